@@ -11,17 +11,15 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from lab import script
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     parser.add_argument("results", type=Path, metavar="RESULTS.sqlite")
-    parser.add_argument("task", choices=tuple(script.TARGETS))
+    script.add_task(parser)
     parser.add_argument(
         "--best", type=script.count(1), default=12, metavar="N", help="so many of the best"
     )
@@ -30,16 +28,13 @@ def make_options() -> argparse.ArgumentParser:
         "--steps", type=script.count(1), metavar="N", help="instead of those of the protocol"
     )
     script.add_protocol(parser)
-    parser.add_argument("--target", metavar="MESH", help="default: the airplane, the teapot")
     script.add_device(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.csv")
-    return parser
 
 
 def run(args: argparse.Namespace) -> None:
     """Run them one after the other; the table grows with each."""
     import gendr
-    from lab import make_task
     from lab.report.summary import load_summaries
 
     script.device_of(args)
@@ -48,10 +43,7 @@ def run(args: argparse.Namespace) -> None:
     summaries = [s for s in load_summaries(args.results) if s.run.task == args.task]
     if not summaries:
         raise ValueError(f"{args.results} holds no results of the task {args.task}")
-    target = args.target or script.default_target(__file__, args.task)
-    task = make_task(
-        args.task, args.protocol, target, device=args.device, **script.given(args, "steps")
-    )
+    task = script.task_of(args, **script.given(args, "steps"))
     scores = {entry.result.instance: f"{entry.result.score:.4f}" for entry in summaries[0].entries}
     chosen = args.instances or list(scores)[: args.best]
     with args.output.open("w", newline="", encoding="utf-8") as file:
@@ -68,9 +60,7 @@ def run(args: argparse.Namespace) -> None:
             print(*row, flush=True)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ import torch
 
 import gendr
 from gendr import visual
+from gendr._runtime.threads import torch_on_one_thread
 from lab import script
 from lab.studies.pose import Pairs, PoseTask, Recovery
 from lab.studies.scene import overlays
@@ -33,10 +34,9 @@ from lab.studies.scene import overlays
 COLUMNS, TILE = 8, 128
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
-    script.add_target(parser, __file__, "pose")
+    script.add_target(parser, "pose")
     script.add_renderer(parser)
     script.add_protocol(parser)
     parser.add_argument("--steps", type=int, help="instead of those of the protocol")
@@ -46,7 +46,6 @@ def make_options() -> argparse.ArgumentParser:
     script.add_seed(parser)
     script.add_device(parser)
     script.add_output(parser, "pose")
-    return parser
 
 
 def table(recoveries: Sequence[Recovery], within: float) -> str:
@@ -85,7 +84,7 @@ def save_histogram(path: Path, start: torch.Tensor, recovery: Recovery, title: s
     script.write_whole(path, partial(figure.savefig, format="png", dpi=150))
 
 
-@script.torch_on_one_thread()
+@torch_on_one_thread()
 def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
     overrides = script.given(args, "steps", "pairs", "faces", "learning_rates")
@@ -114,9 +113,7 @@ def run(args: argparse.Namespace) -> None:
     print(f"{out}: poses.png, errors.png, poses.json")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

@@ -19,16 +19,14 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING
 
+from gendr._runtime.command_line import Number
 from lab import script
 
 if TYPE_CHECKING:
     from lab.engine.executors import Executor
-    from lab.engine.grid import Status
-    from lab.engine.store import Failure, Run, Store
+    from lab.engine.store import Run, Store
     from lab.engine.tasks import Task
 
 FAILED = 1
@@ -36,47 +34,22 @@ FAILED = 1
 LISTED = 5
 
 
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number >= 0, got {text!r}")
-    return share
-
-
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
-    parser.add_argument("task", choices=tuple(script.TARGETS))
+    script.add_task(parser)
     parser.add_argument("-r", "--results", required=True, metavar="FILE", help="SQLite")
     script.add_resume(parser, "what the file has")
     parser.add_argument(
         "--export",
         nargs=2,
-        metavar=("csv|parquet", "FILE"),
+        metavar=("csv", "FILE"),
         help="in the end, write all results of the file as a table",
     )
 
     group = parser.add_argument_group("what is run")
     script.add_protocol(group)
-    group.add_argument("--target", metavar="MESH", help="default: the airplane, the teapot")
     script.add_seed(group)
-    group.add_argument(
-        "--dist",
-        nargs="+",
-        default=[],
-        metavar="PATTERN",
-        help="distributions, such as gamma, 'gamma*.squared', logistic; default: all 54",
-    )
-    group.add_argument(
-        "--tconorm",
-        nargs="+",
-        default=[],
-        metavar="PATTERN",
-        help="T-conorms, such as yager, 'yager(p=2)', max; default: all 23",
-    )
+    script.add_patterns(group)
     group.add_argument(
         "--limit", type=script.count(1), metavar="N", help="only the first N of them"
     )
@@ -92,36 +65,44 @@ def make_options() -> argparse.ArgumentParser:
     group.add_argument("--executor", choices=("local", "ray"), default="local")
     group.add_argument("--address", help="of a Ray cluster, such as auto; default: start one here")
     group.add_argument(
-        "--gpus-per-task", type=_share, default=0.0, metavar="X", help="with Ray, such as 0.25"
+        "--gpus-per-task", type=Number(0.0), default=0.0, metavar="X", help="with Ray, such as 0.25"
     )
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:
     """The grid, and its summary."""
     # These load torch, for which --help does not wait.
-    from lab import make_task
-    from lab.engine.grid import Progress, jobs, run_grid, select
+    from lab.engine.grid import progress_of, run_grid, select, shuffled
     from lab.engine.store import Store, check_export, export
 
-    chosen = jobs(select(args.dist, args.tconorm, args.limit))
+    names = shuffled(select(args.dist, args.tconorm, args.limit))
     if args.export:
-        check_export(*args.export)
-    target = args.target or script.default_target(__file__, args.task)
-    task = make_task(args.task, args.protocol, target, device=args.device)
+        kind, table = args.export
+        if kind != "csv":
+            raise ValueError(f"unknown format {kind!r}; allowed: csv")
+        check_export(table)
+    task = script.task_of(args)
     executor = _executor(args, task)
     with Store(args.results, write=True) as store:
         found = _begin(args, task, store)
-        store.forget_failures(found, [job.name for job in chosen])
-        with closing(Progress(task.name, task.better)) as progress:
-            status = run_grid(store, found, chosen, executor, progress)
-            progress(status)
+        store.forget_failures(found, names)
+        with progress_of(task.name, task.better) as show:
+            status = run_grid(store, found, names, executor, show)
+            show(status)
         if args.export:
-            export(store, *args.export)
+            export(store, table)
         failures = store.failures(found)
-    for line in _summary(args, task, status, failures):
-        print(line)
-    return FAILED if status.failed else 0
+    done = f"{len(status.scores)} of {status.total} instances done"
+    failed = f", {status.failed} failed" if status.failed else ""
+    print(f"{task.name}, {args.protocol}, seed {args.seed}: {done}{failed}; {args.results}")
+    if best := status.best(task.better):
+        print(f"best: {best[0]} with {task.unit} {best[1]:.4f}")
+    if not status.failed:
+        return 0
+    for failure in failures[:LISTED]:
+        print(f"failed: {failure.instance}: {failure.reason}")
+    print("the same command with --resume tries what has failed again")
+    return FAILED
 
 
 def _executor(args: argparse.Namespace, task: Task) -> Executor:
@@ -138,12 +119,8 @@ def _executor(args: argparse.Namespace, task: Task) -> Executor:
     if args.address or args.gpus_per_task:
         raise ValueError("--address and --gpus-per-task are for --executor ray")
     script.device_of(args)  # a cluster may have devices that this machine lacks
-    return LocalExecutor(task, args.workers or _cores(), seed=args.seed)
-
-
-def _cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return LocalExecutor(task, args.workers or cores or 1, seed=args.seed)
 
 
 def _begin(args: argparse.Namespace, task: Task, store: Store) -> Run:
@@ -158,24 +135,7 @@ def _begin(args: argparse.Namespace, task: Task, store: Store) -> Run:
     return store.begin(task.name, task.protocol_json(), args.seed, args.protocol)
 
 
-def _summary(
-    args: argparse.Namespace, task: Task, status: Status, failures: Sequence[Failure]
-) -> list[str]:
-    """What came of it, for the end."""
-    done = f"{len(status.scores)} of {status.total} instances done"
-    failed = f", {status.failed} failed" if status.failed else ""
-    lines = [f"{task.name}, {args.protocol}, seed {args.seed}: {done}{failed}; {args.results}"]
-    if best := status.best(task.better):
-        lines.append(f"best: {best[0]} with {task.unit} {best[1]:.4f}")
-    if status.failed:
-        lines += [f"failed: {f.instance}: {f.reason}" for f in failures[:LISTED]]
-        lines.append("the same command with --resume tries what has failed again")
-    return lines
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

@@ -15,26 +15,22 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from lab import script
 
 TASKS = ("shape", "pose")
 SECONDS = 60  # between two times that an image is written
-ROOT = Path(__file__).resolve().parents[1]
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     parser.add_argument("tables", type=Path, metavar="FOLDER", help="the tables of the grid")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, metavar="TASK")
     parser.add_argument(
         "--rounds", nargs="+", type=int, choices=(1, 2, 3), default=(1, 2, 3), metavar="N"
     )
     script.add_device(parser)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:
@@ -73,11 +69,11 @@ def draw(args: argparse.Namespace, task: str, number: int) -> None:
     if not wanted:
         print(f"{path.name}: {len(pictures)} pictures", flush=True)
         return
-    made, written = block.make(ROOT / "assets", {}, args.device), time.monotonic()
+    made, written = block.make(script.ROOT / "assets", {}, args.device), time.monotonic()
     try:
         for name in tqdm(wanted, desc=path.name, unit="picture"):
             at = best_exponent(task, [table[name] for table in tables if name in table])
-            pictures[name] = made.picture(gendr.instance(name), at, block.number)
+            pictures[name] = made.drawn(gendr.instance(name), at, block.number)
             if time.monotonic() > written + SECONDS:
                 write_pictures(path, pictures)
                 written = time.monotonic()
@@ -87,9 +83,7 @@ def draw(args: argparse.Namespace, task: str, number: int) -> None:
     print(f"{path.name}: {len(pictures)} pictures of {block.name}", flush=True)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,20 +29,18 @@ from lab import script
 
 if TYPE_CHECKING:
     from lab.engine.grid import Status
-    from lab.engine.store import Failure, Run, Store
+    from lab.engine.store import Failure, Store
     from lab.studies.rounds import Block, Scores
 
 FAILED, LATER = 1, 3
-ROOT = Path(__file__).resolve().parents[1]
 
 
 class _TimeIsUp(Exception):
     """The minutes are over."""
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     parser.add_argument("-r", "--results", required=True, metavar="FILE", help="SQLite")
     parser.add_argument(
         "--tables", type=Path, required=True, metavar="FOLDER", help="one table for each block"
@@ -56,22 +53,16 @@ def make_options() -> argparse.ArgumentParser:
         "--tasks", nargs="+", choices=("shape", "pose"), default=("shape", "pose"), metavar="TASK"
     )
     parser.add_argument("--rounds", type=script.count(1), default=3, metavar="N", help="the last")
-    parser.add_argument(
-        "--dist", nargs="+", default=[], metavar="PATTERN", help="default: all 54 distributions"
-    )
-    parser.add_argument(
-        "--tconorm", nargs="+", default=[], metavar="PATTERN", help="default: all 23 T-conorms"
-    )
+    script.add_patterns(parser)
     parser.add_argument(
         "--older",
         type=Path,
-        default=ROOT / "docs" / "results" / "grid-laptop.csv",
+        default=script.ROOT / "docs" / "results" / "grid-laptop.csv",
         metavar="TABLE",
         help="an exported grid whose best scales are where the searches begin",
     )
     script.add_device(parser)
     parser.add_argument("--workers", type=script.count(1), default=1, metavar="N")
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,13 +75,8 @@ def run(args: argparse.Namespace) -> int:
     names = [instance.name for instance in select(args.dist, args.tconorm)]
     older = _older(args.older)
     ends = time.monotonic() + 60 * args.minutes if args.minutes else None
-    order = [
-        block
-        for number in range(1, args.rounds + 1)
-        for task in args.tasks
-        for block in BLOCKS[task]
-        if block.round == number
-    ]
+    numbers = range(1, args.rounds + 1)
+    order = [b for n in numbers for task in args.tasks for b in BLOCKS[task] if b.round == n]
     args.tables.mkdir(parents=True, exist_ok=True)
     done: dict[str, dict[str, Scores]] = {}
     with Store(args.results, write=True) as store:
@@ -101,14 +87,11 @@ def run(args: argparse.Namespace) -> int:
             chosen = chosen_for(block, done, names)
             if block.round == 1 and not (args.dist or args.tconorm):
                 chosen += means()
-            left = _Left(args, store, block, chosen, done, older)
             try:
-                failures = [] if args.list else left.work(ends)
+                failures = _work(args, store, block, chosen, done, older, ends)
             except _TimeIsUp:
-                left.say()
                 print("the minutes are over; the same command goes on")
                 return LATER
-            left.say()
             if failures:
                 print(f"failed: {failures[0].instance}: {failures[0].reason}")
                 print("the same command tries again what has failed")
@@ -116,76 +99,59 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-class _Left:
-    """What is left of a block, and how it is done."""
+def _work(
+    args: argparse.Namespace,
+    store: Store,
+    block: Block,
+    chosen: Sequence[str],
+    done: dict[str, dict[str, Scores]],
+    older: dict[str, float],
+    ends: float | None,
+) -> list[Failure]:
+    """Run what is missing of a block, write its table and say how far it is; what failed."""
+    from lab.engine.executors import LocalExecutor
+    from lab.engine.grid import progress_of, run_grid
+    from lab.studies.rounds import (
+        file_of,
+        place_of_tconorm,
+        restore,
+        results_as_scores,
+        starts_for,
+        write_block,
+    )
 
-    def __init__(
-        self,
-        args: argparse.Namespace,
-        store: Store,
-        block: Block,
-        chosen: Sequence[str],
-        done: dict[str, dict[str, Scores]],
-        older: dict[str, float],
-    ) -> None:
-        from lab.studies.rounds import file_of, restore, starts_for
+    task = block.make(script.ROOT / "assets", starts_for(block, done, chosen, older), args.device)
+    table, seed = file_of(args.tables, block), block.number if block.task == "pose" else 0
+    run = store.begin(task.name, task.protocol_json(), seed, block.name)
+    if table.exists():
+        restore(store, run, table)
 
-        self.args, self.store, self.block, self.done = args, store, block, done
-        self.chosen = chosen
-        starts = starts_for(block, done, chosen, older)
-        self.task = block.make(ROOT / "assets", starts, args.device)
-        self.table = file_of(args.tables, block)
-        self.seed = block.number if block.task == "pose" else 0
-        self.run: Run = store.begin(
-            self.task.name, self.task.protocol_json(), self.seed, block.name
-        )
-        if self.table.exists():
-            restore(store, self.run, self.table)
-        self._note()
+    def is_missing() -> bool:
+        """Whether anything is missing; what there is counts as done if it is the whole block."""
+        found = results_as_scores(store, run)
+        if found.keys() >= set(chosen):
+            done[block.name] = found
+        return block.name not in done
 
-    def _note(self) -> int:
-        """Take what there is for done if it is the whole block; how many are missing."""
-        from lab.studies.rounds import results_as_scores
+    try:
+        if not args.list and is_missing():
+            store.forget_failures(run, chosen)
+            executor = LocalExecutor(task, args.workers, seed=seed)
+            with progress_of(block.name, task.better) as show:
 
-        found = results_as_scores(self.store, self.run)
-        missing = sum(name not in found for name in self.chosen)
-        if not missing:
-            self.done[self.block.name] = found
-        return missing
+                def watch(status: Status) -> None:
+                    show(status)
+                    if ends is not None and time.monotonic() > ends:
+                        raise _TimeIsUp
 
-    def say(self) -> None:
-        """Print how far the block is."""
-        results = self.store.results(self.run, pictures=False)
+                run_grid(store, run, sorted(chosen, key=place_of_tconorm), executor, watch)
+    finally:
+        if not args.list:
+            write_block(table, store, run)
+        results = [r for r in store.results(run, pictures=False) if r.instance in set(chosen)]
         hours = sum(result.seconds for result in results) / 3600
-        found = sum(result.instance in set(self.chosen) for result in results)
-        print(f"{self.block.name}: {found} of {len(self.chosen)}, {hours:.2f} h", flush=True)
-
-    def work(self, ends: float | None) -> list[Failure]:
-        """Run what is missing, and write the table; what failed."""
-        import gendr
-        from lab.engine.executors import LocalExecutor
-        from lab.engine.grid import Progress, jobs, run_grid
-        from lab.studies.rounds import place_of_tconorm, write_block
-
-        if not self._note():
-            write_block(self.table, self.store, self.run)
-            return []
-        every = jobs([gendr.instance(name) for name in self.chosen])
-        every.sort(key=lambda job: place_of_tconorm(job.name))  # stable
-        self.store.forget_failures(self.run, self.chosen)
-        executor = LocalExecutor(self.task, self.args.workers, seed=self.seed)
-
-        def watch(status: Status) -> None:
-            progress(status)
-            if ends is not None and time.monotonic() > ends:
-                raise _TimeIsUp
-
-        try:
-            with closing(Progress(self.block.name, self.task.better)) as progress:
-                run_grid(self.store, self.run, every, executor, watch)
-        finally:
-            write_block(self.table, self.store, self.run)
-        return self.store.failures(self.run) if self._note() else []
+        print(f"{block.name}: {len(results)} of {len(chosen)}, {hours:.2f} h", flush=True)
+    return store.failures(run) if is_missing() and not args.list else []
 
 
 def _older(path: Path) -> dict[str, float]:
@@ -198,9 +164,7 @@ def _older(path: Path) -> dict[str, float]:
         }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

@@ -22,16 +22,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lab import script
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="with trainings")
     parser.add_argument(
         "--set", nargs="+", action="append", default=[], metavar=("NAME", "FOLDER"), dest="sets",
@@ -46,7 +44,6 @@ def make_options() -> argparse.ArgumentParser:
         help="leave out the examples of all but the first seed of each",
     )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.json")
-    return parser
 
 
 def run(args: argparse.Namespace) -> None:
@@ -89,9 +86,7 @@ def before_of(path: Path, is_of_sets: bool) -> dict[str, Any]:
     return values
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

@@ -27,15 +27,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from functools import partial
 from statistics import mean, stdev
 from typing import Any
 
+from gendr._runtime.command_line import count
 from gendr.data import MultiDigits, cifar10
 from gendr.logic.training import LogicSettings, LogicTraining, Samples
 from lab import script
-from lab.trials import Trial, run_trials, write_results
+from lab.pages import table
+from lab.trials import Found, run_trials
 
 # By images and name: layers, gates per layer, tau, bits per number; Table 6.6.
 NETWORKS = {
@@ -60,13 +61,20 @@ PUBLISHED = {
     ("cifar10", "large2"): 61.41, ("cifar10", "large4"): 62.14,
 }  # fmt: skip
 SMOKE = {"layers": 2, "width": 200, "steps": 6, "evaluate_every": 3}
+NUMBERS = {
+    "steps": "of Adam (default: 55,000, 100 epochs)",
+    "batch": "images per step (default: 100)",
+    "learning-rate": "of Adam (default: 0.01)",
+    "evaluate-every": "steps (default: 1,000)",
+    "decay": "the part of the steps, at the end, in which the rate falls to 0 (default: 0.2)",
+    "weight-decay": "of the weights (default: 0)",
+}
 # As published, this many of the training images, the last ones, are for validation.
 VALIDATION = 5000
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     group = parser.add_argument_group("the task")
     group.add_argument("--images", choices=tuple(NETWORKS), default="mnist")
     script.add_digits(group, "a small network and few steps")
@@ -75,22 +83,15 @@ def make_options() -> argparse.ArgumentParser:
         help="small, normal, conv-small for MNIST; small, medium, large, large2, large4 for "
         "CIFAR-10",
     )  # fmt: skip
-    script.add_runs(group, text="with --seed and on")
+    script.add_runs(group)
 
     group = parser.add_argument_group("the training")
-    script.add_training(
-        group, steps="55,000, 100 epochs", batch="images per step (default: 100)",
-        rate="of Adam (default: 0.01)", every="1,000",
-    )  # fmt: skip
-    group.add_argument(
-        "--decay", type=float, metavar="PART",
-        help="of the steps, at the end, in which the rate falls to 0 (default: 0.2)",
-    )  # fmt: skip
-    group.add_argument("--weight-decay", type=float, help="of the weights (default: 0)")
+    for name, text in NUMBERS.items():
+        of = count(1) if name in ("steps", "batch", "evaluate-every") else float
+        group.add_argument(f"--{name}", type=of, help=text)
     group.add_argument("--init", choices=("residual", "normal"), help="default: residual")
 
     script.add_execution(parser, "logic_images")
-    return parser
 
 
 def settings_of(args: argparse.Namespace, seed: int) -> LogicSettings:
@@ -133,48 +134,33 @@ def samples_of(args: argparse.Namespace) -> tuple[Samples, Samples, Samples]:
     )
 
 
-def table(args: argparse.Namespace, found: dict[str, Any]) -> str:
+def scores(args: argparse.Namespace, found: Found) -> list[str]:
     """The rows of Table 6.4 or 6.5 that were run."""
     runs = list(found.values())
     percent = [100 * run["accuracy"] for run in runs]
     spread = f" ± {stdev(percent):.2f}" if len(percent) > 1 else ""
     published = PUBLISHED[args.images, args.network]
-    lines = [
-        "| network | accuracy | published | gates | minutes of training |",
-        "| --- | ---: | ---: | ---: | ---: |",
-        f"| {args.images}, {args.network} | {mean(percent):.2f}%{spread} | {published:.2f}% | "
-        f"{runs[0]['gates']:,} | {mean(run['seconds'] for run in runs) / 60:.1f} |",
-        "",
-        f"{len(runs)} run(s) of {runs[0]['step']:,} steps",
-        "",
-    ]
-    return "\n".join(lines)
+    head = ["network", "accuracy", "published", "gates", "minutes of training"]
+    minutes = mean(run["seconds"] for run in runs) / 60
+    row = [f"{args.images}, {args.network}", f"{mean(percent):.2f}%{spread}", f"{published:.2f}%"]
+    lines = table(head, [[*row, f"{runs[0]['gates']:,}", f"{minutes:.1f}"]], 1)
+    return [*lines, "", f"{len(runs)} run(s) of {runs[0]['step']:,} steps"]
 
 
 def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
-    device = script.device_of(args)
-    script.set_threads(args)
-    plan = {
-        f"{args.images}-{args.network}-seed{s}": settings_of(args, s) for s in script.seeds_of(args)
-    }
-    train, validation, test = samples_of(args)
-    out = script.output_folder(args)
-    trials = [
-        Trial(
-            name, partial(LogicTraining, settings, train, validation, test, device),
-            lambda training, result: {},
-        )
-        for name, settings in plan.items()
-    ]  # fmt: skip
-    found = run_trials(trials, out, resume=args.resume, save_every=args.save_every)
-    text = table(args, found)
-    print(write_results(out, found, text, None, device))
+    plan = [
+        (f"{args.images}-{args.network}-seed{s}", settings_of(args, s))
+        for s in script.seeds_of(args)
+    ]
+    run_trials(
+        args, plan, samples_of(args),
+        lambda settings, data, device: LogicTraining(settings, *data, device),
+        partial(scores, args),
+    )  # fmt: skip
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

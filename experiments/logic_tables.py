@@ -30,7 +30,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,7 +44,8 @@ from gendr._runtime.command_line import count
 from gendr.data import BitTable, TableSplits, read_adult, read_breast_cancer, read_monk
 from gendr.logic.training import LogicSettings, LogicTraining, Samples
 from lab import script
-from lab.trials import Trial, run_trials, write_results
+from lab.pages import table
+from lab.trials import Found, run_trials
 
 # By table: the settings of its network, and the accuracy that the thesis reports. Layers and widths
 # are those of Table 6.6, but for monk-2 (there 12 gates a layer), monk-3 (there 6 layers of 12) and
@@ -65,33 +66,26 @@ SHARE = 0.75
 HIDDEN = 2
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     group = parser.add_argument_group("the task")
     group.add_argument(
         "--data", type=Path, metavar="FOLDER",
         help="with monks, adult, breast_cancer (default: $GENDR_DATA, or the folder data)",
     )  # fmt: skip
     group.add_argument("--tables", nargs="+", choices=tuple(NETWORKS), default=tuple(NETWORKS))
-    script.add_runs(group, None, "with --seed and on (default: 10)")
+    script.add_runs(group, None)
     group.add_argument("--smoke", action="store_true", help="few steps, on made-up tables")
     group.add_argument("--only-baselines", action="store_true", help="train no networks of gates")
 
     group = parser.add_argument_group("the training")
-    group.add_argument("--width", type=count(2), help="gates of a layer (default: by table)")
-    group.add_argument(
-        "--population", type=count(1), help="networks side by side (default: by table)"
-    )
-    script.add_training(
-        group, steps="by table", batch="rows per step (default: 100)",
-        rate="of Adam (default: by table)", every="1,000",
-    )  # fmt: skip
-    group.add_argument("--weight-decay", type=float, help="of the weights (default: by table)")
+    for name in ("width", "population", "steps", "batch", "evaluate-every"):
+        group.add_argument(f"--{name}", type=count(1), help="default: by table")
+    for name in ("learning-rate", "weight-decay"):
+        group.add_argument(f"--{name}", type=float, help="default: by table")
     group.add_argument("--init", choices=("residual", "normal"), help="default: by table")
 
     script.add_execution(parser, "logic_tables")
-    return parser
 
 
 def settings_of(args: argparse.Namespace, table: str, seed: int) -> LogicSettings:
@@ -191,86 +185,79 @@ def percent(values: Sequence[float]) -> str:
 
 def table_of(
     found: dict[str, list[dict[str, Any]]], others: dict[str, list[dict[str, dict[str, float]]]]
-) -> str:
+) -> list[str]:
     """Tables 6.2 and 6.3: a row for each table and method."""
-    lines = [
-        "| table | method | accuracy | thesis | parameters | space | simplified | time per row |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for table, runs in found.items():
+    rows: list[list[str]] = []
+    for name, runs in found.items():
         if runs:
             gates = runs[0]["gates"]
-            lines.append(
-                f"| {table} | logic gate network | {percent([run['accuracy'] for run in runs])} | "
-                f"{PUBLISHED[table]:.1f}% | {gates:,} | {gates // 2:,} B | "
-                f"{mean(run['circuit']['gates'] for run in runs):.0f} gates | "
-                f"{1e9 * mean(run['row_seconds'] for run in runs):.2f} ns |"
-            )
-        methods = others[table][0] if others[table] else {}
-        for name in methods:
-            rows = [each[name] for each in others[table]]
-            size = mean(row["parameters"] for row in rows)
-            lines.append(
-                f"| {table} | {name} | {percent([row['accuracy'] for row in rows])} | | "
-                f"{size:,.0f} | {4 * size:,.0f} B | | "
-                f"{1e9 * mean(row['row_seconds'] for row in rows):,.0f} ns |"
-            )
+            simplified = mean(run["circuit"]["gates"] for run in runs)
+            seconds = mean(run["row_seconds"] for run in runs)
+            rows.append([
+                name, "logic gate network", percent([run["accuracy"] for run in runs]),
+                f"{PUBLISHED[name]:.1f}%", f"{gates:,}", f"{gates // 2:,} B",
+                f"{simplified:.0f} gates", f"{1e9 * seconds:.2f} ns",
+            ])  # fmt: skip
+        for method in others[name][0] if others[name] else {}:
+            each = [one[method] for one in others[name]]
+            size, seconds = (mean(x[key] for x in each) for key in ("parameters", "row_seconds"))
+            rows.append([
+                name, method, percent([x["accuracy"] for x in each]), "", f"{size:,.0f}",
+                f"{4 * size:,.0f} B", "", f"{1e9 * seconds:,.0f} ns",
+            ])  # fmt: skip
+    head = ["table", "method", "accuracy", "thesis", "parameters", "space", "simplified"]
     runs_of_each = max(len(each) for each in (*found.values(), *others.values()))
-    lines += [
+    lines = [
+        *table([*head, "time per row"], rows, 2),
         "",
         f"{runs_of_each} run(s); mean ± standard deviation. Space: 4 bits a gate, 4 bytes for any "
         "other parameter.",
     ]
     if not any(others.values()):
         lines.append('No baselines, for want of scikit-learn: pip install ".[baselines]"')
-    return "\n".join([*lines, ""])
+    return lines
 
 
 def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
-    device = script.device_of(args)
-    script.set_threads(args)
     args.runs = args.runs or (2 if args.smoke else 10)
-    seeds = script.seeds_of(args)
-    folder = args.data or script.data_folder("")
+    seeds, folder = script.seeds_of(args), args.data or script.data_folder("")
 
     def rows(table: str, seed: int) -> TableSplits:
         return made_up(table) if args.smoke else splits_of(folder, table, seed)
 
-    def start(table: str, seed: int) -> LogicTraining:
-        train, test = (Samples.of(part) for part in rows(table, seed))
-        return LogicTraining(settings_of(args, table, seed), train, None, test, device)
+    def start(table: str, settings: LogicSettings, device: torch.device) -> LogicTraining:
+        train, test = (Samples.of(part) for part in rows(table, settings.seed))
+        return LogicTraining(settings, train, None, test, device)
 
-    for table in args.tables:
-        settings_of(args, table, args.seed)
-        rows(table, args.seed)
-    out = script.output_folder(args)
-    trials = [
-        Trial(f"{table}-seed{s}", partial(start, table, s), lambda training, result: {})
+    for name in args.tables:
+        rows(name, args.seed)
+    plan = [
+        (f"{table}-seed{s}", (table, settings_of(args, table, s)))
         for table in args.tables for s in seeds
     ]  # fmt: skip
-    if args.only_baselines:
-        trials = []
-    done = run_trials(trials, out, resume=args.resume, save_every=args.save_every)
-    found = {
-        table: [done[name] for s in seeds if (name := f"{table}-seed{s}") in done]
-        for table in args.tables
-    }
+    script.output_folder(args)
     others: dict[str, list[dict[str, dict[str, float]]]] = {}
     with script.progress_bar("baselines") as show:
         for k, table in enumerate(args.tables):
-            others[table] = []
-            for number, s in enumerate(seeds):
-                if each := baselines(rows(table, s), s):
-                    others[table].append(each)
-                show((k + (number + 1) / len(seeds)) / len(args.tables))
-    script.write_json(out / "baselines.json", others)
-    print(write_results(out, done, table_of(found, others), None, device))
+            others[table] = [each for s in seeds if (each := baselines(rows(table, s), s))]
+            show((k + 1) / len(args.tables))
+    script.write_json(args.output / "baselines.json", others)
+
+    def by_table(found: Found) -> dict[str, list[dict[str, Any]]]:
+        return {
+            table: [found[name] for s in seeds if (name := f"{table}-seed{s}") in found]
+            for table in args.tables
+        }
+
+    run_trials(
+        args, [] if args.only_baselines else plan, None,
+        lambda case, _, device: start(*case, device),
+        lambda found: table_of(by_table(found), others),
+    )  # fmt: skip
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

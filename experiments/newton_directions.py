@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def directions(training: SortingTraining) -> dict[str, float]:
         return ranking_cross_entropy(p, q, binary=settings.binary, reduction="none")
 
     state = training.generator.get_state()
-    images, values = training.data.train.draw(settings.batch, settings.n, training.generator)
+    images, values = training.train.draw(settings.batch, settings.n, training.generator)
     training.generator.set_state(state)
     with torch.no_grad():
         y, q = training.model(images), permutation_matrix(values)
@@ -91,9 +90,8 @@ def measured(method: str, args: argparse.Namespace, data: Splits) -> list[dict[s
     return rows
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     script.add_digits(parser, "two steps, small batches")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--at", nargs="+", type=count(0), metavar="STEP", help="default: 0 to 1400")
@@ -102,12 +100,11 @@ def make_options() -> argparse.ArgumentParser:
     script.add_device(parser)
     script.add_threads(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="also write it")
-    return parser
 
 
 def run(args: argparse.Namespace) -> None:
     """Measure, print, write."""
-    script.set_threads(args)
+    script.device_of(args)
     small = SMOKE if args.smoke else {}
     args.at = args.at or small.get("at", list(AT))
     args.batch = args.batch or small.get("batch", 50)
@@ -120,9 +117,7 @@ def run(args: argparse.Namespace) -> None:
         script.write_json(args.output, {"settings": settings, "rows": rows})
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

@@ -28,19 +28,19 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
+from itertools import product
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from gendr._runtime.command_line import count
 from gendr._runtime.training import Training
 from lab import script
-from lab.report.newton import case_of, entry, figure, table
+from lab.report.newton import Entry, case_of, entry, figure, table
 from lab.studies.newton import (
     HESSIANS,
     MODELS,
-    NETWORKS,
     RATES,
     VARIANTS,
     ClassSettings,
@@ -51,7 +51,7 @@ from lab.studies.newton import (
     SortingTraining,
 )
 from lab.studies.shortest_path import METHODS as PATH_METHODS
-from lab.trials import Trial, run_trials, write_results
+from lab.trials import Found, run_trials
 
 SORTERS = ("neuralsort", "softsort", "odd_even/logistic", "odd_even/cauchy", "resgro")
 PATHS = ("bellman_ford", "smoothing_loss", "smoothing", "fenchel_young", "resgro")
@@ -71,142 +71,100 @@ def name_of(task: str, settings: Settings) -> str:
     return f"{case}-{settings.variant}-seed{settings.seed}"
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     tasks = parser.add_subparsers(dest="task", required=True, metavar="TASK")
 
-    def task(name: str, text: str, digits: bool = True) -> Any:
+    def task(name: str, text: str, settings: type) -> Any:
         sub = tasks.add_parser(name, help=text, description=text)
         group = sub.add_argument_group("the task")
-        if digits:
-            script.add_digits(group, "few steps, small batches")
-        else:
+        if name == "paths":
             script.add_terrain(group)
+        else:
+            script.add_digits(group, "few steps, small batches")
         group.add_argument(
-            "--variants", nargs="+", choices=VARIANTS, metavar="VARIANT",
-            help=f"of {' '.join(VARIANTS)} (default: regular hessian fisher)",
+            "--variants", nargs="+", choices=VARIANTS, default=("regular", "hessian", "fisher"),
+            metavar="VARIANT", help=f"of {' '.join(VARIANTS)} (default: regular hessian fisher)",
         )  # fmt: skip
         script.add_runs(group)
-        return sub, group
+        script.add_settings(sub, settings, "the training")
+        script.add_execution(sub, f"newton-{name}")
+        return group
 
-    sub, group = task("classification", "single digits; Table 7.1")
+    group = task("classification", "single digits; Table 7.1", ClassSettings)
     group.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     group.add_argument("--optimizers", nargs="+", choices=RATES, default=tuple(RATES))
-    group = _training(
-        sub, "classification", steps="550, one epoch", every="55", rate=None,
-        optimizer="SGD or Adam",
-    )  # fmt: skip
-    group.add_argument("--rate", type=float, help="learning rate (default: SGD 0.1, Adam 0.001)")
 
-    sub, group = task("sorting", "four-digit numbers from their order; Tables 7.2 and 7.3")
+    group = task("sorting", "four-digit numbers by their order; Tables 7.2, 7.3", SortingSettings)
     group.add_argument("--methods", nargs="+", default=SORTERS, help=f"of {' '.join(SORTERS)}, ...")
     group.add_argument("-n", type=count(2), nargs="+", default=[5], help="length of lists; 5")
-    group.add_argument(
-        "--network", choices=NETWORKS, default="published",
-        help="published, or digits: a small one on images of half the size",
-    )  # fmt: skip
     group.add_argument("--steepness", type=float, help="of all methods (default: their own)")
     group.add_argument("--categorical", action="store_true", help="not the binary cross-entropy")
-    group.add_argument("--samples", type=count(1), help="of RESGRO, in a set (default: 10)")
-    group.add_argument("--drawn", type=count(1), help="of RESGRO, in all (default: 100)")
-    group.add_argument("--scale", type=float, help="of the noise of RESGRO (default: 1)")
-    group = _training(sub, "sorting", steps="100,000", every="1000")
-    group.add_argument("--lists", type=count(1), help="for an evaluation (default: 1000)")
-    group.add_argument("--test-lists", type=count(1), help="for the test (default: 10,000)")
 
-    sub, group = task("paths", "costs from cheapest paths; Tables 7.4 to 7.7", digits=False)
+    group = task("paths", "costs from cheapest paths; Tables 7.4 to 7.7", NewtonPathSettings)
     names = [name for name, method in PATH_METHODS.items() if not method.is_baseline]
     group.add_argument(
         "--methods", nargs="+", choices=(*names, "resgro"), default=PATHS, metavar="METHOD"
     )
     group.add_argument("--samples", type=count(2), nargs="+", default=[10], help="default: 10")
-    group.add_argument("--drawn", type=count(2), help="of RESGRO, in all (default: --samples)")
-    group.add_argument("--noise", type=float, help="scale of noise (default: as shortest_path.py)")
-    group = _training(sub, "paths", steps="7200", every="144")
-    script.add_terrain_training(group)
-    return parser
-
-
-def _training(sub: argparse.ArgumentParser, task: str, **more: Any) -> Any:
-    """The options that all tasks have, after their own; more: of `script.add_training`."""
-    script.add_execution(sub, f"newton-{task}")
-    group = sub.add_argument_group("the training")
-    group.add_argument("--tikhonov", type=float, help="damping (default: as found for the method)")
-    of_all: dict[str, Any] = {"rate": "of Adam (default: 0.001)"}
-    script.add_training(group, batch="samples per step", least=2, **{**of_all, **more})
-    return group
-
-
-def variants(args: argparse.Namespace, allowed: Sequence[str]) -> list[str]:
-    """The variants that were asked for, of those that are possible here."""
-    asked = args.variants or ("regular", "hessian", "fisher")
-    return [name for name in asked if name in allowed]
 
 
 SECOND = ("regular", "hessian", "fisher", "elementwise")
 
 
+def planned(
+    args: argparse.Namespace,
+    kind: type[Settings],
+    allowed: Sequence[str],
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+    **more: Any,
+) -> list[Settings]:
+    """The trainings of one case: the variants that were asked for and are possible, all seeds."""
+    variants = allowed if allowed == ("resgro",) else [v for v in args.variants if v in allowed]
+    small = SMOKE[args.task] if args.smoke else {}
+    return [
+        script.settings_of(args, kind, {**defaults, **small}, variant=variant, seed=seed, **more)
+        for variant in variants
+        for seed in script.seeds_of(args)
+    ]
+
+
 def sorting_plans(args: argparse.Namespace) -> list[Settings]:
     """All trainings to sort."""
-    names = ["tikhonov", "network", "steps", "batch", "learning_rate", "evaluate_every", "lists"]
-    values = {
-        **(SMOKE["sorting"] if args.smoke else {}),
-        **script.given(args, *names, "test_lists"),
-    }
-    values["binary"] = not args.categorical
     plans: list[Settings] = []
-    for n in args.n:
-        for method in args.methods:
-            name, _, dist = method.partition("/")
-            more: dict[str, Any] = {"method": name, "dist": dist or None}
-            more |= script.given(args, "steepness")
-            chosen = variants(args, SECOND)
-            if name == "resgro":
-                more = {**script.given(args, "samples", "drawn", "scale")}
-                chosen = ["resgro"]
-            plans += [
-                SortingSettings(n=n, variant=variant, seed=seed, **values, **more)
-                for variant in chosen
-                for seed in script.seeds_of(args)
-            ]
+    for n, method in product(args.n, args.methods):
+        name, _, dist = method.partition("/")
+        more = {"method": name, "dist": dist or None, **script.given(args, "steepness")}
+        if name == "resgro":
+            more = {}
+        allowed = ("resgro",) if name == "resgro" else SECOND
+        plans += planned(args, SortingSettings, allowed, n=n, binary=not args.categorical, **more)
     return plans
 
 
 def class_plans(args: argparse.Namespace) -> list[Settings]:
     """All trainings to classify."""
-    names = ["tikhonov", "steps", "batch", "rate", "evaluate_every"]
-    values = {**(SMOKE["classification"] if args.smoke else {}), **script.given(args, *names)}
     return [
-        ClassSettings(model, optimizer, variant, seed=seed, **values)
-        for optimizer in args.optimizers
-        for model in args.models
-        for variant in variants(args, SECOND)
-        for seed in script.seeds_of(args)
+        settings
+        for optimizer, model in product(args.optimizers, args.models)
+        for settings in planned(args, ClassSettings, SECOND, model=model, optimizer=optimizer)
     ]
 
 
 def path_plans(args: argparse.Namespace) -> list[Settings]:
     """All trainings with shortest paths."""
-    names = ["tikhonov", "loss", "noise", "steps", "batch", "learning_rate", "evaluate_every"]
-    names += ["maps", "precision"]
-    given = {**(SMOKE["paths"] if args.smoke else {}), **script.given(args, *names)}
     plans: list[Settings] = []
     for method in args.methods:
         # RESGRO looks at the loss of hard paths, as smoothing of the loss does.
         name = "smoothing_loss" if method == "resgro" else method
         allowed = SECOND if name in HESSIANS else ("regular", "fisher")
-        chosen = ["resgro"] if method == "resgro" else variants(args, allowed)
-        values = {**PATH_METHODS[name].settings, **given}
         for samples in args.samples if PATH_METHODS[name].is_sampled else [None]:
             more: dict[str, Any] = {} if samples is None else {"samples": samples}
+            defaults = dict(PATH_METHODS[name].settings)
             if method == "resgro":
-                more["drawn"] = args.drawn or samples
-            plans += [
-                NewtonPathSettings(method=name, variant=variant, seed=seed, **values, **more)
-                for variant in chosen
-                for seed in script.seeds_of(args)
-            ]
+                allowed = ("resgro",)
+                defaults["drawn"] = samples
+            plans += planned(args, NewtonPathSettings, allowed, defaults, method=name, **more)
     return plans
 
 
@@ -227,35 +185,25 @@ TASKS = {
 
 def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
-    device = script.device_of(args)
-    script.set_threads(args)
     task = TASKS[args.task]
     # Seed by seed: an interruption leaves all of the comparison, with fewer seeds.
-    plans = sorted(task.plans(args), key=lambda settings: settings.seed)
-    names = [name_of(args.task, settings) for settings in plans]
-    if len(set(names)) < len(names):
-        raise ValueError("something is named twice; name each once")
-    if not plans:
+    settings = sorted(task.plans(args), key=lambda settings: settings.seed)
+    if not settings:
         raise ValueError("no method has one of these variants; see --variants")
-    data = task.data(args)
-    out = script.output_folder(args)
+    plan = [(name_of(args.task, each), each) for each in settings]
 
-    def damping(training: Any, _: Any) -> dict[str, Any]:
-        return {"tikhonov": training.signature()["tikhonov"]}
+    def entries(found: Found) -> list[Entry]:
+        return [entry(args.task, one) for one in found.values()]
 
-    trials = [
-        Trial(name, partial(task.training, settings, data, device), damping)
-        for name, settings in zip(names, plans, strict=True)
-    ]
-    found = run_trials(trials, out, resume=args.resume, save_every=args.save_every)
-    entries = [entry(args.task, found[name]) for name in names]
-    lines = [*table(args.task, entries), ""]
-    print(write_results(out, found, "\n".join(lines), lambda: figure(entries), device))
+    run_trials(
+        args, plan, task.data(args), task.training,
+        lambda found: table(args.task, entries(found)),
+        lambda found: figure(entries(found)),
+        lambda training, _: {"tikhonov": training.signature()["tikhonov"]},
+    )  # fmt: skip
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

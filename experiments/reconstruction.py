@@ -23,10 +23,9 @@ import json
 import math
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, stdev
-from typing import Any, NamedTuple
+from statistics import mean
+from typing import NamedTuple
 
 from gendr import cli, visual
 from gendr._runtime.command_line import INTERRUPTED, count
@@ -35,15 +34,16 @@ from gendr.reconstruction import ClassScore, ShapeNetRenderings, evaluate, load_
 from gendr.reconstruction.pictures import evaluation_sheet
 from gendr.reconstruction.renderings import VIEWS
 from lab import script
+from lab.pages import table as markdown
+from lab.report.curves import spread
 
 BASELINE = "mean shape"
 RENDERERS = ("uniform/probabilistic", "logistic.squared/probabilistic",
              "gamma(shape=0.5).reversed/probabilistic")  # fmt: skip
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     parser.add_argument("--data", required=True, type=Path, metavar="FOLDER", help="data set")
     parser.add_argument("--classes", nargs="+", metavar="CLASS", help="default: all in the folder")
     parser.add_argument(
@@ -70,7 +70,6 @@ def make_options() -> argparse.ArgumentParser:
     script.add_seed(parser)
     script.add_device(parser)
     script.add_output(parser, "reconstruction")
-    return parser
 
 
 class Choice(NamedTuple):
@@ -148,7 +147,7 @@ class Row(NamedTuple):
     seconds: float
 
 
-def table(rows: dict[str, Row], trained_on: dict[str, int]) -> str:
+def table(rows: dict[str, Row], trained_on: dict[str, int]) -> list[str]:
     """Methods below each other, classes beside each other, the mean behind them, as table 5.4.
 
     Args:
@@ -156,44 +155,40 @@ def table(rows: dict[str, Row], trained_on: dict[str, int]) -> str:
         trained_on: the number of shapes of each class that networks were trained on.
     """
     first = next(iter(rows.values())).scores
-    head = ["method", *(score.name for score in first), "mean", "steps", "minutes"]
-    lines = []
+    lines: list[list[str]] = []
     for name, row in rows.items():
-        cells = [
-            f"{s.iou:.4f}" + ("" if math.isnan(s.error) else f" ± {s.error:.4f}")
-            for s in row.scores
-        ]
-        total = mean(s.iou for s in row.scores)
-        lines.append([name, *cells, f"{total:.4f}", f"{row.steps}", f"{row.seconds / 60:.1f}"])
+        cells = [f"{s.iou:.4f}{with_error(s.error)}" for s in row.scores]
+        total = f"{mean(s.iou for s in row.scores):.4f}"
+        lines.append([name, *cells, total, f"{row.steps}", f"{row.seconds / 60:.1f}"])
     # The same for all methods: shapes of the training and of the test split.
     counts = [f"{trained_on[s.name]} + {s.shapes}" for s in first]
     total = f"{sum(trained_on[s.name] for s in first)} + {sum(s.shapes for s in first)}"
     lines.append(["shapes: train + test", *counts, total, "", ""])
-    text = [f"| {' | '.join(cells)} |" for cells in (head, *lines)]
-    return "\n".join([text[0], "| --- |" + " ---: |" * (len(head) - 1), *text[1:]]) + "\n"
+    head = ["method", *(score.name for score in first), "mean", "steps", "minutes"]
+    return [*markdown(head, lines, 1), ""]
 
 
-def gains(rows: dict[str, Row]) -> str:
+def with_error(error: float) -> str:
+    """A standard error, if it is known, behind its number."""
+    return "" if math.isnan(error) else f" ± {error:.4f}"
+
+
+def gains(rows: dict[str, Row]) -> list[str]:
     """By how much each method is better than the baseline, with the standard error over shapes.
 
     The error is that of the differences of the same shapes, which is smaller than that of two
     means: what is hard for one method is hard for another.
     """
-    base = rows[BASELINE].scores
-    lines = [
-        f"| above the {BASELINE} | {' | '.join(s.name for s in base)} |",
-        "| --- |" + " ---: |" * len(base),
-    ]
+    base, lines = rows[BASELINE].scores, list[list[str]]()
     for name, row in rows.items():
         if name == BASELINE:
             continue
-        cells = []
-        for score, other in zip(row.scores, base, strict=True):
-            by = [a - b for a, b in zip(score.each, other.each, strict=True)]
-            error = f" ± {stdev(by) / math.sqrt(len(by)):.4f}" if len(by) > 1 else ""
-            cells.append(f"{mean(by):+.4f}{error}")
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        apart = [
+            [a - b for a, b in zip(score.each, other.each, strict=True)]
+            for score, other in zip(row.scores, base, strict=True)
+        ]
+        lines.append([name, *(f"{m:+.4f}{with_error(e)}" for m, e in map(spread, apart))])
+    return [*markdown([f"above the {BASELINE}", *(s.name for s in base)], lines, 1), ""]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -223,33 +218,21 @@ def run(args: argparse.Namespace) -> int:
         sheet = evaluation_sheet(model, test, f"{choice.name}: test split")
         write_whole(folder / "sheet.png", visual.picture(sheet))
         rows[choice.name] = Row(scores, metrics["steps"], metrics["seconds"])
-        text = table(rows, metrics["classes"])
+        lines = table(rows, metrics["classes"])
         if BASELINE in rows and len(rows) > 1:
-            text += "\n" + gains(rows)
+            lines += gains(rows)
+        text = "\n".join(lines)
         write_whole(out / "table.md", text.encode())
-        plain = {"trained_on": metrics["classes"], "rows": _plain(rows)}
-        write_whole(out / "table.json", (json.dumps(plain, indent=1) + "\n").encode())
+        plain = {name: [score._asdict() for score in row.scores] for name, row in rows.items()}
+        for score in (score for scores in plain.values() for score in scores):
+            score["error"] = None if math.isnan(score["error"]) else score["error"]
+        named = {name: {**row._asdict(), "scores": plain[name]} for name, row in rows.items()}
+        script.write_json(out / "table.json", {"trained_on": metrics["classes"], "rows": named})
     sys.stdout.write(text)
     return 0
 
 
-def _plain(rows: dict[str, Row]) -> dict[str, Any]:
-    """The rows as JSON has them, which knows no NaN."""
-    return {
-        name: {
-            **row._asdict(),
-            "scores": [
-                {**s._asdict(), "error": None if math.isnan(s.error) else s.error}
-                for s in row.scores
-            ],
-        }
-        for name, row in rows.items()
-    }
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the script; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

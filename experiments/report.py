@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -23,9 +22,8 @@ SUFFIXES = (".html", ".htm")
 DOTS_PER_INCH = 300
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     parser.add_argument(
         "results",
         help="a results file (.sqlite), a table exported from one (.csv), or the folder of the "
@@ -40,7 +38,6 @@ def make_options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--run", type=script.count(1), nargs="+", metavar="ID", help="only these runs of the file"
     )
-    return parser
 
 
 def run(args: argparse.Namespace) -> None:
@@ -66,9 +63,7 @@ def run(args: argparse.Namespace) -> None:
     sys.stdout.write("".join(f"{path}\n" for path in written))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the script; returns the exit status."""
-    return script.run_script(make_options(), run, arguments)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

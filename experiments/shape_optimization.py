@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 import gendr
 from gendr import visual
+from gendr._runtime.threads import torch_on_one_thread
 from lab import script
 from lab.studies.scene import overlays
 from lab.studies.shape import Search, ShapeTask
@@ -29,10 +30,9 @@ from lab.studies.shape import Search, ShapeTask
 COLUMNS, TILE = 6, 128
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
-    script.add_target(parser, __file__, "shape")
+    script.add_target(parser, "shape")
     script.add_renderer(parser)
     script.add_protocol(parser)
     parser.add_argument("--steps", type=int, help="instead of those of the protocol")
@@ -46,7 +46,6 @@ def make_options() -> argparse.ArgumentParser:
     )
     script.add_device(parser)
     script.add_output(parser, "shape")
-    return parser
 
 
 def table(searches: Sequence[Search]) -> str:
@@ -62,7 +61,7 @@ def table(searches: Sequence[Search]) -> str:
     return "\n".join(lines)
 
 
-@script.torch_on_one_thread()
+@torch_on_one_thread()
 def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
     overrides = script.given(args, "steps", "elevations", "learning_rates")
@@ -93,9 +92,7 @@ def run(args: argparse.Namespace) -> None:
     print(f"{out}: fit.obj, views.png, fit.json")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

@@ -25,28 +25,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from gendr._runtime.command_line import count
 from lab import script
 from lab.report.paths import example, figure, table
-from lab.studies.shortest_path import (
-    METHODS,
-    PathResult,
-    PathSettings,
-    PathTraining,
-)
-from lab.trials import Trial, run_trials, write_results
+from lab.studies.shortest_path import METHODS, PathSettings, PathTraining
+from lab.trials import run_trials
 
 SMOKE: dict[str, Any] = {"steps": 4, "batch": 4, "evaluate_every": 2, "maps": 10}
 EXAMPLES = 2  # test maps of the picture
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     group = parser.add_argument_group("the task")
     script.add_terrain(group)
     group.add_argument(
@@ -58,73 +50,42 @@ def make_options() -> argparse.ArgumentParser:
         help="of methods that draw some; each number is a training (default: 10)",
     )  # fmt: skip
     script.add_runs(group)
-
-    group = parser.add_argument_group("the training, for all methods alike")
-    script.add_terrain_training(group)
-    group.add_argument("--dist", help="the law of the relaxed algorithm (default: logistic)")
-    group.add_argument("--steepness", type=float, help="1 / scale of the law (default: 8)")
-    group.add_argument(
-        "--longest", type=float, metavar="LENGTH",
-        help="of the relaxed gradient of a map (default: 2)",
-    )  # fmt: skip
-    group.add_argument("--noise", type=float, help="scale of noise (default: 0.3, smoothing 1)")
-    group.add_argument("--strength", type=float, help="lambda of black boxes (default: 0.5)")
-    group.add_argument("--difference", type=float, help="of finite differences (default: 0.3)")
-    script.add_training(
-        group, steps="7200, 50 epochs", batch="maps per step (default: 70)", least=2,
-        rate="of Adam, at first (default: 0.001)", every="144",
-    )  # fmt: skip
-
+    script.add_settings(parser, PathSettings, "the training, for all methods alike")
     script.add_execution(parser, "shortest_path")
-    return parser
 
 
 def planned(args: argparse.Namespace) -> list[tuple[str, PathSettings]]:
     """The name and the settings of every training."""
-    names = ["loss", "dist", "steepness", "longest", "noise", "strength", "difference", "steps"]
-    given = script.given(
-        args, *names, "batch", "learning_rate", "evaluate_every", "maps", "precision"
-    )
     plan: list[tuple[str, PathSettings]] = []
     for method in args.methods:
-        values: dict[str, Any] = {
-            **METHODS[method].settings,
-            **(SMOKE if args.smoke else {}),
-            **given,
-        }
+        defaults = {**METHODS[method].settings, **(SMOKE if args.smoke else {})}
         for samples in args.samples if METHODS[method].is_sampled else [None]:
-            for seed in script.seeds_of(args):
-                more = {} if samples is None else {"samples": samples}
-                name = f"{method}{'' if samples is None else f'-{samples}'}-seed{seed}"
-                plan.append((name, PathSettings(method=method, seed=seed, **values, **more)))
-    if len({name for name, _ in plan}) < len(plan):
-        raise ValueError("a method or a number of samples is named twice; name each once")
+            more = {} if samples is None else {"samples": samples}
+            name = method if samples is None else f"{method}-{samples}"
+            plan += [
+                (
+                    f"{name}-seed{seed}",
+                    script.settings_of(
+                        args, PathSettings, defaults, method=method, seed=seed, **more
+                    ),
+                )
+                for seed in script.seeds_of(args)
+            ]
     return plan
 
 
 def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
-    device = script.device_of(args)
-    script.set_threads(args)
-    plan = planned(args)
-    data = script.terrain_of(args)
-    out = script.output_folder(args)
-
-    def shown(training: PathTraining, result: PathResult) -> dict[str, Any]:
-        return example(training, EXAMPLES)
-
-    trials = [
-        Trial(name, partial(PathTraining, settings, data, device), shown) for name, settings in plan
-    ]
-    found = run_trials(trials, out, resume=args.resume, save_every=args.save_every)
-    text = "\n".join([*table(found.values()), ""])
-    maps = data.test[:EXAMPLES]
-    print(write_results(out, found, text, lambda: figure(found.values(), maps), device))
+    plan, data = planned(args), script.terrain_of(args)
+    run_trials(
+        args, plan, data, PathTraining,
+        lambda found: table(found.values()),
+        lambda found: figure(found.values(), data.test[:EXAMPLES]),
+        lambda training, _: example(training, EXAMPLES),
+    )  # fmt: skip
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

@@ -24,17 +24,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from gendr._runtime.progress import Session, has_tensorboard
+from gendr._runtime.training import drive
 from gendr.data import Splits, svhn_splits
 from lab import script
 from lab.engine.store import software_version
-from lab.studies.ranking import RankingResult, RankingSettings, train
+from lab.studies.ranking import Metrics, RankingSettings, RankingTraining
+from lab.studies.training import StudyResult
 
 CHECKPOINT, RESULTS, TENSORBOARD = "checkpoint.pt", "results.json", "tensorboard"
 # What --smoke stands for. In minutes, many rough steps lead further than few smooth ones.
@@ -42,9 +42,8 @@ SMOKE = {"batch": 10, "evaluate_every": 100, "lists": 200, "test_lists": 1000}
 SMOKE_MINUTES = 5.0
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     group = parser.add_argument_group("the task")
     group.add_argument("--task", choices=("mnist", "svhn"), default="mnist")
     group.add_argument(
@@ -67,13 +66,8 @@ def make_options() -> argparse.ArgumentParser:
         help="the cross-entropy as in (3.12) of the thesis, not the binary one of its code",
     )
 
-    group = parser.add_argument_group("the training")
-    group.add_argument("--steps", type=int, help="of Adam (default: 200,000)")
-    group.add_argument("--batch", type=int, help="lists per step (default: 100)")
-    group.add_argument("--learning-rate", type=float, help="of Adam (default: 10^-3.5)")
-    group.add_argument("--evaluate-every", type=int, metavar="STEPS", help="default: 1000")
-    group.add_argument("--lists", type=int, help="for an evaluation (default: 1000)")
-    group.add_argument("--test-lists", type=int, help="for the test (default: 10,000)")
+    script.add_settings(parser, RankingSettings, "the training")
+    group = parser.add_argument_group("the session")
     script.add_seed(group)
     group.add_argument(
         "--smoke",
@@ -84,15 +78,14 @@ def make_options() -> argparse.ArgumentParser:
     group = script.add_execution(parser, "ranking", "the checkpoint of -o")
     group.add_argument("--minutes", type=float, help="stop after them; --resume goes on")
     group.add_argument("--tensorboard", action="store_true", help="also write its files")
-    return parser
 
 
 def settings_of(args: argparse.Namespace) -> RankingSettings:
     """The settings that were asked for."""
-    names = ["n", "method", "dist", "art", "steepness", "steps", "batch", "learning_rate"]
-    names += ["evaluate_every", "lists", "test_lists", "seed"]
-    settings: dict[str, Any] = {"binary": not args.categorical, **(SMOKE if args.smoke else {})}
-    return RankingSettings(**{**settings, **script.given(args, *names)})
+    return script.settings_of(
+        args, RankingSettings, SMOKE if args.smoke else {}, binary=not args.categorical,
+        seed=args.seed, **script.given(args, "n", "method", "dist", "art", "steepness"),
+    )  # fmt: skip
 
 
 def load(args: argparse.Namespace) -> Splits:
@@ -103,13 +96,13 @@ def load(args: argparse.Namespace) -> Splits:
     return script.digits_in(folder, download=args.download)
 
 
-def table(result: RankingResult) -> str:
+def table(result: StudyResult) -> str:
     """The metrics, for a human."""
-    name = repr(result.sorter)
+    name, metrics = result.more["sorter"], Metrics(**result.test)
     return "\n".join(
         [
             f"{'method':{len(name)}}    n    steps  test EM | EW | EM5",
-            f"{name}  {result.settings.n:3}  {result.step:7}  {result.test}",
+            f"{name}  {result.settings.n:3}  {result.step:7}  {metrics}",
         ]
     )
 
@@ -119,7 +112,6 @@ def run(args: argparse.Namespace) -> None:
     clock = time.monotonic()
     device = script.device_of(args)
     settings = settings_of(args)
-    script.set_threads(args)
     minutes = args.minutes if args.minutes is not None or not args.smoke else SMOKE_MINUTES
     if minutes is not None and not minutes > 0:
         raise ValueError(f"--minutes must be > 0, got {minutes:g}")
@@ -136,16 +128,16 @@ def run(args: argparse.Namespace) -> None:
     if args.tensorboard and not has_tensorboard():
         raise ValueError("--tensorboard needs it: pip install '.[training]' in the repository")
     with Session(f"{args.task} {settings.method}", steps, curves=board) as session:
-        result = train(
-            settings,
-            data,
-            device=device,
+        training = RankingTraining(settings, data, device)
+        drive(
+            training,
             checkpoint=out / CHECKPOINT,
             resume=args.resume,
             save_every=args.save_every,
             seconds=float("inf") if minutes is None else clock + 60 * minutes - time.monotonic(),
             callback=session.each_step,
         )
+    result = training.result()
     values = {
         "task": args.task,
         **result.describe(),
@@ -159,9 +151,7 @@ def run(args: argparse.Namespace) -> None:
     print(f"{out}: {RESULTS}, {CHECKPOINT}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

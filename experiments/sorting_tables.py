@@ -26,9 +26,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +36,15 @@ from lab import script
 from lab.report.ranking import ROWS, figure, table
 from lab.studies.newton import NETWORKS, SortingSettings, SortingTraining
 from lab.studies.ranking import RankingSettings, published_steepness
-from lab.trials import Trial, run_trials, write_results
+from lab.trials import run_trials
 
 SMOKE: dict[str, Any] = {
     "steps": 4, "batch": 4, "evaluate_every": 2, "lists": 20, "test_lists": 20,
 }  # fmt: skip
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     group = parser.add_argument_group("the task")
     script.add_digits(group, "few steps, small batches")
     group.add_argument("-n", type=count(2), nargs="+", default=[5], help="length of lists; 5")
@@ -58,33 +56,27 @@ def make_options() -> argparse.ArgumentParser:
                        help=f"of {' '.join(ROWS)} (default: all)")  # fmt: skip
     group.add_argument("--factors", nargs="+", type=float, default=[1.0], metavar="FACTOR",
                        help="of the published steepness (default: 1)")  # fmt: skip
-
-    group = parser.add_argument_group("the training")
     group.add_argument(
         "--network", choices=NETWORKS, default="published",
         help="published, or digits: a small one on images of half the size",
     )  # fmt: skip
-    script.add_training(group, steps="200,000", batch="lists per step (default: 100)",
-                        rate="of Adam (default: 10^-3.5)", every="1000")  # fmt: skip
-    group.add_argument("--lists", type=count(1), help="for an evaluation (default: 1000)")
-    group.add_argument("--test-lists", type=count(1), help="for the test (default: 10,000)")
-
+    script.add_settings(parser, RankingSettings, "the training")
     group = script.add_execution(parser, "sorting-tables")
     group.add_argument("--known", type=Path, metavar="FILE.json",
                        help="of keep_results.py; what it has is not trained again")  # fmt: skip
-    return parser
 
 
-def settings_of(args: argparse.Namespace, n: int, row: str, factor: float, seed: int) -> Any:
+def settings_of(
+    args: argparse.Namespace, n: int, row: str, factor: float, seed: int
+) -> SortingSettings:
     """The settings of one training."""
-    names = ["steps", "batch", "learning_rate", "evaluate_every", "lists", "test_lists"]
-    defaults = {name: getattr(RankingSettings, name) for name in ("steps", "learning_rate")}
     law = ROWS[row]
     steepness = published_steepness(args.method, n, law.dist, art=law.art > 0)
-    return SortingSettings(
-        n=n, method=args.method, dist=law.dist, art=law.art, seed=seed, network=args.network,
-        steepness=steepness * law.factor * factor, variant="regular",
-        **{**defaults, **(SMOKE if args.smoke else {}), **script.given(args, *names)},
+    defaults = {name: getattr(RankingSettings, name) for name in ("steps", "learning_rate")}
+    return script.settings_of(
+        args, SortingSettings, {**defaults, **(SMOKE if args.smoke else {})},
+        n=n, method=args.method, dist=law.dist, art=law.art, seed=seed, variant="regular",
+        steepness=steepness * law.factor * factor,
     )  # fmt: skip
 
 
@@ -116,44 +108,29 @@ def known_results(path: Path | None) -> list[dict[str, Any]]:
 
 def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
-    device = script.device_of(args)
-    script.set_threads(args)
     if len(set(args.factors)) < len(args.factors) or not all(f > 0 for f in args.factors):
         raise ValueError("--factors must be different numbers > 0")
     known = known_results(args.known)
-    # Seed by seed: an interruption leaves all of the comparison, with fewer seeds.
-    plans = [
-        (settings_of(args, n, row, factor, seed), row, factor)
-        for seed in script.seeds_of(args)
-        for n in dict.fromkeys(args.n)
-        for row in dict.fromkeys(args.rows)
-        for factor in args.factors
-    ]
     have = [result["settings"] for result in known]
-    plans = [plan for plan in plans if asdict(plan[0]) not in have]
-    data = script.digits_of(args)
-    out = script.output_folder(args)
-
-    def row_of(_: Any, __: Any, row: str, factor: float) -> dict[str, Any]:
-        return {"row": row, "factor": factor}
-
-    trials = [
-        Trial(
-            name_of(settings, row, factor),
-            partial(SortingTraining, settings, data, device),
-            partial(row_of, row=row, factor=factor),
-        )
-        for settings, row, factor in plans
-    ]
-    found = run_trials(trials, out, resume=args.resume, save_every=args.save_every)
-    results = [*known, *found.values()]
-    lines = [*table(results), ""]
-    print(write_results(out, found, "\n".join(lines), lambda: figure(results), device))
+    # Seed by seed: an interruption leaves all of the comparison, with fewer seeds.
+    examples: dict[SortingSettings, dict[str, Any]] = {}
+    plan: list[tuple[str, SortingSettings]] = []
+    for seed, n, row, factor in product(
+        script.seeds_of(args), dict.fromkeys(args.n), dict.fromkeys(args.rows), args.factors
+    ):
+        settings = settings_of(args, n, row, factor, seed)
+        if asdict(settings) not in have:
+            plan.append((name_of(settings, row, factor), settings))
+            examples[settings] = {"row": row, "factor": factor}
+    run_trials(
+        args, plan, script.digits_of(args), SortingTraining,
+        lambda found: table([*known, *found.values()]),
+        lambda found: figure([*known, *found.values()]),
+        lambda training, _: examples[training.settings],
+    )  # fmt: skip
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

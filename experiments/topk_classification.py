@@ -40,15 +40,15 @@ from gendr._runtime.command_line import count
 from gendr.data import Examples, ExampleSplits, cifar100_splits, download_cifar100, read_embeddings
 from gendr.data.examples import split_by_group
 from lab import script
+from lab.pages import table as markdown
 from lab.studies.classification import (
     LOSSES,
-    MODELS,
     PLACES,
     ClassificationSettings,
     ClassificationTraining,
 )
 from lab.studies.silhouettes import silhouette_splits
-from lab.trials import Trial, run_trials, write_results
+from lab.trials import Found, run_trials
 
 # The rows: the baselines, the P_K of Tables 2 to 4 of the paper, and the other methods.
 ROWS = (
@@ -60,9 +60,8 @@ SMOKE = {"steps": 4, "batch": 10, "evaluate_every": 2}
 CACHE = "silhouettes.npz"
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     group = parser.add_argument_group("the data, one of")
     group.add_argument("--embeddings", type=Path, metavar="NPZ")
     group.add_argument("--cifar", type=Path, metavar="FOLDER", help="with CIFAR-100")
@@ -75,19 +74,8 @@ def make_options() -> argparse.ArgumentParser:
     group = parser.add_argument_group("the losses")
     group.add_argument("--losses", nargs="+", default=ROWS, metavar="LOSS[:P_K][@STEEPNESS]")
     script.add_runs(group)
-    group.add_argument("--dist", help="the law of the networks (default: cauchy)")
-    group.add_argument("--m", type=count(1), help="scores that are ranked (default: 16)")
-    group.add_argument("--top1", choices=("softmax", "network"), help="default: softmax")
-
-    group = parser.add_argument_group("the training")
-    group.add_argument("--model", choices=MODELS, help="default: as the data are")
-    script.add_training(
-        group, steps="1000", batch="examples per step (default: 100)",
-        rate="of Adam (default: 10^-3)", every="100",
-    )  # fmt: skip
-
+    script.add_settings(parser, ClassificationSettings, "the training")
     script.add_execution(parser, "topk_classification")
-    return parser
 
 
 def parsed(text: str) -> dict[str, Any]:
@@ -113,13 +101,6 @@ def parsed(text: str) -> dict[str, Any]:
     return values
 
 
-def settings_of(args: argparse.Namespace, text: str, seed: int) -> ClassificationSettings:
-    """The settings of one training."""
-    names = ["dist", "m", "top1", "model", "steps", "batch", "learning_rate", "evaluate_every"]
-    values: dict[str, Any] = {**(SMOKE if args.smoke else {}), **script.given(args, *names)}
-    return ClassificationSettings(**parsed(text), **values, seed=seed)
-
-
 def name_of(text: str, seed: int) -> str:
     """The folder of a training."""
     return f"{re.sub('[^a-z0-9.,@]', '-', text)}-seed{seed}"
@@ -133,7 +114,7 @@ def made_points() -> ExampleSplits:
     return split_by_group(Examples(features, labels, 8), torch.arange(400))
 
 
-def data_of(args: argparse.Namespace, out: Path) -> ExampleSplits:
+def data_of(args: argparse.Namespace) -> ExampleSplits:
     """The data that were asked for.
 
     Raises:
@@ -152,11 +133,12 @@ def data_of(args: argparse.Namespace, out: Path) -> ExampleSplits:
     except FileNotFoundError as error:
         raise ValueError(str(error)) from None
     if args.meshes:
-        return silhouette_splits(args.meshes, args.views, args.size, cache=out / CACHE)
+        cache = script.output_folder(args) / CACHE
+        return silhouette_splits(args.meshes, args.views, args.size, cache=cache)
     return made_points()
 
 
-def accuracies(args: argparse.Namespace, found: dict[str, Any], text: str) -> list[list[float]]:
+def accuracies(args: argparse.Namespace, found: Found, text: str) -> list[list[float]]:
     """The accuracies of the runs of a row, in percent, for every place."""
     runs = [found[name_of(text, seed)]["test"] for seed in script.seeds_of(args)]
     return [[100 * run[k] for run in runs] for k in range(len(PLACES))]
@@ -167,16 +149,9 @@ def cell(values: Sequence[float]) -> str:
     return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
 
 
-def table(args: argparse.Namespace, found: dict[str, Any], data: ExampleSplits) -> str:
+def table(args: argparse.Namespace, data: ExampleSplits, found: Found) -> list[str]:
     """Accuracies by loss, as Tables 4.1 to 4.3 of the thesis."""
-    lines = [
-        f"| loss | {' | '.join(f'top {k}' for k in PLACES)} |",
-        "| --- |" + " ---: |" * len(PLACES),
-    ]
-    lines += [
-        f"| {text} | {' | '.join(map(cell, accuracies(args, found, text)))} |"
-        for text in args.losses
-    ]
+    rows = [[text, *map(cell, accuracies(args, found, text))] for text in args.losses]
     first = next(iter(found.values()))
     sizes = " / ".join(str(len(part.labels)) for part in data)
     caption = (
@@ -184,10 +159,10 @@ def table(args: argparse.Namespace, found: dict[str, Any], data: ExampleSplits) 
         f"train, validate and test; {first['step']} steps of {first['settings']['batch']}, "
         f"{args.runs} run(s): mean ± standard deviation"
     )
-    return "\n".join([*lines, "", caption, ""])
+    return [*markdown(["loss", *(f"top {k}" for k in PLACES)], rows, 1), "", caption]
 
 
-def draw(args: argparse.Namespace, found: dict[str, Any]) -> Any:
+def draw(args: argparse.Namespace, found: Found) -> Any:
     """Top-1 against top-5 accuracy, a point for each loss, with the spread of its runs."""
     from matplotlib.figure import Figure
 
@@ -208,28 +183,22 @@ def draw(args: argparse.Namespace, found: dict[str, Any]) -> Any:
 
 def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
-    device = script.device_of(args)
-    script.set_threads(args)
+    small = SMOKE if args.smoke else {}
     plan = [
-        (name_of(text, seed), settings_of(args, text, seed))
-        for text in args.losses for seed in script.seeds_of(args)
-    ]  # fmt: skip
-    if len({name for name, _ in plan}) < len(plan):
-        raise ValueError("a loss is named twice; name each once")
-    out = script.output_folder(args)
-    data = data_of(args, out)
-    trials = [
-        Trial(name, partial(ClassificationTraining, settings, data, device), lambda *_: {})
-        for name, settings in plan
+        (
+            name_of(text, seed),
+            script.settings_of(args, ClassificationSettings, small, **parsed(text), seed=seed),
+        )
+        for text in args.losses
+        for seed in script.seeds_of(args)
     ]
-    found = run_trials(trials, out, resume=args.resume, save_every=args.save_every)
-    text = table(args, found, data)
-    print(write_results(out, found, text, lambda: draw(args, found), device))
+    data = data_of(args)
+    run_trials(
+        args, plan, data, ClassificationTraining, partial(table, args, data), partial(draw, args)
+    )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,18 @@
-"""Tables that scripts write into the pages of the documentation."""
+"""Tables: those of the papers, and those that scripts write into pages of the documentation."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-__all__ = ["anchor", "fill", "order", "table"]
+
+def published(name: str) -> Any:
+    """A table of the thesis, from published.json."""
+    text = (Path(__file__).parent / "published.json").read_text(encoding="utf-8")
+    return json.loads(text)[name]
 
 
 def fill(page: Path, name: str, lines: Sequence[str]) -> None:
@@ -24,9 +30,11 @@ def fill(page: Path, name: str, lines: Sequence[str]) -> None:
     page.write_text(new, encoding="utf-8")
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a Markdown table."""
-    return [f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows)]
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int | None = None) -> list[str]:
+    """The lines of a Markdown table, whose columns behind the first `left` are right-aligned."""
+    left = len(head) if left is None else left
+    marks = ["---"] * left + ["---:"] * (len(head) - left)
+    return [f"| {' | '.join(line)} |" for line in (head, marks, *rows)]
 
 
 def anchor(heading: str) -> str:

@@ -1,15 +1,17 @@
 """What the scripts in the repository's folder experiments have in common.
 
-A script makes a parser, adds the shared options that it has and its own, and hands both to
-`run_script`, which gives all scripts the same behaviour:
+A script says which options it has and what it does with them, and gets the behaviour of all:
 
-    parser = make_parser(__file__, __doc__)
-    add_renderer(parser)
-    add_output(parser, "shape")
+    def add_options(parser):
+        script.add_renderer(parser)
+        script.add_output(parser, "shape")
 
     def run(args): ...
 
-    sys.exit(run_script(parser, run))
+    main = script.program(__file__, __doc__, add_options, run)
+
+    if __name__ == "__main__":
+        sys.exit(main())
 
 How a script ends is said in `gendr/_runtime/command_line.py`. Nothing here imports torch before it
 is needed, so that --help is instant.
@@ -20,15 +22,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from gendr._runtime import command_line
 from gendr._runtime.command_line import Parser, count, run_program
 from gendr._runtime.files import writable_folder, write_whole
-from lab.engine.protocols import PROTOCOLS
+from lab import PROTOCOLS
 
 if TYPE_CHECKING:
     import torch
@@ -36,71 +39,39 @@ if TYPE_CHECKING:
     from gendr.data import Splits, TerrainSplits
     from lab.engine.tasks import Outcome, Task
 
-__all__ = [
-    "add_device",
-    "add_digits",
-    "add_execution",
-    "add_output",
-    "add_protocol",
-    "add_renderer",
-    "add_resume",
-    "add_runs",
-    "add_seed",
-    "add_target",
-    "add_terrain",
-    "add_terrain_training",
-    "add_threads",
-    "add_training",
-    "count",
-    "data_folder",
-    "default_target",
-    "described",
-    "device_of",
-    "digits_in",
-    "digits_of",
-    "given",
-    "make_parser",
-    "output_folder",
-    "progress_bar",
-    "run_script",
-    "seeds_of",
-    "set_threads",
-    "terrain_of",
-    "torch_on_one_thread",
-    "write_json",
-    "write_whole",
-]
-
+ROOT = Path(__file__).resolve().parents[2]
 # The meshes of the repository's folder assets that a task has if none is named.
 TARGETS = {"shape": "airplane.obj", "pose": "teapot.obj"}
 # Of generated maps: cells of a side, for training, and for validation as well as for the test.
 GENERATED, GENERATED_SMOKE = (12, 10_000, 1000), (6, 40, 10)
 
 Options: TypeAlias = "argparse._ActionsContainer"  # a parser, or a group of its options
+SettingsT = TypeVar("SettingsT")
 
 
 # ---------------------------------------------------------------------------------------------
 # options
 
 
-def make_parser(file: str, text: str | None) -> argparse.ArgumentParser:
-    """A parser without options.
-
-    Args:
-        file: Of the script, whose name goes before its messages.
-        text: What --help says, as it is; the docstring of the script.
-    """
-    return Parser(
-        prog=Path(file).name,
-        description=text,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-
-
-def add_target(options: Options, file: str, task: str) -> None:
+def add_target(options: Options, task: str) -> None:
     """The argument `target`, a mesh file; by default the mesh of a task, see `default_target`."""
-    default = default_target(file, task)
+    default = default_target(task)
     options.add_argument("target", nargs="?", type=Path, default=default, help="a mesh file")
+
+
+def add_task(options: Options) -> None:
+    """The argument `task` and --target; `task_of` makes the task, see `add_protocol`."""
+    options.add_argument("task", choices=tuple(TARGETS))
+    options.add_argument("--target", metavar="MESH", help="default: the airplane, the teapot")
+
+
+def add_patterns(options: Options) -> None:
+    """--dist and --tconorm, of which `lab.engine.grid.select` chooses renderers."""
+    for name, text in (
+        ("dist", "distributions, such as gamma, 'gamma*.squared', logistic; default: all 54"),
+        ("tconorm", "T-conorms, such as yager, 'yager(p=2)', max; default: all 23"),
+    ):
+        options.add_argument(f"--{name}", nargs="+", default=[], metavar="PATTERN", help=text)
 
 
 def add_renderer(options: Options) -> None:
@@ -167,22 +138,13 @@ def add_terrain(options: Options) -> None:
     )
 
 
-def add_terrain_training(options: Options) -> None:
-    """--loss, --maps and --precision of a training with terrain."""
-    options.add_argument("--loss", choices=("l1", "l2"), help="of paths (default: l2)")
-    options.add_argument("--maps", type=count(1), help="of an evaluation (default: 1000)")
-    options.add_argument(
-        "--precision", choices=("float32", "bfloat16"), help="of convolutions (default: float32)"
-    )
-
-
 def add_threads(options: Options) -> None:
-    """--threads, of torch; `set_threads` sets them."""
+    """--threads, of torch; `device_of` sets them."""
     options.add_argument("--threads", type=int, help="of torch on the CPU")
 
 
 def add_resume(options: Options, what: str) -> None:
-    """--resume; after an interruption `run_script` points to it.
+    """--resume; after an interruption `program` points to it.
 
     Args:
         options: What it is added to.
@@ -203,44 +165,29 @@ def add_output(options: Options, default: str) -> None:
     )
 
 
-def add_runs(
-    options: Options, default: int | None = 1, text: str = "of each, with --seed and on"
-) -> None:
-    """--runs; `seeds_of` gives the seeds that they have, with those of `add_seed`."""
-    options.add_argument("--runs", type=count(1), default=default, help=text)
-
-
-def add_training(
-    options: Options,
-    *,
-    steps: str,
-    batch: str,
-    rate: str | None,
-    every: str,
-    least: int = 1,
-    optimizer: str = "Adam",
-) -> None:
-    """--steps, --batch, --learning-rate, --evaluate-every and --seed of a training by steps.
-
-    None of the first four has a default of its own: see `given`.
-
-    Args:
-        options: What they are added to.
-        steps: The default of the steps, in words.
-        batch: Of what a step has a batch, with its default.
-        rate: What is said of the learning rate; None for a script with an option of its own.
-        every: The default of the steps between evaluations.
-        least: The smallest batch.
-        optimizer: Whose steps they are.
-    """
-    options.add_argument("--steps", type=count(1), help=f"of {optimizer} (default: {steps})")
-    options.add_argument("--batch", type=count(least), help=batch)
-    if rate is not None:
-        options.add_argument("--learning-rate", type=float, help=rate)
+def add_runs(options: Options, default: int | None = 1) -> None:
+    """--runs and --seed; `seeds_of` gives the seeds that they have."""
     options.add_argument(
-        "--evaluate-every", type=count(1), metavar="STEPS", help=f"default: {every}"
+        "--runs", type=count(1), default=default, help="of each, with --seed and on"
     )
     add_seed(options)
+
+
+def options_of(settings: type) -> list[str]:
+    """The names of the fields of settings that are options."""
+    return [each.name for each in fields(settings) if "arguments" in each.metadata]
+
+
+def add_settings(parser: argparse.ArgumentParser, settings: type, title: str) -> None:
+    """A group with the options of settings, None where they are not given; see `settings_of`."""
+    names = options_of(settings)
+    command_line.add_options(parser, settings, {title: " ".join(names)})
+    for action in parser._actions:
+        if action.dest in names:
+            if action.default is not None:
+                shown = action.default if isinstance(action.default, str) else f"{action.default:g}"
+                action.help = f"{action.help} (default: {shown})"
+            action.default = None
 
 
 def add_execution(
@@ -260,12 +207,9 @@ def add_execution(
     add_device(group)
     add_threads(group)
     group.add_argument(
-        "--save-every",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
+        "--save-every", type=float, default=60.0, metavar="SECONDS",
         help="between checkpoints (default: 60)",
-    )
+    )  # fmt: skip
     add_resume(group, what)
     add_output(group, folder)
     return group
@@ -273,7 +217,24 @@ def add_execution(
 
 def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The options that were given, for a function that has defaults of its own."""
-    return {name: value for name in names if (value := getattr(args, name)) is not None}
+    return {name: value for name in names if (value := getattr(args, name, None)) is not None}
+
+
+def settings_of(
+    args: argparse.Namespace,
+    kind: type[SettingsT],
+    defaults: Mapping[str, Any],
+    **more: Any,
+) -> SettingsT:
+    """Settings from the options of `add_settings`.
+
+    Args:
+        args: The options; those that were given outweigh all else.
+        kind: What the settings are.
+        defaults: In place of the defaults of the settings.
+        **more: Settings without an option.
+    """
+    return kind(**{**defaults, **given(args, *options_of(kind))}, **more)
 
 
 def seeds_of(args: argparse.Namespace) -> range:
@@ -281,34 +242,42 @@ def seeds_of(args: argparse.Namespace) -> range:
     return range(args.seed, args.seed + args.runs)
 
 
-def default_target(file: str, task: str) -> Path:
-    """The mesh of a task if none is named, in the repository that a script stands in."""
-    return Path(file).resolve().parents[1] / "assets" / TARGETS[task]
+def default_target(task: str) -> Path:
+    """The mesh of a task if none is named."""
+    return ROOT / "assets" / TARGETS[task]
+
+
+def task_of(args: argparse.Namespace, **changes: Any) -> Any:
+    """The task of `add_task`, with the options of `add_protocol` and `add_device`.
+
+    Raises:
+        FileNotFoundError: If there is no mesh.
+        TypeError: If a field of the protocol has the wrong type.
+        ValueError: If one of them is out of range, or the mesh is none.
+    """
+    from lab.studies.registry import TASKS
+
+    target = args.target or default_target(args.task)
+    return TASKS[args.task].make(args.protocol, target, args.device, **changes)
 
 
 def device_of(args: argparse.Namespace) -> torch.device:
-    """The device that was asked for.
+    """The device that was asked for; torch gets the threads that were.
 
     Raises:
-        ValueError: If it does not work here, with those that do.
-    """
-    from gendr._runtime.devices import usable_device
-
-    return usable_device(args.device)
-
-
-def set_threads(args: argparse.Namespace) -> None:
-    """Give torch the threads that were asked for.
-
-    Raises:
-        ValueError: If there is less than one.
+        ValueError: If it does not work here, with those that do, or if there is less than one
+            thread.
     """
     import torch
 
-    if args.threads is not None:
-        if args.threads < 1:
-            raise ValueError(f"--threads must be >= 1, got {args.threads}")
-        torch.set_num_threads(args.threads)
+    from gendr._runtime.devices import usable_device
+
+    device, threads = usable_device(args.device), getattr(args, "threads", None)
+    if threads is not None:
+        if threads < 1:
+            raise ValueError(f"--threads must be >= 1, got {threads}")
+        torch.set_num_threads(threads)
+    return device
 
 
 def data_folder(name: str) -> Path:
@@ -383,45 +352,42 @@ def output_folder(args: argparse.Namespace) -> Path:
 # how a script runs
 
 
-def run_script(
-    parser: argparse.ArgumentParser,
+def program(
+    file: str,
+    text: str | None,
+    add_options: Callable[[argparse.ArgumentParser], None],
     run: Callable[[argparse.Namespace], int | None],
-    argv: Sequence[str] | None = None,
-) -> int:
-    """Read the options and run a script with them.
+) -> Callable[..., int]:
+    """The function `main` of a script.
 
     Args:
-        parser: Of `make_parser`.
+        file: Of the script, whose name goes before its messages.
+        text: What --help says, as it is; the docstring of the script.
+        add_options: Adds the options to a parser.
         run: The script; may return an exit status.
-        argv: The arguments without the name of the script; by default those of the process.
 
     Returns:
-        The exit status.
+        A function of the arguments without the name of the script, by default those of the
+        process, that returns the exit status.
     """
-    return run_program(parser, run, argv, resumes=lambda args: hasattr(args, "resume"))
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        """Run the script; returns the exit status."""
+        raw = argparse.RawDescriptionHelpFormatter
+        parser = Parser(prog=Path(file).name, description=text, formatter_class=raw)
+        add_options(parser)
+        return run_program(parser, run, argv, resumes=lambda args: hasattr(args, "resume"))
+
+    return main
 
 
 @contextmanager
-def torch_on_one_thread() -> Generator[None, None, None]:
-    """The kernels keep all cores, torch has one: its tensors are small in the tasks."""
-    from gendr._runtime import threads
-
-    with threads.torch_on_one_thread():
-        yield
-
-
-@contextmanager
-def progress_bar(name: str) -> Generator[Callable[[float], None], None, None]:
+def progress_bar(name: str) -> Generator[Callable[[float], object], None, None]:
     """A bar with a name, and a function that sets the part of it that is done, in [0, 1]."""
     from tqdm import tqdm
 
-    layout = "{l_bar}{bar}| {elapsed}<{remaining}"
-    with tqdm(total=1.0, desc=name, bar_format=layout) as bar:
-
-        def show(done: float) -> None:
-            bar.update(done - bar.n)
-
-        yield show
+    with tqdm(total=1.0, desc=name, bar_format="{l_bar}{bar}| {elapsed}<{remaining}") as bar:
+        yield lambda done: bar.update(done - bar.n)
 
 
 # ---------------------------------------------------------------------------------------------

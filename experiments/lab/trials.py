@@ -1,17 +1,19 @@
 """Several trainings of one experiment, one after the other, each in a folder of its own.
 
 An interruption costs nothing that was done: with `resume`, finished trainings are read from their
-files, and the one that was stopped goes on from its checkpoint. At the end, `write_results` writes
-what they came to: results.json, table.md and picture.png. `kept_results` joins what trainings of
-several commands came to, for a file that the documentation is made from.
+files, and the one that was stopped goes on from its checkpoint. At the end, what they came to is
+written: results.json, table.md and picture.png. `kept_results` joins what trainings of several
+commands came to, for a file that the documentation is made from.
 """
 
 from __future__ import annotations
 
+import argparse
+import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import torch
 
@@ -20,58 +22,69 @@ from gendr._runtime.training import Training, drive
 from lab import script
 from lab.engine.store import software_version
 
-__all__ = ["Trial", "joined", "kept_results", "run_trials", "write_results"]
-
 CHECKPOINT, RESULT, TENSORBOARD = "checkpoint.pt", "result.json", "tensorboard"
 RESULTS, TABLE, PICTURE = "results.json", "table.md", "picture.png"
 # What was around a training, in result.json and results.json.
 AROUND = ("device", "threads", "version")
 
-
-class Trial(NamedTuple):
-    """One of the trainings.
-
-    Attributes:
-        name: of its folder, and before its bar.
-        start: makes the training.
-        example: what a picture shows, as plain values, from the training and its result.
-    """
-
-    name: str
-    start: Callable[[], Training[Any, Any]]
-    example: Callable[[Any, Any], dict[str, Any]]
+# By the name of a training, what `describe` of its result says, and the "example".
+Found: TypeAlias = "dict[str, dict[str, Any]]"
 
 
 def run_trials(
-    trials: Sequence[Trial], out: Path, *, resume: bool = False, save_every: float = 60.0
-) -> dict[str, dict[str, Any]]:
-    """Train all of them, as far as that is not done, and test them.
+    args: argparse.Namespace,
+    plan: Sequence[tuple[str, Any]],
+    data: Any,
+    train: Callable[[Any, Any, torch.device], Training[Any, Any]],
+    table: Callable[[Found], Sequence[str]],
+    draw: Callable[[Found], Any] | None = None,
+    example: Callable[[Any, Any], dict[str, Any]] = lambda training, result: {},
+) -> Found:
+    """Train all that are planned, as far as that is not done, test them, and write the files.
 
-    Each gets a folder with `checkpoint.pt`, `result.json` and, if TensorBoard is installed, the
-    folder `tensorboard`.
+    Each gets a folder in -o with `checkpoint.pt`, `result.json` and, if TensorBoard is installed,
+    the folder `tensorboard`; -o itself gets `results.json`, `table.md` and `picture.png`.
 
     Args:
-        trials: with different names.
-        out: the folder of their folders.
-        resume: whether to go on with what is there; else there must be nothing.
-        save_every: seconds between two checkpoints.
-
-    Returns:
-        By name, what `describe` of the result says, and the "example".
+        args: with the options of `script.add_execution`.
+        plan: the name of each training, which is that of its folder, and its settings.
+        data: of all trainings.
+        train: makes a training of settings, data and a device.
+        table: the lines of the table.
+        draw: makes the figure, if there is one.
+        example: what a picture shows, as plain values, from a training and its result.
 
     Raises:
-        ValueError: if there is a training already, or one of other settings, data or more steps.
+        ValueError: if a training is planned twice, or is there already, or one of other settings,
+            data or more steps.
     """
-    for trial in trials:
-        if not resume and (out / trial.name / CHECKPOINT).exists():
-            raise ValueError(
-                f"{out} has trainings already; go on with --resume, or name another folder with -o"
-            )
-    return {trial.name: _result(trial, out / trial.name, save_every) for trial in trials}
+    device = script.device_of(args)
+    for k, (name, _) in enumerate(plan):
+        if name in [other for other, _ in plan[:k]]:
+            raise ValueError(f"{name} is named twice; name each training once")
+    out = script.output_folder(args)
+    if not args.resume and any((out / name / CHECKPOINT).exists() for name, _ in plan):
+        raise ValueError(
+            f"{out} has trainings already; go on with --resume, or name another folder with -o"
+        )
+    found = {
+        name: _result(train(settings, data, device), out / name, args.save_every, example)
+        for name, settings in plan
+    }
+    script.write_json(out / RESULTS, {"trainings": found, **_around(device)})
+    text = "\n".join([*table(found), ""])
+    script.write_whole(out / TABLE, text.encode())
+    written = [RESULTS, TABLE] + ([_save_picture(out / PICTURE, draw, found)] if draw else [])
+    print(f"{text}\n{out}: {', '.join(written)}")
+    return found
 
 
-def _result(trial: Trial, folder: Path, save_every: float) -> dict[str, Any]:
-    training = trial.start()
+def _result(
+    training: Training[Any, Any],
+    folder: Path,
+    save_every: float,
+    example: Callable[[Any, Any], dict[str, Any]],
+) -> dict[str, Any]:
     steps = training.settings.steps
     signature = json.loads(json.dumps(training.signature()))
     if (folder / RESULT).exists():
@@ -81,62 +94,30 @@ def _result(trial: Trial, folder: Path, save_every: float) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     board = folder / TENSORBOARD if has_tensorboard() else None
     file = folder / CHECKPOINT
-    with Session(trial.name, steps, curves=board) as session:
+    with Session(folder.name, steps, curves=board) as session:
         drive(
             training, checkpoint=file, resume=file.exists(), save_every=save_every,
             callback=session.each_step,
         )  # fmt: skip
     found = training.result()
-    result = {**found.describe(), "example": trial.example(training, found)}
-    around = _around(training.device)
-    script.write_json(folder / RESULT, {"signature": signature, "result": result, **around})
+    result = {**found.describe(), "example": example(training, found)}
+    values = {"signature": signature, "result": result, **_around(training.device)}
+    script.write_json(folder / RESULT, values)
     return result
 
 
 def _around(device: torch.device) -> dict[str, Any]:
-    return {
-        "device": str(device),
-        "threads": torch.get_num_threads(),
-        "version": software_version(),
-    }
+    values = str(device), torch.get_num_threads(), software_version()
+    return dict(zip(AROUND, values, strict=True))
 
 
-def write_results(
-    out: Path,
-    found: dict[str, dict[str, Any]],
-    table: str,
-    draw: Callable[[], Any] | None,
-    device: torch.device,
-    **more: Any,
-) -> str:
-    """Write `results.json`, `table.md` and `picture.png`; what a script prints at its end.
-
-    Args:
-        out: the folder of the files.
-        found: the trainings, as `run_trials` returns them.
-        table: the text of the table.
-        draw: makes the figure, if there is one; may raise ImportError if Matplotlib is not
-            installed.
-        device: that the trainings ran on.
-        **more: other plain values for `results.json`.
-    """
-    script.write_json(out / RESULTS, {"trainings": found, **more, **_around(device)})
-    script.write_whole(out / TABLE, table.encode())
-    written = [RESULTS, TABLE]
-    if draw is not None:
-        written.append(_save_picture(out / PICTURE, draw))
-    return f"{table}\n{out}: {', '.join(written)}"
-
-
-def _save_picture(path: Path, draw: Callable[[], Any]) -> str:
+def _save_picture(path: Path, draw: Callable[[Found], Any], found: Found) -> str:
     """Write a figure to a PNG; what the last line of a script says of it."""
-    from io import BytesIO
-
     try:
-        figure = draw()
+        figure = draw(found)
     except ImportError:
         return "no picture, which needs Matplotlib: pip install matplotlib"
-    file = BytesIO()
+    file = io.BytesIO()
     figure.savefig(file, format="png", dpi=120)
     script.write_whole(path, file.getvalue())
     return path.name
@@ -179,9 +160,9 @@ def kept_results(
         for file in (file for folder in some for file in _finished(folder)):
             values = json.loads(file.read_text(encoding="utf-8"))
             found.append((file.parent.name, _slim(values["result"], history)))
-            for name, value in _known_around(file, values).items():
-                if value not in around[name]:
-                    around[name].append(value)
+            for name in AROUND:
+                if name in values and values[name] not in around[name]:
+                    around[name].append(values[name])
         names = _distinct(found)
         if first_examples:
             kinds = [name.rpartition("-seed")[0] for name in names]
@@ -194,10 +175,7 @@ def kept_results(
         trainings = {name: of_set(some) for name, some in folders.items()}
     else:
         trainings = of_set(folders)
-    known = {
-        name: values[0] if len(values) == 1 else values for name, values in around.items() if values
-    }
-    return {"trainings": trainings, **known}
+    return {"trainings": trainings, **_one_or_list(around)}
 
 
 def joined(kept: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,16 +187,16 @@ def joined(kept: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     for name in more["trainings"]:
         if name in kept["trainings"]:
             raise ValueError(f"{name!r} stands there already; take another name or file")
-    around: dict[str, Any] = {}
-    for name in (name for name in AROUND if name in kept or name in more):
-        values = [value for each in (kept, more) if name in each for value in _listed(each[name])]
-        unique = list(dict.fromkeys(values))
-        around[name] = unique[0] if len(unique) == 1 else unique
-    return {"trainings": {**kept["trainings"], **more["trainings"]}, **around}
+    around: dict[str, list[Any]] = {}
+    for name in AROUND:
+        each = [values[name] for values in (kept, more) if name in values]
+        around[name] = list(dict.fromkeys(x for v in each for x in (v if type(v) is list else [v])))
+    return {"trainings": {**kept["trainings"], **more["trainings"]}, **_one_or_list(around)}
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+def _one_or_list(around: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """What was the same for all as it is, else the list; without what is not known."""
+    return {name: v[0] if len(v) == 1 else v for name, v in around.items() if v}
 
 
 def _finished(folder: Path) -> list[Path]:
@@ -238,14 +216,6 @@ def _finished(folder: Path) -> list[Path]:
     return files
 
 
-def _known_around(file: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What was around a training; older ones have it in results.json alone."""
-    whole = file.parents[1] / RESULTS
-    if AROUND[0] not in values and whole.is_file():
-        values = json.loads(whole.read_text(encoding="utf-8"))
-    return {name: values[name] for name in AROUND if name in values}
-
-
 def _slim(result: Mapping[str, Any], history: bool) -> dict[str, Any]:
     slim = {key: value for key, value in result.items() if key != "example" or value}
     if not history:
@@ -255,9 +225,8 @@ def _slim(result: Mapping[str, Any], history: bool) -> dict[str, Any]:
     return slim
 
 
-def _distinct(found: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
+def _distinct(found: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
     """The names of trainings, with the steps if they are not enough."""
-    found = list(found)
     names = [name for name, _ in found]
     if len(set(names)) < len(names):
         parts = [(*name.rpartition("-seed"), result["step"]) for name, result in found]

@@ -12,20 +12,21 @@ import signal
 import sys
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from gendr.rendering.instances import Instance
-from lab.engine.executors import LocalExecutor
-from lab.engine.grid import Job, run_grid
+from lab.engine.executors import Attempt, LocalExecutor
+from lab.engine.grid import run_grid
 from lab.engine.store import Store, StoreError
 from lab.engine.tasks import Outcome, Trial
 
 __all__ = [
-    "FakeTask", "attempts", "drive", "is_running", "kill_and_resume", "main", "outcome_of",
+    "FakeTask", "Here", "attempts", "drive", "is_running", "kill_and_resume", "main", "outcome_of",
     "results_of",
 ]  # fmt: skip
 
@@ -48,11 +49,6 @@ class FakeTask:
     better: ClassVar[Literal["lower", "higher"]] = "lower"
     unit: ClassVar[str] = "nothing"
 
-    @classmethod
-    def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> FakeTask:
-        """Not implemented: tests make this task from its fields."""
-        raise NotImplementedError
-
     def protocol_json(self) -> str:
         """The same protocol for all instances of this task."""
         return '{"task":"fake"}'
@@ -74,6 +70,61 @@ class FakeTask:
         if self.raises in instance.name:
             raise ArithmeticError("this instance\ndoes not converge")
         return outcome_of(instance.name, seed)
+
+
+class Here:
+    """An executor in this process.
+
+    Args:
+        run: gives the outcome of an instance.
+        lost: how often instances are lost, by their names.
+        failing: instances that raise, which may change.
+        slots: how many are accepted at once.
+        submitted: gets the names of all that were.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[str], Outcome],
+        *,
+        lost: Mapping[str, int] | None = None,
+        failing: Collection[str] = (),
+        slots: int = 2,
+        submitted: list[str] | None = None,
+    ) -> None:
+        self.run, self.failing, self.count = run, failing, slots
+        self.lost, self.queue = Counter(lost or {}), deque[str]()
+        self.submitted = [] if submitted is None else submitted
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.queue.clear()
+
+    def slots(self) -> int:
+        """See `LocalExecutor`."""
+        return self.count
+
+    def submit(self, instance: str) -> None:
+        """See `LocalExecutor`."""
+        if len(self.queue) >= self.count:
+            raise AssertionError("there is no free slot")
+        self.submitted.append(instance)
+        self.queue.append(instance)
+
+    def wait(self, seconds: float) -> list[Attempt]:
+        """See `LocalExecutor`."""
+        if not self.queue:
+            time.sleep(0.01)
+            return []
+        name = self.queue.popleft()
+        if self.lost[name] > 0:
+            self.lost[name] -= 1
+            return [Attempt(name, reason="it was killed", lost=True)]
+        if name in self.failing:
+            return [Attempt(name, reason="it raised")]
+        return [Attempt(name, self.run(name))]
 
 
 def outcome_of(name: str, seed: int = 0) -> Outcome:
@@ -108,7 +159,7 @@ def drive(path: str | Path, names: Sequence[str], task: FakeTask, workers: int) 
     """Run the fake task on a grid, as the script does, but without its imports."""
     with Store(path, write=True) as store:
         run = store.begin(task.name, task.protocol_json(), 0)
-        run_grid(store, run, [Job(name, name, 0.1) for name in names], LocalExecutor(task, workers))
+        run_grid(store, run, names, LocalExecutor(task, workers))
 
 
 def kill_and_resume(

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["resumed"]
+from gendr._runtime.training import Training, drive
+
+__all__ = ["resumed", "trained"]
 
 R = TypeVar("R")
 
@@ -15,12 +17,17 @@ class _InterruptedError(Exception):
     pass
 
 
+def trained(training: Training[Any, Any], **options: Any) -> Any:
+    """The result of a training after all its steps, with the options of `drive`."""
+    drive(training, **options)
+    return training.result()
+
+
 def resumed(train: Callable[..., R], checkpoint: Path, at: int) -> tuple[R, list[int]]:
     """Interrupt a training after a step, then go on from its checkpoint.
 
     Args:
-        train: does all steps, and takes `checkpoint`, `resume` and `callback` as
-            `gendr._runtime.training.drive` does.
+        train: does all steps, and takes `checkpoint`, `resume` and `callback` as `drive` does.
         checkpoint: the file.
         at: the step.
 

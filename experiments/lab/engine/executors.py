@@ -2,7 +2,8 @@
 
 An executor takes names of instances and returns attempts. It knows nothing of results files and
 repeats nothing itself. An attempt either has an outcome, or failed in the task (and would fail
-again), or was lost with its process (and may succeed if it is repeated).
+again), or was lost with its process (and may succeed if it is repeated). It is a context manager:
+entering it starts what it needs, leaving it stops all running work.
 
 Workers run torch, and with it the kernels of the CPU backend, on one thread each.
 """
@@ -23,16 +24,13 @@ from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gendr._runtime.checks import check_count
 from gendr._runtime.cluster import connect, import_ray
 
 if TYPE_CHECKING:
-    from lab.engine.tasks import Outcome, Scoring
-
-__all__ = ["Attempt", "Executor", "LocalExecutor", "RayExecutor"]
+    from lab.engine.tasks import Outcome, Task
 
 # Seconds that a worker gets to end on its own.
 PATIENCE = 5.0
@@ -55,37 +53,12 @@ class Attempt:
     lost: bool = False
 
 
-class Executor(Protocol):
-    """A context manager: entering it starts what it needs, leaving it stops all running work."""
-
-    def __enter__(self) -> Executor: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-    def slots(self) -> int:
-        """How many instances may run at once; on a cluster whose machines change, this changes."""
-        ...
-
-    def submit(self, instance: str) -> None:
-        """Start an instance; there must be a free slot."""
-        ...
-
-    def wait(self, seconds: float) -> list[Attempt]:
-        """The attempts that have ended since; waits at most `seconds` for the first of them."""
-        ...
-
-
 # ---------------------------------------------------------------------------------------------
 # in the worker
 
 
 @lru_cache(maxsize=1)
-def _load(pickled: bytes) -> Scoring:
+def _load(pickled: bytes) -> Task:
     """The task of this worker, unpickled once, so that what it prepares is kept."""
     import torch
 
@@ -150,7 +123,7 @@ class LocalExecutor:
         seed: the seed of the task.
     """
 
-    def __init__(self, task: Scoring, workers: int, *, seed: int = 0) -> None:
+    def __init__(self, task: Task, workers: int, *, seed: int = 0) -> None:
         self._task, self._seed = pickle.dumps(task), seed
         self._count = check_count("workers", workers)
         self._workers: list[_Worker] = []
@@ -158,12 +131,7 @@ class LocalExecutor:
     def __enter__(self) -> LocalExecutor:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for worker in self._workers:
             worker.pipe.close()  # an idle worker ends at that
             if worker.instance is not None:
@@ -177,11 +145,11 @@ class LocalExecutor:
         self._workers.clear()
 
     def slots(self) -> int:
-        """See `Executor`."""
+        """How many instances may run at once."""
         return self._count
 
     def submit(self, instance: str) -> None:
-        """See `Executor`."""
+        """Start an instance; there must be a free slot."""
         idle = (worker for worker in self._workers if worker.instance is None)
         worker = next(idle, None) or self._start()
         worker.instance = instance
@@ -200,7 +168,7 @@ class LocalExecutor:
         return worker
 
     def wait(self, seconds: float) -> list[Attempt]:
-        """See `Executor`."""
+        """The attempts that have ended since; waits at most `seconds` for the first of them."""
         busy = {worker.pipe: worker for worker in self._workers if worker.instance is not None}
         if not busy:
             time.sleep(seconds)
@@ -223,12 +191,8 @@ class LocalExecutor:
         worker.process.join()
         code = worker.process.exitcode or 0
         worker.process.close()
-        name = signal.Signals(-code).name if code < 0 else ""
-        if name == "SIGKILL":  # which Windows does not have
-            return "its worker was killed, perhaps for want of memory"
-        if name:
-            return f"its worker died of {name}"
-        return f"its worker ended with exit status {code}"
+        how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        return f"its worker {how}" + (", perhaps for want of memory" if code == -9 else "")
 
 
 @contextmanager
@@ -267,7 +231,7 @@ class RayExecutor:
 
     def __init__(
         self,
-        task: Scoring,
+        task: Task,
         *,
         address: str | None = None,
         workers: int | None = None,
@@ -301,12 +265,7 @@ class RayExecutor:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for reference in self._running:
             self._ray.cancel(reference, force=True)
         self._running.clear()
@@ -321,17 +280,17 @@ class RayExecutor:
         return int(room)
 
     def slots(self) -> int:
-        """See `Executor`."""
+        """How many instances may run at once; if machines come and go, this changes."""
         room = self._room()
         return room if self._most is None else min(room, self._most)
 
     def submit(self, instance: str) -> None:
-        """See `Executor`."""
+        """See `LocalExecutor`."""
         reference = self._attempt.remote(self._task, self._seed, instance)
         self._running[reference] = instance
 
     def wait(self, seconds: float) -> list[Attempt]:
-        """See `Executor`."""
+        """See `LocalExecutor`."""
         if not self._running:
             time.sleep(seconds)
             return []
@@ -348,3 +307,6 @@ class RayExecutor:
         except errors.RayError as error:
             said = str(error).strip().partition("\n")[0]
             return Attempt(instance, reason=f"{type(error).__name__}: {said}", lost=True)
+
+
+Executor: TypeAlias = "LocalExecutor | RayExecutor"

@@ -1,31 +1,31 @@
-"""Run many instances of the family on one task: choose them, order them, run them.
+"""Run many instances of the family on one task: choose them and run them.
 
->>> chosen = jobs(select(dists=["gamma*"], tconorms=["yager"]))
+>>> names = [instance.name for instance in select(dists=["gamma*"], tconorms=["yager"])]
 >>> with Store("results.sqlite", write=True) as store:
 ...     run = store.begin(task.name, task.protocol_json(), seed=0)
-...     status = run_grid(store, run, chosen, LocalExecutor(task, workers=2))
+...     status = run_grid(store, run, names, LocalExecutor(task, workers=2))
 """
 
 from __future__ import annotations
 
 import math
-import statistics
+import random
 import sys
 import time
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from gendr._runtime.names import nearest
 from lab.engine.executors import Attempt, Executor
 from lab.engine.store import Run, Store
+from lab.engine.tasks import Better
 
 if TYPE_CHECKING:
     from gendr.rendering.instances import Instance
-
-__all__ = ["Job", "Progress", "Status", "forecast", "jobs", "run_grid", "select"]
 
 # How many attempts an instance gets in all if its processes are lost.
 ATTEMPTS = 3
@@ -33,8 +33,6 @@ ATTEMPTS = 3
 HOPELESS = 10
 # Seconds that the loop waits for an attempt to end, and between two readings of the file.
 POLL, HEARTBEAT = 1.0, 5.0
-# How much slower the forecast takes heavy jobs to be while it has seen only one kind.
-HEAVIER = 10.0
 # Seconds between two lines of progress if there is no terminal for a progress bar.
 LINE = 60.0
 
@@ -62,140 +60,45 @@ def select(
     from gendr import distributions, instances, tnorms
 
     every = instances()
-    dist_texts = dict.fromkeys(str(instance.dist) for instance in every)
-    tconorm_texts = dict.fromkeys(str(instance.tconorm) for instance in every)
-    canonical_dist = _canonical(distributions.get)
-    canonical_tconorm = _canonical(tnorms.tconorm)
-    chosen_dists = _matching("distribution", dists, list(dist_texts), canonical_dist)
-    chosen_tconorms = _matching("T-conorm", tconorms, list(tconorm_texts), canonical_tconorm)
-    chosen = [
-        instance
-        for instance in every
-        if str(instance.dist) in chosen_dists and str(instance.tconorm) in chosen_tconorms
-    ]
+    texts = {str(i.dist) for i in every}, {str(i.tconorm) for i in every}
+    chosen_dists = _matching("distribution", dists, texts[0], distributions.get)
+    chosen_tconorms = _matching("T-conorm", tconorms, texts[1], tnorms.tconorm)
+    chosen = [i for i in every if str(i.dist) in chosen_dists and str(i.tconorm) in chosen_tconorms]
     return chosen[:limit]
 
 
-def _canonical(parse: Callable[[str], Any]) -> Callable[[str], str]:
-    """A function that turns the text of a user into that which `str` gives of the same member."""
-
-    def canonical(text: str) -> str:
-        try:
-            return str(parse(text))
-        except ValueError:  # a pattern, a bare name, or nothing at all
-            return text
-
-    return canonical
-
-
 def _matching(
-    what: str, patterns: Sequence[str], texts: Sequence[str], canonical: Callable[[str], str]
+    what: str, patterns: Sequence[str], texts: set[str], parse: Callable[[str], Any]
 ) -> set[str]:
     """The texts that any of the patterns matches; all if there are none."""
-    if not patterns:
-        return set(texts)
     names = {text: text.partition(".")[0].partition("(")[0] for text in texts}
     chosen: set[str] = set()
     for pattern in patterns:
-        bare = pattern if pattern in names.values() else canonical(pattern)
-        found = {t for t in texts if bare in (t, names[t]) or fnmatchcase(t, pattern)}
+        wanted = pattern
+        if pattern not in names.values():
+            try:
+                wanted = str(parse(pattern))  # another way to write a member
+            except ValueError:
+                wanted = pattern
+        found = {t for t in texts if wanted in (t, names[t]) or fnmatchcase(t, pattern)}
         if not found:
             near = nearest(pattern, {*texts, *names.values()})
             raise ValueError(
                 f"no {what} of the benchmark matches {pattern!r}; the nearest: {', '.join(near)}"
             )
         chosen |= found
-    return chosen
+    return chosen if patterns else texts
 
 
-# ---------------------------------------------------------------------------------------------
-# in what order
+def shuffled(instances: Iterable[Instance]) -> list[str]:
+    """The names of instances in a random order, always the same.
 
-
-@dataclass(frozen=True)
-class Job:
-    """One instance to run, as far as the order and the forecast need to know it.
-
-    Attributes:
-        name: the name of the instance.
-        law: the text of its distribution; jobs of one law take about the same time.
-        reach: the distance at which it still looks for faces, in NDC at a usual scale; a job with
-            a larger reach is slower.
+    Laws differ in speed by a factor of ten. In this order every part of a grid has some of all, so
+    that the time which is left can be told from the time that was needed.
     """
-
-    name: str
-    law: str
-    reach: float
-
-    @property
-    def is_heavy(self) -> bool:
-        """Whether every pixel meets every face."""
-        return self.reach > 2.0  # the image is 2 wide
-
-
-def jobs(instances: Iterable[Instance]) -> list[Job]:
-    """Instances as jobs, in the order in which they are best run.
-
-    First comes one job of each law, heavy and light in turn, so that the forecast soon has seen all
-    laws; then the heavy jobs, so that no heavy one starts last and keeps the rest waiting.
-    """
-    every = [_job(instance) for instance in instances]
-    every.sort(key=lambda job: -job.reach)  # stable: equals stay in the order of the benchmark
-    members: defaultdict[str, list[Job]] = defaultdict(list)
-    for job in every:
-        members[job.law].append(job)
-    # Take the middle job of each law: the first T-conorm, the maximum, is cheaper than the others.
-    scouts = list(_from_both_ends([law[len(law) // 2] for law in members.values()]))
-    known = set(scouts)
-    return scouts + [job for job in every if job not in known]
-
-
-def _job(instance: Instance) -> Job:
-    reach = instance.dist.radius(1e-2, 1e-4)  # at a usual scale and cutoff
-    return Job(instance.name, str(instance.dist), float(reach))
-
-
-def _from_both_ends(scouts: Iterable[Job]) -> Iterator[Job]:
-    """The first, the last, the second, the last but one, ..."""
-    rest = deque(scouts)
-    while rest:
-        yield rest.popleft()
-        rest.reverse()
-
-
-def forecast(left: Mapping[Job, float], done: Mapping[Job, float], workers: int) -> float | None:
-    """Forecast the seconds until all jobs are done, from the times of finished jobs.
-
-    Args:
-        left: jobs that are not done -> seconds that they have been running for, 0 for most.
-        done: jobs that are done -> seconds that they took.
-        workers: how many jobs run at once, >= 1.
-
-    Returns:
-        The seconds, or None while no job is done. Jobs of a law are taken to be as slow as its
-        finished jobs on average; a law without finished jobs as slow as the median of the other
-        laws of its kind, heavy or light.
-    """
-    seen: defaultdict[str, list[float]] = defaultdict(list)
-    is_heavy: dict[str, bool] = {}
-    for job, seconds in done.items():
-        seen[job.law].append(seconds)
-        is_heavy[job.law] = job.is_heavy
-    if not seen:
-        return None
-    means = {law: statistics.fmean(seconds) for law, seconds in seen.items()}
-    typical = {
-        kind: statistics.median(means[law] for law in means if is_heavy[law] is kind)
-        for kind in set(is_heavy.values())
-    }
-    typical.setdefault(True, typical.get(False, 0.0) * HEAVIER)
-    typical.setdefault(False, typical[True] / HEAVIER)
-    needed = [
-        max(means.get(job.law, typical[job.is_heavy]) - running, 0.0)
-        for job, running in left.items()
-    ]
-    # It takes at least the work divided by the workers, and at least the longest job.
-    return max(math.fsum(needed) / workers, max(needed, default=0.0))
+    names = [instance.name for instance in instances]
+    random.Random(0).shuffle(names)
+    return names
 
 
 # ---------------------------------------------------------------------------------------------
@@ -211,21 +114,19 @@ class Status:
         scores: the scores of the finished instances, by name.
         failed: how many were given up.
         running: how many run in this process now.
-        seconds_left: a forecast, None while nothing is known.
     """
 
     total: int
     scores: Mapping[str, float]
     failed: int
     running: int
-    seconds_left: float | None
 
     @property
     def left(self) -> int:
         """How many are neither done nor given up."""
         return self.total - len(self.scores) - self.failed
 
-    def best(self, better: Literal["lower", "higher"]) -> tuple[str, float] | None:
+    def best(self, better: Better) -> tuple[str, float] | None:
         """Name and score of the best instance so far; None if there is none."""
         finite = [item for item in self.scores.items() if not math.isnan(item[1])]
         choose = min if better == "lower" else max
@@ -235,19 +136,19 @@ class Status:
 def run_grid(
     store: Store,
     run: Run,
-    chosen: Sequence[Job],
+    names: Sequence[str],
     executor: Executor,
     watch: Callable[[Status], None] | None = None,
 ) -> Status:
-    """Run those jobs that are not done yet, and record their results.
+    """Run those instances that are not done yet, and record their results.
 
-    Several processes may do so with the same file. Each of them stays until all jobs are done or
-    given up, and takes over the jobs of a process that ended early.
+    Several processes may do so with the same file. Each of them stays until all instances are done
+    or given up, and takes over those of a process that ended early.
 
     Args:
         store: the results file, open for writing.
         run: a run of that file.
-        chosen: the jobs, in the order in which to run them.
+        names: the instances, in the order in which to run them.
         executor: an executor that has not been entered yet.
         watch: called with the status at least once a second.
 
@@ -257,11 +158,11 @@ def run_grid(
     Raises:
         RuntimeError: if many processes are lost before there is a first result.
     """
-    grid = _Grid(store, run, chosen, executor)
+    grid = _Grid(store, run, names, executor)
     try:
-        if not grid.is_over():
+        if grid.is_left():
             with executor:
-                while not grid.is_over():
+                while grid.is_left():
                     grid.step()
                     if watch:
                         watch(grid.status())
@@ -272,163 +173,113 @@ def run_grid(
 
 
 class _Grid:
-    """The jobs of a run: waiting, under way, done or given up."""
+    """The instances of a run: waiting, running, done or given up."""
 
-    def __init__(self, store: Store, run: Run, chosen: Sequence[Job], executor: Executor) -> None:
-        self.store, self.run, self.executor = store, run, executor
-        self.jobs = {job.name: job for job in chosen}
-        self.waiting = deque(chosen)
-        self.again: deque[Job] = deque()  # claimed by us, to be repeated after a lost process
-        self.started: dict[Job, float] = {}  # running here, and since when
-        self.attempts: Counter[Job] = Counter()
+    def __init__(self, store: Store, run: Run, names: Sequence[str], executor: Executor) -> None:
+        self.store, self.run, self.executor, self.names = store, run, executor, set(names)
+        self.waiting = deque(names)
+        self.again: deque[str] = deque()  # claimed by us, to be repeated after a lost process
+        self.running: set[str] = set()
+        self.attempts: Counter[str] = Counter()
         self.losses_at_first: int | None = 0  # None from the first success on
-        self.slots = 0
         self.look()
 
     def look(self) -> None:
         """Read what all processes have finished or given up, and send our heartbeat."""
         self.looked = time.monotonic()
         self.store.heartbeat()
-        jobs, run = self.jobs, self.run
-        results = self.store.results(run, pictures=False)
-        self.done = {jobs[r.instance]: (r.score, r.seconds) for r in results if r.instance in jobs}
-        given_up = self.store.failures(run)
-        self.failed = {jobs[f.instance] for f in given_up if f.instance in jobs}
-        self.waiting = deque(j for j in self.waiting if j not in self.done and j not in self.failed)
-        self.at_work = self.store.at_work(run)
+        results = self.store.results(self.run, pictures=False)
+        self.scores = {r.instance: r.score for r in results if r.instance in self.names}
+        self.failed = {f.instance for f in self.store.failures(self.run)} & self.names
+        settled = self.failed | self.scores.keys()
+        self.waiting = deque(name for name in self.waiting if name not in settled)
 
-    def is_over(self) -> bool:
-        """Whether nothing is left to do or to wait for."""
-        return not (self.waiting or self.again or self.started)
+    def is_left(self) -> bool:
+        """Whether anything is left to do or to wait for."""
+        return bool(self.waiting or self.again or self.running)
 
     def step(self) -> None:
         """Give work to idle workers, and settle the attempts that have ended."""
-        self.slots = self.executor.slots()
-        while len(self.started) < self.slots and (job := self.next()):
-            self.attempts[job] += 1
-            self.started[job] = time.monotonic()
-            self.executor.submit(job.name)
+        slots = self.executor.slots()
+        while len(self.running) < slots and (name := self.next()):
+            self.attempts[name] += 1
+            self.running.add(name)
+            self.executor.submit(name)
         for attempt in self.executor.wait(POLL):
             self.settle(attempt)
         if time.monotonic() - self.looked > HEARTBEAT:
             self.look()
 
-    def next(self) -> Job | None:
-        """Claim a job that no other process works on; None if there is none."""
+    def next(self) -> str | None:
+        """Claim an instance that no other process works on; None if there is none."""
         if self.again:
             return self.again.popleft()
         for _ in range(len(self.waiting)):
-            job = self.waiting.popleft()
-            claim = self.store.claim(self.run, job.name)
+            name = self.waiting.popleft()
+            claim = self.store.claim(self.run, name)
             if claim == "claimed":
-                return job
+                return name
             if claim == "taken":
-                self.waiting.append(job)  # its process may still give it back
+                self.waiting.append(name)  # its process may still give it back
         return None
 
     def settle(self, attempt: Attempt) -> None:
-        """Record an outcome or a failure, or queue a lost job again."""
-        job = self.jobs[attempt.instance]
-        del self.started[job]
-        if attempt.outcome is not None:
-            self.losses_at_first = None
-            self.store.record(self.run, attempt.outcome)
-            self.done[job] = (attempt.outcome.score, attempt.outcome.seconds)
-        elif attempt.lost and self.attempts[job] < ATTEMPTS:
-            self.check_hope(attempt.reason)
-            self.again.append(job)
-        else:
-            self.store.give_up(self.run, job.name, self.attempts[job], attempt.reason)
-            self.failed.add(job)
+        """Record an outcome or a failure, or queue a lost instance again.
 
-    def check_hope(self, reason: str) -> None:
-        """Raise if many processes were lost and none had a result."""
-        if self.losses_at_first is None:
-            return
-        self.losses_at_first += 1
-        if self.losses_at_first == HOPELESS:
-            raise RuntimeError(
-                f"{HOPELESS} times a worker was lost before any had a result, the last time: "
-                f"{reason}; try fewer workers, or one instance in a process of its own"
-            )
+        Raises:
+            RuntimeError: if many processes were lost and none had a result.
+        """
+        name, outcome = attempt.instance, attempt.outcome
+        self.running.remove(name)
+        if outcome is not None:
+            self.losses_at_first = None
+            self.store.record(self.run, outcome)
+            self.scores[name] = outcome.score
+        elif attempt.lost and self.attempts[name] < ATTEMPTS:
+            if self.losses_at_first is not None:
+                self.losses_at_first += 1
+            if self.losses_at_first == HOPELESS:
+                raise RuntimeError(
+                    f"{HOPELESS} times a worker was lost before any had a result, the last time: "
+                    f"{attempt.reason}; try fewer workers, or one instance in a process of its own"
+                )
+            self.again.append(name)
+        else:
+            self.store.give_up(self.run, name, self.attempts[name], attempt.reason)
+            self.failed.add(name)
 
     def status(self) -> Status:
         """The present status."""
-        now = time.monotonic()
-        left = {
-            job: now - self.started[job] if job in self.started else 0.0
-            for job in self.jobs.values()
-            if job not in self.done and job not in self.failed
-        }
-        seconds = {job: seconds for job, (_, seconds) in self.done.items()}
-        workers = max(self.slots, self.at_work, 1)
-        return Status(
-            total=len(self.jobs),
-            scores={job.name: score for job, (score, _) in self.done.items()},
-            failed=len(self.failed),
-            running=len(self.started),
-            seconds_left=forecast(left, seconds, workers),
-        )
+        return Status(len(self.names), dict(self.scores), len(self.failed), len(self.running))
 
 
-# ---------------------------------------------------------------------------------------------
-# what the user sees
-
-
-class Progress:
-    """A progress bar on stderr, or a line a minute if stderr is no terminal.
+@contextmanager
+def progress_of(name: str, better: Better) -> Generator[Callable[[Status], None], None, None]:
+    """A function that shows the progress of a grid on stderr; once a minute if that is no terminal.
 
     Args:
         name: the name of the task.
         better: whether its lower or its higher scores are better.
     """
+    from tqdm import tqdm
 
-    def __init__(self, name: str, better: Literal["lower", "higher"]) -> None:
-        self._name = name
-        self._better: Literal["lower", "higher"] = better
-        self._bar: Any = None
-        self._next_line = 0.0
+    bar: Any = None
 
-    def __call__(self, status: Status) -> None:
-        """Show the progress of the grid."""
-        if sys.stderr.isatty():
-            self._draw(status)
-        elif time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + LINE
-            done = f"{len(status.scores)} of {status.total} done"
-            sys.stderr.write(f"{self._name}: {done}, {self.text(status)}\n")
+    def show(status: Status) -> None:
+        nonlocal bar
+        if bar is None:
+            bar = tqdm(
+                desc=name, total=status.total, initial=len(status.scores), smoothing=0,
+                mininterval=0.1 if sys.stderr.isatty() else LINE, dynamic_ncols=True,
+            )  # fmt: skip
+        said = [f"{status.failed} failed"] if status.failed else []
+        if best := status.best(better):
+            said.append(f"best {best[1]:.4f} {best[0]}")
+        bar.set_postfix_str(", ".join(said), refresh=False)
+        bar.update(len(status.scores) - bar.n)
 
-    def text(self, status: Status) -> str:
-        """The status in words, without the number of finished instances."""
-        parts = [f"{status.failed} failed"] if status.failed else []
-        if status.left and status.seconds_left is not None:
-            parts.append(f"about {_duration(status.seconds_left)} left")
-        elif status.left:
-            parts.append(f"{status.left} left")
-        if best := status.best(self._better):
-            parts.append(f"best {best[1]:.4f} {best[0]}")
-        return ", ".join(parts)
-
-    def _draw(self, status: Status) -> None:
-        from tqdm import tqdm
-
-        if self._bar is None:
-            layout = "{desc}: {percentage:3.0f}%|{bar:20}| {n_fmt}/{total_fmt}{postfix}"
-            self._bar = tqdm(
-                total=status.total, desc=self._name, bar_format=layout, dynamic_ncols=True
-            )
-        self._bar.n = len(status.scores)
-        self._bar.set_postfix_str(self.text(status))
-
-    def close(self) -> None:
-        """Leave the bar as it is."""
-        if self._bar is not None:
-            self._bar.close()
-
-
-def _duration(seconds: float) -> str:
-    """A duration as text, rounded as coarsely as a forecast is."""
-    if seconds < 60:
-        return f"{max(5 * math.ceil(seconds / 5), 5)} s"
-    minutes = math.ceil(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+    try:
+        yield show
+    finally:
+        if bar is not None:
+            bar.close()

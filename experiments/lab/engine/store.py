@@ -32,34 +32,18 @@ import sqlite3
 import subprocess
 import time
 import uuid
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 import gendr
 from gendr._runtime.files import write_whole
 from lab.engine.tasks import Outcome, Trial
-
-__all__ = [
-    "Failure",
-    "Result",
-    "Row",
-    "Run",
-    "Store",
-    "StoreError",
-    "check_export",
-    "export",
-    "rows",
-    "software_version",
-]
 
 # In the header of our files: the application id ("gend") and the version of the layout.
 APPLICATION, SCHEMA_VERSION = 0x67656E64, 1
@@ -151,25 +135,6 @@ class Failure:
     reason: str
 
 
-@dataclass(frozen=True)
-class Row:
-    """A result as a row of an exported table; `dist` is the distribution without squaring."""
-
-    run: int
-    task: str
-    protocol: str
-    seed: int
-    instance: str
-    dist: str
-    tconorm: str
-    squared: bool
-    scale: float
-    learning_rate: float
-    score: float
-    seconds: float
-    version: str
-
-
 class Store:
     """A results file.
 
@@ -192,12 +157,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -265,12 +225,7 @@ class Store:
             "ORDER BY rowid",
             (run.id, instance),
         )
-        return [
-            Trial(
-                scale=_number(scale), learning_rate=_number(rate), seed=seed, score=_number(score)
-            )
-            for scale, rate, seed, score in rows
-        ]
+        return [Trial(*map(_number, row)) for row in rows]
 
     def failures(self, run: Run) -> list[Failure]:
         """The instances of a run that were given up."""
@@ -302,11 +257,8 @@ class Store:
             ).fetchone()
             if holder and holder[0] != self.owner and not _is_void(*holder):
                 return "taken"
-            self._db.execute(
-                "INSERT OR REPLACE INTO claims (run, instance, owner, heartbeat) "
-                "VALUES (?, ?, ?, ?)",
-                (*key, self.owner, time.time()),
-            )
+            claim = (*key, self.owner, time.time())
+            self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
         return "claimed"
 
     def heartbeat(self) -> None:
@@ -314,11 +266,6 @@ class Store:
         self._db.execute(
             "UPDATE claims SET heartbeat = ? WHERE owner = ?", (time.time(), self.owner)
         )
-
-    def at_work(self, run: Run) -> int:
-        """How many instances of a run are claimed, by all processes together."""
-        rows = self._db.execute("SELECT owner, heartbeat FROM claims WHERE run = ?", (run.id,))
-        return sum(owner == self.owner or not _is_void(owner, beat) for owner, beat in rows)
 
     def release(self) -> None:
         """Give back all claims of this process."""
@@ -335,21 +282,17 @@ class Store:
         Returns:
             False if the instance had a result already; nothing is changed then.
         """
-        key = (run.id, outcome.instance)
-        best = (outcome.score, outcome.scale, outcome.learning_rate)
-        values = (*best, outcome.seconds, outcome.picture)
+        o, key = outcome, (run.id, outcome.instance)
+        values = (o.score, o.scale, o.learning_rate, o.seconds, version or software_version())
+        row = (*key, *values, o.picture, _now())
+        marks = ", ".join("?" * len(row))
         with self._transaction():
-            cursor = self._db.execute(
-                "INSERT OR IGNORE INTO results (run, instance, score, scale, learning_rate, "
-                "seconds, picture, version, finished) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*key, *values, version or software_version(), _now()),
-            )
+            cursor = self._db.execute(f"INSERT OR IGNORE INTO results VALUES ({marks})", row)
             is_new = cursor.rowcount == 1
             if is_new:
                 self._db.executemany(
-                    "INSERT INTO trials (run, instance, seed, scale, learning_rate, score) "
-                    "VALUES (?, ?, ?, ?, ?, ?)",
-                    [(*key, t.seed, t.scale, t.learning_rate, t.score) for t in outcome.trials],
+                    "INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?)",
+                    [(*key, t.seed, t.scale, t.learning_rate, t.score) for t in o.trials],
                 )
             for table in ("claims", "failures"):
                 self._db.execute(f"DELETE FROM {table} WHERE run = ? AND instance = ?", key)
@@ -359,11 +302,8 @@ class Store:
         """Record that an instance failed."""
         key = (run.id, instance)
         with self._transaction():
-            self._db.execute(
-                "INSERT OR REPLACE INTO failures (run, instance, attempts, reason, finished) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (*key, attempts, reason, _now()),
-            )
+            failure = (*key, attempts, reason, _now())
+            self._db.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)", failure)
             self._db.execute("DELETE FROM claims WHERE run = ? AND instance = ?", key)
 
     def forget_failures(self, run: Run, instances: Iterable[str]) -> None:
@@ -464,16 +404,15 @@ def _is_void(owner: str, heartbeat: float) -> bool:
     host, pid, _ = owner.rsplit(":", 2)
     if host != socket.gethostname() or os.name != "posix":
         return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # it is alive, under another user
-        return False
+    with suppress(PermissionError):  # it is alive, under another user
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return True
     return False
 
 
-def _number(value: float | None) -> float:
+def _number(value: Any) -> Any:
     """NaN for NULL, which is what SQLite stores for NaN."""
     return math.nan if value is None else value
 
@@ -503,88 +442,51 @@ def _git(*command: str, folder: Path) -> str:
 # ---------------------------------------------------------------------------------------------
 # tables for other programs
 
-
-def rows(store: Store) -> Iterator[Row]:
-    """All results of a file: run by run, in the order of the benchmark, then by name."""
-    place = {instance.name: k for k, instance in enumerate(gendr.instances())}
-    for run in store.runs():
-        results = store.results(run, pictures=False)
-        for result in sorted(
-            results, key=lambda r: (place.get(r.instance, len(place)), r.instance)
-        ):
-            yield _row(run, result)
+# Of an exported table; "dist" is the distribution without squaring.
+COLUMNS = (
+    *("run", "task", "protocol", "seed", "instance", "dist", "tconorm", "squared", "scale"),
+    *("learning_rate", "score", "seconds", "version"),
+)
 
 
-def _row(run: Run, result: Result) -> Row:
-    instance = gendr.instance(result.instance)
-    return Row(
-        run=run.id,
-        task=run.task,
-        protocol=run.protocol_name,
-        seed=run.seed,
-        instance=result.instance,
-        dist=str(instance.dist).removesuffix(".squared"),
-        tconorm=str(instance.tconorm),
-        squared=instance.dist.is_squared,
-        scale=result.scale,
-        learning_rate=result.learning_rate,
-        score=result.score,
-        seconds=result.seconds,
-        version=result.version,
-    )
-
-
-def check_export(kind: str, path: str | Path) -> None:
+def check_export(path: str | Path) -> None:
     """Check that `export` will work, before hours are spent on computing the results.
 
     Raises:
-        StoreError: if the format is unknown, its library missing, or the path not writable.
+        StoreError: if the path cannot be written to.
     """
     path = Path(path)
-    if kind not in _WRITERS:
-        raise StoreError(f"unknown format {kind!r}; allowed: {', '.join(_WRITERS)}")
-    if kind == "parquet" and find_spec("pyarrow") is None:
-        raise StoreError("parquet needs pyarrow: pip install '.[parquet]' in the repository")
     if path.is_dir():
         raise StoreError(f"{path} is a folder; name a file")
     if not os.access(path.parent, os.W_OK):
         raise StoreError(f"cannot write to the folder {path.parent}")
 
 
-def export(store: Store, kind: str, path: str | Path) -> None:
-    """Write all results of a file as a table with the columns of `Row`; replaces an existing file.
+def export(store: Store, path: str | Path) -> None:
+    """Write all results of a file as a CSV table with `COLUMNS`; replaces an existing file.
 
-    Args:
-        store: the results file to read.
-        kind: "csv" or "parquet".
-        path: the file to write.
+    They come run by run, in the order of the benchmark, then by name.
 
     Raises:
         StoreError: see `check_export`.
     """
-    check_export(kind, path)
-    table = list(rows(store))
-    write_whole(Path(path), lambda file: _WRITERS[kind](table, file))
+    check_export(path)
+    rows: list[Sequence[Any]] = [COLUMNS]
+    place = {instance.name: k for k, instance in enumerate(gendr.instances())}
+    for run in store.runs():
+        results = store.results(run, pictures=False)
+        for r in sorted(results, key=lambda r: (place.get(r.instance, len(place)), r.instance)):
+            one = gendr.instance(r.instance)
+            rows.append((
+                run.id, run.task, run.protocol_name, run.seed, r.instance,
+                str(one.dist).removesuffix(".squared"), one.tconorm, one.dist.is_squared,
+                r.scale, r.learning_rate, r.score, r.seconds, r.version,
+            ))  # fmt: skip
+    write_csv(path, rows)
 
 
-def _write_csv(table: list[Row], file: BinaryIO) -> None:
+def write_csv(path: str | Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table; an existing one is replaced when the new one is whole."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(field.name for field in fields(Row))
-    writer.writerows(astuple(row) for row in table)
-    file.write(text.getvalue().encode())
-
-
-def _write_parquet(table: list[Row], file: BinaryIO) -> None:
-    pyarrow: Any = import_module("pyarrow")
-    parquet: Any = import_module("pyarrow.parquet")
-    types = {"int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_()}
-    schema = pyarrow.schema(
-        [(field.name, types.get(str(field.type), pyarrow.string())) for field in fields(Row)]
-    )
-    parquet.write_table(
-        pyarrow.Table.from_pylist([asdict(row) for row in table], schema=schema), file
-    )
-
-
-_WRITERS = {"csv": _write_csv, "parquet": _write_parquet}
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    write_whole(Path(path), text.getvalue().encode())

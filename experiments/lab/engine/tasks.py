@@ -9,33 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
-from typing_extensions import Self
-
 from gendr._runtime.checks import check_choice
-from lab.engine.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from gendr.rendering.instances import Instance
 
-__all__ = [
-    "PROTOCOLS",
-    "Meter",
-    "Outcome",
-    "Progress",
-    "Scoring",
-    "Task",
-    "Trial",
-    "canonical_json",
-    "changed",
-]
-
-
-Progress: TypeAlias = "Callable[[float], None]"
+Better: TypeAlias = Literal["lower", "higher"]
+# Called now and then with the part that is done, in [0, 1].
+Progress: TypeAlias = "Callable[[float], object]"
 
 
 @dataclass(frozen=True)
@@ -76,11 +61,11 @@ class Outcome:
     learning_rate: float
     seconds: float
     trials: tuple[Trial, ...]
-    picture: bytes | None
+    picture: bytes | None = None
 
 
-class Scoring(Protocol):
-    """What an executor needs of an experiment: it scores renderers, and can be pickled.
+class Task(Protocol):
+    """An experiment that scores renderers, and can be pickled.
 
     Attributes:
         name: The name, such as "shape".
@@ -91,7 +76,7 @@ class Scoring(Protocol):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    better: ClassVar[Literal["lower", "higher"]]
+    better: ClassVar[Better]
     unit: ClassVar[str]
 
     def protocol_json(self) -> str:
@@ -107,32 +92,6 @@ class Scoring(Protocol):
             progress: Called now and then with the part that is done, in [0, 1].
         """
         ...
-
-
-class Task(Scoring, Protocol):
-    """An experiment with its protocol and its target, which can be made from their names."""
-
-    @classmethod
-    def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> Self:
-        """The task with a protocol of `PROTOCOLS`, some of whose fields may be replaced."""
-        ...
-
-
-# ---------------------------------------------------------------------------------------------
-# what protocols have in common
-
-
-class Meter:
-    """Reports the progress of work that consists of equal parts."""
-
-    def __init__(self, parts: int, progress: Progress | None) -> None:
-        self.parts, self.progress, self.done = parts, progress, 0
-
-    def advance(self) -> None:
-        """Report that one more part is done."""
-        self.done += 1
-        if self.progress is not None:
-            self.progress(self.done / self.parts)
 
 
 _Settings = TypeVar("_Settings", bound="DataclassInstance")

@@ -29,18 +29,6 @@ from lab.studies.rounds import (
     read_block,
 )
 
-__all__ = [
-    "TIE",
-    "Ranking",
-    "complete",
-    "differences",
-    "expected",
-    "of_family",
-    "rankings",
-    "shared",
-    "standings",
-]
-
 EVERY = 1242
 # Differences from the best within so many of their errors are ties.
 TIE = 2.0

@@ -21,17 +21,6 @@ from lab.report.qualities import Grid, canonical
 from lab.report.summary import TOP_SHARE
 from lab.report.words import short
 
-__all__ = [
-    "HALVES",
-    "TAILS",
-    "Claim",
-    "Part",
-    "claims",
-    "mean",
-    "rank_correlation",
-    "together",
-]
-
 HALVES = ("plain", "squared")
 SYMMETRIC = (
     *("uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic"),

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
-__all__ = ["curve", "panels_of", "spread"]
-
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
     """The mean, and its standard error; nan for a single value."""

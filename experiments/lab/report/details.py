@@ -12,20 +12,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lab import PROTOCOLS
 from lab.engine.store import Failure, Result, Run
-from lab.engine.tasks import PROTOCOLS, Trial
+from lab.engine.tasks import Trial
 from lab.studies.pose import PoseProtocol
-
-__all__ = [
-    "TWICE",
-    "Detail",
-    "Found",
-    "curve_of",
-    "disagreement",
-    "is_twice",
-    "means_of",
-    "pose_error",
-]
 
 # One function under two names: it counts once where renderers are listed or compared.
 TWICE = {"schweizer_sklar(p=-1)": "dombi(p=1)"}

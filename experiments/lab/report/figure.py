@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
-__all__ = ["heat_map_figure"]
-
 # In inches: the side of a cell, the longest bar, the space between parts of the figure, and the
 # room for the names of T-conorms and of distributions, the title and the colour bar.
 CELL, BAR, SPACE = 0.15, 0.4, 0.05

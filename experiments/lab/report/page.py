@@ -21,8 +21,6 @@ from gendr.tnorms import Parametric, TConorm
 from lab.report.details import TWICE
 from lab.report.summary import Entry, HeatMap, Summary, group_starts, label
 
-__all__ = ["VIRIDIS", "make_page"]
-
 # The colours of Matplotlib's viridis (CC0) at even places, dark to bright. The page interpolates
 # between them, which no eye can tell from the original.
 VIRIDIS = (

@@ -15,24 +15,16 @@ import numpy as np
 import torch
 
 from gendr.data.warcraft import TerrainMaps
+from lab.pages import published
+from lab.pages import table as markdown
+from lab.report.curves import curve
 from lab.studies.shortest_path import METHODS, PathTraining, is_path, scored
-
-__all__ = ["PUBLISHED", "example", "figure", "table"]
 
 # Exact match in %, by method and number of samples: thesis, Tables 2.2, 7.4 and 7.5.
 PUBLISHED: dict[tuple[str, int | None], str] = {
-    ("resnet", None): "40.2",
-    ("black_box", None): "86.6",
-    ("bellman_ford", None): "95.9",
-    ("fenchel_young", 3): "80.64",
-    ("fenchel_young", 10): "80.39",
-    ("fenchel_young", 30): "80.71",
-    ("smoothing_loss", 3): "62.83",
-    ("smoothing_loss", 10): "77.01",
-    ("smoothing_loss", 30): "85.48",
-    ("smoothing", 3): "57.55",
-    ("smoothing", 10): "78.70",
-    ("smoothing", 30): "87.26",
+    (method, int(samples) if samples else None): value
+    for method, values in published("paths").items()
+    for samples, value in values.items()
 }
 COLUMNS = 6  # of the maps in a picture
 RIGHT, WRONG, TRUE = "#1f6fc2", "#d03020", "#f59b00"
@@ -86,14 +78,10 @@ def _mean(values: list[float | None], digits: int, factor: float = 1.0) -> str:
 
 def table(found: Iterable[dict[str, Any]]) -> list[str]:
     """The lines of the table: scores on the test maps beside the published ones."""
-    lines = [
-        "| method | samples | runs | steps | min a run | optimal % | exact % | cost ratio |"
-        " thesis % |",
-        "| --- |" + " ---: |" * 8,
-    ]
+    rows: list[list[str]] = []
     for kind, runs in _groups(found).items():
         tests = [run["test"] for run in runs]
-        cells = [
+        rows.append([
             METHODS[kind.method].label,
             "" if kind.samples is None else str(kind.samples),
             str(len(runs)),
@@ -103,9 +91,9 @@ def table(found: Iterable[dict[str, Any]]) -> list[str]:
             _mean([test["exact"] for test in tests], 1, 100),
             _mean([test["cost_ratio"] for test in tests], 3),
             PUBLISHED.get(kind[:2], ""),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        ])  # fmt: skip
+    head = ["method", "samples", "runs", "steps", "min a run", "optimal %", "exact %"]
+    return markdown([*head, "cost ratio", "thesis %"], rows, 1)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -147,14 +135,9 @@ def _draw_history(part: Any, groups: _Groups) -> None:
     )
     ax = part.subplots()
     for i, (kind, runs) in enumerate(groups.items()):
-        rows = [[row for row in run["history"] if "optimal" in row] for run in runs]
-        steps = [row["step"] for row in min(rows, key=len)]
-        means = [100 * mean(run[k]["optimal"] for run in rows) for k in range(len(steps))]
         style = "--" if METHODS[kind.method].is_baseline else "-"
-        ax.plot(
-            steps, means, style, color=f"C{i % 10}", marker="o", markersize=3,
-            label=kind.label,
-        )  # fmt: skip
+        histories = [run["history"] for run in runs]
+        curve(ax, histories, "optimal", color=f"C{i % 10}", label=kind.label, linestyle=style)
     ax.set(xlabel="steps", ylabel="optimal, %", ylim=(-2, 102))
     ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
 

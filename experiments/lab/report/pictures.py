@@ -19,8 +19,6 @@ from gendr.tnorms import benchmark_tconorms
 from gendr.visual import PAPER, Pixels
 from lab.studies.scene import as_png
 
-__all__ = ["pictures_of", "read_pictures", "write_pictures"]
-
 # Grey levels and shades of one colour: with so many in all, an eye sees no steps.
 COLOURS = 24
 

@@ -31,8 +31,6 @@ from lab.studies.rounds import (
 )
 from lab.studies.shape import ShapeProtocol
 
-__all__ = ["Grid", "averages", "canonical", "draws_of"]
-
 Array = NDArray[np.float64]
 
 

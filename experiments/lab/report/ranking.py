@@ -6,18 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from lab.pages import published
+from lab.pages import table as markdown
 from lab.report.curves import curve, panels_of, spread
-
-__all__ = [
-    "PUBLISHED",
-    "ROWS",
-    "Method",
-    "best_scores",
-    "differences",
-    "figure",
-    "readings",
-    "table",
-]
 
 
 class Method(NamedTuple):
@@ -53,20 +44,12 @@ LABELS = {
     "reciprocal-code": "reciprocal, β of the code",
 }
 # Per cent of lists that come out exactly right after up to 200,000 steps: Table 3.7, MNIST.
-_LENGTHS = ("odd_even", 3), ("odd_even", 5), ("odd_even", 7), ("odd_even", 9), ("odd_even", 15), \
-    ("odd_even", 32), ("bitonic", 16), ("bitonic", 32)  # fmt: skip
 PUBLISHED: Mapping[tuple[str, str, int], float] = MappingProxyType(
     {
-        (row, *length): float(value)
-        for row, values in {
-            "logistic": "92.0 77.2 54.8 37.2 4.7 0.0 10.8 0.3",
-            "logistic-art": "94.3 83.4 71.6 56.3 23.5 0.5 19.0 0.8",
-            "reciprocal": "94.4 85.0 73.4 60.8 30.2 1.0 28.7 1.3",
-            "reciprocal-code": "94.4 85.0 73.4 60.8 30.2 1.0 28.7 1.3",
-            "cauchy": "94.2 84.9 73.3 63.8 31.1 0.8 29.0 1.6",
-            "optimal": "94.6 85.0 73.6 62.2 31.8 1.4 28.4 1.4",
-        }.items()
-        for length, value in zip(_LENGTHS, values.split(), strict=True)
+        (row, method, int(n)): value
+        for row, methods in published("ranking").items()
+        for method, values in methods.items()
+        for n, value in values.items()
     }
 )
 
@@ -127,9 +110,8 @@ def table(results: Iterable[Mapping[str, Any]]) -> list[str]:
             f"`{method}`, n = {n}, network `{network}`, {steps:,} steps of {batch} lists, learning "
             f"rate {rate:.2g}:",
             "",
-            "| law | steepness | seeds | EM % | minus cauchy | EW % | EM5 % | thesis, EM % |",
-            "| --- |" + " ---: |" * 7,
         ]
+        rows: list[list[str]] = []
         cauchy = next((g for g in groups if g.row == "cauchy" and g.factor == 1), None)
         for group in groups:
             scores = {
@@ -138,9 +120,9 @@ def table(results: Iterable[Mapping[str, Any]]) -> list[str]:
                 for metric in ("em", "ew", "em5")
             }
             apart = [] if cauchy is None or group is cauchy else differences(group, cauchy)
-            published = PUBLISHED.get((group.row, method, n)) if group.factor == 1 else None
+            theirs = PUBLISHED.get((group.row, method, n)) if group.factor == 1 else None
             times = "" if group.factor == 1 else f" × {group.factor:g}"
-            cells = [
+            rows.append([
                 LABELS.get(group.row, group.row) + times,
                 f"{group.settings['steepness']:g}",
                 str(len(group.runs)),
@@ -148,10 +130,10 @@ def table(results: Iterable[Mapping[str, Any]]) -> list[str]:
                 _with_error(*spread(apart), "+") if apart else "",
                 scores["ew"],
                 scores["em5"],
-                "" if published is None else f"{published:.1f}",
-            ]
-            lines.append(f"| {' | '.join(cells)} |")
-        lines.append("")
+                "" if theirs is None else f"{theirs:.1f}",
+            ])  # fmt: skip
+        head = ["law", "steepness", "seeds", "EM %", "minus cauchy", "EW %", "EM5 %"]
+        lines += [*markdown([*head, "thesis, EM %"], rows, 1), ""]
     return [
         *lines,
         "Lists of n that come out exactly right (EM), elements with the right rank (EW), lists of "
@@ -180,7 +162,7 @@ def readings(results: Iterable[Mapping[str, Any]]) -> list[str]:
         if cauchy is not None:
             two = (_with_error(*spread(differences(g, cauchy)), "+") for g in (first, second))
             said += f"; less cauchy {' and '.join(two)}"
-            if (method, n) in _LENGTHS:
+            if ("cauchy", method, n) in PUBLISHED:
                 own, its = (PUBLISHED[row, method, n] for row in ("reciprocal", "cauchy"))
                 said += f", published {own - its:+.1f}"
         scores = best_scores([g for g in groups if g.row.startswith("reciprocal")])

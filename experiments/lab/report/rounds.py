@@ -17,8 +17,6 @@ from lab.report.pictures import pictures_of, read_pictures
 from lab.studies.registry import TASKS
 from lab.studies.rounds import BLOCKS, BlockRow, file_of, qualities, read_table
 
-__all__ = ["read_rounds"]
-
 
 def read_rounds(folder: Path) -> dict[int, Found]:
     """A grid in rounds as runs: each round of each task, as far as its tables go.

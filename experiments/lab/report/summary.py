@@ -12,10 +12,10 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,28 +25,18 @@ from gendr._runtime.checks import check_choice
 from gendr.distributions import Distribution
 from gendr.rendering.instances import Instance, instance
 from gendr.tnorms import TConorm
-from lab.engine.store import Failure, Result, Row, Run, Store
+from lab.engine.store import COLUMNS, Failure, Result, Run, Store
+from lab.engine.tasks import Better
 from lab.report.details import Detail, Found, curve_of, pose_error
 from lab.report.rounds import read_rounds
 from lab.studies.registry import TASKS
-
-__all__ = [
-    "Detail",
-    "Entry",
-    "HeatMap",
-    "Summary",
-    "group_starts",
-    "label",
-    "load_summaries",
-    "summarise",
-]
 
 # The histograms beside a heat map count the best this-large share of its scores (Figure 5.4).
 TOP_SHARE = 0.1
 # The worst scores, this share of all, get one colour, so that failures do not use up the scale.
 CLIPPED_SHARE = 0.05
 
-Better = Literal["lower", "higher"]
+NUMBERS = ("score", "scale", "learning_rate", "seconds")
 _Member = TypeVar("_Member", Distribution, TConorm)
 
 
@@ -179,29 +169,19 @@ def _read_table(path: Path) -> dict[int, Found]:
     found: dict[int, Found] = {}
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        if missing := {each.name for each in fields(Row)} - set(reader.fieldnames or ()):
+        if missing := {*COLUMNS} - set(reader.fieldnames or ()):
             raise ValueError(f"{path} is no table of results: it has no column {min(missing)!r}")
         try:
             for row in reader:
                 number, version = int(row["run"]), row["version"]
-                if number not in found:
-                    seed, protocol = int(row["seed"]), row["protocol"]
-                    run = Run(number, row["task"], "{}", seed, version, "", protocol)
-                    found[number] = (run, [], [], {})
-                result = Result(
-                    run=number,
-                    instance=row["instance"],
-                    score=float(row["score"]),
-                    scale=float(row["scale"]),
-                    learning_rate=float(row["learning_rate"]),
-                    seconds=float(row["seconds"]),
-                    version=version,
-                    picture=None,
-                    finished="",
-                )
-                found[number][1].append(result)
-                error = pose_error(found[number][0], result.score)
-                found[number][3][result.instance] = Detail(error)
+                run = Run(
+                    number, row["task"], "{}", int(row["seed"]), version, "", row["protocol"]
+                )  # fmt: skip
+                _, results, _, details = found.setdefault(number, (run, [], [], {}))
+                score, scale, rate, seconds = (float(row[name]) for name in NUMBERS)
+                where = score, scale, rate, seconds
+                results.append(Result(number, row["instance"], *where, version, None, ""))
+                details[row["instance"]] = Detail(pose_error(run, score))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
     return found

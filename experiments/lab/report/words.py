@@ -10,8 +10,6 @@ from gendr.tnorms import tconorm
 from lab.report.details import TWICE
 from lab.report.summary import label
 
-__all__ = ["UNITS", "all_names", "most", "short", "with_error"]
-
 # What quality is in each task.
 UNITS = {"shape": "mean hard IoU", "pose": "fraction of poses found"}
 

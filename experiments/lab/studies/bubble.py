@@ -11,8 +11,6 @@ from gendr.distributions.decisions import check_steepness
 from gendr.relaxed import bubble_sort
 from gendr.relaxed.backends.laws import check_law
 
-__all__ = ["BUBBLES", "BubbleOrder"]
-
 # By the name of the method, what is made small.
 BUBBLES = {
     "bubble_sort": "the probability that something is swapped",

@@ -1,8 +1,9 @@
 """Classifiers trained with top-k losses, and their accuracies among the first 1 .. 5.
 
     >>> data = read_embeddings("embeddings.npz")
-    >>> result = train(ClassificationSettings("splitter", p_k=(0.5, 0, 0, 0, 0.5)), data)
-    >>> result.test
+    >>> settings = ClassificationSettings("splitter", p_k=(0.5, 0, 0, 0, 0.5))
+    >>> drive(training := ClassificationTraining(settings, data))
+    >>> training.result().test
 
 Source: thesis, section 4.4; Petersen et al., Differentiable Top-k Classification Learning (ICML
 2022).
@@ -10,31 +11,21 @@ Source: thesis, section 4.4; Petersen et al., Differentiable Top-k Classificatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr._runtime.training import Row, Training, drive
+from gendr._runtime.checks import check_choice, check_count
+from gendr._runtime.command_line import above, check_options, count, option
+from gendr._runtime.training import Row
 from gendr.data import Examples, ExampleSplits
 from gendr.topk import SmoothTopKSVM, TopKCrossEntropy, names, topk_accuracy
 from lab.studies.convolution import ConvolutionNet
-
-__all__ = [
-    "LOSSES",
-    "PLACES",
-    "ClassificationResult",
-    "ClassificationSettings",
-    "ClassificationTraining",
-    "ResNet18",
-    "train",
-]
+from lab.studies.training import StudyResult, StudyTraining
 
 PLACES = (1, 2, 3, 4, 5)
 LOSSES = ("softmax", "svm", *(name for name in names() if name != "permutahedron"))
@@ -66,23 +57,21 @@ class ClassificationSettings:
     loss: str = "splitter"
     p_k: tuple[float, ...] = (0.2, 0.2, 0.2, 0.2, 0.2)
     steepness: float | None = None
-    dist: str | None = None
-    m: int | None = 16
-    top1: str = "softmax"
-    model: str = "auto"
-    steps: int = 1000
-    batch: int = 100
-    learning_rate: float = 1e-3
-    evaluate_every: int = 100
+    dist: str | None = option(None)
+    m: int | None = option(16, count(1))
+    top1: str = option("softmax", choices=("softmax", "network"))
+    model: str = option("auto", choices=MODELS)
+    steps: int = option(1000, count(1))
+    batch: int = option(100, count(1))
+    learning_rate: float = option(1e-3, above(0))
+    evaluate_every: int = option(100, count(1))
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, LOSSES)
         check_choice("model", self.model, MODELS)
-        for name in ("steps", "batch", "evaluate_every"):
-            check_count(name, getattr(self, name))
+        check_options(self)
         check_count("seed", self.seed, least=0)
-        check_number("learning_rate", self.learning_rate, above=0)
         self.objective()
 
     def objective(self) -> nn.Module:
@@ -155,7 +144,7 @@ def model_of(settings: ClassificationSettings, data: Examples) -> nn.Module:
     return ConvolutionNet((shape[0], shape[1], shape[2]), channels=(8, 16), outputs=data.classes)
 
 
-class ClassificationTraining(Training[ClassificationSettings, nn.Module]):
+class ClassificationTraining(StudyTraining[ClassificationSettings, nn.Module, Examples]):
     """A training of a classifier in progress: its state between two steps; see `Training`.
 
     The metrics in its history are the accuracies on the validation part, `top1` .. `top5`. The
@@ -170,7 +159,7 @@ class ClassificationTraining(Training[ClassificationSettings, nn.Module]):
         ValueError: if the model does not fit the data, or there are fewer than 6 classes.
     """
 
-    kind = "gendr classification 1"
+    kind = "gendr classification 2"
     what = "a training of a classifier"
     kept = ("best",)
 
@@ -182,11 +171,8 @@ class ClassificationTraining(Training[ClassificationSettings, nn.Module]):
     ) -> None:
         if data.train.classes <= max(PLACES):
             raise ValueError(f"top 1 .. 5 need more than 5 classes, got {data.train.classes}")
-        self._digests = [part.digest() for part in data]
-        self.train, self.validation, self.test = (part.to(device) for part in data)
-        super().__init__(settings, device, lambda: model_of(settings, data.train))
+        super().__init__(settings, data, device, lambda: model_of(settings, data.train))
         self.objective = settings.objective().to(device)
-        self.best: dict[str, Any] = {"step": 0, "sum": -1.0, "model": {}}
 
     def loss(self) -> Tensor:
         """Draw examples; the loss of the settings."""
@@ -194,95 +180,22 @@ class ClassificationTraining(Training[ClassificationSettings, nn.Module]):
         return self.objective(self.model(features), labels)
 
     @torch.no_grad()
-    def accuracies(self, data: Examples) -> list[float]:
-        """How often the true class is among the first 1 .. 5, with the present weights."""
-        self.model.eval()
+    def accuracies(self, model: nn.Module, data: Examples) -> list[float]:
+        """How often the true class is among the first 1 .. 5, by a network."""
+        model.eval()
         parts = torch.arange(len(data.labels), device=data.device).split(AT_ONCE)
-        scores = torch.cat([self.model(data.at(part)[0]) for part in parts])
-        self.model.train()
+        scores = torch.cat([model(data.at(part)[0]) for part in parts])
+        model.train()
         return topk_accuracy(scores, data.labels, PLACES).tolist()
 
     def evaluate(self, row: Row) -> None:
         """Write the accuracies into a row; keep the weights if they are the best so far."""
-        found = self.accuracies(self.validation)
+        found = self.accuracies(self.model, self.validation)
         row.update({f"top{k}": value for k, value in zip(PLACES, found, strict=True)})
-        if found[0] + found[-1] > self.best["sum"]:
-            weights = {name: value.clone() for name, value in self.model.state_dict().items()}
-            self.best = {"step": self.step, "sum": found[0] + found[-1], "model": weights}
+        self.keep_if_best(found[0] + found[-1])
 
-    def signature(self) -> dict[str, Any]:
-        """See `Training`."""
-        return self.signature_of(self._digests)
-
-    def result(self) -> ClassificationResult:
+    def result(self) -> StudyResult:
         """Test the best weights; the training itself is not changed."""
-        history = tuple(dict(row) for row in self.history)
-        now = {name: value.clone() for name, value in self.model.state_dict().items()}
-        if self.best["model"]:
-            self.model.load_state_dict(self.best["model"])
-        test = self.accuracies(self.test)
-        self.model.load_state_dict(now)
-        step = self.best["step"] or self.step
-        return ClassificationResult(
-            self.settings, self.step, step, tuple(test), history, self.seconds
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class ClassificationResult:
-    """The result of a training.
-
-    Attributes:
-        settings: as given.
-        step: steps done; fewer than in the settings if the training was stopped.
-        best_step: whose weights were tested.
-        test: the accuracies among the first 1 .. 5 on the test data.
-        history: rows as in `ClassificationTraining`.
-        seconds: the time spent on the steps.
-    """
-
-    settings: ClassificationSettings
-    step: int
-    best_step: int
-    test: Sequence[float]
-    history: tuple[Row, ...]
-    seconds: float
-
-    def describe(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        return {
-            "settings": asdict(self.settings),
-            "step": self.step,
-            "best_step": self.best_step,
-            "test": list(self.test),
-            "seconds": self.seconds,
-            "history": list(self.history),
-        }
-
-
-def train(
-    settings: ClassificationSettings,
-    data: ExampleSplits,
-    *,
-    device: torch.device | str = "cpu",
-    checkpoint: str | Path | None = None,
-    resume: bool = False,
-    callback: Callable[[ClassificationTraining], None] | None = None,
-) -> ClassificationResult:
-    """Train a classifier, and test it.
-
-    Args:
-        settings: the settings of the training.
-        data: training, validation and test data.
-        device: the device to train on.
-        checkpoint: a file that is written every minute and at the end.
-        resume: whether to continue from that file.
-        callback: called after every step; see `drive`.
-
-    Raises:
-        ValueError: if the model does not fit the data, the loss is no longer finite, or there is
-            nothing to resume from.
-    """
-    training = ClassificationTraining(settings, data, device)
-    drive(training, checkpoint=checkpoint, resume=resume, callback=callback)
-    return training.result()
+        best, step = self.best_model(), self.best["step"] or self.step
+        history = [dict(row) for row in self.history]
+        return self.tested(self.accuracies(best, self.test), history, best, best_step=step)

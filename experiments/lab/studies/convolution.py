@@ -6,8 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["ConvolutionNet"]
-
 
 class ConvolutionNet(nn.Module):
     """The published network: 5 x 5 convolutions, each with ReLU and 2 x 2 maxima, then 64, outputs.

@@ -5,42 +5,30 @@ the two strings is compared with their true edit distance. Nothing ever tells th
 image shows, so that its classes have no names: for the test they are matched with the symbols, each
 with one, so that as many images as possible are right.
 
-    >>> result = train(EditSettings(alphabet=(0, 1)), mnist_splits("data/mnist"))
-    >>> result.test.accuracy
+    >>> training = EditTraining(EditSettings(alphabet=(0, 1)), mnist_splits("data/mnist"))
+    >>> drive(training)
+    >>> training.result().test["accuracy"]
 
 Source: thesis, section 2.6 and Table 2.4, with letters of EMNIST.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr._runtime.training import Row, Training, drive
+from gendr._runtime.checks import check_choice, check_count
+from gendr._runtime.command_line import above, check_options, count, option
+from gendr._runtime.training import Row
 from gendr.data import DigitStrings, MultiDigits, Splits
 from gendr.relaxed import levenshtein
 from gendr.relaxed.backends.laws import check_law
 from lab.studies.convolution import ConvolutionNet
-
-__all__ = [
-    "METHODS",
-    "EditResult",
-    "EditSettings",
-    "EditTraining",
-    "Scores",
-    "classify",
-    "matched",
-    "scored",
-    "train",
-    "true_distances",
-]
+from lab.studies.training import StudyResult, StudyTraining
 
 # By the name of the method, the distance of two strings that is compared with the true one.
 METHODS = {
@@ -71,24 +59,20 @@ class EditSettings:
 
     alphabet: tuple[int, ...] = (0, 1)
     method: str = "levenshtein"
-    length: int = 32
-    dist: str = "logistic"
-    steepness: float = 9.0
-    steps: int = 512
-    batch: int = 16
-    learning_rate: float = 1e-4
-    evaluate_every: int = 64
-    images: int = 1000
+    length: int = option(32, count(4))
+    dist: str = option("logistic")
+    steepness: float = option(9.0, above(0))
+    steps: int = option(512, count(1))
+    batch: int = option(16, count(1))
+    learning_rate: float = option(1e-4, above(0))
+    evaluate_every: int = option(64, count(1))
+    images: int = option(1000, count(1))
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, METHODS)
-        for name in ("steps", "batch", "evaluate_every", "images"):
-            check_count(name, getattr(self, name))
-        check_count("length", self.length, least=4)
+        check_options(self)
         check_count("seed", self.seed, least=0)
-        for name in ("steepness", "learning_rate"):
-            check_number(name, getattr(self, name), above=0)
         check_law(self.dist)
 
 
@@ -103,9 +87,6 @@ class Scores(NamedTuple):
 
     accuracy: float
     f1: float
-
-    def __str__(self) -> str:
-        return f"{self.accuracy:.3f} | {self.f1:.3f}"
 
 
 def matched(confusion: Tensor) -> Tensor:
@@ -154,7 +135,7 @@ def classify(model: nn.Module, strings: DigitStrings, most: int | None = None) -
     return pairs.bincount(minlength=size * size).reshape(size, size)
 
 
-class EditTraining(Training[EditSettings, ConvolutionNet]):
+class EditTraining(StudyTraining[EditSettings, ConvolutionNet, DigitStrings]):
     """A training with edit distances in progress: its state between two steps; see `Training`.
 
     The metrics in its history are accuracy and f1 on validation images. No weights are chosen by
@@ -181,10 +162,8 @@ class EditTraining(Training[EditSettings, ConvolutionNet]):
             if not isinstance(part, MultiDigits):
                 raise TypeError(f"the data must be MultiDigits, got {type(part).__name__}")
             parts.append(DigitStrings.of(part, settings.alphabet))
-        self._digests = [part.digest() for part in parts]
-        self.train, self.validation, self.test = (part.to(device) for part in parts)
-        shape, outputs = self.train.shape, len(settings.alphabet)
-        super().__init__(settings, device, lambda: ConvolutionNet(shape, outputs=outputs))
+        shape, outputs = parts[0].shape, len(settings.alphabet)
+        super().__init__(settings, parts, device, lambda: ConvolutionNet(shape, outputs=outputs))
 
     def distances(self, images: Tensor) -> Tensor:
         """The distance of each pair of strings by the method, [P].
@@ -208,83 +187,18 @@ class EditTraining(Training[EditSettings, ConvolutionNet]):
         found = scored(classify(self.model, self.validation, self.settings.images))
         row.update(found._asdict())
 
-    def signature(self) -> dict[str, Any]:
-        """See `Training`."""
-        return self.signature_of(self._digests)
+    def result(self) -> StudyResult:
+        """Test the present weights on all test images; the training itself is not changed.
 
-    def result(self) -> EditResult:
-        """Test the present weights on all test images; the training itself is not changed."""
-        history = self.evaluated_history("accuracy")
+        `more` has the confusion matrix, at (s, c) how many test images of symbol s are in class c.
+        """
         confusion = classify(self.model, self.test)
-        return EditResult(
-            self.settings, self.step, scored(confusion), confusion, history, self.seconds,
-            self.model,
+        return self.tested(
+            scored(confusion)._asdict(), self.evaluated_history("accuracy"),
+            confusion=confusion.tolist(),
         )  # fmt: skip
 
 
 def true_distances(symbols: Tensor) -> Tensor:
     """The edit distances [P] of pairs of strings of symbols [2, P, n]."""
     return levenshtein(symbols[0], symbols[1], dist="heaviside")
-
-
-@dataclass(frozen=True, eq=False)
-class EditResult:
-    """The result of a training.
-
-    Attributes:
-        settings: as given.
-        step: steps done; fewer than in the settings if the training was stopped.
-        test: the scores on all test images.
-        confusion: [A, A], at (s, c) how many test images of symbol s are in class c.
-        history: rows as in `EditTraining`, the last one evaluated.
-        seconds: the time spent on the steps.
-        model: the network.
-    """
-
-    settings: EditSettings
-    step: int
-    test: Scores
-    confusion: Tensor
-    history: tuple[Row, ...]
-    seconds: float
-    model: ConvolutionNet
-
-    def describe(self) -> dict[str, Any]:
-        """All but the weights, as plain values."""
-        return {
-            "settings": {**asdict(self.settings), "alphabet": list(self.settings.alphabet)},
-            "step": self.step,
-            "test": self.test._asdict(),
-            "confusion": self.confusion.tolist(),
-            "seconds": self.seconds,
-            "history": list(self.history),
-        }
-
-
-def train(
-    settings: EditSettings,
-    data: Splits,
-    *,
-    device: torch.device | str = "cpu",
-    checkpoint: str | Path | None = None,
-    resume: bool = False,
-    callback: Callable[[EditTraining], None] | None = None,
-) -> EditResult:
-    """Train a network with edit distances, and test it.
-
-    Args:
-        settings: the settings of the training.
-        data: training, validation and test data, `MultiDigits` of any number of digits.
-        device: the device to train on.
-        checkpoint: a file that is written every minute and at the end.
-        resume: whether to continue from that file.
-        callback: called after every step; see `drive`.
-
-    Raises:
-        TypeError: if the data are no digits.
-        ValueError: if there is no image of a digit of the alphabet, the loss is no longer finite,
-            or there is nothing to resume from.
-    """
-    training = EditTraining(settings, data, device)
-    drive(training, checkpoint=checkpoint, resume=resume, callback=callback)
-    return training.result()

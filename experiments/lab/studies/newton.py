@@ -13,7 +13,7 @@ Source: thesis, section 7.5, Tables 7.1 to 7.7.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -24,30 +24,23 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr._runtime.training import Row, Training
+from gendr._runtime.checks import check_choice, check_count
+from gendr._runtime.command_line import Number, above, check_options, count, option
+from gendr._runtime.training import Row
 from gendr.data import MultiDigits, Splits, TerrainSplits
 from gendr.optim import RESGRO, NewtonLoss, NewtonStep, SoftmaxCrossEntropy, SplitPoint
 from gendr.relaxed.estimators import FenchelYoungLoss, SmoothedLoss
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
 from lab.studies.ranking import RankingNet, RankingSettings, RankingTraining
-from lab.studies.shortest_path import PathSettings, PathTraining, hard_paths
-
-__all__ = [
-    "TIKHONOV",
-    "VARIANTS",
-    "ClassSettings",
-    "ClassTraining",
-    "DigitsNet",
-    "NewtonPathSettings",
-    "NewtonPathTraining",
-    "SortingSettings",
-    "SortingTraining",
-    "halved",
-    "kendall_of",
-    "tikhonov_of",
-]
+from lab.studies.shortest_path import (
+    PathSettings,
+    PathTraining,
+    differences,
+    fenchel_young,
+    hard_paths,
+)
+from lab.studies.training import StudyResult, StudyTraining
 
 # How the thesis names them.
 VARIANTS: Mapping[str, str] = MappingProxyType(
@@ -75,16 +68,39 @@ TIKHONOV: Mapping[tuple[str, str], float] = MappingProxyType(
 DAMPING = 0.1
 
 
-def check_variant(variant: str, tikhonov: float | None) -> None:
-    """Raise ValueError if there is no such variant, or the damping is out of range."""
-    check_choice("variant", variant, VARIANTS)
-    if tikhonov is not None:
-        check_number("tikhonov", tikhonov, least=0)
+@dataclass(frozen=True)
+class NewtonSettings:
+    """What the settings of all trainings with a Newton loss have.
 
+    Attributes:
+        variant: a name of `VARIANTS`.
+        tikhonov: damping; None is that of `TIKHONOV`.
+    """
 
-def tikhonov_of(what: str, variant: str, tikhonov: float | None) -> float:
-    """The damping that was asked for, or else the one that was found for it."""
-    return TIKHONOV.get((what, variant), DAMPING) if tikhonov is None else tikhonov
+    variant: str = "regular"
+    tikhonov: float | None = option(None, Number(0.0))
+
+    def __post_init__(self) -> None:
+        check_choice("variant", self.variant, VARIANTS)
+        check_options(self)
+
+    @property
+    def trained(self) -> str:
+        """What is trained, as `TIKHONOV` names it."""
+        raise NotImplementedError
+
+    @property
+    def damping(self) -> float:
+        """`tikhonov`, or else what was found for it."""
+        found = TIKHONOV.get((self.trained, self.variant), DAMPING)
+        return found if self.tikhonov is None else self.tikhonov
+
+    def newton(self, loss: Callable[..., Tensor] | nn.Module, second: Any = "autograd") -> Any:
+        """The Newton loss of this variant of a loss; None if the plain one is asked for."""
+        if self.variant == "regular":
+            return None
+        variant: Any = self.variant
+        return NewtonLoss(loss, variant, tikhonov=self.damping, second=second)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -92,13 +108,12 @@ def tikhonov_of(what: str, variant: str, tikhonov: float | None) -> float:
 
 
 @dataclass(frozen=True)
-class SortingSettings(RankingSettings):
+class SortingSettings(RankingSettings, NewtonSettings):
     """The settings of a training to rank with a Newton loss; the defaults are those of 7.5.2.
 
     Attributes:
-        method: a name of `gendr.sorting` with a permutation matrix; for "resgro" it is not used.
-        variant: a name of `VARIANTS`; "resgro" makes Kendall's tau large.
-        tikhonov: damping; None is that of `TIKHONOV`.
+        method: a name of `gendr.sorting` with a permutation matrix; for the variant "resgro", which
+            makes Kendall's tau large, it is not used.
         network: "published", or "digits", `DigitsNet` on images of half the size.
         samples: of RESGRO, of which the best is taken.
         drawn: of RESGRO, samples in all, out of which sets are made.
@@ -106,30 +121,25 @@ class SortingSettings(RankingSettings):
     """
 
     method: str = "neuralsort"
-    steps: int = 100_000
-    learning_rate: float = 1e-3
-    variant: str = "regular"
-    tikhonov: float | None = None
-    network: str = "published"
-    samples: int = 10
-    drawn: int = 100
-    scale: float = 1.0
+    steps: int = option(100_000, count(1))
+    learning_rate: float = option(1e-3, above(0))
+    network: str = option("published", choices=("published", "digits"))
+    samples: int = option(10, count(1))
+    drawn: int = option(100, count(1))
+    scale: float = option(1.0, above(0))
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_variant(self.variant, self.tikhonov)
+        NewtonSettings.__post_init__(self)
         check_choice("network", self.network, NETWORKS)
-        check_count("samples", self.samples)
         check_count("drawn", self.drawn, least=self.samples)
-        check_number("scale", self.scale, above=0)
         if not isinstance(self.sorter(), PermutationSort):
             raise ValueError(f"a method with a permutation matrix is needed, got {self.method}")
 
     @property
-    def damping(self) -> float:
-        """`tikhonov`, or what was found for the method."""
-        what = f"{self.method}/{self.dist}" if self.dist else self.method
-        return tikhonov_of(what, self.variant, self.tikhonov)
+    def trained(self) -> str:
+        """See `NewtonSettings`."""
+        return f"{self.method}/{self.dist}" if self.dist else self.method
 
 
 class DigitsNet(nn.Module):
@@ -197,19 +207,13 @@ class SortingTraining(RankingTraining):
     def __init__(
         self, settings: SortingSettings, data: Splits, device: torch.device | str = "cpu"
     ) -> None:
-        self._criterion: RESGRO | NewtonLoss | None = None
         if settings.variant == "resgro":
             self._criterion = RESGRO(
                 kendall_of, settings.samples, settings.drawn, scale=settings.scale, maximize=True,
                 batched=True,
             )  # fmt: skip
-        elif settings.variant != "regular":
-            self._criterion = NewtonLoss(
-                self._each,
-                settings.variant,  # pyright: ignore[reportArgumentType]
-                tikhonov=settings.damping,
-                second="differences",  # the gradients are compiled kernels
-            )
+        else:  # the gradients are compiled kernels
+            self._criterion = settings.newton(self._each, second="differences")
         self._damping = settings.damping
         if settings.network == "digits":
             data = halved(data)
@@ -249,15 +253,13 @@ AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
-class ClassSettings:
+class ClassSettings(NewtonSettings):
     """The settings of a training to classify digits; the defaults are one epoch of Table 7.1.
 
     Attributes:
         model: M1, M2, M3: fully connected, 5 layers of 100, 400, 1600; M4, M5: LeNet-5 with
             sigmoids or ReLU.
         optimizer: "sgd" or "adam".
-        variant: a name of `VARIANTS` but "resgro".
-        tikhonov: damping; None is that of `TIKHONOV`.
         steps: an epoch of 55,000 digits has 550 of a batch of 100.
         batch: digits per step; the thesis does not say how many.
         rate: the learning rate; None is that of `RATES`.
@@ -268,26 +270,20 @@ class ClassSettings:
 
     model: str = "M1"
     optimizer: str = "adam"
-    variant: str = "regular"
-    tikhonov: float | None = None
-    steps: int = 550
-    batch: int = 100
-    rate: float | None = None
-    evaluate_every: int = 55
-    images: int = 5000
+    steps: int = option(550, count(1))
+    batch: int = option(100, count(1))
+    rate: float | None = option(None, above(0))
+    evaluate_every: int = option(55, count(1))
+    images: int = option(5000, count(1))
     seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("model", self.model, MODELS)
         check_choice("optimizer", self.optimizer, RATES)
-        check_variant(self.variant, self.tikhonov)
         if self.variant == "resgro":
             raise ValueError("classification has no variant resgro")
-        for name in ("steps", "batch", "evaluate_every", "images"):
-            check_count(name, getattr(self, name))
         check_count("seed", self.seed, least=0)
-        if self.rate is not None:
-            check_number("rate", self.rate, above=0)
 
     @property
     def learning_rate(self) -> float:
@@ -295,9 +291,9 @@ class ClassSettings:
         return RATES[self.optimizer] if self.rate is None else self.rate
 
     @property
-    def damping(self) -> float:
-        """`tikhonov`, or what was found for it."""
-        return tikhonov_of("classification", self.variant, self.tikhonov)
+    def trained(self) -> str:
+        """See `NewtonSettings`."""
+        return "classification"
 
 
 def classifier(name: str, side: int = 28, classes: int = 10) -> nn.Sequential:
@@ -319,7 +315,7 @@ def classifier(name: str, side: int = 28, classes: int = 10) -> nn.Sequential:
     )  # fmt: skip
 
 
-class ClassTraining(Training[ClassSettings, nn.Sequential]):
+class ClassTraining(StudyTraining[ClassSettings, nn.Sequential, MultiDigits]):
     """A training to classify digits in progress; see `Training`.
 
     The metric in its history is the accuracy on validation images. The test is one of the last
@@ -340,17 +336,11 @@ class ClassTraining(Training[ClassSettings, nn.Sequential]):
     def __init__(
         self, settings: ClassSettings, data: Splits, device: torch.device | str = "cpu"
     ) -> None:
-        self._digests = [part.digest() for part in data]
-        self.train, self.validation, self.test = (digits_of(part).to(device) for part in data)
-        side = self.train.images.shape[-1]
-        self._criterion: nn.Module = SoftmaxCrossEntropy()
-        if settings.variant != "regular":
-            self._criterion = NewtonLoss(
-                SoftmaxCrossEntropy(),
-                settings.variant,  # pyright: ignore[reportArgumentType]
-                tikhonov=settings.damping,
-            )
-        super().__init__(settings, device, lambda: classifier(settings.model, side))
+        digits = [digits_of(part) for part in data]
+        side = digits[0].images.shape[-1]
+        plain = SoftmaxCrossEntropy()
+        self._criterion = settings.newton(plain) or plain
+        super().__init__(settings, digits, device, lambda: classifier(settings.model, side))
 
     def optimizer(self) -> torch.optim.Optimizer:
         """See `Training`."""
@@ -381,14 +371,12 @@ class ClassTraining(Training[ClassSettings, nn.Sequential]):
 
     def signature(self) -> dict[str, Any]:
         """See `Training`."""
-        return {**self.signature_of(self._digests), "tikhonov": self.settings.damping}
+        return {**super().signature(), "tikhonov": self.settings.damping}
 
-    def result(self) -> ClassResult:
+    def result(self) -> StudyResult:
         """Test the present weights on all test images; the training itself is not changed."""
         history = self.evaluated_history("accuracy")
-        return ClassResult(
-            self.settings, self.step, self.accuracy(self.test), history, self.seconds
-        )
+        return self.tested({"accuracy": self.accuracy(self.test)}, history)
 
 
 def digits_of(part: object) -> MultiDigits:
@@ -407,59 +395,27 @@ def pixels(data: MultiDigits, chosen: Tensor) -> tuple[Tensor, Tensor]:
     return data.images[chosen][:, None].float() / 255, data.labels[chosen].long()
 
 
-@dataclass(frozen=True, eq=False)
-class ClassResult:
-    """The result of a training.
-
-    Attributes:
-        settings: as given.
-        step: steps done.
-        accuracy: on all test images.
-        history: rows as in `ClassTraining`, the last one evaluated.
-        seconds: the time spent on the steps.
-    """
-
-    settings: ClassSettings
-    step: int
-    accuracy: float
-    history: tuple[Row, ...]
-    seconds: float
-
-    def describe(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "settings": asdict(self.settings),
-            "step": self.step,
-            "test": {"accuracy": self.accuracy},
-            "seconds": self.seconds,
-            "history": list(self.history),
-        }
-
-
 # ---------------------------------------------------------------------------------------------
 # shortest paths
 
 
 @dataclass(frozen=True)
-class NewtonPathSettings(PathSettings):
+class NewtonPathSettings(PathSettings, NewtonSettings):
     """The settings of a training with shortest paths and a Newton loss; see `PathSettings`.
 
+    The variants "hessian" and "elementwise" need a loss that estimates its Hessian,
+    "smoothing_loss" or "fenchel_young"; for "resgro" the method is not used.
+
     Attributes:
-        variant: a name of `VARIANTS`. "hessian" and "elementwise" need a loss that estimates its
-            Hessian, "smoothing_loss" or "fenchel_young"; for "resgro" the method is not used.
-        tikhonov: damping; None is that of `TIKHONOV`.
         drawn: of RESGRO, samples in all, out of which sets of `samples` are made; the scale of its
             Gaussian noise is `noise`.
     """
 
-    variant: str = "regular"
-    tikhonov: float | None = None
-    drawn: int = 10
+    drawn: int = option(10, count(1))
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_variant(self.variant, self.tikhonov)
-        check_count("drawn", self.drawn)
+        NewtonSettings.__post_init__(self)
         if self.variant == "resgro":
             check_count("drawn", self.drawn, least=self.samples)
         if self.variant in ("hessian", "elementwise") and self.method not in HESSIANS:
@@ -469,35 +425,26 @@ class NewtonPathSettings(PathSettings):
             )
 
     @property
-    def damping(self) -> float:
-        """`tikhonov`, or what was found for the method."""
-        return tikhonov_of(self.method, self.variant, self.tikhonov)
+    def trained(self) -> str:
+        """See `NewtonSettings`."""
+        return self.method
 
 
-def _apart(stack: NDArray[Any], wanted: NDArray[Any], loss: str) -> NDArray[Any]:
+def _apart(settings: PathSettings) -> Callable[..., NDArray[Any]]:
     """How far the cheapest paths of costs [S, H, W] are from others, [S]."""
-    off = hard_paths(stack) - wanted
-    return (off * off if loss == "l2" else abs(off)).sum((-2, -1))
+    return lambda stack, wanted: differences(hard_paths(stack), wanted, settings.loss)
 
 
 def _smoothed(settings: PathSettings, seed: int) -> SmoothedLoss:
     return SmoothedLoss(
-        lambda stack, wanted: _apart(stack, wanted, settings.loss),
-        samples=settings.samples, scale=settings.noise, batched=True, seed=seed,
-    )  # fmt: skip
-
-
-def _fenchel_young(settings: PathSettings, seed: int) -> FenchelYoungLoss:
-    return FenchelYoungLoss(
-        hard_paths, minimize=True, samples=settings.samples, scale=settings.noise, batched=True,
-        seed=seed,
-    )  # fmt: skip
+        _apart(settings), samples=settings.samples, scale=settings.noise, batched=True, seed=seed
+    )
 
 
 # Losses of each map that know their Hessian, by the method.
 HESSIANS: dict[str, Callable[[PathSettings, int], SmoothedLoss | FenchelYoungLoss]] = {
     "smoothing_loss": _smoothed,
-    "fenchel_young": _fenchel_young,
+    "fenchel_young": fenchel_young,
 }
 
 
@@ -532,20 +479,14 @@ class NewtonPathTraining(PathTraining):
         costs = self._run(images)
         if own.variant == "resgro":
             criterion = RESGRO(
-                lambda stack, wanted: _apart(stack, wanted, own.loss), own.samples, own.drawn,
-                scale=own.noise, batched=True, seed=seed,
-            )  # fmt: skip
-            return criterion(costs, paths)
-        if own.variant in ("hessian", "elementwise"):
-            criterion = NewtonLoss(
-                HESSIANS[own.method](own, seed),
-                own.variant,  # pyright: ignore[reportArgumentType]
-                tikhonov=own.damping,
+                _apart(own), own.samples, own.drawn, scale=own.noise, batched=True, seed=seed
             )
             return criterion(costs, paths)
-        return self.method.loss(
-            self._cut(costs) if own.variant == "fisher" else costs, paths, own, seed
-        )
+        if own.variant in ("hessian", "elementwise"):
+            return own.newton(HESSIANS[own.method](own, seed))(costs, paths)
+        if own.variant == "fisher":
+            costs = self._cut(costs)
+        return self.method.loss(costs, paths, own, seed)
 
     def signature(self) -> dict[str, Any]:
         """See `Training`."""

@@ -11,8 +11,6 @@ from torch.nn import functional
 
 from gendr._runtime.resnet import first_blocks, later_blocks
 
-__all__ = ["CostNet", "PathNet"]
-
 
 def _first_block() -> nn.Sequential:
     """Images [B, 3, H, W] -> features [B, 64, H / 4, W / 4] >= 0."""

@@ -25,12 +25,10 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr.losses import iou, iou_loss
@@ -39,21 +37,12 @@ from gendr.mesh.simplification import clustered
 from gendr.rendering import silhouette
 from gendr.rendering.scale import geometric_schedule
 from gendr.rendering.triangles import face_vertices, hard_silhouette
-from lab.engine.tasks import (
-    PROTOCOLS,
-    Meter,
-    Outcome,
-    Progress,
-    Trial,
-    canonical_json,
-    changed,
-)
-from lab.studies.scene import as_png, close_ups, digest, load_target
+from lab import PROTOCOLS
+from lab.engine.tasks import Better, Outcome, Progress, Trial
+from lab.studies.scene import Meter, SceneTask, as_png, close_ups
 
 if TYPE_CHECKING:
     from gendr.rendering.instances import Instance
-
-__all__ = ["Pairs", "PoseProtocol", "PoseTask", "Poses", "Recovery"]
 
 # How many pairs are rendered together, to bound the memory. No score depends on it.
 PAIRS_AT_ONCE = 200
@@ -299,40 +288,21 @@ class _Best:
         )
 
 
-@final
 @dataclass(frozen=True, eq=False)
-class PoseTask:
-    """Find camera poses of a target from its silhouettes; the score is the fraction found.
-
-    Attributes:
-        protocol: The protocol of the experiment.
-        target: One mesh, the middle of its bounding box at the origin, its radius `RADIUS`.
-        device: The device that it runs on.
-    """
+class PoseTask(SceneTask[PoseProtocol]):
+    """Find camera poses of a target from its silhouettes; the score is the fraction found."""
 
     name: ClassVar[str] = "pose"
     title: ClassVar[str] = "Camera pose"
-    better: ClassVar[Literal["lower", "higher"]] = "higher"
+    better: ClassVar[Better] = "higher"
     unit: ClassVar[str] = "fraction of poses found"
+    protocols: ClassVar[dict[str, Any]] = {"laptop": LAPTOP, "paper": PoseProtocol()}
 
-    protocol: PoseProtocol
-    target: Mesh
-    device: str = "cpu"
-
-    @classmethod
-    def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> Self:
-        """See `make_task`."""
-        return cls.of(changed(PoseProtocol.named(protocol), overrides), target, device)
-
-    @classmethod
-    def of(cls, protocol: PoseProtocol, target: str | Path, device: str = "cpu") -> Self:
-        """The task with a protocol, of the mesh in a file."""
-        mesh = load_target(target).normalized("sphere").scaled(RADIUS)
-        return cls(protocol, clustered(mesh, protocol.faces) if protocol.faces else mesh, device)
-
-    def protocol_json(self) -> str:
-        """Everything that the scores depend on, as canonical JSON; the target as a hash."""
-        return canonical_json(self.name, self.protocol, digest(self.target))
+    @staticmethod
+    def placed(mesh: Mesh, protocol: PoseProtocol) -> Mesh:
+        """The middle of its bounding box at the origin, its radius `RADIUS`, simplified."""
+        mesh = mesh.normalized("sphere").scaled(RADIUS)
+        return clustered(mesh, protocol.faces) if protocol.faces else mesh
 
     def search(
         self,

@@ -4,8 +4,9 @@ A network maps every image of a list to a score. The scores are sorted by a diff
 whose permutation matrix is compared with that of the true values; methods without one are judged by
 the ranks, and relaxed bubble sort by its swaps. Nothing ever tells the network what a number is.
 
-    >>> result = train(RankingSettings(n=5, steps=1000), mnist_splits("data/mnist"))
-    >>> result.test.em5
+    >>> training = RankingTraining(RankingSettings(n=5, steps=1000), mnist_splits("data/mnist"))
+    >>> drive(training)
+    >>> training.result().test["em5"]
 
 Source: thesis, section 3.5, Tables 3.3, 3.7 and 3.8; Grover et al., NeuralSort, 2019.
 """
@@ -14,17 +15,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr._runtime.training import Row, Training, drive
+from gendr._runtime.checks import check_count
+from gendr._runtime.command_line import above, check_options, count, option
+from gendr._runtime.training import Row
 from gendr.data import Numbers, Splits
 from gendr.sorting.api import get
 from gendr.sorting.base import PermutationSort, Sort
@@ -37,48 +37,18 @@ from gendr.sorting.losses import (
     regrouped,
 )
 from gendr.sorting.networks import NETWORKS, network
+from lab.pages import published
 from lab.studies.bubble import BUBBLES, BubbleOrder
 from lab.studies.convolution import ConvolutionNet
-
-__all__ = [
-    "Metrics",
-    "RankingNet",
-    "RankingResult",
-    "RankingSettings",
-    "RankingTraining",
-    "evaluate",
-    "published_steepness",
-    "train",
-]
+from lab.studies.training import StudyResult, StudyTraining
 
 # The length of the lists of the metric EM5.
 FIVE = 5
 # The default law of sorting networks; its results are among the best of Table 3.7.
 DIST = "cauchy"
-# The inverse temperatures beta of Table 3.8, by law, network and n.
-TABLE = {
-    "logistic": {
-        "odd_even": {3: 79, 5: 30, 7: 33, 9: 54, 15: 32, 32: 128},
-        "bitonic": {16: 43, 32: 8},
-    },
-    "reciprocal": {
-        "odd_even": {3: 14, 5: 60, 7: 69, 9: 44, 15: 120, 32: 1140},
-        "bitonic": {16: 124, 32: 76},
-    },
-    "cauchy": {
-        "odd_even": {3: 45.6, 5: 160.2, 7: 223.1, 9: 47.1, 15: 125.7, 32: 531.0},
-        "bitonic": {16: 37.7, 32: 152.4},
-    },
-    "optimal": {
-        "odd_even": {3: 6, 5: 20, 7: 29, 9: 32, 15: 25, 32: 124},
-        "bitonic": {16: 17, 32: 25},
-    },
-}
-# The row "Log. w/ ART" of Table 3.8.
-TABLE_ART = {
-    "odd_even": {3: 15, 5: 20, 7: 13, 9: 34, 15: 16, 32: 29},
-    "bitonic": {16: 28, 32: 26},
-}
+# The inverse temperatures beta of Table 3.8, by law, network and n, and its row "Log. w/ ART".
+TABLE: dict[str, dict[str, dict[str, float]]] = published("steepness")
+TABLE_ART: dict[str, dict[str, float]] = published("steepness with art")
 # Our steepness divided by beta: (3.22) has 2 beta where the other laws have beta.
 BETA = {"reciprocal": 2.0}
 # How many images an evaluation passes through the network together.
@@ -117,9 +87,9 @@ def published_steepness(method: str, n: int, dist: str = DIST, *, art: bool = Fa
         )
     table = TABLE_ART if art else TABLE[dist]
 
-    def distance(entry: tuple[str, int]) -> tuple[float, bool]:
+    def distance(entry: tuple[str, str]) -> tuple[float, bool]:
         name, size = entry
-        return abs(math.log(max(1, depth) / network(name, size).depth)), name != method
+        return abs(math.log(max(1, depth) / network(name, int(size)).depth)), name != method
 
     name, size = min(((name, size) for name, row in table.items() for size in row), key=distance)
     return table[name][size] * BETA.get(dist, 1.0)
@@ -154,20 +124,18 @@ class RankingSettings:
     art: float = 0.0
     steepness: float | None = None
     binary: bool = True
-    steps: int = 200_000
-    batch: int = 100
-    learning_rate: float = 10**-3.5
-    evaluate_every: int = 1000
-    lists: int = 1000
-    test_lists: int = 10_000
+    steps: int = option(200_000, count(1))
+    batch: int = option(100, count(1))
+    learning_rate: float = option(10**-3.5, above(0))
+    evaluate_every: int = option(1000, count(1))
+    lists: int = option(1000, count(1))
+    test_lists: int = option(10_000, count(1))
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_count("n", self.n, least=2)
         check_count("seed", self.seed, least=0)
-        for name in ("steps", "batch", "evaluate_every", "lists", "test_lists"):
-            check_count(name, getattr(self, name))
-        check_number("learning_rate", self.learning_rate, above=0)
+        check_options(self)
         if min(self.lists, self.test_lists) * self.n < FIVE:
             raise ValueError(f"lists must hold {FIVE} numbers in all for EM{FIVE}, got fewer")
         if self.art and self.method in BUBBLES:
@@ -272,7 +240,7 @@ def evaluate(model: nn.Module, numbers: Numbers, n: int, lists: int, seed: int) 
 # training
 
 
-class RankingTraining(Training[RankingSettings, nn.Module]):
+class RankingTraining(StudyTraining[RankingSettings, nn.Module, Numbers]):
     """A training to rank in progress: its state between two steps; see `Training`.
 
     The metrics in its history are em, ew and em5.
@@ -281,7 +249,6 @@ class RankingTraining(Training[RankingSettings, nn.Module]):
         settings: the settings of the training.
         data: training, validation and test data.
         device: the device to train on.
-        sorter: a method to use instead of that of the settings.
         network: makes the network, from the shape of an image and the channels of the data.
 
     Raises:
@@ -289,7 +256,7 @@ class RankingTraining(Training[RankingSettings, nn.Module]):
         ValueError: if the method is unknown, or one of its settings is out of range.
     """
 
-    kind = "gendr ranking 1"
+    kind = "gendr ranking 2"
     what = "a ranking training"
     kept = ("best",)
 
@@ -298,19 +265,15 @@ class RankingTraining(Training[RankingSettings, nn.Module]):
         settings: RankingSettings,
         data: Splits,
         device: torch.device | str = "cpu",
-        sorter: Method | None = None,
         network: Callable[[tuple[int, int, int], tuple[int, ...]], nn.Module] = RankingNet,
     ) -> None:
-        self.data = data.to(device)
-        self.sorter = settings.sorter() if sorter is None else sorter
-        train = self.data.train
-        super().__init__(settings, device, lambda: network(train.shape, train.channels))
-        self.best: dict[str, Any] = {"step": 0, "em5": -1.0, "model": {}}
-        self._digests = [numbers.digest() for numbers in data]
+        self.sorter = settings.sorter()
+        shape, channels = data.train.shape, data.train.channels
+        super().__init__(settings, data, device, lambda: network(shape, channels))
 
     def loss(self) -> Tensor:
         """Draw a batch of lists and return its loss."""
-        images, values = self.data.train.draw(self.settings.batch, self.settings.n, self.generator)
+        images, values = self.train.draw(self.settings.batch, self.settings.n, self.generator)
         return self.loss_of(self.model(images), values)
 
     def loss_of(self, scores: Tensor, values: Tensor) -> Tensor:
@@ -324,124 +287,24 @@ class RankingTraining(Training[RankingSettings, nn.Module]):
 
     def evaluate(self, row: Row) -> None:
         """Write the metrics into a row; keep the weights if they are the best so far."""
-        row.update(self.validate()._asdict())
-        if row["em5"] > self.best["em5"]:
-            weights = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
-            self.best = {"step": self.step, "em5": row["em5"], "model": weights}
-
-    def validate(self) -> Metrics:
-        """The metrics on the validation part."""
         s = self.settings
-        return evaluate(self.model, self.data.validation, s.n, s.lists, VALIDATION_SEED)
+        row.update(evaluate(self.model, self.validation, s.n, s.lists, VALIDATION_SEED)._asdict())
+        self.keep_if_best(row["em5"])
 
-    def result(self) -> RankingResult:
+    def result(self) -> StudyResult:
         """Test the weights that were best on the validation part (the present weights count too).
 
-        The training itself is not changed.
+        The training itself is not changed; `more` has the method and the best step.
         """
-        s = self.settings
-        history = [dict(row) for row in self.history]
-        best_step, weights = self.best["step"], self.best["model"]
-        if not history or history[-1]["step"] != self.step:
-            history.append({"step": self.step})
-        if "em5" not in history[-1]:
-            present = self.validate()
-            history[-1].update(present._asdict())
-            if present.em5 > self.best["em5"]:
-                best_step, weights = self.step, self.model.state_dict()
-        judge = deepcopy(self.model)
-        judge.load_state_dict(weights)
-        test = evaluate(judge, self.data.test, s.n, s.test_lists, TEST_SEED)
-        return RankingResult(
-            s, self.sorter, self.step, best_step, test, tuple(history), self.seconds, judge
-        )
+        s, best = self.settings, self.best
+        history = self.evaluated_history("em5")
+        judge, step = self.best_model(), self.best["step"]
+        self.best = best
+        test = evaluate(judge, self.test, s.n, s.test_lists, TEST_SEED)
+        return self.tested(test._asdict(), history, judge, sorter=repr(self.sorter), best_step=step)
 
     def signature(self) -> dict[str, Any]:
         """See `Training`."""
-        signature = self.signature_of(self._digests)
+        signature = super().signature()
         del signature["test_lists"]
         return signature
-
-
-@dataclass(frozen=True, eq=False)
-class RankingResult:
-    """The result of a training.
-
-    Attributes:
-        settings: as given.
-        sorter: the sorting method.
-        step: steps done; fewer than in the settings if the training was stopped.
-        best_step: the step with the best EM5 on the validation part.
-        test: the metrics of the weights of that step on the test part.
-        history: rows as in `RankingTraining`, the last one evaluated.
-        seconds: the time spent on the steps.
-        model: the network with the weights of the best step.
-    """
-
-    settings: RankingSettings
-    sorter: Method
-    step: int
-    best_step: int
-    test: Metrics
-    history: tuple[Row, ...]
-    seconds: float
-    model: nn.Module
-
-    def describe(self) -> dict[str, Any]:
-        """All but the weights, as plain values."""
-        return {
-            "settings": asdict(self.settings),
-            "sorter": repr(self.sorter),
-            "step": self.step,
-            "best_step": self.best_step,
-            "test": self.test._asdict(),
-            "seconds": self.seconds,
-            "history": list(self.history),
-        }
-
-
-def train(
-    settings: RankingSettings,
-    data: Splits,
-    *,
-    device: torch.device | str = "cpu",
-    sorter: Method | None = None,
-    checkpoint: str | Path | None = None,
-    resume: bool = False,
-    save_every: float = 60.0,
-    seconds: float = math.inf,
-    callback: Callable[[RankingTraining], None] | None = None,
-    **changes: Any,
-) -> RankingResult:
-    """Train a network to rank numbers, and test it.
-
-    Args:
-        settings: the settings of the training.
-        data: training, validation and test data.
-        device: the device to train on.
-        sorter: a method to use instead of that of the settings.
-        checkpoint: a file that is written every `save_every` seconds and at the end.
-        resume: whether to continue from that file.
-        save_every: seconds between two checkpoints: the most that a killed process loses.
-        seconds: a limit for the steps of this session; the first step beyond it is the last.
-        callback: called after every step. What it raises, KeyboardInterrupt included, ends the
-            training after a checkpoint.
-        **changes: fields of the settings to replace.
-
-    Raises:
-        TypeError: if an argument has the wrong type.
-        ValueError: if a setting is wrong, the loss is no longer finite, or there is nothing to
-            resume from.
-    """
-    for name in changes:
-        check_choice("setting of a ranking training", name, asdict(settings))
-    training = RankingTraining(replace(settings, **changes), data, device, sorter)
-    drive(
-        training,
-        checkpoint=checkpoint,
-        resume=resume,
-        save_every=save_every,
-        seconds=seconds,
-        callback=callback,
-    )
-    return training.result()

@@ -24,17 +24,14 @@ grid counts. A renderer has one scale in all scenes of a round: the one that is 
 from __future__ import annotations
 
 import csv
-import io
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
-from gendr._runtime.checks import check_choice
-from gendr._runtime.files import write_whole
-from lab.engine.store import Result, Run, Store
+from lab.engine.store import Run, Store, write_csv
 from lab.engine.tasks import Outcome, Progress, Trial, canonical_json
 from lab.studies.pose import TILES, PoseProtocol, PoseTask
 from lab.studies.scene import digest
@@ -42,27 +39,6 @@ from lab.studies.shape import ShapeProtocol, ShapeTask
 
 if TYPE_CHECKING:
     from gendr.rendering.instances import Instance
-
-__all__ = [
-    "BLOCKS",
-    "SHARES",
-    "Block",
-    "BlockRow",
-    "PairsTask",
-    "WalkTask",
-    "best_exponent",
-    "block_named",
-    "chosen_for",
-    "file_of",
-    "means",
-    "pictured",
-    "place_of_tconorm",
-    "qualities",
-    "read_block",
-    "restore",
-    "starts_for",
-    "write_block",
-]
 
 # Decades between neighbouring scales of a plain renderer, by round; twice as many if it is squared,
 # for its scale is that of a squared distance.
@@ -123,8 +99,9 @@ class Block:
         path = example_file(self.target) if packaged else assets / f"{self.target}.obj"
         if self.task == "shape":
             p = replace(SHAPE[self.round], elevations=(float(self.number),))
-            return WalkTask(ShapeTask.of(p, path, device), STEPS[self.round], dict(starts))
-        return PairsTask(PoseTask.of(POSE[self.round], path, device))
+            task = WalkTask.of(p, path, device)
+            return replace(task, step=STEPS[self.round], starts=dict(starts))
+        return PairsTask.of(POSE[self.round], path, device)
 
 
 # The protocols of the rounds. What they share with the laptop protocol is said there.
@@ -137,30 +114,22 @@ SHAPE = {
 _POSE = replace(PoseProtocol.named("laptop"), squared_scales=(1e-2, 1e-8))
 POSE = {1: _POSE, 2: replace(_POSE, pairs=96), 3: replace(_POSE, pairs=192)}
 
-# In the order in which they are done. The targets: a jagged one, one of boxes, one that is smooth,
-# and one with a thin stem.
-BLOCKS: dict[str, tuple[Block, ...]] = {
-    "shape": (
-        Block("shape", 1, "chair", -30),
-        Block("shape", 1, "airplane", 30),
-        Block("shape", 2, "teapot", 0),
-        Block("shape", 2, "lamp", 30),
-        Block("shape", 2, "airplane", -30),
-        Block("shape", 2, "chair", 30),
-        Block("shape", 3, "airplane", 0),
-        Block("shape", 3, "chair", 60),
-        Block("shape", 3, "teapot", 30),
-        Block("shape", 3, "lamp", -30),
-    ),
-    "pose": (
-        Block("pose", 1, "teapot", 0),
-        Block("pose", 1, "chair", 1),
-        Block("pose", 2, "teapot", 2),
-        Block("pose", 2, "chair", 3),
-        Block("pose", 3, "teapot", 4),
-        Block("pose", 3, "chair", 5),
-    ),
+# By task and round, in the order in which they are done. The targets: a jagged one, one of boxes,
+# one that is smooth, and one with a thin stem.
+_SCENES: dict[tuple[Kind, int], str] = {
+    ("shape", 1): "chair -30, airplane 30",
+    ("shape", 2): "teapot 0, lamp 30, airplane -30, chair 30",
+    ("shape", 3): "airplane 0, chair 60, teapot 30, lamp -30",
+    ("pose", 1): "teapot 0, chair 1",
+    ("pose", 2): "teapot 2, chair 3",
+    ("pose", 3): "teapot 4, chair 5",
 }
+_EVERY = [
+    Block(task, number, target, int(of))
+    for (task, number), scenes in _SCENES.items()
+    for target, of in map(str.split, scenes.split(", "))
+]
+BLOCKS = {kind: tuple(b for b in _EVERY if b.task == kind) for kind in ("shape", "pose")}
 
 # Of whose scenes the reports have pictures: in each round the same object.
 PICTURED = {"shape": "airplane", "pose": "teapot"}
@@ -171,61 +140,43 @@ def pictured(task: str, number: int) -> Block:
     return next(b for b in BLOCKS[task] if (b.round, b.target) == (number, PICTURED[task]))
 
 
-def block_named(name: str) -> Block:
-    """The block with a name.
-
-    Raises:
-        ValueError: If there is none; the nearest names are listed.
-    """
-    every = {block.name: block for blocks in BLOCKS.values() for block in blocks}
-    return every[check_choice("block", name, every)]
-
-
 # ---------------------------------------------------------------------------------------------
 # the tasks of blocks
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class WalkTask:
+class WalkTask(ShapeTask):
     """A shape task at one elevation whose scale is searched by a walk; nothing is drawn at random.
 
     Attributes:
-        inner: The task, with one elevation.
         step: Decades between neighbouring scales of a plain renderer.
         starts: By the name of a renderer, the exponent at which the walk begins.
     """
 
-    name: ClassVar[str] = ShapeTask.name
-    title: ClassVar[str] = ShapeTask.title
-    better: ClassVar[Literal["lower", "higher"]] = ShapeTask.better
-    unit: ClassVar[str] = ShapeTask.unit
-
-    inner: ShapeTask
-    step: float
-    starts: Mapping[str, float]
+    step: float = 0.5
+    starts: Mapping[str, float] = field(default_factory=dict)
 
     def protocol_json(self) -> str:
-        """See `Scoring`; for the scales of a grid stand the step and the ends of the walk."""
-        p = self.inner.protocol
+        """See `Task`; for the scales of a grid stand the step and the ends of the walk."""
+        p = self.protocol
         walk = replace(p, exponents=(self.step, *LIMITS), squared_exponents=(2 * self.step,))
-        return canonical_json("shape by a walk", walk, digest(self.inner.target))
+        return canonical_json("shape by a walk", walk, digest(self.target))
 
-    def picture(self, instance: Instance, at: tuple[float, float], seed: int = 0) -> bytes:
+    def drawn(self, instance: Instance, at: tuple[float, float], seed: int = 0) -> bytes:
         """A small PNG of what a renderer fits, at the exponents of a scale and a learning rate."""
-        p = replace(self.inner.protocol, learning_rates=(10 ** at[1],))
-        task = replace(self.inner, protocol=p)
-        (fit,) = task.try_scales(instance, p.elevations[0], [10 ** at[0]])
+        task = replace(self, protocol=replace(self.protocol, learning_rates=(10 ** at[1],)))
+        (fit,) = task.try_scales(instance, self.protocol.elevations[0], [10 ** at[0]])
         return task.picture(fit.mesh)
 
     def run(self, instance: Instance, seed: int = 0, progress: Progress | None = None) -> Outcome:
-        """Score one renderer; see `Scoring.run`."""
+        """Score one renderer; see `Task.run`."""
         begun = time.perf_counter()
-        (elevation,) = self.inner.protocol.elevations
+        (elevation,) = self.protocol.elevations
         unit = 2 if instance.dist.is_squared else 1
 
         def look(exponents: Sequence[float]) -> list[Trial]:
-            fits = self.inner.try_scales(instance, elevation, [10**x for x in exponents])
+            fits = self.try_scales(instance, elevation, [10**x for x in exponents])
             return [Trial(fit.scale, fit.learning_rate, 0, fit.loss) for fit in fits]
 
         limits = LIMITS[0] * unit, LIMITS[1] * unit
@@ -235,7 +186,7 @@ class WalkTask:
         best = min(trials, key=lambda trial: trial.score)
         return Outcome(
             instance.name, best.score, best.scale, best.learning_rate,
-            time.perf_counter() - begun, tuple(trials), None,
+            time.perf_counter() - begun, tuple(trials),
         )  # fmt: skip
 
 
@@ -273,37 +224,28 @@ def walk(
 
 @final
 @dataclass(frozen=True, eq=False)
-class PairsTask:
+class PairsTask(PoseTask):
     """A pose task that records every pair: 1 if its pose was found, else 0."""
 
-    name: ClassVar[str] = PoseTask.name
-    title: ClassVar[str] = PoseTask.title
-    better: ClassVar[Literal["lower", "higher"]] = PoseTask.better
-    unit: ClassVar[str] = PoseTask.unit
-
-    inner: PoseTask
-
     def protocol_json(self) -> str:
-        """See `Scoring`."""
-        p = self.inner.protocol
-        return canonical_json("pose by pairs", p, digest(self.inner.target))
+        """See `Task`."""
+        return canonical_json("pose by pairs", self.protocol, digest(self.target))
 
-    def picture(self, instance: Instance, at: tuple[float, float], seed: int = 0) -> bytes:
+    def drawn(self, instance: Instance, at: tuple[float, float], seed: int = 0) -> bytes:
         """A small PNG of the first poses that a renderer finds, over those that it looked for."""
-        p = replace(self.inner.protocol, learning_rates=(10 ** at[1],))
-        task = replace(self.inner, protocol=p)
+        task = replace(self, protocol=replace(self.protocol, learning_rates=(10 ** at[1],)))
         (recovery,) = task.search(instance, seed, first=TILES**2)
         return task.picture(recovery, seed)
 
     def run(self, instance: Instance, seed: int = 0, progress: Progress | None = None) -> Outcome:
         """Score one renderer; the trials are the pairs, whose numbers stand as their seeds."""
-        begun, p = time.perf_counter(), self.inner.protocol
-        recovery = self.inner.best(self.inner.search(instance, seed, progress))
+        begun, p = time.perf_counter(), self.protocol
+        recovery = self.best(self.search(instance, seed, progress))
         scale, rate = p.scales_of(instance)[0], recovery.learning_rate
         hits = (recovery.error <= p.within).tolist()
         trials = tuple(Trial(scale, rate, k, float(hit)) for k, hit in enumerate(hits))
         seconds = time.perf_counter() - begun
-        return Outcome(instance.name, recovery.score(p.within), scale, rate, seconds, trials, None)
+        return Outcome(instance.name, recovery.score(p.within), scale, rate, seconds, trials)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -450,15 +392,13 @@ def write_block(path: Path, store: Store, run: Run) -> int:
     for poses the score is a hexadecimal number whose bits are the pairs, the first one the highest:
     1 if it was found.
     """
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEAD)
     results = sorted(store.results(run, pictures=False), key=lambda result: result.instance)
+    rows: list[tuple[str, ...]] = [HEAD]
     for result in results:
         found = scores_of(store.trials(run, result.instance))
         trials = " ".join(f"{s:g}/{r:g}:{_shown(scores)}" for (s, r), scores in found.items())
-        writer.writerow((result.instance, f"{result.seconds:.2f}", result.version, trials))
-    write_whole(path, lambda file: file.write(text.getvalue().encode()))
+        rows.append((result.instance, f"{result.seconds:.2f}", result.version, trials))
+    write_csv(path, rows)
     return len(results)
 
 
@@ -516,12 +456,12 @@ def restore(store: Store, run: Run, path: Path) -> int:
         )
         key = best_exponent(run.task, [scores])
         mean = math.fsum(scores[key]) / len(scores[key])
-        outcome = Outcome(instance, mean, 10 ** key[0], 10 ** key[1], seconds, trials, None)
+        outcome = Outcome(instance, mean, 10 ** key[0], 10 ** key[1], seconds, trials)
         new += store.record(run, outcome, version)
     return new
 
 
 def results_as_scores(store: Store, run: Run) -> dict[str, Scores]:
     """The scores of a run by the name of the renderer."""
-    results: list[Result] = store.results(run, pictures=False)
+    results = store.results(run, pictures=False)
     return {r.instance: scores_of(store.trials(run, r.instance)) for r in results}

@@ -1,31 +1,89 @@
-"""Silhouettes of meshes, for the studies of shape and pose."""
+"""Silhouettes of meshes, and what the tasks of shape and pose share."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
+from gendr._runtime.checks import check_choice
 from gendr.mesh import Mesh
 from gendr.visual import PAPER, Closeup, Pixels, difference
+from lab.engine.tasks import Progress, canonical_json, changed
 
-__all__ = ["as_png", "close_ups", "digest", "load_target", "overlays"]
+ProtocolT = TypeVar("ProtocolT")
 
 
-def load_target(path: str | Path) -> Mesh:
-    """The shape of a mesh file, without its colours.
+@dataclass(frozen=True, eq=False)
+class SceneTask(Generic[ProtocolT]):
+    """A task with a target mesh.
 
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it is no mesh.
+    Attributes:
+        protocol: The protocol of the experiment.
+        target: The mesh, of the size and at the place that the task needs.
+        device: The device that it runs on.
     """
-    mesh = Mesh.load(path)
-    return Mesh(mesh.vertices, mesh.faces)
+
+    name: ClassVar[str]
+    protocols: ClassVar[dict[str, Any]]  # by their names
+
+    protocol: ProtocolT
+    target: Mesh
+    device: str = "cpu"
+
+    @classmethod
+    def make(cls, protocol: str, target: str | Path, device: str = "cpu", **changes: Any) -> Self:
+        """The task with a protocol, "laptop" or "paper", of the mesh in a file.
+
+        Args:
+            protocol: Its name.
+            target: The path of the mesh.
+            device: The device to run on; it is not a part of the protocol.
+            **changes: Fields of the protocol to replace.
+
+        Raises:
+            FileNotFoundError: If there is no file at `target`.
+            TypeError: If a field has the wrong type.
+            ValueError: For unknown names, values out of range, and a target that is no mesh.
+        """
+        found = cls.protocols[check_choice("protocol", protocol, cls.protocols)]
+        return cls.of(changed(found, changes), target, device)
+
+    @classmethod
+    def of(cls, protocol: ProtocolT, target: str | Path, device: str = "cpu") -> Self:
+        """The task with a protocol, of the mesh in a file, whose colours do not count."""
+        mesh = Mesh.load(target)
+        return cls(protocol, cls.placed(Mesh(mesh.vertices, mesh.faces), protocol), device)
+
+    @staticmethod
+    def placed(mesh: Mesh, protocol: Any) -> Mesh:
+        """A mesh with the size and at the place that the task needs."""
+        raise NotImplementedError
+
+    def protocol_json(self) -> str:
+        """Everything that the scores depend on, as canonical JSON; the target as a hash."""
+        protocol: Any = self.protocol
+        return canonical_json(self.name, protocol, digest(self.target))
+
+
+class Meter:
+    """Reports the progress of work that consists of equal parts."""
+
+    def __init__(self, parts: int, progress: Progress | None) -> None:
+        self.parts, self.progress, self.done = parts, progress, 0
+
+    def advance(self) -> None:
+        """Report that one more part is done."""
+        self.done += 1
+        if self.progress is not None:
+            self.progress(self.done / self.parts)
 
 
 def digest(mesh: Mesh) -> str:

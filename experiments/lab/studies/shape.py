@@ -14,12 +14,10 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 from gendr import visual
 from gendr._runtime.checks import check_choice, check_count, check_number
@@ -27,25 +25,12 @@ from gendr.losses import FlattenLoss, LaplacianLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere, look_at
 from gendr.rendering import silhouette
 from gendr.rendering.triangles import face_vertices, hard_silhouette
-from lab.engine.tasks import (
-    PROTOCOLS,
-    Meter,
-    Outcome,
-    Progress,
-    Trial,
-    canonical_json,
-    changed,
-)
-from lab.studies.scene import (
-    as_png,
-    digest,
-    load_target,
-)
+from lab import PROTOCOLS
+from lab.engine.tasks import Better, Outcome, Progress, Trial
+from lab.studies.scene import Meter, SceneTask, as_png
 
 if TYPE_CHECKING:
     from gendr.rendering.instances import Instance
-
-__all__ = ["Deformation", "Fit", "Search", "ShapeProtocol", "ShapeTask"]
 
 # The picture in an outcome: its side in pixels; its elevation, azimuth and viewing angle in
 # degrees.
@@ -258,41 +243,23 @@ class _Scene:
         return self.camera[views], self.masks[views]
 
 
-@final
 @dataclass(frozen=True, eq=False)
-class ShapeTask:
+class ShapeTask(SceneTask[ShapeProtocol]):
     """Fit a sphere to the silhouettes of a target; the score is one minus the mean hard IoU.
 
     Nothing is drawn at random: all seeds give the same score.
-
-    Attributes:
-        protocol: The protocol of the experiment.
-        target: One mesh, the middle of its bounding box at the origin, its longest side 1.
-        device: The device that it runs on.
     """
 
     name: ClassVar[str] = "shape"
     title: ClassVar[str] = "Shape optimisation"
-    better: ClassVar[Literal["lower", "higher"]] = "lower"
+    better: ClassVar[Better] = "lower"
     unit: ClassVar[str] = "1 - mean hard IoU"
+    protocols: ClassVar[dict[str, Any]] = {"laptop": LAPTOP, "paper": ShapeProtocol()}
 
-    protocol: ShapeProtocol
-    target: Mesh
-    device: str = "cpu"
-
-    @classmethod
-    def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> Self:
-        """See `make_task`."""
-        return cls.of(changed(ShapeProtocol.named(protocol), overrides), target, device)
-
-    @classmethod
-    def of(cls, protocol: ShapeProtocol, target: str | Path, device: str = "cpu") -> Self:
-        """The task with a protocol, of the mesh in a file."""
-        return cls(protocol, load_target(target).normalized("cube"), device)
-
-    def protocol_json(self) -> str:
-        """Everything that the scores depend on, as canonical JSON; the target as a hash."""
-        return canonical_json(self.name, self.protocol, digest(self.target))
+    @staticmethod
+    def placed(mesh: Mesh, protocol: ShapeProtocol) -> Mesh:
+        """The middle of its bounding box at the origin, its longest side 1."""
+        return mesh.normalized("cube")
 
     def camera(self, elevation: float) -> Camera:
         """The cameras of one elevation, around the object."""

@@ -5,8 +5,8 @@ compared with the true one, and nothing ever tells the network what a cell costs
 in how a gradient comes through the algorithm: relaxed, or estimated. The baseline has no algorithm;
 it marks the cells of the path itself.
 
-    >>> result = train(PathSettings(), generated_splits(10_000))
-    >>> result.test.optimal
+    >>> drive(training := PathTraining(PathSettings(), generated_splits(10_000)))
+    >>> training.result().test["optimal"]
 
 Source: thesis, section 2.4 with Table 2.2, and section 7.5.3 with Table 7.5; Vlastelica et al.,
 2020; Berthet et al., 2020.
@@ -15,8 +15,7 @@ Source: thesis, section 2.4 with Table 2.2, and section 7.5.3 with Table 7.5; Vl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -26,8 +25,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr._runtime.training import Row, Training, drive
+from gendr._runtime.checks import check_choice, check_count
+from gendr._runtime.command_line import above, check_options, count, option
+from gendr._runtime.training import Row
 from gendr.data.warcraft import (
     TerrainMaps,
     TerrainSplits,
@@ -48,21 +48,7 @@ from gendr.relaxed.estimators import (
     estimated,
 )
 from lab.studies.path_networks import CostNet, PathNet
-
-__all__ = [
-    "METHODS",
-    "Method",
-    "PathResult",
-    "PathSettings",
-    "PathTraining",
-    "Scores",
-    "clipped",
-    "generated_splits",
-    "hard_paths",
-    "is_path",
-    "scored",
-    "train",
-]
+from lab.studies.training import StudyResult, StudyTraining
 
 # Costs below this count as this: noise may make them negative, and the network may make them 0.
 LEAST = 1e-4
@@ -102,33 +88,29 @@ class PathSettings:
     """
 
     method: str = "bellman_ford"
-    loss: str = "l2"
-    dist: str = "logistic"
-    steepness: float = 8.0
-    longest: float = 2.0
+    loss: str = option("l2", choices=("l1", "l2"))
+    dist: str = option("logistic")
+    steepness: float = option(8.0, above(0))
+    longest: float = option(2.0, above(0))
     samples: int = 10
-    noise: float = 0.3
-    strength: float = 0.5
-    difference: float = 0.3
-    steps: int = 7200
-    batch: int = 70
-    learning_rate: float = 1e-3
-    evaluate_every: int = 144
-    maps: int = 1000
-    precision: str = "float32"
+    noise: float = option(0.3, above(0))
+    strength: float = option(0.5, above(0))
+    difference: float = option(0.3, above(0))
+    steps: int = option(7200, count(1))
+    batch: int = option(70, count(2))  # for the statistics of a batch
+    learning_rate: float = option(1e-3, above(0))
+    evaluate_every: int = option(144, count(1))
+    maps: int = option(1000, count(1))
+    precision: str = option("float32", choices=("float32", "bfloat16"))
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, METHODS)
         check_choice("loss", self.loss, ("l1", "l2"))
         check_choice("precision", self.precision, ("float32", "bfloat16"))
-        for name in ("steps", "evaluate_every", "maps"):
-            check_count(name, getattr(self, name))
-        check_count("batch", self.batch, least=2)  # for the statistics of a batch
+        check_options(self)
         check_count("samples", self.samples, least=2)
         check_count("seed", self.seed, least=0)
-        for name in ("steepness", "longest", "noise", "strength", "difference", "learning_rate"):
-            check_number(name, getattr(self, name), above=0)
         check_law(self.dist)
 
 
@@ -150,7 +132,7 @@ def hard_paths(costs: NDArray[Any]) -> NDArray[Any]:
 PathLoss: TypeAlias = Callable[[Tensor, Tensor, PathSettings, int], Tensor]
 
 
-def _differences(found: Any, paths: Any, loss: str) -> Any:
+def differences(found: Any, paths: Any, loss: str) -> Any:
     """The loss of each map [N], for tensors and for arrays."""
     off = found - paths
     return (off * off if loss == "l2" else abs(off)).sum((-2, -1))
@@ -158,7 +140,7 @@ def _differences(found: Any, paths: Any, loss: str) -> Any:
 
 def _bellman_ford(costs: Tensor, paths: Tensor, settings: PathSettings, _: int) -> Tensor:
     found = shortest_path(clipped(costs, settings.longest), settings.dist, settings.steepness)
-    return _differences(found, paths, settings.loss).mean()
+    return differences(found, paths, settings.loss).mean()
 
 
 def clipped(costs: Tensor, longest: float) -> Tensor:
@@ -188,7 +170,7 @@ def _of_path(estimator: Callable[[PathSettings, int], Estimator]) -> PathLoss:
     def loss(costs: Tensor, paths: Tensor, settings: PathSettings, seed: int) -> Tensor:
         method = estimator(settings, len(costs))
         solve = estimated(hard_paths, method, batched=True, seed=seed)
-        return _differences(solve(costs), paths, settings.loss).mean()
+        return differences(solve(costs), paths, settings.loss).mean()
 
     return loss
 
@@ -201,7 +183,7 @@ def _of_loss(estimator: Callable[[PathSettings, int], Estimator]) -> PathLoss:
 
         def function(stack: NDArray[Any]) -> NDArray[Any]:  # several times the batch
             found = hard_paths(stack).reshape(-1, *wanted.shape)
-            return _differences(found, wanted, settings.loss).reshape(-1)
+            return differences(found, wanted, settings.loss).reshape(-1)
 
         method = estimator(settings, len(costs))
         return estimated(function, method, batched=True, seed=seed)(costs).mean()
@@ -209,17 +191,16 @@ def _of_loss(estimator: Callable[[PathSettings, int], Estimator]) -> PathLoss:
     return loss
 
 
-def _straight_through(costs: Tensor, paths: Tensor, settings: PathSettings, seed: int) -> Tensor:
-    solve = estimated(hard_paths, StraightThrough(minimize=True), batched=True, seed=seed)
-    return _differences(solve(costs), paths, settings.loss).mean()
-
-
-def _fenchel_young(costs: Tensor, paths: Tensor, settings: PathSettings, seed: int) -> Tensor:
-    loss = FenchelYoungLoss(
+def fenchel_young(settings: PathSettings, seed: int) -> FenchelYoungLoss:
+    """The loss of each map, of costs and true paths."""
+    return FenchelYoungLoss(
         hard_paths, minimize=True, samples=settings.samples, scale=settings.noise, batched=True,
         seed=seed,
     )  # fmt: skip
-    return loss(costs, paths).mean()
+
+
+def _fenchel_young(costs: Tensor, paths: Tensor, settings: PathSettings, seed: int) -> Tensor:
+    return fenchel_young(settings, seed)(costs, paths).mean()
 
 
 def _marked_cells(logits: Tensor, paths: Tensor, settings: PathSettings, _: int) -> Tensor:
@@ -269,7 +250,9 @@ METHODS: dict[str, Method] = {
         _of_path(lambda settings, batch: BlackBox(settings.strength * batch)),
         settings=HAMMING,
     ),
-    "straight_through": Method("straight-through", _straight_through, settings=HAMMING),
+    "straight_through": Method(
+        "straight-through", _of_path(lambda *_: StraightThrough(minimize=True)), settings=HAMMING
+    ),
     "finite_differences": Method(
         "finite differences",
         _of_loss(lambda settings, _: FiniteDifferences(settings.difference)),
@@ -346,7 +329,7 @@ def scored(found: Tensor, maps: TerrainMaps) -> Scores:
 # training
 
 
-class PathTraining(Training[PathSettings, nn.Module]):
+class PathTraining(StudyTraining[PathSettings, nn.Module, TerrainMaps]):
     """A training with cheapest paths in progress: its state between two steps; see `Training`.
 
     The metrics in its history are the scores on validation maps. The test is one of the last
@@ -364,17 +347,15 @@ class PathTraining(Training[PathSettings, nn.Module]):
     def __init__(
         self, settings: PathSettings, data: TerrainSplits, device: torch.device | str = "cpu"
     ) -> None:
-        self._digests = [part.digest() for part in data]
-        self.train, self.validation, self.test = (part.to(device) for part in data)
         self.method = METHODS[settings.method]
-        height, width = self.train.paths.shape[-2:]
+        height, width = data.train.paths.shape[-2:]
         network = PathNet if self.method.is_baseline else CostNet
 
         def make() -> nn.Module:
             # Faster on a CPU, measured with 70 images of 96 x 96: 0.43 against 0.56 s.
             return network((height, width)).to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
-        super().__init__(settings, device, make)
+        super().__init__(settings, data, device, make)
 
     def advance(self) -> None:
         """See `Training`; with the learning rate of this step."""
@@ -429,69 +410,8 @@ class PathTraining(Training[PathSettings, nn.Module]):
 
     def signature(self) -> dict[str, Any]:
         """See `Training`; the number of steps counts, as the learning rate depends on it."""
-        return {**asdict(self.settings), "data": self._digests}
+        return {**super().signature(), "steps": self.settings.steps}
 
-    def result(self) -> PathResult:
+    def result(self) -> StudyResult:
         """Test the present weights on all test maps; the training itself is not changed."""
-        history = self.evaluated_history("optimal")
-        return PathResult(
-            self.settings, self.step, self.scores(self.test), history, self.seconds, self.model
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class PathResult:
-    """The result of a training.
-
-    Attributes:
-        settings: as given.
-        step: steps done; fewer than in the settings if the training was stopped.
-        test: the scores on all test maps.
-        history: rows as in `PathTraining`, the last one evaluated.
-        seconds: the time spent on the steps.
-        model: the network.
-    """
-
-    settings: PathSettings
-    step: int
-    test: Scores
-    history: tuple[Row, ...]
-    seconds: float
-    model: nn.Module
-
-    def describe(self) -> dict[str, Any]:
-        """All but the weights, as plain values."""
-        return {
-            "settings": asdict(self.settings),
-            "step": self.step,
-            "test": self.test._asdict(),
-            "seconds": self.seconds,
-            "history": list(self.history),
-        }
-
-
-def train(
-    settings: PathSettings,
-    data: TerrainSplits,
-    *,
-    device: torch.device | str = "cpu",
-    checkpoint: str | Path | None = None,
-    resume: bool = False,
-    callback: Callable[[PathTraining], None] | None = None,
-) -> PathResult:
-    """Train a network with cheapest paths, and test it.
-
-    Args:
-        settings: the settings of the training.
-        data: training, validation and test maps.
-        device: the device to train on.
-        checkpoint: a file that is written every minute and at the end.
-        resume: whether to continue from that file.
-        callback: called after every step; see `drive`.
-
-    Raises:
-        ValueError: if the loss is no longer finite, or there is nothing to resume from.
-    """
-    training = PathTraining(settings, data, device)
-    drive(training, checkpoint=checkpoint, resume=resume, callback=callback)
-    return training.result()
+        return self.tested(self.scores(self.test)._asdict(), self.evaluated_history("optimal"))

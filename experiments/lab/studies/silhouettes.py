@@ -15,8 +15,6 @@ from gendr._runtime.arrays import read_arrays
 from gendr.data import Examples, ExampleSplits
 from gendr.data.examples import split_by_group
 
-__all__ = ["read_meshes", "silhouette_splits", "silhouettes"]
-
 DISTANCE, FIELD = 4.0, 30.0  # of the camera; the unit ball fills the image
 ELEVATIONS = (-20.0, 50.0)
 # Sides of a pixel are cut so often, so that edges are grey.

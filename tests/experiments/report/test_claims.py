@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from lab.report.claims import Claim, Part, almost_all, mean
+from support.cases import for_each
 
 
-@pytest.mark.parametrize(("scenes", "partners"), [(1, 12), (4, 12), (12, 4)])
+@for_each("scenes, partners", [(1, 12), (4, 12), (12, 4)])
 def test_the_error_of_a_mean_is_its_spread(scenes, partners):
     """Drawn many times, the mean varies as its error says."""
     noise = np.random.default_rng(0)

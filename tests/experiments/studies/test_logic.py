@@ -84,24 +84,6 @@ def test_description_length():
     assert description_length(100, 100, 0) == description_length(100, 50, 0)
 
 
-def test_a_resumed_training_goes_on_bit_for_bit(parts, tmp_path):
-    settings = replace(SMALL, decay=0.5, weight_decay=0.01)
-    whole = train_logic(settings, *parts)
-    file = tmp_path / "checkpoint.pt"
-
-    def stop(training):
-        if training.step == 30:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train_logic(settings, *parts, checkpoint=file, callback=stop)
-    again = train_logic(settings, *parts, checkpoint=file, resume=True)
-    for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
-        assert torch.equal(a, b)
-    with pytest.raises(ValueError, match=r"with decay = 0\.5, now it is 0\.0"):
-        train_logic(replace(settings, decay=0.0), *parts, checkpoint=file, resume=True)
-
-
 def test_the_learning_rate_falls_at_the_end(parts):
     training = LogicTraining(replace(SMALL, steps=10, decay=0.4), parts[0], None, parts[1])
     rates = []
@@ -126,27 +108,7 @@ def test_bad_settings(make, match):
         make()
 
 
-@pytest.fixture(params=["logic_tables", "logic_images"])
-def script(request, monkeypatch):
-    return imported(monkeypatch, request.param)
-
-
-def test_scripts(script, tmp_path, capsys):
-    out = tmp_path / "out"
-    more = ["--tables", "monk-1", "adult"] if script.__name__ == "logic_tables" else []
-    assert script.main(["--smoke", "--runs", "2", "-o", str(out), *more]) == 0
-    said = capsys.readouterr().out
-    assert (out / "table.md").read_text() in said
-    found = json.loads((out / "results.json").read_text())["trainings"]
-    assert len(found) == 2 * max(1, len(more) - 1)
-    for name, run in found.items():
-        assert (out / name / "checkpoint.pt").exists()
-        assert 0 <= run["accuracy"] <= 1
-    assert script.main(["--smoke", "--runs", "2", "-o", str(out), *more]) == 2
-    assert "--resume" in capsys.readouterr().err
-    assert script.main(["--smoke", "--runs", "2", "-o", str(out), "--resume", *more]) == 0
-
-
+@pytest.mark.every
 def test_baselines_beside_circuits(monkeypatch, tmp_path):
     pytest.importorskip("sklearn")
     script = imported(monkeypatch, "logic_tables")
@@ -163,6 +125,7 @@ def test_baselines_beside_circuits(monkeypatch, tmp_path):
     assert "decision tree" in (tmp_path / "table.md").read_text()
 
 
+@pytest.mark.every
 def test_a_convolutional_network_by_name(tmp_path, capsys, monkeypatch):
     """Its circuit equals it on every test image, or `result` would have raised."""
     script = imported(monkeypatch, "logic_images")
@@ -187,13 +150,3 @@ def test_networks_of_trees():
         make_model(settings, 399, 10)
     with pytest.raises(ValueError, match="a population is for networks without convolutions"):
         replace(settings, population=2)
-
-
-def test_scripts_without_data(script, tmp_path, capsys):
-    assert script.main(["--data", str(tmp_path), "-o", str(tmp_path / "o")]) == 2
-    said = capsys.readouterr().err
-    assert "there is no" in said
-    assert "--data" in said
-    if script.__name__ == "logic_images":
-        assert script.main(["--network", "huge"]) == 2
-        assert "must be one of small, normal" in capsys.readouterr().err

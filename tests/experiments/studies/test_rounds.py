@@ -1,6 +1,5 @@
 """The grid in rounds: walks, blocks, tables, who comes into a round, and its script."""
 
-import importlib.util
 import io
 import itertools
 import math
@@ -12,20 +11,20 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import gendr
-from lab.engine.executors import Attempt
 from lab.engine.store import Store, software_version
 from lab.engine.tasks import Outcome, Trial
 from lab.report.pictures import read_pictures, write_pictures
 from lab.report.qualities import Grid
 from lab.report.rounds import read_rounds
 from lab.studies import rounds
-from lab.studies.rounds import BLOCKS, Block
-from lab.studies.scene import as_png, close_ups
+from lab.studies.rounds import BLOCKS
+from lab.studies.scene import as_png
 from support.cases import for_each
+from support.fake_grid import Here
+from support.scripts import imported
 
 ROOT = Path(__file__).parents[3]
 RATE = 10**-1.25
@@ -54,14 +53,11 @@ def test_a_walk_ends_between_two_worse_scales(start, peak):
     # From the start it goes one way only, and no further than it must.
     assert min(calls) >= min(start - 0.76, x - 0.5)
     assert max(calls) <= max(start + 0.76, x + 0.5)
-
-
-@pytest.mark.parametrize(("slope", "end"), [(1.0, -6.0), (-1.0, 2.0)])
-def test_a_walk_stops_at_the_limits(slope, end):
-    calls = []
-    rounds.walk(look_at(lambda x: slope * x, calls), -1.0, 0.5, (-6.0, 2.0))
-    assert (min(calls) if slope > 0 else max(calls)) == end
-    assert all(-6 <= x <= 2 for x in calls)
+    for slope, end in ((1.0, min), (-1.0, max)):  # to the limit
+        calls = []
+        rounds.walk(look_at(lambda x: slope * x, calls), start, 0.5, (-6.0, 2.0))  # noqa: B023
+        assert end(calls) == {min: -6, max: 2}[end]
+        assert all(-6 <= x <= 2 for x in calls)
 
 
 def shape_scores(*scores, rate=-1.25, first=-2.0):
@@ -110,29 +106,7 @@ def test_where_walks_begin():
     assert rounds.starts_for(BLOCKS["pose"][0], {}, names, older) == {}
 
 
-def test_a_part_of_a_block_has_whole_tconorms():
-    names = [i.name for i in gendr.instances()] + rounds.means()
-    ordered = sorted(names, key=rounds.place_of_tconorm)
-    columns = [name.split("/")[1] for name in ordered]
-    assert columns[:216:54] == list(rounds.FIRST[:4])
-    for k in range(23):
-        assert len(set(columns[54 * k : 54 * k + 54])) == 1
-    assert columns[54 * 23 :] == ["average"] * 27
-
-
-def test_blocks_have_names_of_their_own():
-    names = [block.name for blocks in BLOCKS.values() for block in blocks]
-    assert len(set(names)) == len(names)
-    assert rounds.block_named(names[3]).name == names[3]
-    with pytest.raises(ValueError, match="shape-1-chair-30"):
-        rounds.block_named("shape-1-chair-31")
-    for task, blocks in BLOCKS.items():
-        assert [b.round for b in blocks] == sorted(b.round for b in blocks)
-        scenes = [(b.target, b.number) for b in blocks]
-        assert len(set(scenes)) == len(scenes), task  # every round has scenes of its own
-
-
-@pytest.mark.parametrize("task", ["shape", "pose"])
+@for_each(task=["shape", "pose"])
 def test_a_table_is_enough_to_go_on_from(task, tmp_path):
     draw = random.Random(5)
     path = tmp_path / "block.csv"
@@ -158,7 +132,7 @@ def test_a_table_is_enough_to_go_on_from(task, tmp_path):
     assert again.read_text() == path.read_text()
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,2\n", "instance,seconds,version,trials\nx,1,v,-1/1:z\n"])
+@for_each(text=["a,b\n1,2\n", "instance,seconds,version,trials\nx,1,v,-1/1:z\n"])
 def test_other_tables_are_refused(text, tmp_path):
     path = tmp_path / "table.csv"
     path.write_text(text)
@@ -227,43 +201,26 @@ def test_only_whole_tconorms_count(two_scenes, tmp_path):
 # -- the script ------------------------------------------------------------------------------------
 
 
-class Here:
-    """An executor in this process, which notes what it ran."""
-
-    def __init__(self, task, workers, *, seed):
-        assert workers == 1
-        self.task, self.seed, self.ended = task, seed, []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def slots(self):
-        return 1
-
-    def submit(self, instance):
-        Here.ran.append(instance)
-        if instance == Here.broken:
-            self.ended.append(Attempt(instance, reason="out of ink"))
-            return
-        outcome = self.task.run(gendr.instance(instance), seed=self.seed)
-        self.ended.append(Attempt(instance, outcome))
-
-    def wait(self, seconds):
-        ended, self.ended = self.ended, []
-        return ended
+@pytest.fixture
+def ran():
+    """The names of all renderers that the script ran."""
+    return []
 
 
 @pytest.fixture
-def script(monkeypatch):
-    Here.ran, Here.broken = [], None
-    monkeypatch.setattr("lab.engine.executors.LocalExecutor", Here)
-    path = ROOT / "experiments" / "grid_rounds.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+def broken():
+    """The names of those that raise."""
+    return []
+
+
+@pytest.fixture
+def script(monkeypatch, ran, broken):
+    def here(task, workers, *, seed):
+        run = lambda name: task.run(gendr.instance(name), seed=seed)  # noqa: E731
+        return Here(run, failing=broken, slots=workers, submitted=ran)
+
+    monkeypatch.setattr("lab.engine.executors.LocalExecutor", here)
+    module = imported(monkeypatch, "grid_rounds")
     tiny = {"image_size": 8, "views": 2, "subdivisions": 0, "steps": 2}
     monkeypatch.setattr(rounds, "SHAPE", {k: replace(p, **tiny) for k, p in rounds.SHAPE.items()})
     return module
@@ -282,7 +239,7 @@ def call(script, tmp_path, capsys):
     return call_it
 
 
-def test_the_script_goes_on_from_its_tables(call, tmp_path):
+def test_the_script_goes_on_from_its_tables(call, ran, tmp_path):
     tables = tmp_path / "tables"
     code, said = call("one.sqlite")
     assert code == 0
@@ -293,16 +250,16 @@ def test_the_script_goes_on_from_its_tables(call, tmp_path):
     assert set(before) == {f"{name}.csv" for name in names}
 
     # The file is lost; only the tables are left.
-    assert len(Here.ran) == 4
+    assert len(ran) == 4
     assert call("other.sqlite")[0] == 0
-    assert len(Here.ran) == 4
+    assert len(ran) == 4
     assert {path.name: path.read_text() for path in tables.iterdir()} == before
     code, said = call("other.sqlite", "--list")
     assert code == 0
     assert said.count(": 2 of 2, ") == 2
 
 
-def test_the_script_stops_in_time_and_goes_on(script, call, tmp_path, monkeypatch):
+def test_the_script_stops_in_time_and_goes_on(script, call, ran, tmp_path, monkeypatch):
     minutes = itertools.count()  # every look at the clock takes more than one
     clock = SimpleNamespace(monotonic=lambda: 90 * next(minutes))
     monkeypatch.setattr(script, "time", clock)
@@ -310,44 +267,25 @@ def test_the_script_stops_in_time_and_goes_on(script, call, tmp_path, monkeypatc
     assert (code, said.splitlines()[-1]) == (3, "the minutes are over; the same command goes on")
     (table,) = (tmp_path / "tables").iterdir()
     before = rounds.read_block(table)
-    assert len(before) == len(Here.ran) == 1
+    assert len(before) == len(ran) == 1
     assert call("other.sqlite")[0] == 0
-    assert len(Here.ran) == len(set(Here.ran)) + 2 == 4
+    assert len(ran) == len(set(ran)) + 2 == 4
     assert rounds.read_block(table).items() > before.items()
 
 
-def test_what_failed_is_said_and_tried_again(call):
-    Here.broken = "uniform.squared/max"
+def test_what_failed_is_said_and_tried_again(call, ran, broken):
+    broken.append("uniform.squared/max")
     code, said = call("one.sqlite")
     assert code == 1
-    assert "failed: uniform.squared/max: out of ink" in said
-    Here.broken = None
+    assert "failed: uniform.squared/max: it raised" in said
+    broken.clear()
     assert call("one.sqlite")[0] == 0
-    assert len(Here.ran) == 2 + 1 + 2
-
-
-def test_the_list_says_how_far_a_round_is_that_is_not_complete(call):
-    assert call("one.sqlite")[0] == 0
-    Here.broken = "uniform.squared/max"
-    assert call("one.sqlite", "--rounds", "2")[0] == 1
-    code, said = call("one.sqlite", "--rounds", "3", "--list")
-    assert code == 0
-    names = [block.name for block in BLOCKS["shape"] if block.round < 3]
-    assert [line.split(":")[0] for line in said.splitlines()] == names
-    assert ": 1 of 2, " in said
-
-
-def test_the_script_refuses_in_one_line(script, tmp_path, capsys):
-    bad = ["-r", str(tmp_path / "r.sqlite"), "--tables", str(tmp_path), "--dist", "unifrom"]
-    assert script.main(bad) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("grid_rounds.py: error: ")
-    assert said.count("\n") == 1
+    assert len(ran) == 2 + 1 + 2
 
 
 def test_pose_blocks_record_every_pair():
     small = replace(rounds.POSE[1], pairs=5, steps=4, image_size=8)
-    task = rounds.PairsTask(rounds.PoseTask.of(small, ROOT / "assets" / "teapot.obj"))
+    task = rounds.PairsTask.of(small, ROOT / "assets" / "teapot.obj")
     for name, start in (("uniform/max", 1e-1), ("uniform.squared/max", 1e-2)):
         outcome = task.run(gendr.instance(name), seed=2)
         assert [trial.seed for trial in outcome.trials] == list(range(5))
@@ -355,23 +293,8 @@ def test_pose_blocks_record_every_pair():
         hits = [trial.score for trial in outcome.trials]
         assert set(hits) <= {0.0, 1.0}
         assert outcome.score == pytest.approx(sum(hits) / 5)
-        again = task.inner.search(gendr.instance(name), 2)[0].error <= small.within
+        again = task.search(gendr.instance(name), 2)[0].error <= small.within
         assert again.double().tolist() == hits
-
-
-def test_shape_blocks_try_scales_at_their_elevation():
-    block = Block("shape", 1, "chair", -30)
-    task = block.make(ROOT / "assets", {"uniform/max": -1.2})
-    tiny = replace(task.inner.protocol, steps=2, image_size=8, views=2, subdivisions=0)
-    task = rounds.WalkTask(replace(task.inner, protocol=tiny), task.step, task.starts)
-    outcome = task.run(gendr.instance("uniform/max"))
-    tried = [round(math.log10(trial.scale), 6) for trial in outcome.trials]
-    assert {-1.5, -1.0, -0.5} <= set(tried)
-    search = replace(task.inner, protocol=replace(tiny, exponents=tuple(tried), finer=()))
-    (found,) = search.search(gendr.instance("uniform/max"))
-    assert found.elevation == -30
-    assert [f.loss for f in found.fits] == pytest.approx([t.score for t in outcome.trials])
-    assert outcome.score == min(t.score for t in outcome.trials)
 
 
 def png(color, side=4):
@@ -400,64 +323,29 @@ def test_pictures_have_their_places(tmp_path):
         read_pictures(path)
 
 
-def test_close_ups_fill_their_tiles():
-    masks = torch.zeros(2, 60, 60)
-    masks[0, 10:20, 20:30] = 1
-    masks[1, 40:50, 5:45] = 1
-    pixels = close_ups(masks, torch.zeros_like(masks), 2, 25)
-    assert pixels.shape == (25, 50, 3)
-    coloured = (pixels < 250).any(-1)
-    square, bar = coloured[:, :25], coloured[:, 25:]
-    # A margin of 12 per cent leaves 20.2 of 25 pixels, of which the ends may be smaller parts.
-    for extent in (square.any(0).sum(), square.any(1).sum(), bar.any(0).sum()):
-        assert 20 <= extent <= 21
-    assert 5 <= bar.any(1).sum() <= 6
-
-
+@pytest.mark.every
 def test_the_report_has_pictures_and_none_is_made_twice(call, tmp_path, monkeypatch, capsys):
     assert call("one.sqlite")[0] == 0
-    path = ROOT / "experiments" / "grid_pictures.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    tables, made = tmp_path / "tables", rounds.WalkTask.picture
-    # Those that were there when the work is cut off are kept.
-    drawn = []
+    script = imported(monkeypatch, "grid_pictures")
+    tables, made = tmp_path / "tables", rounds.WalkTask.drawn
+    drawn, cuts = [], [True, False, True, False]
 
     def picture(self, instance, at, seed):
-        if drawn and len(drawn) < 2:
-            drawn.append("cut off")
+        if cuts.pop(0):
             raise KeyboardInterrupt
         drawn.append((instance.name, at))
         return made(self, instance, at, seed)
 
-    with monkeypatch.context() as first:
-
-        def stopped(self, instance, at, seed):
-            raise KeyboardInterrupt
-
-        first.setattr(rounds.WalkTask, "picture", stopped)
-        assert script.main([str(tables)]) == 130
-        assert not (tables / "shape-1.png").exists()
-    monkeypatch.setattr(rounds.WalkTask, "picture", picture)
-    assert script.main([str(tables)]) == 130
-    assert len(read_pictures(tables / "shape-1.png")) == 1
-    assert script.main([str(tables)]) == 0
-    assert [name for name, _ in (drawn[0], *drawn[2:])] == ["uniform.squared/max", "uniform/max"]
+    monkeypatch.setattr(rounds.WalkTask, "drawn", picture)
+    # Those that were there when the work is cut off are kept.
+    for status, there in ((130, False), (130, True), (0, True)):
+        assert script.main([str(tables)]) == status
+        assert (tables / "shape-1.png").exists() == there
+    assert [name for name, _ in drawn] == ["uniform.squared/max", "uniform/max"]
     blocks = [rounds.read_block(tables / f"{b.name}.csv") for b in BLOCKS["shape"] if b.round == 1]
-    for name, at in (drawn[0], *drawn[2:]):
+    for name, at in drawn:
         assert at == rounds.best_exponent("shape", [block[name] for block in blocks])
     assert capsys.readouterr().out.count("2 pictures of shape-1-airplane+30") == 1
     ((_, results, _, _),) = read_rounds(tables).values()
     assert all(x.picture.startswith(b"\x89PNG") for x in results)
     assert script.main([str(tmp_path / "nowhere")]) == 2
-
-
-def test_pictures_of_poses_show_the_first_pairs():
-    small = replace(rounds.POSE[1], pairs=6, steps=4, image_size=8)
-    task = rounds.PairsTask(rounds.PoseTask.of(small, ROOT / "assets" / "teapot.obj"))
-    member = gendr.instance("uniform/max")
-    few, every = (task.inner.search(member, 2, first=n)[0] for n in (4, None))
-    assert len(few.error) == 4
-    torch.testing.assert_close(few.error, every.error[:4])
-    assert task.picture(member, (-1.0, math.log10(0.5)), 2) == task.inner.picture(every, 2)

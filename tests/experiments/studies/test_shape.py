@@ -13,10 +13,8 @@ from PIL import Image
 import gendr
 from gendr.mesh import Mesh, cube, icosphere
 from gendr.rendering import Renderer
-from gendr.rendering.triangles import face_vertices
-from lab import ShapeProtocol, ShapeTask, make_task
-from lab.studies.scene import overlays
-from lab.studies.shape import Deformation
+from lab.studies.pose import PoseProtocol, PoseTask
+from lab.studies.shape import Deformation, ShapeProtocol, ShapeTask
 from support.cases import for_each
 from support.scripts import imported
 
@@ -73,15 +71,10 @@ def test_deformation_is_that_of_softras():
         strict=True,
     ):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
-
-
-def test_deformation_starts_as_the_sphere_and_stays_in_the_box():
-    sphere = icosphere(1)
-    deformation = Deformation(sphere)
-    zero = torch.zeros(1, *sphere.vertices.shape), torch.zeros(1, 1, 3)
-    torch.testing.assert_close(deformation(*zero)[0], sphere.vertices / 2)
-    far = deformation(*(1e3 * torch.randn_like(x) for x in zero))
-    assert float(far.abs().max()) <= 1
+    zero = [torch.zeros_like(x) for x in parameters]
+    torch.testing.assert_close(Deformation(sphere)(*zero)[0], sphere.vertices / 2)
+    far = Deformation(sphere)(*(1e3 * torch.randn_like(x) for x in zero))
+    assert float(far.detach().abs().max()) <= 1
 
 
 # -- the scene ----------------------------------------------------------------------------------
@@ -94,26 +87,6 @@ def test_silhouettes_are_those_of_the_renderer():
     torch.testing.assert_close(task.silhouettes(task.target, 30.0), expected, rtol=0, atol=0)
     assert len(camera) == 3
     assert 0.02 < float(expected.mean()) < 0.5
-
-
-def test_gradients_of_face_vertices():
-    mesh, camera = icosphere(0, dtype=torch.float64), gendr.look_at(3.0, 20.0, torch.arange(2.0))
-    vertices = (mesh.vertices + 0.1 * torch.randn(2, 12, 3, dtype=torch.float64)).requires_grad_()
-    function = lambda x: face_vertices(x, mesh.faces, camera.to(torch.float64))  # noqa: E731
-    assert torch.autograd.gradcheck(function, vertices)
-    xy, depth = camera.to(torch.float64).project(vertices)
-    expected = torch.cat([xy, depth[..., None]], -1)[:, mesh.faces]
-    torch.testing.assert_close(function(vertices), expected)
-
-
-def test_overlay_tells_the_masks_apart():
-    target, found = torch.tensor([[[1.0, 1.0, 0.0, 0.0]]]), torch.tensor([[[1.0, 0.0, 1.0, 0.0]]])
-    (both, blue, orange, white) = overlays(target, found, 1)[0].astype(int)
-    assert white.tolist() == [255] * 3
-    assert both.max() - both.min() < 20
-    assert blue[2] > blue[0]
-    assert orange[0] > orange[2]
-    assert overlays(target, found, 3).shape == (1, 12, 3)
 
 
 # -- the search ---------------------------------------------------------------------------------
@@ -145,14 +118,15 @@ def plain_search(task, instance, rate, scale):
     return best
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"),
+@for_each(
+    "name, changes",
     [
         ("logistic/probabilistic", {}),
         ("gaussian.squared/yager(p=2)", {}),
         ("logistic/probabilistic", {"laplacian": 2.0, "flatness": 0.0, "steps": 8}),
         ("logistic/probabilistic", {"laplacian": 0.0, "flatness": 0.2, "steps": 8}),
     ],
+    rotating=4,
 )
 def test_batch_equals_candidates_one_by_one(name, changes):
     """Rounding differs between the two, and few pixels of hard silhouettes with it."""
@@ -163,22 +137,16 @@ def test_batch_equals_candidates_one_by_one(name, changes):
     for fit in search.fits:
         alone = plain_search(task, instance, fit.learning_rate, fit.scale)
         assert fit.loss == pytest.approx(alone, abs=0.01)
-
-
-def test_candidates_do_not_see_each_other(outcome):
-    for trial in outcome.trials:
-        exponent = math.log10(trial.scale)
-        (alone,) = small(exponents=[exponent]).run(LOGISTIC).trials
-        assert alone.score == trial.score
-
-
-def test_same_score_again(outcome):
-    again = small().run(LOGISTIC, seed=1)
-    assert again.trials == outcome.trials
-    assert again.picture == outcome.picture
+        masks = [task.silhouettes(mesh, 30.0) for mesh in (fit.mesh, task.target)]
+        assert 1 - float(gendr.losses.iou(*masks).mean()) == pytest.approx(fit.loss, abs=1e-6)
 
 
 def test_outcome(outcome):
+    task, seen = pickle.loads(pickle.dumps(small())), []
+    again = task.run(LOGISTIC, seed=1, progress=seen.append)
+    assert (again.trials, again.picture) == (outcome.trials, outcome.picture)
+    assert seen == sorted(seen)
+    assert (len(seen), seen[-1]) == (5, 1)
     assert outcome.instance == "logistic/probabilistic"
     assert outcome.score == min(t.score for t in outcome.trials)
     best = next(t for t in outcome.trials if t.score == outcome.score)
@@ -198,7 +166,7 @@ def test_score_is_the_mean_over_elevations():
     assert [t.seed for t in outcome.trials] == [0, 0, 1, 1]
 
 
-@pytest.mark.parametrize("dist", ["logistic", "logistic.squared"])
+@for_each(dist=["logistic", "logistic.squared"])
 def test_finer_search_goes_around_the_best(dist):
     around = {"finer": [-0.2, 0.2], "squared_finer": [-0.4, 0.4]}
     (search,) = small(learning_rates=[0.05, 0.02], squared_exponents=[-2.0, -3.0], **around).search(
@@ -212,34 +180,13 @@ def test_finer_search_goes_around_the_best(dist):
     assert search.best.loss == min(fit.loss for fit in search.fits)
 
 
-def test_fit_has_the_loss_that_it_says():
-    task = small()
-    (search,) = task.search(LOGISTIC)
-    for fit in search.fits:
-        masks = [task.silhouettes(mesh, 30.0) for mesh in (fit.mesh, task.target)]
-        assert 1 - float(gendr.losses.iou(*masks).mean()) == pytest.approx(fit.loss, abs=1e-6)
-
-
-def test_a_shape_gets_better():
-    outcome = small(steps=20, image_size=32).run(LOGISTIC)
-    task = small(image_size=32)
-    start = icosphere(1).scaled(0.5)
-    masks = [task.silhouettes(mesh, 30.0) for mesh in (start, task.target)]
-    assert outcome.score < 1 - float(gendr.losses.iou(*masks).mean()) - 0.2
-
-
-def test_progress_ends_at_one():
-    seen = []
-    small(elevations=[0.0, 30.0], finer=[0.1]).run(LOGISTIC, progress=seen.append)
-    assert seen == sorted(seen)
-    assert len(seen) == 2 * 2 * 5
-    assert seen[-1] == 1
-
-
 # -- the protocol -------------------------------------------------------------------------------
 
 
-def test_paper_protocol_is_the_published_one():
+def test_paper_protocols_are_the_published_ones():
+    p = PoseProtocol.named("paper")
+    assert (p.pairs, p.image_size, p.steps, p.off, p.within) == (600, 64, 1000, (15, 75), 3)
+    assert (p.learning_rates, p.scales, p.faces) == ((0.1, 0.3), (1e-1, 1e-7), 0)
     p = ShapeProtocol.named("paper")
     assert (p.views, p.image_size, p.steps, p.betas) == (24, 64, 100, (0.5, 0.95))
     assert p.elevations == (-60, -30, 0, 30, 60)
@@ -250,52 +197,36 @@ def test_paper_protocol_is_the_published_one():
     assert grid == set(range(-80, 1))  # 10^-0.1n, n = 0 .. 80
 
 
-@pytest.mark.parametrize("name", ["laptop", "paper"])
-def test_protocol_json(name, tmp_path):
-    task = make_task("shape", name, AIRPLANE)
+@for_each(kind=[ShapeTask, PoseTask])
+def test_protocol_json(kind, tmp_path):
+    task = kind.make("paper", AIRPLANE)
     values = json.loads(task.protocol_json())
     assert values["steps"] == task.protocol.steps
-    assert values["task"] == "shape"
+    assert values["task"] == kind.name
     # The same mesh elsewhere is the same experiment; another mesh or another number is not.
     copy = tmp_path / "other.obj"
     copy.write_bytes(AIRPLANE.read_bytes())
-    assert make_task("shape", name, copy).protocol_json() == task.protocol_json()
+    assert kind.make("paper", copy).protocol_json() == task.protocol_json()
     cube().save(copy)
-    others = [make_task("shape", name, copy), make_task("shape", name, AIRPLANE, steps=7)]
+    others = [kind.make("paper", copy), kind.make("paper", AIRPLANE, steps=7)]
     assert len({task.protocol_json(), *(x.protocol_json() for x in others)}) == 3
-
-
-def test_task_survives_pickling(outcome):
-    task = pickle.loads(pickle.dumps(small()))
-    assert task.protocol_json() == small().protocol_json()
-    assert task.run(LOGISTIC).trials == outcome.trials
-
-
-def test_target_of_any_size_and_place(tmp_path):
-    mesh = Mesh.load(AIRPLANE)
-    moved = mesh.with_vertices(7 * mesh.vertices + 100)
-    moved.save(tmp_path / "moved.obj")
-    task = small(tmp_path / "moved.obj")
-    torch.testing.assert_close(task.target.vertices, mesh.vertices, rtol=0, atol=1e-4)
 
 
 @for_each(
     "arguments, error, words",
     [
-        ({"name": "shapes"}, ValueError, "unknown task 'shapes'"),
         ({"protocol": "desktop"}, ValueError, "unknown protocol 'desktop'"),
-        ({"target": None}, ValueError, "needs a target"),
         ({"target": "nowhere.obj"}, FileNotFoundError, "nowhere.obj"),
         ({"stepz": 3}, ValueError, "steps"),
         ({"steps": 0}, ValueError, "steps must be >= 1"),
         ({"steps": 2.5}, TypeError, "steps must be an int"),
         ({"learning_rates": []}, ValueError, "at least one"),
     ],
+    task=[ShapeTask, PoseTask],
 )
-def test_bad_arguments(arguments, error, words):
-    arguments = {"name": "shape", "target": AIRPLANE, **arguments}
+def test_bad_arguments(arguments, error, words, task):
     with pytest.raises(error, match=words):
-        make_task(**arguments)
+        task.make(**{"protocol": "laptop", "target": AIRPLANE, **arguments})
 
 
 # -- the script ---------------------------------------------------------------------------------

@@ -1,21 +1,12 @@
-"""Learning from shortest paths: the scores, the losses, the training, its script, its pictures."""
+"""Learning from shortest paths: the scores, the losses, the training, its table."""
 
-import json
-import re
 from dataclasses import asdict, replace
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from gendr.data.warcraft import (
-    TerrainMaps,
-    TerrainSplits,
-    cheapest_paths,
-    generate_terrain,
-    path_cost,
-)
+from gendr.data.warcraft import TerrainMaps, cheapest_paths, generate_terrain
 from lab.report.paths import PUBLISHED, table
 from lab.studies.path_networks import CostNet, PathNet
 from lab.studies.shortest_path import (
@@ -27,11 +18,8 @@ from lab.studies.shortest_path import (
     hard_paths,
     is_path,
     scored,
-    train,
 )
 from support.cases import for_each
-from support.scripts import advanced, imported, refusal, signalled
-from support.trainings import resumed
 
 SMALL = PathSettings(steps=5, batch=2, samples=2, evaluate_every=2, maps=3)
 ALGORITHMS = [name for name, method in METHODS.items() if not method.is_baseline]
@@ -168,20 +156,6 @@ def test_long_gradients_are_shortened_map_by_map():
 # -- training -----------------------------------------------------------------------------------
 
 
-def test_a_network_learns_what_terrain_costs():
-    data = generated_splits(80, 60, 5)
-    settings = PathSettings(
-        steps=40, batch=10, evaluate_every=40, steepness=3.0, learning_rate=3e-3
-    )
-    before = PathTraining(settings, data).scores(data.test)
-    result = train(settings, data)
-    assert result.test.cost_ratio - 1 < 0.6 * (before.cost_ratio - 1)
-    assert result.test.optimal > before.optimal
-    assert result.test.paths == 1
-    plain = result.describe()
-    assert json.loads(json.dumps(plain)) == plain
-
-
 def test_an_evaluation_takes_each_map_alone(data):
     training = PathTraining(SMALL, data)
     training.advance()
@@ -200,18 +174,6 @@ def test_half_precision_changes_the_last_digits_only(data):
     assert 0 < (half - whole).abs().max() < 0.02 * whole.abs().max()
 
 
-def test_an_epoch_has_every_map_once(data):
-    seen = []
-    training = PathTraining(replace(SMALL, steps=4), data)
-    batch = training.train.batch
-    object.__setattr__(training.train, "batch", lambda index: (seen.append(index), batch(index))[1])
-    for _ in range(4):
-        training.advance()
-    first, second = torch.cat(seen[:2]).tolist(), torch.cat(seen[2:]).tolist()
-    assert len(set(first)) == len(set(second)) == 4  # of 5 maps, in batches of 2
-    assert first != second
-
-
 def test_the_learning_rate_falls_twice(data):
     training = PathTraining(replace(SMALL, steps=10, learning_rate=0.5), data)
     rates = []
@@ -219,40 +181,6 @@ def test_the_learning_rate_falls_twice(data):
         training.advance()
         rates.append(training.adam.param_groups[0]["lr"])
     assert rates == pytest.approx([0.5] * 6 + [0.05] * 2 + [0.005] * 2)
-
-
-@pytest.mark.parametrize("method", ["bellman_ford", "smoothing"])
-def test_resuming_changes_nothing(method, data, tmp_path):
-    settings = replace(SMALL, method=method, samples=6, noise=2.0)
-    whole = train(settings, data)
-    file = tmp_path / "checkpoint.pt"
-    result, steps = resumed(partial(train, settings, data), file, at=3)
-    assert steps == [4, 5]
-    assert result.history == whole.history
-    assert result.test == whole.test
-    for name, value in result.model.state_dict().items():
-        assert torch.equal(value, whole.model.state_dict()[name])
-    with pytest.raises(ValueError, match=r"with batch = 2, now it is 3; resume with the same"):
-        train(replace(settings, batch=3), data, checkpoint=file, resume=True)
-    with pytest.raises(ValueError, match="with data = "):
-        train(settings, data._replace(train=data.test), checkpoint=file, resume=True)
-
-
-@for_each(
-    "changes, error, words",
-    [
-        ({"method": "dijkstra"}, ValueError, "method"),
-        ({"loss": "l3"}, ValueError, "loss"),
-        ({"precision": "float16"}, ValueError, "precision"),
-        ({"batch": 1}, ValueError, "batch must be >= 2"),
-        ({"samples": 2.0}, TypeError, "samples must be an int"),
-        ({"noise": 0.0}, ValueError, "noise must be > 0"),
-        ({"dist": "gumbel_max"}, ValueError, "symmetric"),
-    ],
-)
-def test_bad_settings(changes, error, words):
-    with pytest.raises(error, match=words):
-        replace(SMALL, **changes)
 
 
 def test_the_table_has_means_and_spreads():
@@ -276,85 +204,3 @@ def test_the_table_has_means_and_spreads():
     assert rows[2][5:] == ["50.0", "25.0", "1.500", "87.26"]
     assert rows[3][-2:] == ["none", "40.2"]
     assert {name for name, _ in PUBLISHED} <= METHODS.keys()
-
-
-# -- the script ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def script(monkeypatch, tmp_path):
-    monkeypatch.setattr("lab.trials.has_tensorboard", lambda: False)
-    module = imported(monkeypatch, "shortest_path")
-    return lambda *options: module.main(
-        ["--smoke", "--size", "4", "--training-maps", "8", "-o", str(tmp_path / "out"), *options]
-    )
-
-
-def test_script_runs_every_method(script, tmp_path, capsys):
-    assert script("--steps", "1", "--batch", "2", "--samples", "2", "3") == 0
-    found = json.loads((tmp_path / "out" / "results.json").read_text())["trainings"]
-    wanted = [f"{name}{samples}-seed0" for name, method in METHODS.items()
-              for samples in (("-2", "-3") if method.is_sampled else ("",))]  # fmt: skip
-    assert [*found] == wanted
-    lines = capsys.readouterr().out.splitlines()
-    assert "\n".join(lines).startswith((tmp_path / "out" / "table.md").read_text())
-    assert len([line for line in lines if line.startswith("| ")]) == len(wanted) + 2
-    for one in found.values():
-        assert 0 <= one["test"]["exact"] <= one["test"]["optimal"] <= one["test"]["paths"] <= 1
-        assert torch.tensor(one["example"]["outputs"]).shape == (2, 4, 4)
-        assert torch.tensor(one["example"]["paths"]).shape == (2, 4, 4)
-    assert (tmp_path / "out" / "picture.png").stat().st_size > 10_000
-
-
-def test_script_goes_on_after_a_signal(script, tmp_path, capsys):
-    methods = ("--methods", "bellman_ford", "fenchel_young", "--samples", "2")
-    assert script(*methods, "-o", str(tmp_path / "whole")) == 0
-    with signalled(PathTraining, lambda t: t.step == 3 and t.settings.method == "fenchel_young"):
-        assert script(*methods) == 130
-    assert "--resume goes on" in capsys.readouterr().err
-    with advanced(PathTraining) as steps:
-        assert script(*methods, "--resume") == 0
-    assert steps == [3]  # the first method is not trained again, the second goes on
-    whole, rest = (
-        json.loads((tmp_path / name / "results.json").read_text())["trainings"]
-        for name in ("whole", "out")
-    )
-    for name, one in rest.items():
-        for key in ("history", "test", "example", "settings"):
-            assert one[key] == whole[name][key]
-
-
-def test_script_reads_the_published_files(script, tmp_path):
-    folder = tmp_path / "warcraft"
-    (folder / "4x4").mkdir(parents=True)
-    splits = TerrainSplits(*(generate_terrain(4, 4, seed) for seed in (7, 8, 9)))
-    for name, maps in zip(("train", "val", "test"), splits, strict=True):
-        for what, values in (("maps", maps.images.movedim(1, -1)), ("shortest_paths", maps.paths),
-                             ("vertex_weights", maps.costs)):  # fmt: skip
-            np.save(folder / "4x4" / f"{name}_{what}.npy", values.numpy())
-    assert script("--data", str(folder), "--methods", "bellman_ford", "--steps", "1") == 0
-    found = json.loads((tmp_path / "out" / "results.json").read_text())["trainings"]
-    paths = torch.tensor(found["bellman_ford-seed0"]["example"]["paths"])
-    costs = torch.tensor(found["bellman_ford-seed0"]["example"]["outputs"])
-    # They are the cheapest for the costs that the network predicts.
-    best = path_cost(torch.from_numpy(cheapest_paths(costs.clamp(min=1e-4))), costs)
-    torch.testing.assert_close(path_cost(paths, costs), best, rtol=0.01, atol=0.01)
-
-
-@for_each(
-    "options, words",
-    [
-        (["--data", "nowhere"], r"there is no train_maps\.npy .* with --data"),
-        (["--methods", "dijkstra"], "dijkstra"),
-        (["--methods", "resnet", "resnet"], "named twice"),
-        (["--samples", "3", "3"], "named twice"),
-        (["--samples", "1"], "must be a whole number >= 2"),
-        (["--steepness", "-1"], "steepness must be > 0"),
-        (["--dist", "levy"], "symmetric"),
-        (["--device", "abacus"], "no device 'abacus' here"),
-    ],
-)
-def test_script_says_what_is_wrong(script, tmp_path, capsys, options, words):
-    assert script(*options) == 2
-    assert re.search(words, refusal(capsys, "shortest_path"))
-    assert not (tmp_path / "out").exists()

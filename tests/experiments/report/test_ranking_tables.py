@@ -1,6 +1,5 @@
-"""Sorting networks side by side: their rows, the tables, the script that trains them."""
+"""Sorting networks side by side: their rows, the tables."""
 
-import json
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ import torch
 from gendr.distributions import get
 from lab.report.ranking import PUBLISHED, ROWS, figure, readings, table
 from lab.studies.ranking import published_steepness
-from support.scripts import imported, refusal
 
 
 def result(row, em, seed=0, factor=1.0, steps=10) -> dict[str, Any]:
@@ -80,48 +78,3 @@ def test_the_picture_has_curves_over_steps_and_over_steepness():
     assert len(first.lines) == 3
     (curve,) = [line for line in second.lines if len(line.get_xdata()) > 2]
     assert list(curve.get_xdata()) == [7.0, 14.0, 28.0]
-
-
-@pytest.fixture
-def script(monkeypatch, tmp_path):
-    module = imported(monkeypatch, "sorting_tables")
-    monkeypatch.setattr(module.script, "set_threads", lambda args: None)
-    common = ["--smoke", "--network", "digits", "--rows", "cauchy", "logistic-art"]
-    return lambda folder, *more: module.main([*common, "-o", str(tmp_path / folder), *more])
-
-
-def trainings(tmp_path, folder):
-    return json.loads((tmp_path / folder / "results.json").read_text())["trainings"]
-
-
-def test_what_is_known_is_not_trained_again(script, tmp_path, capsys):
-    assert script("first") == 0
-    first = trainings(tmp_path, "first")
-    assert [one["settings"]["steepness"] for one in first.values()] == [160.2, 20]
-    assert [one["settings"]["art"] for one in first.values()] == [0, 0.25]
-    assert "| cauchy | 160.2 | 1 |" in capsys.readouterr().out
-    known = str(tmp_path / "first" / "results.json")
-    assert script("second", "--known", known, "--runs", "2", "--factors", "1", "0.5") == 0
-    second = trainings(tmp_path, "second")
-    assert not set(first) & set(second)
-    assert len(second) == 6
-    assert "| cauchy | 160.2 | 2 |" in capsys.readouterr().out  # the known seed and the new one
-    assert (tmp_path / "second" / "picture.png").stat().st_size > 1000
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--factors", "1", "1"], "--factors must be different numbers > 0"),
-        (["--factors", "-1"], "--factors must be different numbers > 0"),
-        (["--known", "nothing.json"], "nothing.json has no trainings with their histories"),
-        (["--rows", "sigmoid"], "unknown ROW 'sigmoid'; allowed: cauchy, logistic"),
-    ],
-)
-def test_bad_options(script, capsys, options, words):
-    try:
-        status = script("out", *options)
-    except SystemExit as end:  # of the parser
-        status = end.code
-    assert status == 2
-    assert words in refusal(capsys, "sorting_tables")
