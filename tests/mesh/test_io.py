@@ -388,10 +388,12 @@ def strips(kind, rows, points):
 @for_each(kind=["ascii", "binary_little_endian", "binary_big_endian"])
 def test_triangle_strips_of_a_ply(tmp_path, kind):
     points = [(x, y, 0) for y in range(3) for x in range(2)]
+    mesh = None
     for rows in (STRIPS[:1], STRIPS) if kind == "ascii" else (STRIPS[:1],):
         (tmp_path / "m.ply").write_bytes(strips(kind, rows, points))
         mesh = Mesh.load(tmp_path / "m.ply")
         assert mesh.faces.tolist() == STRIP_FACES  # the second row has no area
+    assert mesh is not None
     assert_close(mesh.face_normals, torch.tensor([[0.0, 0, 1]]).expand(4, 3))
     assert mesh.vertex_colors[:2].tolist() == [[0, 0, 1], [1, 0, 0]]
     (tmp_path / "m.ply").write_bytes(strips(kind, [[0, 1, 9]], points))
