@@ -35,7 +35,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from gendr._runtime.command_line import count
-from gendr._runtime.training import Training
+from gendr._runtime.training import TrainingLoop
 from lab import script
 from lab.report.newton import Entry, case_of, entry, figure, table
 from lab.studies.newton import (
@@ -173,7 +173,7 @@ class Task(NamedTuple):
 
     plans: Callable[[argparse.Namespace], list[Settings]]
     data: Callable[[argparse.Namespace], Any]
-    training: Callable[..., Training[Any, Any]]
+    training: Callable[..., TrainingLoop[Any, Any]]
 
 
 TASKS = {

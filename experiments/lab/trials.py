@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import torch
 
 from gendr._runtime.progress import Session, has_tensorboard
-from gendr._runtime.training import Training, drive
+from gendr._runtime.training import TrainingLoop, drive
 from lab import script
 from lab.engine.store import software_version
 
@@ -35,7 +35,7 @@ def run_trials(
     args: argparse.Namespace,
     plan: Sequence[tuple[str, Any]],
     data: Any,
-    train: Callable[[Any, Any, torch.device], Training[Any, Any]],
+    train: Callable[[Any, Any, torch.device], TrainingLoop[Any, Any]],
     table: Callable[[Found], Sequence[str]],
     draw: Callable[[Found], Any] | None = None,
     example: Callable[[Any, Any], dict[str, Any]] = lambda training, result: {},
@@ -80,7 +80,7 @@ def run_trials(
 
 
 def _result(
-    training: Training[Any, Any],
+    training: TrainingLoop[Any, Any],
     folder: Path,
     save_every: float,
     example: Callable[[Any, Any], dict[str, Any]],

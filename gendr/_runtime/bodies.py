@@ -61,7 +61,7 @@ class Bodies(Generic[T]):
         return self.functions.get(f"{kind}_float32") or self.for_float64(kind)
 
 
-class Kernels(Generic[T]):
+class KernelNames(Generic[T]):
     """The bodies of all members of a family, each under a name that stands for its class and code.
 
     What is compiled is kept by that name: a member of the package goes by its own, one of the

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from typing_extensions import Self
 
 from gendr._runtime.command_line import say
-from gendr._runtime.training import Training
+from gendr._runtime.training import TrainingLoop
 
 __all__ = ["Curves", "Session", "Stop", "has_tensorboard"]
 
@@ -222,7 +222,7 @@ class Session:
         """A checkpoint was written."""
         self._saved = time.monotonic()
 
-    def each_step(self, training: Training[Any, Any]) -> None:
+    def each_step(self, training: TrainingLoop[Any, Any]) -> None:
         """Show the step of a training that is done, and what is new in its history.
 
         Raises:

@@ -1,6 +1,6 @@
 """A training by steps: its history, its checkpoints, and the loop that runs it.
 
-A study derives a class from `Training`, says what the loss of a step is and how the network is
+A study derives a class from `TrainingLoop`, says what the loss of a step is and how the network is
 evaluated, and `drive` does the steps:
 
     training = MyTraining(settings, data)
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from gendr._runtime.checkpoint import load_checkpoint, save_checkpoint
 
-__all__ = ["Result", "Row", "Training", "drive"]
+__all__ = ["Result", "Row", "TrainingLoop", "drive"]
 
 # How many rows of the history are written from one evaluation to the next.
 LOGS = 10
@@ -68,7 +68,7 @@ SettingsT = TypeVar("SettingsT", bound=Schedule)
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
-class Training(ABC, Generic[SettingsT, ModelT]):
+class TrainingLoop(ABC, Generic[SettingsT, ModelT]):
     """A training in progress: its state between two steps.
 
     Attributes:
@@ -245,7 +245,7 @@ class Training(ABC, Generic[SettingsT, ModelT]):
             setattr(self, name, values[name])
 
 
-TrainingT = TypeVar("TrainingT", bound="Training[Any, Any]")
+TrainingT = TypeVar("TrainingT", bound="TrainingLoop[Any, Any]")
 
 
 def drive(

@@ -23,14 +23,14 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, get_args
 
-from gendr._runtime.bodies import Bodies, Kernels
+from gendr._runtime.bodies import Bodies, KernelNames
 from gendr._runtime.tracing import constant
 from gendr.distributions.law import Law
 
 Kind: TypeAlias = Literal["tails", "density", "shape_slope", "constant", "slope_constant"]
 LawBodies: TypeAlias = Bodies[type[Law]]
 
-_KERNELS = Kernels("law", Law, get_args(Kind))
+_KERNELS = KernelNames("law", Law, get_args(Kind))
 
 
 @constant
@@ -39,7 +39,7 @@ def kernel_name(cls: type[Law]) -> str:
 
     Raises:
         TypeError: its `bodies` are no mapping from names to functions.
-        ValueError: nobody knows which bodies belong to it; see `Kernels.name`.
+        ValueError: nobody knows which bodies belong to it; see `KernelNames.name`.
     """
     return _KERNELS.name(cls)
 

@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from gendr._runtime.checks import check_choice, check_count, check_number, check_shape
 from gendr._runtime.threads import torch_on_one_thread
-from gendr._runtime.training import Row, Training, drive
+from gendr._runtime.training import Row, TrainingLoop, drive
 from gendr.data import BitTable
 from gendr.data.numbers import digest
 from gendr.logic import (
@@ -228,8 +228,8 @@ def member(model: nn.Sequential, settings: LogicSettings, which: int) -> nn.Sequ
     return nn.Sequential(*parts)
 
 
-class LogicTraining(Training[LogicSettings, nn.Sequential]):
-    """A training of a logic gate network in progress; see `Training`.
+class LogicTraining(TrainingLoop[LogicSettings, nn.Sequential]):
+    """A training of a logic gate network in progress; see `TrainingLoop`.
 
     The metric in its history is the accuracy of the hardened network on the validation part. No
     weights are chosen by it: the test is one of the last weights.
@@ -332,7 +332,7 @@ class LogicTraining(Training[LogicSettings, nn.Sequential]):
             row["accuracy"] = float(self.hits(self.validation).float().mean())
 
     def signature(self) -> dict[str, Any]:
-        """See `Training`."""
+        """See `TrainingLoop`."""
         values = self.signature_of(self._digest)
         del values["evaluate_every"]  # an evaluation changes no step
         if not self.settings.kernels:  # as in checkpoints from before there were convolutions

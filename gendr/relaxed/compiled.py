@@ -90,7 +90,7 @@ def _plainly(graphs: ProgramGraphs, *inputs: Tensor) -> Any:
 _PROGRAM = Operator("relaxed.program", reference=_plainly)
 
 
-class GraphKernels:
+class ProgramKernels:
     """The kernels of a compiled program: its graphs."""
 
     @staticmethod
@@ -171,7 +171,7 @@ class CompiledProgram:
         if known is None:
             known = self._known[key] = self._traced(leaves, form, places, settings, asked)
         graphs, (out,) = known
-        results = _PROGRAM(GraphKernels, graphs, *inputs)
+        results = _PROGRAM(ProgramKernels, graphs, *inputs)
         results = (results,) if isinstance(results, Tensor) else results
         return tree.tree_unflatten(results, out)
 

@@ -75,7 +75,7 @@ class RowSort(PermutationSort):
         steepness = self.steepness
         if isinstance(steepness, Tensor):
             steepness = saturated(steepness.reshape(()))
-        kernels = _Kernels if x.device.type == "cpu" and self.has_kernel else None
+        kernels = _RowKernels if x.device.type == "cpu" and self.has_kernel else None
         return ROWS(kernels, (self, count), keys, steepness)
 
     def perturbed(self, x: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ def _reference(spec: tuple[RowSort, int], x: Tensor, steepness: Number) -> Tenso
 ROWS = Operator("sorting.rows", reference=_reference)
 
 
-class _Kernels:
+class _RowKernels:
     """The kernels of `ROWS`, on tensors [..., n]."""
 
     @staticmethod

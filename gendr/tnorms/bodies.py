@@ -24,14 +24,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, TypeAlias, get_args
 
-from gendr._runtime.bodies import Bodies, Kernels, moved, rebound
+from gendr._runtime.bodies import Bodies, KernelNames, moved, rebound
 from gendr._runtime.tracing import constant
 from gendr._runtime.vocabulary import Block, fabs, power, where
 from gendr.tnorms.base import Norm, TConorm, argument_count
 
 Kind: TypeAlias = Literal["generator", "inverse", "measure", "unmeasure", "weight", "weight_p"]
 
-_KERNELS = Kernels("T-conorm", TConorm, get_args(Kind))
+_KERNELS = KernelNames("T-conorm", TConorm, get_args(Kind))
 _INFINITY = float("inf")
 
 # What every family binds to its own. Its value comes before the conditions of the edges, which
@@ -115,7 +115,7 @@ def kernel_name(cls: type[TConorm]) -> str:
 
     Raises:
         TypeError: its `bodies` are no mapping from names to functions.
-        ValueError: nobody knows which bodies belong to it; see `Kernels.name`.
+        ValueError: nobody knows which bodies belong to it; see `KernelNames.name`.
     """
     return _KERNELS.name(cls)
 

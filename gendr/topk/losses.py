@@ -215,7 +215,7 @@ class TopKCrossEntropy(nn.Module):
         """The losses [N] for class indices."""
         labels = check_integer("target", labels)
         if self._is_fused(logits, by_row):
-            return LOSSES(_Kernels, _Batch(self, labels, by_row), logits)
+            return LOSSES(_LossKernels, _Batch(self, labels, by_row), logits)
         if self.check:
             check_finite("logits", logits)
             valid = torch.where(labels == self.ignore_index, 0, labels)
@@ -330,7 +330,7 @@ def _losses(batch: _Batch, logits: Tensor) -> Tensor:
 LOSSES = Operator("topk.losses", reference=_losses)
 
 
-class _Kernels:
+class _LossKernels:
     """The kernels of `LOSSES`; forward finds the gradients along with the losses."""
 
     @staticmethod

@@ -96,7 +96,7 @@ def soft_topk_mask(
     if isinstance(law.law, Heaviside):
         p = _hard(rows.detach(), total).to(keys.dtype)
     else:
-        kernels = _Kernels if has_kernel(law, rows) else None
+        kernels = _MaskKernels if has_kernel(law, rows) else None
         p = MASK(kernels, law, rows, total, _distance(law, width))
     return p.reshape(*batch, n)
 
@@ -320,7 +320,7 @@ def has_kernel(law: Distribution, x: Tensor) -> bool:
     return not (law.is_squared or law.art_exponent) and available() is None
 
 
-class _Kernels:
+class _MaskKernels:
     """The kernels of `MASK`."""
 
     @staticmethod

@@ -173,7 +173,7 @@ def _bubble_sort() -> Example:
 
 
 def _program() -> Example:
-    from gendr.relaxed.compiled import GraphKernels, ProgramGraphs
+    from gendr.relaxed.compiled import ProgramGraphs, ProgramKernels
 
     def function(inputs: list[Tensor]) -> list[Tensor]:
         x, y = inputs
@@ -181,7 +181,7 @@ def _program() -> Example:
 
     leaves = _leaves(torch.randn(2, 3), torch.randn(2, 3))
     graphs = ProgramGraphs(function, leaves, {"backend": "eager"})
-    return Example({"cpu": GraphKernels}, graphs, leaves, batched=(0, 1))
+    return Example({"cpu": ProgramKernels}, graphs, leaves, batched=(0, 1))
 
 
 def _law(name: str) -> tuple[Any, Any]:

@@ -54,7 +54,7 @@ def signalled(
     """The process gets a signal in the steps of trainings of a kind.
 
     Args:
-        kind: a subclass of `Training`.
+        kind: a subclass of `TrainingLoop`.
         when: whether after this step, from the training.
         number: of the signal.
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gendr._runtime.training import Training, drive
+from gendr._runtime.training import TrainingLoop, drive
 
 __all__ = ["resumed", "trained"]
 
@@ -17,7 +17,7 @@ class _InterruptedError(Exception):
     pass
 
 
-def trained(training: Training[Any, Any], **options: Any) -> Any:
+def trained(training: TrainingLoop[Any, Any], **options: Any) -> Any:
     """The result of a training after all its steps, with the options of `drive`."""
     drive(training, **options)
     return training.result()

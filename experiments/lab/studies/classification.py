@@ -145,7 +145,7 @@ def model_of(settings: ClassificationSettings, data: Examples) -> nn.Module:
 
 
 class ClassificationTraining(StudyTraining[ClassificationSettings, nn.Module, Examples]):
-    """A training of a classifier in progress: its state between two steps; see `Training`.
+    """A training of a classifier in progress: its state between two steps; see `TrainingLoop`.
 
     The metrics in its history are the accuracies on the validation part, `top1` .. `top5`. The
     weights with the largest top1 + top5 are kept, and tested.

@@ -136,7 +136,7 @@ def classify(model: nn.Module, strings: DigitStrings, most: int | None = None) -
 
 
 class EditTraining(StudyTraining[EditSettings, ConvolutionNet, DigitStrings]):
-    """A training with edit distances in progress: its state between two steps; see `Training`.
+    """A training with edit distances in progress: its state between two steps; see `TrainingLoop`.
 
     The metrics in its history are accuracy and f1 on validation images. No weights are chosen by
     them, as that would be a supervision by labels: the test is one of the last weights.

@@ -234,7 +234,7 @@ class SortingTraining(RankingTraining):
         return ranking_cross_entropy(p, q, binary=self.settings.binary, reduction="none")
 
     def signature(self) -> dict[str, Any]:
-        """See `Training`."""
+        """See `TrainingLoop`."""
         # A damping that is found anew makes another training.
         return {**super().signature(), "tikhonov": self._damping}
 
@@ -316,7 +316,7 @@ def classifier(name: str, side: int = 28, classes: int = 10) -> nn.Sequential:
 
 
 class ClassTraining(StudyTraining[ClassSettings, nn.Sequential, MultiDigits]):
-    """A training to classify digits in progress; see `Training`.
+    """A training to classify digits in progress; see `TrainingLoop`.
 
     The metric in its history is the accuracy on validation images. The test is one of the last
     weights.
@@ -343,7 +343,7 @@ class ClassTraining(StudyTraining[ClassSettings, nn.Sequential, MultiDigits]):
         super().__init__(settings, digits, device, lambda: classifier(settings.model, side))
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """See `Training`."""
+        """See `TrainingLoop`."""
         rate = self.settings.learning_rate
         if self.settings.optimizer == "sgd":
             return torch.optim.SGD(self.model.parameters(), rate)
@@ -370,7 +370,7 @@ class ClassTraining(StudyTraining[ClassSettings, nn.Sequential, MultiDigits]):
         row["accuracy"] = self.accuracy(self.validation, self.settings.images)
 
     def signature(self) -> dict[str, Any]:
-        """See `Training`."""
+        """See `TrainingLoop`."""
         return {**super().signature(), "tikhonov": self.settings.damping}
 
     def result(self) -> StudyResult:
@@ -489,5 +489,5 @@ class NewtonPathTraining(PathTraining):
         return self.method.loss(costs, paths, own, seed)
 
     def signature(self) -> dict[str, Any]:
-        """See `Training`."""
+        """See `TrainingLoop`."""
         return {**super().signature(), "tikhonov": self._own.damping}

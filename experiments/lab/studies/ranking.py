@@ -241,7 +241,7 @@ def evaluate(model: nn.Module, numbers: Numbers, n: int, lists: int, seed: int) 
 
 
 class RankingTraining(StudyTraining[RankingSettings, nn.Module, Numbers]):
-    """A training to rank in progress: its state between two steps; see `Training`.
+    """A training to rank in progress: its state between two steps; see `TrainingLoop`.
 
     The metrics in its history are em, ew and em5.
 
@@ -304,7 +304,7 @@ class RankingTraining(StudyTraining[RankingSettings, nn.Module, Numbers]):
         return self.tested(test._asdict(), history, judge, sorter=repr(self.sorter), best_step=step)
 
     def signature(self) -> dict[str, Any]:
-        """See `Training`."""
+        """See `TrainingLoop`."""
         signature = super().signature()
         del signature["test_lists"]
         return signature

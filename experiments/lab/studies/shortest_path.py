@@ -330,7 +330,7 @@ def scored(found: Tensor, maps: TerrainMaps) -> Scores:
 
 
 class PathTraining(StudyTraining[PathSettings, nn.Module, TerrainMaps]):
-    """A training with cheapest paths in progress: its state between two steps; see `Training`.
+    """A training with cheapest paths in progress: its state between two steps; see `TrainingLoop`.
 
     The metrics in its history are the scores on validation maps. The test is one of the last
     weights.
@@ -358,7 +358,7 @@ class PathTraining(StudyTraining[PathSettings, nn.Module, TerrainMaps]):
         super().__init__(settings, data, device, make)
 
     def advance(self) -> None:
-        """See `Training`; with the learning rate of this step."""
+        """See `TrainingLoop`; with the learning rate of this step."""
         done = self.step / self.settings.steps
         rate = self.settings.learning_rate * 0.1 ** sum(done >= part for part in DECAYS)
         for group in self.adam.param_groups:
@@ -409,7 +409,7 @@ class PathTraining(StudyTraining[PathSettings, nn.Module, TerrainMaps]):
         row.update({name: value for name, value in found.items() if value is not None})
 
     def signature(self) -> dict[str, Any]:
-        """See `Training`; the number of steps counts, as the learning rate depends on it."""
+        """See `TrainingLoop`; the number of steps counts, as the learning rate depends on it."""
         return {**super().signature(), "steps": self.settings.steps}
 
     def result(self) -> StudyResult:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import nn
 
-from gendr._runtime.training import ModelT, Row, SettingsT, Training
+from gendr._runtime.training import ModelT, Row, SettingsT, TrainingLoop
 
 DataT = TypeVar("DataT")
 
@@ -49,8 +49,8 @@ class StudyResult:
         }
 
 
-class StudyTraining(Training[SettingsT, ModelT], Generic[SettingsT, ModelT, DataT]):
-    """A training with three parts of data in progress; see `Training`.
+class StudyTraining(TrainingLoop[SettingsT, ModelT], Generic[SettingsT, ModelT, DataT]):
+    """A training with three parts of data in progress; see `TrainingLoop`.
 
     Attributes:
         train: the training data, on the device.
@@ -81,7 +81,7 @@ class StudyTraining(Training[SettingsT, ModelT], Generic[SettingsT, ModelT, Data
         super().__init__(settings, device, make)
 
     def signature(self) -> dict[str, Any]:
-        """See `Training`."""
+        """See `TrainingLoop`."""
         return self.signature_of(self._digests)
 
     def keep_if_best(self, score: float) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from gendr._runtime import training as engine
-from gendr._runtime.training import Training, drive
+from gendr._runtime.training import TrainingLoop, drive
 from support.trainings import resumed, trained
 
 
@@ -26,7 +26,7 @@ class Settings:
     batch: int = 4
 
 
-class Line(Training):
+class Line(TrainingLoop):
     """The training of a line; it draws from its own generator and from the global one."""
 
     kind, what, kept = "line 1", "a line", ("best",)
