@@ -7,6 +7,7 @@ from numba import njit
 from gendr._runtime.numba import mathematics as functions
 from gendr._runtime.numba.prefetch import prefetch_row
 from support.cases import for_each
+from support.processes import run_python
 
 LARGEST = np.finfo(float).max
 SMALLEST = np.finfo(float).tiny
@@ -76,3 +77,28 @@ def test_prefetched_rows_stay_as_they_are():
         assert np.array_equal(x, before)
         assert np.allclose(out, x[order].sum(1))
     assert all("call void @llvm.prefetch" in text for text in sums.inspect_llvm().values())
+
+
+OLD = """
+from typing import NamedTuple
+from numba import njit
+from gendr._runtime.numba.compilation import ensure_cache
+
+ensure_cache()
+
+class {name}(NamedTuple):
+    x: float
+
+@njit(cache=True)
+def doubled(record):
+    return 2 * record.x
+
+print(doubled({name}(3.0)))
+"""
+
+
+def test_a_cache_that_names_a_class_that_is_gone_counts_as_empty(tmp_path):
+    for name in ("Before", "After"):
+        (tmp_path / "kernels_of_a_test.py").write_text(OLD.format(name=name))
+        code = "import sys; sys.path.insert(0, sys.argv[1]); import kernels_of_a_test"
+        assert run_python(code, tmp_path, check=True).stdout == "6.0\n"

@@ -100,7 +100,7 @@ def _rows() -> Example:
 
     x, steepness = torch.randn(2, 5), torch.tensor(1.3)
     inputs, empty = _leaves(x, steepness), _leaves(x[:0], steepness)
-    return Example({"cpu": rows._Kernels}, (NeuralSort(), 4), inputs, empty)
+    return Example({"cpu": rows._RowKernels}, (NeuralSort(), 4), inputs, empty)
 
 
 def _projection(operator: str) -> Example:
@@ -118,7 +118,7 @@ def _mask() -> Example:
 
     x, k, scale = torch.randn(2, 6), torch.tensor([[1.5], [4.0]]), torch.tensor([[0.7], [0.9]])
     inputs, empty = _leaves(x, k, scale), _leaves(x[:0], k[:0], scale[:0])
-    return Example({"cpu": mask._Kernels}, get("logistic"), inputs, empty, (0, 2))
+    return Example({"cpu": mask._MaskKernels}, get("logistic"), inputs, empty, (0, 2))
 
 
 def _losses() -> Example:
@@ -126,7 +126,7 @@ def _losses() -> Example:
 
     loss = TopKCrossEntropy([0.5, 0.2, 0.3], m=4, steepness=0.7)
     batch = losses._Batch(loss, torch.tensor([1, 4, -100]), None)
-    return Example({"cpu": losses._Kernels}, batch, _leaves(torch.randn(3, 6)))
+    return Example({"cpu": losses._LossKernels}, batch, _leaves(torch.randn(3, 6)))
 
 
 def _steepness() -> Tensor:

@@ -44,8 +44,29 @@ def supports(tensor: Tensor) -> bool:
 def ensure_cache() -> None:
     """Give Numba a cache folder that it can write to, if it has none; call before compiling."""
     _find_cache()
+    _forget_other_versions()
     if sys.modules.get("torch") is not None:
         _leave_out_dynamo()
+
+
+@cache
+def _forget_other_versions() -> None:
+    """Let an index that names classes which are gone count as empty, as one of old code does.
+
+    Numba reads the types of arguments before it compares the times of files, and would raise an
+    AttributeError at the first call after an update.
+    """
+    from numba.core.caching import IndexDataCacheFile
+
+    load = IndexDataCacheFile._load_index
+
+    def loaded(index: Any) -> dict[Any, Any]:
+        try:
+            return load(index)
+        except (AttributeError, ImportError):
+            return {}
+
+    IndexDataCacheFile._load_index = loaded
 
 
 @cache

@@ -29,7 +29,7 @@ from numba import njit
 
 from gendr._runtime.numba.calls import call_cdf, call_generator, call_pdf, call_weight, pointer
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
-from gendr.rendering.backends.cpu.tables import DrawnAlpha, FaceTables, Formulas
+from gendr.rendering.backends.cpu.records import DrawnAlpha, FaceTables, Formulas
 
 ensure_cache()
 announce_compilation(__name__)
@@ -53,7 +53,7 @@ IMAGE_COLUMNS = 4
 # Columns of the per-face gradient table: the scalars of the face's image.
 GRAD_SCALE, GRAD_SHIFT, GRAD_SHAPE, GRAD_P = 0, 1, 2, 3
 GRAD_COLUMNS = 4
-# `tables` is a `FaceTables`, `law` a `Formulas`, both of tables.py. Kernels are given them as plain
+# `tables` is a `FaceTables`, `law` a `Formulas`, of records.py. Kernels are given them as plain
 # tuples, `arrays` and `formulas`: Numba finds the types of these without Python.
 
 

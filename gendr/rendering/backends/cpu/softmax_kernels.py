@@ -52,7 +52,7 @@ from gendr.rendering.backends.cpu.kernels import (
     row_span,
     through_argument,
 )
-from gendr.rendering.backends.cpu.tables import FaceTables, Formulas
+from gendr.rendering.backends.cpu.records import FaceTables, Formulas
 
 ensure_cache()
 announce_compilation(__name__)

@@ -14,6 +14,7 @@ from torch import Tensor
 from gendr._runtime.threads import run
 from gendr.distributions import bodies as laws
 from gendr.distributions.law import Law
+from gendr.rendering.backends.cpu.records import FaceTables, Formulas
 from gendr.rendering.geometry import ImageSize, ScreenFaces
 from gendr.tnorms import bodies as families
 
@@ -22,17 +23,6 @@ if TYPE_CHECKING:
     from gendr.tnorms import TConorm
 
 Number: TypeAlias = "Tensor | float"
-
-
-class FaceTables(NamedTuple):
-    """The arrays that describe faces and images to the kernels."""
-
-    corners: np.ndarray  # [T, N, 2] float64
-    offsets: np.ndarray  # [B + 1] int64
-    image_of_face: np.ndarray  # [T] int64
-    boxes: np.ndarray  # [T, 4] int32
-    images: np.ndarray  # [B, 4] float64
-    grid: tuple[np.ndarray, np.ndarray]  # x of the columns, y of the rows
 
 
 def tables_of(
@@ -90,51 +80,6 @@ class KernelPair(NamedTuple):
 def number_of(value: Any) -> float:
     """A parameter as a plain number, 0 if there is none."""
     return float(value.detach()) if isinstance(value, Tensor) else float(value or 0.0)
-
-
-class DrawnAlpha(NamedTuple):
-    """What the backward kernel of alpha reads about every pixel."""
-
-    grad: np.ndarray  # [P] of alpha; 0 for saturated pixels, which have no gradient
-    alpha: np.ndarray  # [P]
-    rest: np.ndarray  # [P], 1 - alpha
-    ties: np.ndarray  # [P] int32, the faces that reach the maximum
-
-
-class Formulas(NamedTuple):
-    """A law and a T-conorm family as the kernels take them: flags, parameters and addresses.
-
-    An address is 0 if there is no such compiled function, or if nobody wants it.
-
-    Attributes:
-        reversed: whether the law is.
-        squared: whether it is.
-        idempotent: whether the maximum joins faces.
-        scalars: whether the gradients of scalars are wanted.
-        shape: of the law.
-        art: the exponent of the activation replacement trick.
-        cutoff: coverage at or below it counts as 0.
-        cdf: address of the tails of the law; and so the next ones.
-        pdf: of its density.
-        dshape: of the derivative by its shape.
-        generator: of the family.
-        weight: of its weight.
-        weight_p: of the weight of its parameter.
-    """
-
-    reversed: bool
-    squared: bool
-    idempotent: bool
-    scalars: bool
-    shape: float
-    art: float
-    cutoff: float
-    cdf: int
-    pdf: int
-    dshape: int
-    generator: int
-    weight: int
-    weight_p: int
 
 
 def formulas_of(
