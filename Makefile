@@ -4,6 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.gendr-installed
 SITE   := $(VENV)/.gendr-site-installed
+# Bytecode is kept, also where the environment forbids it: half of an import is compilation.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-all lint format benchmark assets docs docs-site dist clean
 

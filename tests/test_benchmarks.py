@@ -59,6 +59,7 @@ def scene(speed, mesh="sphere_642", views=2, size=32, dist="uniform"):
 
 @pytest.mark.slow
 @pytest.mark.rotating(3)
+@pytest.mark.every
 def test_a_short_run_writes_numbers_a_table_and_a_plot(folder):
     report = json.loads((folder / "speed-cpu.json").read_text(encoding="utf-8"))
     assert {"date", "commit", "device", "device_name", "threads"} <= set(report["run"])

@@ -253,6 +253,7 @@ def test_pose_conventions_by_their_definitions(turning, tmp_path):
 
 
 @for_each(extra=[["--track"], []])
+@pytest.mark.every
 def test_pose_goes_on_where_it_was_stopped(turning, tmp_path, capsys, monkeypatch, extra):
     """After two images, and when all are found but not all is written."""
     monkeypatch.setattr(pose, "EVERY", 0.0)
@@ -527,6 +528,7 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
     assert "is no checkpoint of a fit" in refused(capsys, *command, "-o", out, "--resume")
 
 
+@pytest.mark.every
 def test_refinements_and_colors_go_on_where_they_were(tmp_path, monkeypatch, capsys):
     """Interrupted in each stage in turn; none that is finished is done again."""
     monkeypatch.setattr(refine_cameras, "_BLURS", (3.0, 0.7))

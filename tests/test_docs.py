@@ -70,7 +70,8 @@ WRITTEN = {"fit": {"fit.obj", "fit.glb", "turntable.gif", "sheet.png"}, "pose": 
 def lessons():
     for page in PAGES:
         for number, block in enumerate(COMMANDS.findall(page.read_text(encoding="utf-8"))):
-            yield pytest.param(block, id=f"{page.stem}-{number}")
+            marks = [pytest.mark.every] if "gendr pose" in block else []
+            yield pytest.param(block, id=f"{page.stem}-{number}", marks=marks)
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def stages_of(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(len(STAGES))
+@pytest.mark.every
 @pytest.mark.parametrize("name", STAGES)
 def test_dry_run_passes_every_stage(tmp_path, gpu_check, name):
     assert tuple(gpu_check.STAGES) == STAGES

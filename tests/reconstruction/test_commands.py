@@ -164,6 +164,7 @@ def test_killed_training_goes_on_bit_by_bit(folder, whole, tmp_path, seed):
     assert same_training(out / "checkpoint.pt", whole)
 
 
+@pytest.mark.every
 def test_ctrl_c_waits_for_the_end_of_the_step_and_a_second_one_does_not(
     folder, whole, tmp_path, monkeypatch, capsys
 ):

@@ -188,6 +188,7 @@ def test_several_true_labels():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch itself, about Function
+@pytest.mark.every
 def test_it_and_the_mask_are_one_graph():
     logits, y = scores(4, 9).float().requires_grad_(), labels(4, 9)
     y[1] = -100

@@ -60,9 +60,9 @@ def _forget_other_versions() -> None:
 
     load = IndexDataCacheFile._load_index
 
-    def loaded(index: Any) -> dict[Any, Any]:
+    def loaded(self: Any) -> dict[Any, Any]:
         try:
-            return load(index)
+            return load(self)
         except (AttributeError, ImportError):
             return {}
 
