@@ -8,11 +8,9 @@ import sys
 from difflib import unified_diff
 from pathlib import Path
 
-FILE = Path(__file__).with_suffix(".txt").with_stem("public_api")
-if __name__ == "__main__":
-    sys.path[1:1] = [str(FILE.parents[1] / "experiments")]
-
 from support import site
+
+FILE = Path(__file__).with_name("public_api.txt")
 
 
 def public_names(cls):
@@ -49,4 +47,5 @@ def test_public_names_are_those_of_the_list():
 
 
 if __name__ == "__main__":
+    sys.path.append(str(FILE.parents[1] / "experiments"))  # lab, whose pages are in the reference
     FILE.write_text(public_api(), encoding="utf-8")
