@@ -1,6 +1,7 @@
 """The generators and weights as loops that Numba compiles, for kernels that call them by address.
 
     generator(a, s, n, p, g)            g[i] = g(a[i])
+    inverse(t, n, p, A, S)              A[i] and S[i] = 1 - A[i] with g(A[i]) = t[i]; A may be t
     weight(a, s, A, S, n, p, w)         w[i] = g'(a[i]) / g'(A[i])
     weight_p(a, s, A, S, n, p, w)       w[i] = (dg/dp)(a[i]) / g'(A[i]), for families with p
 
@@ -23,6 +24,7 @@ from gendr.tnorms.bodies import Kind, bodies, body, derives, of_norm
 
 _P = types.CPointer(types.float64)
 _GENERATOR = types.void(_P, _P, types.int64, types.float64, _P)
+_INVERSE = types.void(_P, types.int64, types.float64, _P, _P)
 _WEIGHT = types.void(_P, _P, _P, _P, types.int64, types.float64, _P)
 
 # What every family binds to its own.
@@ -43,9 +45,17 @@ def _norm_generator(a, s, n, p, g):
         g[i] = OF_NORM(g[i], p)
 
 
+def _inverse(t, n, p, A, S):
+    for i in range(n):
+        A[i], S[i] = BODY(t[i], p)
+
+
 def _weight(a, s, A, S, n, p, w):
     for i in range(n):
         w[i] = BODY(a[i], s[i], A[i], S[i], p)
+
+
+_LOOPS = {"generator": (_generator, _GENERATOR), "inverse": (_inverse, _INVERSE)}
 
 
 @cache
@@ -59,9 +69,9 @@ def loop(name: str, kind: Kind) -> Any:
     Raises:
         ValueError: the family has no such body.
     """
-    function, signature = (_generator, _GENERATOR) if kind == "generator" else (_weight, _WEIGHT)
+    function, signature = _LOOPS.get(kind, (_weight, _WEIGHT))
     bound: dict[str, Any] = {}
-    if derives(name, kind):
+    if kind == "generator" and derives(name, kind):
         function, bound["OF_NORM"], kind = _norm_generator, compiled(of_norm), "measure"
     bound["BODY"] = compiled(body(name, kind), inlined=True)
     return compiled_loop(function, signature, bodies(name), kind, **bound)
@@ -70,6 +80,11 @@ def loop(name: str, kind: Kind) -> Any:
 def generator_address(name: str) -> int:
     """Where the compiled loop over the generator lies; that of "average" is a itself."""
     return loop(name, "generator").address
+
+
+def inverse_address(name: str) -> int:
+    """Where the compiled loop over the inverse of the generator lies."""
+    return loop(name, "inverse").address
 
 
 def weight_address(name: str) -> int:

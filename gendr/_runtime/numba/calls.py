@@ -46,6 +46,14 @@ def call_generator(typingctx, address, a, s, n, p, g):
 
 
 @intrinsic
+def call_inverse(typingctx, address, t, n, p, total, rest):
+    def codegen(context, builder, signature, args):
+        return _call(builder, context, signature, args)
+
+    return types.void(address, t, n, p, total, rest), codegen
+
+
+@intrinsic
 def call_weight(typingctx, address, a, s, total, rest, n, p, w):
     def codegen(context, builder, signature, args):
         return _call(builder, context, signature, args)

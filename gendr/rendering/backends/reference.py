@@ -20,6 +20,7 @@ from gendr.tnorms.groups import Along
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
+    from gendr.rendering.ordered import Layered
     from gendr.rendering.shading import Scene
 
 TAKES_ANY_CDF = True
@@ -137,3 +138,10 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
         best = key.argmax(-1) + first
         images.append(torch.where(covers.any(-1), best, -1))
     return torch.stack(images).reshape(faces.images, size.height, size.width)
+
+
+def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
+    """Colours [B H W, C] over black, and alpha [B H W], of faces joined from front to back."""
+    from gendr.rendering.ordered import ordered_densely
+
+    return ordered_densely(layered, size)

@@ -26,6 +26,7 @@ from gendr._runtime.threads import (
 )
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
+from gendr.rendering.backends.cpu.ordered import ordered as ordered
 from gendr.rendering.backends.cpu.tables import (
     KernelPair,
     Number,

@@ -321,8 +321,8 @@ def next_block(tables, face_last, rows, image, block):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def coverage(n, ds, image, law, us, zs, cdf, sf):
-    """Fill in cdf and sf of n distances, for a law with its transforms.
+def argument(n, ds, image, law, us, zs):
+    """Fill in the arguments of a law of n distances.
 
     `us` gets the argument before shift and reversal: d, |d| d or d / |d|^art, divided by the scale;
     `zs` gets the argument of the law.
@@ -343,6 +343,12 @@ def coverage(n, ds, image, law, us, zs, cdf, sf):
     else:
         for i in range(n):
             zs[i] = us[i] + shift
+
+
+@njit(cache=True, nogil=True)
+def coverage(n, ds, image, law, us, zs, cdf, sf):
+    """Fill in cdf and sf of n distances, for a law with its transforms, and its arguments."""
+    argument(n, ds, image, law, us, zs)
     call_cdf(law.cdf, pointer(zs), n, law.shape, pointer(cdf), pointer(sf))
 
 

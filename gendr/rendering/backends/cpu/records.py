@@ -46,6 +46,7 @@ class Formulas(NamedTuple):
         generator: of the family.
         weight: of its weight.
         weight_p: of the weight of its parameter.
+        inverse: of the inverse of its generator; 0 for the mean and the maximum.
     """
 
     reversed: bool
@@ -61,3 +62,33 @@ class Formulas(NamedTuple):
     generator: int
     weight: int
     weight_p: int
+    inverse: int = 0
+
+
+class Layers(NamedTuple):
+    """The faces of every tile of a batch, and what puts them into order.
+
+    Attributes:
+        across: tiles in a row of an image.
+        down: tiles in a column.
+        starts: [tiles + 1] int64, the entries of a tile.
+        areas: [tiles] int64, at least as many as a tile has pairs.
+        firsts: [tiles] int64, where its pairs begin.
+        faces: [E] int32, the face of every entry; in a tile the nearest first.
+        places: [E] int64, its row in the table of gradients, where the rows of a face follow each
+            other.
+        planes: [T, 3], the keys p x + q y + r of faces, which grow towards the camera.
+        limits: [T, 2], the least and the greatest key of a face, to which keys are clamped.
+        enough: the sum of generators from which on a pixel shows nothing farther.
+    """
+
+    across: int
+    down: int
+    starts: np.ndarray
+    areas: np.ndarray
+    firsts: np.ndarray
+    faces: np.ndarray
+    places: np.ndarray
+    planes: np.ndarray
+    limits: np.ndarray
+    enough: float

@@ -78,15 +78,17 @@ class KernelPair(NamedTuple):
 
 
 def number_of(value: Any) -> float:
-    """A parameter as a plain number, 0 if there is none."""
-    return float(value.detach()) if isinstance(value, Tensor) else float(value or 0.0)
+    """A parameter as a plain number; 0 if there is none, or one for each face."""
+    if isinstance(value, Tensor):
+        return 0.0 if value.ndim else float(value.detach())
+    return float(value or 0.0)
 
 
 def formulas_of(
     coverage: Coverage, tconorm: TConorm, *, scalars: bool = False, shape: bool = False,
-    p: bool = False,
+    p: bool = False, inverse: bool = False,
 ) -> Formulas:  # fmt: skip
-    """Look both up, with the functions for gradients of scalars, shape and p if wanted."""
+    """Look both up, with the functions for gradients of scalars, shape and p, and the inverse, if wanted."""
     dist = coverage.dist
     assert isinstance(dist.law, Law)  # callers handle other CDFs
     law, family = laws.kernel_name(type(dist.law)), families.kernel_name(type(tconorm))
@@ -98,14 +100,14 @@ def formulas_of(
         number_of(dist.shape_parameter),
         dist.art_exponent,
         coverage.cutoff,
-        *_addresses(law, family, tconorm.kind == "max", shape, p),
+        *_addresses(law, family, tconorm.kind == "max", shape, p, inverse),
     )
 
 
 @cache
 def _addresses(
-    law: str, family: str, idempotent: bool, shape: bool, p: bool
-) -> tuple[int, int, int, int, int, int]:
+    law: str, family: str, idempotent: bool, shape: bool, p: bool, inverse: bool
+) -> tuple[int, int, int, int, int, int, int]:
     """Those of `Formulas`, by the names of the kernels of a law and of a family."""
     from gendr.distributions import numba as of_laws
     from gendr.tnorms import numba as of_families
@@ -117,6 +119,7 @@ def _addresses(
         0 if idempotent else of_families.generator_address(family),
         0 if idempotent else of_families.weight_address(family),
         of_families.weight_p_address(family) if p else 0,
+        of_families.inverse_address(family) if inverse else 0,
     )
 
 
