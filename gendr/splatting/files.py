@@ -38,22 +38,18 @@ _NODES, _WIDEST = 64, 3.0
 _OPAQUE, _THICKNESS = 0.995, 1e-3
 
 
-# -- our own ---------------------------------------------------------------------------------------
-
-
 def save(splats: Splats, path: str | Path) -> None:
     """Write our own file, an .npz that `Splats.load` reads.
 
     Raises:
         ValueError: for another extension, or a law of the user's own, which has no name.
     """
-    names = {"dist": str(splats.dist), "tconorm": str(splats.tconorm)}
-    for read, name in zip((get, tconorm), names.values(), strict=True):
-        try:
-            read(name)
-        except ValueError as error:
-            raise ValueError(f"a file cannot hold {name}, which is no name: {error}") from None
-    about = {"format": FORMAT, **names, "unit": splats.unit, "cutoff": splats.cutoff}
+    about = {
+        "format": FORMAT, "dist": str(splats.dist), "tconorm": str(splats.tconorm),
+        "unit": splats.unit, "cutoff": splats.cutoff,
+    }  # fmt: skip
+    for read, name in ((get, about["dist"]), (tconorm, about["tconorm"])):
+        read(str(name))  # raises for what could not be read again
     arrays: dict[str, NDArray[Any]] = {name: _array(getattr(splats, name)) for name in _ARRAYS}
     if splats.shape is not None:
         arrays["shape"] = _array(splats.shape)
@@ -75,15 +71,11 @@ def load(path: Path, make: Callable[..., Splats]) -> Splats:
     arrays = read_arrays(path, (*_ARRAYS, "shape", "about"))
     try:
         about = json.loads(arrays.pop("about").tobytes())
-        form = about.pop("format")
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} holds no splats ({type(error).__name__})") from None
-    if form != FORMAT:
-        raise ValueError(f"{path} has the format {form!r:.40}, this version reads {FORMAT!r}")
-    try:
+        if (form := about.pop("format")) != FORMAT:
+            raise ValueError(f"it has the format {form!r:.40}, this version reads {FORMAT!r}")
         return make(**{name: torch.from_numpy(array) for name, array in arrays.items()}, **about)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged ({error}); save it again") from None
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} holds no splats, or damaged ones: {error}") from None
 
 
 def _array(values: Tensor) -> NDArray[Any]:
@@ -95,9 +87,6 @@ def _named(path: str | Path, kind: str) -> Path:
     if path.suffix.lower() != kind:
         raise ValueError(f"{path} must end in {kind}; got the extension {path.suffix!r}")
     return path
-
-
-# -- Gaussians -------------------------------------------------------------------------------------
 
 
 def save_ply(splats: Splats, path: str | Path) -> None:
@@ -184,9 +173,6 @@ def _quaternions(axes: Tensor) -> Tensor:
         return axes.new_zeros(0, 4)
     turned = axes * torch.linalg.det(axes).sign()[:, None, None]
     return torch.from_numpy(np.roll(Rotation.from_matrix(turned.numpy()).as_quat(), 1, axis=1))
-
-
-# -- opaque triangles ------------------------------------------------------------------------------
 
 
 def to_mesh(splats: Splats, least: float = 0.5) -> Mesh:

@@ -76,7 +76,7 @@ def colors_of(harmonics: Tensor, directions: Tensor) -> Tensor:
     check_like("directions", check_float("directions", directions), "harmonics", harmonics)
     check_shape("directions", directions, "[N, 3] or [B, N, 3]", N=sizes["N"])
     values = basis(directions, degree_of(sizes["K"]))
-    return (0.5 + (values[..., None] * harmonics).sum(-2)).clamp(min=0)
+    return (0.5 + torch.einsum("...nk,nkc->...nc", values, harmonics)).clamp(min=0)
 
 
 def harmonics_of(colors: Tensor, degree: int) -> Tensor:

@@ -20,7 +20,7 @@ from gendr._runtime.checks import (
     check_shape,
     dtype_name,
 )
-from gendr._runtime.vectors import length, unit
+from gendr._runtime.vectors import unit
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.mesh import Camera
@@ -251,11 +251,13 @@ def projected(
     height, width = check_image_size(image_size)
     xyw, depth = camera.clip_coordinates(splats.vertices.reshape(-1, 3))
     xyw, depth = xyw.unflatten(1, (-1, 3)), depth.unflatten(1, (-1, 3))
-    seen = (depth.detach() >= near).all(-1)[..., None]
-    # Both before and after the division, so that what is behind the eye has a gradient of 0.
-    w = torch.where(seen[..., None], xyw[..., 2:], 1.0)
+    w, hidden = xyw[..., 2:], (depth.detach() < near).any(-1)[..., None, None]
+    if some := bool(hidden.any()):
+        # Before the division and after it, so that what is behind the eye has a gradient of 0.
+        w = torch.where(hidden, 1.0, w)
     corners = torch.cat([xyw[..., :2] / w, depth[..., None]], -1)
-    corners = torch.where(seen[..., None], corners, 0.0)
+    if some:
+        corners = torch.where(hidden, 0.0, corners)
     centre = splats.vertices.mean(1)
     if camera.orthographic:
         toward = camera.ahead[:, None].expand(-1, len(splats), 3)
@@ -263,7 +265,7 @@ def projected(
         toward = unit(centre - camera.eye[:, None])
     colors = colors_of(splats.harmonics, toward)
     if splats.unit == "inradius":
-        size = _inradius(corners[..., :2]).clamp(min=_THIN)
+        size = _inradius(corners[..., :2])
     else:
         size = corners.new_full(
             colors.shape[:2], 2 / min(height, width) if splats.unit == "px" else 1
@@ -273,9 +275,8 @@ def projected(
 
 
 def _inradius(corners: Tensor) -> Tensor:
-    """Of triangles [..., 3, 2]: twice the area over the perimeter."""
-    edges = corners - corners.roll(1, -2)
-    a, b = edges[..., 0, :], edges[..., 1, :]
-    area = (a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]).abs()
-    around = length(edges).sum(-1)
-    return area / torch.where(around > 0, around, 1.0)
+    """Of triangles [..., 3, 2]: twice the area over the perimeter, at least `_THIN`."""
+    x, y = (z - z.roll(1, -1) for z in corners.unbind(-1))
+    area = (x[..., 0] * y[..., 1] - x[..., 1] * y[..., 0]).abs()
+    around = (x * x + y * y).clamp(min=_THIN**3).sqrt().sum(-1)
+    return (area / around).clamp(min=_THIN)

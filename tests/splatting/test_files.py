@@ -77,12 +77,12 @@ def about(**changes):
         ({"about": None}, "holds no splats"),
         ({"about": np.frombuffer(b"[]", np.uint8)}, "holds no splats"),
         ({"about": about(format="gendr splats 9")}, "has the format 'gendr splats 9'"),
-        ({"about": about(dist="nothing")}, "is damaged .unknown distribution"),
-        ({"about": about(more=1)}, "is damaged"),
-        ({"scale": None}, "is damaged"),
-        ({"scale": np.zeros(6)}, "is damaged .scale must be > 0"),
-        ({"vertices": np.zeros((6, 3, 3), np.int32)}, "is damaged .vertices must be float32"),
-        ({"vertices": np.zeros((6, 3, 3), "S3")}, "is damaged"),
+        ({"about": about(dist="nothing")}, "damaged ones: unknown distribution"),
+        ({"about": about(more=1)}, "damaged ones"),
+        ({"scale": None}, "damaged ones"),
+        ({"scale": np.zeros(6)}, "damaged ones: scale must be > 0"),
+        ({"vertices": np.zeros((6, 3, 3), np.int32)}, "damaged ones: vertices must be float32"),
+        ({"vertices": np.zeros((6, 3, 3), "S3")}, "damaged ones"),
     ]
 )
 def test_broken_files(case, tmp_path):
@@ -100,7 +100,7 @@ def test_files_that_are_none(tmp_path):
         Splats.load(tmp_path / "a.npz")
     with pytest.raises(ValueError, match=r"must end in .npz; got the extension '.ply'"):
         made().save(tmp_path / "a.ply")
-    with pytest.raises(ValueError, match="a file cannot hold"):
+    with pytest.raises(ValueError, match=r"cannot read the distribution|unknown distribution"):
         made(dist=lambda z: torch.sigmoid(z)).save(tmp_path / "a.npz")
 
 

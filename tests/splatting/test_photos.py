@@ -283,7 +283,9 @@ def test_points_of_colmap(tmp_path):
         data += struct.pack("<Q3d3BdQ", i, *p, *c.tolist(), 0.5, i) + bytes(8 * i)
     (model / "points3D.bin").write_bytes(data)
     for kind in ("txt", "bin"):
-        points, colors = load_points(tmp_path, dtype=F64)
+        found = load_points(tmp_path, dtype=F64)
+        assert found is not None
+        points, colors = found
         np.testing.assert_array_equal(points, xyz)
         np.testing.assert_array_equal(colors, rgb / 255.0)
         (model / "images.bin").write_bytes(b"")  # is read before the text

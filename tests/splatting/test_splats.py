@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from gendr import Camera, look_at
+from gendr.rendering.fragments import signed_distance
 from gendr.splatting import Splats
 from gendr.splatting.splats import NEAR, projected
 from support.cases import for_each
@@ -193,3 +194,22 @@ def test_render_hands_over_all_and_adds_the_background(monkeypatch):
     assert torch.equal(calls["opacity"][1], splats.opacity)
     assert torch.equal(calls["shape"][1], splats.shape)
     assert torch.equal(calls["scale"], projected(splats, cameras(), (8, 12))[2])
+
+
+def test_render_is_the_sum_over_faces_from_front_to_back():
+    """One triangle after the other, by the definition, with alpha blending."""
+    splats, camera = made(6, background=torch.tensor([0.2, 0.9, 0.4], dtype=F64)), cameras()
+    image, alpha = splats.render(camera, 16, sort="centroid", bound=0.0, backend="reference")
+    faces, colors, scale = projected(splats, camera, 16)
+    ticks = (2 * torch.arange(16, dtype=F64) + 1) / 16 - 1
+    points = torch.stack(torch.meshgrid(-ticks, ticks, indexing="ij")[::-1], -1)
+    for b in range(2):
+        left, want = torch.ones(16, 16, dtype=F64), torch.zeros(3, 16, 16, dtype=F64)
+        for n in faces[b, :, :, 2].mean(1).argsort().tolist():
+            d = signed_distance(points, faces[b, n, :, :2])
+            a = splats.opacity[n] * ((d / scale[b, n] + 1) / 2).clamp(0, 1)
+            want += left * a * colors[b, n][:, None, None]
+            left = left * (1 - a)
+        torch.testing.assert_close(alpha[b], 1 - left)
+        want += left * splats.background[:, None, None]
+        torch.testing.assert_close(image[b], want, atol=1e-5, rtol=0)
