@@ -191,8 +191,8 @@ def test_ply_has_the_names_and_the_order_of_published_splats(tmp_path):
     ]  # fmt: skip
     h = splats.harmonics.numpy()
     np.testing.assert_allclose(table["f_dc_1"], h[:, 0, 1], atol=1e-6)
-    np.testing.assert_allclose(table["f_rest_0"], h[:, 1, 0], atol=1e-6)  # all of red first
-    np.testing.assert_allclose(table["f_rest_4"], h[:, 2, 1], atol=1e-6)
+    np.testing.assert_allclose(table["f_rest_1"], h[:, 2, 0], atol=1e-6)  # all of red first
+    np.testing.assert_allclose(table["f_rest_3"], h[:, 1, 1], atol=1e-6)
     assert np.isfinite(np.stack(list(table.values()))).all()
     flat = made(2, vertices=torch.ones(2, 3, 3, dtype=F64))
     flat.to_ply(tmp_path / "b.ply")  # without area

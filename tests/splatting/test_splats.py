@@ -144,6 +144,7 @@ def test_what_is_behind_or_too_near_is_left_out_without_a_trace():
     splats, camera = made(4), Camera(translation=torch.tensor([0.0, 0, 0], dtype=F64))
     away = torch.tensor([[0, 0, -3.0], [0, 0, 3.0], [0, 0, 0.0], [0, 0, -3.0]], dtype=F64)
     v = splats.vertices + away[:, None]
+    v[2, 1, 2] = 0  # a corner beside the eye
     v[3, 0, 2] = -NEAR / 2  # one corner too near
     v.requires_grad_()
     faces, colors, scale = projected(splats.with_tensors(vertices=v), camera, 32)
