@@ -27,7 +27,14 @@ from gendr._runtime.checks import (
     check_number,
     check_shape,
 )
-from gendr.rendering.api import Dist, Scale, check_batch, check_positive, parse_image_size, parse_scale
+from gendr.rendering.api import (
+    Dist,
+    Scale,
+    check_batch,
+    check_positive,
+    parse_image_size,
+    parse_scale,
+)
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, screen_faces
@@ -135,7 +142,9 @@ def ordered(
     from gendr.distributions import CallableDistribution, as_distribution
     from gendr.tnorms import as_tconorm
 
-    check_shape("face_vertices", check_float("face_vertices", face_vertices), "[B, F, 3, 3] or [F, 3, 3]")
+    check_shape(
+        "face_vertices", check_float("face_vertices", face_vertices), "[B, F, 3, 3] or [F, 3, 3]"
+    )
     if face_vertices.ndim == 3:
         each = [None if x is None else x[None] for x in (opacity, shape)]
         wide = scale[None] if isinstance(scale, Tensor) and scale.ndim == 1 else scale
@@ -174,7 +183,8 @@ def ordered(
         widths = scale.reshape(-1)
     else:
         number = parse_scale(scale, size, law.is_squared)
-        widths = torch.as_tensor(number).to(face_vertices).expand(images * count)
+        like = {"dtype": face_vertices.dtype, "device": face_vertices.device}
+        widths = torch.as_tensor(number, **like).expand(images * count)
     if shape is not None:
         law = law.with_shape(shape.reshape(-1))
     opacities = face_vertices.new_ones(()).expand(images * count)
@@ -187,12 +197,12 @@ def ordered(
         faces = screen_faces(corners, offsets, keep, leave_out=False)
         planes, limits = depth_keys(corners.detach(), depth, sort)
         layered = Layered(
-            faces, law, join, float(cutoff), float(bound), colors.reshape(len(corners), -1),
+            faces, law, join, float(cutoff), float(bound), colors.flatten(0, 1),
             opacities, widths, planes, limits,
         )  # fmt: skip
         image, alpha = choose(backend, face_vertices).ordered(layered, size)
     shape_of = images, size.height, size.width
-    return image.reshape(*shape_of, -1).permute(0, 3, 1, 2), alpha.reshape(shape_of)
+    return image.reshape(*shape_of, colors.shape[-1]).permute(0, 3, 1, 2), alpha.reshape(shape_of)
 
 
 def depth_keys(corners: Tensor, depth: Tensor, sort: str) -> tuple[Tensor, Tensor]:
@@ -232,11 +242,11 @@ def joined(tconorm: TConorm, a: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
         s: [P, K], 1 - a.
     """
     count = a.shape[-1]
-    if tconorm.kind == "mean":
+    if tconorm.kind == "mean" or not count:
         weights = a / max(count, 1)
         return weights, weights.sum(-1)
     total, rest = torch.zeros_like(a[..., 0]), torch.ones_like(a[..., 0])
-    weights = []
+    weights: list[Tensor] = []
     for k in range(count):
         before, rest_before = total, rest
         pair = torch.stack([total, a[..., k]], -1), torch.stack([rest, s[..., k]], -1)
@@ -247,7 +257,7 @@ def joined(tconorm: TConorm, a: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
         else:
             total, rest = tconorm.aggregate(*pair, Along(-1))
         weights.append(torch.where(total > 0.5, rest_before - rest, total - before))
-    return torch.stack(weights, -1) if weights else a, total
+    return torch.stack(weights, -1), total
 
 
 def ordered_densely(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:

@@ -83,3 +83,21 @@ def test_what_has_no_function_says_so():
         functions.weight_p_address("einstein")
     with pytest.raises(ValueError, match="no T-conorm 'yagr'; there are aczel_alsina, "):
         functions.weight_address("yagr")
+
+
+@for_each(t=ARCHIMEDEAN)
+def test_the_compiled_inverse_equals_the_class(t):
+    """From nothing to saturation, and of the total in place."""
+    ends = [0, 5e-324, 1e-300, 1e-20, 1 - 1e-16, 1, 1 + 1e-15, 1e20, 1e308, np.inf]
+    a, s = members()[:2]
+    total = np.concatenate([call(functions.generator_address(t.name), a, s, p=number(t)), ends])
+    A, S = np.full(len(total), np.nan), total.copy()
+    kinds = [DOUBLES, ctypes.c_int64, ctypes.c_double, DOUBLES, DOUBLES]
+    loop = ctypes.CFUNCTYPE(None, *kinds)(functions.inverse_address(t.name))
+    pointers = [x.ctypes.data_as(DOUBLES) for x in (S, A, S)]
+    loop(pointers[0], len(total), number(t), *pointers[1:])
+    want = t.inverse(torch.from_numpy(total))
+    for got, exact in zip((A, S), want, strict=True):
+        np.testing.assert_allclose(got, exact, rtol=1e-13, atol=1e-300)
+    assert (A[total == 0] == 0).all()
+    assert (S[np.isinf(total)] == 0).all()

@@ -1,0 +1,512 @@
+"""Ordered joining: the kernels against the definition, the definition against what is published."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+import gendr
+from gendr.distributions import as_distribution
+from gendr.rendering.backends.cpu import backend as cpu
+from gendr.rendering.ordered import ordered
+from gendr.tnorms import as_tconorm
+from support import TOLERANCES, degenerate, relative_l2, soup
+from support.cases import for_each
+from support.laws import EXAMPLES, SMOOTH, forms
+from support.tconorms import EVERY
+
+BACKENDS = ["cpu", "reference"]
+# Those with a pdf that is finite everywhere and, in `CONTINUOUS`, without a jump.
+CONTINUOUS = ["cubic_hermite", "wigner_semicircle", "gaussian", "logistic", "cauchy", "gumbel_max",
+              "gamma(shape=2.5)", "student_t(shape=3)", "levy", "logistic.squared"]  # fmt: skip
+
+
+class Scene:
+    """Faces with all that they have, as leaves, and weights for a loss."""
+
+    def __init__(self, corners, size, dist, tconorm, scale=0.05, seed=0, channels=3):
+        like = corners.double()
+        images, count = corners.shape[:2]
+        generator = torch.Generator().manual_seed(seed)
+
+        def uniform(*shape):
+            return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+        self.size, dist, tconorm = size, as_distribution(dist), as_tconorm(tconorm)
+        self.leaves = {
+            "corners": like,
+            "colours": uniform(images, count, channels),
+            "opacity": 0.2 + 0.7 * uniform(images, count),
+            "scale": scale * (0.5 + uniform(images, count)),
+        }
+        if dist.shape_parameter is not None:
+            shape = float(dist.shape_parameter)
+            self.leaves["shape"] = shape * (0.8 + 0.4 * uniform(images, count))
+        if not dist.is_centred and dist.total_shift() == 0:
+            self.leaves["shift"] = torch.tensor(0.2, dtype=torch.float64)
+        if tconorm.given_p is not None:
+            self.leaves["p"] = torch.tensor(float(tconorm.given_p), dtype=torch.float64)
+        self.leaves = {k: v.detach().clone().requires_grad_() for k, v in self.leaves.items()}
+        self.dist, self.tconorm = dist, tconorm
+        self.weights = uniform(images, channels, *size), uniform(images, *size)
+
+    def drawn(self, backend, leaves=None, **options):
+        """The image and alpha, from other leaves if there are."""
+        leaves = self.leaves if leaves is None else leaves
+        dist, tconorm = self.dist, self.tconorm
+        if "shift" in leaves:
+            dist = dist.shifted(leaves["shift"])
+        if "p" in leaves:
+            tconorm = tconorm.with_p(leaves["p"])
+        options = {"cutoff": 1e-3, "bound": 0.0, **options}
+        return ordered(
+            leaves["corners"], leaves["colours"], self.size, dist, tconorm, leaves["scale"],
+            opacity=leaves["opacity"], shape=leaves.get("shape"), backend=backend, **options,
+        )  # fmt: skip
+
+    def found(self, backend, dtype=torch.float64, **options):
+        """The image, alpha, by name the gradients of all leaves, and these."""
+        leaves = {k: v.detach().to(dtype).requires_grad_() for k, v in self.leaves.items()}
+        image, alpha = self.drawn(backend, leaves, **options)
+        assert image.dtype == alpha.dtype == dtype
+        loss = (image * self.weights[0].to(dtype)).sum() + (alpha * self.weights[1].to(dtype)).sum()
+        gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+        return image.detach(), alpha.detach(), dict(zip(leaves, gradients, strict=True)), leaves
+
+
+def assert_same(got, want, dtype=torch.float64):
+    tolerance = TOLERANCES[dtype]
+    for x, y in zip(got[:2], want[:2], strict=True):
+        torch.testing.assert_close(x.double(), y, rtol=0, atol=tolerance.alpha)
+    for name, gradient in want[2].items():
+        error = (got[2][name].double() - gradient).norm()
+        rounding = 0.0
+        if name == "p":  # terms of the logarithm of p cancel
+            rounding = 1e-2 * tolerance.alpha / min(1, abs(want[3]["p"].item()))
+        assert error <= tolerance.gradient * gradient.norm() + rounding, name
+
+
+def assert_finite(found):
+    for value in (*found[:2], *found[2].values()):
+        assert torch.isfinite(value).all()
+
+
+# ---------------------------------------------------------------------------------------------
+# Kernels against the definition
+# ---------------------------------------------------------------------------------------------
+
+MEMBERS = list(product([form for law in EXAMPLES for form in forms(law)], EVERY))
+
+
+@for_each("dist, tconorm", MEMBERS, rotating=120)
+def test_every_law_and_family_equals_the_definition(dist, tconorm):
+    scene = Scene(soup(1, 7, 3), (9, 12), dist, tconorm, scale=0.1)
+    assert_same(scene.found("cpu"), scene.found("reference"))
+
+
+@for_each(
+    sort=["pixel", "centroid"],
+    size=[(1, 1), (17, 35), (40, 3)],
+    tconorm=["probabilistic", "average", "max", "yager(p=2)"],
+    channels=[1, 5],
+    rotating=3,
+)
+def test_batches_tiles_and_channels_equal_the_definition(sort, size, tconorm, channels):
+    scene = Scene(soup(3, 12, 4), size, "gamma(shape=2)", tconorm, channels=channels)
+    assert_same(scene.found("cpu", sort=sort), scene.found("reference", sort=sort))
+
+
+@for_each(backend=BACKENDS, dist=CONTINUOUS, tconorm=EVERY, rotating=40)
+def test_gradients_are_those_of_differences(backend, dist, tconorm):
+    scene = Scene(soup(1, 4, 5), (3, 4), dist, tconorm, scale=0.3)
+    names = list(scene.leaves)
+
+    def drawn(*leaves):
+        return scene.drawn(backend, dict(zip(names, leaves, strict=True)), cutoff=0.0)
+
+    assert gradcheck(drawn, tuple(scene.leaves.values()), fast_mode=True, atol=1e-4, rtol=1e-3)
+
+
+@for_each(
+    dist=["logistic", "uniform", "gamma(shape=2)"], tconorm=["probabilistic", "joe(p=2)", "max"]
+)
+def test_float32_input_is_joined_in_float64(dist, tconorm):
+    scene = Scene(soup(2, 9, 6, torch.float32), (12, 19), dist, tconorm)
+    scene.leaves = {k: v.detach().float().double() for k, v in scene.leaves.items()}
+    assert_same(scene.found("cpu", torch.float32), scene.found("reference"), torch.float32)
+
+
+@for_each(tconorm=["probabilistic", "max", "average", "frank(p=2)"])
+def test_same_bits_from_run_to_run_and_for_any_number_of_threads(tconorm):
+    scene = Scene(soup(2, 150, 7, size=0.3), (40, 50), "gamma(shape=2)", tconorm, scale=0.02)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 8, 8):
+            cpu.set_num_threads(threads)
+            image, alpha, grads, _ = scene.found("cpu", bound=1e-3)
+            results.append([image, alpha, *grads.values()])
+    finally:
+        cpu.set_num_threads(None)
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(map(torch.equal, results[0], other))
+
+
+# ---------------------------------------------------------------------------------------------
+# The order
+# ---------------------------------------------------------------------------------------------
+
+BIG = [[-9.0, -9.0], [9.0, -9.0], [0.0, 12.0]]
+
+
+def layers(*depths, dtype=torch.float64):
+    """Triangles that cover everything, with the depths of their corners, [1, F, 3, 3]."""
+    corners = torch.tensor(BIG, dtype=dtype).expand(len(depths), 3, 2)
+    z = torch.tensor(depths, dtype=dtype).reshape(len(depths), -1, 1).expand(-1, 3, 1)
+    return torch.cat([corners, z], -1)[None]
+
+
+def weights(scene, size=1, tconorm="probabilistic", opacity=0.5, **options):
+    """The weights [F, H, W] of faces, which are the colours of an image with a channel of each."""
+    count = scene.shape[1]
+    colours = torch.eye(count, dtype=scene.dtype)[None]
+    opacity = torch.as_tensor(opacity, dtype=scene.dtype).expand(1, count)
+    options = {"bound": 0.0, **options}
+    return ordered(scene, colours, size, "heaviside", tconorm, opacity=opacity, **options)[0][0]
+
+
+@for_each(backend=BACKENDS, sort=["pixel", "centroid"])
+def test_nearer_faces_come_first_and_equal_ones_by_their_number(backend, sort):
+    def of(*depths):
+        return weights(layers(*depths), backend=backend, sort=sort).flatten().tolist()
+
+    assert of(1.0, 2.0, 3.0) == pytest.approx([0.5, 0.25, 0.125])
+    assert of(3.0, 1.0, 2.0) == pytest.approx([0.125, 0.5, 0.25])
+    assert of(2.0, 2.0, 2.0) == pytest.approx([0.5, 0.25, 0.125])
+    assert of(2.0, 1.0, 2.0, 1.0) == pytest.approx([0.125, 0.5, 0.0625, 0.25])
+
+
+@for_each(backend=BACKENDS, tconorm=["max", "probabilistic", "yager(p=2)", "average"])
+def test_identical_faces_share_a_pixel_by_their_number(backend, tconorm):
+    w = weights(layers(1.5, 1.5, 1.5), 3, tconorm, backend=backend)
+    root = 0.5 * 2**0.5
+    want = {
+        "max": [0.5, 0, 0],
+        "probabilistic": [0.5, 0.25, 0.125],
+        "yager(p=2)": [0.5, root - 0.5, 0.75**0.5 - root],
+        "average": [1 / 6] * 3,
+    }[tconorm]
+    assert torch.allclose(w, w.new_tensor(want)[:, None, None], rtol=0, atol=1e-15)
+
+
+@for_each(backend=BACKENDS)
+def test_the_nearest_of_equal_maxima_has_the_gradient(backend):
+    opacity = torch.full((1, 3), 0.5, dtype=torch.float64).requires_grad_()
+    scene, colours = layers(3.0, 1.0, 2.0), torch.tensor([[[1.0], [2.0], [3.0]]]).double()
+    image, _ = ordered(scene, colours, 1, "heaviside", "max", opacity=opacity, backend=backend)
+    (gradient,) = torch.autograd.grad(image.sum(), opacity)
+    assert gradient.tolist() == [[0, 2, 0]]
+
+
+@for_each(backend=BACKENDS)
+def test_faces_that_pass_through_each_other_are_sorted_in_every_pixel(backend):
+    """One is nearer on the left, the other on the right; 1/z is affine on the screen."""
+    scene = layers([1.0, 4.0, 1.6], [4.0, 1.0, 1.6])
+    w = weights(scene, 8, opacity=1.0, backend=backend)
+    left = torch.arange(8).expand(8, 8) < 4
+    assert torch.equal(w[0], left.double())
+    assert torch.equal(w[1], 1 - left.double())
+    by_centroid = weights(scene, 8, opacity=1.0, sort="centroid", backend=backend)
+    assert by_centroid[0].all()
+    assert not by_centroid[1].any()
+    scene[0, 1, :, 2] *= 0.99
+    nearer = weights(scene, 8, opacity=1.0, sort="centroid", backend=backend)
+    assert nearer[1].all()
+    assert not nearer[0].any()
+
+
+@for_each(backend=BACKENDS)
+def test_beyond_its_corners_a_face_has_the_depth_of_the_nearest(backend):
+    """A steep face far to the left would come before the eye at the right edge of the image."""
+    steep = [[-1.0, -0.1, 9.0], [-0.9, -0.1, 2.0], [-1.0, 0.1, 9.0]]
+    scene = torch.cat([layers(1.5), torch.tensor([[steep]], dtype=torch.float64)], 1)
+    colours = torch.eye(2, dtype=torch.float64)[None]
+    image, _ = ordered(scene, colours, 4, "cauchy", scale=1.0, bound=0.0, backend=backend)
+    alone, _ = ordered(scene[:, :1], colours[:, :1], 4, "cauchy", scale=1.0, backend=backend)
+    torch.testing.assert_close(image[0, 0], alone[0, 0], rtol=0, atol=1e-12)
+
+
+# ---------------------------------------------------------------------------------------------
+# What it is
+# ---------------------------------------------------------------------------------------------
+
+
+@for_each(backend=BACKENDS, tconorm=EVERY, dist=["logistic", "exponential.reversed"], rotating=3)
+def test_weights_sum_to_the_alpha_of_the_silhouette(backend, tconorm, dist):
+    corners, options = soup(2, 8, 8), {"cutoff": 1e-4, "backend": backend}
+    ones = torch.ones(2, 8, 1, dtype=torch.float64)
+    image, alpha = ordered(corners, ones, (9, 20), dist, tconorm, 0.05, bound=0.0, **options)
+    want = gendr.silhouette(corners, (9, 20), dist, tconorm, 0.05, **options)
+    torch.testing.assert_close(alpha, want, rtol=0, atol=1e-10)
+    torch.testing.assert_close(image[:, 0], want, rtol=0, atol=1e-10)
+
+
+@for_each(backend=BACKENDS)
+def test_the_probabilistic_sum_is_the_over_operator(backend):
+    """As Kerbl et al. and gsplat have it: w_i = a_i T_i, T_i = prod over j < i of (1 - a_j)."""
+    scene = Scene(soup(1, 10, 9), (7, 9), "gaussian", "probabilistic", scale=0.1)
+    image, alpha = (x.detach() for x in scene.drawn(backend))
+    names = ("corners", "colours", "opacity", "scale")
+    corners, colours, opacity, scale = (scene.leaves[n].detach().numpy()[0] for n in names)
+    dist = scene.dist.shifted(0.2)
+    one = [
+        gendr.silhouette(torch.from_numpy(c[None]), (7, 9), dist, scale=s, cutoff=1e-3,
+                         backend="reference").numpy()
+        for c, s in zip(corners, scale, strict=True)
+    ]  # fmt: skip
+    size = gendr.rendering.geometry.ImageSize(7, 9)
+    points = size.centres(torch.arange(63), torch.float64).numpy().reshape(7, 9, 2)
+    for row, column in np.ndindex(7, 9):
+        keys = []
+        for c in corners:
+            plane = np.linalg.solve(np.c_[c[:, :2], np.ones(3)], 1 / c[:, 2])
+            key = plane @ [*points[row, column], 1]
+            keys.append(np.clip(key, (1 / c[:, 2]).min(), (1 / c[:, 2]).max()))
+        left, colour = 1.0, np.zeros(3)
+        for i in np.argsort(keys)[::-1]:
+            a = opacity[i] * one[i][row, column]
+            colour += a * left * colours[i]
+            left *= 1 - a
+        np.testing.assert_allclose(image[0, :, row, column], colour, atol=1e-12)
+        np.testing.assert_allclose(alpha[0, row, column], 1 - left, atol=1e-12)
+
+
+def deep(count, seed, size=2.0):
+    """Faces one behind the other, each of which spans a little of the depth."""
+    corners = soup(1, count, seed, size=size)
+    corners[..., 2] = corners[..., 2] * 0.05 + torch.rand(1, count, 1) * 3
+    return corners
+
+
+@for_each(tconorm=EVERY)
+def test_what_is_left_out_is_below_the_bound(tconorm):
+    scene = Scene(deep(80, 10), (12, 20), "logistic", tconorm)
+    whole, alpha = (x.detach() for x in scene.drawn("cpu"))
+    for bound in (0.5, 1e-2):
+        image, less = (x.detach() for x in scene.drawn("cpu", bound=bound))
+        assert (alpha - less).min() >= -1e-12
+        assert (alpha - less).max() < bound
+        assert (image - whole).abs().max() < bound
+        if bound == 0.5:
+            assert torch.equal(image, whole) == (tconorm.kind == "mean")
+
+
+@for_each(tconorm=["probabilistic", "max", "yager(p=2)", "einstein"])
+def test_of_faces_behind_the_bound_the_others_have_their_own_gradients(tconorm):
+    """The faces that a pixel keeps are the nearest so many, whose gradients nothing changes."""
+    fewer = 0
+    for seed in range(6):
+        corners = deep(40, seed)
+        scene = Scene(corners, (1, 1), "logistic", tconorm, seed=seed)
+        image, alpha, grads, _ = scene.found("cpu", bound=0.1)
+        # Which they are, by the gradients of colours.
+        kept = (grads["colours"] != 0).any(-1)[0]
+        fewer += int(kept.sum() < 30)
+        some = Scene(corners, (1, 1), "logistic", tconorm, seed=seed)
+        for name, leaf in some.leaves.items():
+            some.leaves[name] = leaf if leaf.ndim == 0 else leaf.detach()[:, kept]
+        of_kept = {k: g if g.ndim == 0 else g[:, kept] for k, g in grads.items()}
+        assert_same((image, alpha, of_kept), some.found("reference"))
+        for gradient in grads.values():
+            assert gradient.ndim == 0 or not gradient[:, ~kept].any()
+    assert fewer
+
+
+# ---------------------------------------------------------------------------------------------
+# Input of all kinds
+# ---------------------------------------------------------------------------------------------
+
+
+@for_each(backend=BACKENDS)
+def test_strides_and_expanded_tensors(backend):
+    scene = Scene(soup(1, 6, 11), (5, 6), "logistic", "hamacher(p=0.5)")
+    want = scene.found(backend)
+    leaves = dict(scene.leaves)
+    turned = leaves["corners"].detach().transpose(1, 3).contiguous().transpose(1, 3)
+    spread = leaves["colours"].detach().repeat_interleave(2, -1)[..., ::2]
+    assert not turned.is_contiguous()
+    assert not spread.is_contiguous()
+    leaves |= {"corners": turned.requires_grad_(), "colours": spread.requires_grad_()}
+    image, alpha = scene.drawn(backend, leaves)
+    assert torch.equal(image, want[0])
+    assert torch.equal(alpha, want[1])
+    one = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    views = {k: v if v.ndim == 0 else v.detach().expand(2, *v.shape[1:]) for k, v in leaves.items()}
+    views |= {"opacity": one.expand(2, 6), "scale": one.expand(2, 6)}
+    image, _ = scene.drawn(backend, views)
+    assert torch.equal(image[0], image[1])
+    (gradient,) = torch.autograd.grad(image.sum(), one)
+    step = 1e-6
+    up, down = (
+        scene.drawn(backend, views | {"opacity": x.expand(2, 6), "scale": x.expand(2, 6)})[0].sum()
+        for x in (one.detach() + step, one.detach() - step)
+    )
+    assert gradient.item() == pytest.approx(((up - down) / (2 * step)).item(), rel=1e-4)
+
+
+@for_each(backend=BACKENDS)
+def test_one_image_without_a_batch(backend):
+    scene = Scene(soup(1, 6, 11), (5, 6), "gamma(shape=2)", "probabilistic")
+    leaves = {k: v if v.ndim == 0 else v[0] for k, v in scene.leaves.items()}
+    for got, want in zip(scene.drawn(backend, leaves), scene.drawn(backend), strict=True):
+        assert torch.equal(got, want[0])
+    image, alpha = ordered(
+        leaves["corners"], leaves["colours"], (5, 6), scale="1px", backend=backend
+    )
+    batched = ordered(
+        scene.leaves["corners"], scene.leaves["colours"], (5, 6), scale=2 / 5, backend=backend
+    )
+    assert torch.equal(image, batched[0][0])
+    assert torch.equal(alpha, batched[1][0])
+
+
+@for_each(backend=BACKENDS, tconorm=["probabilistic", "average", "max"])
+def test_nothing_and_what_is_not_seen(backend, tconorm):
+    for images, count in ((2, 0), (0, 3), (0, 0)):
+        corners = soup(images, count, 0)
+        found = Scene(corners, (3, 5), "logistic", tconorm).found(backend)
+        assert found[0].shape == (images, 3, 3, 5)
+        assert found[1].shape == (images, 3, 5)
+        assert not found[0].any()
+        assert not found[1].any()
+    seen = soup(1, 5, 12)
+    unseen = [seen * torch.tensor([1, 1, -1.0]), seen * torch.tensor([1, 1, 0.0])]
+    unseen += [seen + torch.tensor([50.0, 0, 0]), seen * 1e6 + 3e9]
+    found = Scene(torch.cat(unseen, 1), (4, 5), "uniform", tconorm).found(backend)
+    assert not found[0].any()
+    assert not any(g.any() for g in found[2].values())
+
+
+@for_each(dist=["uniform", "logistic", "cauchy"], tconorm=["probabilistic", "max", "average"])
+def test_hard_faces(dist, tconorm):
+    """Edge-on, without area, behind and on the plane of the camera, twice the same."""
+    scene = Scene(degenerate(), (5, 5), dist, tconorm)
+    got, want = scene.found("cpu"), scene.found("reference")
+    assert_finite(got)
+    for x, y in zip(got[:2], want[:2], strict=True):
+        torch.testing.assert_close(x, y, rtol=0, atol=1e-10)
+    without = [name for name in scene.leaves if name != "corners"]  # of which two are at a corner
+    for name in without:
+        assert relative_l2(got[2][name], want[2][name]) <= 1e-8, name
+
+
+def wild(scenes, seed):
+    """Scenes of 5 faces each of which is hard in a way of its own, and their numbers."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(*shape):
+        return torch.rand(scenes, 5, *shape, generator=generator, dtype=torch.float64)
+
+    corners = torch.randn(scenes, 5, 3, 3, generator=generator, dtype=torch.float64)
+    a, b = corners[..., 0, :], corners[..., 1, :]
+    kinds = [
+        corners,
+        torch.stack([a, b, a + 1e-9 * corners[..., 2, :]], -2),  # needles
+        torch.stack([a, b, a + 0.3 * (b - a)], -2),  # edge-on
+        torch.stack([a, a, b], -2),
+        (corners * 4).round() / 4,  # corners and edges on pixel centres, and equal depths
+    ]
+    pick = torch.randint(len(kinds), (scenes, 5), generator=generator)
+    corners = torch.stack(kinds)[pick, torch.arange(scenes)[:, None], torch.arange(5)]
+    corners = corners * 10 ** (6 * uniform(1, 1) - 3)
+    depth = 10 ** (6 * uniform(1) - 3) * torch.where(pick == 4, 1.0, 0)[..., None]
+    corners[..., 2] = corners[..., 2].abs() + depth + 1e-9
+    edge = uniform()
+    opacity = torch.where(edge < 0.2, 0.0, torch.where(edge > 0.7, 1.0, uniform()))
+    return corners, uniform(3), opacity, 10 ** (9 * uniform() - 6)
+
+
+def in_batches(seed, every):
+    """Members, each with the seed and the number of its scenes; with `--every` 1e5 scenes."""
+    members = list(product([form for law in SMOOTH for form in forms(law)[:5]], EVERY))
+    if every:
+        return [(*m, i, -(-100_000 // len(members))) for i, m in enumerate(members)]
+    return [(*members[(i * 977 + seed * 131) % len(members)], seed * 20 + i, 16) for i in range(20)]
+
+
+@for_each("dist, tconorm, seed, scenes", in_batches)
+def test_wild_scenes_are_finite(dist, tconorm, seed, scenes):
+    for dtype in (torch.float64, torch.float32):
+        corners, colours, opacity, scale = (x.to(dtype) for x in wild(scenes, seed))
+        scene = Scene(corners, (4, 4), dist, tconorm, seed=seed)
+        given = {"corners": corners, "colours": colours, "opacity": opacity, "scale": scale}
+        scene.leaves |= {k: v.double() for k, v in given.items()}
+        found = scene.found(
+            "cpu", dtype, cutoff=(0.0, 1e-6)[seed % 2], bound=(0.0, 1e-4)[seed % 3 > 0]
+        )
+        assert_finite(found)
+        assert found[1].min() >= 0
+        assert found[1].max() <= 1 + 1e-6
+
+
+# ---------------------------------------------------------------------------------------------
+# Refusals
+# ---------------------------------------------------------------------------------------------
+
+FACES, COLOURS = torch.rand(2, 3, 3, 3) + 0.1, torch.rand(2, 3, 4)
+
+
+@for_each(
+    "options, kind, words",
+    [
+        ({"face_vertices": [[1.0]]}, TypeError, "face_vertices must be a"),
+        ({"face_vertices": FACES[..., :2]}, ValueError, r"face_vertices must .*\[B, F, 3, 3\]"),
+        ({"face_vertices": FACES * torch.inf}, ValueError, "face_vertices .*(NaN|inf)"),
+        ({"colors": COLOURS[0]}, ValueError, r"colors must .*\[B, F, C\]"),
+        ({"colors": COLOURS[:, :2]}, ValueError, "colors must"),
+        ({"colors": COLOURS.double()}, TypeError, "colors .*float"),
+        ({"colors": COLOURS * torch.nan}, ValueError, "colors .*(NaN|inf)"),
+        ({"opacity": torch.ones(2, 4)}, ValueError, r"opacity must .*\[B, F\]"),
+        ({"opacity": torch.full((2, 3), 1.5)}, ValueError, r"opacity must lie in .0, 1., got 1.5"),
+        ({"opacity": 0.5}, TypeError, "opacity must be a"),
+        ({"scale": torch.zeros(2, 3)}, ValueError, "scale must be > 0"),
+        ({"scale": -1.0}, ValueError, "scale must be > 0"),
+        ({"scale": torch.ones(2)}, ValueError, "scale must"),
+        ({"dist": "gamma", "shape": torch.zeros(2, 3)}, ValueError, "shape must be > 0"),
+        ({"shape": torch.ones(2, 3)}, TypeError, "uniform .*shape"),
+        ({"dist": torch.sigmoid}, ValueError, "named distributions only"),
+        ({"tconorm": "maximum"}, ValueError, "maximum"),
+        ({"sort": "tile"}, ValueError, "unknown sort 'tile'"),
+        ({"bound": 1.0}, ValueError, "bound must be"),
+        ({"bound": -0.1}, ValueError, "bound must be"),
+        ({"cutoff": 1.0}, ValueError, "cutoff must be"),
+        ({"image_size": 0}, ValueError, "image_size"),
+        ({"backend": "gpu"}, ValueError, "gpu"),
+    ],
+)  # fmt: skip
+def test_refusals(options, kind, words):
+    given = {"face_vertices": FACES, "colors": COLOURS, "image_size": 4, **options}
+    with pytest.raises(kind, match=words):
+        ordered(**given)
+
+
+def test_derivatives_beyond_the_first_and_transforms():
+    scene = Scene(soup(1, 3, 1), (3, 4), "logistic", "probabilistic")
+    opacity = scene.leaves["opacity"]
+    image, _ = scene.drawn("cpu")
+    (first,) = torch.autograd.grad(image.square().sum(), opacity, create_graph=True)
+    with pytest.raises(RuntimeError, match="the cpu backend has no second derivatives; use"):
+        torch.autograd.grad(first.sum(), opacity)
+
+    def loss(opacity, backend="auto"):
+        return scene.drawn(backend, {**scene.leaves, "opacity": opacity})[0].square().sum()
+
+    reference = torch.autograd.functional.hessian(lambda o: loss(o, "reference"), opacity)
+    assert torch.isfinite(reference).all()
+    assert reference.any()
+    # Inside transforms "auto" is the reference.
+    torch.testing.assert_close(torch.func.grad(loss)(opacity.detach()), first.detach())
+    with pytest.raises(RuntimeError, match="vmap"):
+        torch.func.vmap(loss)(opacity.detach().expand(2, 1, 3))
