@@ -26,12 +26,11 @@ from gendr.distributions.registry import DistributionLike
 from gendr.mesh import Camera
 from gendr.splatting import files
 from gendr.splatting.harmonics import colors_of, degree_of
+from gendr.splatting.settings import UNITS
 from gendr.tnorms import TConorm, as_tconorm
 
 __all__ = ["NEAR", "UNITS", "Splats", "projected"]
 
-# What the scale of a triangle may be measured in.
-UNITS = ("inradius", "px", "ndc")
 # Triangles with a corner nearer to the camera are left out: world units.
 NEAR = 1e-2
 # The smallest inradius that a scale is a multiple of, NDC: triangles on edge have none.
