@@ -14,6 +14,7 @@ from gendr._runtime.names import lazily
 
 if TYPE_CHECKING:
     from gendr.splatting.harmonics import colors_of
+    from gendr.splatting.path import camera_path
     from gendr.splatting.photos import Photos, load_photos
     from gendr.splatting.settings import SplatSettings
     from gendr.splatting.splats import Splats
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from gendr.splatting.training import SplatTraining, fit_splats, start_from
 
 __all__ = [
-    "Look", "Photos", "SplatSettings", "SplatTraining", "Splats", "colors_of", "fit_splats",
-    "from_cameras", "from_hull", "from_mesh", "from_points", "load_photos", "start_from",
+    "Look", "Photos", "SplatSettings", "SplatTraining", "Splats", "camera_path", "colors_of",
+    "fit_splats", "from_cameras", "from_hull", "from_mesh", "from_points", "load_photos",
+    "start_from",
 ]  # fmt: skip
 
 _MODULES = {
     "gendr.splatting.harmonics": ("colors_of",),
+    "gendr.splatting.path": ("camera_path",),
     "gendr.splatting.photos": ("Photos", "load_photos"),
     "gendr.splatting.settings": ("SplatSettings",),
     "gendr.splatting.splats": ("Splats",),

@@ -119,7 +119,9 @@ class SplatTraining:
 
     @property
     def loss(self) -> float:
-        """The mean loss since the last row of the history."""
+        """The mean loss since the last row of the history, or of that row."""
+        if not self._since and self.history:
+            return self.history[-1]["loss"]
         return self._loss / max(1, self._since)
 
     @property
@@ -344,6 +346,8 @@ def fit_splats(
     training = SplatTraining(photos, settings, init, held_out)
     if resume is not None:
         training.restore(resume)
+    if training.settings.budget is not None:  # which shall not pay for the kernels' compilation
+        SplatTraining(photos, settings, init).advance()
     while not training.is_over:
         training.advance()
         if callback is not None:
