@@ -6,6 +6,9 @@ STAMP  := $(VENV)/.gendr-installed
 SITE   := $(VENV)/.gendr-site-installed
 # Bytecode is kept, also where the environment forbids it: half of an import is compilation.
 export PYTHONDONTWRITEBYTECODE :=
+# The folder itself goes on the path: the default, a finder, is asked too late for a script beside
+# the clone, which would import the clone's folder `gendr` as an empty package.
+EDITABLE := --config-settings editable_mode=compat -e
 
 .PHONY: demo test test-all lint format benchmark assets docs docs-site dist clean
 
@@ -58,11 +61,11 @@ dist: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(EDITABLE) ".[dev]"
 	touch $@
 
 $(SITE): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(EDITABLE) ".[docs]"
 	touch $@
 
 clean:

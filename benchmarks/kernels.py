@@ -11,7 +11,7 @@ a run that was stopped goes on where it was, and only what has changed since is 
 compiles every specialisation, pairs included, with the Triton that is imported (about 25 minutes of
 processor time each), to FOLDER/kernels-VERSION.csv, which is resumed like the table. What has been
 compiled by then, with every version of which FOLDER has a file, is summed up in
-docs/results/kernels-all.md. Another Triton comes from
+docs/results/kernels-all.md, with the commit of each. Another Triton comes from
 
     pip download --no-deps triton==3.6.0 && python -m zipfile -e triton-3.6.0-*.whl FOLDER36
 
@@ -36,6 +36,7 @@ from statistics import median
 
 os.environ["TRITON_INTERPRET"] = "0"  # before the first import of Triton
 
+from speed import commit
 from tqdm import tqdm
 
 from lab.pages import table
@@ -114,11 +115,13 @@ def complete(path: Path, processes: int, only: str, wanted_ones: Iterable[Specia
     known = read(path)
     every = [pair for pair in product(wanted_ones, CAPABILITIES) if only in str(pair[0])]
     wanted = {key(row): row for row in (described(*pair) for pair in every)}
-    todo = [
-        pair
-        for pair, (name, row) in zip(every, wanted.items(), strict=True)
-        if name not in known or known[name]["fingerprint"] != row["fingerprint"]
-    ]
+    # Rows of other code and of kernels that are gone go, unless only some kernels were asked for.
+    known = {
+        name: row
+        for name, row in known.items()
+        if (wanted[name]["fingerprint"] == row["fingerprint"] if name in wanted else only)
+    }
+    todo = [pair for pair, name in zip(every, wanted, strict=True) if name not in known]
     path.parent.mkdir(parents=True, exist_ok=True)
     write(path, known.values())
     with path.open("a", newline="") as file, ProcessPoolExecutor(processes) as pool:
@@ -129,8 +132,7 @@ def complete(path: Path, processes: int, only: str, wanted_ones: Iterable[Specia
             known[key(row)] = row
             writer.writerow(row)
             file.flush()
-    # Rows of kernels that are gone go too, unless only some kernels were asked for.
-    write(path, (row for name, row in known.items() if only or name in wanted))
+    write(path, known.values())
 
 
 def summed_up(folder: Path) -> list[str]:
@@ -148,14 +150,17 @@ def summed_up(folder: Path) -> list[str]:
     ]  # fmt: skip
     counts, kernels, failures = [], [], []
     for path in sorted(folder.glob("kernels-*.csv")):
-        version = path.stem.partition("-")[2]
+        version, stamp = path.stem.partition("-")[2], path.with_suffix(".commit")
+        of_commit = stamp.read_text(encoding="utf-8") if stamp.exists() else "unknown"
         rows = list(read(path).values())
         found = {key(row): row for row in rows}
         for capability, what in product(CAPABILITIES, kinds):
             listed = [key(named(x, capability)) for x in every if kinds[what](x)]
             there = [found[name] for name in listed if name in found]
             failed = [row for row in there if row["failed"]]
-            counts.append([version, capability, what, len(listed), len(there), len(failed)])
+            counts.append([
+                version, of_commit, capability, what, len(listed), len(there), len(failed),
+            ])  # fmt: skip
         failures += [
             f"Triton {version}: {' '.join(key(x))}: {x['failed']}" for x in rows if x["failed"]
         ]
@@ -170,7 +175,7 @@ def summed_up(folder: Path) -> list[str]:
                     f"{min(registers)}, {median(registers):.0f}, {max(registers)}",
                     sum(x > 0 for x in local), max(local),
                 ])  # fmt: skip
-    head = ["Triton", "sm", "", "specialisations", "compiled", "failed"]
+    head = ["Triton", "commit", "sm", "", "specialisations", "compiled", "failed"]
     lines += ["", *table(head, [[str(x) for x in row] for row in counts])]
     lines += ["", *(failures or ["None failed."])]
     head = ["Triton", "sm", "kernel", "compiled", "registers: least, median, most",
@@ -191,6 +196,9 @@ def main() -> None:
     import triton
 
     path = args.all / f"kernels-{triton.__version__}.csv"
+    if not args.only:  # all that the table has from now on is of this commit
+        args.all.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".commit").write_text(commit(), encoding="utf-8")
     complete(path, args.processes, args.only, in_order_of_interest())
     text = "\n".join(summed_up(args.all))
     (RESULTS / "kernels-all.md").write_text(text, encoding="utf-8")

@@ -18,11 +18,13 @@ import ast
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -37,6 +39,7 @@ OPERATORS: dict[type[ast.AST], str] = {
     ast.Gt: "<=", ast.GtE: "<", ast.Eq: "!=", ast.NotEq: "==", ast.And: "or", ast.Or: "and",
 }  # fmt: skip
 SECONDS = 900  # a run that takes longer has hung: it is caught
+MEMORY = 8 << 30  # bytes of a process: a broken size ends its test, not the whole machine
 
 
 def changes(path: Path) -> Iterator[tuple[int, str]]:
@@ -94,6 +97,7 @@ def caught(root: Path, system: str) -> bool:
         run = subprocess.run(
             command, cwd=root, capture_output=True, timeout=SECONDS,
             env={**os.environ, "PYTHONPATH": str(root)},
+            preexec_fn=partial(resource.setrlimit, resource.RLIMIT_DATA, (MEMORY, MEMORY)),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return True

@@ -535,7 +535,7 @@ def about_run(place: Place) -> dict[str, Any]:
     cuda = place.device == "cuda"
     return {
         "date": datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat(),
-        "commit": _commit(),
+        "commit": commit(),
         "device": place.device,
         "device_name": torch.cuda.get_device_name() if cuda else _cpu_name(),
         "backend": place.backend,
@@ -546,7 +546,8 @@ def about_run(place: Place) -> dict[str, Any]:
     }
 
 
-def _commit() -> str:
+def commit() -> str:
+    """The commit of this clone, and whether it was changed since; "unknown" without git."""
     command = ["git", "describe", "--always", "--dirty"]
     try:
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

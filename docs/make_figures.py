@@ -965,6 +965,7 @@ HOUSE = (
         ("cli", "gendr fit, render, …"),
         ("fitting", "meshes, colours, poses"),
         ("reconstruction", "mesh from one image"),
+        ("splatting", "scenes of soft triangles"),
     ),
     (
         ("visual", "pictures"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         relaxed,
         rendering,
         sorting,
+        splatting,
         tnorms,
         topk,
     )
@@ -89,6 +90,7 @@ __all__ = [
     "set_num_threads",
     "silhouette",
     "sorting",
+    "splatting",
     "suggest_scale",
     "tnorms",
     "topk",
@@ -107,6 +109,7 @@ _MODULES = {
         "relaxed",
         "rendering",
         "sorting",
+        "splatting",
         "tnorms",
         "topk",
     ),

@@ -914,7 +914,7 @@ BAD_INPUT = [
     ("fit nan.obj", "damaged"),
     ("fit point.obj", "all its vertices coincide"),
     ("fit noposes", "image folder without poses"),
-    ("fit unequal", "masks must be of one size, got 32 x 24"),
+    ("fit unequal", "images must be of one size, got 32 x 24"),
     ("fit broken", "no JSON file"),
     ("fit opaque", "no mask"),
     ("fit pose", "NaN or inf"),

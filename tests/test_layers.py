@@ -38,7 +38,8 @@ SYSTEMS = set(ALLOWED) - {"scale"}
 ALLOWED["visual"] = {*GROUND, "mesh", "rendering"}
 ALLOWED["fitting"] = {*SYSTEMS, "visual"}
 ALLOWED["reconstruction"] = {*SYSTEMS, "visual"}
-ALLOWED["cli"] = {*SYSTEMS, "visual", "fitting", "reconstruction", "__init__"}
+ALLOWED["splatting"] = {*SYSTEMS, "visual"}
+ALLOWED["cli"] = {*SYSTEMS, "visual", "fitting", "reconstruction", "splatting", "__init__"}
 MODULES = {
     ".".join(("gendr", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
         ".__init__"
@@ -209,7 +210,7 @@ def test_nothing_at_import_is_of_one_system_only():
     assert run.returncode == 0, run.stderr
 
 
-@for_each(package=[gendr, fitting, gendr.logic, gendr.reconstruction])
+@for_each(package=[gendr, fitting, gendr.logic, gendr.reconstruction, gendr.splatting])
 def test_names_that_are_imported_at_first_use_exist_for_type_checkers_too(package):
     homes = {name: home for home, names in package._MODULES.items() for name in names}
     assert sorted(package.__all__) == sorted(homes)

@@ -26,34 +26,36 @@ class Registered:
     notebook may run again. The names and aliases of the package's members are kept, unless a class
     says that it takes one: `class Mine(Law, replace=True)`.
 
-    Attributes:
-        place: of the class in the order of their definition; negative if it was refused.
-        defined: how many there are; what is kept by a name is kept as long as this is the same.
-
     Raises:
         ValueError: when a class is defined that takes such a name without the word.
     """
 
-    place: ClassVar[int] = 0
-    defined: ClassVar[int] = 0
+    # In the order of definition, from 1; negative if the class was refused.
+    _place: ClassVar[int] = 0
+    _defined: ClassVar[int] = 0
 
     def __init_subclass__(cls, *, replace: bool = False, **rest: Any) -> None:
         """Check the name."""
         super().__init_subclass__(**rest)
-        Registered.defined += 1
-        cls.place = Registered.defined
+        Registered._defined += 1
+        cls._place = Registered._defined
         if "name" not in vars(cls) or is_of_package(cls) or replace:
             return
         root: Any = next(base for base in reversed(cls.__mro__) if Registered in base.__bases__)
         for other in members(root, _PACKAGE).values():
             taken = sorted({*_names(cls)} & {*_names(other)})
             if taken:
-                cls.place = _REFUSED  # the class lives on, at least in the traceback
+                cls._place = _REFUSED  # the class lives on, at least in the traceback
                 raise ValueError(
                     f"the name {taken[0]!r} belongs to {other.__module__}.{other.__qualname__}; "
                     f"give {cls.__qualname__} another, or take it for the whole process by "
                     f"class {cls.__qualname__}(..., replace=True)"
                 )
+
+
+def definitions() -> int:
+    """How many were defined so far: what is kept by a name is kept as long as this is the same."""
+    return Registered._defined
 
 
 def _names(cls: Any) -> tuple[str, ...]:
@@ -103,4 +105,4 @@ def members(base: type[T], package: str | None = None) -> dict[str, type[T]]:
 
 
 def _place(cls: type) -> int:
-    return getattr(cls, "place", 0)
+    return getattr(cls, "_place", 0)

@@ -93,7 +93,9 @@ def loop(name: str, kind: Kind) -> Any:
     of = bodies(name)
     body = of.for_float64(kind)
     shaped = has_shape(of)
-    bound = {"BODY": compiled(body, inlined=not shaped)}
+    # Those that have a second form for Triton may loop over a series.
+    inlined = not (shaped and of.has(f"{kind}_float32"))
+    bound = {"BODY": compiled(body, inlined=inlined)}
     if shaped:
         bound["CONSTANT"] = compiled(of.for_float64("constant"))
     if kind == "shape_slope":

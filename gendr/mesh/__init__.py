@@ -17,7 +17,15 @@ from gendr.mesh.quality import mesh_quality
 from gendr.mesh.remeshing import Remeshed, remesh
 from gendr.mesh.shapes import cube, cube_sphere, grid, icosphere
 from gendr.mesh.unwrapping import unwrapped
-from gendr.mesh.views import Views, load_views, save_views, view_sizes, view_volume, visual_sphere
+from gendr.mesh.views import (
+    Views,
+    load_points,
+    load_views,
+    save_views,
+    view_sizes,
+    view_volume,
+    visual_sphere,
+)
 
 __all__ = [
     "Camera",
@@ -33,6 +41,7 @@ __all__ = [
     "example_names",
     "grid",
     "icosphere",
+    "load_points",
     "load_texture",
     "load_views",
     "look_at",

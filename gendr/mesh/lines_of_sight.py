@@ -1,4 +1,4 @@
-"""The point at which several cameras look, and the size of the object there."""
+"""The point at which several cameras look, the size of the object there, and what they show."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from gendr._runtime.checks import check_finite, check_float, check_shape
@@ -64,6 +65,35 @@ def view_volume(camera: Camera) -> tuple[Tensor, Tensor]:
         return centre.to(camera.dtype), radius.to(camera.dtype)
 
 
+def meeting_point(camera: Camera) -> Tensor:
+    """The point [3] nearest to the lines of sight through the middles of the images, world.
+
+    Optical axes need not go through the middles, nor through the images.
+
+    Args:
+        camera: B >= 2 cameras, not all parallel.
+
+    Raises:
+        ValueError: If the lines are parallel, or meet behind the cameras.
+    """
+    with torch.no_grad():
+        exact = camera.to(torch.float64)
+        plane = -exact.principal / exact.focal
+        eye, way = exact.eye, exact.ahead
+        if exact.orthographic:
+            eye = eye + plane[:, :1] * exact.right + plane[:, 1:] * exact.up
+        else:
+            way = way + plane[:, :1] * exact.right + plane[:, 1:] * exact.up
+            way = way / torch.linalg.vector_norm(way, dim=-1, keepdim=True)
+        centre, depthless = _meeting_point(eye, way, torch.ones_like(eye[:, 0]))
+        if depthless is not None:
+            raise ValueError(
+                f"the lines of sight of the {len(camera)} cameras are parallel and meet nowhere"
+            )
+        _check_ahead(exact.world_to_camera(centre[None])[:, 0, 2])
+        return centre.to(camera.dtype)
+
+
 def visual_sphere(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
     """Estimate the place and size of an object from its masks: a sphere to start a fit from.
 
@@ -118,6 +148,27 @@ def visual_sphere(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
         radii = spread if exact.orthographic else distance * spread
         radius = radii[whole].quantile(0.5) if bool(whole.any()) else radii.amax()
         return centre.to(camera.dtype), radius.to(camera.dtype)
+
+
+def in_view(camera: Camera, points: Tensor, size: tuple[int, int]) -> Tensor:
+    """[B, N], whether points [N, 3] are before cameras and within their images."""
+    xy, depth = camera.project(points)
+    limit = xy.new_tensor([size[1] / min(size), size[0] / min(size)])
+    return (depth > 0) & (xy.abs() <= limit).all(-1)
+
+
+def shown_at(image: Tensor, camera: Camera, points: Tensor) -> tuple[Tensor, Tensor]:
+    """What an image [1, C, H, W] shows at points [N, 3]: [N, C]; and where they are in view: [N].
+
+    Out of view, and behind the camera, it shows 0.
+    """
+    height, width = image.shape[2:]
+    inside = in_view(camera, points, (height, width))[0]
+    side = min(height, width)
+    place = camera.project(points)[0] * points.new_tensor([side / width, -side / height])
+    place = torch.where(inside[:, None], place[0], 0.0)
+    values = F.grid_sample(image, place[None, None], padding_mode="border", align_corners=False)
+    return torch.where(inside[:, None], values[0, :, 0].T, 0.0), inside
 
 
 def _check_places(eye: Tensor, dtype: torch.dtype) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,27 +27,28 @@ from torch import Tensor
 from gendr._runtime.checks import (
     check_finite,
     check_float,
-    check_image_size,
     check_like,
     check_number,
     check_shape,
     dtype_name,
 )
 from gendr._runtime.files import write_whole
+from gendr.mesh.camera_files.colmap import find_model, read_points
 from gendr.mesh.camera_files.transforms import (
     TRANSFORMS,
     TransformsFrame,
-    intrinsics_of,
     list_frames,
-    pose_of,
     read_cameras,
-    size_text,
 )
 from gendr.mesh.cameras import Camera
+from gendr.mesh.folders import Folder, is_opaque, masked, open_folder
 from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, open_image, resized
 from gendr.mesh.lines_of_sight import MASK_NOISE, view_volume, visual_sphere
 
-__all__ = ["Views", "load_views", "save_views", "view_sizes", "view_volume", "visual_sphere"]
+__all__ = [
+    "Views", "load_points", "load_views", "save_views", "view_sizes", "view_volume",
+    "visual_sphere",
+]  # fmt: skip
 
 # How much a channel of the background may differ from its colour: the noise of a JPEG, soft light.
 TOLERANCE = 0.1
@@ -156,35 +157,11 @@ def load_views(
     """
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"dtype must be float32 or float64, got {dtype}")
-    cameras = read_cameras(Path(path))
-    file, frames = cameras.file, list_frames(cameras, max_megapixels)
     check_number("tolerance", tolerance, above=0, below=1)
-    plain = None if background is None else Backdrop(_rgb(background), tolerance)
-    targets = [_target_size(frame.size, size) for frame in frames]
-    for frame, target in zip(frames, targets, strict=True):
-        if target == targets[0]:
-            continue
-        if size is not None:
-            raise ValueError("images of different shapes need size=(H, W), not one number")
-        raise ValueError(
-            f"masks must be of one size, got {size_text(frames[0].size)} in {frames[0].image} and "
-            f"{size_text(frame.size)} in {frame.image}; give size=(H, W) to resize them"
-        )
-    poses = [pose_of(frame) for frame in frames]
-    lenses = [intrinsics_of(cameras.meta, frame, targets[0]) for frame in frames]
-    masks, rgb = _read_frames(file, frames, targets[0], max_megapixels, plain, dtype, device)
-    camera = Camera.from_opengl(camera_to_world=torch.from_numpy(np.stack(poses)), fov=30.0)
-    k = torch.tensor(lenses, dtype=torch.float64)
-    pixels = Camera.from_intrinsics(
-        image_size=targets[0],
-        fx=k[:, 0],
-        fy=k[:, 1],
-        cx=k[:, 2],
-        cy=k[:, 3],
-        rotation=camera.rotation,
-        translation=camera.translation,
-    )
-    return Views(masks, rgb, pixels.to(device, dtype), tuple(frame.name for frame in frames))
+    plain = None if background is None else Backdrop(color_of(background), tolerance)
+    folder = open_folder(Path(path), size, max_megapixels)
+    masks, rgb = _read_frames(folder, max_megapixels, plain, dtype, device)
+    return Views(masks, rgb, folder.camera.to(device, dtype), folder.names)
 
 
 def view_sizes(
@@ -204,16 +181,38 @@ def view_sizes(
     return [frame.size for frame in frames]
 
 
+def load_points(
+    path: str | Path, *, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor] | None:
+    """The points in space that COLMAP found for a folder of photos.
+
+    Args:
+        path: The folder.
+        dtype: float32 or float64.
+
+    Returns:
+        Positions [P, 3] in the world of the cameras, and RGB [P, 3] in [0, 1]; None if the folder
+        has no model of COLMAP, or that no points.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    model = find_model(Path(path))
+    found = None if model is None else read_points(model)
+    if found is None or not len(found[0]):
+        return None
+    return torch.from_numpy(found[0]).to(dtype), torch.from_numpy(found[1]).to(dtype)
+
+
 def _read_frames(
-    file: Path,
-    frames: Sequence[TransformsFrame],
-    size: tuple[int, int],
+    folder: Folder,
     max_megapixels: float,
     plain: Backdrop | None,
     dtype: torch.dtype,
     device: torch.device | str,
 ) -> tuple[Tensor, Tensor | None]:
-    """Masks [B, *size] and, if all frames have them, colours [B, 3, *size] over black."""
+    """Masks [B, H, W] and, if all frames have them, colours [B, 3, H, W] over black."""
+    file, frames, size = folder.file, folder.frames, folder.size
     like: dict[str, Any] = {"dtype": dtype, "device": device}
     masks = torch.empty(len(frames), *size, **like)
     rgb: Tensor | None = torch.empty(len(frames), 3, *size, **like)
@@ -260,40 +259,12 @@ def _read_planes(
     """
     with open_image(frame.image, max_megapixels) as opened:
         image = Picture(opened)
-        if frame.mask is None and plain is not None and _is_opaque(image):
+        if frame.mask is None and plain is not None and is_opaque(image):
             return _cut_out(frame, image, size, plain)
         if frame.mask is None:
-            return _masked(frame, image, image, size)
+            return masked(frame, image, image, size)
         with open_image(frame.mask, max_megapixels) as mask:
-            return _masked(frame, image, Picture(mask), size)
-
-
-def _masked(
-    frame: TransformsFrame, image: Picture, mask: Picture, size: tuple[int, int]
-) -> tuple[Planes, float]:
-    """`_read_planes` for decoded pictures: colours are multiplied by the mask, then shrunk."""
-    alpha = _mask_channel(frame, mask)
-    highest = mask.highest(alpha) / mask.white
-    if 0 < highest <= 1 / 255 + 1e-9:
-        raise ValueError(
-            f"{frame.mask or frame.image}: the mask holds only 0 and 1 of 255; multiply it by 255"
-        )
-    is_mask = mask is image and alpha == 0
-    colors = [] if is_mask else [0, 1, 2] if image.channels > 2 else [0, 0, 0]
-
-    def rows(start: int, stop: int) -> npt.NDArray[np.float64]:
-        own = image.rows(start, stop)
-        weight = own[alpha] if mask is image else mask.rows(start, stop)[alpha]
-        planes = np.empty((1 + len(colors), *weight.shape))
-        planes[0] = weight
-        for plane, channel in zip(planes[1:], colors, strict=True):
-            np.multiply(own[channel], weight, out=plane, dtype=np.float64)
-        return planes
-
-    planes = resized(rows, frame.size, size)
-    planes[0] /= mask.white
-    planes[1:] /= image.white * mask.white
-    return planes.clip(0, 1), highest
+            return masked(frame, image, Picture(mask), size)
 
 
 @final
@@ -315,7 +286,7 @@ class Backdrop:
         return "#" + "".join(f"{round(255 * c):02x}" for c in self.color)
 
 
-def _rgb(background: str | Sequence[float]) -> tuple[float, float, float]:
+def color_of(background: str | Sequence[float]) -> tuple[float, float, float]:
     """RGB in [0, 1] of a colour."""
     if isinstance(background, str):
         from PIL import ImageColor
@@ -333,17 +304,10 @@ def _rgb(background: str | Sequence[float]) -> tuple[float, float, float]:
     return numbers[0], numbers[1], numbers[2]
 
 
-def _is_opaque(image: Picture) -> bool:
-    """Whether no pixel lets the background through."""
-    if image.channels not in (2, 4):
-        return True
-    return image.lowest(image.channels - 1) == image.white
-
-
 def _cut_out(
     frame: TransformsFrame, image: Picture, size: tuple[int, int], plain: Backdrop
 ) -> tuple[Planes, float]:
-    """What `_masked` gives, where the mask is all that is not of the colour of the background."""
+    """What `masked` gives, where the mask is all that is not of the colour of the background."""
     channels = [0, 1, 2] if image.channels > 2 else [0, 0, 0]
     highest = 0.0
 
@@ -361,31 +325,6 @@ def _cut_out(
         return planes
 
     return resized(rows, frame.size, size).clip(0, 1), highest
-
-
-def _mask_channel(frame: TransformsFrame, picture: Picture) -> int:
-    """The channel that is the mask: alpha, or the first of a grey picture."""
-    if picture.channels in (2, 4):
-        return picture.channels - 1
-    if picture.is_grey:
-        return 0
-    if frame.mask is not None:
-        raise ValueError(f"{frame.mask}: a mask must be grey or have an alpha channel, got colours")
-    raise ValueError(
-        f"{frame.where}: no mask: {frame.image.name} has no alpha channel and is not grey; give "
-        "images with transparency, mask_path, a folder masks, or the colour of a plain background"
-    )
-
-
-def _target_size(shape: tuple[int, int], size: int | tuple[int, int] | None) -> tuple[int, int]:
-    """(H, W) after resizing."""
-    if size is None:
-        return shape
-    pair = check_image_size(size, "size")
-    if isinstance(size, Iterable):
-        return pair
-    height, width = (max(1, round(n * pair[0] / min(shape))) for n in shape)
-    return height, width
 
 
 # ---------------------------------------------------------------------------------------------

@@ -317,7 +317,7 @@ class CompiledRenderer:
             number = renderer.scale
         else:
             squared = renderer.dist.is_squared
-            number = parse_scale(scale, renderer.size, squared, owner=renderer.owner)
+            number = parse_scale(scale, renderer.size, squared, owner=renderer._owner)
         given = _read(mesh, camera)
         given += [number] if isinstance(number, Tensor) and not learnt else []
         parameters = list(renderer.parameters())

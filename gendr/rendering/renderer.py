@@ -201,7 +201,7 @@ class Renderer(nn.Module):
         return -raw.exp() if self._negative[name] else raw.exp()
 
     @property
-    def owner(self) -> Hashable:
+    def _owner(self) -> Hashable:
         """Whose late checks follow each other: a call is not blamed for those of another renderer.
 
         None in code that is traced, where nothing is looked at.
@@ -217,7 +217,7 @@ class Renderer(nn.Module):
     def scale(self, value: Scale) -> None:
         if "log_scale" in self._parameters:
             raise AttributeError("this renderer learns its scale; assign to log_scale.data instead")
-        self._scale = parse_scale(value, self.size, self._dist.is_squared, owner=self.owner)
+        self._scale = parse_scale(value, self.size, self._dist.is_squared, owner=self._owner)
 
     @property
     def dist(self) -> Distribution:
@@ -268,7 +268,7 @@ class Renderer(nn.Module):
         if scale is None:
             number = self.scale
         else:
-            number = parse_scale(scale, self.size, dist.is_squared, owner=self.owner)
+            number = parse_scale(scale, self.size, dist.is_squared, owner=self._owner)
         return self._drawn(mesh, camera, dist, number, self.check)
 
     def _drawn(
@@ -298,7 +298,7 @@ class Renderer(nn.Module):
         late = check and mesh.vertices.is_cuda
         if check and not late:
             _check_scene(mesh, camera)
-        owner = self.owner if late else None
+        owner = self._owner if late else None
         geometry = Geometry(
             mesh, camera, self.near, self.far,
             backend.project(mesh, camera, self.near, self.far, owner),

@@ -93,11 +93,13 @@ def test_the_centred_median_is_differentiable():
     assert slope.item() == pytest.approx(float((above - below) / (2 * step)), rel=1e-12)
 
 
-@for_each(shape=[0.05, 0.5, 1.0, 2.0, 9.9, 10.1, 40.0, 100.0], name=["gamma", "student_t"])
+@for_each(shape=[0.05, 0.5, 1.0, 2.0, 9.9, 10.1, 40.0, 100.0], name=["gamma", "student_t", "power"])
 def test_slope_in_the_shape_equals_mpmath(shape, name):
     if name == "gamma":
         z = [1e-20, 1e-3, 0.3 * shape, 0.9 * shape, shape + 0.999, shape + 1.001, 2 * shape + 1]
         z += [3 * shape + 20, 3 * shape + 60]
+    elif name == "power":
+        z = [-1.0, 0.0, 1e-20, 1e-3, 0.3, 0.9, 1 - 1e-9, 1.0, 2.0]
     else:
         z = [-40.0, -2.7, -1.0, -0.3, 1e-3, 0.6, 1.9, 8.0]
     z = torch.tensor(z, dtype=F64)
@@ -112,6 +114,8 @@ def test_slope_in_the_shape_equals_mpmath(shape, name):
         if name == "student_t":
             high, low = (CDF[name](-abs(mp.mpf(at)), shape + h) for h in (step, -step))
             high, low = (low, high) if at > 0 else (high, low)
+        elif name == "power":
+            high, low = (CDF[name](mp.mpf(at), shape + h) for h in (step, -step))
         elif at < shape:
             high, low = (mp.gammainc(shape + h, 0, at, regularized=True) for h in (step, -step))
         else:
@@ -181,10 +185,11 @@ def test_a_scale_that_the_dtype_cannot_hold_is_a_hard_step(dtype):
 
 def test_an_infinite_pdf_counts_as_zero():
     z = torch.zeros(1, dtype=F64, requires_grad=True)
-    law = distributions.get("gamma", shape=0.5)
-    assert law.pdf(z) == 0
-    (slope,) = torch.autograd.grad(law.cdf(z), z)
-    assert slope == 0
+    for name in ("gamma", "power"):
+        law = distributions.get(name, shape=0.5)
+        assert law.pdf(z) == 0
+        (slope,) = torch.autograd.grad(law.cdf(z), z)
+        assert slope == 0
     x = torch.zeros(1, dtype=F64, requires_grad=True)
     (slope,) = torch.autograd.grad(distributions.get("logistic").art(0.25)(x, 0.1), x)
     assert slope == 0

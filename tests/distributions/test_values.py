@@ -28,6 +28,7 @@ SCIPY = {
     "levy": scipy.stats.levy(),
     "student_t(3.0)": scipy.stats.t(3),
     **{f"gamma({a})": scipy.stats.gamma(a) for a in (0.05, 0.5, 1.0, 2.0, 19.0, 100.0)},
+    **{f"power({a})": scipy.stats.powerlaw(a) for a in (0.05, 0.5, 1.0, 7.3)},
 }
 
 
@@ -53,7 +54,8 @@ def near_lower_end(law):
     """Points whose lower tail is tiny."""
     low, _ = law.support
     if low == 0:
-        return torch.logspace(-2.2, -0.5, 7, dtype=F64) * max(1, law.shape_parameter or 1)
+        bulk = max(1, law.shape_parameter or 1) if law.support[1] == INF else 1
+        return torch.logspace(-2.2, -0.5, 7, dtype=F64) * bulk
     if low > -INF:
         return low + torch.logspace(-1, -9, 9, dtype=F64)
     mirror = {"gumbel_min": "gumbel_max", "gumbel_max": "gumbel_min"}.get(law.name, law.name)

@@ -71,6 +71,7 @@ CDF: dict[str, Any] = {
     "optimal": lambda z, _: (
         -1 / (16 * z) if z < -HALF / 2 else 1 - 1 / (16 * z) if z > HALF / 2 else z + HALF
     ),
+    "power": lambda z, a: mp.mpf(0) if z <= 0 else z**a if z < 1 else mp.mpf(1),
 }
 
 
@@ -89,7 +90,7 @@ def exact_sf(law: Law, z: float | Tensor) -> Any:
 def exact_pdf(law: Law, z: float | Tensor) -> Any:
     """The slope of F at z, as a number of mpmath."""
     x, shape = mp.mpf(float(z)), law.shape_parameter
-    step = mp.mpf(10) ** -40
+    step = mp.mpf(10) ** -40 * (abs(x) if law.name == "power" else 1)  # its bulk may be at 1e-300
     if law.name == "gamma":  # numerical differentiation of its cdf is slow
         a = mp.mpf(float(shape or 0))
         return x ** (a - 1) * mp.exp(-x) / mp.gamma(a)
@@ -104,7 +105,7 @@ def points(law: Distribution, count: int = 24) -> Tensor:
     if high < float("inf"):
         near_ends = 1 - 10.0 ** (-12 * torch.rand(count // 2, generator=generator).double())
         inner = torch.rand(count, generator=generator, dtype=torch.float64) * (high - low) + low
-        return torch.cat([inner, near_ends * high, near_ends * low])
+        return torch.cat([inner, near_ends * high, low + 1 - near_ends])
     scale = 1.0 if law.shape_parameter is None else max(1.0, law.shape_parameter**0.5)
     centre = 0.0 if law.shape_parameter is None else law.shape_parameter
     z = torch.cat([draw[:, 0] * scale, draw[:, 1] * 8 * scale]) + centre

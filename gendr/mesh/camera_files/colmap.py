@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 
 from gendr.mesh.camera_files.opencv import camera_to_world
 
-__all__ = ["find_model", "lenses_of", "read_model"]
+__all__ = ["find_model", "lenses_of", "read_model", "read_points"]
 
 # Where a model may lie in the folder of images, the first that is there.
 _PLACES = ("sparse/0", "sparse", "colmap/sparse/0", "")
@@ -110,6 +111,31 @@ def read_model(images: Path, folder: Path) -> dict[str, Any]:
     return {"frames": frames}
 
 
+def read_points(images: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
+    """The points in space of a model, and their colours.
+
+    Args:
+        images: Its images.bin or images.txt; the file of the points is beside it.
+
+    Returns:
+        Positions [P, 3] in the world of the cameras, and RGB [P, 3] in [0, 1]; None if there is no
+        file of points.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    file = images.with_name("points3D" + images.suffix)
+    if not file.is_file():
+        return None
+    rows = _binary_points(_Bytes(file)) if file.suffix == ".bin" else _text_points(file)
+    table = np.array(list(rows), np.float64).reshape(-1, 6)
+    if not np.isfinite(table).all() or (np.abs(table[:, 3:] - 127.5) > 127.5).any():
+        raise ValueError(
+            f"{file} is damaged: a position is not finite, or a colour not in 0 .. 255"
+        )
+    return table[:, :3], table[:, 3:] / 255
+
+
 def _pose(image: _Image, where: str) -> list[list[float]]:
     from scipy.spatial.transform import Rotation
 
@@ -180,6 +206,17 @@ def _text_images(file: Path) -> Iterator[_Image]:
         next(lines, None)  # its points, of which there may be none
 
 
+def _text_points(file: Path) -> Iterator[tuple[float, ...]]:
+    for line in filter(None, _lines(file)):
+        words = line.split(maxsplit=7)
+        try:
+            yield tuple(float(words[i]) for i in range(1, 7))
+        except (ValueError, IndexError):
+            raise ValueError(
+                f"{file}: want POINT3D_ID X Y Z R G B ..., got {line[:60]!r}"
+            ) from None
+
+
 # -- binary ----------------------------------------------------------------------------------------
 
 
@@ -229,3 +266,11 @@ def _binary_images(source: _Bytes) -> Iterator[_Image]:
         (points,) = source.take("Q")
         source.skip(24 * points)  # x and y, and the number of the point in space
         yield _Image(name, lens, tuple(pose[:4]), tuple(pose[4:]))
+
+
+def _binary_points(source: _Bytes) -> Iterator[tuple[float, ...]]:
+    for _ in range(*source.take("Q")):
+        _, *point = source.take("Q3d3Bd")
+        (length,) = source.take("Q")
+        source.skip(8 * length)  # the images that see it, and where
+        yield tuple(point[:6])

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from gendr._runtime.checks import shape_text
 from gendr.mesh.camera_files.colmap import find_model, lenses_of, read_model
 from gendr.mesh.camera_files.opencv import OPENCV, from_opencv_json
+from gendr.mesh.camera_files.projections import PROJECTIONS, find_projections, from_projections
 from gendr.mesh.images import read_size
 from gendr.mesh.rotations import ORTHONORMAL
 
@@ -83,7 +84,7 @@ def read_cameras(path: Path) -> Cameras:
     """The cameras of a folder, or of a JSON file, whose folder is that of the images.
 
     In a folder the first of these is read: transforms.json or transforms_train.json; a model of
-    COLMAP; cameras.json with OpenCV's matrices.
+    COLMAP; cameras.json with OpenCV's matrices; a MATLAB file of projection matrices.
     """
     if not path.exists():
         raise ValueError(f"{path} does not exist; give an image folder or its transforms.json")
@@ -99,10 +100,16 @@ def read_cameras(path: Path) -> Cameras:
         return Cameras(model, path, read_model(model, path))
     if (path / OPENCV).is_file():
         return _json_cameras(_within(path / OPENCV, path))
+    matrices = find_projections(path)
+    if matrices is not None:
+        _within(matrices, path)
+        names = [p.name for p in path.iterdir() if p.suffix.lower() in _IMAGES]
+        meta = from_opencv_json(matrices, from_projections(matrices, names))
+        return Cameras(matrices, path, meta)
     count = sum(p.suffix.lower() in _IMAGES for p in path.rglob("*"))
     raise ValueError(
         f"image folder without poses: {path} holds {count} images but no transforms.json, model of "
-        f"COLMAP (sparse/0) or {OPENCV}; of transforms.json: {_LAYOUT}"
+        f"COLMAP (sparse/0), {OPENCV} or {PROJECTIONS}; of transforms.json: {_LAYOUT}"
     )
 
 
@@ -207,6 +214,27 @@ def intrinsics_of(
     meta: dict[str, Any], frame: TransformsFrame, target: tuple[int, int]
 ) -> tuple[float, float, float, float]:
     """(fx, fy, cx, cy) in pixels at the target size; the centre of the first pixel is at 0.5."""
+    fx, fy, cx, cy, shear, by = lens_of(meta, frame, target)
+    if shear:
+        skew = shear * fy * frame.size[1] / target[1]
+        raise ValueError(
+            f"{frame.where}: skew {skew:.3g} shears the image, by up to {by:.2g} pixels from the "
+            "principal point; cameras here have none: shear the images first, by "
+            "u - skew / fl_y (v - cy), and set it to 0"
+        )
+    return fx, fy, cx, cy
+
+
+def lens_of(
+    meta: dict[str, Any], frame: TransformsFrame, target: tuple[int, int]
+) -> tuple[float, float, float, float, float, float]:
+    """The lens of a frame, which may have skew.
+
+    Returns:
+        fx, fy, cx and cy, as `intrinsics_of`; the shear, by how many pixels the image goes to the
+        right for each pixel down, about the row cy, 0 if that is not seen; and by how many pixels
+        of the file at most.
+    """
     entry, where = frame.entry, frame.where
 
     def number(key: str) -> float | None:
@@ -253,16 +281,11 @@ def intrinsics_of(
     cx, cy = w / 2 if cx is None else cx, h / 2 if cy is None else cy
     corner = math.hypot(max(abs(cx), abs(w - cx)) / fx, max(abs(cy), abs(h - cy)) / fy)
     _check_undistorted(number, corner, max(fx, fy), where)
-    skew = number("skew") or 0.0
-    shear = abs(skew) / fy * max(abs(cy), abs(h - cy))
-    if shear > _DISTORTION_PIXELS:
-        raise ValueError(
-            f"{where}: skew {skew:.3g} shears the image, by up to {shear:.2g} pixels from the "
-            "principal point; cameras here have none: shear the images first, by "
-            "u - skew / fl_y (v - cy), and set it to 0"
-        )
+    shear = (number("skew") or 0.0) / fy
+    by = abs(shear) * max(abs(cy), abs(h - cy))
     sx, sy = target[1] / w, target[0] / h
-    return fx * sx, fy * sy, cx * sx, cy * sy
+    shear = shear * sx / sy if by > _DISTORTION_PIXELS else 0.0
+    return fx * sx, fy * sy, cx * sx, cy * sy, shear, by
 
 
 def _calibrated_size(

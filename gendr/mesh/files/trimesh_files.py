@@ -66,7 +66,7 @@ def _unlit_materials(path: Path) -> list[bool]:
 
 
 def _make_unlit(tree: Any) -> None:
-    """Make all materials of a GLB unlit, and give one to what has none."""
+    """Make all materials of a GLB unlit and seen from both sides, and give one to what has none."""
     materials = tree.setdefault("materials", [])
     for primitive in (each for mesh in tree["meshes"] for each in mesh["primitives"]):
         if "material" not in primitive:
@@ -74,6 +74,7 @@ def _make_unlit(tree: Any) -> None:
             materials.append({})
     for material in materials:
         material["extensions"] = {_UNLIT: {}}
+        material["doubleSided"] = True  # as renderers here draw faces: both sides
     tree["extensionsUsed"] = [_UNLIT]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from gendr._runtime.registry import Registered
+from gendr._runtime.registry import definitions
 from gendr.distributions import Distribution, Law, as_distribution
 from gendr.distributions.bodies import kernel_name
 from gendr.distributions.decisions import check_symmetric
@@ -42,7 +42,7 @@ def check_law(dist: DistributionLike) -> Distribution:
         ValueError: it is not symmetric; the message lists distributions that are.
     """
     if isinstance(dist, str):
-        return _named(dist, Registered.defined)
+        return _named(dist, definitions())
     return check_symmetric(as_distribution(dist), WHAT)
 
 

@@ -53,7 +53,7 @@ def _forward(
     spec: _Spec, corners: Tensor, colours: Tensor, opacity: Tensor, scale: Tensor, shift: Number,
     shape: Number | None, p: Number | None, *, save: bool,
 ) -> tuple[tuple[Tensor, Tensor], tuple[Any, ...]]:  # fmt: skip
-    """The images. Saved: tables, tiles, and the key at which every pixel is closed."""
+    """The images. Saved: tables, tiles, and what was found of pairs."""
     from gendr.rendering.backends.cpu import kernels, ordered_kernels
 
     layered, size = spec
@@ -84,16 +84,22 @@ def _forward(
     layers, slots = _layers(layered, boxes, image_of_face, size)
     pixels, channels = faces.images * size.pixels, colours.shape[1]
     out, alpha = np.zeros((pixels, channels)), np.zeros(pixels)
-    closed = np.full(pixels, -np.inf)
+    tiles, entries = len(layers.areas), len(layers.faces)
+    # A page of memory that nobody writes costs nothing: boxes are larger than what they hold.
+    pairs = int(layers.areas.sum()) + kernels.LANES * (tiles + 1)
+    kept = np.empty((ordered_kernels.KEPT, pairs))
+    marks = np.empty((ordered_kernels.KEPT_MARKS, pairs), np.int32)
+    firsts, counts = np.empty(entries + 1, np.int64), np.zeros(tiles, np.int64)
+    spans = np.empty((tiles, ordered_kernels.PIXELS + 1), np.int32)
+    found = kept, marks, firsts, spans, counts
     law = formulas_of(
         Coverage(layered.dist, scale, layered.cutoff), join, inverse=join.kind == "archimedean"
     )
     run(
         ordered_kernels.join_tiles, len(layers.areas), tuple(tables), tuple(law), tuple(layers),
-        colours.numpy(), out, alpha, closed, pieces=_PIECES,
+        colours.numpy(), *found, out, alpha, pieces=_PIECES,
     )  # fmt: skip
-    found = torch.from_numpy(out), torch.from_numpy(alpha)
-    return found, (tables, layers, slots, closed)
+    return (torch.from_numpy(out), torch.from_numpy(alpha)), (tables, layers, slots, found)
 
 
 def _layers(
@@ -112,8 +118,13 @@ def _layers(
     entries = int(starts[-1])
     faces, places = np.empty(entries, np.int32), np.empty(entries, np.int64)
     kernels.list_tiles(boxes, image_of_face, order, across, down, starts, slots, faces, places)
+    # Each tile may write a vector beyond its pairs.
+    firsts = np.cumsum(areas + kernels.LANES) - areas - kernels.LANES
     enough = layered.enough
-    return Layers(across, down, starts, areas, faces, places, planes, limits, enough), slots
+    return (
+        Layers(across, down, starts, areas, firsts, faces, places, planes, limits, enough),
+        slots,
+    )
 
 
 def _backward(
@@ -123,26 +134,27 @@ def _backward(
     """Gradients of faces, and of the scalars in parts."""
     from gendr.rendering.backends.cpu import ordered_kernels as kernels
 
-    (layered, _), (tables, layers, slots, closed) = spec, saved
+    (layered, size), (tables, layers, slots, found) = spec, saved
     corners, colours, scale = inputs[0], inputs[1], inputs[3]
     law = formulas_of(
         Coverage(layered.dist, scale, layered.cutoff), layered.tconorm, shape=wanted[5],
         p=wanted[6], inverse=layered.tconorm.kind == "archimedean",
     )  # fmt: skip
-    image = grads[0] if grads[0] is not None else colours.new_zeros(len(closed), colours.shape[1])
-    alpha = grads[1] if grads[1] is not None else colours.new_zeros(len(closed))
+    pixels = layered.faces.images * size.pixels
+    image = grads[0] if grads[0] is not None else colours.new_zeros(pixels, colours.shape[1])
+    alpha = grads[1] if grads[1] is not None else colours.new_zeros(pixels)
     rows = np.zeros((int(slots[-1]), kernels.GRAD_COLOUR + colours.shape[1]))
     run(
         kernels.backward_tiles, len(layers.areas), tuple(tables), tuple(law), tuple(layers),
-        colours.numpy(), closed, image.numpy(), alpha.numpy(), rows, pieces=_PIECES,
+        colours.numpy(), *found, image.numpy(), alpha.numpy(), rows, pieces=_PIECES,
     )  # fmt: skip
     sums = np.zeros((len(corners), rows.shape[1]))
     run(kernels.sum_entries, len(corners), rows, slots, sums)
-    found = torch.from_numpy(sums)
+    gradients = torch.from_numpy(sums)
     columns = (kernels.GRAD_OPACITY, kernels.GRAD_SCALE, kernels.GRAD_SHIFT, kernels.GRAD_SHAPE)
     return (
-        found[:, : 2 * corners.shape[1]].reshape(corners.shape),
-        found[:, kernels.GRAD_COLOUR :],
-        *(found[:, column] for column in columns),
-        found[:, kernels.GRAD_P],
+        gradients[:, : 2 * corners.shape[1]].reshape(corners.shape),
+        gradients[:, kernels.GRAD_COLOUR :],
+        *(gradients[:, column] for column in columns),
+        gradients[:, kernels.GRAD_P],
     )

@@ -1,12 +1,12 @@
 """The compiled kernels of ordered joining: the faces of a pixel from front to back.
 
 A unit is a tile of the image: one thread owns its pixels, and the entries of its faces in the table
-of gradients, so that any number of threads gives the same bits. Both passes list the (pixel, face)
-pairs of a tile face by face, in vectors, and put the few pairs of each pixel into the order of
-depth; they come nearly sorted, as faces are taken in the order of their nearest points.
+of gradients, so that any number of threads gives the same bits. The (pixel, face) pairs of a tile are listed face
+by face, in vectors, and the few pairs of each pixel put into the order of depth; they come nearly
+sorted, as faces are taken in the order of their nearest points.
 
 A pixel is closed once the faces listed so far leave less than the bound to see: what lies behind
-the farthest of these is left out. `closed` holds its key, so that the backward pass lists the same.
+the farthest of these is left out. What the forward pass finds of pairs is kept for the backward pass.
 
 Keys grow towards the camera; see `depth_planes` in shading.py.
 """
@@ -27,6 +27,7 @@ from gendr._runtime.numba.calls import (
     call_pdf,
     call_weight,
     pointer,
+    row,
     shifted,
 )
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
@@ -40,6 +41,7 @@ from gendr.rendering.backends.cpu.kernels import (
     FAMILY_P,
     LANES,
     RADIUS,
+    SCALE,
     X,
     Y,
     _edge_normal,
@@ -65,11 +67,18 @@ OPACITY, SHAPE = 4, 5
 FACE_COLUMNS = 6
 # Columns of the table of gradients, with one row per face and tile: 8 numbers of corners first.
 GRAD_OPACITY, GRAD_SCALE, GRAD_SHIFT, GRAD_SHAPE, GRAD_P, GRAD_COLOUR = 8, 9, 10, 11, 12, 13
-# Columns of the scratch of a tile, one row each: pairs in the order of faces, ...
-A, S, G, KEY, F, GRAD_A = range(6)
-# ... and in the order of depth.
-NEAR_A, NEAR_S, TOTAL, REST, OWN, NEXT, FACTOR = range(6, 13)
-ROWS = 13
+# What is kept of pairs for the backward pass: in the order of faces, and of depth. The first pair of
+# a tile is at `Layers.firsts`.
+F, S, TOTAL, REST = range(4)
+KEPT = 4
+PIXEL, ENTRY, ORDER = range(3)
+KEPT_MARKS = 3
+# Columns of the scratch of a tile, one row each. Forward: pairs in the order of faces.
+A, G, KEY = range(3)
+FORWARD_ROWS = 3
+# Backward: in the order of depth, and of faces.
+NEAR_A, NEAR_S, OWN, NEXT, FACTOR, OFFSET, GRAD_A, WEIGHT = range(8)
+BACKWARD_ROWS = 8
 
 
 # ---------------------------------------------------------------------------------------------
@@ -125,17 +134,18 @@ def list_tiles(boxes, image_of_face, order, across, down, starts, slots, faces, 
 
 
 @njit(cache=True, nogil=True)
-def _put_points(tables, f, x_first, y_first, edges, points, local):
+def _put_points(f, x_first, y_first, edges, tables, points, local):
     """Write the pixels of a tile within reach of a face; return their number."""
     height, width = extent(tables.grid)
-    xs, ys = pointer(tables.grid[0]), pointer(tables.grid[1])
-    bounds = face_bounds(edges, tables.images[f, RADIUS], width, float(min(height, width)))
-    low, high = max(tables.boxes[f, 0], x_first), min(tables.boxes[f, 1], x_first + TILE)
+    xs, ys, box = pointer(tables.grid[0]), pointer(tables.grid[1]), row(tables.boxes, f)
+    radius = row(tables.images, f)[RADIUS]
+    bounds = face_bounds(edges, radius, width, float(min(height, width)))
+    low, high = max(box[0], x_first), min(box[1], x_first + TILE)
     n = 0
-    for row in range(max(tables.boxes[f, 2], y_first), min(tables.boxes[f, 3], y_first + TILE)):
-        y = ys[row]
+    for i in range(max(box[2], y_first), min(box[3], y_first + TILE)):
+        y = ys[i]
         start, stop = row_span(low, high, bounds, y)
-        base = (row - y_first) * TILE - x_first
+        base = (i - y_first) * TILE - x_first
         for x in range(start, stop, LANES):
             m = n + x - start
             for k in range(LANES):
@@ -146,24 +156,30 @@ def _put_points(tables, f, x_first, y_first, edges, points, local):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _list_pairs(tile, tables, law, layers, scratch, marks, block, closed):
-    """List the pairs of a tile that are seen; return their number and that of the faces looked at.
+def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, closed):
+    """List the pairs of a tile that are seen, from the first place on; return their number.
 
-    `marks` gets the pixel and the entry of every pair, and `first` the first pair of every entry.
-    `closed` [PIXELS] is -inf for pixels that are not closed yet.
+    `firsts` gets the first pair of every entry. `closed` [PIXELS] is -inf for open pixels.
     """
-    pixels, entries, first = marks[0], marks[1], marks[2]
-    points, local, us, zs, cdf, sf, total, farthest = block
+    place = layers.firsts[tile]
+    covers, rests = shifted(row(kept, F), place), shifted(row(kept, S), place)
+    pixels, entries = shifted(row(marks, PIXEL), place), shifted(row(marks, ENTRY), place)
+    a, g, keys = row(scratch, A), row(scratch, G), row(scratch, KEY)
+    points, local, us, zs = pointer(block[0]), pointer(block[1]), block[2], block[3]
+    cdf, sf, total, farthest = block[4], block[5], block[6], block[7]
+    covered, rest = pointer(cdf), pointer(sf)
+    if law.reversed:
+        covered, rest = rest, covered
     x_first, y_first = _corner(tile, layers)
     quad = tables.corners.shape[1] == 4
     left = 0
     for i in range(PIXELS):
         total[i], farthest[i] = 0.0, np.inf
         left += closed[i] == -np.inf
-    seen = np.inf if left else -np.inf  # the least key that a closed pixel still shows
+    seen = -np.inf  # the least key that a pixel still shows, once all are closed
     n, begin, end = 0, layers.starts[tile], layers.starts[tile + 1]
     for e in range(begin, end):
-        first[e - begin] = n
+        firsts[e] = place + n
         f = layers.faces[e]
         if left == 0:
             if seen == -np.inf:
@@ -171,10 +187,12 @@ def _list_pairs(tile, tables, law, layers, scratch, marks, block, closed):
                 for i in range(1, PIXELS):
                     seen = min(seen, closed[i])
             if layers.limits[f, 1] < seen:
-                return n, e - begin
+                for k in range(e, end):
+                    firsts[k] = place + n
+                return n
         orientation = face_orientation(tables.corners, f)
         edges = face_edges(tables.corners, f, orientation)
-        count = _put_points(tables, f, x_first, y_first, edges, points, local)
+        count = _put_points(f, x_first, y_first, edges, tables, points, local)
         if count == 0:
             continue
         whole = (count + LANES - 1) // LANES * LANES
@@ -182,51 +200,40 @@ def _list_pairs(tile, tables, law, layers, scratch, marks, block, closed):
             _measure(points, 0, whole, edges, True, orientation != 0.0)
         else:
             _measure(points, 0, whole, edges, False, orientation != 0.0)
-        argument(whole, points[DISTANCE:], tables.images[f], law, us, zs)
-        call_cdf(law.cdf, pointer(zs), whole, tables.images[f, SHAPE], pointer(cdf), pointer(sf))
-        covered, rest = (sf, cdf) if law.reversed else (cdf, sf)
-        opacity = tables.images[f, OPACITY]
-        p, q, r = layers.planes[f, 0], layers.planes[f, 1], layers.planes[f, 2]
-        least, most = layers.limits[f, 0], layers.limits[f, 1]
+        face = row(tables.images, f)
+        argument(whole, shifted(points, DISTANCE), face, law, us, zs)
+        call_cdf(law.cdf, pointer(zs), whole, face[SHAPE], pointer(cdf), pointer(sf))
+        opacity, cutoff = face[OPACITY], law.cutoff
+        plane, limit = row(layers.planes, f), row(layers.limits, f)
+        p, q, r, least, most = plane[0], plane[1], plane[2], limit[0], limit[1]
         start = n
         for i in range(count):
             key = min(max(p * points[X + i] + q * points[Y + i] + r, least), most)
             pixel = local[i]
-            if covered[i] > law.cutoff and key >= closed[pixel]:
-                scratch[F, n], scratch[KEY, n] = covered[i], key
-                scratch[A, n] = opacity * covered[i]
-                scratch[S, n] = (1.0 - opacity) + opacity * rest[i]
-                pixels[n], entries[n] = pixel, e - begin
-                n += 1
-        _generators(law, scratch, start, n, tables.images[f, FAMILY_P])
+            # Written in any case, and overwritten if it is not seen: no branch.
+            covers[n], keys[n], a[n] = covered[i], key, opacity * covered[i]
+            rests[n] = (1.0 - opacity) + opacity * rest[i]
+            pixels[n], entries[n] = pixel, e - begin
+            n += (covered[i] > cutoff) & (key >= closed[pixel])
+        if law.idempotent:
+            for i in range(start, n):
+                g[i] = a[i]
+        elif start < n:
+            call_generator(
+                law.generator, shifted(a, start), shifted(rests, start), n - start,
+                face[FAMILY_P], shifted(g, start),
+            )  # fmt: skip
         if left:
             for i in range(start, n):
                 pixel = pixels[i]
                 if closed[pixel] > -np.inf:
                     continue
-                g = scratch[G, i]
-                total[pixel] = max(total[pixel], g) if law.idempotent else total[pixel] + g
-                farthest[pixel] = min(farthest[pixel], scratch[KEY, i])
+                total[pixel] = max(total[pixel], g[i]) if law.idempotent else total[pixel] + g[i]
+                farthest[pixel] = min(farthest[pixel], keys[i])
                 if total[pixel] > layers.enough:
                     closed[pixel] = farthest[pixel]
                     left -= 1
-            if left == 0:
-                seen = -np.inf
-    first[end - begin] = n
-    return n, end - begin
-
-
-@njit(cache=True, nogil=True)
-def _generators(law, scratch, start, stop, p):
-    """Fill in the generators of the pairs start .. stop - 1; of the maximum, a itself."""
-    if law.idempotent:
-        for i in range(start, stop):
-            scratch[G, i] = scratch[A, i]
-    else:
-        call_generator(
-            law.generator, pointer(scratch[A, start:]), pointer(scratch[S, start:]), stop - start,
-            p, pointer(scratch[G, start:]),
-        )  # fmt: skip
+    return n
 
 
 @njit(cache=True, nogil=True)
@@ -237,46 +244,44 @@ def _corner(tile, layers):
 
 
 @njit(cache=True, nogil=True)
-def _sort_pairs(n, layers, begin, scratch, marks, spans):
-    """Put the pairs of every pixel into order: marks[3], pixel i from spans[i] to spans[i + 1].
+def _sort_pairs(n, tile, layers, marks, keys, spans, filled):
+    """Put the pairs of every pixel into order, pixel i from spans[tile, i] to spans[tile, i + 1].
 
     Of equal keys the face with the lower number comes first.
     """
-    pixels, entries, order = marks[0], marks[1], marks[3]
+    place, begin = layers.firsts[tile], layers.starts[tile]
+    pixels, entries = shifted(row(marks, PIXEL), place), shifted(row(marks, ENTRY), place)
+    order, span = shifted(row(marks, ORDER), place), row(spans, tile)
     for i in range(PIXELS + 1):
-        spans[i] = 0
+        span[i] = 0
     for i in range(n):
-        spans[pixels[i] + 1] += 1
+        span[pixels[i] + 1] += 1
     for i in range(PIXELS):
-        spans[i + 1] += spans[i]
-    filled = marks[4]
-    for i in range(PIXELS):
-        filled[i] = spans[i]
+        span[i + 1] += span[i]
+        filled[i] = span[i]
     for i in range(n):
-        key, low = scratch[KEY, i], spans[pixels[i]]
+        key, low = keys[i], span[pixels[i]]
         j = filled[pixels[i]]
         filled[pixels[i]] = j + 1
-        face = layers.faces[begin + entries[i]]
         while j > low:
             other = order[j - 1]
-            nearer = scratch[KEY, other]
-            if nearer > key or (nearer == key and layers.faces[begin + entries[other]] < face):
+            if keys[other] > key:
                 break
+            if keys[other] == key:
+                if layers.faces[begin + entries[other]] < layers.faces[begin + entries[i]]:
+                    break
             order[j] = other
             j -= 1
         order[j] = i
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _join(n, law, p, scratch, marks, spans):
+def _join(n, law, p, g, order, span, total, rest):
     """Fill in A_i and 1 - A_i of the pairs in order; of the mean, p is 1 / count."""
-    order = marks[3]
-    total, rest = scratch[TOTAL], scratch[REST]
     for i in range(PIXELS):
         t = 0.0
-        for j in range(spans[i], spans[i + 1]):
-            g = scratch[G, order[j]]
-            t = max(t, g) if law.idempotent else t + g
+        for j in range(span[i], span[i + 1]):
+            t = max(t, g[order[j]]) if law.idempotent else t + g[order[j]]
             total[j] = t
     if law.idempotent or law.inverse == 0:
         factor = 1.0 if law.idempotent else p
@@ -284,7 +289,7 @@ def _join(n, law, p, scratch, marks, spans):
             total[j] = total[j] * factor
             rest[j] = 1.0 - total[j]
     else:
-        call_inverse(law.inverse, pointer(total), n, p, pointer(total), pointer(rest))
+        call_inverse(law.inverse, total, n, p, total, rest)
 
 
 @njit(cache=True, nogil=True)
@@ -303,22 +308,12 @@ def _new_block():
 
 
 @njit(cache=True, nogil=True)
-def _new_marks(capacity, longest):
-    """Pixels, entries, first pair of entries, order, and a place for every pixel."""
-    return (
-        np.empty(capacity, np.int32), np.empty(capacity, np.int32),
-        np.empty(longest + 1, np.int64), np.empty(capacity, np.int32), np.empty(PIXELS, np.int64),
-    )  # fmt: skip
-
-
-@njit(cache=True, nogil=True)
 def _room(layers, start, stop):
-    """The most pairs, and the most faces, of the tiles start .. stop - 1."""
-    pairs, faces = 0, 0
+    """The most pairs of the tiles start .. stop - 1."""
+    pairs = 0
     for tile in range(start, stop):
         pairs = max(pairs, layers.areas[tile])
-        faces = max(faces, layers.starts[tile + 1] - layers.starts[tile])
-    return pairs + LANES, faces
+    return pairs + LANES
 
 
 # ---------------------------------------------------------------------------------------------
@@ -327,55 +322,55 @@ def _room(layers, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def join_tiles(arrays, formulas, layer_arrays, colours, out, alpha, closed, start, stop):
-    """Fill in colours [P, C], alpha [P] and `closed` [P] for the tiles start .. stop - 1."""
+def join_tiles(
+    arrays, formulas, layer_arrays, colours, kept, marks, firsts, spans, counts, out, alpha, start,
+    stop,
+):  # fmt: skip
+    """Fill in colours [P, C] and alpha [P] for the tiles start .. stop - 1, and what is kept.
+
+    That is `kept` and `marks` of the pairs, the first pair of every entry, `spans` of the pixels
+    in the order of depth, and `counts` of the pairs of tiles.
+    """
     tables, law, layers = FaceTables(*arrays), Formulas(*formulas), Layers(*layer_arrays)
     height, width = extent(tables.grid)
-    channels = colours.shape[1]
-    capacity, longest = _room(layers, start, stop)
-    scratch, marks, block = np.empty((ROWS, capacity)), _new_marks(capacity, longest), _new_block()
-    spans, here = np.empty(PIXELS + 1, np.int64), np.empty(PIXELS)
-    order, entries = marks[3], marks[1]
+    channels, tint, drawn = colours.shape[1], pointer(colours), pointer(out)
+    scratch, block = np.empty((FORWARD_ROWS, _room(layers, start, stop))), _new_block()
+    filled, closed = np.empty(PIXELS, np.int64), np.empty(PIXELS)
     for tile in range(start, stop):
-        begin = layers.starts[tile]
-        if begin == layers.starts[tile + 1]:
-            continue
+        begin, place = layers.starts[tile], layers.firsts[tile]
         x_first, y_first = _corner(tile, layers)
-        _outside(x_first, y_first, width, height, here)
-        n, _ = _list_pairs(tile, tables, law, layers, scratch, marks, block, here)
+        for i in range(PIXELS):  # what lies outside the image is closed
+            there = x_first + i % TILE < width and y_first + i // TILE < height
+            closed[i] = -np.inf if there else np.inf
+        n = _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, closed)
+        counts[tile] = n
         if n == 0:
             continue
-        _sort_pairs(n, layers, begin, scratch, marks, spans)
-        _join(n, law, tables.images[layers.faces[begin], FAMILY_P], scratch, marks, spans)
+        _sort_pairs(n, tile, layers, marks, row(scratch, KEY), spans, filled)
+        order, entries = shifted(row(marks, ORDER), place), shifted(row(marks, ENTRY), place)
+        total, rest = shifted(row(kept, TOTAL), place), shifted(row(kept, REST), place)
+        span = row(spans, tile)
+        p = tables.images[layers.faces[begin], FAMILY_P]
+        _join(n, law, p, row(scratch, G), order, span, total, rest)
         image = tile // (layers.across * layers.down)
         for i in range(PIXELS):
-            x, y = x_first + i % TILE, y_first + i // TILE
-            if x >= width or y >= height or spans[i] == spans[i + 1]:
+            if span[i] == span[i + 1]:
                 continue
-            pixel = (image * height + y) * width + x
-            closed[pixel] = here[i]
+            pixel = (image * height + y_first + i // TILE) * width + x_first + i % TILE
             before, rest_before = 0.0, 1.0
-            for j in range(spans[i], spans[i + 1]):
-                total, rest = scratch[TOTAL, j], scratch[REST, j]
-                w = _weight(total, rest, before, rest_before)
+            for j in range(span[i], span[i + 1]):
+                w = _weight(total[j], rest[j], before, rest_before)
                 f = layers.faces[begin + entries[order[j]]]
                 for c in range(channels):
-                    out[pixel, c] += w * colours[f, c]
-                before, rest_before = total, rest
+                    drawn[pixel * channels + c] += w * tint[f * channels + c]
+                before, rest_before = total[j], rest[j]
             alpha[pixel] = before
-
-
-@njit(cache=True, nogil=True)
-def _outside(x_first, y_first, width, height, closed):
-    """Begin with open pixels; those of a tile that lie outside the image are closed."""
-    for i in range(PIXELS):
-        there = x_first + i % TILE < width and y_first + i // TILE < height
-        closed[i] = -np.inf if there else np.inf
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def backward_tiles(
-    arrays, formulas, layer_arrays, colours, closed, grad_out, grad_alpha, table, start, stop
+    arrays, formulas, layer_arrays, colours, kept, marks, firsts, spans, counts, grad_out,
+    grad_alpha, table, start, stop,
 ):  # fmt: skip
     """Fill in the rows of `table` of the entries of the tiles start .. stop - 1.
 
@@ -385,142 +380,131 @@ def backward_tiles(
     """
     tables, law, layers = FaceTables(*arrays), Formulas(*formulas), Layers(*layer_arrays)
     height, width = extent(tables.grid)
-    channels = colours.shape[1]
-    capacity, longest = _room(layers, start, stop)
-    scratch, marks, block = np.empty((ROWS, capacity)), _new_marks(capacity, longest), _new_block()
-    spans, here = np.empty(PIXELS + 1, np.int64), np.empty(PIXELS)
-    order, entries = marks[3], marks[1]
+    channels, tint, grads = colours.shape[1], pointer(colours), pointer(grad_out)
+    scratch, block = np.empty((BACKWARD_ROWS, _room(layers, start, stop))), _new_block()
+    own, next_one, grad_a = row(scratch, OWN), row(scratch, NEXT), row(scratch, GRAD_A)
+    factor, offset, weights = row(scratch, FACTOR), row(scratch, OFFSET), row(scratch, WEIGHT)
     for tile in range(start, stop):
-        begin = layers.starts[tile]
-        if begin == layers.starts[tile + 1]:
+        n, begin, place = counts[tile], layers.starts[tile], layers.firsts[tile]
+        if n == 0:
             continue
         x_first, y_first = _corner(tile, layers)
         image = tile // (layers.across * layers.down)
-        _outside(x_first, y_first, width, height, here)
-        for i in range(PIXELS):
-            if here[i] == -np.inf:
-                pixel = (image * height + y_first + i // TILE) * width + x_first + i % TILE
-                here[i] = closed[pixel]
-        n, looked = _list_pairs(tile, tables, law, layers, scratch, marks, block, here)
-        if n == 0:
-            continue
+        order, entries = shifted(row(marks, ORDER), place), shifted(row(marks, ENTRY), place)
+        totals, rests = shifted(row(kept, TOTAL), place), shifted(row(kept, REST), place)
+        span = row(spans, tile)
         p = tables.images[layers.faces[begin], FAMILY_P]
-        _sort_pairs(n, layers, begin, scratch, marks, spans)
-        _join(n, law, p, scratch, marks, spans)
-        _weights(n, law, p, scratch, order)
+        _ratios(n, place, begin, law, p, tables, layers, kept, marks, scratch)
         for i in range(PIXELS):
-            x, y = x_first + i % TILE, y_first + i // TILE
-            if x >= width or y >= height or spans[i] == spans[i + 1]:
+            if span[i] == span[i + 1]:
                 continue
-            pixel = (image * height + y) * width + x
+            pixel = (image * height + y_first + i // TILE) * width + x_first + i % TILE
             behind, chain = -grad_alpha[pixel], 0.0
-            for j in range(spans[i + 1] - 1, spans[i] - 1, -1):
-                total, rest = scratch[TOTAL, j], scratch[REST, j]
-                is_first = j == spans[i]
-                before = 0.0 if is_first else scratch[TOTAL, j - 1]
-                rest_before = 1.0 if is_first else scratch[REST, j - 1]
-                w = _weight(total, rest, before, rest_before)
-                entry = entries[order[j]]
-                f, place = layers.faces[begin + entry], layers.places[begin + entry]
+            for j in range(span[i + 1] - 1, span[i] - 1, -1):
+                total, rest, is_first = totals[j], rests[j], j == span[i]
+                before = 0.0 if is_first else totals[j - 1]
+                k = order[j]
+                f = layers.faces[begin + entries[k]]
                 v = 0.0
                 for c in range(channels):
-                    v += grad_out[pixel, c] * colours[f, c]
-                    table[place, GRAD_COLOUR + c] += w * grad_out[pixel, c]
+                    v += grads[pixel * channels + c] * tint[f * channels + c]
+                weights[k] = _weight(total, rest, before, 1.0 if is_first else rests[j - 1])
                 if law.idempotent:
                     # The first of those that reach the maximum so far decides.
                     chain = chain + v - behind
-                    own = chain if total > before else 0.0
+                    grad_a[k] = chain if total > before else 0.0
                     chain = 0.0 if total > before else chain
                 else:
                     slope = v - behind if rest > 0.0 or law.inverse == 0 else 0.0
-                    chain = slope + (scratch[NEXT, j] * chain if j + 1 < spans[i + 1] else 0.0)
-                    own = scratch[OWN, j] * chain
+                    chain = slope + (next_one[j] * chain if j + 1 < span[i + 1] else 0.0)
+                    grad_a[k] = own[j] * chain
                     if law.weight_p != 0:
-                        table[place, GRAD_P] += chain * scratch[FACTOR, j]
-                        table[place, GRAD_P] -= slope * scratch[GRAD_A, j]
-                scratch[G, order[j]] = own
+                        on_p = chain * factor[j] - slope * offset[j]
+                        table[layers.places[begin + entries[k]], GRAD_P] += on_p
                 behind = v
-        for i in range(n):
-            scratch[GRAD_A, i] = scratch[G, i]
-        for entry in range(looked):
-            first, last = marks[2][entry], n if entry + 1 == looked else marks[2][entry + 1]
+        for e in range(begin, layers.starts[tile + 1]):
+            first = firsts[e]
+            last = firsts[e + 1] if e + 1 < layers.starts[tile + 1] else place + n
             if first < last:
                 _backpropagate(
-                    layers.faces[begin + entry], layers.places[begin + entry], first, last,
-                    x_first, y_first, tables, law, scratch, marks[0], block, table,
+                    layers.faces[e], row(table, layers.places[e]), first, last - first,
+                    shifted(grad_a, first - place), shifted(weights, first - place), image,
+                    x_first, y_first, tables, law, kept, marks, block, grads, channels,
                 )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _weights(n, law, p, scratch, order):
+def _ratios(n, place, begin, law, p, tables, layers, kept, marks, scratch):
     """g'(a_j) / g'(A_j) and g'(A_j) / g'(A_(j + 1)) of pairs in order, and those of p if wanted."""
     if law.idempotent:
         return
-    a, s, total, rest = scratch[NEAR_A], scratch[NEAR_S], scratch[TOTAL], scratch[REST]
+    order, entries = shifted(row(marks, ORDER), place), shifted(row(marks, ENTRY), place)
+    covers, rests = shifted(row(kept, F), place), shifted(row(kept, S), place)
+    total, rest = shifted(row(kept, TOTAL), place), shifted(row(kept, REST), place)
+    a, s, ratio = row(scratch, NEAR_A), row(scratch, NEAR_S), row(scratch, NEXT)
     for j in range(n):
-        a[j], s[j] = scratch[A, order[j]], scratch[S, order[j]]
-    total_at, rest_at = pointer(total), pointer(rest)
-    call_weight(
-        law.weight, pointer(a), pointer(s), total_at, rest_at, n, p, pointer(scratch[OWN])
-    )
+        k = order[j]
+        a[j] = covers[k] * tables.images[layers.faces[begin + entries[k]], OPACITY]
+        s[j] = rests[k]
+    call_weight(law.weight, a, s, total, rest, n, p, row(scratch, OWN))
     if law.inverse == 0:  # the mean: A_i is linear in all a
         for j in range(n):
-            scratch[NEXT, j] = 1.0
+            ratio[j] = 1.0
     else:
-        call_weight(
-            law.weight, total_at, rest_at, shifted(total_at, 1), shifted(rest_at, 1), n - 1, p,
-            pointer(scratch[NEXT]),
-        )  # fmt: skip
+        call_weight(law.weight, total, rest, shifted(total, 1), shifted(rest, 1), n - 1, p, ratio)
     if law.weight_p != 0:
-        call_weight(
-            law.weight_p, pointer(a), pointer(s), total_at, rest_at, n, p, pointer(scratch[FACTOR])
-        )
-        call_weight(
-            law.weight_p, total_at, rest_at, total_at, rest_at, n, p, pointer(scratch[GRAD_A])
-        )
+        call_weight(law.weight_p, a, s, total, rest, n, p, row(scratch, FACTOR))
+        call_weight(law.weight_p, total, rest, total, rest, n, p, row(scratch, OFFSET))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _backpropagate(
-    f, place, first, last, x_first, y_first, tables, law, scratch, pixels, block, table
+    f, out, first, n, grad_a, weights, image, x_first, y_first, tables, law, kept, marks, block,
+    grads, channels,
 ):  # fmt: skip
-    """Fill in the row of one entry from the gradients of the coverages of its pairs."""
-    points, _, us, zs, grad_z, pdf = block[:6]
+    """Fill in the row `out` of one entry from the gradients of its n pairs."""
+    points, us, zs, grad_z, pdf = pointer(block[0]), block[2], block[3], block[4], block[5]
     xs, ys = pointer(tables.grid[0]), pointer(tables.grid[1])
-    n = last - first
+    height, width = extent(tables.grid)
+    pixels, covers = shifted(row(marks, PIXEL), first), shifted(row(kept, F), first)
     whole = (n + LANES - 1) // LANES * LANES
     for i in range(whole):
-        pixel = pixels[first + min(i, n - 1)]
+        pixel = pixels[min(i, n - 1)]
         points[X + i] = xs[x_first + pixel % TILE]
         points[Y + i] = ys[y_first + pixel // TILE]
+    base = (image * height + y_first) * width + x_first
+    for c in range(channels):
+        tint = 0.0
+        for i in range(n):
+            pixel = base + pixels[i] // TILE * width + pixels[i] % TILE
+            tint += weights[i] * grads[pixel * channels + c]
+        out[GRAD_COLOUR + c] = tint
     orientation = face_orientation(tables.corners, f)
     edges = face_edges(tables.corners, f, orientation)
     if tables.corners.shape[1] == 4:
         _measure(points, 0, whole, edges, True, orientation != 0.0)
     else:
         _measure(points, 0, whole, edges, False, orientation != 0.0)
-    face = tables.images[f]
-    argument(whole, points[DISTANCE:], face, law, us, zs)
+    face = row(tables.images, f)
+    argument(whole, shifted(points, DISTANCE), face, law, us, zs)
     call_pdf(law.pdf, pointer(zs), whole, face[SHAPE], pointer(pdf))
     opacity, on_opacity, on_scale, on_shift = face[OPACITY], 0.0, 0.0, 0.0
     for i in range(n):
-        grad_a = scratch[GRAD_A, first + i]
-        on_opacity += grad_a * scratch[F, first + i]
-        grad_z[i] = grad_a * opacity * pdf[i]
+        on_opacity += grad_a[i] * covers[i]
+        grad_z[i] = grad_a[i] * opacity * pdf[i]
         on_scale += grad_z[i] * us[i]
         on_shift += grad_z[i]
     sign = -1.0 if law.reversed else 1.0
-    table[place, GRAD_OPACITY] = on_opacity
-    table[place, GRAD_SCALE] = -on_scale / face[0]
-    table[place, GRAD_SHIFT] = sign * on_shift
-    through_argument(n, points[DISTANCE:], face[0], law, grad_z, us)
+    out[GRAD_OPACITY], out[GRAD_SCALE] = on_opacity, -on_scale / face[SCALE]
+    out[GRAD_SHIFT] = sign * on_shift
+    through_argument(n, shifted(points, DISTANCE), face[SCALE], law, grad_z, us)
     if law.dshape != 0:
         call_pdf(law.dshape, pointer(zs), n, face[SHAPE], pointer(pdf))
         on_shape = 0.0
         for i in range(n):
-            on_shape += scratch[GRAD_A, first + i] * pdf[i]
-        table[place, GRAD_SHAPE] = sign * opacity * on_shape
-    _move_corners(n, points, us, tables.corners, f, table[place])
+            on_shape += grad_a[i] * pdf[i]
+        out[GRAD_SHAPE] = sign * opacity * on_shape
+    _move_corners(n, points, us, tables.corners, f, out)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -530,16 +514,13 @@ def _move_corners(n, points, grad_d, corners, f, out):
     As `move_corners` in kernels.py, for the many points of one face.
     """
     for i in range(n):
-        if grad_d[i] == 0.0:
-            continue
-        ends, t, d = points[_ENDS + i], points[_FOOT + i], points[DISTANCE + i]
+        ends, t, d = int(points[_ENDS + i]), points[_FOOT + i], points[DISTANCE + i]
+        factor = grad_d[i] / d
+        dx, dy = points[_GAP_X + i] * factor, points[_GAP_Y + i] * factor
         if d == 0.0:
-            nx, ny = _edge_normal(corners, f, ends)
+            nx, ny = _edge_normal(corners, f, points[_ENDS + i])
             dx, dy = nx * grad_d[i], ny * grad_d[i]
-        else:
-            factor = grad_d[i] / d
-            dx, dy = points[_GAP_X + i] * factor, points[_GAP_Y + i] * factor
-        a, b = 2 * (int(ends) >> 2), 2 * (int(ends) & 3)
+        a, b = 2 * (ends >> 2), 2 * (ends & 3)
         out[a] -= (1.0 - t) * dx
         out[a + 1] -= (1.0 - t) * dy
         out[b] -= t * dx

@@ -73,6 +73,7 @@ class Layers(NamedTuple):
         down: tiles in a column.
         starts: [tiles + 1] int64, the entries of a tile.
         areas: [tiles] int64, at least as many as a tile has pairs.
+        firsts: [tiles] int64, where its pairs begin.
         faces: [E] int32, the face of every entry; in a tile the nearest first.
         places: [E] int64, its row in the table of gradients, where the rows of a face follow each
             other.
@@ -85,6 +86,7 @@ class Layers(NamedTuple):
     down: int
     starts: np.ndarray
     areas: np.ndarray
+    firsts: np.ndarray
     faces: np.ndarray
     places: np.ndarray
     planes: np.ndarray

@@ -1,0 +1,277 @@
+"""Image folders as a whole: their frames and cameras, before pixels are read; and single photos."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from gendr._runtime.checks import check_image_size
+from gendr.mesh.camera_files.transforms import (
+    TransformsFrame,
+    intrinsics_of,
+    lens_of,
+    list_frames,
+    pose_of,
+    read_cameras,
+    size_text,
+)
+from gendr.mesh.cameras import Camera
+from gendr.mesh.images import Picture, Planes, open_image, resized
+
+__all__ = ["Folder", "Shear", "is_opaque", "masked", "open_folder", "read_photo"]
+
+Rows = Callable[[int, int], npt.NDArray[np.float64]]
+
+
+@final
+@dataclass(frozen=True)
+class Shear:
+    """How the skew of a lens is undone: rows move sideways, what is not seen in all is cut off.
+
+    Attributes:
+        slope: By how many pixels a row lies further to the right than the one above.
+        margin: Columns that are cut off on either side.
+    """
+
+    slope: float
+    margin: int
+
+    def undone(self, rows: Rows, size: tuple[int, int]) -> tuple[Rows, tuple[int, int]]:
+        """Planes of (H, W) that are read in bands, upright, by linear interpolation; their size."""
+        height, width = size
+        columns = np.arange(self.margin, width - self.margin)
+
+        def upright(start: int, stop: int) -> npt.NDArray[np.float64]:
+            planes = rows(start, stop)
+            shift = self.slope * (np.arange(start, stop) + 0.5 - height / 2)
+            place = (columns + shift[:, None]).clip(0, width - 1)
+            left = np.minimum(place.astype(np.int64), max(width - 2, 0))
+            part, row = place - left, np.arange(stop - start)[:, None]
+            right = np.minimum(left + 1, width - 1)
+            return planes[:, row, left] * (1 - part) + planes[:, row, right] * part
+
+        return upright, (height, len(columns))
+
+
+@final
+@dataclass(frozen=True)
+class Folder:
+    """An image folder of which no pixel has been read yet.
+
+    Attributes:
+        file: What its cameras were read from, for messages.
+        frames: Its frames.
+        size: (H, W) to which all images are resized.
+        camera: A camera for each frame, float64.
+        shears: What is undone in the image of each frame.
+    """
+
+    file: Path
+    frames: tuple[TransformsFrame, ...]
+    size: tuple[int, int]
+    camera: Camera
+    shears: tuple[Shear | None, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the frames in the file."""
+        return tuple(frame.name for frame in self.frames)
+
+
+def open_folder(
+    path: Path,
+    size: int | tuple[int, int] | None,
+    max_megapixels: float,
+    *,
+    upright: bool = False,
+) -> Folder:
+    """The frames and cameras of an image folder; `gendr.mesh.load_views` says more.
+
+    Args:
+        path: The folder, or the JSON file.
+        size: The shorter side, or (H, W), of what is made of all images.
+        max_megapixels: The largest image that is allowed, in million pixels.
+        upright: Let lenses have skew, which `read_photo` undoes; it is refused otherwise.
+
+    Raises:
+        ValueError: if what `load_views` says of folders, sizes, poses and lenses does not hold.
+    """
+    cameras = read_cameras(path)
+    frames = list_frames(cameras, max_megapixels)
+    shears = _shears([lens_of(cameras.meta, f, f.size)[4] for f in frames], frames, upright)
+    margin = max((shear.margin for shear in shears if shear is not None), default=0)
+    targets = [_target_size((f.size[0], f.size[1] - 2 * margin), size) for f in frames]
+    for frame, target in zip(frames, targets, strict=True):
+        if target == targets[0]:
+            continue
+        if size is not None:
+            raise ValueError("images of different shapes need size=(H, W), not one number")
+        raise ValueError(
+            f"images must be of one size, got {size_text(frames[0].size)} in {frames[0].image} and "
+            f"{size_text(frame.size)} in {frame.image}; give size=(H, W) to resize them"
+        )
+    poses = [pose_of(frame) for frame in frames]
+    lenses = [
+        intrinsics_of(cameras.meta, frame, targets[0])
+        if shear is None
+        else _upright(lens_of(cameras.meta, frame, frame.size), frame.size, shear, targets[0])
+        for frame, shear in zip(frames, shears, strict=True)
+    ]
+    camera = Camera.from_opengl(camera_to_world=torch.from_numpy(np.stack(poses)), fov=30.0)
+    k = torch.tensor(lenses, dtype=torch.float64)
+    pixels = Camera.from_intrinsics(
+        image_size=targets[0],
+        fx=k[:, 0],
+        fy=k[:, 1],
+        cx=k[:, 2],
+        cy=k[:, 3],
+        rotation=camera.rotation,
+        translation=camera.translation,
+    )
+    return Folder(cameras.file, tuple(frames), targets[0], pixels, shears)
+
+
+def _shears(
+    slopes: list[float], frames: list[TransformsFrame], upright: bool
+) -> tuple[Shear | None, ...]:
+    """What is undone in each frame; all lose the same columns, so that sizes stay alike.
+
+    Raises:
+        ValueError: if nothing would be left.
+    """
+    if not upright or not any(slopes):
+        return (None,) * len(slopes)
+    margin = 0
+    for slope, frame in zip(slopes, frames, strict=True):
+        margin = max(margin, math.ceil(abs(slope) * frame.size[0] / 2))
+        if 2 * margin >= frame.size[1]:
+            raise ValueError(f"{frame.where}: its skew shears the whole image away; is K right?")
+    return tuple(Shear(slope, margin) for slope in slopes)
+
+
+def _upright(
+    lens: tuple[float, ...], size: tuple[int, int], shear: Shear, target: tuple[int, int]
+) -> tuple[float, float, float, float]:
+    """The lens without skew, of an image that was made upright about its middle row and resized."""
+    fx, fy, cx, cy = lens[:4]
+    cx -= shear.slope * (cy - size[0] / 2) + shear.margin
+    sx, sy = target[1] / (size[1] - 2 * shear.margin), target[0] / size[0]
+    return fx * sx, fy * sy, cx * sx, cy * sy
+
+
+def read_photo(folder: Folder, i: int, max_megapixels: float) -> tuple[Planes, bool]:
+    """Image i of a folder, with its mask if it has one: a file of its own, or transparency.
+
+    Returns:
+        The mask, or 1, and RGB times the mask: [4, H, W] in [0, 1]; and whether there is a mask.
+
+    Raises:
+        ValueError: if the image or the mask is unreadable or too large.
+    """
+    frame, shear = folder.frames[i], folder.shears[i]
+    with open_image(frame.image, max_megapixels) as opened:
+        image = Picture(opened)
+        if frame.mask is not None:
+            with open_image(frame.mask, max_megapixels) as mask:
+                return masked(frame, image, Picture(mask), folder.size, shear)[0], True
+        if not is_opaque(image):
+            return masked(frame, image, image, folder.size, shear)[0], True
+        channels = [0, 1, 2] if image.channels > 2 else [0, 0, 0]
+
+        def rows(start: int, stop: int) -> npt.NDArray[np.float64]:
+            own = image.rows(start, stop)
+            planes = [np.full(own[0].shape, image.white), *(own[c] for c in channels)]
+            return np.stack(planes).astype(np.float64)
+
+        planes = _resized(rows, frame.size, folder.size, shear) / np.float32(image.white)
+        return planes.clip(0, 1), False
+
+
+def _resized(
+    rows: Rows, size: tuple[int, int], target: tuple[int, int], shear: Shear | None
+) -> Planes:
+    """`resized` for what may have to be made upright first."""
+    return resized(*((rows, size) if shear is None else shear.undone(rows, size)), target)
+
+
+def masked(
+    frame: TransformsFrame,
+    image: Picture,
+    mask: Picture,
+    size: tuple[int, int],
+    shear: Shear | None = None,
+) -> tuple[Planes, float]:
+    """A decoded image with its mask: colours are multiplied by it, then both are shrunk.
+
+    Args:
+        frame: What the image is of.
+        image: Grey or RGB, perhaps with alpha.
+        mask: Its mask; the image itself, if that is its mask or has an alpha channel.
+        size: (H, W) of the result.
+        shear: What is undone before, if anything.
+
+    Returns:
+        The mask and, unless the image is only a mask, RGB over black: [1 or 4, *size] in [0, 1];
+        and the largest value of the mask at its full size.
+    """
+    alpha = _mask_channel(frame, mask)
+    highest = mask.highest(alpha) / mask.white
+    if 0 < highest <= 1 / 255 + 1e-9:
+        raise ValueError(
+            f"{frame.mask or frame.image}: the mask holds only 0 and 1 of 255; multiply it by 255"
+        )
+    is_mask = mask is image and alpha == 0
+    colors = [] if is_mask else [0, 1, 2] if image.channels > 2 else [0, 0, 0]
+
+    def rows(start: int, stop: int) -> npt.NDArray[np.float64]:
+        own = image.rows(start, stop)
+        weight = own[alpha] if mask is image else mask.rows(start, stop)[alpha]
+        planes = np.empty((1 + len(colors), *weight.shape))
+        planes[0] = weight
+        for plane, channel in zip(planes[1:], colors, strict=True):
+            np.multiply(own[channel], weight, out=plane, dtype=np.float64)
+        return planes
+
+    planes = _resized(rows, frame.size, size, shear)
+    planes[0] /= mask.white
+    planes[1:] /= image.white * mask.white
+    return planes.clip(0, 1), highest
+
+
+def is_opaque(image: Picture) -> bool:
+    """Whether no pixel lets the background through."""
+    if image.channels not in (2, 4):
+        return True
+    return image.lowest(image.channels - 1) == image.white
+
+
+def _mask_channel(frame: TransformsFrame, picture: Picture) -> int:
+    """The channel that is the mask: alpha, or the first of a grey picture."""
+    if picture.channels in (2, 4):
+        return picture.channels - 1
+    if picture.is_grey:
+        return 0
+    if frame.mask is not None:
+        raise ValueError(f"{frame.mask}: a mask must be grey or have an alpha channel, got colours")
+    raise ValueError(
+        f"{frame.where}: no mask: {frame.image.name} has no alpha channel and is not grey; give "
+        "images with transparency, mask_path, a folder masks, or the colour of a plain background"
+    )
+
+
+def _target_size(shape: tuple[int, int], size: int | tuple[int, int] | None) -> tuple[int, int]:
+    """(H, W) after resizing."""
+    if size is None:
+        return shape
+    pair = check_image_size(size, "size")
+    if isinstance(size, Iterable):
+        return pair
+    height, width = (max(1, round(n * pair[0] / min(shape))) for n in shape)
+    return height, width

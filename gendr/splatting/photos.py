@@ -1,0 +1,125 @@
+"""Reading the photos that splats are trained on: masked ones over a colour, or whole pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_count
+from gendr.mesh import Camera
+from gendr.mesh.folders import open_folder, read_photo
+from gendr.mesh.images import MAX_MEGAPIXELS
+from gendr.mesh.views import color_of
+
+__all__ = ["Photos", "load_photos"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Photos:
+    """B pictures of one scene from known cameras.
+
+    Attributes:
+        images: [B, 3, H, W] in [0, 1], over the background where they are transparent.
+        alpha: [B, H, W] in [0, 1], 1 in pictures without a mask; None if none has one.
+        camera: B cameras.
+        names: The names of the frames in the file.
+        background: [3], RGB: what is behind the masks; of whole pictures, the median of the pixels
+            at their borders, to start from.
+    """
+
+    images: Tensor
+    alpha: Tensor | None
+    camera: Camera
+    names: tuple[str, ...]
+    background: Tensor
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        height, width = self.image_size
+        kind = "whole" if self.alpha is None else "alpha"
+        return f"Photos({len(self)} pictures, {width}×{height}, {kind}, {self.images.device})"
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """(H, W)."""
+        return self.images.shape[2], self.images.shape[3]
+
+    def __getitem__(self, index: Sequence[int]) -> Photos:
+        """The pictures of a list of indices."""
+        alpha = None if self.alpha is None else self.alpha[index]
+        names = tuple(self.names[i] for i in index)
+        return Photos(self.images[index], alpha, self.camera[index], names, self.background)
+
+    def to(self, *args: Any, **kwargs: Any) -> Photos:
+        """The same in another dtype or on another device, as `Tensor.to`."""
+        alpha = None if self.alpha is None else self.alpha.to(*args, **kwargs)
+        images, camera = self.images.to(*args, **kwargs), self.camera.to(*args, **kwargs)
+        return Photos(images, alpha, camera, self.names, self.background.to(*args, **kwargs))
+
+    def split(self, every: int = 10, offset: int = 5) -> tuple[Photos, Photos]:
+        """Those to train on, and those held out: numbers offset, offset + every, ...
+
+        Raises:
+            ValueError: if none is held out.
+        """
+        check_count("every", every, least=2)
+        held_out = range(check_count("offset", offset, least=0), len(self), every)
+        if not held_out:
+            raise ValueError(f"{len(self)} pictures have no number {offset} to hold out")
+        return self[[i for i in range(len(self)) if i not in held_out]], self[[*held_out]]
+
+
+def load_photos(
+    path: str | Path,
+    *,
+    size: int | tuple[int, int] | None = None,
+    background: str | Sequence[float] = "white",
+    max_megapixels: float = MAX_MEGAPIXELS,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Photos:
+    """Read a folder of pictures with poses, as `gendr.mesh.load_views` does, masks or no masks.
+
+    Masks are files or alpha channels; a picture without one counts as a whole. Skew of a lens is
+    undone: rows move sideways about the middle one, columns that not all of them have are cut off.
+
+    Args:
+        path: The folder, or the JSON file.
+        size: Resize to this shorter side, or to (H, W), by averages over areas.
+        background: What transparent pictures are laid over: a name or #rrggbb, or RGB in [0, 1].
+        max_megapixels: The largest image that is read, in million pixels.
+        dtype: float32 or float64.
+        device: Where the tensors live.
+
+    Raises:
+        TypeError: If `dtype` is neither float32 nor float64.
+        ValueError: As `load_views`, but for what that says of masks.
+    """
+    if dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"dtype must be float32 or float64, got {dtype}")
+    behind = torch.tensor(color_of(background), dtype=dtype)
+    folder = open_folder(Path(path), size, max_megapixels, upright=True)
+    images = torch.empty(len(folder.frames), 3, *folder.size, dtype=dtype)
+    alpha = torch.empty(len(folder.frames), *folder.size, dtype=dtype)
+    any_mask = False
+    for i in range(len(folder.frames)):
+        planes, has_mask = read_photo(folder, i, max_megapixels)
+        any_mask |= has_mask
+        alpha[i], images[i] = torch.from_numpy(planes[0]), torch.from_numpy(planes[1:])
+    if any_mask:
+        images += (1 - alpha)[:, None] * behind[:, None, None]
+    else:
+        rim = [images[:, :, [0, -1]].flatten(2), images[:, :, :, [0, -1]].flatten(2)]
+        behind = torch.cat(rim, 2).transpose(0, 1).flatten(1).median(1).values
+    photos = Photos(
+        images, alpha if any_mask else None, folder.camera.to(dtype), folder.names, behind
+    )
+    return photos.to(device)

@@ -1,0 +1,420 @@
+"""Training splats on photos: gradient descent, and triangles that are split, moved and dropped.
+
+A step draws one photo. Progress, from 0 to 1, is the part of the steps or of the time that is
+done; the size of the photos, the learning rates and the number of triangles are functions of it:
+a small picture at first, as steps then cost a tenth, and the whole one for the second half.
+
+Two ways to choose the triangles that are split: "adaptive" takes those that the loss pulls at most
+(Kerbl et al., 3D Gaussian Splatting, 2023, section 5.2), "mcmc" draws them by their opacity, which
+the two halves share (Kheradmand et al., 3D Gaussian Splatting as Markov Chain Monte Carlo, 2024,
+(9)). Both drop those that are hardly seen, and split along the longest edge.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gendr._runtime.checkpoint import digest, load_checkpoint, save_checkpoint
+from gendr._runtime.command_line import Number, above, count, option
+from gendr.distributions import as_distribution
+from gendr.losses import psnr
+from gendr.splatting.photos import Photos
+from gendr.splatting.splats import UNITS, Splats
+from gendr.splatting.start import Look
+from gendr.tnorms import as_tconorm
+
+__all__ = ["SplatSettings", "SplatTraining", "fit_splats"]
+
+DENSITIES = ("adaptive", "mcmc", "none")
+_KIND = "gendr splat 1"
+# Part of the progress up to which photos are 1/4 and 1/2 of their size, which is at least _SMALLEST.
+_LEVELS, _SMALLEST = ((4, 0.08), (2, 0.35)), 40
+# Learning rates at the start: of corners in radii of the scene, of colours of degree 0 and above,
+# of the logits of opacities, of the logarithms of scales and shapes, of background and exposure.
+_RATES = {
+    "vertices": 1.4e-3, "base": 0.1, "harmonics": 6e-3, "opacity": 0.03, "scale": 0.01,
+    "shape": 0.01, "background": 3e-3, "exposure": 3e-3,
+}  # fmt: skip
+# Parameters of each triangle, in the order of their rows.
+_ROWS = ("vertices", "base", "harmonics", "opacity", "scale", "shape")
+# Triangles of less opacity are dropped.
+_FAINT = 0.02
+
+
+@dataclass(frozen=True)
+class SplatSettings:
+    """How splats are trained.
+
+    Attributes:
+        dist: The law F: how a triangle fades at its edges.
+        tconorm: The T-conorm that joins triangles.
+        unit: What a triangle's scale is measured in: its inradius on the screen, px or ndc.
+        degree: Of the spherical harmonics of colours, 0 to 3.
+        triangles: The number of triangles in the end; by default it follows from pixels and time.
+        steps: Steps, if no budget is given.
+        budget: Seconds in place of steps.
+        density: How triangles to be split are chosen: adaptive, mcmc or none.
+        renew_every: Steps between two rounds of splitting and dropping.
+        rate: A factor of all learning rates.
+        decay: The learning rates at the end over those at the start.
+        scale: Of triangles at the start, in units of `unit`.
+        shape: Of the law of each triangle at the start; by default all have that of the law.
+        background: "given": that of the photos; "learnt": found with the rest.
+        exposure: Whether photos may be brighter or darker than each other.
+        cutoff: Coverage at or below it counts as 0.
+        evaluate_every: Part of the progress between two evaluations on photos held out.
+        seed: Of all that is drawn.
+
+    Raises:
+        TypeError: for values of another type.
+        ValueError: for those that are not allowed.
+    """
+
+    dist: str = option("uniform", metavar="NAME")
+    tconorm: str = option("probabilistic", metavar="NAME")
+    unit: str = option("inradius", UNITS)
+    degree: int = option(1, count(0), "N")
+    triangles: int | None = option(None, count(1), "N")
+    steps: int = option(5000, count(1), "N")
+    budget: float | None = option(None, above(0), "S")
+    density: str = option("adaptive", DENSITIES)
+    renew_every: int = option(100, count(1), "N")
+    rate: float = option(1.0, above(0))
+    decay: float = option(0.05, above(0))
+    scale: float = option(0.5, above(0))
+    shape: float | None = option(None, above(0))
+    background: str = option("given", ("given", "learnt"))
+    exposure: bool = option(False)
+    cutoff: float = option(0.01, Number(0.0, 0.5))
+    evaluate_every: float = option(0.1, above(0))
+    seed: int = option(0, count(0), "N")
+
+    def look(self) -> Look:
+        """What triangles are like at the start."""
+        return Look(
+            degree=self.degree, scale=self.scale, shape=self.shape, dist=self.dist,
+            tconorm=self.tconorm, unit=self.unit,
+        )  # fmt: skip
+
+    def count_for(self, pixels: int) -> int:
+        """How many triangles there are in the end.
+
+        Args:
+            pixels: of one photo.
+        """
+        if self.triangles is not None:
+            return self.triangles
+        seconds = self.budget or 0.06 * self.steps
+        return max(500, int(min(pixels / 4, 2500 * seconds**0.4)))
+
+
+class SplatTraining:
+    """Splats in training, between two steps.
+
+    Attributes:
+        photos: to train on.
+        settings: as given.
+        step: the number of steps done.
+        seconds: the time spent on them, earlier sessions included.
+        history: rows of step, seconds, loss, triangles, and psnr where photos held out were drawn.
+
+    Args:
+        photos: to train on.
+        settings: of the training.
+        init: the splats to start from.
+        held_out: photos that are drawn, not trained on.
+    """
+
+    def __init__(
+        self,
+        photos: Photos,
+        settings: SplatSettings,
+        init: Splats,
+        held_out: Photos | None = None,
+    ) -> None:
+        self.photos, self.settings, self.held_out = photos, settings, held_out
+        self._like = init.detach()
+        self._first = len(init)
+        height, width = photos.image_size
+        self._most = max(self._first, settings.count_for(height * width))
+        self._generator = torch.Generator().manual_seed(settings.seed)
+        self._levels: dict[int, Tensor] = {1: photos.images}
+        self.step, self.seconds, self.history = 0, 0.0, []
+        self._loss, self._since, self._evaluated = 0.0, 0, 0.0
+        middle = init.vertices.detach().mean((0, 1))
+        self._radius = float((init.vertices.detach() - middle).square().sum(-1).mean().sqrt())
+        values = {
+            "vertices": init.vertices,
+            "base": init.harmonics[:, :1],
+            "harmonics": init.harmonics[:, 1:],
+            "opacity": init.opacity.clamp(max=0.99).logit(),
+            "scale": init.scale.log(),
+        }
+        if init.shape is not None:
+            values["shape"] = init.shape.log()
+        if settings.background == "learnt":
+            values["background"] = init.background
+        if settings.exposure:
+            values["exposure"] = photos.images.new_zeros(len(photos), 3)
+        self._values = {k: v.detach().clone().requires_grad_() for k, v in values.items()}
+        self._adam = self._optimizer()
+        self._pull = torch.zeros(self._first)
+
+    def _optimizer(self) -> torch.optim.Adam:
+        groups = [{"params": [x], "name": name} for name, x in self._values.items()]
+        return torch.optim.Adam(groups, betas=(0.9, 0.99), eps=1e-15, fused=True)
+
+    # -- what it is like
+
+    @property
+    def progress(self) -> float:
+        """What is done, from 0 to 1."""
+        budget = self.settings.budget
+        done = self.step / self.settings.steps if budget is None else self.seconds / budget
+        return min(1.0, done)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all steps are done."""
+        return self.progress >= 1
+
+    def splats(self) -> Splats:
+        """The splats as they are, without gradient history."""
+        return self._splats().detach()
+
+    def _splats(self) -> Splats:
+        """The splats, as functions of the parameters."""
+        v = self._values
+        return self._like.with_tensors(
+            vertices=v["vertices"],
+            harmonics=torch.cat([v["base"], v["harmonics"]], 1),
+            opacity=v["opacity"].sigmoid(),
+            scale=v["scale"].exp(),
+            shape=v["shape"].exp() if "shape" in v else None,
+            background=v.get("background", self._like.background),
+        )
+
+    def _level(self) -> int:
+        """By what the size of photos is divided now."""
+        side = min(self.photos.image_size)
+        for factor, until in _LEVELS:
+            if self.progress < until and side // factor >= _SMALLEST:
+                return factor
+        return 1
+
+    def _photo(self, factor: int, i: int) -> Tensor:
+        if factor not in self._levels:
+            self._levels[factor] = F.avg_pool2d(self.photos.images, factor)
+        return self._levels[factor][i]
+
+    # -- steps
+
+    def advance(self) -> None:
+        """Do one step.
+
+        Raises:
+            ValueError: if the loss is no longer finite.
+        """
+        clock = time.perf_counter()
+        settings, progress = self.settings, self.progress
+        for group in self._adam.param_groups:
+            rate = _RATES[group["name"]] * settings.rate * settings.decay**progress
+            group["lr"] = rate * (self._radius if group["name"] == "vertices" else 1.0)
+        factor, i = self._level(), int(torch.randint(len(self.photos), (), generator=self._generator))
+        photo = self._photo(factor, i)
+        image, _ = self._splats().render(
+            self.photos.camera[i], (photo.shape[1], photo.shape[2]), bound=1e-3
+        )
+        if "exposure" in self._values:
+            gains = self._values["exposure"]
+            image = image * (gains[i] - gains.mean(0)).exp()[:, None, None]
+        error = image[0] - photo
+        loss = 0.8 * error.abs().mean() + 2 * error.square().mean()
+        self._adam.zero_grad()
+        loss.backward()
+        self._pull += self._values["vertices"].grad.flatten(1).norm(dim=1)  # pyright: ignore[reportOptionalMemberAccess]
+        self._adam.step()
+        self._loss, self._since = self._loss + float(loss.detach()), self._since + 1
+        self.step += 1
+        if self.step % settings.renew_every == 0 and settings.density != "none" and progress < 0.7:
+            self._renew(progress)
+        self.seconds += time.perf_counter() - clock
+        if self.progress >= self._evaluated + settings.evaluate_every or self.is_over:
+            self._evaluated = self.progress
+            self._write_row()
+
+    def _write_row(self) -> None:
+        mean = self._loss / max(1, self._since)
+        if not math.isfinite(mean):
+            raise ValueError(f"the loss is {mean} after {self.step} steps; try a smaller rate")
+        self._loss, self._since = 0.0, 0
+        row = {
+            "step": self.step, "seconds": self.seconds, "loss": mean,
+            "triangles": len(self._values["vertices"]),
+        }  # fmt: skip
+        if self.held_out is not None:
+            row["psnr"] = float(self.psnr(self.held_out).mean())
+        self.history.append(row)
+
+    def psnr(self, photos: Photos) -> Tensor:
+        """PSNR [B] of what the splats look like from the cameras of photos, in decibels."""
+        splats = self.splats()
+        found = [
+            psnr(splats.render(photos.camera[i], photos.image_size)[0][0], photos.images[i])
+            for i in range(len(photos))
+        ]
+        return torch.stack(found)
+
+    # -- density
+
+    @torch.no_grad()
+    def _renew(self, progress: float) -> None:
+        """Drop faint triangles, and split others until there are as many as there shall be."""
+        opacity = self._values["opacity"].sigmoid()
+        live = (opacity >= _FAINT).nonzero()[:, 0]
+        wanted = self._first + (self._most - self._first) * min(1.0, progress / 0.4)
+        likely = opacity[live] if self.settings.density == "mcmc" else self._pull[live]
+        new = min(int(wanted) - len(live), int((likely > 0).sum()))
+        chosen = live[:0]
+        if new > 0:
+            chosen = torch.multinomial(likely, new, generator=self._generator)
+        self._keep(torch.cat([live, live[chosen]]))
+        self._pull = torch.zeros(len(self._values["vertices"]))
+        if new > 0:
+            self._split(chosen, torch.arange(len(live), len(live) + new))
+
+    def _keep(self, rows: Tensor) -> None:
+        """Let the triangles be those of these rows, with what Adam knows of them."""
+        for group in self._adam.param_groups:
+            name, old = group["name"], group["params"][0]
+            if name not in _ROWS:
+                continue
+            state = self._adam.state.pop(old, {})
+            new = old.detach()[rows].requires_grad_()
+            self._values[name], group["params"] = new, [new]
+            if state:
+                self._adam.state[new] = {k: v[rows] if v.ndim else v for k, v in state.items()}
+
+    def _split(self, first: Tensor, second: Tensor) -> None:
+        """Make halves of triangles that stand twice, in the rows `first` and `second`."""
+        vertices = self._values["vertices"].data
+        corners = vertices[first]
+        longest = (corners - corners.roll(-1, 1)).square().sum(-1).argmax(1)
+        turn = (longest[:, None] + torch.arange(3)) % 3
+        a, b, c = corners.gather(1, turn[..., None].expand(-1, -1, 3)).unbind(1)
+        middle = (a + b) / 2
+        vertices[first] = torch.stack([a, middle, c], 1)
+        vertices[second] = torch.stack([middle, b, c], 1)
+        if self.settings.density == "mcmc":
+            opacity = self._values["opacity"].data
+            half = (1 - (1 - opacity[first].sigmoid()).sqrt()).clamp(0.05, 0.95).logit()
+            opacity[first] = opacity[second] = half
+
+    # -- checkpoints
+
+    def save(self, path: str | Path) -> None:
+        """Write a checkpoint; an existing file is replaced only when the new one is complete."""
+        save_checkpoint(path, _KIND, self._state())
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "settings": {k: v for k, v in asdict(self.settings).items() if k not in ("steps", "budget")},
+            "photos": digest(self.photos.images, *self.photos.camera.tensors()),
+            "step": self.step,
+            "seconds": self.seconds,
+            "history": self.history,
+            "first": self._first,
+            "radius": self._radius,
+            "values": self._values,
+            "adam": self._adam.state_dict(),
+            "pull": self._pull,
+            "loss": (self._loss, self._since, self._evaluated),
+            "generator": self._generator.get_state(),
+        }
+
+    def restore(self, path: str | Path) -> None:
+        """Continue from a checkpoint; with steps, bit for bit as without the interruption.
+
+        Raises:
+            ValueError: if there is no file, or it is no checkpoint, or that of another training.
+        """
+        own = self._state()
+        saved = load_checkpoint(path, _KIND, tuple(own), "a training of splats")
+        for name, value in own["settings"].items():
+            then = saved["settings"].get(name)
+            if then != value:
+                raise ValueError(
+                    f"{path} is of a training with {name} = {then}, now it is {value}; resume with "
+                    "the same settings, or start anew elsewhere"
+                )
+        if saved["photos"] != own["photos"]:
+            raise ValueError(f"{path} is of a training on other photos; start anew elsewhere")
+        self.step, self.seconds, self.history = saved["step"], saved["seconds"], saved["history"]
+        self._first, self._radius = saved["first"], saved["radius"]
+        height, width = self.photos.image_size
+        self._most = max(self._first, self.settings.count_for(height * width))
+        self._values = {k: v.requires_grad_() for k, v in saved["values"].items()}
+        self._adam = self._optimizer()
+        self._adam.load_state_dict(saved["adam"])
+        self._pull, self._loss = saved["pull"], saved["loss"][0]
+        self._since, self._evaluated = saved["loss"][1:]
+        self._generator.set_state(saved["generator"])
+
+
+def fit_splats(
+    photos: Photos,
+    settings: SplatSettings | None = None,
+    *,
+    init: Splats | None = None,
+    held_out: Photos | None = None,
+    resume: str | Path | None = None,
+    callback: Callable[[SplatTraining], None] | None = None,
+) -> SplatTraining:
+    """Train splats on photos until the steps are done, or the time is over.
+
+    Args:
+        photos: to train on.
+        settings: of the training.
+        init: what to start from; by default triangles in the visual hull of the masks, or, of
+            whole pictures, in what the cameras see.
+        held_out: photos that are drawn now and then, not trained on.
+        resume: a checkpoint that `SplatTraining.save` wrote.
+        callback: called after every step. What it raises ends the training.
+
+    Returns:
+        The training, with its `splats()` and its `history`.
+
+    Raises:
+        ValueError: for settings that do not fit, or if the loss is no longer finite.
+    """
+    settings = settings or SplatSettings()
+    if init is None:
+        init = start_from(photos, settings)
+    training = SplatTraining(photos, settings, init, held_out)
+    if resume is not None:
+        training.restore(resume)
+    while not training.is_over:
+        training.advance()
+        if callback is not None:
+            callback(training)
+    return training
+
+
+def start_from(photos: Photos, settings: SplatSettings) -> Splats:
+    """Triangles in the visual hull of photos, or in what their cameras see: a part of the later."""
+    from gendr.splatting.start import from_cameras, from_hull
+
+    height, width = photos.image_size
+    most = settings.count_for(height * width)
+    first = most if settings.density == "none" else max(100, most // 4)
+    make = from_cameras if photos.alpha is None else from_hull
+    return make(photos, first, look=settings.look(), seed=settings.seed)
