@@ -415,6 +415,6 @@ def start_from(photos: Photos, settings: SplatSettings) -> Splats:
 
     height, width = photos.image_size
     most = settings.count_for(height * width)
-    first = most if settings.density == "none" else max(100, most // 4)
+    first = most
     make = from_cameras if photos.alpha is None else from_hull
     return make(photos, first, look=settings.look(), seed=settings.seed)
