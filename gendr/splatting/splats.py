@@ -22,6 +22,7 @@ from gendr._runtime.checks import (
 )
 from gendr._runtime.numba.compilation import available
 from gendr._runtime.operator import Operator
+from gendr._runtime.tracing import is_traced
 from gendr._runtime.vectors import unit
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.registry import DistributionLike
@@ -296,7 +297,7 @@ def _projected(
     xyw, depth = camera.clip_coordinates(splats.vertices.reshape(-1, 3))
     xyw, depth = xyw.unflatten(1, (-1, 3)), depth.unflatten(1, (-1, 3))
     w, hidden = xyw[..., 2:], (depth.detach() < near).any(-1)[..., None, None]
-    if some := bool(hidden.any()):
+    if some := is_traced() or bool(hidden.any()):
         # Before the division and after it, so that what is behind the eye has a gradient of 0.
         w = torch.where(hidden, 1.0, w)
     corners = torch.cat([xyw[..., :2] / w, depth[..., None]], -1)

@@ -41,7 +41,7 @@ _LEVELS, _SMALLEST = ((4, 0.08), (2, 0.35)), 40
 # Learning rates at the start: of corners in radii of the scene, of colours of degree 0 and above,
 # of the logits of opacities, of the logarithms of scales and shapes, of background and exposure.
 _RATES = {
-    "vertices": 1.4e-3, "base": 0.1, "harmonics": 6e-3, "opacity": 0.03, "scale": 0.01,
+    "vertices": 1e-2, "base": 0.1, "harmonics": 6e-3, "opacity": 0.03, "scale": 0.01,
     "shape": 0.01, "background": 3e-3, "exposure": 3e-3,
 }  # fmt: skip
 # Parameters of each triangle, in the order of their rows.
