@@ -376,6 +376,8 @@ class Renderer(nn.Module):
             "composite": self.composite,
             "backend": self.backend,
         }
+        if self.composite == "ordered":
+            parts |= {"opacity": number(self.opacity), "sort": self.sort, "bound": self.bound}
         if "log_gamma" in self._parameters:
             parts["gamma"] = number(self.gamma)
         listed = ", ".join(f"{name}={value}" for name, value in parts.items())

@@ -102,7 +102,7 @@ FORMS = [forms(law)[k] for law in EXAMPLES for k in (0, 4, 5, 7)]
 MEMBERS = list(product(FORMS, EVERY))
 
 
-@for_each("dist, tconorm", MEMBERS, rotating=60)
+@for_each("dist, tconorm", MEMBERS, rotating=120)
 def test_every_law_and_family_equals_the_definition(dist, tconorm):
     scene = Scene(soup(1, 7, 3), (9, 12), dist, tconorm, scale=0.1)
     assert_same(scene.found("cpu"), scene.found("reference"))
@@ -124,7 +124,7 @@ def test_batches_tiles_and_channels_equal_the_definition(sort, size, tconorm, ch
     backend=BACKENDS,
     dist=CONTINUOUS,
     tconorm=[t for t in EVERY if t.given_p is None or abs(t.given_p) > 1e-3],  # a step away from 0
-    rotating=40,
+    rotating=80,
 )
 def test_gradients_are_those_of_differences(backend, dist, tconorm):
     scene = Scene(soup(1, 4, 5), (3, 4), dist, tconorm, scale=0.3)

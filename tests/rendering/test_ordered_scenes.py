@@ -260,6 +260,12 @@ def test_refusals(options, kind, words):
         Renderer(8, composite="ordered", **options)
 
 
+def test_its_settings_are_in_its_text():
+    text = repr(Renderer(8, composite="ordered", opacity=torch.tensor(0.25), sort="centroid"))
+    assert "composite=ordered" in text
+    assert "opacity=0.25, sort=centroid, bound=0.0001" in text
+
+
 def test_what_needs_ordered_joining_says_so():
     mesh, camera = icosphere(0), look_at(3, 0, 0)
     owner = mesh.with_face_opacity(torch.full((20,), 0.5))
