@@ -11,7 +11,8 @@ a run that was stopped goes on where it was, and only what has changed since is 
 compiles every specialisation, pairs included, with the Triton that is imported (about 25 minutes of
 processor time each), to FOLDER/kernels-VERSION.csv, which is resumed like the table. What has been
 compiled by then, with every version of which FOLDER has a file, is summed up in
-docs/results/kernels-all.md, with the commit of each. Another Triton comes from
+docs/results/kernels-all.md, with the commit of each; `--only -` compiles no more. Another Triton
+comes from
 
     pip download --no-deps triton==3.6.0 && python -m zipfile -e triton-3.6.0-*.whl FOLDER36
 

@@ -1,10 +1,10 @@
-"""What the vertices and faces of meshes carry, checked and packed: UVs, textures, colours."""
+"""What the vertices and faces of meshes carry, checked and packed: UVs, textures, colours, …."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -29,6 +29,8 @@ from gendr.mesh.uvs import UVs
 
 # Colours lie in [0, 1]. Optimised colours may lie a little outside; 8-bit values lie far outside.
 _LARGEST_COLOR = 2.0
+# What a face may have for the renderer, one number each.
+FACE_VALUES = ("opacity", "scale", "shape")
 
 
 def check_reach(name: str, vertices: Tensor, dtype: torch.dtype) -> None:
@@ -63,12 +65,14 @@ class Attributes:
         textures: One [Ht, Wt, 3] per mesh; meshes may share the same tensor.
         vertex_colors: [ΣV, 3].
         face_colors: [ΣF, 3].
+        face_values: [ΣF] each, by their names in `FACE_VALUES`; those that there are.
     """
 
     uvs: UVs | None = None
     textures: tuple[Tensor, ...] | None = None
     vertex_colors: Tensor | None = None
     face_colors: Tensor | None = None
+    face_values: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def distinct_textures(self) -> list[Tensor]:
@@ -166,6 +170,41 @@ class Attributes:
             _check_range(name, colors)
         return replace(self, **{name: colors})
 
+    def with_face_value(
+        self, name: str, values: Tensor | None, vertices: Tensor, counts: Sequence[int]
+    ) -> Attributes:
+        """The attributes with another number for each face, or with none.
+
+        Args:
+            name: One of `FACE_VALUES`.
+            values: [F] or [B, F], or packed [ΣF].
+            vertices: The vertices of the meshes, which give the dtype and device.
+            counts: F of each mesh.
+
+        Raises:
+            TypeError: for a wrong dtype.
+            ValueError: for a wrong shape, device or value.
+        """
+        others = {key: x for key, x in self.face_values.items() if key != name}
+        if values is None:
+            return replace(self, face_values=others)
+        full = f"face_{name}"
+        check_like(full, check_float(full, values), "vertices", vertices)
+        if len(set(counts)) == 1 < len(counts) and values.shape == (counts[0],):
+            values = values.repeat(len(counts))
+        if values.ndim == 2 and len(set(counts)) == 1:
+            check_shape(full, values, "[B, F]", B=len(counts), F=counts[0])
+            values = values.reshape(-1)
+        check_shape(full, values, "[F]", F=sum(counts))
+        check_finite(full, values)
+        if not is_traced() and values.numel():
+            low, high = (float(x) for x in torch.aminmax(values.detach()))
+            if name == "opacity" and not 0 <= low <= high <= 1:
+                raise ValueError(f"{full} must lie in [0, 1], got {low:g} .. {high:g}")
+            if name != "opacity" and low <= 0:
+                raise ValueError(f"{full} must be > 0, got a tensor with minimum {low:g}")
+        return replace(self, face_values={**others, name: values})
+
     @staticmethod
     def joined(parts: Sequence[tuple[Attributes, Topology]], vertices: Tensor) -> Attributes:
         """The attributes of several batches as one; what only some have is white for the others.
@@ -173,7 +212,17 @@ class Attributes:
         Args:
             parts: Of each batch.
             vertices: Of the meshes, for their dtype and device.
+
+        Raises:
+            ValueError: if only some have a value for each face.
         """
+        values: dict[str, Tensor] = {}
+        for name in FACE_VALUES:
+            found = [a.face_values[name] for a, _ in parts if name in a.face_values]
+            if found and len(found) < len(parts):
+                raise ValueError(f"only some of these meshes have a face_{name}")
+            if found:
+                values[name] = torch.cat(found)
         uvs = textures = None
         if any(a.uvs is not None for a, _ in parts):
             uvs = UVs.joined([_some_uvs(a.uvs, t.face_counts, vertices) for a, t in parts])
@@ -192,7 +241,7 @@ class Attributes:
             [a.vertex_colors for a, _ in parts], [t.vertex_counts for _, t in parts]
         )
         of_faces = colors([a.face_colors for a, _ in parts], [t.face_counts for _, t in parts])
-        return Attributes(uvs, textures, of_vertices, of_faces)
+        return Attributes(uvs, textures, of_vertices, of_faces, values)
 
     def of_mesh(self, i: int, vertices: slice, faces: slice) -> Attributes:
         """The attributes of mesh i, which has these vertices and faces."""
@@ -201,6 +250,7 @@ class Attributes:
             None if self.textures is None else (self.textures[i],),
             None if self.vertex_colors is None else self.vertex_colors[vertices],
             None if self.face_colors is None else self.face_colors[faces],
+            {name: x[faces] for name, x in self.face_values.items()},
         )
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Attributes:
@@ -214,6 +264,7 @@ class Attributes:
             textures,
             None if self.vertex_colors is None else function(self.vertex_colors),
             None if self.face_colors is None else function(self.face_colors),
+            {name: function(x) for name, x in self.face_values.items()},
         )
 
     def indices_to(self, device: torch.device) -> Attributes:
@@ -228,6 +279,7 @@ class Attributes:
             self.textures,
             None if colors is None else with_midpoints(colors, edges, batch),
             None if self.face_colors is None else self.face_colors.repeat_interleave(4, dim=0),
+            {name: x.repeat_interleave(4) for name, x in self.face_values.items()},
         )
 
     def corner_colors(self, faces: Tensor, lists: Lists | None = None) -> Tensor | None:

@@ -62,6 +62,10 @@ class Mesh:
             sequence of B textures of any sizes. Needs uvs.
         vertex_colors: [V, 3] or [B, V, 3], RGB in [0, 1].
         face_colors: [F, 3] or [B, F, 3], RGB in [0, 1].
+        face_opacity: [F] or [B, F], in [0, 1]. This and the next two are for a `Renderer` with
+            `composite="ordered"`, in the place of its own; no file holds them.
+        face_scale: [F] or [B, F], > 0, NDC (NDC^2 for squared distributions).
+        face_shape: [F] or [B, F], > 0, of the distribution.
 
     Colours that require a gradient may have any finite values: keep them in [0, 1] yourself, by a
     clamp after each step or a sigmoid.
@@ -88,6 +92,9 @@ class Mesh:
         texture: Tensor | Sequence[Tensor] | None = None,
         vertex_colors: Tensor | None = None,
         face_colors: Tensor | None = None,
+        face_opacity: Tensor | None = None,
+        face_scale: Tensor | None = None,
+        face_shape: Tensor | None = None,
     ) -> None:
         self._topology = checked_topology(vertices, faces)
         check_reach("vertices", check_finite("vertices", vertices), vertices.dtype)
@@ -100,6 +107,9 @@ class Mesh:
             .with_texture(texture, self._vertices, len(self))
             .with_colors("vertex_colors", vertex_colors, self._vertices, self.vertex_counts)
             .with_colors("face_colors", face_colors, self._vertices, self.face_counts)
+            .with_face_value("opacity", face_opacity, self._vertices, self.face_counts)
+            .with_face_value("scale", face_scale, self._vertices, self.face_counts)
+            .with_face_value("shape", face_shape, self._vertices, self.face_counts)
         )
 
     # -- what a mesh is made of ------------------------------------------------------------------
@@ -176,6 +186,21 @@ class Mesh:
         return self._attributes.face_colors
 
     @property
+    def face_opacity(self) -> Tensor | None:
+        """Opacity per face, packed: [ΣF]."""
+        return self._attributes.face_values.get("opacity")
+
+    @property
+    def face_scale(self) -> Tensor | None:
+        """Scale per face, packed: [ΣF], NDC (NDC^2 for squared distributions)."""
+        return self._attributes.face_values.get("scale")
+
+    @property
+    def face_shape(self) -> Tensor | None:
+        """Shape of the distribution per face, packed: [ΣF]."""
+        return self._attributes.face_values.get("shape")
+
+    @property
     def origin(self) -> Tensor:
         """Where in the world the coordinates of each mesh count from: float64 [B, 3], on the CPU.
 
@@ -218,6 +243,7 @@ class Mesh:
         elif self.uvs is not None:
             parts.append("uvs")
         parts += [n for n in ("vertex_colors", "face_colors") if getattr(self, n) is not None]
+        parts += [f"face_{name}" for name in self._attributes.face_values]
         parts += ["unlit"] * self._unlit
         if self._origin is not None:
             parts.append(f"origin {self._origin.squeeze(0).tolist()}")
@@ -233,7 +259,8 @@ class Mesh:
 
         Raises:
             TypeError: if something is no mesh, or the dtypes differ.
-            ValueError: if there is none, the devices differ, or only some are unlit.
+            ValueError: if there is none, the devices differ, or only some are unlit or have a
+                face_opacity, face_scale or face_shape.
         """
         meshes = list(meshes)
         if not meshes:
@@ -387,6 +414,22 @@ class Mesh:
         """The same mesh with other colours per face: [ΣF, 3], [B, F, 3] or None."""
         arguments = ("face_colors", face_colors, self._vertices, self.face_counts)
         return self._with(self._attributes.with_colors(*arguments))
+
+    def with_face_opacity(self, face_opacity: Tensor | None) -> Mesh:
+        """The same mesh with other opacities in [0, 1]: [ΣF], [B, F] or None."""
+        return self._with_face_value("opacity", face_opacity)
+
+    def with_face_scale(self, face_scale: Tensor | None) -> Mesh:
+        """The same mesh with other scales > 0 of its faces: [ΣF], [B, F] or None."""
+        return self._with_face_value("scale", face_scale)
+
+    def with_face_shape(self, face_shape: Tensor | None) -> Mesh:
+        """The same mesh with other shapes > 0 of the distribution: [ΣF], [B, F] or None."""
+        return self._with_face_value("shape", face_shape)
+
+    def _with_face_value(self, name: str, values: Tensor | None) -> Mesh:
+        arguments = (name, values, self._vertices, self.face_counts)
+        return self._with(self._attributes.with_face_value(*arguments))
 
     def with_texture(self, texture: Tensor | Sequence[Tensor] | None) -> Mesh:
         """The same mesh with another texture: [Ht, Wt, 3], [B, Ht, Wt, 3], a sequence or None."""

@@ -22,6 +22,9 @@ class MeshParts:
     texture: Tensor | None = None  # [Ht, Wt, 3]
     vertex_colors: Tensor | None = None  # [V, 3]
     face_colors: Tensor | None = None  # [F, 3]
+    face_opacity: Tensor | None = None  # [F], and the next two
+    face_scale: Tensor | None = None
+    face_shape: Tensor | None = None
     origin: Tensor | None = None  # float64 [3]; None is 0
     unlit: bool = False
 

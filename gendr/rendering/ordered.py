@@ -11,9 +11,7 @@ Source: Held et al., Triangle Splatting (2025), for windows of the signed distan
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -36,56 +34,15 @@ from gendr.rendering.api import (
     parse_scale,
 )
 from gendr.rendering.backends.choice import choose
-from gendr.rendering.fragments import signed_distance
-from gendr.rendering.geometry import ImageSize, ScreenFaces, screen_faces
-from gendr.tnorms.groups import Along
+from gendr.rendering.geometry import screen_faces
+from gendr.rendering.layers import Layered, depth_keys
 
 if TYPE_CHECKING:
-    from gendr.distributions import Distribution
     from gendr.tnorms import TConorm
 
 __all__ = ["Layered", "ordered"]
 
 SORTS = ("pixel", "centroid")
-
-
-@dataclass(frozen=True, eq=False)
-class Layered:
-    """The faces of a batch as they are joined in order.
-
-    Attributes:
-        faces: on the screen.
-        dist: the distribution; a shape of its own may be a tensor [T].
-        tconorm: joins the faces of a pixel.
-        cutoff: F at or below it counts as 0.
-        bound: faces behind others that leave less than this of a pixel may be left out; >= 0.
-        colours: [T, C].
-        opacity: [T] in [0, 1].
-        scale: [T] > 0, NDC (NDC^2 for squared distributions).
-        planes: [T, 3] float64, the keys p x + q y + r, which grow towards the camera.
-        limits: [T, 2] float64, the least and the greatest key of a face; keys are clamped to them.
-    """
-
-    faces: ScreenFaces
-    dist: Distribution
-    tconorm: TConorm
-    cutoff: float
-    bound: float
-    colours: Tensor
-    opacity: Tensor
-    scale: Tensor
-    planes: Tensor
-    limits: Tensor
-
-    @property
-    def enough(self) -> float:
-        """The sum of generators (or the maximum) beyond which less than `bound` is left."""
-        if self.tconorm.kind == "mean" or self.bound <= 0:
-            return math.inf
-        if self.tconorm.kind == "max":
-            return 1 - self.bound
-        left = torch.tensor(self.bound, dtype=torch.float64)
-        return float(self.tconorm.generator(1 - left, left))  # pyright: ignore[reportAttributeAccessIssue]  # it has one
 
 
 def ordered(
@@ -127,7 +84,8 @@ def ordered(
             each other then jump where a camera moves. Equal depths go by the order of the faces.
         bound: in [0, 1): faces may be left out whose weights in a pixel are less than this
             together; 0 joins all.
-        backend: "auto", "cpu" or "reference".
+        backend: "auto", "cpu", "reference" or "triton", which has no kernels for it yet and takes
+            the definition, a bounded number of pairs at a time.
         check: whether to look for NaN and inf, and for opacities outside [0, 1].
 
     Returns:
@@ -161,10 +119,10 @@ def ordered(
     check_number("bound", bound, least=0.0, below=1.0)
     images, count = face_vertices.shape[:2]
     check_batch(images, size, face_vertices)
-    each: dict[str, Tensor | None] = {"colors": colors, "opacity": opacity, "shape": shape}
+    given: dict[str, Tensor | None] = {"colors": colors, "opacity": opacity, "shape": shape}
     if isinstance(scale, Tensor) and scale.ndim:
-        each["scale"] = scale
-    for name, value in each.items():
+        given["scale"] = scale
+    for name, value in given.items():
         if value is not None:
             check_like(name, check_float(name, value), "face_vertices", face_vertices)
             pattern = "[B, F, C]" if name == "colors" else "[B, F]"
@@ -174,17 +132,18 @@ def ordered(
     if check:
         check_finite("face_vertices", face_vertices)
         for name in ("scale", "shape"):
-            if each.get(name) is not None:
-                check_positive(name, each[name].detach())
+            value = given.get(name)
+            if value is not None:
+                check_positive(name, value.detach())
         if opacity is not None and bool(((opacity < 0) | (opacity > 1)).any()):
             low, high = (float(x) for x in opacity.detach().aminmax())
             raise ValueError(f"opacity must lie in [0, 1], got {low:g} .. {high:g}")
-    if "scale" in each:
+    if isinstance(scale, Tensor) and scale.ndim:
         widths = scale.reshape(-1)
     else:
         number = parse_scale(scale, size, law.is_squared)
-        like = {"dtype": face_vertices.dtype, "device": face_vertices.device}
-        widths = torch.as_tensor(number, **like).expand(images * count)
+        number = torch.as_tensor(number, dtype=face_vertices.dtype, device=face_vertices.device)
+        widths = number.expand(images * count)
     if shape is not None:
         law = law.with_shape(shape.reshape(-1))
     opacities = face_vertices.new_ones(()).expand(images * count)
@@ -203,85 +162,3 @@ def ordered(
         image, alpha = choose(backend, face_vertices).ordered(layered, size)
     shape_of = images, size.height, size.width
     return image.reshape(*shape_of, colors.shape[-1]).permute(0, 3, 1, 2), alpha.reshape(shape_of)
-
-
-def depth_keys(corners: Tensor, depth: Tensor, sort: str) -> tuple[Tensor, Tensor]:
-    """Planes [T, 3] and limits [T, 2] of 1/z, which is affine on the screen; see `Layered`.
-
-    Args:
-        corners: [T, 3, 2] NDC.
-        depth: [T, 3].
-        sort: "pixel", or "centroid", for which the key of a face is the same everywhere.
-    """
-    corners, keys = corners.double(), 1 / depth.double()
-    if sort == "centroid":
-        middle = 1 / depth.double().mean(-1, keepdim=True)
-        zero = torch.zeros_like(middle)
-        return torch.cat([zero, zero, middle], -1), torch.cat([middle, middle], -1)
-    a, u, v = corners[:, 0], corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
-    du, dv = keys[:, 1] - keys[:, 0], keys[:, 2] - keys[:, 0]
-    area = u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]
-    flat = area.abs() < torch.finfo(torch.float64).tiny
-    area = torch.where(flat, 1.0, area)
-    p = (du * v[:, 1] - dv * u[:, 1]) / area
-    q = (dv * u[:, 0] - du * v[:, 0]) / area
-    middle = keys.mean(-1)
-    r = keys[:, 0] - p * a[:, 0] - q * a[:, 1]
-    wrong = flat | ~torch.isfinite(p + q + r)
-    planes = torch.stack([torch.where(wrong, 0.0, p), torch.where(wrong, 0.0, q),
-                          torch.where(wrong, middle, r)], -1)  # fmt: skip
-    return planes, torch.stack([keys.amin(-1), keys.amax(-1)], -1)
-
-
-def joined(tconorm: TConorm, a: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
-    """The weights [P, K] of members in order, and the whole A [P].
-
-    Args:
-        tconorm: joins them one by one.
-        a: [P, K], in [0, 1].
-        s: [P, K], 1 - a.
-    """
-    count = a.shape[-1]
-    if tconorm.kind == "mean" or not count:
-        weights = a / max(count, 1)
-        return weights, weights.sum(-1)
-    total, rest = torch.zeros_like(a[..., 0]), torch.ones_like(a[..., 0])
-    weights: list[Tensor] = []
-    for k in range(count):
-        before, rest_before = total, rest
-        pair = torch.stack([total, a[..., k]], -1), torch.stack([rest, s[..., k]], -1)
-        if tconorm.kind == "max":  # of equals the nearer one counts
-            nearer = total >= a[..., k]
-            total = torch.where(nearer, total, a[..., k])
-            rest = torch.where(nearer, rest, s[..., k])
-        else:
-            total, rest = tconorm.aggregate(*pair, Along(-1))
-        weights.append(torch.where(total > 0.5, rest_before - rest, total - before))
-    return torch.stack(weights, -1), total
-
-
-def ordered_densely(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
-    """The definition: colours [B H W, C] and alpha [B H W], in plain torch, for every pair."""
-    faces, law = layered.faces, layered.dist
-    points = size.centres(torch.arange(size.pixels, device=faces.corners.device), torch.float64)
-    images: list[tuple[Tensor, Tensor]] = []
-    for first, last in zip(faces.offsets, faces.offsets[1:], strict=False):
-        index = torch.arange(first, last, device=points.device)
-        if faces.present is not None:
-            index = index[faces.present[first:last]]
-        d = signed_distance(points.to(faces.corners)[:, None], faces.corners[index])
-        shape = law.shape_parameter
-        own = law.with_shape(shape[index]) if isinstance(shape, Tensor) and shape.ndim else law
-        a, s = own.coverage(d, layered.scale[index])
-        seen, opacity = a > layered.cutoff, layered.opacity[index]
-        a = torch.where(seen, opacity * a, 0.0)
-        s = torch.where(seen, (1 - opacity) + opacity * s, 1.0)
-        p, q, r = layered.planes[index].unbind(-1)
-        low, high = layered.limits[index].unbind(-1)
-        key = torch.minimum(torch.maximum(p * points[:, :1] + q * points[:, 1:] + r, low), high)
-        order = torch.argsort(key, dim=-1, descending=True, stable=True)
-        weights, alpha = joined(layered.tconorm, a.gather(-1, order), s.gather(-1, order))
-        images.append(((weights.unsqueeze(-1) * layered.colours[index][order]).sum(-2), alpha))
-    if not images:
-        return layered.colours[:0] * 1, layered.scale[:0] * 1
-    return torch.cat([c for c, _ in images]), torch.cat([a for _, a in images])

@@ -30,6 +30,8 @@ from gendr.rendering.api import (
 )
 from gendr.rendering.backends.choice import NAMES, choose
 from gendr.rendering.geometry import Geometry, common_batch
+from gendr.rendering.ordered import SORTS
+from gendr.rendering.ordered_output import OrderedOutput, Ordering
 from gendr.rendering.output import Output
 from gendr.rendering.shading import Blending, Scene
 
@@ -61,7 +63,11 @@ class Renderer(nn.Module):
             shading behind all others. "alpha": colour * alpha + background * (1 - alpha), where
             the colour is that of the faces alone; in hard shading, pixels that no face covers
             take the colour of the face that is nearest to them in the image. Soft edges then look
-            as in ordinary pictures, and colours are differentiable through alpha.
+            as in ordinary pictures, and colours are differentiable through alpha. "ordered": the
+            T-conorm joins the faces one after the other, from front to back, and each adds its
+            colour by what it adds to alpha; the background has the rest. With "probabilistic" this
+            is alpha blending. `shading`, `gamma` and `eps` have no part in it, and `alpha` is the
+            sum of these weights.
         lighting: a `Lighting`, its name ("lambert", "phong", "headlight"), or "none" for unlit
             colours. "auto" is "lambert", and "none" for a mesh that is `unlit`: whose colours hold
             the light already, as those found from photographs.
@@ -75,6 +81,12 @@ class Renderer(nn.Module):
         eps: in [0, 1], normalised depth of the background in the softmax.
         background: RGB in [0, 1].
         cutoff: coverage at or below it counts as 0; see `gendr.silhouette`.
+        opacity: for "ordered": in [0, 1], a number or a tensor [], which coverages are multiplied
+            by. The `face_opacity` of a mesh comes before it, as its `face_scale` and `face_shape`
+            before the scale and the shape of the renderer.
+        sort: for "ordered": "pixel", by the depth at each pixel, or "centroid", one order for all.
+        bound: for "ordered", in [0, 1): faces may be left out whose weights in a pixel are less
+            than this together.
         backend: "auto", "cpu", "triton" or "reference".
         learnable: any of "scale", "shape" (of the distribution), "p" (of the T-conorm) and "gamma";
             these become parameters of the module, kept positive (p negative where it must be) by
@@ -109,6 +121,9 @@ class Renderer(nn.Module):
         eps: float = 1e-3,
         background: Sequence[float] = (0.0, 0.0, 0.0),
         cutoff: float = 1e-6,
+        opacity: float | Tensor = 1.0,
+        sort: str = "pixel",
+        bound: float = 1e-4,
         backend: str = "auto",
         learnable: Sequence[str] = (),
         check: bool = True,
@@ -125,7 +140,12 @@ class Renderer(nn.Module):
         self.lighting = Lighting.from_name(lighting) if isinstance(lighting, str) else lighting
         automatic = isinstance(lighting, str) and lighting == "auto"
         self._default_lighting = self.lighting if automatic else None
-        self.composite = check_choice("composite", composite, ("depth", "alpha"))
+        self.composite = check_choice("composite", composite, ("depth", "alpha", "ordered"))
+        if composite == "ordered" and shading == "hard":
+            raise ValueError('shading="hard" draws the nearest face, composite="ordered" all faces')
+        self.opacity = _checked_opacity(opacity)
+        self.sort = check_choice("sort", sort, SORTS)
+        self.bound = check_number("bound", bound, least=0.0, below=1.0)
         self.near = None if near is None else check_number("near", near, above=0.0)
         self.far = None if far is None else check_number("far", far, above=self.near or 0.0)
         if isinstance(gamma, Tensor):
@@ -263,6 +283,14 @@ class Renderer(nn.Module):
             number: the scale, in NDC.
             check: whether to look for NaN and inf.
         """
+        own = [x for x in (mesh.face_opacity, mesh.face_scale, mesh.face_shape) if x is not None]
+        if own and self.composite != "ordered":
+            raise ValueError(
+                "face_opacity, face_scale and face_shape of a mesh need Renderer(composite="
+                f'"ordered"), got "{self.composite}"; or take them away by .with_face_opacity(None)'
+            )
+        if mesh.face_shape is not None and dist.shape_parameter is None:
+            raise ValueError(f"the mesh has a face_shape, but {dist} has no shape")
         images = common_batch(len(mesh), len(camera))
         check_batch(images, self.size, mesh.vertices)
         backend = choose(self.backend, mesh.vertices)
@@ -290,6 +318,9 @@ class Renderer(nn.Module):
         def blended(near: float, far: float) -> Blending:
             return Blending(near, far, gamma, self.eps, background.to(mesh.vertices))
 
+        if self.composite == "ordered":
+            ordering = Ordering(_checked_opacity(self.opacity), self.sort, self.bound)
+            return OrderedOutput(scene, aggregation, blended, ordering)
         return Output(scene, aggregation, blended, self.shading, self.composite)
 
     def compiled(self) -> CompiledRenderer:
@@ -345,10 +376,29 @@ class Renderer(nn.Module):
             "composite": self.composite,
             "backend": self.backend,
         }
+        if self.composite == "ordered":
+            parts |= {"opacity": number(self.opacity), "sort": self.sort, "bound": self.bound}
         if "log_gamma" in self._parameters:
             parts["gamma"] = number(self.gamma)
         listed = ", ".join(f"{name}={value}" for name, value in parts.items())
         return f"{self.size.height}x{self.size.width}, {listed}"
+
+
+def _checked_opacity(opacity: float | Tensor) -> float | Tensor:
+    """The opacity, a number or a tensor []; the values of one on a GPU are not looked at.
+
+    Raises:
+        TypeError: for what is neither.
+        ValueError: for another shape, or a value outside [0, 1].
+    """
+    if isinstance(opacity, Tensor):
+        check_shape("opacity", check_float("opacity", opacity), "[]")
+        if opacity.is_cuda or is_traced():
+            return opacity
+    value = opacity.item() if isinstance(opacity, Tensor) else opacity
+    if not 0 <= check_number("opacity", value) <= 1:
+        raise ValueError(f"opacity must lie in [0, 1], got {value:g}")
+    return opacity
 
 
 def _check_scene(mesh: Mesh, camera: Camera) -> None:

@@ -96,15 +96,6 @@ class SplatSettings:
         time = self.budget or 0.06 * self.steps
         return max(500, int(min(pixels / 4, 2500 * time**0.4)))
 
-    def first_for(self, pixels: int) -> int:
-        """How many triangles there are at the start.
-
-        Args:
-            pixels: of one photo.
-        """
-        most = self.count_for(pixels)
-        return most if self.density == "none" else max(min(most, 100), most // 4)
-
     def describe(self) -> dict[str, Any]:
         """The settings as plain values, for files."""
         return {f.name: getattr(self, f.name) for f in fields(self)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -20,6 +20,9 @@ from gendr._runtime.checks import (
     check_shape,
     dtype_name,
 )
+from gendr._runtime.numba.compilation import available
+from gendr._runtime.operator import Operator
+from gendr._runtime.tracing import is_traced
 from gendr._runtime.vectors import unit
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.registry import DistributionLike
@@ -28,6 +31,9 @@ from gendr.splatting import files
 from gendr.splatting.harmonics import colors_of, degree_of
 from gendr.splatting.settings import UNITS
 from gendr.tnorms import TConorm, as_tconorm
+
+if TYPE_CHECKING:
+    from gendr.splatting.kernels import View
 
 __all__ = ["NEAR", "UNITS", "Splats", "projected"]
 
@@ -229,7 +235,7 @@ def _check_range(name: str, values: Tensor, most: float) -> None:
 def projected(
     splats: Splats, camera: Camera, image_size: int | Sequence[int], near: float = NEAR
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What cameras see of each triangle, in plain torch: the input of the ordered renderer.
+    """What cameras see of each triangle, the input of the ordered renderer.
 
     Args:
         splats: N triangles.
@@ -247,11 +253,50 @@ def projected(
         ValueError: if it is on another device, or near is not > 0.
     """
     check_number("near", near, above=0)
-    height, width = check_image_size(image_size)
+    size = check_image_size(image_size)
+    tensors = splats.vertices, splats.harmonics, splats.scale
+    fixed = not any(x.requires_grad for x in camera.tensors())
+    plain = len(camera) == 1 and not camera.orthographic and files.power_of(splats.dist) == 1
+    if not (fixed and plain and splats.vertices.device.type == "cpu") or available() is not None:
+        return _projected(splats, camera, size, near)
+    from gendr.splatting import kernels
+
+    check_like("the camera", camera.rotation, "vertices", splats.vertices)
+    unit = {"inradius": 0.0, "px": 2 / min(size), "ndc": 1.0}[splats.unit]
+    rows, eye = (x[0].detach().double().numpy() for x in (camera.projection, camera.eye))
+    view = kernels.View(rows, eye, near, unit, _THIN)
+    found = _PROJECT(kernels, _Sight(splats, camera, size, near, view), *tensors)
+    return tuple(x[None] for x in found)
+
+
+class _Sight(NamedTuple):
+    """What one camera sees splats with."""
+
+    splats: Splats
+    camera: Camera
+    size: tuple[int, int]
+    near: float
+    view: View
+
+
+def _definition(
+    sight: _Sight, vertices: Tensor, harmonics: Tensor, scale: Tensor
+) -> tuple[Tensor, ...]:
+    splats = sight.splats.with_tensors(vertices=vertices, harmonics=harmonics, scale=scale)
+    return tuple(x[0] for x in _projected(splats, sight.camera, sight.size, sight.near))
+
+
+_PROJECT = Operator("splatting.project", reference=_definition)
+
+
+def _projected(
+    splats: Splats, camera: Camera, size: tuple[int, int], near: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`projected` in plain torch."""
     xyw, depth = camera.clip_coordinates(splats.vertices.reshape(-1, 3))
     xyw, depth = xyw.unflatten(1, (-1, 3)), depth.unflatten(1, (-1, 3))
     w, hidden = xyw[..., 2:], (depth.detach() < near).any(-1)[..., None, None]
-    if some := bool(hidden.any()):
+    if some := is_traced() or bool(hidden.any()):
         # Before the division and after it, so that what is behind the eye has a gradient of 0.
         w = torch.where(hidden, 1.0, w)
     corners = torch.cat([xyw[..., :2] / w, depth[..., None]], -1)
@@ -264,12 +309,12 @@ def projected(
         toward = unit(centre - camera.eye[:, None])
     colors = colors_of(splats.harmonics, toward)
     if splats.unit == "inradius":
-        size = _inradius(corners[..., :2])
+        length_of = _inradius(corners[..., :2])
     else:
-        size = corners.new_full(
-            colors.shape[:2], 2 / min(height, width) if splats.unit == "px" else 1
+        length_of = corners.new_full(
+            colors.shape[:2], 2 / min(size) if splats.unit == "px" else 1
         )
-    scale = splats.scale * size ** files.power_of(splats.dist)
+    scale = splats.scale * length_of ** files.power_of(splats.dist)
     return corners, colors, scale
 
 

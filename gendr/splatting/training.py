@@ -39,7 +39,7 @@ _LEVELS, _SMALLEST = ((4, 0.08), (2, 0.35)), 40
 # Learning rates at the start: of corners in radii of the scene, of colours of degree 0 and above,
 # of the logits of opacities, of the logarithms of scales and shapes, of background and exposure.
 _RATES = {
-    "vertices": 1.4e-3, "base": 0.1, "harmonics": 6e-3, "opacity": 0.03, "scale": 0.01,
+    "vertices": 1e-2, "base": 0.1, "harmonics": 6e-3, "opacity": 0.03, "scale": 0.01,
     "shape": 0.01, "background": 3e-3, "exposure": 3e-3,
 }  # fmt: skip
 # Parameters of each triangle, in the order of their rows.
@@ -360,7 +360,7 @@ def start_from(
     settings: SplatSettings,
     source: str | Mesh | tuple[Tensor, Tensor] | None = None,
 ) -> Splats:
-    """Triangles to start from: a part of those that there will be.
+    """Triangles to start from, as many as there will be in the end.
 
     Args:
         photos: to train on, which colour them.
@@ -372,7 +372,7 @@ def start_from(
         ValueError: as `from_hull` and the others.
     """
     height, width = photos.image_size
-    first, seed = settings.first_for(height * width), settings.seed
+    first, seed = settings.count_for(height * width), settings.seed
     look = Look(
         degree=settings.degree, scale=settings.scale, shape=settings.shape, dist=settings.dist,
         tconorm=settings.tconorm, unit=settings.unit,

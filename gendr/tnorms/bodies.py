@@ -9,8 +9,8 @@ Where a file holds two families, each class names its own: `bodies = {"generator
 
 p comes last, and a body that does not need it leaves it out. What happens on the edges is one rule
 for all, see `body`; bodies only matter where a, s, A and S are positive. A family of norms gives
-`measure(a, s)` and `unmeasure(u)` in the place of the first two. Numba takes no `inverse`: a pixel
-has but one, and the class gives it.
+`measure(a, s)` and `unmeasure(u)` in the place of the first two. Numba takes
+`inverse` where faces are joined in order: else a pixel has but one, and the class gives it.
 
 One body serves the class (tensors), Numba (float64) and Triton (float32) if it keeps to
 `gendr._runtime.vocabulary`; a class may also have a method in place of a body, for itself alone.

@@ -602,3 +602,72 @@ def test_shapes():
             make(-1)
         with pytest.raises(TypeError, match="must be an int"):
             make(2.0)
+
+
+# -- values of faces -----------------------------------------------------------------------------
+
+OWN = ("face_opacity", "face_scale", "face_shape")
+
+
+def valued(mesh, seed=0):
+    """The mesh with a number of each kind for every face."""
+    generator = torch.Generator().manual_seed(seed)
+    values = {name: 0.1 + 0.8 * torch.rand(len(mesh.faces), generator=generator) for name in OWN}
+    return Mesh(mesh.vertices, mesh.faces, **values)
+
+
+def test_values_of_faces_go_where_the_faces_go():
+    one, other = valued(cube(), 1), valued(icosphere(0), 2)
+    batch = Mesh.batch([one, other])
+    assert all(name in repr(one) for name in OWN)
+    for name in OWN:
+        value = getattr(one, name)
+        assert value.shape == (12,)
+        assert_close(getattr(batch, name), torch.cat([value, getattr(other, name)]))
+        assert_close(getattr(batch[1], name), getattr(other, name))
+        assert_close(getattr(one.subdivided(2), name), value.repeat_interleave(16))
+        assert getattr(one.to(torch.float64), name).dtype == torch.float64
+        assert_close(getattr(one.with_vertices(one.vertices * 2), name), value)
+        change = getattr(one, f"with_{name}")
+        assert_close(getattr(change(value / 2), name), value / 2)
+        assert getattr(change(None), name) is None
+        others = [x for x in OWN if x != name]
+        assert all(getattr(change(None), x) is getattr(one, x) for x in others)
+        three = one.repeated(3)
+        for values in (torch.rand(12) + 0.1).clamp(max=1).expand(3, 12), torch.full((12,), 0.5):
+            assert_close(
+                getattr(getattr(three, f"with_{name}")(values), name),
+                values.expand(3, 12).flatten(),
+            )
+        leaf = value.clone().requires_grad_()
+        getattr(Mesh.batch([change(leaf), other]), name).sum().backward()
+        assert_close(leaf.grad, torch.ones(12))
+        assert not getattr(change(leaf).detach(), name).requires_grad
+
+
+@for_each(
+    "name, values, error, words",
+    [
+        ("face_opacity", torch.ones(3), ValueError, "face_opacity must have shape .F. with F = 12"),
+        ("face_opacity", torch.ones(12, 1), ValueError, "face_opacity must have shape"),
+        ("face_opacity", torch.ones(12).double(), TypeError, "face_opacity must have the dtype"),
+        ("face_opacity", 0.5, TypeError, "face_opacity must be a"),
+        ("face_opacity", torch.full((12,), 1.1), ValueError, r"lie in \[0, 1\], got 1.1 .. 1.1"),
+        ("face_opacity", torch.full((12,), NAN), ValueError, "face_opacity"),
+        ("face_scale", torch.zeros(12), ValueError, "face_scale must be > 0, got .* minimum 0"),
+        ("face_shape", -torch.ones(12), ValueError, "face_shape must be > 0, got .* minimum -1"),
+    ],
+)  # fmt: skip
+def test_bad_values_of_faces(name, values, error, words):
+    with pytest.raises(error, match=words) as caught:
+        getattr(cube(), f"with_{name}")(values)
+    assert "\n" not in str(caught.value)
+
+
+def test_values_that_only_some_meshes_or_no_files_have(tmp_path):
+    mesh = valued(cube())
+    with pytest.raises(ValueError, match="only some of these meshes have a face_opacity"):
+        Mesh.batch([mesh, cube()])
+    with pytest.warns(UserWarning, match="does not hold the face_opacity, face_scale, face_shape"):
+        mesh.save(tmp_path / "mesh.obj")
+    assert Mesh.load(tmp_path / "mesh.obj").face_opacity is None

@@ -298,6 +298,7 @@ def test_triton_tells_graphs_what_its_kernels_read():
         ({"backend": "reference"}, torch.float32, "waits for the backend 'reference'"),
         ({}, torch.float64, "torch.float64"),
         ({"dist": torch.sigmoid}, torch.float32, "CDF of your own"),
+        ({"composite": "ordered"}, torch.float32, "the order of faces"),
         ({"dist": "gamma(shape=2)", "learnable": ("shape",)}, torch.float32, "shape"),
         ({"tconorm": gendr.tnorms.tconorm("yager", p=torch.tensor(2.0))}, torch.float32, "p is a"),
         ({"scale": torch.tensor(1e-2, device="meta")}, torch.float32, "are not on"),

@@ -97,7 +97,9 @@ def assert_finite(found):
 # Kernels against the definition
 # ---------------------------------------------------------------------------------------------
 
-MEMBERS = list(product([form for law in EXAMPLES for form in forms(law)], EVERY))
+# A law as it is, and under all kinds of transforms.
+FORMS = [forms(law)[k] for law in EXAMPLES for k in (0, 4, 5, 7)]
+MEMBERS = list(product(FORMS, EVERY))
 
 
 @for_each("dist, tconorm", MEMBERS, rotating=120)
@@ -118,7 +120,12 @@ def test_batches_tiles_and_channels_equal_the_definition(sort, size, tconorm, ch
     assert_same(scene.found("cpu", sort=sort), scene.found("reference", sort=sort))
 
 
-@for_each(backend=BACKENDS, dist=CONTINUOUS, tconorm=EVERY, rotating=40)
+@for_each(
+    backend=BACKENDS,
+    dist=CONTINUOUS,
+    tconorm=[t for t in EVERY if t.given_p is None or abs(t.given_p) > 1e-3],  # a step away from 0
+    rotating=80,
+)
 def test_gradients_are_those_of_differences(backend, dist, tconorm):
     scene = Scene(soup(1, 4, 5), (3, 4), dist, tconorm, scale=0.3)
     names = list(scene.leaves)

@@ -184,6 +184,21 @@ def _program() -> Example:
     return Example({"cpu": ProgramKernels}, graphs, leaves, batched=(0, 1))
 
 
+def _splats() -> Example:
+    from gendr.mesh import look_at
+    from gendr.splatting import Splats, kernels
+    from gendr.splatting.splats import _Sight
+
+    vertices, harmonics = torch.randn(4, 3, 3, dtype=torch.float64), torch.randn(4, 16, 3)
+    leaves = _leaves(0.3 * vertices, harmonics, torch.rand(4) + 0.5)
+    splats = Splats(leaves[0], leaves[1], leaves[2] / 2, leaves[2])
+    camera = look_at(3.0, 20.0, 30.0).to(torch.float64)
+    rows, eye = camera.projection[0].numpy(), camera.eye[0].numpy()
+    sight = _Sight(splats, camera, (8, 8), 0.01, kernels.View(rows, eye, 0.01, 0.0, 1e-6))
+    empty = tuple(x[:0].detach().requires_grad_() for x in leaves)
+    return Example({"cpu": kernels}, sight, leaves, empty)
+
+
 def _law(name: str) -> tuple[Any, Any]:
     """A law and the same for kernels."""
     from gendr.relaxed.backends.laws import check_law, for_kernels
@@ -200,6 +215,7 @@ _EXAMPLES = {
     "sorting.ranks": lambda: _projection("RANKS"),
     "sorting.rows": _rows,
     "sorting.values": lambda: _projection("VALUES"),
+    "splatting.project": _splats,
     "topk.losses": _losses,
     "topk.mask": _mask,
     "relaxed.alignment": _alignment,

@@ -33,6 +33,7 @@ from gendr.mesh.parts import MeshParts
 FORMATS = (".obj", ".ply", ".off", ".stl", ".glb")
 
 _ATTRIBUTES = ("uvs", "texture", "vertex_colors", "face_colors")
+_OF_FACES = ("face_opacity", "face_scale", "face_shape")  # no format has them
 _KEEPS = {
     ".obj": {*_ATTRIBUTES, "origin"},
     ".ply": {"vertex_colors", "face_colors", "origin"},
@@ -97,7 +98,7 @@ def encoded(parts: MeshParts, path: Path) -> dict[Path, bytes]:
         raise FileNotFoundError(f"no folder {path.parent} to save {path.name} in; make it first")
     if kind == ".glb":
         parts = parts.with_corner_colors()
-    names = [*_ATTRIBUTES, *(["origin"] if parts.has_origin else [])]
+    names = [*_ATTRIBUTES, *_OF_FACES, *(["origin"] if parts.has_origin else [])]
     held = {name for name in names if getattr(parts, name) is not None}
     lost = held - _KEEPS[kind]
     if (kind == ".obj" and "texture" in held) or (kind == ".ply" and "vertex_colors" in held):

@@ -14,6 +14,7 @@ from gendr.rendering.geometry import ImageSize, ScreenFaces
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
+    from gendr.rendering.layers import Layered
     from gendr.rendering.shading import Scene
 
 
@@ -102,6 +103,10 @@ class Backend(Protocol):
             Colours [B * H * W, 3] without the part of the background, and the share of the
             background [B * H * W].
         """
+        ...
+
+    def ordered(self, layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
+        """Colours [B * H * W, C] over black, and alpha [B * H * W], of faces from front to back."""
         ...
 
     def nearest(

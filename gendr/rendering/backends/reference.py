@@ -16,11 +16,11 @@ from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces
+from gendr.rendering.layers import Layered, ordered_densely
 from gendr.tnorms.groups import Along
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
-    from gendr.rendering.ordered import Layered
     from gendr.rendering.shading import Scene
 
 TAKES_ANY_CDF = True
@@ -142,6 +142,4 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
 
 def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
     """Colours [B H W, C] over black, and alpha [B H W], of faces joined from front to back."""
-    from gendr.rendering.ordered import ordered_densely
-
     return ordered_densely(layered, size)

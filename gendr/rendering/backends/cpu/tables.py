@@ -88,7 +88,7 @@ def formulas_of(
     coverage: Coverage, tconorm: TConorm, *, scalars: bool = False, shape: bool = False,
     p: bool = False, inverse: bool = False,
 ) -> Formulas:  # fmt: skip
-    """Look both up, with the functions for gradients of scalars, shape and p, and the inverse, if wanted."""
+    """Look both up, with what is wanted for gradients of scalars, shape and p, and the inverse."""
     dist = coverage.dist
     assert isinstance(dist.law, Law)  # callers handle other CDFs
     law, family = laws.kernel_name(type(dist.law)), families.kernel_name(type(tconorm))

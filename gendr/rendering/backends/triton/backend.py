@@ -27,17 +27,19 @@ from gendr.rendering.backends.triton.tiles import set_atomic
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, runs_of
 from gendr.rendering.geometry import ImageSize, ScreenFaces
+from gendr.rendering.layers import Layered, ordered_densely
 
 if TYPE_CHECKING:
     from gendr.rendering.shading import Scene
 
 __all__ = [
-    "alpha", "available", "distance", "gather", "interpreted", "nearest", "pairs", "project",
-    "set_atomic", "settings", "softmax", "supports",
+    "alpha", "available", "distance", "gather", "interpreted", "nearest", "ordered", "pairs",
+    "project", "set_atomic", "settings", "softmax", "supports",
 ]  # fmt: skip
 
 TAKES_ANY_CDF = False
 CAN_BE_CAPTURED = True
+_ORDERED_AT_ONCE = 1_000_000  # pairs that are joined in order together
 project, alpha = projecting.project, silhouettes.alpha
 
 
@@ -123,3 +125,12 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
         BLOCK_FACES=plan.launch.block_faces, **tiles.options(2 * plan.launch.tile_warps),
     )  # fmt: skip
     return out.reshape(faces.images, size.height, size.width)
+
+
+def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
+    """Faces joined from front to back: no kernel yet, but the definition for all pairs in torch.
+
+    A bounded number of pairs is in memory at a time, and joined again in the backward pass. It is
+    right, and slow: every face is taken in every pixel.
+    """
+    return ordered_densely(layered, size, _ORDERED_AT_ONCE)
