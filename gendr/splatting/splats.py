@@ -311,9 +311,7 @@ def _projected(
     if splats.unit == "inradius":
         length_of = _inradius(corners[..., :2])
     else:
-        length_of = corners.new_full(
-            colors.shape[:2], 2 / min(size) if splats.unit == "px" else 1
-        )
+        length_of = corners.new_full(colors.shape[:2], 2 / min(size) if splats.unit == "px" else 1)
     scale = splats.scale * length_of ** files.power_of(splats.dist)
     return corners, colors, scale
 

@@ -77,9 +77,9 @@ def whole(ball, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(ball, tmp_path_factory):
-    """What a training of 100 steps left."""
+    """What a training of 80 steps left."""
     out = tmp_path_factory.mktemp("trained")
-    assert run(ball, "-o", out, *SMALL, "--steps", 100, "--rate", 3) == 0
+    assert run(ball, "-o", out, *SMALL, "--steps", 80, "--triangles", 400) == 0
     return out
 
 
@@ -89,22 +89,25 @@ def test_photos_become_a_scene(ball, trained):
     assert len(names(trained)) == len(RESULTS)
     found = facts(trained)
     assert (found["kind"], found["scored"], found["init"]) == ("splats", "held out", "hull")
-    assert (found["views"], found["steps"], found["image_size"]) == (5, 100, [32, 32])
+    assert (found["views"], found["steps"], found["image_size"]) == (5, 80, [32, 32])
     splats = Splats.load(trained / "splats.npz")
-    assert found["triangles"] == len(splats) > 30
+    assert found["triangles"] == len(splats) > 300
     photos = load_photos(ball)[[3]]
     assert [row["name"] for row in found["pictures"]] == list(photos.names)
     image = splats.render(photos.camera, 32)[0].clamp(0, 1)
     assert found["psnr"] == pytest.approx(float(psnr(image, photos.images)), abs=1e-3)
     assert found["ssim"] == pytest.approx(float(ssim(image, photos.images)), abs=1e-3)
-    assert found["psnr"] > 14
+    assert found["psnr"] > 13
     lost = found["opaque"]
     mesh = splats.to_mesh()
     assert lost["triangles"] == len(mesh.faces) == len(Mesh.load(trained / "splats.glb").faces)
     assert lost["loss_db"] == pytest.approx(found["psnr"] - lost["psnr"], abs=1e-3)
-    assert 3 < lost["psnr"] != found["psnr"]
+    hard = Renderer(32, "heaviside", "max", shading="hard", composite="depth", near=1.0, far=9.0)
+    seen = hard(mesh, photos.camera)
+    crisp = seen.rgb + (seen.face_id < 0)[:, None]
+    assert lost["psnr"] == pytest.approx(float(psnr(crisp, photos.images)), abs=1.0)
     hull = Mesh.load(trained / "mesh.obj")
-    assert hull.is_watertight()
+    assert hull.is_watertight
     assert 0.6 < float(hull.vertices.norm(dim=-1).mean()) < 1.6
     with Image.open(trained / "sheet.png") as sheet:
         assert min(sheet.size) > 300
