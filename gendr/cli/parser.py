@@ -341,12 +341,12 @@ class Splat(OnThreads, ReadsImages):
     what is written to the output folder (files of these names are replaced, together at the end):
       splats.npz      the triangles: gendr.splatting.Splats.load
       splats.ply      about the same as Gaussians, for viewers of 3D Gaussian Splatting
-      splats.glb      the opaque triangles alone, hard, for any 3D program
+      splats.glb      the more opaque triangles as opaque, hard ones, for any 3D program
       mesh.obj        of photos with masks: a closed surface about what the triangles cover, which
                       gendr fit --init takes
       sheet.png       pictures that were held out, and what the triangles look like from there
       orbit.mp4       a walk past the cameras, or orbit.gif where imageio-ffmpeg is not installed
-      metrics.json    PSNR and SSIM of each picture held out, and of the opaque triangles alone;
+      metrics.json    PSNR and SSIM of each picture held out, and what the GLB's triangles lose;
                       seconds, settings, versions
       checkpoint.pt   every 30 s: the state of the training; --resume goes on from it
       preview.png     while it runs: a picture held out, and the triangles of now

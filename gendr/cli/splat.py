@@ -6,8 +6,10 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,7 +28,7 @@ from gendr.losses import psnr, ssim
 from gendr.mesh import Mesh, load_points, view_sizes, visual_hull
 from gendr.mesh.views import color_of
 from gendr.splatting import Photos, Splats, SplatSettings, camera_path, fit_splats, load_photos
-from gendr.splatting.pictures import drawn, film, pair, sheet
+from gendr.splatting.pictures import drawn, film, hard_views, pair, sheet
 from gendr.splatting.training import KIND, SplatTraining, start_from
 
 # Names of the files: the triangles, other forms of them, pictures, and what is known of them; and
@@ -42,6 +44,8 @@ SAVE_SECONDS, PREVIEW_SECONDS, PREVIEW_PART = 30.0, 5.0, 0.03
 IMAGE_SIZE, SMALLEST = 400, 11
 # Pictures on the sheet; frames of the walk, and the longest that the shorter side of one is.
 SHOWN, FRAMES, FRAME = 12, 96, 320
+# The least opacities of triangles that may count as opaque: what soft ones join, hard ones cannot.
+OPACITIES = (0.5, 0.4, 0.3, 0.2, 0.1)
 # The shorter side of the masks of the surface, and cells of its grid along an axis.
 HULL, HULL_CELLS = 256, 128
 
@@ -170,24 +174,15 @@ def _check_own(out: Path) -> None:
 # output
 
 
-def _rounded(values: Sequence[float]) -> list[float | None]:
-    """Numbers for a file; equal pictures have no PSNR."""
-    return [round(value, 4) if math.isfinite(value) else None for value in values]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(sum(known) / len(known), 4) if known else None
-
-
-def _said(value: float | None, form: str = ".1f") -> str:
-    return "-" if value is None else f"{value:{form}}"
-
-
 def _within(size: tuple[int, int], most: int) -> tuple[int, int]:
     """(H, W), the shorter one at most so many pixels."""
     part = min(1.0, most / min(size))
     return round(part * size[0]), round(part * size[1])
+
+
+def _pictures(scene: _Scene) -> str:
+    count = len(scene.scored)
+    return f"{count} picture{'s' * (count > 1)} {scene.kind}"
 
 
 class _Report:
@@ -236,14 +231,21 @@ class _Report:
     def finish(self, training: SplatTraining, clock: float) -> None:
         """Write the results, all together."""
         scene, out, splats = self.scene, self.out, training.splats()
+        scored = scene.scored
         with self.session.part("pictures") as tell:
-            soft = self.images(splats, lambda done: tell(0.2 * done))
-            hard, mesh = self.opaque(splats)
-            metrics = {**self.scores(soft, hard, mesh), **self.facts(training, splats)}
-            files = self.forms(splats, mesh)
-            tell(0.4)
+            soft = [
+                drawn(splats, scored.camera[i], scored.image_size)[0] for i in range(len(scored))
+            ]
+            tell(0.1)
+            hard, least = self.opaque(splats)
+            metrics = self.scores({"": soft, "opaque_": hard}) | self.facts(training, splats)
+            if hard:
+                metrics["opaque"] |= {"least": least, "triangles": len(splats.to_mesh(least).faces)}
+            tell(0.2)
+            files = self.forms(splats, least)
+            tell(0.5)
             files[out / SHEET] = self.sheet(soft, hard, metrics, training.seconds)
-            files |= self.walk(splats, lambda done: tell(0.4 + 0.6 * done))
+            files |= self.walk(splats, lambda done: tell(0.5 + 0.5 * done))
         seconds = {"training": training.seconds, "total": time.perf_counter() - clock}
         metrics["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
         write_all({**files, out / METRICS: as_json(metrics)})
@@ -252,60 +254,55 @@ class _Report:
         (out / PREVIEW).unlink(missing_ok=True)
         if self.args.quiet:
             return
-        found, lost = metrics["ssim"], metrics["opaque"]
-        height, width = scene.train.image_size
+        height, width = scored.image_size
         sys.stdout.write(
-            f"PSNR {_said(metrics['psnr'])} dB, SSIM {_said(found, '.3f')} on "
-            f"{len(scene.scored)} pictures {scene.kind}, {width} x {height}; {len(splats):,} "
-            f"triangles, {training.step:,} steps, {metrics['seconds']['total']:.1f} s\n"
+            f"PSNR {metrics['psnr']:.1f} dB, SSIM {metrics['ssim']:.3f} on {_pictures(scene)}, "
+            f"{width} x {height}; {len(splats):,} triangles, {training.step:,} steps, "
+            f"{seconds['total']:.1f} s\n"
         )
-        if lost is not None:
+        if lost := metrics["opaque"]:
             sys.stdout.write(
-                f"the {lost['triangles']:,} opaque triangles alone: {_said(lost['psnr'])} dB, "
-                f"{_said(lost['loss_db'])} dB less\n"
+                f"{lost['triangles']:,} triangles of opacity {least:g} or more, drawn opaque and "
+                f"hard: {lost['psnr']:.1f} dB, {lost['loss_db']:.1f} dB less\n"
             )
         names = [name for name in FILES if out / name in files]
         sys.stdout.write(f"{out}: {', '.join([*names, METRICS])}\n")
 
-    def images(self, splats: Splats, tell: Callable[[float], None]) -> list[Tensor]:
-        """What the triangles look like where the scored pictures were taken."""
-        found, photos = [], self.scene.scored
-        for i in range(len(photos)):
-            found.append(drawn(splats, photos.camera[i], photos.image_size)[0])
-            tell((i + 1) / len(photos))
-        return found
+    def opaque(self, splats: Splats) -> tuple[list[Tensor], float]:
+        """The scored pictures with opaque, hard triangles alone, and the least opacity of these.
 
-    def opaque(self, splats: Splats) -> tuple[list[Tensor], Mesh | None]:
-        """The same of the opaque triangles alone, hard; nothing if there are none."""
+        It is the one of `OPACITIES` that meets the photos trained on best.
+        """
+        photos, found = self.scene.train, {}
+        some = photos[visual.spread(len(photos), SHOWN)]
+        for least in OPACITIES:
+            with suppress(ValueError):  # no triangle is so opaque
+                images = hard_views(splats, some.camera, some.image_size, least)
+                found[least] = float(psnr(images, some.images).mean())
+        if not found:
+            return [], 0.0
+        least = max(found, key=lambda each: found[each])
         photos = self.scene.scored
-        try:
-            mesh = splats.to_mesh()
-            rgb, alpha = visual.render_views(mesh, photos.camera, photos.image_size)
-        except ValueError:  # no triangle is opaque, or none has an extent
-            return [], None
-        return list(rgb + (1 - alpha)[:, None] * splats.background[:, None, None]), mesh
+        return list(hard_views(splats, photos.camera, photos.image_size, least)), least
 
-    def scores(self, soft: list[Tensor], hard: list[Tensor], mesh: Mesh | None) -> dict[str, Any]:
-        """PSNR and SSIM of pictures and their means."""
-        photos, found = self.scene.scored, {}
-        for kind, images in (("", soft), ("opaque_", hard)):
+    def scores(self, images: dict[str, list[Tensor]]) -> dict[str, Any]:
+        """PSNR, at most 100 dB, and SSIM of kinds of pictures, and their means."""
+        photos = self.scene.scored
+        rows: list[dict[str, Any]] = [{"name": name} for name in photos.names]
+        means: dict[str, Any] = {}
+        for kind, found in images.items():
             for name, score in (("psnr", psnr), ("ssim", ssim)):
-                pairs = zip(images, photos.images, strict=False)
-                found[kind + name] = _rounded([float(score(a, b)) for a, b in pairs])
-        rows = [
-            {"name": name, **{key: values[i] for key, values in found.items() if values}}
-            for i, name in enumerate(photos.names)
-        ]
-        means = {name: _mean(values) for name, values in found.items()}
-        opaque = None
-        if mesh is not None:
-            one, other = means["psnr"], means["opaque_psnr"]
-            lost = None if one is None or other is None else round(one - other, 4)
-            opaque = {
-                "triangles": len(mesh.faces), "psnr": other, "ssim": means["opaque_ssim"],
-                "loss_db": lost,
-            }  # fmt: skip
-        return {"psnr": means["psnr"], "ssim": means["ssim"], "opaque": opaque, "pictures": rows}
+                values = [
+                    round(min(float(score(a, b)), 100.0), 4)
+                    for a, b in zip(found, photos.images, strict=False)
+                ]
+                for row, value in zip(rows, values, strict=False):
+                    row[kind + name] = value
+                means[kind + name] = sum(values) / len(values) if values else None
+        lost = {name: means.pop(f"opaque_{name}") for name in ("psnr", "ssim")}
+        if lost["psnr"] is not None:
+            lost["loss_db"] = means["psnr"] - lost["psnr"]
+        return {**means, "opaque": lost if "loss_db" in lost else None, "pictures": rows}
 
     def facts(self, training: SplatTraining, splats: Splats) -> dict[str, Any]:
         """What was trained and how."""
@@ -327,13 +324,13 @@ class _Report:
             "history": training.history,
         }
 
-    def forms(self, splats: Splats, mesh: Mesh | None) -> dict[Path, bytes]:
+    def forms(self, splats: Splats, least: float) -> dict[Path, bytes]:
         """The triangles as files, and the surface about them: their contents by path."""
         photos, found = self.scene.train, {}
         with TemporaryDirectory() as folder:
-            writers = {SPLATS: splats.save, PLY: splats.to_ply}
-            if mesh is not None:
-                writers[GLB] = splats.to_glb
+            writers: dict[str, Callable[[Path], None]] = {SPLATS: splats.save, PLY: splats.to_ply}
+            if least > 0:
+                writers[GLB] = partial(splats.to_glb, least=least)
             for name, write in writers.items():
                 path = Path(folder) / name
                 write(path)
@@ -355,12 +352,16 @@ class _Report:
         photos, scene = self.scene.scored, self.scene
         chosen = visual.spread(len(photos), SHOWN)
         pictures = [metrics["pictures"][i] for i in chosen]
-        notes = [f"{_said(p['psnr'])} dB   SSIM {_said(p['ssim'], '.3f')}" for p in pictures]
-        rows = [([photos.images[i] for i in chosen], [""] * len(chosen))]
-        rows.append(([soft[i] for i in chosen], notes))
+        rows: list[tuple[list[Tensor], list[str]]] = [
+            ([photos.images[i] for i in chosen], [""] * len(chosen)),
+            (
+                [soft[i] for i in chosen],
+                [f"{p['psnr']:.1f} dB   SSIM {p['ssim']:.3f}" for p in pictures],
+            ),
+        ]
         parts = [f"{metrics['triangles']:,} triangles"]
         if hard:
-            notes = [f"{_said(p['opaque_psnr'])} dB" for p in pictures]
+            notes = [f"{p['opaque_psnr']:.1f} dB" for p in pictures]
             rows.append(([hard[i] for i in chosen], notes))
             parts.append(f"{metrics['opaque']['triangles']:,} of them opaque")
         height, width = photos.image_size
@@ -370,10 +371,8 @@ class _Report:
             f"{settings['dist']} / {settings['tconorm']}",
             f"{metrics['steps']:,} steps in {seconds:.0f} s",
         ]
-        title = (
-            f"{scene.name}: {_said(metrics['psnr'])} dB, SSIM {_said(metrics['ssim'], '.3f')} on "
-            f"{len(photos)} picture{'s' * (len(photos) > 1)} {scene.kind}"
-        )
+        score = f"{metrics['psnr']:.1f} dB, SSIM {metrics['ssim']:.3f}"
+        title = f"{scene.name}: {score} on {_pictures(scene)}"
         names = [photos.names[i] for i in chosen]
         return visual.picture(sheet(title, "     ".join(parts), names, rows))
 

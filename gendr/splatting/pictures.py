@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from gendr import visual
 from gendr.mesh import Camera
 from gendr.splatting.splats import Splats
 
-__all__ = ["drawn", "film", "pair", "sheet"]
+__all__ = ["drawn", "film", "hard_views", "pair", "sheet"]
 
 # Pictures side by side on the sheet and the width of each; that of the two of a pair.
 COLUMNS, TILE, WIDE = 6, 192, 320
@@ -32,6 +31,16 @@ def drawn(splats: Splats, camera: Camera, size: tuple[int, int]) -> tuple[Tensor
     with torch.no_grad():
         image, alpha = splats.render(camera, size)
     return image[0].clamp(0, 1), alpha[0]
+
+
+def hard_views(splats: Splats, camera: Camera, size: tuple[int, int], least: float) -> Tensor:
+    """The triangles of at least this opacity, opaque and hard: RGB [B, 3, H, W], antialiased.
+
+    Raises:
+        ValueError: if no triangle has this opacity.
+    """
+    rgb, alpha = visual.render_views(splats.to_mesh(least), camera, size)
+    return rgb + (1 - alpha)[:, None] * splats.background[:, None, None]
 
 
 def pixels(image: Tensor, width: int | None = None) -> visual.Pixels:
@@ -61,7 +70,10 @@ def pair(title: str, note: str, photo: Tensor, found: Tensor) -> visual.Pixels:
 
 
 def sheet(
-    title: str, subtitle: str, names: Sequence[str], rows: Sequence[tuple[Any, Sequence[str]]]
+    title: str,
+    subtitle: str,
+    names: Sequence[str],
+    rows: Sequence[tuple[Sequence[Tensor], Sequence[str]]],
 ) -> visual.Pixels:
     """One page of pictures: columns of a photo, the splats and the opaque triangles alone.
 
