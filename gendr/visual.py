@@ -583,6 +583,10 @@ def gif(frames: Sequence[Pixels], seconds: float = 0.08, hold: float = 0.0) -> b
         colors[3 * index : 3 * index + 3] = [round(c) for c in corner]
         palette.putpalette(colors)
     coded = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    for image, frame in zip(coded, frames, strict=True):
+        # Pillow tells colours apart by steps of 4 only.
+        same = (np.asarray(frame) == np.asarray(corner)).all(-1)
+        image.paste(index, mask=Image.fromarray(same))
     times = [round(seconds * 1000)] * len(coded)
     times[-1] += round(hold * 1000)
     file = io.BytesIO()

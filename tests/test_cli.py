@@ -830,7 +830,7 @@ def test_list_names_everything(capsys):
 
 def test_examples_of_the_help_parse(capsys):
     parser, texts = build_parser(), []
-    for command in ("", "fit", "pose", "render", "dataset", "train reconstruction", "predict",
+    for command in ("", "fit", "pose", "render", "splat", "dataset", "train reconstruction", "predict",
                     "logic", "logic train", "list"):  # fmt: skip
         assert run(*command.split(), "--help") == 0
         texts += capsys.readouterr().out.splitlines()

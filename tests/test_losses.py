@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 from torch.autograd import gradcheck
 
@@ -72,6 +73,31 @@ def test_hard_iou_counts_pixels():
     assert losses.iou(alpha, target).tolist() == pytest.approx([1 / 3, 0])
     assert losses.iou(alpha, target, threshold=0.4).tolist() == pytest.approx([2 / 3, 0])
     assert losses.iou(alpha[0], target[0]).shape == ()
+
+
+def test_ssim_against_filters_of_scipy():
+    source = torch.Generator().manual_seed(1)
+    image = torch.rand(2, 3, 14, 19, generator=source, dtype=F64)
+    target = (image + 0.2 * torch.randn(image.shape, generator=source, dtype=F64)).clamp(0, 1)
+
+    def smooth(x):  # 11 taps; what the border has no part in
+        return gaussian_filter(x, 1.5, truncate=3.5)[5:-5, 5:-5]
+
+    for i in range(2):
+        wanted = []
+        for x, y in zip(image[i].numpy(), target[i].numpy(), strict=True):
+            a, b = smooth(x), smooth(y)
+            va, vb, ab = smooth(x * x) - a * a, smooth(y * y) - b * b, smooth(x * y) - a * b
+            light = (2 * a * b + 1e-4) / (a * a + b * b + 1e-4)
+            wanted.append((light * (2 * ab + 9e-4) / (va + vb + 9e-4)).mean())
+        assert float(losses.ssim(image[i], target[i])) == pytest.approx(np.mean(wanted), abs=1e-12)
+    both = losses.ssim(image[:1], target)
+    assert both.shape == (2,)
+    assert both[0] == losses.ssim(image[0], target[0])
+    assert both[1] < 0.2 < both[0]
+    torch.testing.assert_close(losses.ssim(image.float(), image.float()), torch.ones(2))
+    small = image[0, :1, :11, :12].clone().requires_grad_()
+    assert gradcheck(lambda x: losses.ssim(x, target[0, :1, :11, :12]), (small,))
 
 
 # -- smoothness --------------------------------------------------------------------------------
@@ -311,6 +337,7 @@ FLAT = torch.zeros(2, 3)
         (lambda: losses.mse_loss(IMAGE, IMAGE * NAN), ValueError, "target must be finite"),
         (lambda: losses.mse_loss(IMAGE.numpy(), IMAGE), TypeError, "image must be a torch"),
         (lambda: losses.iou(IMAGE, IMAGE, 1.0), ValueError, "threshold must be > 0"),
+        (lambda: losses.ssim(IMAGE, IMAGE), ValueError, r"H, W >= 11, got \[2, 4, 4\]"),
         (lambda: losses.laplacian_loss(BALL.vertices), TypeError, "mesh must be a Mesh"),
         (lambda: losses.edge_length_loss(BALL.faces), TypeError, "mesh must be a Mesh"),
         (lambda: losses.edge_length_loss(BALL, -1.0), ValueError, "target must be >= 0"),

@@ -189,7 +189,8 @@ class Session:
     def show(self, done: int, **numbers: float) -> None:
         """Move the bar, which begins at the first time, and say the latest numbers."""
         bar = self.begin(done) if self._bar is None else self._bar
-        self._shown |= {name: f"{value:.3f}" for name, value in numbers.items()}
+        for name, value in numbers.items():
+            self._shown[name] = f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
         bar.set_postfix(self._shown, refresh=False)
         bar.update(min(done, self._total or done) - bar.n)
 

@@ -1,4 +1,4 @@
-"""The command line: fit, pose, render, dataset, train, predict, logic and list."""
+"""The command line: fit, pose, render, splat, dataset, train, predict, logic and list."""
 
 from __future__ import annotations
 

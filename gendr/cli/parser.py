@@ -25,6 +25,7 @@ from gendr._runtime.command_line import (
 from gendr.fitting.pose.settings import PoseSettings
 from gendr.fitting.shape.settings import FitSettings
 from gendr.reconstruction.settings import TrainingSettings
+from gendr.splatting.settings import SplatSettings
 
 __all__ = [
     "Dataset",
@@ -37,6 +38,7 @@ __all__ = [
     "Predict",
     "Reconstruction",
     "Render",
+    "Splat",
     "build_parser",
 ]
 
@@ -319,6 +321,70 @@ class Render(OnDevice, OnThreads, ReadsImages):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Splat(OnThreads, ReadsImages):
+    """A scene of soft triangles from photos, seen from anywhere.
+
+    Train soft triangles, joined front to back, until they look like photos from known
+    cameras; then look at them from elsewhere. On the CPU.
+
+    Examples:
+      gendr splat photos/ -o out --budget 10m       ten minutes of training
+      gendr splat photos/ -o out --image-size 200 --budget 1m       small, to try it
+      gendr splat photos/ -o out --resume --budget 1h               go on
+      gendr splat photos/ -o out --dist "power(shape=1)" --tconorm "yager(p=2)"
+      gendr splat photos/ -o out --init points      those that COLMAP found
+
+    PHOTOS are as for gendr fit: a folder of images with their cameras (transforms.json, a model
+    of COLMAP, cameras.json), or such a file. Masks are used where there are any, else whole
+    pictures.
+
+    what is written to the output folder (files of these names are replaced, together at the end):
+      splats.npz      the triangles: gendr.splatting.Splats.load
+      splats.ply      about the same as Gaussians, for viewers of 3D Gaussian Splatting
+      splats.glb      the opaque triangles alone, hard, for any 3D program
+      mesh.obj        of photos with masks: a closed surface about what the triangles cover, which
+                      gendr fit --init takes
+      sheet.png       pictures that were held out, and what the triangles look like from there
+      orbit.mp4       a walk past the cameras, or orbit.gif where imageio-ffmpeg is not installed
+      metrics.json    PSNR and SSIM of each picture held out, and of the opaque triangles alone;
+                      seconds, settings, versions
+      checkpoint.pt   every 30 s: the state of the training; --resume goes on from it
+      preview.png     while it runs: a picture held out, and the triangles of now
+
+    Attributes:
+        photos: a folder of images with their cameras, or the file of the cameras.
+        output: where results go.
+        resume: go on from the folder's checkpoint; of the settings, --steps and --budget may
+            differ.
+        settings: of the training.
+        budget: end after 90s, 10m or 1h of steps, however many they are (default: 5000 steps).
+        image_size: shorter side (default: their own, at most 400).
+        background: behind the triangles: a name or #rrggbb, which transparent photos are laid over,
+            or learnt (default: white, of photos without masks learnt).
+        init: what to start from: the points of COLMAP (default, if there are any), the visual hull
+            of the masks (else, if there are any), what the cameras see (else), a mesh, or the
+            splats.npz of a training before, whose law, T-conorm and unit then hold.
+        hold_out: every N-th picture is left out of the training, and scored; 0 for none.
+    """
+
+    groups: ClassVar[Mapping[str, str]] = {
+        "the triangles": "dist tconorm shape scale unit degree triangles cutoff background",
+        "the training": "steps budget init density renew_every rate decay exposure seed",
+        "the photos": "image_size hold_out evaluate_every",
+        _RUNTIME: "threads max_megapixels quiet debug",
+    }
+
+    photos: str = option(metavar="PHOTOS", flags="")
+    output: str = option("out", None, "FOLDER", flags=_OUTPUT)
+    resume: bool = option(False)
+    settings: SplatSettings = group(SplatSettings)
+    image_size: int | None = option(None, count(16), "PIXELS")
+    background: str | None = option(None, None, "COLOUR")
+    init: str | None = option(None, None, "hull|cameras|points|MESH|SPLATS")
+    hold_out: int = option(10, count(0))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Dataset(Common):
     """Render and voxelise meshes, to train single-view reconstruction on.
 
@@ -578,6 +644,7 @@ COMMANDS: dict[str, Any] = {
     "fit": Fit,
     "pose": Pose,
     "render": Render,
+    "splat": Splat,
     "dataset": Dataset,
     "train": (Train, "task", {"reconstruction": Reconstruction}),
     "predict": Predict,

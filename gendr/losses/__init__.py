@@ -7,7 +7,7 @@ takes tensors of vertices. Their
 operators are lists of edges: time and memory are O(V + F).
 """
 
-from gendr.losses.images import iou, iou_loss, mse_loss, psnr
+from gendr.losses.images import iou, iou_loss, mse_loss, psnr, ssim
 from gendr.losses.meshes import (
     FlattenLoss,
     LaplacianLoss,
@@ -31,4 +31,5 @@ __all__ = [
     "mse_loss",
     "normal_consistency_loss",
     "psnr",
+    "ssim",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from gendr._runtime.checks import (
@@ -16,10 +17,14 @@ from gendr._runtime.checks import (
 from gendr._runtime.tracing import is_traced
 from gendr.losses.means import mean
 
-__all__ = ["iou", "iou_loss", "mse_loss", "psnr"]
+__all__ = ["iou", "iou_loss", "mse_loss", "psnr", "ssim"]
 
 # How far rounding may take soft values beyond [0, 1]; 8-bit values are far beyond that.
 _ROUNDING = 1e-3
+# The window of `ssim`: its side and its standard deviation, in pixels; and the two numbers that
+# keep its quotients finite, (K L)^2 with K = 0.01 and 0.03 and the white L = 1.
+_SIDE, _SIGMA = 11, 1.5
+_C1, _C2 = 0.01**2, 0.03**2
 
 
 def _image_pair(name: str, image: Tensor, target: Tensor) -> Tensor:
@@ -148,3 +153,45 @@ def psnr(image: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
     counts = _image_pair("mask", square, mask) > 0.5
     error = torch.where(counts, square, 0.0).sum((-2, -1)) / counts.sum((-2, -1))
     return -10 * error.log10()
+
+
+def ssim(image: Tensor, target: Tensor) -> Tensor:
+    """Structural similarity of images whose white is 1.
+
+    Means, variances and the covariance are those under a Gaussian window of 11 x 11 pixels with a
+    standard deviation of 1.5; the index is averaged over all windows that lie within the image,
+    and over channels.
+
+    Args:
+        image: [B, C, H, W] or [C, H, W], at least 11 x 11 pixels.
+        target: The same shape, or batch size 1 against B.
+
+    Returns:
+        [B] (a scalar for [C, H, W]) in [-1, 1], differentiable; 1 where both images are equal.
+
+    Raises:
+        TypeError: If a dtype is wrong.
+        ValueError: If shapes or devices differ, or an image is smaller than the window.
+
+    Source: Wang et al., Image Quality Assessment: From Error Visibility to Structural Similarity,
+    2004, (13).
+    """
+    if image.ndim not in (3, 4) or min(image.shape[-2:]) < _SIDE:
+        raise ValueError(
+            f"image must have shape [B, C, H, W] or [C, H, W] with H, W >= {_SIDE}, got "
+            f"{shape_text(image.shape)}"
+        )
+    target = _image_pair("image", image, target)
+    batch = torch.broadcast_shapes(image.shape, target.shape)
+    x, y = (each.expand(batch).flatten(0, -3) for each in (image, target))
+    ticks = torch.arange(_SIDE, dtype=x.dtype, device=x.device) - _SIDE // 2
+    window = torch.exp(-(ticks**2) / (2 * _SIGMA**2))
+    window = window / window.sum()
+    moments = torch.stack([x, y, x * x, y * y, x * y], 1).flatten(0, 1)[:, None]
+    for kernel in (window[:, None], window[None]):  # a Gaussian is a product of two
+        moments = F.conv2d(moments, kernel[None, None])
+    a, b, aa, bb, ab = moments.unflatten(0, (-1, 5))[:, :, 0].unbind(1)
+    means, product = a * a + b * b, a * b
+    index = (2 * product + _C1) * (2 * (ab - product) + _C2)
+    index = index / ((means + _C1) * (aa + bb - means + _C2))
+    return index.mean((-2, -1)).unflatten(0, batch[:-2]).mean(-1)

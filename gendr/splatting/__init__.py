@@ -1,7 +1,8 @@
 """Splatting: scenes of soft triangles, joined front to back, trained on photos.
 
     >>> train, held_out = load_photos("photos", size=200).split()
-    >>> splats = from_hull(train, 10_000)
+    >>> training = fit_splats(train, SplatSettings(budget=60.0), held_out=held_out)
+    >>> splats = training.splats()
     >>> image, alpha = splats.render(held_out.camera, held_out.image_size)
 
 Triangle Splatting (Held et al., 3DV 2026), with any law for the window and any T-conorm.
@@ -13,19 +14,26 @@ from gendr._runtime.names import lazily
 
 if TYPE_CHECKING:
     from gendr.splatting.harmonics import colors_of
+    from gendr.splatting.path import camera_path
     from gendr.splatting.photos import Photos, load_photos
+    from gendr.splatting.settings import SplatSettings
     from gendr.splatting.splats import Splats
     from gendr.splatting.start import Look, from_cameras, from_hull, from_mesh, from_points
+    from gendr.splatting.training import SplatTraining, fit_splats, start_from
 
 __all__ = [
-    "Look", "Photos", "Splats", "colors_of", "from_cameras", "from_hull", "from_mesh",
-    "from_points", "load_photos",
+    "Look", "Photos", "SplatSettings", "SplatTraining", "Splats", "camera_path", "colors_of",
+    "fit_splats", "from_cameras", "from_hull", "from_mesh", "from_points", "load_photos",
+    "start_from",
 ]  # fmt: skip
 
 _MODULES = {
     "gendr.splatting.harmonics": ("colors_of",),
+    "gendr.splatting.path": ("camera_path",),
     "gendr.splatting.photos": ("Photos", "load_photos"),
+    "gendr.splatting.settings": ("SplatSettings",),
     "gendr.splatting.splats": ("Splats",),
     "gendr.splatting.start": ("Look", "from_cameras", "from_hull", "from_mesh", "from_points"),
+    "gendr.splatting.training": ("SplatTraining", "fit_splats", "start_from"),
 }
 __getattr__, __dir__ = lazily(globals(), _MODULES)

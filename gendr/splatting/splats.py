@@ -29,6 +29,7 @@ from gendr.distributions.registry import DistributionLike
 from gendr.mesh import Camera
 from gendr.splatting import files
 from gendr.splatting.harmonics import colors_of, degree_of
+from gendr.splatting.settings import UNITS
 from gendr.tnorms import TConorm, as_tconorm
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NEAR", "UNITS", "Splats", "projected"]
 
-# What the scale of a triangle may be measured in.
-UNITS = ("inradius", "px", "ndc")
 # Triangles with a corner nearer to the camera are left out: world units.
 NEAR = 1e-2
 # The smallest inradius that a scale is a multiple of, NDC: triangles on edge have none.
@@ -312,9 +311,7 @@ def _projected(
     if splats.unit == "inradius":
         length_of = _inradius(corners[..., :2])
     else:
-        length_of = corners.new_full(
-            colors.shape[:2], 2 / min(size) if splats.unit == "px" else 1
-        )
+        length_of = corners.new_full(colors.shape[:2], 2 / min(size) if splats.unit == "px" else 1)
     scale = splats.scale * length_of ** files.power_of(splats.dist)
     return corners, colors, scale
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +23,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gendr._runtime.checkpoint import digest, load_checkpoint, save_checkpoint
-from gendr._runtime.command_line import Number, above, count, option
-from gendr.distributions import as_distribution
 from gendr.losses import psnr
+from gendr.mesh import Mesh
 from gendr.splatting.photos import Photos
-from gendr.splatting.splats import UNITS, Splats
-from gendr.splatting.start import Look
-from gendr.tnorms import as_tconorm
+from gendr.splatting.settings import SplatSettings
+from gendr.splatting.splats import Splats
+from gendr.splatting.start import Look, from_cameras, from_hull, from_mesh, from_points
 
-__all__ = ["SplatSettings", "SplatTraining", "fit_splats"]
+__all__ = ["KIND", "SplatSettings", "SplatTraining", "fit_splats", "start_from"]
 
-DENSITIES = ("adaptive", "mcmc", "none")
-_KIND = "gendr splat 1"
-# Part of the progress up to which photos are 1/4 and 1/2 of their size, which is at least _SMALLEST.
+# The format of checkpoints.
+KIND = "gendr splat 1"
+# Part of the progress up to which photos are 1/4 and 1/2 of their size, at least _SMALLEST.
 _LEVELS, _SMALLEST = ((4, 0.08), (2, 0.35)), 40
 # Learning rates at the start: of corners in radii of the scene, of colours of degree 0 and above,
 # of the logits of opacities, of the logarithms of scales and shapes, of background and exposure.
@@ -48,73 +46,6 @@ _RATES = {
 _ROWS = ("vertices", "base", "harmonics", "opacity", "scale", "shape")
 # Triangles of less opacity are dropped.
 _FAINT = 0.02
-
-
-@dataclass(frozen=True)
-class SplatSettings:
-    """How splats are trained.
-
-    Attributes:
-        dist: The law F: how a triangle fades at its edges.
-        tconorm: The T-conorm that joins triangles.
-        unit: What a triangle's scale is measured in: its inradius on the screen, px or ndc.
-        degree: Of the spherical harmonics of colours, 0 to 3.
-        triangles: The number of triangles in the end; by default it follows from pixels and time.
-        steps: Steps, if no budget is given.
-        budget: Seconds in place of steps.
-        density: How triangles to be split are chosen: adaptive, mcmc or none.
-        renew_every: Steps between two rounds of splitting and dropping.
-        rate: A factor of all learning rates.
-        decay: The learning rates at the end over those at the start.
-        scale: Of triangles at the start, in units of `unit`.
-        shape: Of the law of each triangle at the start; by default all have that of the law.
-        background: "given": that of the photos; "learnt": found with the rest.
-        exposure: Whether photos may be brighter or darker than each other.
-        cutoff: Coverage at or below it counts as 0.
-        evaluate_every: Part of the progress between two evaluations on photos held out.
-        seed: Of all that is drawn.
-
-    Raises:
-        TypeError: for values of another type.
-        ValueError: for those that are not allowed.
-    """
-
-    dist: str = option("uniform", metavar="NAME")
-    tconorm: str = option("probabilistic", metavar="NAME")
-    unit: str = option("inradius", UNITS)
-    degree: int = option(1, count(0), "N")
-    triangles: int | None = option(None, count(1), "N")
-    steps: int = option(5000, count(1), "N")
-    budget: float | None = option(None, above(0), "S")
-    density: str = option("adaptive", DENSITIES)
-    renew_every: int = option(100, count(1), "N")
-    rate: float = option(1.0, above(0))
-    decay: float = option(0.05, above(0))
-    scale: float = option(0.5, above(0))
-    shape: float | None = option(None, above(0))
-    background: str = option("given", ("given", "learnt"))
-    exposure: bool = option(False)
-    cutoff: float = option(0.01, Number(0.0, 0.5))
-    evaluate_every: float = option(0.1, above(0))
-    seed: int = option(0, count(0), "N")
-
-    def look(self) -> Look:
-        """What triangles are like at the start."""
-        return Look(
-            degree=self.degree, scale=self.scale, shape=self.shape, dist=self.dist,
-            tconorm=self.tconorm, unit=self.unit,
-        )  # fmt: skip
-
-    def count_for(self, pixels: int) -> int:
-        """How many triangles there are in the end.
-
-        Args:
-            pixels: of one photo.
-        """
-        if self.triangles is not None:
-            return self.triangles
-        seconds = self.budget or 0.06 * self.steps
-        return max(500, int(min(pixels / 4, 2500 * seconds**0.4)))
 
 
 class SplatTraining:
@@ -182,6 +113,17 @@ class SplatTraining:
         done = self.step / self.settings.steps if budget is None else self.seconds / budget
         return min(1.0, done)
 
+    def __len__(self) -> int:
+        """The number of triangles."""
+        return len(self._values["vertices"])
+
+    @property
+    def loss(self) -> float:
+        """The mean loss since the last row of the history, or of that row."""
+        if not self._since and self.history:
+            return self.history[-1]["loss"]
+        return self._loss / max(1, self._since)
+
     @property
     def is_over(self) -> bool:
         """Whether all steps are done."""
@@ -229,7 +171,8 @@ class SplatTraining:
         for group in self._adam.param_groups:
             rate = _RATES[group["name"]] * settings.rate * settings.decay**progress
             group["lr"] = rate * (self._radius if group["name"] == "vertices" else 1.0)
-        factor, i = self._level(), int(torch.randint(len(self.photos), (), generator=self._generator))
+        factor = self._level()
+        i = int(torch.randint(len(self.photos), (), generator=self._generator))
         photo = self._photo(factor, i)
         image, _ = self._splats().render(
             self.photos.camera[i], (photo.shape[1], photo.shape[2]), bound=1e-3
@@ -253,13 +196,13 @@ class SplatTraining:
             self._write_row()
 
     def _write_row(self) -> None:
-        mean = self._loss / max(1, self._since)
+        mean = self.loss
         if not math.isfinite(mean):
             raise ValueError(f"the loss is {mean} after {self.step} steps; try a smaller rate")
         self._loss, self._since = 0.0, 0
         row = {
             "step": self.step, "seconds": self.seconds, "loss": mean,
-            "triangles": len(self._values["vertices"]),
+            "triangles": len(self),
         }  # fmt: skip
         if self.held_out is not None:
             row["psnr"] = float(self.psnr(self.held_out).mean())
@@ -323,11 +266,12 @@ class SplatTraining:
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint; an existing file is replaced only when the new one is complete."""
-        save_checkpoint(path, _KIND, self._state())
+        save_checkpoint(path, KIND, self._state())
 
     def _state(self) -> dict[str, Any]:
+        settings = self.settings.describe()
         return {
-            "settings": {k: v for k, v in asdict(self.settings).items() if k not in ("steps", "budget")},
+            "settings": {k: v for k, v in settings.items() if k not in ("steps", "budget")},
             "photos": digest(self.photos.images, *self.photos.camera.tensors()),
             "step": self.step,
             "seconds": self.seconds,
@@ -348,7 +292,7 @@ class SplatTraining:
             ValueError: if there is no file, or it is no checkpoint, or that of another training.
         """
         own = self._state()
-        saved = load_checkpoint(path, _KIND, tuple(own), "a training of splats")
+        saved = load_checkpoint(path, KIND, tuple(own), "a training of splats")
         for name, value in own["settings"].items():
             then = saved["settings"].get(name)
             if then != value:
@@ -402,6 +346,8 @@ def fit_splats(
     training = SplatTraining(photos, settings, init, held_out)
     if resume is not None:
         training.restore(resume)
+    if training.settings.budget is not None:  # which shall not pay for the kernels' compilation
+        SplatTraining(photos, settings, init).advance()
     while not training.is_over:
         training.advance()
         if callback is not None:
@@ -409,12 +355,37 @@ def fit_splats(
     return training
 
 
-def start_from(photos: Photos, settings: SplatSettings) -> Splats:
-    """Triangles in the visual hull of photos, or in what their cameras see: a part of the later."""
-    from gendr.splatting.start import from_cameras, from_hull
+def start_from(
+    photos: Photos,
+    settings: SplatSettings,
+    source: str | Mesh | tuple[Tensor, Tensor] | None = None,
+) -> Splats:
+    """Triangles to start from, as many as there will be in the end.
 
+    Args:
+        photos: to train on, which colour them.
+        settings: of the training.
+        source: "hull", the visual hull of the masks; "cameras", what these see; a mesh; or points
+            [P, 3] and their colours [P, 3]. By default the hull if there are masks, else cameras.
+
+    Raises:
+        ValueError: as `from_hull` and the others.
+    """
     height, width = photos.image_size
-    most = settings.count_for(height * width)
-    first = most
-    make = from_cameras if photos.alpha is None else from_hull
-    return make(photos, first, look=settings.look(), seed=settings.seed)
+    first, seed = settings.count_for(height * width), settings.seed
+    look = Look(
+        degree=settings.degree, scale=settings.scale, shape=settings.shape, dist=settings.dist,
+        tconorm=settings.tconorm, unit=settings.unit,
+    )  # fmt: skip
+    if isinstance(source, tuple):
+        points, colors = source
+        generator = torch.Generator().manual_seed(seed)
+        some = torch.randperm(len(points), generator=generator)[:first]
+        return from_points(
+            points[some], colors[some], look=look, background=photos.background, seed=seed
+        )  # fmt: skip
+    if isinstance(source, Mesh):
+        return from_mesh(source, first, photos, look=look, seed=seed)
+    kind = source or ("cameras" if photos.alpha is None else "hull")
+    make = {"cameras": from_cameras, "hull": from_hull}[kind]
+    return make(photos, first, look=look, seed=seed)

@@ -1,0 +1,389 @@
+"""`gendr splat`: a thin layer over `gendr.splatting.training`, with files around it."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gendr import visual
+from gendr._runtime.checkpoint import load_checkpoint
+from gendr._runtime.files import locked, writable_folder, write_all, write_whole
+from gendr._runtime.progress import Session
+from gendr._runtime.threads import num_threads
+from gendr.cli.common import as_json, check_checkpoint, model_file, versions
+from gendr.cli.parser import Splat
+from gendr.losses import psnr, ssim
+from gendr.mesh import Mesh, load_points, view_sizes, visual_hull
+from gendr.mesh.views import color_of
+from gendr.splatting import Photos, Splats, SplatSettings, camera_path, fit_splats, load_photos
+from gendr.splatting.pictures import drawn, film, pair, sheet
+from gendr.splatting.training import KIND, SplatTraining, start_from
+
+# Names of the files: the triangles, other forms of them, pictures, and what is known of them; and
+# the files of a training that is under way.
+SPLATS, PLY, GLB, MESH = "splats.npz", "splats.ply", "splats.glb", "mesh.obj"
+SHEET, VIDEO, ANIMATION, METRICS = "sheet.png", "orbit.mp4", "orbit.gif", "metrics.json"
+CHECKPOINT, PREVIEW = "checkpoint.pt", "preview.png"
+FILES = (SPLATS, PLY, GLB, MESH, SHEET, VIDEO, ANIMATION, METRICS, CHECKPOINT, PREVIEW)
+# Seconds between two checkpoints, and between two previews, which take at most this part of the
+# time.
+SAVE_SECONDS, PREVIEW_SECONDS, PREVIEW_PART = 30.0, 5.0, 0.03
+# The shorter side of photos by default, and the least: the window of `ssim`.
+IMAGE_SIZE, SMALLEST = 400, 11
+# Pictures on the sheet; frames of the walk, and the longest that the shorter side of one is.
+SHOWN, FRAMES, FRAME = 12, 96, 320
+# The shorter side of the masks of the surface, and cells of its grid along an axis.
+HULL, HULL_CELLS = 256, 128
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """What is trained on, and what is scored: the pictures held out, or else some of the former."""
+
+    name: str
+    train: Photos
+    scored: Photos
+    kind: str
+    init: str
+    start: Splats
+
+
+def run(args: Splat) -> int:
+    """Run `gendr splat` and return the exit status."""
+    clock = time.perf_counter()
+    out, settings = Path(args.output), args.settings
+    if args.resume:
+        check_checkpoint(out, CHECKPOINT)
+    photos, settings = _read(args, settings)
+    scene = _scene(args, photos, settings)
+    budget = settings.budget
+    total, unit = (settings.steps, "step") if budget is None else (round(budget), "s")
+    session = Session("splat", total, unit, quiet=args.quiet, every=SAVE_SECONDS)
+    with locked(writable_folder(out)), session:
+        _check_own(out)
+        report = _Report(args, settings, scene, session)
+        training = fit_splats(
+            scene.train, settings, init=scene.start, callback=report.step,
+            held_out=scene.scored if args.hold_out else None,
+            resume=out / CHECKPOINT if args.resume else None,
+        )  # fmt: skip
+        session.close()
+        # Signals need not wait any more, and all but the pictures is in the checkpoint.
+        session.place = "before the results were written", f"from {out / CHECKPOINT}"
+        session.stop.at_once = True
+        session.stop.check()
+        report.finish(training, clock)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------
+# input
+
+
+def _read(args: Splat, settings: SplatSettings) -> tuple[Photos, SplatSettings]:
+    """The photos before their background, and the settings with what that says."""
+    path, limit, size = Path(args.photos), args.max_megapixels, args.image_size
+    if not path.exists():
+        raise ValueError(f"no such file or folder: {path}")
+    if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > IMAGE_SIZE:
+        size = IMAGE_SIZE
+    learnt = args.background == "learnt"
+    color = "white" if learnt or args.background is None else args.background
+    photos = load_photos(path, size=size, background=color, max_megapixels=limit)
+    if min(photos.image_size) < SMALLEST:
+        height, width = photos.image_size
+        raise ValueError(f"photos need {SMALLEST} x {SMALLEST} pixels, got {width} x {height}")
+    if learnt or (args.background is None and photos.alpha is None):
+        return photos, replace(settings, background="learnt")
+    return replace(photos, background=torch.tensor(color_of(color))), settings
+
+
+def _scene(args: Splat, photos: Photos, settings: SplatSettings) -> _Scene:
+    every, count = args.hold_out, len(photos)
+    train, scored, kind = photos, photos[visual.spread(count, SHOWN)], "trained on"
+    if every == 1:
+        raise ValueError("--hold-out 1 leaves no picture to train on; use 2 or more, or 0 for none")
+    if every:
+        if count < 2:
+            raise ValueError(f"{args.photos} holds {count} picture, none to hold out; --hold-out 0")
+        train, scored = photos.split(every, min(every, count) // 2)
+        kind = "held out"
+    init, start = _start(args, train, settings)
+    path = Path(args.photos)
+    return _Scene(path.name or path.resolve().name, train, scored, kind, init, start)
+
+
+def _start(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[str, Splats]:
+    """What the training starts from, and its name."""
+    given, path = args.init, Path(args.photos)
+    points = None
+    if given in (None, "points") and path.is_dir():
+        points = load_points(path)
+    if points is not None:
+        return "points", start_from(photos, settings, points)
+    if given == "points":
+        raise ValueError(f"--init points: {path} has no model of COLMAP with points")
+    if given in (None, "hull", "cameras"):
+        kind = given or ("cameras" if photos.alpha is None else "hull")
+        return kind, start_from(photos, settings, kind)
+    if given.lower().endswith(".npz"):
+        splats = Splats.load(given).to(torch.float32)
+        if settings.background == "given":
+            splats = splats.with_tensors(background=photos.background)
+        return given, splats
+    mesh = Mesh.load(model_file(given), max_megapixels=args.max_megapixels)
+    return given, start_from(photos, settings, mesh)
+
+
+def _check_own(out: Path) -> None:
+    """Refuse a folder in which files of others would be replaced.
+
+    Raises:
+        ValueError: if there is one.
+    """
+    present = [name for name in FILES if (out / name).exists()]
+    if CHECKPOINT in present:
+        load_checkpoint(out / CHECKPOINT, KIND, (), "a training of splats")
+    elif present:
+        try:
+            own = json.loads((out / METRICS).read_bytes()).get("kind") == "splats"
+        except (OSError, ValueError, AttributeError, RecursionError):
+            own = False
+        if not own:
+            raise ValueError(
+                f"{out} holds {present[0]}, which is not of gendr splat; choose another folder "
+                "with -o"
+            )
+
+
+# ---------------------------------------------------------------------------------------------
+# output
+
+
+def _rounded(values: Sequence[float]) -> list[float | None]:
+    """Numbers for a file; equal pictures have no PSNR."""
+    return [round(value, 4) if math.isfinite(value) else None for value in values]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 4) if known else None
+
+
+def _said(value: float | None, form: str = ".1f") -> str:
+    return "-" if value is None else f"{value:{form}}"
+
+
+def _within(size: tuple[int, int], most: int) -> tuple[int, int]:
+    """(H, W), the shorter one at most so many pixels."""
+    part = min(1.0, most / min(size))
+    return round(part * size[0]), round(part * size[1])
+
+
+class _Report:
+    """The output of a training: a bar, previews, checkpoints, results."""
+
+    def __init__(
+        self, args: Splat, settings: SplatSettings, scene: _Scene, session: Session
+    ) -> None:
+        self.args, self.settings, self.scene, self.session = args, settings, scene, session
+        self.out, self.due = Path(args.output), math.inf
+
+    def step(self, training: SplatTraining) -> None:
+        """Show a step that is done, and save now and then.
+
+        Raises:
+            KeyboardInterrupt: after Ctrl-C or SIGTERM.
+        """
+        timed, session = self.settings.budget is not None, self.session
+        numbers = {"loss": training.loss, "triangles": len(training)}
+        if training.history and "psnr" in training.history[-1]:
+            numbers["PSNR"] = training.history[-1]["psnr"]
+        session.show(int(training.seconds) if timed else training.step, **numbers)
+        if session.is_due or training.is_over or session.stop.asked:
+            training.save(self.out / CHECKPOINT)
+            session.saved()
+        done = f"after step {training.step}"
+        session.place = done, f"from {self.out / CHECKPOINT}"
+        session.stop.check()
+        self.preview(training)
+
+    def preview(self, training: SplatTraining) -> None:
+        """Write a picture beside its photo, now and then."""
+        now = time.perf_counter()
+        self.due = min(self.due, now + PREVIEW_SECONDS)
+        if now < self.due:
+            return
+        photos = self.scene.scored
+        image, _ = drawn(training.splats(), photos.camera[0], photos.image_size)
+        title = f"{self.scene.name}: {photos.names[0]}, {self.scene.kind}"
+        note = f"step {training.step:,}    {float(psnr(image, photos.images[0])):.1f} dB"
+        page = pair(title, note, photos.images[0], image)
+        write_whole(self.out / PREVIEW, visual.picture(page))
+        spent = time.perf_counter() - now
+        self.due = now + max(PREVIEW_SECONDS, spent / PREVIEW_PART)
+
+    def finish(self, training: SplatTraining, clock: float) -> None:
+        """Write the results, all together."""
+        scene, out, splats = self.scene, self.out, training.splats()
+        with self.session.part("pictures") as tell:
+            soft = self.images(splats, lambda done: tell(0.2 * done))
+            hard, mesh = self.opaque(splats)
+            metrics = {**self.scores(soft, hard, mesh), **self.facts(training, splats)}
+            files = self.forms(splats, mesh)
+            tell(0.4)
+            files[out / SHEET] = self.sheet(soft, hard, metrics, training.seconds)
+            files |= self.walk(splats, lambda done: tell(0.4 + 0.6 * done))
+        seconds = {"training": training.seconds, "total": time.perf_counter() - clock}
+        metrics["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
+        write_all({**files, out / METRICS: as_json(metrics)})
+        for name in {GLB, MESH, VIDEO, ANIMATION} - {path.name for path in files}:
+            (out / name).unlink(missing_ok=True)  # of an earlier training
+        (out / PREVIEW).unlink(missing_ok=True)
+        if self.args.quiet:
+            return
+        found, lost = metrics["ssim"], metrics["opaque"]
+        height, width = scene.train.image_size
+        sys.stdout.write(
+            f"PSNR {_said(metrics['psnr'])} dB, SSIM {_said(found, '.3f')} on "
+            f"{len(scene.scored)} pictures {scene.kind}, {width} x {height}; {len(splats):,} "
+            f"triangles, {training.step:,} steps, {metrics['seconds']['total']:.1f} s\n"
+        )
+        if lost is not None:
+            sys.stdout.write(
+                f"the {lost['triangles']:,} opaque triangles alone: {_said(lost['psnr'])} dB, "
+                f"{_said(lost['loss_db'])} dB less\n"
+            )
+        names = [name for name in FILES if out / name in files]
+        sys.stdout.write(f"{out}: {', '.join([*names, METRICS])}\n")
+
+    def images(self, splats: Splats, tell: Callable[[float], None]) -> list[Tensor]:
+        """What the triangles look like where the scored pictures were taken."""
+        found, photos = [], self.scene.scored
+        for i in range(len(photos)):
+            found.append(drawn(splats, photos.camera[i], photos.image_size)[0])
+            tell((i + 1) / len(photos))
+        return found
+
+    def opaque(self, splats: Splats) -> tuple[list[Tensor], Mesh | None]:
+        """The same of the opaque triangles alone, hard; nothing if there are none."""
+        photos = self.scene.scored
+        try:
+            mesh = splats.to_mesh()
+            rgb, alpha = visual.render_views(mesh, photos.camera, photos.image_size)
+        except ValueError:  # no triangle is opaque, or none has an extent
+            return [], None
+        return list(rgb + (1 - alpha)[:, None] * splats.background[:, None, None]), mesh
+
+    def scores(self, soft: list[Tensor], hard: list[Tensor], mesh: Mesh | None) -> dict[str, Any]:
+        """PSNR and SSIM of pictures and their means."""
+        photos, found = self.scene.scored, {}
+        for kind, images in (("", soft), ("opaque_", hard)):
+            for name, score in (("psnr", psnr), ("ssim", ssim)):
+                pairs = zip(images, photos.images, strict=False)
+                found[kind + name] = _rounded([float(score(a, b)) for a, b in pairs])
+        rows = [
+            {"name": name, **{key: values[i] for key, values in found.items() if values}}
+            for i, name in enumerate(photos.names)
+        ]
+        means = {name: _mean(values) for name, values in found.items()}
+        opaque = None
+        if mesh is not None:
+            one, other = means["psnr"], means["opaque_psnr"]
+            lost = None if one is None or other is None else round(one - other, 4)
+            opaque = {
+                "triangles": len(mesh.faces), "psnr": other, "ssim": means["opaque_ssim"],
+                "loss_db": lost,
+            }  # fmt: skip
+        return {"psnr": means["psnr"], "ssim": means["ssim"], "opaque": opaque, "pictures": rows}
+
+    def facts(self, training: SplatTraining, splats: Splats) -> dict[str, Any]:
+        """What was trained and how."""
+        settings = self.settings.describe()
+        actual = {name: str(getattr(splats, name)) for name in ("dist", "tconorm", "unit")}
+        return {
+            "kind": "splats",
+            "photos": str(self.args.photos),
+            "views": len(self.scene.train),
+            "scored": self.scene.kind,
+            "image_size": list(self.scene.train.image_size),
+            "init": self.scene.init,
+            "triangles": len(splats),
+            "steps": training.step,
+            "background": [round(float(x), 4) for x in splats.background],
+            "settings": {**settings, **actual, "degree": splats.degree},
+            "threads": num_threads(),
+            "versions": versions(),
+            "history": training.history,
+        }
+
+    def forms(self, splats: Splats, mesh: Mesh | None) -> dict[Path, bytes]:
+        """The triangles as files, and the surface about them: their contents by path."""
+        photos, found = self.scene.train, {}
+        with TemporaryDirectory() as folder:
+            writers = {SPLATS: splats.save, PLY: splats.to_ply}
+            if mesh is not None:
+                writers[GLB] = splats.to_glb
+            for name, write in writers.items():
+                path = Path(folder) / name
+                write(path)
+                found[self.out / name] = path.read_bytes()
+        if photos.alpha is None:
+            return found
+        size = _within(photos.image_size, HULL)
+        seen = [drawn(splats, photos.camera[i], size)[1] for i in range(len(photos))]
+        try:
+            hull = visual_hull(photos.camera, torch.stack(seen), resolution=HULL_CELLS)
+        except ValueError:  # such as nothing at all that all cameras see
+            return found
+        return found | hull.to_files(self.out / MESH)
+
+    def sheet(
+        self, soft: list[Tensor], hard: list[Tensor], metrics: dict[str, Any], seconds: float
+    ) -> bytes:
+        """Pictures beside what the triangles look like from there."""
+        photos, scene = self.scene.scored, self.scene
+        chosen = visual.spread(len(photos), SHOWN)
+        pictures = [metrics["pictures"][i] for i in chosen]
+        notes = [f"{_said(p['psnr'])} dB   SSIM {_said(p['ssim'], '.3f')}" for p in pictures]
+        rows = [([photos.images[i] for i in chosen], [""] * len(chosen))]
+        rows.append(([soft[i] for i in chosen], notes))
+        parts = [f"{metrics['triangles']:,} triangles"]
+        if hard:
+            notes = [f"{_said(p['opaque_psnr'])} dB" for p in pictures]
+            rows.append(([hard[i] for i in chosen], notes))
+            parts.append(f"{metrics['opaque']['triangles']:,} of them opaque")
+        height, width = photos.image_size
+        settings = metrics["settings"]
+        parts += [
+            f"{width} x {height}",
+            f"{settings['dist']} / {settings['tconorm']}",
+            f"{metrics['steps']:,} steps in {seconds:.0f} s",
+        ]
+        title = (
+            f"{scene.name}: {_said(metrics['psnr'])} dB, SSIM {_said(metrics['ssim'], '.3f')} on "
+            f"{len(photos)} picture{'s' * (len(photos) > 1)} {scene.kind}"
+        )
+        names = [photos.names[i] for i in chosen]
+        return visual.picture(sheet(title, "     ".join(parts), names, rows))
+
+    def walk(self, splats: Splats, tell: Callable[[float], None]) -> dict[Path, bytes]:
+        """A film of a walk past the cameras, by its path."""
+        photos = self.scene.train
+        try:
+            camera = camera_path(photos.camera, FRAMES)
+        except ValueError:  # cameras that look in parallel, or away from each other
+            centre = splats.vertices.mean(1).median(0).values
+            camera = camera_path(photos.camera, FRAMES, centre)
+        kind, content = film(splats, camera, _within(photos.image_size, FRAME), tell)
+        return {self.out / f"orbit{kind}": content}

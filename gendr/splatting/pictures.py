@@ -1,0 +1,139 @@
+"""Pictures of splats beside photos, and films of a walk through them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr import visual
+from gendr.mesh import Camera
+from gendr.splatting.splats import Splats
+
+__all__ = ["drawn", "film", "pair", "sheet"]
+
+# Pictures side by side on the sheet and the width of each; that of the two of a pair.
+COLUMNS, TILE, WIDE = 6, 192, 320
+# Frames of a second.
+RATE = 16
+# Names of the rows of the sheet, and their inks.
+_ROWS = (("photo", visual.TARGET), ("splats", visual.FIT), ("opaque", visual.INK))
+
+
+def drawn(splats: Splats, camera: Camera, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """What one camera sees, without gradient: RGB [3, H, W] in [0, 1] and alpha [H, W]."""
+    with torch.no_grad():
+        image, alpha = splats.render(camera, size)
+    return image[0].clamp(0, 1), alpha[0]
+
+
+def pixels(image: Tensor, width: int | None = None) -> visual.Pixels:
+    """An image [3, H, W] as a picture, of a width if there is one; enlarged pixels stay visible."""
+    from PIL import Image
+
+    values = (image.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
+    wide = image.shape[2]
+    if width is None or width == wide:
+        return values
+    how = Image.Resampling.BOX if width < wide else Image.Resampling.NEAREST
+    return np.asarray(Image.fromarray(values).resize((width, _tall(image, width)), how))
+
+
+def _tall(image: Tensor, width: int) -> int:
+    return max(1, round(width * image.shape[1] / image.shape[2]))
+
+
+def pair(title: str, note: str, photo: Tensor, found: Tensor) -> visual.Pixels:
+    """A photo [3, H, W] beside what splats look like from there, with a line above."""
+    page = visual.Page(2 * WIDE + 30, _tall(photo, WIDE) + 44)
+    page.text(10, 11, title, 13)
+    page.text(2 * WIDE + 20, 11, note, 13, visual.FAINT, "ra")
+    for i, image in enumerate((photo, found)):
+        page.tile(pixels(image, WIDE), 10 + i * (WIDE + 10), 34)
+    return page.pixels()
+
+
+def sheet(
+    title: str, subtitle: str, names: Sequence[str], rows: Sequence[tuple[Any, Sequence[str]]]
+) -> visual.Pixels:
+    """One page of pictures: columns of a photo, the splats and the opaque triangles alone.
+
+    Args:
+        title: First line.
+        subtitle: Second line.
+        names: Of the columns.
+        rows: Two or three: images [3, H, W], and what is said under each, which may be nothing.
+    """
+    images, blocks = rows[0][0], math.ceil(len(names) / COLUMNS)
+    columns = math.ceil(len(names) / blocks)
+    left, gap, top, head, foot = 84, 8, 76, 26, 22
+    tall = _tall(images[0], TILE)
+    feet = [foot if any(notes) else 0 for _, notes in rows]
+    block = head + len(rows) * (tall + gap) + sum(feet) + 8
+    width = max(left + columns * (TILE + gap) + 12, 640)
+    page = visual.Page(width, top + blocks * block)
+    page.text(16, 14, title, 20)
+    page.text(16, 44, subtitle, 13, visual.FAINT)
+    for k, name in enumerate(names):
+        x, y = left + k % columns * (TILE + gap), top + k // columns * block
+        if k % columns == 0:
+            page.box(16, y, width - 32, 1, visual.LINE)
+        page.text(x + TILE // 2, y + 8, _short(name), 12, visual.FAINT, "ma")
+        y += head
+        for (images, notes), below, (label, ink) in zip(rows, feet, _ROWS, strict=False):
+            if k % columns == 0:
+                page.text(16, y + tall // 2, label, 13, ink, "lm")
+            page.tile(pixels(images[k], TILE), x, y)
+            page.text(x + TILE // 2, y + tall + 5, notes[k], 12, visual.INK, "ma")
+            y += tall + gap + below
+    return page.pixels()
+
+
+def _short(name: str) -> str:
+    """The end of a name, as it tells pictures apart."""
+    name = name.removeprefix("./")
+    return name if len(name) <= 28 else f"…{name[-27:]}"
+
+
+def film(
+    splats: Splats,
+    camera: Camera,
+    size: tuple[int, int],
+    tell: Callable[[float], object] = lambda done: None,
+) -> tuple[str, bytes]:
+    """The content of a film with a frame for each camera, and the extension of its file.
+
+    That is .mp4 if imageio-ffmpeg is installed, else .gif.
+
+    Args:
+        splats: What is seen.
+        camera: B cameras.
+        size: (H, W).
+        tell: Called with what is done, from 0 to 1.
+    """
+    frames = []
+    for i in range(len(camera)):
+        frames.append(pixels(drawn(splats, camera[i], size)[0]))
+        tell((i + 1) / len(camera))
+    if find_spec("imageio_ffmpeg") is None:
+        return ".gif", visual.gif(frames, seconds=1 / RATE)
+    import imageio_ffmpeg  # pyright: ignore[reportMissingImports]
+
+    height, width = (n - n % 2 for n in size)  # players want even sides
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "film.mp4"
+        writer = imageio_ffmpeg.write_frames(
+            str(path), (width, height), fps=RATE, quality=8, macro_block_size=2
+        )
+        writer.send(None)
+        for frame in frames:
+            writer.send(np.ascontiguousarray(frame[:height, :width]))
+        writer.close()
+        return ".mp4", path.read_bytes()
