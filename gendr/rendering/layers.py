@@ -85,10 +85,10 @@ class Layered:
 
     @property
     def enough(self) -> float:
-        """The sum of generators (or the maximum) beyond which less than `bound` is left."""
+        """The sum of generators (or the maximum, or a product's A) beyond which less than `bound` is left."""
         if self.tconorm.kind == "mean" or self.bound <= 0:
             return math.inf
-        if self.tconorm.kind == "max":
+        if self.tconorm.kind == "max" or self.tconorm.is_product:
             return 1 - self.bound
         left = torch.tensor(self.bound, dtype=torch.float64)
         return float(self.tconorm.generator(1 - left, left))  # pyright: ignore[reportAttributeAccessIssue]  # it has one

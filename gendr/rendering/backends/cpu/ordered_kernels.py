@@ -215,9 +215,9 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
             rests[n] = (1.0 - opacity) + opacity * rest[i]
             pixels[n], entries[n] = pixel, e - begin
             n += (covered[i] > cutoff) & (key >= closed[pixel])
-        if law.idempotent:
+        if law.idempotent or law.product:
             for i in range(start, n):
-                g[i] = a[i]
+                g[i] = a[i] if law.idempotent else rests[i]
         elif start < n:
             call_generator(
                 law.generator, shifted(a, start), shifted(rests, start), n - start,
@@ -228,7 +228,12 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
                 pixel = pixels[i]
                 if closed[pixel] > -np.inf:
                     continue
-                total[pixel] = max(total[pixel], g[i]) if law.idempotent else total[pixel] + g[i]
+                if law.product:
+                    total[pixel] = 1.0 - (1.0 - total[pixel]) * g[i]
+                elif law.idempotent:
+                    total[pixel] = max(total[pixel], g[i])
+                else:
+                    total[pixel] += g[i]
                 farthest[pixel] = min(farthest[pixel], keys[i])
                 if total[pixel] > layers.enough:
                     closed[pixel] = farthest[pixel]
@@ -351,19 +356,33 @@ def join_tiles(
         total, rest = shifted(row(kept, TOTAL), place), shifted(row(kept, REST), place)
         span = row(spans, tile)
         p = tables.images[layers.faces[begin], FAMILY_P]
-        _join(n, law, p, row(scratch, G), order, span, total, rest)
+        g = row(scratch, G)
+        if not law.product:  # which needs no generators: g holds s, and weights are made below
+            _join(n, law, p, g, order, span, total, rest)
         image = tile // (layers.across * layers.down)
         for i in range(PIXELS):
             if span[i] == span[i + 1]:
                 continue
             pixel = (image * height + y_first + i // TILE) * width + x_first + i % TILE
             before, rest_before = 0.0, 1.0
+            red, green, blue = 0.0, 0.0, 0.0
             for j in range(span[i], span[i + 1]):
-                w = _weight(total[j], rest[j], before, rest_before)
-                f = layers.faces[begin + entries[order[j]]]
-                for c in range(channels):
-                    drawn[pixel * channels + c] += w * tint[f * channels + c]
+                k = order[j]
+                if law.product:
+                    w = rest_before * (1.0 - g[k])
+                    total[j], rest[j] = before + w, rest_before * g[k]
+                else:
+                    w = _weight(total[j], rest[j], before, rest_before)
+                f = layers.faces[begin + entries[k]]
+                if channels == 3:  # in registers
+                    red, green = red + w * tint[3 * f], green + w * tint[3 * f + 1]
+                    blue += w * tint[3 * f + 2]
+                else:
+                    for c in range(channels):
+                        drawn[pixel * channels + c] += w * tint[f * channels + c]
                 before, rest_before = total[j], rest[j]
+            if channels == 3:
+                drawn[3 * pixel], drawn[3 * pixel + 1], drawn[3 * pixel + 2] = red, green, blue
             alpha[pixel] = before
 
 
@@ -384,6 +403,8 @@ def backward_tiles(
     scratch, block = np.empty((BACKWARD_ROWS, _room(layers, start, stop))), _new_block()
     own, next_one, grad_a = row(scratch, OWN), row(scratch, NEXT), row(scratch, GRAD_A)
     factor, offset, weights = row(scratch, FACTOR), row(scratch, OFFSET), row(scratch, WEIGHT)
+    here = np.zeros((PIXELS, channels))
+    local = pointer(here)
     for tile in range(start, stop):
         n, begin, place = counts[tile], layers.starts[tile], layers.firsts[tile]
         if n == 0:
@@ -392,14 +413,16 @@ def backward_tiles(
         image = tile // (layers.across * layers.down)
         order, entries = shifted(row(marks, ORDER), place), shifted(row(marks, ENTRY), place)
         totals, rests = shifted(row(kept, TOTAL), place), shifted(row(kept, REST), place)
-        span = row(spans, tile)
+        opaque, span = shifted(row(kept, S), place), row(spans, tile)
         p = tables.images[layers.faces[begin], FAMILY_P]
         _ratios(n, place, begin, law, p, tables, layers, kept, marks, scratch)
         for i in range(PIXELS):
             if span[i] == span[i + 1]:
                 continue
             pixel = (image * height + y_first + i // TILE) * width + x_first + i % TILE
-            behind, chain = -grad_alpha[pixel], 0.0
+            for c in range(channels):
+                local[i * channels + c] = grads[pixel * channels + c]
+            behind, chain, behind_rest = -grad_alpha[pixel], 0.0, 0.0
             for j in range(span[i + 1] - 1, span[i] - 1, -1):
                 total, rest, is_first = totals[j], rests[j], j == span[i]
                 before = 0.0 if is_first else totals[j - 1]
@@ -407,13 +430,19 @@ def backward_tiles(
                 f = layers.faces[begin + entries[k]]
                 v = 0.0
                 for c in range(channels):
-                    v += grads[pixel * channels + c] * tint[f * channels + c]
+                    v += local[i * channels + c] * tint[f * channels + c]
                 weights[k] = _weight(total, rest, before, 1.0 if is_first else rests[j - 1])
                 if law.idempotent:
                     # The first of those that reach the maximum so far decides.
                     chain = chain + v - behind
                     grad_a[k] = chain if total > before else 0.0
                     chain = 0.0 if total > before else chain
+                elif law.product:
+                    slope = v - behind if rest > 0.0 else 0.0
+                    # g'(A_j) / g'(A_(j + 1)) = s_(j + 1), and g'(a_j) / g'(A_j) = S_(j - 1).
+                    chain = slope + behind_rest * chain
+                    behind_rest = opaque[k]
+                    grad_a[k] = chain * (1.0 if is_first else rests[j - 1])
                 else:
                     slope = v - behind if rest > 0.0 or law.inverse == 0 else 0.0
                     chain = slope + (next_one[j] * chain if j + 1 < span[i + 1] else 0.0)
@@ -428,15 +457,15 @@ def backward_tiles(
             if first < last:
                 _backpropagate(
                     layers.faces[e], row(table, layers.places[e]), first, last - first,
-                    shifted(grad_a, first - place), shifted(weights, first - place), image,
-                    x_first, y_first, tables, law, kept, marks, block, grads, channels,
+                    shifted(grad_a, first - place), shifted(weights, first - place), x_first,
+                    y_first, tables, law, kept, marks, block, local, channels,
                 )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _ratios(n, place, begin, law, p, tables, layers, kept, marks, scratch):
     """g'(a_j) / g'(A_j) and g'(A_j) / g'(A_(j + 1)) of pairs in order, and those of p if wanted."""
-    if law.idempotent:
+    if law.idempotent or law.product:
         return
     order, entries = shifted(row(marks, ORDER), place), shifted(row(marks, ENTRY), place)
     covers, rests = shifted(row(kept, F), place), shifted(row(kept, S), place)
@@ -459,26 +488,28 @@ def _ratios(n, place, begin, law, p, tables, layers, kept, marks, scratch):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _backpropagate(
-    f, out, first, n, grad_a, weights, image, x_first, y_first, tables, law, kept, marks, block,
-    grads, channels,
+    f, out, first, n, grad_a, weights, x_first, y_first, tables, law, kept, marks, block, local,
+    channels,
 ):  # fmt: skip
     """Fill in the row `out` of one entry from the gradients of its n pairs."""
     points, us, zs, grad_z, pdf = pointer(block[0]), block[2], block[3], block[4], block[5]
     xs, ys = pointer(tables.grid[0]), pointer(tables.grid[1])
-    height, width = extent(tables.grid)
     pixels, covers = shifted(row(marks, PIXEL), first), shifted(row(kept, F), first)
     whole = (n + LANES - 1) // LANES * LANES
     for i in range(whole):
         pixel = pixels[min(i, n - 1)]
         points[X + i] = xs[x_first + pixel % TILE]
         points[Y + i] = ys[y_first + pixel // TILE]
-    base = (image * height + y_first) * width + x_first
-    for c in range(channels):
-        tint = 0.0
+    if channels == 3:
+        red, green, blue = 0.0, 0.0, 0.0
         for i in range(n):
-            pixel = base + pixels[i] // TILE * width + pixels[i] % TILE
-            tint += weights[i] * grads[pixel * channels + c]
-        out[GRAD_COLOUR + c] = tint
+            w, at = weights[i], 3 * pixels[i]
+            red, green, blue = red + w * local[at], green + w * local[at + 1], blue + w * local[at + 2]
+        out[GRAD_COLOUR], out[GRAD_COLOUR + 1], out[GRAD_COLOUR + 2] = red, green, blue
+    else:
+        for i in range(n):
+            for c in range(channels):
+                out[GRAD_COLOUR + c] += weights[i] * local[pixels[i] * channels + c]
     orientation = face_orientation(tables.corners, f)
     edges = face_edges(tables.corners, f, orientation)
     if tables.corners.shape[1] == 4:
@@ -504,27 +535,42 @@ def _backpropagate(
         for i in range(n):
             on_shape += grad_a[i] * pdf[i]
         out[GRAD_SHAPE] = sign * opacity * on_shape
-    _move_corners(n, points, us, tables.corners, f, out)
+    _move_corners(n, points, us, tables.corners, f, edges, out)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _move_corners(n, points, grad_d, corners, f, out):
+def _move_corners(n, points, grad_d, corners, f, edges, out):
     """Add the gradients of distances to one face to its corners, the first 8 numbers of `out`.
 
     As `move_corners` in kernels.py, for the many points of one face.
     """
     for i in range(n):
-        ends, t, d = int(points[_ENDS + i]), points[_FOOT + i], points[DISTANCE + i]
+        d = points[DISTANCE + i]
         factor = grad_d[i] / d
         dx, dy = points[_GAP_X + i] * factor, points[_GAP_Y + i] * factor
         if d == 0.0:
             nx, ny = _edge_normal(corners, f, points[_ENDS + i])
             dx, dy = nx * grad_d[i], ny * grad_d[i]
-        a, b = 2 * (ends >> 2), 2 * (ends & 3)
-        out[a] -= (1.0 - t) * dx
-        out[a + 1] -= (1.0 - t) * dy
-        out[b] -= t * dx
-        out[b + 1] -= t * dy
+        points[_GAP_X + i], points[_GAP_Y + i] = dx, dy
+    for k in range(corners.shape[1]):
+        code = edges[0][9] if k == 0 else (edges[1][9] if k == 1 else edges[2][9])
+        code = edges[3][9] if k == 3 else code
+        x, y, tx, ty = _edge_sums(n, points, code)
+        a, b = 2 * (int(code) >> 2), 2 * (int(code) & 3)
+        out[a], out[a + 1] = out[a] - (x - tx), out[a + 1] - (y - ty)
+        out[b], out[b + 1] = out[b] - tx, out[b + 1] - ty
+
+
+# Sums may be taken in any order here, so in vectors; on one machine it is always the same.
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _edge_sums(n, points, code):
+    """Sums of the gradients (dx, dy) of points nearest to an edge, and of t times these."""
+    x, y, tx, ty = 0.0, 0.0, 0.0, 0.0
+    for i in range(n):
+        near = 1.0 if points[_ENDS + i] == code else 0.0
+        dx, dy, t = near * points[_GAP_X + i], near * points[_GAP_Y + i], points[_FOOT + i]
+        x, y, tx, ty = x + dx, y + dy, tx + t * dx, ty + t * dy
+    return x, y, tx, ty
 
 
 @njit(cache=True, nogil=True)

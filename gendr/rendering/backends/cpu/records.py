@@ -47,6 +47,7 @@ class Formulas(NamedTuple):
         weight: of its weight.
         weight_p: of the weight of its parameter.
         inverse: of the inverse of its generator; 0 for the mean and the maximum.
+        product: whether the T-conorm is the probabilistic sum, and ordered joining asks.
     """
 
     reversed: bool
@@ -63,6 +64,7 @@ class Formulas(NamedTuple):
     weight: int
     weight_p: int
     inverse: int = 0
+    product: bool = False
 
 
 class Layers(NamedTuple):

@@ -101,6 +101,7 @@ def formulas_of(
         dist.art_exponent,
         coverage.cutoff,
         *_addresses(law, family, tconorm.kind == "max", shape, p, inverse),
+        inverse and tconorm.is_product,
     )
 
 
