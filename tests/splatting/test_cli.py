@@ -163,6 +163,7 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
     said = capsys.readouterr().err
     assert "stopped after step 7; the same command with --resume goes on from" in said
     assert names(tmp_path / "b") == {"checkpoint.pt"}
+    assert torch.load(tmp_path / "b" / "checkpoint.pt", weights_only=True)["step"] == 7
     assert "a training with seed = 0, now it is 1" in refused(
         capsys, *argv, "--resume", "--seed", 1
     )

@@ -44,6 +44,8 @@ def test_a_walk_before_a_wall_goes_to_and_fro():
     azimuth = torch.atan2(arms[:, 0], -arms[:, 2])
     assert float(azimuth.abs().max()) < np.pi / 4
     assert float(azimuth.max() - azimuth.min()) > np.pi / 4
+    turned = (azimuth - azimuth.roll(1)).sign()
+    assert int((turned != turned.roll(1)).sum()) == 2  # at both ends
     steps = (path.eye - path.eye.roll(1, 0)).norm(dim=-1)
     assert float(steps.max()) < 1.2 * float(steps.mean())
     turns = (path.ahead * path.ahead.roll(1, 0)).sum(-1).clamp(max=1).acos()
