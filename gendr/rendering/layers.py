@@ -85,7 +85,7 @@ class Layered:
 
     @property
     def enough(self) -> float:
-        """The sum of generators (or the maximum, or a product's A) beyond which less than `bound` is left."""
+        """The sum of generators (of maximum and products: A) beyond which `bound` is not left."""
         if self.tconorm.kind == "mean" or self.bound <= 0:
             return math.inf
         if self.tconorm.kind == "max" or self.tconorm.is_product:

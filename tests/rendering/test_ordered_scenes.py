@@ -113,7 +113,7 @@ def test_lists_of_pairs_give_what_the_kernel_gives(tconorm, backend, monkeypatch
     tensors, _ = leaves()
     names = ("face_colors", *OWN)
     want = drawn(backend, names, tensors, tconorm=tconorm)
-    for limit in (1_000_000, 400):
+    for limit in (1_000_000, 2_000):
         monkeypatch.setattr(ordered_output, "PAIRS_AT_ONCE", limit)
         got = drawn(backend, ("vertex_colors", *names), {**tensors, "vertex_colors": white},
                     tconorm=tconorm)  # fmt: skip
