@@ -25,6 +25,7 @@ from gendr._runtime.checks import (
     check_number,
     check_shape,
 )
+from gendr._runtime.tracing import refuse_vmap
 from gendr.rendering.api import (
     Dist,
     Scale,
@@ -96,10 +97,12 @@ def ordered(
     Raises:
         TypeError: for what is no tensor or has the wrong dtype.
         ValueError: for wrong shapes, unknown names, parameters out of range, NaN or inf.
+        RuntimeError: inside `torch.func.vmap`.
     """
     from gendr.distributions import CallableDistribution, as_distribution
     from gendr.tnorms import as_tconorm
 
+    refuse_vmap("rendering")  # before the checks, which would end it in words of PyTorch
     check_shape(
         "face_vertices", check_float("face_vertices", face_vertices), "[B, F, 3, 3] or [F, 3, 3]"
     )

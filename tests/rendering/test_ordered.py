@@ -515,5 +515,5 @@ def test_derivatives_beyond_the_first_and_transforms():
     assert reference.any()
     # Inside transforms "auto" is the reference.
     torch.testing.assert_close(torch.func.grad(loss)(opacity.detach()), first.detach())
-    with pytest.raises(RuntimeError, match="vmap"):
+    with pytest.raises(RuntimeError, match="rendering is not made for torch.func.vmap"):
         torch.func.vmap(loss)(opacity.detach().expand(2, 1, 3))
