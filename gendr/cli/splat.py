@@ -298,10 +298,10 @@ class _Report:
                 ]
                 for row, value in zip(rows, values, strict=False):
                     row[kind + name] = value
-                means[kind + name] = sum(values) / len(values) if values else None
+                means[kind + name] = round(sum(values) / len(values), 4) if values else None
         lost = {name: means.pop(f"opaque_{name}") for name in ("psnr", "ssim")}
         if lost["psnr"] is not None:
-            lost["loss_db"] = means["psnr"] - lost["psnr"]
+            lost["loss_db"] = round(means["psnr"] - lost["psnr"], 4)
         return {**means, "opaque": lost if "loss_db" in lost else None, "pictures": rows}
 
     def facts(self, training: SplatTraining, splats: Splats) -> dict[str, Any]:

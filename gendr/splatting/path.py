@@ -16,8 +16,6 @@ __all__ = ["camera_path"]
 
 # A walk is a Fourier series of so many waves, which leaves out the zigzag between single cameras.
 _WAVES = 3
-# Cameras that leave a larger angle free stand on one side: the walk goes there and back.
-_OPEN = math.pi / 2
 # Points of the walk at which its length is measured.
 _FINE = 1000
 
@@ -25,9 +23,9 @@ _FINE = 1000
 def camera_path(camera: Camera, count: int, centre: Tensor | None = None) -> Camera:
     """Cameras on a smooth closed walk past others, at even distances.
 
-    The others are taken in the order of their angle about the axis that is up for them, to and fro
-    if they stand on one side of the scene only. Direction and distance from the centre, the point
-    looked at and what is up are smoothed along that order, each for itself.
+    The others are taken in the order of their angle about the axis that is up for them. Direction
+    and distance from the centre, the point looked at and what is up are smoothed along that order,
+    each for itself, so that a walk past cameras on one side only goes to and fro.
 
     Args:
         camera: B cameras, in any order.
@@ -80,11 +78,4 @@ def _order(arms: Tensor, ups: Tensor) -> Tensor:
     """The order [B] in which cameras [B, 3] about the origin are passed."""
     axis = F.normalize(ups.mean(0), dim=0)
     side = torch.linalg.cross(axis, F.one_hot(axis.abs().argmin(), 3).to(axis))
-    angles = torch.atan2(arms @ torch.linalg.cross(axis, side), arms @ side)
-    angles, order = angles.sort()
-    gaps = torch.cat([angles[1:], angles[:1] + 2 * math.pi]) - angles
-    widest = int(gaps.argmax())
-    order = order.roll(-1 - widest)
-    if float(gaps[widest]) <= _OPEN:
-        return order
-    return torch.cat([order[::2], order[1::2].flip(0)])
+    return torch.atan2(arms @ torch.linalg.cross(axis, side), arms @ side).argsort()
