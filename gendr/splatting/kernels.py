@@ -53,8 +53,8 @@ def forward(
     corners, colours = torch.empty_like(vertices), harmonics.new_empty(count, 3)
     width = torch.empty_like(scale)
     run(
-        project_triangles, count, tuple(sight.view), vertices.numpy(), harmonics.numpy(), scale.numpy(),
-        corners.numpy(), colours.numpy(), width.numpy(), pieces=2,
+        project_triangles, count, tuple(sight.view), vertices.numpy(), harmonics.numpy(),
+        scale.numpy(), corners.numpy(), colours.numpy(), width.numpy(), pieces=2,
     )  # fmt: skip
     return (corners, colours, width), ()
 

@@ -35,7 +35,7 @@ __all__ = ["KIND", "SplatSettings", "SplatTraining", "fit_splats", "start_from"]
 # The format of checkpoints.
 KIND = "gendr splat 1"
 # Part of the progress up to which photos are 1/4 and 1/2 of their size, at least _SMALLEST.
-_LEVELS, _SMALLEST = ((4, 0.08), (2, 0.35)), 40
+_LEVELS, _SMALLEST = ((2, 0.75),), 100
 # Learning rates at the start: of corners in radii of the scene, of colours of degree 0 and above,
 # of the logits of opacities, of the logarithms of scales and shapes, of background and exposure.
 _RATES = {
@@ -73,7 +73,7 @@ class SplatTraining:
         held_out: Photos | None = None,
     ) -> None:
         self.photos, self.settings, self.held_out = photos, settings, held_out
-        self._like = init.detach()
+        self._like = init.detach().with_tensors(cutoff=settings.cutoff)
         self._first = len(init)
         height, width = photos.image_size
         self._most = max(self._first, settings.count_for(height * width))

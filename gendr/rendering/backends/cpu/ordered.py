@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._runtime.checks import check_memory
 from gendr._runtime.operator import Operator
 from gendr._runtime.threads import run
 from gendr.rendering.backends.cpu.records import FaceTables, Layers
@@ -87,6 +88,8 @@ def _forward(
     tiles, entries = len(layers.areas), len(layers.faces)
     # A page of memory that nobody writes costs nothing: boxes are larger than what they hold.
     pairs = int(layers.areas.sum()) + kernels.LANES * (tiles + 1)
+    what = f"up to {pairs:,} pairs of a pixel and a face"
+    check_memory(what, 44 * pairs, "raise cutoff, or draw fewer or smaller faces")
     kept = np.empty((ordered_kernels.KEPT, pairs))
     marks = np.empty((ordered_kernels.KEPT_MARKS, pairs), np.int32)
     firsts, counts = np.empty(entries + 1, np.int64), np.zeros(tiles, np.int64)

@@ -1,12 +1,13 @@
 """The compiled kernels of ordered joining: the faces of a pixel from front to back.
 
 A unit is a tile of the image: one thread owns its pixels, and the entries of its faces in the table
-of gradients, so that any number of threads gives the same bits. The (pixel, face) pairs of a tile are listed face
-by face, in vectors, and the few pairs of each pixel put into the order of depth; they come nearly
-sorted, as faces are taken in the order of their nearest points.
+of gradients, so that any number of threads gives the same bits. The (pixel, face) pairs of a tile
+are listed face by face, in vectors, and the pairs of each pixel put into the order of depth; they
+come nearly sorted, as faces are taken in the order of their nearest points.
 
 A pixel is closed once the faces listed so far leave less than the bound to see: what lies behind
-the farthest of these is left out. What the forward pass finds of pairs is kept for the backward pass.
+the farthest of these is left out. What the forward pass finds of pairs is kept for the backward
+pass.
 
 Keys grow towards the camera; see `depth_planes` in shading.py.
 """
@@ -61,14 +62,15 @@ announce_compilation(__name__)
 
 TILE = 16
 PIXELS = TILE * TILE
+_MANY = 48  # pairs of a pixel, above which a heap sorts them
 _RUN = PIXELS + LANES  # the most pairs of a face in a tile, and room for the last vector
 # Further columns of the table of faces (`FaceTables.images`, here with one row per face).
 OPACITY, SHAPE = 4, 5
 FACE_COLUMNS = 6
 # Columns of the table of gradients, with one row per face and tile: 8 numbers of corners first.
 GRAD_OPACITY, GRAD_SCALE, GRAD_SHIFT, GRAD_SHAPE, GRAD_P, GRAD_COLOUR = 8, 9, 10, 11, 12, 13
-# What is kept of pairs for the backward pass: in the order of faces, and of depth. The first pair of
-# a tile is at `Layers.firsts`.
+# What is kept of pairs for the backward pass: in the order of faces, and of depth. The pairs of a
+# tile begin at `Layers.firsts`.
 F, S, TOTAL, REST = range(4)
 KEPT = 4
 PIXEL, ENTRY, ORDER = range(3)
@@ -265,19 +267,54 @@ def _sort_pairs(n, tile, layers, marks, keys, spans, filled):
         span[i + 1] += span[i]
         filled[i] = span[i]
     for i in range(n):
-        key, low = keys[i], span[pixels[i]]
-        j = filled[pixels[i]]
-        filled[pixels[i]] = j + 1
-        while j > low:
-            other = order[j - 1]
-            if keys[other] > key:
-                break
-            if keys[other] == key:
-                if layers.faces[begin + entries[other]] < layers.faces[begin + entries[i]]:
-                    break
-            order[j] = other
+        order[filled[pixels[i]]] = i
+        filled[pixels[i]] += 1
+    for i in range(PIXELS):
+        count = span[i + 1] - span[i]
+        if count > _MANY:
+            _heap_sort(shifted(order, span[i]), count, keys, entries, layers, begin)
+        elif count > 1:
+            _insertion_sort(shifted(order, span[i]), count, keys, entries, layers, begin)
+
+
+@njit(cache=True, nogil=True)
+def _is_before(i, j, keys, entries, layers, begin):
+    """Whether pair i is nearer than pair j of the same pixel."""
+    if keys[i] != keys[j]:
+        return keys[i] > keys[j]
+    return layers.faces[begin + entries[i]] < layers.faces[begin + entries[j]]
+
+
+@njit(cache=True, nogil=True)
+def _insertion_sort(order, count, keys, entries, layers, begin):
+    for i in range(1, count):
+        pair, j = order[i], i
+        while j > 0 and _is_before(pair, order[j - 1], keys, entries, layers, begin):
+            order[j] = order[j - 1]
             j -= 1
-        order[j] = i
+        order[j] = pair
+
+
+@njit(cache=True, nogil=True)
+def _heap_sort(order, count, keys, entries, layers, begin):
+    """For pixels of so many faces that insertion, which is quadratic, would take long."""
+    for step in range(count // 2 + count):
+        if step < count // 2:  # make a heap whose root is the farthest, ...
+            root, size = count // 2 - 1 - step, count
+        else:  # ... then take the root away, again and again
+            root, size = 0, count - 1 - (step - count // 2)
+            order[0], order[size] = order[size], order[0]
+        while True:
+            child = 2 * root + 1
+            if child >= size:
+                break
+            if child + 1 < size:
+                nearer = _is_before(order[child], order[child + 1], keys, entries, layers, begin)
+                child += nearer
+            if not _is_before(order[root], order[child], keys, entries, layers, begin):
+                break
+            order[root], order[child] = order[child], order[root]
+            root = child
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -504,7 +541,8 @@ def _backpropagate(
         red, green, blue = 0.0, 0.0, 0.0
         for i in range(n):
             w, at = weights[i], 3 * pixels[i]
-            red, green, blue = red + w * local[at], green + w * local[at + 1], blue + w * local[at + 2]
+            red, green = red + w * local[at], green + w * local[at + 1]
+            blue += w * local[at + 2]
         out[GRAD_COLOUR], out[GRAD_COLOUR + 1], out[GRAD_COLOUR + 2] = red, green, blue
     else:
         for i in range(n):
