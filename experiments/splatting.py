@@ -1,6 +1,6 @@
 """Which law, and which T-conorm, for view synthesis by splatting soft triangles?
 
-python experiments/splatting.py PHOTOS --out docs/results [--side 100] [--triangles 4000]
+python experiments/splatting.py PHOTOS --out docs/results --docs
 
 All laws with alpha blending (the probabilistic sum) first: the scale of each is searched with few
 steps of one seed, then trained with three seeds. Then the law that did best with all T-conorms. All
@@ -26,6 +26,7 @@ import gendr
 from gendr.splatting import load_photos
 from gendr.splatting.settings import SplatSettings
 from gendr.splatting.training import SplatTraining, start_from
+from lab.pages import fill
 
 # The published window is the power law with a shape of each triangle and the inradius as scale.
 LAWS = (
@@ -113,6 +114,7 @@ def main() -> None:
     parser.add_argument("--side", type=int, default=100)
     parser.add_argument("--triangles", type=int, default=4000)
     parser.add_argument("--steps", type=int, default=900)
+    parser.add_argument("--docs", action="store_true", help="write docs/splatting.md")
     parser.add_argument("--threads", type=int, default=None)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -134,9 +136,10 @@ def main() -> None:
         ranked = sorted(found, key=lambda name: -statistics.mean(found[name][1]))
         lines += [line(name, *found[name], found[top][1]) for name in ranked]
     study.bar.close()
-    text = "\n".join(lines) + "\n"
-    (Path(args.out) / "splatting.md").write_text(text)
-    sys.stdout.write(text)
+    sys.stdout.write("\n".join(lines) + "\n")
+    if args.docs:
+        page = Path(__file__).resolve().parents[1] / "docs" / "splatting.md"
+        fill(page, "splatting-study", lines)
 
 
 if __name__ == "__main__":

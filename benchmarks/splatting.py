@@ -1,0 +1,154 @@
+"""How good splats get in a given time, and what a step costs, on photos with held-out pictures.
+
+    python benchmarks/splatting.py PHOTOS                               # one minute at 400²
+    python benchmarks/splatting.py PHOTOS --budgets 60 600 3600 --docs  # and write it down
+
+Every tenth photo is left out. The time is that of the training alone: reading photos and compiling
+kernels come before it.
+"""
+
+from __future__ import annotations
+
+import _clone  # noqa: F401  # before what it makes importable
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from gendr import visual
+from gendr._runtime.threads import num_threads, torch_on_one_thread
+from gendr.losses import psnr, ssim
+from gendr.splatting import Photos, Splats, load_photos
+from gendr.splatting.pictures import drawn, sheet
+from gendr.splatting.settings import SplatSettings
+from gendr.splatting.training import SplatTraining, fit_splats
+from lab.pages import fill, table
+
+ROOT = Path(__file__).resolve().parents[1]
+SHOWN = 4  # pictures of the sheet
+
+
+def step_times(splats: Splats, photos: Photos, rounds: int = 9) -> tuple[float, float]:
+    """Median seconds of drawing alone, and of forward and backward, over photos of a scene."""
+    leaf = splats.with_tensors(vertices=splats.vertices.clone().requires_grad_())
+    forward, both = [], []
+    for i in range(rounds):
+        camera, size = photos.camera[i % len(photos)], photos.image_size
+        start = time.perf_counter()
+        drawn(splats, camera, size)
+        middle = time.perf_counter()
+        leaf.render(camera, size, bound=1e-3)[0].square().mean().backward()
+        forward.append(middle - start)
+        both.append(time.perf_counter() - middle)
+    return statistics.median(forward), statistics.median(both)
+
+
+def measure(
+    train: Photos, held_out: Photos, budget: float, triangles: int | None
+) -> tuple[dict[str, Any], Splats]:
+    """A training, as a row of the table, and its splats."""
+    settings = SplatSettings(budget=budget, evaluate_every=1.0, triangles=triangles)
+    with tqdm(total=round(budget), unit="s") as bar:
+
+        def tell(training: SplatTraining) -> None:
+            bar.update(int(training.seconds) - bar.n)
+
+        training = fit_splats(train, settings, callback=tell)
+    splats = training.splats()
+    pictures = torch.stack(
+        [drawn(splats, camera, held_out.image_size)[0] for camera in _each(held_out)]
+    )
+    forward, both = step_times(splats, held_out)
+    return {
+        "side": min(held_out.image_size), "budget": budget, "triangles": len(splats),
+        "steps": training.step, "psnr": psnr(pictures, held_out.images).tolist(),
+        "ssim": ssim(pictures, held_out.images).tolist(), "forward": forward, "both": both,
+    }, splats  # fmt: skip
+
+
+def processor() -> str:
+    """What the machine calls its processor."""
+    info = Path("/proc/cpuinfo")
+    names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+    return names[0].split(":", 1)[1].strip() if names else platform.machine()
+
+
+def _each(photos: Photos) -> list[Any]:
+    return [photos.camera[i] for i in range(len(photos))]
+
+
+def lines(rows: list[dict[str, Any]]) -> list[str]:
+    """The table of the page."""
+    head = ["picture", "seconds", "triangles", "steps", "PSNR, dB", "SSIM", "drawing, ms",
+            "forward and backward, ms"]  # fmt: skip
+    cells = []
+    for row in rows:
+        error = statistics.stdev(row["psnr"]) / len(row["psnr"]) ** 0.5
+        cells.append([
+            f"{row['side']}²", f"{row['budget']:g}", f"{row['triangles']:,}", f"{row['steps']:,}",
+            f"{statistics.mean(row['psnr']):.1f} ± {error:.1f}",
+            f"{statistics.mean(row['ssim']):.3f}", f"{1e3 * row['forward']:.0f}",
+            f"{1e3 * row['both']:.0f}",
+        ])  # fmt: skip
+    return table(head, cells, left=1)
+
+
+def main() -> None:
+    """Train, print, and write what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("photos", help="a folder of photos with cameras")
+    parser.add_argument("--size", type=int, default=400)
+    parser.add_argument("--triangles", type=int)
+    parser.add_argument("--budgets", type=float, nargs="+", default=[60.0], metavar="S")
+    parser.add_argument("--docs", action="store_true", help="write docs/splatting.md, its picture")
+    args = parser.parse_args()
+    train, held_out = load_photos(args.photos, size=args.size).split()
+    rows = []
+    with torch_on_one_thread():
+        for budget in args.budgets:
+            row, splats = measure(train, held_out, budget, args.triangles)
+            rows.append(row)
+    what = {"photos": Path(args.photos).name, "date": str(date.today()), "threads": num_threads()}
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    about = (
+        f"{what['photos']}, {what['date']}, commit {commit}, {processor()}, {what['threads']} "
+        "threads; ± is the error of the mean over the pictures left out."
+    )
+    found = [*lines(rows), "", about]
+    print("\n".join(found))
+    if not args.docs:
+        return
+    fill(ROOT / "docs" / "splatting.md", "splatting-speed", found)
+    (ROOT / "docs" / "results" / "splatting-cpu.json").write_text(
+        json.dumps({**what, "commit": commit, "machine": processor(), "rows": rows}, indent=1)
+        + "\n"
+    )
+    shown = held_out[list(range(SHOWN))]
+    pictures = [drawn(splats, camera, shown.image_size)[0] for camera in _each(shown)]
+    notes = [f"{x:.1f} dB" for x in psnr(torch.stack(pictures), shown.images).tolist()]
+    page = sheet(
+        f"{what['photos']}: pictures that were held out",
+        f"{len(splats):,} soft triangles, {args.budgets[-1]:g} s of training on "
+        f"{what['threads']} cores",
+        list(shown.names), [(list(shown.images), [""] * SHOWN), (pictures, notes)],
+    )  # fmt: skip
+    (ROOT / "docs" / "images" / "splatting.png").write_bytes(visual.picture(page))
+
+
+if __name__ == "__main__":
+    main()
