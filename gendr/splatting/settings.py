@@ -94,7 +94,7 @@ class SplatSettings:
         if self.triangles is not None:
             return self.triangles
         time = self.budget or 0.06 * self.steps
-        return max(500, int(min(pixels / 4, 2500 * time**0.4)))
+        return max(500, int(min(pixels / 2, 4000 * time**0.4)))
 
     def describe(self) -> dict[str, Any]:
         """The settings as plain values, for files."""

@@ -36,10 +36,10 @@ __all__ = ["KIND", "SplatSettings", "SplatTraining", "fit_splats", "start_from"]
 KIND = "gendr splat 1"
 # Part of the progress up to which photos are 1/4 and 1/2 of their size, at least _SMALLEST.
 _LEVELS, _SMALLEST = ((2, 0.75),), 100
-# Learning rates at the start: of corners in radii of the scene, of colours of degree 0 and above,
+# Learning rates at the start: of corners in sizes of triangles, of colours of degree 0 and above,
 # of the logits of opacities, of the logarithms of scales and shapes, of background and exposure.
 _RATES = {
-    "vertices": 1e-2, "base": 0.1, "harmonics": 6e-3, "opacity": 0.03, "scale": 0.01,
+    "vertices": 0.14, "base": 0.1, "harmonics": 6e-3, "opacity": 0.03, "scale": 0.01,
     "shape": 0.01, "background": 3e-3, "exposure": 3e-3,
 }  # fmt: skip
 # Parameters of each triangle, in the order of their rows.
@@ -81,8 +81,8 @@ class SplatTraining:
         self._levels: dict[int, Tensor] = {1: photos.images}
         self.step, self.seconds, self.history = 0, 0.0, []
         self._loss, self._since, self._evaluated = 0.0, 0, 0.0
-        middle = init.vertices.detach().mean((0, 1))
-        self._radius = float((init.vertices.detach() - middle).square().sum(-1).mean().sqrt())
+        corners = init.vertices.detach() - init.vertices.detach().mean(1, keepdim=True)
+        self._size = float(corners.square().sum(-1).sqrt().median())
         values = {
             "vertices": init.vertices,
             "base": init.harmonics[:, :1],
@@ -170,7 +170,7 @@ class SplatTraining:
         settings, progress = self.settings, self.progress
         for group in self._adam.param_groups:
             rate = _RATES[group["name"]] * settings.rate * settings.decay**progress
-            group["lr"] = rate * (self._radius if group["name"] == "vertices" else 1.0)
+            group["lr"] = rate * (self._size if group["name"] == "vertices" else 1.0)
         factor = self._level()
         i = int(torch.randint(len(self.photos), (), generator=self._generator))
         photo = self._photo(factor, i)
@@ -277,7 +277,7 @@ class SplatTraining:
             "seconds": self.seconds,
             "history": self.history,
             "first": self._first,
-            "radius": self._radius,
+            "size": self._size,
             "values": self._values,
             "adam": self._adam.state_dict(),
             "pull": self._pull,
@@ -303,7 +303,7 @@ class SplatTraining:
         if saved["photos"] != own["photos"]:
             raise ValueError(f"{path} is of a training on other photos; start anew elsewhere")
         self.step, self.seconds, self.history = saved["step"], saved["seconds"], saved["history"]
-        self._first, self._radius = saved["first"], saved["radius"]
+        self._first, self._size = saved["first"], saved["size"]
         height, width = self.photos.image_size
         self._most = max(self._first, self.settings.count_for(height * width))
         self._values = {k: v.requires_grad_() for k, v in saved["values"].items()}

@@ -517,3 +517,11 @@ def test_derivatives_beyond_the_first_and_transforms():
     torch.testing.assert_close(torch.func.grad(loss)(opacity.detach()), first.detach())
     with pytest.raises(RuntimeError, match="rendering is not made for torch"):
         torch.func.vmap(loss)(opacity.detach().expand(2, 1, 3))
+
+
+def test_pixels_of_many_faces():
+    """More than the insertion sort takes, some of them of equal depth."""
+    corners = soup(1, 130, seed=3)
+    corners[:, 65:] = corners[:, :65]
+    scene = Scene(corners, (6, 5), "cauchy", "einstein")
+    assert_same(scene.found("cpu", bound=0.0), scene.found("reference", bound=0.0))
