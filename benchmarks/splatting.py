@@ -112,11 +112,9 @@ def main() -> None:
     parser.add_argument("--docs", action="store_true", help="write docs/splatting.md, its picture")
     args = parser.parse_args()
     train, held_out = load_photos(args.photos, size=args.size).split()
-    rows = []
     with torch_on_one_thread():
-        for budget in args.budgets:
-            row, splats = measure(train, held_out, budget, args.triangles)
-            rows.append(row)
+        found = [measure(train, held_out, budget, args.triangles) for budget in args.budgets]
+    rows, splats = [row for row, _ in found], found[-1][1]
     what = {"photos": Path(args.photos).name, "date": str(date.today()), "threads": num_threads()}
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
@@ -129,11 +127,11 @@ def main() -> None:
         f"{what['photos']}, {what['date']}, commit {commit}, {processor()}, {what['threads']} "
         "threads; ± is the error of the mean over the pictures left out."
     )
-    found = [*lines(rows), "", about]
-    print("\n".join(found))
+    text = [*lines(rows), "", about]
+    print("\n".join(text))
     if not args.docs:
         return
-    fill(ROOT / "docs" / "splatting.md", "splatting-speed", found)
+    fill(ROOT / "docs" / "splatting.md", "splatting-speed", text)
     (ROOT / "docs" / "results" / "splatting-cpu.json").write_text(
         json.dumps({**what, "commit": commit, "machine": processor(), "rows": rows}, indent=1)
         + "\n"

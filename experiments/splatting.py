@@ -65,7 +65,7 @@ class Study:
         values = (
             Path(args.photos).name, args.side, args.triangles, steps, law, tconorm, scale, seed,
         )  # fmt: skip
-        row = dict(zip(COLUMNS, map(str, values), strict=False))
+        row: dict[str, str] = dict(zip(COLUMNS, map(str, values), strict=False))
         self.bar.update()
         if self.key(row) not in self.rows:
             train, held_out = self.photos

@@ -131,7 +131,7 @@ class Splats:
         for name, value in {**tensors, **rest}.items():
             object.__setattr__(self, name, value)
 
-    def with_tensors(self, **tensors: Tensor | None) -> Splats:
+    def with_tensors(self, **tensors: Tensor | float | None) -> Splats:
         """The same with tensors replaced by name, unchecked: for loops that must not wait."""
         out = object.__new__(Splats)
         for name, value in {**vars(self), **tensors}.items():
