@@ -106,7 +106,7 @@ def test_photos_become_a_scene(ball, trained):
     hard = Renderer(32, "heaviside", "max", shading="hard", composite="depth", near=1.0, far=9.0)
     seen = hard(mesh, photos.camera)
     crisp = seen.rgb + (seen.face_id < 0)[:, None]
-    assert lost["psnr"] == pytest.approx(float(psnr(crisp, photos.images)), abs=1.0)
+    assert lost["psnr"] == pytest.approx(float(psnr(crisp, photos.images)), abs=2.0)
     few = hard(splats.to_mesh(0.5), photos.camera)
     crisp = few.rgb + (few.face_id < 0)[:, None]
     assert lost["least"] < 0.5
