@@ -1,8 +1,7 @@
 """Training splats on photos: gradient descent, and triangles that are split, moved and dropped.
 
 A step draws one photo. Progress, from 0 to 1, is the part of the steps or of the time that is
-done; the size of the photos, the learning rates and the number of triangles are functions of it:
-a small picture at first, as steps then cost a tenth, and the whole one for the second half.
+done; the size of the photos, the learning rates and the number of triangles are functions of it.
 
 Two ways to choose the triangles that are split: "adaptive" takes those that the loss pulls at most
 (Kerbl et al., 3D Gaussian Splatting, 2023, section 5.2), "mcmc" draws them by their opacity, which
@@ -34,7 +33,8 @@ __all__ = ["KIND", "SplatSettings", "SplatTraining", "fit_splats", "start_from"]
 
 # The format of checkpoints.
 KIND = "gendr splat 1"
-# Part of the progress up to which photos are 1/4 and 1/2 of their size, at least _SMALLEST.
+# Photos are divided by the first number until the progress is the second, if that leaves
+# _SMALLEST pixels.
 _LEVELS, _SMALLEST = ((2, 0.75),), 100
 # Learning rates at the start: of corners in sizes of triangles, of colours of degree 0 and above,
 # of the logits of opacities, of the logarithms of scales and shapes, of background and exposure.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -41,6 +41,34 @@ def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
 
 
 _ORDERED = Operator("ordered joining of the cpu backend", reference=None, wide=True)
+
+
+class _Memory:
+    """Arrays for what is kept of pairs, from a pass that is over, as fresh pages take long.
+
+    They have room for the boxes of faces, which hold more pixels than are seen; a page that nobody
+    writes takes no memory.
+    """
+
+    _spare: ClassVar[list[tuple[np.ndarray, np.ndarray]]] = []
+
+    def __init__(self, pairs: int) -> None:
+        from gendr.rendering.backends.cpu import ordered_kernels as kernels
+
+        try:
+            found = self._spare.pop()
+        except IndexError:
+            found = np.empty((0, 0)), np.empty((0, 0))
+        if found[0].shape[-1] < pairs:
+            room = pairs + pairs // 4
+            found = (
+                np.empty((kernels.KEPT, room)), np.empty((kernels.KEPT_MARKS, room), np.int32)
+            )  # fmt: skip
+        self.arrays = found
+
+    def __del__(self) -> None:
+        if not self._spare:
+            self._spare.append(self.arrays)
 
 
 def _column(value: Any) -> Any:
@@ -84,25 +112,25 @@ def _forward(
     tables = FaceTables(wide, offsets, image_of_face, boxes, table, pixel_grid(size))
     layers, slots = _layers(layered, boxes, image_of_face, size)
     pixels, channels = faces.images * size.pixels, colours.shape[1]
-    out, alpha = np.zeros((pixels, channels)), np.zeros(pixels)
+    out, alpha, left = np.zeros((pixels, channels)), np.zeros(pixels), np.ones(pixels)
     tiles, entries = len(layers.areas), len(layers.faces)
-    # A page of memory that nobody writes costs nothing: boxes are larger than what they hold.
     pairs = int(layers.areas.sum()) + kernels.LANES * (tiles + 1)
     what = f"up to {pairs:,} pairs of a pixel and a face"
-    check_memory(what, 44 * pairs, "raise cutoff, or draw fewer or smaller faces")
-    kept = np.empty((ordered_kernels.KEPT, pairs))
-    marks = np.empty((ordered_kernels.KEPT_MARKS, pairs), np.int32)
+    check_memory(what, 40 * pairs, "raise cutoff, or draw fewer or smaller faces")
+    memory = _Memory(pairs)
+    kept, marks = memory.arrays
     firsts, counts = np.empty(entries + 1, np.int64), np.zeros(tiles, np.int64)
-    spans = np.empty((tiles, ordered_kernels.PIXELS + 1), np.int32)
-    found = kept, marks, firsts, spans, counts
+    found = kept, marks, firsts, counts
     law = formulas_of(
         Coverage(layered.dist, scale, layered.cutoff), join, inverse=join.kind == "archimedean"
     )
     run(
         ordered_kernels.join_tiles, len(layers.areas), tuple(tables), tuple(law), tuple(layers),
-        colours.numpy(), *found, out, alpha, pieces=_PIECES,
+        colours.numpy(), *found, out, alpha, left, save, pieces=_PIECES,
     )  # fmt: skip
-    return (torch.from_numpy(out), torch.from_numpy(alpha)), (tables, layers, slots, found)
+    own = alpha if law.product else alpha.copy()  # what is returned may be changed in place
+    saved = tables, layers, slots, (*found, own, left), memory
+    return (torch.from_numpy(out), torch.from_numpy(alpha)), saved
 
 
 def _layers(
@@ -111,7 +139,7 @@ def _layers(
     """The faces of every tile, and the first row of gradients of every face [T + 1]."""
     from gendr.rendering.backends.cpu import ordered_kernels as kernels
 
-    across, down = -(-size.width // kernels.TILE), -(-size.height // kernels.TILE)
+    across, down = -(-size.width // kernels.WIDE), -(-size.height // kernels.TALL)
     tiles = layered.faces.images * across * down
     starts, areas = np.zeros(tiles + 1, np.int64), np.zeros(tiles, np.int64)
     slots = np.zeros(len(boxes) + 1, np.int64)
@@ -123,9 +151,9 @@ def _layers(
     kernels.list_tiles(boxes, image_of_face, order, across, down, starts, slots, faces, places)
     # Each tile may write a vector beyond its pairs.
     firsts = np.cumsum(areas + kernels.LANES) - areas - kernels.LANES
-    enough = layered.enough
+    enough, sorts = layered.enough, bool((limits[:, 0] < limits[:, 1]).any())
     return (
-        Layers(across, down, starts, areas, firsts, faces, places, planes, limits, enough),
+        Layers(across, down, starts, areas, firsts, faces, places, planes, limits, enough, sorts),
         slots,
     )
 
@@ -137,7 +165,7 @@ def _backward(
     """Gradients of faces, and of the scalars in parts."""
     from gendr.rendering.backends.cpu import ordered_kernels as kernels
 
-    (layered, size), (tables, layers, slots, found) = spec, saved
+    (layered, size), (tables, layers, slots, found, _) = spec, saved
     corners, colours, scale = inputs[0], inputs[1], inputs[3]
     law = formulas_of(
         Coverage(layered.dist, scale, layered.cutoff), layered.tconorm, shape=wanted[5],

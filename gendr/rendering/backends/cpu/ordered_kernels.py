@@ -60,8 +60,9 @@ from gendr.rendering.backends.cpu.records import FaceTables, Formulas, Layers
 ensure_cache()
 announce_compilation(__name__)
 
-TILE = 16
-PIXELS = TILE * TILE
+WIDE, TALL = 32, 16  # a tile
+PIXELS = WIDE * TALL  # at most BLOCK
+_LOW, _BITS = PIXELS - 1, 9  # of a mark: PIXELS is 2^9
 _MANY = 48  # pairs of a pixel, above which a heap sorts them
 _RUN = PIXELS + LANES  # the most pairs of a face in a tile, and room for the last vector
 # Further columns of the table of faces (`FaceTables.images`, here with one row per face).
@@ -69,18 +70,18 @@ OPACITY, SHAPE = 4, 5
 FACE_COLUMNS = 6
 # Columns of the table of gradients, with one row per face and tile: 8 numbers of corners first.
 GRAD_OPACITY, GRAD_SCALE, GRAD_SHIFT, GRAD_SHAPE, GRAD_P, GRAD_COLOUR = 8, 9, 10, 11, 12, 13
-# What is kept of pairs for the backward pass: in the order of faces, and of depth. The pairs of a
-# tile begin at `Layers.firsts`.
-F, S, TOTAL, REST = range(4)
+# What is kept of pairs for the backward pass, in the order of faces, so that those of an entry
+# follow each other: F, 1 - a, and A (but of products) and 1 - A of what is in front. The pairs of a
+# tile begin at `Layers.firsts`; `ORDER` is theirs by depth, if it is not that of faces.
+F, S, BEFORE, REST = range(4)
 KEPT = 4
-PIXEL, ENTRY, ORDER = range(3)
-KEPT_MARKS = 3
-# Columns of the scratch of a tile, one row each. Forward: pairs in the order of faces.
-A, G, KEY = range(3)
-FORWARD_ROWS = 3
-# Backward: in the order of depth, and of faces.
-NEAR_A, NEAR_S, OWN, NEXT, FACTOR, OFFSET, GRAD_A, WEIGHT = range(8)
-BACKWARD_ROWS = 8
+MARK, ORDER = range(2)  # a mark is PIXELS times the number of the entry, plus that of the pixel
+KEPT_MARKS = 2
+# Rows of the scratch of a tile. Forward: A_i and 1 - A_i take the places of a_i and its generator.
+A, G, KEY, NEAR = range(4)
+FORWARD_ROWS = 4
+TOTAL, SHARE, OWN, NEXT, FACTOR, OFFSET, GRAD_A, WEIGHT, LEFT = range(9)
+BACKWARD_ROWS = 9
 
 
 # ---------------------------------------------------------------------------------------------
@@ -99,13 +100,13 @@ def count_tiles(boxes, image_of_face, across, down, starts, slots, areas):
         if x0 >= x1 or y0 >= y1:
             continue
         first = image_of_face[f] * across * down
-        for ty in range(y0 // TILE, (y1 - 1) // TILE + 1):
-            rows = min(y1, (ty + 1) * TILE) - max(y0, ty * TILE)
-            for tx in range(x0 // TILE, (x1 - 1) // TILE + 1):
+        for ty in range(y0 // TALL, (y1 - 1) // TALL + 1):
+            rows = min(y1, (ty + 1) * TALL) - max(y0, ty * TALL)
+            for tx in range(x0 // WIDE, (x1 - 1) // WIDE + 1):
                 tile = first + ty * across + tx
                 starts[tile + 1] += 1
                 slots[f + 1] += 1
-                areas[tile] += rows * (min(x1, (tx + 1) * TILE) - max(x0, tx * TILE))
+                areas[tile] += rows * (min(x1, (tx + 1) * WIDE) - max(x0, tx * WIDE))
     for tile in range(len(areas)):
         starts[tile + 1] += starts[tile]
     for f in range(len(boxes)):
@@ -122,8 +123,8 @@ def list_tiles(boxes, image_of_face, order, across, down, starts, slots, faces, 
         if x0 >= x1 or y0 >= y1:
             continue
         first, slot = image_of_face[f] * across * down, slots[f]
-        for ty in range(y0 // TILE, (y1 - 1) // TILE + 1):
-            for tx in range(x0 // TILE, (x1 - 1) // TILE + 1):
+        for ty in range(y0 // TALL, (y1 - 1) // TALL + 1):
+            for tx in range(x0 // WIDE, (x1 - 1) // WIDE + 1):
                 tile = first + ty * across + tx
                 faces[filled[tile]], places[filled[tile]] = f, slot
                 filled[tile] += 1
@@ -142,12 +143,12 @@ def _put_points(f, x_first, y_first, edges, tables, points, local):
     xs, ys, box = pointer(tables.grid[0]), pointer(tables.grid[1]), row(tables.boxes, f)
     radius = row(tables.images, f)[RADIUS]
     bounds = face_bounds(edges, radius, width, float(min(height, width)))
-    low, high = max(box[0], x_first), min(box[1], x_first + TILE)
+    low, high = max(box[0], x_first), min(box[1], x_first + WIDE)
     n = 0
-    for i in range(max(box[2], y_first), min(box[3], y_first + TILE)):
+    for i in range(max(box[2], y_first), min(box[3], y_first + TALL)):
         y = ys[i]
         start, stop = row_span(low, high, bounds, y)
-        base = (i - y_first) * TILE - x_first
+        base = (i - y_first) * WIDE - x_first
         for x in range(start, stop, LANES):
             m = n + x - start
             for k in range(LANES):
@@ -165,11 +166,11 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
     """
     place = layers.firsts[tile]
     covers, rests = shifted(row(kept, F), place), shifted(row(kept, S), place)
-    pixels, entries = shifted(row(marks, PIXEL), place), shifted(row(marks, ENTRY), place)
+    found = shifted(row(marks, MARK), place)
     a, g, keys = row(scratch, A), row(scratch, G), row(scratch, KEY)
     points, local, us, zs = pointer(block[0]), pointer(block[1]), block[2], block[3]
     cdf, sf, total, farthest = block[4], block[5], block[6], block[7]
-    covered, rest = pointer(cdf), pointer(sf)
+    covered, rest, near = pointer(cdf), pointer(sf), pointer(us)
     if law.reversed:
         covered, rest = rest, covered
     x_first, y_first = _corner(tile, layers)
@@ -208,30 +209,36 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
         opacity, cutoff = face[OPACITY], law.cutoff
         plane, limit = row(layers.planes, f), row(layers.limits, f)
         p, q, r, least, most = plane[0], plane[1], plane[2], limit[0], limit[1]
-        start = n
+        for i in range(whole):
+            key = p * points[X + i] + q * points[Y + i] + r
+            key = key if key > least else least
+            near[i] = key if key < most else most
+            rest[i] = (1.0 - opacity) + opacity * rest[i]
+        start, mark = n, (e - begin) * PIXELS
         for i in range(count):
-            key = min(max(p * points[X + i] + q * points[Y + i] + r, least), most)
-            pixel = local[i]
             # Written in any case, and overwritten if it is not seen: no branch.
-            covers[n], keys[n], a[n] = covered[i], key, opacity * covered[i]
-            rests[n] = (1.0 - opacity) + opacity * rest[i]
-            pixels[n], entries[n] = pixel, e - begin
-            n += (covered[i] > cutoff) & (key >= closed[pixel])
-        if law.idempotent or law.product:
+            pixel = local[i]
+            covers[n], rests[n], keys[n] = covered[i], rest[i], near[i]
+            found[n] = mark + pixel
+            n += (covered[i] > cutoff) & (near[i] >= closed[pixel])
+        if not law.product:  # which needs no generators: 1 - a does
             for i in range(start, n):
-                g[i] = a[i] if law.idempotent else rests[i]
-        elif start < n:
+                a[i] = opacity * covers[i]
+        if law.idempotent:
+            for i in range(start, n):
+                g[i] = a[i]
+        elif start < n and not law.product:
             call_generator(
                 law.generator, shifted(a, start), shifted(rests, start), n - start,
                 face[FAMILY_P], shifted(g, start),
             )  # fmt: skip
         if left:
             for i in range(start, n):
-                pixel = pixels[i]
+                pixel = found[i] - mark
                 if closed[pixel] > -np.inf:
                     continue
                 if law.product:
-                    total[pixel] = 1.0 - (1.0 - total[pixel]) * g[i]
+                    total[pixel] = 1.0 - (1.0 - total[pixel]) * rests[i]
                 elif law.idempotent:
                     total[pixel] = max(total[pixel], g[i])
                 else:
@@ -247,56 +254,85 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
 def _corner(tile, layers):
     """The first column and row of a tile."""
     here = tile % (layers.across * layers.down)
-    return here % layers.across * TILE, here // layers.across * TILE
+    return here % layers.across * WIDE, here // layers.across * TALL
 
 
 @njit(cache=True, nogil=True)
-def _sort_pairs(n, tile, layers, marks, keys, spans, filled):
-    """Put the pairs of every pixel into order, pixel i from spans[tile, i] to spans[tile, i + 1].
+def _sort_pairs(n, tile, layers, marks, scratch, span, filled, ranks):
+    """Put the pairs of a tile into order, pixel by pixel, the nearest first.
 
-    Of equal keys the face with the lower number comes first.
+    Of equal keys the face with the lower number comes first. The last three are scratch.
     """
-    place, begin = layers.firsts[tile], layers.starts[tile]
-    pixels, entries = shifted(row(marks, PIXEL), place), shifted(row(marks, ENTRY), place)
-    order, span = shifted(row(marks, ORDER), place), row(spans, tile)
+    place, faces = layers.firsts[tile], shifted(pointer(layers.faces), layers.starts[tile])
+    found, order = shifted(row(marks, MARK), place), shifted(row(marks, ORDER), place)
+    keys, near = row(scratch, KEY), row(scratch, NEAR)
     for i in range(PIXELS + 1):
         span[i] = 0
     for i in range(n):
-        span[pixels[i] + 1] += 1
+        span[(found[i] & _LOW) + 1] += 1
     for i in range(PIXELS):
         span[i + 1] += span[i]
         filled[i] = span[i]
     for i in range(n):
-        order[filled[pixels[i]]] = i
-        filled[pixels[i]] += 1
+        pixel = found[i] & _LOW
+        j = filled[pixel]
+        order[j], near[j], filled[pixel] = i, keys[i], j + 1
+    for i in range(LANES):
+        near[n + i] = -np.inf
     for i in range(PIXELS):
-        count = span[i + 1] - span[i]
+        count, own = span[i + 1] - span[i], shifted(order, span[i])
         if count > _MANY:
-            _heap_sort(shifted(order, span[i]), count, keys, entries, layers, begin)
-        elif count > 1:
-            _insertion_sort(shifted(order, span[i]), count, keys, entries, layers, begin)
+            _heap_sort(own, count, keys, found, faces)
+        elif count > 1 and not _sort_by_ranks(own, shifted(near, span[i]), count, ranks):
+            _insertion_sort(own, count, keys, found, faces)
 
 
 @njit(cache=True, nogil=True)
-def _is_before(i, j, keys, entries, layers, begin):
+def _sort_by_ranks(order, near, count, ranks):
+    """Sort a few pairs by their keys `near`; return False, and do nothing, if two are equal.
+
+    Every key is compared with all, in vectors: so few comparisons cost less than a branch that the
+    processor cannot foresee.
+    """
+    whole = (count + LANES - 1) // LANES * LANES
+    keys, old = shifted(ranks, _MANY + LANES), shifted(ranks, 2 * (_MANY + LANES))
+    for i in range(whole):
+        keys[i], ranks[i] = near[i], 0.0
+    total = 0.0
+    for j in range(count):
+        key = keys[j]
+        for i in range(whole):
+            ranks[i] += 1.0 if key > keys[i] else 0.0
+    for i in range(count):
+        total += ranks[i]
+        old[i] = order[i]
+    if 2 * total != count * (count - 1):
+        return False
+    for i in range(count):
+        order[int(ranks[i])] = int(old[i])
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _is_before(i, j, keys, found, faces):
     """Whether pair i is nearer than pair j of the same pixel."""
     if keys[i] != keys[j]:
         return keys[i] > keys[j]
-    return layers.faces[begin + entries[i]] < layers.faces[begin + entries[j]]
+    return faces[found[i] >> _BITS] < faces[found[j] >> _BITS]
 
 
 @njit(cache=True, nogil=True)
-def _insertion_sort(order, count, keys, entries, layers, begin):
+def _insertion_sort(order, count, keys, found, faces):
     for i in range(1, count):
         pair, j = order[i], i
-        while j > 0 and _is_before(pair, order[j - 1], keys, entries, layers, begin):
+        while j > 0 and _is_before(pair, order[j - 1], keys, found, faces):
             order[j] = order[j - 1]
             j -= 1
         order[j] = pair
 
 
 @njit(cache=True, nogil=True)
-def _heap_sort(order, count, keys, entries, layers, begin):
+def _heap_sort(order, count, keys, found, faces):
     """For pixels of so many faces that insertion, which is quadratic, would take long."""
     for step in range(count // 2 + count):
         if step < count // 2:  # make a heap whose root is the farthest, ...
@@ -309,29 +345,75 @@ def _heap_sort(order, count, keys, entries, layers, begin):
             if child >= size:
                 break
             if child + 1 < size:
-                nearer = _is_before(order[child], order[child + 1], keys, entries, layers, begin)
-                child += nearer
-            if not _is_before(order[root], order[child], keys, entries, layers, begin):
+                child += _is_before(order[child], order[child + 1], keys, found, faces)
+            if not _is_before(order[root], order[child], keys, found, faces):
                 break
             order[root], order[child] = order[child], order[root]
             root = child
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _join(n, law, p, g, order, span, total, rest):
-    """Fill in A_i and 1 - A_i of the pairs in order; of the mean, p is 1 / count."""
+def _join(n, law, p, layers, found, order, scratch, sums):
+    """Fill in A_i and 1 - A_i of n pairs, in the places of a and g; of the mean, p is 1 / count."""
+    totals, rests, g = row(scratch, A), row(scratch, G), row(scratch, G)
     for i in range(PIXELS):
-        t = 0.0
-        for j in range(span[i], span[i + 1]):
-            t = max(t, g[order[j]]) if law.idempotent else t + g[order[j]]
-            total[j] = t
+        sums[i] = 0.0
+    for j in range(n):
+        k = order[j] if layers.sorts else j
+        pixel = found[k] & _LOW
+        t = max(sums[pixel], g[k]) if law.idempotent else sums[pixel] + g[k]
+        sums[pixel], totals[k] = t, t
     if law.idempotent or law.inverse == 0:
         factor = 1.0 if law.idempotent else p
-        for j in range(n):
-            total[j] = total[j] * factor
-            rest[j] = 1.0 - total[j]
+        for k in range(n):
+            totals[k] = totals[k] * factor
+            rests[k] = 1.0 - totals[k]
     else:
-        call_inverse(law.inverse, total, n, p, total, rest)
+        call_inverse(law.inverse, totals, n, p, totals, rests)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _blend(n, tile, law, layers, kept, marks, scratch, tints, channels, totals, lefts, drawn):
+    """Join the pairs of a tile: A, 1 - A and colours of its pixels. Keep what is before each."""
+    place = layers.firsts[tile]
+    found, order = shifted(row(marks, MARK), place), shifted(row(marks, ORDER), place)
+    opaque = shifted(row(kept, S), place)
+    befores, rests = shifted(row(kept, BEFORE), place), shifted(row(kept, REST), place)
+    after, rest_after = row(scratch, A), row(scratch, G)
+    for i in range(PIXELS):
+        totals[i], lefts[i] = 0.0, 1.0
+    for i in range(PIXELS * channels):
+        drawn[i] = 0.0
+    # The pixel at hand stays in registers while the next pairs are of it.
+    here, total, left, red, green, blue = 0, 0.0, 1.0, 0.0, 0.0, 0.0
+    for j in range(n):
+        k = order[j] if layers.sorts else j
+        pixel, entry = found[k] & _LOW, found[k] >> _BITS
+        if pixel != here:
+            totals[here], lefts[here] = total, left
+            total, left = totals[pixel], lefts[pixel]
+            if channels == 3:
+                drawn[3 * here], drawn[3 * here + 1], drawn[3 * here + 2] = red, green, blue
+                red, green = drawn[3 * pixel], drawn[3 * pixel + 1]
+                blue = drawn[3 * pixel + 2]
+            here = pixel
+        before, rest = total, left
+        if law.product:
+            weight = rest * (1.0 - opaque[k])
+            total, left = before + weight, rest * opaque[k]
+        else:
+            total, left = after[k], rest_after[k]
+            weight, befores[k] = _weight(total, left, before, rest), before
+        rests[k] = rest
+        if channels == 3:
+            red, green = red + weight * tints[3 * entry], green + weight * tints[3 * entry + 1]
+            blue += weight * tints[3 * entry + 2]
+        else:
+            for c in range(channels):
+                drawn[pixel * channels + c] += weight * tints[entry * channels + c]
+    totals[here], lefts[here] = total, left
+    if channels == 3:
+        drawn[3 * here], drawn[3 * here + 1], drawn[3 * here + 2] = red, green, blue
 
 
 @njit(cache=True, nogil=True)
@@ -364,68 +446,84 @@ def _room(layers, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def join_tiles(
-    arrays, formulas, layer_arrays, colours, kept, marks, firsts, spans, counts, out, alpha, start,
-    stop,
-):  # fmt: skip
-    """Fill in colours [P, C] and alpha [P] for the tiles start .. stop - 1, and what is kept.
+def _tints(tile, layers, colours, channels, tints):
+    """Copy the colours of the entries of a tile, so that they are next to each other."""
+    begin = layers.starts[tile]
+    for e in range(layers.starts[tile + 1] - begin):
+        f = layers.faces[begin + e]
+        for c in range(channels):
+            tints[e * channels + c] = colours[f * channels + c]
 
-    That is `kept` and `marks` of the pairs, the first pair of every entry, `spans` of the pixels
-    in the order of depth, and `counts` of the pairs of tiles.
+
+@njit(cache=True, nogil=True)
+def _most_entries(layers, start, stop):
+    """The most entries of the tiles start .. stop - 1."""
+    most = 0
+    for tile in range(start, stop):
+        most = max(most, layers.starts[tile + 1] - layers.starts[tile])
+    return most
+
+
+@njit(cache=True, nogil=True)
+def join_tiles(
+    arrays, formulas, layer_arrays, colours, kept, marks, firsts, counts, out, alpha, left, keeps,
+    start, stop,
+):  # fmt: skip
+    """Fill in colours [P, C], alpha and 1 - alpha [P] for the tiles start .. stop - 1.
+
+    And what is kept: `kept` and `marks` of the pairs, the first pair of every entry, and `counts`
+    of the pairs of tiles, whose places, `Layers.firsts`, close ranks. Without `keeps` all tiles
+    take the place of the first.
     """
     tables, law, layers = FaceTables(*arrays), Formulas(*formulas), Layers(*layer_arrays)
     height, width = extent(tables.grid)
-    channels, tint, drawn = colours.shape[1], pointer(colours), pointer(out)
+    channels, image_of = colours.shape[1], pointer(out)
     scratch, block = np.empty((FORWARD_ROWS, _room(layers, start, stop))), _new_block()
-    filled, closed = np.empty(PIXELS, np.int64), np.empty(PIXELS)
+    filled, span = np.empty(PIXELS, np.int64), np.empty(PIXELS + 1, np.int64)
+    ranks = np.empty(3 * (_MANY + LANES))
+    state = np.empty((3, PIXELS))
+    tints = np.empty(_most_entries(layers, start, stop) * channels)
+    here = np.empty(PIXELS * channels)
+    place = layers.firsts[start]
     for tile in range(start, stop):
-        begin, place = layers.starts[tile], layers.firsts[tile]
+        begin, layers.firsts[tile] = layers.starts[tile], place
+        # Here, not before the loop: an address keeps no array alive.
+        closed, totals, lefts = row(state, 0), row(state, 1), row(state, 2)
         x_first, y_first = _corner(tile, layers)
         for i in range(PIXELS):  # what lies outside the image is closed
-            there = x_first + i % TILE < width and y_first + i // TILE < height
+            there = x_first + i % WIDE < width and y_first + i // WIDE < height
             closed[i] = -np.inf if there else np.inf
         n = _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, closed)
         counts[tile] = n
         if n == 0:
             continue
-        _sort_pairs(n, tile, layers, marks, row(scratch, KEY), spans, filled)
-        order, entries = shifted(row(marks, ORDER), place), shifted(row(marks, ENTRY), place)
-        total, rest = shifted(row(kept, TOTAL), place), shifted(row(kept, REST), place)
-        span = row(spans, tile)
-        p = tables.images[layers.faces[begin], FAMILY_P]
-        g = row(scratch, G)
-        if not law.product:  # which needs no generators: g holds s, and weights are made below
-            _join(n, law, p, g, order, span, total, rest)
+        if layers.sorts:
+            _sort_pairs(
+                n, tile, layers, marks, scratch, pointer(span), pointer(filled), pointer(ranks)
+            )  # fmt: skip
+        if not law.product:
+            p = tables.images[layers.faces[begin], FAMILY_P]
+            found, order = shifted(row(marks, MARK), place), shifted(row(marks, ORDER), place)
+            _join(n, law, p, layers, found, order, scratch, totals)
+        _tints(tile, layers, pointer(colours), channels, pointer(tints))
+        _blend(
+            n, tile, law, layers, kept, marks, scratch, pointer(tints), channels, totals, lefts,
+            pointer(here),
+        )  # fmt: skip
         image = tile // (layers.across * layers.down)
-        for i in range(PIXELS):
-            if span[i] == span[i + 1]:
-                continue
-            pixel = (image * height + y_first + i // TILE) * width + x_first + i % TILE
-            before, rest_before = 0.0, 1.0
-            red, green, blue = 0.0, 0.0, 0.0
-            for j in range(span[i], span[i + 1]):
-                k = order[j]
-                if law.product:
-                    w = rest_before * (1.0 - g[k])
-                    total[j], rest[j] = before + w, rest_before * g[k]
-                else:
-                    w = _weight(total[j], rest[j], before, rest_before)
-                f = layers.faces[begin + entries[k]]
-                if channels == 3:  # in registers
-                    red, green = red + w * tint[3 * f], green + w * tint[3 * f + 1]
-                    blue += w * tint[3 * f + 2]
-                else:
-                    for c in range(channels):
-                        drawn[pixel * channels + c] += w * tint[f * channels + c]
-                before, rest_before = total[j], rest[j]
-            if channels == 3:
-                drawn[3 * pixel], drawn[3 * pixel + 1], drawn[3 * pixel + 2] = red, green, blue
-            alpha[pixel] = before
+        for y in range(min(TALL, height - y_first)):
+            first = (image * height + y_first + y) * width + x_first
+            for x in range(min(WIDE, width - x_first)):
+                i = y * WIDE + x
+                alpha[first + x], left[first + x] = totals[i], lefts[i]
+                for c in range(channels):
+                    image_of[(first + x) * channels + c] = here[i * channels + c]
+        place += n + LANES if keeps else 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def backward_tiles(
-    arrays, formulas, layer_arrays, colours, kept, marks, firsts, spans, counts, grad_out,
+    arrays, formulas, layer_arrays, colours, kept, marks, firsts, counts, alpha, left, grad_out,
     grad_alpha, table, start, stop,
 ):  # fmt: skip
     """Fill in the rows of `table` of the entries of the tiles start .. stop - 1.
@@ -436,58 +534,35 @@ def backward_tiles(
     """
     tables, law, layers = FaceTables(*arrays), Formulas(*formulas), Layers(*layer_arrays)
     height, width = extent(tables.grid)
-    channels, tint, grads = colours.shape[1], pointer(colours), pointer(grad_out)
+    channels, grads = colours.shape[1], pointer(grad_out)
     scratch, block = np.empty((BACKWARD_ROWS, _room(layers, start, stop))), _new_block()
-    own, next_one, grad_a = row(scratch, OWN), row(scratch, NEXT), row(scratch, GRAD_A)
-    factor, offset, weights = row(scratch, FACTOR), row(scratch, OFFSET), row(scratch, WEIGHT)
-    here = np.zeros((PIXELS, channels))
-    local = pointer(here)
+    grad_a, weights = row(scratch, GRAD_A), row(scratch, WEIGHT)
+    state = np.empty((4, PIXELS))
+    tints = np.empty(_most_entries(layers, start, stop) * channels)
+    here = np.zeros(PIXELS * channels)
     for tile in range(start, stop):
         n, begin, place = counts[tile], layers.starts[tile], layers.firsts[tile]
         if n == 0:
             continue
+        totals, lefts, behind, chain = row(state, 0), row(state, 1), row(state, 2), row(state, 3)
         x_first, y_first = _corner(tile, layers)
         image = tile // (layers.across * layers.down)
-        order, entries = shifted(row(marks, ORDER), place), shifted(row(marks, ENTRY), place)
-        totals, rests = shifted(row(kept, TOTAL), place), shifted(row(kept, REST), place)
-        opaque, span = shifted(row(kept, S), place), row(spans, tile)
-        p = tables.images[layers.faces[begin], FAMILY_P]
-        _ratios(n, place, begin, law, p, tables, layers, kept, marks, scratch)
-        for i in range(PIXELS):
-            if span[i] == span[i + 1]:
-                continue
-            pixel = (image * height + y_first + i // TILE) * width + x_first + i % TILE
-            for c in range(channels):
-                local[i * channels + c] = grads[pixel * channels + c]
-            behind, chain, behind_rest = -grad_alpha[pixel], 0.0, 0.0
-            for j in range(span[i + 1] - 1, span[i] - 1, -1):
-                total, rest, is_first = totals[j], rests[j], j == span[i]
-                before = 0.0 if is_first else totals[j - 1]
-                k = order[j]
-                f = layers.faces[begin + entries[k]]
-                v = 0.0
+        for y in range(min(TALL, height - y_first)):
+            first = (image * height + y_first + y) * width + x_first
+            for x in range(min(WIDE, width - x_first)):
+                i = y * WIDE + x
+                totals[i], lefts[i] = alpha[first + x], left[first + x]
+                behind[i], chain[i] = -grad_alpha[first + x], 0.0
                 for c in range(channels):
-                    v += local[i * channels + c] * tint[f * channels + c]
-                weights[k] = _weight(total, rest, before, 1.0 if is_first else rests[j - 1])
-                if law.idempotent:
-                    # The first of those that reach the maximum so far decides.
-                    chain = chain + v - behind
-                    grad_a[k] = chain if total > before else 0.0
-                    chain = 0.0 if total > before else chain
-                elif law.product:
-                    slope = v - behind if rest > 0.0 else 0.0
-                    # g'(A_j) / g'(A_(j + 1)) = s_(j + 1), and g'(a_j) / g'(A_j) = S_(j - 1).
-                    chain = slope + behind_rest * chain
-                    behind_rest = opaque[k]
-                    grad_a[k] = chain * (1.0 if is_first else rests[j - 1])
-                else:
-                    slope = v - behind if rest > 0.0 or law.inverse == 0 else 0.0
-                    chain = slope + (next_one[j] * chain if j + 1 < span[i + 1] else 0.0)
-                    grad_a[k] = own[j] * chain
-                    if law.weight_p != 0:
-                        on_p = chain * factor[j] - slope * offset[j]
-                        table[layers.places[begin + entries[k]], GRAD_P] += on_p
-                behind = v
+                    here[i * channels + c] = grads[(first + x) * channels + c]
+        _tints(tile, layers, pointer(colours), channels, pointer(tints))
+        if not law.product:
+            p = tables.images[layers.faces[begin], FAMILY_P]
+            _ratios(n, tile, law, p, tables, layers, kept, marks, scratch, totals, lefts)
+        _unblend(
+            n, tile, law, layers, kept, marks, scratch, pointer(tints), channels, pointer(here),
+            behind, chain, table,
+        )  # fmt: skip
         for e in range(begin, layers.starts[tile + 1]):
             first = firsts[e]
             last = firsts[e + 1] if e + 1 < layers.starts[tile + 1] else place + n
@@ -495,32 +570,95 @@ def backward_tiles(
                 _backpropagate(
                     layers.faces[e], row(table, layers.places[e]), first, last - first,
                     shifted(grad_a, first - place), shifted(weights, first - place), x_first,
-                    y_first, tables, law, kept, marks, block, local, channels,
+                    y_first, tables, law, kept, marks, block, pointer(here), channels,
                 )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _ratios(n, place, begin, law, p, tables, layers, kept, marks, scratch):
-    """g'(a_j) / g'(A_j) and g'(A_j) / g'(A_(j + 1)) of pairs in order, and those of p if wanted."""
-    if law.idempotent or law.product:
+def _ratios(n, tile, law, p, tables, layers, kept, marks, scratch, totals, lefts):
+    """Fill in A_j and 1 - A_j of pairs, g'(a_j) / g'(A_j), g'(A_(j - 1)) / g'(A_j), those of p."""
+    place, begin = layers.firsts[tile], layers.starts[tile]
+    found, order = shifted(row(marks, MARK), place), shifted(row(marks, ORDER), place)
+    opaque = shifted(row(kept, S), place)
+    befores, rests = shifted(row(kept, BEFORE), place), shifted(row(kept, REST), place)
+    covers, a, ratio = shifted(row(kept, F), place), row(scratch, SHARE), row(scratch, NEXT)
+    total, left = row(scratch, TOTAL), row(scratch, LEFT)
+    for j in range(n - 1, -1, -1):
+        k = order[j] if layers.sorts else j
+        pixel = found[k] & _LOW
+        total[k], left[k] = totals[pixel], lefts[pixel]
+        totals[pixel], lefts[pixel] = befores[k], rests[k]
+    if law.idempotent:
         return
-    order, entries = shifted(row(marks, ORDER), place), shifted(row(marks, ENTRY), place)
-    covers, rests = shifted(row(kept, F), place), shifted(row(kept, S), place)
-    total, rest = shifted(row(kept, TOTAL), place), shifted(row(kept, REST), place)
-    a, s, ratio = row(scratch, NEAR_A), row(scratch, NEAR_S), row(scratch, NEXT)
-    for j in range(n):
-        k = order[j]
-        a[j] = covers[k] * tables.images[layers.faces[begin + entries[k]], OPACITY]
-        s[j] = rests[k]
-    call_weight(law.weight, a, s, total, rest, n, p, row(scratch, OWN))
+    for k in range(n):
+        a[k] = covers[k] * tables.images[layers.faces[begin + (found[k] >> _BITS)], OPACITY]
+    call_weight(law.weight, a, opaque, total, left, n, p, row(scratch, OWN))
     if law.inverse == 0:  # the mean: A_i is linear in all a
-        for j in range(n):
-            ratio[j] = 1.0
+        for k in range(n):
+            ratio[k] = 1.0
     else:
-        call_weight(law.weight, total, rest, shifted(total, 1), shifted(rest, 1), n - 1, p, ratio)
+        call_weight(law.weight, befores, rests, total, left, n, p, ratio)
     if law.weight_p != 0:
-        call_weight(law.weight_p, a, s, total, rest, n, p, row(scratch, FACTOR))
-        call_weight(law.weight_p, total, rest, total, rest, n, p, row(scratch, OFFSET))
+        call_weight(law.weight_p, a, opaque, total, left, n, p, row(scratch, FACTOR))
+        call_weight(law.weight_p, total, left, total, left, n, p, row(scratch, OFFSET))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _unblend(
+    n, tile, law, layers, kept, marks, scratch, tints, channels, grads, behind, chain, table
+):
+    """Fill in the gradients of a_j, from the farthest pair to the nearest, and the weights.
+
+    Of pixels, `behind` holds v_(j + 1), and `chain` what P_(j + 1) adds to P_j.
+    """
+    place, begin = layers.firsts[tile], layers.starts[tile]
+    found, order = shifted(row(marks, MARK), place), shifted(row(marks, ORDER), place)
+    opaque = shifted(row(kept, S), place)
+    befores, rests = shifted(row(kept, BEFORE), place), shifted(row(kept, REST), place)
+    total, left = row(scratch, TOTAL), row(scratch, LEFT)
+    own, ratio = row(scratch, OWN), row(scratch, NEXT)
+    grad_a, weights = row(scratch, GRAD_A), row(scratch, WEIGHT)
+    factor, offset = row(scratch, FACTOR), row(scratch, OFFSET)
+    # First, as a walk through memory in order: what it finds is in the cache for the next loop.
+    for k in range(n):
+        if law.product:
+            weights[k] = rests[k] * (1.0 - opaque[k])
+        else:
+            weights[k] = _weight(total[k], left[k], befores[k], rests[k])
+    here, farther, carried, red, green, blue = -1, 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(n - 1, -1, -1):
+        k = order[j] if layers.sorts else j
+        pixel, entry = found[k] & _LOW, found[k] >> _BITS
+        if pixel != here:
+            if here >= 0:
+                behind[here], chain[here] = farther, carried
+            farther, carried, here = behind[pixel], chain[pixel], pixel
+            if channels == 3:
+                red, green = grads[3 * pixel], grads[3 * pixel + 1]
+                blue = grads[3 * pixel + 2]
+        if channels == 3:
+            v = red * tints[3 * entry] + green * tints[3 * entry + 1]
+            v += blue * tints[3 * entry + 2]
+        else:
+            v = 0.0
+            for c in range(channels):
+                v += grads[pixel * channels + c] * tints[entry * channels + c]
+        if law.product:
+            s, rest = opaque[k], rests[k]
+            through = (v - farther if rest * s > 0.0 else 0.0) + carried
+            grad_a[k], carried = rest * through, s * through
+        elif law.idempotent:
+            # The first of those that reach the maximum so far decides.
+            through, decides = v - farther + carried, total[k] > befores[k]
+            grad_a[k], carried = (through, 0.0) if decides else (0.0, through)
+        else:
+            slope = v - farther if left[k] > 0.0 or law.inverse == 0 else 0.0
+            through = slope + carried
+            grad_a[k], carried = own[k] * through, ratio[k] * through
+            if law.weight_p != 0:
+                on_p = through * factor[k] - slope * offset[k]
+                table[layers.places[begin + entry], GRAD_P] += on_p
+        farther = v
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -530,24 +668,19 @@ def _backpropagate(
 ):  # fmt: skip
     """Fill in the row `out` of one entry from the gradients of its n pairs."""
     points, us, zs, grad_z, pdf = pointer(block[0]), block[2], block[3], block[4], block[5]
-    xs, ys = pointer(tables.grid[0]), pointer(tables.grid[1])
-    pixels, covers = shifted(row(marks, PIXEL), first), shifted(row(kept, F), first)
+    on_a, share = pointer(block[6]), pointer(block[7])
+    xs, ys = shifted(pointer(tables.grid[0]), x_first), shifted(pointer(tables.grid[1]), y_first)
+    found, covers = shifted(row(marks, MARK), first), shifted(row(kept, F), first)
+    pixels, mark = pointer(block[1]), found[0] - (found[0] & _LOW)
     whole = (n + LANES - 1) // LANES * LANES
+    for i in range(n):
+        pixels[i], on_a[i], share[i] = found[i] - mark, grad_a[i], weights[i]
+        grad_z[i] = covers[i]
+    for i in range(n, whole):  # what fills the last vector counts nothing
+        pixels[i], on_a[i], share[i], grad_z[i] = pixels[0], 0.0, 0.0, 0.0
     for i in range(whole):
-        pixel = pixels[min(i, n - 1)]
-        points[X + i] = xs[x_first + pixel % TILE]
-        points[Y + i] = ys[y_first + pixel // TILE]
-    if channels == 3:
-        red, green, blue = 0.0, 0.0, 0.0
-        for i in range(n):
-            w, at = weights[i], 3 * pixels[i]
-            red, green = red + w * local[at], green + w * local[at + 1]
-            blue += w * local[at + 2]
-        out[GRAD_COLOUR], out[GRAD_COLOUR + 1], out[GRAD_COLOUR + 2] = red, green, blue
-    else:
-        for i in range(n):
-            for c in range(channels):
-                out[GRAD_COLOUR + c] += weights[i] * local[pixels[i] * channels + c]
+        points[X + i], points[Y + i] = xs[pixels[i] % WIDE], ys[pixels[i] // WIDE]
+    _add_colours(whole, share, pixels, local, channels, shifted(out, GRAD_COLOUR))
     orientation = face_orientation(tables.corners, f)
     edges = face_edges(tables.corners, f, orientation)
     if tables.corners.shape[1] == 4:
@@ -557,23 +690,48 @@ def _backpropagate(
     face = row(tables.images, f)
     argument(whole, shifted(points, DISTANCE), face, law, us, zs)
     call_pdf(law.pdf, pointer(zs), whole, face[SHAPE], pointer(pdf))
-    opacity, on_opacity, on_scale, on_shift = face[OPACITY], 0.0, 0.0, 0.0
-    for i in range(n):
-        on_opacity += grad_a[i] * covers[i]
-        grad_z[i] = grad_a[i] * opacity * pdf[i]
-        on_scale += grad_z[i] * us[i]
-        on_shift += grad_z[i]
-    sign = -1.0 if law.reversed else 1.0
-    out[GRAD_OPACITY], out[GRAD_SCALE] = on_opacity, -on_scale / face[SCALE]
-    out[GRAD_SHIFT] = sign * on_shift
-    through_argument(n, shifted(points, DISTANCE), face[SCALE], law, grad_z, us)
+    _add_scalars(whole, on_a, pointer(grad_z), pointer(pdf), pointer(us), face, law, out)
+    through_argument(whole, shifted(points, DISTANCE), face[SCALE], law, grad_z, us)
     if law.dshape != 0:
-        call_pdf(law.dshape, pointer(zs), n, face[SHAPE], pointer(pdf))
+        call_pdf(law.dshape, pointer(zs), whole, face[SHAPE], pointer(pdf))
         on_shape = 0.0
         for i in range(n):
-            on_shape += grad_a[i] * pdf[i]
-        out[GRAD_SHAPE] = sign * opacity * on_shape
-    _move_corners(n, points, us, tables.corners, f, edges, out)
+            on_shape += on_a[i] * pdf[i]
+        out[GRAD_SHAPE] = (-face[OPACITY] if law.reversed else face[OPACITY]) * on_shape
+    _move_corners(whole, points, us, tables.corners, f, edges, out)
+
+
+# Sums may be taken in any order here, so in vectors; on one machine it is always the same.
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _add_colours(n, share, pixels, grads, channels, out):
+    """Add the gradients of the colour of an entry."""
+    if channels == 3:
+        red, green, blue = 0.0, 0.0, 0.0
+        for i in range(n):
+            at = 3 * pixels[i]
+            red, green = red + share[i] * grads[at], green + share[i] * grads[at + 1]
+            blue += share[i] * grads[at + 2]
+        out[0], out[1], out[2] = out[0] + red, out[1] + green, out[2] + blue
+        return
+    for c in range(channels):
+        total = 0.0
+        for i in range(n):
+            total += share[i] * grads[pixels[i] * channels + c]
+        out[c] += total
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _add_scalars(n, on_a, covers, pdf, us, face, law, out):
+    """Fill in the gradients of opacity, scale and shift; those of arguments replace the covers."""
+    opacity, on_opacity, on_scale, on_shift = face[OPACITY], 0.0, 0.0, 0.0
+    for i in range(n):
+        grad = on_a[i] * opacity * pdf[i]
+        on_opacity += on_a[i] * covers[i]
+        covers[i] = grad
+        on_scale += grad * us[i]
+        on_shift += grad
+    out[GRAD_OPACITY], out[GRAD_SCALE] = on_opacity, -on_scale / face[SCALE]
+    out[GRAD_SHIFT] = -on_shift if law.reversed else on_shift
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -582,33 +740,48 @@ def _move_corners(n, points, grad_d, corners, f, edges, out):
 
     As `move_corners` in kernels.py, for the many points of one face.
     """
+    on_edges = 0
     for i in range(n):
         d = points[DISTANCE + i]
+        on_edges += d == 0.0
         factor = grad_d[i] / d
-        dx, dy = points[_GAP_X + i] * factor, points[_GAP_Y + i] * factor
-        if d == 0.0:
-            nx, ny = _edge_normal(corners, f, points[_ENDS + i])
-            dx, dy = nx * grad_d[i], ny * grad_d[i]
-        points[_GAP_X + i], points[_GAP_Y + i] = dx, dy
-    for k in range(corners.shape[1]):
-        code = edges[0][9] if k == 0 else (edges[1][9] if k == 1 else edges[2][9])
-        code = edges[3][9] if k == 3 else code
-        x, y, tx, ty = _edge_sums(n, points, code)
-        a, b = 2 * (int(code) >> 2), 2 * (int(code) & 3)
-        out[a], out[a + 1] = out[a] - (x - tx), out[a + 1] - (y - ty)
-        out[b], out[b + 1] = out[b] - tx, out[b + 1] - ty
+        points[_GAP_X + i] *= factor
+        points[_GAP_Y + i] *= factor
+    if on_edges:
+        for i in range(n):
+            if points[DISTANCE + i] == 0.0:
+                nx, ny = _edge_normal(corners, f, points[_ENDS + i])
+                points[_GAP_X + i], points[_GAP_Y + i] = nx * grad_d[i], ny * grad_d[i]
+    _add_edges(n, points, edges[0][9], edges[1][9], out)
+    if corners.shape[1] == 4:
+        _add_edges(n, points, edges[2][9], edges[3][9], out)
+    else:
+        _add_edges(n, points, edges[2][9], -1.0, out)
 
 
 # Sums may be taken in any order here, so in vectors; on one machine it is always the same.
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def _edge_sums(n, points, code):
-    """Sums of the gradients (dx, dy) of points nearest to an edge, and of t times these."""
+def _add_edges(n, points, first, second, out):
+    """Add the gradients (dx, dy) of points nearest to two edges to the ends of these."""
     x, y, tx, ty = 0.0, 0.0, 0.0, 0.0
+    u, v, tu, tv = 0.0, 0.0, 0.0, 0.0
     for i in range(n):
-        near = 1.0 if points[_ENDS + i] == code else 0.0
-        dx, dy, t = near * points[_GAP_X + i], near * points[_GAP_Y + i], points[_FOOT + i]
-        x, y, tx, ty = x + dx, y + dy, tx + t * dx, ty + t * dy
-    return x, y, tx, ty
+        dx, dy, t = points[_GAP_X + i], points[_GAP_Y + i], points[_FOOT + i]
+        near = 1.0 if points[_ENDS + i] == first else 0.0
+        far = 1.0 if points[_ENDS + i] == second else 0.0
+        x, y, tx, ty = x + near * dx, y + near * dy, tx + near * t * dx, ty + near * t * dy
+        u, v, tu, tv = u + far * dx, v + far * dy, tu + far * t * dx, tv + far * t * dy
+    _add_edge(first, x, y, tx, ty, out)
+    if second >= 0.0:
+        _add_edge(second, u, v, tu, tv, out)
+
+
+@njit(cache=True, nogil=True)
+def _add_edge(code, x, y, tx, ty, out):
+    """Take the sum (x, y) of gradients, of which (tx, ty) is for the second end, from the ends."""
+    a, b = 2 * (int(code) >> 2), 2 * (int(code) & 3)
+    out[a], out[a + 1] = out[a] - (x - tx), out[a + 1] - (y - ty)
+    out[b], out[b + 1] = out[b] - tx, out[b + 1] - ty
 
 
 @njit(cache=True, nogil=True)

@@ -75,13 +75,14 @@ class Layers(NamedTuple):
         down: tiles in a column.
         starts: [tiles + 1] int64, the entries of a tile.
         areas: [tiles] int64, at least as many as a tile has pairs.
-        firsts: [tiles] int64, where its pairs begin.
+        firsts: [tiles] int64, where its pairs begin; the kernel that finds them closes gaps.
         faces: [E] int32, the face of every entry; in a tile the nearest first.
         places: [E] int64, its row in the table of gradients, where the rows of a face follow each
             other.
         planes: [T, 3], the keys p x + q y + r of faces, which grow towards the camera.
         limits: [T, 2], the least and the greatest key of a face, to which keys are clamped.
         enough: the sum of generators from which on a pixel shows nothing farther.
+        sorts: whether keys vary over faces; otherwise all pixels have the order of entries.
     """
 
     across: int
@@ -94,3 +95,4 @@ class Layers(NamedTuple):
     planes: np.ndarray
     limits: np.ndarray
     enough: float
+    sorts: bool
