@@ -4,7 +4,7 @@
     python benchmarks/splatting.py PHOTOS --budgets 60 600 3600 --docs  # and write it down
 
 Every tenth photo is left out. The time is that of the training alone: reading photos and compiling
-kernels come before it.
+kernels come before it. Each training is a row of the table as soon as it is over.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from gendr.splatting.training import SplatTraining, fit_splats
 from lab.pages import fill, table
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs" / "results" / "splatting-cpu.json"
 SHOWN = 4  # pictures of the sheet
 
 
@@ -87,62 +88,74 @@ def _each(photos: Photos) -> list[Any]:
 
 
 def lines(rows: list[dict[str, Any]]) -> list[str]:
-    """The table of the page."""
-    head = ["picture", "seconds", "triangles", "steps", "PSNR, dB", "SSIM", "drawing, ms",
-            "forward and backward, ms"]  # fmt: skip
-    cells = []
+    """The table of the page, and where its rows come from."""
+    head = ["photos", "picture", "seconds", "threads", "triangles", "steps", "PSNR, dB", "SSIM",
+            "drawing, ms", "forward and backward, ms"]  # fmt: skip
+    cells, sources = [], {}
     for row in rows:
         error = statistics.stdev(row["psnr"]) / len(row["psnr"]) ** 0.5
         cells.append([
-            f"{row['side']}²", f"{row['budget']:g}", f"{row['triangles']:,}", f"{row['steps']:,}",
+            row["photos"], row["picture"], f"{row['budget']:g}", str(row["threads"]),
+            f"{row['triangles']:,}", f"{row['steps']:,}",
             f"{statistics.mean(row['psnr']):.1f} ± {error:.1f}",
             f"{statistics.mean(row['ssim']):.3f}", f"{1e3 * row['forward']:.0f}",
             f"{1e3 * row['both']:.0f}",
         ])  # fmt: skip
-    return table(head, cells, left=1)
+        sources[f"{row['date']}, commit {row['commit']}, {row['machine']}"] = None
+    about = "± is the error of the mean over the pictures left out"
+    return [*table(head, cells, left=2), "", f"{'; '.join(sources)}; {about}."]
+
+
+def keep(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Put a row into the file of results, in the place of an earlier one; return all of them."""
+    key = ("photos", "picture", "budget", "threads")
+    rows = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
+    rows = [r for r in rows if any(r[name] != row[name] for name in key)] + [row]
+    rows.sort(key=lambda r: [r["photos"] != "lego", r["side"], r["budget"], r["threads"]])
+    RESULTS.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    return rows
 
 
 def main() -> None:
     """Train, print, and write what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("photos", help="a folder of photos with cameras")
-    parser.add_argument("--size", type=int, default=400)
+    parser.add_argument("--size", type=int, default=400, help="shorter side; 0: as it is")
+    parser.add_argument("--every", type=int, default=10, metavar="N", help="N-th is left out")
     parser.add_argument("--triangles", type=int)
+    parser.add_argument("--threads", type=int, help="of the kernels; all cores by default")
     parser.add_argument("--budgets", type=float, nargs="+", default=[60.0], metavar="S")
-    parser.add_argument("--docs", action="store_true", help="write docs/splatting.md, its picture")
+    parser.add_argument("--docs", action="store_true", help="write the table of docs/splatting.md")
+    parser.add_argument("--picture", action="store_true", help="write the picture of the page")
     args = parser.parse_args()
-    train, held_out = load_photos(args.photos, size=args.size).split()
-    with torch_on_one_thread():
-        found = [measure(train, held_out, budget, args.triangles) for budget in args.budgets]
-    rows, splats = [row for row, _ in found], found[-1][1]
-    what = {"photos": Path(args.photos).name, "date": str(date.today()), "threads": num_threads()}
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    about = (
-        f"{what['photos']}, {what['date']}, commit {commit}, {processor()}, {what['threads']} "
-        "threads; ± is the error of the mean over the pictures left out."
-    )
-    text = [*lines(rows), "", about]
-    print("\n".join(text))
-    if not args.docs:
-        return
-    fill(ROOT / "docs" / "splatting.md", "splatting-speed", text)
-    (ROOT / "docs" / "results" / "splatting-cpu.json").write_text(
-        json.dumps({**what, "commit": commit, "machine": processor(), "rows": rows}, indent=1)
-        + "\n"
-    )
+    photos = load_photos(args.photos, size=args.size or None)
+    train, held_out = photos.split(args.every, args.every // 2)
+    command = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    height, width = photos.image_size
+    for budget in args.budgets:
+        with torch_on_one_thread(args.threads):
+            row, splats = measure(train, held_out, budget, args.triangles)
+            row |= {
+                "photos": Path(args.photos).name, "date": str(date.today()),
+                "picture": f"{width}²" if width == height else f"{width} × {height}",
+                "threads": num_threads(), "commit": commit.strip(), "machine": processor(),
+            }  # fmt: skip
+        print("\n".join(lines([row])), flush=True)
+        if args.docs:
+            fill(ROOT / "docs" / "splatting.md", "splatting-speed", lines(keep(row)))
+        if args.picture:
+            draw(splats, held_out, row)
+
+
+def draw(splats: Splats, held_out: Photos, row: dict[str, Any]) -> None:
+    """Write the picture of the page: pictures left out, and splats from there."""
     shown = held_out[list(range(SHOWN))]
     pictures = [drawn(splats, camera, shown.image_size)[0] for camera in _each(shown)]
     notes = [f"{x:.1f} dB" for x in psnr(torch.stack(pictures), shown.images).tolist()]
     page = sheet(
-        f"{what['photos']}: pictures that were held out",
-        f"{len(splats):,} soft triangles, {args.budgets[-1]:g} s of training on "
-        f"{what['threads']} cores",
+        f"{row['photos']}: pictures that were held out",
+        f"{len(splats):,} soft triangles, {row['budget']:g} s on {row['threads']} threads",
         list(shown.names), [(list(shown.images), [""] * SHOWN), (pictures, notes)],
     )  # fmt: skip
     (ROOT / "docs" / "images" / "splatting.png").write_bytes(visual.picture(page))

@@ -54,7 +54,7 @@ class SplatSettings:
     triangles: int | None = option(None, count(1))
     steps: int = option(5000, count(1))
     budget: float | None = option(None, seconds, "TIME")
-    density: str = option("adaptive", None, "HOW", choices=DENSITIES)
+    density: str = option("mcmc", None, "HOW", choices=DENSITIES)
     renew_every: int = option(100, count(1))
     rate: float = option(1.0, above(0))
     decay: float = option(0.05, above(0))

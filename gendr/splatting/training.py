@@ -35,7 +35,7 @@ __all__ = ["KIND", "SplatSettings", "SplatTraining", "fit_splats", "start_from"]
 KIND = "gendr splat 1"
 # Photos are divided by the first number until the progress is the second, if that leaves
 # _SMALLEST pixels.
-_LEVELS, _SMALLEST = ((2, 0.75),), 100
+_LEVELS, _SMALLEST = ((2, 0.5),), 100
 # Learning rates at the start: of corners in sizes of triangles, of colours of degree 0 and above,
 # of the logits of opacities, of the logarithms of scales and shapes, of background and exposure.
 _RATES = {
