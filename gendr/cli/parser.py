@@ -341,7 +341,7 @@ class Splat(OnThreads, ReadsImages):
     what is written to the output folder (files of these names are replaced, together at the end):
       splats.npz      the triangles: gendr.splatting.Splats.load
       splats.ply      about the same as Gaussians, for viewers of 3D Gaussian Splatting
-      splats.glb      the more opaque triangles as opaque, hard ones, for any 3D program
+      splats.glb      opaque, hard triangles, trained on to be so, for any 3D program
       mesh.obj        of photos with masks: a closed surface about what the triangles cover, which
                       gendr fit --init takes
       sheet.png       pictures that were held out, and what the triangles look like from there
@@ -365,11 +365,13 @@ class Splat(OnThreads, ReadsImages):
             of the masks (else, if there are any), what the cameras see (else), a mesh, or the
             splats.npz of a training before, whose law, T-conorm and unit then hold.
         hold_out: every N-th picture is left out of the training, and scored; 0 for none.
+        opaque: for splats.glb, train on for this part of the steps or the time, while triangles
+            become opaque or vanish; 0: it holds those of the training that are opaque enough.
     """
 
     groups: ClassVar[Mapping[str, str]] = {
         "the triangles": "dist tconorm shape scale unit degree triangles cutoff background",
-        "the training": "steps budget init density renew_every rate decay exposure seed",
+        "the training": "steps budget opaque init density renew_every rate decay exposure seed",
         "the photos": "image_size hold_out evaluate_every",
         _RUNTIME: "threads max_megapixels quiet debug",
     }
@@ -382,6 +384,7 @@ class Splat(OnThreads, ReadsImages):
     background: str | None = option(None, None, "COLOUR")
     init: str | None = option(None, None, "hull|cameras|points|MESH|SPLATS")
     hold_out: int = option(10, count(0))
+    opaque: float = option(0.2, Number(0, 1))
 
 
 @dataclass(frozen=True, kw_only=True)

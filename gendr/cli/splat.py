@@ -29,7 +29,7 @@ from gendr.mesh import Mesh, load_points, view_sizes, visual_hull
 from gendr.mesh.views import color_of
 from gendr.splatting import Photos, Splats, SplatSettings, camera_path, fit_splats, load_photos
 from gendr.splatting.pictures import drawn, film, hard_views, pair, sheet
-from gendr.splatting.training import KIND, SplatTraining, start_from
+from gendr.splatting.training import KIND, SplatTraining, opaque_splats, start_from
 
 # Names of the files: the triangles, other forms of them, pictures, and what is known of them; and
 # the files of a training that is under way.
@@ -232,17 +232,17 @@ class _Report:
         """Write the results, all together."""
         scene, out, splats = self.scene, self.out, training.splats()
         scored = scene.scored
+        firm, least = self.opaque(training, splats)
+        hard = [] if firm is None else list(hard_views(firm, scored.camera, scored.image_size))
         with self.session.part("pictures") as tell:
             soft = [
                 drawn(splats, scored.camera[i], scored.image_size)[0] for i in range(len(scored))
             ]
-            tell(0.1)
-            hard, least = self.opaque(splats)
-            metrics = self.scores({"": soft, "opaque_": hard}) | self.facts(training, splats)
-            if hard:
-                metrics["opaque"] |= {"least": least, "triangles": len(splats.to_mesh(least).faces)}
             tell(0.2)
-            files = self.forms(splats, least)
+            metrics = self.scores({"": soft, "opaque_": hard}) | self.facts(training, splats)
+            if firm is not None:
+                metrics["opaque"] |= {"least": least, "triangles": len(firm)}
+            files = self.forms(splats, firm)
             tell(0.5)
             files[out / SHEET] = self.sheet(soft, hard, metrics, training.seconds)
             files |= self.walk(splats, lambda done: tell(0.5 + 0.5 * done))
@@ -262,14 +262,14 @@ class _Report:
         )
         if lost := metrics["opaque"]:
             sys.stdout.write(
-                f"{lost['triangles']:,} triangles of opacity {least:g} or more, drawn opaque and "
-                f"hard: {lost['psnr']:.1f} dB, {lost['loss_db']:.1f} dB less\n"
+                f"{lost['triangles']:,} opaque, hard triangles: {lost['psnr']:.1f} dB, "
+                f"{lost['loss_db']:.1f} dB less\n"
             )
         names = [name for name in FILES if out / name in files]
         sys.stdout.write(f"{out}: {', '.join([*names, METRICS])}\n")
 
-    def opaque(self, splats: Splats) -> tuple[list[Tensor], float]:
-        """The scored pictures with opaque, hard triangles alone, and the least opacity of these.
+    def opaque(self, training: SplatTraining, splats: Splats) -> tuple[Splats | None, float]:
+        """Triangles of opacity 1 for hard renderers, and the opacity below which others vanished.
 
         It is the one of `OPACITIES` that meets the photos trained on best.
         """
@@ -277,13 +277,19 @@ class _Report:
         some = photos[visual.spread(len(photos), SHOWN)]
         for least in OPACITIES:
             with suppress(ValueError):  # no triangle is so opaque
-                images = hard_views(splats, some.camera, some.image_size, least)
-                found[least] = float(psnr(images, some.images).mean())
+                chosen = splats[splats.opacity >= least]
+                images = hard_views(chosen, some.camera, some.image_size)
+                found[least] = float(psnr(images, some.images).mean()), chosen
         if not found:
-            return [], 0.0
-        least = max(found, key=lambda each: found[each])
-        photos = self.scene.scored
-        return list(hard_views(splats, photos.camera, photos.image_size, least)), least
+            return None, 0.0
+        least = max(found, key=lambda each: found[each][0])
+        firm = found[least][1]
+        if self.args.opaque:
+            with self.session.part("opaque triangles") as tell, suppress(ValueError):
+                firm = opaque_splats(
+                    training, least, self.args.opaque, lambda now: tell(now.progress)
+                )
+        return firm, least
 
     def scores(self, images: dict[str, list[Tensor]]) -> dict[str, Any]:
         """PSNR, at most 100 dB, and SSIM of kinds of pictures, and their means."""
@@ -324,13 +330,13 @@ class _Report:
             "history": training.history,
         }
 
-    def forms(self, splats: Splats, least: float) -> dict[Path, bytes]:
+    def forms(self, splats: Splats, firm: Splats | None) -> dict[Path, bytes]:
         """The triangles as files, and the surface about them: their contents by path."""
         photos, found = self.scene.train, {}
         with TemporaryDirectory() as folder:
             writers: dict[str, Callable[[Path], None]] = {SPLATS: splats.save, PLY: splats.to_ply}
-            if least > 0:
-                writers[GLB] = partial(splats.to_glb, least=least)
+            if firm is not None:
+                writers[GLB] = partial(firm.to_glb, least=0.0)
             for name, write in writers.items():
                 path = Path(folder) / name
                 write(path)

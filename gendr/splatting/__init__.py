@@ -19,12 +19,17 @@ if TYPE_CHECKING:
     from gendr.splatting.settings import SplatSettings
     from gendr.splatting.splats import Splats
     from gendr.splatting.start import Look, from_cameras, from_hull, from_mesh, from_points
-    from gendr.splatting.training import SplatTraining, fit_splats, start_from
+    from gendr.splatting.training import (
+        SplatTraining,
+        fit_splats,
+        opaque_splats,
+        start_from,
+    )
 
 __all__ = [
     "Look", "Photos", "SplatSettings", "SplatTraining", "Splats", "camera_path", "colors_of",
     "fit_splats", "from_cameras", "from_hull", "from_mesh", "from_points", "load_photos",
-    "start_from",
+    "opaque_splats", "start_from",
 ]  # fmt: skip
 
 _MODULES = {
@@ -34,6 +39,6 @@ _MODULES = {
     "gendr.splatting.settings": ("SplatSettings",),
     "gendr.splatting.splats": ("Splats",),
     "gendr.splatting.start": ("Look", "from_cameras", "from_hull", "from_mesh", "from_points"),
-    "gendr.splatting.training": ("SplatTraining", "fit_splats", "start_from"),
+    "gendr.splatting.training": ("SplatTraining", "fit_splats", "opaque_splats", "start_from"),
 }
 __getattr__, __dir__ = lazily(globals(), _MODULES)

@@ -33,13 +33,13 @@ def drawn(splats: Splats, camera: Camera, size: tuple[int, int]) -> tuple[Tensor
     return image[0].clamp(0, 1), alpha[0]
 
 
-def hard_views(splats: Splats, camera: Camera, size: tuple[int, int], least: float) -> Tensor:
-    """The triangles of at least this opacity, opaque and hard: RGB [B, 3, H, W], antialiased.
+def hard_views(splats: Splats, camera: Camera, size: tuple[int, int]) -> Tensor:
+    """The triangles as opaque, hard ones: RGB [B, 3, H, W], antialiased.
 
     Raises:
-        ValueError: if no triangle has this opacity.
+        ValueError: if there is none.
     """
-    rgb, alpha = visual.render_views(splats.to_mesh(least), camera, size)
+    rgb, alpha = visual.render_views(splats.to_mesh(0.0), camera, size)
     return rgb + (1 - alpha)[:, None] * splats.background[:, None, None]
 
 

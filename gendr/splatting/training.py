@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gendr._runtime.checkpoint import digest, load_checkpoint, save_checkpoint
+from gendr._runtime.checks import check_number
 from gendr.losses import psnr
 from gendr.mesh import Mesh
 from gendr.splatting.photos import Photos
@@ -29,7 +31,7 @@ from gendr.splatting.settings import SplatSettings
 from gendr.splatting.splats import Splats
 from gendr.splatting.start import Look, from_cameras, from_hull, from_mesh, from_points
 
-__all__ = ["KIND", "SplatSettings", "SplatTraining", "fit_splats", "start_from"]
+__all__ = ["KIND", "SplatSettings", "SplatTraining", "fit_splats", "opaque_splats", "start_from"]
 
 # The format of checkpoints.
 KIND = "gendr splat 1"
@@ -46,6 +48,9 @@ _RATES = {
 _ROWS = ("vertices", "base", "harmonics", "opacity", "scale", "shape")
 # Triangles of less opacity are dropped.
 _FAINT = 0.02
+# Where triangles become opaque or vanish: by what the logits of opacities, and the scales, are
+# multiplied in the end, and the learning rates.
+_SHARP, _CRISP, _SLOWER = 40.0, 0.2, 0.3
 
 
 class SplatTraining:
@@ -63,6 +68,8 @@ class SplatTraining:
         settings: of the training.
         init: the splats to start from.
         held_out: photos that are drawn, not trained on.
+        least: an opacity: as the training goes on, triangles above it become opaque, and those
+            below vanish.
     """
 
     def __init__(
@@ -71,7 +78,10 @@ class SplatTraining:
         settings: SplatSettings,
         init: Splats,
         held_out: Photos | None = None,
+        *,
+        least: float | None = None,
     ) -> None:
+        self._middle = None if least is None else math.log(least / (1 - least))
         self.photos, self.settings, self.held_out = photos, settings, held_out
         self._like = init.detach().with_tensors(cutoff=settings.cutoff)
         self._first = len(init)
@@ -136,17 +146,23 @@ class SplatTraining:
     def _splats(self) -> Splats:
         """The splats, as functions of the parameters."""
         v = self._values
+        logit, scale, rest = v["opacity"], v["scale"].exp(), v["harmonics"]
+        if self._middle is not None:
+            logit = self._middle + _SHARP**self.progress * (logit - self._middle)
+            scale, rest = scale * _CRISP**self.progress, rest * (1 - self.progress)
         return self._like.with_tensors(
             vertices=v["vertices"],
-            harmonics=torch.cat([v["base"], v["harmonics"]], 1),
-            opacity=v["opacity"].sigmoid(),
-            scale=v["scale"].exp(),
+            harmonics=torch.cat([v["base"], rest], 1),
+            opacity=logit.sigmoid(),
+            scale=scale,
             shape=v["shape"].exp() if "shape" in v else None,
             background=v.get("background", self._like.background),
         )
 
     def _level(self) -> int:
         """By what the size of photos is divided now."""
+        if self._middle is not None:
+            return 1
         side = min(self.photos.image_size)
         for factor, until in _LEVELS:
             if self.progress < until and side // factor >= _SMALLEST:
@@ -353,6 +369,49 @@ def fit_splats(
         if callback is not None:
             callback(training)
     return training
+
+
+def opaque_splats(
+    training: SplatTraining,
+    least: float = 0.3,
+    part: float = 0.2,
+    callback: Callable[[SplatTraining], None] | None = None,
+) -> Splats:
+    """Train on, until each triangle is opaque or gone: for programs that draw hard triangles only.
+
+    Meanwhile the logits of opacities grow apart, edges become crisp and colours the same from all
+    sides (as opacities and edges in Held et al., Triangle Splatting+, 2025), so that corners and
+    colours can make up for it.
+
+    Args:
+        training: that is over; it stays as it is.
+        least: in (0, 1): triangles of less opacity vanish, unless they earn more meanwhile.
+        part: of the steps, or the time, of that training.
+        callback: called with the new training after every step.
+
+    Returns:
+        Triangles of opacity 1, fewer than before.
+
+    Raises:
+        ValueError: if none is left, or the loss is no longer finite.
+    """
+    check_number("least", least, above=0, below=1)
+    check_number("part", part, above=0)
+    old = training.settings
+    settings = replace(
+        old, density="none", rate=_SLOWER * old.rate, steps=max(1, round(part * old.steps)),
+        budget=None if old.budget is None else part * old.budget,
+    )  # fmt: skip
+    hard = SplatTraining(training.photos, settings, training.splats(), least=least)
+    while not hard.is_over:
+        hard.advance()
+        if callback is not None:
+            callback(hard)
+    splats = hard.splats()
+    chosen = splats[splats.opacity >= 0.5]
+    if not len(chosen):
+        raise ValueError(f"none of the {len(splats)} triangles became opaque; try a smaller least")
+    return chosen.with_tensors(opacity=torch.ones_like(chosen.opacity))
 
 
 def start_from(

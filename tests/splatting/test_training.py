@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from gendr import look_at
+from gendr.losses import psnr
 from gendr.splatting import Photos, Splats
+from gendr.splatting.pictures import hard_views
 from gendr.splatting.settings import SplatSettings
-from gendr.splatting.training import SplatTraining, fit_splats
+from gendr.splatting.training import SplatTraining, fit_splats, opaque_splats
 
 SMALL = SplatSettings(triangles=40, steps=12, renew_every=4, evaluate_every=0.5, cutoff=1e-3)
 SIZE = 24
@@ -97,6 +99,23 @@ def test_triangles_are_split_until_there_are_enough_and_faint_ones_dropped(photo
         nearest = (splats.opacity[:, None] - shares).abs().amin(1)
         assert float(nearest.max()) < 1e-3
         assert len(splats.opacity.unique()) > 1
+
+
+def test_triangles_become_opaque_or_vanish(photos):
+    soft = trained(photos, replace(SMALL, density="none"), steps=60)
+    splats, seen = soft.splats(), []
+    firm = opaque_splats(soft, 0.6, 10.0, lambda now: seen.append(now.splats().opacity))
+    assert bool((firm.opacity == 1).all())
+    assert 0 < len(firm) < len(splats)
+    middle = float(((seen[0] - 0.6).abs() > 0.25).float().mean())
+    assert middle < float(((seen[-1] - 0.5).abs() > 0.49).float().mean())
+    plain = splats[splats.opacity >= 0.6]
+    gain = psnr(hard_views(firm, photos.camera, (SIZE, SIZE)), photos.images).mean()
+    gain -= psnr(hard_views(plain, photos.camera, (SIZE, SIZE)), photos.images).mean()
+    assert float(gain) > 1
+    assert same(soft, soft)
+    with pytest.raises(ValueError, match="least must be"):
+        opaque_splats(soft, 1.0)
 
 
 def test_what_adam_knows_follows_its_triangle(photos):
