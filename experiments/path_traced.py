@@ -4,8 +4,8 @@
     python experiments/path_traced.py OUT                      # 48 pictures of 200² of each
     gendr splat OUT/room -o room --hold-out 6
 
-Drawn by Mitsuba 3 (Jakob et al. 2022), so by nobody's soft triangles: a room with a mirror, glass and
-coloured walls; a chair on tiles under a sky; a heap of glossy stones before hills. Views go round
+Drawn by Mitsuba 3 (Jakob et al. 2022): a room with coloured walls and balls of gold and glass;
+a chair on tiles under a sky; a heap of glossy stones before hills. Views go round
 each at two heights. The poses are in `transforms.json`, the format of the NeRF papers.
 """
 

@@ -1,145 +1,314 @@
 """Which law, and which T-conorm, for view synthesis by splatting soft triangles?
 
-python experiments/splatting.py PHOTOS --out docs/results --docs
+    python experiments/splatting.py PHOTOS ... --out docs/results --docs
 
-All laws with alpha blending (the probabilistic sum) first: the scale of each is searched with few
-steps of one seed, then trained with three seeds. Then the law that did best with all T-conorms. All
-else is equal: the number of triangles and of steps, the start, the learning rates, the order of the
-photos. Every tenth photo is left out; the score is the mean PSNR on these.
+In stages, on every scene; within a stage all else is equal: the number of triangles, the start, the
+order of the photos. Every tenth photo is left out; the score is the mean PSNR on these.
 
-Each run is a row of splatting.csv, written when it is done; what is there is not run again.
+1. Of each law, with alpha blending (the probabilistic sum), scale and then learning rate are
+   searched with a third of the steps of one seed.
+2. Each law with what was found, three seeds: at equal steps, and in equal time.
+3. The best laws with all T-conorms, three seeds, at equal steps.
+4. How the lead over the published window depends on what is learnt and on the unit of the scale; on
+   the number of triangles and the size of the photos.
+
+A run is a row of splatting.csv, written when it is done; what is there is not run again, so the
+command may be stopped in any way and given again. Processes have one thread each.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import platform
+import json
+import math
+import multiprocessing
+import signal
 import statistics
 import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from tqdm import tqdm
 
-import gendr
-from gendr.splatting import load_photos
-from gendr.splatting.settings import SplatSettings
-from gendr.splatting.training import SplatTraining, start_from
-from lab.pages import fill
+from lab.pages import fill, table
 
-# The published window is the power law with a shape of each triangle and the inradius as scale.
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "splatting.md"
+# The published window: the power law with a shape of each triangle and the inradius as scale.
+WINDOW = "power(shape=1)"
 LAWS = (
-    "power(shape=1)", "uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "logistic",
-    "laplace", "cauchy", "exponential.reversed",
+    "uniform", WINDOW, "cubic_hermite", "wigner_semicircle", "gaussian", "logistic", "laplace",
+    "cauchy", "exponential", "exponential.reversed", "gumbel_max", "gumbel_min",
 )  # fmt: skip
-TCONORMS = ("probabilistic", "max", "einstein", "hamacher(p=0.1)", "yager(p=2)", "frank(p=2)")
-SCALES, SEEDS = (0.25, 0.5, 1.0), (0, 1, 2)
-COLUMNS = (
-    "photos", "side", "triangles", "steps", "law", "tconorm", "scale", "seed", "psnr", "seconds",
+TCONORMS = (
+    "probabilistic", "max", "einstein", "hamacher(p=0.5)", "hamacher(p=4)", "frank(p=0.5)",
+    "frank(p=4)", "yager(p=2)", "yager(p=4)", "aczel_alsina(p=0.5)", "aczel_alsina(p=2)",
+    "dombi(p=1)", "schweizer_sklar(p=-0.5)",
 )  # fmt: skip
+SCALES, RATES, SEEDS = (0.25, 0.5, 1.0), (0.6, 1.0, 1.6), (0, 1, 2)
+# Laws that go on to all T-conorms.
+BEST = 5
 
 
-class Study:
-    """The runs of a table, those of an earlier session included."""
+@dataclass(frozen=True)
+class Run:
+    """What tells a training from others.
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        self.args, self.file = args, Path(args.out) / "splatting.csv"
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        self.rows: dict[tuple[str, ...], dict[str, str]] = {}
-        if self.file.is_file():
-            with self.file.open(newline="") as lines:
+    Attributes:
+        photos: the name of the scene.
+        side: of the photos, pixels.
+        triangles: in the end.
+        steps: 0 if the time is equal.
+        budget: seconds, 0 if the steps are.
+        law: and the next, as gendr names them.
+        tconorm: see law.
+        unit: of the scale.
+        scale: at the start.
+        learnt: whether each triangle learns its own.
+        rate: a factor of the learning rates.
+        seed: of the start and of the order of the photos.
+    """
+
+    photos: str
+    side: int
+    triangles: int
+    steps: int
+    budget: float
+    law: str
+    tconorm: str = "probabilistic"
+    unit: str = "inradius"
+    scale: float = 0.5
+    learnt: bool = True
+    rate: float = 1.0
+    seed: int = 0
+
+
+KEYS = tuple(f.name for f in fields(Run))
+COLUMNS = (*KEYS, "psnr", "seconds", "done")
+
+
+def text(run: Run) -> tuple[str, ...]:
+    """A run as the cells of its row."""
+    return tuple(f"{v:g}" if isinstance(v, float) else str(v) for v in asdict(run).values())
+
+
+_photos: dict[tuple[str, int], Any] = {}
+
+
+def train(folders: dict[str, str], run: Run) -> tuple[Run, list[str]]:
+    """Do a run: its score, the seconds of its steps, and their number."""
+    import gendr
+    from gendr.splatting import load_photos
+    from gendr.splatting.settings import SplatSettings
+    from gendr.splatting.training import fit_splats, start_from
+
+    torch.set_num_threads(1)
+    gendr.set_num_threads(1)
+    key = run.photos, run.side
+    if key not in _photos:
+        _photos[key] = load_photos(folders[run.photos], size=run.side).split()
+    photos, held_out = _photos[key]
+    settings = SplatSettings(
+        dist=run.law, tconorm=run.tconorm, unit=run.unit, scale=run.scale, seed=run.seed,
+        learn_scale=run.learnt, rate=run.rate, triangles=run.triangles, evaluate_every=1.0,
+        shape=1.0 if run.law == WINDOW else None, steps=run.steps or 1, budget=run.budget or None,
+    )  # fmt: skip
+    training = fit_splats(
+        photos, settings, init=start_from(photos, settings), held_out=held_out
+    )  # fmt: skip
+    score = training.history[-1]["psnr"]
+    return run, [f"{score:.3f}", f"{training.seconds:.1f}", str(training.step)]
+
+
+class Table:
+    """The runs of a file, those of earlier sessions included."""
+
+    def __init__(self, path: Path, folders: dict[str, str], workers: int) -> None:
+        self.path, self.folders, self.workers = path, folders, workers
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.pool: Any = None
+        self.rows: dict[tuple[str, ...], float] = {}
+        if path.is_file():
+            with path.open(newline="") as lines:
                 for row in csv.DictReader(lines):
-                    self.rows[self.key(row)] = row
-        self.photos = load_photos(args.photos, size=args.side).split()
-        self.bar = tqdm(desc="splatting", unit="run")
+                    self.rows[tuple(row[name] for name in KEYS)] = float(row["psnr"])
+        else:
+            path.write_text(",".join(COLUMNS) + "\n")
 
-    @staticmethod
-    def key(row: dict[str, str]) -> tuple[str, ...]:
-        """What tells runs apart."""
-        return tuple(row[name] for name in COLUMNS[:-2])
+    def __getitem__(self, run: Run) -> float:
+        return self.rows[text(run)]
 
-    def psnr(self, law: str, tconorm: str, scale: float, seed: int, steps: int) -> float:
-        """The score of a run, which is done if it is not in the table."""
-        args = self.args
-        values = (
-            Path(args.photos).name, args.side, args.triangles, steps, law, tconorm, scale, seed,
-        )  # fmt: skip
-        row: dict[str, str] = dict(zip(COLUMNS, map(str, values), strict=False))
-        self.bar.update()
-        if self.key(row) not in self.rows:
-            train, held_out = self.photos
-            settings = SplatSettings(
-                dist=law, tconorm=tconorm, scale=scale, seed=seed, steps=steps, degree=1,
-                triangles=args.triangles, shape=1.0 if law.startswith("power") else None,
-                evaluate_every=1.0,
-            )  # fmt: skip
-            training = SplatTraining(train, settings, start_from(train, settings), held_out)
-            while not training.is_over:
-                training.advance()
-            row["psnr"] = f"{training.history[-1]['psnr']:.3f}"
-            row["seconds"] = f"{training.seconds:.1f}"
-            self.rows[self.key(row)] = row
-            is_new = not self.file.is_file()
-            with self.file.open("a", newline="") as lines:
-                writer = csv.DictWriter(lines, COLUMNS)
-                if is_new:
-                    writer.writeheader()
-                writer.writerow(row)
-        return float(self.rows[self.key(row)]["psnr"])
-
-    def scores(self, law: str, tconorm: str) -> tuple[float, list[float]]:
-        """The best scale, and the scores of all seeds with it."""
-        few = self.args.steps // 3
-        found = {scale: self.psnr(law, tconorm, scale, SEEDS[0], few) for scale in SCALES}
-        scale = max(found, key=found.__getitem__)
-        return scale, [self.psnr(law, tconorm, scale, seed, self.args.steps) for seed in SEEDS]
+    def do(self, name: str, runs: Iterable[Run]) -> None:
+        """Do the runs that are missing."""
+        missing = [run for run in dict.fromkeys(runs) if text(run) not in self.rows]
+        if not missing:
+            return
+        if self.pool is None:
+            context = multiprocessing.get_context("spawn")
+            self.pool = context.Pool(self.workers, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+        with self.path.open("a", newline="") as lines:
+            found = self.pool.imap_unordered(partial(train, self.folders), missing)
+            for run, cells in tqdm(found, name, len(missing), unit="run"):
+                csv.writer(lines).writerow([*text(run), *cells])
+                lines.flush()
+                self.rows[text(run)] = float(cells[0])
 
 
-def line(name: str, scale: float, scores: list[float], best: list[float]) -> str:
-    """A row: mean, its error over seeds, and the mean difference from the best with its error."""
-    root = len(scores) ** 0.5
-    differences = [a - b for a, b in zip(scores, best, strict=True)]
-    error = statistics.stdev(differences) / root
-    gap = "" if scores == best else f"{statistics.mean(differences):+.2f} ± {error:.2f}"
-    mean, own = statistics.mean(scores), statistics.stdev(scores) / root
-    return f"| {name} | {scale:g} | {mean:.2f} ± {own:.2f} | {gap} |"
+def searched(rows: Table, starts: Sequence[Run]) -> list[Run]:
+    """The runs with the scale, and then the rate, that few steps of the first seed found best."""
+
+    def best(runs: Sequence[Run], options: Callable[[Run], list[Run]], name: str) -> list[Run]:
+        few = [[replace(r, steps=r.steps // 3) for r in options(run)] for run in runs]
+        rows.do(name, [run for several in few for run in several])
+        top = [max(several, key=rows.__getitem__) for several in few]
+        return [replace(t, steps=run.steps) for t, run in zip(top, runs, strict=True)]
+
+    def scales(run: Run) -> list[Run]:
+        pixels = 2.0 if run.unit == "px" else 1.0
+        return [replace(run, scale=pixels * scale) for scale in SCALES]
+
+    found = best(starts, scales, "scales")
+    return best(found, lambda run: [replace(run, rate=rate) for rate in RATES], "rates")
+
+
+def over_seeds(run: Run) -> list[Run]:
+    """A run with every seed."""
+    return [replace(run, seed=seed) for seed in SEEDS]
+
+
+def differences(
+    rows: Table, scenes: Sequence[str], one: dict[str, Run], other: dict[str, Run]
+) -> tuple[float, float]:
+    """How much better `one` is than `other`, dB: the mean over scenes, and its error.
+
+    Seeds are paired. The effect may differ by scene: with several, the error is that of the mean of
+    their means, which holds the variation from seed to seed too (of a balanced design this is what
+    a mixed model with random scenes gives); with one, that over its seeds.
+    """
+    means, all_of = [], []
+    for scene in scenes:
+        pairs = zip(over_seeds(one[scene]), over_seeds(other[scene]), strict=True)
+        found = [rows[a] - rows[b] for a, b in pairs]
+        means.append(statistics.mean(found))
+        all_of += found
+    values = means if len(means) > 1 else all_of
+    return statistics.mean(values), statistics.stdev(values) / math.sqrt(len(values))
+
+
+def ranking(
+    rows: Table, scenes: Sequence[str], found: dict[str, dict[str, Run]], first: str, what: str
+) -> tuple[list[str], list[tuple[str, float, float]]]:
+    """A table of what was compared, best first, and the differences from `first`."""
+    effects = []
+    for name in found:
+        gap = (0.0, 0.0) if name == first else differences(rows, scenes, found[name], found[first])
+        effects.append((name, *gap))
+    effects.sort(key=lambda each: -each[1])
+    cells = []
+    for name, gap, error in effects:
+        means = [statistics.mean(rows[r] for r in over_seeds(found[name][s])) for s in scenes]
+        setting = ", ".join(f"{found[name][s].scale:g} / {found[name][s].rate:g}" for s in scenes)
+        cells.append([name, setting, *(f"{m:.2f}" for m in means),
+                      "" if name == first else f"{gap:+.2f} ± {error:.2f}"])  # fmt: skip
+    head = [what, "scale / rate", *(f"{s}, dB" for s in scenes), f"less {first}"]
+    return table(head, cells, left=2), effects
+
+
+def study(args: argparse.Namespace, rows: Table) -> tuple[list[str], dict[str, Any]]:
+    """All stages: the lines of the page, and the effects for its picture."""
+    scenes = list(rows.folders)
+    start = Run("", args.side, args.triangles, args.steps, 0.0, "")
+    pairs = [(law, scene) for law in LAWS for scene in scenes]
+    tuned = searched(rows, [replace(start, photos=scene, law=law) for law, scene in pairs])
+    laws: dict[str, dict[str, Run]] = {law: {} for law in LAWS}
+    for (law, scene), run in zip(pairs, tuned, strict=True):
+        laws[law][scene] = run
+    timed = {
+        law: {s: replace(run, steps=0, budget=args.seconds) for s, run in runs.items()}
+        for law, runs in laws.items()
+    }
+    several = [run for found in (laws, timed) for runs in found.values() for run in runs.values()]
+    rows.do("laws", [each for run in several for each in over_seeds(run)])
+    by_steps, steps = ranking(rows, scenes, laws, "uniform", "law")
+    by_time, seconds = ranking(rows, scenes, timed, "uniform", "law")
+
+    chosen = [name for name, _, _ in steps[:BEST]]
+    families = {
+        f"{law} / {name}": {s: replace(run, tconorm=name) for s, run in laws[law].items()}
+        for law in chosen
+        for name in TCONORMS
+    }
+    several = [run for runs in families.values() for run in runs.values()]
+    rows.do("T-conorms", [each for run in several for each in over_seeds(run)])
+    pooled = []
+    for name in TCONORMS[1:]:
+        gaps = [
+            differences(rows, scenes, families[f"{law} / {name}"], laws[law])[0] for law in chosen
+        ]
+        error = statistics.stdev(gaps) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
+        pooled.append((name, statistics.mean(gaps), error))
+    pooled.sort(key=lambda each: -each[1])
+
+    forms = {
+        "scale learnt, in inradii": {},
+        "scale not learnt": {"learnt": False},
+        "scale in pixels": {"unit": "px"},
+        "a third of the triangles": {"triangles": args.triangles // 3},
+        "three times the triangles": {"triangles": args.triangles * 3},
+        "photos of twice the size": {"side": 2 * args.side},
+    }
+    lead = []
+    for name, change in forms.items():
+        runs = {}
+        for law in ("uniform", WINDOW):
+            varied = [replace(laws[law][s], **change) for s in scenes]
+            if "unit" in change:
+                varied = searched(rows, varied)
+            runs[law] = dict(zip(scenes, varied, strict=True))
+        several = [run for each in runs.values() for run in each.values()]
+        rows.do(name, [each for run in several for each in over_seeds(run)])
+        lead.append((name, *differences(rows, scenes, runs["uniform"], runs[WINDOW])))
+
+    def gap(rows: list[tuple[str, float, float]], head: list[str]) -> list[str]:
+        return table(head, [[name, f"{m:+.2f} ± {e:.2f}"] for name, m, e in rows], left=1)
+
+    lines = [
+        f"{', '.join(scenes)}; {args.side}², {args.triangles:,} triangles, {len(SEEDS)} seeds; "
+        f"± is the error of the mean over {'scenes' if len(scenes) > 1 else 'seeds'}.",
+        "", f"At {args.steps:,} steps each:", "", *by_steps,
+        "", f"In {args.seconds:g} s of one core each:", "", *by_time,
+        "", f"T-conorms with {', '.join(chosen)}, less alpha blending; ± is over these laws:", "",
+        *gap(pooled, ["T-conorm", "dB"]),
+        "", "The lead of uniform over the published window:", "", *gap(lead, ["", "dB"]),
+    ]  # fmt: skip
+    effects = {"steps": steps, "seconds": seconds, "tconorms": pooled, "lead": lead}
+    return lines, effects
 
 
 def main() -> None:
     """Run what is missing, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("photos", help="a folder of photos with cameras")
-    parser.add_argument("--out", default="docs/results")
+    parser.add_argument("photos", nargs="+", help="folders of photos with cameras")
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--side", type=int, default=100)
     parser.add_argument("--triangles", type=int, default=3000)
     parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--seconds", type=float, default=12.0, help="of runs in equal time")
+    parser.add_argument("--workers", type=int, default=2, help="processes of one thread")
     parser.add_argument("--docs", action="store_true", help="write docs/splatting.md")
-    parser.add_argument("--threads", type=int, default=None)
     args = parser.parse_args()
-    torch.set_num_threads(1)
-    if args.threads:
-        gendr.set_num_threads(args.threads)
-    study = Study(args)
-    lines = [
-        f"{Path(args.photos).name}, {args.side}², {args.triangles} triangles, {args.steps} steps, "
-        f"{len(SEEDS)} seeds; {platform.processor() or platform.machine()}, "
-        f"torch {torch.__version__}.",
-    ]
-    laws = {law: study.scores(law, "probabilistic") for law in LAWS}
-    best = max(laws, key=lambda law: statistics.mean(laws[law][1]))
-    families = {name: study.scores(best, name) for name in TCONORMS}
-    first = max(families, key=lambda name: statistics.mean(families[name][1]))
-    head = "| {} | scale | PSNR, dB | less the first |\n|---|---:|---:|---:|"
-    for what, found, top in (("law", laws, best), ("T-conorm", families, first)):
-        lines += ["", head.format(what)]
-        ranked = sorted(found, key=lambda name: -statistics.mean(found[name][1]))
-        lines += [line(name, *found[name], found[top][1]) for name in ranked]
-    study.bar.close()
+    folders = {Path(path).name: path for path in args.photos}
+    if len(folders) < len(args.photos):
+        parser.error("the folders must have different names")
+    lines, effects = study(args, Table(args.out / "splatting.csv", folders, args.workers))
     sys.stdout.write("\n".join(lines) + "\n")
+    (args.out / "splatting-effects.json").write_text(json.dumps(effects, indent=1) + "\n")
     if args.docs:
-        page = Path(__file__).resolve().parents[1] / "docs" / "splatting.md"
-        fill(page, "splatting-study", lines)
+        fill(PAGE, "splatting-study", lines)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ def test_there_are_notebooks():
         "fit-a-mesh",
         "learn-the-law",
         "sorting-supervision",
+        "splat-a-scene",
     }
 
 

@@ -370,7 +370,9 @@ class Splat(OnThreads, ReadsImages):
     """
 
     groups: ClassVar[Mapping[str, str]] = {
-        "the triangles": "dist tconorm shape scale unit degree triangles cutoff background",
+        "the triangles": (
+            "dist tconorm shape scale learn_scale unit degree triangles cutoff background"
+        ),
         "the training": "steps budget opaque init density renew_every rate decay exposure seed",
         "the photos": "image_size hold_out evaluate_every",
         _RUNTIME: "threads max_megapixels quiet debug",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -271,25 +272,31 @@ class _Report:
     def opaque(self, training: SplatTraining, splats: Splats) -> tuple[Splats | None, float]:
         """Triangles of opacity 1 for hard renderers, and the opacity below which others vanished.
 
-        It is the one of `OPACITIES` that meets the photos trained on best.
+        That is the one of `OPACITIES`, and these are the triangles, that meet photos trained on
+        best.
         """
-        photos, found = self.scene.train, {}
+        photos, found = self.scene.train, []
         some = photos[visual.spread(len(photos), SHOWN)]
+
+        def look(firm: Splats, least: float) -> None:
+            with suppress(ValueError):  # there is none
+                images = hard_views(firm, some.camera, some.image_size)
+                found.append((float(psnr(images, some.images).mean()), least, firm))
+
         for least in OPACITIES:
-            with suppress(ValueError):  # no triangle is so opaque
-                chosen = splats[splats.opacity >= least]
-                images = hard_views(chosen, some.camera, some.image_size)
-                found[least] = float(psnr(images, some.images).mean()), chosen
+            look(splats[splats.opacity >= least], least)
         if not found:
             return None, 0.0
-        least = max(found, key=lambda each: found[each][0])
-        firm = found[least][1]
+        least = max(found, key=itemgetter(0))[1]
         if self.args.opaque:
             with self.session.part("opaque triangles") as tell, suppress(ValueError):
-                firm = opaque_splats(
-                    training, least, self.args.opaque, lambda now: tell(now.progress)
+                look(
+                    opaque_splats(
+                        training, least, self.args.opaque, lambda now: tell(now.progress)
+                    ),
+                    least,
                 )
-        return firm, least
+        return max(found, key=itemgetter(0))[2], least
 
     def scores(self, images: dict[str, list[Tensor]]) -> dict[str, Any]:
         """PSNR, at most 100 dB, and SSIM of kinds of pictures, and their means."""

@@ -34,6 +34,7 @@ class SplatSettings:
         rate: a factor of all learning rates.
         decay: the learning rates at the end over those at the start.
         scale: of triangles at the start, in the unit.
+        learn_scale: each triangle learns its own.
         shape: of the law of each triangle at the start, from where it is learnt; by default all
             have that of the law.
         background: "given": that of the photos; "learnt": found with the rest.
@@ -59,6 +60,7 @@ class SplatSettings:
     rate: float = option(1.0, above(0))
     decay: float = option(0.05, above(0))
     scale: float = option(0.5, above(0))
+    learn_scale: bool = option(True)
     shape: float | None = option(None, above(0))
     background: str = option("given", None, "HOW", choices=BACKGROUNDS)
     exposure: bool = option(False)
@@ -76,8 +78,6 @@ class SplatSettings:
             check_number("budget", self.budget, above=0)
         if self.degree > 3:
             raise ValueError(f"degree must be 0, 1, 2 or 3, got {self.degree}")
-        if self.cutoff > 0.5:
-            raise ValueError(f"cutoff must be at most 0.5, got {self.cutoff}")
         for name, choices in (("unit", UNITS), ("density", DENSITIES), ("background", BACKGROUNDS)):
             check_choice(name, getattr(self, name), choices)
         law = as_distribution(self.dist)

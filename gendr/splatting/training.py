@@ -176,6 +176,7 @@ class SplatTraining:
 
     # -- steps
 
+    @torch.enable_grad()
     def advance(self) -> None:
         """Do one step.
 
@@ -186,7 +187,8 @@ class SplatTraining:
         settings, progress = self.settings, self.progress
         for group in self._adam.param_groups:
             rate = _RATES[group["name"]] * settings.rate * settings.decay**progress
-            group["lr"] = rate * (self._size if group["name"] == "vertices" else 1.0)
+            factors = {"vertices": self._size, "scale": float(settings.learn_scale)}
+            group["lr"] = rate * factors.get(group["name"], 1.0)
         factor = self._level()
         i = int(torch.randint(len(self.photos), (), generator=self._generator))
         photo = self._photo(factor, i)

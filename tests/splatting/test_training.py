@@ -104,15 +104,16 @@ def test_triangles_are_split_until_there_are_enough_and_faint_ones_dropped(photo
 def test_triangles_become_opaque_or_vanish(photos):
     soft = trained(photos, replace(SMALL, density="none"), steps=60)
     splats, seen = soft.splats(), []
-    firm = opaque_splats(soft, 0.6, 10.0, lambda now: seen.append(now.splats().opacity))
+    least = float(splats.opacity.quantile(0.2))
+    firm = opaque_splats(soft, least, 10.0, lambda now: seen.append(now.splats().opacity))
     assert bool((firm.opacity == 1).all())
     assert 0 < len(firm) < len(splats)
-    middle = float(((seen[0] - 0.6).abs() > 0.25).float().mean())
-    assert middle < float(((seen[-1] - 0.5).abs() > 0.49).float().mean())
-    plain = splats[splats.opacity >= 0.6]
+    early, late = ((x - 0.5).abs().median() for x in (seen[0], seen[-1]))
+    assert float(early) < 0.35 < 0.4 < float(late)
+    plain = splats[splats.opacity >= least]
     gain = psnr(hard_views(firm, photos.camera, (SIZE, SIZE)), photos.images).mean()
     gain -= psnr(hard_views(plain, photos.camera, (SIZE, SIZE)), photos.images).mean()
-    assert float(gain) > 1
+    assert float(gain) > 0.25
     assert same(soft, soft)
     with pytest.raises(ValueError, match="least must be"):
         opaque_splats(soft, 1.0)
@@ -152,3 +153,12 @@ def test_the_number_of_triangles_follows_from_pixels_and_time():
     few, many = (SplatSettings(budget=s).count_for(10**9) for s in (60.0, 600.0))
     assert 10_000 < few < many < 100_000
     assert SplatSettings(budget=1e6).count_for(10_000) == 5000
+
+
+def test_scales_that_are_not_learnt_stay(photos):
+    settings = replace(SMALL, learn_scale=False, density="none", scale=0.3)
+    splats = trained(photos, settings).splats()
+    torch.testing.assert_close(splats.scale, scene().scale)
+    assert not torch.allclose(
+        trained(photos, replace(settings, learn_scale=True)).splats().scale, scene().scale
+    )

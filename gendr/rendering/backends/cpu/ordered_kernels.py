@@ -281,10 +281,8 @@ def _sort_pairs(n, tile, layers, marks, scratch, span, filled, ranks):
         near[n + i] = -np.inf
     for i in range(PIXELS):
         count, own = span[i + 1] - span[i], shifted(order, span[i])
-        if count > _MANY:
+        if count > _MANY or not _sort_by_ranks(own, shifted(near, span[i]), count, ranks):
             _heap_sort(own, count, keys, found, faces)
-        elif count > 1 and not _sort_by_ranks(own, shifted(near, span[i]), count, ranks):
-            _insertion_sort(own, count, keys, found, faces)
 
 
 @njit(cache=True, nogil=True)
@@ -322,18 +320,8 @@ def _is_before(i, j, keys, found, faces):
 
 
 @njit(cache=True, nogil=True)
-def _insertion_sort(order, count, keys, found, faces):
-    for i in range(1, count):
-        pair, j = order[i], i
-        while j > 0 and _is_before(pair, order[j - 1], keys, found, faces):
-            order[j] = order[j - 1]
-            j -= 1
-        order[j] = pair
-
-
-@njit(cache=True, nogil=True)
 def _heap_sort(order, count, keys, found, faces):
-    """For pixels of so many faces that insertion, which is quadratic, would take long."""
+    """For ties, and for pixels of so many faces that ranks, which are quadratic, take long."""
     for step in range(count // 2 + count):
         if step < count // 2:  # make a heap whose root is the farthest, ...
             root, size = count // 2 - 1 - step, count
