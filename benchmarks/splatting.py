@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from tqdm import tqdm
 
-from gendr import visual
 from gendr._runtime.threads import num_threads, torch_on_one_thread
 from gendr.losses import psnr, ssim
 from gendr.splatting import Photos, Splats, load_photos
@@ -36,6 +36,7 @@ from lab.pages import fill, table
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "splatting-cpu.json"
 SHOWN = 4  # pictures of the sheet
+COLOURS = 192  # of its file
 
 
 def step_times(splats: Splats, photos: Photos, rounds: int = 9) -> tuple[float, float]:
@@ -158,7 +159,8 @@ def draw(splats: Splats, held_out: Photos, row: dict[str, Any]) -> None:
         f"{len(splats):,} soft triangles, {row['budget']:g} s on {row['threads']} threads",
         list(shown.names), [(list(shown.images), [""] * SHOWN), (pictures, notes)],
     )  # fmt: skip
-    (ROOT / "docs" / "images" / "splatting.png").write_bytes(visual.picture(page))
+    picture = Image.fromarray(page).quantize(COLOURS, dither=Image.Dither.NONE)
+    picture.save(ROOT / "docs" / "images" / "splatting.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -101,8 +101,12 @@ def run(
     if pool is None:  # setdefault, as another thread may have made one meanwhile
         pool = _pools.setdefault(threads, ThreadPoolExecutor(threads - 1, "gendr"))
     helpers = [pool.submit(work) for _ in range(min(threads, len(left)) - 1)]
-    # This thread works too. Helpers that have not started when it is done are cancelled.
-    work()
-    for helper in helpers:
-        if not helper.cancel():
-            helper.result()
+    # This thread works too. Helpers that have not started when it is done are cancelled; those that
+    # have are waited for, also after an exception: nobody may write any more what is then let go.
+    try:
+        work()
+    finally:
+        left.clear()
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()

@@ -233,7 +233,7 @@ class _Report:
         """Write the results, all together."""
         scene, out, splats = self.scene, self.out, training.splats()
         scored = scene.scored
-        firm, least = self.opaque(training, splats)
+        firm, chosen = self.opaque(training, splats)
         hard = [] if firm is None else list(hard_views(firm, scored.camera, scored.image_size))
         with self.session.part("pictures") as tell:
             soft = [
@@ -242,7 +242,7 @@ class _Report:
             tell(0.2)
             metrics = self.scores({"": soft, "opaque_": hard}) | self.facts(training, splats)
             if firm is not None:
-                metrics["opaque"] |= {"least": least, "triangles": len(firm)}
+                metrics["opaque"] |= {**chosen, "triangles": len(firm)}
             files = self.forms(splats, firm)
             tell(0.5)
             files[out / SHEET] = self.sheet(soft, hard, metrics, training.seconds)
@@ -269,25 +269,29 @@ class _Report:
         names = [name for name in FILES if out / name in files]
         sys.stdout.write(f"{out}: {', '.join([*names, METRICS])}\n")
 
-    def opaque(self, training: SplatTraining, splats: Splats) -> tuple[Splats | None, float]:
-        """Triangles of opacity 1 for hard renderers, and the opacity below which others vanished.
+    def opaque(
+        self, training: SplatTraining, splats: Splats
+    ) -> tuple[Splats | None, dict[str, Any]]:
+        """Triangles of opacity 1 for hard renderers, and what they are.
 
-        That is the one of `OPACITIES`, and these are the triangles, that meet photos trained on
-        best.
+        That is the opacity below which others vanished, and whether they were trained on.
+
+        Those are taken that meet photos trained on best.
         """
         photos, found = self.scene.train, []
         some = photos[visual.spread(len(photos), SHOWN)]
 
-        def look(firm: Splats, least: float) -> None:
+        def look(firm: Splats, least: float, trained: bool) -> None:
             with suppress(ValueError):  # there is none
                 images = hard_views(firm, some.camera, some.image_size)
-                found.append((float(psnr(images, some.images).mean()), least, firm))
+                about = {"least": least, "trained": trained}
+                found.append((float(psnr(images, some.images).mean()), about, firm))
 
         for least in OPACITIES:
-            look(splats[splats.opacity >= least], least)
+            look(splats[splats.opacity >= least], least, False)
         if not found:
-            return None, 0.0
-        least = max(found, key=itemgetter(0))[1]
+            return None, {}
+        least = max(found, key=itemgetter(0))[1]["least"]
         if self.args.opaque:
             with self.session.part("opaque triangles") as tell, suppress(ValueError):
                 look(
@@ -295,8 +299,10 @@ class _Report:
                         training, least, self.args.opaque, lambda now: tell(now.progress)
                     ),
                     least,
+                    True,
                 )
-        return max(found, key=itemgetter(0))[2], least
+        best = max(found, key=itemgetter(0))
+        return best[2], best[1]
 
     def scores(self, images: dict[str, list[Tensor]]) -> dict[str, Any]:
         """PSNR, at most 100 dB, and SSIM of kinds of pictures, and their means."""
@@ -376,7 +382,7 @@ class _Report:
         if hard:
             notes = [f"{p['opaque_psnr']:.1f} dB" for p in pictures]
             rows.append(([hard[i] for i in chosen], notes))
-            parts.append(f"{metrics['opaque']['triangles']:,} of them opaque")
+            parts.append(f"{metrics['opaque']['triangles']:,} opaque ones")
         height, width = photos.image_size
         settings = metrics["settings"]
         parts += [

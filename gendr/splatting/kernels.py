@@ -154,6 +154,15 @@ def _sizes(at):
     return ux * vy - uy * vx, around + math.sqrt(wx * wx + wy * wy)
 
 
+@njit(cache=True, nogil=True)
+def _colour(values, harmonics, count, i, c):
+    """Channel c of triangle i, before negative ones become 0."""
+    colour = 0.5
+    for k in range(count):
+        colour += values[k] * harmonics[i, k, c]
+    return colour
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def project_triangles(view, vertices, harmonics, scale, corners, colours, width, start, stop):
     """Fill in the corners, colours and widths of the triangles start .. stop - 1."""
@@ -174,10 +183,7 @@ def project_triangles(view, vertices, harmonics, scale, corners, colours, width,
         x, y, z, _ = _toward(v, eye)
         _basis(x, y, z, count, values)
         for c in range(3):
-            colour = 0.5
-            for k in range(count):
-                colour += values[k] * harmonics[i, k, c]
-            colours[i, c] = max(colour, 0.0)
+            colours[i, c] = max(_colour(values, harmonics, count, i, c), 0.0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -216,10 +222,8 @@ def project_backward(
         x, y, z, inverse = _toward(v, eye)
         _basis(x, y, z, count, values)
         for c in range(3):
-            colour = 0.5
-            for k in range(count):
-                colour += values[k] * harmonics[i, k, c]
-            on_colour[c] = on_colours[i, c] if colour >= 0.0 else 0.0
+            lit = _colour(values, harmonics, count, i, c) >= 0.0
+            on_colour[c] = on_colours[i, c] if lit else 0.0
         for k in range(count):
             weights[k] = 0.0
             for c in range(3):

@@ -81,6 +81,7 @@ class SplatTraining:
         *,
         least: float | None = None,
     ) -> None:
+        self._least = least
         self._middle = None if least is None else math.log(least / (1 - least))
         self.photos, self.settings, self.held_out = photos, settings, held_out
         self._like = init.detach().with_tensors(cutoff=settings.cutoff)
@@ -289,7 +290,8 @@ class SplatTraining:
     def _state(self) -> dict[str, Any]:
         settings = self.settings.describe()
         return {
-            "settings": {k: v for k, v in settings.items() if k not in ("steps", "budget")},
+            "settings": {k: v for k, v in settings.items() if k not in ("steps", "budget")}
+            | {"least": self._least},
             "photos": digest(self.photos.images, *self.photos.camera.tensors()),
             "step": self.step,
             "seconds": self.seconds,
@@ -405,6 +407,8 @@ def opaque_splats(
         budget=None if old.budget is None else part * old.budget,
     )  # fmt: skip
     hard = SplatTraining(training.photos, settings, training.splats(), least=least)
+    if "exposure" in hard._values:
+        hard._values["exposure"].data.copy_(training._values["exposure"].data)
     while not hard.is_over:
         hard.advance()
         if callback is not None:

@@ -525,3 +525,21 @@ def test_pixels_of_many_faces():
     corners[:, 65:] = corners[:, :65]
     scene = Scene(corners, (6, 5), "cauchy", "einstein")
     assert_same(scene.found("cpu", bound=0.0), scene.found("reference", bound=0.0))
+
+
+@pytest.mark.parametrize("opacity", [0.0, 1.0])
+def test_the_mean_has_the_gradient_of_opacities_at_their_ends(opacity):
+    scene = Scene(soup(1, 7, 3), (12, 12), "uniform", "average", scale=0.3)
+    scene.leaves["opacity"] = torch.full_like(scene.leaves["opacity"], opacity).requires_grad_()
+    found, wanted = scene.found("cpu"), scene.found("reference")
+    assert float(wanted[2]["opacity"].norm()) > 0
+    assert_same(found, wanted)
+
+
+def test_more_faces_of_a_tile_than_can_be_counted(monkeypatch):
+    from gendr.rendering.backends.cpu import ordered_kernels
+
+    monkeypatch.setattr(ordered_kernels, "MOST_ENTRIES", 5)
+    scene = Scene(soup(1, 7, 3), (4, 4), "uniform", "probabilistic", scale=5.0)
+    with pytest.raises(ValueError, match=r"7 faces touch one tile of 32 x 16 pixels, more than 5"):
+        scene.found("cpu")

@@ -1,6 +1,8 @@
 """Threads of the compiled kernels."""
 
 import os
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -103,3 +105,22 @@ def test_every_entry_gives_the_bits_of_a_serial_run_from_four_threads(tmp_path, 
         for name, tensors in wanted[k % 2].items():
             for a, b in zip(tensors, found[name], strict=True):
                 assert (a is None and b is None) or torch.equal(a, b), name
+
+
+def test_after_an_exception_no_thread_works_on():
+    started, done = threading.Event(), []
+
+    def kernel(start, stop):
+        if threading.current_thread() is threading.main_thread():
+            started.wait(10)
+            raise ZeroDivisionError
+        started.set()
+        time.sleep(0.1)
+        done.append(start)
+
+    set_num_threads(2)
+    with pytest.raises(ZeroDivisionError):
+        run(kernel, 16)
+    assert len(done) == 1
+    time.sleep(0.3)
+    assert len(done) == 1

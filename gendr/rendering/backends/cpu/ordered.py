@@ -47,7 +47,7 @@ class _Memory:
     """Arrays for what is kept of pairs, from a pass that is over, as fresh pages take long.
 
     They have room for the boxes of faces, which hold more pixels than are seen; a page that nobody
-    writes takes no memory.
+    writes takes no memory. Those of one pass are kept as long as the process lives.
     """
 
     _spare: ClassVar[list[tuple[np.ndarray, np.ndarray]]] = []
@@ -59,6 +59,7 @@ class _Memory:
             found = self._spare.pop()
         except IndexError:
             found = np.empty((0, 0)), np.empty((0, 0))
+        self.arrays = found  # whatever happens next
         if found[0].shape[-1] < pairs:
             room = pairs + pairs // 4
             found = (
@@ -108,7 +109,8 @@ def _forward(
     )  # fmt: skip
     if faces.present is not None:
         boxes[~faces.present.numpy()] = 0
-    boxes[table[:, ordered_kernels.OPACITY] == 0] = 0
+    if join.kind != "mean":  # of others, only this has a gradient at an opacity of 0
+        boxes[table[:, ordered_kernels.OPACITY] == 0] = 0
     tables = FaceTables(wide, offsets, image_of_face, boxes, table, pixel_grid(size))
     layers, slots = _layers(layered, boxes, image_of_face, size)
     pixels, channels = faces.images * size.pixels, colours.shape[1]
@@ -116,7 +118,9 @@ def _forward(
     tiles, entries = len(layers.areas), len(layers.faces)
     pairs = int(layers.areas.sum()) + kernels.LANES * (tiles + 1)
     what = f"up to {pairs:,} pairs of a pixel and a face"
-    check_memory(what, 40 * pairs, "raise cutoff, or draw fewer or smaller faces")
+    size_of_row = 8 * (ordered_kernels.GRAD_COLOUR + channels)
+    needed = 40 * pairs + size_of_row * entries
+    check_memory(what, needed, "raise cutoff, or draw fewer or smaller faces")
     memory = _Memory(pairs)
     kept, marks = memory.arrays
     firsts, counts = np.empty(entries + 1, np.int64), np.zeros(tiles, np.int64)
@@ -146,7 +150,12 @@ def _layers(
     kernels.count_tiles(boxes, image_of_face, across, down, starts, slots, areas)
     planes, limits = layered.planes.contiguous().numpy(), layered.limits.contiguous().numpy()
     order = torch.argsort(torch.from_numpy(limits[:, 1]), descending=True, stable=True).numpy()
-    entries = int(starts[-1])
+    entries, most = int(starts[-1]), int(np.diff(starts).max(initial=0))
+    if most > kernels.MOST_ENTRIES:
+        raise ValueError(
+            f"{most:,} faces touch one tile of {kernels.WIDE} x {kernels.TALL} pixels, more than "
+            f"{kernels.MOST_ENTRIES:,}; draw a larger image, or fewer faces"
+        )
     faces, places = np.empty(entries, np.int32), np.empty(entries, np.int64)
     kernels.list_tiles(boxes, image_of_face, order, across, down, starts, slots, faces, places)
     # Each tile may write a vector beyond its pairs.

@@ -2,12 +2,12 @@
 
 A unit is a tile of the image: one thread owns its pixels, and the entries of its faces in the table
 of gradients, so that any number of threads gives the same bits. The (pixel, face) pairs of a tile
-are listed face by face, in vectors, and the pairs of each pixel put into the order of depth; they
-come nearly sorted, as faces are taken in the order of their nearest points.
+are listed face by face, in vectors, and the pairs of each pixel put into the order of depth.
 
-A pixel is closed once the faces listed so far leave less than the bound to see: what lies behind
-the farthest of these is left out. What the forward pass finds of pairs is kept for the backward
-pass.
+Faces are taken in the order of their nearest points. A pixel is closed once those listed so far
+leave less than the bound to see: what lies behind the farthest of these is left out.
+
+What the forward pass finds of pairs is kept for the backward pass.
 
 Keys grow towards the camera; see `depth_planes` in shading.py.
 """
@@ -76,6 +76,7 @@ GRAD_OPACITY, GRAD_SCALE, GRAD_SHIFT, GRAD_SHAPE, GRAD_P, GRAD_COLOUR = 8, 9, 10
 F, S, BEFORE, REST = range(4)
 KEPT = 4
 MARK, ORDER = range(2)  # a mark is PIXELS times the number of the entry, plus that of the pixel
+MOST_ENTRIES = 2**31 // PIXELS  # of a tile, as marks are int32
 KEPT_MARKS = 2
 # Rows of the scratch of a tile. Forward: A_i and 1 - A_i take the places of a_i and its generator.
 A, G, KEY, NEAR = range(4)
@@ -524,7 +525,6 @@ def backward_tiles(
     height, width = extent(tables.grid)
     channels, grads = colours.shape[1], pointer(grad_out)
     scratch, block = np.empty((BACKWARD_ROWS, _room(layers, start, stop))), _new_block()
-    grad_a, weights = row(scratch, GRAD_A), row(scratch, WEIGHT)
     state = np.empty((4, PIXELS))
     tints = np.empty(_most_entries(layers, start, stop) * channels)
     here = np.zeros(PIXELS * channels)
@@ -532,6 +532,7 @@ def backward_tiles(
         n, begin, place = counts[tile], layers.starts[tile], layers.firsts[tile]
         if n == 0:
             continue
+        grad_a, weights = row(scratch, GRAD_A), row(scratch, WEIGHT)
         totals, lefts, behind, chain = row(state, 0), row(state, 1), row(state, 2), row(state, 3)
         x_first, y_first = _corner(tile, layers)
         image = tile // (layers.across * layers.down)
@@ -580,11 +581,12 @@ def _ratios(n, tile, law, p, tables, layers, kept, marks, scratch, totals, lefts
         return
     for k in range(n):
         a[k] = covers[k] * tables.images[layers.faces[begin + (found[k] >> _BITS)], OPACITY]
-    call_weight(law.weight, a, opaque, total, left, n, p, row(scratch, OWN))
     if law.inverse == 0:  # the mean: A_i is linear in all a
+        own = row(scratch, OWN)
         for k in range(n):
-            ratio[k] = 1.0
+            own[k], ratio[k] = p, 1.0
     else:
+        call_weight(law.weight, a, opaque, total, left, n, p, row(scratch, OWN))
         call_weight(law.weight, befores, rests, total, left, n, p, ratio)
     if law.weight_p != 0:
         call_weight(law.weight_p, a, opaque, total, left, n, p, row(scratch, FACTOR))
