@@ -135,7 +135,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     a folder of images holds their cameras in one of these, the first that is there:
       transforms.json   of NeRF tools: frames with file_path and transform_matrix (camera to world,
                         OpenGL axes), and camera_angle_x or fl_x fl_y cx cy w h
-      sparse/0          a model of COLMAP, text or binary, of the images in images/, undistorted
+      sparse/0          a model of COLMAP, text or binary, of the images in images/
       cameras.json      OpenCV's matrices: images with file, and P = K [R | t], or K, and R and
                         t, or world_to_camera
     the mask of an image is its mask_path, the file of its name in masks/, its alpha channel, all

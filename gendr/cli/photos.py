@@ -21,7 +21,8 @@ from gendr.fitting.shape.state import FitResult
 from gendr.fitting.shape.sweeps import LEAST_VIEWS
 from gendr.losses import iou
 from gendr.mesh import Mesh
-from gendr.mesh.camera_files.transforms import intrinsics_of, list_frames, read_cameras
+from gendr.mesh.camera_files.opencv import lens_entries
+from gendr.mesh.camera_files.transforms import lens_of, list_frames, read_cameras
 from gendr.mesh.unwrapping import INSTALL, can_unwrap
 from gendr.mesh.views import Views
 
@@ -88,12 +89,12 @@ def opencv_file(args: Fit, found: CameraResult) -> bytes:
     rotations, shifts, _ = found.camera.to_opencv(2)  # which does not depend on the size
     entries: list[dict[str, Any]] = []
     for i, frame in enumerate(list_frames(cameras, args.max_megapixels)):
-        fx, fy, cx, cy = intrinsics_of(cameras.meta, frame, frame.size)
+        lens = lens_of(cameras.meta, frame).zoomed(found.focal)
         entry: dict[str, Any] = {
             "file": _within(frame.image, cameras.root),
             "width": frame.size[1],
             "height": frame.size[0],
-            "K": [[fx * found.focal, 0, cx], [0, fy * found.focal, cy], [0, 0, 1]],
+            **lens_entries(lens),
             "R": rotations[i].tolist(),
             "t": shifts[i].tolist(),
         }

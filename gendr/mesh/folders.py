@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -13,9 +12,9 @@ import numpy.typing as npt
 import torch
 
 from gendr._runtime.checks import check_image_size
+from gendr.mesh.camera_files.lenses import Lens, Rows, Straightening, straightening
 from gendr.mesh.camera_files.transforms import (
     TransformsFrame,
-    intrinsics_of,
     lens_of,
     list_frames,
     pose_of,
@@ -25,39 +24,7 @@ from gendr.mesh.camera_files.transforms import (
 from gendr.mesh.cameras import Camera
 from gendr.mesh.images import Picture, Planes, open_image, resized
 
-__all__ = ["Folder", "Shear", "is_opaque", "masked", "open_folder", "read_photo"]
-
-Rows = Callable[[int, int], npt.NDArray[np.float64]]
-
-
-@final
-@dataclass(frozen=True)
-class Shear:
-    """How the skew of a lens is undone: rows move sideways, what is not seen in all is cut off.
-
-    Attributes:
-        slope: By how many pixels a row lies further to the right than the one above.
-        margin: Columns that are cut off on either side.
-    """
-
-    slope: float
-    margin: int
-
-    def undone(self, rows: Rows, size: tuple[int, int]) -> tuple[Rows, tuple[int, int]]:
-        """Planes of (H, W) that are read in bands, upright, by linear interpolation; their size."""
-        height, width = size
-        columns = np.arange(self.margin, width - self.margin)
-
-        def upright(start: int, stop: int) -> npt.NDArray[np.float64]:
-            planes = rows(start, stop)
-            shift = self.slope * (np.arange(start, stop) + 0.5 - height / 2)
-            place = (columns + shift[:, None]).clip(0, width - 1)
-            left = np.minimum(place.astype(np.int64), max(width - 2, 0))
-            part, row = place - left, np.arange(stop - start)[:, None]
-            right = np.minimum(left + 1, width - 1)
-            return planes[:, row, left] * (1 - part) + planes[:, row, right] * part
-
-        return upright, (height, len(columns))
+__all__ = ["Folder", "is_opaque", "masked", "open_folder", "read_photo", "resized_straight"]
 
 
 @final
@@ -70,14 +37,14 @@ class Folder:
         frames: Its frames.
         size: (H, W) to which all images are resized.
         camera: A camera for each frame, float64.
-        shears: What is undone in the image of each frame.
+        straightenings: What is undone in the image of each frame.
     """
 
     file: Path
     frames: tuple[TransformsFrame, ...]
     size: tuple[int, int]
     camera: Camera
-    shears: tuple[Shear | None, ...]
+    straightenings: tuple[Straightening | None, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -85,29 +52,29 @@ class Folder:
         return tuple(frame.name for frame in self.frames)
 
 
-def open_folder(
-    path: Path,
-    size: int | tuple[int, int] | None,
-    max_megapixels: float,
-    *,
-    upright: bool = False,
-) -> Folder:
+def open_folder(path: Path, size: int | tuple[int, int] | None, max_megapixels: float) -> Folder:
     """The frames and cameras of an image folder; `gendr.mesh.load_views` says more.
 
     Args:
         path: The folder, or the JSON file.
         size: The shorter side, or (H, W), of what is made of all images.
         max_megapixels: The largest image that is allowed, in million pixels.
-        upright: Let lenses have skew, which `read_photo` undoes; it is refused otherwise.
 
     Raises:
         ValueError: if what `load_views` says of folders, sizes, poses and lenses does not hold.
     """
     cameras = read_cameras(path)
     frames = list_frames(cameras, max_megapixels)
-    shears = _shears([lens_of(cameras.meta, f, f.size)[4] for f in frames], frames, upright)
-    margin = max((shear.margin for shear in shears if shear is not None), default=0)
-    targets = [_target_size((f.size[0], f.size[1] - 2 * margin), size) for f in frames]
+    lenses = [lens_of(cameras.meta, frame) for frame in frames]
+    sizes, places = [f.size for f in frames], [f.where for f in frames]
+    straightenings = straightening(lenses, sizes, places)
+    targets: list[tuple[int, int]] = []
+    pinholes: list[Lens] = []
+    for i, (frame, bent) in enumerate(zip(frames, straightenings, strict=True)):
+        own = frame.size if bent is None else bent.size(frame.size)
+        pinhole = lenses[i] if bent is None else bent.pinhole(frame.size)
+        targets.append(_target_size(own, size))
+        pinholes.append(pinhole.scaled(targets[0][1] / own[1], targets[0][0] / own[0]))
     for frame, target in zip(frames, targets, strict=True):
         if target == targets[0]:
             continue
@@ -118,14 +85,8 @@ def open_folder(
             f"{size_text(frame.size)} in {frame.image}; give size=(H, W) to resize them"
         )
     poses = [pose_of(frame) for frame in frames]
-    lenses = [
-        intrinsics_of(cameras.meta, frame, targets[0])
-        if shear is None
-        else _upright(lens_of(cameras.meta, frame, frame.size), frame.size, shear, targets[0])
-        for frame, shear in zip(frames, shears, strict=True)
-    ]
     camera = Camera.from_opengl(camera_to_world=torch.from_numpy(np.stack(poses)), fov=30.0)
-    k = torch.tensor(lenses, dtype=torch.float64)
+    k = torch.tensor([[p.fx, p.fy, p.cx, p.cy] for p in pinholes], dtype=torch.float64)
     pixels = Camera.from_intrinsics(
         image_size=targets[0],
         fx=k[:, 0],
@@ -135,35 +96,7 @@ def open_folder(
         rotation=camera.rotation,
         translation=camera.translation,
     )
-    return Folder(cameras.file, tuple(frames), targets[0], pixels, shears)
-
-
-def _shears(
-    slopes: list[float], frames: list[TransformsFrame], upright: bool
-) -> tuple[Shear | None, ...]:
-    """What is undone in each frame; all lose the same columns, so that sizes stay alike.
-
-    Raises:
-        ValueError: if nothing would be left.
-    """
-    if not upright or not any(slopes):
-        return (None,) * len(slopes)
-    margin = 0
-    for slope, frame in zip(slopes, frames, strict=True):
-        margin = max(margin, math.ceil(abs(slope) * frame.size[0] / 2))
-        if 2 * margin >= frame.size[1]:
-            raise ValueError(f"{frame.where}: its skew shears the whole image away; is K right?")
-    return tuple(Shear(slope, margin) for slope in slopes)
-
-
-def _upright(
-    lens: tuple[float, ...], size: tuple[int, int], shear: Shear, target: tuple[int, int]
-) -> tuple[float, float, float, float]:
-    """The lens without skew, of an image that was made upright about its middle row and resized."""
-    fx, fy, cx, cy = lens[:4]
-    cx -= shear.slope * (cy - size[0] / 2) + shear.margin
-    sx, sy = target[1] / (size[1] - 2 * shear.margin), target[0] / size[0]
-    return fx * sx, fy * sy, cx * sx, cy * sy
+    return Folder(cameras.file, tuple(frames), targets[0], pixels, straightenings)
 
 
 def read_photo(folder: Folder, i: int, max_megapixels: float) -> tuple[Planes, bool]:
@@ -175,14 +108,14 @@ def read_photo(folder: Folder, i: int, max_megapixels: float) -> tuple[Planes, b
     Raises:
         ValueError: if the image or the mask is unreadable or too large.
     """
-    frame, shear = folder.frames[i], folder.shears[i]
-    with open_image(frame.image, max_megapixels) as opened:
+    frame, bent = folder.frames[i], folder.straightenings[i]
+    with open_image(frame.image, max_megapixels, frame.turn) as opened:
         image = Picture(opened)
         if frame.mask is not None:
-            with open_image(frame.mask, max_megapixels) as mask:
-                return masked(frame, image, Picture(mask), folder.size, shear)[0], True
+            with open_image(frame.mask, max_megapixels, frame.mask_turn) as mask:
+                return masked(frame, image, Picture(mask), folder.size, bent)[0], True
         if not is_opaque(image):
-            return masked(frame, image, image, folder.size, shear)[0], True
+            return masked(frame, image, image, folder.size, bent)[0], True
         channels = [0, 1, 2] if image.channels > 2 else [0, 0, 0]
 
         def rows(start: int, stop: int) -> npt.NDArray[np.float64]:
@@ -190,15 +123,17 @@ def read_photo(folder: Folder, i: int, max_megapixels: float) -> tuple[Planes, b
             planes = [np.full(own[0].shape, image.white), *(own[c] for c in channels)]
             return np.stack(planes).astype(np.float64)
 
-        planes = _resized(rows, frame.size, folder.size, shear) / np.float32(image.white)
+        planes = resized_straight(rows, frame.size, folder.size, bent) / np.float32(image.white)
         return planes.clip(0, 1), False
 
 
-def _resized(
-    rows: Rows, size: tuple[int, int], target: tuple[int, int], shear: Shear | None
+def resized_straight(
+    rows: Rows, size: tuple[int, int], target: tuple[int, int], bent: Straightening | None
 ) -> Planes:
-    """`resized` for what may have to be made upright first."""
-    return resized(*((rows, size) if shear is None else shear.undone(rows, size)), target)
+    """`resized` for what may have to be straightened first."""
+    if bent is None:
+        return resized(rows, size, target)
+    return resized(bent.undone(rows, size), bent.size(size), target)
 
 
 def masked(
@@ -206,7 +141,7 @@ def masked(
     image: Picture,
     mask: Picture,
     size: tuple[int, int],
-    shear: Shear | None = None,
+    bent: Straightening | None = None,
 ) -> tuple[Planes, float]:
     """A decoded image with its mask: colours are multiplied by it, then both are shrunk.
 
@@ -215,7 +150,7 @@ def masked(
         image: Grey or RGB, perhaps with alpha.
         mask: Its mask; the image itself, if that is its mask or has an alpha channel.
         size: (H, W) of the result.
-        shear: What is undone before, if anything.
+        bent: What is undone before, if anything.
 
     Returns:
         The mask and, unless the image is only a mask, RGB over black: [1 or 4, *size] in [0, 1];
@@ -239,7 +174,7 @@ def masked(
             np.multiply(own[channel], weight, out=plane, dtype=np.float64)
         return planes
 
-    planes = _resized(rows, frame.size, size, shear)
+    planes = resized_straight(rows, frame.size, size, bent)
     planes[0] /= mask.white
     planes[1:] /= image.white * mask.white
     return planes.clip(0, 1), highest

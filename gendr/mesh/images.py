@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 __all__ = [
+    "HEIC",
     "MAX_MEGAPIXELS",
     "Picture",
     "Planes",
@@ -28,6 +29,7 @@ __all__ = [
     "check_megapixels",
     "decode",
     "open_image",
+    "read_orientation",
     "read_size",
     "resized",
     "rgba",
@@ -43,6 +45,12 @@ MAX_MEGAPIXELS = 150.0
 # How many pixels of a band are floating-point numbers at a time: a few such planes fit in the
 # cache.
 _BAND = 1 << 17
+# The number of the orientation in EXIF data, and what undoes orientations 2 to 8, as Pillow counts
+# its ways to transpose: flips, turns by 90, 180 and 270 degrees to the left, transpose, transverse.
+_ORIENTATION = 0x0112
+_TURNS: tuple[Any, ...] = (0, 3, 1, 5, 4, 6, 2)
+# Names of files that Pillow alone does not read.
+HEIC = (".heic", ".heif")
 # Pillow's modes that must be converted, as they are not grey or RGB with or without alpha.
 _AS_RGBA = ("PA", "La", "RGBa")
 _AS_RGB = ("CMYK", "YCbCr", "LAB", "HSV", "RGBX")
@@ -116,9 +124,27 @@ def read_size(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> tuple[int, 
         return image.height, image.width
 
 
+def read_orientation(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> int:
+    """How an image must be turned to be upright, 1 to 8 as EXIF has it; 1 if nothing is said.
+
+    Of formats in which cameras and phones save photos that are not upright.
+    """
+    with _opened(path, max_megapixels) as image:
+        said = image.format in ("JPEG", "MPO", "WEBP")  # in a PNG it may stand behind the pixels
+        found = image.getexif().get(_ORIENTATION, 1) if said else 1
+    return found if found in range(1, 9) else 1
+
+
 @contextmanager
-def open_image(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> Generator[Image, None, None]:
+def open_image(
+    path: Path, max_megapixels: float = MAX_MEGAPIXELS, turn: int = 1
+) -> Generator[Image, None, None]:
     """A decoded image file, for as long as the context lasts.
+
+    Args:
+        path: The file.
+        max_megapixels: The largest image that is read, in million pixels.
+        turn: How it is turned, 1 to 8 as EXIF has it; 1 leaves it as it is in the file.
 
     Raises:
         UnreadableImageError: if it is no image, or a damaged one.
@@ -126,7 +152,7 @@ def open_image(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> Generator[
     """
     with _opened(path, max_megapixels) as image:
         decode(path, image)
-        yield image
+        yield image if turn == 1 else image.transpose(_TURNS[turn - 2])
 
 
 def decode(what: object, image: Image) -> None:
@@ -151,6 +177,8 @@ def _opened(path: Path, max_megapixels: float) -> Generator[Image, None, None]:
     """An opened image file of which only the header has been read."""
     from PIL import Image
 
+    if path.suffix.lower() in HEIC:
+        _register_heic(path)
     with without_pillow_limit():
         try:
             image = Image.open(path)
@@ -161,6 +189,18 @@ def _opened(path: Path, max_megapixels: float) -> Generator[Image, None, None]:
         with image:
             check_megapixels(path, image.size, max_megapixels)
             yield image
+
+
+def _register_heic(path: Path) -> None:
+    """Let Pillow read the photos of phones; they come upright."""
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        raise UnreadableImageError(
+            f"{path} needs pillow-heif, which is not installed: pip install 'gendr[photos]'; or "
+            "save it as JPEG"
+        ) from None
+    register_heif_opener()
 
 
 @final

@@ -34,6 +34,7 @@ from gendr._runtime.checks import (
 )
 from gendr._runtime.files import write_whole
 from gendr.mesh.camera_files.colmap import find_model, read_points
+from gendr.mesh.camera_files.lenses import Straightening
 from gendr.mesh.camera_files.transforms import (
     TRANSFORMS,
     TransformsFrame,
@@ -41,8 +42,8 @@ from gendr.mesh.camera_files.transforms import (
     read_cameras,
 )
 from gendr.mesh.cameras import Camera
-from gendr.mesh.folders import Folder, is_opaque, masked, open_folder
-from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, open_image, resized
+from gendr.mesh.folders import Folder, is_opaque, masked, open_folder, resized_straight
+from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, open_image
 from gendr.mesh.lines_of_sight import MASK_NOISE, view_volume, visual_sphere
 
 __all__ = [
@@ -135,8 +136,10 @@ def load_views(
     if it is grey.
 
     Every image is shrunk as it is read, so that with a size memory holds one decoded photo at a
-    time. Pixels are taken as they are in the file; the orientation in the EXIF data of a JPEG is
-    not applied, as in NeRF tools.
+    time. What a lens bends or shears is undone, by linear interpolation, with margins cut off where
+    the straight image would show what the lens did not see. As in NeRF tools,
+    pixels are taken as they are in the file, unless `w` and `h` are those of the photo turned by
+    what its EXIF data say; a mask of the photo as people see it is turned to fit.
 
     Args:
         path: The folder, or the JSON file, whose folder is then that of the images.
@@ -153,7 +156,7 @@ def load_views(
         TypeError: If `dtype` is neither float32 nor float64.
         ValueError: If the folder, the transforms file, an image or a mask is missing, unreadable or
             too large, sizes differ, `w` and `h` do not fit the image, a mask is empty, a pose is no
-            rotation and translation, intrinsics are missing, or the lens is not a pinhole.
+            rotation and translation, intrinsics are missing, or the lens is of an unknown kind.
     """
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"dtype must be float32 or float64, got {dtype}")
@@ -218,7 +221,7 @@ def _read_frames(
     rgb: Tensor | None = torch.empty(len(frames), 3, *size, **like)
     empty: list[str] = []
     for i, frame in enumerate(frames):
-        planes, highest = _read_planes(frame, size, max_megapixels, plain)
+        planes, highest = _read_planes(folder, i, max_megapixels, plain)
         if highest < MASK_NOISE:
             empty.append(frame.name)
         masks[i] = torch.from_numpy(planes[0])
@@ -250,21 +253,22 @@ def _read_frames(
 
 
 def _read_planes(
-    frame: TransformsFrame, size: tuple[int, int], max_megapixels: float, plain: Backdrop | None
+    folder: Folder, i: int, max_megapixels: float, plain: Backdrop | None
 ) -> tuple[Planes, float]:
-    """The mask and, unless the image is only a mask, RGB over black: [1 or 4, *size] in [0, 1].
+    """The mask and, unless the image is only a mask, RGB over black: [1 or 4, H, W] in [0, 1].
 
     Returns:
         These planes, and the largest value of the mask at its full size.
     """
-    with open_image(frame.image, max_megapixels) as opened:
+    frame, size, bent = folder.frames[i], folder.size, folder.straightenings[i]
+    with open_image(frame.image, max_megapixels, frame.turn) as opened:
         image = Picture(opened)
         if frame.mask is None and plain is not None and is_opaque(image):
-            return _cut_out(frame, image, size, plain)
+            return _cut_out(frame, image, size, plain, bent)
         if frame.mask is None:
-            return masked(frame, image, image, size)
-        with open_image(frame.mask, max_megapixels) as mask:
-            return masked(frame, image, Picture(mask), size)
+            return masked(frame, image, image, size, bent)
+        with open_image(frame.mask, max_megapixels, frame.mask_turn) as mask:
+            return masked(frame, image, Picture(mask), size, bent)
 
 
 @final
@@ -305,7 +309,11 @@ def color_of(background: str | Sequence[float]) -> tuple[float, float, float]:
 
 
 def _cut_out(
-    frame: TransformsFrame, image: Picture, size: tuple[int, int], plain: Backdrop
+    frame: TransformsFrame,
+    image: Picture,
+    size: tuple[int, int],
+    plain: Backdrop,
+    bent: Straightening | None,
 ) -> tuple[Planes, float]:
     """What `masked` gives, where the mask is all that is not of the colour of the background."""
     channels = [0, 1, 2] if image.channels > 2 else [0, 0, 0]
@@ -324,7 +332,7 @@ def _cut_out(
         highest = max(highest, float(planes[0].max()))
         return planes
 
-    return resized(rows, frame.size, size).clip(0, 1), highest
+    return resized_straight(rows, frame.size, size, bent).clip(0, 1), highest
 
 
 # ---------------------------------------------------------------------------------------------

@@ -88,8 +88,7 @@ def load_photos(
 ) -> Photos:
     """Read a folder of pictures with poses, as `gendr.mesh.load_views` does, masks or no masks.
 
-    Masks are files or alpha channels; a picture without one counts as a whole. Skew of a lens is
-    undone: rows move sideways about the middle one, columns that not all of them have are cut off.
+    Masks are files or alpha channels; a picture without one counts as a whole.
 
     Args:
         path: The folder, or the JSON file.
@@ -106,7 +105,7 @@ def load_photos(
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"dtype must be float32 or float64, got {dtype}")
     behind = torch.tensor(color_of(background), dtype=dtype)
-    folder = open_folder(Path(path), size, max_megapixels, upright=True)
+    folder = open_folder(Path(path), size, max_megapixels)
     images = torch.empty(len(folder.frames), 3, *folder.size, dtype=dtype)
     alpha = torch.empty(len(folder.frames), *folder.size, dtype=dtype)
     any_mask = False

@@ -23,18 +23,18 @@ __all__ = ["find_model", "lenses_of", "read_model", "read_points"]
 # Where a model may lie in the folder of images, the first that is there.
 _PLACES = ("sparse/0", "sparse", "colmap/sparse/0", "")
 # The lens models by their numbers in binary files, and what their parameters are called in
-# transforms files; "f" is both focal lengths. Those without names are no pinholes.
+# transforms files; "f" is both focal lengths. Those without names are refused.
 _MODELS = (
     ("SIMPLE_PINHOLE", "f cx cy"),
     ("PINHOLE", "fl_x fl_y cx cy"),
     ("SIMPLE_RADIAL", "f cx cy k1"),
     ("RADIAL", "f cx cy k1 k2"),
     ("OPENCV", "fl_x fl_y cx cy k1 k2 p1 p2"),
-    ("OPENCV_FISHEYE", 8),
+    ("OPENCV_FISHEYE", "fl_x fl_y cx cy k1 k2 k3 k4"),
     ("FULL_OPENCV", "fl_x fl_y cx cy k1 k2 p1 p2 k3 k4 k5 k6"),
-    ("FOV", 5),
-    ("SIMPLE_RADIAL_FISHEYE", 4),
-    ("RADIAL_FISHEYE", 5),
+    ("FOV", "fl_x fl_y cx cy omega"),
+    ("SIMPLE_RADIAL_FISHEYE", "f cx cy k1"),
+    ("RADIAL_FISHEYE", "f cx cy k1 k2"),
     ("THIN_PRISM_FISHEYE", 12),
     ("RAD_TAN_THIN_PRISM_FISHEYE", 16),
 )
@@ -153,7 +153,7 @@ def _entries(lens: _Lens, file: Path, number: int) -> dict[str, Any]:
     if names is None:
         raise ValueError(f"{file}: camera {number} has the unknown lens model {lens.model!r:.40}")
     entries: dict[str, Any] = {"camera_model": lens.model, "w": lens.width, "h": lens.height}
-    if isinstance(names, int):  # no pinhole: the reader of transforms files says so
+    if isinstance(names, int):  # the reader of transforms files says that it is not known
         return entries
     keys = names.split()
     if len(lens.numbers) != len(keys):

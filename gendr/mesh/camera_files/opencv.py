@@ -6,7 +6,8 @@
 `R` and `t` take points from the world to the camera, x right, y down, z ahead; `world_to_camera`,
 4 x 4 or 3 x 4, may stand for both, and `P`, the 3 x 4 projection matrix K [R | t] times any number
 but 0, for these and `K`. `K`, `dist` (k1 k2 p1 p2 k3 k4 k5 k6 s1 s2 s3 s4 tx ty, as many as there
-are), `width` and `height` may stand in an image too. `mask` names the mask of an image.
+are), `camera_model`, `width` and `height` may stand in an image too; with the model OPENCV_FISHEYE
+`dist` is k1 k2 k3 k4, with FOV omega. `mask` names the mask of an image.
 `pixel_centre` is where K counts the centre of the first pixel: 0.5, or 0 for what
 cv2.calibrateCamera returns.
 """
@@ -20,13 +21,19 @@ import numpy as np
 import numpy.typing as npt
 
 from gendr._runtime.checks import shape_text
+from gendr.mesh.camera_files.lenses import BENDS, Lens
 from gendr.mesh.rotations import ORTHONORMAL
 
-__all__ = ["OPENCV", "camera_to_world", "from_opencv_json"]
+__all__ = ["OPENCV", "camera_to_world", "from_opencv_json", "lens_entries"]
 
 # The name of the file in a folder.
 OPENCV = "cameras.json"
-_DISTORTION = tuple("k1 k2 p1 p2 k3 k4 k5 k6 s1 s2 s3 s4 tx ty".split())
+_DISTORTION = {
+    "FULL_OPENCV": tuple("k1 k2 p1 p2 k3 k4 k5 k6 s1 s2 s3 s4 tx ty".split()),
+    "OPENCV_FISHEYE": BENDS["fisheye"],
+    "FOV": BENDS["fov"],
+}
+_OWN_MODELS: dict[str, str] = dict(zip(("radial", "fisheye", "fov"), _DISTORTION, strict=True))
 # Other names of it, which are passed on to be refused.
 _LISTS = ("distCoeffs", "dist_coeffs", "distortion", "distortion_coefficients")
 
@@ -106,15 +113,39 @@ def _lens(meta: dict[str, Any], image: dict[str, Any], where: str) -> dict[str, 
     for key in _LISTS:
         if image.get(key, meta.get(key)) is not None:
             entries[key] = image.get(key, meta.get(key))
+    model = str(image.get("camera_model", meta.get("camera_model", "FULL_OPENCV"))).upper()
+    model = "FULL_OPENCV" if model in ("PINHOLE", "OPENCV") else model
+    if model not in _DISTORTION:
+        raise ValueError(
+            f"{where}: camera_model must be one of PINHOLE, OPENCV, {', '.join(_DISTORTION)}, got "
+            f"{model:.40}"
+        )
+    entries["camera_model"] = model
     bend = image.get("dist", meta.get("dist"))
     if bend is not None:
+        names = _DISTORTION[model]
         flat = _numbers(bend, None, "dist", where).reshape(-1)
-        if len(flat) > len(_DISTORTION):
+        if len(flat) > len(names):
             raise ValueError(
-                f"{where}: dist must be at most {len(_DISTORTION)} numbers, "
-                f"{' '.join(_DISTORTION)}, got {len(flat)}"
+                f"{where}: dist must be at most {len(names)} numbers, {' '.join(names)}, got "
+                f"{len(flat)}"
             )
-        entries |= dict(zip(_DISTORTION, flat.tolist(), strict=False))
+        entries |= dict(zip(names, flat.tolist(), strict=False))
+    return entries
+
+
+def lens_entries(lens: Lens) -> dict[str, Any]:
+    """What such a file says about a lens."""
+    entries: dict[str, Any] = {
+        "K": [[lens.fx, lens.skew, lens.cx], [0, lens.fy, lens.cy], [0, 0, 1]]
+    }
+    if any(lens.bend):
+        model = _OWN_MODELS[lens.kind]
+        named = dict(zip(BENDS[lens.kind], lens.bend, strict=True))
+        bend = [named.get(name, 0.0) for name in _DISTORTION[model]]
+        while not bend[-1]:
+            del bend[-1]
+        entries |= {"camera_model": model, "dist": bend}
     return entries
 
 

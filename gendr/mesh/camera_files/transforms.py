@@ -10,7 +10,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -20,26 +20,33 @@ import numpy.typing as npt
 
 from gendr._runtime.checks import shape_text
 from gendr.mesh.camera_files.colmap import find_model, lenses_of, read_model
+from gendr.mesh.camera_files.lenses import BENDS, Lens
 from gendr.mesh.camera_files.opencv import OPENCV, from_opencv_json
 from gendr.mesh.camera_files.projections import PROJECTIONS, find_projections, from_projections
-from gendr.mesh.images import read_size
+from gendr.mesh.images import HEIC, read_orientation, read_size
 from gendr.mesh.rotations import ORTHONORMAL
 
 TRANSFORMS = ("transforms.json", "transforms_train.json")
-_IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
+_IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", *HEIC)
+# Orientations that are not their own inverses.
+_UNDONE = {6: 8, 8: 6}
 _LAYOUT = (
     "it must hold frames, each with file_path and transform_matrix (4 x 4, camera to world, "
     "OpenGL), and camera_angle_x or fl_x"
 )
-_PINHOLES = ("PINHOLE", "SIMPLE_PINHOLE", "PERSPECTIVE", "OPENCV", "FULL_OPENCV", "RADIAL",
-             "SIMPLE_RADIAL")  # fmt: skip
-
-# What makes a lens no pinhole, if it is not 0, an empty list or false: for all frames or for one.
-_KINDS = ("is_fisheye", "ftheta_p0", "latlong", "equirectangular")
-_BENT = ("s1", "s2", "s3", "s4", "tx", "ty", "sx1", "sy1", "b1", "b2", "omega", "distortion_params",
-         "distortion", "distortion_coefficients", "dist", "distCoeffs", "dist_coeffs")  # fmt: skip
-# Lens distortion, or skew, below this many pixels at the image's corner is treated as none.
-_DISTORTION_PIXELS = 0.25
+# What lenses are called, and the kinds of these.
+_MODELS = dict.fromkeys(
+    ("PINHOLE", "SIMPLE_PINHOLE", "PERSPECTIVE", "OPENCV", "FULL_OPENCV", "RADIAL",
+     "SIMPLE_RADIAL"), "radial",
+) | dict.fromkeys(
+    ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE"), "fisheye",
+) | {"FOV": "fov"}  # fmt: skip
+# What makes a lens of another kind, if it is not 0, an empty list or false: for all frames or one.
+_KINDS = ("ftheta_p0", "latlong", "equirectangular")
+# Coefficients of no kind of lens that is known here.
+_BENT = ("tx", "ty", "sx1", "sy1", "b1", "b2")
+_LISTS = ("distortion_params", "distortion", "distortion_coefficients", "dist", "distCoeffs",
+          "dist_coeffs")  # fmt: skip
 
 
 @final
@@ -53,7 +60,9 @@ class TransformsFrame:
         where: The file and the name, for messages.
         image: The path of its image.
         mask: The path of its mask; None if the mask is in the image.
-        size: (H, W) of image and mask.
+        size: (H, W) of image and mask, turned.
+        turn: How the image is turned before anything else, 1 to 8 as EXIF has it; 1 for not at all.
+        mask_turn: How its mask is.
     """
 
     entry: dict[str, Any]
@@ -62,6 +71,8 @@ class TransformsFrame:
     image: Path
     mask: Path | None
     size: tuple[int, int]
+    turn: int = 1
+    mask_turn: int = 1
 
 
 @final
@@ -142,13 +153,29 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
         mask = _find_image(root, str(mask_path), where) if mask_path else _find_mask(root, image)
         size = read_size(image, max_megapixels)
         of_mask = size if mask is None else read_size(mask, max_megapixels)
+        turn = mask_turn = 1
+        if size[0] != size[1] and (found := read_orientation(image, max_megapixels)) > 4:
+            # As in most tools photos are as they are stored, unless the file says otherwise.
+            if _is_for_turned(cameras.meta, entry, size):
+                turn, size = found, (size[1], size[0])
+            if of_mask == size[::-1]:
+                # A mask of the photo as people see it, or else as it is stored.
+                mask_turn, of_mask = _UNDONE.get(found, found) if turn == 1 else found, size
         if of_mask != size:
             raise ValueError(
                 f"masks must be as large as their image, got {size_text(of_mask)} in {mask} "
                 f"and {size_text(size)} in {image}"
             )
-        frames.append(TransformsFrame(entry, name, where, image, mask, size))
+        frames.append(TransformsFrame(entry, name, where, image, mask, size, turn, mask_turn))
     return frames
+
+
+def _is_for_turned(meta: dict[str, Any], entry: dict[str, Any], size: tuple[int, int]) -> bool:
+    """Whether w and h are those of a photo (H, W) after a turn by 90 degrees."""
+    w, h = _given(meta, entry, "w"), _given(meta, entry, "h")
+    if not all(type(side) in (int, float) and 0 < side < math.inf for side in (w, h)):
+        return False  # if it is wrong, the reader of lenses says so
+    return _is_multiple((h, w), (size[1], size[0])) and not _is_multiple((w, h), (size[1], size[0]))
 
 
 def _is_inside(path: Path, root: Path) -> bool:
@@ -210,31 +237,8 @@ def _given(meta: dict[str, Any], frame: dict[str, Any], key: str) -> Any:
     return meta.get(key) if value is None else value
 
 
-def intrinsics_of(
-    meta: dict[str, Any], frame: TransformsFrame, target: tuple[int, int]
-) -> tuple[float, float, float, float]:
-    """(fx, fy, cx, cy) in pixels at the target size; the centre of the first pixel is at 0.5."""
-    fx, fy, cx, cy, shear, by = lens_of(meta, frame, target)
-    if shear:
-        skew = shear * fy * frame.size[1] / target[1]
-        raise ValueError(
-            f"{frame.where}: skew {skew:.3g} shears the image, by up to {by:.2g} pixels from the "
-            "principal point; cameras here have none: shear the images first, by "
-            "u - skew / fl_y (v - cy), and set it to 0"
-        )
-    return fx, fy, cx, cy
-
-
-def lens_of(
-    meta: dict[str, Any], frame: TransformsFrame, target: tuple[int, int]
-) -> tuple[float, float, float, float, float, float]:
-    """The lens of a frame, which may have skew.
-
-    Returns:
-        fx, fy, cx and cy, as `intrinsics_of`; the shear, by how many pixels the image goes to the
-        right for each pixel down, about the row cy, 0 if that is not seen; and by how many pixels
-        of the file at most.
-    """
+def lens_of(meta: dict[str, Any], frame: TransformsFrame) -> Lens:
+    """The lens of a frame, in pixels of its image."""
     entry, where = frame.entry, frame.where
 
     def number(key: str) -> float | None:
@@ -246,21 +250,7 @@ def lens_of(
             raise ValueError(f"{where}: {key} must be a finite number, got {value!r:.40}")
         return float(value)
 
-    model = _given(meta, entry, "camera_model") or "PINHOLE"
-    kinds = [kind for kind in _KINDS if _given(meta, entry, kind)]
-    if str(model).upper() not in _PINHOLES:
-        kinds.insert(0, f"{model:.40}" if isinstance(model, str) else f"{model!r:.40}")
-    if kinds:
-        raise ValueError(
-            f"{where}: the lens is {kinds[0].removeprefix('is_')}, not a pinhole; undistort the "
-            "images first"
-        )
-    for key in _BENT:
-        if _is_bent(_given(meta, entry, key)):
-            raise ValueError(
-                f"{where}: lens distortion ({key}) is not supported; undistort the images first "
-                "and set it to 0"
-            )
+    kind, bend = _bend(meta, frame, number)
     w, h = _calibrated_size(frame, number("w"), number("h"))
     fx, fy = number("fl_x"), number("fl_y")
     for axis, key, side in (("x", "camera_angle_x", w), ("y", "camera_angle_y", h)):
@@ -279,13 +269,42 @@ def lens_of(
         raise ValueError(f"{where}: focal lengths must be > 0, got {fx:g}, {fy:g}")
     cx, cy = number("cx"), number("cy")
     cx, cy = w / 2 if cx is None else cx, h / 2 if cy is None else cy
-    corner = math.hypot(max(abs(cx), abs(w - cx)) / fx, max(abs(cy), abs(h - cy)) / fy)
-    _check_undistorted(number, corner, max(fx, fy), where)
-    shear = (number("skew") or 0.0) / fy
-    by = abs(shear) * max(abs(cy), abs(h - cy))
-    sx, sy = target[1] / w, target[0] / h
-    shear = shear * sx / sy if by > _DISTORTION_PIXELS else 0.0
-    return fx * sx, fy * sy, cx * sx, cy * sy, shear, by
+    lens = Lens(fx, fy, cx, cy, number("skew") or 0.0, kind, bend)
+    return lens.scaled(frame.size[1] / w, frame.size[0] / h)
+
+
+def _bend(
+    meta: dict[str, Any], frame: TransformsFrame, number: Callable[[str], float | None]
+) -> tuple[str, tuple[float, ...]]:
+    """The kind of a lens, and its coefficients.
+
+    Raises:
+        ValueError: If it is of no kind that is known here, or has other coefficients too.
+    """
+    entry, where = frame.entry, frame.where
+    model = _given(meta, entry, "camera_model") or "PINHOLE"
+    kind = _MODELS.get(str(model).upper())
+    others = [name for name in _KINDS if _given(meta, entry, name)]
+    if kind is None:
+        others.insert(0, f"{model:.40}" if isinstance(model, str) else f"{model!r:.40}")
+    if kind is None or others:
+        raise ValueError(
+            f"{where}: lenses of the kind {others[0]} are not supported; undistort the images first"
+        )
+    if _given(meta, entry, "is_fisheye"):
+        kind = "fisheye"
+    own = set(BENDS[kind])
+    if kind == "radial" and str(model).upper() != "FULL_OPENCV":
+        own -= {"k4", "k5", "k6"}  # of a denominator, or of the next powers
+    for key in (*_LISTS, *sorted({*_BENT, *sum(BENDS.values(), ())} - own)):
+        if _is_bent(_given(meta, entry, key)):
+            raise ValueError(
+                f"{where}: lens distortion ({key}) is not supported for a {kind} lens, which may "
+                f"have {', '.join(sorted(own))}; undistort the images first and set it to 0"
+            )
+    bend = tuple(number(key) or 0.0 for key in BENDS[kind])
+    # Without its coefficient a FOV lens is the pinhole that it tends to.
+    return ("radial", Lens.bend) if kind == "fov" and not bend[0] else (kind, bend)
 
 
 def _calibrated_size(
@@ -300,10 +319,9 @@ def _calibrated_size(
         factor = w / width if w is not None else h / height if h is not None else 1.0
         return factor * width, factor * height
     if not _is_multiple((w, h), (width, height)):
-        turned = _is_multiple((h, w), (width, height))
         hint = "intrinsics must be those of the image, or of the same image at another size"
-        if turned:
-            hint = "one of them is turned; an orientation in the EXIF data is not applied"
+        if _is_multiple((h, w), (width, height)):
+            hint = "one of them is turned, and no EXIF data say how"
         raise ValueError(
             f"{frame.where}: the file says w x h = {w:g} x {h:g}, but {frame.image.name} has "
             f"{width} x {height} pixels; {hint}"
@@ -323,21 +341,6 @@ def _is_bent(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(map(_is_bent, value))
     return value not in (None, 0)
-
-
-def _check_undistorted(number: Any, radius: float, focal: float, where: str) -> None:
-    """Raise if the lens bends the corner, at `radius` from the axis, by a visible amount."""
-    bend, radius = 0.0, min(radius, 1e20)  # whose powers are finite
-    for i in (1, 2, 3, 4, 5, 6):
-        # k4 to k6 are of a denominator, like k1 to k3, or of the next powers.
-        powers = (2 * i + 1,) if i < 4 else (2 * i - 5, 2 * i + 1)
-        bend += abs(number(f"k{i}") or 0.0) * max(radius**power for power in powers)
-    bend += sum(3 * abs(number(key) or 0.0) * radius**2 for key in ("p1", "p2"))
-    if bend * focal > _DISTORTION_PIXELS:
-        raise ValueError(
-            f"{where}: lens distortion (k1, k2, ..., p1, p2) of {bend * focal:.2g} pixels at the "
-            "corner is not supported; undistort the images first and set them to 0"
-        )
 
 
 def pose_of(frame: TransformsFrame) -> npt.NDArray[np.float64]:
