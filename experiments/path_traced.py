@@ -5,8 +5,9 @@
     gendr splat OUT/room -o room --hold-out 6
 
 Drawn by Mitsuba 3 (Jakob et al. 2022): a room with coloured walls and balls of gold and glass;
-a chair on tiles under a sky; a heap of glossy stones before hills. Views go round
-each at two heights. The poses are in `transforms.json`, the format of the NeRF papers.
+a chair on tiles under a sky; a heap of glossy stones before hills. With `--scenes heap` that heap
+alone, transparent around it, for experiments that need masks. Views go round each at two heights.
+The poses are in `transforms.json`, the format of the NeRF papers.
 """
 
 from __future__ import annotations
@@ -97,7 +98,12 @@ def stones(mi: Any, rng: np.random.Generator) -> dict[str, Any]:
     return scene
 
 
-SCENES = {"room": room, "chair": chair, "stones": stones}
+def heap(mi: Any, rng: np.random.Generator) -> dict[str, Any]:
+    """The stones in the light of the sky, and nothing else."""
+    return {name: part for name, part in stones(mi, rng).items() if name != "ground"}
+
+
+SCENES = {"room": room, "chair": chair, "stones": stones, "heap": heap}
 
 
 def paint(*rgb: float) -> dict[str, Any]:
@@ -161,7 +167,7 @@ def main() -> None:
     """Draw the scenes that are not there yet."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--scenes", nargs="+", choices=SCENES, default=list(SCENES))
+    parser.add_argument("--scenes", nargs="+", choices=SCENES, default=list(SCENES)[:3])
     parser.add_argument("--size", type=int, default=200)
     parser.add_argument("--views", type=int, default=48)
     parser.add_argument("--samples", type=int, default=64, help="of a pixel")
@@ -173,7 +179,9 @@ def main() -> None:
         folder = args.out / name
         folder.mkdir(parents=True, exist_ok=True)
         parts = SCENES[name](mi, np.random.default_rng(7))
-        scene = mi.load_dict({"type": "scene", "integrator": {"type": "path"}, **parts})
+        alone = name == "heap"
+        path = {"type": "path", "hide_emitters": alone}
+        scene = mi.load_dict({"type": "scene", "integrator": path, **parts})
         frames = []
         for i, eye in enumerate(tqdm(eyes(args.views), name)):
             pose = mi.ScalarTransform4f().look_at(list(eye), [0.0, 0.0, 0.0], [0, 0, 1])
@@ -182,10 +190,13 @@ def main() -> None:
                 sensor = mi.load_dict({
                     "type": "perspective", "fov": ANGLE, "to_world": pose,
                     "film": {"type": "hdrfilm", "width": args.size, "height": args.size,
+                             "pixel_format": "rgba" if alone else "rgb",
                              "rfilter": {"type": "box"}},
                     "sampler": {"type": "independent", "sample_count": args.samples},
                 })  # fmt: skip
-                mi.util.write_bitmap(str(path), mi.render(scene, sensor=sensor, seed=i))
+                drawn = mi.Bitmap(mi.render(scene, sensor=sensor, seed=i))
+                kind = mi.Bitmap.PixelFormat.RGBA if alone else mi.Bitmap.PixelFormat.RGB
+                drawn.convert(kind, mi.Struct.Type.UInt8, srgb_gamma=True).write(str(path))
             # Mitsuba looks along +z with x to the left, the format along -z with x to the right.
             world = np.array(pose.matrix, dtype=np.float64).reshape(4, 4) @ np.diag([-1, 1, -1, 1])
             frames.append({"file_path": f"./{i:03d}", "transform_matrix": world.tolist()})

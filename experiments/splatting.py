@@ -13,7 +13,8 @@ order of the photos. Every tenth photo is left out; the score is the mean PSNR o
    the number of triangles and the size of the photos.
 
 A run is a row of splatting.csv, written when it is done; what is there is not run again, so the
-command may be stopped in any way and given again. Processes have one thread each.
+command may be stopped in any way and given again. Processes have one thread each; equal time is
+that of the processor, so that other work beside it does no harm.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ import multiprocessing
 import signal
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -45,13 +48,12 @@ LAWS = (
     "cauchy", "exponential", "exponential.reversed", "gumbel_max", "gumbel_min",
 )  # fmt: skip
 TCONORMS = (
-    "probabilistic", "max", "einstein", "hamacher(p=0.5)", "hamacher(p=4)", "frank(p=0.5)",
-    "frank(p=4)", "yager(p=2)", "yager(p=4)", "aczel_alsina(p=0.5)", "aczel_alsina(p=2)",
-    "dombi(p=1)", "schweizer_sklar(p=-0.5)",
+    "probabilistic", "max", "einstein", "hamacher(p=0.5)", "frank(p=0.5)", "yager(p=2)",
+    "aczel_alsina(p=2)", "dombi(p=1)", "schweizer_sklar(p=-0.5)",
 )  # fmt: skip
 SCALES, RATES, SEEDS = (0.25, 0.5, 1.0), (0.6, 1.0, 1.6), (0, 1, 2)
 # Laws that go on to all T-conorms.
-BEST = 5
+BEST = 3
 
 
 @dataclass(frozen=True)
@@ -103,11 +105,13 @@ def train(folders: dict[str, str], run: Run) -> tuple[Run, list[str]]:
     """Do a run: its score, the seconds of its steps, and their number."""
     import gendr
     from gendr.splatting import load_photos
+    from gendr.splatting import training as module
     from gendr.splatting.settings import SplatSettings
     from gendr.splatting.training import fit_splats, start_from
 
     torch.set_num_threads(1)
     gendr.set_num_threads(1)
+    module.time = SimpleNamespace(perf_counter=time.process_time)  # the clock of budgets
     key = run.photos, run.side
     if key not in _photos:
         _photos[key] = load_photos(folders[run.photos], size=run.side).split()
@@ -296,8 +300,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--side", type=int, default=100)
     parser.add_argument("--triangles", type=int, default=3000)
-    parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--seconds", type=float, default=12.0, help="of runs in equal time")
+    parser.add_argument("--steps", type=int, default=450)
+    parser.add_argument("--seconds", type=float, default=9.0, help="of runs in equal time")
     parser.add_argument("--workers", type=int, default=2, help="processes of one thread")
     parser.add_argument("--docs", action="store_true", help="write docs/splatting.md")
     args = parser.parse_args()

@@ -359,8 +359,9 @@ class Splat(OnThreads, ReadsImages):
         settings: of the training.
         budget: end after 90s, 10m or 1h of steps, however many they are (default: 5000 steps).
         image_size: shorter side (default: their own, at most 400).
-        background: behind the triangles: a name or #rrggbb, which transparent photos are laid over,
-            or learnt (default: white, of photos without masks learnt).
+        background: behind the triangles: a name or #rrggbb, which transparent photos are laid over;
+            learnt, one colour; or still, a backdrop that is the same image in all photos, as of a
+            turntable (default: white; of photos without masks still if it is so, else learnt).
         init: what to start from: the points of COLMAP (default, if there are any), the visual hull
             of the masks (else, if there are any), what the cameras see (else), a mesh, or the
             splats.npz of a training before, whose law, T-conorm and unit then hold.

@@ -30,7 +30,14 @@ from gendr.mesh import Mesh, load_points, view_sizes, visual_hull
 from gendr.mesh.views import color_of
 from gendr.splatting import Photos, Splats, SplatSettings, camera_path, fit_splats, load_photos
 from gendr.splatting.pictures import drawn, film, hard_views, pair, sheet
-from gendr.splatting.training import KIND, SplatTraining, opaque_splats, start_from
+from gendr.splatting.settings import BACKGROUNDS
+from gendr.splatting.training import (
+    KIND,
+    SplatTraining,
+    opaque_splats,
+    start_from,
+    with_background,
+)
 
 # Names of the files: the triangles, other forms of them, pictures, and what is known of them; and
 # the files of a training that is under way.
@@ -70,7 +77,7 @@ def run(args: Splat) -> int:
     if args.resume:
         check_checkpoint(out, CHECKPOINT)
     photos, settings = _read(args, settings)
-    scene = _scene(args, photos, settings)
+    scene, settings = _scene(args, photos, settings)
     budget = settings.budget
     total, unit = (settings.steps, "step") if budget is None else (round(budget), "s")
     session = Session("splat", total, unit, quiet=args.quiet, every=SAVE_SECONDS)
@@ -102,18 +109,20 @@ def _read(args: Splat, settings: SplatSettings) -> tuple[Photos, SplatSettings]:
         raise ValueError(f"no such file or folder: {path}")
     if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > IMAGE_SIZE:
         size = IMAGE_SIZE
-    learnt = args.background == "learnt"
-    color = "white" if learnt or args.background is None else args.background
+    named = args.background in (None, *BACKGROUNDS)
+    color = "white" if args.background is None or named else args.background
     photos = load_photos(path, size=size, background=color, max_megapixels=limit)
     if min(photos.image_size) < SMALLEST:
         height, width = photos.image_size
         raise ValueError(f"photos need {SMALLEST} x {SMALLEST} pixels, got {width} x {height}")
-    if learnt or (args.background is None and photos.alpha is None):
-        return photos, replace(settings, background="learnt")
-    return replace(photos, background=torch.tensor(color_of(color))), settings
+    if named:
+        return photos, replace(settings, background=args.background)
+    given = replace(settings, background="given")
+    return replace(photos, background=torch.tensor(color_of(color))), given
 
 
-def _scene(args: Splat, photos: Photos, settings: SplatSettings) -> _Scene:
+def _scene(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[_Scene, SplatSettings]:
+    """What is trained on and what is scored, and the settings with the kind of background."""
     every, count = args.hold_out, len(photos)
     train, scored, kind = photos, photos[visual.spread(count, SHOWN)], "trained on"
     if every == 1:
@@ -123,9 +132,10 @@ def _scene(args: Splat, photos: Photos, settings: SplatSettings) -> _Scene:
             raise ValueError(f"{args.photos} holds {count} picture, none to hold out; --hold-out 0")
         train, scored = photos.split(every, min(every, count) // 2)
         kind = "held out"
+    train, settings = with_background(train, settings)
     init, start = _start(args, train, settings)
     path = Path(args.photos)
-    return _Scene(path.name or path.resolve().name, train, scored, kind, init, start)
+    return _Scene(path.name or path.resolve().name, train, scored, kind, init, start), settings
 
 
 def _start(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[str, Splats]:
@@ -143,7 +153,7 @@ def _start(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[str, S
         return kind, start_from(photos, settings, kind)
     if given.lower().endswith(".npz"):
         splats = Splats.load(given).to(torch.float32)
-        if settings.background == "given":
+        if settings.background != "learnt":
             splats = splats.with_tensors(background=photos.background)
         return given, splats
     mesh = Mesh.load(model_file(given), max_megapixels=args.max_megapixels)
@@ -336,7 +346,7 @@ class _Report:
             "init": self.scene.init,
             "triangles": len(splats),
             "steps": training.step,
-            "background": [round(float(x), 4) for x in splats.background],
+            "background": [round(float(x), 4) for x in splats.background.reshape(3, -1).mean(1)],
             "settings": {**settings, **actual, "degree": splats.degree},
             "threads": num_threads(),
             "versions": versions(),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -17,6 +19,12 @@ from gendr.mesh.images import MAX_MEGAPIXELS
 from gendr.mesh.views import color_of
 
 __all__ = ["Photos", "load_photos"]
+
+# Pictures of which a backdrop is the median; by how much half of them may differ from it where it
+# stands still, the part of the rim of the picture where it must; by how much the object differs.
+_SOME, _STILL, _STILL_PART, _DIFFERS = 24, 0.03, 0.9, 0.08
+# The width of the rim, and the radius of gaps in masks that are closed, pixels.
+_GAP = 3
 
 
 @final
@@ -30,7 +38,7 @@ class Photos:
         camera: B cameras.
         names: The names of the frames in the file.
         background: [3], RGB: what is behind the masks; of whole pictures, the median of the pixels
-            at their borders, to start from.
+            at their borders, to start from. Or [3, H, W]: a backdrop that stands still.
     """
 
     images: Tensor
@@ -75,6 +83,37 @@ class Photos:
         if not held_out:
             raise ValueError(f"{len(self)} pictures have no number {offset} to hold out")
         return self[[i for i in range(len(self)) if i not in held_out]], self[[*held_out]]
+
+    def before_backdrop(self) -> Photos | None:
+        """Whole pictures before a backdrop that stands still in all, as on a turntable.
+
+        The backdrop is the median of the pictures, and what differs from it their masks, with holes
+        filled.
+
+        Returns:
+            The same with masks and the backdrop; None if it does not stand still around the rim.
+        """
+        some = self.images[:: max(1, len(self) // _SOME)]
+        backdrop = some.median(0).values
+        moves = (some - backdrop).abs().amax(1).median(0).values
+        inner = moves[_GAP:-_GAP, _GAP:-_GAP]
+        rim = (moves < _STILL).sum() - (inner < _STILL).sum()
+        if len(some) < 3 or float(rim) < _STILL_PART * (moves.numel() - inner.numel()):
+            return None
+        differs = (self.images - backdrop).abs().amax(1) > _DIFFERS
+        masks = np.stack([_filled(mask) for mask in differs.cpu().numpy()])
+        alpha = torch.from_numpy(masks).to(self.images)
+        return Photos(self.images, alpha, self.camera, self.names, backdrop)
+
+
+def _filled(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """A mask without specks, gaps of a few pixels and holes."""
+    from scipy.ndimage import binary_closing, binary_fill_holes, binary_opening
+
+    whole = np.pad(binary_opening(mask), _GAP, mode="edge")
+    whole = binary_closing(whole, iterations=_GAP)
+    found = np.asarray(binary_fill_holes(whole), bool)
+    return found[_GAP:-_GAP, _GAP:-_GAP]
 
 
 def load_photos(

@@ -40,7 +40,7 @@ def hard_views(splats: Splats, camera: Camera, size: tuple[int, int]) -> Tensor:
         ValueError: if there is none.
     """
     rgb, alpha = visual.render_views(splats.to_mesh(0.0), camera, size)
-    return rgb + (1 - alpha)[:, None] * splats.background[:, None, None]
+    return rgb + (1 - alpha)[:, None] * splats.behind(size)
 
 
 def pixels(image: Tensor, width: int | None = None) -> visual.Pixels:

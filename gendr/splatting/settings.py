@@ -12,7 +12,7 @@ __all__ = ["BACKGROUNDS", "DENSITIES", "UNITS", "SplatSettings"]
 # What the scale of a triangle may be measured in.
 UNITS = ("inradius", "px", "ndc")
 DENSITIES = ("adaptive", "mcmc", "none")
-BACKGROUNDS = ("given", "learnt")
+BACKGROUNDS = ("given", "learnt", "still")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ class SplatSettings:
         learn_scale: each triangle learns its own.
         shape: of the law of each triangle at the start, from where it is learnt; by default all
             have that of the law.
-        background: "given": that of the photos; "learnt": found with the rest.
+        background: "given": that of the photos; "learnt": one colour, found with the rest; "still":
+            an image, that of the backdrop of a turntable, found with the rest. By default given
+            where there are masks, else still if it is so, else learnt.
         exposure: photos may be brighter or darker than each other.
         cutoff: coverage at or below it counts as 0.
         evaluate_every: part of the training between two looks at the pictures held out.
@@ -62,7 +64,7 @@ class SplatSettings:
     scale: float = option(0.5, above(0))
     learn_scale: bool = option(True)
     shape: float | None = option(None, above(0))
-    background: str = option("given", None, "HOW", choices=BACKGROUNDS)
+    background: str | None = option(None, None, "HOW", choices=BACKGROUNDS)
     exposure: bool = option(False)
     cutoff: float = option(0.01, Number(0, 0.5))
     evaluate_every: float = option(0.1, above(0))
@@ -79,7 +81,8 @@ class SplatSettings:
         if self.degree > 3:
             raise ValueError(f"degree must be 0, 1, 2 or 3, got {self.degree}")
         for name, choices in (("unit", UNITS), ("density", DENSITIES), ("background", BACKGROUNDS)):
-            check_choice(name, getattr(self, name), choices)
+            if getattr(self, name) is not None:
+                check_choice(name, getattr(self, name), choices)
         law = as_distribution(self.dist)
         as_tconorm(self.tconorm)
         if self.shape is not None and law.shape_parameter is None:

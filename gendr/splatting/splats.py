@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from gendr._runtime.checks import (
@@ -70,7 +71,8 @@ class Splats:
         tconorm: The T-conorm; also its name.
         unit: Of the scale: "inradius", that of the triangle on the screen, through which gradients
             go; "px", pixels of the image; "ndc", half of its shorter side.
-        background: [3], RGB, white by default; without gradient in [0, 1].
+        background: [3], RGB, white by default; or [3, H, W], an image that stands still before the
+            camera and is stretched to the picture. Without gradient it lies in [0, 1].
         cutoff: In [0, 1): coverage below it, before the opacity, counts as 0.
     """
 
@@ -115,13 +117,15 @@ class Splats:
             if value is None:
                 continue
             check_like(name, check_float(name, value), "vertices", vertices)
-            check_shape(name, value, _SHAPES[name], N=count)
+            pattern = "[3, H, W]" if name == "background" and value.ndim == 3 else _SHAPES[name]
+            check_shape(name, value, pattern, N=count)
             check_finite(name, value)
             if name in _MOST:
                 _check_range(name, value.detach(), _MOST[name])
         degree_of(harmonics.shape[1])
         if not background.requires_grad and bool(((background - 0.5).abs() > 0.5).any()):
-            raise ValueError(f"background must be RGB in [0, 1], got {background.tolist()}")
+            low, high = (float(x) for x in background.detach().aminmax())
+            raise ValueError(f"background must be RGB in [0, 1], got {low:g} .. {high:g}")
         law = as_distribution(dist)
         if shape is not None and law.shape_parameter is None:
             raise ValueError(f"{law} has no shape to set for each triangle; leave out shape")
@@ -209,7 +213,18 @@ class Splats:
             faces, colors, size, self.dist, self.tconorm, scale, opacity=opacity, shape=shape,
             cutoff=self.cutoff, sort=sort, bound=bound, backend=backend, check=False,
         )  # fmt: skip
-        return image + (1 - alpha)[:, None] * self.background[:, None, None], alpha
+        return image + (1 - alpha)[:, None] * self.behind(size), alpha
+
+    def behind(self, image_size: tuple[int, int]) -> Tensor:
+        """The background of a picture (H, W): [3, H, W], or [3, 1, 1] if it is one colour."""
+        image = self.background
+        if image.ndim == 1:
+            return image[:, None, None]
+        if image.shape[1:] == image_size:
+            return image
+        shrinks = all(a <= b for a, b in zip(image_size, image.shape[1:], strict=True))
+        how: dict[str, Any] = {"mode": "area"} if shrinks else {"mode": "bilinear"}
+        return F.interpolate(image[None], image_size, **how)[0]
 
     @staticmethod
     def load(path: str | Path, *, device: torch.device | str = "cpu") -> Splats:

@@ -31,7 +31,10 @@ from gendr.splatting.settings import SplatSettings
 from gendr.splatting.splats import Splats
 from gendr.splatting.start import Look, from_cameras, from_hull, from_mesh, from_points
 
-__all__ = ["KIND", "SplatSettings", "SplatTraining", "fit_splats", "opaque_splats", "start_from"]
+__all__ = [
+    "KIND", "SplatSettings", "SplatTraining", "fit_splats", "opaque_splats", "start_from",
+    "with_background",
+]  # fmt: skip
 
 # The format of checkpoints.
 KIND = "gendr splat 1"
@@ -81,6 +84,7 @@ class SplatTraining:
         *,
         least: float | None = None,
     ) -> None:
+        photos, settings = with_background(photos, settings)
         self._least = least
         self._middle = None if least is None else math.log(least / (1 - least))
         self.photos, self.settings, self.held_out = photos, settings, held_out
@@ -103,8 +107,9 @@ class SplatTraining:
         }
         if init.shape is not None:
             values["shape"] = init.shape.log()
-        if settings.background == "learnt":
-            values["background"] = init.background
+        if settings.background in ("learnt", "still"):
+            still = settings.background == "still"
+            values["background"] = photos.background if still else init.background
         if settings.exposure:
             values["exposure"] = photos.images.new_zeros(len(photos), 3)
         self._values = {k: v.detach().clone().requires_grad_() for k, v in values.items()}
@@ -360,7 +365,7 @@ def fit_splats(
     Raises:
         ValueError: for settings that do not fit, or if the loss is no longer finite.
     """
-    settings = settings or SplatSettings()
+    photos, settings = with_background(photos, settings or SplatSettings())
     if init is None:
         init = start_from(photos, settings)
     training = SplatTraining(photos, settings, init, held_out)
@@ -373,6 +378,24 @@ def fit_splats(
         if callback is not None:
             callback(training)
     return training
+
+
+def with_background(photos: Photos, settings: SplatSettings) -> tuple[Photos, SplatSettings]:
+    """Photos with their background, and settings that say which kind it is of.
+
+    Raises:
+        ValueError: if it is to stand still and does not.
+    """
+    if settings.background in ("given", "learnt") or photos.background.ndim == 3:
+        return photos, settings
+    if photos.alpha is None:
+        found = photos.before_backdrop()
+        if found is not None:
+            return found, replace(settings, background="still")
+    if settings.background == "still":
+        what = "there are masks" if photos.alpha is not None else "the rim of the photos differs"
+        raise ValueError(f"the background does not stand still, {what}; let it be learnt")
+    return photos, replace(settings, background="learnt" if photos.alpha is None else "given")
 
 
 def opaque_splats(

@@ -1,4 +1,4 @@
-"""Photos with and without masks, lenses with skew, and where splats start from."""
+"""Photos with and without masks, backdrops, skew, and where splats start from."""
 
 import json
 
@@ -19,6 +19,8 @@ from gendr.splatting import (
     load_photos,
 )
 from gendr.splatting.photos import Photos
+from gendr.splatting.settings import SplatSettings
+from gendr.splatting.training import fit_splats, with_background
 from support.cases import for_each
 
 F64 = torch.float64
@@ -299,3 +301,61 @@ def test_points_of_colmap(tmp_path):
     (model / "points3D.txt").write_text("1 0 0 0 300 0 0 1")
     with pytest.raises(ValueError, match="is damaged"):
         load_points(tmp_path)
+
+
+def turntable(count=6, height=40, width=50, grain=0.01, drift=0.0):
+    """Pictures of a disc with a hole in its pattern that moves before a textured backdrop."""
+    rng = np.random.default_rng(2)
+    backdrop = 0.2 + 0.2 * rng.random((3, 4, 5)).repeat(10, 1).repeat(10, 2)
+    y, x = np.mgrid[:height, :width]
+    pictures, masks = [], []
+    for i in range(count):
+        centre = 25 + 9 * np.sin(2 * np.pi * i / count), 20 + 7 * np.cos(2 * np.pi * i / count)
+        far = np.hypot(x - centre[0], y - centre[1])
+        picture = backdrop + grain * rng.standard_normal((3, height, width)) + drift * i
+        picture = np.where(far < 9, np.array([0.9, 0.7, 0.2])[:, None, None], picture)
+        picture = np.where(far < 3, backdrop, picture)  # of the backdrop's own colours
+        pictures.append(picture)
+        masks.append(far < 9)
+    camera = look_at(3.0, 10.0, [360 / count * i for i in range(count)])
+    images = torch.from_numpy(np.stack(pictures)).float().clamp(0, 1)
+    names = tuple(map(str, range(count)))
+    photos = Photos(images, None, camera, names, images.new_zeros(3))
+    return photos, torch.from_numpy(np.stack(masks)), torch.from_numpy(backdrop).float()
+
+
+def test_a_backdrop_that_stands_still():
+    photos, masks, backdrop = turntable(count=9)
+    found = photos.before_backdrop()
+    rare = masks.float().mean(0) < 0.4  # where most show it
+    assert (found.background - backdrop).abs()[:, rare].max() < 0.05
+    assert rare.float().mean() > 0.9
+    alpha = found.alpha == 1
+    assert float((alpha == masks).float().mean()) > 0.97
+    assert alpha[:, 17:24, 22:29][masks[:, 17:24, 22:29]].all()  # holes are filled
+    assert torch.equal(found.images, photos.images)
+    assert turntable(drift=0.1)[0].before_backdrop() is None
+    assert photos[[0, 1]].before_backdrop() is None  # of which nobody knows what moves
+
+
+def test_kinds_of_backgrounds():
+    photos, _, _ = turntable()
+    still, settings = with_background(photos, SplatSettings())
+    assert settings.background == "still"
+    assert with_background(still, settings) == (still, settings)
+    moving = turntable(drift=0.1)[0]
+    assert with_background(moving, SplatSettings())[1].background == "learnt"
+    masked = Photos(photos.images, photos.images[:, 0], photos.camera, photos.names, torch.ones(3))
+    assert with_background(masked, SplatSettings())[1].background == "given"
+    with pytest.raises(ValueError, match="does not stand still, the rim of the photos differs; le"):
+        with_background(moving, SplatSettings(background="still"))
+    with pytest.raises(ValueError, match="does not stand still, there are masks; let it be"):
+        with_background(masked, SplatSettings(background="still"))
+    # Trained with it, also from elsewhere.
+    training = fit_splats(photos, SplatSettings(steps=3, triangles=50))
+    assert training.settings.background == "still"
+    assert training.splats().background.shape == (3, 40, 50)
+    assert not torch.equal(training.splats().background, still.background)
+    own = from_cameras(photos, 30)
+    training = fit_splats(photos, SplatSettings(steps=1, triangles=30), init=own)
+    assert training.splats().background.shape == (3, 40, 50)

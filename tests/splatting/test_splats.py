@@ -197,6 +197,27 @@ def test_render_hands_over_all_and_adds_the_background(monkeypatch):
     assert torch.equal(calls["scale"], projected(splats, cameras(), (8, 12))[2])
 
 
+def test_a_background_that_is_an_image(tmp_path):
+    """It is stretched to the picture: means over areas where that is smaller, else linearly."""
+    image = torch.rand(3, 8, 12, dtype=F64, requires_grad=True)
+    splats = made(background=image.detach().clone())
+    camera = cameras()
+    plain, alpha = splats.with_tensors(background=torch.zeros(3, dtype=F64)).render(camera, (8, 12))
+    found, _ = splats.with_tensors(background=image).render(camera, (8, 12))
+    torch.testing.assert_close(found, plain + (1 - alpha)[:, None] * image)
+    (gradient,) = torch.autograd.grad(found.sum(), image)
+    torch.testing.assert_close(gradient, (1 - alpha).sum(0).expand(3, -1, -1))
+    half = splats.behind((4, 6))
+    torch.testing.assert_close(half, image.unflatten(1, (4, 2)).unflatten(3, (6, 2)).mean((2, 4)))
+    ramp = torch.arange(12.0, dtype=F64).expand(3, 8, 12) / 12
+    wide = splats.with_tensors(background=ramp).behind((16, 24))
+    steps = wide[:, :, 1:-1].diff(dim=2)
+    torch.testing.assert_close(steps, torch.full_like(steps, 1 / 24))
+    splats.save(tmp_path / "a.npz")
+    assert torch.equal(Splats.load(tmp_path / "a.npz").background, image)
+    splats.to_ply(tmp_path / "a.ply")  # which has no background
+
+
 def test_render_is_the_sum_over_faces_from_front_to_back():
     """One triangle after the other, by the definition, with alpha blending."""
     splats, camera = made(6, background=torch.tensor([0.2, 0.9, 0.4], dtype=F64)), cameras()
