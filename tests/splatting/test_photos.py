@@ -332,7 +332,8 @@ def test_a_backdrop_that_stands_still():
     assert rare.float().mean() > 0.9
     alpha = found.alpha == 1
     assert float((alpha == masks).float().mean()) > 0.97
-    assert alpha[:, 17:24, 22:29][masks[:, 17:24, 22:29]].all()  # holes are filled
+    inner = -torch.nn.functional.max_pool2d(-masks.float(), 5, 1, 2) == 1
+    assert float(alpha[inner].float().mean()) > 0.99  # holes are filled
     assert torch.equal(found.images, photos.images)
     assert turntable(drift=0.1)[0].before_backdrop() is None
     assert photos[[0, 1]].before_backdrop() is None  # of which nobody knows what moves
