@@ -310,13 +310,13 @@ def turntable(count=6, height=40, width=50, grain=0.01, drift=0.0):
     y, x = np.mgrid[:height, :width]
     pictures, masks = [], []
     for i in range(count):
-        centre = 25 + 9 * np.sin(2 * np.pi * i / count), 20 + 7 * np.cos(2 * np.pi * i / count)
+        centre = 25 + 14 * np.sin(2 * np.pi * i / count), 20 + 10 * np.cos(2 * np.pi * i / count)
         far = np.hypot(x - centre[0], y - centre[1])
         picture = backdrop + grain * rng.standard_normal((3, height, width)) + drift * i
-        picture = np.where(far < 9, np.array([0.9, 0.7, 0.2])[:, None, None], picture)
+        picture = np.where(far < 7, np.array([0.9, 0.7, 0.2])[:, None, None], picture)
         picture = np.where(far < 3, backdrop, picture)  # of the backdrop's own colours
         pictures.append(picture)
-        masks.append(far < 9)
+        masks.append(far < 7)
     camera = look_at(3.0, 10.0, [360 / count * i for i in range(count)])
     images = torch.from_numpy(np.stack(pictures)).float().clamp(0, 1)
     names = tuple(map(str, range(count)))
