@@ -150,7 +150,7 @@ def _start(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[str, S
         raise ValueError(f"--init points: {path} has no model of COLMAP with points")
     if given in (None, "hull", "cameras"):
         kind = given or ("cameras" if photos.alpha is None else "hull")
-        return kind, start_from(photos, settings, kind)
+        return kind, start_from(photos, settings, given)
     if given.lower().endswith(".npz"):
         splats = Splats.load(given).to(torch.float32)
         if settings.background != "learnt":

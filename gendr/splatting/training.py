@@ -454,7 +454,8 @@ def start_from(
         photos: to train on, which colour them.
         settings: of the training.
         source: "hull", the visual hull of the masks; "cameras", what these see; a mesh; or points
-            [P, 3] and their colours [P, 3]. By default the hull if there are masks, else cameras.
+            [P, 3] and their colours [P, 3]. By default the hull if there are masks, else, or if
+            those of a backdrop that stands still have none, cameras.
 
     Raises:
         ValueError: as `from_hull` and the others.
@@ -474,6 +475,11 @@ def start_from(
         )  # fmt: skip
     if isinstance(source, Mesh):
         return from_mesh(source, first, photos, look=look, seed=seed)
-    kind = source or ("cameras" if photos.alpha is None else "hull")
-    make = {"cameras": from_cameras, "hull": from_hull}[kind]
+    if source is None and photos.alpha is not None:
+        try:
+            return from_hull(photos, first, look=look, seed=seed)
+        except ValueError:
+            if photos.background.ndim == 1:  # else the masks are ours, and may be wrong
+                raise
+    make = from_hull if source == "hull" else from_cameras
     return make(photos, first, look=look, seed=seed)
