@@ -52,20 +52,26 @@ class Folder:
         return tuple(frame.name for frame in self.frames)
 
 
-def open_folder(path: Path, size: int | tuple[int, int] | None, max_megapixels: float) -> Folder:
+def open_folder(
+    path: Path,
+    size: int | tuple[int, int] | None,
+    max_megapixels: float,
+    cameras: str | Path | None = None,
+) -> Folder:
     """The frames and cameras of an image folder; `gendr.mesh.load_views` says more.
 
     Args:
         path: The folder, or the JSON file.
         size: The shorter side, or (H, W), of what is made of all images.
         max_megapixels: The largest image that is allowed, in million pixels.
+        cameras: The file of the cameras, if it is not in the folder.
 
     Raises:
         ValueError: if what `load_views` says of folders, sizes, poses and lenses does not hold.
     """
-    cameras = read_cameras(path)
-    frames = list_frames(cameras, max_megapixels)
-    lenses = [lens_of(cameras.meta, frame) for frame in frames]
+    given = read_cameras(path, None if cameras is None else Path(cameras))
+    frames = list_frames(given, max_megapixels)
+    lenses = [lens_of(given.meta, frame) for frame in frames]
     sizes, places = [f.size for f in frames], [f.where for f in frames]
     straightenings = straightening(lenses, sizes, places)
     targets: list[tuple[int, int]] = []
@@ -96,7 +102,7 @@ def open_folder(path: Path, size: int | tuple[int, int] | None, max_megapixels: 
         rotation=camera.rotation,
         translation=camera.translation,
     )
-    return Folder(cameras.file, tuple(frames), targets[0], pixels, straightenings)
+    return Folder(given.file, tuple(frames), targets[0], pixels, straightenings)
 
 
 def read_photo(folder: Folder, i: int, max_megapixels: float) -> tuple[Planes, bool]:

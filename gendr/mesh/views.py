@@ -118,6 +118,7 @@ class Views:
 def load_views(
     path: str | Path,
     *,
+    cameras: str | Path | None = None,
     size: int | tuple[int, int] | None = None,
     background: str | Sequence[float] | None = None,
     tolerance: float = TOLERANCE,
@@ -143,6 +144,8 @@ def load_views(
 
     Args:
         path: The folder, or the JSON file, whose folder is then that of the images.
+        cameras: The JSON file of the cameras, if it is not in the folder: such as `gendr cameras`
+            writes it.
         size: Resize to this shorter side, or to (H, W), by averages over areas; intrinsics follow.
             By default images keep their size, which must be the same for all.
         background: The plain colour of what is not the object: a name or #rrggbb, or RGB in [0, 1].
@@ -162,25 +165,30 @@ def load_views(
         raise TypeError(f"dtype must be float32 or float64, got {dtype}")
     check_number("tolerance", tolerance, above=0, below=1)
     plain = None if background is None else Backdrop(color_of(background), tolerance)
-    folder = open_folder(Path(path), size, max_megapixels)
+    folder = open_folder(Path(path), size, max_megapixels, cameras)
     masks, rgb = _read_frames(folder, max_megapixels, plain, dtype, device)
     return Views(masks, rgb, folder.camera.to(device, dtype), folder.names)
 
 
 def view_sizes(
-    path: str | Path, *, max_megapixels: float = MAX_MEGAPIXELS
+    path: str | Path,
+    *,
+    cameras: str | Path | None = None,
+    max_megapixels: float = MAX_MEGAPIXELS,
 ) -> list[tuple[int, int]]:
     """(H, W) of every image that `load_views` would read, from their headers.
 
     Args:
         path: As for `load_views`.
+        cameras: As for `load_views`.
         max_megapixels: As for `load_views`.
 
     Raises:
         ValueError: If the folder, the transforms file, an image or a mask is missing or too large,
             or an image and its mask differ in size.
     """
-    frames = list_frames(read_cameras(Path(path)), max_megapixels)
+    given = read_cameras(Path(path), None if cameras is None else Path(cameras))
+    frames = list_frames(given, max_megapixels)
     return [frame.size for frame in frames]
 
 

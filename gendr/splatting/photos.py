@@ -7,24 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_count
+from gendr.capture.backdrop import still_backdrop
 from gendr.mesh import Camera
 from gendr.mesh.folders import open_folder, read_photo
 from gendr.mesh.images import MAX_MEGAPIXELS
 from gendr.mesh.views import color_of
 
 __all__ = ["Photos", "load_photos"]
-
-# Pictures of which a backdrop is the median; by how much half of them may differ from it where it
-# stands still, the part of the rim of the picture where it must; by how much the object differs.
-_SOME, _STILL, _STILL_PART, _DIFFERS = 24, 0.03, 0.9, 0.08
-# The width of the rim, and the radius of gaps in masks that are closed, pixels.
-_GAP = 3
 
 
 @final
@@ -87,38 +80,19 @@ class Photos:
     def before_backdrop(self) -> Photos | None:
         """Whole pictures before a backdrop that stands still in all, as on a turntable.
 
-        The backdrop is the median of the pictures, and what differs from it their masks, with holes
-        filled.
-
         Returns:
             The same with masks and the backdrop; None if it does not stand still around the rim.
         """
-        some = self.images[:: max(1, len(self) // _SOME)]
-        backdrop = some.median(0).values
-        moves = (some - backdrop).abs().amax(1).median(0).values
-        inner = moves[_GAP:-_GAP, _GAP:-_GAP]
-        rim = (moves < _STILL).sum() - (inner < _STILL).sum()
-        if len(some) < 3 or float(rim) < _STILL_PART * (moves.numel() - inner.numel()):
+        found = still_backdrop(self.images)
+        if found is None:
             return None
-        differs = (self.images - backdrop).abs().amax(1) > _DIFFERS
-        masks = np.stack([_filled(mask) for mask in differs.cpu().numpy()])
-        alpha = torch.from_numpy(masks).to(self.images)
-        return Photos(self.images, alpha, self.camera, self.names, backdrop)
-
-
-def _filled(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """A mask without specks, gaps of a few pixels and holes."""
-    from scipy.ndimage import binary_closing, binary_fill_holes, binary_opening
-
-    whole = np.pad(binary_opening(mask), _GAP, mode="edge")
-    whole = binary_closing(whole, iterations=_GAP)
-    found = np.asarray(binary_fill_holes(whole), bool)
-    return found[_GAP:-_GAP, _GAP:-_GAP]
+        return Photos(self.images, found[1], self.camera, self.names, found[0])
 
 
 def load_photos(
     path: str | Path,
     *,
+    cameras: str | Path | None = None,
     size: int | tuple[int, int] | None = None,
     background: str | Sequence[float] = "white",
     max_megapixels: float = MAX_MEGAPIXELS,
@@ -131,6 +105,7 @@ def load_photos(
 
     Args:
         path: The folder, or the JSON file.
+        cameras: The JSON file of the cameras, if it is not in the folder.
         size: Resize to this shorter side, or to (H, W), by averages over areas.
         background: What transparent pictures are laid over: a name or #rrggbb, or RGB in [0, 1].
         max_megapixels: The largest image that is read, in million pixels.
@@ -144,7 +119,7 @@ def load_photos(
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"dtype must be float32 or float64, got {dtype}")
     behind = torch.tensor(color_of(background), dtype=dtype)
-    folder = open_folder(Path(path), size, max_megapixels)
+    folder = open_folder(Path(path), size, max_megapixels, cameras)
     images = torch.empty(len(folder.frames), 3, *folder.size, dtype=dtype)
     alpha = torch.empty(len(folder.frames), *folder.size, dtype=dtype)
     any_mask = False

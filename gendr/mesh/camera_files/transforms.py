@@ -11,7 +11,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -27,7 +27,7 @@ from gendr.mesh.images import HEIC, read_orientation, read_size
 from gendr.mesh.rotations import ORTHONORMAL
 
 TRANSFORMS = ("transforms.json", "transforms_train.json")
-_IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", *HEIC)
+IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", *HEIC)
 # Orientations that are not their own inverses.
 _UNDONE = {6: 8, 8: 6}
 _LAYOUT = (
@@ -75,6 +75,10 @@ class TransformsFrame:
     mask_turn: int = 1
 
 
+class NoCamerasError(ValueError):
+    """A folder says nothing of the cameras of its photos."""
+
+
 @final
 @dataclass(frozen=True)
 class Cameras:
@@ -91,14 +95,18 @@ class Cameras:
     meta: dict[str, Any]
 
 
-def read_cameras(path: Path) -> Cameras:
+def read_cameras(path: Path, file: Path | None = None) -> Cameras:
     """The cameras of a folder, or of a JSON file, whose folder is that of the images.
+
+    With a `file`, the cameras are those of this JSON file, wherever it lies, for the folder.
 
     In a folder the first of these is read: transforms.json or transforms_train.json; a model of
     COLMAP; cameras.json with OpenCV's matrices; a MATLAB file of projection matrices.
     """
     if not path.exists():
         raise ValueError(f"{path} does not exist; give an image folder or its transforms.json")
+    if file is not None:
+        return replace(_json_cameras(file), root=path if path.is_dir() else path.parent)
     if not path.is_dir():
         return _json_cameras(path)
     for name in TRANSFORMS:
@@ -114,11 +122,11 @@ def read_cameras(path: Path) -> Cameras:
     matrices = find_projections(path)
     if matrices is not None:
         _within(matrices, path)
-        names = [p.name for p in path.iterdir() if p.suffix.lower() in _IMAGES]
+        names = [p.name for p in path.iterdir() if p.suffix.lower() in IMAGES]
         meta = from_opencv_json(matrices, from_projections(matrices, names))
         return Cameras(matrices, path, meta)
-    count = sum(p.suffix.lower() in _IMAGES for p in path.rglob("*"))
-    raise ValueError(
+    count = sum(p.suffix.lower() in IMAGES for p in path.rglob("*"))
+    raise NoCamerasError(
         f"image folder without poses: {path} holds {count} images but no transforms.json, model of "
         f"COLMAP (sparse/0), {OPENCV} or {PROJECTIONS}; of transforms.json: {_LAYOUT}"
     )
@@ -150,7 +158,7 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
         where = f"{file}: frame {i} ({name})"
         image = _find_image(root, name, where)
         mask_path = entry.get("mask_path")
-        mask = _find_image(root, str(mask_path), where) if mask_path else _find_mask(root, image)
+        mask = _find_image(root, str(mask_path), where) if mask_path else find_mask(root, image)
         size = read_size(image, max_megapixels)
         of_mask = size if mask is None else read_size(mask, max_megapixels)
         turn = mask_turn = 1
@@ -204,13 +212,13 @@ def _find_image(root: Path, name: str, where: str) -> Path:
         raise ValueError(
             f"{where}: {name:.80} is outside of the folder {root}, from which alone images are read"
         )
-    for candidate in (root / name, *(root / (name + suffix) for suffix in _IMAGES)):
+    for candidate in (root / name, *(root / (name + suffix) for suffix in IMAGES)):
         if candidate.is_file():
             return _within(candidate, root)
     raise ValueError(f"{where}: no such image: {root / name} (nor with .png, .jpg, ...)")
 
 
-def _find_mask(root: Path, image: Path) -> Path | None:
+def find_mask(root: Path, image: Path) -> Path | None:
     """The mask of an image in a parallel folder `masks`; None if there is no such folder."""
     folders = {root / "masks"}
     if _is_inside(image.parent.parent, root):
@@ -225,7 +233,7 @@ def _find_mask(root: Path, image: Path) -> Path | None:
         except ValueError:  # an absolute path in the file
             inside = Path()
         for place in (folder, folder / inside, folder / Path(*inside.parts[1:])):
-            for name in (*(stem + s for s in _IMAGES), *(image.name + s for s in _IMAGES)):
+            for name in (*(stem + s for s in IMAGES), *(image.name + s for s in IMAGES)):
                 if (place / name).is_file():
                     return _within(place / name, root)
     raise ValueError(f"no mask for {image} in {folders[0]}; want {stem}.png there")

@@ -1,0 +1,73 @@
+"""Backdrops that stand still before the camera while the object turns."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+__all__ = ["still_backdrop"]
+
+# Pictures of which a backdrop is the median; by how much half of them may differ from it where it
+# stands still, the part of the rim of the picture where it must; by how much the object differs.
+_SOME, _STILL, _STILL_PART, _DIFFERS = 24, 0.03, 0.9, 0.08
+# A pixel of the backdrop is known where the pictures agree so well, in this part of them.
+_AGREES, _AGREE_PART = 0.05, 0.6
+# The width of the rim, and the radius of gaps in masks that are closed, pixels.
+_GAP = 3
+
+
+def still_backdrop(images: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The backdrop of pictures of something that moves before it, as on a turntable.
+
+    The backdrop is the median of the pictures; where many differ from that, as the object stands
+    there, it is filled in from around. What differs from it are the masks, with holes filled.
+
+    Args:
+        images: [B, 3, H, W] in [0, 1].
+
+    Returns:
+        The backdrop [3, H, W] and masks [B, H, W], 0 or 1; None if the rim does not stand still, or
+        there are too few pictures to know.
+    """
+    some = images[:: max(1, len(images) // _SOME)]
+    backdrop = some.median(0).values
+    moves = (some - backdrop).abs().amax(1).median(0).values
+    inner = moves[_GAP:-_GAP, _GAP:-_GAP]
+    rim = (moves < _STILL).sum() - (inner < _STILL).sum()
+    if len(some) < 3 or float(rim) < _STILL_PART * (moves.numel() - inner.numel()):
+        return None
+    agree = ((some - backdrop).abs().amax(1) < _AGREES).double().mean(0)
+    backdrop = _filled_in(backdrop, agree >= _AGREE_PART)
+    differs = (images - backdrop).abs().amax(1) > _DIFFERS
+    masks = np.stack([_filled(mask) for mask in differs.cpu().numpy()])
+    return backdrop, torch.from_numpy(masks).to(images)
+
+
+def _filled_in(image: Tensor, known: Tensor) -> Tensor:
+    """An image [3, H, W] where what is not known [H, W] follows smoothly from around.
+
+    By a pyramid of means of what is known, from coarse to fine (push-pull, Gortler et al. 1996).
+    """
+    weight = known.to(image)[None]
+    levels = [(image * weight, weight)]
+    while max(levels[-1][0].shape[1:]) > 1:
+        levels.append(tuple(F.avg_pool2d(x[None], 2, ceil_mode=True)[0] for x in levels[-1]))  # pyright: ignore[reportArgumentType]
+    found = levels[-1][0] / levels[-1][1].clamp(min=1e-12)
+    for color, share in reversed(levels[:-1]):
+        wide = F.interpolate(found[None], color.shape[1:], mode="bilinear")[0]
+        some = share.clamp(0, 1)
+        found = color + (1 - some) * wide
+    return torch.where(known, image, found)
+
+
+def _filled(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """A mask without specks, gaps of a few pixels and holes."""
+    from scipy.ndimage import binary_closing, binary_fill_holes, binary_opening
+
+    whole = np.pad(binary_opening(mask), _GAP, mode="edge")
+    whole = binary_closing(whole, iterations=_GAP)
+    found = np.asarray(binary_fill_holes(whole), bool)
+    return found[_GAP:-_GAP, _GAP:-_GAP]

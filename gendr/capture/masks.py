@@ -1,0 +1,166 @@
+"""Masks of photos that come without: what differs from a backdrop, its outline cut by colours.
+
+A backdrop that stands still, as that of a turntable, is the median of the photos. Otherwise it must
+be plain in each photo, a wall, a sheet or a sweep: a smooth function of the place, fitted to its
+border. What is uncertain, shadows and edges, is settled by GrabCut (Rother et al. 2004), a cut
+through the colours of both sides, from OpenCV.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_float, check_shape
+from gendr.capture.backdrop import still_backdrop
+
+__all__ = ["find_masks"]
+
+Array = npt.NDArray[Any]
+
+# The width of the border that shows the backdrop, of the shorter side.
+_BORDER = 0.06
+# A border may differ from a smooth backdrop by this, in this part of its pixels.
+_PLAIN, _PLAIN_PART = 0.1, 0.75
+# By how much the object differs at least, and how many times the noise.
+_DIFFERS, _NOISES = 0.06, 4.0
+# A shadow has so much of the light of the backdrop, and its colour up to so much.
+_SHADOW, _TINT = 0.4, 0.035
+# What lies so far on either side of the outline is certain; of the shorter side.
+_BAND = 0.012
+_ROUNDS = 3  # of GrabCut
+# Parts of less than this share of the whole are no part of the object, and gaps of less are none.
+_PART, _GAP = 0.02, 2e-4
+
+
+def find_masks(
+    images: Tensor, *, callback: Callable[[float], None] | None = None
+) -> tuple[Tensor, str]:
+    """Masks of what stands before a backdrop.
+
+    Args:
+        images: [B, 3, H, W] in [0, 1].
+        callback: called with what is done, from 0 to 1.
+
+    Returns:
+        Masks [B, H, W], 0 or 1, and which backdrop it was, "still"
+        or "plain".
+
+    Raises:
+        RuntimeError: if OpenCV is not installed.
+        ValueError: if there is no such backdrop, or nothing before it.
+    """
+    check_shape("images", check_float("images", images), "[B, 3, H, W]")
+    if find_spec("cv2") is None:
+        raise RuntimeError(
+            "masks are found with OpenCV, which is not installed: pip install 'gendr[photos]'"
+        )
+    own = images.detach().float().cpu()
+    still = still_backdrop(own)
+    masks: list[Array] = []
+    for i, image in enumerate(own.permute(0, 2, 3, 1).numpy()):
+        if still is None:
+            behind = _smooth(image)
+            if behind is None:
+                raise ValueError(
+                    f"photo {i + 1} of {len(own)} has no plain background, and it does not stand "
+                    "still in all of them: masks must be given, as those that "
+                    "`rembg p photos masks` makes"
+                )
+        else:
+            behind = still[0].permute(1, 2, 0).numpy()
+        masks.append(_cut(image, behind))
+        if callback is not None:
+            callback((i + 1) / len(own))
+    found = torch.from_numpy(np.stack(masks)).to(images)
+    empty = int((found.flatten(1).amax(1) == 0).sum())
+    if empty:
+        raise ValueError(
+            f"nothing stands before the background in {empty} of {len(own)} photos; leave them out"
+        )
+    return found, "plain" if still is None else "still"
+
+
+def _smooth(image: Array) -> Array | None:
+    """The backdrop [H, W, 3] as a quadratic function of the place; None if it is not so plain."""
+    height, width = image.shape[:2]
+    y, x = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
+    terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], -1)
+    rim = max(2, round(_BORDER * min(height, width)))
+    border = np.ones((height, width), bool)
+    border[rim:-rim, rim:-rim] = False
+    rows, colors = terms[border], image[border].astype(np.float64)
+    use = np.ones(len(rows), bool)
+    fitted = colors
+    for _ in range(5):  # without what stands out, such as an object that is cut by the border
+        weights = np.linalg.lstsq(rows[use], colors[use], rcond=None)[0]
+        fitted = rows @ weights
+        far = np.abs(fitted - colors).max(1)
+        use = far <= max(0.03, 2.5 * float(np.median(far)))
+    if float((np.abs(fitted - colors).max(1) < _PLAIN).mean()) < _PLAIN_PART:
+        return None
+    return (terms @ weights).astype(np.float32)
+
+
+def _cut(image: Array, behind: Array) -> Array:
+    """The mask of an image [H, W, 3] before a backdrop."""
+    import cv2
+
+    gap = np.abs(image - behind).max(2)
+    near = gap[gap <= np.median(gap)]
+    least = max(_DIFFERS, _NOISES * 1.5 * float(np.median(near)))
+    differs = gap > least
+    # What is only darker than the backdrop, of the same tint, may be its shadow.
+    light, behind_light = image.mean(2), behind.mean(2).clip(1e-3)
+    part = light / behind_light
+    tint = np.abs(image - part[..., None] * behind).max(2)
+    shadow = (part > _SHADOW) & (part < 1) & (tint < _TINT)
+    reach = max(2, round(_BAND * min(image.shape[:2])))
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
+    sure = differs & ~shadow
+    bits = _parts(cv2.morphologyEx(sure.astype(np.uint8), cv2.MORPH_OPEN, np.ones((3, 3))))
+    if not bits.any():
+        return np.zeros(gap.shape, np.float32)
+    state = np.where(bits > 0, cv2.GC_PR_FGD, cv2.GC_PR_BGD).astype(np.uint8)
+    state[(cv2.erode(bits, disc) > 0) & (gap > 1.5 * least)] = cv2.GC_FGD
+    state[(cv2.dilate(bits, disc) == 0) & (~differs | shadow)] = cv2.GC_BGD
+    state[(gap < 0.5 * least) & (bits == 0)] = cv2.GC_BGD
+    levels = (255 * image.clip(0, 1)).round().astype(np.uint8)[..., ::-1].copy()
+    # Only the surroundings matter, and the cut takes time for each pixel.
+    ys, xs = np.nonzero(cv2.dilate(bits, disc))
+    y0, y1 = max(0, int(ys.min()) - 4 * reach), int(ys.max()) + 4 * reach
+    x0, x1 = max(0, int(xs.min()) - 4 * reach), int(xs.max()) + 4 * reach
+    window = state[y0:y1, x0:x1].copy()
+    kinds = set(np.unique(window).tolist())
+    if kinds & {cv2.GC_FGD, cv2.GC_PR_FGD} and kinds & {cv2.GC_BGD, cv2.GC_PR_BGD}:
+        cv2.setRNGSeed(0)
+        models = np.zeros((1, 65)), np.zeros((1, 65))
+        cv2.grabCut(levels[y0:y1, x0:x1].copy(), window, None, *models, _ROUNDS,
+                    cv2.GC_INIT_WITH_MASK)  # fmt: skip
+    cut = np.zeros(gap.shape, np.uint8)
+    cut[y0:y1, x0:x1] = (window == cv2.GC_FGD) | (window == cv2.GC_PR_FGD)
+    return _parts(cut).astype(np.float32)
+
+
+def _parts(mask: Array) -> Array:
+    """A mask without small parts and small gaps, uint8."""
+    import cv2
+
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
+    if count < 2:
+        return mask
+    areas = stats[:, cv2.CC_STAT_AREA]
+    keep = areas >= _PART * areas[1:].max()
+    keep[0] = False
+    whole = keep[labels].astype(np.uint8)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(1 - whole, connectivity=4)
+    gaps = stats[:, cv2.CC_STAT_AREA] < max(4, _GAP * mask.size)
+    gaps[0] = False
+    whole[gaps[labels]] = 1
+    return whole
