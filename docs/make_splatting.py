@@ -1,9 +1,12 @@
-"""How a training turns soft triangles into a picture; draws docs/images/splatting_stages.png.
+"""Pictures of splatting, in docs/images.
 
-    python docs/make_splatting.py PHOTOS
+    python docs/make_splatting.py           splatting_laws.png
+    python docs/make_splatting.py PHOTOS    splatting_stages.png too
 
-One minute on a folder of photos with cameras, the first picture that is held out: the start, parts
-of the way, every tenth triangle of the end, and the opaque triangles that hard renderers take.
+Differences of laws and T-conorms, of docs/results/splatting-effects.json. And how a training turns
+soft triangles into a picture: one minute on a folder of photos with cameras, the first picture that
+is held out: the start, parts of the way, every tenth triangle of the end, and the opaque triangles
+that hard renderers take.
 """
 
 from __future__ import annotations
@@ -11,7 +14,9 @@ from __future__ import annotations
 import _clone  # noqa: F401  # before what it makes importable
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 from torch import Tensor
@@ -23,18 +28,63 @@ from gendr.splatting import Splats, SplatSettings, fit_splats, load_photos, opaq
 from gendr.splatting.pictures import drawn, hard_views, pixels
 from gendr.splatting.training import SplatTraining, start_from
 
-IMAGE = Path(__file__).parent / "images" / "splatting_stages.png"
+IMAGES = Path(__file__).parent / "images"
+EFFECTS = Path(__file__).parent / "results" / "splatting-effects.json"
 SECONDS, SIDE = 60.0, 200
 PARTS = (0.02, 0.2, 1.0)
 COLOURS = 192  # of the file
+LEAST, MOST = -1.6, 0.6  # dB, of the axis
 
 
 def main() -> None:
-    """Train and draw."""
+    """Draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("photos", help="a folder of photos with cameras")
+    parser.add_argument("photos", nargs="?", help="a folder of photos with cameras")
     args = parser.parse_args()
-    train, held_out = load_photos(args.photos, size=SIDE).split()
+    save_laws(json.loads(EFFECTS.read_text()))
+    if args.photos is not None:
+        save_stages(args.photos)
+
+
+def save_laws(effects: dict[str, list[tuple[str, float, float]]]) -> None:
+    """A forest of differences: of laws twice, and of T-conorms."""
+    import matplotlib.pyplot as plt
+
+    panels = {
+        "steps": "laws, equal steps,\nless uniform", "seconds": "laws, equal time,\nless uniform",
+        "tconorms": "T-conorms, equal steps,\nless alpha blending",
+    }  # fmt: skip
+    figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
+    for axis, (key, title) in zip(axes, panels.items(), strict=True):
+        draw_forest(axis, [row for row in effects[key] if row[1:] != [0.0, 0.0]])
+        axis.set_title(title, loc="left", fontsize=10)
+    figure.savefig(IMAGES / "splatting_laws.png", dpi=110, metadata={"Software": None})
+    plt.close(figure)
+
+
+def draw_forest(axis: Any, rows: list[tuple[str, float, float]]) -> None:
+    """Names, differences and their errors, best first; what is far off is written at the edge."""
+    axis.axvline(0, color="#888888", linewidth=1, zorder=0)
+    for i, (_, mean, error) in enumerate(rows):
+        if mean < LEAST:
+            axis.annotate(f"◂ {mean:.1f} ± {error:.1f}", (LEAST, i), va="center", fontsize=8)
+            continue
+        tells = abs(mean) > 2 * error
+        color = "#8fb0d3" if not tells else "#2f6fb0" if mean > 0 else "#b0562f"
+        axis.errorbar(mean, i, xerr=error, fmt="o", color=color, markersize=4.5)
+    axis.set_yticks(range(len(rows)), [name for name, _, _ in rows], fontsize=8)
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.set_xlim(LEAST, MOST)
+    axis.set_xlabel("dB", fontsize=8)
+    axis.tick_params(axis="x", labelsize=8)
+    axis.grid(axis="x", color="#e5e5e5")
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def save_stages(folder: str) -> None:
+    """Train and draw."""
+    train, held_out = load_photos(folder, size=SIDE).split()
     settings = SplatSettings(budget=SECONDS, evaluate_every=1.0)
     start = start_from(train, settings)
     stages: list[tuple[str, Splats]] = [("start", start)]
@@ -62,7 +112,7 @@ def main() -> None:
             score = float(psnr(image, photo))
             page.text(x + SIDE // 2, SIDE + 38, f"{score:.1f} dB", 13, visual.FAINT, "ma")
     picture = Image.fromarray(page.pixels()).quantize(COLOURS, dither=Image.Dither.NONE)
-    picture.save(IMAGE, optimize=True)
+    picture.save(IMAGES / "splatting_stages.png", optimize=True)
 
 
 if __name__ == "__main__":

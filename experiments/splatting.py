@@ -11,6 +11,8 @@ order of the photos. Every tenth photo is left out; the score is the mean PSNR o
 3. The best laws with all T-conorms, three seeds, at equal steps.
 4. How the lead over the published window depends on what is learnt and on the unit of the scale; on
    the number of triangles and the size of the photos.
+5. The best laws and the published window again at a size that people use: larger photos, more
+   triangles, more time, with the scales and rates of before.
 
 A run is a row of splatting.csv, written when it is done; what is there is not run again, so the
 command may be stopped in any way and given again. Processes have one thread each; equal time is
@@ -54,6 +56,8 @@ TCONORMS = (
 SCALES, RATES, SEEDS = (0.25, 0.5, 1.0), (0.6, 1.0, 1.6), (0, 1, 2)
 # Laws that go on to all T-conorms.
 BEST = 3
+# How many times as long, for photos of how many times the side, with as many times the triangles.
+LARGER, LONGER = 4, 10
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,13 @@ def ranking(
     return table(head, cells, left=2), effects
 
 
+def is_large(folder: str, side: int) -> bool:
+    """Whether all photos have such a shorter side at least."""
+    from gendr.mesh.views import view_sizes
+
+    return min(map(min, view_sizes(folder))) >= side
+
+
 def study(args: argparse.Namespace, rows: Table) -> tuple[list[str], dict[str, Any]]:
     """All stages: the lines of the page, and the effects for its picture."""
     scenes = list(rows.folders)
@@ -277,6 +288,19 @@ def study(args: argparse.Namespace, rows: Table) -> tuple[list[str], dict[str, A
         rows.do(name, [each for run in several for each in over_seeds(run)])
         lead.append((name, *differences(rows, scenes, runs["uniform"], runs[WINDOW])))
 
+    again = list(dict.fromkeys(["uniform", *(name for name, _, _ in seconds[:BEST]), WINDOW]))
+    fit = [s for s, folder in rows.folders.items() if is_large(folder, LARGER * args.side)]
+    large = {
+        law: {
+            s: replace(run, side=LARGER * run.side, triangles=LARGER * run.triangles,
+                       budget=LONGER * run.budget)
+            for s, run in timed[law].items() if s in fit
+        }
+        for law in again if fit
+    }  # fmt: skip
+    rows.do("again", [e for runs in large.values() for r in runs.values() for e in over_seeds(r)])
+    by_large, larger = ranking(rows, fit, large, "uniform", "law")
+
     def gap(rows: list[tuple[str, float, float]], head: list[str]) -> list[str]:
         return table(head, [[name, f"{m:+.2f} ± {e:.2f}"] for name, m, e in rows], left=1)
 
@@ -288,8 +312,11 @@ def study(args: argparse.Namespace, rows: Table) -> tuple[list[str], dict[str, A
         "", f"T-conorms with {', '.join(chosen)}, less alpha blending; ± is over these laws:", "",
         *gap(pooled, ["T-conorm", "dB"]),
         "", "The lead of uniform over the published window:", "", *gap(lead, ["", "dB"]),
+        "", f"The best in equal time again, at {LARGER * args.side}², with "
+        f"{LARGER * args.triangles:,} triangles, in {LONGER * args.seconds:g} s:", "", *by_large,
     ]  # fmt: skip
-    effects = {"steps": steps, "seconds": seconds, "tconorms": pooled, "lead": lead}
+    effects = {"steps": steps, "seconds": seconds, "tconorms": pooled, "lead": lead,
+               "larger": larger}  # fmt: skip
     return lines, effects
 
 

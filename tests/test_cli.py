@@ -890,7 +890,8 @@ def bad(tmp_path_factory):
     (tmp_path / "broken" / "transforms.json").write_text("{ frames")
     for path in (tmp_path / "opaque" / "images").iterdir():
         with Image.open(path) as image:
-            image.convert("RGB").save(path)
+            noise = np.random.default_rng(0).integers(0, 256, (image.height, image.width, 3))
+        Image.fromarray(noise.astype(np.uint8)).save(path)
     file = tmp_path / "pose" / "transforms.json"
     meta = json.loads(file.read_text())
     meta["frames"][1]["transform_matrix"][0][0] = float("nan")
@@ -1004,7 +1005,8 @@ def test_hard_input_is_one_line_that_says_what_to_do(
             with Image.open(path) as image:
                 if number != 2:
                     image.getchannel("A").save(folder / "masks" / path.name)
-                image.convert("RGB").save(path)
+                noise = np.random.default_rng(0).integers(0, 256, (image.height, image.width, 3))
+        Image.fromarray(noise.astype(np.uint8)).save(path)
     elif change in ("empty", "contradiction"):
         with Image.open(images[2]) as image:
             alpha = Image.new("L", image.size, 0)

@@ -110,8 +110,7 @@ def find_cameras(
     """
     if find_spec("pycolmap") is None:
         raise RuntimeError(
-            "photos without cameras need pycolmap, which is not installed: "
-            "pip install 'gendr[photos]'"
+            "photos without cameras need pycolmap, which is not installed: pip install pycolmap"
         )
     root = Path(folder)
     photos = list_photos(root)
@@ -181,7 +180,7 @@ def _prepare(
             masks.append(None if mask is None else _mask(mask, size, limit))
     groups = [{"size": size[:2], "focal": size[2], "names": names} for size, names in sizes.items()]
     if len(sizes) == 1:
-        _write_masks(work, groups[0]["names"], masks)
+        _write_masks(work, next(iter(sizes.values())), masks)
     return groups, scales
 
 

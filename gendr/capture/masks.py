@@ -26,8 +26,9 @@ Array = npt.NDArray[Any]
 
 # The width of the border that shows the backdrop, of the shorter side.
 _BORDER = 0.06
-# A border may differ from a smooth backdrop by this, in this part of its pixels.
-_PLAIN, _PLAIN_PART = 0.1, 0.75
+# By how much a border may differ from a smooth backdrop, and in which part of its pixels it must
+# not do so: to be taken for plain at once, and if there is no backdrop that stands still.
+_PLAIN, _ALMOST_PLAIN = (0.06, 0.95), (0.1, 0.75)
 # By how much the object differs at least, and how many times the noise.
 _DIFFERS, _NOISES = 0.06, 4.0
 # A shadow has so much of the light of the backdrop, and its colour up to so much.
@@ -59,23 +60,28 @@ def find_masks(
     check_shape("images", check_float("images", images), "[B, 3, H, W]")
     if find_spec("cv2") is None:
         raise RuntimeError(
-            "masks are found with OpenCV, which is not installed: pip install 'gendr[photos]'"
+            "masks are found with OpenCV, which is not installed: pip install "
+            "opencv-python-headless"
         )
     own = images.detach().float().cpu()
-    still = still_backdrop(own)
-    masks: list[Array] = []
-    for i, image in enumerate(own.permute(0, 2, 3, 1).numpy()):
-        if still is None:
-            behind = _smooth(image)
-            if behind is None:
-                raise ValueError(
-                    f"photo {i + 1} of {len(own)} has no plain background, and it does not stand "
-                    "still in all of them: masks must be given, as those that "
-                    "`rembg p photos masks` makes"
-                )
+    pictures = own.permute(0, 2, 3, 1).numpy()
+    behind = [_smooth(image, *_PLAIN) for image in pictures]
+    still = None
+    if any(each is None for each in behind):
+        still = still_backdrop(own)
+        if still is not None:
+            behind = [still[0].permute(1, 2, 0).numpy()] * len(pictures)
         else:
-            behind = still[0].permute(1, 2, 0).numpy()
-        masks.append(_cut(image, behind))
+            behind = [_smooth(image, *_ALMOST_PLAIN) for image in pictures]
+    masks: list[Array] = []
+    for i, (image, backdrop) in enumerate(zip(pictures, behind, strict=True)):
+        if backdrop is None:
+            raise ValueError(
+                f"photo {i + 1} of {len(own)} has no plain background, and it does not stand "
+                "still in all of them: masks must be given, as those that "
+                "`rembg p photos masks` makes"
+            )
+        masks.append(_cut(image, backdrop))
         if callback is not None:
             callback((i + 1) / len(own))
     found = torch.from_numpy(np.stack(masks)).to(images)
@@ -87,8 +93,11 @@ def find_masks(
     return found, "plain" if still is None else "still"
 
 
-def _smooth(image: Array) -> Array | None:
-    """The backdrop [H, W, 3] as a quadratic function of the place; None if it is not so plain."""
+def _smooth(image: Array, most: float, share: float) -> Array | None:
+    """The backdrop [H, W, 3] as a quadratic function of the place.
+
+    None if not such a share of the border is met to `most`.
+    """
     height, width = image.shape[:2]
     y, x = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
     terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], -1)
@@ -97,13 +106,13 @@ def _smooth(image: Array) -> Array | None:
     border[rim:-rim, rim:-rim] = False
     rows, colors = terms[border], image[border].astype(np.float64)
     use = np.ones(len(rows), bool)
-    fitted = colors
+    fitted, weights = colors, np.zeros((terms.shape[-1], 3))
     for _ in range(5):  # without what stands out, such as an object that is cut by the border
         weights = np.linalg.lstsq(rows[use], colors[use], rcond=None)[0]
         fitted = rows @ weights
         far = np.abs(fitted - colors).max(1)
         use = far <= max(0.03, 2.5 * float(np.median(far)))
-    if float((np.abs(fitted - colors).max(1) < _PLAIN).mean()) < _PLAIN_PART:
+    if float((np.abs(fitted - colors).max(1) < most).mean()) < share:
         return None
     return (terms @ weights).astype(np.float32)
 
@@ -118,9 +127,9 @@ def _cut(image: Array, behind: Array) -> Array:
     differs = gap > least
     # What is only darker than the backdrop, of the same tint, may be its shadow.
     light, behind_light = image.mean(2), behind.mean(2).clip(1e-3)
-    part = light / behind_light
-    tint = np.abs(image - part[..., None] * behind).max(2)
-    shadow = (part > _SHADOW) & (part < 1) & (tint < _TINT)
+    left = light / behind_light
+    tint = np.abs(image - left[..., None] * behind).max(2)
+    shadow = (left > _SHADOW) & (left < 1) & (tint < _TINT)
     reach = max(2, round(_BAND * min(image.shape[:2])))
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
     sure = differs & ~shadow
@@ -141,8 +150,8 @@ def _cut(image: Array, behind: Array) -> Array:
     if kinds & {cv2.GC_FGD, cv2.GC_PR_FGD} and kinds & {cv2.GC_BGD, cv2.GC_PR_BGD}:
         cv2.setRNGSeed(0)
         models = np.zeros((1, 65)), np.zeros((1, 65))
-        cv2.grabCut(levels[y0:y1, x0:x1].copy(), window, None, *models, _ROUNDS,
-                    cv2.GC_INIT_WITH_MASK)  # fmt: skip
+        part = levels[y0:y1, x0:x1].copy()
+        cv2.grabCut(part, window, (0, 0, 1, 1), *models, _ROUNDS, cv2.GC_INIT_WITH_MASK)
     cut = np.zeros(gap.shape, np.uint8)
     cut[y0:y1, x0:x1] = (window == cv2.GC_FGD) | (window == cv2.GC_PR_FGD)
     return _parts(cut).astype(np.float32)

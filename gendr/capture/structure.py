@@ -11,6 +11,7 @@ goes to stdout, lines of a stage and a number; the result to result.json and poi
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pycolmap
@@ -65,7 +66,7 @@ def main(folder: Path) -> None:
     (folder / "result.json").write_text(json.dumps(described(best, folder)))
 
 
-def described(model: "pycolmap.Reconstruction | None", folder: Path) -> dict:
+def described(model: "pycolmap.Reconstruction | None", folder: Path) -> "dict[str, Any]":
     """The cameras of a model as plain values; its points go to a file."""
     if model is None:
         return {"images": []}

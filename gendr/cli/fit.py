@@ -17,14 +17,16 @@ from gendr._runtime.files import locked, writable_folder, write_all, write_whole
 from gendr._runtime.progress import Session
 from gendr._runtime.threads import num_threads
 from gendr.cli import photos
+from gendr.cli.cameras import with_cameras
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.parser import Fit
 from gendr.cli.stages import Stages, has_begun
 from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
+from gendr.mesh.folders import NoMasksError
 from gendr.mesh.quality import mesh_quality
-from gendr.mesh.views import Views, load_views, view_sizes
+from gendr.mesh.views import AUTO, Views, load_views, view_sizes
 from gendr.rendering.backends.choice import choose
 
 # File names: the results of a finished fit, which are replaced together, and below them the files
@@ -88,6 +90,7 @@ def run(args: Fit) -> int:
     if args.subdivisions is not None:
         settings = replace(settings, subdivisions=args.subdivisions)
     out = Path(args.output)
+    args = with_cameras(args, args.target, out)
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     photos.moves_surface(args, target.views)
@@ -194,20 +197,29 @@ def _load_mesh(args: Fit, text: str, device: torch.device) -> Mesh:
 
 def _read(args: Fit, size: int | None, device: torch.device) -> Views:
     """The photos with their cameras, at a size."""
-    return load_views(
-        model_file(args.target),
-        size=size,
-        background=args.background,
-        tolerance=args.tolerance,
-        max_megapixels=args.max_megapixels,
-        device=device,
-    )
+    path = model_file(args.target)
+    options: dict[str, Any] = {
+        "cameras": args.cameras, "size": size, "tolerance": args.tolerance,
+        "max_megapixels": args.max_megapixels, "device": device,
+    }  # fmt: skip
+    try:
+        return load_views(path, background=args.background, **options)
+    except NoMasksError as error:
+        if args.background is not None:
+            raise
+        try:
+            return load_views(path, background=AUTO, **options)
+        except (ValueError, RuntimeError) as reason:
+            raise ValueError(f"{error}. None were found either: {reason}") from None
 
 
 def _load_views(args: Fit, path: Path, name: str, device: torch.device) -> _Target:
     limit, size = args.max_megapixels, args.image_size
     most = SPHERE_IMAGE_SIZE if _from_sphere(args) else IMAGE_SIZE
-    if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > most:
+    if (
+        size is None
+        and min(map(min, view_sizes(path, cameras=args.cameras, max_megapixels=limit))) > most
+    ):
         size = most
     views = _read(args, size, device)
     return _Target(name, views.masks, views.camera, views=views)
@@ -434,7 +446,8 @@ class _FitReport:
     def photos(self) -> Views:
         """The photos at the size that colours are taken from."""
         path, limit = model_file(self.args.target), self.args.max_megapixels
-        own = min(map(min, view_sizes(path, max_megapixels=limit)))
+        cameras = self.args.cameras
+        own = min(map(min, view_sizes(path, cameras=cameras, max_megapixels=limit)))
         wanted = self.args.color_size or min(own, photos.COLOR_SIZE)
         views = self.target.views
         assert views is not None  # as `photos.carrier` found

@@ -28,12 +28,14 @@ from gendr.reconstruction.settings import TrainingSettings
 from gendr.splatting.settings import SplatSettings
 
 __all__ = [
+    "Cameras",
     "Dataset",
     "Fit",
     "List",
     "LogicExport",
     "LogicRun",
     "LogicTrain",
+    "Masks",
     "Pose",
     "Predict",
     "Reconstruction",
@@ -138,9 +140,11 @@ class Fit(OnDevice, OnThreads, ReadsImages):
       sparse/0          a model of COLMAP, text or binary, of the images in images/
       cameras.json      OpenCV's matrices: images with file, and P = K [R | t], or K, and R and
                         t, or world_to_camera
+    without any of these, cameras are found (gendr cameras), and written to the output folder.
     the mask of an image is its mask_path, the file of its name in masks/, its alpha channel, all
     that is not of the colour --background, or the image itself if it is grey. Soft edges are used
-    as they are. No file outside the folder is read.
+    as they are. Without any of these, masks are found (gendr masks). No file outside the folder is
+    read.
 
     Attributes:
         target: a mesh (.obj .ply .off .stl .glb), a folder of images with their cameras, or chair,
@@ -157,8 +161,9 @@ class Fit(OnDevice, OnThreads, ReadsImages):
             of that from a sphere).
         views: of a mesh, evenly around it (default: 24).
         elevation: of the views of a mesh (default: 30).
+        cameras: their file, if it is not in the folder: as gendr cameras writes it.
         background: of photos without masks: a name or #rrggbb; what has another colour is the
-            object.
+            object. Or auto (as by default): a backdrop that stands still or is plain is found.
         tolerance: how much each channel of the background may differ from it, of 1.
         refine: cameras: before the fit, put poses right that are a few degrees off; focal: and the
             focal length, by one factor; rgb: after the shape by silhouettes, the colours of photos
@@ -174,7 +179,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         _RENDERER: "dist tconorm scale cutoff",
         "the optimisation": "steps budget lr flatness smoothness subdivisions init remesh edge seed"
         " views_per_step",
-        "the views": "image_size views elevation background tolerance",
+        "the views": "image_size views elevation cameras background tolerance",
         "refinements, of photos": "refine",
         "colours, after the shape, from photos that have them": "colors texture_size color_size"
         " exposure",
@@ -190,6 +195,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     image_size: int | None = option(None, count(2), "PIXELS")
     views: int | None = option(None, count(1))
     elevation: float | None = option(None, Number(-90, 90), "DEGREES")
+    cameras: str | None = option(None, None, "FILE")
     background: str | None = option(None, None, "COLOUR")
     tolerance: float = option(0.1, above(0, 1))
     refine: tuple[str, ...] = option(
@@ -358,6 +364,7 @@ class Splat(OnThreads, ReadsImages):
             differ.
         settings: of the training.
         budget: end after 90s, 10m or 1h of steps, however many they are (default: 5000 steps).
+        cameras: their file, if it is not in the folder: as gendr cameras writes it.
         image_size: shorter side (default: their own, at most 400).
         background: behind the triangles: a name or #rrggbb, which transparent photos are laid over;
             learnt, one colour; or still, a backdrop that is the same image in all photos, as of a
@@ -375,7 +382,7 @@ class Splat(OnThreads, ReadsImages):
             "dist tconorm shape scale learn_scale unit degree triangles cutoff background"
         ),
         "the training": "steps budget opaque init density renew_every rate decay exposure seed",
-        "the photos": "image_size hold_out evaluate_every",
+        "the photos": "cameras image_size hold_out evaluate_every",
         _RUNTIME: "threads max_megapixels quiet debug",
     }
 
@@ -383,11 +390,66 @@ class Splat(OnThreads, ReadsImages):
     output: str = option("out", None, "FOLDER", flags=_OUTPUT)
     resume: bool = option(False)
     settings: SplatSettings = group(SplatSettings)
+    cameras: str | None = option(None, None, "FILE")
     image_size: int | None = option(None, count(16), "PIXELS")
     background: str | None = option(None, None, "COLOUR")
     init: str | None = option(None, None, "hull|cameras|points|MESH|SPLATS")
     hold_out: int = option(10, count(0))
     opaque: float = option(0.2, Number(0, 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cameras(OnThreads, ReadsImages):
+    """Find out from where photos were taken.
+
+    Find the cameras of photos by structure from motion: with pycolmap, of the extra photos.
+
+    Examples:
+      gendr cameras photos/                 writes photos/cameras.json
+      gendr cameras photos/ -o found.json   for gendr fit photos/ --cameras found.json
+
+    Photos are those in photos/images, or in photos/ itself. If their rim stands still, as on a
+    turntable before a screen, features are those of what moves; masks in photos/masks are used
+    then. gendr fit and gendr splat do the same with photos without cameras.
+
+    Attributes:
+        photos: a folder.
+        output: the file, or its folder (default: cameras.json in the folder of the photos).
+        force: find cameras also where there are some, and replace the file.
+    """
+
+    groups: ClassVar[Mapping[str, str]] = {_RUNTIME: "threads max_megapixels quiet debug"}
+
+    photos: str = option(metavar="PHOTOS", flags="")
+    output: str | None = option(None, None, "FILE", flags=_OUTPUT)
+    force: bool = option(False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masks(ReadsImages):
+    """Cut out what stands before a backdrop in photos.
+
+    Find masks of photos: of what stands before a backdrop that stands still, as that of a
+    turntable, or is plain, such as a wall, a sheet or a sweep. With OpenCV, of the extra photos.
+
+    Examples:
+      gendr masks photos/            writes photos/masks/NAME.png and photos/masks/sheet.jpg
+      gendr masks photos/ -o masks   elsewhere
+
+    gendr fit does the same with photos without masks. Look at the sheet, and mend in any image
+    editor what is wrong: white is the object.
+
+    Attributes:
+        photos: a folder.
+        output: of the masks (default: masks in the folder of the photos).
+        image_size: shorter side of the photos in which outlines are sought.
+    """
+
+    groups: ClassVar[Mapping[str, str]] = {_RUNTIME: "max_megapixels quiet debug"}
+
+    photos: str = option(metavar="PHOTOS", flags="")
+    output: str | None = option(None, None, "FOLDER", flags=_OUTPUT)
+    image_size: int = option(800, count(32))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -651,6 +713,8 @@ COMMANDS: dict[str, Any] = {
     "pose": Pose,
     "render": Render,
     "splat": Splat,
+    "cameras": Cameras,
+    "masks": Masks,
     "dataset": Dataset,
     "train": (Train, "task", {"reconstruction": Reconstruction}),
     "predict": Predict,

@@ -85,7 +85,8 @@ def opencv_file(args: Fit, found: CameraResult) -> bytes:
 
     Paths are relative to the folder of the photos, where the file belongs.
     """
-    cameras = read_cameras(model_file(args.target))
+    given = None if args.cameras is None else Path(args.cameras)
+    cameras = read_cameras(model_file(args.target), given)
     rotations, shifts, _ = found.camera.to_opencv(2)  # which does not depend on the size
     entries: list[dict[str, Any]] = []
     for i, frame in enumerate(list_frames(cameras, args.max_megapixels)):

@@ -23,6 +23,7 @@ from gendr._runtime.checkpoint import load_checkpoint
 from gendr._runtime.files import locked, writable_folder, write_all, write_whole
 from gendr._runtime.progress import Session
 from gendr._runtime.threads import num_threads
+from gendr.cli.cameras import with_cameras
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.parser import Splat
 from gendr.losses import psnr, ssim
@@ -76,6 +77,7 @@ def run(args: Splat) -> int:
     out, settings = Path(args.output), args.settings
     if args.resume:
         check_checkpoint(out, CHECKPOINT)
+    args = with_cameras(args, args.photos, out)
     photos, settings = _read(args, settings)
     scene, settings = _scene(args, photos, settings)
     budget = settings.budget
@@ -107,11 +109,15 @@ def _read(args: Splat, settings: SplatSettings) -> tuple[Photos, SplatSettings]:
     path, limit, size = Path(args.photos), args.max_megapixels, args.image_size
     if not path.exists():
         raise ValueError(f"no such file or folder: {path}")
-    if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > IMAGE_SIZE:
+    if (
+        size is None
+        and min(map(min, view_sizes(path, cameras=args.cameras, max_megapixels=limit))) > IMAGE_SIZE
+    ):
         size = IMAGE_SIZE
     named = args.background in (None, *BACKGROUNDS)
     color = "white" if args.background is None or named else args.background
-    photos = load_photos(path, size=size, background=color, max_megapixels=limit)
+    options: dict[str, Any] = {"cameras": args.cameras, "max_megapixels": limit}
+    photos = load_photos(path, size=size, background=color, **options)
     if min(photos.image_size) < SMALLEST:
         height, width = photos.image_size
         raise ValueError(f"photos need {SMALLEST} x {SMALLEST} pixels, got {width} x {height}")

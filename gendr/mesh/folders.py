@@ -24,7 +24,19 @@ from gendr.mesh.camera_files.transforms import (
 from gendr.mesh.cameras import Camera
 from gendr.mesh.images import Picture, Planes, open_image, resized
 
-__all__ = ["Folder", "is_opaque", "masked", "open_folder", "read_photo", "resized_straight"]
+__all__ = [
+    "Folder",
+    "NoMasksError",
+    "is_opaque",
+    "masked",
+    "open_folder",
+    "read_photo",
+    "resized_straight",
+]
+
+
+class NoMasksError(ValueError):
+    """Photos show the object and its background alike."""
 
 
 @final
@@ -201,7 +213,7 @@ def _mask_channel(frame: TransformsFrame, picture: Picture) -> int:
         return 0
     if frame.mask is not None:
         raise ValueError(f"{frame.mask}: a mask must be grey or have an alpha channel, got colours")
-    raise ValueError(
+    raise NoMasksError(
         f"{frame.where}: no mask: {frame.image.name} has no alpha channel and is not grey; give "
         "images with transparency, mask_path, a folder masks, or the colour of a plain background"
     )

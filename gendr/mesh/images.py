@@ -197,7 +197,7 @@ def _register_heic(path: Path) -> None:
         from pillow_heif import register_heif_opener
     except ImportError:
         raise UnreadableImageError(
-            f"{path} needs pillow-heif, which is not installed: pip install 'gendr[photos]'; or "
+            f"{path} needs pillow-heif, which is not installed: pip install pillow-heif; or "
             "save it as JPEG"
         ) from None
     register_heif_opener()

@@ -42,7 +42,15 @@ from gendr.mesh.camera_files.transforms import (
     read_cameras,
 )
 from gendr.mesh.cameras import Camera
-from gendr.mesh.folders import Folder, is_opaque, masked, open_folder, resized_straight
+from gendr.mesh.folders import (
+    Folder,
+    NoMasksError,
+    is_opaque,
+    masked,
+    open_folder,
+    read_photo,
+    resized_straight,
+)
 from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, open_image
 from gendr.mesh.lines_of_sight import MASK_NOISE, view_volume, visual_sphere
 
@@ -53,6 +61,8 @@ __all__ = [
 
 # How much a channel of the background may differ from its colour: the noise of a JPEG, soft light.
 TOLERANCE = 0.1
+# The background that is found.
+AUTO = "auto"
 
 
 @final
@@ -148,7 +158,9 @@ def load_views(
             writes it.
         size: Resize to this shorter side, or to (H, W), by averages over areas; intrinsics follow.
             By default images keep their size, which must be the same for all.
-        background: The plain colour of what is not the object: a name or #rrggbb, or RGB in [0, 1].
+        background: The plain colour of what is not the object: a name or #rrggbb, or RGB in [0, 1];
+            "auto" finds a backdrop that stands still in all photos, or is plain in each, with
+            `gendr.capture.find_masks`, where there are no masks.
         tolerance: In (0, 1): pixels of which no channel differs more from it are background.
         max_megapixels: The largest image that is read, in million pixels; what is larger is
             refused before it is decoded.
@@ -164,8 +176,11 @@ def load_views(
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"dtype must be float32 or float64, got {dtype}")
     check_number("tolerance", tolerance, above=0, below=1)
-    plain = None if background is None else Backdrop(color_of(background), tolerance)
     folder = open_folder(Path(path), size, max_megapixels, cameras)
+    if background == AUTO:
+        masks, rgb = _read_before_backdrop(folder, max_megapixels, dtype, device)
+        return Views(masks, rgb, folder.camera.to(device, dtype), folder.names)
+    plain = None if background is None else Backdrop(color_of(background), tolerance)
     masks, rgb = _read_frames(folder, max_megapixels, plain, dtype, device)
     return Views(masks, rgb, folder.camera.to(device, dtype), folder.names)
 
@@ -253,11 +268,25 @@ def _read_frames(
             f"{plain.text}; give its colour, or a larger tolerance"
         )
     if bool((masks == 1).all()):
-        raise ValueError(
+        raise NoMasksError(
             f"{file}: no mask: every image is opaque all over; give images with transparency, "
             "mask_path, a folder masks, or the colour of a plain background"
         )
     return masks, rgb
+
+
+def _read_before_backdrop(
+    folder: Folder, max_megapixels: float, dtype: torch.dtype, device: torch.device | str
+) -> tuple[Tensor, Tensor]:
+    """Masks [B, H, W] and colours [B, 3, H, W] over black; masks are found where there are none."""
+    from gendr.capture.masks import find_masks
+
+    read = [read_photo(folder, i, max_megapixels) for i in range(len(folder.frames))]
+    planes = torch.from_numpy(np.stack([planes for planes, _ in read])).to(device, dtype)
+    if not any(has_mask for _, has_mask in read):
+        masks = find_masks(planes[:, 1:])[0]
+        return masks, planes[:, 1:] * masks[:, None]
+    return planes[:, 0], planes[:, 1:]
 
 
 def _read_planes(

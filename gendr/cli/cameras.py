@@ -1,0 +1,80 @@
+"""`gendr cameras`: from where photos were taken; and the same for commands that need to know it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from gendr._runtime.command_line import say
+from gendr._runtime.files import writable_folder, write_whole
+from gendr._runtime.progress import Session
+from gendr.capture import FoundCameras, find_cameras
+from gendr.capture.cameras import LEAST, list_photos
+from gendr.cli.common import as_json
+from gendr.cli.parser import Cameras, Fit, Splat
+from gendr.mesh.camera_files.opencv import OPENCV
+from gendr.mesh.camera_files.transforms import NoCamerasError, read_cameras
+
+NAMED = 5  # photos left out that are named
+
+Command = TypeVar("Command", Fit, Splat)
+
+
+def run(args: Cameras) -> int:
+    """Run `gendr cameras` and return the exit status."""
+    folder = Path(args.photos)
+    if not folder.is_dir():
+        raise ValueError(f"no such folder: {folder}")
+    file = folder / OPENCV if args.output is None else Path(args.output)
+    if file.is_dir():
+        file = file / OPENCV
+    if args.output is None and not args.force:
+        try:
+            there = read_cameras(folder).file
+        except NoCamerasError:
+            pass
+        else:
+            raise ValueError(f"{folder} has cameras, in {there}; --force finds others, or -o FILE")
+    found = _found(folder, args.max_megapixels, args.quiet)
+    write_whole(file, as_json(found.content))
+    if not args.quiet:
+        sys.stdout.write(f"{file}: {_line(found)}\n")
+    return 0
+
+
+def with_cameras(args: Command, photos: str, out: Path) -> Command:
+    """The options of a command with the file of cameras, which are found if there are none."""
+    folder = Path(photos)
+    if args.cameras is not None or not folder.is_dir():
+        return args
+    try:
+        read_cameras(folder)
+    except NoCamerasError:
+        if len(list_photos(folder)) < LEAST:
+            raise
+    else:
+        return args
+    file = writable_folder(out) / OPENCV
+    if not (args.resume and file.is_file()):
+        found = _found(folder, args.max_megapixels, args.quiet)
+        write_whole(file, as_json(found.content))
+        if not args.quiet:
+            say("gendr", _line(found))
+    return replace(args, cameras=str(file))
+
+
+def _found(folder: Path, limit: float, quiet: bool) -> FoundCameras:
+    with Session("cameras", None, quiet=quiet, at_once=True) as session:
+        with session.part("cameras") as tell:
+            return find_cameras(folder, max_megapixels=limit, callback=tell)
+
+
+def _line(found: FoundCameras) -> str:
+    count, missing = len(found.entries), found.left_out
+    text = f"{count} of {count + len(missing)} photos placed, to {found.error:.2f} pixels"
+    if missing:
+        names = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
+        text += f"; left out: {names}"
+    return text

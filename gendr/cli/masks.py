@@ -1,0 +1,111 @@
+"""`gendr masks`: masks of photos before a backdrop, and a sheet to look at."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gendr import visual
+from gendr._runtime.files import writable_folder, write_all
+from gendr._runtime.progress import Session
+from gendr.capture.cameras import list_photos
+from gendr.capture.masks import find_masks
+from gendr.cli.parser import Masks
+from gendr.mesh.images import open_image, rgba
+
+# The sheet: pictures side by side, the longer side of one, and how many there are at most.
+COLUMNS, SIDE, SHOWN = 6, 220, 24
+SHEET = "sheet.jpg"
+GREEN = (0, 200, 80)  # of what is cut away
+
+
+def run(args: Masks) -> int:
+    """Run `gendr masks` and return the exit status."""
+    from PIL import Image
+
+    folder = Path(args.photos)
+    if not folder.is_dir():
+        raise ValueError(f"no such folder: {folder}")
+    photos = list_photos(folder)
+    if not photos:
+        raise ValueError(f"{folder} holds no photos")
+    out = folder / "masks" if args.output is None else Path(args.output)
+    if args.output is None and out.is_dir() and any(out.iterdir()):
+        raise ValueError(f"{out} holds files already; remove them, or choose another folder: -o")
+    with Session("masks", None, quiet=args.quiet, at_once=True) as session:
+        with session.part("masks") as tell:
+            images, sizes = _read(photos, args.image_size, args.max_megapixels)
+            masks, kind = find_masks(images, callback=tell)
+        files: dict[Path, bytes] = {}
+        with session.part("files") as tell:
+            for i, (photo, size) in enumerate(zip(photos, sizes, strict=True)):
+                mask = Image.fromarray((255 * masks[i].numpy()).astype(np.uint8))
+                mask = mask.resize(size, Image.Resampling.BILINEAR)
+                files[out / f"{photo.stem}.png"] = _file(partial(mask.save, format="PNG"))
+                tell((i + 1) / len(photos))
+        page = Image.fromarray(_sheet(images, masks))
+        files[out / SHEET] = _file(partial(page.save, format="JPEG", quality=88))
+    writable_folder(out)
+    write_all(files)
+    if not args.quiet:
+        parts = masks.flatten(1).mean(1)
+        sys.stdout.write(
+            f"{out}: {len(photos)} masks before a backdrop that "
+            f"{'stands still' if kind == 'still' else 'is plain'}, {100 * float(parts.min()):.0f} "
+            f"to {100 * float(parts.max()):.0f} % of the photos; look at {out / SHEET}\n"
+        )
+    return 0
+
+
+def _read(
+    photos: list[Path], size: int, limit: float
+) -> tuple[torch.Tensor, list[tuple[int, int]]]:
+    """The photos at one size, [B, 3, H, W], and (W, H) of each in its file."""
+    from PIL import Image
+
+    images: list[Any] = []
+    sizes: list[tuple[int, int]] = []
+    for photo in photos:
+        with open_image(photo, limit) as opened:
+            planes = rgba(opened)[:3]
+            sizes.append(opened.size)
+        if sizes[-1] != sizes[0]:
+            raise ValueError(
+                f"photos must be of one size, got {sizes[0][0]} x {sizes[0][1]} and "
+                f"{sizes[-1][0]} x {sizes[-1][1]} in {photo}"
+            )
+        part = min(1.0, size / min(sizes[0]))
+        small = Image.fromarray((255 * planes).round().astype(np.uint8).transpose(1, 2, 0))
+        wide, tall = (max(1, round(part * side)) for side in sizes[0])
+        images.append(np.asarray(small.resize((wide, tall), Image.Resampling.BOX)))
+    return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2) / 255, sizes
+
+
+def _sheet(images: torch.Tensor, masks: torch.Tensor) -> visual.Pixels:
+    """Some of the photos, green where they are cut away."""
+    from PIL import Image
+
+    chosen = visual.spread(len(images), SHOWN)
+    green = torch.tensor(GREEN)[:, None, None] / 255
+    tiles: list[Any] = []
+    for i in chosen:
+        shown = images[i] * masks[i] + (0.25 * images[i] + 0.75 * green) * (1 - masks[i])
+        tile = Image.fromarray((255 * shown).byte().permute(1, 2, 0).numpy())
+        tile.thumbnail((SIDE, SIDE))
+        tiles.append(np.pad(np.asarray(tile), ((2, 2), (2, 2), (0, 0)), constant_values=255))
+    tiles += [np.full_like(tiles[0], 255)] * (-len(tiles) % min(COLUMNS, len(tiles)))
+    columns = min(COLUMNS, len(tiles))
+    rows = [np.concatenate(tiles[k : k + columns], 1) for k in range(0, len(tiles), columns)]
+    return np.concatenate(rows)
+
+
+def _file(save: Any) -> bytes:
+    memory = BytesIO()
+    save(memory)
+    return memory.getvalue()

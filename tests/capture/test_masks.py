@@ -1,0 +1,122 @@
+"""Masks of photos before backdrops that stand still or are plain."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from gendr import look_at
+from gendr.capture import find_masks
+from gendr.capture.backdrop import still_backdrop
+from gendr.cli import main
+from gendr.mesh import load_views
+from support.cases import for_each
+
+pytest.importorskip("cv2")
+
+HEIGHT, WIDTH = 120, 160
+PLAIN = {"blue": (0.2, 0.3, 0.8), "black": (0.04, 0.04, 0.04), "white": (0.95, 0.95, 0.95)}
+
+
+def photos(color=None, count=5, shadow=False):
+    """A striped ring that moves, before a sweep of a colour, or a texture that stands still."""
+    rng = np.random.default_rng(3)
+    y, x = np.mgrid[:HEIGHT, :WIDTH]
+    images, masks = [], []
+    still = 0.3 + 0.3 * rng.random((3, 12, 16)).repeat(10, 1).repeat(10, 2)
+    for i in range(count):
+        behind = still
+        if color is not None:
+            fall = 1 - 0.1 * ((x / WIDTH - 0.4) ** 2 + (y / HEIGHT) ** 2)
+            behind = np.array(PLAIN[color])[:, None, None] * fall
+        if shadow:
+            behind = np.where(np.hypot((x - 75) / 3, y - 95) < 12, 0.65 * behind, behind)
+        far = np.hypot(x - 80 - 50 * np.sin(2 * i), y - 60 - 32 * np.cos(2 * i))
+        ring = (far < 22) & (far > 9)
+        stripes = np.array([0.75, 0.45, 0.15])[:, None, None] * (1 + 0.2 * ((x + y) % 8 < 4))
+        image = np.where(ring, stripes, behind) + 0.01 * rng.standard_normal((3, HEIGHT, WIDTH))
+        images.append(image.clip(0, 1))
+        masks.append(ring)
+    return torch.from_numpy(np.stack(images)).float(), torch.from_numpy(np.stack(masks))
+
+
+def overlap(found, masks):
+    found = found > 0.5
+    return ((found & masks).sum((1, 2)) / (found | masks).sum((1, 2))).min()
+
+
+@for_each(color=[None, *PLAIN], shadow=[False, True])
+def test_masks_are_found(color, shadow):
+    """The hole in the ring stays one, and a shadow is no part of it."""
+    if shadow and color != "white":
+        return  # nothing is darker than black, and what stands still has its shadow in it
+    images, masks = photos(color, count=9 if color is None else 5, shadow=shadow)
+    done = []
+    found, kind = find_masks(images, callback=done.append)
+    assert kind == ("still" if color is None else "plain")
+    assert found.shape == masks.shape
+    assert float(overlap(found, masks)) > 0.97
+    assert done[-1] == 1
+    assert torch.equal(find_masks(images)[0], found)  # the same each time
+
+
+def test_what_cannot_be_cut_out():
+    noise = torch.rand(3, 3, 40, 50, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match="photo 1 of 3 has no plain background, and it does"):
+        find_masks(noise)
+    with pytest.raises(ValueError, match="nothing stands before the background in 2 of 2 photos"):
+        find_masks(torch.full((2, 3, 40, 50), 0.5))
+    with pytest.raises(ValueError, match="images must have shape"):
+        find_masks(noise[0])
+
+
+def test_a_backdrop_is_filled_in_where_the_object_always_stands():
+    images = photos(count=9)[0].clone()
+    images[:, :, 50:70, 70:90] = torch.rand(9, 3, 1, 1)  # something else at each time
+    backdrop, _ = still_backdrop(images)
+    middle = backdrop[:, 55:65, 75:85]
+    assert 0.25 < float(middle.min()) <= float(middle.max()) < 0.75  # of the colours around it
+    assert still_backdrop(images + torch.linspace(0, 0.2, 9)[:, None, None, None]) is None
+
+
+def test_masks_in_commands(tmp_path, capsys, monkeypatch):
+    images, masks = photos("blue")
+    frames = []
+    poses = look_at(3.0, 10.0, [72.0 * i for i in range(5)], 40.0, dtype=torch.float64)
+    for i, image in enumerate(images):
+        pixels = (255 * image).byte().permute(1, 2, 0).numpy()
+        Image.fromarray(pixels).save(tmp_path / f"{i}.png")
+        pose = poses.camera_to_world[i].tolist()
+        frames.append({"file_path": f"{i}.png", "transform_matrix": pose})
+    about = {"camera_angle_x": 0.7, "frames": frames}
+    (tmp_path / "transforms.json").write_text(json.dumps(about))
+    views = load_views(tmp_path, background="auto")
+    assert float(overlap(views.masks, masks)) > 0.97
+    assert float(views.rgb[:, :, ~masks[0]].mean()) < 0.5
+    elsewhere = ["--image-size", "60", "-o", str(tmp_path / "other"), "--quiet"]
+    assert main(["masks", str(tmp_path), *elsewhere]) == 0
+    with Image.open(tmp_path / "other" / "3.png") as third:
+        assert third.size == (WIDTH, HEIGHT)
+    capsys.readouterr()
+    assert main(["masks", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "5 masks before a backdrop that is plain" in said
+    with Image.open(tmp_path / "masks" / "sheet.jpg") as sheet:
+        assert sheet.width > WIDTH
+    files = []
+    for i in range(5):
+        with Image.open(tmp_path / f"masks/{i}.png") as file:
+            files.append(torch.from_numpy(np.array(file)))
+    assert float(overlap(torch.stack(files) / 255, masks)) > 0.97
+    views = load_views(tmp_path)  # which are read from now on
+    assert float(overlap(views.masks, masks)) > 0.97
+    assert torch.equal(load_views(tmp_path, background="auto").masks, views.masks)
+    assert main(["masks", str(tmp_path)]) == 2
+    assert "holds files already" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    monkeypatch.setattr("gendr.capture.masks.find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match=r"OpenCV, which is not installed: pip install opencv"):
+        find_masks(images)
