@@ -76,7 +76,9 @@ def test_what_cannot_be_cut_out():
 def test_a_backdrop_is_filled_in_where_the_object_always_stands():
     images = photos(count=9)[0].clone()
     images[:, :, 50:70, 70:90] = torch.rand(9, 3, 1, 1)  # something else at each time
-    backdrop, _ = still_backdrop(images)
+    found = still_backdrop(images)
+    assert found is not None
+    backdrop, _ = found
     middle = backdrop[:, 55:65, 75:85]
     assert 0.25 < float(middle.min()) <= float(middle.max()) < 0.75  # of the colours around it
     assert still_backdrop(images + torch.linspace(0, 0.2, 9)[:, None, None, None]) is None
