@@ -968,6 +968,7 @@ HOUSE = (
         ("splatting", "scenes of soft triangles"),
     ),
     (
+        ("capture", "cameras of photos"),
         ("visual", "pictures"),
         ("losses", "images, meshes"),
         ("optim", "optimisers"),

@@ -26,6 +26,7 @@ ALLOWED = {
     "mesh": GROUND,
     "losses": {*GROUND, "mesh"},
     "optim": {*GROUND, "distributions"},
+    "capture": {*GROUND, "mesh"},
     "data": GROUND,
     "rendering": {*GROUND, "distributions", "tnorms", "mesh"},
     "sorting": {*GROUND, "distributions"},

@@ -209,7 +209,7 @@ def _write_masks(work: Path, names: list[str], given: list[Any]) -> None:
     import torch
     from PIL import Image
 
-    from gendr.capture.backdrop import still_backdrop
+    from gendr.mesh.backdrop import still_backdrop
 
     small: list[npt.NDArray[np.uint8]] = []
     for name in names:

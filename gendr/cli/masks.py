@@ -15,9 +15,9 @@ from gendr import visual
 from gendr._runtime.files import writable_folder, write_all
 from gendr._runtime.progress import Session
 from gendr.capture.cameras import list_photos
-from gendr.capture.masks import find_masks
 from gendr.cli.parser import Masks
 from gendr.mesh.images import open_image, rgba
+from gendr.mesh.masks import find_masks
 
 # The sheet: pictures side by side, the longer side of one, and how many there are at most.
 COLUMNS, SIDE, SHOWN = 6, 220, 24

@@ -279,7 +279,7 @@ def _read_before_backdrop(
     folder: Folder, max_megapixels: float, dtype: torch.dtype, device: torch.device | str
 ) -> tuple[Tensor, Tensor]:
     """Masks [B, H, W] and colours [B, 3, H, W] over black; masks are found where there are none."""
-    from gendr.capture.masks import find_masks
+    from gendr.mesh.masks import find_masks
 
     read = [read_photo(folder, i, max_megapixels) for i in range(len(folder.frames))]
     planes = torch.from_numpy(np.stack([planes for planes, _ in read])).to(device, dtype)

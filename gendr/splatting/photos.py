@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_count
-from gendr.capture.backdrop import still_backdrop
 from gendr.mesh import Camera
+from gendr.mesh.backdrop import still_backdrop
 from gendr.mesh.folders import open_folder, read_photo
 from gendr.mesh.images import MAX_MEGAPIXELS
 from gendr.mesh.views import color_of

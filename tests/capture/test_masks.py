@@ -10,9 +10,9 @@ from PIL import Image
 
 from gendr import look_at
 from gendr.capture import find_masks
-from gendr.capture.backdrop import still_backdrop
 from gendr.cli import main
 from gendr.mesh import load_views
+from gendr.mesh.backdrop import still_backdrop
 from support.cases import for_each
 
 pytest.importorskip("cv2")
@@ -119,6 +119,6 @@ def test_masks_in_commands(tmp_path, capsys, monkeypatch):
     assert main(["masks", str(tmp_path)]) == 2
     assert "holds files already" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "cv2", None)
-    monkeypatch.setattr("gendr.capture.masks.find_spec", lambda name: None)
+    monkeypatch.setattr("gendr.mesh.masks.find_spec", lambda name: None)
     with pytest.raises(RuntimeError, match=r"OpenCV, which is not installed: pip install opencv"):
         find_masks(images)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_shape
-from gendr.capture.backdrop import still_backdrop
+from gendr.mesh.backdrop import still_backdrop
 
 __all__ = ["find_masks"]
 
