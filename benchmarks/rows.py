@@ -5,6 +5,9 @@ from __future__ import annotations
 import _clone  # noqa: F401  # before what it makes importable
 
 import argparse
+import platform
+import subprocess
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,9 @@ import torch
 import gendr
 from lab import script
 
-__all__ = ["Rows", "make_parser"]
+__all__ = ["Rows", "make_parser", "measured_on"]
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def make_parser(text: str | None, file: str) -> argparse.ArgumentParser:
@@ -26,6 +31,20 @@ def make_parser(text: str | None, file: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(text or "").split("\n")[0])
     parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"where {file} goes")
     return parser
+
+
+def measured_on() -> dict[str, str]:
+    """The date, the commit and the machine, for a row."""
+    command = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return {"date": str(date.today()), "commit": commit.strip(), "machine": _processor()}
+
+
+def _processor() -> str:
+    """What the machine calls its processor."""
+    info = Path("/proc/cpuinfo")
+    names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+    return names[0].split(":", 1)[1].strip() if names else platform.machine()
 
 
 class Rows:

@@ -13,16 +13,14 @@ import _clone  # noqa: F401  # before what it makes importable
 
 import argparse
 import json
-import platform
 import statistics
-import subprocess
 import time
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
+from rows import measured_on
 from tqdm import tqdm
 
 from gendr._runtime.threads import num_threads, torch_on_one_thread
@@ -77,13 +75,6 @@ def measure(
     }, splats  # fmt: skip
 
 
-def processor() -> str:
-    """What the machine calls its processor."""
-    info = Path("/proc/cpuinfo")
-    names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-    return names[0].split(":", 1)[1].strip() if names else platform.machine()
-
-
 def _each(photos: Photos) -> list[Any]:
     return [photos.camera[i] for i in range(len(photos))]
 
@@ -131,16 +122,14 @@ def main() -> None:
     args = parser.parse_args()
     photos = load_photos(args.photos, size=args.size or None)
     train, held_out = photos.split(args.every, args.every // 2)
-    command = ["git", "describe", "--always", "--dirty"]
-    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     height, width = photos.image_size
     for budget in args.budgets:
         with torch_on_one_thread(args.threads):
             row, splats = measure(train, held_out, budget, args.triangles)
             row |= {
-                "photos": Path(args.photos).name, "date": str(date.today()),
+                "photos": Path(args.photos).name, **measured_on(),
                 "picture": f"{width}²" if width == height else f"{width} × {height}",
-                "threads": num_threads(), "commit": commit.strip(), "machine": processor(),
+                "threads": num_threads(),
             }  # fmt: skip
         print("\n".join(lines([row])), flush=True)
         if args.docs:

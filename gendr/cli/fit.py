@@ -396,7 +396,8 @@ class _FitReport:
         out, target = self.out, self.target
         refinement: dict[str, Any] = {}
         if target.views is not None and photos.moves_surface(self.args, target.views):
-            moved = photos.refined_shape(self.args, result, target.views, self.stages)
+            views = self.photos(self.args.image_size, photos.STEREO_SIZE)
+            moved = photos.refined_shape(self.args, result, target.views, views, self.stages)
             result, refinement = moved
             self.clock.lap("refine")
         mesh = result.mesh.with_origin(target.origin)
@@ -409,7 +410,7 @@ class _FitReport:
         files: dict[Path, bytes] = {}
         extra: list[str] = []
         if self.carrier != "none":
-            views = self.photos()
+            views = self.photos(self.args.color_size, photos.COLOR_SIZE)
             colors = photos.colored(self.args, mesh, views, self.carrier, self.stages)
             mesh = colors.mesh
             metrics["colors"] = photos.color_facts(colors, views, self.carrier)
@@ -443,12 +444,12 @@ class _FitReport:
                 f"{out}: {', '.join([ANIMATION, SHEET, *extra, MESH, METRICS])}\n"
             )
 
-    def photos(self) -> Views:
-        """The photos at the size that colours are taken from."""
+    def photos(self, size: int | None, most: int) -> Views:
+        """The photos at a size, by default their own, which is at most so much."""
         path, limit = model_file(self.args.target), self.args.max_megapixels
         cameras = self.args.cameras
         own = min(map(min, view_sizes(path, cameras=cameras, max_megapixels=limit)))
-        wanted = self.args.color_size or min(own, photos.COLOR_SIZE)
+        wanted = size or min(own, most)
         views = self.target.views
         assert views is not None  # as `photos.carrier` found
         if wanted == min(views.image_size):

@@ -117,7 +117,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
       gendr fit chair -o out --scale 1px:0.1px --image-size 96
       gendr fit model.glb -o out --init start.obj   files of your own
       gendr fit photos/ -o out --budget 2m          two minutes of steps
-      gendr fit photos/ -o out --refine rgb         hollows too, by the colours of the photos
+      gendr fit photos/ -o out --shape silhouettes   no stereo, outlines alone
       gendr fit photos/ -o out --image-size 128     a folder of images, masks and transforms.json
 
     what is written to the output folder (files of these names are replaced, together at the end):
@@ -153,8 +153,8 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         resume: go on from the folder's checkpoint; of the settings, --steps and --budget may
             differ.
         settings: of the fit.
-        budget: end after 90s, 2m or 1h of steps, however many they are, and --refine rgb after as
-            long again; less time, less quality.
+        budget: end after 90s, 2m or 1h of steps, however many they are, and stereo after as long
+            again; less time, less quality.
         init: what to start from: the visual hull of the masks (as by default from four views on),
             a sphere (else, or with --subdivisions), or a mesh.
         image_size: shorter side (default: 128 for a mesh; for images their own, at most 256; half
@@ -165,9 +165,10 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         background: of photos without masks: a name or #rrggbb; what has another colour is the
             object. Or auto (as by default): a backdrop that stands still or is plain is found.
         tolerance: how much each channel of the background may differ from it, of 1.
+        shape: photos (as by default, if there are three with colours): after the silhouettes,
+            stereo moves the surface where no outline shows it, as in a bowl; or silhouettes alone.
         refine: cameras: before the fit, put poses right that are a few degrees off; focal: and the
-            focal length, by one factor; rgb: after the shape by silhouettes, the colours of photos
-            move the surface where no outline shows it, as in a bowl.
+            focal length, by one factor; rgb is the same as --shape photos.
         colors: texture (as by default), vertex for vertex colours, or none.
         texture_size: side of the texture, in texels.
         color_size: shorter side of the photos that colours are taken from (default: their own, at
@@ -180,7 +181,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         "the optimisation": "steps budget lr flatness smoothness subdivisions init remesh edge seed"
         " views_per_step",
         "the views": "image_size views elevation cameras background tolerance",
-        "refinements, of photos": "refine",
+        "of photos": "shape refine",
         "colours, after the shape, from photos that have them": "colors texture_size color_size"
         " exposure",
         _RUNTIME: "device backend threads max_megapixels quiet debug",
@@ -198,6 +199,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     cameras: str | None = option(None, None, "FILE")
     background: str | None = option(None, None, "COLOUR")
     tolerance: float = option(0.1, above(0, 1))
+    shape: str | None = option(None, None, "KIND", choices=("photos", "silhouettes"))
     refine: tuple[str, ...] = option(
         (), None, "WHAT", nargs="+", choices=("rgb", "cameras", "focal")
     )

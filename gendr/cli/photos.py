@@ -18,7 +18,7 @@ from gendr.fitting.cameras.refine import CameraResult, refine_cameras
 from gendr.fitting.colors.fit import ColorResult, fit_colors
 from gendr.fitting.shape.refine import ShapeResult, refine_shape
 from gendr.fitting.shape.state import FitResult
-from gendr.fitting.shape.sweeps import LEAST_VIEWS
+from gendr.fitting.shape.stereo import LEAST_VIEWS
 from gendr.losses import iou
 from gendr.mesh import Mesh
 from gendr.mesh.camera_files.opencv import lens_entries
@@ -28,8 +28,9 @@ from gendr.mesh.views import Views
 
 # File names: refined cameras, in the reader's own form of OpenCV's matrices, and beside the OBJ.
 CAMERAS, TEXTURED, COLORED, TURNTABLE = "cameras.json", "fit.glb", "fit.ply", "turntable.gif"
-# Shorter side in pixels of the photos that colours are taken from, unless --color-size says more.
-COLOR_SIZE = 512
+# Shorter side in pixels of the photos that colours are taken from, unless --color-size says more;
+# and of those for stereo, unless --image-size says less or more.
+COLOR_SIZE, STEREO_SIZE = 512, 400
 # The turntable: views, their size in pixels, and their elevation in degrees.
 FRAMES, SIZE, ELEVATION = 36, 256, 15.0
 
@@ -113,28 +114,41 @@ def _within(path: Path, root: Path) -> str:
 
 
 def moves_surface(args: Fit, views: Views | None) -> bool:
-    """Whether colours are to move the surface.
+    """Whether photos are to move the surface: as by default if they can.
 
     Raises:
-        ValueError: if they are, and there are none or too few photos.
+        ValueError: if they shall and cannot: without colours, or if there are too few.
     """
-    if "rgb" not in args.refine:
+    if args.shape is None and "rgb" not in args.refine:
+        return views is not None and views.rgb is not None and len(views.masks) >= LEAST_VIEWS
+    if args.shape == "silhouettes":
+        if "rgb" in args.refine:
+            raise ValueError("--shape silhouettes and --refine rgb contradict each other")
         return False
-    _check_colored("--refine rgb", args, views)
+    option = "--shape photos" if args.shape else "--refine rgb"
+    _check_colored(option, args, views)
     if views is not None and len(views.masks) < LEAST_VIEWS:
         raise ValueError(
-            f"--refine rgb needs at least {LEAST_VIEWS} photos, and {args.target} has "
+            f"{option} needs at least {LEAST_VIEWS} photos, and {args.target} has "
             f"{len(views.masks)}; leave it out"
         )
     return True
 
 
 def refined_shape(
-    args: Fit, result: FitResult, views: Views, stages: Stages
+    args: Fit, result: FitResult, views: Views, large: Views, stages: Stages
 ) -> tuple[FitResult, dict[str, Any]]:
-    """The result with its surface moved by colours, and what `metrics.json` says about that."""
+    """The result with its surface moved by stereo, and what `metrics.json` says about that.
+
+    Args:
+        args: of the command.
+        result: of the fit to silhouettes.
+        views: of that fit.
+        large: the same photos at the size that stereo takes.
+        stages: of the fit.
+    """
     refine = partial(refine_shape, budget=args.settings.budget)
-    given = result.mesh, views.rgb, views.camera, views.masks
+    given = result.mesh, large.rgb, large.camera, large.masks
     found = stages.run("refine", ShapeResult, refine, *given)
     facts = {
         "improved": found.improved,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from gendr.mesh.mesh import Mesh
 from gendr.mesh.simplification import simplified
 from gendr.mesh.topology import connected_parts, euler_and_parts
 
-__all__ = ["visual_hull"]
+__all__ = ["Field", "Grid", "hull_field", "surface_of", "visual_hull"]
 
 # The first grid: its points along an axis, and its half width in radii of the visual sphere.
 _COARSE, _REACH = 40, 3.0
@@ -80,20 +81,9 @@ def visual_hull(
     check_count("resolution", resolution, least=16)
     if edge is not None:
         check_number("edge", edge, above=0)
-    with torch.no_grad():
-        centre, radius = visual_sphere(camera, masks)
-        distance = _Distance(camera.expand(len(masks)), masks)
-        pixel = distance.pixel(centre.double().cpu())
-        grid = _Grid.around(centre.double().cpu().numpy(), _REACH * float(radius), _COARSE)
-        field = distance(grid.points())
-        if not bool((field > 0).any()):
-            grid, field = _finer_start(grid, distance)
-        grid = grid.cropped(field)
-        field = distance(grid.points())
-        while grid.cell > 1.01 * pixel and max(grid.shape) * 2 - 1 <= resolution:
-            field = _refined(field, grid, distance)
-            grid = grid.halved()
-    vertices, faces = _fewest_handles(field, grid, pixel)
+    field = hull_field(camera, masks, resolution=resolution)
+    vertices, faces = surface_of(field)
+    pixel = field.pixel
     mesh = Mesh(torch.from_numpy(vertices), torch.from_numpy(faces))
     if edge is not None:
         # As many faces as equilateral ones of this edge have the same area.
@@ -102,16 +92,53 @@ def visual_hull(
     return mesh.to(masks.device, masks.dtype)
 
 
-class _Grid:
+@dataclass(frozen=True, eq=False)
+class Field:
+    """About the signed distance to the surface of a body, on a grid.
+
+    Attributes:
+        values: float32 [P], positive inside, world units; only near the surface exact.
+        grid: the points.
+        pixel: the size of a pixel there.
+    """
+
+    values: Tensor
+    grid: Grid
+    pixel: float
+
+
+def hull_field(camera: Camera, masks: Tensor, *, resolution: int = 256) -> Field:
+    """The signed distance to the visual hull; the arguments are those of `visual_hull`.
+
+    Raises:
+        ValueError: if the masks contradict each other: nothing is left.
+    """
+    with torch.no_grad():
+        centre, radius = visual_sphere(camera, masks)
+        distance = _Distance(camera.expand(len(masks)), masks)
+        pixel = distance.pixel(centre.double().cpu())
+        grid = Grid.around(centre.double().cpu().numpy(), _REACH * float(radius), _COARSE)
+        field = distance(grid.points())
+        if not bool((field > 0).any()):
+            grid, field = _finer_start(grid, distance)
+        grid = grid.cropped(field)
+        field = distance(grid.points())
+        while grid.cell > 1.01 * pixel and max(grid.shape) * 2 - 1 <= resolution:
+            field = _refined(field, grid, distance)
+            grid = grid.halved()
+    return Field(field, grid, pixel)
+
+
+class Grid:
     """Points on a grid: `corner` + `cell` (i, j, k)."""
 
     def __init__(self, corner: NDArray[Any], cell: float, shape: tuple[int, ...]) -> None:
         self.corner, self.cell, self.shape = corner, cell, shape
 
     @staticmethod
-    def around(centre: NDArray[Any], half: float, count: int) -> _Grid:
+    def around(centre: NDArray[Any], half: float, count: int) -> Grid:
         """A cube of `count` points along an axis."""
-        return _Grid(centre - half, 2 * half / (count - 1), (count,) * 3)
+        return Grid(centre - half, 2 * half / (count - 1), (count,) * 3)
 
     def points(self, index: NDArray[Any] | None = None) -> Tensor:
         """All points, or those of some flat indices: [P, 3]."""
@@ -119,17 +146,17 @@ class _Grid:
         place = np.stack(np.unravel_index(flat, self.shape), -1)
         return torch.from_numpy(self.corner + self.cell * place)
 
-    def cropped(self, field: Tensor) -> _Grid:
+    def cropped(self, field: Tensor) -> Grid:
         """A grid of the same number of points along its longest axis, about what is inside."""
         inside = (field > -self.cell).reshape(self.shape).nonzero()
         low, high = inside.amin(0).numpy() - 1, inside.amax(0).numpy() + 1
         cell = self.cell * int((high - low).max()) / (_COARSE - 1)
         shape = tuple(int(n) for n in np.ceil((high - low) * self.cell / cell) + 1)
-        return _Grid(self.corner + self.cell * low, cell, shape)
+        return Grid(self.corner + self.cell * low, cell, shape)
 
-    def halved(self) -> _Grid:
+    def halved(self) -> Grid:
         """The grid with cells of half the size."""
-        return _Grid(self.corner, self.cell / 2, tuple(2 * n - 1 for n in self.shape))
+        return Grid(self.corner, self.cell / 2, tuple(2 * n - 1 for n in self.shape))
 
 
 class _Distance:
@@ -223,7 +250,7 @@ def _without_pinholes(inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return inside | small[part]
 
 
-def _finer_start(grid: _Grid, distance: _Distance) -> tuple[_Grid, Tensor]:
+def _finer_start(grid: Grid, distance: _Distance) -> tuple[Grid, Tensor]:
     """A first grid that hits the hull, which is thinner than the cells of the one given.
 
     Raises:
@@ -244,7 +271,7 @@ def _finer_start(grid: _Grid, distance: _Distance) -> tuple[_Grid, Tensor]:
     )
 
 
-def _refined(field: Tensor, grid: _Grid, distance: _Distance) -> Tensor:
+def _refined(field: Tensor, grid: Grid, distance: _Distance) -> Tensor:
     """The field on the grid of half the cells, exact near the surface, interpolated elsewhere."""
     fine = grid.halved()
     coarse = field.reshape(1, 1, *grid.shape)
@@ -260,7 +287,7 @@ _CORNERS = np.array(
 )
 
 
-def _surface(field: Tensor, grid: _Grid) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _surface(field: Tensor, grid: Grid) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Vertices [V, 3] and faces [F, 3] of the surface, closed at the ends of the grid."""
     values = field.reshape(grid.shape).numpy()
     closed = np.pad(values, 1, constant_values=-grid.cell)
@@ -284,13 +311,18 @@ def _surface(field: Tensor, grid: _Grid) -> tuple[NDArray[Any], NDArray[np.int64
     return vertices, faces[:, ::-1]  # outwards
 
 
-def _fewest_handles(
-    field: Tensor, grid: _Grid, pixel: float
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The large parts of the surface, a little further out where they have fewer handles there."""
+def surface_of(field: Field, share: float = _LEAST_PART) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The large parts of the surface, a little further out where they have fewer handles there.
+
+    Args:
+        field: of the body.
+        share: of the whole area, that a part has at least.
+    """
     best, least = None, 0
     for outwards in _HANDLES:
-        vertices, faces = _large_parts(*_surface(field + outwards * pixel, grid))
+        vertices, faces = _large_parts(
+            *_surface(field.values + outwards * field.pixel, field.grid), share
+        )
         euler, parts = euler_and_parts(faces)
         handles = parts - euler // 2
         if best is None or handles < least:
@@ -302,12 +334,12 @@ def _fewest_handles(
 
 
 def _large_parts(
-    vertices: NDArray[Any], faces: NDArray[np.int64]
+    vertices: NDArray[Any], faces: NDArray[np.int64], share: float
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The connected parts that are not small."""
     owner = connected_parts(faces, len(vertices))[faces[:, 0]]
     area = np.bincount(owner, _areas(vertices, faces))
-    large = (area > _LEAST_PART * area.sum())[owner]
+    large = (area > share * area.sum())[owner]
     used, inverse = np.unique(faces[large], return_inverse=True)
     return vertices[used], inverse.reshape(-1, 3)
 

@@ -15,8 +15,8 @@ from gendr._runtime.checks import check_count, check_like, check_number
 from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.fit import fit_colors
 from gendr.fitting.parametrization import SmoothParametrization, check_single
-from gendr.fitting.shape.schedule import shortest_edge
-from gendr.fitting.shape.sweeps import LEAST_VIEWS, Photos, disagreement, displacement
+from gendr.fitting.shape.schedule import edge_of
+from gendr.fitting.shape.stereo import LEAST_VIEWS, find_depths, fused
 from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, remesh
 from gendr.mesh.remeshing import without_cuts
@@ -26,39 +26,33 @@ from gendr.rendering import Renderer
 __all__ = ["ShapeResult", "refine_shape"]
 
 
-@dataclass(frozen=True)
-class _Sweep:
-    """One sweep over the surface.
-
-    Attributes:
-        depth: How deep it looks, as a part of the diagonal.
-        shrunk: By how much photos are shrunk.
-        window: The rings of neighbours over which costs are averaged.
-    """
-
-    depth: float
-    shrunk: int
-    window: int
-
-
-# From deep and coarse to shallow and fine. Longer edges would round off what is sharp.
-EDGE = 2.0
-SWEEPS = (_Sweep(0.4, 4, 4), _Sweep(0.2, 2, 3), _Sweep(0.06, 1, 2))
-# Depths are tried in steps of this many pixels, but at most so many below the surface; and to a
-# quarter of the depth above it.
-STEP, MOST = 0.7, 40
-STIFFNESS = 0.1
-# The steps after the sweeps: the scale, the longest step in edges, and the weights of colours and
+# The length of edges in pixels, or longer where there would be more faces.
+EDGE, MOST_FACES = 1.5, 100_000
+# The steps after stereo: the scale, the longest step in edges, and the weights of colours and
 # creases beside that of the silhouettes; a larger scale would swell faces as small as these.
 # Colours are found anew after so many steps.
 SCALE, STEP_IN_EDGES, COLORS, FLATNESS, EVERY = "0.05px", 0.05, 1.0, 0.02, 10
 # As for a fit.
 VIEWS_PER_STEP, BETAS = 12, (0.9, 0.99)
-# The work of a part, for each photo that it looks at, in parts of that of finding colours: of a
-# sweep, of a step, and of measuring a mesh.
-SWEEP, DESCENT, MEASURE = 0.5, 0.4, 1.4
+# The work of a part, for each photo that it looks at, in parts of that of finding colours: of
+# stereo, of a step, and of measuring a mesh.
+STEREO, DESCENT, MEASURE = 4.0, 0.4, 1.4
 # Decibels by which photos must be met better, and the IoU that may be lost, or nothing is changed.
-LEAST_GAIN, MOST_LOST = 0.1, 0.005
+LEAST_GAIN, MOST_LOST = 0.5, 0.005
+
+
+@dataclass(frozen=True, eq=False)
+class _Photos:
+    """Images [B, 3, H, W], B cameras, and masks [B, H, W]."""
+
+    images: Tensor
+    camera: Camera
+    masks: Tensor
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(H, W)."""
+        return self.images.shape[2], self.images.shape[3]
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,25 +149,26 @@ def refine_shape(
 ) -> ShapeResult:
     """Move a surface to where photos agree about its colours, as in hollows no outline shows.
 
-    First the vertices are tried at many depths below the surface, coarse to fine, and take a smooth
-    displacement at which the photos that see them show one colour. Then steps of Adam along the
-    gradients of soft renderings (`shading="softmax"`) bring silhouettes and colours to those of the
-    photos; colours and shape take turns, ten steps for each. The mesh is remeshed on the way. If in
-    the end the photos are not met better, the mesh is returned as it was.
+    First stereo: neighbouring photos are matched by patches, at depths down to a quarter of the
+    diagonal below the surface, and what several agree about is fused into one surface within the
+    hull of the masks. Then steps of Adam along the gradients of soft renderings
+    (`shading="softmax"`) bring silhouettes and colours to those of the photos; colours and shape
+    take turns, ten steps for each. The mesh is remeshed on the way, and may have other parts and
+    handles in the end. If the photos are not met better, the mesh is returned as it was.
 
-    The surface needs a pattern, and the same colours from everywhere: without light that moves.
+    The surface needs a pattern; its brightness may differ from photo to photo.
 
     Args:
         mesh: One closed mesh, as `fit` makes it, in the world of the cameras. Colours are not kept.
         images: [B, 3, H, W] in [0, 1], the object over black, as `load_views` reads them; B >= 3.
-        camera: B cameras.
+        camera: B perspective cameras.
         masks: [B, H, W] in [0, 1].
-        steps: >= 0, those after the sweeps.
+        steps: >= 0, those after stereo.
         budget: Seconds, > 0, after which it ends with what it has come to. Only the comparison of
             the photos before and after is always made; its time is kept free, as far as there is
             enough.
         callback: Called with the part of the work that is done, in [0, 1].
-        keep: Called after each sweep and after every ten steps with all that is needed to go on,
+        keep: Called after stereo and after every ten steps with all that is needed to go on,
             as numbers and tensors.
         resume: What `keep` was called with, to go on from there with the same other arguments; the
             result is that of an uninterrupted run, bit for bit.
@@ -194,9 +189,9 @@ def refine_shape(
     if budget is not None:
         check_number("budget", budget, above=0)
     given = Mesh(mesh.vertices.detach(), mesh.faces)
-    photos = Photos(images.detach(), camera.detach(), masks.detach())
+    photos = _Photos(images.detach(), camera.detach(), masks.detach())
     before: Mapping[str, Any] = resume or {"parts": 0, "seconds": 0.0}
-    part, parts = int(before["parts"]), len(SWEEPS) + -(-steps // EVERY)
+    part, parts = int(before["parts"]), 1 + -(-steps // EVERY)
     work = 2 * MEASURE * sizes["B"] + sum(_work(i, steps, sizes["B"]) for i in range(part, parts))
     clock = _Budget(callback or (lambda done: None), work, budget, before["seconds"])
     refinement = _Refinement(given, photos, clock)
@@ -209,11 +204,10 @@ def refine_shape(
         found = Mesh(*(resume[name].to(given.device) for name in ("vertices", "faces")))
     while part < parts and not clock.is_over:
         try:
-            if part < len(SWEEPS):
-                with torch.no_grad():
-                    found = refinement.swept(found, SWEEPS[part])
+            if part == 0:
+                found = refinement.matched(found)
             else:
-                begin = EVERY * (part - len(SWEEPS))
+                begin = EVERY * (part - 1)
                 found = refinement.stepped(found, begin, min(begin + EVERY, steps))
         except _OverError as over:
             found = over.found or found
@@ -243,10 +237,10 @@ def _together(count: int) -> int:
 
 
 def _work(part: int, steps: int, count: int) -> float:
-    """That of a sweep over `count` photos, or of a group of steps with their colours."""
-    if part < len(SWEEPS):
-        return SWEEP * count
-    some = min(EVERY, steps - EVERY * (part - len(SWEEPS)))
+    """That of stereo with `count` photos, or of a group of steps with their colours."""
+    if part == 0:
+        return STEREO * count
+    some = min(EVERY, steps - EVERY * (part - 1))
     return count + some * DESCENT * _together(count)
 
 
@@ -262,7 +256,7 @@ def _distance(mesh: Mesh, other: Mesh) -> float:
 class _Refinement:
     """What stays the same while a shape is refined."""
 
-    def __init__(self, mesh: Mesh, photos: Photos, clock: _Budget) -> None:
+    def __init__(self, mesh: Mesh, photos: _Photos, clock: _Budget) -> None:
         self.photos, self.camera, self.clock = photos, photos.camera, clock
         low, high = mesh.bounding_box()[0], mesh.bounding_box()[1]
         self.diagonal = float((high - low).norm())
@@ -277,20 +271,24 @@ class _Refinement:
         self.planes: dict[str, Any] = {"near": max(near - more, 0.1 * near), "far": far + more}
 
     def edge(self, mesh: Mesh) -> float:
-        """The length of edges: two pixels, or longer where faces would be too many."""
-        return max(EDGE * self.pixel, shortest_edge(mesh))
+        """The length of edges, or longer where faces would be too many."""
+        return max(EDGE * self.pixel, edge_of(mesh, MOST_FACES))
 
-    def swept(self, mesh: Mesh, sweep: _Sweep) -> Mesh:
-        """The mesh where photos agree best, among displacements of it."""
-        tell = self.clock.part(SWEEP * len(self.camera))
-        mesh = remesh(mesh, self.edge(mesh), iterations=3).mesh
-        depth = sweep.depth * self.diagonal
-        shrunk = min(sweep.shrunk, max(1, min(self.photos.size) // 24))
-        below = max(2, min(MOST, round(depth / (STEP * shrunk * self.pixel))))
-        offsets = torch.arange(-max(2, below // 4), below + 1).to(mesh.vertices) * (depth / below)
-        cost = disagreement(mesh, self.photos.smaller(shrunk), offsets, tell)
-        down = displacement(mesh, cost, offsets, window=sweep.window, stiffness=STIFFNESS)
-        return mesh.with_vertices(mesh.vertices - down[:, None] * mesh.vertex_normals)
+    def matched(self, mesh: Mesh) -> Mesh:
+        """The surface that photos agree about, below that of the mesh."""
+        photos = self.photos
+        tell = self.clock.part(STEREO * len(self.camera))
+        with torch.no_grad():
+            depths = find_depths(
+                mesh, photos.images, photos.camera, photos.masks, lambda done: tell(0.8 * done)
+            )
+            try:
+                vertices, faces = fused(depths, photos.camera, photos.masks)
+            except ValueError:  # masks that contradict each other, so that there is no hull
+                return mesh
+        found = Mesh(torch.from_numpy(vertices).to(mesh.vertices), torch.from_numpy(faces))
+        tell(0.9)
+        return remesh(found, self.edge(found), iterations=3).mesh
 
     def stepped(self, mesh: Mesh, first: int, last: int) -> Mesh:
         """The mesh after some steps along the gradients of soft renderings.

@@ -9,7 +9,7 @@ from torch import Tensor
 from gendr.fitting.shape.settings import FitSettings
 from gendr.mesh import Camera, Mesh
 
-__all__ = ["FitSchedule", "pixel_at_middle", "shortest_edge"]
+__all__ = ["FitSchedule", "edge_of", "pixel_at_middle", "shortest_edge"]
 
 # The shorter side of the smallest masks, which are halved until half would be less.
 _SMALLEST = 96
@@ -92,6 +92,11 @@ def pixel_at_middle(camera: Camera, size: tuple[int, int]) -> float:
 
 def shortest_edge(mesh: Mesh) -> float:
     """The length of edges at which the most faces that are fitted cover a mesh."""
+    return edge_of(mesh, _MOST_FACES)
+
+
+def edge_of(mesh: Mesh, faces: int) -> float:
+    """The length of edges at which so many equilateral faces cover a mesh."""
     a, b, c = mesh.vertices.double()[mesh.faces].unbind(1)
     area = float(torch.linalg.cross(b - a, c - a).norm(dim=-1).sum()) / 2
-    return (area / (3**0.5 / 4 * _MOST_FACES)) ** 0.5  # of equilateral faces
+    return (area / (3**0.5 / 4 * faces)) ** 0.5

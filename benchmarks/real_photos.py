@@ -1,0 +1,167 @@
+"""What real photographs become: `gendr fit` as it is typed, and photos that it has not seen.
+
+    python benchmarks/real_photos.py FOLDER:EVERY ... --work WORK --docs
+
+Of each folder every so many-th photo is left out. The rest is copied beside a file of its cameras,
+those of the folder, or with FOLDER:EVERY:found those that `gendr cameras` finds in all photos. The
+command fits them with its defaults. Then the mesh is drawn where the others were taken. Their masks
+are those of the folder, or found in the same way as by the command.
+"""
+
+from __future__ import annotations
+
+import _clone  # noqa: F401  # before what it makes importable
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from rows import measured_on
+
+from gendr import visual
+from gendr.cli import main as run_command
+from gendr.losses import iou, psnr
+from gendr.mesh import Mesh
+from gendr.mesh.camera_files.opencv import lens_entries
+from gendr.mesh.camera_files.transforms import lens_of, list_frames, read_cameras
+from gendr.mesh.images import MAX_MEGAPIXELS
+from gendr.mesh.views import Views, load_views
+from lab.pages import fill, table
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS, PAGE = ROOT / "docs" / "results" / "real-photos.json", ROOT / "docs" / "photos.md"
+SIZE, TILE = 512, 300
+
+
+def entries(folder: Path, cameras: Path | None) -> list[dict[str, Any]]:
+    """The photos with their cameras, as `cameras.json` has them."""
+    read = read_cameras(folder, cameras)
+    frames = list_frames(read, MAX_MEGAPIXELS)
+    views = load_views(folder, cameras=cameras, size=32, background="auto", dtype=torch.float64)
+    turns, shifts, _ = views.camera.to_opencv(2)
+    return [
+        {"file": str(frame.image), "width": frame.size[1], "height": frame.size[0],
+         **lens_entries(lens_of(read.meta, frame)), "R": turns[i].tolist(),
+         "t": shifts[i].tolist()}
+        for i, frame in enumerate(frames)
+    ]  # fmt: skip
+
+
+def copied(listed: list[dict[str, Any]], place: Path) -> None:
+    """Write a folder of some of the photos."""
+    place.mkdir(parents=True)
+    kept = []
+    for entry in listed:
+        name = Path(entry["file"]).name
+        shutil.copy(entry["file"], place / name)
+        kept.append({**entry, "file": name})
+    (place / "cameras.json").write_text(json.dumps({"images": kept}))
+
+
+def measured(mesh: Mesh, held: Views) -> dict[str, Any]:
+    """How well a mesh shows photos that it has not seen: means over them, and standard errors."""
+    assert held.rgb is not None  # for the type checker
+    rgb, alpha = visual.render_views(mesh, held.camera, held.image_size, {"lighting": "none"})
+    alpha = alpha.clamp(0, 1)
+    both = torch.maximum(alpha, held.masks) > 0.5
+    white, seen = rgb + 1 - alpha[:, None], held.rgb + 1 - held.masks[:, None]
+    scores = {
+        "iou": iou((alpha > 0.5).float(), (held.masks > 0.5).float()),
+        "psnr_object": psnr(rgb, held.rgb, both), "psnr_white": psnr(white, seen),
+    }  # fmt: skip
+    return {
+        name: [float(x.mean()), float(x.std() / len(x) ** 0.5)] for name, x in scores.items()
+    } | {"images": len(held)}
+
+
+def tiles(mesh: Mesh, held: Views, i: int) -> visual.Pixels:
+    """A photo that was left out, the mesh from there, and its shape alone, side by side."""
+    assert held.rgb is not None  # for the type checker
+    window = visual.Closeup.of(held.masks[i : i + 1], TILE)
+    photo = visual.photo(held, i, window)
+    camera = window.camera(held.camera[i])
+    painted = visual.shaded(mesh, camera, window.size, None)[0]
+    shape = visual.shaded(Mesh(mesh.vertices, mesh.faces), camera, window.size, visual.TARGET)[0]
+    return np.concatenate([np.asarray(x)[..., :3] for x in (photo, painted, shape)], 1)
+
+
+def measure(text: str, work: Path) -> tuple[dict[str, Any], visual.Pixels]:
+    """Fit the photos of a folder, and measure."""
+    path, every, *how = text.split(":")
+    folder, found = Path(path), how == ["found"]
+    name = folder.name + (", photos alone" if found else "")
+    place = work / f"{folder.name}{'-found' if found else ''}"
+    cameras = None
+    if found:
+        cameras = place / "found.json"
+        if run_command(["cameras", path, "-o", str(cameras)]):
+            raise SystemExit(1)
+    listed = entries(folder, cameras)
+    held = [i for i in range(len(listed)) if i % int(every) == int(every) - 1]
+    kept = [entry for i, entry in enumerate(listed) if i not in held]
+    copied(kept, place / "photos")
+    if run_command(["fit", str(place / "photos"), "-o", str(place / "out")]):
+        raise SystemExit(1)
+    facts = json.loads((place / "out" / "metrics.json").read_text())
+    mesh = Mesh.load(place / "out" / "fit.glb")
+    views = load_views(folder, cameras=cameras, size=SIZE, background="auto")[held]
+    row = {
+        "photos": name, "fitted": len(kept), **measured(mesh, views), "seconds": facts["seconds"],
+        "faces": facts["faces"], "quality": facts["quality"], **measured_on(),
+    }  # fmt: skip
+    return row, tiles(mesh, views, len(held) // 2)
+
+
+def lines(rows: list[dict[str, Any]]) -> list[str]:
+    """The table of the page."""
+
+    def value(row: dict[str, Any], key: str, digits: int) -> str:
+        mean, error = row[key]
+        return f"{mean:.{digits}f} ± {error:.{digits}f}"
+
+    head = [
+        "photos", "fitted", "left out", "IoU", "PSNR over the object, dB", "PSNR on white, dB",
+        "faces", "parts", "genus", "seconds: masks, cameras", "silhouettes", "stereo", "colours",
+        "all",
+    ]  # fmt: skip
+    cells = []
+    for row in rows:
+        seconds = row["seconds"]
+        cells.append([
+            row["photos"], str(row["fitted"]), str(row["images"]), value(row, "iou", 3),
+            value(row, "psnr_object", 1), value(row, "psnr_white", 1), f"{row['faces']:,}",
+            str(row["quality"]["parts"]), str(row["quality"]["genus"]),
+            *(f"{seconds.get(part, 0):.0f}" for part in ("load", "fit", "refine", "colors")),
+            f"{seconds['total']:.0f}",
+        ])  # fmt: skip
+    where = sorted({f"{row['date']}, commit {row['commit']}, {row['machine']}" for row in rows})
+    return [*table(head, cells, left=1), "", "; ".join(where) + "; ± is the error of the mean."]
+
+
+def main() -> None:
+    """Measure, print, and write files."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", nargs="+", metavar="FOLDER:EVERY[:found]")
+    parser.add_argument("--work", type=Path, required=True, help="an empty folder for results")
+    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--docs", action="store_true", help="write docs/photos.md")
+    args = parser.parse_args()
+    rows = json.loads(RESULTS.read_text()) if RESULTS.is_file() else []
+    for text in args.folders:
+        row, strip = measure(text, args.work)
+        rows = [old for old in rows if old["photos"] != row["photos"]] + [row]
+        sys.stdout.write(json.dumps(row) + "\n")
+        Image.fromarray(strip).save(args.work / f"{row['photos']}.png")
+        if args.docs:
+            RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+            fill(PAGE, "real-photos", lines(rows))
+
+
+if __name__ == "__main__":
+    main()
