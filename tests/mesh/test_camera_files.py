@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -220,6 +221,62 @@ def test_projection_matrices(tmp_path):
             edit_opencv(tmp_path, K=[[FX, 0, CX], [0, FY, CY], [0, 0, 1]])
         with pytest.raises(ValueError, match=words):
             load(tmp_path)
+
+
+def save_matrices(root, kind):
+    """Projection matrices in a file beside the images, or a file for each."""
+    matrices = np.array(projections(mirrored=kind == "npy"))
+    names = [f"view {i}.png" for i in range(COUNT)]
+    if kind == "npy":
+        np.save(root / "projections.npy", matrices)
+    elif kind == "txt":
+        np.savetxt(root / "projections.txt", matrices.reshape(-1, 4))
+    elif kind == "pmvs":
+        for name, matrix in zip(names, matrices, strict=True):
+            np.savetxt(root / name.replace("png", "txt"), matrix, header="CONTOUR", comments="")
+    else:
+        k = np.array([[FX, 0, CX], [0, FY, CY], [0, 0, 1]])
+        rows = [
+            " ".join([name, *(str(x) for part in (k, r, t) for x in np.ravel(part))])
+            for name, (_, r, t) in zip(names, poses(), strict=True)
+        ]
+        # In whichever order.
+        (root / "scene_par.txt").write_text("\n".join([str(COUNT), *rows[::-1]]) + "\n")
+
+
+@for_each(kind=["npy", "txt", "pmvs", "par"])
+def test_files_of_projection_matrices(tmp_path, kind):
+    save_images(tmp_path)
+    for path in (tmp_path / "images").iterdir():
+        path.rename(tmp_path / path.name.replace("view ", "view_" if kind == "par" else "view "))
+    save_matrices(tmp_path, kind)
+    if kind == "par":
+        file = tmp_path / "scene_par.txt"
+        file.write_text(file.read_text().replace("view ", "view_"))
+    views = load(tmp_path)
+    if kind == "par":
+        names = tuple(name.replace("_", " ") for name in views.names[::-1])
+        views = replace(views[::-1], names=names)
+    if kind == "npy":  # turned around, by its third axis
+        assert float((views.camera.ahead * -views.camera.eye).sum(-1).min()) > 0
+    else:
+        check_cameras(views)
+
+
+@for_each("text, words", [
+    ("2\nview.png 1 2 3\n", "it announces 2 images and has 1"),
+    ("1\nview.png a b\n", "could not convert"),
+    ("", "invalid literal"),
+])  # fmt: skip
+def test_damaged_files_of_projection_matrices(tmp_path, text, words):
+    Image.new("L", (8, 8), 255).save(tmp_path / "view.png")
+    (tmp_path / "a_par.txt").write_text(text)
+    with pytest.raises(ValueError, match=f"holds no 3 x 4 projection matrices: {words}"):
+        load(tmp_path)
+    (tmp_path / "a_par.txt").unlink()
+    np.save(tmp_path / "projections.npy", np.zeros((2, 3, 4)))
+    with pytest.raises(ValueError, match="2 matrices for the images in its folder, of which there"):
+        load(tmp_path)
 
 
 def edit_opencv(root, image=None, **change):

@@ -152,10 +152,10 @@ def test_matrices_of_matlab(tmp_path):
         load_photos(tmp_path)
     for content in ({"Q": cells}, {"P": np.eye(3)}):
         savemat(tmp_path / "a_Ps.mat", content)
-        with pytest.raises(ValueError, match="holds no cell array P"):
+        with pytest.raises(ValueError, match="holds no 3 x 4 projection matrices"):
             load_photos(tmp_path)
     (tmp_path / "a_Ps.mat").write_bytes(b"MATLAB")
-    with pytest.raises(ValueError, match="holds no cell array P"):
+    with pytest.raises(ValueError, match="holds no 3 x 4 projection matrices"):
         load_photos(tmp_path)
 
 

@@ -1,8 +1,13 @@
-"""Reading a MATLAB file of projection matrices as a file of OpenCV's matrices.
+"""Reading files of projection matrices as a file of OpenCV's matrices.
 
-Data sets of Oxford's Visual Geometry Group have `NAME_Ps.mat` beside the images: a cell array P of
-3 x 4 projection matrices, in the order of the images by name. Their world may be mirrored, so that
-all cameras look away from what they show; it is turned around then, by its third axis.
+`NAME_Ps.mat`, as data sets of Oxford's Visual Geometry Group have beside the images: a cell array P
+of 3 x 4 projection matrices. `projections.npy`, [N, 3, 4], and `projections.txt`, rows of them one
+below the other. All are in the order of the images by name. `NAME_par.txt`, of the data sets of
+Middlebury: the number of images, and of each its name, K, R and t in one line. Or `IMAGE.txt`
+beside each image, or in a folder `txt`: its three rows, after a line CONTOUR if it is of PMVS.
+
+The world may be mirrored, so that all cameras look away from what they show; it is turned around
+then, by its third axis.
 """
 
 from __future__ import annotations
@@ -15,55 +20,101 @@ import numpy.typing as npt
 
 __all__ = ["PROJECTIONS", "find_projections", "from_projections"]
 
-PROJECTIONS = "*_Ps.mat"
+PROJECTIONS = "projections.npy"
+_FILES = ("*_Ps.mat", PROJECTIONS, "projections.txt", "*_par.txt")
+Matrices = npt.NDArray[np.float64]
+
 # Thousands of matrices have less; a compressed file of this size cannot fill the memory.
 _LARGEST = 1 << 20
 
 
-def find_projections(folder: Path) -> Path | None:
-    """The file of matrices in a folder; None if there is none, or more than one."""
-    found = list(folder.glob(PROJECTIONS))
-    return found[0] if len(found) == 1 and found[0].is_file() else None
+def find_projections(folder: Path, images: list[str]) -> list[Path]:
+    """The files of matrices in a folder: one, or one of each image; none if there are none.
+
+    Args:
+        folder: with photos.
+        images: their names.
+    """
+    for pattern in _FILES:
+        found = list(folder.glob(pattern))
+        if len(found) == 1 and found[0].is_file():
+            return found
+    for place in (folder, folder / "txt"):
+        each = [place / Path(name).with_suffix(".txt").name for name in sorted(images)]
+        if each and all(path.is_file() for path in each):
+            return each
+    return []
 
 
-def from_projections(file: Path, images: list[str]) -> dict[str, Any]:
+def from_projections(files: list[Path], images: list[str]) -> dict[str, Any]:
     """The content of a file of OpenCV's matrices.
 
     Args:
-        file: The file.
-        images: The names of the images in its folder, of which there must be as many as matrices.
+        files: What was found.
+        images: The names of the images in the folder, of which there must be as many as matrices,
+            but for files that name them.
 
     Raises:
         ValueError: If it is no such file, or there are other images too.
     """
-    from scipy.io import loadmat
-
-    if file.stat().st_size > _LARGEST:
-        raise ValueError(f"{file} is larger than files of projection matrices are")
+    file, names = files[0], sorted(images)
     try:
-        cells = np.asarray(loadmat(file, variable_names=["P"])["P"]).reshape(-1)
-        matrices = np.array([np.asarray(cell, np.float64) for cell in cells])
-        if matrices.shape != (len(cells), 3, 4) or not np.isfinite(matrices).all():
+        if any(path.stat().st_size > _LARGEST for path in files):
+            raise ValueError("it is larger than such files are")
+        if file.name.endswith("_par.txt"):
+            matrices, names = _of_middlebury(file)
+        elif file.suffix == ".mat":
+            matrices = _of_matlab(file)
+        elif file.suffix == ".npy":
+            matrices = np.load(file, allow_pickle=False).astype(np.float64)
+        else:
+            matrices = np.concatenate([_of_text(path) for path in files])
+        if matrices.ndim != 3 or matrices.shape[1:] != (3, 4) or not np.isfinite(matrices).all():
             raise ValueError("its matrices are not 3 x 4 finite numbers")
     except Exception as error:  # noqa: BLE001 (scipy raises anything on a damaged file)
         reason = " ".join(str(error).split())[:100] or type(error).__name__
-        raise ValueError(f"{file} holds no cell array P of 3 x 4 matrices: {reason}") from None
-    if len(images) != len(matrices):
+        raise ValueError(f"{file} holds no 3 x 4 projection matrices: {reason}") from None
+    if len(names) != len(matrices):
         raise ValueError(
             f"{file} holds {len(matrices)} matrices for the images in its folder, of which there "
-            f"are {len(images)}"
+            f"are {len(names)}"
         )
     if _is_mirrored(matrices):
         matrices[:, :, 2] *= -1
     return {
         "images": [
             {"file": name, "P": matrix.tolist()}
-            for name, matrix in zip(sorted(images), matrices, strict=True)
+            for name, matrix in zip(names, matrices, strict=True)
         ]
     }
 
 
-def _is_mirrored(matrices: npt.NDArray[np.float64]) -> bool:
+def _of_matlab(file: Path) -> Matrices:
+    from scipy.io import loadmat
+
+    cells = np.asarray(loadmat(file, variable_names=["P"])["P"]).reshape(-1)
+    return np.array([np.asarray(cell, np.float64) for cell in cells])
+
+
+def _of_text(file: Path) -> Matrices:
+    """Rows of four numbers, three for each matrix; or rows of twelve."""
+    lines = file.read_text(encoding="utf-8").split("\n")
+    words = " ".join(line for line in lines if line.strip() != "CONTOUR").split()
+    return np.array([float(word) for word in words]).reshape(-1, 3, 4)
+
+
+def _of_middlebury(file: Path) -> tuple[Matrices, list[str]]:
+    """The matrices and the names of their images."""
+    count, *lines = file.read_text(encoding="utf-8").strip().split("\n")
+    rows = [line.split() for line in lines if line.strip()]
+    if int(count) != len(rows):
+        raise ValueError(f"it announces {int(count)} images and has {len(rows)}")
+    table = np.array([[float(word) for word in row[1:]] for row in rows])
+    k, r, t = table[:, :9].reshape(-1, 3, 3), table[:, 9:18].reshape(-1, 3, 3), table[:, 18:, None]
+    return k @ np.concatenate([r, t], 2), [row[0] for row in rows]
+
+
+def _is_mirrored(matrices: Matrices) -> bool:
     """Whether most cameras have the point nearest to their optical axes behind them."""
     size = np.linalg.det(matrices[:, :, :3])
     if not size.all():

@@ -101,7 +101,7 @@ def read_cameras(path: Path, file: Path | None = None) -> Cameras:
     With a `file`, the cameras are those of this JSON file, wherever it lies, for the folder.
 
     In a folder the first of these is read: transforms.json or transforms_train.json; a model of
-    COLMAP; cameras.json with OpenCV's matrices; a MATLAB file of projection matrices.
+    COLMAP; cameras.json with OpenCV's matrices; files of projection matrices.
     """
     if not path.exists():
         raise ValueError(f"{path} does not exist; give an image folder or its transforms.json")
@@ -119,16 +119,18 @@ def read_cameras(path: Path, file: Path | None = None) -> Cameras:
         return Cameras(model, path, read_model(model, path))
     if (path / OPENCV).is_file():
         return _json_cameras(_within(path / OPENCV, path))
-    matrices = find_projections(path)
-    if matrices is not None:
-        _within(matrices, path)
-        names = [p.name for p in path.iterdir() if p.suffix.lower() in IMAGES]
-        meta = from_opencv_json(matrices, from_projections(matrices, names))
-        return Cameras(matrices, path, meta)
+    names = [p.name for p in path.iterdir() if p.suffix.lower() in IMAGES]
+    matrices = find_projections(path, names)
+    if matrices:
+        for file in matrices:
+            _within(file, path)
+        meta = from_opencv_json(matrices[0], from_projections(matrices, names))
+        return Cameras(matrices[0], path, meta)
     count = sum(p.suffix.lower() in IMAGES for p in path.rglob("*"))
     raise NoCamerasError(
         f"image folder without poses: {path} holds {count} images but no transforms.json, model of "
-        f"COLMAP (sparse/0), {OPENCV} or {PROJECTIONS}; of transforms.json: {_LAYOUT}"
+        f"COLMAP (sparse/0), {OPENCV}, *_Ps.mat, *_par.txt or {PROJECTIONS}; of "
+        f"transforms.json: {_LAYOUT}"
     )
 
 
