@@ -84,7 +84,7 @@ def tiles(mesh: Mesh, held: Views, i: int) -> visual.Pixels:
     """A photo that was left out, the mesh from there, and its shape alone, side by side."""
     assert held.rgb is not None  # for the type checker
     window = visual.Closeup.of(held.masks[i : i + 1], TILE)
-    photo = visual.photo(held, i, window)
+    photo = visual.photo(held[i], 0, window)
     camera = window.camera(held.camera[i])
     painted = visual.shaded(mesh, camera, window.size, None)[0]
     shape = visual.shaded(Mesh(mesh.vertices, mesh.faces), camera, window.size, visual.TARGET)[0]
@@ -100,14 +100,17 @@ def measure(text: str, work: Path) -> tuple[dict[str, Any], visual.Pixels]:
     cameras = None
     if found:
         cameras = place / "found.json"
-        if run_command(["cameras", path, "-o", str(cameras)]):
+        place.mkdir(parents=True, exist_ok=True)
+        if not cameras.is_file() and run_command(["cameras", path, "-o", str(cameras)]):
             raise SystemExit(1)
     listed = entries(folder, cameras)
     held = [i for i in range(len(listed)) if i % int(every) == int(every) - 1]
     kept = [entry for i, entry in enumerate(listed) if i not in held]
-    copied(kept, place / "photos")
-    if run_command(["fit", str(place / "photos"), "-o", str(place / "out")]):
-        raise SystemExit(1)
+    if not (place / "out" / "metrics.json").is_file():  # as after an interruption
+        shutil.rmtree(place / "photos", ignore_errors=True)
+        copied(kept, place / "photos")
+        if run_command(["fit", str(place / "photos"), "-o", str(place / "out")]):
+            raise SystemExit(1)
     facts = json.loads((place / "out" / "metrics.json").read_text())
     mesh = Mesh.load(place / "out" / "fit.glb")
     views = load_views(folder, cameras=cameras, size=SIZE, background="auto")[held]

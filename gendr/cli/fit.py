@@ -19,14 +19,14 @@ from gendr._runtime.threads import num_threads
 from gendr.cli import photos
 from gendr.cli.cameras import with_cameras
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
+from gendr.cli.masks import with_masks
 from gendr.cli.parser import Fit
 from gendr.cli.stages import Stages, has_begun
 from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
-from gendr.mesh.folders import NoMasksError
 from gendr.mesh.quality import mesh_quality
-from gendr.mesh.views import AUTO, Views, load_views, view_sizes
+from gendr.mesh.views import Views, load_views, view_sizes
 from gendr.rendering.backends.choice import choose
 
 # File names: the results of a finished fit, which are replaced together, and below them the files
@@ -90,7 +90,7 @@ def run(args: Fit) -> int:
     if args.subdivisions is not None:
         settings = replace(settings, subdivisions=args.subdivisions)
     out = Path(args.output)
-    args = with_cameras(args, args.target, out)
+    args = with_masks(with_cameras(args, args.target, out), out)
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     photos.moves_surface(args, target.views)
@@ -199,18 +199,10 @@ def _read(args: Fit, size: int | None, device: torch.device) -> Views:
     """The photos with their cameras, at a size."""
     path = model_file(args.target)
     options: dict[str, Any] = {
-        "cameras": args.cameras, "size": size, "tolerance": args.tolerance,
+        "cameras": args.cameras, "masks": args.masks, "size": size, "tolerance": args.tolerance,
         "max_megapixels": args.max_megapixels, "device": device,
     }  # fmt: skip
-    try:
-        return load_views(path, background=args.background, **options)
-    except NoMasksError as error:
-        if args.background is not None:
-            raise
-        try:
-            return load_views(path, background=AUTO, **options)
-        except (ValueError, RuntimeError) as reason:
-            raise ValueError(f"{error}. None were found either: {reason}") from None
+    return load_views(path, background=args.background, **options)
 
 
 def _load_views(args: Fit, path: Path, name: str, device: torch.device) -> _Target:

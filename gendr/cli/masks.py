@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -12,12 +13,16 @@ import numpy as np
 import torch
 
 from gendr import visual
+from gendr._runtime.command_line import say
 from gendr._runtime.files import writable_folder, write_all
 from gendr._runtime.progress import Session
 from gendr.capture.cameras import list_photos
-from gendr.cli.parser import Masks
+from gendr.cli.common import model_file
+from gendr.cli.parser import Fit, Masks
+from gendr.mesh.folders import has_mask, open_folder
 from gendr.mesh.images import open_image, rgba
 from gendr.mesh.masks import find_masks
+from gendr.mesh.views import AUTO
 
 # The sheet: pictures side by side, the longer side of one, and how many there are at most.
 COLUMNS, SIDE, SHOWN = 6, 220, 24
@@ -27,8 +32,6 @@ GREEN = (0, 200, 80)  # of what is cut away
 
 def run(args: Masks) -> int:
     """Run `gendr masks` and return the exit status."""
-    from PIL import Image
-
     folder = Path(args.photos)
     if not folder.is_dir():
         raise ValueError(f"no such folder: {folder}")
@@ -38,9 +41,50 @@ def run(args: Masks) -> int:
     out = folder / "masks" if args.output is None else Path(args.output)
     if args.output is None and out.is_dir() and any(out.iterdir()):
         raise ValueError(f"{out} holds files already; remove them, or choose another folder: -o")
-    with Session("masks", None, quiet=args.quiet, at_once=True) as session:
+    said = _write(photos, out, args.image_size, args.max_megapixels, args.quiet)
+    if not args.quiet:
+        sys.stdout.write(f"{out}: {said}; look at {out / SHEET}\n")
+    return 0
+
+
+def with_masks(args: Fit, out: Path) -> Fit:
+    """The options of a fit with the folder of masks, which are found if there are none.
+
+    They are found at a larger size than that of the fit, at which edges are clearer.
+    """
+    folder = model_file(args.target) if Path(args.target).is_dir() else None
+    if folder is None or args.masks is not None or args.background not in (None, AUTO):
+        return args
+    limit = args.max_megapixels
+    try:
+        opened = open_folder(folder, 32, limit, args.cameras)
+    except ValueError:  # which is said when the photos are read
+        return args
+    if has_mask(opened, 0, limit):
+        return args
+    place = out / "masks"
+    photos = [frame.image for frame in opened.frames]
+    if not (args.resume and all((place / f"{p.stem}.png").is_file() for p in photos)):
+        try:
+            said = _write(photos, place, Masks.image_size, limit, args.quiet)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(
+                f"{opened.frames[0].where}: no mask: {photos[0].name} has no alpha channel and is "
+                "not grey; give images with transparency, mask_path, a folder masks, or the colour "
+                f"of a plain background. None were found either: {error}"
+            ) from None
+        if not args.quiet:
+            say("gendr", f"{said}; look at {place / SHEET}")
+    return replace(args, masks=str(place), background=None)
+
+
+def _write(photos: list[Path], out: Path, side: int, limit: float, quiet: bool) -> str:
+    """Find masks of photos and write them to a folder; what is to be said of them."""
+    from PIL import Image
+
+    with Session("masks", None, quiet=quiet, at_once=True) as session:
         with session.part("masks") as tell:
-            images, sizes = _read(photos, args.image_size, args.max_megapixels)
+            images, sizes = _read(photos, side, limit)
             masks, kind = find_masks(images, callback=tell)
         files: dict[Path, bytes] = {}
         with session.part("files") as tell:
@@ -53,14 +97,12 @@ def run(args: Masks) -> int:
         files[out / SHEET] = _file(partial(page.save, format="JPEG", quality=88))
     writable_folder(out)
     write_all(files)
-    if not args.quiet:
-        parts = masks.flatten(1).mean(1)
-        sys.stdout.write(
-            f"{out}: {len(photos)} masks before a backdrop that "
-            f"{'stands still' if kind == 'still' else 'is plain'}, {100 * float(parts.min()):.0f} "
-            f"to {100 * float(parts.max()):.0f} % of the photos; look at {out / SHEET}\n"
-        )
-    return 0
+    parts = 100 * masks.flatten(1).mean(1)
+    how = "stands still" if kind == "still" else "is plain"
+    return (
+        f"{len(photos)} masks before a backdrop that {how}, {float(parts.min()):.0f} to "
+        f"{float(parts.max()):.0f} % of the photos"
+    )
 
 
 def _read(

@@ -140,7 +140,8 @@ class Fit(OnDevice, OnThreads, ReadsImages):
       sparse/0          a model of COLMAP, text or binary, of the images in images/
       cameras.json      OpenCV's matrices: images with file, and P = K [R | t], or K, and R and
                         t, or world_to_camera
-    without any of these, cameras are found (gendr cameras), and written to the output folder.
+    without any of these, cameras are found (gendr cameras), and written to the output folder,
+    as are masks.
     the mask of an image is its mask_path, the file of its name in masks/, its alpha channel, all
     that is not of the colour --background, or the image itself if it is grey. Soft edges are used
     as they are. Without any of these, masks are found (gendr masks). No file outside the folder is
@@ -162,6 +163,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         views: of a mesh, evenly around it (default: 24).
         elevation: of the views of a mesh (default: 30).
         cameras: their file, if it is not in the folder: as gendr cameras writes it.
+        masks: their folder, if it is not in the folder: as gendr masks writes it.
         background: of photos without masks: a name or #rrggbb; what has another colour is the
             object. Or auto (as by default): a backdrop that stands still or is plain is found.
         tolerance: how much each channel of the background may differ from it, of 1.
@@ -180,7 +182,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         _RENDERER: "dist tconorm scale cutoff",
         "the optimisation": "steps budget lr flatness smoothness subdivisions init remesh edge seed"
         " views_per_step",
-        "the views": "image_size views elevation cameras background tolerance",
+        "the views": "image_size views elevation cameras masks background tolerance",
         "of photos": "shape refine",
         "colours, after the shape, from photos that have them": "colors texture_size color_size"
         " exposure",
@@ -197,6 +199,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     views: int | None = option(None, count(1))
     elevation: float | None = option(None, Number(-90, 90), "DEGREES")
     cameras: str | None = option(None, None, "FILE")
+    masks: str | None = option(None, None, "FOLDER")
     background: str | None = option(None, None, "COLOUR")
     tolerance: float = option(0.1, above(0, 1))
     shape: str | None = option(None, None, "KIND", choices=("photos", "silhouettes"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
@@ -27,6 +27,7 @@ from gendr.mesh.images import Picture, Planes, open_image, resized
 __all__ = [
     "Folder",
     "NoMasksError",
+    "has_mask",
     "is_opaque",
     "masked",
     "open_folder",
@@ -69,6 +70,7 @@ def open_folder(
     size: int | tuple[int, int] | None,
     max_megapixels: float,
     cameras: str | Path | None = None,
+    masks: str | Path | None = None,
 ) -> Folder:
     """The frames and cameras of an image folder; `gendr.mesh.load_views` says more.
 
@@ -77,11 +79,13 @@ def open_folder(
         size: The shorter side, or (H, W), of what is made of all images.
         max_megapixels: The largest image that is allowed, in million pixels.
         cameras: The file of the cameras, if it is not in the folder.
+        masks: The folder of the masks, if it is not in the folder.
 
     Raises:
         ValueError: if what `load_views` says of folders, sizes, poses and lenses does not hold.
     """
     given = read_cameras(path, None if cameras is None else Path(cameras))
+    given = replace(given, masks=None if masks is None else Path(masks))
     frames = list_frames(given, max_megapixels)
     lenses = [lens_of(given.meta, frame) for frame in frames]
     sizes, places = [f.size for f in frames], [f.where for f in frames]
@@ -115,6 +119,16 @@ def open_folder(
         translation=camera.translation,
     )
     return Folder(given.file, tuple(frames), targets[0], pixels, straightenings)
+
+
+def has_mask(folder: Folder, i: int, max_megapixels: float) -> bool:
+    """Whether image i of a folder has a mask: a file, transparency, or that it is one itself."""
+    frame = folder.frames[i]
+    if frame.mask is not None:
+        return True
+    with open_image(frame.image, max_megapixels, frame.turn) as opened:
+        image = Picture(opened)
+        return not is_opaque(image) or (image.channels not in (2, 4) and image.is_grey)
 
 
 def read_photo(folder: Folder, i: int, max_megapixels: float) -> tuple[Planes, bool]:

@@ -129,6 +129,7 @@ def load_views(
     path: str | Path,
     *,
     cameras: str | Path | None = None,
+    masks: str | Path | None = None,
     size: int | tuple[int, int] | None = None,
     background: str | Sequence[float] | None = None,
     tolerance: float = TOLERANCE,
@@ -156,6 +157,7 @@ def load_views(
         path: The folder, or the JSON file, whose folder is then that of the images.
         cameras: The JSON file of the cameras, if it is not in the folder: such as `gendr cameras`
             writes it.
+        masks: The folder of the masks, named as the photos, if they are not in the folder.
         size: Resize to this shorter side, or to (H, W), by averages over areas; intrinsics follow.
             By default images keep their size, which must be the same for all.
         background: The plain colour of what is not the object: a name or #rrggbb, or RGB in [0, 1];
@@ -176,13 +178,13 @@ def load_views(
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"dtype must be float32 or float64, got {dtype}")
     check_number("tolerance", tolerance, above=0, below=1)
-    folder = open_folder(Path(path), size, max_megapixels, cameras)
+    folder = open_folder(Path(path), size, max_megapixels, cameras, masks)
     if background == AUTO:
-        masks, rgb = _read_before_backdrop(folder, max_megapixels, dtype, device)
-        return Views(masks, rgb, folder.camera.to(device, dtype), folder.names)
+        found, rgb = _read_before_backdrop(folder, max_megapixels, dtype, device)
+        return Views(found, rgb, folder.camera.to(device, dtype), folder.names)
     plain = None if background is None else Backdrop(color_of(background), tolerance)
-    masks, rgb = _read_frames(folder, max_megapixels, plain, dtype, device)
-    return Views(masks, rgb, folder.camera.to(device, dtype), folder.names)
+    found, rgb = _read_frames(folder, max_megapixels, plain, dtype, device)
+    return Views(found, rgb, folder.camera.to(device, dtype), folder.names)
 
 
 def view_sizes(

@@ -88,11 +88,13 @@ class Cameras:
         file: The file, for messages.
         root: The folder, which holds all images and masks.
         meta: The content of a transforms file.
+        masks: Another folder, of masks with the names of the images; None for those in `root`.
     """
 
     file: Path
     root: Path
     meta: dict[str, Any]
+    masks: Path | None = None
 
 
 def read_cameras(path: Path, file: Path | None = None) -> Cameras:
@@ -160,7 +162,10 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
         where = f"{file}: frame {i} ({name})"
         image = _find_image(root, name, where)
         mask_path = entry.get("mask_path")
-        mask = _find_image(root, str(mask_path), where) if mask_path else find_mask(root, image)
+        if cameras.masks is not None:
+            mask = _mask_in(cameras.masks, image)
+        else:
+            mask = _find_image(root, str(mask_path), where) if mask_path else find_mask(root, image)
         size = read_size(image, max_megapixels)
         of_mask = size if mask is None else read_size(mask, max_megapixels)
         turn = mask_turn = 1
@@ -239,6 +244,18 @@ def find_mask(root: Path, image: Path) -> Path | None:
                 if (place / name).is_file():
                     return _within(place / name, root)
     raise ValueError(f"no mask for {image} in {folders[0]}; want {stem}.png there")
+
+
+def _mask_in(folder: Path, image: Path) -> Path:
+    """The mask of an image in a folder.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    for name in (*(image.stem + s for s in IMAGES), *(image.name + s for s in IMAGES)):
+        if (folder / name).is_file():
+            return folder / name
+    raise ValueError(f"no mask for {image} in {folder}; want {image.stem}.png there")
 
 
 def _given(meta: dict[str, Any], frame: dict[str, Any], key: str) -> Any:
