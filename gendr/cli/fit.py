@@ -64,6 +64,7 @@ class _Target:
     mesh: Mesh | None = None
     views: Views | None = None
     refined: CameraResult | None = None
+    kept: tuple[int, ...] | None = None  # the rows of the photos; None for all
 
     @property
     def origin(self) -> Tensor:
@@ -214,7 +215,10 @@ def _load_views(args: Fit, path: Path, name: str, device: torch.device) -> _Targ
     ):
         size = most
     views = _read(args, size, device)
-    return _Target(name, views.masks, views.camera, views=views)
+    kept = photos.trusted(args, views)
+    if kept is not None:
+        views = views[list(kept)]
+    return _Target(name, views.masks, views.camera, views=views, kept=kept)
 
 
 def _with_cameras(args: Fit, target: _Target, stages: Stages) -> _Target:
@@ -410,6 +414,8 @@ class _FitReport:
             files |= photos.color_files(mesh, out, self.session)
             extra = [path.name for path in files]
             self.clock.lap("colors")
+        if target.views is not None:
+            metrics["photos"] = list(target.views.names)
         if target.refined is not None:
             metrics["cameras"] = photos.camera_facts(target.refined)
             files[out / photos.CAMERAS] = photos.opencv_file(self.args, target.refined)
@@ -447,6 +453,8 @@ class _FitReport:
         if wanted == min(views.image_size):
             return views
         views, found = _read(self.args, wanted, views.masks.device), self.target.refined
+        if self.target.kept is not None:
+            views = views[list(self.target.kept)]
         if found is None or not found.refined:
             return views
         own, (rotation, translation, *_) = views.camera, found.camera.tensors()

@@ -164,6 +164,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         elevation: of the views of a mesh (default: 30).
         cameras: their file, if it is not in the folder: as gendr cameras writes it.
         masks: their folder, if it is not in the folder: as gendr masks writes it.
+        keep_doubtful: also use photos whose masks contradict those of the others.
         background: of photos without masks: a name or #rrggbb; what has another colour is the
             object. Or auto (as by default): a backdrop that stands still or is plain is found.
         tolerance: how much each channel of the background may differ from it, of 1.
@@ -182,7 +183,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         _RENDERER: "dist tconorm scale cutoff",
         "the optimisation": "steps budget lr flatness smoothness subdivisions init remesh edge seed"
         " views_per_step",
-        "the views": "image_size views elevation cameras masks background tolerance",
+        "the views": "image_size views elevation cameras masks keep_doubtful background tolerance",
         "of photos": "shape refine",
         "colours, after the shape, from photos that have them": "colors texture_size color_size"
         " exposure",
@@ -200,6 +201,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     elevation: float | None = option(None, Number(-90, 90), "DEGREES")
     cameras: str | None = option(None, None, "FILE")
     masks: str | None = option(None, None, "FOLDER")
+    keep_doubtful: bool = option(False)
     background: str | None = option(None, None, "COLOUR")
     tolerance: float = option(0.1, above(0, 1))
     shape: str | None = option(None, None, "KIND", choices=("photos", "silhouettes"))

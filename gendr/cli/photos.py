@@ -23,6 +23,7 @@ from gendr.losses import iou
 from gendr.mesh import Mesh
 from gendr.mesh.camera_files.opencv import lens_entries
 from gendr.mesh.camera_files.transforms import lens_of, list_frames, read_cameras
+from gendr.mesh.doubts import doubtful_masks
 from gendr.mesh.unwrapping import INSTALL, can_unwrap
 from gendr.mesh.views import Views
 
@@ -40,6 +41,26 @@ def _check_colored(option: str, args: Fit, views: Views | None) -> None:
     if views is None or views.rgb is None:
         what = "a mesh" if views is None else "masks without colours"
         raise ValueError(f"{option} needs photos, and {args.target} is {what}; leave it out")
+
+
+def trusted(args: Fit, views: Views) -> tuple[int, ...] | None:
+    """The rows of the photos whose masks do not contradict the others; None if none does.
+
+    Cameras that are to be put right may be why they do: then all are kept.
+    """
+    if args.keep_doubtful or "cameras" in args.refine:
+        return None
+    doubtful = doubtful_masks(views.camera, views.masks)
+    if not doubtful:
+        return None
+    if not args.quiet:
+        names = ", ".join(views.names[i] for i in doubtful)
+        say(
+            "gendr",
+            f"left out, because their masks contradict the others (a wrong mask or pose): {names}; "
+            "--keep-doubtful uses them",
+        )
+    return tuple(i for i in range(len(views)) if i not in doubtful)
 
 
 # -- cameras ---------------------------------------------------------------------------------------
