@@ -113,7 +113,12 @@ def measure(text: str, work: Path) -> tuple[dict[str, Any], visual.Pixels]:
             raise SystemExit(1)
     facts = json.loads((place / "out" / "metrics.json").read_text())
     mesh = Mesh.load(place / "out" / "fit.glb")
-    views = load_views(folder, cameras=cameras, size=SIZE, background="auto")[held]
+    masks: Path | None = None
+    if (place / "out" / "masks").is_dir():  # there were none: those of all photos, found alike
+        masks = place / "masks"
+        if not masks.is_dir() and run_command(["masks", path, "-o", str(masks)]):
+            raise SystemExit(1)
+    views = load_views(folder, cameras=cameras, masks=masks, size=SIZE)[held]
     row = {
         "photos": name, "fitted": len(kept), **measured(mesh, views), "seconds": facts["seconds"],
         "faces": facts["faces"], "quality": facts["quality"], **measured_on(),

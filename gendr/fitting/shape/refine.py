@@ -33,7 +33,7 @@ EDGE, MOST_FACES = 1.5, 100_000
 # Colours are found anew after so many steps.
 SCALE, STEP_IN_EDGES, COLORS, FLATNESS, EVERY = "0.05px", 0.05, 1.0, 0.02, 10
 # As for a fit.
-VIEWS_PER_STEP, BETAS = 12, (0.9, 0.99)
+VIEWS_PER_STEP, BETAS = 8, (0.9, 0.99)
 # The work of a part, for each photo that it looks at, in parts of that of finding colours: of
 # stereo, of a step, and of measuring a mesh.
 STEREO, DESCENT, MEASURE = 4.0, 0.4, 1.4
@@ -141,7 +141,7 @@ def refine_shape(
     camera: Camera,
     masks: Tensor,
     *,
-    steps: int = 30,
+    steps: int = 20,
     budget: float | None = None,
     callback: Callable[[float], None] | None = None,
     keep: Callable[[dict[str, Any]], None] | None = None,

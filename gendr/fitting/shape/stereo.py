@@ -210,6 +210,8 @@ def _uncovered(
 
     Thin parts are lost where photos disagree about what is seen beside them.
     """
+    from scipy.ndimage import binary_opening
+
     from gendr.fitting.shape import stereo_kernels as kernels
 
     inside = field.reshape(grid.shape) > 0
@@ -222,7 +224,9 @@ def _uncovered(
     shape = np.array(grid.shape)
     common = grid.corner, grid.cell, shape
     run(kernels.cover, len(wanted), shell, *common, projections, focals, covered, pieces=32)
-    view, row, column = np.nonzero(wanted & (covered == 0))
+    # Single pixels along outlines are rounding.
+    missing = binary_opening(wanted & (covered == 0), np.ones((1, 2, 2)))
+    view, row, column = np.nonzero(missing)
     back = np.linalg.inv(projections[:, :, :3])
     eyes = -(back @ projections[:, :, 3:])[..., 0]
     pixel = np.stack([column, row, np.ones(len(row))], -1)
