@@ -146,7 +146,8 @@ def measure(mesh: Mesh, options: list[str], pictures: Path | None) -> dict[str, 
         folder_of(mesh, poses(FITTED), root / "photos")
         folder_of(mesh, poses(HELD_OUT), root / "held")
         begun = time.perf_counter()
-        status = run_command(["fit", str(root / "photos"), "-o", str(root / "out"), *options])
+        command = ["fit", str(root / "photos"), "-o", str(root / "out"), "--shape", "silhouettes"]
+        status = run_command([*command, *options])
         seconds = time.perf_counter() - begun
         if status != 0:
             raise SystemExit(status)

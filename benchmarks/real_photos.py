@@ -36,6 +36,7 @@ from lab.pages import fill, table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "docs" / "results" / "real-photos.json", ROOT / "docs" / "photos.md"
+PICTURE = ROOT / "docs" / "images" / "real_photos.png"
 SIZE, TILE = 512, 300
 
 
@@ -152,12 +153,24 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
     return [*table(head, cells, left=1), "", "; ".join(where) + "; ± is the error of the mean."]
 
 
+def save_picture(strips: list[Path]) -> None:
+    """Photos, meshes and shapes below each other."""
+    page = visual.Page(3 * TILE + 40, len(strips) * (TILE + 10) + 40)
+    for i, text in enumerate(("a photo that was left out", "the mesh from there", "its shape")):
+        page.text(20 + i * TILE + TILE // 2, 12, text, 15, visual.INK, "ma")
+    for i, path in enumerate(strips):
+        with Image.open(path) as strip:
+            page.tile(np.asarray(strip), 20, 36 + i * (TILE + 10))
+    picture = Image.fromarray(page.pixels()).quantize(128, dither=Image.Dither.NONE)
+    picture.save(PICTURE, optimize=True)
+
+
 def main() -> None:
     """Measure, print, and write files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", metavar="FOLDER:EVERY[:found]")
     parser.add_argument("--work", type=Path, required=True, help="an empty folder for results")
-    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--picture", action="store_true", help="write that of the README")
     parser.add_argument("--docs", action="store_true", help="write docs/photos.md")
     args = parser.parse_args()
     rows = json.loads(RESULTS.read_text()) if RESULTS.is_file() else []
@@ -169,6 +182,8 @@ def main() -> None:
         if args.docs:
             RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
             fill(PAGE, "real-photos", lines(rows))
+    if args.picture:
+        save_picture([args.work / f"{row['photos']}.png" for row in rows])
 
 
 if __name__ == "__main__":
