@@ -124,7 +124,7 @@ def measure(text: str, work: Path) -> tuple[dict[str, Any], visual.Pixels]:
         "photos": name, "fitted": len(kept), **measured(mesh, views), "seconds": facts["seconds"],
         "faces": facts["faces"], "quality": facts["quality"], **measured_on(),
     }  # fmt: skip
-    return row, tiles(mesh, views, len(held) // 2)
+    return row, tiles(mesh, views, min(2, len(held) - 1))
 
 
 def lines(rows: list[dict[str, Any]]) -> list[str]:

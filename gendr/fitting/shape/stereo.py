@@ -36,11 +36,10 @@ _NEIGHBOURS, _NEAREST, _FURTHEST = 4, 2.0, 50.0
 # a part of the diagonal.
 _STEP, _BEFORE, _DEEP = 0.7, 1.5, 0.25
 _TURNS = 6  # of handing planes on
-# A correlation that counts, and the neighbours that must see the same; what fewer see at a very
-# good one counts as well, but less.
-_LEAST, _AGREE = 0.5, 1
-# Smooth depths between those that are known weigh little; so does what is seen through.
-_FILLED, _FREE = 0.02, 0.25
+# A correlation that counts, and how many neighbours must see the same.
+_LEAST, _AGREE = 0.5, 2
+# What is seen through weighs so much of what is seen.
+_FREE = 0.25
 # The fused surface is looked for so many cells around what photos say.
 _REACH = 4.0
 # Cells over which distances are averaged.
@@ -135,11 +134,9 @@ def find_depths(
             kernels.agree, height, ref, near[ref], *there, *back, planes, scores,
             np.float32(_LEAST), counts[ref],
         )  # fmt: skip
-    sure = (counts >= _AGREE) & (whole.inside > 0)
-    weights = np.where(sure, scores.clip(0, 1) ** 2 * np.minimum(counts, 2) / 2, 0)
-    weights = weights.astype(np.float32)
-    for ref in range(count):
-        _fill(planes[ref], weights[ref], whole.front[ref], whole.inside[ref])
+    enough = np.array([min(_AGREE, len(some) - 1) for some in near])[:, None, None]
+    sure = (counts >= enough) & (whole.inside > 0)
+    weights = np.where(sure, scores.clip(0, 1) ** 2, 0).astype(np.float32)
     known = float(sure.sum() / max(1, int((whole.inside > 0).sum())))
     tell(1.0)
     return Depths(planes, weights, known)
@@ -349,31 +346,3 @@ def _handed_on(
     for turn in range(_TURNS):
         spread = np.float32(4 * step / 2 ** (turn // 2))
         run(kernels.hand_on, len(front), *common, spread, turn, planes, scores)
-
-
-def _fill(planes: Array, weights: Array, front: Array, inside: Array) -> None:
-    """Smooth planes with little weight where nothing is known: between what is, and the outline."""
-    known = weights > 0
-    rim = (inside == 0) & (front > 0)
-    w = torch.from_numpy(np.where(known, planes[..., 0], front))
-    fixed = torch.from_numpy(known | rim)
-    if not bool(fixed.any()):
-        return
-    smooth = np.minimum(_pushed_pulled(w, fixed).numpy(), np.where(front > 0, front, np.inf))
-    empty = (inside > 0) & ~known
-    planes[..., 0] = np.where(empty, smooth, planes[..., 0])
-    planes[..., 1:] = np.where(empty[..., None], 0, planes[..., 1:])
-    weights[empty] = _FILLED
-
-
-def _pushed_pulled(values: Tensor, known: Tensor) -> Tensor:
-    """Values [H, W] that are known, and smooth ones between them (Gortler et al. 1996)."""
-    weight = known.to(values)
-    levels = [((values * weight)[None, None], weight[None, None])]
-    while max(levels[-1][0].shape[2:]) > 1:
-        levels.append(tuple(F.avg_pool2d(x, 2, ceil_mode=True) for x in levels[-1]))  # pyright: ignore[reportArgumentType]
-    found = levels[-1][0] / levels[-1][1].clamp(min=1e-12)
-    for total, share in reversed(levels[:-1]):
-        wide = F.interpolate(found, total.shape[2:], mode="bilinear")
-        found = total + (1 - share.clamp(0, 1)) * wide
-    return torch.where(known, values, found[0, 0])

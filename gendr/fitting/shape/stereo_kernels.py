@@ -37,7 +37,7 @@ _LIKE = np.float32(0.15)
 _FLAT = np.float32(4e-5)
 # What it costs, in correlation, to leave the surface given, at most: what is plain or changes
 # smoothly is alike at many depths, and stays. And how many times `before` costs half of it.
-_LEAVE, _SOON = np.float32(0.1), np.float32(2.0)
+_LEAVE, _SOON = np.float32(0.2), np.float32(2.0)
 # How steeply a surface may be seen: the tangent.
 _STEEP = np.float32(4.0)
 _HALF = np.float32(0.5)
@@ -252,7 +252,6 @@ def hand_on(
             best = scores[y, x]
             if turn < 2:  # the start of another size, or of a sweep
                 best = _score(images, near, a, b, x, y, w, wx, wy, values, weights)
-                best -= _cost(front[y, x] - w, before)
             for k in range(18):
                 if k < 12:
                     u, v = x + dx[k], y + dy[k]
@@ -273,7 +272,6 @@ def hand_on(
                 if focal * np.sqrt(tx * tx + ty * ty) > _STEEP * tw:
                     continue
                 found = _score(images, near, a, b, x, y, tw, tx, ty, values, weights)
-                found -= _cost(front[y, x] - tw, before)
                 if found > best:
                     best, w, wx, wy = found, tw, tx, ty
             scores[y, x] = best
