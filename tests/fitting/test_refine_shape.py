@@ -125,7 +125,7 @@ def test_a_hollow_comes_from_colours():
     camera = look_at(6.0 * float(closed.vertices[:, 1].max()), 20.0 + 20.0 * (i % 4), 22.5 * i)
     rgb, alpha = shots(truth, camera, 64)
     done = []
-    result = refine_shape(closed, rgb, camera, alpha, steps=3, callback=done.append)
+    result = refine_shape(closed, rgb, camera, alpha, steps=8, callback=done.append)
     assert result.improved
     assert result.psnr[1] > result.psnr[0] + 1
     assert result.iou[1] > result.iou[0] - 0.005
