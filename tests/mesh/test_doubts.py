@@ -1,17 +1,19 @@
 """Masks that contradict the others are found, and no others."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
-from gendr import Camera, axis_angle_to_matrix, visual
+from gendr import Camera, Mesh, axis_angle_to_matrix, visual
 from gendr.cli import main
 from gendr.mesh import example, save_views
 from gendr.mesh.doubts import doubtful_masks
 from support.cases import for_each
 
 WRONG = (3, 11)
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,14 @@ def test_good_masks_are_not_doubted(views):
     masks, camera = views
     assert doubtful_masks(camera, masks) == []
     assert doubtful_masks(camera[:5], masks[:5]) == []
+
+
+@for_each(size=[(40, 53), (48, 64), (56, 75), (160, 200)])
+def test_parts_as_thin_as_a_pixel_are_not_doubted(size):
+    for mesh in (example("chair"), Mesh.load(ASSETS / "airplane.obj")):
+        camera = visual.orbit(mesh, [24.0 * i for i in range(15)], 20.0)
+        masks = visual.render_views(mesh, camera, size, {"lighting": "none"})[1]
+        assert doubtful_masks(camera, masks) == []
 
 
 @for_each(kind=["shadow", "cut", "shifted", "empty", "pose"])
