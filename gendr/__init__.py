@@ -5,9 +5,11 @@ Names are imported when they are first used, so that `gendr --help` does not wai
 
 from typing import TYPE_CHECKING
 
-from gendr._runtime.names import lazily
+from gendr._runtime.names import lazily, warn_of_namesake
 
 __version__ = "0.1.0"
+
+warn_of_namesake(__file__)
 
 if TYPE_CHECKING:
     from gendr import (

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import gendr
+from gendr._runtime.names import warn_of_namesake
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,13 +57,21 @@ def test_every_requirement_is_pinned_once_for_every_python(project):
     wanted = [*project["dependencies"], *(each for extra in extras for each in extra)]
     wanted = {re.match(r"[\w.-]+", each)[0].replace("_", "-").lower() for each in wanted}
     # pyarrow writes one format of results; no test needs it.
-    assert wanted - set(once) - {"gendr", "pyarrow"} == set()
+    assert wanted - set(once) - {"gendr-family", "pyarrow"} == set()
+
+
+def test_files_of_the_papers_package_are_warned_of(tmp_path):
+    """Both packages are imported as gendr; pip unpacks one over the other."""
+    warn_of_namesake(str(tmp_path / "__init__.py"))  # a warning would be an error
+    (tmp_path / "functional").mkdir()
+    with pytest.warns(RuntimeWarning, match="pip uninstall gendr gendr-family"):
+        warn_of_namesake(str(tmp_path / "__init__.py"))
 
 
 def test_incomplete_archives_are_found(check_dist):
     package = check_dist.sources()
     assert {"gendr/py.typed", "gendr/rendering/renderer.py"} <= package
-    wheel = {*package, "gendr-0.1.0.dist-info/METADATA"}
+    wheel = {*package, "gendr_family-0.1.0.dist-info/METADATA"}
     assert check_dist.faults_of_files("wheel", wheel, package) == []
     assert check_dist.faults_of_files("wheel", wheel - {"gendr/py.typed"}, package) == [
         "wheel: gendr/py.typed is missing"
@@ -78,7 +87,7 @@ def test_incomplete_archives_are_found(check_dist):
 
 def test_poor_metadata_is_found(check_dist):
     fields = (
-        "Name: gendr",
+        "Name: gendr-family",
         "Version: 0.1.0",
         "Summary: s",
         "Requires-Python: >=3.10",

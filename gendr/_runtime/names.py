@@ -6,8 +6,10 @@ Imports nothing heavy: the command line needs it at once.
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from os import path
 from typing import Any
 
 _FEW = 12  # names that a message lists whole
@@ -29,6 +31,21 @@ def unknown(name: str, value: object, allowed: Iterable[str]) -> str:
         close += sorted({*names} - {*close})
     hint = "allowed" if len(close) == len(names) else "the nearest"
     return f"unknown {name} {value!r}; {hint}: {', '.join(close)}"
+
+
+def warn_of_namesake(file: str) -> None:
+    """Warn if the package of this `__init__.py` shares its folder with the paper's CUDA package.
+
+    That one is called gendr on the package index too, and pip unpacks one over the other.
+    """
+    folder = path.dirname(file)
+    if path.isdir(path.join(folder, "functional")):
+        warnings.warn(
+            f"{folder} also holds files of another package named gendr, the CUDA code of the "
+            "paper: `pip uninstall gendr gendr-family`, then install the one that you want",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def lazily(

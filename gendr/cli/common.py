@@ -7,6 +7,8 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from gendr import __version__
+
 __all__ = ["as_json", "check_checkpoint", "model_file", "versions"]
 
 
@@ -45,8 +47,8 @@ def versions() -> dict[str, str]:
     """The versions of Python, of gendr and of what it computes with."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"python": platform.python_version()}
-    for name in ("gendr", "torch", "numpy", "scipy", "numba"):
+    found = {"python": platform.python_version(), "gendr": __version__}
+    for name in ("torch", "numpy", "scipy", "numba"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
+from gendr import __version__
 from gendr._runtime.command_line import (
     Number,
     Parser,
@@ -785,7 +786,5 @@ def _add_commands(
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        from importlib.metadata import version
-
-        sys.stdout.write(f"gendr {version('gendr')}\n")
+        sys.stdout.write(f"gendr {__version__}\n")
         raise SystemExit(0)
