@@ -965,7 +965,8 @@ HOUSE = (
         ("cli", "gendr fit, render, …"),
         ("fitting", "meshes, colours, poses"),
         ("reconstruction", "mesh from one image"),
-        ("splatting", "scenes of soft triangles"),
+        ("splatting", "soft triangles"),
+        ("viewer", "a page to look at them"),
     ),
     (
         ("capture", "cameras of photos"),

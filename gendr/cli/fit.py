@@ -22,6 +22,7 @@ from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.masks import with_masks
 from gendr.cli.parser import Fit
 from gendr.cli.stages import Stages, has_begun
+from gendr.cli.view import beside
 from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
@@ -107,7 +108,7 @@ def run(args: Fit) -> int:
     session = Session("fit", total, unit, quiet=args.quiet, every=SAVE_SECONDS, at_once=True)
     if args.resume and not has_begun(out):
         check_checkpoint(out, CHECKPOINT)
-    with locked(writable_folder(out)), session:
+    with beside(writable_folder(out), args.view), locked(out), session:
         stages = Stages(out, session, resume=args.resume)
         clock.lap("load")
         if _moves_cameras(args):

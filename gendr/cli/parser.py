@@ -120,6 +120,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
       gendr fit photos/ -o out --budget 2m          two minutes of steps
       gendr fit photos/ -o out --shape silhouettes   no stereo, outlines alone
       gendr fit photos/ -o out --image-size 128     a folder of images, masks and transforms.json
+      gendr fit photos/ -o out --view               watched in the browser while it runs
 
     what is written to the output folder (files of these names are replaced, together at the end):
       fit.gif           the fit on its way, beside its target
@@ -154,6 +155,8 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         output: where results go.
         resume: go on from the folder's checkpoint; of the settings, --steps and --budget may
             differ.
+        view: a page in the browser that shows the fit as it goes; in a terminal it stays until
+            Ctrl-C.
         settings: of the fit.
         budget: end after 90s, 2m or 1h of steps, however many they are, and stereo after as long
             again; less time, less quality.
@@ -194,6 +197,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     target: str = option(metavar="TARGET", flags="")
     output: str = option("out", None, "FOLDER", flags=_OUTPUT)
     resume: bool = option(False)
+    view: bool = option(False)
     settings: FitSettings = group(FitSettings)
     subdivisions: int | None = option(None, count(0))
     init: str | None = option(None, None, "hull|sphere|MESH")
@@ -461,6 +465,38 @@ class Masks(ReadsImages):
 
 
 @dataclass(frozen=True, kw_only=True)
+class View(OnThreads):
+    """Look at a mesh, photos, a fit or splats in the browser.
+
+    A page to turn and zoom: meshes with their colours, as a wireframe, by any soft renderer or with
+    its gradient on the vertices; cameras with their photos; the steps of a fit while it runs;
+    splats. With viser, of the extra view. Ctrl-C ends it.
+
+    Examples:
+      gendr view model.obj           a mesh
+      gendr view out                 what gendr fit or gendr splat wrote, or is writing
+      gendr view out/splats.npz --photos photos/
+      gendr view photos/             cameras and photos
+
+    Attributes:
+        subject: a mesh file, splats.npz, a folder of photos with their cameras, or an output
+            folder.
+        photos: their folder, if it is not where the output folder says.
+        port: of the page; the next one that is free.
+        image_size: shorter side of soft pictures.
+        wait: for the first file of an output folder that is still empty.
+    """
+
+    groups: ClassVar[Mapping[str, str]] = {_RUNTIME: "threads quiet debug"}
+
+    subject: str = option(metavar="SUBJECT", flags="")
+    photos: str | None = option(None, None, "FOLDER")
+    port: int = option(8080, Number(1, whole=True))
+    image_size: int = option(400, count(32), "PIXELS")
+    wait: bool = option(False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Dataset(Common):
     """Render and voxelise meshes, to train single-view reconstruction on.
 
@@ -723,6 +759,7 @@ COMMANDS: dict[str, Any] = {
     "splat": Splat,
     "cameras": Cameras,
     "masks": Masks,
+    "view": View,
     "dataset": Dataset,
     "train": (Train, "task", {"reconstruction": Reconstruction}),
     "predict": Predict,
