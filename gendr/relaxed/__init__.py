@@ -76,6 +76,7 @@ from gendr.relaxed.comparisons import (
     truth,
 )
 from gendr.relaxed.comparisons import any_ as any
+from gendr.relaxed.execution import Joint, Sampled
 from gendr.relaxed.flow import cond, while_loop
 from gendr.relaxed.indexing import full, index, write, zeros
 from gendr.relaxed.program import (
@@ -101,9 +102,11 @@ __all__ = [
     "Categories",
     "Category",
     "GraphPath",
+    "Joint",
     "Matrix",
     "Program",
     "RelaxError",
+    "Sampled",
     "Scalar",
     "Vector",
     "Volume",
