@@ -39,6 +39,8 @@ cannot be relaxed is refused when the function is decorated, with its line and t
 | `values` | arrays, categorical values, the blend of two states |
 | `comparisons`, `choices`, `indexing`, `flow` | the functional form |
 | `syntax`, `rewrite` | what is refused, what is live; the rewriting |
+| `execution` | paths merged, kept apart, or sampled |
+| `slopes` | long gradients: bounded, and named by their lines |
 | `program` | the decorator, arguments and results, calls |
 | `compiled` | a program through `torch.compile` |
 | `programs` | textbook algorithms in this language |

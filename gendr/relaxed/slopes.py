@@ -70,7 +70,7 @@ class Slope(NamedTuple):
         text: of the line.
         decisions: how often it decided.
         slope: the largest factor by which a decision here made a gradient longer.
-        gradient: the largest gradient that left it.
+        gradient: the largest gradient that left it, before `clip`.
     """
 
     file: str

@@ -12,7 +12,7 @@ import torch
 
 import gendr
 from gendr import relaxed
-from gendr.relaxed import Array, Categorical, smoothing
+from gendr.relaxed import Array, Categorical, smooth, smoothing
 from support.cases import for_each
 
 SCALES = [0.02, 0.1, 0.5, 2.0, 20.0]
@@ -189,18 +189,16 @@ def test_union_find():
 
 
 @gendr.relax
-def bounce(height, speed, steps=8):
-    for _ in range(steps):
-        height = height + 0.1 * speed
-        speed = speed - 1.0
-        if smooth_contact(height) and speed < 0.0:
-            speed = -0.9 * speed
+def bounce(height, restitution):
+    """As on the page."""
+    speed = 0.0
+    for _ in range(40):
+        speed = speed - 0.5
+        height = height + 0.05 * speed
+        if smooth("contact", height < 0.0):
             height = -height
+            speed = -restitution * speed
     return height
-
-
-def smooth_contact(height):
-    return height < 0.0
 
 
 def test_a_clip_bounds_what_a_decision_passes_back():
@@ -220,15 +218,25 @@ def test_a_clip_bounds_what_a_decision_passes_back():
 
 
 def test_the_line_whose_slope_explodes_is_named():
-    height = torch.tensor([0.5], dtype=torch.float64, requires_grad=True)
-    found = bounce.slopes(height, torch.zeros(1, dtype=torch.float64), scale=1e-3)
-    lines = {x.line: x for x in found}
+    height = torch.tensor([0.7, 1.0, 1.3], requires_grad=True)
+    found = bounce.slopes(height, 0.8, scale=1e-3)
+    assert len(found) == 1
     with open(__file__, encoding="utf-8") as file:
         text = file.read().splitlines()
-    assert all(text[line - 1].strip() == x.text for line, x in lines.items())
-    assert found[0].text == "return height < 0.0"
-    assert found[0].decisions == 8
-    assert found[0].slope <= 250 * (1 + 1e-9)
-    assert "return height < 0.0" in str(found)
+    assert text[found[0].line - 1].strip() == found[0].text
+    assert found[0].text == 'if smooth("contact", height < 0.0):'
+    assert found[0].decisions == 40
+    assert 100 < found[0].slope <= 250 * (1 + 1e-5)
+    assert found[0].gradient > 1e6
+    assert found[0].text in str(found)
+
+    def steepest(**more):
+        y = bounce(height, 0.8, scale=1e-3, **more)
+        return float(torch.autograd.grad(y.sum(), height)[0].abs().max())
+
+    assert steepest() > 1e6
+    assert steepest(clip={"contact": 1.0}) < 10
+    with pytest.raises(ValueError, match="unknown decision in clip"):
+        bounce(height, 0.8, clip={"contakt": 1.0, "default": 2.0})
     with pytest.raises(ValueError, match="does not depend on a tensor that requires a gradient"):
-        bounce.slopes(height.detach(), 0.0)
+        bounce.slopes(height.detach(), 0.8)
