@@ -1,6 +1,6 @@
 r"""Make the pictures of docs/relaxed.md, and the table of an experiment.
 
-    python docs/make_relaxed.py                 # all, half a minute
+    python docs/make_relaxed.py                 # all, some minutes
     python docs/make_relaxed.py sort tables     # some
 
 Every number in the pictures is computed by the programs of `gendr.relaxed`. The table and the
@@ -37,7 +37,9 @@ import gendr
 from gendr import relaxed
 from gendr.data import cheapest_paths
 from gendr.relaxed import Vector, programs, smoothing
+from lab.pages import table
 from lab.report import paths
+from lab.studies import hard_programs
 from lab.studies.shortest_path import generated_splits, scored
 
 BLUE, RED, GREY = "#16345c", "#c43e28", "0.55"
@@ -279,6 +281,27 @@ def figure_terrain() -> None:
     save_plot(paths.figure(shown, data.test[:1]), "relaxed_terrain.png", None)
 
 
+# -- learnt from hard data
+
+LEARNING = {"steps": 80, "batch": 16}
+
+
+def figure_learnt() -> None:
+    """The table of the numbers that are learnt from hard programs."""
+    torch.set_num_threads(1)  # the tensors are small
+    rows: list[list[str]] = []
+    for task in hard_programs.TASKS.values():
+        for execution in ("merged", relaxed.Joint(8), relaxed.Sampled(16)):
+            found = hard_programs.learn(task, execution, **LEARNING)
+            numbers = [", ".join(f"{x:.3g}" for x in xs) for xs in (task.true, found.numbers)]
+            name = execution if isinstance(execution, str) else repr(execution)
+            errors = [f"{found.before:.3f}", f"{found.error:.3f}"]
+            rows.append([task.name, task.what, name.replace("=", " = "), *numbers, *errors])
+    caption = "{steps} steps of batches of {batch}, one seed.".format(**LEARNING)
+    head = ["program", "learnt", "execution", "true", "found", "error, start", "error, end"]
+    write_block("relaxed.md", "learnt", [caption, "", *table(head, rows, 3)])
+
+
 FIGURES: dict[str, Callable[[], None]] = {
     "decisions": figure_decisions,
     "sort": figure_sort,
@@ -286,6 +309,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "paths": figure_paths,
     "regions": figure_regions,
     "terrain": figure_terrain,
+    "learnt": figure_learnt,
 }
 
 

@@ -39,6 +39,8 @@ cannot be relaxed is refused when the function is decorated, with its line and t
 | `values` | arrays, categorical values, the blend of two states |
 | `comparisons`, `choices`, `indexing`, `flow` | the functional form |
 | `syntax`, `rewrite` | what is refused, what is live; the rewriting |
+| `execution` | paths merged, kept apart, or sampled |
+| `slopes` | long gradients: bounded, and named by their lines |
 | `program` | the decorator, arguments and results, calls |
 | `compiled` | a program through `torch.compile` |
 | `programs` | textbook algorithms in this language |
@@ -76,6 +78,7 @@ from gendr.relaxed.comparisons import (
     truth,
 )
 from gendr.relaxed.comparisons import any_ as any
+from gendr.relaxed.execution import Joint, Sampled
 from gendr.relaxed.flow import cond, while_loop
 from gendr.relaxed.indexing import full, index, write, zeros
 from gendr.relaxed.program import (
@@ -101,9 +104,11 @@ __all__ = [
     "Categories",
     "Category",
     "GraphPath",
+    "Joint",
     "Matrix",
     "Program",
     "RelaxError",
+    "Sampled",
     "Scalar",
     "Vector",
     "Volume",

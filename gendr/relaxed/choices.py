@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,13 +36,20 @@ WHAT = "max, min, argmax and argmin need"
 
 
 def shares(rule: Rule, values: Tensor) -> Tensor:
-    """The probability of each value [*batch, n] to be the largest, [*batch, n]."""
+    """The probability of each value [*batch, n] to be the largest, [*batch, n].
+
+    A hard rule takes the first of several largest, as Python does.
+    """
+    return rule.taken(values, partial(_shares, rule), among=True)
+
+
+def _shares(rule: Rule, values: Tensor) -> Tensor:
     if rule.logistic:
         return torch.softmax(rule.over(values, 1), -1)
-    top = values.amax(-1, keepdim=True)
     if rule.hard:
-        largest = (values == top).to(values.dtype)
-        return largest / largest.sum(-1, keepdim=True)
+        first = values.argmax(-1)
+        return torch.nn.functional.one_hot(first, values.shape[-1]).to(values.dtype)
+    top = values.amax(-1, keepdim=True)
     check_symmetric(rule.dist, WHAT)
     cdf, sf = rule.dist.coverage(top - values, rule.widened(1))
     odds = sf / cdf

@@ -129,12 +129,18 @@ def _same_class(a: Value, b: Value) -> Value:
     if isinstance(b, Categorical):
         if len(a) != len(b):
             raise ValueError(f"{kind(a)} and {kind(b)} cannot be equal; classes must match")
-        return (a.unit * b.unit).sum(-1)
+        return _decided((a.unit * b.unit).sum(-1))
     if isinstance(b, int):
         if not 0 <= b < len(a):
             return False
-        return a.unit[..., b]
+        return _decided(a.unit[..., b])
     raise TypeError(f"a categorical value is compared with another, or an integer, not {kind(b)}")
+
+
+def _decided(p: Tensor) -> Tensor:
+    """A probability, or in worlds the decision."""
+    worlds = current().worlds
+    return worlds.decide(p) if worlds else p
 
 
 def not_equal(a: Value, b: Value, *, name: str | None = None) -> Value:

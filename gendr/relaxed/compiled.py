@@ -18,6 +18,7 @@ from torch.utils import _pytree as tree
 from gendr._runtime.checks import check_finite
 from gendr._runtime.operator import Operator
 from gendr._runtime.tracing import tracing
+from gendr.relaxed.execution import Merged
 from gendr.relaxed.settings import Settings, current
 
 if TYPE_CHECKING:
@@ -137,6 +138,10 @@ class CompiledProgram:
         self._options = options
         self._known: dict[Any, tuple[ProgramGraphs, list[tree.TreeSpec]]] = {}
 
+    def __reduce__(self) -> Any:
+        """As the program; it is compiled again."""
+        return CompiledProgram, (self.program, self._options)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program; inside another program, and hard, it runs as it is.
 
@@ -147,6 +152,11 @@ class CompiledProgram:
         if current().running:
             return self.program(*args, **kwargs)
         kwargs, settings = self.program.settled(kwargs)
+        if not isinstance(settings.execution, Merged):
+            raise ValueError(
+                f"execution={settings.execution} depends on values, and cannot be compiled; use "
+                "the program as it is"
+            )
         leaves, form = tree.tree_flatten((args, kwargs, settings.scale))
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         inputs: list[Tensor] = [leaves[i] for i in places]
@@ -157,10 +167,12 @@ class CompiledProgram:
         rest = [None if isinstance(leaf, Tensor) else (type(leaf), leaf) for leaf in leaves]
         dist = settings.dist
         laws = tuple(dist.items()) if isinstance(dist, Mapping) else dist
+        clip = settings.clip
+        clips = tuple(clip.items()) if isinstance(clip, Mapping) else clip
         kinds = [(x.shape, x.dtype, x.device, asked and x.requires_grad) for x in inputs]
         key = (
             form, tuple(rest), tuple(kinds), laws, settings.tnorm, settings.tolerance,
-            settings.max_iterations, torch.get_default_dtype(),
+            settings.max_iterations, clips, settings.normaliser, torch.get_default_dtype(),
         )  # fmt: skip
         try:
             known = self._known.get(key)

@@ -9,7 +9,8 @@ from typing import Any, cast
 from torch import Tensor
 
 from gendr._runtime.tracing import is_traced
-from gendr.relaxed.settings import PATIENCE, TRACED, current
+from gendr.relaxed.execution import Unlikely
+from gendr.relaxed.settings import PATIENCE, TRACED, Settings, current
 from gendr.relaxed.values import Array, Value, as_float, blend, is_relaxed, kind
 
 
@@ -27,6 +28,38 @@ class Undefined:
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _unbound
     __lt__ = __gt__ = __le__ = __ge__ = __neg__ = __bool__ = __getitem__ = __call__ = _unbound
+
+
+def _part(
+    settings: Settings,
+    reached: tuple[Tensor, bool] | None,
+    part: int,
+    function: Callable[..., Any],
+    state: tuple[Value, ...],
+) -> Any:
+    """What a part of a block gives.
+
+    Args:
+        settings: of the run.
+        reached: p, and whether the part runs where a decision with this probability is true; None
+            if it runs anyway.
+        part: its number in the block.
+        function: it.
+        state: its arguments.
+    """
+    if not settings.running:
+        return function(*state)
+    worlds = settings.worlds
+    saved = worlds.enter(part) if worlds else None
+    length = len(settings.path)
+    if reached is not None:
+        settings.path.append(reached)
+    try:
+        return function(*state)
+    finally:
+        del settings.path[length:]
+        if worlds and saved:
+            worlds.leave(saved)
 
 
 def undefined(name: str) -> Any:
@@ -86,8 +119,25 @@ def cond(
             return if_true(*state)
         return if_false(*state) if if_false else state[0] if len(state) == 1 else state
     p = _probability(condition)
-    yes = if_true(*state)
-    no = if_false(*state) if if_false else state[0] if len(state) == 1 else state
+    settings = current()
+    yes = no = None
+    unlikely: list[Unlikely] = []
+    try:
+        yes = _part(settings, (p, True), 1, if_true, state)
+    except Unlikely as error:
+        unlikely.append(error)
+    try:
+        same = state[0] if len(state) == 1 else state
+        no = _part(settings, (p, False), 0, if_false, state) if if_false else same
+    except Unlikely as error:
+        unlikely.append(error)
+        no = yes
+    if settings.worlds:
+        settings.worlds.count += 1
+    if len(unlikely) == 2:
+        raise unlikely[0]
+    if unlikely:  # the other branch stands for both, as the last state of a loop does
+        return no
     if yes is no:
         return no
     if len(state) > 1 and isinstance(yes, tuple) and isinstance(no, tuple):
@@ -103,7 +153,8 @@ def cond(
 def _probability(condition: Value) -> Tensor:
     if not isinstance(condition, Tensor):
         raise TypeError(f"{kind(condition)} is no condition; ask any(...) or all(...) of it")
-    return as_float(condition)
+    worlds = current().worlds
+    return worlds.decide(as_float(condition)) if worlds else as_float(condition)
 
 
 def while_loop(
@@ -140,21 +191,30 @@ def while_loop(
     patience = TRACED if traced else PATIENCE
     alive: Tensor | None = None
     count = 0
-    while True:
+    worlds = settings.worlds
+    reached: tuple[Tensor, bool] | None = None
+
+    def test(*state: Value) -> Value:
         condition = going_on(*state)
+        return _probability(condition) if is_relaxed(condition) else condition
+
+    while True:
+        if bound is not None and alive is not None and count >= bound:
+            break
+        condition = _part(settings, reached, 2 * count, test, state)
         if is_relaxed(condition):
-            p = _probability(condition)
+            p = cast(Tensor, condition)
             here = p.detach()
             alive = here if alive is None else alive * here
+            reached = (alive, True)
             if traced:
                 likely = 1.0
             else:
-                likely = float(alive.max()) if alive.numel() else 0.0
+                chance = alive * worlds.log.detach().exp() if worlds else alive
+                likely = float(chance.max()) if chance.numel() else 0.0
             if likely <= settings.tolerance:
                 break
-            if count >= (patience if bound is None else bound):
-                if bound is not None:
-                    break
+            if count >= patience and bound is None:
                 if traced:
                     raise RuntimeError(
                         "a loop that is compiled, or transformed by torch.func, makes all its "
@@ -168,8 +228,13 @@ def while_loop(
             before.append((p, state[:wanted]))
         elif not condition:
             break
-        state = body(*state)
+        try:
+            state = _part(settings, reached, 2 * count + 1, body, state)
+        except Unlikely:
+            break
         count += 1
+    if worlds:
+        worlds.count += 1
     result = state[:wanted]
     names = _names(body, wanted)
     for p, earlier in reversed(before):

@@ -1,19 +1,25 @@
 """Reading and writing arrays at plain, real-valued and categorical places (thesis 2.2.2).
 
-A real-valued place is perturbed by the law: cell j counts with the density g((j - i) / scale). The
-coefficients are divided by their sum in the forward pass only: the backward pass takes the sum for
-a constant. A categorical place counts each cell with its probability.
+A real-valued place is perturbed by the law: cell j counts with the density g((j - i) / scale) over
+the sum of all. With w these coefficients and s = -(log g)',
+
+    dw_j / di = w_j (s_j - sum_k w_k s_k) / scale
+
+As published, the sum is a constant of the backward pass: dw_j / di = w_j s_j / scale, which is no
+derivative: the coefficients of a constant array no longer add up to one. `normaliser="constant"`
+has it. A categorical place counts each cell with its probability.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from gendr.relaxed.settings import Rule, check_peak, current
+from gendr.relaxed.settings import CONSTANT, Rule, check_peak, current
 from gendr.relaxed.values import (
     Array,
     Categorical,
@@ -32,18 +38,34 @@ from gendr.relaxed.values import (
 
 def coefficients(rule: Rule, place: Tensor, count: int) -> Tensor:
     """How much each of `count` cells counts at a real-valued place [*batch]: [*batch, count]."""
+    return rule.taken(place, partial(_coefficients, rule), count, among=True)
+
+
+def _coefficients(rule: Rule, place: Tensor, count: int) -> Tensor:
     cells = torch.arange(count, dtype=place.dtype, device=place.device)
     distance = cells - place[..., None]
     if rule.hard:
         return _nearest(distance)
+    w = _densities(rule, distance)
+    if rule.worlds is not None:  # a counter of a world is a whole number, and no place near it
+        whole = (place == place.round())[..., None]
+        return torch.where(whole, _nearest(distance), w)
+    return w
+
+
+def _densities(rule: Rule, distance: Tensor) -> Tensor:
+    """The coefficients of cells at this distance from a place."""
     z = rule.over(distance, 1)
+    constant = rule.normaliser == CONSTANT
     if rule.logistic:
         # In logarithms nothing underflows, however small the scale is.
         log = torch.nn.functional.logsigmoid(z) + torch.nn.functional.logsigmoid(-z)
-        return (log - log.detach().logsumexp(-1, keepdim=True)).exp()
+        if constant:
+            return (log - log.detach().logsumexp(-1, keepdim=True)).exp()
+        return log.softmax(-1)
     check_peak(rule.dist)
     density = rule.dist.pdf(z)
-    sums = density.detach().sum(-1, keepdim=True)
+    sums = (density.detach() if constant else density).sum(-1, keepdim=True)
     return torch.where(sums > 0, density / sums.clamp(min=torch.finfo(z.dtype).tiny), _nearest(z))
 
 
@@ -58,7 +80,8 @@ def weights(place: Value, count: int, name: str | None) -> Tensor:
     if isinstance(place, Categorical):
         if len(place) != count:
             raise IndexError(f"{kind(place)} is no place among {count}")
-        return place.probabilities
+        worlds = current().worlds
+        return worlds.choose(place.probabilities) if worlds else place.probabilities
     if isinstance(place, Tensor):
         if place.is_floating_point():
             return coefficients(current().rule(name), place, count)

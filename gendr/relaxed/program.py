@@ -5,23 +5,41 @@ from __future__ import annotations
 import builtins
 import copy
 import functools
+import importlib
 import inspect
 import itertools
 import math
+import operator
+import os
+import pickle
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast, get_args, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_finite, check_tensor, shape_text
+from gendr._runtime.tracing import is_traced, refuse_transforms
 from gendr.relaxed import choices
+from gendr.relaxed.estimators import Report
+from gendr.relaxed.execution import (
+    Execution,
+    Joint,
+    Merged,
+    Sampled,
+    Unlikely,
+    Worlds,
+    averaged,
+    expected,
+    explored,
+)
 from gendr.relaxed.flow import Undefined
 from gendr.relaxed.rewrite import Rewritten, is_rewritten, rewrite
 from gendr.relaxed.settings import (
@@ -33,6 +51,7 @@ from gendr.relaxed.settings import (
     current,
     entered,
 )
+from gendr.relaxed.slopes import Slopes, Watched, by_line
 from gendr.relaxed.syntax import RESERVED
 from gendr.relaxed.values import Array, Categorical, Value, is_number, is_relaxed, kind
 
@@ -82,13 +101,16 @@ class Program:
     """A function that runs soft, or hard; `relax` makes it.
 
     `program(*args)` runs the relaxed function: floating tensors are relaxed, plain numbers are
-    exact. Besides its own arguments it takes `scale`, `dist`, `tnorm`, `tolerance` and
-    `max_iterations`, as `smoothing`. Inside another program it follows the settings of that one.
+    exact. Besides its own arguments it takes `execution`, and what `smoothing` takes: `scale`,
+    `dist`, `tnorm`, `tolerance`, `max_iterations`, `clip`, `normaliser`. Inside another program it
+    follows the settings of that one. A program that stands in a module can be pickled.
 
     Attributes:
         source: the rewritten text.
         decisions: the names that `smooth` gives to decisions in the text.
         forms: what each argument is: "Scalar", "Vector", ...
+        report: of the last backward pass of a sampled run, by argument: its gradient, and how much
+            this varies.
     """
 
     def __init__(self, function: Callable[..., Any], **settings: Any) -> None:
@@ -102,6 +124,7 @@ class Program:
             Settings().changed(**settings)  # errors at the decoration
         self._rewritten: Rewritten = rewrite(function, sys.modules["gendr.relaxed"])
         self._signature = inspect.signature(function)
+        self.report: dict[str, Report] = {}
         functools.update_wrapper(self, function)
 
     @property
@@ -141,6 +164,24 @@ class Program:
         """The program as a method, if it stands in a class."""
         return self if instance is None else types.MethodType(self, instance)
 
+    def __reduce__(self) -> Any:
+        """By its name, as a function is.
+
+        Raises:
+            PicklingError: it does not stand in a module under its name.
+        """
+        module, name = self.function.__module__, self.function.__qualname__
+        try:
+            found = _found(module, name)
+        except (ImportError, AttributeError):
+            found = None
+        if (found.function if isinstance(found, Program) else found) is not self.function:
+            raise pickle.PicklingError(
+                f"the program {name} is not what {module}.{name} is; only a program at the top of "
+                "a module, or of a class there, can be pickled"
+            )
+        return _unpickled, (module, name, self._settings)
+
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}: {form}" for name, form in self.forms.items())
         return f"<relaxed program {self.function.__name__}({arguments})>"
@@ -153,7 +194,8 @@ class Program:
         Args:
             args: tensors [*batch, ...], whose leading dimensions are the batch, nested lists of
                 numbers, and whatever else the function takes.
-            kwargs: the same, and `scale`, `dist`, `tnorm`, `tolerance`, `max_iterations`.
+            kwargs: the same, and settings: those of `smoothing`, and `execution`: "merged", "joint"
+                or "sampled", or `Joint(paths=...)`, `Sampled(samples=...)`.
 
         Returns:
             Tensors [*batch, ...]; what the function returns apart from numbers stays as it is.
@@ -164,7 +206,7 @@ class Program:
         outer = current()
         own = {key: kwargs.pop(key) for key in RESERVED if key in kwargs}
         if outer.hard:  # which has no use for settings
-            return self.function(*args, **kwargs)
+            return self._rewritten.hard(*args, **kwargs)
         if outer.running:
             return self._inside(outer, own, args, kwargs)
         return self.run(args, kwargs, outer.changed(**{**self._settings, **own}))
@@ -181,17 +223,124 @@ class Program:
         Raises:
             RecursionError: it calls itself without end, since both branches of a decision run.
         """
+        if isinstance(settings.execution, Merged):
+            return self._once(args, kwargs, settings)
+        refuse_transforms(f"execution={settings.execution}")
+        return self._in_worlds(args, kwargs, settings, settings.execution)
+
+    def _in_worlds(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        settings: Settings,
+        execution: Joint | Sampled,
+    ) -> Any:
+        """Run it in worlds; see `gendr.relaxed.execution`."""
+        bound = self._signature.bind(*args, **kwargs)
+        _, shape = self._entered(dict(bound.arguments), settings)
+        like = torch.empty((), dtype=shape.dtype, device=shape.device)
+        sampled = isinstance(execution, Sampled)
+
+        def run(worlds: Worlds) -> Any:
+            given = {
+                name: self._spread(name, value, worlds.batch, len(shape.batch), sampled)
+                for name, value in bound.arguments.items()
+            }
+            own = self._signature.bind(*args, **kwargs)
+            own.arguments.update(given)
+            return self._once(own.args, own.kwargs, settings, worlds)
+
+        if isinstance(execution, Sampled):
+            self.report = {}
+            worlds = Worlds((execution.samples, *shape.batch), like, None)
+            return averaged(run(worlds), worlds)
+        with torch.no_grad():
+            forced, valid = explored(run, shape.batch, like, execution.paths, settings.tolerance)
+        worlds = Worlds((len(valid), *shape.batch), like, forced)
+        result = run(worlds)
+        with torch.no_grad():
+            left = 1 - (worlds.log.exp() * valid).sum(0)
+        rest = None
+        if left.numel() and float(left.max()) > settings.tolerance:
+            rest = self._once(args, kwargs, settings)
+        return expected(result, worlds, valid, rest)
+
+    def _spread(self, name: str, value: Any, batch: tuple[int, ...], lead: int, noted: bool) -> Any:
+        """An argument for all worlds: tensors get their dimension; `noted`, their gradients too."""
+        if isinstance(value, (list, tuple)):
+            return type(value)(
+                self._spread(f"{name}[{k}]", x, batch, lead, noted)
+                for k, x in enumerate(cast("list[Any]", value))
+            )
+        if not isinstance(value, Tensor):
+            return value
+        rank = self._forms[name].rank if name in self._forms else 0
+        missing = lead - (value.ndim - rank)
+        full = value.reshape((1,) * missing + value.shape).expand(batch[0], *(-1,) * (lead + rank))
+        if full.requires_grad and noted:
+
+            def note(grad: Tensor) -> None:
+                grad = grad.detach()
+                total, spread = grad.sum(0), grad.var(0) * len(grad)
+                self.report[name] = Report(
+                    len(grad), spread.reshape(value.shape), total.reshape(value.shape)
+                )
+
+            full.register_hook(note)
+        return full
+
+    def slopes(self, *args: Any, **kwargs: Any) -> Slopes:
+        """The lines whose decisions make gradients long, the steepest first.
+
+        It runs the program, and a backward pass from the sum of what it returns.
+
+        >>> print(program.slopes(x, scale=0.001))
+
+        Args:
+            args: as for a call; at least one tensor that requires a gradient.
+            kwargs: the same.
+
+        Raises:
+            ValueError: the result does not depend on a tensor that requires a gradient.
+        """
+        notes: list[Watched] = []
+        rest, settings = self.settled(kwargs)
+        result = self.run(args, rest, replace(settings, watched=notes, _rules={}))
+        leaves = [x for x in _tensors(result) if x.requires_grad]
+        inputs = [x for x in _tensors([*args, *rest.values()]) if x.requires_grad]
+        if not (leaves and inputs):
+            raise ValueError(
+                "the result does not depend on a tensor that requires a gradient; call "
+                ".requires_grad_() of what you learn"
+            )
+        total = torch.stack([x.sum() for x in leaves]).sum()
+        torch.autograd.grad(total, inputs, allow_unused=True)
+        return by_line(notes)
+
+    def _once(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        settings: Settings,
+        worlds: Worlds | None = None,
+    ) -> Any:
+        """One run, merged or in worlds."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         arguments, settings = self._entered(bound.arguments, settings)
         bound.arguments.update(arguments)
+        if worlds is not None:
+            settings = replace(settings, worlds=worlds, path=worlds.path, batch=worlds.batch)
         with entered(settings):
+            if worlds is not None:
+                bound.arguments.update(_certain(dict(bound.arguments), worlds))
             try:
                 result = self._rewritten.function(*bound.args, **bound.kwargs)
             except RecursionError as error:
                 raise RecursionError(
                     f"{self.function.__name__} calls itself without end, for both branches of a "
-                    "relaxed decision run; bound the depth by a plain number, or use `while`"
+                    "relaxed decision run; bound the depth by a plain number, or by "
+                    "max_iterations, or use `while`"
                 ) from error
             check_names(settings, self.decisions)
             return _left(result, settings)
@@ -207,10 +356,42 @@ class Program:
         names = [*self._signature.parameters][: len(args)]
         args = tuple(itertools.starmap(shaped, itertools.zip_longest(args, names, fillvalue="")))
         kwargs = {name: shaped(value, name) for name, value in kwargs.items()}
-        if not own:
-            return self._rewritten.function(*args, **kwargs)
-        with entered(outer.changed(**own)):
-            return self._rewritten.function(*args, **kwargs)
+        if "execution" in own:
+            raise TypeError("execution is of the whole run; give it to the outermost program")
+        before = [length for program, length in outer.active if program is self]
+        if before and len(outer.path) > before[-1]:
+            self._check_depth(outer, len(set(before)))
+        outer.active.append((self, len(outer.path)))
+        worlds = outer.worlds
+        saved = worlds.enter(0) if worlds else None
+        try:
+            with entered(outer.changed(**own)) if own else nullcontext():
+                return self._rewritten.function(*args, **kwargs)
+        finally:
+            outer.active.pop()
+            if worlds and saved:
+                worlds.leave(saved)
+                worlds.count += 1
+
+    def _check_depth(self, settings: Settings, depth: int) -> None:
+        """Look whether a program that calls itself should go on, as a loop asks.
+
+        Raises:
+            Unlikely: it should not.
+        """
+        bound = settings.max_iterations
+        if bound is not None and depth > bound:
+            raise Unlikely(f"{self.function.__name__} calls itself more than {bound} times")
+        if is_traced():
+            return
+        chance = torch.ones(())
+        if settings.worlds:
+            chance = settings.worlds.log.detach().exp()
+        for p, true in settings.path:
+            p = p.detach()
+            chance = chance.to(p) * (p if true else 1 - p)
+        if chance.numel() and float(chance.max()) <= settings.tolerance:
+            raise Unlikely(f"{self.function.__name__} calls itself without end")
 
     def _entered(
         self, arguments: dict[str, Any], settings: Settings
@@ -251,6 +432,8 @@ class Program:
             device=device,
             running=True,
             used=set(),
+            path=[],
+            active=[(self, 0)],
             _rules={},
         )
 
@@ -295,22 +478,50 @@ class Program:
                 }
             )
             with entered(hard):
-                return self.function(*bound.args, **bound.kwargs)
+                return self._rewritten.hard(*bound.args, **bound.kwargs)
         arguments = dict(bound.arguments)
         _, settings = self._entered(arguments, current())
+        changed = self._rewritten.changed
         results: list[Any] = []
         with entered(hard):
             for place in itertools.product(*map(range, settings.batch)):
                 bound.arguments.update(
                     {
-                        name: _item(value, forms[name], settings.batch, place)
+                        name: _item(value, forms[name], settings.batch, place, name in changed)
                         for name, value in arguments.items()
                     }
                 )
-                results.append(self.function(*bound.args, **bound.kwargs))
+                results.append(self._rewritten.hard(*bound.args, **bound.kwargs))
         if not results:
             raise ValueError("the batch is empty; give at least one item")
         return _collected(results, settings)
+
+
+def _found(module: str, name: str) -> Any:
+    """What stands in a module under a qualified name."""
+    result: Any = importlib.import_module(module)
+    for part in name.split("."):
+        result = inspect.getattr_static(result, part)
+    return result
+
+
+def _unpickled(module: str, name: str, settings: dict[str, Any]) -> Program:
+    """The program that stands in a module, or one of the function that stands there."""
+    found = _found(module, name)
+    if not isinstance(found, Program):
+        return Program(found, **settings)
+    return found if found._settings == settings else Program(found.function, **settings)
+
+
+def _certain(value: Any, worlds: Worlds) -> Any:
+    """An argument of a world, in which categorical values are known."""
+    if isinstance(value, Categorical):
+        return Categorical(worlds.choose(value.probabilities))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_certain(x, worlds) for x in cast("list[Any]", value))
+    if isinstance(value, dict):
+        return {key: _certain(x, worlds) for key, x in cast("dict[Any, Any]", value).items()}
+    return value
 
 
 def _tensors(value: Any) -> list[Tensor]:
@@ -380,12 +591,18 @@ def _left(result: Any, settings: Settings) -> Any:
     return result
 
 
-def _item(value: Any, form: Form, batch: tuple[int, ...], place: tuple[int, ...]) -> Any:
-    """One item of the batch, as plain Python."""
+def _item(
+    value: Any, form: Form, batch: tuple[int, ...], place: tuple[int, ...], changed: bool
+) -> Any:
+    """One item of the batch, as plain Python.
+
+    Whole numbers of a list stay whole, so that they can be places; if the program writes to the
+    list (`changed`), they may become others.
+    """
     if isinstance(value, (list, tuple)):
-        members = [_item(x, _PLAIN, batch, place) for x in cast("list[Any]", value)]
+        members = [_item(x, _PLAIN, batch, place, changed) for x in cast("list[Any]", value)]
         if form.rank and not form.classes and _holds_numbers(members):
-            return np.array(members, dtype=float)
+            return np.array(members, dtype=float if changed else None)
         return type(value)(members)
     if isinstance(value, np.ndarray):
         return value.copy()
@@ -443,10 +660,15 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """
     if isinstance(function, Program):
         return function(*args, **kwargs)
-    if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
-        return _helper(function.__func__, sys._getframe(1))(function.__self__, *args, **kwargs)
-    if isinstance(function, types.FunctionType):
-        return _helper(function, sys._getframe(1))(*args, **kwargs)
+    inner = function.__func__ if isinstance(function, types.MethodType) else function
+    if isinstance(inner, types.FunctionType):
+        first = (function.__self__,) if isinstance(function, types.MethodType) else ()
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        if is_rewritten(inner):
+            return inner(*first, *args, **kwargs)
+        if not _is_foreign(inner, caller):
+            return _converted(inner)(*first, *args, **kwargs)
+        return _foreign(inner, (*first, *args), kwargs)
     relaxed = next(filter(None, map(_relaxed_in, (*args, *kwargs.values()))), None)
     if relaxed is None:
         return function(*args, **kwargs)
@@ -475,11 +697,29 @@ def _relaxed_in(value: Any) -> str | None:
     return kind(value) if is_relaxed(value) else None
 
 
-def _helper(function: types.FunctionType, program: types.FrameType) -> Callable[..., Any]:
-    """A function as the code of a program calls it: relaxed if it is the user's."""
-    if is_rewritten(function) or _is_foreign(function, program.f_globals.get("__name__", "")):
-        return function
-    return _converted(function)
+def _foreign(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of another package, as it is."""
+    try:
+        return function(*args, **kwargs)
+    except (TypeError, ValueError, AttributeError) as error:
+        relaxed = next(filter(None, map(_relaxed_in, (*args, *kwargs.values()))), None)
+        if relaxed is None:
+            raise
+        name = f"{function.__module__}.{function.__qualname__}"
+        raise TypeError(
+            f"{name} is of another package, so that it runs as it is; it got {relaxed}, and says: "
+            f"{error}. Write it in the program, or as a function of yours"
+        ) from error
+
+
+def plainly(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A call with settings in a hard run: only programs take settings."""
+    inner = getattr(function, "__func__", function)
+    if isinstance(inner, types.FunctionType):
+        own = inspect.signature(inner).parameters
+        if not any(x.kind is inspect.Parameter.VAR_KEYWORD for x in own.values()):
+            kwargs = {key: x for key, x in kwargs.items() if key in own or key not in RESERVED}
+    return function(*args, **kwargs)
 
 
 @functools.lru_cache(maxsize=1000)
@@ -492,28 +732,78 @@ def _is_foreign(function: types.FunctionType, caller: str) -> bool:
     package = (function.__module__ or "").split(".")[0]
     if package == "gendr":  # also where it is not installed but read from its repository
         return True
-    file = function.__code__.co_filename
-    installed = file.startswith(_INSTALLED) or not _PACKAGES.isdisjoint(Path(file).parts)
-    return installed and package != caller.split(".")[0]
+    return _is_installed(function.__code__.co_filename) and package != caller.split(".")[0]
 
 
-_INSTALLED = ("<frozen ", sysconfig.get_paths()["stdlib"])
+@functools.lru_cache(maxsize=1000)
+def _is_installed(file: str) -> bool:
+    """Whether a file belongs to Python, or to an installed package; also through links."""
+    paths = (file, os.path.realpath(file))
+    return any(path.startswith(_INSTALLED) for path in paths) or any(
+        not _PACKAGES.isdisjoint(Path(path).parts) for path in paths
+    )
+
+
+_STDLIB = {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib")}
+_INSTALLED = ("<frozen ", *(p + os.sep for x in _STDLIB for p in (x, os.path.realpath(x))))
 _PACKAGES = {"site-packages", "dist-packages"}
 
 
-def divided(a: Value, b: Value, symbol: str) -> Value:
-    """`a // b` or `a % b`, as `symbol` says, of plain numbers.
+_ON_WHOLE: dict[str, Callable[[Any, Any], Any]] = {
+    "//": operator.floordiv, "%": operator.mod,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor,
+}  # fmt: skip
+_IN_WORDS = {"&": "write `and`", "|": "write `or`", "^": "write `(a and not b) or (b and not a)`"}
+
+
+def whole(a: Value, b: Value, symbol: str) -> Value:
+    """`a // b`, or with another `symbol`, of whole numbers, bools and sets.
 
     Raises:
         TypeError: one of them is relaxed.
     """
-    if is_relaxed(a) or is_relaxed(b):
+    relaxed = [x for x in (a, b) if _is_soft(x) or (is_relaxed(x) and symbol not in _IN_WORDS)]
+    if relaxed and symbol in _IN_WORDS:
         raise TypeError(
-            f"`{symbol}` of {kind(a if is_relaxed(a) else b)} would be a hard decision, through "
-            "which no gradient passes; keep whole numbers plain, divide by `/`, or subtract in a "
-            "`while`"
+            f"`{symbol}` is for bits, got {kind(relaxed[0])}, such as the probability that a "
+            f"comparison gives; {_IN_WORDS[symbol]}"
         )
-    return a // b if symbol == "//" else a % b
+    if relaxed:
+        raise TypeError(
+            f"`{symbol}` of {kind(relaxed[0])} would be a hard decision, through which no gradient "
+            "passes; keep whole numbers plain, divide by `/`, or subtract in a `while`"
+        )
+    return _ON_WHOLE[symbol](a, b)
+
+
+def inverted(x: Value) -> Value:
+    """`~x` of whole numbers.
+
+    Raises:
+        TypeError: it is relaxed.
+    """
+    if _is_soft(x):
+        raise TypeError(f"`~` is for bits, got {kind(x)}; write `not`")
+    return ~x
+
+
+def where(condition: Value, *others: Any, **more: Any) -> Any:
+    """`torch.where` of a hard condition.
+
+    Raises:
+        TypeError: the condition is relaxed.
+    """
+    if _is_soft(condition):
+        raise TypeError(
+            f"torch.where takes a hard condition, got {kind(condition)}; write `a if c else b`, or "
+            "an `if`"
+        )
+    return torch.where(condition, *others, **more)
+
+
+def _is_soft(x: Value) -> bool:
+    """Whether it is relaxed, and no tensor of whole numbers or bools."""
+    return is_relaxed(x) and not (isinstance(x, Tensor) and not x.is_floating_point())
 
 
 # -- the decorator
@@ -531,6 +821,9 @@ def relax(
     tnorm: TNormLike | None = ...,
     tolerance: float | None = ...,
     max_iterations: int | None = ...,
+    clip: float | Mapping[str, float] | None = ...,
+    normaliser: Literal["differentiated", "constant"] | None = ...,
+    execution: str | Execution | None = ...,
 ) -> Callable[[Callable[..., Any]], Program]: ...
 def relax(
     function: Callable[..., Any] | None = None,
@@ -541,6 +834,9 @@ def relax(
     tnorm: TNormLike | None = None,
     tolerance: float | None = None,
     max_iterations: int | None = None,
+    clip: float | Mapping[str, float] | None = None,
+    normaliser: Literal["differentiated", "constant"] | None = None,
+    execution: str | Execution | None = None,
 ) -> Any:
     """Make a plain Python function differentiable, decisions included.
 
@@ -563,6 +859,10 @@ def relax(
         tnorm: the 'and'.
         tolerance: the probability at which loops end.
         max_iterations: the bound of loops.
+        clip: the bound of the gradient that a decision passes back.
+        normaliser: of a real-valued place.
+        execution: what becomes of paths: "merged" behind each block, at first; "joint", kept apart;
+            "sampled"; or `Joint(paths=...)`, `Sampled(samples=...)`.
 
     Returns:
         A `Program`.
@@ -571,8 +871,9 @@ def relax(
         RelaxError: a SyntaxError that shows the line of what cannot be relaxed, and says why.
     """
     settings = dict(
-        scale=scale, dist=dist, tnorm=tnorm, tolerance=tolerance, max_iterations=max_iterations
-    )
+        scale=scale, dist=dist, tnorm=tnorm, tolerance=tolerance, max_iterations=max_iterations,
+        clip=clip, normaliser=normaliser, execution=execution,
+    )  # fmt: skip
     given = {key: value for key, value in settings.items() if value is not None}
     if function is None:
         return lambda function: Program(function, **given)

@@ -16,7 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
+import torch
+
+from gendr.relaxed.slopes import CODE
 from gendr.relaxed.syntax import (
+    RESERVED,
     Source,
     assigned,
     check,
@@ -37,6 +41,9 @@ _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal",
     ast.Eq: "equal", ast.NotEq: "not_equal",
 }  # fmt: skip
+_WHOLE: dict[type[ast.operator], str] = {
+    ast.FloorDiv: "//", ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+}  # fmt: skip
 _BUILTINS = {"max", "min", "abs", "sum", "any", "all"}  # each has a relaxed form of its name
 # Of these a program may ask whatever it likes.
 _PLAIN = {
@@ -56,24 +63,24 @@ class Rewritten:
 
     Attributes:
         function: to be called.
+        hard: as it was written, but that settings of a call inside reach programs only.
         source: its text.
         decisions: the names of its decisions.
         ranks: the own dimensions of arguments, as they are used.
+        changed: the variables that it sets or writes to.
     """
 
     function: Callable[..., Any]
+    hard: Callable[..., Any]
     source: str
     decisions: tuple[str, ...]
     ranks: dict[str, int]
-
-
-# Code that is in functional form already, by its id; kept alive with it.
-_DONE: dict[int, types.CodeType] = {}
+    changed: set[str]
 
 
 def is_rewritten(function: Any) -> bool:
     """Whether a function is part of a rewritten program."""
-    return id(getattr(function, "__code__", None)) in _DONE
+    return id(getattr(function, "__code__", None)) in CODE
 
 
 def rewrite(function: Callable[..., Any], toolbox: types.ModuleType) -> Rewritten:
@@ -102,25 +109,64 @@ def rewrite(function: Callable[..., Any], toolbox: types.ModuleType) -> Rewritte
     while tool in names and scope.get(tool) is not toolbox:
         tool += "_"
     tree, known_ranks = source.tree, ranks(source.tree)
+    changed = assigned(tree.body)
+    hard = original
+    if any(isinstance(node, ast.Call) and _settings_of(node) for node in ast.walk(tree)):
+        hard = _made(original, source, _Settings(tool).visit(copy.deepcopy(tree)), tool, toolbox)
     rewriter = _Rewriter(source, scope, tool, toolbox)
     rewriter.function(tree)
     text = ast.unparse(ast.fix_missing_locations(tree))
+    made = _made(original, source, tree, tool, toolbox)
+    _mark(made.__code__)
+    return Rewritten(made, hard, text, tuple(rewriter.decisions), known_ranks, changed)
+
+
+def _made(
+    original: types.FunctionType,
+    source: Source,
+    tree: ast.FunctionDef,
+    tool: str,
+    toolbox: types.ModuleType,
+) -> types.FunctionType:
+    """The function of a tree, in the place of the original."""
     # A function inside a function, so that the free variables are free in it, too; by another
     # name, for its own may be one of them, or a global.
+    free = dict(zip(original.__code__.co_freevars, original.__closure__ or (), strict=True))
     tree.name = "_program"
     factory = _function("factory", [*(name for name in free if name != tool), tool], [tree])
     module = ast.Module([placed(factory, tree)], [])
     compiled = compile(ast.fix_missing_locations(module), source.file, "exec")
     code = _code_of(_code_of(compiled, "factory"), tree.name)
     code = code.replace(co_name=original.__name__)
-    _mark(code)
     cells = {**free, tool: types.CellType(toolbox)}
     closure = tuple(cells[name] for name in code.co_freevars)
     made = types.FunctionType(
         code, original.__globals__, original.__name__, original.__defaults__, closure
     )
     made.__kwdefaults__ = original.__kwdefaults__
-    return Rewritten(made, text, tuple(rewriter.decisions), known_ranks)
+    return made
+
+
+def _settings_of(node: ast.Call) -> list[ast.keyword]:
+    """The arguments of a call that are settings of a program."""
+    return [x for x in node.keywords if x.arg in RESERVED]
+
+
+class _Settings(ast.NodeTransformer):
+    """Calls with settings go by way of `plainly`."""
+
+    def __init__(self, tool: str) -> None:
+        self.tool = tool
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """f(x, scale=0.1) as plainly(f, x, scale=0.1)."""
+        new = cast(ast.Call, self.generic_visit(node))
+        if not _settings_of(node):
+            return new
+        function = ast.Attribute(
+            ast.Attribute(_load(self.tool), "program", ast.Load()), "plainly", ast.Load()
+        )
+        return placed(ast.Call(function, [new.func, *new.args], new.keywords), node)
 
 
 def _code_of(code: types.CodeType, name: str) -> types.CodeType:
@@ -128,7 +174,7 @@ def _code_of(code: types.CodeType, name: str) -> types.CodeType:
 
 
 def _mark(code: types.CodeType) -> None:
-    _DONE[id(code)] = code
+    CODE[id(code)] = code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             _mark(constant)
@@ -470,17 +516,20 @@ class _Rewriter(ast.NodeTransformer):
         return self.make(tool, [first, *map(_thunk, others)], node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
-        """`not`."""
+        """`not`, and `~`, which is for plain numbers."""
         if isinstance(node.op, ast.Not):
             return self.make("not_", [self.truth(node.operand)], node)
-        return cast(ast.expr, self.generic_visit(node))
+        new = cast(ast.UnaryOp, self.generic_visit(node))
+        if isinstance(node.op, ast.Invert):
+            return self.make("program.inverted", [new.operand], node)
+        return new
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """`//` and `%`, which are for plain numbers; the others stay."""
+        """`//`, `%`, `&`, `|` and `^`, which are for plain numbers; the others stay."""
         new = cast(ast.BinOp, self.generic_visit(node))
-        if isinstance(node.op, (ast.FloorDiv, ast.Mod)):
-            symbol = "//" if isinstance(node.op, ast.FloorDiv) else "%"
-            return self.make("program.divided", [new.left, new.right, ast.Constant(symbol)], node)
+        symbol = _WHOLE.get(type(node.op))
+        if symbol:
+            return self.make("program.whole", [new.left, new.right, ast.Constant(symbol)], node)
         return new
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
@@ -553,6 +602,8 @@ class _Rewriter(ast.NodeTransformer):
         """The function of the toolbox that takes the place of one in the text."""
         if callee is range:
             return "flow.counted"
+        if callee is torch.where:
+            return "program.where"
         for name in _BUILTINS:
             if callee is getattr(builtins, name):
                 return name

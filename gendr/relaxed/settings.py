@@ -12,18 +12,20 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
 from gendr import tnorms
-from gendr._runtime.checks import check_count, check_number
+from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr._runtime.names import unknown
 from gendr._runtime.tracing import all_hold
 from gendr.distributions import Distribution, Heaviside, Logistic
 from gendr.distributions.decisions import Number
 from gendr.distributions.registry import DistributionLike, as_distribution
+from gendr.relaxed.execution import Execution, Merged, Path, Worlds, as_execution
+from gendr.relaxed.slopes import Watched, clipped, watched
 from gendr.tnorms import Probabilistic, TConorm, TNorm
 
 Scale: TypeAlias = "Number | Mapping[str, Number]"
@@ -38,6 +40,8 @@ STEEPEST = 1e30
 # Where a loop must have ended if nobody said how long it may be.
 PATIENCE = 1000
 TRACED = 100  # as many, of a loop that is compiled
+# Whether the backward pass knows that the sum of the coefficients of a place depends on the place.
+DIFFERENTIATED, CONSTANT = "differentiated", "constant"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +52,28 @@ class Rule:
         scale: of the noise, > 0; a number or a tensor that broadcasts with the batch.
         dist: its law.
         tnorm: the 'and' of probabilities.
+        clip: the bound of the gradient that it passes back; inf for none.
+        normaliser: of a real-valued place, as in `smoothing`.
+        worlds: where it is taken; None if it stays a probability.
+        watched: where its gradients are noted; None if nobody looks.
     """
 
     scale: Number = 1.0
     dist: Distribution = field(default_factory=Logistic)
     tnorm: TNorm = field(default_factory=lambda: Probabilistic().dual)
+    clip: float = math.inf
+    normaliser: str = DIFFERENTIATED
+    worlds: Worlds | None = None
+    watched: list[Watched] | None = None
 
     logistic: bool = field(init=False)  # its CDF and softmax are operations of torch
     hard: bool = field(init=False)  # heaviside: decisions as Python takes them
     product: bool = field(init=False)
+    plain: bool = field(init=False)  # nothing but a probability
 
     def __post_init__(self) -> None:
         self.__dict__.update(
+            plain=self.clip == math.inf and self.worlds is None and self.watched is None,
             logistic=isinstance(self.dist, Logistic),
             hard=isinstance(self.dist, Heaviside),
             product=isinstance(self.tnorm.dual, Probabilistic),
@@ -77,8 +91,38 @@ class Rule:
             return self.scale[(..., *(None,) * dims)]
         return self.scale
 
+    def taken(
+        self,
+        x: Tensor,
+        probability: Callable[..., Tensor],
+        *more: Any,
+        dims: int = 0,
+        among: bool = False,
+    ) -> Tensor:
+        """The probabilities of decisions about x, or in worlds the decisions: 0 or 1.
+
+        Args:
+            x: what is compared.
+            probability: from x, and `more`, to [*batch, ...].
+            more: its other arguments.
+            dims: how many dimensions of the result are its own.
+            among: whether it is one decision among the members of the last of them.
+        """
+        if self.plain:
+            return probability(x, *more)
+        inside = clipped(x, self.clip)
+        p = probability(inside, *more)
+        if self.watched is not None:
+            p = watched(self.watched, inside, p)
+        if self.worlds is not None:
+            return self.worlds.choose(p) if among else self.worlds.decide(p, dims)
+        return p
+
     def cdf(self, x: Tensor, strict: bool = True, dims: int = 0) -> Tensor:
         """The probability that x > 0 under noise; `strict` matters at x = 0 of a hard decision."""
+        return self.taken(x, self._cdf, strict, dims, dims=dims)
+
+    def _cdf(self, x: Tensor, strict: bool, dims: int) -> Tensor:
         if self.logistic:
             return torch.sigmoid(self.over(x, dims))
         if self.hard:
@@ -91,6 +135,9 @@ class Rule:
         Raises:
             ValueError: the law has its peak elsewhere.
         """
+        return self.taken(x, self._peak, dims, dims=dims)
+
+    def _peak(self, x: Tensor, dims: int) -> Tensor:
         if self.hard:
             return (x == 0).to(x.dtype)
         z = self.over(x, dims)
@@ -109,12 +156,19 @@ class Settings:
         tnorm: the 'and'; its dual T-conorm is the 'or'.
         tolerance: a loop ends when it goes on with a probability of at most this.
         max_iterations: the bound of loops; None for an error where they do not end.
+        clip: the bound of the gradient that a decision passes back, or by names as the scale.
+        normaliser: of a real-valued place.
+        execution: what becomes of paths.
         batch: the shape of the batch.
         dtype: of numbers that become tensors.
         device: theirs.
         running: whether a program runs.
         hard: whether it runs as plain Python.
         used: the names of decisions that were taken.
+        path: the decisions around the place where the program is.
+        active: the programs that run, with the length of the path at their start.
+        worlds: where decisions are taken; None if they stay probabilities.
+        watched: where gradients are noted; None if nobody looks.
     """
 
     scale: Scale = 1.0
@@ -122,12 +176,19 @@ class Settings:
     tnorm: TNorm = field(default_factory=lambda: Probabilistic().dual)
     tolerance: float = 1e-8
     max_iterations: int | None = None
+    clip: float | Mapping[str, float] = math.inf
+    normaliser: str = DIFFERENTIATED
+    execution: Execution = field(default_factory=Merged)
     batch: tuple[int, ...] = ()
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     running: bool = False
     hard: bool = False
     used: set[str] = field(default_factory=set)
+    path: Path = field(default_factory=list)
+    active: list[tuple[object, int]] = field(default_factory=list)
+    worlds: Worlds | None = None
+    watched: list[Watched] | None = None
     _rules: dict[str | None, Rule] = field(default_factory=dict)
 
     def rule(self, name: str | None = None) -> Rule:
@@ -137,7 +198,10 @@ class Settings:
         rule = self._rules.get(name)
         if rule is None:
             scale, dist = _pick(self.scale, name, "scale"), _pick(self.dist, name, "dist")
-            rule = self._rules[name] = Rule(scale, dist, self.tnorm)
+            clip = _pick(self.clip, name, "clip")
+            rule = self._rules[name] = Rule(
+                scale, dist, self.tnorm, clip, self.normaliser, self.worlds, self.watched
+            )
         return rule
 
     def changed(self, **changes: Any) -> Settings:
@@ -187,6 +251,11 @@ def _each(check: Callable[[str, Any], Any], name: str) -> Callable[[Any], Any]:
     return checked
 
 
+def _bound(name: str, value: Any) -> float:
+    """A positive number, or infinity."""
+    return math.inf if value == math.inf else check_number(name, value, above=0)
+
+
 def _tnorm(value: Any) -> TNorm:
     if isinstance(value, TNorm):
         return value
@@ -200,6 +269,9 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "tnorm": _tnorm,
     "tolerance": partial(check_number, "tolerance", below=1.0),
     "max_iterations": partial(check_count, "max_iterations", least=0),
+    "clip": _each(_bound, "clip"),
+    "normaliser": lambda value: check_choice("normaliser", value, (DIFFERENTIATED, CONSTANT)),
+    "execution": as_execution,
 }
 
 
@@ -210,7 +282,7 @@ def check_names(settings: Settings, known: tuple[str, ...]) -> None:
         ValueError: there is one.
     """
     allowed = {*known, *settings.used, DEFAULT}
-    for what in ("scale", "dist"):
+    for what in ("scale", "dist", "clip"):
         value = getattr(settings, what)
         for name in value if isinstance(value, Mapping) else ():
             if name not in allowed:
@@ -257,6 +329,8 @@ def smoothing(
     tnorm: TNormLike | None = None,
     tolerance: float | None = None,
     max_iterations: int | None = None,
+    clip: float | Mapping[str, float] | None = None,
+    normaliser: Literal["differentiated", "constant"] | None = None,
 ) -> Generator[Settings]:
     """How decisions of the functional form are taken inside a block; what is left out stays.
 
@@ -272,13 +346,19 @@ def smoothing(
         tolerance: a loop ends when it goes on with at most this probability. At first 1e-8.
         max_iterations: how often a loop runs at most; what is left of the probability goes to the
             last state. At first, a relaxed loop that has not ended after 1000 is an error.
+        clip: the gradient that a decision passes back to what it compares is cut to [-clip, clip],
+            number by number; > 0, or a mapping as for the scale. At first inf: no bound.
+        normaliser: of a real-valued place, whose coefficients are divided by their sum.
+            "differentiated", at first: gradients are derivatives. "constant": the backward pass
+            takes the sum for a constant, as published (thesis 2.2.2); this is no derivative.
 
     Raises:
         TypeError, ValueError: a setting that is none.
     """
     given = dict(
-        scale=scale, dist=dist, tnorm=tnorm, tolerance=tolerance, max_iterations=max_iterations
-    )
+        scale=scale, dist=dist, tnorm=tnorm, tolerance=tolerance, max_iterations=max_iterations,
+        clip=clip, normaliser=normaliser,
+    )  # fmt: skip
     with entered(current().changed(**given)) as settings:
         yield settings
 

@@ -142,7 +142,9 @@ _CHANGING = {
     "tolist",
 }  # fmt: skip
 _READING_OUT = {"item", "numpy", "tolist"}
-RESERVED = ("scale", "dist", "tnorm", "tolerance", "max_iterations")
+RESERVED = (
+    "scale", "dist", "tnorm", "tolerance", "max_iterations", "clip", "normaliser", "execution",
+)  # fmt: skip
 
 
 def check(source: Source) -> None:

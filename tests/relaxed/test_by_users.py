@@ -324,10 +324,6 @@ def test_hard_and_at_a_small_scale(case):
     torch.testing.assert_close(got, want, atol=2e-3, rtol=1e-3)
 
 
-# At their ends the sum of the coefficients changes, which the backward pass leaves out on purpose.
-INDEXED = {"binary_search", "stack_machine", "insertion_sort", "selection_sort"}
-
-
 @for_each(case=CASES)
 def test_gradient(case):
     inputs = case.inputs(torch.Generator().manual_seed(3))
@@ -342,5 +338,4 @@ def test_gradient(case):
     slopes = torch.autograd.grad(joined(run(*inputs)).sum(), leaves)
     assert all(slope.isfinite().all() for slope in slopes)
     assert any(slope.abs().max() > 1e-4 for slope in slopes)
-    if case.program.__name__ not in INDEXED:
-        assert torch.autograd.gradcheck(run, inputs)
+    assert torch.autograd.gradcheck(run, inputs, fast_mode=True)

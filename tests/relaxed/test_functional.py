@@ -323,10 +323,10 @@ def test_choices_need_a_symmetric_law():
         relaxed.max(torch.tensor(1.0), 2.0)
 
 
-def test_heaviside_chooses_the_extreme_and_splits_ties():
+def test_heaviside_chooses_the_extreme_and_the_first_of_ties():
     x = torch.tensor([[1.0, 3.0, 2.0], [2.0, 2.0, 0.0]])
     with smoothing(dist="heaviside"):
-        assert relaxed.argmax(x).probabilities.tolist() == [[0, 1, 0], [0.5, 0.5, 0]]
+        assert relaxed.argmax(x).probabilities.tolist() == [[0, 1, 0], [1, 0, 0]]
         assert relaxed.max(x).tolist() == [3.0, 2.0]
 
 
@@ -350,11 +350,11 @@ def test_a_real_place_is_a_normalised_convolution():
             torch.testing.assert_close(relaxed.index(x, i), (g * x).sum(-1) / g.sum(-1))
 
 
-def test_the_backward_pass_takes_the_sum_for_a_constant():
+def test_the_published_backward_pass_takes_the_sum_for_a_constant():
     for dist in ["logistic", "gaussian"]:
         x, i = numbers(5), torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
         law = distributions.get(dist)
-        with smoothing(scale=0.7, dist=dist):
+        with smoothing(scale=0.7, dist=dist, normaliser="constant"):
             (slope,) = torch.autograd.grad(relaxed.index(x, i), i)
         g = law.pdf((torch.arange(5) - i) / 0.7)
         (want,) = torch.autograd.grad((g * x).sum() / g.sum().detach(), i)
@@ -420,8 +420,7 @@ def test_a_small_scale_reads_the_nearest_cell():
 
 
 def test_gradients_of_indexing():
-    """The normaliser is a constant by definition; in the middle of a wide array it is one."""
-    x, i, v = numbers(2, 40), torch.tensor([19.3, 20.1], dtype=torch.float64), numbers(2, seed=4)
+    x, i, v = numbers(2, 4), torch.tensor([0.3, 3.1], dtype=torch.float64), numbers(2, seed=4)
     i.requires_grad_()
 
     def run(x, i, v):

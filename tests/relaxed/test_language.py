@@ -9,6 +9,7 @@ import inspect
 import itertools
 import math
 import statistics
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -659,13 +660,88 @@ def test_methods_and_networks_inside():
 
 def test_a_recursion_without_end_says_so():
     @gendr.relax
-    def greatest(a, b):
-        if b == 0:
-            return a
-        return greatest(b, abs(a - b))
+    def onwards(x):
+        if x > 0:
+            return onwards(x + 1)
+        return x
 
-    with pytest.raises(RecursionError, match="bound the depth by a plain number, or use `while`"):
-        greatest(torch.tensor(4.0), 6.0)
+    with pytest.raises(RecursionError, match="by max_iterations, or use `while`"):
+        onwards(torch.tensor(4.0))
+
+
+def helper_with_noise(x):
+    return x if x > 0 else -x
+
+
+def test_settings_of_inner_calls_reach_programs_only():
+    """Hard, a function of the user's is called without them."""
+
+    @gendr.relax
+    def outer(x):
+        return helper_with_noise(x, scale=0.1) + sequential(x, scale=0.2, dist="cauchy")
+
+    assert outer.hard(-2.0) == 2.0
+    assert outer.hard(X).tolist() == [abs(x) + (2.0 if x > 0 else 0.0) for x in X.tolist()]
+    with relaxed.smoothing(scale=0.1):
+        want = X * (2 * sigmoid(X, 0.1) - 1)
+    torch.testing.assert_close(outer(X), want + sequential(X, scale=0.2, dist="cauchy"))
+
+
+def test_foreign_functions_run_as_they_are(tmp_path):
+    """Also those of a Python that is reached by a link; what they say comes with the reason."""
+
+    @gendr.relax
+    def mean(x):
+        return statistics.mean([x, 2.0, 3.0])
+
+    assert mean.hard(1.0) == 2.0
+    with pytest.raises(TypeError, match=r"statistics.mean is of another package, .* got a relaxed"):
+        mean(torch.tensor(1.0))
+    from gendr.relaxed import program
+
+    link = tmp_path / "python"
+    link.symlink_to(Path(statistics.__file__).parent)
+    assert program._is_installed(str(link / "statistics.py"))
+    assert not program._is_installed(__file__)
+
+
+def test_bits_and_hard_choices_say_what_to_write():
+    @gendr.relax
+    def bits(x, n, kind):
+        if kind == "and":
+            return 1.0 if (x > 0) & (x < 1) else 0.0
+        if kind == "or":
+            return 1.0 if (x > 0) | (x < 1) else 0.0
+        if kind == "not":
+            return 1.0 if ~(x > 0) else 0.0
+        if kind == "where":
+            return torch.where(x > 0, x, 0.0)
+        return torch.where(n > 2, x, 0.0) + (5 & 4 | 1) + ~3
+
+    x, n = torch.tensor(0.5), torch.tensor(3)
+    for kind, word in [("and", "`and`"), ("or", "`or`"), ("not", "`not`"), ("where", "a if c")]:
+        with pytest.raises(TypeError, match=word):
+            bits(x, n, kind)
+    assert gendr.relax(lambda_free)(x, n > 2).item() == 0.5 + 5 - 4
+
+
+def lambda_free(x, flag):
+    return torch.where(flag, x, 0.0) + (5 & 4 | 1) + ~3
+
+
+def test_whole_numbers_of_a_list_are_places():
+    @gendr.relax
+    def picked(x, places):
+        return x[places[1]]
+
+    @gendr.relax
+    def changed(x, counts):
+        counts[0] = counts[0] / 2
+        return x[0] * counts[0]
+
+    x = torch.tensor([1.0, 2.0, 3.0])
+    assert picked.hard(x, [0, 2]) == 3.0
+    assert changed.hard(x, [1, 2]) == 0.5
 
 
 def test_a_result_without_a_value():
