@@ -20,9 +20,11 @@ as far as they were run. To go on from them, with more seeds or other lengths:
         --known docs/results/sorting-tables.json
     python experiments/keep_results.py --add runs/more -o docs/results/sorting-tables.json
 
-docs/results/learning-to-rank.json is results.json of
+docs/results/learning-to-rank.json joins results.json, without what was chosen, of
 
-    python experiments/learning_to_rank.py --data data/learning_to_rank --threads 1
+    python experiments/learning_to_rank.py --data data/learning_to_rank --threads 1 --losses NAME
+
+for the losses that were run.
 """
 
 from __future__ import annotations

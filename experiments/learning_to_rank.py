@@ -202,6 +202,10 @@ def run(args: argparse.Namespace) -> None:
     training, validation = whole.select(~validates), whole.select(validates)
     folder = script.output_folder(args)
     results: dict[str, list[dict[str, float]]] = {}
+    settings = {name: getattr(args, name) for name in ("steps", "batch", "width", "learning_rate")}
+    parts = {"training": training, "validation": validation, "test": test}
+    queries = {name: len(part.mask) for name, part in parts.items()}
+    whole_run = {"settings": settings, "queries": queries, "results": results}
     for name in names:
         make, sharps = LOSSES[name]
         for seed in script.seeds_of(args):
@@ -215,13 +219,8 @@ def run(args: argparse.Namespace) -> None:
             results.setdefault(name, []).append(
                 {**found, "validation": best, "steepness": sharp, "seed": seed}
             )
-            print(f"{name}, seed {seed}: {found}", flush=True)  # progress
-    settings = {name: getattr(args, name) for name in ("steps", "batch", "width", "learning_rate")}
-    queries = {"training": len(training.mask), "validation": len(validation.mask),
-               "test": len(test.mask)}  # fmt: skip
-    script.write_json(
-        folder / "results.json", {"settings": settings, "queries": queries, "results": results}
-    )
+            print(f"{name}, seed {seed}: {found}", flush=True)
+            script.write_json(folder / "results.json", whole_run)  # an interruption keeps it
     lines = rows(results)
     (folder / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
