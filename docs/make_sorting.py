@@ -19,6 +19,12 @@ as far as they were run. To go on from them, with more seeds or other lengths:
     python experiments/sorting_tables.py $shared --threads 1 -n 3 5 7 --runs 10 -o runs/more \
         --known docs/results/sorting-tables.json
     python experiments/keep_results.py --add runs/more -o docs/results/sorting-tables.json
+
+docs/results/learning-to-rank.json joins results.json, without what was chosen, of
+
+    python experiments/learning_to_rank.py --data data/learning_to_rank --threads 1 --losses NAME
+
+for the losses that were run.
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ import _clone  # noqa: F401  # before what it makes importable
 import json
 from collections.abc import Callable
 
+import learning_to_rank
 import torch
 from make_figures import DOCS, main, save_plot, write_block
 
@@ -80,9 +87,27 @@ def figure_tables() -> None:
     save_plot(figure(results), "sorting_tables.png")
 
 
+def figure_learning_to_rank() -> None:
+    """Losses of rankings on the queries of LightGBM's example."""
+    text = (DOCS / "results" / "learning-to-rank.json").read_text(encoding="utf-8")
+    found = json.loads(text)
+    settings, queries = found["settings"], found["queries"]
+    runs = len(next(iter(found["results"].values())))
+    caption = (
+        f"Test metrics in percent, means ± standard deviations of {runs} seeds: perceptrons of "
+        f"{settings['width']} hidden units, {settings['steps']} steps of {settings['batch']} "
+        f"queries; {queries['training']} queries to train, {queries['validation']} to choose the "
+        f"step and the steepness, {queries['test']} to test. For MAP, grades of 2 and more are "
+        "relevant."
+    )
+    lines = [*learning_to_rank.rows(found["results"]), "", caption]
+    write_block("sorting.md", "sorting-learning-to-rank", lines)
+
+
 FIGURES: dict[str, Callable[[], None]] = {
     "operators": figure_operators,
     "tables": figure_tables,
+    "learning_to_rank": figure_learning_to_rank,
 }
 
 

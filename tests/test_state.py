@@ -20,7 +20,8 @@ from gendr.mesh import icosphere
 from gendr.reconstruction import model
 from gendr.reconstruction.ranks import GlobalBatchNorm2d, Ranks
 from gendr.relaxed.estimators import FenchelYoungLoss, SmoothedLoss
-from gendr.topk import SmoothTopKSVM, TopKCrossEntropy
+from gendr.sorting import api, ranking
+from gendr.topk import SmoothTopKSVM, SoftTopK, SoftTopKMask, TopKCrossEntropy
 from lab.studies import classification
 from lab.studies.convolution import ConvolutionNet
 from lab.studies.newton import DigitsNet
@@ -119,6 +120,17 @@ def examples():
             (lambda: sorting.SoftSorter("bitonic"), rand(3, 5)),
             (lambda: sorting.SoftSorter("softsort", steepness=torch.tensor(3.0)), rand(3, 5)),
         ],
+        sorting.SoftSort: [(lambda: sorting.SoftSort("odd_even", learnable=True), rand(3, 5))],
+        sorting.SoftRank: [(lambda: sorting.SoftRank("softsort", learnable=True), rand(3, 5))],
+        sorting.SoftPermutation: [(lambda: sorting.SoftPermutation(hard=True), rand(3, 5))],
+        sorting.NDCGLoss: [(lambda: sorting.NDCGLoss(k=2), rand(3, 5), labels(4, 3, 5))],
+        sorting.MAPLoss: [(sorting.MAPLoss, rand(3, 5), labels(4, 3, 5))],
+        sorting.SpearmanLoss: [(sorting.SpearmanLoss, rand(3, 5), labels(4, 3, 5))],
+        sorting.KendallLoss: [(sorting.KendallLoss, rand(3, 5), labels(4, 3, 5))],
+        sorting.LambdaLoss: [(sorting.LambdaLoss, rand(3, 5), labels(4, 3, 5))],
+        sorting.ListMLE: [(lambda: sorting.ListMLE(k=2), rand(3, 5), labels(4, 3, 5))],
+        SoftTopK: [(lambda: SoftTopK(2, learnable=True), rand(3, 5))],
+        SoftTopKMask: [(lambda: SoftTopKMask(2, "cauchy", learnable=True), rand(3, 5))],
         TopKCrossEntropy: [
             (lambda: TopKCrossEntropy([0.5, 0.5], m=3), rand(3, 5), labels(5, 3)),
             (lambda: TopKCrossEntropy([0.5, 0.5], weight=rand(5)), rand(3, 5), labels(5, 3)),
@@ -166,7 +178,8 @@ LARGE = {classification.ResNet18, PathNet, model.ResidualEncoder, model.Reconstr
 def test_every_module_is_copied_pickled_loaded_moved_and_shared(request, drawn):
     made = examples()
     ours = {cls for cls in made if cls.__module__.startswith("gendr.")}
-    assert all_of(torch.nn.Module) == {*ours, Neurons}  # which is abstract
+    bases = {Neurons, sorting.RankingLoss, ranking._Sorting, api._Sorter}  # which are abstract
+    assert all_of(torch.nn.Module) == {*ours, *bases}
     for cls, cases in drawn(made.items(), 2):
         if cls in LARGE and not request.config.getoption("--every"):
             continue

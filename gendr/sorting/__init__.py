@@ -5,18 +5,49 @@
 """
 
 from gendr.sorting import losses
-from gendr.sorting.api import SoftSorter, Sorted, get, methods, permutation, soft_rank, soft_sort
+from gendr.sorting.api import (
+    SoftPermutation,
+    SoftRank,
+    SoftSort,
+    SoftSorter,
+    Sorted,
+    get,
+    methods,
+    permutation,
+    soft_quantile,
+    soft_rank,
+    soft_sort,
+)
 from gendr.sorting.base import PermutationSort, Sort
 from gendr.sorting.networks import Network, bitonic, network, odd_even, odd_even_merge
 from gendr.sorting.plot import draw
 from gendr.sorting.properties import error_bound, is_monotonic
+from gendr.sorting.ranking import (
+    KendallLoss,
+    LambdaLoss,
+    ListMLE,
+    MAPLoss,
+    NDCGLoss,
+    RankingLoss,
+    SpearmanLoss,
+)
 
 __all__ = [
+    "KendallLoss",
+    "LambdaLoss",
+    "ListMLE",
+    "MAPLoss",
+    "NDCGLoss",
     "Network",
     "PermutationSort",
+    "RankingLoss",
+    "SoftPermutation",
+    "SoftRank",
+    "SoftSort",
     "SoftSorter",
     "Sort",
     "Sorted",
+    "SpearmanLoss",
     "bitonic",
     "draw",
     "error_bound",
@@ -28,6 +59,7 @@ __all__ = [
     "odd_even",
     "odd_even_merge",
     "permutation",
+    "soft_quantile",
     "soft_rank",
     "soft_sort",
 ]

@@ -11,23 +11,27 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, final, overload
 
 import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice
 from gendr._runtime.registry import members
-from gendr._runtime.tracing import lazy
+from gendr._runtime.tracing import all_hold, lazy, once
 from gendr.sorting.base import (
+    Pair,
     PermutationSort,
     Sort,
+    along,
+    back,
     check_keys,
     check_payload,
     check_settings,
     straight_through,
 )
 from gendr.sorting.losses import hard_ranks, permutation_matrix
+from gendr.sorting.ragged import Lists, Ragged
 
 Method: TypeAlias = "str | Sort"
 
@@ -88,6 +92,8 @@ def soft_sort(
     method: Method = ...,
     *,
     payload: None = ...,
+    mask: Tensor | None = ...,
+    dim: int = ...,
     descending: bool = ...,
     hard: bool = ...,
     check: bool = ...,
@@ -99,30 +105,39 @@ def soft_sort(
     method: Method = ...,
     *,
     payload: Tensor,
+    mask: Tensor | None = ...,
+    dim: int = ...,
     descending: bool = ...,
     hard: bool = ...,
     check: bool = ...,
     **options: Any,
-) -> tuple[Tensor, Tensor]: ...
+) -> Sorted: ...
 def soft_sort(
     x: Tensor,
     method: Method = "bitonic",
     *,
     payload: Tensor | None = None,
+    mask: Tensor | None = None,
+    dim: int = -1,
     descending: bool = False,
     hard: bool = False,
     check: bool = True,
     **options: Any,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """Sort along the last dimension, differentiably.
+) -> Tensor | Sorted:
+    """Sort along a dimension, differentiably.
 
     >>> soft_sort(torch.tensor([3.0, 1.0, 2.0]), "bitonic", steepness=100.0)
     tensor([1.0064, 2.0000, 2.9936])
 
     Args:
-        x: [..., n], n >= 1, finite.
+        x: [..., n], n >= 1, finite where present.
         method: a name (`methods()` lists them) or a method.
         payload: [..., n, c], sorted by the keys x along with them.
+        mask: bool, broadcasting to x, True where a value is present; of m values in a list, the
+            first m places of the result are those of a list of these alone, the others 0. Absent
+            values may be anything, and get no gradient.
+        dim: along which to sort, as that of `torch.sort`; a payload has n before its last dimension
+            all the same.
         descending: the largest first.
         hard: the result is exactly that of `torch.sort`, the gradients are those of the soft sort
             (straight-through).
@@ -130,7 +145,8 @@ def soft_sort(
         **options: settings of the method, such as `steepness`, which is 1 / scale.
 
     Returns:
-        The sorted values, shaped like x; with a payload also the sorted payload.
+        The sorted values, shaped like x. With a payload the whole result, which unpacks to two:
+        `values, carried = soft_sort(x, payload=payload)`.
 
     Networks are made in Python when an n first comes, at about 2.5 seconds for a million
     comparators: 20 seconds for "bitonic" and 100,000 values, of which a line on stderr warns.
@@ -141,56 +157,70 @@ def soft_sort(
             for a method without a permutation matrix.
         MemoryError: a network or a permutation matrix does not fit into memory.
     """
-    sorter = SoftSorter(method, descending=descending, hard=hard, check=check, **options)
-    result = sorter(x, payload)
-    return result.values if payload is None else (result.values, result.payload)
+    sorter = SoftSorter(method, dim=dim, descending=descending, hard=hard, check=check, **options)
+    if payload is None:
+        return sorter(x, mask=mask).values
+    _with_permutation(sorter.method, "a payload")
+    return sorter(x, payload, mask)
 
 
 def soft_rank(
     x: Tensor,
     method: Method = "bitonic",
     *,
+    mask: Tensor | None = None,
+    dim: int = -1,
     descending: bool = False,
     hard: bool = False,
     check: bool = True,
     **options: Any,
 ) -> Tensor:
-    """The rank of every value among those of the last dimension, differentiably.
+    """The rank of every value among those of a dimension, differentiably.
 
     >>> soft_rank(torch.tensor([3.0, 1.0, 2.0]), "bitonic", steepness=100.0)
     tensor([2.9936, 1.0064, 2.0000])
 
     Args:
-        x: [..., n], n >= 1, finite.
+        x: [..., n], n >= 1, finite where present.
         method: a name (`methods()` lists them) or a method.
+        mask: bool, broadcasting to x, True where a value is present: ranks count among these.
+        dim: along which to rank.
         descending: rank 1 for the largest instead of the smallest.
         hard: the ranks are exact (equal values get theirs in order), the gradients soft.
         check: look for NaN and inf.
         **options: settings of the method, such as `steepness`, which is 1 / scale.
 
     Returns:
-        The ranks, shaped like x; from 1 to n.
+        The ranks, shaped like x; from 1 to n, or to how many are present. Those of absent values
+        are 0.
 
     Raises:
         TypeError, ValueError: as `soft_sort`.
     """
-    return SoftSorter(method, descending=descending, hard=hard, check=check, **options)(x).ranks
+    sorter = SoftSorter(method, dim=dim, descending=descending, hard=hard, check=check, **options)
+    return sorter(x, mask=mask).ranks
 
 
 def permutation(
     x: Tensor,
     method: Method = "bitonic",
     *,
+    mask: Tensor | None = None,
+    dim: int = -1,
     descending: bool = False,
     hard: bool = False,
     check: bool = True,
     **options: Any,
 ) -> Tensor:
-    """The relaxed permutation matrix P[..., rank, input]: P @ x is sorted.
+    """The relaxed permutation matrix P[..., rank, input]: P @ x is sorted. The relaxed argsort.
 
     Args:
-        x: [..., n], n >= 1, finite.
+        x: [..., n], n >= 1, finite where present.
         method: a name (`methods()` lists them) or a method.
+        mask: bool, broadcasting to x, True where a value is present. With m of them, the first m
+            rows are those of the list of these alone; other rows, and columns of absent values, are
+            0.
+        dim: along which to sort. The matrices come last, whatever it is.
         descending: the largest first.
         hard: the matrix is a true permutation, the gradients are soft.
         check: look for NaN and inf.
@@ -203,13 +233,72 @@ def permutation(
     Raises:
         TypeError, ValueError: as `soft_sort`; also for a method without a permutation matrix.
     """
-    sorter = SoftSorter(method, descending=descending, hard=hard, check=check, **options)
-    return sorter(x).permutation
+    sorter = SoftSorter(method, dim=dim, descending=descending, hard=hard, check=check, **options)
+    return sorter(x, mask=mask).permutation
+
+
+def soft_quantile(
+    x: Tensor,
+    q: float | Tensor,
+    method: Method = "bitonic",
+    *,
+    mask: Tensor | None = None,
+    dim: int = -1,
+    keepdim: bool = False,
+    hard: bool = False,
+    check: bool = True,
+    **options: Any,
+) -> Tensor:
+    """Quantiles along a dimension, interpolated between soft sorted values as by `torch.quantile`.
+
+    The median is that of q = 0.5: of an even number of values the mean of the two in the middle.
+
+    >>> soft_quantile(torch.tensor([3.0, 1.0, 2.0, 9.0]), 0.5, steepness=1000.0)
+    tensor(2.5000)
+
+    Args:
+        x: [..., n], n >= 1, finite where present.
+        q: of [0, 1]; a number, or a tensor [] or [Q].
+        method: a name (`methods()` lists them) or a method.
+        mask: bool, broadcasting to x, True where a value is present.
+        dim: along which to look.
+        keepdim: whether it stays, with size 1.
+        hard: exactly the result of `torch.quantile`, the gradients soft.
+        check: look for NaN and inf.
+        **options: settings of the method, such as `steepness`, which is 1 / scale.
+
+    Returns:
+        x without `dim`; for q [Q] with Q before all other dimensions. 0 where nothing is present.
+
+    Raises:
+        TypeError, ValueError: as `soft_sort`; for q out of range.
+    """
+    sorter = SoftSorter(method, dim=dim, hard=hard, check=check, **options)
+    values = along(sorter(x, mask=mask).values, dim)
+    levels = torch.as_tensor(q, dtype=values.dtype, device=values.device)
+    if levels.ndim > 1 or not all_hold((levels >= 0) & (levels <= 1)):
+        raise ValueError(f"q must be in [0, 1], a number or a tensor [Q], got {q}")
+    count = torch.full_like(values[..., :1], values.shape[-1])
+    if mask is not None:
+        count = along(mask.expand(x.shape), dim).sum(-1, keepdim=True).to(values.dtype)
+    place = (count - 1).clamp(min=0) * levels.reshape(-1)  # [..., Q]
+    low = place.floor()
+    lower, upper = (values.gather(-1, at.long()) for at in (low, place.ceil()))
+    result = lower.lerp(upper, place - low)
+    if keepdim:
+        result = result.unsqueeze(dim % values.ndim)
+    result = result.movedim(-1, 0)
+    return result if levels.ndim else result[0]
 
 
 @dataclass(frozen=True, eq=False)
-class Sorted:
+class Sorted(Pair):
     """The result of a `SoftSorter`; each part is computed when it is first read.
+
+    It unpacks to two: `values, payload` if a payload was given, `values, permutation` otherwise.
+
+    With a mask, every part is that of the list of what is present alone: first come the places of
+    these, and 0 stands for the rest (-1 in `indices`).
 
     The descending order is the ascending one reversed: the rows of P are flipped. Methods without a
     permutation matrix sort -x instead; for "permutahedron" with "l2" that gives the same result.
@@ -224,10 +313,21 @@ class Sorted:
     descending: bool
     hard: bool
     _payload: Tensor | None
+    dim: int = -1
+    _lists: Lists | None = None
+
+    def _pair(self) -> tuple[Tensor, Tensor]:
+        return self.values, self.permutation if self._payload is None else self.payload
 
     @lazy
     def values(self) -> Tensor:
         """The sorted values, shaped like x."""
+        lists = self._lists
+        found = self._values if lists is None else lists.part("_values", "r", self.x.shape[-1])
+        return back(found, self.dim)
+
+    @property
+    def _values(self) -> Tensor:
         if self.keys is not self.x:  # values go where their noisy keys go
             return self._carried(self.x[..., None])[..., 0]
         if self.descending and not isinstance(self.method, PermutationSort):
@@ -241,7 +341,13 @@ class Sorted:
 
     @lazy
     def ranks(self) -> Tensor:
-        """The rank of every input, from 1 to n."""
+        """The rank of every input, from 1 to n; 0 for what is absent."""
+        lists = self._lists
+        found = self._ranks if lists is None else lists.part("_ranks", "n", self.x.shape[-1])
+        return back(found, self.dim)
+
+    @property
+    def _ranks(self) -> Tensor:
         if not self.descending:
             soft = self.method.ranks(self.keys)
         elif isinstance(self.method, PermutationSort):
@@ -252,6 +358,16 @@ class Sorted:
             return soft
         return straight_through(hard_ranks(self._ascending(), "first"), soft)
 
+    @once
+    def indices(self) -> Tensor:
+        """Where the values of the hard sort stand in x, int64, shaped like it, as `torch.argsort`.
+
+        With noise they are those of the sample.
+        """
+        lists = self._lists
+        found = self._order if lists is None else lists.indices("_order", self.x.shape[-1])
+        return back(found, self.dim)
+
     @lazy
     def permutation(self) -> Tensor:
         """P[..., rank, input].
@@ -260,6 +376,8 @@ class Sorted:
             ValueError: the method has none.
         """
         chosen = _with_permutation(self.method, "permutation")
+        if self._lists is not None:
+            return self._lists.part("permutation", "rn", *[self.x.shape[-1]] * 2)
         soft = self._flipped(chosen.permutation(self.keys), -2)
         if not self.hard:
             return soft
@@ -274,6 +392,9 @@ class Sorted:
         """
         if self._payload is None:
             raise ValueError("there is no payload; pass one along with x")
+        if self._lists is not None:
+            _with_permutation(self.method, "a payload")
+            return self._lists.part("payload", "rc", *self._payload.shape[-2:])
         return self._carried(self._payload)
 
     def _carried(self, payload: Tensor) -> Tensor:
@@ -282,9 +403,13 @@ class Sorted:
         soft = self._flipped(chosen.carried(self.keys, payload), -2)
         if not self.hard:
             return soft
-        order = self._ascending().argsort(dim=-1, stable=True)[..., None]
+        order = self._order[..., None]
         hard = payload.expand(soft.shape).gather(-2, order.expand(soft.shape))
         return straight_through(hard, soft)
+
+    @property
+    def _order(self) -> Tensor:
+        return self._ascending().argsort(dim=-1, stable=True)
 
     def _flipped(self, soft: Tensor, dim: int) -> Tensor:
         """The ascending result of a method, flipped if the order is descending."""
@@ -296,15 +421,12 @@ class Sorted:
         return -keys if self.descending else keys
 
 
-class SoftSorter(nn.Module):
-    """A differentiable sort as a module.
-
-    >>> sorter = SoftSorter("odd_even", dist="cauchy", steepness=10.0)
-    >>> out = sorter(x)         # x [..., n]
-    >>> out.values, out.ranks, out.permutation   # computed when they are read
+class _Sorter(nn.Module):
+    """What the modules of sorting share: the method, its learnt steepness, and the order.
 
     Args:
         method: a name (`methods()` lists them) or a method.
+        dim: along which to sort.
         descending: the largest first.
         hard: results are hard, gradients are soft (straight-through).
         check: look for NaN and inf in the input.
@@ -320,6 +442,7 @@ class SoftSorter(nn.Module):
         self,
         method: Method = "bitonic",
         *,
+        dim: int = -1,
         descending: bool = False,
         hard: bool = False,
         check: bool = True,
@@ -328,7 +451,7 @@ class SoftSorter(nn.Module):
     ) -> None:
         super().__init__()
         self._method = get(method, **options)
-        self.descending, self.hard, self.check = descending, hard, check
+        self.dim, self.descending, self.hard, self.check = dim, descending, hard, check
         self.log_steepness: nn.Parameter | None = None
         if learnable:
             steepness = torch.as_tensor(self._method.steepness, dtype=torch.get_default_dtype())
@@ -341,20 +464,80 @@ class SoftSorter(nn.Module):
             return self._method
         return replace(self._method, steepness=self.log_steepness.exp())
 
-    def forward(self, x: Tensor, payload: Tensor | None = None) -> Sorted:
-        """Sort x [..., n] along the last dimension, and a payload [..., n, c] with it.
+    def _result(
+        self, x: Tensor, payload: Tensor | None = None, mask: Tensor | None = None
+    ) -> Sorted:
+        """Sort x [..., n] along `dim`, and a payload [..., n, c] with it.
+
+        Args:
+            x: finite where present.
+            payload: what goes with x.
+            mask: bool, broadcasting to x, True where a value is present.
 
         Raises:
             TypeError: no tensors.
             ValueError: bad shapes, NaN or inf.
         """
-        keys = check_keys(x, check=self.check)
+        keys, mask = check_keys(x, check=self.check, dim=self.dim, mask=mask)
         if payload is not None:
             payload = check_payload(payload, keys)
+        if mask is None:
+            return self._sorted(keys, payload)
+        ragged = Ragged(mask)
+        parts = [self._sorted(*part) for part in ragged.split(keys, payload)]
+        whole = self.method, keys, keys, self.descending, self.hard, payload, self.dim
+        return Sorted(*whole, Lists(ragged, parts))
+
+    def _sorted(self, keys: Tensor, payload: Tensor | None) -> Sorted:
         method, noisy = self.method.drawn(keys)
-        return Sorted(method, keys, noisy, self.descending, self.hard, payload)
+        return Sorted(method, keys, noisy, self.descending, self.hard, payload, self.dim)
 
     def extra_repr(self) -> str:
         """The method, and the options that differ from their defaults."""
         flags = ["descending", "hard"]
         return ", ".join([repr(self._method), *(flag for flag in flags if getattr(self, flag))])
+
+
+@final
+class SoftSorter(_Sorter):
+    """A differentiable sort as a module, with all that it gives.
+
+    >>> sorter = SoftSorter("odd_even", dist="cauchy", steepness=10.0)
+    >>> out = sorter(x)         # x [..., n]
+    >>> out.values, out.ranks, out.permutation   # computed when they are read
+
+    The arguments are those of `SoftSort`, and `learnable`: whether the steepness is a parameter.
+    """
+
+    def forward(
+        self, x: Tensor, payload: Tensor | None = None, mask: Tensor | None = None
+    ) -> Sorted:
+        """See `soft_sort`; each part is computed when it is first read."""
+        return self._result(x, payload, mask)
+
+
+@final
+class SoftSort(_Sorter):
+    """`soft_sort` as a module, from values to sorted values, such as in `nn.Sequential`."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The sorted values, shaped like x [..., n]."""
+        return self._result(x, None, mask).values
+
+
+@final
+class SoftRank(_Sorter):
+    """`soft_rank` as a module, from values to ranks, such as in `nn.Sequential`."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The ranks, shaped like x [..., n]."""
+        return self._result(x, None, mask).ranks
+
+
+@final
+class SoftPermutation(_Sorter):
+    """`permutation` as a module, from values [..., n] to matrices [..., rank, input]."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """P[..., rank, input]."""
+        return self._result(x, None, mask).permutation

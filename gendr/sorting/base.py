@@ -8,19 +8,27 @@ input, reverse the result for a descending order, and make it hard if wanted.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_finite, check_memory, check_shape, check_tensor, shape_text
+from gendr._runtime.checks import (
+    check_count,
+    check_finite,
+    check_memory,
+    check_shape,
+    check_tensor,
+    shape_text,
+)
 from gendr._runtime.names import nearest
 from gendr._runtime.ranges import finite
 from gendr._runtime.tracing import is_traced
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.networks import INSTEAD
+from gendr.sorting.ragged import check_mask, present
 
 
 @dataclass(frozen=True)
@@ -95,19 +103,76 @@ def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
     return hard.detach() + (soft - soft.detach()).nan_to_num()
 
 
-def check_keys(x: object, *, check: bool = True) -> Tensor:
+class Pair(ABC):
+    """A result that unpacks to two tensors, like those of `torch.sort` and `torch.topk`.
+
+    They are its values and, if a payload was given, what became of it; otherwise its matrix.
+    """
+
+    @abstractmethod
+    def _pair(self) -> tuple[Tensor, Tensor]:
+        """The two."""
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self._pair())
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self._pair()[index]
+
+    def __len__(self) -> int:
+        return 2
+
+
+def along(x: Tensor, dim: int) -> Tensor:
+    """The tensor x with the dimension `dim` last.
+
+    Raises:
+        TypeError: dim is no int.
+        ValueError: x has no such dimension.
+    """
+    check_count("dim", dim, least=-x.ndim)
+    if dim >= x.ndim:
+        raise ValueError(f"dim must be a dimension of x, {-x.ndim} .. {x.ndim - 1}, got {dim}")
+    return x if dim in (-1, x.ndim - 1) else x.movedim(dim, -1)
+
+
+def back(result: Tensor, dim: int) -> Tensor:
+    """A result [..., n] with its last dimension at `dim` again."""
+    return result if dim == -1 else result.movedim(-1, dim)
+
+
+def gumbel(x: Tensor, noise: float) -> Tensor:
+    """The tensor x with fresh Gumbel noise of this scale added, from torch's generator."""
+    # The generator may give 0, whose logarithm is infinite.
+    exponential = torch.empty_like(x).exponential_().clamp_(min=torch.finfo(x.dtype).tiny)
+    return x - noise * exponential.log()
+
+
+def check_keys(
+    x: object, *, check: bool = True, dim: int = -1, mask: object = None
+) -> tuple[Tensor, Tensor | None]:
     """Check the values to sort, and return them as a floating-point tensor [..., n] with n >= 1.
 
     Integers become the default dtype, half precision float32.
 
+    Args:
+        x: the values.
+        check: look for NaN and inf among those that are present.
+        dim: along which they are sorted; it comes last.
+        mask: bool, broadcasting to x: True where a value is present.
+
+    Returns:
+        The values; and the mask in their shape, None if nothing is absent.
+
     Raises:
-        TypeError: no tensor, or complex.
-        ValueError: without dimensions, n = 0, or NaN or inf among the values.
+        TypeError: no tensor, or complex; dim no int; the mask not bool.
+        ValueError: without dimensions, n = 0, NaN or inf among the values, dim out of range, or a
+            mask of another shape.
     """
     x = check_tensor("x", x)
     if x.is_complex():
         raise TypeError(f"x must be real, got {x.dtype}; sort x.abs() or x.real")
-    if x.ndim == 0 or x.shape[-1] == 0:
+    if x.ndim == 0 or along(x, dim).shape[-1] == 0:
         raise ValueError(
             f"x must have shape [..., n] with n >= 1 values to sort, got {list(x.shape)}"
         )
@@ -115,13 +180,51 @@ def check_keys(x: object, *, check: bool = True) -> Tensor:
         x = x.to(torch.get_default_dtype())
     elif x.dtype not in (torch.float32, torch.float64):
         x = x.float()
-    return check_finite("x", x) if check else x
+    known = check_mask(mask, x)
+    if check:
+        try:
+            check_finite("x", present(x, known))
+        except ValueError as error:
+            if bool((x == -torch.inf).any()):  # what many write for an absent value
+                error.args = (f"{error}; for -inf as absent give mask=x != -torch.inf",)
+            raise
+    return along(x, dim), None if known is None else along(known, dim)
+
+
+# Words for the sharpness and for the order that other functions and papers use, and how to turn
+# them into those of a setting here.
+_CONVERSIONS = {
+    "steepness": {
+        name: f"steepness = 1 / {name}"
+        for name in ("scale", "temperature", "tau", "epsilon", "eps", "regularization_strength")
+    }
+    | {"beta": "steepness = beta (for reciprocal 2 beta)", "sharpness": "steepness = sharpness"},
+    "scale": {
+        "steepness": "scale = 1 / steepness",
+        "beta": "scale = 1 / beta",
+        "temperature": "scale = temperature",
+        "tau": "scale = tau",
+    },
+    "descending": {"largest": "descending = largest"},
+    "largest": {"descending": "largest = descending"},
+}
+
+
+def conversion(name: str, words: Iterable[str]) -> str:
+    """What a message says of a wrong word: how to get one of `words` from it, or nothing."""
+    return "".join(f"; {text}" for word in words if (text := _CONVERSIONS[word].get(name)))
 
 
 def check_settings(
-    method: object, kind: type[Any], names: Iterable[str], without: tuple[str, ...] = ()
+    method: object,
+    kind: type[Any],
+    names: Iterable[str],
+    without: tuple[str, ...] = (),
+    order: str = "descending",
 ) -> None:
     """Refuse names that are no settings of a method; `without` are fields that are none.
+
+    `order` is what the function that takes the settings calls the order.
 
     Raises:
         TypeError: with the settings that there are, the nearest first.
@@ -130,7 +233,8 @@ def check_settings(
     for name in names:
         if name not in allowed:
             close = ", ".join(nearest(name, allowed, len(allowed)))
-            raise TypeError(f"method {method!r} has no setting {name!r}; it has: {close}")
+            known = conversion(name, ("steepness", order))
+            raise TypeError(f"method {method!r} has no setting {name!r}{known}; it has: {close}")
 
 
 def check_matrices(method: str, x: Tensor, count: int) -> None:

@@ -8,6 +8,9 @@ from 1, the smallest value first.
     >>> loss = ranking_cross_entropy(permutation(scores), permutation_matrix(values))
     >>> exact_match(scores, values).mean()
 
+All take `mask`, bool [..., n], True where an entry is present: a result is that of the lists of
+these alone. Absent entries may be anything and get no gradient; a list without entries gets 0.
+
 If true values are equal, any order of their scores is right. If scores are equal but their true
 values differ, that is wrong, so that constant scores match nothing.
 """
@@ -15,6 +18,7 @@ values differ, that is wrong, so that constant scores match nothing.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -35,6 +39,7 @@ from gendr._runtime.tracing import all_hold
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
+from gendr.sorting.ragged import by_lists, check_mask
 
 __all__ = [
     "element_match",
@@ -52,19 +57,21 @@ __all__ = [
 # Below this probability the logarithm is replaced by its tangent, see `safe_log`. It is far below
 # what a loss should distinguish, and far above the smallest float32.
 LEAST = 1e-12
+REDUCTIONS = ("none", "mean", "sum")
 
 
 # ---------------------------------------------------------------------------------------------
 # the hard truth
 
 
-def hard_ranks(values: Tensor, ties: str = "average") -> Tensor:
+def hard_ranks(values: Tensor, ties: str = "average", mask: Tensor | None = None) -> Tensor:
     """The rank of every value in its list, the smallest 1.
 
     Args:
         values: [..., n], n >= 1.
         ties: "average" gives equal values the mean of their ranks; "first" gives them different
             ranks, in their order.
+        mask: bool [..., n], True where an entry is present.
 
     Returns:
         [..., n], in the dtype of the values, the default one for integers; without gradient.
@@ -73,6 +80,8 @@ def hard_ranks(values: Tensor, ties: str = "average") -> Tensor:
         TypeError: if `values` is no real tensor.
         ValueError: if it has no dimension, n = 0, NaN or inf, or `ties` is something else.
     """
+    if (known := check_mask(mask, values, "values")) is not None:
+        return by_lists(partial(hard_ranks, ties=ties), known, "n", values=(values, "n"))
     values = _list("values", values)
     if check_choice("ties", ties, ("average", "first")) == "average":
         first, last = _rank_range(values)
@@ -82,7 +91,7 @@ def hard_ranks(values: Tensor, ties: str = "average") -> Tensor:
     return ranks.new_empty(values.shape).scatter_(-1, order, ranks.expand_as(values))
 
 
-def permutation_matrix(values: Tensor, ties: str = "first") -> Tensor:
+def permutation_matrix(values: Tensor, ties: str = "first", mask: Tensor | None = None) -> Tensor:
     """The hard permutation matrix Q of values (or of their ranks): Q @ values is sorted.
 
     Args:
@@ -90,6 +99,7 @@ def permutation_matrix(values: Tensor, ties: str = "first") -> Tensor:
         ties: "first" keeps equal values in their order, so that Q is a permutation; "average" is
             the mean over all orders of equal values: Q stays doubly stochastic, and each column is
             uniform over the ranks that its value may have.
+        mask: bool [..., n], True where an entry is present.
 
     Returns:
         Q [..., rank, input], in the dtype of the values, the default one for integers.
@@ -98,6 +108,8 @@ def permutation_matrix(values: Tensor, ties: str = "first") -> Tensor:
         TypeError: if `values` is no real tensor.
         ValueError: if it has no dimension, n = 0, NaN or inf, or `ties` is something else.
     """
+    if (known := check_mask(mask, values, "values")) is not None:
+        return by_lists(partial(permutation_matrix, ties=ties), known, "rn", values=(values, "n"))
     values = _list("values", values)
     if check_choice("ties", ties, ("average", "first")) == "first":
         order = values.argsort(dim=-1, stable=True)[..., None]
@@ -121,7 +133,7 @@ def _rank_range(values: Tensor) -> tuple[Tensor, Tensor]:
 # metrics
 
 
-def element_match(scores: Tensor, values: Tensor) -> Tensor:
+def element_match(scores: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """The fraction of elements whose rank among the scores is right (the metric EW).
 
     Without ties, an element is right if the rank of its score equals the rank of its value. With
@@ -130,6 +142,7 @@ def element_match(scores: Tensor, values: Tensor) -> Tensor:
     Args:
         scores: [..., n], predicted.
         values: [..., n], true.
+        mask: bool [..., n], True where an entry is present.
 
     Returns:
         [...], in [0, 1], without gradient.
@@ -140,10 +153,12 @@ def element_match(scores: Tensor, values: Tensor) -> Tensor:
 
     Source: thesis, section 3.5; Grover et al., NeuralSort, 2019.
     """
+    if (known := check_mask(mask, scores, "scores")) is not None:
+        return by_lists(element_match, known, "", scores=(scores, "n"), values=(values, "n"))
     return _right(scores, values).mean(-1)
 
 
-def exact_match(scores: Tensor, values: Tensor) -> Tensor:
+def exact_match(scores: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """1 where a whole list is in the right order, else 0 (the metric EM).
 
     A list is in the right order if all its elements are right in the sense of `element_match`:
@@ -152,6 +167,7 @@ def exact_match(scores: Tensor, values: Tensor) -> Tensor:
     Args:
         scores: [..., n], predicted.
         values: [..., n], true.
+        mask: bool [..., n], True where an entry is present.
 
     Returns:
         [...], without gradient; its mean is the fraction of lists.
@@ -162,18 +178,24 @@ def exact_match(scores: Tensor, values: Tensor) -> Tensor:
 
     Source: thesis, section 3.5; Grover et al., NeuralSort, 2019.
     """
+    if (known := check_mask(mask, scores, "scores")) is not None:
+        return by_lists(exact_match, known, "", scores=(scores, "n"), values=(values, "n"))
     return _right(scores, values).amin(-1)
 
 
 def _right(scores: Tensor, values: Tensor) -> Tensor:
     """1 for elements of the right rank, else 0; [..., n]."""
-    scores, values = _pair("scores", scores, "values", values)
+    scores, values = checked_pair("scores", scores, "values", values)
     result, true = _rank_range(scores.detach()), _rank_range(values)
     return ((true[0] <= result[0]) & (result[1] <= true[1])).to(scores.dtype)
 
 
 def regrouped(
-    scores: Tensor, values: Tensor, size: int = 5, generator: torch.Generator | None = None
+    scores: Tensor,
+    values: Tensor,
+    size: int = 5,
+    generator: torch.Generator | None = None,
+    mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """All predictions, shuffled, as lists of another size.
 
@@ -185,6 +207,7 @@ def regrouped(
         values: true, the same shape.
         size: the length of the new lists, <= m.
         generator: the random generator of the shuffle.
+        mask: bool, shaped like them, True where one is present.
 
     Returns:
         Scores and values [m // size, size]; a remainder is left out.
@@ -195,7 +218,9 @@ def regrouped(
 
     Source: thesis, section 3.5.
     """
-    scores, values = _pair("scores", scores, "values", values)
+    if (known := check_mask(mask, scores, "scores")) is not None:
+        scores, values = scores[known], values[known]
+    scores, values = checked_pair("scores", scores, "values", values)
     check_count("size", size)
     count = scores.numel()
     if count < size:
@@ -211,7 +236,12 @@ def regrouped(
 
 
 def ranking_cross_entropy(
-    p: Tensor, target: Tensor, *, binary: bool = False, reduction: str = "mean"
+    p: Tensor,
+    target: Tensor,
+    *,
+    binary: bool = False,
+    reduction: str = "mean",
+    mask: Tensor | None = None,
 ) -> Tensor:
     """Cross-entropy between a relaxed permutation matrix and the true one.
 
@@ -231,10 +261,13 @@ def ranking_cross_entropy(
         p: [..., rank, input], in [0, 1].
         target: Q, the same shape, such as `permutation_matrix(values)`; columns sum to 1.
         binary: also reward every rank that an input does not have.
-        reduction: "mean" over the batch too, or "none" for a number for each list.
+        reduction: "mean" over the batch too, "sum" over the batch of what are means over columns,
+            or "none" for a number for each list.
+        mask: bool [..., n], True where an input is present, as for `permutation` and
+            `permutation_matrix`. Lists without any do not count in the mean.
 
     Returns:
-        Scalar >= 0, 0 for an empty batch; or [...] with reduction "none". Twice differentiable.
+        Scalar >= 0, 0 for an empty batch; or [...] with the reduction "none". Twice differentiable.
 
     Raises:
         TypeError: if `p` is not float32 or float64, or `target` no tensor.
@@ -251,14 +284,31 @@ def ranking_cross_entropy(
             f"target must have the shape of p, {shape_text(p.shape)}, "
             f"got {shape_text(target.shape)}; permutation_matrix(values) makes it from values"
         )
+    if (known := check_mask(mask, p[..., 0, :] if p.shape[-1] else p, "columns of p")) is not None:
+        function = partial(ranking_cross_entropy, binary=binary, reduction="none")
+        losses = by_lists(function, known, "", p=(p, "rn"), target=(target, "rn"))
+        return reduced(losses, known.any(-1), reduction)
     target = check_device("target", target, "p", p).to(p.dtype)
     gain = target * safe_log(p, LEAST)
     if binary:
         gain = gain + (1 - target) * safe_log(1 - p, torch.finfo(p.dtype).eps)
     columns = max(1, p.shape[-1])
-    if check_choice("reduction", reduction, ("mean", "none")) == "none":
-        return -gain.sum((-2, -1)) / columns
+    if check_choice("reduction", reduction, REDUCTIONS) != "mean":
+        losses = -gain.sum((-2, -1)) / columns
+        return losses if reduction == "none" else losses.sum()
     return -gain.sum() / max(1, p.numel() // columns)
+
+
+def reduced(losses: Tensor, counts: Tensor, reduction: str) -> Tensor:
+    """Losses [...] of lists, of which those count where `counts` is True, as a reduction of them.
+
+    Raises:
+        ValueError: for an unknown reduction.
+    """
+    if check_choice("reduction", reduction, REDUCTIONS) == "none":
+        return losses
+    total = losses.sum()
+    return total if reduction == "sum" else total / counts.sum().clamp(min=1)
 
 
 def safe_log(p: Tensor, least: float) -> Tensor:
@@ -272,7 +322,7 @@ def safe_log(p: Tensor, least: float) -> Tensor:
 # rank correlations
 
 
-def spearman(ranks: Tensor, values: Tensor) -> Tensor:
+def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """Spearman's rho: the correlation of soft ranks with the ranks of values.
 
     With hard ranks it is the coefficient itself, ties included. Unlike a squared error it does not
@@ -282,6 +332,7 @@ def spearman(ranks: Tensor, values: Tensor) -> Tensor:
         ranks: [..., n], soft or hard. Any scores can be given too; the result is then their linear
             correlation with the true ranks.
         values: [..., n], true; equal ones share the mean of their ranks.
+        mask: bool [..., n], True where an entry is present.
 
     Returns:
         [...], in [-1, 1]; 0, with gradient 0, if the ranks or the values of a list are all equal.
@@ -293,7 +344,9 @@ def spearman(ranks: Tensor, values: Tensor) -> Tensor:
 
     Source: Blondel et al., Fast Differentiable Sorting and Ranking, 2020.
     """
-    ranks, values = _pair("ranks", ranks, "values", values)
+    if (known := check_mask(mask, ranks, "ranks")) is not None:
+        return by_lists(spearman, known, "", ranks=(ranks, "n"), values=(values, "n"))
+    ranks, values = checked_pair("ranks", ranks, "values", values)
     ranks = ranks / _magnitude(ranks)
     a = ranks - ranks.mean(-1, keepdim=True)
     b = hard_ranks(values).to(ranks.dtype)
@@ -310,6 +363,7 @@ def kendall(
     dist: DistributionLike = "logistic",
     steepness: Number = 10.0,
     variant: str = "a",
+    mask: Tensor | None = None,
 ) -> Tensor:
     """Kendall's tau, relaxed: how many pairs are in the right order, minus those in the wrong one.
 
@@ -328,6 +382,7 @@ def kendall(
         steepness: 1 / scale, > 0; a number or a tensor of a single one, through which gradients
             flow.
         variant: "a" or "b"; tied values leave tau_a below 1 however good the scores are.
+        mask: bool [..., n], True where an entry is present.
 
     Returns:
         [...], in [-1, 1]; 0, with gradient 0, for n = 1, and for "b" if all scores or all values
@@ -339,10 +394,13 @@ def kendall(
 
     Source: Kendall, A New Measure of Rank Correlation, 1938; Daniels, 1944.
     """
+    if (known := check_mask(mask, x, "x")) is not None:
+        function = partial(kendall, dist=dist, steepness=steepness, variant=variant)
+        return by_lists(function, known, "", x=(x, "n"), values=(values, "n"))
     check_choice("variant", variant, ("a", "b"))
     law: Distribution = as_distribution(dist)
     steepness = check_steepness(steepness)
-    x, values = _pair("x", x, "values", values)
+    x, values = checked_pair("x", x, "values", values)
     # F for all ordered pairs; the entry of (j, i) is F(-d) for the pair (i, j).
     above = saturated(law(x[..., :, None] - x[..., None, :], scale_of(steepness)))
     soft = above - above.mT
@@ -381,20 +439,32 @@ def _cosine(product: Tensor, a: Tensor, b: Tensor) -> Tensor:
 # discounted cumulative gain
 
 
-def ndcg(p: Tensor, relevance: Tensor, k: int | None = None, gain: str = "exponential") -> Tensor:
+def ndcg(
+    p: Tensor,
+    relevance: Tensor,
+    k: int | None = None,
+    gain: str = "exponential",
+    *,
+    descending: bool,
+    mask: Tensor | None = None,
+) -> Tensor:
     """Normalised discounted cumulative gain, expected under a relaxed permutation matrix.
 
         DCG = sum_{r <= k} sum_c P_rc gain(relevance_c) / log2(1 + r),   NDCG = DCG / largest DCG
 
-    Rank 1 is the top of the list here, the largest score: P must be one that sorts the scores in
-    descending order. With a hard one, as `permutation_matrix(-scores, ties="average")`, it is the
-    metric itself, the mean over the orders of equal scores.
+    Rank 1 is the top of the list here, the largest score. Of a P it cannot be seen in which order
+    it sorts the scores, so this is to be said. With a hard one, as
+    `ndcg(permutation_matrix(scores, ties="average"), relevance, descending=False)`, it is the
+    metric itself, the mean over the orders of equal scores. `gendr.sorting.NDCGLoss` takes scores.
 
     Args:
-        p: [..., rank, input], of the scores in descending order.
+        p: [..., rank, input], of the scores.
         relevance: [..., n], >= 0; grades or real numbers.
         k: only the first k ranks count; all by default.
         gain: "exponential", 2^relevance - 1, or "linear", the relevance itself.
+        descending: how P sorts the scores: True for the largest first, as
+            `permutation(scores, descending=True)`, False for that of `permutation(scores)`.
+        mask: bool [..., n], True where an entry is present.
 
     Returns:
         [...], in [0, 1]; 0, with gradient 0, for a list without relevant elements. Linear in P.
@@ -410,13 +480,25 @@ def ndcg(p: Tensor, relevance: Tensor, k: int | None = None, gain: str = "expone
     check_float("p", p)
     sizes = check_shape("p", p, "[..., n, n]")
     k = sizes["n"] if k is None else check_count("k", k)
-    gains = _gains(relevance, p[..., 0, :] if sizes["n"] else p, gain)
-    discounts = _discounts(p)[:k]
+    columns = p[..., 0, :] if sizes["n"] else p
+    if (known := check_mask(mask, columns, "columns of p")) is not None:
+        function = partial(ndcg, k=k, gain=gain, descending=descending)
+        return by_lists(function, known, "", p=(p, "rn"), relevance=(relevance, "n"))
+    p = p if descending else p.flip(-2)
+    gains = checked_gains(relevance, columns, gain)
+    discounts = discounts_of(p)[:k]
     result = ((discounts @ p[..., :k, :]) * gains).sum(-1)
-    return _normalised(result, gains, discounts)
+    return normalised(result, gains, discounts)
 
 
-def ndcg_of_ranks(ranks: Tensor, relevance: Tensor, gain: str = "exponential") -> Tensor:
+def ndcg_of_ranks(
+    ranks: Tensor,
+    relevance: Tensor,
+    gain: str = "exponential",
+    *,
+    descending: bool,
+    mask: Tensor | None = None,
+) -> Tensor:
     """Normalised discounted cumulative gain with every element discounted at its soft rank.
 
         DCG = sum_c gain(relevance_c) / log2(1 + rank_c),   NDCG = DCG / largest DCG
@@ -425,10 +507,12 @@ def ndcg_of_ranks(ranks: Tensor, relevance: Tensor, gain: str = "exponential") -
     most the expected NDCG of a P with these ranks, see `ndcg`.
 
     Args:
-        ranks: [..., n], soft or hard, >= 1; of the scores in descending order: the largest score
-            has rank 1.
+        ranks: [..., n], soft or hard, >= 1, of the scores.
         relevance: [..., n], >= 0.
         gain: "exponential", 2^relevance - 1, or "linear", the relevance itself.
+        descending: whether the largest score has rank 1, as in `soft_rank(scores,
+            descending=True)`, or the last, as in `soft_rank(scores)`.
+        mask: bool [..., n], True where an entry is present.
 
     Returns:
         [...]; 0, with gradient 0, for a list without relevant elements. Twice differentiable.
@@ -438,14 +522,18 @@ def ndcg_of_ranks(ranks: Tensor, relevance: Tensor, gain: str = "exponential") -
         ValueError: if shapes differ, n = 0, a rank is not above 0, relevance is negative or so
             large that its gain overflows, or NaN or inf are among them.
     """
+    if (known := check_mask(mask, ranks, "ranks")) is not None:
+        function = partial(ndcg_of_ranks, gain=gain, descending=descending)
+        return by_lists(function, known, "", ranks=(ranks, "n"), relevance=(relevance, "n"))
     ranks = _floats("ranks", ranks)
+    ranks = ranks if descending else ranks.shape[-1] + 1 - ranks
     if ranks.numel() and not all_hold(ranks > 0):
         raise ValueError(f"ranks must be > 0, got {ranks.min().item():g}; they count from 1")
-    gains = _gains(relevance, ranks, gain)
-    return _normalised((gains / torch.log2(1 + ranks)).sum(-1), gains, _discounts(ranks))
+    gains = checked_gains(relevance, ranks, gain)
+    return normalised((gains / torch.log2(1 + ranks)).sum(-1), gains, discounts_of(ranks))
 
 
-def _gains(relevance: Tensor, like: Tensor, gain: str) -> Tensor:
+def checked_gains(relevance: Tensor, like: Tensor, gain: str) -> Tensor:
     """The gains of elements with these relevances, [..., n]."""
     check_choice("gain", gain, ("exponential", "linear"))
     relevance = _floats("relevance", relevance)
@@ -465,13 +553,13 @@ def _gains(relevance: Tensor, like: Tensor, gain: str) -> Tensor:
     return gains / _magnitude(gains)  # only ratios count
 
 
-def _discounts(like: Tensor) -> Tensor:
+def discounts_of(like: Tensor) -> Tensor:
     """The discounts 1 / log2(1 + r) of the ranks r = 1 .. n."""
     ranks = torch.arange(1, like.shape[-1] + 1, dtype=like.dtype, device=like.device)
     return 1 / torch.log2(1 + ranks)
 
 
-def _normalised(result: Tensor, gains: Tensor, discounts: Tensor) -> Tensor:
+def normalised(result: Tensor, gains: Tensor, discounts: Tensor) -> Tensor:
     """DCG divided by that of the best order; 0 if the latter is 0."""
     best = gains.sort(-1, descending=True).values[..., : len(discounts)]
     best = (best * discounts).sum(-1)
@@ -508,7 +596,7 @@ def _floats(name: str, x: object) -> Tensor:
     return x.to(_float_like(x))
 
 
-def _pair(name: str, x: object, other_name: str, other: object) -> tuple[Tensor, Tensor]:
+def checked_pair(name: str, x: object, other_name: str, other: object) -> tuple[Tensor, Tensor]:
     """`x` as floats, and `other` as a list of the same shape on the same device."""
     one, two = _floats(name, x), _list(other_name, other)
     if one.shape != two.shape:

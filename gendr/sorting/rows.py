@@ -21,7 +21,7 @@ from gendr._runtime.operator import Operator
 from gendr._runtime.ranges import saturated
 from gendr._runtime.threads import run
 from gendr.distributions.decisions import Number
-from gendr.sorting.base import PermutationSort, Sort, check_matrices
+from gendr.sorting.base import PermutationSort, Sort, check_matrices, gumbel
 
 SHRINK = 2.0**-40  # makes room for sums over 2^38 values
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
@@ -80,11 +80,7 @@ class RowSort(PermutationSort):
 
     def perturbed(self, x: Tensor) -> Tensor:
         """The inputs with a fresh sample of the noise."""
-        if self.noise == 0:
-            return x
-        # The generator may give 0, whose logarithm is infinite.
-        exponential = torch.empty_like(x).exponential_().clamp_(min=torch.finfo(x.dtype).tiny)
-        return x - self.noise * exponential.log()
+        return gumbel(x, self.noise) if self.noise else x
 
     @property
     def has_kernel(self) -> bool:

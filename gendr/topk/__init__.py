@@ -6,9 +6,9 @@
 >>> loss = TopKCrossEntropy([0.5, 0, 0, 0, 0.5])
 """
 
-from gendr.topk.api import Selected, soft_topk
+from gendr.topk.api import Selected, SoftTopK, soft_topk
 from gendr.topk.losses import SmoothTopKSVM, TopKCrossEntropy, topk_accuracy
-from gendr.topk.mask import soft_topk_mask
+from gendr.topk.mask import SoftTopKMask, soft_topk_mask
 from gendr.topk.networks import network
 from gendr.topk.selection import NetworkSelection, Selection, SortSelection, get, names
 
@@ -17,6 +17,8 @@ __all__ = [
     "Selected",
     "Selection",
     "SmoothTopKSVM",
+    "SoftTopK",
+    "SoftTopKMask",
     "SortSelection",
     "TopKCrossEntropy",
     "get",

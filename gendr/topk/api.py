@@ -6,25 +6,29 @@ made hard if wanted; the methods do none of that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from gendr._runtime.checks import check_choice, check_count
 from gendr._runtime.tracing import lazy, once
-from gendr.sorting.base import check_keys, check_payload, straight_through
+from gendr.sorting.base import Pair, back, check_keys, check_payload, straight_through
+from gendr.sorting.ragged import Lists, Ragged
 from gendr.topk.networks import check_k
 from gendr.topk.selection import Method, Selecting, Selection, get
 
 
 @dataclass(frozen=True, eq=False)
-class Selected:
+class Selected(Pair):
     """The result of `soft_topk`; each part is computed when it is first read.
 
-    `values, attribution = soft_topk(x, k)` works too, and with a payload, as for `soft_sort`,
-    `values, payload = soft_topk(x, k, payload=payload)`.
+    It unpacks to two, as that of `soft_sort`: `values, payload` if a payload was given,
+    `values, attribution` otherwise.
+
+    With a mask, every part is that of the list of what is present alone; 0 stands for what is
+    absent and, in lists of fewer than k values, at the last places (-1 in `indices`).
     """
 
     method: Selection
@@ -34,14 +38,31 @@ class Selected:
     _x: Tensor
     _keys: Tensor
     _payload: Tensor | None
+    dim: int = -1
+    _lists: Lists | None = None
 
-    def __iter__(self) -> Iterator[Tensor]:
-        yield self.values
-        yield self.attribution if self._payload is None else self.payload
+    def _pair(self) -> tuple[Tensor, Tensor]:
+        return self.values, self.attribution if self._payload is None else self.payload
 
     @lazy
     def values(self) -> Tensor:
         """The k largest values [..., k], largest first; or the smallest, smallest first."""
+        lists = self._lists
+        found = self._values if lists is None else lists.part("_values", "r", self.k)
+        return back(found, self.dim)
+
+    @once
+    def indices(self) -> Tensor:
+        """Where the values of the hard selection stand in x, int64 [..., k], as `torch.topk`'s.
+
+        Of equal values the first one comes first. With noise they are those of the sample.
+        """
+        lists = self._lists
+        found = self._hard if lists is None else lists.indices("_hard", self.k)
+        return back(found, self.dim)
+
+    @property
+    def _values(self) -> Tensor:
         if self._keys is not self._x:  # values go where their noisy keys go
             return self._carried(self._x[..., None])[..., 0]
         soft = self._selecting.values()
@@ -55,6 +76,8 @@ class Selected:
         Raises:
             ValueError: the method has none.
         """
+        if self._lists is not None:
+            return self._lists.part("attribution", "rn", self.k, self._x.shape[-1])
         soft = self._selecting.attribution()
         if not self.hard:
             return soft
@@ -71,6 +94,8 @@ class Selected:
         """
         if self._payload is None:
             raise ValueError("there is no payload; pass one along with x")
+        if self._lists is not None:
+            return self._lists.part("payload", "rc", self.k, self._payload.shape[-1])
         return self._carried(self._payload)
 
     @lazy
@@ -98,6 +123,8 @@ def soft_topk(
     method: Method = "splitter",
     *,
     payload: Tensor | None = None,
+    mask: Tensor | None = None,
+    dim: int = -1,
     largest: bool = True,
     hard: bool = False,
     check: bool = True,
@@ -112,12 +139,16 @@ def soft_topk(
     torch.Size([2, 3])
 
     Args:
-        x: [..., n], n >= 1, finite.
+        x: [..., n], n >= 1, finite where present.
         k: 1 .. n.
         method: "splitter", "bitonic", "odd_even_merge", "pairwise" or "odd_even", relaxed selection
             networks; "neuralsort", "softsort", "sinkhorn", "permutahedron" (values only); or a
             method, or a sort of `gendr.sorting`.
         payload: [..., n, c], selected by the keys x along with them.
+        mask: bool, broadcasting to x, True where a value is present; absent ones are never
+            selected. Of a list of fewer than k values all are, and the last places hold 0.
+        dim: along which to select, as that of `torch.topk`; the attribution and the payload have
+            their two dimensions last all the same.
         largest: False selects the smallest, smallest first, as the largest of -x.
         hard: the result is exactly that of `torch.topk`, the gradients are those of the soft
             selection (straight-through).
@@ -125,8 +156,8 @@ def soft_topk(
         **options: settings of the method, such as `steepness`, which is 1 / scale, and `dist`.
 
     Returns:
-        values [..., k], attribution [..., k, n], payload [..., k, c]; see `Selected`. It unpacks to
-        values and attribution, with a payload to values and payload.
+        values [..., k], indices [..., k], attribution [..., k, n], payload [..., k, c]; see
+        `Selected`. It unpacks to values and attribution, with a payload to values and payload.
 
     Raises:
         TypeError: no tensor, k no int, or a setting of the wrong type or that the method has not.
@@ -137,9 +168,79 @@ def soft_topk(
         thesis, section 4.2.
     """
     chosen = get(method, **options)
-    keys = check_keys(x, check=check)
+    keys, mask = check_keys(x, check=check, dim=dim, mask=mask)
     check_k(k, keys.shape[-1])
     if payload is not None:
         payload = check_payload(payload, keys)
-    chosen, noisy = chosen.drawn(keys)
-    return Selected(chosen, k, largest, hard, keys, noisy, payload)
+    if mask is None:
+        chosen, noisy = chosen.drawn(keys)
+        return Selected(chosen, k, largest, hard, keys, noisy, payload, dim)
+    ragged, results = Ragged(mask), []
+    for part, carried in ragged.split(keys, payload):
+        drawn, noisy = chosen.drawn(part)
+        count = min(k, part.shape[-1])
+        results.append(Selected(drawn, count, largest, hard, part, noisy, carried))
+    lists = Lists(ragged, results)
+    return Selected(chosen, k, largest, hard, keys, keys, payload, dim, lists)
+
+
+Part: TypeAlias = Literal["values", "attribution", "indices"]
+
+
+@final
+class SoftTopK(nn.Module):
+    """`soft_topk` as a module, from values [..., n] to a part of the result.
+
+    >>> torch.nn.Sequential(torch.nn.Linear(20, 100), SoftTopK(5), torch.nn.Linear(5, 1))
+
+    Args:
+        k: at least 1.
+        method: as in `soft_topk`.
+        part: what it returns: "values" [..., k], "attribution" [..., k, n] or "indices".
+        dim: along which to select.
+        largest: False selects the smallest.
+        hard: hard results, soft gradients.
+        check: look for NaN and inf.
+        learnable: whether the steepness is a parameter; its logarithm is learnt, so it is positive.
+        **options: settings of the method, such as `steepness`, which is 1 / scale, and `dist`.
+
+    Raises:
+        TypeError, ValueError: as `soft_topk`.
+    """
+
+    def __init__(
+        self,
+        k: int,
+        method: Method = "splitter",
+        *,
+        part: Part = "values",
+        dim: int = -1,
+        largest: bool = True,
+        hard: bool = False,
+        check: bool = True,
+        learnable: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.k = check_count("k", k)
+        self.part = check_choice("part", part, ("values", "attribution", "indices"))
+        self.dim, self.largest, self.hard, self.check = dim, largest, hard, check
+        self._method = get(method, **options)
+        self.log_steepness: nn.Parameter | None = None
+        if learnable:
+            steepness = torch.as_tensor(self._method.steepness, dtype=torch.get_default_dtype())
+            self.log_steepness = nn.Parameter(steepness.detach().log())
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The part of the result; see `soft_topk`."""
+        learnt = self.log_steepness
+        options = {} if learnt is None else {"steepness": learnt.exp()}
+        out = soft_topk(
+            x, self.k, get(self._method, **options), mask=mask, dim=self.dim, largest=self.largest,
+            hard=self.hard, check=self.check,
+        )  # fmt: skip
+        return getattr(out, self.part)
+
+    def extra_repr(self) -> str:
+        """k, the method, and the flags."""
+        return f"{self.k}, {self._method}, largest={self.largest}, hard={self.hard}"

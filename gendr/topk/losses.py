@@ -33,6 +33,7 @@ from gendr._runtime.threads import run
 from gendr._runtime.tracing import is_traced
 from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.losses import LEAST, safe_log
+from gendr.sorting.ragged import Ragged, check_mask, present
 from gendr.topk.selection import Method, NetworkSelection, get
 
 __all__ = ["SmoothTopKSVM", "TopKCrossEntropy", "topk_accuracy"]
@@ -130,7 +131,13 @@ class TopKCrossEntropy(nn.Module):
         """The method and the options that matter."""
         return f"{self.method}, m={self.m}, top1={self.top1!r}, reduction={self.reduction!r}"
 
-    def forward(self, logits: Tensor, target: Tensor, p_k: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        p_k: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
         """The loss.
 
         Args:
@@ -140,6 +147,10 @@ class TopKCrossEntropy(nn.Module):
                 logits: bool, the true ones, which count alike; floating, the probability of each
                 class, as `torch.nn.CrossEntropyLoss` takes them.
             p_k: another distribution for every row, [N, K] or [N, d1, .., K].
+            mask: bool, broadcasting to logits, True for the classes that a row may have, such as
+                its candidates. The loss is that of these alone, where a k beyond their number
+                counts as that number; absent logits may be anything and get no gradient. The true
+                class must be present, or be ignored. Not together with `weight`.
 
         Returns:
             A scalar; for the reduction "none" [N] or [N, d1, ..].
@@ -149,6 +160,7 @@ class TopKCrossEntropy(nn.Module):
             ValueError: bad shapes, labels out of range, NaN or inf, more true labels than m.
         """
         rows, shape = _rows(logits)
+        known = check_mask(mask, logits, "logits")
         dense = check_tensor("target", target).is_floating_point() or target.dtype == torch.bool
         expected = logits.shape if dense else shape
         if target.shape != expected:
@@ -178,16 +190,52 @@ class TopKCrossEntropy(nn.Module):
             )
         if self.weight is not None and len(self.weight) != n:
             raise ValueError(f"weight must have one number for each of {n} classes")
-        if dense:
-            losses = self._of_many(rows, _flat(target), by_row)
-            if self.reduction == "mean":
-                return losses.mean()
+        targets = _flat(target) if dense else target.reshape(-1)
+        if known is not None:
+            losses = self._of_present(rows, targets, by_row, _flat(known))
+        elif dense:
+            losses = self._of_many(rows, targets, by_row)
         else:
-            labels = target.reshape(-1)
-            losses = self._of_one(rows, labels, by_row)
-            if self.reduction == "mean":
-                return self._mean(losses, labels)
+            losses = self._of_one(rows, targets, by_row)
+        if self.reduction == "mean":
+            return losses.mean() if dense else self._mean(losses, targets)
         return losses.sum() if self.reduction == "sum" else losses.reshape(shape)
+
+    def _of_present(
+        self, logits: Tensor, target: Tensor, by_row: Tensor | None, mask: Tensor
+    ) -> Tensor:
+        """The losses [N] of rows [N, C] of which only some classes are present."""
+        if self.weight is not None:
+            raise ValueError(
+                "weight and mask exclude each other; weigh the losses of reduction='none' yourself"
+            )
+        dense, is_ignored = target.ndim == 2, None
+        if not dense:
+            labels = check_integer("target", target)
+            is_ignored = labels == self.ignore_index
+            valid = check_index(
+                "target", torch.where(is_ignored, 0, labels), logits.shape[-1], "classes"
+            )
+            if by_row is None and self.p_k.ndim == 2:
+                by_row = self.p_k[valid]
+            target = torch.zeros_like(mask).scatter(-1, valid[:, None], ~is_ignored[:, None])
+        if self.check:
+            check_finite("logits", present(logits, mask))
+            if bool(((target != 0) & ~mask).any()):
+                raise ValueError("target must be present, got true classes where mask is False")
+        ragged, losses = Ragged(mask), []
+        by_row = self.p_k.expand(len(logits), -1) if by_row is None else by_row
+        parts = zip(
+            ragged.groups, ragged.packed(logits, "n"), ragged.packed(target, "n"), strict=True
+        )
+        for group, part, true in parts:
+            p_k = _folded(by_row[group.rows], part.shape[-1])
+            if dense:
+                losses.append(self._of_many(part, true, p_k))
+                continue
+            found = torch.where(true.any(-1), true.long().argmax(-1), self.ignore_index)
+            losses.append(self._of_one(part, found, p_k))
+        return ragged.joined(losses, "", [])
 
     def _mean(self, losses: Tensor, labels: Tensor) -> Tensor:
         # Where nobody may look at the labels, the rows that count are counted.
@@ -313,6 +361,13 @@ class TopKCrossEntropy(nn.Module):
         if by_row is None and self.p_k.ndim == 2:
             p_k = self.p_k[labels.clamp(0, len(self.p_k) - 1)]
         return [w.numpy() for w in self._weights(p_k.double())]
+
+
+def _folded(p_k: Tensor, n: int) -> Tensor:
+    """P_K [N, K] of n classes: a k beyond n is n."""
+    if p_k.shape[-1] <= n:
+        return p_k
+    return torch.cat([p_k[:, : n - 1], p_k[:, n - 1 :].sum(-1, keepdim=True)], -1)
 
 
 class _Batch(NamedTuple):
@@ -466,7 +521,9 @@ def _symmetric_sums(logs: Tensor, k: int) -> Tensor:
     return sums[:, 0]
 
 
-def topk_accuracy(scores: Tensor, target: Tensor, ks: Sequence[int] = (1, 5)) -> Tensor:
+def topk_accuracy(
+    scores: Tensor, target: Tensor, ks: Sequence[int] = (1, 5), mask: Tensor | None = None
+) -> Tensor:
     """The fractions of rows whose true class is among the k largest scores.
 
     Equal scores count as larger, so that a constant is right for no k below the number of classes.
@@ -475,6 +532,7 @@ def topk_accuracy(scores: Tensor, target: Tensor, ks: Sequence[int] = (1, 5)) ->
         scores: [..., C].
         target: class indices [...].
         ks: such as range(1, 6).
+        mask: bool, broadcasting to scores, True for the classes that are present.
 
     Returns:
         [len(ks)], float64, on the device of the scores, without gradient; NaN for no rows.
@@ -483,7 +541,8 @@ def topk_accuracy(scores: Tensor, target: Tensor, ks: Sequence[int] = (1, 5)) ->
         TypeError: no tensors, or target without integers.
         ValueError: shapes that do not fit, NaN among the scores, labels or k out of range.
     """
-    scores = check_finite("scores", check_tensor("scores", scores).detach())
+    known = check_mask(mask, scores, "scores")
+    scores = check_finite("scores", present(check_tensor("scores", scores).detach(), known))
     labels = check_device("target", check_integer("target", target), "scores", scores)
     if scores.ndim == 0 or labels.shape != scores.shape[:-1]:
         raise ValueError(
@@ -492,7 +551,8 @@ def topk_accuracy(scores: Tensor, target: Tensor, ks: Sequence[int] = (1, 5)) ->
         )
     check_index("target", labels, scores.shape[-1], "classes")
     own = scores.gather(-1, labels[..., None])
-    rank = (scores >= own).sum(-1)
+    is_above = scores >= own
+    rank = (is_above if known is None else is_above & known).sum(-1)
     return torch.stack([(rank <= check_count("k", k)).double().mean() for k in ks])
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, cast, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gendr._runtime.checks import check_device, check_number, check_tensor, shape_text
 from gendr._runtime.numba.compilation import available
@@ -22,7 +22,8 @@ from gendr.distributions.laws.heaviside import Heaviside
 from gendr.distributions.laws.laplace import Laplace
 from gendr.distributions.laws.uniform import Uniform
 from gendr.distributions.registry import DistributionLike
-from gendr.sorting.base import check_keys
+from gendr.sorting.base import back, check_keys, conversion, gumbel, straight_through
+from gendr.sorting.ragged import Ragged
 
 # Relative errors of the sum at which the search ends; each dtype holds hardly more digits.
 _TOLERANCES = {torch.float32: 2e-8, torch.float64: 1e-13}
@@ -38,7 +39,12 @@ def soft_topk_mask(
     dist: DistributionLike = "laplace",
     scale: Number = 0.1,
     *,
+    mask: Tensor | None = None,
+    dim: int = -1,
+    hard: bool = False,
+    noise: float = 0.0,
     check: bool = True,
+    **wrong: Any,
 ) -> Tensor:
     """How far each value is among the k largest: p = F((x - b) / scale), where b makes sum p = k.
 
@@ -57,54 +63,103 @@ def soft_topk_mask(
     Arithmetic is float64, memory O(n).
 
     Args:
-        x: [..., n], n >= 2, finite.
-        k: the sum, any real number of (0, n); or a tensor, one for every row, which broadcasts with
-            the batch dimensions of x. It may have a last dimension of size 1 in the place of n.
+        x: [..., n], n >= 2, finite where present.
+        k: the sum, any real number of (0, n); or a tensor, one for every row: of the shape of x
+            without `dim`, or with size 1 there, or one that broadcasts to that of the rows.
         dist: a name, a `Distribution` or a CDF of your own. It may be one-sided. heaviside gives
             the hard mask, in which equal values at the threshold have equal shares; no gradient.
         scale: of the law, positive: the smaller, the harder. In units of x, squared units for
             squared laws; a number or a tensor as k.
+        mask: bool, broadcasting to x, True where a value is present. p is that of the lists of what
+            is present alone, and 0 for what is absent. k may then be any number above 0: in a row
+            that has no more than k present, these have p = 1, without gradient.
+        dim: along which p sums to k.
+        hard: 1 for the k largest and 0 for the others, of equal values the first; the gradients are
+            those of the soft mask (straight-through). k must be whole.
+        noise: of the scale of Gumbel noise that is added to x, from torch's generator. With `hard`
+            a subset is then sampled without replacement: its first member is i with probability
+            softmax(x / noise)[i], the next one in the same way of the others, and so on.
         check: look for NaN and inf in x, and for tensors k and scale out of range, for which the
             host waits if they are on a GPU.
+        **wrong: nothing; other words raise.
 
     Returns:
-        p [..., n] in the dtype of x (float32 for half precision).
+        p, shaped like x, in its dtype (float32 for half precision).
 
     Raises:
-        TypeError: x is no tensor, or k or scale no number.
+        TypeError: x is no tensor, k or scale no number, or an unknown word (`steepness` is
+            1 / scale).
         ValueError: bad shapes, NaN or inf, k or scale out of range, or an unknown law.
 
     Source: Struski et al., LapSum: One Method to Differentiate Them All (ICML 2025), whose operator
         is the Laplace member.
     """
-    keys = check_keys(x, check=check)
+    if wrong:
+        name = next(iter(wrong))
+        raise TypeError(
+            f"soft_topk_mask has no setting {name!r}{conversion(name, ('scale',))}; "
+            "it has: dist, scale, mask, dim, hard, noise, check"
+        )
+    keys, present = check_keys(x, check=check, dim=dim, mask=mask)
     law = as_distribution(dist)
     n = keys.shape[-1]
-    if n < 2:
+    if n < 2 and present is None:
         raise ValueError("x must have at least 2 values: with one, no k in (0, 1) selects")
-    total = _parameter("k", k, keys, (0.0, float(n)), check)
-    width = _parameter("scale", scale, keys, (0.0, math.inf), check)
-    try:
-        batch = torch.broadcast_shapes(keys.shape[:-1], total.shape, width.shape)
-    except RuntimeError:
-        raise ValueError(
-            f"k and scale must broadcast with the batch of x, {shape_text(keys.shape[:-1])}, "
-            f"got {shape_text(total.shape)} and {shape_text(width.shape)}"
-        ) from None
-    rows = keys.expand(*batch, n).reshape(-1, n)
-    total, width = (value.expand(batch).reshape(-1, 1) for value in (total, width))
-    if isinstance(law.law, Heaviside):
-        p = _hard(rows.detach(), total).to(keys.dtype)
+    most = float(n) if mask is None else math.inf
+    total = _parameter("k", k, keys, (0.0, most), check, dim)
+    width = _parameter("scale", scale, keys, (0.0, math.inf), check, dim)
+    if hard and check and not all_hold(total == total.round()):
+        raise ValueError(f"k must be whole for a hard mask, got {k}")
+    if check_number("noise", noise, least=0.0):
+        keys = gumbel(keys, noise)
+    rows = keys.reshape(keys.numel() // n, n)
+    total, width = (value.expand(keys.shape[:-1]).reshape(-1, 1) for value in (total, width))
+    if mask is not None:
+        present = torch.ones_like(keys, dtype=torch.bool) if present is None else present
+        p = _of_present(law, rows, total, width, present.reshape(rows.shape))
     else:
-        kernels = _MaskKernels if has_kernel(law, rows) else None
-        p = MASK(kernels, law, rows, total, _distance(law, width))
-    return p.reshape(*batch, n)
+        p = _of_rows(law, rows, total, width)
+    if hard:
+        lowest = rows.detach()
+        if present is not None:
+            lowest = lowest.masked_fill(~present.reshape(rows.shape), -math.inf)
+        order = lowest.sort(dim=-1, descending=True, stable=True).indices
+        selected = torch.arange(n, device=rows.device) < total.detach()
+        exact = torch.zeros_like(p).scatter(-1, order, selected.to(p.dtype))
+        if present is not None:
+            exact = exact * present.reshape(rows.shape)
+        p = straight_through(exact, p)
+    return back(p.reshape(keys.shape), dim)
+
+
+def _of_rows(law: Distribution, rows: Tensor, k: Tensor, scale: Tensor) -> Tensor:
+    """The mask of rows [rows, n], of k and scale [rows, 1]."""
+    if isinstance(law.law, Heaviside):
+        return _hard(rows.detach(), k).to(rows.dtype)
+    kernels = _MaskKernels if has_kernel(law, rows) else None
+    return MASK(kernels, law, rows, k, _distance(law, scale))
+
+
+def _of_present(law: Distribution, rows: Tensor, k: Tensor, scale: Tensor, mask: Tensor) -> Tensor:
+    """The same of the lists of what is present."""
+    counts = mask.sum(-1, keepdim=True)
+    is_open = (k < counts) & (counts > 1)  # the others have nothing to choose from
+    ragged = Ragged(mask & is_open)
+    parts = [
+        _of_rows(law, part, k[group.rows], scale[group.rows])
+        for group, part in zip(ragged.groups, ragged.packed(rows, "n"), strict=True)
+    ]
+    p = ragged.joined(parts, "n", rows.shape[-1:])
+    return p + torch.where(mask & ~is_open, k.clamp(max=1), 0.0).to(p.dtype)
 
 
 def _parameter(
-    name: str, value: Number, x: Tensor, bounds: tuple[float, float], check: bool
+    name: str, value: Number, x: Tensor, bounds: tuple[float, float], check: bool, dim: int
 ) -> Tensor:
-    """Return k or scale as float64 on the device of x, inside the open interval."""
+    """Return k or scale as float64 on the device of x, inside the open interval.
+
+    Its shape broadcasts to the batch of x, whose dimension `dim` has come last.
+    """
     low, high = bounds
     if not isinstance(value, Tensor):
         number = check_number(name, value, above=low, below=high)
@@ -114,10 +169,16 @@ def _parameter(
         below = f" and < {high:g}" if high < math.inf else ""
         low, high = (f"{end.item():g}" for end in value.detach().aminmax())
         raise ValueError(f"{name} must be > 0{below}, got values from {low} to {high}")
-    if value.ndim == x.ndim and all(
-        size in (1, wanted) for size, wanted in zip(value.shape, (*x.shape[:-1], 1), strict=True)
-    ):
-        value = value[..., 0]  # a column, as sums with keepdim=True are
+    shape = value.shape
+    if value.ndim == x.ndim and value.shape[dim] == 1:
+        value = value.squeeze(dim)  # a column, as sums with keepdim=True are
+    try:
+        value.expand(x.shape[:-1])
+    except RuntimeError:
+        raise ValueError(
+            f"{name} must broadcast to the batch of x, {shape_text(x.shape[:-1])}, or be a column "
+            f"with size 1 where x has n, got {shape_text(shape)}; for other batches expand x"
+        ) from None
     return value.double()
 
 
@@ -365,3 +426,57 @@ def _column(values: Tensor) -> Any:
 def _launch(kernel: Callable[..., None], x: Tensor, *args: Any) -> None:
     """Run a kernel over the rows of x, on all threads if there are many values."""
     run(kernel, len(x), *args, pieces=4, alone=x.numel() < _WORTH_THREADS)
+
+
+# ---------------------------------------------------------------------------------------------
+# A module
+# ---------------------------------------------------------------------------------------------
+
+
+@final
+class SoftTopKMask(nn.Module):
+    """`soft_topk_mask` as a module, from values [..., n] to their membership [..., n].
+
+    Args:
+        k: the sum, see `soft_topk_mask`.
+        dist: a name, a `Distribution` or a CDF of your own.
+        scale: of the law, positive.
+        dim: along which p sums to k.
+        hard: 0 and 1, with soft gradients.
+        noise: of Gumbel noise, for sampled subsets; in training mode only.
+        check: look for NaN and inf.
+        learnable: whether the scale is a parameter; its logarithm is learnt, so it is positive.
+
+    Raises:
+        TypeError, ValueError: as `soft_topk_mask`.
+    """
+
+    def __init__(
+        self,
+        k: Number,
+        dist: DistributionLike = "laplace",
+        scale: float = 0.1,
+        *,
+        dim: int = -1,
+        hard: bool = False,
+        noise: float = 0.0,
+        check: bool = True,
+        learnable: bool = False,
+    ) -> None:
+        super().__init__()
+        self.k, self.dist = k, as_distribution(dist)
+        self.scale = check_number("scale", scale, above=0.0)
+        self.dim, self.hard, self.noise, self.check = dim, hard, noise, check
+        self.log_scale = nn.Parameter(torch.tensor(scale).log()) if learnable else None
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """p, shaped like x; see `soft_topk_mask`."""
+        scale = self.scale if self.log_scale is None else self.log_scale.exp()
+        return soft_topk_mask(
+            x, self.k, self.dist, scale, mask=mask, dim=self.dim, hard=self.hard,
+            noise=self.noise if self.training else 0.0, check=self.check,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        """k, the law and the flags."""
+        return f"{self.k}, {self.dist}, scale={self.scale}, hard={self.hard}, noise={self.noise}"

@@ -330,7 +330,7 @@ def get(name: Method = "splitter", **options: Any) -> Selection:
     if isinstance(name, str) and check_choice("method", name, names()) in SORTS:
         return SortSelection(sort=sorting.get(name, **options))
     if isinstance(name, str):
-        check_settings(name, NetworkSelection, options, without=("network",))
+        check_settings(name, NetworkSelection, options, without=("network",), order="largest")
         return NetworkSelection(network=name, **options)
-    check_settings(name, NetworkSelection, options)
+    check_settings(name, NetworkSelection, options, order="largest")
     return replace(name, **options)

@@ -307,7 +307,7 @@ def test_hard_ndcg_by_loops():
         for k in (None, 1, 3, 9):
             scores, grades = torch.randn(4, 3, 5, dtype=F64), some_values((4, 3, 5))
             grades[..., 0] = 1
-            found = ndcg(permutation_matrix(-scores), grades, k, gain)
+            found = ndcg(permutation_matrix(-scores), grades, k, gain, descending=True)
             assert found.shape == (4, 3)
             for mine, s, g in zip(
                 found.flatten(), *zip(*rows(scores, grades), strict=True), strict=True
@@ -317,12 +317,14 @@ def test_hard_ndcg_by_loops():
                 assert float(mine) == pytest.approx(want, rel=1e-12)
             if k is None:
                 ranks = hard_ranks(-scores)
-                torch.testing.assert_close(ndcg_of_ranks(ranks, grades, gain), found)
+                torch.testing.assert_close(
+                    ndcg_of_ranks(ranks, grades, gain, descending=True), found
+                )
 
 
 def test_ndcg_of_tied_scores_is_the_mean_over_their_orders():
     scores, grades = torch.tensor([1.0, 3.0, 1.0, 1.0]), torch.tensor([2, 0, 1, 0])
-    found = ndcg(permutation_matrix(-scores.double(), "average"), grades, 3)
+    found = ndcg(permutation_matrix(-scores.double(), "average"), grades, 3, descending=True)
     best = dcg([2, 1, 0, 0], 3, "exponential")
     each = [dcg([0, *x], 3, "exponential") / best for x in itertools.permutations([2, 1, 0])]
     assert float(found) == pytest.approx(np.mean(each), rel=1e-12)
@@ -331,12 +333,12 @@ def test_ndcg_of_tied_scores_is_the_mean_over_their_orders():
 def test_nothing_relevant_is_worth_nothing():
     p = some_p(2, 3, 3).requires_grad_()
     grades = torch.tensor([[0, 0, 0], [0, 0, 1]])
-    found = ndcg(p, grades)
+    found = ndcg(p, grades, descending=True)
     found.sum().backward()
     assert found[0].item() == 0 < found[1].item()
     assert (p.grad[0] == 0).all()
-    assert float(ndcg_of_ranks(torch.ones(3), grades[0])) == 0
-    assert ndcg(torch.zeros(0, 3, 3), torch.zeros(0, 3)).shape == (0,)
+    assert float(ndcg_of_ranks(torch.ones(3), grades[0], descending=True)) == 0
+    assert ndcg(torch.zeros(0, 3, 3), torch.zeros(0, 3), descending=True).shape == (0,)
 
 
 def test_ndcg_gradients():
@@ -345,9 +347,13 @@ def test_ndcg_gradients():
     p, ranks = some_p(2, 4, 4).requires_grad_(), (1 + 3 * torch.rand(2, 4, dtype=F64))
     ranks.requires_grad_()
     for gain in ("exponential", "linear"):
-        assert gradcheck(lambda p, gain=gain: ndcg(p, grades, 3, gain), p)
-        assert gradcheck(lambda r, gain=gain: ndcg_of_ranks(r, grades, gain), ranks)
-        assert gradgradcheck(lambda r, gain=gain: ndcg_of_ranks(r, grades, gain), ranks)
+        assert gradcheck(lambda p, gain=gain: ndcg(p, grades, 3, gain, descending=True), p)
+        assert gradcheck(
+            lambda r, gain=gain: ndcg_of_ranks(r, grades, gain, descending=True), ranks
+        )
+        assert gradgradcheck(
+            lambda r, gain=gain: ndcg_of_ranks(r, grades, gain, descending=True), ranks
+        )
 
 
 # -- what is refused ----------------------------------------------------------------------------
@@ -370,11 +376,15 @@ BAD = {
     "law": (lambda: kendall(X, X, "logistik"), ValueError, "logistik"),
     "steepness": (lambda: kendall(X, X, steepness=0.0), ValueError, "steepness must be > 0"),
     "variant": (lambda: kendall(X, X, variant="c"), ValueError, "unknown variant 'c'"),
-    "grades": (lambda: ndcg(P, -X), ValueError, "relevance must be >= 0, got -2"),
-    "grades of": (lambda: ndcg(P, X[:2]), ValueError, r"relevance must have shape \[3\]"),
-    "gain": (lambda: ndcg(P, X, gain="log"), ValueError, "unknown gain 'log'"),
-    "k": (lambda: ndcg(P, X, 0), ValueError, "k must be >= 1"),
-    "ranks": (lambda: ndcg_of_ranks(X, X), ValueError, "ranks must be > 0, got 0"),
+    "grades": (lambda: ndcg(P, -X, descending=True), ValueError, "relevance must be >= 0, got -2"),
+    "grades of": (
+        lambda: ndcg(P, X[:2], descending=True),
+        ValueError,
+        r"relevance must have shape \[3\]",
+    ),
+    "gain": (lambda: ndcg(P, X, gain="log", descending=True), ValueError, "unknown gain 'log'"),
+    "k": (lambda: ndcg(P, X, 0, descending=True), ValueError, "k must be >= 1"),
+    "ranks": (lambda: ndcg_of_ranks(X, X, descending=True), ValueError, "ranks must be > 0, got 0"),
 }
 
 

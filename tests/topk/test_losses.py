@@ -352,3 +352,52 @@ def test_accuracy():
 
 
 # -- torch.compile
+
+
+@for_each(
+    method=["splitter", "neuralsort"],
+    top1=["softmax", "network"],
+    smoothing=[0.0, 0.1],
+    dense=[0, 1],
+)
+def test_absent_classes_change_nothing(method, top1, smoothing, dense):
+    """Losses and gradients are those of the classes that are present alone."""
+    present = torch.tensor(
+        [[1, 1, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0], [0, 0, 1, 0, 0, 0], [1, 1, 0, 1, 1, 0]]
+    ).bool()
+    y = torch.tensor([5, 3, 2, 0])
+    logits = torch.where(present, scores(4, 6), torch.nan).requires_grad_()
+    options = {"top1": top1, "label_smoothing": smoothing, "m": 5, "reduction": "none"}
+    p_k = torch.tensor([0.4, 0.1, 0.0, 0.5], dtype=torch.float64)
+    target = torch.nn.functional.one_hot(y, 6).bool() if dense else y
+    found = TopKCrossEntropy(p_k, method, **options)(logits, target, mask=present)
+    (gradient,) = torch.autograd.grad(found.sum(), logits)
+    assert (gradient[~present] == 0).all()
+    for row, here in enumerate(present):
+        n = int(here.sum())
+        folded = p_k if n >= 4 else torch.cat([p_k[: n - 1], p_k[n - 1 :].sum()[None]])
+        alone = logits.detach()[row, here][None].requires_grad_()
+        label = target[row, here][None] if dense else here[: y[row]].sum()[None]
+        # A P_K for the row, as a single softmax would otherwise be a loss of its own.
+        want = TopKCrossEntropy(folded, method, **options)(alone, label, folded[None])
+        torch.testing.assert_close(found[row : row + 1], want)
+        slope = torch.autograd.grad(want.sum(), alone)[0]
+        torch.testing.assert_close(gradient[row, here], slope[0], rtol=1e-6, atol=1e-9)
+
+
+def test_masks_of_the_top_k_cross_entropy():
+    logits, mask = scores(3, 4), torch.tensor([True, True, True, False])
+    loss = TopKCrossEntropy([0.5, 0.5], m=3, ignore_index=-1)
+    y = torch.tensor([0, -1, 2])
+    each = [loss(logits[i : i + 1, :3], y[i : i + 1]) for i in (0, 2)]
+    torch.testing.assert_close(loss(logits, y, mask=mask), (each[0] + each[1]) / 2)
+    by_class = torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [1.0, 0.0]])
+    found = TopKCrossEntropy(by_class, m=3)(logits, torch.tensor([0, 1, 2]), mask=mask)
+    want = TopKCrossEntropy(by_class[:3], m=3)(logits[:, :3], torch.tensor([0, 1, 2]))
+    torch.testing.assert_close(found, want)
+    accuracy = topk_accuracy(logits.masked_fill(~mask, torch.nan), y.abs(), (1, 2), mask)
+    torch.testing.assert_close(accuracy, topk_accuracy(logits[:, :3], y.abs(), (1, 2)))
+    with pytest.raises(ValueError, match="target must be present, got true classes where mask is"):
+        loss(logits, torch.tensor([0, 1, 3]), mask=mask)
+    with pytest.raises(ValueError, match="weight and mask exclude each other"):
+        TopKCrossEntropy([1.0], weight=torch.ones(4))(logits, y.abs(), mask=mask)

@@ -8,8 +8,8 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from gendr.distributions import get
+from gendr.topk import SoftTopKMask, soft_topk_mask
 from gendr.topk import mask as module
-from gendr.topk import soft_topk_mask
 from support.cases import for_each
 from support.laws import exact_cdf
 
@@ -79,7 +79,7 @@ def test_the_sum_is_k(name, way):
     scale = torch.tensor([1e-3, 0.1, 1.0, 50.0], dtype=torch.float64)
     for dtype, tolerance in ((torch.float32, 1e-6), (torch.float64, 1e-9)):
         with by(way):
-            p = soft_topk_mask(x.to(dtype), k, name, scale)
+            p = soft_topk_mask(x.to(dtype).expand(7, 4, 100), k, name, scale)
         assert p.shape == (7, 4, 100)
         assert p.dtype == dtype
         assert ((p >= 0) & (p <= 1)).all()
@@ -183,8 +183,94 @@ def test_bad_input():
         ((torch.zeros(5), 2, "laplacian"), ValueError, "laplace"),
         ((torch.zeros(1), 0.5), ValueError, "x must have at least 2 values"),
         ((torch.tensor([1.0, torch.nan]), 1), ValueError, "x must be finite"),
-        ((torch.zeros(2, 5), torch.ones(3)), ValueError, r"k and scale must broadcast .* \[2\]"),
+        ((torch.zeros(2, 5), torch.ones(3)), ValueError, r"k must broadcast to the batch .* \[2\]"),
+        ((torch.zeros(5), torch.ones(4, 1)), ValueError, r"\[\], or be a column .* got \[4, 1\]"),
+        ((torch.zeros(1, 5), torch.ones(4, 1)), ValueError, r"expand x"),
+        ((torch.zeros(5), 2, "laplace", torch.ones(3)), ValueError, "scale must broadcast"),
         (([1.0, 2.0], 1), TypeError, "x must be a torch.Tensor"),
     ):
         with pytest.raises(error, match=message):
             soft_topk_mask(*args)
+    with pytest.raises(TypeError, match="no setting 'steepness'; scale = 1 / steepness; it has"):
+        soft_topk_mask(torch.zeros(5), 2, steepness=3.0)
+    with pytest.raises(ValueError, match=r"k must be whole for a hard mask, got 1\.5"):
+        soft_topk_mask(torch.zeros(5), 1.5, hard=True)
+
+
+PRESENT = torch.tensor(
+    [[1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [0, 0, 0, 0, 0], [0, 0, 0, 0, 1], [1, 1, 0, 0, 0]]
+).bool()
+
+
+@for_each(name=[*ORACLE, *FORMS], way=WAYS, rotating=3)
+def test_absent_values_change_nothing(name, way):
+    x = torch.where(PRESENT, values(25).reshape(5, 5), torch.nan).requires_grad_()
+    k = torch.tensor([2.5, 1.0, 2.0, 0.25, 3.0], dtype=torch.float64, requires_grad=True)
+    weights = values(25, 2).reshape(5, 5)
+    with by(way):
+        p = soft_topk_mask(x, k, name, 0.4, mask=PRESENT)
+        by_x, by_k = torch.autograd.grad((p * weights).sum(), (x, k))
+        assert (p[~PRESENT] == 0).all()
+        assert (by_x[~PRESENT] == 0).all()
+        for row in range(2):
+            here = PRESENT[row]
+            alone, number = x.detach()[row, here].requires_grad_(), k.detach()[row].requires_grad_()
+            want = soft_topk_mask(alone, number, name, 0.4)
+            torch.testing.assert_close(p[row, here], want)
+            slopes = torch.autograd.grad((want * weights[row, here]).sum(), (alone, number))
+            torch.testing.assert_close(by_x[row, here], slopes[0])
+            torch.testing.assert_close(by_k[row], slopes[1])
+    # Nothing to choose from: one value has k, and where k is all that there are, each has 1.
+    torch.testing.assert_close(p[3, 4], k[3])
+    assert p[4].tolist() == [1.0, 1.0, 0.0, 0.0, 0.0]
+    assert (by_x[2:] == 0).all()
+    assert by_k[[2, 4]].tolist() == [0.0, 0.0]
+
+
+def test_a_hard_mask_is_topk_with_soft_gradients():
+    x = values(18).reshape(3, 6).requires_grad_()
+    k = torch.tensor([1, 2, 5])
+    hard, soft = (soft_topk_mask(x, k, scale=0.5, hard=hard) for hard in (True, False))
+    for row in range(3):
+        want = torch.zeros(6, dtype=x.dtype).index_fill(0, x[row].topk(int(k[row])).indices, 1.0)
+        assert torch.equal(hard[row], want)
+    weights = values(18, 1).reshape(3, 6)
+    a, b = (torch.autograd.grad((p * weights).sum(), x)[0] for p in (hard, soft))
+    assert torch.equal(a, b)
+    ties = torch.tensor([1.0, 2.0, 1.0, 1.0])
+    assert soft_topk_mask(ties, 2, hard=True).tolist() == [1.0, 1.0, 0.0, 0.0]
+    mask = torch.tensor([False, False, True, True])
+    assert soft_topk_mask(ties, 1, hard=True, mask=mask).tolist() == [0.0, 0.0, 1.0, 0.0]
+    assert soft_topk_mask(ties, 3, hard=True, mask=mask).tolist() == [0.0, 0.0, 1.0, 1.0]
+
+
+def test_a_dimension_of_its_own():
+    x, mask = values(30).reshape(2, 5, 3), torch.rand(2, 5, 3) > 0.3
+    k = torch.tensor([1.0, 2.0, 3.0])
+    for options, there in (({}, {}), ({"mask": mask}, {"mask": mask.movedim(1, -1)})):
+        want = soft_topk_mask(x.movedim(1, -1), k, **there).movedim(-1, 1)
+        assert torch.equal(soft_topk_mask(x, k, dim=1, **options), want)
+        assert torch.equal(soft_topk_mask(x, k.expand(2, 1, 3), dim=-2, **options), want)
+
+
+def test_sampled_subsets_have_the_probabilities_of_draws_without_replacement():
+    logits = torch.tensor([0.0, 1.0, 0.3, -1.0])
+    weights, n, samples = logits.double().exp().tolist(), 4, 5000
+    expected = torch.zeros(n, dtype=torch.float64)
+    for i in range(n):
+        for j in range(n):
+            if i != j:
+                p = weights[i] / sum(weights) * weights[j] / (sum(weights) - weights[i])
+                expected[i] += p
+                expected[j] += p
+    torch.manual_seed(0)
+    x = logits.expand(samples, n).clone().requires_grad_()
+    drawn = soft_topk_mask(x, 2, hard=True, noise=1.0)
+    assert set(drawn.unique().tolist()) == {0.0, 1.0}
+    torch.testing.assert_close(drawn.double().mean(0), expected, rtol=0, atol=0.03)
+    assert torch.autograd.grad(drawn[:, 0].sum(), x)[0].abs().sum() > 0
+    module = SoftTopKMask(2, hard=True, noise=1.0, learnable=True)
+    assert set(module(x)[:, 1].unique().tolist()) == {0.0, 1.0}
+    assert torch.equal(module.eval()(x[0]), soft_topk_mask(x[0], 2, hard=True))
+    torch.nn.Sequential(torch.nn.Linear(4, 6), module)(x[:3])[:, 0].sum().backward()
+    assert module.log_scale.grad.isfinite()

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
+from gendr.distributions import laws
 from gendr.sorting import Network, methods, permutation
-from gendr.topk import NetworkSelection, SortSelection, get, names, network, soft_topk
+from gendr.topk import NetworkSelection, SoftTopK, SortSelection, get, names, network, soft_topk
 from gendr.topk.networks import NETWORKS
 from support.cases import for_each
 
@@ -179,3 +180,71 @@ def test_a_result_unpacks_like_that_of_soft_sort():
     assert torch.equal(found, out.values)
     torch.testing.assert_close(carried, out.attribution @ payload)
     assert all(torch.equal(a, b) for a, b in zip(out, (out.values, out.attribution), strict=True))
+    assert (len(out), out[0] is out.values) == (2, True)
+
+
+PRESENT = torch.tensor([[1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [0, 0, 0, 0, 0], [0, 1, 0, 0, 1]]).bool()
+SYMMETRIC = sorted(name for name, law in laws().items() if law.is_symmetric is True)
+ALL = [get(name, steepness=1.3) for name in names()]
+ALL += [get("splitter", steepness=1.3, dist=law) for law in SYMMETRIC]
+
+
+@for_each(method=ALL, largest=[True, False], rotating=2)
+def test_absent_values_are_not_selected(method, largest):
+    """Values and gradients are those of the lists of what is present alone."""
+    x = torch.where(PRESENT, values(4, 5), torch.nan).requires_grad_()
+    payload = values(4, 5, 2, seed=1)
+    out = soft_topk(x, 3, method, largest=largest, mask=PRESENT, payload=payload)
+    parts = {"values": "k"}
+    if method.has_attribution:
+        parts |= {"attribution": "kn", "payload": "kc"}
+    for part, dims in parts.items():
+        found = getattr(out, part)
+        weights = values(*found.shape, seed=2)
+        (gradient,) = torch.autograd.grad((found * weights).sum(), x, retain_graph=True)
+        assert (gradient[~PRESENT] == 0).all()
+        for row, here in enumerate(PRESENT):
+            count = min(3, int(here.sum()))
+            assert (found[row, count:] == 0).all()
+            if count == 0:
+                continue
+            alone = x.detach()[row, here].requires_grad_()
+            want = getattr(
+                soft_topk(alone, count, method, largest=largest, payload=payload[row, here]), part
+            )
+            got, weight = found[row, :count], weights[row, :count]
+            if dims == "kn":
+                assert (got[:, ~here] == 0).all()
+                got, weight = got[:, here], weight[:, here]
+            torch.testing.assert_close(got, want)
+            (slope,) = torch.autograd.grad((want * weight).sum(), alone)
+            torch.testing.assert_close(gradient[row, here], slope)
+    hard = torch.where(PRESENT, x, -torch.inf if largest else torch.inf).topk(3, largest=largest)
+    for row, here in enumerate(PRESENT):
+        count = min(3, int(here.sum()))
+        assert torch.equal(out.indices[row, :count], hard.indices[row, :count])
+        assert (out.indices[row, count:] == -1).all()
+
+
+def test_any_dimension_and_the_module():
+    x, mask = values(2, 5, 3), torch.rand(2, 5, 3) > 0.3
+    moved = x.movedim(1, -1)
+    for options, there in (({}, {}), ({"mask": mask}, {"mask": mask.movedim(1, -1)})):
+        out, want = soft_topk(x, 2, dim=1, **options), soft_topk(moved, 2, **there)
+        assert torch.equal(out.values, want.values.movedim(-1, 1))
+        assert torch.equal(out.indices, want.indices.movedim(-1, 1))
+        assert torch.equal(out.attribution, want.attribution)
+    assert torch.equal(soft_topk(x, 2, dim=1).indices, x.topk(2, dim=1).indices)
+    for part in ("values", "attribution", "indices"):
+        module = SoftTopK(2, dim=1, part=part, steepness=3.0)
+        want = getattr(soft_topk(x, 2, dim=1, steepness=3.0), part)
+        assert torch.equal(torch.nn.Sequential(module)(x), want)
+    chain = torch.nn.Sequential(
+        torch.nn.Linear(5, 7), SoftTopK(3, "softsort", learnable=True), torch.nn.Linear(3, 1)
+    )
+    chain(values(4, 5).float()).sum().backward()
+    assert chain[1].log_steepness.grad.abs() > 0
+    with pytest.raises(TypeError, match="no setting 'descending'; largest = descending; it has"):
+        soft_topk(x, 2, descending=True)
+    with pytest.raises(TypeError, match="no setting 'scale'; steepness = 1 / scale; it has"):
+        SoftTopK(2, scale=0.1)
