@@ -7,15 +7,18 @@ order of the photos. Every tenth photo is left out; the score is the mean PSNR o
 
 1. Of each law, with alpha blending (the probabilistic sum), scale and then learning rate are
    searched with a third of the steps of one seed.
-2. Each law with what was found, three seeds: at equal steps, and in equal time.
-3. The best laws with all T-conorms, three seeds, at equal steps.
+2. Each law with what was found, three seeds: at equal steps, and in equal time. At equal steps
+   again with larger rates, where the largest was the best.
+3. The best laws with all T-conorms, three seeds, at equal steps, with what 1 found.
+   Larger rates and the last of these laws may be left to some of the scenes (`--further`).
 4. How the lead over the published window depends on what is learnt and on the unit of the scale; on
    the number of triangles and the size of the photos.
 5. The best laws and the published window again at a size that people use: larger photos, more
    triangles, more time, with the scales and rates of before.
 
 A run is a row of splatting.csv, written when it is done; what is there is not run again, so the
-command may be stopped in any way and given again. Processes have one thread each; equal time is
+command may be stopped in any way and given again. With `--show` nothing is run, and the tables hold
+what is complete. Processes have one thread each; equal time is
 that of the processor, so that other work beside it does no harm.
 """
 
@@ -37,6 +40,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -51,11 +55,13 @@ LAWS = (
 )  # fmt: skip
 TCONORMS = (
     "probabilistic", "max", "einstein", "hamacher(p=0.5)", "frank(p=0.5)", "yager(p=2)",
-    "aczel_alsina(p=2)", "dombi(p=1)", "schweizer_sklar(p=-0.5)",
+    "aczel_alsina(p=2)", "dombi(p=1)", "schweizer_sklar(p=-0.5)", "joe(p=2)",
 )  # fmt: skip
 SCALES, RATES, SEEDS = (0.25, 0.5, 1.0), (0.6, 1.0, 1.6), (0, 1, 2)
-# Laws that go on to all T-conorms.
-BEST = 3
+# Tried in this order while the largest so far is the best.
+LARGER_RATES = (2.5, 4.0)
+# Laws that go on to larger rates, to all T-conorms, and to a size that people use.
+CLIMB, BEST, AGAIN = 6, 5, 3
 # How many times as long, for photos of how many times the side, with as many times the triangles.
 LARGER, LONGER = 4, 10
 
@@ -135,7 +141,8 @@ def train(folders: dict[str, str], run: Run) -> tuple[Run, list[str]]:
 class Table:
     """The runs of a file, those of earlier sessions included."""
 
-    def __init__(self, path: Path, folders: dict[str, str], workers: int) -> None:
+    def __init__(self, path: Path, folders: dict[str, str], workers: int, *, runs: bool) -> None:
+        self.runs = runs
         self.path, self.folders, self.workers = path, folders, workers
         path.parent.mkdir(parents=True, exist_ok=True)
         self.pool: Any = None
@@ -150,11 +157,15 @@ class Table:
     def __getitem__(self, run: Run) -> float:
         return self.rows[text(run)]
 
-    def do(self, name: str, runs: Iterable[Run]) -> None:
-        """Do the runs that are missing."""
+    def have(self, runs: Iterable[Run]) -> bool:
+        """Whether all of them are done."""
+        return all(text(run) in self.rows for run in runs)
+
+    def do(self, name: str, runs: Iterable[Run]) -> bool:
+        """Do the runs that are missing; return whether all are done."""
         missing = [run for run in dict.fromkeys(runs) if text(run) not in self.rows]
-        if not missing:
-            return
+        if not missing or not self.runs:
+            return not missing
         if self.pool is None:
             context = multiprocessing.get_context("spawn")
             self.pool = context.Pool(self.workers, signal.signal, (signal.SIGINT, signal.SIG_IGN))
@@ -164,6 +175,7 @@ class Table:
                 csv.writer(lines).writerow([*text(run), *cells])
                 lines.flush()
                 self.rows[text(run)] = float(cells[0])
+        return True
 
 
 def searched(rows: Table, starts: Sequence[Run]) -> list[Run]:
@@ -181,6 +193,32 @@ def searched(rows: Table, starts: Sequence[Run]) -> list[Run]:
 
     found = best(starts, scales, "scales")
     return best(found, lambda run: [replace(run, rate=rate) for rate in RATES], "rates")
+
+
+def climbed(rows: Table, found: Sequence[Run]) -> list[Run]:
+    """The runs with larger rates, as long as few steps of the first seed get better by them."""
+    best, last = list(found), RATES[-1]
+    for rate in LARGER_RATES:
+        at_end = [i for i, run in enumerate(best) if run.rate == last]
+        few = [replace(best[i], steps=best[i].steps // 3) for i in at_end]
+        if not rows.do(f"rate {rate:g}", [replace(run, rate=rate) for run in few]):
+            break
+        for i, run in zip(at_end, few, strict=True):
+            if rows[replace(run, rate=rate)] > rows[run]:
+                best[i] = replace(best[i], rate=rate)
+        last = rate
+    return best
+
+
+def by_rate(rows: Table, runs: Sequence[Run]) -> list[str]:
+    """A table of what few steps of the first seed give with each rate that was tried."""
+    rates = (*RATES, *LARGER_RATES)
+    cells = []
+    for run in runs:
+        few = [replace(run, steps=run.steps // 3, rate=rate) for rate in rates]
+        scores = [f"{rows[each]:.2f}" if rows.have([each]) else "" for each in few]
+        cells.append([run.law, run.photos, f"{run.scale:g}", *scores])
+    return table(["law", "photos", "scale", *(f"rate {rate:g}" for rate in rates)], cells, left=2)
 
 
 def over_seeds(run: Run) -> list[Run]:
@@ -205,6 +243,52 @@ def differences(
         all_of += found
     values = means if len(means) > 1 else all_of
     return statistics.mean(values), statistics.stdev(values) / math.sqrt(len(values))
+
+
+def mixed(scores: np.ndarray) -> tuple[float, int, float, float]:
+    """A mixed model of scores [treatment, scene, run]; run k of a scene is one seed for all.
+
+    The treatment is fixed; the scene, its effect on the treatment, and the seed within a scene are
+    random. Of a balanced design such as this, what restricted maximum likelihood finds is in closed
+    form, unless a variance would be negative: Searle, Casella, McCulloch, Variance Components
+    (1992), section 4.4. statsmodels finds the same numbers, but brings pandas along.
+
+    Returns:
+        The error of a difference of two treatments, the same for all, and its degrees of freedom;
+        standard deviations of the effect of scenes on treatments, and of one run.
+    """
+    treatments, scenes, runs = scores.shape
+    means = scores.mean(2)
+    crossed = means - means.mean(0) - means.mean(1, keepdims=True) + means.mean()
+    rest = scores - scores.mean(2, keepdims=True)
+    rest = rest - rest.mean(0)
+    freedom = (treatments - 1) * (scenes - 1)
+    by_scene = runs * float((crossed**2).sum()) / freedom
+    by_run = float((rest**2).sum()) / ((treatments - 1) * scenes * (runs - 1))
+    of_scene = math.sqrt(max(by_scene - by_run, 0.0) / runs)
+    error = math.sqrt(2 * max(by_scene, by_run) / (scenes * runs))
+    return error, freedom, of_scene, math.sqrt(by_run)
+
+
+def mixed_line(
+    rows: Table, scenes: Sequence[str], found: Sequence[dict[str, list[Run]]], few: int
+) -> str:
+    """What `mixed` finds of treatments, best first, whose runs of each scene are given, in words.
+
+    Of all, and of the first few, whose effects may vary less.
+    """
+    scores = np.array([[[rows[run] for run in runs[s]] for s in scenes] for runs in found])
+    said = []
+    for some, whose in ((scores, "all"), (scores[:few], f"the first {few} alone")):
+        error, freedom, of_scene, of_run = mixed(some)
+        said.append(
+            f"of {whose} ± {error:.2f} dB on {freedom} degrees of freedom (what the effect varies "
+            f"by from scene to scene: {of_scene:.2f} dB; from run to run: {of_run:.2f} dB)"
+        )
+    return (
+        "A mixed model, with what is compared fixed and scene, its effect on that and seed random, "
+        f"gives every difference of two the same error: {'; '.join(said)}."
+    )
 
 
 def ranking(
@@ -233,6 +317,47 @@ def is_large(folder: str, side: int) -> bool:
     return min(map(min, view_sizes(folder))) >= side
 
 
+def with_tconorms(
+    rows: Table, scenes: Sequence[str], laws: dict[str, dict[str, Run]], names: Sequence[str]
+) -> tuple[list[str], list[tuple[str, float, float]]]:
+    """What T-conorms do to laws of which all is run, less alpha blending: lines, and effects."""
+    families = {
+        law: {name: {s: replace(runs[s], tconorm=name) for s in scenes} for name in names}
+        for law, runs in laws.items()
+    }
+    complete = []
+    for law, family in families.items():
+        several = [run for runs in family.values() for run in runs.values()]
+        if rows.do(f"T-conorms of {law}", [each for run in several for each in over_seeds(run)]):
+            complete.append(law)
+    if len(complete) < 2:
+        return [], []
+    effects = []
+    for name in names[1:]:
+        gaps = [
+            differences(rows, scenes, families[law][name], families[law][names[0]])[0]
+            for law in complete
+        ]
+        error = statistics.stdev(gaps) / math.sqrt(len(gaps))
+        effects.append((name, statistics.mean(gaps), error))
+    effects.sort(key=lambda each: -each[1])
+    runs = [
+        {s: [e for law in complete for e in over_seeds(families[law][name][s])] for s in scenes}
+        for name in (names[0], *(name for name, _, _ in effects))
+    ]
+    lines = [
+        "", f"T-conorms with {', '.join(complete)} on {', '.join(scenes)}, less alpha blending; ± "
+        "is over these laws:", "", *gaps_table(effects, ["T-conorm", "dB"]),
+        "", mixed_line(rows, scenes, runs, CLIMB),
+    ]  # fmt: skip
+    return lines, effects
+
+
+def gaps_table(rows: Sequence[tuple[str, float, float]], head: list[str]) -> list[str]:
+    """A table of names, differences and errors."""
+    return table(head, [[name, f"{m:+.2f} ± {e:.2f}"] for name, m, e in rows], left=1)
+
+
 def study(args: argparse.Namespace, rows: Table) -> tuple[list[str], dict[str, Any]]:
     """All stages: the lines of the page, and the effects for its picture."""
     scenes = list(rows.folders)
@@ -248,25 +373,29 @@ def study(args: argparse.Namespace, rows: Table) -> tuple[list[str], dict[str, A
     }
     several = [run for found in (laws, timed) for runs in found.values() for run in runs.values()]
     rows.do("laws", [each for run in several for each in over_seeds(run)])
-    by_steps, steps = ranking(rows, scenes, laws, "uniform", "law")
+    _, steps = ranking(rows, scenes, laws, "uniform", "law")
     by_time, seconds = ranking(rows, scenes, timed, "uniform", "law")
-
     chosen = [name for name, _, _ in steps[:BEST]]
-    families = {
-        f"{law} / {name}": {s: replace(run, tconorm=name) for s, run in laws[law].items()}
-        for law in chosen
-        for name in TCONORMS
-    }
-    several = [run for runs in families.values() for run in runs.values()]
-    rows.do("T-conorms", [each for run in several for each in over_seeds(run)])
-    pooled = []
-    for name in TCONORMS[1:]:
-        gaps = [
-            differences(rows, scenes, families[f"{law} / {name}"], laws[law])[0] for law in chosen
-        ]
-        error = statistics.stdev(gaps) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
-        pooled.append((name, statistics.mean(gaps), error))
-    pooled.sort(key=lambda each: -each[1])
+
+    larger = {law: dict(runs) for law, runs in laws.items()}
+    first = [name for name, _, _ in steps[:CLIMB]]
+    at = [i for i, (law, scene) in enumerate(pairs) if law in first and scene in args.further]
+    for i, run in zip(at, climbed(rows, [tuned[i] for i in at]), strict=True):
+        larger[pairs[i][0]][pairs[i][1]] = run
+    several = [run for runs in larger.values() for run in runs.values()]
+    if not rows.do("larger rates", [each for run in several for each in over_seeds(run)]):
+        larger = laws
+    by_steps, steps = ranking(rows, scenes, larger, "uniform", "law")
+    seeds = [{s: over_seeds(run) for s, run in larger[name].items()} for name, _, _ in steps]
+    model = mixed_line(rows, scenes, seeds, CLIMB)
+
+    joined, tconorms = [], []
+    for names, over, which in (
+        (TCONORMS[:-1], scenes, chosen[:AGAIN]), (TCONORMS, args.further, chosen)
+    ):  # fmt: skip
+        found, effects = with_tconorms(rows, over, {law: laws[law] for law in which}, names)
+        joined += found
+        tconorms = effects or tconorms
 
     forms = {
         "scale learnt, in inradii": {},
@@ -288,7 +417,7 @@ def study(args: argparse.Namespace, rows: Table) -> tuple[list[str], dict[str, A
         rows.do(name, [each for run in several for each in over_seeds(run)])
         lead.append((name, *differences(rows, scenes, runs["uniform"], runs[WINDOW])))
 
-    again = list(dict.fromkeys(["uniform", *(name for name, _, _ in seconds[:BEST]), WINDOW]))
+    again = list(dict.fromkeys(["uniform", *(name for name, _, _ in seconds[:AGAIN]), WINDOW]))
     fit = [s for s, folder in rows.folders.items() if is_large(folder, LARGER * args.side)]
     large = {
         law: {
@@ -299,24 +428,22 @@ def study(args: argparse.Namespace, rows: Table) -> tuple[list[str], dict[str, A
         for law in again if fit
     }  # fmt: skip
     rows.do("again", [e for runs in large.values() for r in runs.values() for e in over_seeds(r)])
-    by_large, larger = ranking(rows, fit, large, "uniform", "law")
-
-    def gap(rows: list[tuple[str, float, float]], head: list[str]) -> list[str]:
-        return table(head, [[name, f"{m:+.2f} ± {e:.2f}"] for name, m, e in rows], left=1)
+    by_large, at_large = ranking(rows, fit, large, "uniform", "law")
 
     lines = [
         f"{', '.join(scenes)}; {args.side}², {args.triangles:,} triangles, {len(SEEDS)} seeds; "
         f"± is the error of the mean over {'scenes' if len(scenes) > 1 else 'seeds'}.",
-        "", f"At {args.steps:,} steps each:", "", *by_steps,
+        "", f"At {args.steps:,} steps each:", "", *by_steps, "", model,
+        "", f"The search of rates, PSNR in dB after {args.steps // 3} steps of one seed:", "",
+        *by_rate(rows, [tuned[i] for i in at]),
         "", f"In {args.seconds:g} s of one core each:", "", *by_time,
-        "", f"T-conorms with {', '.join(chosen)}, less alpha blending; ± is over these laws:", "",
-        *gap(pooled, ["T-conorm", "dB"]),
-        "", "The lead of uniform over the published window:", "", *gap(lead, ["", "dB"]),
+        *joined,
+        "", "The lead of uniform over the published window:", "", *gaps_table(lead, ["", "dB"]),
         "", f"The best in equal time again, at {LARGER * args.side}², with "
         f"{LARGER * args.triangles:,} triangles, in {LONGER * args.seconds:g} s:", "", *by_large,
     ]  # fmt: skip
-    effects = {"steps": steps, "seconds": seconds, "tconorms": pooled, "lead": lead,
-               "larger": larger}  # fmt: skip
+    effects = {"steps": steps, "seconds": seconds, "tconorms": tconorms, "lead": lead,
+               "larger": at_large}  # fmt: skip
     return lines, effects
 
 
@@ -330,12 +457,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=450)
     parser.add_argument("--seconds", type=float, default=9.0, help="of runs in equal time")
     parser.add_argument("--workers", type=int, default=2, help="processes of one thread")
+    parser.add_argument("--further", nargs="+", metavar="NAME", help="all by default; see 3")
+    parser.add_argument("--show", action="store_true", help="run nothing")
     parser.add_argument("--docs", action="store_true", help="write docs/splatting.md")
     args = parser.parse_args()
     folders = {Path(path).name: path for path in args.photos}
     if len(folders) < len(args.photos):
         parser.error("the folders must have different names")
-    lines, effects = study(args, Table(args.out / "splatting.csv", folders, args.workers))
+    args.further = args.further or list(folders)
+    rows = Table(args.out / "splatting.csv", folders, args.workers, runs=not args.show)
+    lines, effects = study(args, rows)
     sys.stdout.write("\n".join(lines) + "\n")
     (args.out / "splatting-effects.json").write_text(json.dumps(effects, indent=1) + "\n")
     if args.docs:

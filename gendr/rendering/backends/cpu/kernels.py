@@ -236,6 +236,13 @@ def _measure(points, start, stop, edges, quad, solid):
         points[_FOOT + i], points[_ENDS + i] = t, ends
 
 
+@njit(cache=True, nogil=True)
+def measure_distances(points, stop, edges, quad, solid):
+    """Fill in the distances alone of the first points of a block, all near the same face."""
+    for i in range(stop):
+        points[DISTANCE + i] = _nearest(points[X + i], points[Y + i], edges, quad, solid)[0]
+
+
 # ---------------------------------------------------------------------------------------------
 # The walk over faces and pixels
 # ---------------------------------------------------------------------------------------------

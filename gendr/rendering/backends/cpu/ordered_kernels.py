@@ -52,6 +52,7 @@ from gendr.rendering.backends.cpu.kernels import (
     face_bounds,
     face_edges,
     face_orientation,
+    measure_distances,
     row_span,
     through_argument,
 )
@@ -138,12 +139,13 @@ def list_tiles(boxes, image_of_face, order, across, down, starts, slots, faces, 
 
 
 @njit(cache=True, nogil=True)
-def _put_points(f, x_first, y_first, edges, tables, points, local):
-    """Write the pixels of a tile within reach of a face; return their number."""
+def _put_points(f, x_first, y_first, edges, solid, tables, points, local, quad):
+    """Write the pixels of a tile within reach of a face, and distances; return their number."""
     height, width = extent(tables.grid)
     xs, ys, box = pointer(tables.grid[0]), pointer(tables.grid[1]), row(tables.boxes, f)
     radius = row(tables.images, f)[RADIUS]
-    bounds = face_bounds(edges, radius, width, float(min(height, width)))
+    all_bounds = face_bounds(edges, radius, width, float(min(height, width)))
+    bounds = all_bounds if quad else (all_bounds[0], all_bounds[1], all_bounds[2], all_bounds[2])
     low, high = max(box[0], x_first), min(box[1], x_first + WIDE)
     n = 0
     for i in range(max(box[2], y_first), min(box[3], y_first + TALL)):
@@ -156,6 +158,7 @@ def _put_points(f, x_first, y_first, edges, tables, points, local):
                 points[X + m + k], points[Y + m + k] = xs[x + k], y
                 local[m + k] = base + x + k
         n += max(stop - start, 0)
+    measure_distances(points, (n + LANES - 1) // LANES * LANES, edges, quad, solid)
     return n
 
 
@@ -175,7 +178,7 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
     if law.reversed:
         covered, rest = rest, covered
     x_first, y_first = _corner(tile, layers)
-    quad = tables.corners.shape[1] == 4
+    quad, closes = tables.corners.shape[1] == 4, layers.enough < np.inf
     left = 0
     for i in range(PIXELS):
         total[i], farthest[i] = 0.0, np.inf
@@ -196,14 +199,14 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
                 return n
         orientation = face_orientation(tables.corners, f)
         edges = face_edges(tables.corners, f, orientation)
-        count = _put_points(f, x_first, y_first, edges, tables, points, local)
+        solid = orientation != 0.0
+        if quad:  # a constant in each branch
+            count = _put_points(f, x_first, y_first, edges, solid, tables, points, local, True)
+        else:
+            count = _put_points(f, x_first, y_first, edges, solid, tables, points, local, False)
         if count == 0:
             continue
         whole = (count + LANES - 1) // LANES * LANES
-        if quad:  # a constant in each branch
-            _measure(points, 0, whole, edges, True, orientation != 0.0)
-        else:
-            _measure(points, 0, whole, edges, False, orientation != 0.0)
         face = row(tables.images, f)
         argument(whole, shifted(points, DISTANCE), face, law, us, zs)
         call_cdf(law.cdf, pointer(zs), whole, face[SHAPE], pointer(cdf), pointer(sf))
@@ -233,7 +236,7 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
                 law.generator, shifted(a, start), shifted(rests, start), n - start,
                 face[FAMILY_P], shifted(g, start),
             )  # fmt: skip
-        if left:
+        if left and closes:
             for i in range(start, n):
                 pixel = found[i] - mark
                 if closed[pixel] > -np.inf:
