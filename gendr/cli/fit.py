@@ -24,6 +24,7 @@ from gendr.cli.parser import Fit
 from gendr.cli.stages import Stages, has_begun
 from gendr.cli.view import beside
 from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
+from gendr.fitting.visibility import seen_share
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.quality import mesh_quality
@@ -417,6 +418,7 @@ class _FitReport:
             self.clock.lap("colors")
         if target.views is not None:
             metrics["photos"] = list(target.views.names)
+            metrics["seen_by_two"] = seen_share(result.mesh, target.camera, target.views.image_size)
         if target.refined is not None:
             metrics["cameras"] = photos.camera_facts(target.refined)
             files[out / photos.CAMERAS] = photos.opencv_file(self.args, target.refined)

@@ -12,7 +12,9 @@ from gendr import visual
 from gendr.mesh import Camera, Mesh
 from gendr.rendering import Renderer
 
-__all__ = ["Sight", "cosine_to_eye", "footprint", "look", "sampling_grid", "shown_faces"]
+__all__ = [
+    "Sight", "cosine_to_eye", "footprint", "look", "sampling_grid", "seen_share", "shown_faces",
+]  # fmt: skip
 
 # Surfaces seen at a smaller cosine than this are not looked at: their pixels show too much at once.
 LEAST_COSINE = 0.15
@@ -157,3 +159,32 @@ def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -
         least,
         1 / oversampling**2,
     )
+
+
+def seen_share(mesh: Mesh, camera: Camera, size: tuple[int, int], least: int = 2) -> float:
+    """The part of the area of a mesh that several cameras see, by the middles of its faces.
+
+    Args:
+        mesh: One mesh.
+        camera: B cameras.
+        size: (H, W) of their images.
+        least: How many cameras.
+    """
+    bare = Mesh(mesh.vertices.detach(), mesh.faces)
+    corners = bare.vertices[bare.faces]
+    across = torch.linalg.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    points, normals = corners.mean(1), F.normalize(across, dim=-1)
+    near, far = visual.depths(bare, camera)
+    renderer = Renderer(size, "heaviside", "max", near=near, far=far)
+    everywhere = torch.ones(size, dtype=torch.bool, device=points.device)
+    count = torch.zeros(len(points), device=points.device)
+    none = torch.zeros(0, dtype=torch.int64)
+    with torch.no_grad():
+        for i in range(len(camera)):
+            one = camera[i]
+            depth = renderer(bare, one).depth
+            nearest = -F.max_pool2d(-depth[None], 3, 1, 1)[0, 0]
+            sight = Sight(one, size, none, none, points[:0], everywhere, nearest, 1.0)
+            count[sight.seen(points, normals, everywhere)[0]] += 1
+    area = across.norm(dim=-1)
+    return float((area * (count >= least)).sum() / area.sum())
