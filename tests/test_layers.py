@@ -28,7 +28,8 @@ ALLOWED = {
     "optim": {*GROUND, "distributions"},
     "capture": {*GROUND, "mesh"},
     "data": GROUND,
-    "rendering": {*GROUND, "distributions", "tnorms", "mesh"},
+    "primitives": GROUND,
+    "rendering": {*GROUND, "distributions", "tnorms", "mesh", "primitives"},
     "sorting": {*GROUND, "distributions"},
     "topk": {*GROUND, "distributions", "sorting"},  # networks, kernels, methods, the drawing
     "relaxed": {*GROUND, "distributions", "tnorms"},
