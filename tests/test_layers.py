@@ -42,6 +42,8 @@ ALLOWED["fitting"] = {*SYSTEMS, "visual"}
 ALLOWED["reconstruction"] = {*SYSTEMS, "visual"}
 ALLOWED["splatting"] = {*SYSTEMS, "visual"}
 ALLOWED["cli"] = {*SYSTEMS, "visual", "fitting", "reconstruction", "splatting", "__init__"}
+# Names of a part above that a part hands on at their first use: for type checkers only.
+HANDED_ON = {("gendr.primitives", "gendr.rendering.clip_space")}
 MODULES = {
     ".".join(("gendr", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
         ".__init__"
@@ -88,7 +90,11 @@ def imports():
 
 
 def test_imports_point_down():
-    found = {(part(source), part(target)) for source, target, *_ in imports()}
+    found = {
+        (part(source), part(target))
+        for source, target, _, typed in imports()
+        if not (typed and (source, target) in HANDED_ON)
+    }
     assert ("rendering", "tnorms") in found  # the test sees imports at all
     for source, target in found:
         if source in ("__init__", "__main__") or source == target:
