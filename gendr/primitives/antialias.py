@@ -202,7 +202,6 @@ def crossed(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
         begin = torch.where(front[..., None], at, at - step)
         along, side = axis, 1 - axis  # the coordinate along the line, and that which is constant
         triangle = here.clamp(min=0)
-        local = torch.stack([torch.full_like(here, k) for k in range(3)], -1)
         corners = points[tri[triangle] + base[..., None]]  # [N, H, W, 3, 4]
 
         def off(p: Tensor, side: int = side, begin: Tensor = begin) -> Tensor:

@@ -30,7 +30,10 @@ from gendr._runtime.tracing import is_traced
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.scene import Layer, Scene, check_pos, check_tri
 
-__all__ = ["DepthPeeler", "RasterizeCudaContext", "RasterizeGLContext", "rasterize"]
+__all__ = [
+    "DepthPeeler", "RasterizeCudaContext", "RasterizeGLContext", "get_log_level", "rasterize",
+    "set_log_level",
+]  # fmt: skip
 
 EXACT = 2**24  # the largest triangle number from which float32 can count on
 
@@ -70,6 +73,24 @@ class RasterizeGLContext(RasterizeCudaContext):
         """Does nothing."""
 
 
+_log_level = 1
+
+
+def get_log_level() -> int:
+    """What `set_log_level` was given last; 1 at first."""
+    return _log_level
+
+
+def set_log_level(level: int) -> None:
+    """Accepted, and kept; the primitives log nothing.
+
+    Args:
+        level: 0 (info) to 3 (fatal).
+    """
+    global _log_level
+    _log_level = level
+
+
 def rasterize(
     glctx: Any,
     pos: Tensor,
@@ -88,6 +109,10 @@ def rasterize(
 
     Differentiable in pos: u, v, z/w and the derivatives, not which triangle is seen; see
     `antialias` for that.
+
+    Memory is 36 bytes for a pixel in float32 (2.4 GB for 8192 x 8192) and 68 in float64,
+    and 8 bytes for a triangle beside 4 for each tile of 32 x 32 pixels that a small one touches.
+    The backward pass takes 24 bytes for a pixel, or 48 with gradients of derivatives.
 
     Args:
         glctx: a context, or None; not used, but for `output_db` of `RasterizeGLContext`.

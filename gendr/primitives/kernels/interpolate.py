@@ -56,7 +56,8 @@ def backward(
     sloped = of_slopes is not None and rast_db is not None
     if of_values is None:
         of_values = rast.new_zeros(images, height, width, channels)
-    of_slopes = of_slopes if sloped else rast.new_zeros(0, 0, 0, 0)
+    if of_slopes is None or not sloped:
+        of_slopes = rast.new_zeros(0, 0, 0, 0)
     tables = _tables(faces, attr, rast, rast_db)
     of_attr: Tensor | None = None
     of_rast = torch.empty_like(rast) if wanted[1] else rast.new_empty(0, 0, 0, 4)

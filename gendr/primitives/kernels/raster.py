@@ -15,6 +15,7 @@ bounds it in the whole tile.
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
 # pyright: reportMissingParameterType=false
 # pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+# pyright: reportPossiblyUnbound=false
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def forward(scene: Scene, pos: Tensor, *, save: bool) -> tuple[tuple[Tensor, Ten
     size = scene.height, scene.width
     run(bound, chunks, points, tri, first, base, offsets, *size, box, counts, alone=alone)
     ends = np.cumsum(counts.T.reshape(-1)).reshape(-1, chunks)
-    lists = np.empty(int(ends[-1, -1]), np.int32)
+    lists = np.empty(int(ends[-1, -1]) if ends.size else 0, np.int32)
     places = np.ascontiguousarray((ends - counts.T).T)
     starts = np.concatenate([places[0], [len(lists)]])
     run(listed, chunks, offsets, *size, box, places, lists, alone=alone)
