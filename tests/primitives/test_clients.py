@@ -102,7 +102,7 @@ for level in range(3):                      # the topology changes, and with it 
         e = v[f.long()]
         loss = (color - target).pow(2).mean() + 1e-3 * (e - e.roll(1, 1)).pow(2).mean()
         opt.zero_grad(set_to_none=True); loss.backward(); opt.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
 """
 
 POSE_AND_DEPTH = """
