@@ -17,6 +17,7 @@ Source: Laine et al., Modular Primitives for High-Performance Differentiable Ren
 the documentation.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from gendr.primitives.antialias import antialias, antialias_construct_topology_hash
@@ -26,7 +27,9 @@ from gendr.primitives.rasterize import (
     DepthPeeler,
     RasterizeCudaContext,
     RasterizeGLContext,
+    get_log_level,
     rasterize,
+    set_log_level,
 )
 from gendr.primitives.texture import texture, texture_construct_mip
 
@@ -39,9 +42,11 @@ __all__ = [
     "RasterizeGLContext",
     "antialias",
     "antialias_construct_topology_hash",
+    "get_log_level",
     "interpolate",
     "on_cpu",
     "rasterize",
+    "set_log_level",
     "soft",
     "texture",
     "texture_construct_mip",
@@ -55,4 +60,6 @@ def __getattr__(name: str) -> Any:
 
         globals()[name] = import_module("gendr.rendering.clip_space").soft
         return globals()[name]
+    if name == "torch":  # where this module stands in for the package nvdiffrast
+        return sys.modules[__name__]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -178,7 +178,7 @@ def crossed(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
     images = torch.arange(scene.images, device=rast.device)
     base = (images * (0 if scene.shared else scene.vertices))[:, None, None]
     x, y = scene.samples(points)
-    ids, depth = rast[..., 3].detach().long() - 1, rast[..., 2].detach()
+    ids, depth = rast[..., 3].detach().round().long() - 1, rast[..., 2].detach()
     depth = torch.where(ids >= 0, depth, torch.inf)
     codes = []
     for axis in (0, 1):
@@ -202,7 +202,6 @@ def crossed(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
         begin = torch.where(front[..., None], at, at - step)
         along, side = axis, 1 - axis  # the coordinate along the line, and that which is constant
         triangle = here.clamp(min=0)
-        local = torch.stack([torch.full_like(here, k) for k in range(3)], -1)
         corners = points[tri[triangle] + base[..., None]]  # [N, H, W, 3, 4]
 
         def off(p: Tensor, side: int = side, begin: Tensor = begin) -> Tensor:
@@ -236,7 +235,7 @@ def crossed(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
         tn = place(a, pick(corners, n), da, pick(apart, n))
         far = tm > tn
         second, third = torch.where(far, m, n), torch.where(far, n, m)
-        b, db, c = pick(corners, second), pick(apart, second), pick(corners, third)
+        b, db = pick(corners, second), pick(apart, second)
         va, vb = pick(tri[triangle], alone), pick(tri[triangle], second)
         t = torch.maximum(tm, tn)
         half = 3 * triangle + third
@@ -246,7 +245,7 @@ def crossed(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
             if not is_traced() and not bool(active.any()):
                 break
             line = _cross(a, b)
-            inner = _side(line, c)
+            inner = -line[..., along] * step[..., along]  # its sign is that of this side
             use, next_half = uses[half], half
             through = torch.zeros_like(active)
             for _ in range(MEETING):
@@ -260,7 +259,7 @@ def crossed(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
             o = points[tri.reshape(-1)[next_half] + base]
             vo, do = tri.reshape(-1)[next_half], off(o[..., None, :]).squeeze(-1)
             as_a = (do >= 0) == (da >= 0)
-            c, gone = torch.where(as_a[..., None], a, b), torch.where(as_a, va, vb)
+            gone = torch.where(as_a, va, vb)
             a, b = torch.where(as_a[..., None], o, a), torch.where(as_a[..., None], b, o)
             da, db = torch.where(as_a, do, da), torch.where(as_a, db, do)
             va, vb = torch.where(as_a, vo, va), torch.where(as_a, vb, vo)

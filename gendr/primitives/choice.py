@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from torch import Tensor
@@ -14,11 +13,26 @@ __all__ = ["kernels_for"]
 
 
 @constant
-def _load(name: str) -> Any:
-    """The module of kernels, or None if Numba is missing."""
-    return None if available() is not None else import_module(f"gendr.primitives.kernels.{name}")
+def _works() -> bool:
+    return available() is None
 
 
 def kernels_for(name: str, tensor: Tensor) -> Any:
-    """The kernels of a primitive for tensors like this one; None for its definition."""
-    return _load(name) if tensor.device.type == "cpu" else None
+    """The kernels of a primitive for tensors like this one; None for its definition.
+
+    Args:
+        name: a module of `gendr.primitives.kernels`, imported by a plain statement, because
+            `torch.compile` cannot trace `import_module`.
+        tensor: an input.
+    """
+    if tensor.device.type != "cpu" or not _works():
+        return None
+    if name == "raster":
+        from gendr.primitives.kernels import raster as module
+    elif name == "interpolate":
+        from gendr.primitives.kernels import interpolate as module
+    elif name == "antialias":
+        from gendr.primitives.kernels import antialias as module
+    else:
+        from gendr.primitives.kernels import topology as module
+    return module

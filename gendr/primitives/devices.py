@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -29,11 +31,18 @@ def on_cpu() -> Generator[None]:
     process; afterwards everything is as it was. Tensors made within it are ordinary ones. Not for
     use around `torch.compile`.
 
-        sys.modules["nvdiffrast"] = sys.modules["nvdiffrast.torch"] = gendr.primitives
+        sys.modules["nvdiffrast.torch"] = gendr.primitives
         with gendr.primitives.on_cpu():
             import their_program
+
+    Python wants a package `nvdiffrast` for that import; if there is none, it is there meanwhile.
     """
     with ExitStack() as stack:
+        if "nvdiffrast.torch" in sys.modules and "nvdiffrast" not in sys.modules:
+            package = ModuleType("nvdiffrast")
+            package.__dict__["torch"] = sys.modules["nvdiffrast.torch"]
+            stack.callback(sys.modules.pop, "nvdiffrast", None)
+            sys.modules["nvdiffrast"] = package
         for owner, name, value in _replacements():
             stack.enter_context(patch.object(owner, name, value, create=True))
         default = torch.get_default_device()
@@ -175,6 +184,11 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
         (cuda, "get_device_capability", _gives((0, 0))),
         (cuda, "mem_get_info", _gives((0, 0))),
         (cuda, "memory_summary", _gives("")),
+        (cuda, "get_device_properties", _gives(SimpleNamespace(name="CPU", total_memory=0))),
+        (cuda, "is_current_stream_capturing", _gives(False)),
+        (cuda.nvtx, "range_push", _gives(0)),
+        (cuda.nvtx, "range_pop", _gives(0)),
+        (cuda.nvtx, "mark", _gives(None)),
         (cuda, "get_rng_state", lambda *_, **__: torch.get_rng_state()),
         (cuda, "get_rng_state_all", lambda: [torch.get_rng_state()]),
         (cuda, "initial_seed", torch.initial_seed),

@@ -105,7 +105,7 @@ def _reference(
     faces: Faces, attr: Tensor, rast: Tensor, rast_db: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     images = len(rast)
-    ids = rast[..., 3].detach().int() - 1
+    ids = rast[..., 3].detach().round().int() - 1
     seen = (ids >= 0)[..., None]
     shared = attr.ndim == 2 or len(attr) == 1
     base = torch.arange(images, device=attr.device) * (0 if shared else attr.shape[-2])

@@ -30,7 +30,10 @@ from gendr._runtime.tracing import is_traced
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.scene import Layer, Scene, check_pos, check_tri
 
-__all__ = ["DepthPeeler", "RasterizeCudaContext", "RasterizeGLContext", "rasterize"]
+__all__ = [
+    "DepthPeeler", "RasterizeCudaContext", "RasterizeGLContext", "get_log_level", "rasterize",
+    "set_log_level",
+]  # fmt: skip
 
 EXACT = 2**24  # the largest triangle number from which float32 can count on
 
@@ -70,6 +73,24 @@ class RasterizeGLContext(RasterizeCudaContext):
         """Does nothing."""
 
 
+_log_level = 1
+
+
+def get_log_level() -> int:
+    """What `set_log_level` was given last; 1 at first."""
+    return _log_level
+
+
+def set_log_level(level: int) -> None:
+    """Accepted, and kept; the primitives log nothing.
+
+    Args:
+        level: 0 (info) to 3 (fatal).
+    """
+    global _log_level
+    _log_level = level
+
+
 def rasterize(
     glctx: Any,
     pos: Tensor,
@@ -88,6 +109,10 @@ def rasterize(
 
     Differentiable in pos: u, v, z/w and the derivatives, not which triangle is seen; see
     `antialias` for that.
+
+    Memory is 36 bytes for a pixel in float32 (2.4 GB for 8192 x 8192) and 68 in float64,
+    and 8 bytes for a triangle beside 4 for each tile of 32 x 32 pixels that a small one touches.
+    The backward pass takes 24 bytes for a pixel, or 48 with gradients of derivatives.
 
     Args:
         glctx: a context, or None; not used, but for `output_db` of `RasterizeGLContext`.
@@ -229,7 +254,11 @@ def nearest(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
         edges = torch.stack([_cross(b, c), _cross(c, a), _cross(a, b)], 1)
         terms = a[:, [0, 1, 3]] * edges[:, 0]
         det = (terms[:, 0] + terms[:, 1]) + terms[:, 2]
-        solid = det.abs() > 4 * torch.finfo(torch.float64).eps * terms.abs().sum(-1)
+        (b0, b1, _, b3), (c0, c1, _, c3) = b.unbind(-1), c.unbind(-1)
+        pairs = ((b1 * c3, b3 * c1), (b3 * c0, b0 * c3), (b0 * c1, b1 * c0))
+        sums = torch.stack([p.abs() + q.abs() for p, q in pairs], -1)
+        rounding = 8 * torch.finfo(torch.float64).eps * (a[:, [0, 1, 3]].abs() * sums).sum(-1)
+        solid = det.abs() > rounding
         planes = edges * torch.where(det > 0, 1.0, -1.0)[:, None, None] * size
         z = torch.stack([a[:, 2], b[:, 2], c[:, 2]], 1)
         depth = (planes * z[..., None]).sum(1) / (det.abs() * size[2])[:, None]

@@ -177,19 +177,17 @@ def check_rast(rast: object, like_name: str, like: Tensor) -> Tensor:
     return check_like("rast", rast, like_name, like)
 
 
-def check_ids(rast: Tensor, triangles: int) -> Tensor:
-    """The ids [N, H, W] int32 of the triangles that are seen, -1 for none.
+def check_ids(rast: Tensor, triangles: int) -> None:
+    """Raise unless what is seen are triangles.
 
     Raises:
         ValueError: one is no triangle: the output of `rasterize` was for another mesh.
     """
-    ids = rast[..., 3].detach()
     if rast.numel() and not is_traced():
-        low, high = (float(x) for x in torch.aminmax(ids))
+        low, high = (float(x) for x in torch.aminmax(rast[..., 3].detach()))
         if not (low >= 0 and high <= triangles):  # NaN too
             worst = high if high > triangles else low
             raise ValueError(
                 f"rast[..., 3] must be 0 or the number 1 .. {triangles} of a triangle, got "
                 f"{worst:g}; rasterize the same tri"
             )
-    return ids.int() - 1

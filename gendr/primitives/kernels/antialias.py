@@ -143,12 +143,12 @@ def find(pos, tri, base, uses, rast, places, found, counts, start, stop):
         n, i = row // height, row % height
         count = 0
         for j in range(width):
-            t = np.int64(rast[n, i, j, 3]) - 1
+            t = np.int64(rast[n, i, j, 3] + 0.5) - 1
             for axis in range(2):
                 i2, j2 = (i, j + 1) if axis == 0 else (i + 1, j)
                 if i2 >= height or j2 >= width:
                     continue
-                t2 = np.int64(rast[n, i2, j2, 3]) - 1
+                t2 = np.int64(rast[n, i2, j2, 3] + 0.5) - 1
                 if t == t2:
                     continue
                 near = t2 < 0 or (t >= 0 and rast[n, i, j, 2] <= rast[n, i2, j2, 2])
@@ -230,7 +230,7 @@ def walk(pos, tri, base, uses, t, goal, x, y, step, axis):
         if not 0.0 <= s <= 1.0:
             return np.int64(-1)
         line = cross(a, b)
-        inner = side(line, c)
+        inner = -line[along] * step  # the sign of this side, also if the triangle is edge-on
         use, through = np.int64(uses[h]), False
         for _ in range(MEETING):
             if use == h:
@@ -248,10 +248,10 @@ def walk(pos, tri, base, uses, t, goal, x, y, step, axis):
             return np.int64(-1)
         do = o[across] - fixed * o[3]
         if (do >= 0.0) == (da >= 0.0):
-            c, gone = a, va
+            gone = va
             a, da, va = o, do, vo
         else:
-            c, gone = b, vb
+            gone = vb
             b, db, vb = o, do, vo
         for m in range(3):
             if tri[t, m] == gone:

@@ -56,7 +56,8 @@ def backward(
     sloped = of_slopes is not None and rast_db is not None
     if of_values is None:
         of_values = rast.new_zeros(images, height, width, channels)
-    of_slopes = of_slopes if sloped else rast.new_zeros(0, 0, 0, 0)
+    if of_slopes is None or not sloped:
+        of_slopes = rast.new_zeros(0, 0, 0, 0)
     tables = _tables(faces, attr, rast, rast_db)
     of_attr: Tensor | None = None
     of_rast = torch.empty_like(rast) if wanted[1] else rast.new_empty(0, 0, 0, 4)
@@ -83,7 +84,7 @@ def backward(
 
 
 def _ids(rast: Tensor) -> Tensor:
-    return rast[..., 3].int() - 1
+    return rast[..., 3].round().int() - 1
 
 
 def _tables(faces: Faces, attr: Tensor, rast: Tensor, rast_db: Tensor | None) -> tuple[Any, ...]:
@@ -104,7 +105,7 @@ def interpolate_rows(attr, tri, base, rast, db, selected, values, slopes, start,
     for row in range(start, stop):
         n, i = row // height, row % height
         for j in range(width):
-            t = np.int64(rast[n, i, j, 3]) - 1
+            t = np.int64(rast[n, i, j, 3] + 0.5) - 1
             if t < 0:
                 for m in range(channels):
                     values[n, i, j, m] = 0.0
@@ -133,7 +134,7 @@ def positions_backward(
     for row in range(start, stop):
         n, i = row // height, row % height
         for j in range(width):
-            t = np.int64(rast[n, i, j, 3]) - 1
+            t = np.int64(rast[n, i, j, 3] + 0.5) - 1
             gu, gv, ux, uy, vx, vy = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             if t >= 0:
                 a, b, c = base[n] + tri[t, 0], base[n] + tri[t, 1], base[n] + tri[t, 2]
@@ -171,7 +172,7 @@ def corners_backward(
     for row in range(start, stop):
         n, i = row // height, row % height
         for j in range(width):
-            if rast[n, i, j, 3] < 1.0:
+            if rast[n, i, j, 3] < 0.5:
                 continue
             pixel = row * width + j
             u, v = np.float64(rast[n, i, j, 0]), np.float64(rast[n, i, j, 1])

@@ -15,6 +15,7 @@ bounds it in the whole tile.
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
 # pyright: reportMissingParameterType=false
 # pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+# pyright: reportPossiblyUnbound=false
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ TILE = 32  # pixels of a side: depths and ids of a tile stay in the first caches
 MANY = 16  # tiles, beyond which a triangle is listed once for its image: lists stay short
 SMALL = 4096  # pixels and triangles together that are not worth another thread
 MARGIN = 1e-6  # pixels by which boxes are wider, far more than rounding moves a corner
-# A determinant this much smaller than the sum of its terms is nothing but their rounding.
-FLAT = 4 * np.finfo(np.float64).eps
+# A determinant so much smaller than its terms are together may be nothing but their rounding.
+FLAT = 8 * np.finfo(np.float64).eps
 
 
 def forward(scene: Scene, pos: Tensor, *, save: bool) -> tuple[tuple[Tensor, Tensor], Any]:
@@ -66,7 +67,7 @@ def forward(scene: Scene, pos: Tensor, *, save: bool) -> tuple[tuple[Tensor, Ten
     size = scene.height, scene.width
     run(bound, chunks, points, tri, first, base, offsets, *size, box, counts, alone=alone)
     ends = np.cumsum(counts.T.reshape(-1)).reshape(-1, chunks)
-    lists = np.empty(int(ends[-1, -1]), np.int32)
+    lists = np.empty(int(ends[-1, -1]) if ends.size else 0, np.int32)
     places = np.ascontiguousarray((ends - counts.T).T)
     starts = np.concatenate([places[0], [len(lists)]])
     run(listed, chunks, offsets, *size, box, places, lists, alone=alone)
@@ -153,10 +154,19 @@ def cross(a, b):
 
 @njit(nogil=True, cache=True)
 def determinant(a, c):
-    """(a . c, whether it is more than rounding) of the corner a and the product of the others."""
-    p, q, r = a[0] * c[0], a[1] * c[1], a[3] * c[2]
-    det = p + q + r
-    return det, abs(det) > FLAT * (abs(p) + abs(q) + abs(r))
+    """The product of the (x, y, w) of the corner a and the cross product of the others."""
+    return a[0] * c[0] + a[1] * c[1] + a[3] * c[2]
+
+
+@njit(nogil=True, cache=True)
+def is_solid(a, b, c):
+    """Whether the determinant of a triangle is more than rounding, in whatever order."""
+    terms = (
+        abs(a[0]) * (abs(b[1] * c[3]) + abs(b[3] * c[1]))
+        + abs(a[1]) * (abs(b[3] * c[0]) + abs(b[0] * c[3]))
+        + abs(a[3]) * (abs(b[0] * c[1]) + abs(b[1] * c[0]))
+    )
+    return abs(determinant(a, cross(b, c))) > FLAT * terms
 
 
 @njit(nogil=True, cache=True)
@@ -230,7 +240,7 @@ def bound(pos, tri, first, base, offsets, height, width, box, counts, start, sto
             j0, j1 = pixels(low, high, width)
             low, high = interval(a, b, c, 1)
             i0, i1 = pixels(low, high, height)
-            if j0 > j1 or i0 > i1 or not determinant(a, cross(b, c))[1]:
+            if j0 > j1 or i0 > i1 or not is_solid(a, b, c):
                 continue
             box[item, 0], box[item, 1], box[item, 2], box[item, 3] = i0, i1, j0, j1
             i0, i1, j0, j1 = i0 // TILE, i1 // TILE, j0 // TILE, j1 // TILE
@@ -315,7 +325,7 @@ def draw(
                 if later(a, b):
                     a, b = b, a
                 e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
-                det = determinant(a, e0)[0]
+                det = determinant(a, e0)
                 s = 1.0 if det > 0.0 else -1.0
                 u, v = s * height, s * width
                 w = u * width
@@ -380,7 +390,7 @@ def draw(
                     b = corner(pos, base[n] + tri[t, 1])
                     c = corner(pos, base[n] + tri[t, 2])
                     e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
-                    det = determinant(a, e0)[0]
+                    det = determinant(a, e0)
                     f = 1.0 / det
                     p0, p1 = e0[0] / width, e1[0] / width
                     q0, q1 = e0[1] / height, e1[1] / height
@@ -431,7 +441,7 @@ def rasterize_backward(
                 b = corner(pos, base[n] + tri[t, 1])
                 c = corner(pos, base[n] + tri[t, 2])
                 e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
-                det = determinant(a, e0)[0]
+                det = determinant(a, e0)
                 f = 1.0 / det
                 ps, qs = e0[0] + e1[0] + e2[0], e0[1] + e1[1] + e2[1]
                 rs = e0[2] + e1[2] + e2[2]
