@@ -60,7 +60,7 @@ def box() -> tuple[Tensor, Tensor]:
     """Corners [8, 3] and triangles [12, 3] of a cube."""
     corners = torch.tensor([[x, y, z] for x in (-1.0, 1) for y in (-1.0, 1) for z in (-1.0, 1)])
     squares = [[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]]
-    tri = [[a, b, c] for a, b, c, d in squares] + [[a, c, d] for a, b, c, d in squares]
+    tri = [[a, b, c] for a, b, c, _ in squares] + [[a, c, d] for a, _, c, d in squares]
     return corners, torch.tensor(tri, dtype=torch.int32)
 
 
@@ -97,6 +97,7 @@ def figure_cube() -> None:
     paint = torch.rand(8, 3).requires_grad_()
     pose = rotation(torch.tensor([[0.9, 0.35, 0.25, 0.1]]))
     optimizer = torch.optim.Adam([guess, paint], lr=1e-2)
+    target = torch.zeros(8, 16, 16, 3)
     shots, errors, begin = [], [], time.process_time()
     for step in range(1001):
         if step in (0, 100, 1000):
