@@ -42,6 +42,7 @@ assets: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python docs/make_figures.py
 	$(BIN)/python docs/make_relaxed.py
+	$(BIN)/python docs/make_primitives.py
 	$(BIN)/python docs/make_topk.py
 	$(BIN)/python docs/make_logic.py
 	$(BIN)/python docs/make_optim.py

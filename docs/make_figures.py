@@ -986,6 +986,7 @@ HOUSE = (
         ("mesh", "meshes, cameras, files"),
         ("distributions", "F(z)"),
         ("tnorms", "or, and"),
+        ("primitives", "hard rasteriser"),
         ("data", "readers"),
     ),
     (("_runtime", "checks, registry, files, threads, choice of a backend, Numba and Triton"),),

@@ -117,8 +117,7 @@ def _layered(
 def _joined_pairs(scene: Scene, layered: Layered, limit: int) -> tuple[Tensor, Tensor]:
     """Colours [B H W, 3] over black, and alpha [B H W], by lists of about `limit` pairs."""
     faces, size, family = scene.faces, scene.size, layered.tconorm
-    # What all runs share is computed before the first of them is checkpointed.
-    _ = scene.colours, scene.texture, scene.gloss
+    scene.prepare()
     with torch.no_grad():
         reach = layered.dist.radius(layered.scale, layered.cutoff, check=False)
         radius = reach.new_zeros(faces.images).scatter_reduce(0, scene.image, reach, "amax")

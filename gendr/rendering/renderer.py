@@ -87,6 +87,10 @@ class Renderer(nn.Module):
         sort: for "ordered": "pixel", by the depth at each pixel, or "centroid", one order for all.
         bound: for "ordered", in [0, 1): faces may be left out whose weights in a pixel are less
             than this together.
+        mipmaps: whether textures are averaged over what a pixel shows of them (trilinear mipmaps),
+            so that fine patterns far away do not flicker. Levels go as far as the sides of a
+            texture can be halved: powers of 2 are best. Softmax shading is slower with it, as
+            fragments are listed.
         backend: "auto", "cpu", "triton" or "reference".
         learnable: any of "scale", "shape" (of the distribution), "p" (of the T-conorm) and "gamma";
             these become parameters of the module, kept positive (p negative where it must be) by
@@ -124,6 +128,7 @@ class Renderer(nn.Module):
         opacity: float | Tensor = 1.0,
         sort: str = "pixel",
         bound: float = 1e-4,
+        mipmaps: bool = False,
         backend: str = "auto",
         learnable: Sequence[str] = (),
         check: bool = True,
@@ -145,6 +150,7 @@ class Renderer(nn.Module):
             raise ValueError('shading="hard" draws the nearest face, composite="ordered" all faces')
         self.opacity = _checked_opacity(opacity)
         self.sort = check_choice("sort", sort, SORTS)
+        self.mipmaps = mipmaps
         self.bound = check_number("bound", bound, least=0.0, below=1.0)
         self.near = None if near is None else check_number("near", near, above=0.0)
         self.far = None if far is None else check_number("far", far, above=self.near or 0.0)
@@ -312,7 +318,7 @@ class Renderer(nn.Module):
             dist, self.tconorm, number, self.cutoff, images, mesh.vertices
         )
         light = None if mesh.unlit and self.lighting is self._default_lighting else self.lighting
-        scene = Scene(mesh, camera, geometry, self.size, backend, light)
+        scene = Scene(mesh, camera, geometry, self.size, backend, light, self.mipmaps)
         gamma, background = self.gamma, self.background
 
         def blended(near: float, far: float) -> Blending:

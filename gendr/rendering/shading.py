@@ -18,6 +18,7 @@ from torch.nn.functional import normalize
 
 from gendr._runtime.ranges import quotient, saturated
 from gendr._runtime.tracing import lazy, once
+from gendr.primitives import texture, texture_construct_mip
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, interpolation_weights, recomputed
 from gendr.rendering.geometry import Geometry, ImageSize, ScreenFaces, Surfaces
@@ -25,6 +26,7 @@ from gendr.tnorms.groups import Segments
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Lighting, Mesh
+    from gendr.primitives.texture import Mipmaps
     from gendr.rendering.backends.interface import Backend
 
 
@@ -98,6 +100,7 @@ class Scene:
 
     Attributes:
         given_lighting: the light as the renderer has it; `lighting` is as the cameras see it.
+        mipmaps: whether textures are sampled by mipmaps.
     """
 
     mesh: Mesh
@@ -106,6 +109,7 @@ class Scene:
     size: ImageSize
     backend: Backend
     given_lighting: Lighting | None
+    mipmaps: bool = False
 
     @lazy
     def lighting(self) -> Lighting | None:
@@ -246,6 +250,41 @@ class Scene:
         return Texture(uvs, texels, place.expand(self.faces.images, 3))
 
     @lazy
+    def stacks(self) -> tuple[list[tuple[Tensor, Mipmaps]], Tensor]:
+        """The distinct textures [1, H, W, 3] with their mipmaps, and which of them images have.
+
+        Levels are made as long as both sides are even or 1.
+        """
+        textures = self.mesh.textures
+        assert textures is not None  # it is textured
+        distinct = {id(x): x for x in textures}
+        numbers = {key: k for k, key in enumerate(distinct)}
+        stacks = []
+        for x in distinct.values():
+            tex, size, most = x.unsqueeze(0), [*x.shape[:2]], 0
+            while max(size) > 1 and all(side == 1 or side % 2 == 0 for side in size):
+                size, most = [max(side // 2, 1) for side in size], most + 1
+            stacks.append((tex, texture_construct_mip(tex, most)))
+        own = torch.tensor([numbers[id(x)] for x in textures], device=self.mesh.device)
+        return stacks, own.expand(self.faces.images)
+
+    @lazy
+    def slopes(self) -> Tensor:
+        """[T, 3, 2] how far a step of a pixel to the right, or up, goes past each corner.
+
+        With w of a place of a face, the weights m of its corners there, and their slopes s, the
+        steps of the weights are w (s - m sum s): the homogeneous coordinates of the place, divided
+        by the volume of the face and the eye, are m / w.
+        """
+        clip = self.surfaces.clip
+        sides = torch.linalg.cross(clip.roll(-1, 1), clip.roll(-2, 1))
+        volume = (sides[:, 0] * clip[:, 0]).sum(-1)[:, None, None]
+        tiny = torch.finfo(clip.dtype).tiny
+        flat = volume.abs() <= tiny  # seen from its side: no pixel of it is covered
+        step = 2 / self.size.side
+        return torch.where(flat, 0.0, step * sides[..., :2] / torch.where(flat, 1.0, volume))
+
+    @lazy
     def gloss(self) -> Gloss | None:
         """The light, if it changes over a face, or None."""
         mesh, light = self.mesh, self.lighting
@@ -267,6 +306,12 @@ class Scene:
             self.camera.orthographic,
         )
 
+    def prepare(self) -> None:
+        """Compute what all runs of fragments share, before the first of them is checkpointed."""
+        _ = self.colours, self.texture, self.gloss
+        if self.mipmaps and self.is_textured:
+            _ = self.stacks, self.slopes
+
     def colours_at(self, pixels: Tensor, face: Tensor, weights: Tensor) -> Tensor:
         """Lit colours [K, 3] of fragments.
 
@@ -279,7 +324,10 @@ class Scene:
         colour = self._mixed(self.colours, face, weights)
         if self.texture is not None:
             uv = self._mixed(self.texture.uvs, face, weights)
-            colour = colour * self._sampled(self.texture, uv, image)
+            if self.mipmaps:
+                colour = colour * self._filtered(self.texture.uvs, uv, image, face, weights)
+            else:
+                colour = colour * self._sampled(self.texture, uv, image)
         gloss = self.gloss
         if gloss is None:
             return colour
@@ -296,6 +344,31 @@ class Scene:
         first = corners[:, 0]
         steps = (corners[:, 1:] - first.unsqueeze(1)) * weights[:, 1:].unsqueeze(-1)
         return first + steps.sum(1)
+
+    def _filtered(
+        self, uvs: Tensor, uv: Tensor, image: Tensor, face: Tensor, weights: Tensor
+    ) -> Tensor:
+        """Trilinear texture lookup [K, 3], as wide as a pixel is on the face.
+
+        Beyond a face, where soft edges show the colour of its nearest place, a pixel is as wide as
+        it is there.
+        """
+        slopes = self.gather(self.slopes.flatten(1), face).reshape(-1, 3, 2)
+        corners = self.gather(self.surfaces.clip.flatten(1), face).reshape(-1, 3, 3)
+        w = (weights * corners[..., 2]).sum(-1)[:, None, None]
+        steps = w * (slopes - weights.unsqueeze(-1) * slopes.sum(1, keepdim=True))
+        found = self.gather(uvs.flatten(1), face).reshape(-1, 3, 2)
+        across = (found.unsqueeze(-1) * steps.unsqueeze(-2)).sum(1).flatten(1)  # [K, 4]
+        uv = torch.stack([uv[:, 0], 1 - uv[:, 1]], -1)  # rows count from the top
+        stacks, own = self.stacks
+        kinds = own[image]
+        result = uv.new_zeros(len(uv), 3)
+        for kind, (tex, mip) in enumerate(stacks):
+            here = (kinds == kind).nonzero().squeeze(-1)
+            if len(here):
+                places = uv[here][None, None], across[here][None, None]
+                result = result.index_copy(0, here, texture(tex, *places, mip=mip)[0, 0])
+        return result
 
     def _sampled(self, texture: Texture, uv: Tensor, image: Tensor) -> Tensor:
         """Bilinear texture lookup [K, 3]; textures repeat beyond [0, 1], as in OBJ and glTF."""
@@ -328,12 +401,12 @@ def softmax_rgb(scene: Scene, coverage: Coverage, blending: Blending, limit: int
     zeta = (far - z) / (far - near) is 1 at the near plane and 0 at the far plane. Source:
     Liu et al., Soft Rasterizer (2019), the softmax over depth.
     """
-    fused = None if coverage.has_own_cdf else _fused_softmax(scene, coverage, blending)
+    filtered = scene.mipmaps and scene.is_textured  # which fused kernels do not
+    fused = None if coverage.has_own_cdf or filtered else _fused_softmax(scene, coverage, blending)
     if fused is not None:
         return fused
     faces, size, blend = scene.faces, scene.size, blending
-    # What all runs share is computed before the first of them is checkpointed.
-    _ = scene.colours, scene.texture, scene.gloss
+    scene.prepare()
 
     def run(listing: Callable[[], PixelPairs]) -> Tensor:
         pixels, face, first, last = listing()

@@ -199,6 +199,23 @@ def _splats() -> Example:
     return Example({"cpu": kernels}, sight, leaves, empty)
 
 
+def _lookups() -> Example:
+    module = import_module("gendr.primitives.texture")  # the function has the name of its file
+    spec = module._Sampling(module._LEVELS, module._CUBE, ((4, 4), (2, 2), (1, 1)))
+    mips = spec.starts()[-1] - spec.starts()[1]
+    leaves = _leaves(
+        torch.randn(2, 2, 3, 3), torch.rand(2, 6, 4, 4, 2), torch.rand(2, 2 * mips),
+        0.5 * torch.randn(2, 2, 3, 6), 0.5 * torch.randn(2, 2, 3),
+    )  # fmt: skip
+    return Example({"cpu": module._SampleKernels}, spec, leaves)
+
+
+def _mipmaps() -> Example:
+    module = import_module("gendr.primitives.texture")
+    spec = module._Stack(((4, 2), (2, 1), (1, 1)), 1)
+    return Example({"cpu": module._HalveKernels}, spec, _leaves(torch.rand(2, 4, 2, 3)))
+
+
 def _law(name: str) -> tuple[Any, Any]:
     """A law and the same for kernels."""
     from gendr.relaxed.backends.laws import check_law, for_kernels
@@ -207,14 +224,58 @@ def _law(name: str) -> tuple[Any, Any]:
     return law, for_kernels(law)
 
 
+def _triangles(size: int) -> tuple[Any, Tensor]:
+    """Two images of overlapping triangles, some of which reach behind the camera."""
+    from gendr.primitives.scene import Scene
+
+    pos = torch.randn(2, 7, 4, dtype=torch.float64)
+    pos[..., 2] *= 0.3
+    pos[0, :, 3] = pos[0, :, 3].abs() + 1.5
+    tri = torch.tensor([[0, 1, 2], [3, 2, 1], [4, 5, 6], [1, 4, 3]], dtype=torch.int32)
+    return Scene(tri, 2, size, size + 2, 7), pos
+
+
+def _rasterize() -> Example:
+    from gendr.primitives.kernels import raster
+
+    scene, pos = _triangles(7)
+    return Example({"cpu": raster}, scene, _leaves(pos))
+
+
+def _interpolate() -> Example:
+    from gendr.primitives.interpolate import Faces
+    from gendr.primitives.kernels import interpolate, raster
+
+    scene, pos = _triangles(5)
+    (rast, slopes), _ = raster.forward(scene, pos, save=False)
+    leaves = _leaves(torch.randn(2, 7, 3), rast, slopes)
+    return Example({"cpu": interpolate}, Faces(scene.tri, (2, 0)), leaves)
+
+
+def _antialias() -> Example:
+    from gendr.primitives.antialias import Borders, linked
+    from gendr.primitives.kernels import antialias, raster
+
+    scene, pos = _triangles(7)
+    (rast, _), _ = raster.forward(scene, pos, save=False)
+    borders = Borders(scene, linked(scene.tri), 1.0)
+    leaves = _leaves(torch.rand(2, 7, 9, 2), pos)
+    return Example({"cpu": antialias}, borders, leaves, completed=lambda c, p: (c, rast, p))
+
+
 _EXAMPLES = {
     "logic.gates": _gates,
     "logic.mixed": _mixed,
+    "primitives.mipmaps": _mipmaps,
+    "primitives.texture": _lookups,
     "sorting.carry": _carry,
     "sorting.gates": _comparators,
     "sorting.ranks": lambda: _projection("RANKS"),
     "sorting.rows": _rows,
     "sorting.values": lambda: _projection("VALUES"),
+    "primitives.antialias": _antialias,
+    "primitives.interpolate": _interpolate,
+    "primitives.rasterize": _rasterize,
     "splatting.project": _splats,
     "topk.losses": _losses,
     "topk.mask": _mask,

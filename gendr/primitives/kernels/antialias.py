@@ -1,0 +1,329 @@
+"""The compiled antialiasing: silhouettes row by row in threads, the blending of the few in order.
+
+See `gendr.primitives.antialias` for the mathematics.
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: reportMissingParameterType=false
+# pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.threads import run
+from gendr.primitives.antialias import MEETING, STEPS, Borders, densely
+from gendr.primitives.kernels.batching import one_by_one
+from gendr.primitives.kernels.raster import corner, cross
+from gendr.primitives.kernels.topology import linked
+from gendr.primitives.scene import Scene, check_indices
+
+ensure_cache()
+announce_compilation(__name__)
+
+__all__ = ["backend", "backward", "forward", "traced"]
+
+backend = "cpu"
+
+SMALL = 4096  # pixels that are not worth another thread
+
+
+def forward(
+    borders: Borders, color: Tensor, rast: Tensor, pos: Tensor, *, save: bool
+) -> tuple[tuple[Tensor], tuple[Tensor, Tensor]]:
+    """The blended colours [N, H, W, C]; the pairs [K, 2] and codes [K] of silhouettes are saved."""
+    pairs, codes = _silhouettes(borders, rast, pos)
+    result = color.clone()
+    if len(codes):
+        points, tables = _tables(borders.scene, pos)
+        blend(
+            points, *tables, borders.scene.height, borders.scene.width, pairs.numpy(),
+            codes.numpy(), color.reshape(-1, color.shape[-1]).numpy(),
+            result.view(-1, color.shape[-1]).numpy(),
+        )  # fmt: skip
+    return (result,), (pairs, codes)
+
+
+def backward(
+    borders: Borders, inputs: tuple[Tensor, Tensor, Tensor], saved: tuple[Tensor, Tensor],
+    grads: tuple[Tensor], wanted: tuple[bool, ...],
+) -> tuple[Tensor, None, Tensor | None]:  # fmt: skip
+    """The gradients of color and pos."""
+    (color, _, pos), (pairs, codes), (grad,) = inputs, saved, grads
+    of_color = grad.clone()
+    points, tables = _tables(borders.scene, pos)
+    of_pos = torch.zeros(points.shape if wanted[2] else (0, 4), dtype=torch.float64)
+    if len(codes):
+        channels = color.shape[-1]
+        blend_backward(
+            points, *tables, borders.scene.height, borders.scene.width, pairs.numpy(),
+            codes.numpy(), color.reshape(-1, channels).numpy(), grad.reshape(-1, channels).numpy(),
+            of_color.view(-1, channels).numpy(), of_pos.numpy(),
+        )  # fmt: skip
+    found = None
+    if wanted[2]:
+        found = (borders.boost * of_pos).to(pos.dtype).reshape(pos.shape)
+    return of_color, None, found
+
+
+def _tables(scene: Scene, pos: Tensor) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    return pos.reshape(-1, 4).numpy(), (scene.tri.numpy(), scene.tables[1])
+
+
+def _silhouettes(borders: Borders, rast: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
+    """The pairs [K, 2] of pixels with a silhouette between them, in order, and its codes [K]."""
+    scene = borders.scene
+    uses = linked(scene.tri) if borders.uses is None else borders.uses
+    rows = scene.images * scene.height
+    # Each row has room for all of its pairs; what is not written takes no memory.
+    places, found = (np.empty((rows, 2 * scene.width), np.int32) for _ in range(2))
+    counts = np.zeros(rows, np.int64)
+    points, tables = _tables(scene, pos)
+    run(
+        find, rows, points, *tables, uses.numpy(), rast.numpy(), places, found, counts,
+        alone=rast[..., 0].numel() < SMALL,
+    )  # fmt: skip
+    ends = np.cumsum(counts)
+    pairs = torch.empty(int(ends[-1]) if rows else 0, 2, dtype=torch.int64)
+    codes = torch.empty(len(pairs), dtype=torch.int32)
+    pack(scene.width, places, found, counts, pairs.numpy(), codes.numpy())
+    return pairs, codes
+
+
+@torch.library.custom_op("gendr::silhouette_edges", mutates_args=())
+def _edges(rast: Tensor, pos: Tensor, tri: Tensor) -> Tensor:
+    """The codes [2, N, H, W] of `gendr.primitives.antialias.crossed`."""
+    images, height, width = rast.shape[:3]
+    scene = Scene(tri, images, height, width, pos.shape[-2], None, pos.ndim == 2)
+    check_indices(tri, scene.vertices)
+    borders = Borders(scene, None, 1.0)
+    pairs, codes = _silhouettes(borders, rast.contiguous(), pos.contiguous())
+    dense = torch.zeros(2, images * height * width, dtype=torch.int32)
+    dense[pairs[:, 1], pairs[:, 0]] = codes
+    return dense.view(2, images, height, width)
+
+
+@_edges.register_fake
+def _(rast: Tensor, pos: Tensor, tri: Tensor) -> Tensor:
+    return rast.new_empty(2, *rast.shape[:3], dtype=torch.int32)
+
+
+_edges.register_vmap(one_by_one(_edges))
+
+
+def traced(borders: Borders, color: Tensor, rast: Tensor, pos: Tensor) -> Tensor:
+    """The result where PyTorch traces: by its own operators, but for where silhouettes are."""
+    codes = _edges(rast.detach(), pos.detach(), borders.scene.tri)
+    return densely(borders, color, pos, codes)
+
+
+@njit(nogil=True, cache=True)
+def pack(width, places, found, counts, pairs, codes):
+    """Write the rows of silhouettes one behind the other."""
+    k = 0
+    for row in range(len(counts)):
+        for m in range(counts[row]):
+            pairs[k, 0] = np.int64(row) * width + places[row, m] // 2
+            pairs[k, 1] = places[row, m] % 2
+            codes[k] = found[row, m]
+            k += 1
+
+
+@njit(nogil=True, cache=True)
+def find(pos, tri, base, uses, rast, places, found, counts, start, stop):
+    """The silhouettes between the pixels of rows, and between them and those above."""
+    height, width = rast.shape[1:3]
+    for row in range(start, stop):
+        n, i = row // height, row % height
+        count = 0
+        for j in range(width):
+            t = np.int64(rast[n, i, j, 3] + 0.5) - 1
+            for axis in range(2):
+                i2, j2 = (i, j + 1) if axis == 0 else (i + 1, j)
+                if i2 >= height or j2 >= width:
+                    continue
+                t2 = np.int64(rast[n, i2, j2, 3] + 0.5) - 1
+                if t == t2:
+                    continue
+                near = t2 < 0 or (t >= 0 and rast[n, i, j, 2] <= rast[n, i2, j2, 2])
+                x, y = (2 * j + 1 - width) / width, (2 * i + 1 - height) / height
+                step = 2.0 / width if axis == 0 else 2.0 / height
+                if near:
+                    h = walk(pos, tri, base[n], uses, t, t2, x, y, step, axis)
+                elif axis == 0:
+                    h = walk(pos, tri, base[n], uses, t2, t, x + step, y, -step, axis)
+                else:
+                    h = walk(pos, tri, base[n], uses, t2, t, x, y + step, -step, axis)
+                if h < 0:
+                    continue
+                a, b = ends(tri, h)
+                line = cross(corner(pos, base[n] + a), corner(pos, base[n] + b))
+                if (abs(line[0]) / width >= abs(line[1]) / height) != (axis == 0):
+                    continue
+                places[row, count] = 2 * j + axis
+                found[row, count] = h + 1
+                count += 1
+        counts[row] = count
+
+
+@njit(nogil=True, cache=True)
+def ends(tri, h):
+    """The two vertices of a half-edge, as rows of an image."""
+    t, k = h // 3, h % 3
+    return np.int64(tri[t, (k + 1) % 3]), np.int64(tri[t, (k + 2) % 3])
+
+
+@njit(nogil=True, cache=True)
+def place(p, q, a, b, along, begin, step):
+    """Where the line crosses an edge, in steps; -inf behind the camera."""
+    part = a - b
+    if part == 0.0:
+        return -math.inf
+    w = (a * q[3] - b * p[3]) / part
+    if not w > 0.0:
+        return -math.inf
+    return ((a * q[along] - b * p[along]) / part / w - begin) / step
+
+
+@njit(nogil=True, cache=True)
+def side(line, p):
+    """On which side of a line a corner is."""
+    return line[0] * p[0] + line[1] * p[1] + line[2] * p[3]
+
+
+@njit(nogil=True, cache=True)
+def walk(pos, tri, base, uses, t, goal, x, y, step, axis):
+    """The half-edge where the surface ends that is seen at (x, y), on the way to the other pixel.
+
+    -1 if it ends nowhere on it.
+    """
+    begin, fixed = (x, y) if axis == 0 else (y, x)
+    along, across = axis, 1 - axis
+    v0, v1, v2 = np.int64(tri[t, 0]), np.int64(tri[t, 1]), np.int64(tri[t, 2])
+    p0, p1, p2 = corner(pos, base + v0), corner(pos, base + v1), corner(pos, base + v2)
+    d0 = p0[across] - fixed * p0[3]
+    d1 = p1[across] - fixed * p1[3]
+    d2 = p2[across] - fixed * p2[3]
+    # The corner alone on its side of the line becomes a.
+    k = 0
+    if (d0 >= 0.0) == (d1 >= 0.0):
+        if (d0 >= 0.0) == (d2 >= 0.0):
+            return np.int64(-1)
+        a, da, va, b, db, vb, c, dc, vc, k = p2, d2, v2, p0, d0, v0, p1, d1, v1, 2
+    elif (d0 >= 0.0) == (d2 >= 0.0):
+        a, da, va, b, db, vb, c, dc, vc, k = p1, d1, v1, p2, d2, v2, p0, d0, v0, 1
+    else:
+        a, da, va, b, db, vb, c, dc, vc = p0, d0, v0, p1, d1, v1, p2, d2, v2
+    s, other = place(a, b, da, db, along, begin, step), place(a, c, da, dc, along, begin, step)
+    if s > other:
+        h = 3 * t + (k + 2) % 3
+    else:
+        b, db, vb, c, s = c, dc, vc, b, other
+        h = 3 * t + (k + 1) % 3
+    for _ in range(STEPS):
+        if not 0.0 <= s <= 1.0:
+            return np.int64(-1)
+        line = cross(a, b)
+        inner = -line[along] * step  # the sign of this side, also if the triangle is edge-on
+        use, through = np.int64(uses[h]), False
+        for _ in range(MEETING):
+            if use == h:
+                break
+            vo = np.int64(tri[use // 3, use % 3])
+            o = corner(pos, base + vo)
+            if inner * side(line, o) < 0.0:
+                through = True
+                break
+            use = np.int64(uses[use])
+        if not through:
+            return h
+        t = use // 3
+        if t == goal:
+            return np.int64(-1)
+        do = o[across] - fixed * o[3]
+        if (do >= 0.0) == (da >= 0.0):
+            gone = va
+            a, da, va = o, do, vo
+        else:
+            gone = vb
+            b, db, vb = o, do, vo
+        for m in range(3):
+            if tri[t, m] == gone:
+                h = 3 * t + m
+                break
+        s = place(a, b, da, db, along, begin, step)
+    return np.int64(-1)
+
+
+@njit(nogil=True, cache=True)
+def crossing(pos, tri, base, height, width, pair, axis, code):
+    """(t, e, f, the other pixel, the two vertices) of a silhouette between two pixels."""
+    n = pair // (height * width)
+    i, j = pair // width % height, pair % width
+    va, vb = ends(tri, np.int64(code) - 1)
+    va, vb = base[n] + va, base[n] + vb
+    line = cross(corner(pos, va), corner(pos, vb))
+    x, y = (2 * j + 1 - width) / width, (2 * i + 1 - height) / height
+    e = line[0] * x + line[1] * y + line[2]
+    if axis == 0:
+        f = line[0] * ((2 * j + 3 - width) / width) + line[1] * y + line[2]
+    else:
+        f = line[0] * x + line[1] * ((2 * i + 3 - height) / height) + line[2]
+    t = e / (e - f) if e != f else -1.0
+    return t, e, f, pair + (1 if axis == 0 else width), va, vb
+
+
+@njit(nogil=True, cache=True)
+def blend(pos, tri, base, height, width, pairs, codes, color, result):
+    """Add to a pixel at each silhouette what the other side covers of it."""
+    for k in range(len(codes)):
+        p = pairs[k, 0]
+        t, _, _, q, _, _ = crossing(pos, tri, base, height, width, p, pairs[k, 1], codes[k])
+        if not 0.0 <= t <= 1.0:
+            continue
+        weight = t - 0.5
+        target = q if weight > 0.0 else p
+        for m in range(color.shape[1]):
+            result[target, m] += weight * (color[p, m] - color[q, m])
+
+
+@njit(nogil=True, cache=True)
+def blend_backward(pos, tri, base, height, width, pairs, codes, color, grad, of_color, of_pos):
+    """The gradients of colours, and if there is room for them those of positions."""
+    for k in range(len(codes)):
+        p, axis = pairs[k, 0], pairs[k, 1]
+        t, e, f, q, va, vb = crossing(pos, tri, base, height, width, p, axis, codes[k])
+        if not 0.0 <= t <= 1.0:
+            continue
+        weight = t - 0.5
+        target = q if weight > 0.0 else p
+        g = 0.0
+        for m in range(color.shape[1]):
+            upstream = np.float64(grad[target, m])
+            g += upstream * (np.float64(color[p, m]) - color[q, m])
+            of_color[p, m] += weight * upstream
+            of_color[q, m] -= weight * upstream
+        if not len(of_pos):
+            continue
+        i, j = p // width % height, p % width
+        x, y = (2 * j + 1 - width) / width, (2 * i + 1 - height) / height
+        x2, y2 = x, y
+        if axis == 0:
+            x2 = (2 * j + 3 - width) / width
+        else:
+            y2 = (2 * i + 3 - height) / height
+        g /= (e - f) * (e - f)
+        lx, ly, lw = g * (e * x2 - f * x), g * (e * y2 - f * y), g * (e - f)
+        a, b = corner(pos, va), corner(pos, vb)
+        of_pos[va, 0] += b[1] * lw - b[3] * ly
+        of_pos[va, 1] += b[3] * lx - b[0] * lw
+        of_pos[va, 3] += b[0] * ly - b[1] * lx
+        of_pos[vb, 0] += ly * a[3] - lw * a[1]
+        of_pos[vb, 1] += lw * a[0] - lx * a[3]
+        of_pos[vb, 3] += lx * a[1] - ly * a[0]

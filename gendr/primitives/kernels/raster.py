@@ -1,0 +1,508 @@
+"""The compiled rasteriser: tiles in threads, and a backward pass in which each vertex has an owner.
+
+A triangle is bounded, then listed at the tiles that it may touch, those that touch many in a list
+of their own; each tile keeps the nearest of its triangles at every sample, in float64, and writes
+its pixels. Gradients are found pixel by pixel, then each thread gathers those of its own vertices,
+in the order of the pixels. No unit writes what belongs to another: the bits are the same on any
+number of threads.
+
+A sample is (2 j + 1 - W, 2 i + 1 - H), which is exact; the edge functions there are sums of
+products whose negations are exact too, so that the two triangles at an edge never disagree. They
+rise and fall with each coordinate also after rounding: the corner of a tile where one is greatest
+bounds it in the whole tile.
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: reportMissingParameterType=false
+# pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+# pyright: reportPossiblyUnbound=false
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.threads import num_threads, run
+from gendr.primitives.kernels.batching import one_by_one
+from gendr.primitives.kernels.gather import gather
+from gendr.primitives.rasterize import shaded
+from gendr.primitives.scene import Scene, check_indices
+
+ensure_cache()
+announce_compilation(__name__)
+
+__all__ = ["backend", "backward", "forward", "traced"]
+
+backend = "cpu"
+
+TILE = 32  # pixels of a side: depths and ids of a tile stay in the first caches
+MANY = 16  # tiles, beyond which a triangle is listed once for its image: lists stay short
+SMALL = 4096  # pixels and triangles together that are not worth another thread
+MARGIN = 1e-6  # pixels by which boxes are wider, far more than rounding moves a corner
+# A determinant so much smaller than its terms are together may be nothing but their rounding.
+FLAT = 8 * np.finfo(np.float64).eps
+
+
+def forward(scene: Scene, pos: Tensor, *, save: bool) -> tuple[tuple[Tensor, Tensor], Any]:
+    """What is seen [N, H, W, 4], and its derivatives [N, H, W, 4]; the ids are saved."""
+    check_indices(scene.tri, scene.vertices)  # which nobody could do while a graph was traced
+    shape = scene.images, scene.height, scene.width
+    rast, derivatives = pos.new_empty(*shape, 4), pos.new_empty(*shape, 4)
+    ids, behind = torch.empty(shape, dtype=torch.int32), scene.peeled
+    depths = torch.empty((0, 0, 0) if behind is None else shape, dtype=torch.float64)
+    points, tri = pos.reshape(-1, 4).numpy(), scene.tri.numpy()
+    first, base, offsets = scene.tables
+    across, down = -(-scene.width // TILE), -(-scene.height // TILE)
+    tiles, total = scene.images * across * down, int(offsets[-1])
+    alone = total + rast[..., 0].numel() < SMALL
+    chunks = min(1 if alone else 4 * num_threads(), max(1, total))
+    box = np.empty((total, 4), np.int16)
+    counts = np.zeros((chunks, tiles + scene.images), np.int64)
+    size = scene.height, scene.width
+    run(bound, chunks, points, tri, first, base, offsets, *size, box, counts, alone=alone)
+    ends = np.cumsum(counts.T.reshape(-1)).reshape(-1, chunks)
+    lists = np.empty(int(ends[-1, -1]) if ends.size else 0, np.int32)
+    places = np.ascontiguousarray((ends - counts.T).T)
+    starts = np.concatenate([places[0], [len(lists)]])
+    run(listed, chunks, offsets, *size, box, places, lists, alone=alone)
+    if behind is None or behind.depths is None or behind.ids is None:
+        before = np.empty((0, 0, 0)), np.empty((0, 0, 0), np.int32)
+    else:
+        before = behind.depths.numpy(), behind.ids.numpy()
+    run(
+        draw, tiles, points, tri, first, base, offsets, box, starts, lists, *before, rast.numpy(),
+        derivatives.numpy(), ids.numpy(), depths.numpy(), pieces=16, alone=alone,
+    )  # fmt: skip
+    if behind is not None:
+        behind.depths, behind.ids = depths, ids
+    return (rast, derivatives), (ids,)
+
+
+def backward(
+    scene: Scene, inputs: tuple[Tensor], saved: tuple[Tensor], grads: tuple[Tensor | None, ...],
+    wanted: tuple[bool, ...],
+) -> tuple[Tensor]:  # fmt: skip
+    """The gradient of pos."""
+    (pos,), (ids,), (of_rast, of_derivatives) = inputs, saved, grads
+    points, tri = pos.reshape(-1, 4).numpy(), scene.tri.numpy()
+    base = scene.tables[1]
+    rows, alone = scene.images * scene.height, ids.numel() < SMALL
+    if of_rast is None:
+        of_rast = pos.new_zeros(*ids.shape, 4)
+    both = of_derivatives is not None
+    of_derivatives = of_derivatives if both else pos.new_empty(0, 0, 0, 4)
+    corners = pos.new_empty(ids.numel(), 12 if both else 4)
+    weights = pos.new_empty(ids.numel(), 0 if both else 2)
+    run(
+        rasterize_backward, rows, points, tri, base, ids.numpy(), of_rast.numpy(),
+        of_derivatives.numpy(), corners.numpy(), weights.numpy(), alone=alone,
+    )  # fmt: skip
+    found = gather(ids, scene.tri, base, len(points), weights, corners)
+    return (found.reshape(pos.shape).to(pos.dtype),)
+
+
+@torch.library.custom_op("gendr::seen_triangles", mutates_args=())
+def _seen(
+    pos: Tensor, tri: Tensor, height: int, width: int, ranges: Tensor | None, images: int
+) -> Tensor:
+    """The ids [N, H, W] of the triangles that are seen."""
+    scene = Scene(tri, images, height, width, pos.shape[-2], ranges, pos.ndim == 2)
+    return forward(scene, pos.contiguous(), save=True)[1][0]
+
+
+@_seen.register_fake
+def _(
+    pos: Tensor, tri: Tensor, height: int, width: int, ranges: Tensor | None, images: int
+) -> Tensor:
+    return pos.new_empty(images, height, width, dtype=torch.int32)
+
+
+_seen.register_vmap(one_by_one(_seen))
+
+
+def traced(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
+    """Both results where PyTorch traces: by its own operators, but for what is seen."""
+    ids = _seen(
+        pos.detach(), scene.tri, scene.height, scene.width, scene.ranges, scene.images
+    )  # fmt: skip
+    return shaded(scene, pos, ids)
+
+
+@njit(nogil=True, cache=True)
+def corner(pos, v):
+    """The x, y, z, w of a vertex."""
+    return (
+        np.float64(pos[v, 0]), np.float64(pos[v, 1]), np.float64(pos[v, 2]), np.float64(pos[v, 3])
+    )  # fmt: skip
+
+
+@njit(nogil=True, cache=True)
+def cross(a, b):
+    """The cross product of the (x, y, w) of two corners."""
+    return (
+        a[1] * b[3] - a[3] * b[1],
+        a[3] * b[0] - a[0] * b[3],
+        a[0] * b[1] - a[1] * b[0],
+    )
+
+
+@njit(nogil=True, cache=True)
+def determinant(a, c):
+    """The product of the (x, y, w) of the corner a and the cross product of the others."""
+    return a[0] * c[0] + a[1] * c[1] + a[3] * c[2]
+
+
+@njit(nogil=True, cache=True)
+def is_solid(a, b, c):
+    """Whether the determinant of a triangle is more than rounding, in whatever order."""
+    terms = (
+        abs(a[0]) * (abs(b[1] * c[3]) + abs(b[3] * c[1]))
+        + abs(a[1]) * (abs(b[3] * c[0]) + abs(b[0] * c[3]))
+        + abs(a[3]) * (abs(b[0] * c[1]) + abs(b[1] * c[0]))
+    )
+    return abs(determinant(a, cross(b, c))) > FLAT * terms
+
+
+@njit(nogil=True, cache=True)
+def owns(p, q):
+    """Whether samples on an edge are inside: left edges, and top ones, as +y is up."""
+    return p > 0.0 or (p == 0.0 and q < 0.0)
+
+
+@njit(nogil=True, cache=True)
+def pixels(low, high, n):
+    """(first, last) of the n pixels whose centres lie in an interval of NDC."""
+    low = math.ceil(max((low * n + n - 1) * 0.5 - MARGIN, 0.0))
+    high = math.floor(min((high * n + n - 1) * 0.5 + MARGIN, n - 1.0))
+    return low, high
+
+
+@njit(nogil=True, cache=True)
+def interval(a, b, c, axis):
+    """The NDC that the visible part of a triangle takes, a little more where it leaves the view."""
+    if a[3] > 0.0 and b[3] > 0.0 and c[3] > 0.0:
+        u, v, w = a[axis] / a[3], b[axis] / b[3], c[axis] / c[3]
+        return min(u, v, w), max(u, v, w)
+    low, high = math.inf, -math.inf
+    p = c
+    for q in (a, b, c):  # in front of the near plane
+        dp, dq = p[2] + p[3], q[2] + q[3]
+        if (dp < 0.0) != (dq < 0.0):
+            t = dp / (dp - dq)
+            x, w = p[axis] + t * (q[axis] - p[axis]), p[3] + t * (q[3] - p[3])
+            if w <= 1e-9 * (abs(p[3]) + abs(q[3])):
+                return -1.0, 1.0
+            low, high = min(low, x / w - 1e-3), max(high, x / w + 1e-3)
+        if dq >= 0.0:
+            if q[3] <= 0.0:
+                return -1.0, 1.0
+            low, high = min(low, q[axis] / q[3]), max(high, q[axis] / q[3])
+        p = q
+    return low, high
+
+
+@njit(nogil=True, cache=True)
+def outside(a, b, c):
+    """Whether all corners are beyond one plane of the frustum, and so is the triangle."""
+    for axis in range(3):
+        if a[axis] > a[3] and b[axis] > b[3] and c[axis] > c[3]:
+            return True
+        if a[axis] < -a[3] and b[axis] < -b[3] and c[axis] < -c[3]:
+            return True
+    return False
+
+
+@njit(nogil=True, cache=True)
+def bound(pos, tri, first, base, offsets, height, width, box, counts, start, stop):
+    """The pixels that each item may cover, and how many of a chunk each tile gets."""
+    across, down = -(-width // TILE), -(-height // TILE)
+    tiles = (len(offsets) - 1) * across * down
+    total, chunks = len(box), len(counts)
+    for chunk in range(start, stop):
+        n = 0
+        for item in range(total * chunk // chunks, total * (chunk + 1) // chunks):
+            while item >= offsets[n + 1]:
+                n += 1
+            t = first[n] + item - offsets[n]
+            a = corner(pos, base[n] + tri[t, 0])
+            b = corner(pos, base[n] + tri[t, 1])
+            c = corner(pos, base[n] + tri[t, 2])
+            box[item, 0], box[item, 1] = 1, 0
+            if outside(a, b, c):
+                continue
+            low, high = interval(a, b, c, 0)
+            j0, j1 = pixels(low, high, width)
+            low, high = interval(a, b, c, 1)
+            i0, i1 = pixels(low, high, height)
+            if j0 > j1 or i0 > i1 or not is_solid(a, b, c):
+                continue
+            box[item, 0], box[item, 1], box[item, 2], box[item, 3] = i0, i1, j0, j1
+            i0, i1, j0, j1 = i0 // TILE, i1 // TILE, j0 // TILE, j1 // TILE
+            if (i1 - i0 + 1) * (j1 - j0 + 1) > MANY:
+                counts[chunk, tiles + n] += 1
+                continue
+            for i in range(i0, i1 + 1):
+                for j in range(j0, j1 + 1):
+                    counts[chunk, (n * down + i) * across + j] += 1
+
+
+@njit(nogil=True, cache=True)
+def listed(offsets, height, width, box, places, lists, start, stop):
+    """Write the items of a chunk into the lists of their tiles, in their order."""
+    across, down = -(-width // TILE), -(-height // TILE)
+    tiles = (len(offsets) - 1) * across * down
+    total, chunks = len(box), len(places)
+    for chunk in range(start, stop):
+        n = 0
+        place = places[chunk].copy()
+        for item in range(total * chunk // chunks, total * (chunk + 1) // chunks):
+            while item >= offsets[n + 1]:
+                n += 1
+            i0, i1 = box[item, 0], box[item, 1]
+            if i0 > i1:
+                continue
+            i0, i1, j0, j1 = i0 // TILE, i1 // TILE, box[item, 2] // TILE, box[item, 3] // TILE
+            if (i1 - i0 + 1) * (j1 - j0 + 1) > MANY:
+                lists[place[tiles + n]] = item
+                place[tiles + n] += 1
+                continue
+            for i in range(i0, i1 + 1):
+                for j in range(j0, j1 + 1):
+                    tile = (n * down + i) * across + j
+                    lists[place[tile]] = item
+                    place[tile] += 1
+
+
+@njit(nogil=True, cache=True)
+def later(a, b):
+    """Whether a corner comes after another, by x, y, w and z."""
+    if a[0] != b[0]:
+        return a[0] > b[0]
+    if a[1] != b[1]:
+        return a[1] > b[1]
+    if a[3] != b[3]:
+        return a[3] > b[3]
+    return a[2] > b[2]
+
+
+@njit(nogil=True, cache=True)
+def draw(
+    pos, tri, first, base, offsets, box, starts, lists, floor, floor_ids, rast, derivatives, ids,
+    depths, start, stop,
+):  # fmt: skip
+    """The nearest triangle at every sample of tiles, and what is written of it."""
+    images, height, width = ids.shape
+    across, down = -(-width // TILE), -(-height // TILE)
+    depth, nearest = np.empty((TILE, TILE)), np.empty((TILE, TILE), np.int32)
+    for tile in range(start, stop):
+        n, place = tile // (across * down), tile % (across * down)
+        top, left = place // across * TILE, place % across * TILE
+        bottom, right = min(top + TILE, height), min(left + TILE, width)
+        depth[:] = math.inf
+        nearest[:] = -1
+        for bin in (tile, images * across * down + n):
+            for k in range(starts[bin], starts[bin + 1]):
+                item = lists[k]
+                i0, i1 = max(box[item, 0], top), min(box[item, 1] + 1, bottom)
+                j0, j1 = max(box[item, 2], left), min(box[item, 3] + 1, right)
+                if i0 >= i1 or j0 >= j1:
+                    continue
+                t = first[n] + item - offsets[n]
+                a = corner(pos, base[n] + tri[t, 0])
+                b = corner(pos, base[n] + tri[t, 1])
+                c = corner(pos, base[n] + tri[t, 2])
+                # In one order, so that faces with the same corners have the same depths.
+                if later(a, b):
+                    a, b = b, a
+                if later(b, c):
+                    b, c = c, b
+                if later(a, b):
+                    a, b = b, a
+                e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
+                det = determinant(a, e0)
+                s = 1.0 if det > 0.0 else -1.0
+                u, v = s * height, s * width
+                w = u * width
+                p0, q0, r0 = u * e0[0], v * e0[1], w * e0[2]
+                p1, q1, r1 = u * e1[0], v * e1[1], w * e1[2]
+                p2, q2, r2 = u * e2[0], v * e2[1], w * e2[2]
+                f = 1.0 / (det * w)
+                pz = (a[2] * p0 + b[2] * p1 + c[2] * p2) * f
+                qz = (a[2] * q0 + b[2] * q1 + c[2] * q2) * f
+                rz = (a[2] * r0 + b[2] * r1 + c[2] * r2) * f
+                x0, x1 = np.float64(2 * j0 + 1 - width), np.float64(2 * j1 - 1 - width)
+                y0, y1 = np.float64(2 * i0 + 1 - height), np.float64(2 * i1 - 1 - height)
+                if (
+                    p0 * (x1 if p0 > 0.0 else x0) + (q0 * (y1 if q0 > 0.0 else y0) + r0) < 0.0
+                    or p1 * (x1 if p1 > 0.0 else x0) + (q1 * (y1 if q1 > 0.0 else y0) + r1) < 0.0
+                    or p2 * (x1 if p2 > 0.0 else x0) + (q2 * (y1 if q2 > 0.0 else y0) + r2) < 0.0
+                ):
+                    continue
+                own0, own1, own2 = owns(p0, q0), owns(p1, q1), owns(p2, q2)
+                for i in range(i0, i1):
+                    y = np.float64(2 * i + 1 - height)
+                    g0, g1, g2, gz = q0 * y + r0, q1 * y + r1, q2 * y + r2, qz * y + rz
+                    for j in range(j0, j1):
+                        x = np.float64(2 * j + 1 - width)
+                        h0, h1, h2 = p0 * x + g0, p1 * x + g1, p2 * x + g2
+                        if h0 < 0.0 or h1 < 0.0 or h2 < 0.0:
+                            continue
+                        if (
+                            (h0 == 0.0 and not own0)
+                            or (h1 == 0.0 and not own1)
+                            or (h2 == 0.0 and not own2)
+                        ):
+                            continue
+                        d = pz * x + gz
+                        old = depth[i - top, j - left]
+                        if d > old or not -1.0 <= d <= 1.0:
+                            continue
+                        if d == old and t >= nearest[i - top, j - left]:
+                            continue
+                        if len(floor):
+                            least = floor[n, i, j]
+                            if d < least or (d == least and t <= floor_ids[n, i, j]):
+                                continue
+                        depth[i - top, j - left] = d
+                        nearest[i - top, j - left] = t
+        for i in range(top, bottom):
+            last = np.int32(-1)
+            y = np.float64(2 * i + 1 - height)
+            for j in range(left, right):
+                t = nearest[i - top, j - left]
+                ids[n, i, j] = t
+                if len(depths):
+                    depths[n, i, j] = depth[i - top, j - left]
+                if t < 0:
+                    for m in range(4):
+                        rast[n, i, j, m] = 0.0
+                        derivatives[n, i, j, m] = 0.0
+                    continue
+                if t != last:
+                    last = t
+                    a = corner(pos, base[n] + tri[t, 0])
+                    b = corner(pos, base[n] + tri[t, 1])
+                    c = corner(pos, base[n] + tri[t, 2])
+                    e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
+                    det = determinant(a, e0)
+                    f = 1.0 / det
+                    p0, p1 = e0[0] / width, e1[0] / width
+                    q0, q1 = e0[1] / height, e1[1] / height
+                    ps = p0 + p1 + e2[0] / width
+                    qs = q0 + q1 + e2[1] / height
+                    rs = e0[2] + e1[2] + e2[2]
+                    pz = (a[2] * p0 + b[2] * p1 + c[2] * (e2[0] / width)) * f
+                    qz = (a[2] * q0 + b[2] * q1 + c[2] * (e2[1] / height)) * f
+                    rz = (a[2] * e0[2] + b[2] * e1[2] + c[2] * e2[2]) * f
+                x = np.float64(2 * j + 1 - width)
+                g = 1.0 / (ps * x + (qs * y + rs))
+                u = (p0 * x + (q0 * y + e0[2])) * g
+                v = (p1 * x + (q1 * y + e1[2])) * g
+                rast[n, i, j, 0] = u
+                rast[n, i, j, 1] = v
+                rast[n, i, j, 2] = pz * x + (qz * y + rz)
+                rast[n, i, j, 3] = t + 1
+                g *= 2.0
+                derivatives[n, i, j, 0] = (p0 - u * ps) * g
+                derivatives[n, i, j, 1] = (q0 - u * qs) * g
+                derivatives[n, i, j, 2] = (p1 - v * ps) * g
+                derivatives[n, i, j, 3] = (q1 - v * qs) * g
+
+
+@njit(nogil=True, cache=True)
+def rasterize_backward(
+    pos, tri, base, ids, of_rast, of_derivatives, corners, weights, start, stop
+):  # fmt: skip
+    """What each pixel adds to the gradients of its three corners, a unit is a row.
+
+    Without gradients of derivatives that is one vector times the barycentric coordinates, see
+    `gendr.primitives.rasterize`; else all twelve numbers are written.
+    """
+    height, width = ids.shape[1:]
+    both = len(of_derivatives) > 0
+    grad = np.zeros((3, 4))
+    for row in range(start, stop):
+        n, i = row // height, row % height
+        last = np.int32(-1)
+        y = (2 * i + 1 - height) / height
+        for j in range(width):
+            t = ids[n, i, j]
+            if t < 0:
+                continue
+            if t != last:
+                last = t
+                a = corner(pos, base[n] + tri[t, 0])
+                b = corner(pos, base[n] + tri[t, 1])
+                c = corner(pos, base[n] + tri[t, 2])
+                e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
+                det = determinant(a, e0)
+                f = 1.0 / det
+                ps, qs = e0[0] + e1[0] + e2[0], e0[1] + e1[1] + e2[1]
+                rs = e0[2] + e1[2] + e2[2]
+            x = (2 * j + 1 - width) / width
+            total = ps * x + (qs * y + rs)  # det / w
+            g = 1.0 / total
+            u = (e0[0] * x + (e0[1] * y + e0[2])) * g
+            v = (e1[0] * x + (e1[1] * y + e1[2])) * g
+            r = (e2[0] * x + (e2[1] * y + e2[2])) * g
+            near = total * f  # 1 / w
+            z = (a[2] * u + b[2] * v + c[2] * r) * near
+            gz = np.float64(of_rast[n, i, j, 2]) * near
+            ga = np.float64(of_rast[n, i, j, 0]) + gz * (a[2] - z * a[3])
+            gb = np.float64(of_rast[n, i, j, 1]) + gz * (b[2] - z * b[3])
+            gc = gz * (c[2] - z * c[3])
+            if both:
+                wide, high = 2.0 / width, 2.0 / height
+                ux = np.float64(of_derivatives[n, i, j, 0]) * wide * g
+                uy = np.float64(of_derivatives[n, i, j, 1]) * high * g
+                vx = np.float64(of_derivatives[n, i, j, 2]) * wide * g
+                vy = np.float64(of_derivatives[n, i, j, 3]) * high * g
+                ga -= ux * ps + uy * qs
+                gb -= vx * ps + vy * qs
+            mean = ga * u + gb * v + gc * r
+            ga, gb, gc = (ga - mean) * f, (gb - mean) * f, (gc - mean) * f
+            hx = -(e0[0] * ga + e1[0] * gb + e2[0] * gc)
+            hy = -(e0[1] * ga + e1[1] * gb + e2[1] * gc)
+            hw = -(e0[2] * ga + e1[2] * gb + e2[2] * gc) - gz * z
+            pixel = row * width + j
+            if not both:
+                weights[pixel, 0] = u
+                weights[pixel, 1] = v
+                corners[pixel, 0] = hx
+                corners[pixel, 1] = hy
+                corners[pixel, 2] = gz
+                corners[pixel, 3] = hw
+                continue
+            grad[0, 0], grad[0, 1], grad[0, 2], grad[0, 3] = u * hx, u * hy, u * gz, u * hw
+            grad[1, 0], grad[1, 1], grad[1, 2], grad[1, 3] = v * hx, v * hy, v * gz, v * hw
+            grad[2, 0], grad[2, 1], grad[2, 2], grad[2, 3] = r * hx, r * hy, r * gz, r * hw
+            # The gradients of the three products of corners, of which derivatives are made.
+            gs = -(ux * (e0[0] - u * ps) + uy * (e0[1] - u * qs)
+                   + vx * (e1[0] - v * ps) + vy * (e1[1] - v * qs)) * g  # fmt: skip
+            mx, my = ux * u + vx * v, uy * u + vy * v
+            d0 = gs * x + (ux - mx), gs * y + (uy - my), gs
+            d1 = gs * x + (vx - mx), gs * y + (vy - my), gs
+            d2 = gs * x - mx, gs * y - my, gs
+            add_product(grad, 1, 2, b, c, d0)
+            add_product(grad, 2, 0, c, a, d1)
+            add_product(grad, 0, 1, a, b, d2)
+            for k in range(3):
+                for m in range(4):
+                    corners[pixel, 4 * k + m] = grad[k, m]
+
+
+@njit(nogil=True, cache=True)
+def add_product(grad, i, j, a, b, d):
+    """Add the gradients of the corners a (i) and b (j) of their cross product, whose own is d."""
+    grad[i, 0] += b[1] * d[2] - b[3] * d[1]
+    grad[i, 1] += b[3] * d[0] - b[0] * d[2]
+    grad[i, 3] += b[0] * d[1] - b[1] * d[0]
+    grad[j, 0] += d[1] * a[3] - d[2] * a[1]
+    grad[j, 1] += d[2] * a[0] - d[0] * a[3]
+    grad[j, 3] += d[0] * a[1] - d[1] * a[0]

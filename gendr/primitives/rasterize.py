@@ -1,0 +1,341 @@
+"""Which triangle is seen at each pixel, where on it, and how that changes across the image.
+
+A triangle with the corners v0, v1, v2 in clip space, as (x, y, w), is seen at the sample
+s = (X, Y, 1) where the edge functions e_k = (v_i x v_j) . s, with (k, i, j) cyclic, all have the
+sign of det = v0 . (v1 x v2), at e_k / sum e, which are its perspective-correct barycentric
+coordinates b, and at the depth z/w = sum e_k z_k / det, which is affine on the screen. Nothing is
+divided by the w of a corner, so that a triangle may reach behind the camera: samples have w > 0 by
+themselves, and are cut off at -1 <= z/w <= 1.
+
+With g the gradients of b, those of the corner k are -b_k M^-1 (g - (g . b) 1), where the rows of M
+are the corners: one vector for all three.
+
+Source: Laine et al., Modular Primitives for High-Performance Differentiable Rendering (2020), §3.1;
+Olano and Greer, Triangle Scan Conversion using 2D Homogeneous Coordinates (1997).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from gendr._runtime.checks import check_image_size, check_index, check_integer, check_shape
+from gendr._runtime.memory import physical_memory
+from gendr._runtime.operator import Operator
+from gendr._runtime.tracing import is_traced
+from gendr.primitives.choice import kernels_for
+from gendr.primitives.scene import Layer, Scene, check_pos, check_tri
+
+__all__ = [
+    "DepthPeeler", "RasterizeCudaContext", "RasterizeGLContext", "get_log_level", "rasterize",
+    "set_log_level",
+]  # fmt: skip
+
+EXACT = 2**24  # the largest triangle number from which float32 can count on
+
+
+class RasterizeCudaContext:
+    """Accepted where other libraries need a context; holds nothing.
+
+    Args:
+        device: ignored.
+    """
+
+    output_db = True
+
+    def __init__(self, device: Any = None) -> None:
+        self.active_depth_peeler: DepthPeeler | None = None
+
+
+class RasterizeGLContext(RasterizeCudaContext):
+    """Accepted where other libraries need an OpenGL context; holds nothing.
+
+    Args:
+        output_db: whether `rasterize` gives derivatives of barycentric coordinates.
+        mode: "automatic" or "manual"; ignored.
+        device: ignored.
+    """
+
+    def __init__(self, output_db: bool = True, mode: str = "automatic", device: Any = None) -> None:
+        super().__init__(device)
+        if mode not in ("automatic", "manual"):
+            raise ValueError(f"mode must be 'automatic' or 'manual', got {mode!r}")
+        self.output_db = output_db
+
+    def set_context(self) -> None:
+        """Does nothing."""
+
+    def release_context(self) -> None:
+        """Does nothing."""
+
+
+_log_level = 1
+
+
+def get_log_level() -> int:
+    """What `set_log_level` was given last; 1 at first."""
+    return _log_level
+
+
+def set_log_level(level: int) -> None:
+    """Accepted, and kept; the primitives log nothing.
+
+    Args:
+        level: 0 (info) to 3 (fatal).
+    """
+    global _log_level
+    _log_level = level
+
+
+def rasterize(
+    glctx: Any,
+    pos: Tensor,
+    tri: Tensor,
+    resolution: Sequence[int],
+    ranges: Tensor | None = None,
+    grad_db: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Find the nearest triangle at the centre of every pixel.
+
+    Each sample on an edge that two triangles share has one owner, by the top-left rule; of equal
+    depths the triangle with the lower number is seen. Triangles of both orientations are drawn,
+    those that reach behind the camera, and out of the image, by their visible part,
+    -1 <= z/w <= 1. Triangles without area on the screen are not seen. All decisions are made in
+    float64; results do not depend on the number of threads.
+
+    Differentiable in pos: u, v, z/w and the derivatives, not which triangle is seen; see
+    `antialias` for that.
+
+    Memory is 36 bytes for a pixel in float32 (2.4 GB for 8192 x 8192) and 68 in float64,
+    and 8 bytes for a triangle beside 4 for each tile of 32 x 32 pixels that a small one touches.
+    The backward pass takes 24 bytes for a pixel, or 48 with gradients of derivatives.
+
+    Args:
+        glctx: a context, or None; not used, but for `output_db` of `RasterizeGLContext`.
+        pos: clip-space positions (x, y, z, w), y up. [N, V, 4] for N images of one topology
+            (instanced mode), or [V, 4] for images of parts of one mesh (range mode). float32 or
+            float64.
+        tri: [T, 3], int32; rows of pos.
+        resolution: (height, width) in pixels, any.
+        ranges: [N, 2], int32, on the CPU: the first triangle of each image and how many there are.
+            For range mode; ignored in instanced mode.
+        grad_db: whether gradients of the second result reach pos.
+
+    Returns:
+        [N, H, W, 4], rows from the bottom: (u, v, z/w, triangle number + 1), zeros where nothing
+        is seen. A point is u * corner 0 + v * corner 1 + (1 - u - v) * corner 2.
+        [N, H, W, 4]: (du/dX, du/dY, dv/dX, dv/dY) per pixel; [N, H, W, 0] if the context was made
+        without.
+
+    Raises:
+        TypeError: for what is no tensor or has the wrong dtype.
+        ValueError: for wrong shapes, NaN or inf, indices out of range, more triangles than the
+            dtype can number (2^24 in float32).
+        MemoryError: if the images do not fit in the memory.
+
+    Source: Laine et al. (2020), §3.1, and the public documentation of nvdiffrast for conventions.
+    """
+    rast, derivatives = RASTERIZE(*_prepared(pos, tri, resolution, ranges, None))
+    if not getattr(glctx, "output_db", True):
+        derivatives = derivatives[..., :0]
+    return rast, derivatives if grad_db else derivatives.detach()
+
+
+class DepthPeeler:
+    """The layers of a scene from front to back; a context manager.
+
+    Each call of `rasterize_next_layer` draws the nearest points behind those of the last one. With
+    equal depths the triangle with the lower number comes first, and the others in the next layers.
+
+    Args:
+        glctx: as of `rasterize`, and so are the others.
+        pos: clip-space positions.
+        tri: triangles.
+        resolution: (height, width).
+        ranges: for range mode.
+        grad_db: whether gradients of derivatives reach pos.
+    """
+
+    def __init__(
+        self,
+        glctx: Any,
+        pos: Tensor,
+        tri: Tensor,
+        resolution: Sequence[int],
+        ranges: Tensor | None = None,
+        grad_db: bool = True,
+    ) -> None:
+        self._glctx, self._grad_db = glctx, grad_db
+        self._call = _prepared(pos, tri, resolution, ranges, Layer())
+        self._open = False
+
+    def __enter__(self) -> Self:
+        self._open = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open = False
+
+    def rasterize_next_layer(self) -> tuple[Tensor, Tensor]:
+        """What `rasterize` returns, of the next layer.
+
+        Raises:
+            RuntimeError: outside of `with`, or while PyTorch traces.
+        """
+        if not self._open:
+            raise RuntimeError("use the DepthPeeler in a with statement")
+        if is_traced():
+            raise RuntimeError("DepthPeeler is not made for torch.compile and torch.func")
+        rast, derivatives = RASTERIZE(*self._call)
+        if not getattr(self._glctx, "output_db", True):
+            derivatives = derivatives[..., :0]
+        return rast, derivatives if self._grad_db else derivatives.detach()
+
+
+def _prepared(
+    pos: Tensor, tri: Tensor, resolution: Sequence[int], ranges: Tensor | None, peeled: Layer | None
+) -> tuple[Any, Scene, Tensor]:
+    """(kernels, scene, pos), checked."""
+    pos = check_pos(pos)
+    height, width = check_image_size(resolution, "resolution")
+    tri = check_tri(tri, pos.shape[-2], pos)
+    if pos.dtype == torch.float32 and len(tri) >= EXACT:
+        raise ValueError(
+            f"float32 numbers at most {EXACT - 1} triangles, got {len(tri)}; use pos.double()"
+        )
+    if pos.ndim == 3:
+        scene = Scene(tri, len(pos), height, width, pos.shape[1], None, False, peeled)
+    else:
+        if ranges is None:
+            raise ValueError("pos of shape [V, 4] needs ranges [N, 2]; for one image use pos[None]")
+        ranges = check_integer("ranges", ranges)
+        check_shape("ranges", ranges, "[N, 2]")
+        if ranges.numel() and not is_traced():
+            ends = ranges.sum(-1)
+            check_index("the ends of ranges", ends, len(tri) + 1, "ends of triangles")
+            check_index("ranges", ranges, len(tri) + 1, "triangles")
+        scene = Scene(tri, len(ranges), height, width, len(pos), ranges, True, peeled)
+    needed = scene.images * height * width * (8 * pos.element_size() + 4)
+    if not is_traced() and pos.device.type == "cpu" and needed > physical_memory():
+        raise MemoryError(
+            f"{scene.images} images of {height} x {width} need {needed / 1e9:,.3g} GB, this "
+            f"machine has {physical_memory() / 1e9:,.3g} GB"
+        )
+    return kernels_for("raster", pos), scene, pos
+
+
+def nearest(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
+    """The ids [N, H, W] int32 of the triangles that are seen, -1 for none, and depths in float64.
+
+    The definition: every triangle at every sample.
+    """
+    points = pos.detach().double()
+    x = torch.arange(scene.width, device=pos.device).double() * 2 + 1 - scene.width
+    y = torch.arange(scene.height, device=pos.device).double() * 2 + 1 - scene.height
+    x, y = x[None, None, :], y[None, :, None]
+    size = points.new_tensor([scene.height, scene.width, scene.height * scene.width])
+    first, _, offsets = scene.tables
+    rows: list[Tensor] = []
+    for n in range(scene.images):
+        count = int(offsets[n + 1] - offsets[n])
+        tri = scene.tri[int(first[n]) : int(first[n]) + count].long()
+        corners = list((points if scene.shared else points[n])[tri].unbind(1))
+        for i, j in ((0, 1), (1, 2), (0, 1)):  # in one order, so that equal faces have equal depths
+            swap = _later(corners[i], corners[j])[:, None]
+            corners[i], corners[j] = (
+                torch.where(swap, corners[j], corners[i]),
+                torch.where(swap, corners[i], corners[j]),
+            )
+        a, b, c = corners
+        edges = torch.stack([_cross(b, c), _cross(c, a), _cross(a, b)], 1)
+        terms = a[:, [0, 1, 3]] * edges[:, 0]
+        det = (terms[:, 0] + terms[:, 1]) + terms[:, 2]
+        (b0, b1, _, b3), (c0, c1, _, c3) = b.unbind(-1), c.unbind(-1)
+        pairs = ((b1 * c3, b3 * c1), (b3 * c0, b0 * c3), (b0 * c1, b1 * c0))
+        sums = torch.stack([p.abs() + q.abs() for p, q in pairs], -1)
+        rounding = 8 * torch.finfo(torch.float64).eps * (a[:, [0, 1, 3]].abs() * sums).sum(-1)
+        solid = det.abs() > rounding
+        planes = edges * torch.where(det > 0, 1.0, -1.0)[:, None, None] * size
+        z = torch.stack([a[:, 2], b[:, 2], c[:, 2]], 1)
+        depth = (planes * z[..., None]).sum(1) / (det.abs() * size[2])[:, None]
+        d = depth[:, 0, None, None] * x + (depth[:, 1, None, None] * y + depth[:, 2, None, None])
+        inside = solid[:, None, None] & (d >= -1) & (d <= 1)
+        for plane in planes.unbind(1):
+            p, q, r = (v[:, None, None] for v in plane.unbind(-1))
+            e = p * x + (q * y + r)
+            inside &= (e > 0) | ((e == 0) & ((p > 0) | ((p == 0) & (q < 0))))
+        peeled = scene.peeled
+        if peeled is not None and peeled.depths is not None and peeled.ids is not None:
+            before, ids = peeled.depths[n], peeled.ids[n]
+            number = torch.arange(count, device=pos.device)[:, None, None] + int(first[n])
+            inside &= (d > before) | ((d == before) & (number > ids))
+        d = torch.where(inside, d, torch.inf)
+        d = torch.cat([d, torch.full_like(d[:1] if count else x * y, torch.inf)])
+        least, index = d.min(0)
+        index = (d == least).int().argmax(0)  # the first of equals
+        rows.append(torch.stack([torch.where(torch.isfinite(least), index + int(first[n]), -1.0),
+                                 least]))  # fmt: skip
+    if not rows:
+        empty = points.new_zeros(0, scene.height, scene.width)
+        return empty.int(), empty
+    found = torch.stack(rows)
+    return found[:, 0].int(), found[:, 1]
+
+
+def _later(a: Tensor, b: Tensor) -> Tensor:
+    """Whether corners [T, 4] come after others, by x, y, w and z."""
+    later = a[:, 2] > b[:, 2]
+    for k in (3, 1, 0):
+        later = (a[:, k] > b[:, k]) | ((a[:, k] == b[:, k]) & later)
+    return later
+
+
+def _cross(a: Tensor, b: Tensor) -> Tensor:
+    """The cross products of the (x, y, w) of corners [..., 4]."""
+    (ax, ay, _, aw), (bx, by, _, bw) = a.unbind(-1), b.unbind(-1)
+    return torch.stack([ay * bw - aw * by, aw * bx - ax * bw, ax * by - ay * bx], -1)
+
+
+def shaded(scene: Scene, pos: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Both results of `rasterize` from the triangles that are seen [N, H, W], with gradients."""
+    seen = (ids >= 0)[..., None]
+    points = pos.reshape(-1, 4)
+    if not len(points):
+        points = pos.new_zeros(1, 4)
+    at = points[scene.corners(ids)]
+    # Where nothing is seen stands a triangle that has all derivatives.
+    plain = at.new_tensor([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0]])
+    a, b, c = torch.where(seen[..., None], at, plain).unbind(-2)
+    edges = torch.stack([_cross(b, c), _cross(c, a), _cross(a, b)], -2)  # [N, H, W, 3, 3]
+    x, y = scene.samples(pos)
+    sample = torch.stack(torch.broadcast_tensors(x, y[:, None], torch.ones_like(x)), -1)
+    e = (edges * sample[..., None, :]).sum(-1)
+    total = e.sum(-1, keepdim=True)
+    bary = e / total
+    det = (a[..., [0, 1, 3]] * edges[..., 0, :]).sum(-1)
+    z = torch.stack([a[..., 2], b[..., 2], c[..., 2]], -1)
+    depth = (e * z).sum(-1) / det
+    step = pos.new_tensor([2 / scene.width, 2 / scene.height])
+    rise = edges[..., :2] * step  # of e for a pixel
+    slope = (rise - bary[..., None] * rise.sum(-2, keepdim=True)) / total[..., None]
+    number = ids.to(pos.dtype) + 1
+    rast = torch.cat([bary[..., :2], depth[..., None], number[..., None]], -1)
+    return torch.where(seen, rast, 0.0), torch.where(seen, slope[..., :2, :].flatten(-2), 0.0)
+
+
+def _reference(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
+    ids, depths = nearest(scene, pos)
+    if scene.peeled is not None:
+        scene.peeled.depths, scene.peeled.ids = depths, ids
+    return shaded(scene, pos, ids)
+
+
+def _replay(scene: Scene, saved: tuple[Tensor], pos: Tensor) -> tuple[Tensor, Tensor]:
+    return shaded(scene, pos, saved[0])
+
+
+RASTERIZE = Operator("primitives.rasterize", reference=_reference, replay=_replay)

@@ -1,0 +1,193 @@
+"""What the primitives share: triangles over images, and the checks at their door."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from gendr._runtime.checks import (
+    INTEGERS,
+    check_finite,
+    check_float,
+    check_index,
+    check_like,
+    check_shape,
+    check_tensor,
+    dtype_name,
+    shape_text,
+)
+from gendr._runtime.tracing import is_traced, once
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Layer", "Scene", "check_ids", "check_pos", "check_rast", "check_tri", "kept"]
+
+LARGEST = 1e75  # of coordinates: a product of four is still a finite float64
+
+
+@dataclass
+class Layer:
+    """The layer that depth peeling drew last, both None before the first.
+
+    Attributes:
+        depths: [N, H, W] float64, z/w.
+        ids: [N, H, W] int32, -1 where no triangle is.
+    """
+
+    depths: Tensor | None = None
+    ids: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Triangles in N images.
+
+    Attributes:
+        tri: [T, 3] int32, contiguous, in range.
+        images: N.
+        height: in pixels.
+        width: in pixels.
+        vertices: of an image.
+        ranges: [N, 2] starts and counts of triangles; None if every image has all of them.
+        shared: whether all images have the same vertices.
+        peeled: the layer behind which is drawn, which the new one replaces.
+    """
+
+    tri: Tensor
+    images: int
+    height: int
+    width: int
+    vertices: int
+    ranges: Tensor | None = None
+    shared: bool = False
+    peeled: Layer | None = field(default=None)
+
+    @property
+    def keeps_depth(self) -> bool:
+        """Whether the depths of a layer are wanted."""
+        return self.peeled is not None
+
+    @once
+    def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The first triangle [N] and vertex [N] of each image, and offsets [N + 1] of its items."""
+        import numpy as np
+
+        base = np.arange(self.images) * (0 if self.shared else self.vertices)
+        if self.ranges is None:
+            first = np.zeros(self.images, np.int64)
+            counts = np.full(self.images, len(self.tri))
+        else:
+            first, counts = self.ranges.cpu().numpy().astype(np.int64).T.copy()
+        return first, base.astype(np.int64), np.concatenate([[0], np.cumsum(counts)])
+
+    def corners(self, ids: Tensor) -> Tensor:
+        """Rows [N, H, W, 3] in the vertices of all images, of the triangles `ids` [N, H, W]."""
+        base = torch.arange(self.images, device=ids.device) * (0 if self.shared else self.vertices)
+        return self.tri[ids.clamp(min=0).long()].long() + base[:, None, None, None]
+
+    def samples(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """(x [W], y [H]) of pixel centres in NDC, rows from the bottom."""
+        x = torch.arange(self.width, device=like.device, dtype=like.dtype)
+        y = torch.arange(self.height, device=like.device, dtype=like.dtype)
+        return (2 * x + 1 - self.width) / self.width, (2 * y + 1 - self.height) / self.height
+
+
+_cache: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def kept(tensor: Tensor, name: str, make: Any) -> Any:
+    """What `make` gives of the values of a tensor, kept as long as it lives and does not change."""
+    if tensor.is_inference():  # has no version
+        return make(tensor)
+    values = _cache.get(tensor)
+    if values is None or values["version"] != tensor._version:
+        values = _cache[tensor] = {"version": tensor._version}
+    if name not in values:
+        values[name] = make(tensor)
+    return values[name]
+
+
+def _limits(tri: Tensor) -> tuple[int, int]:
+    low, high = torch.aminmax(tri)
+    return int(low), int(high)
+
+
+def check_tri(tri: object, vertices: int, like: Tensor) -> Tensor:
+    """The triangles [T, 3] as contiguous int32, if they index the vertices.
+
+    Raises:
+        TypeError: for what holds no integers.
+        ValueError: for other shapes, another device, indices out of range.
+    """
+    tri = check_tensor("tri", tri)
+    if tri.dtype not in INTEGERS:
+        raise TypeError(f"tri must be int32, got {dtype_name(tri.dtype)}; convert it with .int()")
+    check_shape("tri", tri, "[T, 3]")
+    if tri.device != like.device:
+        raise ValueError(f"tri must be on the device of pos, {like.device}, got {tri.device}")
+    check_indices(tri, vertices)
+    return tri if tri.dtype == torch.int32 and tri.is_contiguous() else tri.int().contiguous()
+
+
+def check_indices(tri: Tensor, vertices: int) -> None:
+    """Raise unless triangles index the vertices; the limits of a tensor are kept with it.
+
+    Raises:
+        ValueError: an index is out of range.
+    """
+    if tri.numel() and not is_traced():
+        low, high = kept(tri, "limits", _limits)
+        if low < 0 or high >= vertices:
+            check_index("tri", torch.tensor([low, high]), vertices, "vertices")
+
+
+def check_pos(pos: object) -> Tensor:
+    """Clip-space positions [N, V, 4] or [V, 4], finite.
+
+    Raises:
+        TypeError: for what is neither float32 nor float64.
+        ValueError: for other shapes, NaN, inf and numbers beyond the range of the edge functions.
+    """
+    pos = check_float("pos", pos)
+    check_shape("pos", pos, "[N, V, 4] or [V, 4]")
+    check_finite("pos", pos)
+    if pos.dtype == torch.float64 and pos.numel() and not is_traced():
+        largest = float(pos.detach().abs().max())
+        if largest > LARGEST:
+            raise ValueError(f"pos must be at most {LARGEST:g} in magnitude, got {largest:g}")
+    return pos
+
+
+def check_rast(rast: object, like_name: str, like: Tensor) -> Tensor:
+    """The output [N, H, W, 4] of `rasterize`, in the dtype of another tensor.
+
+    Raises:
+        TypeError: for another dtype.
+        ValueError: for another shape or device.
+    """
+    rast = check_float("rast", rast)
+    check_shape("rast", rast, "[N, H, W, 4]")
+    if not rast.shape[1] or not rast.shape[2]:
+        raise ValueError(f"rast must have pixels, got the shape {shape_text(rast.shape)}")
+    return check_like("rast", rast, like_name, like)
+
+
+def check_ids(rast: Tensor, triangles: int) -> None:
+    """Raise unless what is seen are triangles.
+
+    Raises:
+        ValueError: one is no triangle: the output of `rasterize` was for another mesh.
+    """
+    if rast.numel() and not is_traced():
+        low, high = (float(x) for x in torch.aminmax(rast[..., 3].detach()))
+        if not (low >= 0 and high <= triangles):  # NaN too
+            worst = high if high > triangles else low
+            raise ValueError(
+                f"rast[..., 3] must be 0 or the number 1 .. {triangles} of a triangle, got "
+                f"{worst:g}; rasterize the same tri"
+            )
