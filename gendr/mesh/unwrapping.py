@@ -21,12 +21,13 @@ __all__ = ["unwrapped"]
 
 Array = NDArray[Any]
 
-# Texels between two charts, so that a bilinear lookup in one does not reach the other.
-_PADDING = 3
+# Texels between two charts, so that a bilinear lookup in one does not reach the other; one for each
+# so many of a side, at most.
+_PADDING, _SIDE = 3, 64
 # The smallest cosine between the normal of a face and the direction of its chart.
 _LEAST = 0.6
 # How full the atlas is at first tried to be, and how often it is tried with smaller charts.
-_FILL, _TRIES = 0.75, 40
+_FILL, _TRIES = 0.75, 100
 # Cells along the diagonal of the mesh, at most.
 _MOST_CELLS = 8000
 
@@ -123,7 +124,8 @@ def _packed(flat: Array, charts: Array, count: int, size: int) -> tuple[Array, f
         np.minimum.at(low, charts, flat[:, k])
         np.maximum.at(high, charts, flat[:, k])
     extent = high - low
-    widest = (size - 2 * _PADDING - 1) / float(extent.max())
+    pad = min(_PADDING, max(1, size // _SIDE))
+    widest = (size - 2 * pad - 1) / float(extent.max())
     if widest < 1:
         return flat, widest
     # Each lies on its longer side.
@@ -136,11 +138,11 @@ def _packed(flat: Array, charts: Array, count: int, size: int) -> tuple[Array, f
     extent = np.where(turned[:, None], extent[:, ::-1], extent)
     rows = np.argsort(charts, kind="stable")
     bounds = np.searchsorted(charts[rows], np.arange(count + 1))
-    horizon = np.full(size, _PADDING)
+    horizon = np.full(size, pad)
     moved = np.zeros((count, 2))
     for chart in np.lexsort((-extent[:, 0], -np.ceil(extent[:, 1]))):
         width = int(extent[chart, 0]) + 1
         bottom, top = np.full(width, 1 << 30), np.full(width, -1)
         kernels.outline(own, rows[bounds[chart] : bounds[chart + 1]], bottom, top)
-        moved[chart] = kernels.place(horizon, bottom, top, _PADDING)
+        moved[chart] = kernels.place(horizon, bottom, top, pad)
     return own + moved[charts][:, None], float(np.sqrt(size / horizon.max()))
