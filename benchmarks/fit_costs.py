@@ -3,9 +3,9 @@
     python benchmarks/fit_costs.py --out docs/results
 
 Each cell runs in a process of its own: masks of a mesh from all around, a fit with default settings
-from their visual hull, and then a texture from photos of the same size (vertex colours without
-xatlas). One of views, size and length of edges varies at a time. Cells that are in the results
-already are not measured again, so that the script can be interrupted; --anew measures all.
+from their visual hull, and then a texture from photos of the same size. One of views, size and
+length of edges varies at a time. Cells that are in the results already are not measured again, so
+that the script can be interrupted; --anew measures all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ import gendr
 from gendr import visual
 from gendr.mesh import Mesh
 from gendr.mesh.examples import example, example_names
-from gendr.mesh.unwrapping import can_unwrap
 
 MESHES = ("teapot",)
 # What varies: views, sizes in pixels and lengths of edges in pixels; and what the others then are.
@@ -76,7 +75,6 @@ def measure(name: str, views: int, size: int, edge: float | None) -> dict[str, A
     camera = fit_quality.spiral(mesh, views, 0.0)
     rgb, alpha = visual.render_views(pattern(mesh), camera, size, {"lighting": "none"})
     results: list[gendr.FitResult] = []
-    kind = "texture" if can_unwrap() else "vertex"
     row: dict[str, Any] = {"mesh": name, "views": views, "size": size, "edge": edge}
     begun, cpu = time.perf_counter(), time.process_time()
     row["peak_bytes"] = peak(
@@ -86,11 +84,9 @@ def measure(name: str, views: int, size: int, edge: float | None) -> dict[str, A
     row["cpu_seconds"] = time.process_time() - cpu
     (result,) = results
     row["step_seconds"] = result.state.seconds / len(result.history)
-    row |= {"faces": result.mesh.face_counts[0], "iou": result.iou, "color_kind": kind}
+    row |= {"faces": result.mesh.face_counts[0], "iou": result.iou}
     begun = time.perf_counter()
-    row["color_peak_bytes"] = peak(
-        lambda: gendr.fit_colors(result.mesh, rgb, camera, alpha, kind=kind)
-    )
+    row["color_peak_bytes"] = peak(lambda: gendr.fit_colors(result.mesh, rgb, camera, alpha))
     return {**row, "color_seconds": time.perf_counter() - begun}
 
 

@@ -26,8 +26,9 @@ from rows import measured_on
 
 from gendr import visual
 from gendr.cli import main as run_command
+from gendr.fitting.colors.light import HarmonicLight
 from gendr.losses import iou, psnr
-from gendr.mesh import Mesh
+from gendr.mesh import Camera, Mesh
 from gendr.mesh.camera_files.opencv import lens_entries
 from gendr.mesh.camera_files.transforms import lens_of, list_frames, read_cameras
 from gendr.mesh.images import MAX_MEGAPIXELS
@@ -65,10 +66,17 @@ def copied(listed: list[dict[str, Any]], place: Path) -> None:
     (place / "cameras.json").write_text(json.dumps({"images": kept}))
 
 
-def measured(mesh: Mesh, held: Views) -> dict[str, Any]:
+def drawn(mesh: Mesh, camera: Camera, size: Any, light: HarmonicLight | None) -> tuple[Any, Any]:
+    """Views of a mesh, over black, in the light that the fit has found."""
+    if light is not None:
+        return light.views(mesh, camera, size)
+    return visual.render_views(mesh, camera, size, {"lighting": "none"})
+
+
+def measured(mesh: Mesh, held: Views, light: HarmonicLight | None) -> dict[str, Any]:
     """How well a mesh shows photos that it has not seen: means over them, and standard errors."""
     assert held.rgb is not None  # for the type checker
-    rgb, alpha = visual.render_views(mesh, held.camera, held.image_size, {"lighting": "none"})
+    rgb, alpha = drawn(mesh, held.camera, held.image_size, light)
     alpha = alpha.clamp(0, 1)
     both = torch.maximum(alpha, held.masks) > 0.5
     white, seen = rgb + 1 - alpha[:, None], held.rgb + 1 - held.masks[:, None]
@@ -81,13 +89,13 @@ def measured(mesh: Mesh, held: Views) -> dict[str, Any]:
     } | {"images": len(held)}
 
 
-def tiles(mesh: Mesh, held: Views, i: int) -> visual.Pixels:
+def tiles(mesh: Mesh, held: Views, light: HarmonicLight | None, i: int) -> visual.Pixels:
     """A photo that was left out, the mesh from there, and its shape alone, side by side."""
     assert held.rgb is not None  # for the type checker
     window = visual.Closeup.of(held.masks[i : i + 1], TILE)
     photo = visual.photo(held[i], 0, window)
     camera = window.camera(held.camera[i])
-    painted = visual.shaded(mesh, camera, window.size, None)[0]
+    painted = visual.composited(*drawn(mesh, camera, window.size, light))[0]
     shape = visual.shaded(Mesh(mesh.vertices, mesh.faces), camera, window.size, visual.TARGET)[0]
     return np.concatenate([np.asarray(x)[..., :3] for x in (photo, painted, shape)], 1)
 
@@ -120,11 +128,15 @@ def measure(text: str, work: Path) -> tuple[dict[str, Any], visual.Pixels]:
         if not masks.is_dir() and run_command(["masks", path, "-o", str(masks)]):
             raise SystemExit(1)
     views = load_views(folder, cameras=cameras, masks=masks, size=SIZE)[held]
+    found = facts["colors"]["light"]
+    light = found and HarmonicLight(torch.tensor(found["coefficients"]), found["frame"])
     row = {
-        "photos": name, "fitted": len(kept), **measured(mesh, views), "seconds": facts["seconds"],
-        "faces": facts["faces"], "quality": facts["quality"], **measured_on(),
+        "photos": name, "fitted": len(kept), **measured(mesh, views, light),
+        "psnr_fitted": facts["colors"]["psnr"], "light": found and found["frame"],
+        "seconds": facts["seconds"], "faces": facts["faces"], "quality": facts["quality"],
+        **measured_on(),
     }  # fmt: skip
-    return row, tiles(mesh, views, min(2, len(held) - 1))
+    return row, tiles(mesh, views, light, min(2, len(held) - 1))
 
 
 def lines(rows: list[dict[str, Any]]) -> list[str]:
@@ -136,6 +148,7 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
 
     head = [
         "photos", "fitted", "left out", "IoU", "PSNR over the object, dB", "PSNR on white, dB",
+        "fitted photos, dB", "light",
         "faces", "parts", "genus", "seconds: masks, cameras", "silhouettes", "stereo", "colours",
         "all",
     ]  # fmt: skip
@@ -144,7 +157,9 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
         seconds = row["seconds"]
         cells.append([
             row["photos"], str(row["fitted"]), str(row["images"]), value(row, "iou", 3),
-            value(row, "psnr_object", 1), value(row, "psnr_white", 1), f"{row['faces']:,}",
+            value(row, "psnr_object", 1), value(row, "psnr_white", 1),
+            f"{row['psnr_fitted']:.1f}" if "psnr_fitted" in row else "", row.get("light") or "",
+            f"{row['faces']:,}",
             str(row["quality"]["parts"]), str(row["quality"]["genus"]),
             *(f"{seconds.get(part, 0):.0f}" for part in ("load", "fit", "refine", "colors")),
             f"{seconds['total']:.0f}",

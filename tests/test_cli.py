@@ -381,7 +381,6 @@ def test_fit_of_images(tmp_path, grey):
 
 
 def test_colors_of_a_fit(tmp_path, capsys):
-    pytest.importorskip("xatlas", reason="xatlas, of gendr[textures], is not installed")
     save_photos(tmp_path / "photos")
     out = tmp_path / "out"
     options = ["--steps", 5, "--subdivisions", 2, "--texture-size", 64, "--color-size", 20]
@@ -408,19 +407,6 @@ def test_colors_of_a_fit(tmp_path, capsys):
         assert gif.size == (48, 48)
     assert run("fit", tmp_path / "photos", "-o", out / "b", *options, "--colors", "none") == 0
     assert names(out / "b") == RESULTS
-
-
-def test_colors_without_xatlas(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(photos, "can_unwrap", lambda: False)
-    save_photos(tmp_path / "photos")
-    options = ["--steps", 2, "--subdivisions", 2]
-    out = tmp_path / "out"
-    assert run("fit", tmp_path / "photos", "-o", out, *options) == 0
-    said = capsys.readouterr().err
-    assert "gendr: vertex colours; for a texture install xatlas: pip install" in said
-    assert Mesh.load(out / "fit.ply").vertex_colors is not None
-    texture = ["fit", tmp_path / "photos", "-o", out, *options, "--colors", "texture"]
-    assert "--colors texture needs xatlas" in refused(capsys, *texture)
 
 
 @for_each("views, start", [(4, "hull"), (3, "icosphere(3)")])

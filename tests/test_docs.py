@@ -79,7 +79,6 @@ def lessons():
 @pytest.mark.parametrize("block", list(lessons()))
 def test_commands_of_the_pages_run(block, tmp_path, monkeypatch):
     """They run in their order, in one folder: a later one may read what an earlier one wrote."""
-    pytest.importorskip("xatlas", reason="xatlas, of gendr[textures], is not installed")
     (tmp_path / "assets").symlink_to(ROOT / "assets")
     monkeypatch.chdir(tmp_path)
     for line in block.strip().splitlines():

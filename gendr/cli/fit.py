@@ -408,7 +408,7 @@ class _FitReport:
         files: dict[Path, bytes] = {}
         extra: list[str] = []
         if self.carrier != "none":
-            views = self.photos(self.args.color_size, photos.COLOR_SIZE)
+            views = self.photos(self.args.color_size, photos.color_size(len(target.masks)))
             colors = photos.colored(self.args, mesh, views, self.carrier, self.stages)
             mesh = colors.mesh
             metrics["colors"] = photos.color_facts(colors, views, self.carrier)

@@ -177,10 +177,13 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         refine: cameras: before the fit, put poses right that are a few degrees off; focal: and the
             focal length, by one factor; rgb is the same as --shape photos.
         colors: texture (as by default), vertex for vertex colours, or none.
-        texture_size: side of the texture, in texels.
+        texture_size: side of the texture (default: 256 to 2048, as the photos carry).
         color_size: shorter side of the photos that colours are taken from (default: their own, at
-            most 512).
+            most 512, or 1024 where they are few).
         exposure: photos may be brighter or darker than each other, or of another tint.
+        light: camera: light that moves with the camera, as where an object turns in front of it, is
+            divided out, and colours are albedo; none: they hold the light; auto (as by default):
+            what predicts photos that were left out better.
     """
 
     groups: ClassVar[Mapping[str, str]] = {
@@ -190,7 +193,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         "the views": "image_size views elevation cameras masks keep_doubtful background tolerance",
         "of photos": "shape refine",
         "colours, after the shape, from photos that have them": "colors texture_size color_size"
-        " exposure",
+        " exposure light",
         _RUNTIME: "device backend threads max_megapixels quiet debug",
     }
 
@@ -214,9 +217,10 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         (), None, "WHAT", nargs="+", choices=("rgb", "cameras", "focal")
     )
     colors: str | None = option(None, None, "KIND", choices=("texture", "vertex", "none"))
-    texture_size: int = option(1024, count(16))
+    texture_size: int | None = option(None, count(16), "TEXELS")
     color_size: int | None = option(None, count(2), "PIXELS")
     exposure: bool = option(False)
+    light: str = option("auto", None, "KIND", choices=("auto", "camera", "none"))
 
 
 @dataclass(frozen=True, kw_only=True)

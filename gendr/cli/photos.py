@@ -24,14 +24,15 @@ from gendr.mesh import Mesh
 from gendr.mesh.camera_files.opencv import lens_entries
 from gendr.mesh.camera_files.transforms import lens_of, list_frames, read_cameras
 from gendr.mesh.doubts import doubtful_masks
-from gendr.mesh.unwrapping import INSTALL, can_unwrap
 from gendr.mesh.views import Views
 
 # File names: refined cameras, in the reader's own form of OpenCV's matrices, and beside the OBJ.
 CAMERAS, TEXTURED, COLORED, TURNTABLE = "cameras.json", "fit.glb", "fit.ply", "turntable.gif"
-# Shorter side in pixels of the photos that colours are taken from, unless --color-size says more;
-# and of those for stereo, unless --image-size says less or more.
-COLOR_SIZE, STEREO_SIZE = 512, 400
+# Shorter side in pixels of the photos for stereo, unless --image-size says less or more.
+STEREO_SIZE = 400
+# Of those that colours are taken from, unless --color-size says another: as many photos of a square
+# shape as there are have this many pixels in all, within limits.
+COLOR_PIXELS, COLOR_SIZES = 20_000_000, (512, 1024)
 # The turntable: views, their size in pixels, and their elevation in degrees.
 FRAMES, SIZE, ELEVATION = 36, 256, 15.0
 
@@ -194,35 +195,32 @@ def carrier(args: Fit, views: Views | None) -> str:
 
     Raises:
         ValueError: if colours are asked for and there are none.
-        RuntimeError: if a texture is asked for and xatlas is not installed.
     """
     wanted = args.colors
     if views is None or views.rgb is None:
         if wanted not in (None, "none"):
             _check_colored(f"--colors {wanted}", args, views)
         return "none"
-    if wanted in ("vertex", "none") or can_unwrap():
-        return wanted or "texture"
-    if wanted == "texture":
-        raise RuntimeError(
-            f"--colors texture needs xatlas, which is not installed: {INSTALL}; or --colors vertex"
-        )
-    if not args.quiet:
-        say("gendr", f"vertex colours; for a texture install xatlas: {INSTALL}")
-    return "vertex"
+    return wanted or "texture"
+
+
+def color_size(count: int) -> int:
+    """The largest shorter side of so many photos that colours are taken from."""
+    least, most = COLOR_SIZES
+    return min(max(int((COLOR_PIXELS / count) ** 0.5), least), most)
 
 
 def colored(args: Fit, mesh: Mesh, views: Views, kind: str, stages: Stages) -> ColorResult:
     """The mesh with the colours of the photos, with a progress bar."""
     return stages.run(
         "colors", ColorResult, fit_colors, mesh, views.rgb, views.camera, views.masks,
-        kind=kind, texture_size=args.texture_size, exposure=args.exposure,
+        kind=kind, texture_size=args.texture_size, exposure=args.exposure, light=args.light,
     )  # fmt: skip
 
 
 def color_facts(result: ColorResult, views: Views, kind: str) -> dict[str, Any]:
     """What `metrics.json` says about the colours."""
-    texture = result.mesh.texture
+    texture, light = result.mesh.texture, result.light
     return {
         "kind": kind,
         "texture_size": None if texture is None else list(texture.shape[:2]),
@@ -231,6 +229,12 @@ def color_facts(result: ColorResult, views: Views, kind: str) -> dict[str, Any]:
         "psnr_per_view": [round(float(x), 3) for x in result.psnr],
         "seen": result.seen,
         "exposure": result.exposure.double().round(decimals=5).tolist(),
+        "light": None
+        if light is None
+        else {
+            "frame": light.frame,
+            "coefficients": light.coefficients.double().round(decimals=5).tolist(),
+        },
     }
 
 
@@ -247,4 +251,4 @@ def color_files(mesh: Mesh, out: Path, session: Session) -> dict[Path, bytes]:
             frames += visual.composited(*seen)
             tell((i + 1) / FRAMES)
     turntable = {out / TURNTABLE: visual.gif(frames, seconds=2.4 / FRAMES)}
-    return mesh.to_files(out / name) | turntable
+    return mesh.to_files(out / name, normals=not mesh.unlit) | turntable

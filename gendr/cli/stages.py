@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gendr._runtime.checkpoint import digest, load_checkpoint, save_checkpoint
 from gendr._runtime.progress import Session
+from gendr.fitting.colors.light import HarmonicLight
 from gendr.mesh import Camera, Mesh
 
 __all__ = ["STAGES", "StageFile", "Stages"]
@@ -135,6 +136,8 @@ def _packed(result: Any) -> dict[str, Any]:
     for name, value in values.items():
         if isinstance(value, Camera):
             values[name] = value.tensors()
+        elif isinstance(value, HarmonicLight):
+            values[name] = {"coefficients": value.coefficients, "frame": value.frame}
         elif isinstance(value, Mesh):
             values[name] = {part: getattr(value, part) for part in _MESH}
     return values
@@ -151,4 +154,7 @@ def _unpacked(kind: type[T], values: Values, like: Tensor) -> T:
             origin, unlit = parts.pop("origin"), parts.pop("unlit")
             mesh = Mesh(parts.pop("vertices"), parts.pop("faces"), **parts)
             found[name] = mesh.with_origin(origin[0]).with_unlit(unlit).to(like.device)
+        elif types[name] == HarmonicLight | None and value is not None:
+            light = HarmonicLight(**value)
+            found[name] = replace(light, coefficients=light.coefficients.to(like.device))
     return kind(**found)

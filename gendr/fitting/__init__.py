@@ -27,6 +27,7 @@ from gendr._runtime.names import lazily
 if TYPE_CHECKING:
     from gendr.fitting.cameras.refine import CameraResult, refine_cameras
     from gendr.fitting.colors.fit import ColorResult, fit_colors
+    from gendr.fitting.colors.light import HarmonicLight
     from gendr.fitting.frame import Frame
     from gendr.fitting.parametrization import SmoothParametrization
     from gendr.fitting.pose.fit import PoseCandidate, PoseResult, fit_pose
@@ -43,6 +44,7 @@ __all__ = [
     "FitSettings",
     "FitState",
     "Frame",
+    "HarmonicLight",
     "PoseCandidate",
     "PoseResult",
     "PoseSettings",
@@ -59,6 +61,7 @@ __all__ = [
 _MODULES = {
     "gendr.fitting.cameras.refine": ("CameraResult", "refine_cameras"),
     "gendr.fitting.colors.fit": ("ColorResult", "fit_colors"),
+    "gendr.fitting.colors.light": ("HarmonicLight",),
     "gendr.fitting.frame": ("Frame",),
     "gendr.fitting.parametrization": ("SmoothParametrization",),
     "gendr.fitting.pose.fit": ("PoseCandidate", "PoseResult", "fit_pose"),

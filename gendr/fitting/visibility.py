@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from gendr import visual
+from gendr._runtime.checks import check_image_size
+from gendr._runtime.threads import run
 from gendr.mesh import Camera, Mesh
 from gendr.rendering import Renderer
 
@@ -114,8 +118,34 @@ def shown_faces(
 
     Returns:
         int64 [H, W], the face that each pixel shows, -1 for none; the perspective-correct weights
-        of its corners, [3, H, W]; and its depth, [H, W].
+        of its corners, [3, H, W]; and its depth, [H, W], inf for none.
     """
+    xy, depth = (part[0] for part in camera.project(corners.detach().reshape(-1, 3)))
+    # What passes through the near plane is cut, which the renderer does.
+    if corners.device.type != "cpu" or bool((depth < planes[0]).any()):
+        return _rendered_faces(corners, camera, size, planes)
+    from gendr.fitting.visibility_kernels import draw
+
+    height, width = check_image_size(size)
+    side = min(height, width)
+    places = np.empty((len(corners) * 3, 3))
+    places[:, 0] = (xy[:, 0].double().numpy() * side + width - 1) / 2
+    places[:, 1] = (height - 1 - xy[:, 1].double().numpy() * side) / 2
+    places[:, 2] = depth.numpy()
+    shown = np.full((height, width), -1, np.int32)
+    weights = corners.new_zeros(height, width, 3)
+    depths = corners.new_full((height, width), math.inf)
+    run(
+        draw, height, places.reshape(-1, 3, 3), camera.orthographic, *planes, shown,
+        weights.numpy(), depths.numpy(), pieces=1,
+    )  # fmt: skip
+    return torch.from_numpy(shown).long(), weights.permute(2, 0, 1), depths
+
+
+def _rendered_faces(
+    corners: Tensor, camera: Camera, size: int | tuple[int, int], planes: tuple[float, float]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The definition of `shown_faces`, by the hard renderer."""
     flat = corners.reshape(-1, 3)
     apart = Mesh(
         flat,
@@ -133,7 +163,7 @@ def shown_faces(
 
 
 def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -> Sight:
-    """What one camera sees of a mesh: found by the hard renderer, on a grid within each pixel.
+    """What one camera sees of a mesh: hard, on a grid within each pixel.
 
     Args:
         mesh: One mesh.

@@ -786,8 +786,13 @@ class Mesh:
         """
         write_all(self.to_files(path))
 
-    def to_files(self, path: str | Path) -> dict[Path, bytes]:
+    def to_files(self, path: str | Path, *, normals: bool = False) -> dict[Path, bytes]:
         """The files that `save` writes, for who writes them together with others.
+
+        Args:
+            path: of the mesh.
+            normals: whether a GLB holds the normals of vertices, so that programs draw it smooth;
+                without them they draw faces flat.
 
         Raises:
             ValueError: as `save`.
@@ -797,7 +802,7 @@ class Mesh:
         formats.kind_of(path)
         if len(self) != 1:
             raise ValueError(f"a file holds one mesh, got a batch of {len(self)}; save mesh[i]")
-        return formats.encoded(self.detach().to("cpu")._parts(), path)
+        return formats.encoded(self.detach().to("cpu")._parts(), path, normals=normals)
 
     # -- other libraries -------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ linear system, which is solved instead of descending along gradients:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,12 +27,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_like
+from gendr._runtime.threads import run, torch_on_one_thread
 from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.canvases import Canvas, Texels, Vertices
-from gendr.fitting.colors.mixtures import Mixtures, gains_of, trusted
+from gendr.fitting.colors.light import HarmonicLight
+from gendr.fitting.colors.mixtures import OFF, Mixtures, mixed
+from gendr.fitting.colors.samples import Samples
 from gendr.fitting.graph import laplacian
 from gendr.fitting.parametrization import check_single
-from gendr.fitting.visibility import Sight, cosine_to_eye, look
+from gendr.fitting.visibility import LEAST_COSINE, Sight, cosine_to_eye, look
 from gendr.losses import psnr
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.unwrapping import unwrapped
@@ -41,14 +45,21 @@ __all__ = ["ColorResult", "fit_colors"]
 Array = NDArray[Any]
 
 KINDS = ("texture", "vertex")
+LIGHTS = ("auto", "camera", "none")
+# The least and the largest side of a texture whose size is chosen, and how full an atlas is.
+SIZES, _FILL = (256, 2048), 0.6
 # Photos with more pixels than this, in all, are compared without subpixels.
 _MANY_PIXELS = 6_000_000
 # Rounds in which photos that disagree lose weight.
 _ROUNDS = 3
 # Solutions of the linear system, between which pixels that disagree lose weight.
 _TURNS = 2
-# Exposures are found first from this many points, in so many rounds.
-_POINTS, _EXPOSURE_ROUNDS = 20_000, 30
+# Light and exposures are found from this many points.
+_POINTS = 20_000
+# Less detail than this is noise.
+_PLAIN = 0.01
+# If a photo is to count less than this because it is blurred, means are taken anew.
+_SHARP = 0.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,18 +67,28 @@ class ColorResult:
     """A mesh with the colours of photographs.
 
     Attributes:
-        mesh: With UVs and a texture, or with vertex colours; `unlit`, as they hold the light.
+        mesh: With UVs and a texture, or with vertex colours; `unlit` if they hold the light.
         exposure: [B, 3], the factor of each channel of every photo over the colours of the mesh,
             with a mean of 1; all 1 unless it was asked for.
         psnr: [B], of renderings and photos over the pixels of the object (in the mask or in the
             rendering), in decibels.
         seen: Part of the points of the surface that some photo shows, in [0, 1].
+        light: What the colours are to be multiplied by; None if they hold it.
     """
 
     mesh: Mesh
     exposure: Tensor
     psnr: Tensor
     seen: float
+    light: HarmonicLight | None = None
+
+    def to(self, device: torch.device) -> ColorResult:
+        """The same on a device."""
+        light = self.light
+        return ColorResult(
+            self.mesh.to(device), self.exposure.to(device), self.psnr.to(device), self.seen,
+            light and HarmonicLight(light.coefficients.to(device), light.frame),
+        )  # fmt: skip
 
 
 def fit_colors(
@@ -77,11 +98,12 @@ def fit_colors(
     masks: Tensor | None = None,
     *,
     kind: str = "texture",
-    texture_size: int = 1024,
+    texture_size: int | None = None,
     exposure: bool = False,
+    light: str = "auto",
     callback: Callable[[float], None] | None = None,
 ) -> ColorResult:
-    """Find the colours of a mesh that make it look as in photographs, without any light.
+    """Find the colours of a mesh that make it look as in photographs.
 
     Args:
         mesh: One mesh, in the world of the cameras; its own colours are replaced. UVs in [0, 1]
@@ -91,15 +113,20 @@ def fit_colors(
         masks: [B, H, W] in [0, 1]; by default what the mesh covers is used, also where the photo
             shows something else.
         kind: "texture", or "vertex" for vertex colours.
-        texture_size: Side of the texture in texels, >= 16.
+        texture_size: Side of the texture in texels, >= 16; by default a power of two, 256 to 2048,
+            that has a texel for each pixel that the best photos show of each place.
         exposure: Whether photos may be brighter or darker than each other: each gets a factor per
             channel, whose mean over the photos is 1.
+        light: "camera" if light moves with the camera, as where an object turns in front of it:
+            nine spherical harmonics for each channel are divided out, and the colours are albedo.
+            "none": the colours hold the light, as they must where it stands still beside the
+            object, for then no photo can tell it from paint. "auto": the former if it predicts
+            photos that were left out better.
         callback: Called with the part of the work that is done, in [0, 1].
 
     Raises:
         TypeError: If an argument has the wrong type or dtype.
         ValueError: If shapes or values are wrong, UVs leave [0, 1], or no photo shows the mesh.
-        RuntimeError: For a texture without UVs, if xatlas is not installed.
     """
     check_single("mesh", mesh)
     check_views("images", images, "[B, 3, H, W]", camera)
@@ -108,15 +135,21 @@ def fit_colors(
         check_beside("masks", masks, "[B, H, W]", "images", images)
         masks = masks.detach()
     check_choice("kind", kind, KINDS)
-    check_count("texture_size", texture_size, least=16)
+    check_choice("light", light, LIGHTS)
+    if texture_size is not None:
+        check_count("texture_size", texture_size, least=16)
     mesh = mesh.detach()
-    if kind == "vertex":
-        canvas: Canvas = Vertices.of(mesh)
-    else:
-        canvas = Texels.of(_with_uvs(mesh, texture_size), texture_size)
-    with torch.no_grad():
-        photos = _Photos(mesh, images.detach(), camera.detach(), masks, callback)
-        return photos.painted(canvas, exposure)
+    device = mesh.device
+    mesh, masks = mesh.to("cpu"), None if masks is None else masks.cpu()
+    with torch.no_grad(), torch_on_one_thread():
+        given = images.detach().cpu(), camera.detach().to("cpu"), masks
+        photos = _Photos(mesh, *given, callback)
+        if kind == "vertex":
+            found = photos.painted(Vertices.of(mesh), exposure, light)
+        else:
+            size = texture_size or photos.texture_size()
+            found = photos.painted(Texels.of(_with_uvs(mesh, size), size), exposure, light)
+        return found.to(device)
 
 
 def _with_uvs(mesh: Mesh, size: int) -> Mesh:
@@ -155,110 +188,176 @@ class _Photos:
             raise ValueError(
                 "no photo shows the mesh away from its outlines; are mesh and cameras of one world?"
             )
+        self.gains = images.new_ones(len(images), 3)
+        self.light: HarmonicLight | None = None
+        self.faces = len(mesh.faces)
+        self.normals = mesh.vertex_normals[mesh.faces]
+        self.quality = [1.0] * len(images)
+        self.views = [_View(self.sights[i], self.inside[i], images[i]) for i in range(len(images))]
 
-    def painted(self, canvas: Canvas, exposure: bool) -> ColorResult:
+    def texture_size(self) -> int:
+        """A power of two that the photos carry."""
+        most = torch.zeros(self.faces)
+        for sight in self.sights:
+            pixels = torch.bincount(sight.face, minlength=self.faces).float() * sight.share
+            most = torch.maximum(most, pixels)
+        wanted = float(most.sum() / _FILL) ** 0.5
+        return int(min(max(2 ** math.ceil(math.log2(max(wanted, 1.0))), SIZES[0]), SIZES[1]))
+
+    def painted(self, canvas: Canvas, exposure: bool, light: str) -> ColorResult:
         """The mesh of a canvas with the best colours."""
-        gains = self.images.new_ones(len(self.images), 3)
+        samples = self._samples(canvas)
         if exposure:
-            gains = self._exposures(canvas)
-        colors, seen = self._means(canvas, gains)
+            self.gains = samples.exposures(samples.shade(None)).to(self.gains)
+        if light != "none":
+            even = samples.exposed(self.gains)
+            self.light = even.chosen_light() if light == "auto" else even.light("camera")
+        if exposure and self.light is not None:
+            self.gains = samples.exposures(samples.shade(self.light)).to(self.gains)
+        colors, seen = self._means(canvas)
+        self.tell(0.5)
+        system = self._system(canvas)
+        self.quality = self._sharpness(system, colors)
+        if min(self.quality) < _SHARP:
+            colors, seen = self._means(canvas)
+            system.weight[:] *= np.array(self.quality, np.float32)[system.view]
         colors = _filled(canvas, colors, seen)
         self.tell(0.6)
-        colors, gains = self._corrected(canvas, colors, gains, exposure)
-        mesh = canvas.painted(colors).with_unlit()
+        colors = self._corrected(system, colors, exposure)
+        mesh = canvas.painted(colors).with_unlit(self.light is None)
         self.tell(0.95)
-        psnr = torch.stack(
-            [self._psnr(canvas, colors * gains[i], i) for i in range(len(self.images))]
-        )
+        psnr = torch.stack([self._psnr(canvas, colors, i) for i in range(len(self.images))])
         self.tell(1.0)
-        return ColorResult(mesh, gains, psnr, float(seen.double().mean()))
+        return ColorResult(mesh, self.gains, psnr, float(seen.double().mean()), self.light)
+
+    def _shade(self, normals: Tensor, i: int) -> Tensor:
+        """The factors [N, 3] or [1, 3] of photo i over the colours of points."""
+        if self.light is None:
+            return self.gains[i][None]
+        return self.gains[i] * self.light.factors(normals, self.camera[i])
 
     # -- the start ----------------------------------------------------------------------------
 
-    def _sampled(self, points: Tensor, normals: Tensor, i: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The rows [N] of points that photo i shows, their colours [N, 3] and weights [N, 1]."""
-        sight = self.sights[i]
-        rows, xy, weight = sight.seen(points, normals, self.inside[i])
-        return rows, sight.at(self.images[i], xy).T, weight[:, None]
-
-    def _means(self, canvas: Canvas, gains: Tensor) -> tuple[Tensor, Tensor]:
-        """Robust means [K, 3] of what the photos show of points, and which are shown [K]."""
-        mean = torch.zeros_like(canvas.points)
-        total = mean[:, :1]
-        for turn in range(_ROUNDS):
-            summed, total = torch.zeros_like(mean), torch.zeros_like(mean[:, :1])
-            for i in range(len(self.images)):
-                rows, color, weight = self._sampled(canvas.points, canvas.normals, i)
-                color = color / gains[i]
-                if turn > 0:
-                    weight = weight * trusted((color - mean[rows]).square().mean(1, keepdim=True))
-                summed.index_add_(0, rows, weight * color)
-                total.index_add_(0, rows, weight)
-            mean = summed / torch.where(total > 0, total, 1.0)
-        return mean, total[:, 0] > 0
-
-    def _exposures(self, canvas: Canvas) -> Tensor:
-        """Factors [B, 3] of the photos by alternating least squares, from some of the points."""
+    def _samples(self, canvas: Canvas) -> Samples:
+        """What the photos show of some of the points."""
         step = max(1, len(canvas.points) // _POINTS)
-        points, normals = canvas.points[::step], canvas.normals[::step]
-        color = points.new_zeros(len(self.images), len(points), 3)
-        weight = color[..., :1].clone()
-        for i in range(len(self.images)):
-            rows, *found = self._sampled(points, normals, i)
-            color[i, rows], weight[i, rows] = found
+        points, normals = canvas.points[::step].contiguous(), canvas.normals[::step].contiguous()
+        rows: list[tuple[Tensor, ...]] = []
+        for i, view in enumerate(self.views):
+            color, weight = view.seen(points, normals)
+            where = (weight > 0).nonzero()[:, 0]
+            number = torch.full_like(where, i)
+            rows.append((number, where, color[where], weight[where], normals[where]))
+        view, point, color, weight, own = (torch.cat(part) for part in zip(*rows, strict=True))
         weight = weight / weight.max().clamp(min=1e-30)
-        gains = torch.ones_like(color[:, 0])
-        for _ in range(_EXPOSURE_ROUNDS):
-            g = gains[:, None]
-            mean = (weight * g * color).sum(0) / (weight * g * g).sum(0).clamp(min=1e-12)
-            trust = weight * trusted((color - g * mean).square().mean(-1, keepdim=True))
-            gains = gains_of((trust * color * mean).sum(1), (trust * mean * mean).sum(1))
-        return gains
+        return Samples(self.camera, len(points), view, point, color, weight, own)
+
+    def _means(self, canvas: Canvas) -> tuple[Tensor, Tensor]:
+        """Robust means [K, 3] of what the photos show of points, and which are shown [K]."""
+        from gendr.fitting.colors import kernels
+
+        points, normals = canvas.points, canvas.normals
+        mean = total = torch.zeros(len(points), 3)
+        for turn in range(_ROUNDS):
+            summed, total = torch.zeros_like(mean), torch.zeros_like(mean)
+            for i, view in enumerate(self.views):
+                color, weight = view.seen(points, normals)
+                weight = weight * self.quality[i]
+                shade = self.gains[i][None].float()
+                if self.light is not None:
+                    rows = (weight > 0).nonzero()[:, 0]
+                    own, shade = self._shade(normals[rows], i).float(), torch.zeros_like(color)
+                    shade[rows] = own
+                run(
+                    kernels.gather, len(points), color.numpy(), weight.numpy(), shade.numpy(),
+                    mean.numpy(), np.float32(OFF if turn > 0 else 0),
+                    summed.numpy(), total.numpy(),
+                )  # fmt: skip
+            mean = summed / torch.where(total > 0, total, 1.0)
+        return mean.to(points), total[:, 0] > 0
 
     # -- the correction -----------------------------------------------------------------------
 
-    def _mixture(self, canvas: Canvas, i: int) -> tuple[Any, Array, Array]:
-        """The pixels of photo i that are compared: their mixing, colours and weights."""
-        from scipy import sparse
-
-        sight, use = self.sights[i], self.inside[i].flatten()
+    def _mixture(self, canvas: Canvas, i: int) -> tuple[Array, ...]:
+        """The pixels of photo i that are compared: columns, values, colours, weights, shade."""
+        use = self.inside[i].flatten()
         pixels = use.nonzero()[:, 0]
-        number = torch.zeros_like(use, dtype=torch.int64)
-        number[pixels] = torch.arange(len(pixels), device=use.device)
-        sight = sight.of_pixels(use)
+        sight = self.sights[i].of_pixels(use)
+        each = len(sight.pixel) // max(len(pixels), 1)  # all subpixels of them show a face
         columns, values = canvas.mixing(sight)
-        rows = number[sight.pixel][:, None].expand_as(columns)
-        entries = (values * sight.share).flatten().cpu().numpy()
-        index = rows.flatten().cpu().numpy(), columns.flatten().cpu().numpy()
-        mixing = sparse.csr_matrix((entries, index), shape=(len(pixels), len(canvas.points)))
+        if each > 1:
+            order = torch.argsort(sight.pixel, stable=True)
+            columns, values = columns[order], values[order]
+        columns = columns.reshape(len(pixels), -1).to(torch.int32).numpy()
+        values = (values * sight.share).reshape(len(pixels), -1).float().numpy()
+        both = torch.cat([canvas.points, canvas.normals], 1).float().numpy()
         points, normals = (
-            torch.from_numpy(mixing @ part.cpu().numpy()).to(part)
-            for part in (canvas.points, canvas.normals)
+            torch.from_numpy(mixed(columns, values, both)).to(canvas.points).split(3, 1)
         )
-        cosine = cosine_to_eye(sight.camera, points, F.normalize(normals, dim=-1)).clamp(0, 1)
-        return mixing, self.images[i].flatten(1).T[pixels].cpu().numpy(), cosine.cpu().numpy()
+        normals = F.normalize(normals, dim=-1)
+        cosine = cosine_to_eye(sight.camera, points, normals).clamp(0, 1)
+        shade = self._shade(normals, i).expand(len(pixels), 3)
+        photo = self.images[i].flatten(1).T[pixels]
+        return columns, values, *(x.float().numpy() for x in (photo, cosine, shade))
 
-    def _corrected(
-        self, canvas: Canvas, colors: Tensor, gains: Tensor, exposure: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Colours with which renderings agree best with the photos, and the exposures."""
-        start = colors.cpu().numpy()
-        smooth = laplacian(canvas.edges.cpu().numpy(), len(start), np.float32)
+    def _system(self, canvas: Canvas) -> Mixtures:
+        """All pixels that are compared as mixtures of the colours of points."""
+        smooth = laplacian(canvas.edges.numpy(), len(canvas.points), np.float32)
         blocks = [self._mixture(canvas, i) for i in range(len(self.images))]
-        system = Mixtures.of(blocks, smooth)
-        found, g = start, gains.cpu().numpy()
+        view = np.repeat(np.arange(len(blocks)), [len(block[0]) for block in blocks])
+        columns, values, photo, weight, shade = (
+            np.concatenate(part) for part in zip(*blocks, strict=True)
+        )
+        return Mixtures(columns, values, photo, weight, shade, view, smooth)
+
+    def _sharpness(self, system: Mixtures, colors: Tensor) -> list[float]:
+        """The weights of the photos, in (0, 1]: less for those that are blurred.
+
+        What differs from the mean of the pixels around it is as strong in a sharp photo as in a
+        rendering of the mean colours, times a number that is alike for all such photos.
+        """
+        shown = torch.from_numpy(system.mixed(colors.float().numpy()) * system.shade)
+        bounds = np.searchsorted(system.view, np.arange(len(self.images) + 1))
+        slopes = []
+        for i, image in enumerate(self.images):
+            use = self.inside[i].flatten()
+            own = torch.zeros_like(image).flatten(1)
+            own[:, use] = shown[bounds[i] : bounds[i + 1]].T.to(own)
+            pair = torch.stack([own.reshape(image.shape), image * self.inside[i]])
+            detail = pair - F.avg_pool2d(pair, 3, 1, 1)
+            inner = -F.max_pool2d(-self.inside[i][None].to(image), 3, 1, 1)[0] > 0.5
+            mine, photo = detail[:, :, inner]
+            plain = _PLAIN**2 * mine.numel() + 1e-12  # what has no detail is not blurred
+            slopes.append(float(((mine * photo).sum() + plain) / (mine.square().sum() + plain)))
+        found = np.array(slopes) / max(float(np.median(slopes)), 1e-6)
+        return [float(x) for x in found.clip(0.2, 1.0) ** 2]
+
+    def _corrected(self, system: Mixtures, colors: Tensor, exposure: bool) -> Tensor:
+        """Colours with which renderings agree best with the photos."""
+        start = found = colors.float().numpy()
         for turn in range(_TURNS):
             if exposure:
-                g = system.gains(found, len(g))
-            found = system.corrected(start, found, g)
+                further = system.exposures(found)
+                system.shade[:] *= further[system.view]
+                gains = self.gains * torch.from_numpy(further).to(self.gains)
+                self.gains = gains / gains.mean(0)
+            found = system.corrected(start, found)
             self.tell(0.6 + 0.35 * (turn + 1) / _TURNS)
-        return torch.from_numpy(found.clip(0, 1)).to(colors), torch.from_numpy(g).to(gains)
+        return torch.from_numpy(found.clip(0, 1)).to(colors)
 
     def _psnr(self, canvas: Canvas, colors: Tensor, i: int) -> Tensor:
         """The PSNR of photo i rendered with these colours, over the pixels of the object."""
         sight = self.sights[i]
         columns, values = canvas.mixing(sight)
-        shown = (colors[columns] * values[..., None]).sum(1) * sight.share
+        shown = torch.from_numpy(
+            mixed(columns.to(torch.int32).numpy(), values.float().numpy(), colors.float().numpy())
+        )
+        if self.light is not None:
+            normals = (self.normals[sight.face] * sight.weights[..., None]).sum(1)
+            shown = shown * self._shade(F.normalize(normals, dim=-1), i)
+        else:
+            shown = shown * self.gains[i]
+        shown = (shown * sight.share).to(self.images)
         image = torch.zeros_like(self.images[i]).flatten(1).T.contiguous()
         image = image.index_add(0, sight.pixel, shown).T.reshape(self.images[i].shape)
         cover = torch.zeros_like(image[0]).flatten()
@@ -267,6 +366,32 @@ class _Photos:
         target = self.images[i]
         where = where | (self.masks[i] > 0.5) if self.masks is not None else where
         return psnr(image, target, where)
+
+
+class _View:
+    """One photo as the kernels take it."""
+
+    def __init__(self, sight: Sight, inside: Tensor, image: Tensor) -> None:
+        camera = sight.camera
+        self.matrix = camera.projection[0].float().numpy()
+        self.eye = camera.eye[0].float().numpy()
+        self.ahead = camera.ahead[0].float().numpy() * np.float32(camera.orthographic)
+        self.unit = np.float32(2 / (min(sight.size) * float(camera.focal.mean())))
+        self.nearest = sight.nearest.float().numpy()
+        self.inside = inside.byte().numpy()
+        self.image = image.float().numpy()
+
+    def seen(self, points: Tensor, normals: Tensor) -> tuple[Tensor, Tensor]:
+        """The colours [K, 3] of points that the photo shows, and their weights [K]; 0 for none."""
+        from gendr.fitting.colors import kernels
+
+        colors, weights = np.zeros((len(points), 3), np.float32), np.zeros(len(points), np.float32)
+        run(
+            kernels.see, len(points), points.float().numpy(), normals.float().numpy(), self.matrix,
+            self.eye, self.ahead, self.unit, np.float32(LEAST_COSINE), self.nearest, self.inside,
+            self.image, colors, weights,
+        )  # fmt: skip
+        return torch.from_numpy(colors), torch.from_numpy(weights)
 
 
 def _filled(canvas: Canvas, colors: Tensor, seen: Tensor) -> Tensor:

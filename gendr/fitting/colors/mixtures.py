@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Mixtures", "gains_of", "trusted"]
+from gendr._runtime.threads import run
+
+__all__ = ["Mixtures", "gains_of", "mixed", "trusted"]
 
 Array = NDArray[Any]
 
 # A photo that is off by this counts a quarter.
-_OFF = 0.1
+OFF = 0.1
 # How strongly a correction is held near 0, and near that of its neighbours: relative to what the
 # photos say about an average point.
 _HOLD, _SMOOTH = 0.02, 0.1
@@ -26,7 +28,7 @@ _HOLD_EXPOSURE = 1e-3
 
 def trusted(square: Any) -> Any:
     """Weight of what is off by this squared difference: 1 to 0 (Geman-McClure)."""
-    return 1 / (1 + square / _OFF**2) ** 2
+    return 1 / (1 + square / OFF**2) ** 2
 
 
 def gains_of(both: Any, own: Any) -> Any:
@@ -43,66 +45,81 @@ def gains_of(both: Any, own: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Mixtures:
-    """Pixels of photos as mixtures of the colours of points.
+    """Pixels of photos as mixtures of the colours of points, all float32.
 
     Attributes:
-        mixing: Sparse [P, K], a pixel in each row.
-        back: Its transpose, for speed.
+        columns: int32 [P, M], the points of each pixel.
+        values: [P, M], their parts, whose sum is 1.
         photo: [P, 3], the colours of the pixels.
-        weight: [P], in [0, 1].
+        weight: [P], >= 0.
+        shade: [P, 3], the factors of the photos over the colours of points.
         view: int [P], the photo of each pixel.
         smooth: Sparse [K, K], the Laplacian of the points.
     """
 
-    mixing: Any
-    back: Any
+    columns: Array
+    values: Array
     photo: Array
     weight: Array
+    shade: Array
     view: Array
     smooth: Any
 
-    @staticmethod
-    def of(blocks: list[tuple[Any, Array, Array]], smooth: Any) -> Mixtures:
-        """The mixtures of several photos, each given as its mixing, photo and weight."""
-        from scipy import sparse
+    def mixed(self, colors: Array) -> Array:
+        """Mixtures [P, 3] of colours [K, 3]."""
+        return mixed(self.columns, self.values, colors)
 
-        mixing = sparse.vstack([block[0] for block in blocks]).tocsr()
-        view = np.repeat(np.arange(len(blocks)), [len(block[1]) for block in blocks])
-        photo = np.concatenate([block[1] for block in blocks])
-        weight = np.concatenate([block[2] for block in blocks])
-        return Mixtures(mixing, mixing.T.tocsr(), photo, weight, view, smooth)
+    def spread(self, pixels: Array, power: int = 1) -> Array:
+        """The transpose: [K, C] of pixels [P, C]; or that with squared parts."""
+        from gendr.fitting.colors import kernels
 
-    def gains(self, colors: Array, count: int) -> Array:
-        """The exposures [count, 3] of the photos with which colours [K, 3] meet them best."""
-        shown = self.mixing @ colors
+        out = np.zeros((self.smooth.shape[0], pixels.shape[1]), np.float32)
+        run(
+            kernels.spread, pixels.shape[1], self.columns, self.values, pixels, power, out, pieces=3
+        )  # by channels, so that the order of sums is always the same
+        return out
+
+    def exposures(self, colors: Array) -> Array:
+        """Further factors [B, 3] of the photos with which colours [K, 3] meet them best."""
+        shown = self.mixed(colors) * self.shade
         both, own = (
-            np.stack([np.bincount(self.view, self.weight * c, count) for c in product.T], 1)
+            np.stack([np.bincount(self.view, self.weight * c) for c in product.T], 1)
             for product in (self.photo * shown, shown * shown)
         )
-        return gains_of(both, own).astype(colors.dtype)
+        return gains_of(both, own).astype(np.float32)
 
-    def corrected(self, start: Array, colors: Array, gains: Array) -> Array:
+    def corrected(self, start: Array, colors: Array) -> Array:
         """Colours [K, 3] that meet the photos best, near `start` and smoothly so.
 
         Args:
             start: [K, 3], from which the correction counts.
             colors: [K, 3], by which it is judged how far each pixel is to be trusted.
-            gains: [B, 3], the exposures.
         """
-        scale = gains[self.view]
-        off = self.photo - (self.mixing @ colors) * scale
-        # One matrix for all channels, as the exposures of a photo differ little by channel.
-        weight = self.weight * trusted((off * off).mean(1)) * scale.mean(1) ** 2
-        diagonal = self.back.power(2) @ weight
+        off = self.photo - self.mixed(colors) * self.shade
+        # One matrix for all channels, as the factors of a photo differ little by channel.
+        scale = self.shade.mean(1)
+        weight = self.weight * trusted((off * off).mean(1)) * scale * scale
+        weight = weight.astype(np.float32)[:, None]
+        diagonal = self.spread(weight, 2)[:, 0]
         hold, stiff = _HOLD * float(diagonal.mean()), _SMOOTH * float(diagonal.mean())
+        hold, stiff = np.float32(hold), np.float32(stiff)
 
         def normal(x: Array) -> Array:
-            seen = self.back @ (weight[:, None] * (self.mixing @ x))
+            seen = self.spread(weight * self.mixed(x))
             return seen + hold * x + stiff * (self.smooth @ x)
 
         diagonal = diagonal + hold + stiff * self.smooth.diagonal()
-        right = self.back @ (weight[:, None] * (self.photo / scale - self.mixing @ start))
+        right = self.spread(weight * (self.photo / self.shade - self.mixed(start)))
         return start + conjugate_gradients(normal, diagonal, right, _STEPS)
+
+
+def mixed(columns: Array, values: Array, colors: Array) -> Array:
+    """Mixtures [P, C] of rows of `colors` [K, C]: columns and values are [P, M]."""
+    from gendr.fitting.colors import kernels
+
+    out = np.empty((len(columns), colors.shape[1]), np.float32)
+    run(kernels.mix, len(columns), columns, values, colors, out)
+    return out
 
 
 def conjugate_gradients(

@@ -84,8 +84,8 @@ def read(path: Path, dtype: torch.dtype, max_megapixels: float, notes: list[str]
         return to_parts(soup, dtype, notes)
 
 
-def encoded(parts: MeshParts, path: Path) -> dict[Path, bytes]:
-    """The files that hold one mesh, by their paths; `gendr.Mesh.save` says more.
+def encoded(parts: MeshParts, path: Path, *, normals: bool = False) -> dict[Path, bytes]:
+    """The files that hold one mesh, by their paths; `gendr.Mesh.to_files` says more.
 
     Raises:
         ValueError: for a mesh without faces, or an unknown extension.
@@ -107,7 +107,8 @@ def encoded(parts: MeshParts, path: Path) -> dict[Path, bytes]:
     if kind == ".obj":
         files = obj_files(parts, path)
     else:
-        files = {path: ply_bytes(parts) if kind == ".ply" else trimesh_bytes(parts, kind)}
+        own = ply_bytes(parts) if kind == ".ply" else trimesh_bytes(parts, kind, normals)
+        files = {path: own}
     if lost:
         warn_caller(f"{path.name} does not hold the {', '.join(sorted(lost))} of this mesh")
     return files

@@ -15,7 +15,7 @@ from gendr.mesh.files.bounds import check_glb, check_off, check_ply
 from gendr.mesh.files.origins import origin_of
 from gendr.mesh.files.ply import strip_faces
 from gendr.mesh.files.reports import damage_named
-from gendr.mesh.files.soup import Soup, merge, note_unlit
+from gendr.mesh.files.soup import Array, Soup, merge, note_unlit
 from gendr.mesh.files.trimesh_objects import scene_soup, texture_image, to_trimesh
 from gendr.mesh.images import check_megapixels, without_pillow_limit
 from gendr.mesh.parts import MeshParts
@@ -112,8 +112,8 @@ def _check_complete(path: Path) -> None:
             raise ValueError(f"it has {len(data)} bytes, its header says {84 + 50 * count}")
 
 
-def trimesh_bytes(parts: MeshParts, kind: str) -> bytes:
-    """The content of an OFF, STL or GLB file."""
+def trimesh_bytes(parts: MeshParts, kind: str, normals: bool = False) -> bytes:
+    """The content of an OFF, STL or GLB file; the latter may have `normals` of vertices."""
     import trimesh
 
     geometry = to_trimesh(parts)
@@ -122,6 +122,8 @@ def trimesh_bytes(parts: MeshParts, kind: str) -> bytes:
         place = np.eye(4)
         place[:3, 3] = origin_of(geometry.vertices, torch.float32)
         geometry.vertices -= place[:3, 3]
+        if normals:
+            geometry.vertex_normals = _normals(geometry.vertices, geometry.faces)
         scene: Any = trimesh.Scene()
         scene.add_geometry(geometry, transform=place)
         geometry = scene
@@ -130,3 +132,15 @@ def trimesh_bytes(parts: MeshParts, kind: str) -> bytes:
         options["tree_postprocessor"] = _make_unlit
     data: str | bytes = geometry.export(file_type=kind[1:], **options)
     return data.encode() if isinstance(data, str) else data
+
+
+def _normals(vertices: Array, faces: Array) -> Array:
+    """Normals [V, 3] of vertices, of which those at one place have the same, also across seams."""
+    _, place = np.unique(vertices, axis=0, return_inverse=True)
+    corners = vertices[faces]
+    areas = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    summed = np.zeros((place.max() + 1, 3))
+    for k in range(3):
+        np.add.at(summed, place.ravel()[faces[:, k]], areas)
+    found = summed[place.ravel()]
+    return found / np.linalg.norm(found, axis=1, keepdims=True).clip(1e-300)

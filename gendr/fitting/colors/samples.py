@@ -1,0 +1,143 @@
+"""What photos show of some points of a surface, and the light and exposures that explain it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gendr.fitting.colors.light import LEAST, HarmonicLight, harmonics
+from gendr.fitting.colors.mixtures import gains_of, trusted
+from gendr.mesh import Camera
+
+__all__ = ["Samples"]
+
+# Rounds of alternating least squares.
+_ROUNDS = 30
+# How strongly light is held at that which is alike from everywhere, relative to what photos say.
+_HOLD = 1e-3
+# Every so many-th photo is left out to choose between models. Light must predict these better than
+# none, by this part of the squared error and by as much as such an error of all colours.
+_EVERY, _GAIN, _LEAST_GAIN = 4, 0.03, 0.01**2
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Colours of points in photos, a row for each pair of which the photo shows the point.
+
+    Attributes:
+        camera: B cameras.
+        points: how many there are.
+        view, point: int64 [R].
+        color: [R, 3].
+        weight: [R], > 0.
+        normals: [R, 3], world.
+    """
+
+    camera: Camera
+    points: int
+    view: Tensor
+    point: Tensor
+    color: Tensor
+    weight: Tensor
+    normals: Tensor
+
+    def of(self, rows: Tensor) -> Samples:
+        """Some of the rows: bool [R]."""
+        parts = {name: getattr(self, name)[rows] for name in
+                 ("view", "point", "color", "weight", "normals")}  # fmt: skip
+        return replace(self, **parts)
+
+    def exposed(self, gains: Tensor) -> Samples:
+        """The same without the exposures [B, 3] of the photos."""
+        return replace(self, color=self.color / gains[self.view].to(self.color))
+
+    def _sum(self, values: Tensor, by: Tensor, count: int) -> Tensor:
+        return values.new_zeros(count, values.shape[1]).index_add_(0, by, values)
+
+    def albedo(self, shade: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """The albedo [K, 3] of the points by factors [R, 3], and which have one [K]."""
+        weight = weight[:, None]
+        own = self._sum(weight * shade * shade, self.point, self.points)
+        both = self._sum(weight * shade * self.color, self.point, self.points)
+        return both / own.clamp(min=1e-12), own[:, 0] > 0
+
+    def trust(self, albedo: Tensor, shade: Tensor) -> Tensor:
+        """The weights of the rows, less where they are off."""
+        off = (self.color - albedo[self.point] * shade).square().mean(1)
+        return self.weight * trusted(off)
+
+    def exposures(self, shade: Tensor, rounds: int = _ROUNDS) -> Tensor:
+        """Factors [B, 3] of the photos."""
+        count = len(self.camera)
+        gains = shade.new_ones(count, 3)
+        weight = self.weight
+        for _ in range(rounds):
+            scale = shade * gains[self.view]
+            albedo, _ = self.albedo(scale, weight)
+            weight = self.trust(albedo, scale)
+            shown = albedo[self.point] * shade
+            gains = gains_of(
+                self._sum(weight[:, None] * self.color * shown, self.view, count),
+                self._sum(weight[:, None] * shown * shown, self.view, count),
+            )
+        return gains
+
+    def light(self, frame: str, rounds: int = _ROUNDS) -> HarmonicLight:
+        """The light that explains the photos best; its mean over the rows is 1."""
+        own = self.normals
+        if frame == "camera":
+            own = torch.einsum("rij,rj->ri", self.camera.rotation[self.view], own)
+        basis = harmonics(own)
+        even = basis.new_zeros(9, 3)
+        even[0] = 1 / basis[0, 0]
+        found, weight = even, self.weight
+        total = self.weight.sum()
+        for _ in range(rounds):
+            shade = (basis @ found).clamp(min=LEAST)
+            albedo, _ = self.albedo(shade, weight)
+            weight = self.trust(albedo, shade)
+            columns = []
+            for c in range(3):
+                shown = albedo[self.point, c : c + 1]
+                rows = basis * (weight[:, None] * shown)
+                matrix = (rows * shown).T @ basis
+                hold = _HOLD * matrix.diagonal().mean()
+                matrix = matrix + hold * torch.eye(9).to(matrix)
+                right = rows.T @ self.color[:, c] + hold * even[:, c]
+                columns.append(torch.linalg.solve(matrix, right))
+            found = torch.stack(columns, 1)
+            mean = (self.weight[:, None] * (basis @ found)).sum(0) / total
+            found = found / mean
+        return HarmonicLight(found, frame)
+
+    def shade(self, light: HarmonicLight | None) -> Tensor:
+        """The factors [R, 3] of a light."""
+        if light is None:
+            return torch.ones_like(self.color)
+        out = torch.empty_like(self.color)
+        for i in range(len(self.camera)):
+            rows = self.view == i
+            out[rows] = light.factors(self.normals[rows], self.camera[i])
+        return out
+
+    def predicted(self, light: HarmonicLight | None, kept: Tensor) -> float:
+        """The mean squared error of rows that are not kept, by albedo of those that are."""
+        shade = self.shade(light)
+        before, after = self.of(kept), self.of(~kept)
+        albedo, _ = before.albedo(shade[kept], before.weight)
+        albedo, known = before.albedo(shade[kept], before.trust(albedo, shade[kept]))
+        off = (after.color - albedo[after.point] * shade[~kept]).square().mean(1)
+        weight = after.weight * known[after.point]
+        return float((weight * off).sum() / weight.sum().clamp(min=1e-12))
+
+    def chosen_light(self) -> HarmonicLight | None:
+        """Light that moves with the camera if it predicts photos that were left out better."""
+        if len(self.camera) < 2 * _EVERY:
+            return None
+        kept = self.view % _EVERY != _EVERY - 1
+        light = self.of(kept).light("camera")
+        errors = self.predicted(None, kept), self.predicted(light, kept)
+        better = errors[0] - errors[1] > max(_GAIN * errors[0], _LEAST_GAIN)
+        return self.light("camera") if better else None
