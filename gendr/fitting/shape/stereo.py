@@ -20,9 +20,10 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.threads import run
-from gendr.fitting.visibility import shown_faces
+from gendr.fitting.shape.handles import without_handles, without_tunnels
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.hull import Field, Grid, hull_field, surface_of
+from gendr.rendering import Renderer
 
 __all__ = ["LEAST_VIEWS", "Depths", "find_depths", "fused"]
 
@@ -46,6 +47,8 @@ _REACH = 4.0
 _SMOOTH = 1.0
 # Parts of less of the area are none of the object's: cavities, specks.
 _LEAST_PART = 0.02
+# Cells by which the surface runs beside what is cut off or filled.
+_BESIDE = 0.5
 # Times that what the masks show, and the surface does not, is brought back.
 _REPAIRS = 3
 
@@ -112,12 +115,12 @@ def find_depths(
     """
     from gendr.fitting.shape import stereo_kernels as kernels
 
-    whole = _sights(mesh, images, camera, masks, 1)
+    fronts = _fronts(mesh, camera, (images.shape[2], images.shape[3]))
+    whole, half = (_sights(images, camera, masks, fronts, factor) for factor in (1, 2))
     count, (height, width) = len(images), whole.front.shape[1:]
     low, high = (corner.reshape(3) for corner in mesh.bounding_box())
     middle, deep = (low + high) / 2, _DEEP * float((high - low).norm())
     near = _neighbours(middle, camera)
-    half = _sights(mesh, images, camera, masks, 2)
     planes = np.zeros((count, height, width, 3), np.float32)
     scores = np.full((count, height, width), -1, np.float32)
     for ref in range(count):
@@ -164,6 +167,8 @@ def fused(
     )  # fmt: skip
     field = _smoothed(values, cells, out, grid, reach)
     wanted = (masks > 0.5).cpu().numpy()
+    inside = (field > 0).reshape(grid.shape)
+    _changed(field, without_handles(inside), values, grid)
     for _ in range(_REPAIRS):
         # Of those in the hull, and of cells that are alike that which is deepest in it.
         likely = np.where(values > 0, field + 0.1 * values.clip(-reach, reach), -np.inf)
@@ -174,7 +179,17 @@ def fused(
         around = places[:, None] + np.concatenate([[0], strides, -strides])
         around = np.unique(around.clip(0, len(field) - 1))
         field[around] = np.maximum(field[around], np.minimum(values[around], 0.5 * grid.cell))
+    inside = (field > 0).reshape(grid.shape)
+    _changed(field, without_tunnels(inside, values.reshape(grid.shape) > 0), values, grid)
     return surface_of(Field(torch.from_numpy(field), grid, hull.pixel), _LEAST_PART)
+
+
+def _changed(field: Array, body: npt.NDArray[np.bool_], values: Array, grid: Grid) -> None:
+    """Make a field positive in a body, and negative elsewhere."""
+    wanted = body.ravel()
+    more, less = np.flatnonzero(wanted & (field <= 0)), np.flatnonzero(~wanted & (field > 0))
+    field[more] = np.minimum(values[more], _BESIDE * grid.cell)
+    field[less] = -_BESIDE * grid.cell
 
 
 def _smoothed(values: Array, cells: Array, out: Array, grid: Grid, reach: float) -> Array:
@@ -248,7 +263,16 @@ def _projections(camera: Camera, size: tuple[int, ...]) -> tuple[Array, Array]:
     return projections.cpu().numpy(), k[:, [0, 1], [0, 1]].mean(-1).cpu().numpy()
 
 
-def _sights(mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor, factor: int) -> _Sights:
+def _fronts(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
+    """Inverse depths [B, H, W] of a surface, 0 where it is not."""
+    near, far = visual.depths(mesh, camera)
+    renderer = Renderer(size, "heaviside", "max", near=near, far=far, check=False)
+    bare = Mesh(mesh.vertices, mesh.faces)
+    with torch.no_grad():
+        return torch.cat([1 / renderer(bare, camera[i]).depth for i in range(len(camera))])
+
+
+def _sights(images: Tensor, camera: Camera, masks: Tensor, fronts: Tensor, factor: int) -> _Sights:
     """The photos, shrunk."""
     height, width = (n // factor for n in images.shape[2:])
     cut = images[:, :, : height * factor, : width * factor]
@@ -259,13 +283,7 @@ def _sights(mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor, factor: i
     # Pixel x of the small image is at factor x + (factor - 1) / 2 of the large one.
     shrink = np.diag([1 / factor, 1 / factor, 1.0])
     shrink[:2, 2] = -(factor - 1) / (2 * factor)
-    size = (images.shape[2], images.shape[3])
-    fronts = []
-    for i in range(len(camera)):
-        corners = mesh.vertices[mesh.faces]
-        face, _, depth = shown_faces(corners, camera[i], size, visual.depths(mesh, camera[i]))
-        fronts.append(torch.where(face >= 0, 1 / depth, 0.0))
-    front = F.max_pool2d(torch.stack(fronts)[:, None], factor)[:, 0]
+    front = F.max_pool2d(fronts[:, None], factor)[:, 0]
     return _Sights(
         grey.float().cpu().numpy(), (inside & (front > 0)).byte().cpu().numpy(),
         front.float().cpu().numpy(), shrink @ projections, focals / factor,

@@ -38,9 +38,16 @@ _FLAT = np.float32(4e-5)
 # What it costs, in correlation, to leave the surface given, at most: what is plain or changes
 # smoothly is alike at many depths, and stays. And how many times `before` costs half of it.
 _LEAVE, _SOON = np.float32(0.2), np.float32(2.0)
+# Planes are not tried of neighbours that are so much less sure than oneself, nor those that differ
+# by less than such a part of the changes that are tried.
+_WORSE, _SAME = np.float32(0.4), np.float32(0.05)
 # How steeply a surface may be seen: the tangent.
 _STEEP = np.float32(4.0)
-_HALF = np.float32(0.5)
+# A correlation that two neighbours hardly have by chance.
+_SEEN = np.float32(0.5)
+_HALF, _ONE = np.float32(0.5), np.float32(1.0)
+# Single precision throughout: as integers they would make it double.
+_APART, _END = np.float32(STRIDE), np.float32(SIDE - 1)
 
 
 @njit(**_FAST)
@@ -81,29 +88,33 @@ def _alike(image, a, b, x, y, w, wx, wy, values, weights):
     """The correlation of a patch with what a neighbour shows of a plane, -1 .. 1; -2: unseen."""
     height, width = image.shape
     x0, y0 = np.float32(x - (SIDE - 1)), np.float32(y - (SIDE - 1))
-    w0 = w - (SIDE - 1) * (wx + wy)
+    w0 = w - _END * (wx + wy)
     u0 = a[0, 0] * x0 + a[0, 1] * y0 + a[0, 2] + w0 * b[0]
     v0 = a[1, 0] * x0 + a[1, 1] * y0 + a[1, 2] + w0 * b[1]
     q0 = a[2, 0] * x0 + a[2, 1] * y0 + a[2, 2] + w0 * b[2]
-    ux, uy = STRIDE * (a[0, 0] + wx * b[0]), STRIDE * (a[0, 1] + wy * b[0])
-    vx, vy = STRIDE * (a[1, 0] + wx * b[1]), STRIDE * (a[1, 1] + wy * b[1])
-    qx, qy = STRIDE * (a[2, 0] + wx * b[2]), STRIDE * (a[2, 1] + wy * b[2])
+    ux, uy = _APART * (a[0, 0] + wx * b[0]), _APART * (a[0, 1] + wy * b[0])
+    vx, vy = _APART * (a[1, 0] + wx * b[1]), _APART * (a[1, 1] + wy * b[1])
+    qx, qy = _APART * (a[2, 0] + wx * b[2]), _APART * (a[2, 1] + wy * b[2])
     mean = square = both = np.float32(0.0)
     for j in range(SIDE):
         for i in range(SIDE):
             k = j * SIDE + i
             if weights[k] == 0:
                 continue
-            q = q0 + i * qx + j * qy
+            fi, fj = np.float32(i), np.float32(j)
+            q = q0 + fi * qx + fj * qy
             if q <= 0:
                 return np.float32(-2.0)
-            u, v = (u0 + i * ux + j * uy) / q, (v0 + i * vx + j * vy) / q
+            q = _ONE / q
+            u, v = (u0 + fi * ux + fj * uy) * q, (v0 + fi * vx + fj * vy) * q
             if not (u >= 0 and v >= 0 and u < width - 1 and v < height - 1):
                 return np.float32(-2.0)
-            c, r = int(u), int(v)
-            s, t = np.float32(u - c), np.float32(v - r)
-            above = image[r, c] + s * (image[r, c + 1] - image[r, c])
-            below = image[r + 1, c] + s * (image[r + 1, c + 1] - image[r + 1, c])
+            # Without a sign, as indices that count from no end.
+            c, r = np.uint32(u), np.uint32(v)
+            right, down = c + np.uint32(1), r + np.uint32(1)
+            s, t = u - np.float32(c), v - np.float32(r)
+            above = image[r, c] + s * (image[r, right] - image[r, c])
+            below = image[down, c] + s * (image[down, right] - image[down, c])
             value = above + t * (below - above)
             mean += weights[k] * value
             square += weights[k] * value * value
@@ -116,14 +127,25 @@ def _alike(image, a, b, x, y, w, wx, wy, values, weights):
 
 @njit(**_FAST)
 def _score(images, near, a, b, x, y, w, wx, wy, values, weights):
-    """The mean of the two best correlations with the neighbours, -1 .. 1."""
+    """The mean of the two best correlations with the neighbours, -1 .. 1; and whose they are."""
     first = second = np.float32(-1.0)
+    one, other = 0, 1
     for k in range(len(near)):
         found = _alike(images[near[k]], a[k], b[k], x, y, w, wx, wy, values, weights)
         if found > first:
-            first, second = found, first
+            first, second, one, other = found, first, k, one
         elif found > second:
-            second = found
+            second, other = found, k
+    return _HALF * (first + second), one, other
+
+
+@njit(**_FAST)
+def _of_both(images, near, a, b, x, y, w, wx, wy, values, weights, one, other, best):
+    """The mean correlation with two neighbours; -1 as soon as it cannot be more than `best`."""
+    first = _alike(images[near[one]], a[one], b[one], x, y, w, wx, wy, values, weights)
+    if _HALF * (first + _ONE) <= best:
+        return np.float32(-1.0)
+    second = _alike(images[near[other]], a[other], b[other], x, y, w, wx, wy, values, weights)
     return _HALF * (first + second)
 
 
@@ -169,7 +191,7 @@ def sweep(images, ref, inside, near, a, b, front, back, before, step, planes, sc
             place, fresh = zero, False
             w = front[y, x] + before
             while w >= back[y, x]:
-                found = _score(images, near, a, b, x, y, w, zero, zero, values, weights)
+                found = _score(images, near, a, b, x, y, w, zero, zero, values, weights)[0]
                 found -= _cost(front[y, x] - w, before)
                 if fresh:
                     after, fresh = found, False
@@ -249,9 +271,9 @@ def hand_on(
             if not _patch(images[ref], inside, x, y, values, weights):
                 continue
             w, wx, wy = planes[y, x, 0], planes[y, x, 1], planes[y, x, 2]
-            best = scores[y, x]
-            if turn < 2:  # the start of another size, or of a sweep
-                best = _score(images, near, a, b, x, y, w, wx, wy, values, weights)
+            best, one, other = _score(images, near, a, b, x, y, w, wx, wy, values, weights)
+            # Whoever sees the place best judges changes of its plane; of no place, all do.
+            known = best > _SEEN
             for k in range(18):
                 if k < 12:
                     u, v = x + dx[k], y + dy[k]
@@ -259,6 +281,11 @@ def hand_on(
                         continue
                     tx, ty = planes[v, u, 1], planes[v, u, 2]
                     tw = planes[v, u, 0] - dx[k] * tx - dy[k] * ty
+                    if known and scores[v, u] < best - _WORSE:
+                        continue
+                    bend = np.float32(SIDE) * max(abs(tx - wx), abs(ty - wy))
+                    if max(abs(tw - w), bend) < _SAME * spread:
+                        continue
                 else:
                     seed = (y * width + x) * 64 + turn
                     size = spread / (1 << ((k - 12) % 3))
@@ -271,7 +298,12 @@ def hand_on(
                     continue
                 if focal * np.sqrt(tx * tx + ty * ty) > _STEEP * tw:
                     continue
-                found = _score(images, near, a, b, x, y, tw, tx, ty, values, weights)
+                if known:
+                    found = _of_both(
+                        images, near, a, b, x, y, tw, tx, ty, values, weights, one, other, best
+                    )
+                else:
+                    found = _score(images, near, a, b, x, y, tw, tx, ty, values, weights)[0]
                 if found > best:
                     best, w, wx, wy = found, tw, tx, ty
             scores[y, x] = best
