@@ -1,12 +1,13 @@
 """Pictures of splatting, in docs/images.
 
     python docs/make_splatting.py           splatting_laws.png
-    python docs/make_splatting.py PHOTOS    splatting_stages.png too
+    python docs/make_splatting.py PHOTOS    splatting_stages.png and splatting_walk.gif too
 
 Differences of laws and T-conorms, of docs/results/splatting-effects.json. And how a training turns
 soft triangles into a picture: one minute on a folder of photos with cameras, the first picture that
 is held out: the start, parts of the way, every tenth triangle of the end, and the opaque triangles
-that hard renderers take.
+that hard renderers take. And a walk around what was trained in so many steps, beside the nearest of
+the photos that were held out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ from torch import Tensor
 from gendr import visual
 from gendr._runtime.threads import torch_on_one_thread
 from gendr.losses import psnr
-from gendr.splatting import Splats, SplatSettings, fit_splats, load_photos, opaque_splats
+from gendr.splatting import (
+    Splats,
+    SplatSettings,
+    camera_path,
+    fit_splats,
+    load_photos,
+    opaque_splats,
+)
 from gendr.splatting.pictures import drawn, hard_views, pixels
 from gendr.splatting.training import SplatTraining, start_from
 
@@ -33,6 +41,7 @@ EFFECTS = Path(__file__).parent / "results" / "splatting-effects.json"
 SECONDS, SIDE = 60.0, 200
 PARTS = (0.02, 0.2, 1.0)
 COLOURS = 192  # of the file
+WALK_SIDE, WALK_STEPS, FRAMES = 240, 1500, 40
 LEAST, MOST = -1.6, 0.6  # dB, of the axis
 
 
@@ -44,6 +53,7 @@ def main() -> None:
     save_laws(json.loads(EFFECTS.read_text()))
     if args.photos is not None:
         save_stages(args.photos)
+        save_walk(args.photos)
 
 
 def save_laws(effects: dict[str, list[tuple[str, float, float]]]) -> None:
@@ -113,6 +123,27 @@ def save_stages(folder: str) -> None:
             page.text(x + SIDE // 2, SIDE + 38, f"{score:.1f} dB", 13, visual.FAINT, "ma")
     picture = Image.fromarray(page.pixels()).quantize(COLOURS, dither=Image.Dither.NONE)
     picture.save(IMAGES / "splatting_stages.png", optimize=True)
+
+
+def save_walk(folder: str) -> None:
+    """Train and film."""
+    train, held_out = load_photos(folder, size=WALK_SIDE).split()
+    with torch_on_one_thread():
+        training = fit_splats(train, SplatSettings(steps=WALK_STEPS, evaluate_every=1.0))
+    splats, size = training.splats(), held_out.image_size
+    path = camera_path(train.camera, FRAMES)
+    height, width = size
+    frames = []
+    for i in range(FRAMES):
+        near = int((held_out.camera.eye - path.eye[i]).norm(dim=-1).argmin())
+        page = visual.Page(2 * width + 24, height + 34)
+        page.text(8 + width // 2, 7, "nearest photo, held out", 13, visual.INK, "ma")
+        title = f"{len(splats):,} soft triangles"
+        page.text(16 + width + width // 2, 7, title, 13, visual.INK, "ma")
+        page.tile(pixels(held_out.images[near], width), 8, 26)
+        page.tile(pixels(drawn(splats, path[i], size)[0], width), 16 + width, 26)
+        frames.append(page.pixels())
+    (IMAGES / "splatting_walk.gif").write_bytes(visual.gif(frames, seconds=0.12))
 
 
 if __name__ == "__main__":
