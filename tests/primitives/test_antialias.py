@@ -7,7 +7,7 @@ import gendr
 from gendr import primitives as dr
 from gendr._runtime.numba.compilation import available
 from gendr.mesh import icosphere
-from gendr.primitives.antialias import linked
+from gendr.primitives.reference.antialias import linked
 from support.cases import for_each
 
 pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")

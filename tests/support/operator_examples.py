@@ -238,7 +238,7 @@ def _triangles(size: int) -> tuple[Any, Tensor]:
 def _rasterize() -> Example:
     from gendr.primitives.kernels import raster
 
-    scene, pos = _triangles(7)
+    scene, pos = _triangles(3)
     return Example({"cpu": raster}, scene, _leaves(pos))
 
 
@@ -246,20 +246,20 @@ def _interpolate() -> Example:
     from gendr.primitives.interpolate import Faces
     from gendr.primitives.kernels import interpolate, raster
 
-    scene, pos = _triangles(5)
+    scene, pos = _triangles(3)
     (rast, slopes), _ = raster.forward(scene, pos, save=False)
     leaves = _leaves(torch.randn(2, 7, 3), rast, slopes)
     return Example({"cpu": interpolate}, Faces(scene.tri, (2, 0)), leaves)
 
 
 def _antialias() -> Example:
-    from gendr.primitives.antialias import Borders, linked
     from gendr.primitives.kernels import antialias, raster
+    from gendr.primitives.reference.antialias import Borders, linked
 
-    scene, pos = _triangles(7)
+    scene, pos = _triangles(5)
     (rast, _), _ = raster.forward(scene, pos, save=False)
     borders = Borders(scene, linked(scene.tri), 1.0)
-    leaves = _leaves(torch.rand(2, 7, 9, 2), pos)
+    leaves = _leaves(torch.rand(2, 5, 7, 2), pos)
     return Example({"cpu": antialias}, borders, leaves, completed=lambda c, p: (c, rast, p))
 
 

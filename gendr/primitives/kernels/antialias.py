@@ -6,6 +6,7 @@ See `gendr.primitives.antialias` for the mathematics.
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
 # pyright: reportMissingParameterType=false
 # pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+# pyright: reportPossiblyUnboundVariable=false
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from torch import Tensor
 
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 from gendr._runtime.threads import run
-from gendr.primitives.antialias import MEETING, STEPS, Borders, densely
 from gendr.primitives.kernels.batching import one_by_one
 from gendr.primitives.kernels.raster import corner, cross
 from gendr.primitives.kernels.topology import linked
+from gendr.primitives.reference.antialias import MEETING, STEPS, Borders, densely
 from gendr.primitives.scene import Scene, check_indices
 
 ensure_cache()
@@ -98,7 +99,7 @@ def _silhouettes(borders: Borders, rast: Tensor, pos: Tensor) -> tuple[Tensor, T
 
 @torch.library.custom_op("gendr::silhouette_edges", mutates_args=())
 def _edges(rast: Tensor, pos: Tensor, tri: Tensor) -> Tensor:
-    """The codes [2, N, H, W] of `gendr.primitives.antialias.crossed`."""
+    """The codes [2, N, H, W] of `gendr.primitives.reference.antialias.crossed`."""
     images, height, width = rast.shape[:3]
     scene = Scene(tri, images, height, width, pos.shape[-2], None, pos.ndim == 2)
     check_indices(tri, scene.vertices)

@@ -15,7 +15,7 @@ bounds it in the whole tile.
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
 # pyright: reportMissingParameterType=false
 # pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
-# pyright: reportPossiblyUnbound=false
+# pyright: reportPossiblyUnboundVariable=false
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 from gendr._runtime.threads import num_threads, run
 from gendr.primitives.kernels.batching import one_by_one
 from gendr.primitives.kernels.gather import gather
-from gendr.primitives.rasterize import shaded
+from gendr.primitives.reference.raster import shaded
 from gendr.primitives.scene import Scene, check_indices
 
 ensure_cache()
