@@ -200,9 +200,8 @@ class MAPLoss(_Sorting):
         """1 - AP."""
         relevant = target > self.threshold
         among = soft_rank(scores, self.method, descending=True, mask=relevant)
-        precision = torch.where(
-            relevant, among / soft_rank(scores, self.method, descending=True), 0.0
-        )
+        ranks = soft_rank(scores, self.method, descending=True)
+        precision = torch.where(relevant, among / ranks, 0.0)
         return 1 - precision.sum(-1) / relevant.sum(-1).clamp(min=1)
 
 
@@ -328,17 +327,15 @@ class LambdaLoss(RankingLoss):
         """The sum over pairs."""
         gains = checked_gains(target, scores, self.gain)
         by_rank = discounts_of(scores)
-        gains = (
-            gains * normalised(torch.ones_like(gains[..., 0]), gains, by_rank[: self.k])[..., None]
-        )
+        one = torch.ones_like(gains[..., 0])
+        gains = gains * normalised(one, gains, by_rank[: self.k])[..., None]
         order = scores.detach().argsort(dim=-1, descending=True, stable=True)
         place = order.argsort(dim=-1)  # from 0
         discount = by_rank[place]
         distance = (place[..., :, None] - place[..., None, :]).abs()
         steps = functional.pad(by_rank[:-1] - by_rank[1:], (1, 0))  # by distance, from 0
-        weights = (discount[..., :, None] - discount[..., None, :]).abs() + self.mu * steps[
-            distance
-        ]
+        weights = (discount[..., :, None] - discount[..., None, :]).abs()
+        weights = weights + self.mu * steps[distance]
         if self.k is not None:
             is_first = place < self.k
             weights = weights * (is_first[..., :, None] | is_first[..., None, :])
