@@ -165,22 +165,22 @@ def mirror(env: Tensor, turn: Tensor, mesh: Any, size: int, filtered: bool) -> T
 def figure_environment() -> None:
     """A cube map from pictures of a mirror, with mipmaps and without."""
     torch.manual_seed(0)
-    ball = icosphere(4)
+    ball = icosphere(3)
     v = ball.vertices
     ball = ball.with_vertices(v * (1 + 0.06 * torch.sin(5 * v).sum(-1, keepdim=True)))
-    truth, size, steps = sky(64), 32, 150
-    turns = rotation(torch.randn(steps, 4, 4))
+    truth, size, steps = sky(64), 32, 60
+    turns = rotation(torch.randn(steps, 3, 4))
     targets, maps, errors = [], {}, {}
-    with torch.no_grad():  # what pixels see: means of 4 x 4 finer ones
+    with torch.no_grad():  # what pixels see: means of 3 x 3 finer ones
         for turn in turns:
-            fine = mirror(truth, turn, ball, 4 * size, False)
-            targets.append(fine.reshape(4, size, 4, size, 4, 3).mean((2, 4)))
+            fine = mirror(truth, turn, ball, 3 * size, False)
+            targets.append(fine.reshape(3, size, 3, size, 3, 3).mean((2, 4)))
     begin = time.process_time()
     for name, filtered in (("bilinear", False), ("mipmaps", True)):
         env = torch.full_like(truth, 0.5).requires_grad_()
-        optimizer = torch.optim.Adam([env], lr=5e-2)
+        optimizer = torch.optim.Adam([env], lr=8e-2)
         for step, (turn, target) in enumerate(zip(turns, targets, strict=True)):
-            optimizer.param_groups[0]["lr"] = 5e-2 * 0.1 ** (step / steps)
+            optimizer.param_groups[0]["lr"] = 8e-2 * 0.1 ** (step / steps)
             loss = (mirror(env, turn, ball, size, filtered) - target).square().mean()
             optimizer.zero_grad()
             loss.backward()
@@ -206,7 +206,7 @@ def figure_environment() -> None:
                 1,
             ),
             "",
-            f"Both together, {steps} steps of 4 pictures of {size} × {size} pixels each, take "
+            f"Both together, {steps} steps of 3 pictures of {size} × {size} pixels each, take "
             f"{seconds:.0f} s of processor time.",
         ],
     )  # fmt: skip

@@ -28,7 +28,7 @@ from gendr._runtime.checks import (
 from gendr._runtime.numba.compilation import available, supports
 from gendr._runtime.operator import Operator
 from gendr._runtime.threads import run
-from gendr._runtime.tracing import is_traced
+from gendr._runtime.tracing import constant, is_traced
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS
 
 __all__ = ["Mipmaps", "texture", "texture_construct_mip"]
@@ -648,9 +648,14 @@ _TEXTURE = Operator("primitives.texture", reference=_sample)
 _MIPMAPS = Operator("primitives.mipmaps", reference=_halve)
 
 
+@constant
+def _is_compiled() -> bool:
+    return available() is None
+
+
 def _kernels_for(tex: Tensor, kernels: Any) -> Any:
     """The kernels, if they serve this tensor here; else None, for the definition."""
-    return kernels if available() is None and supports(tex) else None
+    return kernels if _is_compiled() and supports(tex) else None
 
 
 def _construct(tex: Tensor, most: int | None, cube: bool) -> Mipmaps:
