@@ -117,7 +117,7 @@ def figure_cube() -> None:
         show(axis, shot, f"after {step} steps")
     show(axes[4], draw_cube(clip_space(corners, pose, 6.0), colors, tri, 128)[0], "the truth")
     figure.tight_layout()
-    save_plot(figure, "primitives_cube.png", None)
+    save_plot(figure, "primitives_cube.png")
     write_block(
         "primitives.md", "primitives-cube",
         [
@@ -188,7 +188,7 @@ def figure_environment() -> None:
         maps[name] = env.detach()
         errors[name] = -10 * math.log10((env - truth).square().mean().item())
     seconds = time.process_time() - begin
-    figure, axes = plots(1, 4, (10, 2.6))
+    figure, axes = plots(1, 4, (7, 1.9))
     show(axes[0], targets[0][0], "one of the pictures")
     for axis, (name, env) in zip(axes[1:], [*maps.items(), ("the truth", truth)], strict=True):
         cross = torch.ones(3 * 64, 4 * 64, 3)
@@ -196,7 +196,7 @@ def figure_environment() -> None:
             cross[64 * row : 64 * row + 64, 64 * column : 64 * column + 64] = env[0, face]
         show(axis, cross.flip(0), name)
     figure.tight_layout()
-    save_plot(figure, "primitives_environment.png", None)
+    save_plot(figure, "primitives_environment.png", 32)
     write_block(
         "primitives.md", "primitives-environment",
         [
@@ -261,7 +261,7 @@ def figure_pose() -> None:
     for axis, (shots, *_), title, error in zip(axes[1:], steps, titles, errors, strict=True):
         show(axis, shots[best], f"{title}: {error:.2f}° off")
     figure.tight_layout()
-    save_plot(figure, "primitives_pose.png", None)
+    save_plot(figure, "primitives_pose.png", 32)
     write_block(
         "primitives.md", "primitives-pose",
         [
