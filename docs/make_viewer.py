@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _clone  # noqa: F401  # before what it makes importable
 
+import argparse
 import base64
 import io
 import itertools
@@ -86,6 +87,7 @@ class Browser:
 
 def main() -> None:
     """Make the picture."""
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     views = load_views(DOCS.parent / "assets" / "photos", size=128)
     found = fit(views.masks, views.camera, init="hull", steps=30)
     meshes = tuple((f"step {step}", mesh) for step, mesh in found.trace)
