@@ -1,6 +1,6 @@
 """Path-traced photos of shapes that are known: what silhouettes and stereo make of them.
 
-    pip install mitsuba
+    pip install mitsuba     # 3.5 with LLVM 14; newer ones need a newer LLVM
     python benchmarks/truth.py draw WORK --meshes FOLDER    # photos of six shapes, in two paints
     python benchmarks/truth.py measure WORK --docs
 
@@ -55,7 +55,7 @@ SHAPES = {
 }  # fmt: skip
 # Elevations of the photos, degrees, and which part of them is there.
 RINGS = ((8.0, 0.4), (32.0, 0.35), (58.0, 0.25))
-DISTANCE, FOV = 3.4, 30.0
+DISTANCE, FOV = 4.6, 30.0  # all of a shape of radius 1 is in view
 ABOUT = """\
 ## What to expect where the truth is known
 
