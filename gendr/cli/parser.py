@@ -478,7 +478,7 @@ class View(OnThreads):
 
     Examples:
       gendr view model.obj           a mesh
-      gendr view out                 what gendr fit or gendr splat wrote, or is writing
+      gendr view out                 what gendr fit wrote, or is writing, or gendr splat wrote
       gendr view out/splats.npz --photos photos/
       gendr view photos/             cameras and photos
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def read_subject(path: str | Path, photos: str | Path | None = None) -> Subject:
 
     Args:
         path: a mesh file, an npz of `Splats`, a folder of photos with their cameras (or the file of
-            these), or a folder that `gendr fit` or `gendr splat` wrote or is writing.
+            these), or a folder that `gendr splat` wrote, or `gendr fit` wrote or is writing.
         photos: the folder of the photos, if it is not where the command that wrote `path` found it.
 
     Raises:
@@ -96,7 +97,7 @@ def _output(folder: Path, views: Views | None) -> Subject:
 def _meshes(folder: Path) -> Sequence[tuple[str, Mesh]]:
     """The shapes on the way to a fit, and its result."""
     meshes: list[tuple[str, Mesh]] = []
-    if (folder / CHECKPOINT).is_file():
+    with suppress(ValueError):  # there is none, or that of another command
         state = FitState.load(folder / CHECKPOINT)
         meshes = [
             (f"step {step}", Mesh(state.frame.world(vertices), faces))

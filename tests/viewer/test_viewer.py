@@ -157,6 +157,8 @@ def test_a_running_fit_is_read(tmp_path, views):
     assert len(running.views) == len(views)
     icosphere(0).save(tmp_path / "fit.obj")
     done = read_subject(tmp_path)
+    (tmp_path / "checkpoint.pt").write_bytes(b"of another command")
+    assert [name for name, _ in read_subject(tmp_path).meshes] == ["result"]
     assert done.meshes[-1][0] == "result"
     assert len(done.meshes) == len(running.meshes) + 1
 
