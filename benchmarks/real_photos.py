@@ -198,7 +198,8 @@ def main() -> None:
             RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
             fill(PAGE, "real-photos", lines(rows))
     if args.picture:
-        save_picture([args.work / f"{row['photos']}.png" for row in rows])
+        strips = [args.work / f"{row['photos']}.png" for row in rows]
+        save_picture([strip for strip in strips if strip.is_file()])
 
 
 if __name__ == "__main__":

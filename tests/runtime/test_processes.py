@@ -35,7 +35,7 @@ def test_a_process_is_signalled_and_waited_for(tmp_path):
     assert process.wait() == process.poll() == -signal.SIGKILL
     program = "import os, signal; print(os.getcwd(), flush=True); signal.pause()"
     process = Python(program, cwd=tmp_path)
-    while not process.output()[0]:
+    while not process.output()[0].endswith("\n"):  # the end of a line may come by itself
         assert process.poll() is None
     process.send_signal(signal.SIGTERM)
     assert process.wait() == -signal.SIGTERM
