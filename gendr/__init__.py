@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gendr.fitting import (
         FitResult,
         FitSettings,
+        RemeshingAdam,
         SmoothParametrization,
         fit,
         fit_colors,
@@ -63,6 +64,7 @@ __all__ = [
     "Lighting",
     "Mesh",
     "Output",
+    "RemeshingAdam",
     "Renderer",
     "SmoothParametrization",
     "axis_angle_to_matrix",
@@ -123,6 +125,7 @@ _MODULES = {
     "gendr.fitting": (
         "FitResult",
         "FitSettings",
+        "RemeshingAdam",
         "SmoothParametrization",
         "fit",
         "fit_colors",

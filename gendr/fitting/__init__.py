@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gendr.fitting.parametrization import SmoothParametrization
     from gendr.fitting.pose.fit import PoseCandidate, PoseResult, fit_pose
     from gendr.fitting.pose.settings import PoseSettings
+    from gendr.fitting.remeshing import RemeshingAdam
     from gendr.fitting.shape.fit import fit
     from gendr.fitting.shape.refine import ShapeResult, refine_shape
     from gendr.fitting.shape.settings import FitSettings
@@ -48,6 +49,7 @@ __all__ = [
     "PoseCandidate",
     "PoseResult",
     "PoseSettings",
+    "RemeshingAdam",
     "ShapeResult",
     "SmoothParametrization",
     "fit",
@@ -66,6 +68,7 @@ _MODULES = {
     "gendr.fitting.parametrization": ("SmoothParametrization",),
     "gendr.fitting.pose.fit": ("PoseCandidate", "PoseResult", "fit_pose"),
     "gendr.fitting.pose.settings": ("PoseSettings",),
+    "gendr.fitting.remeshing": ("RemeshingAdam",),
     "gendr.fitting.shape.fit": ("fit",),
     "gendr.fitting.shape.refine": ("ShapeResult", "refine_shape"),
     "gendr.fitting.shape.settings": ("FitSettings",),

@@ -15,6 +15,7 @@ from gendr._runtime.checkpoint import digest
 from gendr._runtime.checks import check_like
 from gendr.fitting.frame import SPHERE, Frame
 from gendr.fitting.parametrization import SmoothParametrization, check_single
+from gendr.fitting.remeshing import carried_moments
 from gendr.fitting.shape.schedule import FitSchedule, pixel_at_middle, shortest_edge
 from gendr.fitting.shape.settings import FitSettings
 from gendr.fitting.shape.state import FitResult, FitState
@@ -132,9 +133,7 @@ class Job:
         found = remesh(mesh, self.schedule.edge(progress), iterations=ITERATIONS)
         faces = found.mesh.faces
         u = self.surface(faces, found.mesh.vertices).shape.u.detach().clone()
-        # A vertex has the gradient of the surface around it.
-        part = len(mesh.vertices) / len(u)
-        first, second = found.carried(state.first) * part, found.carried(state.second) * part**2
+        first, second = carried_moments(found, state.first, state.second)
         return replace(state, faces=faces, u=u, first=first, second=second)
 
     def progress(self, state: FitState, seconds: float = 0.0) -> float:
