@@ -194,4 +194,3 @@ class RemeshingAdam(UniformAdam):
             self._exchange(1, old, self._colors, tuple)
         self.steps, self.edge_length = loop["steps"], loop["edge_length"]
         super().load_state_dict({k: v for k, v in state_dict.items() if k not in ("mesh", "loop")})
-
