@@ -1,6 +1,7 @@
 """The site of the documentation: its order, its API reference, and the checks of its links."""
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -109,4 +110,17 @@ def test_the_site_builds(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (folder / "search" / "search_index.js").is_file()  # what a file's search reads
+    if node := shutil.which("node"):
+        script = ROOT / "tests" / "support" / "search.js"
+        found = subprocess.run(
+            [node, str(script), str(folder), "Renderer", "how to install", "GPU"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert found.stdout.split() == [
+            "rendering.html",
+            "getting-started.html#how-to-install",
+            "rendering.html#gpu",
+        ]
     assert "gendr.mesh.Camera" in (folder / "api" / "gendr.mesh.html").read_text(encoding="utf-8")

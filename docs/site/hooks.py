@@ -42,6 +42,8 @@ TEXTS = {
 # The page that lists the notebooks, and the one that lists the modules of the API reference.
 EXAMPLES = "examples.md"
 API = "api/index.md"
+# Pages that the search puts before others: those that say how to begin.
+FIRST = ("getting-started.md", "rendering.md")
 FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 MARKER = re.compile(r"^(<!-- .*?-->)$\n?", re.M)
@@ -103,6 +105,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     in the code of a table has no backslash.
     """
     here = page.file.src_uri
+    if here in FIRST:
+        page.meta.setdefault("search", {"boost": 2})
     if here.startswith("api/"):
         return markdown
     source = next((name for name, (_, there) in _texts().items() if there == here), f"docs/{here}")
