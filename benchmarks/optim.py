@@ -98,7 +98,9 @@ def cases(quick: bool, device: str) -> list[Case]:
     ]
 
 
-main = Comparison("optim", __doc__, cases, mark="newton-speed", threads=1).main
+main = Comparison(
+    "optim", __doc__, cases, page="results/newton", mark="newton-speed", threads=1
+).main
 
 if __name__ == "__main__":
     main()

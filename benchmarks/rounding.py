@@ -1,6 +1,6 @@
 """How much alpha suffers from float32: a formula of the published kernels beside ours.
 
-    python benchmarks/rounding.py --docs        half a minute; writes into docs/rendering.md
+    python benchmarks/rounding.py --docs        half a minute; docs/results/rendering.md
 
 The published kernels of Soft Rasterizer and GenDR find the point of an edge that is nearest to a
 pixel in barycentric coordinates: those of the pixel come from the inverse of the matrix of the
@@ -25,7 +25,7 @@ from gendr.rendering.geometry import project_faces
 from lab.pages import fill, table
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "rendering.md"
+PAGE = ROOT / "docs" / "results" / "rendering.md"
 TARGETS = ("airplane", "teapot", "sphere_642")
 SCALES = (1e-2, 1e-3)
 AT_ONCE = 200  # faces
@@ -104,7 +104,7 @@ def errors(name: str, scale: float, size: int) -> tuple[float, float]:
 def main() -> None:
     """Measure; print or write the table."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--docs", action="store_true", help="write into docs/rendering.md")
+    parser.add_argument("--docs", action="store_true", help="write into docs/results/rendering.md")
     parser.add_argument("--size", type=int, default=64, help="pixels of a side (default: 64)")
     args = parser.parse_args()
     rows: list[list[str]] = []

@@ -569,7 +569,7 @@ def figure_starts() -> None:
     ]  # fmt: skip
     head = ["mesh", "start", "IoU", "IoU, held-out views", "chamfer / diagonal", "volume IoU",
             "genus", "faces", "smallest angle", "faces cut", "seconds"]  # fmt: skip
-    write_block("fitting.md", "fit-starts", table(head, rows))
+    write_block("results/fits.md", "fit-starts", table(head, rows))
     found = json.loads((DOCS / "results" / "fit-quality.json").read_text(encoding="utf-8"))
     rows = [
         [
@@ -583,7 +583,16 @@ def figure_starts() -> None:
     head = ["mesh", "IoU", "IoU, held-out views", "chamfer / diagonal, where seen", "volume IoU",
             "of the exact hull", "genus", "faces", "smallest angle", "faces cut",
             "seconds"]  # fmt: skip
-    write_block("fitting.md", "fit-quality", table(head, rows))
+    write_block("results/fits.md", "fit-quality", table(head, rows))
+    head = ["mesh", "IoU, held-out", "volume IoU (exact hull)", "seconds"]
+    rows = [
+        [
+            row["mesh"], f"{row['held_out']:.3f}",
+            f"{row['volume']:.3f} ({row['hull_volume']:.3f})", f"{row['seconds']:.0f}",
+        ]
+        for row in found["rows"]
+    ]  # fmt: skip
+    write_block("fitting.md", "fit-summary", table(head, rows))
 
 
 def wilson(right: int, count: int) -> str:
@@ -614,7 +623,10 @@ def figure_poses() -> None:
         )  # fmt: skip
     head = ["mesh", "views", "within 3°", "same silhouette", "one of both (95 % interval)",
             "median error of the former", "mean IoU", "seconds", "most"]  # fmt: skip
-    write_block("pose.md", "poses", table(head, lines))
+    write_block("results/poses.md", "poses", table(head, lines))
+    head = ["mesh", "within 3°", "same silhouette", "median error", "seconds"]
+    rows = [[line[0], line[2], line[3], line[5], line[7]] for line in lines]
+    write_block("pose.md", "pose-summary", table(head, rows))
     found = json.loads((DOCS / "results" / "pose-track.json").read_text(encoding="utf-8"))
     rows = [
         [
@@ -628,7 +640,7 @@ def figure_poses() -> None:
     ]  # fmt: skip
     head = ["mesh", "how", "images", "within 3°", "same silhouette", "median error", "mean IoU",
             "jumps", "seconds an image"]  # fmt: skip
-    write_block("pose.md", "pose-track", table(head, rows))
+    write_block("results/poses.md", "pose-track", table(head, rows))
 
 
 def figure_sample() -> None:
@@ -708,7 +720,7 @@ def figure_photos() -> None:
         ]
         for row in found["rows"]
     ]  # fmt: skip
-    write_block("fitting.md", "photos", table(head, rows))
+    write_block("results/fits.md", "photos", table(head, rows))
 
 
 def figure_costs() -> None:
@@ -772,7 +784,7 @@ def figure_bowl() -> None:
         moved = sum(row["improved"] for row in group)
         more = np.mean([row["seconds"]["refine"] for row in group])
         rows.append([*cells, f"{moved} of {len(group)}", f"{more:.0f}"])
-    write_block("fitting.md", "bowl", table(head, rows))
+    write_block("results/fits.md", "bowl", table(head, rows))
 
 
 def figure_cameras() -> None:

@@ -1,4 +1,6 @@
-r"""Make the tables and the picture of docs/optim.md from docs/results/newton-*.json.
+r"""Make the tables and the picture of Newton losses from docs/results/newton-*.json.
+
+The tables go to docs/results/newton.md, their summary and the picture to docs/optim.md.
 
     python docs/make_optim.py
 
@@ -66,14 +68,17 @@ from collections.abc import Callable
 from make_figures import DOCS, main, save_plot, write_block
 
 from lab.pages import table as table_of
-from lab.report.newton import entry, figure, table
+from lab.report.newton import entry, figure, summary, table
+
+# The page of all tables.
+PAGE = "results/newton.md"
 
 
 def figure_newton() -> None:
     """Newton losses beside plain ones: sorting four-digit numbers."""
     text = (DOCS / "results" / "newton-sorting.json").read_text(encoding="utf-8")
     entries = [entry("sorting", one) for one in json.loads(text)["trainings"].values()]
-    write_block("optim.md", "newton-sorting", table("sorting", entries))
+    write_block(PAGE, "newton-sorting", table("sorting", entries))
     save_plot(figure(entries), "newton_sorting.png")
 
 
@@ -85,7 +90,7 @@ def block_of(task: str) -> None:
     for title, trainings in json.loads(text)["trainings"].items():
         *rows, blank, caption = table(task, [entry(task, one) for one in trainings.values()])
         lines += [f"With {title}:", "", *rows, blank]
-    write_block("optim.md", f"newton-{task}", [*lines, caption])
+    write_block(PAGE, f"newton-{task}", [*lines, caption])
 
 
 def figure_paths() -> None:
@@ -96,6 +101,28 @@ def figure_paths() -> None:
 def figure_classification() -> None:
     """Newton losses beside plain ones: digits."""
     block_of("classification")
+
+
+def figure_summary() -> None:
+    """What Newton losses gain, for phones: the scores of plain losses, and the differences."""
+    rows: list[list[str]] = []
+    for task, chosen, words in (
+        ("sorting", None, "sort"),
+        ("paths", "the damping chosen", "paths"),
+        ("classification", "SGD at 0.3 for the plain loss, at 0.1 for Newton losses", "MNIST"),
+        ("classification", "a learning rate of 0.1 for SGD and of 0.001 for Adam", "MNIST"),
+    ):
+        text = (DOCS / "results" / f"newton-{task}.json").read_text(encoding="utf-8")
+        trainings = json.loads(text)["trainings"]
+        entries = [
+            entry(task, one) for one in (trainings[chosen] if chosen else trainings).values()
+        ]
+        if words == "MNIST":  # SGD at a rate that was chosen for the plain loss, and Adam
+            optimiser = "sgd" if chosen and chosen.startswith("SGD") else "adam"
+            entries = [each for each in entries if each.case.endswith(optimiser)]
+        rows += [[f"{words}: {case}", *cells] for case, *cells in summary(entries)]
+    head = ["task", "plain loss, %", "Hessian", "Fisher"]
+    write_block("optim.md", "newton-summary", table_of(head, rows, 1))
 
 
 def figure_directions() -> None:
@@ -112,10 +139,11 @@ def figure_directions() -> None:
     ]  # fmt: skip
     head = ["method", "after steps", "Hessian: cosine", "length", "Fisher: cosine", "length"]
     head += ["autograd off", "differences off"]
-    write_block("optim.md", "newton-directions", table_of(head, rows))
+    write_block(PAGE, "newton-directions", table_of(head, rows))
 
 
 FIGURES: dict[str, Callable[[], None]] = {
+    "summary": figure_summary,
     "directions": figure_directions,
     "newton": figure_newton,
     "paths": figure_paths,

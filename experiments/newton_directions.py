@@ -2,7 +2,7 @@
 
     python experiments/newton_directions.py --smoke          # seconds, no data
     python experiments/newton_directions.py --data data/mnist --download -o directions.json
-                                                             # minutes; what docs/optim.md shows
+                                                             # minutes; docs/results/newton.md
 
 A training as those of `newton_losses.py sorting --network digits`, with the Newton loss of the mean
 Hessian. At some of its steps, for the batch of that step: the Newton step of all its lists, with

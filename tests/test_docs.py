@@ -19,7 +19,7 @@ from support.cases import for_each
 from support.processes import run_python
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/results/*.md")])
 BLOCK = re.compile(r"(?:<!-- test: ?(?P<small>[^>]*?) ?-->\n)?```python\n(?P<code>.*?)```", re.S)
 WRITERS = sorted(
     path

@@ -1,7 +1,8 @@
 """Hooks of MkDocs: the order of the pages, the API reference, and what is checked.
 
-- The pages stand in the order of docs/index.md; its headings are the sections. A page that the
-  index does not link is an error.
+- The side bar has the pages that begin an item of the lists of docs/index.md, at most 25; its
+  headings are the sections. Other pages are reached by links and by the search; one that the index
+  does not link is an error.
 - README, CONTRIBUTING and CHANGELOG, which lie outside of docs, are pages too. Links that leave
   docs go to them, any other one is an error.
 - Every notebook of docs/examples is a page, with what its cells print and draw.
@@ -38,8 +39,11 @@ TEXTS = {
     "LICENSE": ("Licence", "project/license.md"),
     "CITATION.cff": ("CITATION.cff", "project/citation.md"),
 }
-# The page that lists the notebooks; they stand behind its section.
+# The page that lists the notebooks, and the one that lists the modules of the API reference.
 EXAMPLES = "examples.md"
+API = "api/index.md"
+# Pages that the search puts before others: those that say how to begin.
+FIRST = ("getting-started.md", "rendering.md")
 FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 MARKER = re.compile(r"^(<!-- .*?-->)$\n?", re.M)
@@ -53,23 +57,19 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The order of the pages, and anchors as Markdown hosts make them."""
     config.mdx_configs.setdefault("toc", {})["slugify"] = lambda text, _: anchor(text)
     docs = Path(config.docs_dir)
-    sections = order((docs / "index.md").read_text(encoding="utf-8"))
-    listed = {page for _, pages in sections for _, page in pages} | {"index.md"}
-    if missing := [page.name for page in sorted(docs.glob("*.md")) if page.name not in listed]:
+    index = (docs / "index.md").read_text(encoding="utf-8")
+    linked = {*LINK.findall(index), "index.md"}
+    if missing := [page.name for page in sorted(docs.glob("*.md")) if page.name not in linked]:
         raise PluginError(
-            f"docs/index.md does not list {', '.join(missing)}; the site has the order of its "
-            "list: add a line `- [Title](page.md): what it is about.`"
+            f"docs/index.md does not link {', '.join(missing)}: add a line "
+            "`- [Title](page.md): what it is about.`, or a link in such a line"
         )
     if silent := site.undocumented():
         raise PluginError(f"public names without a docstring: {', '.join(silent)}")
-    nav: list[Any] = [{"Start": "index.md"}]
-    for title, pages in sections:
-        nav += [{title: [{name: page} for name, page in pages]}]
-        if EXAMPLES in dict(pages).values():
-            made = _notebooks(docs)
-            nav += [{"Examples": [{notebooks.title(path): page} for page, path in made.items()]}]
-    nav += [{"API reference": [{n: site.page_of(n)} for n in site.public_modules()]}]
-    nav += [{"Project": [{title: page} for title, page in _texts().values()]}]
+    sections = order(index)
+    nav: list[Any] = [{"Home": "index.md"}]
+    nav += [{title: [{name: page} for name, page in pages]} for title, pages in sections]
+    nav[-1][sections[-1][0]].append({"API": API})
     config.nav = nav
     return config
 
@@ -78,6 +78,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the API reference and the texts of the repository."""
     home = site.home_of_names()
     made = {site.page_of(name): site.reference(name, home) for name in site.public_modules()}
+    made[API] = site.contents()
     for name, (title, page) in _texts().items():
         text = (ROOT / name).read_text(encoding="utf-8")
         made[page] = text if name.endswith(".md") else f"# {title}\n\n```text\n{text}```\n"
@@ -104,6 +105,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     in the code of a table has no backslash.
     """
     here = page.file.src_uri
+    if here in FIRST:
+        page.meta.setdefault("search", {"boost": 2})
     if here.startswith("api/"):
         return markdown
     source = next((name for name, (_, there) in _texts().items() if there == here), f"docs/{here}")

@@ -5,6 +5,19 @@ Joined one after the other, A_i = T-conorm(a_1, …, a_i), each adds the weight 
 of its colour, and what is left, 1 - A_n, shows the background. With the probabilistic sum this is
 alpha blending, the "over" of splatting: w_i = a_i (1 - a_1) … (1 - a_(i - 1)).
 
+Gradients. Summed by parts, C = sum_i A_i (c_i - c_(i + 1)) + c_bg with the background as c_(n + 1).
+So with v_i = <dL/dC, c_i>, and the gradient of alpha off v_(n + 1), dL/dA_i = v_i - v_(i + 1).
+With a generator A_i = g^-1(g(a_1) + … + g(a_i)), and dA_i/da_j = g'(a_j)/g'(A_i) for j <= i. The
+sum over i is a walk from back to front:
+
+    dL/da_j = g'(a_j)/g'(A_j) P_j,   P_j = dL/dA_j + g'(A_j)/g'(A_(j + 1)) P_(j + 1)
+    dL/dp = sum_j P_j (dg/dp)(a_j)/g'(A_j) - sum_i dL/dA_i (dg/dp)(A_i)/g'(A_i)
+
+g' has no bound near 1, but each family has the ratio as one formula of a, 1 - a, A and 1 - A that
+neither overflows nor cancels, `weight` in its file; nothing is divided by a transmittance that may
+be 0. There is no gradient at A = 1, nor at a = 0 where g'(0) is infinite. With max, the face that
+first reaches a maximum has the dL/dA_i from there to the next greater one; average is linear.
+
 Source: Held et al., Triangle Splatting (2025), for windows of the signed distance; Kerbl et al.,
 3D Gaussian Splatting (2023), (3) for the order; the T-conorms are those of thesis (5.4).
 """

@@ -173,8 +173,8 @@ def one_of_each_body() -> Iterator[Specialisation]:
     """Every kernel with each law and the usual family, and with each family and the usual law.
 
     A pair takes about as many registers as the greater of its law with the usual family and its
-    family with the usual law, so these tell of all; see `docs/rendering.md`. Triangles, and all
-    gradients; of the usual pair also the other specialisations.
+    family with the usual law, so these tell of all; see `docs/results/rendering.md`. Triangles, and
+    all gradients; of the usual pair also the other specialisations.
     """
     law, family = USUAL
     for x in specialisations():

@@ -105,6 +105,15 @@ def reference(module: str, home: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
+def contents() -> str:
+    """The Markdown of the page that lists the modules."""
+    lines = ["# API reference", "", "| module | |", "| --- | --- |"]
+    for module in public_modules():
+        text = _doc(_load(module)).partition("\n")[0].replace("|", r"\|")
+        lines += [f"| [`{module}`]({module}.md) | {text} |"]
+    return "\n".join(lines) + "\n"
+
+
 def unquoted(text: str) -> str:
     """A docstring for Markdown, to which `>` at the beginning of a text is a quotation.
 

@@ -119,8 +119,25 @@ def table(task: str, entries: Iterable[Entry]) -> list[str]:
     return [*markdown([*head, "standard errors", "thesis %"], rows, 2), "", caption]
 
 
-def _error(value: float) -> str:
-    return "" if math.isnan(value) else f" ± {value:.2f}"
+def summary(entries: Iterable[Entry]) -> list[list[str]]:
+    """A row for each case: the score of the plain loss, and what Hessian and Fisher matrix add."""
+    rows: list[list[str]] = []
+    for case, variants in _groups(entries).items():
+        if "regular" not in variants:
+            continue
+        plain = variants["regular"]
+        cells = [f"{spread([100 * run.score for run in plain])[0]:.1f}"]
+        for name in ("hessian", "fisher"):
+            apart = [100 * x for x in differences(variants.get(name, []), plain)]
+            gain, error = spread(apart) if apart else (math.nan, math.nan)
+            cells.append("" if math.isnan(gain) else f"{gain:+.1f}{_error(error, 1)}")
+        if any(cells[1:]):
+            rows.append([case, *cells])
+    return rows
+
+
+def _error(value: float, digits: int = 2) -> str:
+    return "" if math.isnan(value) else f" ± {value:.{digits}f}"
 
 
 def figure(entries: Iterable[Entry]) -> Any:

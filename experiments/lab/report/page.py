@@ -1,7 +1,8 @@
 """The report of a results file: one self-contained page.
 
 The page (report.html, report.css, report.js) draws what it finds in embedded JSON. This file makes
-that JSON: names, formulas, ranks and pictures. The page needs no network and no server.
+that JSON: names, formulas and ranks; and, behind the script, so that the page draws before they
+have come, the pictures of each run, read when one is shown. It needs no network and no server.
 """
 
 from __future__ import annotations
@@ -42,10 +43,25 @@ def make_page(summaries: Sequence[Summary], source: str) -> str:
         "colours": VIRIDIS,
         "runs": [_run(summary) for summary in summaries],
     }
-    # No text in the data may close the HTML element that holds it.
-    embedded = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    template = Template(_file("report.html"))
-    return template.substitute(style=_file("report.css"), script=_file("report.js"), data=embedded)
+    return Template(_file("report.html")).substitute(
+        style=_file("report.css"),
+        script=_file("report.js"),
+        data=_embedded(data),
+        pictures="\n".join(map(_pictures, summaries)),
+    )
+
+
+def _embedded(data: object) -> str:
+    """JSON in which no text can close the HTML element that holds it."""
+    return json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+
+
+def _pictures(summary: Summary) -> str:
+    """The pictures of a run, in the order of its results."""
+    found = [entry.result.picture for entry in summary.entries]
+    texts = [None if each is None else base64.b64encode(each).decode("ascii") for each in found]
+    start = f'<script type="application/json" id="pictures-{summary.run.id}">'
+    return f"{start}{_embedded(texts)}</script>"
 
 
 def _file(name: str) -> str:
@@ -112,7 +128,6 @@ def _map(heat_map: HeatMap) -> dict[str, Any]:
 
 def _result(entry: Entry) -> dict[str, Any]:
     result = entry.result
-    picture = result.picture
     return {
         "name": result.instance,
         "row": entry.row,
@@ -127,7 +142,6 @@ def _result(entry: Entry) -> dict[str, Any]:
         "error": _or_none(entry.detail.error),
         "curve": [[x, round(y, 4)] for x, y in entry.detail.curve],
         "same": _same(entry.instance.tconorm),
-        "picture": None if picture is None else base64.b64encode(picture).decode("ascii"),
     }
 
 

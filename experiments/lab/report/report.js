@@ -283,6 +283,18 @@ function drawCurves(run, results, wide, high) {
   return svg;
 }
 
+const pictures = new Map(); // of each run, once one of them was shown
+
+/** The picture of a result; null if it has none, or while the page is still on its way. */
+function pictureOf(run, result) {
+  if (document.readyState === "loading") return null;
+  if (!pictures.has(run)) {
+    pictures.set(run, JSON.parse(document.getElementById(`pictures-${run.id}`).textContent));
+  }
+  const picture = pictures.get(run)[run.results.indexOf(result)];
+  return picture && `data:image/png;base64,${picture}`;
+}
+
 function fillCard({ run, result }) {
   const row = run.rows[result.row];
   const column = run.columns[result.column];
@@ -300,10 +312,8 @@ function fillCard({ run, result }) {
   const heading = make("h4", {}, ...words.flatMap((word) => [make("wbr"), word]));
   heading.append(make("br"), result.same === null ? tconorm : conormText(result));
   const head = make("div", { class: "head" }, make("div", {}, heading, facts));
-  if (result.picture !== null) {
-    const source = `data:image/png;base64,${result.picture}`;
-    head.prepend(make("img", { src: source, alt: "what it fitted", width: 112, height: 112 }));
-  }
+  const source = pictureOf(run, result);
+  if (source) head.prepend(make("img", { src: source, alt: "what it fitted", width: 112, height: 112 }));
   const formulas = make("div", { class: "formulas" });
   for (const line of [result.coverage, column.law, row.formula]) {
     formulas.append(make("div", {}, line));
@@ -360,8 +370,8 @@ function drawCompared() {
     const most = Math.max(1e-9, ...ends);
     const place = (v) => (100 * Math.max(v, 0)) / most;
     const lines = mine.flatMap((result, k) => drawSide(result, k, place));
-    const pictures = mine.filter((result) => result.picture !== null).map((result) =>
-      make("img", { src: `data:image/png;base64,${result.picture}`, alt: result.name, width: 144 }));
+    const pictures = mine.filter((result) => pictureOf(run, result)).map((result) =>
+      make("img", { src: pictureOf(run, result), alt: result.name, width: 144 }));
     const curves = drawCurves(run, mine, 460, 200);
     parts.push(make("h3", {}, `${run.title}: ${run.unit}, ${run.better} is better`));
     parts.push(make("div", { class: "sides" }, ...lines));
@@ -699,3 +709,4 @@ if (both) {
 }
 window.addEventListener("hashchange", followAddress);
 followAddress();
+document.addEventListener("DOMContentLoaded", followAddress); // again, with its picture

@@ -145,17 +145,22 @@ def data_of(page):
     return json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])
 
 
+def pictures_of(page, run):
+    return json.loads(re.search(rf'id="pictures-{run}">(.*?)</script>', page, re.S)[1])
+
+
 @pytest.fixture(scope="module")
 def page(results_file):
     return make_page(load_summaries(results_file), results_file.name)
 
 
 def test_page_is_complete_in_itself_with_every_result(page, results_file):
-    text = re.sub(r'"picture": "[^"]*"', "", page)
+    text = re.sub(r'id="pictures-.*?</script>', "", page)
     assert not re.findall(r"https?:|[\"'(]//|@import|url\(", text)
     assert not re.search(r"<(?:script|link|img)[^>]*\s(?:src|href)=\"(?!data:)", page)
     assert "default-src 'none'" in page
-    assert page.count("</script>") == 2  # text of the file cannot leave its place
+    assert page.count("</script>") == 4  # text of the file cannot leave its place
+    assert page.index("<script>") < page.index('id="pictures-1"')  # it draws before these come
     runs = data_of(page)["runs"]
     assert runs[0]["protocol"]["note"] == HOSTILE
     assert list(runs[1]["failures"].values()) == [HOSTILE]
@@ -164,11 +169,13 @@ def test_page_is_complete_in_itself_with_every_result(page, results_file):
         for shown, run in zip(runs, store.runs(), strict=False):
             stored = {result.instance: result for result in store.results(run)}
             assert {result["name"] for result in shown["results"]} == stored.keys()
-            for result in shown["results"]:
+            pictures = pictures_of(page, shown["id"])
+            assert len(pictures) == len(shown["results"])
+            for result, picture in zip(shown["results"], pictures, strict=True):
                 true = stored[result["name"]]
                 score = math.nan if result["score"] is None else result["score"]
                 np.testing.assert_equal(score, true.score)
-                assert base64.b64decode(result["picture"]) == true.picture
+                assert base64.b64decode(picture) == true.picture
                 assert shown["maps"][result["squared"]]["places"][result["row"]][
                     result["column"]
                 ] == shown["results"].index(result)
@@ -364,6 +371,9 @@ say("errors", document.querySelectorAll("#compared .bar u").length);
 document.querySelector("#compared .sides button").click();
 say("left", sides().join(";"));
 say("overflow", document.documentElement.scrollWidth - innerWidth);
+pin(cells.get("1 logistic/yager(p=2)"));
+document.addEventListener("DOMContentLoaded", () =>
+  say("pictured", card.querySelectorAll("img[src^=data]").length));
 </script>
 """
 
@@ -393,6 +403,7 @@ def test_what_a_person_does_in_a_browser(visit, page, results_file):
     assert len(re.findall(r'class="cell[" ]', dom)) == 1242 + 2 * 27 * 24
     assert "given up, &lt;/script" in dom
     assert int(said["overflow"]) <= 0
+    assert said["pictured"] == "1"  # behind the script; the card that is in view gets it, too
     assert said["pinned"].startswith("logistic\nyager(p=2)")
     assert distributions.get("logistic").law.formula in said["pinned"]
     assert said["closed"] == "true"

@@ -12,7 +12,7 @@ from gendr.data import segment_splits
 from gendr.optim import NewtonLoss, NewtonStep
 from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
 from lab.report.curves import spread
-from lab.report.newton import Entry, table
+from lab.report.newton import Entry, summary, table
 from lab.studies import newton
 from lab.studies.newton import (
     ClassSettings,
@@ -205,6 +205,8 @@ def test_table_has_differences_of_pairs():
     )
     expected = "0.25 | 3 | 10 | 50.0 | 60.00 ± 5.77 | +20.00 ± 5.77 | +3.5 | 83.31 |"
     assert hessian == f"| neuralsort, n = 5 | NL (Hessian) | {expected}"
+    assert summary(entries) == [["neuralsort, n = 5", "40.0", "+20.0 ± 5.8", ""]]
+    assert summary(entries[::2]) == []
     alone = table("sorting", [some("fisher", 0, 0.5)])[2]
     assert "| 50.00 |  |  | 83.93 |" in alone
     assert spread([1.0, 3.0]) == (2.0, 1.0)

@@ -13,7 +13,7 @@ from gendr._runtime.tracing import constant, is_plain
 
 # CUDA graphs of `torch.compile` leave the operators out. They keep tables and the capacity of lists
 # from call to call, and its graphs take the memory of a call back. A graph that the user captures
-# after a few calls holds them; see `docs/rendering.md`.
+# after a few calls holds them; see `docs/results/rendering.md`.
 TAGS = tuple(x for x in (getattr(torch.Tag, "cudagraph_unsafe", None),) if x is not None)
 
 
