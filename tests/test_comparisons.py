@@ -35,7 +35,7 @@ def test_a_short_run_writes_numbers_and_a_table(bench, name, tmp_path, monkeypat
     page, mark = comparison.page or name, comparison.mark or f"{name}-speed"
     monkeypatch.setattr(bench("speed"), "ROOT", tmp_path)
     text = tmp_path / "docs" / f"{page}.md"
-    text.parent.mkdir()
+    text.parent.mkdir(parents=True)
     text.write_text(f"a\n<!-- begin {mark} -->\nold\n<!-- end {mark} -->\nz\n")
     threads = torch.get_num_threads()
     options = [
