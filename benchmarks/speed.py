@@ -739,7 +739,7 @@ def arguments() -> Parser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers here")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the sweeps here, a PNG")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="speed-DEVICE.json and .png")
-    parser.add_argument("--docs", action="store_true", help="write into docs/benchmarks.md and docs/results/speed.md")
+    parser.add_argument("--docs", action="store_true", help="write into the documentation")
     parser.add_argument(
         "--probe", metavar="CASE", help="print the peak memory of one case in bytes"
     )
