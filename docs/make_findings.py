@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _clone  # noqa: F401  # before what it makes importable
 
+import argparse
 import csv
 import json
 import math
@@ -126,6 +127,7 @@ def mnist(path: Path) -> list[str]:
 
 def main() -> None:
     """Fill the pages."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     page = DOCS / "experiments.md"
     fill(page, "protocol", protocol())
     fill(page, "longer", longer(DOCS / "results"))
