@@ -85,6 +85,15 @@ def test_the_mixed_model_is_that_of_restricted_maximum_likelihood(draws):
     assert found.value == pytest.approx(weights @ values.mean((1, 2)))
 
 
+def test_the_mixed_model_keeps_the_error_of_draws():
+    """Of scenes that agree, what their draws leave open is the error."""
+    values = np.random.default_rng(0).normal(0, 1, (5, 2, 50))
+    values = values - values.mean(2, keepdims=True)
+    model = Crossed.of(values + 1e-6 * np.arange(10.0).reshape(5, 2, 1) ** 2)
+    assert model.error == pytest.approx((1 / 50 / 2) ** 0.5, rel=0.1)
+    assert model.freedom == 4 * 2 * 49
+
+
 def test_shrunken_means_are_nearer_to_the_truth():
     rng = np.random.default_rng(0)
     truth = rng.normal(0.9, 0.01, 100)
