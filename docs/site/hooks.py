@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "experiments"), str(ROOT / "tests")]
 
 from lab.pages import anchor, order  # noqa: E402
-from lab.report import load_summaries, make_files  # noqa: E402
+from lab.report import load_summaries, make_page  # noqa: E402
 from support import explorer, notebooks, site  # noqa: E402
 
 # Texts of the repository that are pages of the site: title, and their place there.
@@ -91,11 +91,10 @@ def on_env(env: Any, config: MkDocsConfig, files: Files) -> None:
     """The reports of the grids, beside the pages."""
     results = ROOT / "docs" / "results"
     for source in (results / "grid-laptop.csv", results / "rounds"):
-        folder = Path(config.site_dir) / "results"
-        folder.mkdir(parents=True, exist_ok=True)
-        parts = make_files(load_summaries(source), source.name, source.stem)
-        for name, text in parts.items():
-            (folder / name).write_text(text, encoding="utf-8")
+        page = make_page(load_summaries(source), source.name)
+        path = Path(config.site_dir) / "results" / f"{source.stem}.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -36,64 +36,16 @@ def make_page(summaries: Sequence[Summary], source: str) -> str:
         summaries: The runs to show, at least one.
         source: Name of the results file.
     """
-    # No text in the data may close the HTML element that holds it.
-    return _page(_json(_data(summaries, source)).replace("<", "\\u003c"))
-
-
-def make_files(summaries: Sequence[Summary], source: str, name: str) -> dict[str, str]:
-    """The report in parts, so that a browser shows something before all is there.
-
-    Args:
-        summaries: The runs to show, at least one.
-        source: Name of the results file.
-        name: Of the page, without its suffix.
-
-    Returns:
-        By file name the page, its data and its pictures, which come last.
-    """
-    data = _data(summaries, source)
-    pictures: dict[str, str] = {}
-    for run in data["runs"]:
-        for result in run["results"]:
-            if result["picture"] is not None:
-                result["apart"] = f"{run['id']} {result['name']}"
-                pictures[result["apart"]] = result["picture"]
-                result["picture"] = None
-    page = _page(
-        "null",
-        policy=" 'self' file:",
-        before=f'<script src="{name}.data.js"></script>',
-        after=f'<script async src="{name}.pictures.js"></script>',
-    )
-    return {
-        f"{name}.html": page,
-        f"{name}.data.js": f"window.reportData = {_json(data)};\n",
-        f"{name}.pictures.js": f"window.reportPictures = {_json(pictures)};\n",
-    }
-
-
-def _data(summaries: Sequence[Summary], source: str) -> dict[str, Any]:
     made = datetime.now(tz=timezone.utc).isoformat(timespec="minutes")
-    return {
+    data = {
         "about": f"{source}, shown by gendr {gendr.__version__} on {_date(made)}",
         "colours": VIRIDIS,
         "runs": [_run(summary) for summary in summaries],
     }
-
-
-def _json(data: object) -> str:
-    return json.dumps(data, ensure_ascii=False, allow_nan=False)
-
-
-def _page(data: str, policy: str = "", before: str = "", after: str = "") -> str:
-    return Template(_file("report.html")).substitute(
-        style=_file("report.css"),
-        script=_file("report.js"),
-        data=data,
-        policy=policy,
-        before=before,
-        after=after,
-    )
+    # No text in the data may close the HTML element that holds it.
+    embedded = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    template = Template(_file("report.html"))
+    return template.substitute(style=_file("report.css"), script=_file("report.js"), data=embedded)
 
 
 def _file(name: str) -> str:

@@ -1,9 +1,7 @@
 "use strict";
 
 // What the page shows is in the JSON above it; names and ranks were worked out when it was written.
-// Data and pictures stand in the page, or in files beside it.
-const data = window.reportData ?? JSON.parse(document.getElementById("data").textContent);
-const pictureOf = (result) => result.picture ?? window.reportPictures?.[result.apart] ?? null;
+const data = JSON.parse(document.getElementById("data").textContent);
 const card = document.getElementById("card");
 
 // Cells of the maps and rows of the tables -> {run, result}.
@@ -302,8 +300,8 @@ function fillCard({ run, result }) {
   const heading = make("h4", {}, ...words.flatMap((word) => [make("wbr"), word]));
   heading.append(make("br"), result.same === null ? tconorm : conormText(result));
   const head = make("div", { class: "head" }, make("div", {}, heading, facts));
-  if (pictureOf(result) !== null) {
-    const source = `data:image/png;base64,${pictureOf(result)}`;
+  if (result.picture !== null) {
+    const source = `data:image/png;base64,${result.picture}`;
     head.prepend(make("img", { src: source, alt: "what it fitted", width: 112, height: 112 }));
   }
   const formulas = make("div", { class: "formulas" });
@@ -362,10 +360,8 @@ function drawCompared() {
     const most = Math.max(1e-9, ...ends);
     const place = (v) => (100 * Math.max(v, 0)) / most;
     const lines = mine.flatMap((result, k) => drawSide(result, k, place));
-    const pictures = mine.filter((result) => pictureOf(result) !== null).map((result) =>
-      make("img", {
-        src: `data:image/png;base64,${pictureOf(result)}`, alt: result.name, width: 144,
-      }));
+    const pictures = mine.filter((result) => result.picture !== null).map((result) =>
+      make("img", { src: `data:image/png;base64,${result.picture}`, alt: result.name, width: 144 }));
     const curves = drawCurves(run, mine, 460, 200);
     parts.push(make("h3", {}, `${run.title}: ${run.unit}, ${run.better} is better`));
     parts.push(make("div", { class: "sides" }, ...lines));

@@ -20,7 +20,7 @@ import gendr
 from gendr import distributions, tnorms
 from lab.engine.store import Result, Run, Store, export
 from lab.engine.tasks import Outcome, Trial
-from lab.report import make_files, make_page
+from lab.report import make_page
 from lab.report.details import curve_of
 from lab.report.page import coverage_formula
 from lab.report.summary import (
@@ -312,23 +312,7 @@ def test_damaged_table_is_refused(tmp_path, text, message):
         load_summaries(tmp_path / "table.csv")
 
 
-def test_a_report_in_parts_has_the_same_data(page, results_file):
-    files = make_files(load_summaries(results_file), results_file.name, "a")
-    assert list(files) == ["a.html", "a.data.js", "a.pictures.js"]
-    assert re.findall(r'<script[^>]* src="([^"]*)"', files["a.html"]) == list(files)[1:]
-    assert len(files["a.html"]) < 0.1 * len(page)
-    data, pictures = (
-        json.loads(files[name].partition(" = ")[2].rstrip(";\n")) for name in list(files)[1:]
-    )
-    whole = data_of(page)["runs"]
-    for run, same in zip(data["runs"], whole, strict=True):
-        for result in run["results"]:
-            result["picture"] = pictures.get(result.pop("apart", None))
-        assert run == same
-
-
 # -- in a browser ----------------------------------------------------------------------------------
-
 
 # What a person would do, in order; the page is then looked at.
 VISIT = """
