@@ -67,7 +67,7 @@ def cases(quick: bool, device: str) -> list[Case]:
     ]
 
 
-main = Comparison("colours", __doc__, cases, page="benchmarks", mark="colours", threads=1).main
+main = Comparison("colours", __doc__, cases, page="results/speed", mark="colours", threads=1).main
 
 if __name__ == "__main__":
     main()

@@ -529,6 +529,13 @@ TARGETS = (
 
 # -- the report
 
+# What docs/benchmarks.md shows; docs/results/speed.md has all cases.
+SHOWN = (
+    "sphere_642/24x64/logistic.squared", "teapot/1x256/uniform", "teapot/1x256/logistic.squared",
+    "bunny/1x256/uniform", "bunny/1x256/logistic.squared", "bunny/24x256/uniform",
+    "million/1x1024/uniform",
+)  # fmt: skip
+
 
 def about_run(place: Place) -> dict[str, Any]:
     """Date, commit, device and versions."""
@@ -647,8 +654,27 @@ def short(number: float) -> str:
 
 
 def write_docs(report: dict[str, Any], lines: list[str]) -> None:
-    """Replace the timings of this device in docs/benchmarks.md."""
-    fill(ROOT / "docs" / "benchmarks.md", f"timings_{report['run']['device']}", lines)
+    """Replace the timings of this device in docs/results/speed.md, a few in docs/benchmarks.md."""
+    device = report["run"]["device"]
+    fill(ROOT / "docs" / "results" / "speed.md", f"timings_{device}", lines)
+    fill(ROOT / "docs" / "benchmarks.md", f"speed_{device}", summary(report))
+
+
+def summary(report: dict[str, Any]) -> list[str]:
+    """A table of a few cases, those of `SHOWN` that were measured."""
+    run = report["run"]
+    rows = {row["name"]: row for row in report["cases"] if not row["skipped"]}
+    cells = [
+        (
+            f"{row['mesh']}, {row['faces']:,}", f"{row['views']} × {row['size']}²",
+            f"`{row['dist']}`", milliseconds(row["both_s"]),
+            "" if row["memory_bytes"] is None else megabytes(row["memory_bytes"]),
+        )
+        for row in map(rows.get, SHOWN) if row
+    ]  # fmt: skip
+    threads = f"{run['threads']} threads of " if run["device"] == "cpu" else ""
+    said = f"{run['date']}, commit {run['commit']}, {threads}{run['device_name']}."
+    return [*table(("mesh, faces", "views × size", "law", "time", "memory"), cells), "", said]
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
@@ -713,7 +739,7 @@ def arguments() -> Parser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers here")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the sweeps here, a PNG")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="speed-DEVICE.json and .png")
-    parser.add_argument("--docs", action="store_true", help="write into docs/benchmarks.md")
+    parser.add_argument("--docs", action="store_true", help="write into the documentation")
     parser.add_argument(
         "--probe", metavar="CASE", help="print the peak memory of one case in bytes"
     )

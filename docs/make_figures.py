@@ -21,7 +21,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,9 +35,6 @@ from gendr.rendering.geometry import project_faces
 from gendr.scale import pixels_to_ndc, suggest_scale
 from gendr.tnorms import TConorm
 from lab.pages import fill, table
-
-if TYPE_CHECKING:
-    from lab.report.choice import Ranking
 
 DOCS = Path(__file__).parent
 IMAGES = DOCS / "images"
@@ -269,6 +266,7 @@ CURVES = (
     "uniform", "gaussian", "logistic", "logistic.squared", "exponential.reversed", "cauchy.squared",
     "cauchy", "exponential",
 )  # fmt: skip
+SHOWN_SPHERE = 3  # of 1,280 faces, in the table
 FACTORS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -289,7 +287,7 @@ def figure_curves() -> None:
     rows = []
     for column, name in enumerate(CURVES):
         dist = gendr.distributions.get(name)
-        power, cells = (2 if dist.is_squared else 1), []
+        power = 2 if dist.is_squared else 1
         for n, colour in ((2, "#9ecae1"), (3, "#4292c6"), (4, "#08306b")):
             mesh = sphere(n)
             right = suggest_scale(mesh, camera, SIZE, dist)
@@ -304,8 +302,9 @@ def figure_curves() -> None:
                 FACTORS, mean - spread, mean + spread, color=colour, alpha=0.3, lw=0
             )
             at = FACTORS.index(1.0)
-            cells += [f"{area[at]:+.0%}", f"{mean[at]:.2f} ± {spread[at]:.2f}"]
-        rows.append([f"`{name}`", *cells])
+            if n == SHOWN_SPHERE:
+                slope = f"{mean[at]:.2f} ± {spread[at]:.2f}"
+                rows.append([f"`{name}`", f"{area[at]:+.0%}".replace("-", "−"), slope])
         axes[0, column].set_title(name, fontsize=9)
         for axis, ideal in zip(axes[:, column], (0, 1), strict=True):
             axis.axhline(ideal, color="0.6", lw=0.8)
@@ -316,9 +315,7 @@ def figure_curves() -> None:
     figure.supxlabel("length of the scale / suggested", fontsize=10, y=0.09)
     legend_below(figure, axes[0, 0], 4)
     save_plot(figure, "scale_curves.png")
-    faces = [f"{20 * 4**n:,}" for n in (2, 3, 4)]
-    head = ["distribution", *(f"{f}: {w}" for f in faces for w in ("area", "gradient"))]
-    write_block("scale.md", "curves", table(head, rows))
+    write_block("scale.md", "curves", table(("distribution", "area", "gradient"), rows))
 
 
 # -- the family
@@ -905,10 +902,6 @@ def figure_sorting() -> None:
     write_block("sorting.md", "sorting-properties", table(head, rows))
 
 
-# How many renderers figure_rounds shows.
-BEST = 30
-
-
 def figure_grids() -> None:
     """The heat maps of the laptop grid, of the table in docs/results."""
     from lab.engine.store import Result, Run
@@ -931,52 +924,77 @@ def figure_grids() -> None:
 
 
 def figure_rounds() -> None:
-    """The grid in rounds: heat maps of its first round, the best of its last one with errors."""
+    """The study: heat maps of its first round, and its comparisons with their intervals."""
     import matplotlib.pyplot as plt
 
-    from lab.report.choice import rankings
     from lab.report.figure import heat_map_figure
     from lab.report.summary import load_summaries
-    from lab.report.words import UNITS
 
     folder, drawn = DOCS / "results" / "rounds", set[str]()
     for summary in load_summaries(folder):
         if summary.run.task not in drawn:  # round 1
             save_maps(heat_map_figure(summary), f"rounds-{summary.run.task}.png")
             drawn.add(summary.run.task)
-    figure, axes = plt.subplots(1, len(UNITS), figsize=(12, 6.6))
-    for axis, (task, unit) in zip(axes, UNITS.items(), strict=True):
-        _best_with_errors(axis, rankings(task, folder)[0])
-        axis.set_xlabel(unit)
-    legend_below(figure, axes[0], 2)
-    save_plot(figure, "rounds_best.png")
+    figure, axes = plt.subplots(
+        1, 2, figsize=(12, 6.0), gridspec_kw={"width_ratios": [3, 2]}, layout="constrained"
+    )
+    _comparisons(axes[0])
+    _widths(axes[1])
+    save_plot(figure, "study_forest.png")
 
 
-def _best_with_errors(axis, one: Ranking) -> None:
-    """The means of the best, with errors, over the range of what ties with the first."""
-    from lab.report.choice import TIE
-    from lab.report.words import short
+def _comparisons(axis) -> None:
+    """A forest plot of the comparisons for shapes, with both of their intervals."""
+    from lab.report.inference import Effect
 
-    order = np.argsort(-one.means, kind="stable")[:BEST]
-    first, ties = one.means.max(), int(one.tying.sum())
-    axis.axvspan(
-        first - TIE * math.sqrt(2) * one.error, first, color="#e3ebf6",
-        label="ties with the first", zorder=0,
-    )  # fmt: skip
-    axis.errorbar(
-        one.means[order], range(len(order)), xerr=one.error, fmt="o", color="#2f6fb0",
-        ecolor="#8fb0d3", markersize=4.5,
-        label="mean over the scenes, with its standard error beside others",
-    )  # fmt: skip
-    names = (one.names[k].split("/") for k in order)
-    names = [f"{short(dist)}, {short(conorm, conorm=True)}" for dist, conorm in names]
-    axis.set_yticks(range(len(order)), names, fontsize=8)
-    axis.set_ylim(len(order) - 0.4, -0.6)
+    with (DOCS / "results" / "claims.csv").open(newline="") as file:
+        rows = [
+            row for row in csv.DictReader(file) if row["task"] == "shape" and row["limit"] == "0"
+        ]
+    for place, row in enumerate(rows):
+        value = float(row["value"])
+        for way, style in (("own", {"color": "#c9c9c9", "lw": 2}), ("mixed", {"color": "#2f6fb0"})):
+            effect = Effect(value, float(row[f"{way}_error"]), float(row[f"{way}_freedom"]))
+            axis.plot(effect.interval(), [place, place], zorder=1, **style)
+        decided = float(row["mixed_p"]) < 0.05
+        axis.plot(
+            value, place, "o", ms=6, mec="#2f6fb0", mfc="#2f6fb0" if decided else "white", zorder=2
+        )  # fmt: skip
+    axis.set_yticks(range(len(rows)), [row["comparison"] for row in rows], fontsize=8)
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.set_xlim(-0.25, 0.5)
+    axis.axvline(0, color="#888888", lw=0.8)
+    axis.set_xlabel("difference in mean hard IoU")
     axis.set_title(
-        f"{one.task}, the first {len(order)} of round {one.number}\n"
-        f"{ties} of its {len(one.names)} renderers tie with the first", loc="left", fontsize=10,
+        "Shape, round 1: 95 % intervals by the mixed model (blue)\nand from the comparison alone "
+        "(grey); full: adjusted p < .05", loc="left", fontsize=10,
     )  # fmt: skip
-    axis.grid(axis="x", color="#e5e5e5")
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _widths(axis) -> None:
+    """Poses found by the symmetric laws, at one scale and at widths chosen on other objects."""
+    from lab.report.inference import Crossed, Effect
+    from lab.report.widths import Widths
+
+    widths = Widths.read(DOCS / "results" / "pose-widths.csv")
+    kinds = (
+        (widths.fixed, "one scale", "#c43e28", "s", -0.16),
+        (widths.chosen, "width chosen on other objects", "#2f6fb0", "o", 0.16),
+    )
+    for found, name, color, mark, shift in kinds:
+        model = Crossed.of(found)
+        # Half of a significant difference, so that two bars that do not meet differ.
+        half = Effect(0, model.error, model.freedom).interval()[1] / math.sqrt(2)
+        places = np.arange(len(widths.laws)) + shift
+        axis.errorbar(model.means, places, xerr=half, fmt=mark, color=color, ms=5, label=name)
+    axis.set_yticks(range(len(widths.laws)), widths.laws, fontsize=8)
+    axis.set_ylim(len(widths.laws) - 0.4, -0.6)
+    axis.set_xlabel("fraction of poses found")
+    axis.set_title(
+        "Pose: bars that do not meet differ\n(one comparison at 95 %)", loc="left", fontsize=10
+    )
+    axis.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.12))
     axis.spines[["top", "right"]].set_visible(False)
 
 

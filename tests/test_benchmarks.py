@@ -106,6 +106,17 @@ def test_brute_force_visits_every_pair(speed):
     assert torch.equal(law.radius(torch.tensor([1e-2]), 1e-6), culled)
 
 
+def test_the_page_says_what_the_numbers_say(speed):
+    """Its table, and that of all cases, are those of the file of numbers."""
+    report = json.loads((ROOT / "docs/results/speed-cpu.json").read_text(encoding="utf-8"))
+    for page, lines in (
+        ("benchmarks.md", speed.summary(report)),
+        ("results/speed.md", speed.markdown(report)),
+    ):
+        assert "\n".join(lines) in (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert len(speed.summary(report)) == len(speed.SHOWN) + 4
+
+
 def test_floor_is_the_slower_of_operations_and_bytes(speed):
     case = scene(speed)
     nothing = case.case.views * (1280 * 3 * 24 + 32 * 32 * 3 * 4)  # faces and pixels pass thrice

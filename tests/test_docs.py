@@ -196,7 +196,7 @@ def test_pictures_are_used_and_small():
     pictures = list((ROOT / "docs" / "images").iterdir())
     assert [p.name for p in pictures if f"images/{p.name})" not in text] == []
     gallery = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert [p.name for p in pictures if f"(images/{p.name})](" not in gallery] == []
+    assert [p.name for p in pictures if f"(images/{p.name})" not in gallery] == []
     size = {p: p.stat().st_size for p in pictures}
     moving = [p for p in pictures if p.suffix in (".gif", ".webp")]
     assert sum(size[p] for p in pictures if p not in moving) < 2.5e6

@@ -224,20 +224,3 @@ def draws_of(
 def canonical(text: str) -> str:
     """The text of a T-conorm as it prints itself."""
     return str(tconorm(text))
-
-
-def averages(path: Path, task: str) -> Array | None:
-    """The qualities of plain laws with the mean in place of a T-conorm, as [1, laws, 1].
-
-    Args:
-        path: A table of `experiments/best_again.py`.
-        task: "shape" or "pose".
-
-    Returns:
-        None if there is no such file.
-    """
-    if not path.exists():
-        return None
-    with path.open(newline="", encoding="utf-8") as file:
-        scores = np.array([float(row["score"]) for row in csv.DictReader(file)])
-    return (1 - scores if task == "shape" else scores)[None, :, None]
