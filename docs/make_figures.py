@@ -351,14 +351,13 @@ def family(
     ]
 
 
-README_ROWS = (
-    "uniform", "gaussian", "logistic", "logistic.squared", "cauchy", "gumbel_max", "exponential",
-    "levy.reversed.centred",
+# A law, a T-conorm and a scale in NDC of each column of the README's picture.
+README_FAMILY = (
+    ("uniform", "probabilistic", 0.05), ("gaussian", "probabilistic", 0.05),
+    ("logistic", "max", 0.01), ("cauchy", "probabilistic", 5e-4),
+    ("exponential.reversed", "probabilistic", 0.04), ("uniform", "yager(2)", 0.2),
 )  # fmt: skip
-README_COLUMNS = (
-    "max", "probabilistic", "einstein", "hamacher(4)", "yager(2)", "aczel_alsina(2)", "dombi(0.5)",
-    "schweizer_sklar(-2)",
-)  # fmt: skip
+STEP = 1e-4  # of the size, for a difference
 
 
 def short(dist: Distribution | TConorm) -> str:
@@ -367,13 +366,25 @@ def short(dist: Distribution | TConorm) -> str:
 
 
 def figure_family() -> None:
-    """The small table of the README and the whole one."""
-    rows = [gendr.distributions.get(n) for n in README_ROWS]
-    columns = [gendr.tnorms.tconorm(n) for n in README_COLUMNS]
-    cells = family(rows, columns, 44, 2)
-    heads = [short(t).replace("(", " ").rstrip(")") for t in columns]
-    heads = [h.replace("schweizer_sklar", "schweizer-s.").replace("aczel_", "a.-") for h in heads]
-    save(panel(cells, heads, list(README_ROWS), text=12), "family.png", 32)
+    """The picture of the README, and the whole family."""
+    from gendr.mesh.examples import example
+
+    mesh = example("chair", dtype=torch.float64)
+    camera = gendr.look_at(3.1, 25.0, 35.0, dtype=torch.float64)
+    drawn, moved = [], []
+    for dist, tconorm, scale in README_FAMILY:
+        render = gendr.Renderer(150, dist, tconorm, scale, cutoff=1e-9)
+        less, alpha, more = (
+            render(mesh.scaled(1 + step), camera).alpha[0] for step in (-STEP, 0.0, STEP)
+        )
+        drawn.append(ink(alpha, 1))
+        slope = (more - less) / (2 * STEP)
+        moved.append(signed(slope, float(slope.abs().quantile(0.99))))
+    heads = [
+        f"{dist} / {tconorm}".replace("probabilistic", "prob.").replace("exponential.r", "exp.r")
+        for dist, tconorm, _ in README_FAMILY
+    ]
+    save(panel([drawn, moved], heads, ["alpha", "∂ alpha / ∂ size"], text=12), "family.png", 64)
     every = gendr.instances()
     tconorms = list(dict.fromkeys(i.tconorm for i in every))
     dists = [i.dist for i in every[:: len(tconorms)]]
