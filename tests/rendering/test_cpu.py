@@ -109,9 +109,10 @@ def test_a_million_faces_at_1024_need_less_than_2_gb():
 READ_ONLY = """
 import gendr._runtime.numba.compilation, numpy as np
 gendr._runtime.numba.compilation.is_writable = lambda folder: False
-from gendr.sorting.backends.cpu import kernels
-kernels.spans(np.array([[0, 1]], np.int32), 2)
-kernels._powers(2, np.ones(2), 2.0, np.ones(2))
+from gendr.logic.circuit.kernels import pack
+from gendr.sorting.backends.cpu.kernels import spans
+spans(np.array([[0, 1]], np.int32), 2)
+pack(np.ones((1, 1)), np.ones((1, 1)), True, np.zeros((1, 1), np.uint64), 0, 1)
 from numba import config
 print(config.CACHE_DIR)
 """

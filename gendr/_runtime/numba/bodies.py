@@ -11,12 +11,12 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from numba import cfunc, njit
+from numba import cfunc
 from numba.extending import register_jitable
 
 from gendr._runtime.bodies import Bodies, code_of, is_word, moved, rebound
 from gendr._runtime.numba import mathematics
-from gendr._runtime.numba.compilation import ensure_cache
+from gendr._runtime.numba.compilation import ensure_cache, inner
 
 ensure_cache()
 
@@ -111,7 +111,8 @@ def compiled(body: Any, *, inlined: bool = False) -> Any:
             return _WORDS[value.__name__]
         return compiled(value, inlined=inlined) if isinstance(value, FunctionType) else value
 
-    return njit(error_model="numpy", forceinline=inlined)(rebound(body, global_of))
+    decorate = inner(cache=False, error_model="numpy", forceinline=inlined)
+    return decorate(rebound(body, global_of))
 
 
 def compiled_loop(loop: Any, signature: Any, of: Bodies[Any], kind: str, **bound: Any) -> Any:

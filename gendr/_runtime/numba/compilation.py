@@ -1,4 +1,4 @@
-"""Whether Numba works here, and where its compiled kernels are cached.
+"""Whether Numba works here, how it compiles kernels, and where they are cached.
 
 Numba caches kernels beside the source or in the user's cache folder, and refuses to work if it can
 write to neither, as in a container with a read-only file system. In that case we give it a
@@ -17,6 +17,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -39,6 +40,54 @@ def available() -> str | None:
 def supports(tensor: Tensor) -> bool:
     """Whether the tensor is on the CPU."""
     return tensor.device.type == "cpu"
+
+
+def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function that Python calls, at its first call; it leaves the lock of Python.
+
+    Args:
+        **options: further ones of `numba.njit`.
+    """
+    from numba import njit
+
+    return njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)
+
+
+def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function that only compiled functions call, with the first of them.
+
+    Numba would give each a second function that takes Python's objects, and a third for C, which
+    take as long to compile as a short function itself; and it would compile one anew for every
+    whole number that is a constant where it is called, such as the 0 from which a loop starts.
+
+    Args:
+        **options: further ones of `numba.njit`; `cache=False` for what has no file.
+    """
+    from numba import njit, types
+
+    options = {"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
+    make: Any = njit(**options)
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        made = make(function)
+        found = made.get_call_template
+
+        def of_any_number(args: Any, kws: Any) -> Any:
+            return found(tuple(map(widened, args)), {k: widened(v) for k, v in kws.items()})
+
+        def widened(kind: Any) -> Any:
+            return types.unliteral(kind) if isinstance(kind, types.IntegerLiteral) else kind
+
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise TypeError(f"{function.__name__} is called by compiled functions only")
+
+        made.get_call_template = of_any_number
+        # Without a wrapper a call from Python would jump to address 0: none is ever found.
+        made._insert = lambda *args, **kwargs: None
+        made._compile_for_args = refuse
+        return made
+
+    return decorate
 
 
 def ensure_cache() -> None:
