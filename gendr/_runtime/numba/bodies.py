@@ -16,7 +16,7 @@ from numba.extending import register_jitable
 
 from gendr._runtime.bodies import Bodies, code_of, is_word, moved, rebound
 from gendr._runtime.numba import mathematics
-from gendr._runtime.numba.compilation import ensure_cache, inner
+from gendr._runtime.numba.compilation import ensure_cache, inner, ours
 
 ensure_cache()
 
@@ -133,4 +133,4 @@ def compiled_loop(loop: Any, signature: Any, of: Bodies[Any], kind: str, **bound
     file = next(iter(of.functions.values())).__code__.co_filename
     function = moved(function, of.cls.__module__, f"{of.cls.__name__}_{kind}_{digest}", file)
     # With "numpy" a division by zero gives an infinity, without a branch that raises.
-    return cfunc(signature, cache=Path(file).is_file(), error_model="numpy")(function)
+    return cfunc(signature, cache=Path(file).is_file(), error_model="numpy")(ours(function))

@@ -22,6 +22,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 if TYPE_CHECKING:  # a saved circuit runs without torch
     from torch import Tensor
@@ -42,6 +43,15 @@ def supports(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu"
 
 
+_ours: WeakSet[Any] = WeakSet()
+
+
+def ours(function: Any) -> Any:
+    """The function, which will be loaded from the disk without what other people's may need."""
+    _ours.add(function)
+    return function
+
+
 def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function that Python calls, at its first call; it leaves the lock of Python.
 
@@ -50,7 +60,9 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """
     from numba import njit
 
-    return njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)
+    options = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, **options}
+    make: Any = njit(**options)
+    return lambda function: make(ours(function))
 
 
 def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -69,7 +81,7 @@ def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     make: Any = njit(**options)
 
     def decorate(function: Callable[..., Any]) -> Any:
-        made = make(function)
+        made = make(ours(function))
         found = made.get_call_template
 
         def of_any_number(args: Any, kws: Any) -> Any:
@@ -94,6 +106,7 @@ def ensure_cache() -> None:
     """Give Numba a cache folder that it can write to, if it has none; call before compiling."""
     _find_cache()
     _forget_other_versions()
+    _load_without_compiler()
     if sys.modules.get("torch") is not None:
         _leave_out_dynamo()
 
@@ -116,6 +129,27 @@ def _forget_other_versions() -> None:
             return {}
 
     IndexDataCacheFile._load_index = loaded
+
+
+@cache
+def _load_without_compiler() -> None:
+    """Load our kernels from the disk without all that Numba can compile, which is long to import.
+
+    They need no more than what allocates arrays. The compiler makes itself ready when it is asked.
+    """
+    from numba.core.caching import Cache
+    from numba.core.runtime.nrt import rtsys
+
+    load: Any = Cache.load_overload
+
+    def load_overload(self: Any, sig: Any, target_context: Any) -> Any:
+        if self._py_func not in _ours:  # whatever it needs
+            return load(self, sig, target_context)
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+    Cache.load_overload = load_overload
 
 
 @cache
