@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # the clone, which would import the clone's folder `gendr` as an empty package.
 EDITABLE := --config-settings editable_mode=compat -e
 
-.PHONY: demo test test-all lint format benchmark assets docs docs-site dist clean
+.PHONY: demo test test-all lint format benchmark assets docs docs-site dist clean installed
 
 # TARGET may name any mesh file: make demo TARGET=my_mesh.obj
 TARGET ?= assets/airplane.obj
@@ -58,6 +58,9 @@ dist: $(STAMP)
 	rm -rf dist build/lib
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python .ci/check_dist.py dist
+
+# All that the targets need, so that several may run at a time.
+installed: $(STAMP) $(SITE)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -75,13 +75,13 @@ def _quick_interpreter(request):
 
 @pytest.fixture(autouse=True, scope="session")
 def _kernels_compiled_once(tmp_path_factory):
-    """One worker of xdist compiles at a time: on a new machine all need the same kernels."""
+    """One worker of xdist compiles a kernel: on a new machine all need the same ones."""
     if "PYTEST_XDIST_WORKER" not in os.environ or importlib.util.find_spec("fcntl") is None:
         yield
         return
-    from support.compiling import one_process_compiles
+    from support.compiling import no_kernel_twice
 
-    with one_process_compiles(tmp_path_factory.getbasetemp().parent / "numba.lock"):
+    with no_kernel_twice(tmp_path_factory.getbasetemp().parent / "kernels"):
         yield
 
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
 
 ensure_cache()
 announce_compilation(__name__)
 
-_OPTIONS: Any = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS: Any = {"error_model": "numpy"}
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def draw(places, flat, near, far, shown, weights, depths, start, stop):
     """Fill in face, weights of its corners and depth of each pixel, in rows start .. stop - 1.
 

@@ -17,15 +17,14 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 
 ensure_cache()
 announce_compilation(__name__)
 
 # No fast-math: the bits shall not depend on the compiler.
-_OPTIONS: Any = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS: Any = {"error_model": "numpy"}
 BORDER, TANGLED = -1, -2
 # A face whose shape (1 for equilateral, 0 for a needle) is below this has no reliable normal.
 _NEEDLE = 0.05
@@ -62,58 +61,58 @@ class HalfEdges(NamedTuple):
     fixed: Any
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _next(h):
     return h - 2 if h % 3 == 2 else h + 1
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _previous(h):
     return h + 2 if h % 3 == 0 else h - 1
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _place(m, v):
     return m.x[v, 0], m.x[v, 1], m.x[v, 2]
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _put(m, v, p):
     m.x[v, 0], m.x[v, 1], m.x[v, 2] = p
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _plus(p, q):
     return p[0] + q[0], p[1] + q[1], p[2] + q[2]
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _minus(p, q):
     return p[0] - q[0], p[1] - q[1], p[2] - q[2]
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _times(a, p):
     return a * p[0], a * p[1], a * p[2]
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _dot(p, q):
     return p[0] * q[0] + p[1] * q[1] + p[2] * q[2]
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _middle(m, a, b):
     return _times(0.5, _plus(_place(m, a), _place(m, b)))
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _length(m, a, b):
     way = _minus(_place(m, a), _place(m, b))
     return math.sqrt(_dot(way, way))
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _normal(a, b, c):
     """Twice the area of a triangle times its normal, twice its area, and its shape in [0, 1]."""
     u, v, w = _minus(b, a), _minus(c, a), _minus(c, b)
@@ -127,20 +126,42 @@ def _normal(a, b, c):
     return normal, area, shape
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _face_normal(m, a, b, c):
     return _normal(_place(m, a), _place(m, b), _place(m, c))
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
+def _order(key):
+    """The stable argsort of numbers; Numba takes seconds to compile that of NumPy."""
+    n = len(key)
+    order, merged = np.arange(n), np.empty(n, np.int64)
+    width = 1
+    while width < n:
+        for low in range(0, n, 2 * width):
+            i, j = low, min(low + width, n)
+            middle, high = j, min(low + 2 * width, n)
+            for k in range(low, high):
+                if i < middle and (j == high or key[order[i]] <= key[order[j]]):
+                    merged[k] = order[i]
+                    i += 1
+                else:
+                    merged[k] = order[j]
+                    j += 1
+        order, merged = merged, order
+        width *= 2
+    return order
+
+
+@kernel(**_OPTIONS)
 def link(m):
     """Fill in the tables of a mesh from its faces."""
     halves, count = len(m.faces), len(m.first)
-    key = np.empty(halves, np.int64)
+    key = np.empty(halves, np.float64)  # exact for 90 million vertices
     for h in range(halves):
         a, b = m.faces[h], m.faces[_next(h)]
         key[h] = min(a, b) * count + max(a, b)
-    order = np.argsort(key, kind="mergesort")
+    order = _order(key)
     m.first[:] = -1
     m.degree[:] = 0
     m.fixed[:] = 0
@@ -180,7 +201,7 @@ def link(m):
                 m.fixed[v] = 1
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _by_length(m, halves, limit, longer):
     """Half-edges, one per edge, that are longer (shorter) than a limit, the extreme ones first."""
     chosen = np.empty(halves, np.int64)
@@ -194,10 +215,10 @@ def _by_length(m, halves, limit, longer):
             chosen[count] = h
             size[count] = -length if longer else length
             count += 1
-    return chosen[np.argsort(size[:count], kind="mergesort")]
+    return chosen[_order(size[:count])]
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def split(m, counts, limit):
     """Split edges longer than a limit at their middle, the longest first.
 
@@ -219,7 +240,7 @@ def split(m, counts, limit):
     return True
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _split(m, counts, h):
     t, ahead, back = m.twins[h], _next(h), _previous(h)
     a, b, c = m.faces[h], m.faces[ahead], m.faces[back]
@@ -251,7 +272,7 @@ def _split(m, counts, h):
     m.degree[v], m.fixed[v] = 4, 0
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _new_face(m, counts, a, b, c):
     """The first half-edge of a face that is added."""
     h = 3 * counts[1]
@@ -260,7 +281,7 @@ def _new_face(m, counts, a, b, c):
     return h
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _join(m, h, other):
     """Make two half-edges twins; `other` may be BORDER or TANGLED."""
     m.twins[h] = other
@@ -268,7 +289,7 @@ def _join(m, h, other):
         m.twins[other] = h
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def collapse(m, limit, longest):
     """Collapse edges shorter than a limit to their middle, the shortest first.
 
@@ -306,7 +327,7 @@ def collapse(m, limit, longest):
     return done
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def is_link(m, seen, h):
     """Whether the ends of an edge have no other common neighbours than those of its two faces."""
     a, b = m.faces[h], m.faces[_next(h)]
@@ -331,7 +352,7 @@ def is_link(m, seen, h):
     return common == 2
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _around(m, v):
     """The sum of the normals of the faces of a vertex, weighted by area, and the worst shape."""
     total, worst = (0.0, 0.0, 0.0), 1.0
@@ -344,7 +365,7 @@ def _around(m, v):
             return total, worst
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _fits(m, v, p, mean, least, longest, gone, other):
     """Whether the faces of vertex v, but two, stay well if it moves to p; they have this normal."""
     whole = math.sqrt(_dot(mean, mean))
@@ -369,7 +390,7 @@ def _fits(m, v, p, mean, least, longest, gone, other):
             return True
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _collapse(m, h):
     """Join the end of half-edge h to its start."""
     t = m.twins[h]
@@ -396,7 +417,7 @@ def _collapse(m, h):
         m.faces[f] = m.faces[f + 1] = m.faces[f + 2] = -1
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def flip(m, by_shape):
     """Flip edges: towards six edges at each vertex, or where the worse of two faces gets better.
 
@@ -442,14 +463,14 @@ def flip(m, by_shape):
     return done
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _off(m, v, change):
     """The square of how far a vertex is from its best number of edges."""
     n = m.degree[v] + change - (4 if m.fixed[v] else 6)
     return n * n
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _joined(m, a, b):
     """Whether two vertices have an edge; True as well if that cannot be told."""
     if m.fixed[a]:
@@ -465,7 +486,7 @@ def _joined(m, a, b):
             return False
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _flip(m, h):
     """Faces (a, b, c) and (b, a, d) become (d, c, a) and (c, d, b)."""
     t = m.twins[h]
@@ -485,7 +506,7 @@ def _flip(m, h):
     m.degree[d] += 1
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def relax(m, weight):
     """Move vertices, one after the other, within the surface towards the middle of their faces.
 
@@ -522,7 +543,7 @@ def relax(m, weight):
             _put(m, v, p)
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def move(m, places):
     """Move vertices to `places` [V, 3], one after the other, if their faces stay well."""
     for v in range(len(m.first)):

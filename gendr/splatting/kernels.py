@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.threads import run
 from gendr.splatting.harmonics import _C0, _C1, _M1, _M2, _M3, _XX, _XY, _XYZ, _ZZ, _ZZZ
 
@@ -78,7 +77,7 @@ def backward(
     return found  # pyright: ignore[reportReturnType]
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _basis(x, y, z, count, out):
     """Fill in the harmonics of a unit vector; see `gendr.splatting.harmonics.basis`."""
     out[0] = _C0
@@ -95,7 +94,7 @@ def _basis(x, y, z, count, out):
             out[12] = _ZZZ * z * (2 * zz - 3 * xx - 3 * yy)
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _slope(x, y, z, count, w):
     """The gradient by (x, y, z) of the sum of w_k times the harmonics."""
     gx, gy, gz = 0.0, 0.0, 0.0
@@ -118,7 +117,7 @@ def _slope(x, y, z, count, w):
     return gx, gy, gz
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _corners(rows, v, near, at):
     """Fill in x, y, depth and W of the three corners; return whether all are seen."""
     seen = True
@@ -133,7 +132,7 @@ def _corners(rows, v, near, at):
     return seen
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _toward(v, eye):
     """The unit vector from the eye to the centroid, and the inverse of its length."""
     x = (v[0, 0] + v[1, 0] + v[2, 0]) / 3.0 - eye[0]
@@ -144,7 +143,7 @@ def _toward(v, eye):
     return x * inverse, y * inverse, z * inverse, inverse
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _sizes(at):
     """Twice the signed area, and the perimeter, of the corners on the screen."""
     ux, uy = at[1, 0] - at[0, 0], at[1, 1] - at[0, 1]
@@ -154,7 +153,7 @@ def _sizes(at):
     return ux * vy - uy * vx, around + math.sqrt(wx * wx + wy * wy)
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _colour(values, harmonics, count, i, c):
     """Channel c of triangle i, before negative ones become 0."""
     colour = 0.5
@@ -163,7 +162,7 @@ def _colour(values, harmonics, count, i, c):
     return colour
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def project_triangles(view, vertices, harmonics, scale, corners, colours, width, start, stop):
     """Fill in the corners, colours and widths of the triangles start .. stop - 1."""
     rows, eye, near, unit, thin = view
@@ -186,7 +185,7 @@ def project_triangles(view, vertices, harmonics, scale, corners, colours, width,
             colours[i, c] = max(_colour(values, harmonics, count, i, c), 0.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def project_backward(
     view, vertices, harmonics, scale, on_corners, on_colours, on_width, out_vertices,
     out_harmonics, out_scale, start, stop,
@@ -238,7 +237,7 @@ def project_backward(
             out_vertices[i, k, 2] += gz * inverse / 3.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _move_inradius(at, area, around, grad, on):
     """Add the gradient of the inradius |area| / around to those of x and y of the corners."""
     on_area = (grad if area > 0.0 else -grad) / around

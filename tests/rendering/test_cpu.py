@@ -109,9 +109,10 @@ def test_a_million_faces_at_1024_need_less_than_2_gb():
 READ_ONLY = """
 import gendr._runtime.numba.compilation, numpy as np
 gendr._runtime.numba.compilation.is_writable = lambda folder: False
-from gendr.sorting.backends.cpu import kernels
-kernels.spans(np.array([[0, 1]], np.int32), 2)
-kernels._powers(2, np.ones(2), 2.0, np.ones(2))
+from gendr.logic.circuit.kernels import pack
+from gendr.sorting.backends.cpu.kernels import spans
+spans(np.array([[0, 1]], np.int32), 2)
+pack(np.ones((1, 1)), np.ones((1, 1)), True, np.zeros((1, 1), np.uint64), 0, 1)
 from numba import config
 print(config.CACHE_DIR)
 """
@@ -126,10 +127,19 @@ def test_a_read_only_installation_compiles_into_a_temporary_folder():
     assert run.stderr.count("compiling the CPU kernels") == 1  # said once, for all of them
 
 
-def test_a_render_with_compiled_kernels_says_nothing():
-    script = "import torch, gendr; gendr.silhouette(torch.rand(1, 3, 3, 3) + 0.1, 4)"
-    gendr.silhouette(soup(1, 3, 0, torch.float32), 4)  # compiles them if need be
-    assert not run_python(script, check=True).stderr
+LOADED = """
+import sys, torch, gendr
+corners = (torch.rand(1, 3, 3, 3) + 0.1).requires_grad_()
+gendr.silhouette(corners, 4).sum().backward()
+print("numba.np.linalg" in sys.modules)
+"""
+
+
+def test_a_render_with_compiled_kernels_says_nothing_and_loads_no_compiler():
+    corners = soup(1, 3, 0, torch.float32).requires_grad_()
+    gendr.silhouette(corners, 4).sum().backward()  # compiles them if need be
+    done = run_python(LOADED, check=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 FRESH = """

@@ -1,60 +1,70 @@
-"""Processes that compile Numba's kernels one after another, so that none is compiled twice.
+"""Processes that compile Numba's kernels together, so that none is compiled twice.
 
 Processes of the tests that start together on a new machine need the same kernels at the same time.
-Each would compile them for most of a minute; here the second waits, and loads what the first has
-compiled.
+Here one compiles a kernel and whoever needs it meanwhile waits, and loads it from the disk; other
+kernels are compiled at the same time.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Generator
+import hashlib
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+import pytest
 
 
 @contextmanager
-def one_process_compiles(path: Path) -> Generator[None]:
-    """Within it, whoever holds Numba's lock of its compiler holds the lock of a file, too.
+def no_kernel_twice(folder: Path) -> Generator[None]:
+    """Within it, who compiles a kernel that is kept on disk holds the lock of a file.
 
-    Under that lock, Numba looks into its cache on disk before it compiles.
+    It is one lock for all kinds of arguments of a kernel, because they share an index on disk.
+    Kernels call each other in one direction, so two processes never wait for each other; and the
+    lock of the compiler is taken first, so that two threads of a process don't either.
 
     Args:
-        path: the file, the same one for all processes; made if it is missing.
+        folder: of the locks, the same one for all processes; made if it is missing.
     """
-    from numba.core import event
+    from numba.core.caching import NullCache
+    from numba.core.ccallback import CFunc
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.dispatcher import Dispatcher
 
-    held = _Held(path)
+    folder.mkdir(exist_ok=True)
+    held: set[Path] = set()
 
-    class Lock(event.Listener):
-        def on_start(self, event: Any) -> None:
-            held.enter()
+    def alone(compile: Callable[..., Any], function: str) -> Callable[..., Any]:
+        def compiled(self: Any, *args: Any) -> Any:
+            if isinstance(self._cache, NullCache):
+                return compile(self, *args)
+            of = getattr(self, function)
+            path = (
+                folder / hashlib.sha256(f"{of.__module__} {of.__qualname__}".encode()).hexdigest()
+            )
+            with global_compiler_lock:
+                if path in held:  # a kernel that calls itself
+                    return compile(self, *args)
+                held.add(path)
+                try:
+                    with _locked(path):
+                        return compile(self, *args)
+                finally:
+                    held.remove(path)
 
-        def on_end(self, event: Any) -> None:
-            held.leave()
+        return compiled
 
-    with event.install_listener("numba:compiler_lock", Lock()):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Dispatcher, "compile", alone(Dispatcher.compile, "py_func"))
+        patch.setattr(CFunc, "compile", alone(CFunc.compile, "_pyfunc"))
         yield
 
 
-class _Held(threading.local):
-    """How often a thread has entered, and the locked file while it is inside."""
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    import fcntl  # which Windows does not have
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._depth = path, 0
-        self._file: IO[bytes] | None = None
-
-    def enter(self) -> None:
-        if self._depth == 0:
-            import fcntl  # which Windows does not have
-
-            self._file = self._path.open("wb")
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-        self._depth += 1
-
-    def leave(self) -> None:
-        self._depth -= 1
-        if self._depth == 0 and self._file is not None:
-            self._file.close()  # which unlocks it
-            self._file = None
+    with path.open("wb") as file:  # whose end unlocks it
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from numba import cfunc, njit
+from numba import cfunc
 from numba.extending import register_jitable
 
 from gendr._runtime.bodies import Bodies, code_of, is_word, moved, rebound
 from gendr._runtime.numba import mathematics
-from gendr._runtime.numba.compilation import ensure_cache
+from gendr._runtime.numba.compilation import ensure_cache, inner, ours
 
 ensure_cache()
 
@@ -111,7 +111,8 @@ def compiled(body: Any, *, inlined: bool = False) -> Any:
             return _WORDS[value.__name__]
         return compiled(value, inlined=inlined) if isinstance(value, FunctionType) else value
 
-    return njit(error_model="numpy", forceinline=inlined)(rebound(body, global_of))
+    decorate = inner(cache=False, error_model="numpy", forceinline=inlined)
+    return decorate(rebound(body, global_of))
 
 
 def compiled_loop(loop: Any, signature: Any, of: Bodies[Any], kind: str, **bound: Any) -> Any:
@@ -132,4 +133,4 @@ def compiled_loop(loop: Any, signature: Any, of: Bodies[Any], kind: str, **bound
     file = next(iter(of.functions.values())).__code__.co_filename
     function = moved(function, of.cls.__module__, f"{of.cls.__name__}_{kind}_{digest}", file)
     # With "numpy" a division by zero gives an infinity, without a branch that raises.
-    return cfunc(signature, cache=Path(file).is_file(), error_model="numpy")(function)
+    return cfunc(signature, cache=Path(file).is_file(), error_model="numpy")(ours(function))

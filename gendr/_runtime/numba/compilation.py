@@ -1,4 +1,4 @@
-"""Whether Numba works here, and where its compiled kernels are cached.
+"""Whether Numba works here, how it compiles kernels, and where they are cached.
 
 Numba caches kernels beside the source or in the user's cache folder, and refuses to work if it can
 write to neither, as in a container with a read-only file system. In that case we give it a
@@ -17,10 +17,12 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 if TYPE_CHECKING:  # a saved circuit runs without torch
     from torch import Tensor
@@ -41,10 +43,70 @@ def supports(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu"
 
 
+_ours: WeakSet[Any] = WeakSet()
+
+
+def ours(function: Any) -> Any:
+    """The function, which will be loaded from the disk without what other people's may need."""
+    _ours.add(function)
+    return function
+
+
+def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function that Python calls, at its first call; it leaves the lock of Python.
+
+    Args:
+        **options: further ones of `numba.njit`.
+    """
+    from numba import njit
+
+    options = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, **options}
+    make: Any = njit(**options)
+    return lambda function: make(ours(function))
+
+
+def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function that only compiled functions call, with the first of them.
+
+    Numba would give each a second function that takes Python's objects, and a third for C, which
+    take as long to compile as a short function itself; and it would compile one anew for every
+    whole number that is a constant where it is called, such as the 0 from which a loop starts.
+
+    Args:
+        **options: further ones of `numba.njit`; `cache=False` for what has no file.
+    """
+    from numba import njit, types
+
+    options = {"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
+    make: Any = njit(**options)
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        made = make(ours(function))
+        found = made.get_call_template
+
+        def of_any_number(args: Any, kws: Any) -> Any:
+            return found(tuple(map(widened, args)), {k: widened(v) for k, v in kws.items()})
+
+        def widened(kind: Any) -> Any:
+            return types.unliteral(kind) if isinstance(kind, types.IntegerLiteral) else kind
+
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise TypeError(f"{function.__name__} is called by compiled functions only")
+
+        made.get_call_template = of_any_number
+        # Without a wrapper a call from Python would jump to address 0: none is ever found.
+        made._insert = lambda *args, **kwargs: None
+        made._compile_for_args = refuse
+        return made
+
+    return decorate
+
+
 def ensure_cache() -> None:
     """Give Numba a cache folder that it can write to, if it has none; call before compiling."""
     _find_cache()
     _forget_other_versions()
+    _load_without_compiler()
     if sys.modules.get("torch") is not None:
         _leave_out_dynamo()
 
@@ -67,6 +129,27 @@ def _forget_other_versions() -> None:
             return {}
 
     IndexDataCacheFile._load_index = loaded
+
+
+@cache
+def _load_without_compiler() -> None:
+    """Load our kernels from the disk without all that Numba can compile, which is long to import.
+
+    They need no more than what allocates arrays. The compiler makes itself ready when it is asked.
+    """
+    from numba.core.caching import Cache
+    from numba.core.runtime.nrt import rtsys
+
+    load: Any = Cache.load_overload
+
+    def load_overload(self: Any, sig: Any, target_context: Any) -> Any:
+        if self._py_func not in _ours:  # whatever it needs
+            return load(self, sig, target_context)
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+    Cache.load_overload = load_overload
 
 
 @cache

@@ -9,21 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
 
 ensure_cache()
 announce_compilation(__name__)
 
-_OPTIONS: Any = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS: Any = {"error_model": "numpy"}
 # No reordering of sums, which would change from compiler to compiler.
 _FAST: Any = {**_OPTIONS, "fastmath": {"contract", "nsz"}}
 
 _ONE = np.float32(1.0)
 
 
-@njit(**_FAST)
+@kernel(**_FAST)
 def see(
     points, normals, matrix, eye, ahead, unit, least, nearest, inside, image, colors, weights,
     start, stop,
@@ -79,7 +78,7 @@ def see(
         weights[k] = cosine * cosine / (step * step)
 
 
-@njit(**_FAST)
+@kernel(**_FAST)
 def gather(colors, weights, shade, mean, off, summed, total, start, stop):
     """Add colours of points over their shade to weighted sums [K, 3], [K, 3]; robustly if off > 0.
 
@@ -103,7 +102,7 @@ def gather(colors, weights, shade, mean, off, summed, total, start, stop):
             total[k, c] += weight * shade[j, c] * shade[j, c]
 
 
-@njit(**_FAST)
+@kernel(**_FAST)
 def mix(columns, values, colors, out, start, stop):
     """Fill in mixtures [P, C] of colours [K, C]: columns and values are [P, M]."""
     for p in range(start, stop):
@@ -115,7 +114,7 @@ def mix(columns, values, colors, out, start, stop):
                 out[p, c] += value * colors[k, c]
 
 
-@njit(**_FAST)
+@kernel(**_FAST)
 def spread(columns, values, pixels, power, out, start, stop):
     """Add the transpose of `mix`, for channels start .. stop - 1; or of its squared values."""
     for p in range(len(columns)):

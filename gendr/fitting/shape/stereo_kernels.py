@@ -17,14 +17,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 
 ensure_cache()
 announce_compilation(__name__)
 
-_OPTIONS: Any = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS: Any = {"error_model": "numpy"}
 # No reordering of sums, which would change from compiler to compiler.
 _FAST: Any = {**_OPTIONS, "fastmath": {"contract", "nsz"}}
 
@@ -50,7 +49,7 @@ _HALF, _ONE = np.float32(0.5), np.float32(1.0)
 _APART, _END = np.float32(STRIDE), np.float32(SIDE - 1)
 
 
-@njit(**_FAST)
+@inner(**_FAST)
 def _patch(grey, inside, x, y, values, weights):
     """Fill in values, less their mean, and weights of a patch; whether it has a pattern."""
     height, width = grey.shape
@@ -83,7 +82,7 @@ def _patch(grey, inside, x, y, values, weights):
     return True
 
 
-@njit(**_FAST)
+@inner(**_FAST)
 def _alike(image, a, b, x, y, w, wx, wy, values, weights):
     """The correlation of a patch with what a neighbour shows of a plane, -1 .. 1; -2: unseen."""
     height, width = image.shape
@@ -125,7 +124,7 @@ def _alike(image, a, b, x, y, w, wx, wy, values, weights):
     return both / np.sqrt(variance)
 
 
-@njit(**_FAST)
+@inner(**_FAST)
 def _score(images, near, a, b, x, y, w, wx, wy, values, weights):
     """The mean of the two best correlations with the neighbours, -1 .. 1; and whose they are."""
     first = second = np.float32(-1.0)
@@ -139,7 +138,7 @@ def _score(images, near, a, b, x, y, w, wx, wy, values, weights):
     return _HALF * (first + second), one, other
 
 
-@njit(**_FAST)
+@inner(**_FAST)
 def _of_both(images, near, a, b, x, y, w, wx, wy, values, weights, one, other, best):
     """The mean correlation with two neighbours; -1 as soon as it cannot be more than `best`."""
     first = _alike(images[near[one]], a[one], b[one], x, y, w, wx, wy, values, weights)
@@ -149,14 +148,14 @@ def _of_both(images, near, a, b, x, y, w, wx, wy, values, weights, one, other, b
     return _HALF * (first + second)
 
 
-@njit(**_FAST)
+@inner(**_FAST)
 def _cost(way, before):
     """What it costs to go so far from the surface given."""
     way = abs(way)
     return _LEAVE * way / (way + _SOON * before)
 
 
-@njit(**_FAST)
+@kernel(**_FAST)
 def sweep(images, ref, inside, near, a, b, front, back, before, step, planes, scores, start, stop):
     """Try depths from `front` to `back`, parallel to the image; keep the best.
 
@@ -208,7 +207,7 @@ def sweep(images, ref, inside, near, a, b, front, back, before, step, planes, sc
             scores[y, x] = best
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _random(seed, k):
     """A number in [-1, 1) of two others."""
     h = np.uint32(seed) ^ (np.uint32(k) * np.uint32(0x9E3779B9))
@@ -220,7 +219,7 @@ def _random(seed, k):
     return np.float32(h) / np.float32(2147483648.0) - np.float32(1.0)
 
 
-@njit(**_FAST)
+@kernel(**_FAST)
 def hand_on(
     images,
     ref,
@@ -310,7 +309,7 @@ def hand_on(
             planes[y, x, 0], planes[y, x, 1], planes[y, x, 2] = w, wx, wy
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def agree(ref, near, a, b, backwards, offsets, planes, scores, least, counts, start, stop):
     """Count the neighbours that see the surface of each pixel at the same place.
 
@@ -361,7 +360,7 @@ def agree(ref, near, a, b, backwards, offsets, planes, scores, least, counts, st
                     counts[y, x] += 1
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def fuse(
     cells, corner, side, shape, projections, focals, planes, weights, reach, free, out, start, stop
 ):
@@ -422,7 +421,7 @@ def fuse(
         out[n, 1] = total
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def restore(field, corner, side, shape, rays, origins, first, last, least, places, start, stop):
     """Of lines of sight, the cell that is most inside.
 
@@ -456,7 +455,7 @@ def restore(field, corner, side, shape, rays, origins, first, last, least, place
             t += 0.5 * side
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def cover(cells, corner, side, shape, projections, focals, covered, start, stop):
     """Mark the pixels at which cells of the surface are seen.
 

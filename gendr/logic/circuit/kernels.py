@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic, register_jitable
 
 from gendr._runtime.numba.calls import pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.logic.circuit import packed
 
 ensure_cache()
@@ -27,7 +27,7 @@ announce_compilation(__name__)
 
 WIDE = 8  # words that an operation works on at a time: one of the widest registers
 ROWS = 64 * WIDE
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS = {"error_model": "numpy"}
 _VECTOR = ir.VectorType(ir.IntType(64), WIDE)
 _ONES = ir.Constant(_VECTOR, [-1] * WIDE)
 _BYTES = 8  # of alignment that is promised
@@ -100,7 +100,7 @@ _full_adder = _operation(3, 2, _sum_and_carry)
 _half_adder = _operation(3, 2, lambda builder, x, y, _: [builder.xor(x, y), builder.and_(x, y)])
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _walk(base, runs, gates, adders):
     """All gates and adders, on the slots at `base`."""
     for r in range(len(runs)):
@@ -137,7 +137,7 @@ def _walk(base, runs, gates, adders):
             _half_adder(base, a, b, a)
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _load(words, loads, memory, first):
     """Copy eight words of every input to its slot, zeros behind the last."""
     count = min(WIDE, words.shape[1] - first)
@@ -150,7 +150,7 @@ def _load(words, loads, memory, first):
                 memory[slot, i] = 0
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _scratch(slots):
     """Memory for all slots, which starts where a line of the cache does."""
     raw = np.empty(slots * WIDE + 8, np.uint64)
@@ -158,7 +158,7 @@ def _scratch(slots):
     return raw[skipped : skipped + slots * WIDE].reshape(slots, WIDE)
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def outputs(words, slots, loads, runs, gates, stores, out, start, stop):
     """Outputs [M, W] of blocks of eight words."""
     memory = _scratch(slots)
@@ -174,7 +174,7 @@ def outputs(words, slots, loads, runs, gates, stores, out, start, stop):
                 out[m, first + i] = memory[stores[m], i]
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def counts(words, slots, loads, runs, gates, adders, digits, ones, out, start, stop):
     """Sums of groups, out [k, rows], of blocks of eight words."""
     memory = _scratch(slots)
@@ -200,7 +200,7 @@ def counts(words, slots, loads, runs, gates, adders, digits, ones, out, start, s
                     out[g, row + j] = np.int32(count[j]) + ones[g]
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def pack(x, thresholds, same, out, start, stop):
     """Bits of features above thresholds: out [F T, W] words, for words of 64 rows.
 

@@ -14,10 +14,9 @@ import math
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.threads import run
 from gendr.primitives.kernels.batching import one_by_one
 from gendr.primitives.kernels.raster import corner, cross
@@ -124,7 +123,7 @@ def traced(borders: Borders, color: Tensor, rast: Tensor, pos: Tensor) -> Tensor
     return densely(borders, color, pos, codes)
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def pack(width, places, found, counts, pairs, codes):
     """Write the rows of silhouettes one behind the other."""
     k = 0
@@ -136,7 +135,7 @@ def pack(width, places, found, counts, pairs, codes):
             k += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def find(pos, tri, base, uses, rast, places, found, counts, start, stop):
     """The silhouettes between the pixels of rows, and between them and those above."""
     height, width = rast.shape[1:3]
@@ -173,14 +172,14 @@ def find(pos, tri, base, uses, rast, places, found, counts, start, stop):
         counts[row] = count
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def ends(tri, h):
     """The two vertices of a half-edge, as rows of an image."""
     t, k = h // 3, h % 3
     return np.int64(tri[t, (k + 1) % 3]), np.int64(tri[t, (k + 2) % 3])
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def place(p, q, a, b, along, begin, step):
     """Where the line crosses an edge, in steps; -inf behind the camera."""
     part = a - b
@@ -192,13 +191,13 @@ def place(p, q, a, b, along, begin, step):
     return ((a * q[along] - b * p[along]) / part / w - begin) / step
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def side(line, p):
     """On which side of a line a corner is."""
     return line[0] * p[0] + line[1] * p[1] + line[2] * p[3]
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def walk(pos, tri, base, uses, t, goal, x, y, step, axis):
     """The half-edge where the surface ends that is seen at (x, y), on the way to the other pixel.
 
@@ -262,7 +261,7 @@ def walk(pos, tri, base, uses, t, goal, x, y, step, axis):
     return np.int64(-1)
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def crossing(pos, tri, base, height, width, pair, axis, code):
     """(t, e, f, the other pixel, the two vertices) of a silhouette between two pixels."""
     n = pair // (height * width)
@@ -280,7 +279,7 @@ def crossing(pos, tri, base, height, width, pair, axis, code):
     return t, e, f, pair + (1 if axis == 0 else width), va, vb
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def blend(pos, tri, base, height, width, pairs, codes, color, result):
     """Add to a pixel at each silhouette what the other side covers of it."""
     for k in range(len(codes)):
@@ -294,7 +293,7 @@ def blend(pos, tri, base, height, width, pairs, codes, color, result):
             result[target, m] += weight * (color[p, m] - color[q, m])
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def blend_backward(pos, tri, base, height, width, pairs, codes, color, grad, of_color, of_pos):
     """The gradients of colours, and if there is room for them those of positions."""
     for k in range(len(codes)):

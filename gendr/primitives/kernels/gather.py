@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
 from gendr._runtime.threads import run
 
 ensure_cache()
@@ -49,7 +48,7 @@ def gather(
     return sums
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def gather_rows(ids, tri, base, weights, values, sums, start, stop):
     """The sums of the vertices start .. stop - 1."""
     images, height, width = ids.shape

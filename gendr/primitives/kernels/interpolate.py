@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
 from gendr._runtime.threads import run
 from gendr.primitives.kernels.gather import gather
 
@@ -97,7 +96,7 @@ def _tables(faces: Faces, attr: Tensor, rast: Tensor, rast_db: Tensor | None) ->
     return rows, faces.tri.numpy(), base, rast.numpy(), db.numpy(), selected
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def interpolate_rows(attr, tri, base, rast, db, selected, values, slopes, start, stop):
     """The attributes of rows of pixels, and their derivatives."""
     height, width = rast.shape[1:3]
@@ -124,7 +123,7 @@ def interpolate_rows(attr, tri, base, rast, db, selected, values, slopes, start,
                 slopes[n, i, j, 2 * k + 1] = db[n, i, j, 1] * p + db[n, i, j, 3] * q
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def positions_backward(
     attr, tri, base, rast, db, selected, of_values, of_slopes, of_rast, of_db, start, stop
 ):  # fmt: skip
@@ -162,7 +161,7 @@ def positions_backward(
                 of_db[n, i, j, 3] = vy
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def corners_backward(
     attr, tri, base, rast, db, selected, of_values, of_slopes, corners, start, stop
 ):  # fmt: skip

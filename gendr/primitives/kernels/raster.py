@@ -24,10 +24,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.threads import num_threads, run
 from gendr.primitives.kernels.batching import one_by_one
 from gendr.primitives.kernels.gather import gather
@@ -134,7 +133,7 @@ def traced(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
     return shaded(scene, pos, ids)
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def corner(pos, v):
     """The x, y, z, w of a vertex."""
     return (
@@ -142,7 +141,7 @@ def corner(pos, v):
     )  # fmt: skip
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def cross(a, b):
     """The cross product of the (x, y, w) of two corners."""
     return (
@@ -152,13 +151,13 @@ def cross(a, b):
     )
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def determinant(a, c):
     """The product of the (x, y, w) of the corner a and the cross product of the others."""
     return a[0] * c[0] + a[1] * c[1] + a[3] * c[2]
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def is_solid(a, b, c):
     """Whether the determinant of a triangle is more than rounding, in whatever order."""
     terms = (
@@ -169,13 +168,13 @@ def is_solid(a, b, c):
     return abs(determinant(a, cross(b, c))) > FLAT * terms
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def owns(p, q):
     """Whether samples on an edge are inside: left edges, and top ones, as +y is up."""
     return p > 0.0 or (p == 0.0 and q < 0.0)
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def pixels(low, high, n):
     """(first, last) of the n pixels whose centres lie in an interval of NDC."""
     low = math.ceil(max((low * n + n - 1) * 0.5 - MARGIN, 0.0))
@@ -183,7 +182,7 @@ def pixels(low, high, n):
     return low, high
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def interval(a, b, c, axis):
     """The NDC that the visible part of a triangle takes, a little more where it leaves the view."""
     if a[3] > 0.0 and b[3] > 0.0 and c[3] > 0.0:
@@ -207,7 +206,7 @@ def interval(a, b, c, axis):
     return low, high
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def outside(a, b, c):
     """Whether all corners are beyond one plane of the frustum, and so is the triangle."""
     for axis in range(3):
@@ -218,7 +217,7 @@ def outside(a, b, c):
     return False
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def bound(pos, tri, first, base, offsets, height, width, box, counts, start, stop):
     """The pixels that each item may cover, and how many of a chunk each tile gets."""
     across, down = -(-width // TILE), -(-height // TILE)
@@ -252,7 +251,7 @@ def bound(pos, tri, first, base, offsets, height, width, box, counts, start, sto
                     counts[chunk, (n * down + i) * across + j] += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def listed(offsets, height, width, box, places, lists, start, stop):
     """Write the items of a chunk into the lists of their tiles, in their order."""
     across, down = -(-width // TILE), -(-height // TILE)
@@ -279,7 +278,7 @@ def listed(offsets, height, width, box, places, lists, start, stop):
                     place[tile] += 1
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def later(a, b):
     """Whether a corner comes after another, by x, y, w and z."""
     if a[0] != b[0]:
@@ -291,7 +290,7 @@ def later(a, b):
     return a[2] > b[2]
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def draw(
     pos, tri, first, base, offsets, box, starts, lists, floor, floor_ids, rast, derivatives, ids,
     depths, start, stop,
@@ -415,7 +414,7 @@ def draw(
                 derivatives[n, i, j, 3] = (q1 - v * qs) * g
 
 
-@njit(nogil=True, cache=True)
+@kernel()
 def rasterize_backward(
     pos, tri, base, ids, of_rast, of_derivatives, corners, weights, start, stop
 ):  # fmt: skip
@@ -497,7 +496,7 @@ def rasterize_backward(
                     corners[pixel, 4 * k + m] = grad[k, m]
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def add_product(grad, i, j, a, b, d):
     """Add the gradients of the corners a (i) and b (j) of their cross product, whose own is d."""
     grad[i, 0] += b[1] * d[2] - b[3] * d[1]

@@ -19,17 +19,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from gendr._runtime.numba.calls import pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.numba.mathematics import bits_of, from_bits
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS
 
 ensure_cache()
 announce_compilation(__name__)
 
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS = {"error_model": "numpy"}
 _INLINE = {**_OPTIONS, "forceinline": True}  # calls would take longer than what they do
 WRAP, CLAMP, ZERO, CUBE = range(4)
 # Of a lookup: the nearest texel, the four around, four in the nearest level, in the two around.
@@ -41,7 +40,7 @@ _BLOCK = 256
 _SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _log2(x):
     """The logarithm to base 2, of a finite x >= 0; below -1000 at 0."""
     exponent = (bits_of(x) - _SQRT_HALF_BITS) >> 52
@@ -59,7 +58,7 @@ def _log2(x):
     return exponent + (2.0 / math.log(2.0)) * (z + z * y * series)
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _place(uv, p, boundary):
     """Face, coordinates in [0, 1] on it, and the length of the major axis: 0 if there is none."""
     if boundary != CUBE:
@@ -80,12 +79,12 @@ def _place(uv, p, boundary):
     return face, 0.5 * (s / m + 1.0), 0.5 * (t / m + 1.0), m
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _tame(x):
     return 0.0 if x != x else min(max(x, -STEEPEST), STEEPEST)
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _slopes(uv_da, p, boundary, face, u, v, m):
     """du/dX, du/dY, dv/dX, dv/dY of the coordinates on the face."""
     if boundary != CUBE:
@@ -102,7 +101,7 @@ def _slopes(uv_da, p, boundary, face, u, v, m):
     )
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _ellipse(slopes, height, width):
     """Squares A and C, and product B, of the columns of the Jacobian in texels; and a root.
 
@@ -115,14 +114,14 @@ def _ellipse(slopes, height, width):
     return a, b, c, math.sqrt(d * d + b * b)
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _square(slopes, height, width):
     """The major axis of the footprint squared, in texels."""
     a, _, c, root = _ellipse(slopes, height, width)
     return 0.5 * (a + c) + root
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _levels(raw, mode, last):
     """The two levels of a lookup, and the share of the second."""
     if mode < LEVEL:
@@ -135,7 +134,7 @@ def _levels(raw, mode, last):
     return first, min(first + 1, last), level - first
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _level_of(uv_da, bias, p, mode, boundary, place, sizes):
     """The level of a pixel before it is clamped, and what `_levels` gives."""
     if mode < LEVEL:
@@ -149,7 +148,7 @@ def _level_of(uv_da, bias, p, mode, boundary, place, sizes):
     return raw, first, second, share
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _find(uv, uv_da, bias, start, count, mode, boundary, sizes, found, faces, at):
     """The places and raw levels of a run of pixels: u, v (NaN if there is none), level; faces.
 
@@ -191,7 +190,7 @@ def _find(uv, uv_da, bias, start, count, mode, boundary, sizes, found, faces, at
             levels[k] += bias[start + k]
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _pair(x, size, boundary):
     """Two neighbours along one axis, the position between them, and whether it may move."""
     x, inner = x * size - 0.5, 1.0
@@ -220,7 +219,7 @@ def _pair(x, size, boundary):
     return i, j, f, inner
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _one(x, size, boundary):
     """The texel that holds a coordinate along one axis; -1 if there is none."""
     x = np.floor(min(max(x * size, -1.0), size + 0.0))
@@ -232,7 +231,7 @@ def _one(x, size, boundary):
     return min(max(i, 0), size - 1)
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _on_cube(face, i, j, size):
     """The texel of column i and row j of a face, which may be one beyond its border.
 
@@ -255,7 +254,7 @@ def _on_cube(face, i, j, size):
     return (face * size + j) * size + i
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _texels(mode, boundary, place, height, width):
     """Four texels of a level, the position between them, and whether it may move."""
     face, u, v, _ = place
@@ -285,7 +284,7 @@ def _texels(mode, boundary, place, height, width):
     return (low + i, low + right, high + i, high + right), fx, fy, inner_x, inner_y
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _spread(texels, weights, boundary):
     """The weights, 0 where there is no texel; at a corner of a cube the others take its share."""
     a, b, c, d = texels
@@ -307,7 +306,7 @@ def _spread(texels, weights, boundary):
     )
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _weights(mode, boundary, texels, fx, fy):
     """The weights of the four texels."""
     if mode == NEAREST:
@@ -317,7 +316,7 @@ def _weights(mode, boundary, texels, fx, fy):
     return weights if boundary < ZERO else _spread(texels, weights, boundary)
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _starts(texels, start, channels):
     """Where the texels of a level begin in its array; those that are not there anywhere in it."""
     return (
@@ -328,12 +327,12 @@ def _starts(texels, start, channels):
     )
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _scaled(weights, share):
     return weights[0] * share, weights[1] * share, weights[2] * share, weights[3] * share
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _four(source, at, weights, c):
     return (
         source[at[0] + c] * weights[0]
@@ -343,13 +342,13 @@ def _four(source, at, weights, c):
     )
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _start(image, level, sizes, of_tex, of_mips):
     """Where a level of an image begins in its array."""
     return image * of_tex if level == 0 else image * of_mips + sizes[level, 0]
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _lookup(mode, boundary, place, level, image, sizes, of_tex, of_mips, channels):
     """Where the four texels of a level begin, and their weights."""
     texels, fx, fy, _, _ = _texels(mode, boundary, place, sizes[level, 1], sizes[level, 2])
@@ -357,7 +356,7 @@ def _lookup(mode, boundary, place, level, image, sizes, of_tex, of_mips, channel
     return _starts(texels, _start(image, level, sizes, of_tex, of_mips), channels), weights
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def sample(uv, uv_da, bias, tex, mips, sizes, counts, mode, boundary, out, start, stop):
     """Look up pixels of a range.
 
@@ -425,7 +424,7 @@ def sample(uv, uv_da, bias, tex, mips, sizes, counts, mode, boundary, out, start
         p = end
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _slope_sums(grad, o, channels, source, start, mode, boundary, place, height, width):
     """Sums over channels of the gradient times value, du-slope and dv-slope of a level."""
     texels, fx, fy, inner_x, inner_y = _texels(mode, boundary, place, height, width)
@@ -443,7 +442,7 @@ def _slope_sums(grad, o, channels, source, start, mode, boundary, place, height,
     return value, along_u * width * inner_x, along_v * height * inner_y
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def sample_back(
     uv, uv_da, bias, tex, mips, sizes, counts, mode, boundary, grad, to_uv, to_da, to_bias, start,
     stop,
@@ -511,7 +510,7 @@ def sample_back(
         to_uv[3 * p + k] = of_m * (to_m - to_a * a - to_b * b) / m
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _footprint_back(slopes, sizes, grad):
     """The gradients of the four slopes, if the level has the gradient `grad`."""
     height, width = sizes[0, 1], sizes[0, 2]
@@ -529,13 +528,13 @@ def _footprint_back(slopes, sizes, grad):
     )
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def find_places(uv, uv_da, bias, sizes, mode, boundary, found, faces, start, stop):
     """What `_find` gives, for a range of pixels of all; `found` is [3, pixels]."""
     _find(uv, uv_da, bias, start, stop - start, mode, boundary, sizes, found, faces, start)
 
 
-@njit(**_INLINE)
+@inner(**_INLINE)
 def _texels_of(p, slot, found, faces, sizes, counts, mode, boundary):
     """The four texels of one of the two levels of a pixel, and their weights.
 
@@ -556,7 +555,7 @@ def _texels_of(p, slot, found, faces, sizes, counts, mode, boundary):
     return (a, b, c, d), weights
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def list_texels(
     found, faces, sizes, counts, mode, boundary, grad, shift, chunk, places, entries, start, stop
 ):
@@ -605,7 +604,7 @@ def list_texels(
                         places[k, bin] += 1
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def add_texels(
     found, faces, sizes, counts, mode, boundary, grad, shift, ends, entries, to_tex, to_mips,
     start, stop,
@@ -644,7 +643,7 @@ def add_texels(
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def halve(fine, coarse, layout, channels, start, stop):
     """Means of 2 x 2 texels, where a side of 1 stays; units are rows of the coarse level.
 
@@ -675,7 +674,7 @@ def halve(fine, coarse, layout, channels, start, stop):
                 coarse[to + i * channels + c] = 0.25 * total
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def halve_back(fine, coarse, layout, channels, start, stop):
     """Add the gradient of a coarse level to that of the fine one; units as in `halve`."""
     step, first, height, width = layout[0], layout[1], layout[2], layout[3]

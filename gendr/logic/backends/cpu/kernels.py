@@ -19,21 +19,15 @@ a gate finds the gradient of its table on the way, from rows that it has in hand
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.numba.prefetch import prefetch_row
 
 ensure_cache()
 announce_compilation(__name__)
 
 # Sums over the batch are taken in vectors, and products may be fused with them.
-_OPTIONS = {
-    "cache": True,
-    "nogil": True,
-    "error_model": "numpy",
-    "fastmath": {"contract", "reassoc", "nsz"},
-}
+_OPTIONS = {"error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}
 # Rows of the batch that a gate of many inputs works on at a time: 2^6 vectors of them stay in the
 # nearest cache.
 LANES = 32
@@ -42,7 +36,7 @@ LANES = 32
 AHEAD = 4
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def pairs(x, wires, tables, y, start, stop):
     """Outputs of gates of two inputs: y[j] for the gates of a range."""
     batch = x.shape[1]
@@ -54,7 +48,7 @@ def pairs(x, wires, tables, y, start, stop):
             out[i] = (one + ca * a[i]) + (cb + cab * a[i]) * b[i]
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _store_table(grad_tables, k, s0, sa, sb, sab):
     """The gradient of a table from the sums of the output's gradient g, g a, g b and g a b."""
     grad_tables[k, 0] = (s0 - sa) - (sb - sab)
@@ -63,7 +57,7 @@ def _store_table(grad_tables, k, s0, sa, sb, sab):
     grad_tables[k, 3] = sab
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def pairs_tables_back(x, wires, grad, grad_tables, start, stop):
     """The gradients of the tables alone, for a range of gates."""
     batch = x.shape[1]
@@ -80,7 +74,7 @@ def pairs_tables_back(x, wires, grad, grad_tables, start, stop):
         _store_table(grad_tables, k, s0, sa, sb, sab)
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def pairs_back(x, wires, tables, offsets, readers, slots, grad, grad_x, grad_tables, start, stop):
     """Gradients of a range of features, and of the tables whose first input they are."""
     batch = x.shape[1]
@@ -116,7 +110,7 @@ def pairs_back(x, wires, tables, offsets, readers, slots, grad, grad_x, grad_tab
                 _store_table(grad_tables, k, s0, sa, sb, sab)
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def many(x, wires, tables, y, start, stop):
     """Outputs of gates of any number of inputs, for a range of gates.
 
@@ -140,7 +134,7 @@ def many(x, wires, tables, y, start, stop):
                 y[j, first + i] = fold[0, i]
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _fold_corners(values, table, fold):
     """The first input halves the table, whose entries are single numbers."""
     half = len(table) >> 1
@@ -150,7 +144,7 @@ def _fold_corners(values, table, fold):
             fold[c, i] = low + slope * values[i]
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def many_back(x, wires, tables, grad, grad_wires, grad_tables, start, stop):
     """Gradients of the tables and of each input of each gate [k, N, B], for a range of gates.
 
@@ -208,7 +202,7 @@ def many_back(x, wires, tables, grad, grad_wires, grad_tables, start, stop):
                 grad_tables[j, c + half] += upper
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def gather(offsets, readers, slots, grad_wires, grad_x, start, stop):
     """Add up, for a range of features, the gradients of the inputs that read them."""
     batch = grad_x.shape[1]

@@ -18,12 +18,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
 from gendr._runtime.numba.calls import row as row_of
 from gendr._runtime.numba.calls import shifted
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
 from gendr.relaxed.backends.cpu.minimum import (
     OPTIONS,
     Decision,
@@ -67,7 +66,7 @@ def _by_law(
     slopes[:, :count] = ways.by_x[:2, :count]
 
 
-@njit(**OPTIONS)
+@kernel(**OPTIONS)
 def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start, stop):
     """Fill in out [B] for the pairs start .. stop - 1; law is a `Decision`.
 
@@ -117,7 +116,7 @@ def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start
         out[b] = diagonals[(rows + columns) % 3, rows]
 
 
-@njit(**OPTIONS)
+@kernel(**OPTIONS)
 def backward(
     matrix, skips, lengths, beta, warping, value, saved, grad, by_matrix, by_skips, by_beta, start,
     stop,

@@ -13,11 +13,10 @@ same bits.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
 from gendr._runtime.numba.calls import call_cdf, call_pdf, row
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.relaxed.backends.cpu.minimum import LARGE, OPTIONS, Decision
 
 ensure_cache()
@@ -26,7 +25,7 @@ announce_compilation(__name__)
 GROUP = 32
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _load(source, first, out):
     """Fill in out [n, GROUP] with rows of source [B, n]; lanes beyond the last row repeat it."""
     for lane in range(GROUP):
@@ -44,7 +43,7 @@ def _arguments(difference, beta, z):
         z[i] = value if value > -LARGE else -LARGE
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _compare(a, b, law, difference, z, p, q):
     """Fill in difference = b - a, and p and q, the probabilities of a > b and of the opposite."""
     for i in range(GROUP):
@@ -53,14 +52,14 @@ def _compare(a, b, law, difference, z, p, q):
     call_cdf(law.tails, z, GROUP, law.shape, q, p)
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _mix(a, b, p, q):
     for i in range(GROUP):
         x, y = a[i], b[i]
         a[i], b[i] = p[i] * y + q[i] * x, p[i] * x + q[i] * y
 
 
-@njit(**OPTIONS)
+@kernel(**OPTIONS)
 def forward(x, law, values, swaps, ordered, start, stop):
     """Fill in values [B, n], swaps [B] and ordered [B] for the groups start .. stop - 1; n >= 2.
 
@@ -111,7 +110,7 @@ def forward(x, law, values, swaps, ordered, start, stop):
             ordered[first + lane] = all_order[lane]
 
 
-@njit(**OPTIONS)
+@kernel(**OPTIONS)
 def backward(x, law, grad_values, grad_swaps, grad_ordered, by_x, by_beta, start, stop):
     """Fill in the gradients of x [B, n] and, for each group, of beta.
 

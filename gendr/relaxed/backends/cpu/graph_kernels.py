@@ -15,10 +15,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from gendr._runtime.numba.calls import call_pdf, pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.relaxed.backends.cpu.minimum import LARGE, OPTIONS, Decision, odds_of, slope_of
 
 ensure_cache()
@@ -28,7 +27,7 @@ _SAME = 4.5e-16  # sweeps that change no distance by more than this part of it c
 _GONE = 1e-20  # where less than this of the walk is, nothing is
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _weigh(distance, cost, sources, starts, law, ways, beyond, z, work, w, total, value):
     """Fill in weights w [E], totals and expected distances [V]; edges in order of their ends."""
     size, nodes = len(cost), len(starts) - 1
@@ -57,7 +56,7 @@ def _weigh(distance, cost, sources, starts, law, ways, beyond, z, work, w, total
             value[v] = low + mean
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _walk(w, sources, starts, source, target, steps, position, by_node, by_edge):
     """Walk back; returns the number of positions. position [T + 2, V]; by_.. get 1 - the path."""
     nodes = len(starts) - 1
@@ -84,7 +83,7 @@ def _walk(w, sources, starts, source, target, steps, position, by_node, by_edge)
     return steps + 1
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _sweeps(cost, sources, starts, source, law, iterations, history, arrays, nodal):
     """Run the sweeps and return their number; history [T + 1, V] gets the distances."""
     value = nodal[1]
@@ -105,7 +104,7 @@ def _sweeps(cost, sources, starts, source, law, iterations, history, arrays, nod
     return iterations
 
 
-@njit(**OPTIONS)
+@kernel(**OPTIONS)
 def forward(costs, sources, starts, source, target, law, iterations, by_node, by_edge, start, stop):
     """Fill in by_node [B, V] and by_edge [B, E] for the costs start .. stop - 1."""
     law = Decision(*law)
@@ -123,7 +122,7 @@ def forward(costs, sources, starts, source, target, law, iterations, by_node, by
             by_edge[b, e] = 1.0 - by_edge[b, e]
 
 
-@njit(**OPTIONS)
+@kernel(**OPTIONS)
 def backward(
     costs, sources, starts, source, target, law, iterations, grad_node, grad_edge, by_costs,
     by_beta, start, stop,

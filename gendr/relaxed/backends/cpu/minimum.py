@@ -14,17 +14,16 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
 from gendr._runtime.numba.calls import call_cdf, call_pdf, pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner
 from gendr._runtime.numba.mathematics import exp, log1p
 
 ensure_cache()
 announce_compilation(__name__)
 
-OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+OPTIONS = {"error_model": "numpy"}
 LARGE = 1e300  # as far as a law is asked
 
 
@@ -93,7 +92,7 @@ def _arguments(row, n, low, beta, z):
         z[i] = value if value < LARGE else LARGE
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def odds_of(z, n, tails, shape, work, out):
     """Fill in the odds sf(z) / cdf(z) for finite z >= 0; work [2, n] is scratch."""
     if tails == 0:
@@ -113,7 +112,7 @@ def slope_of(weight, total, pdf):
     return -pdf * (1.0 + odds) * (1.0 + odds) / total
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def weigh(c, n, law):
     """Fill in the weights, the smallest candidates and the sums of the odds of n decisions."""
     low, total, z = c.low, c.total, c.z
@@ -146,7 +145,7 @@ def weigh(c, n, law):
             out[i] *= z[i]
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def smallest(c, n, beta, log_sum_exp):
     """Fill in the relaxed minima from what `weigh` filled in."""
     low, total, value = c.low, c.total, c.value
@@ -165,7 +164,7 @@ def smallest(c, n, beta, log_sum_exp):
         value[i] = value[i] + low[i] if total[i] > 0.0 else math.inf
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _slopes(c, k, n, law):
     """Fill in q, the derivative of the odds of candidate k by z, divided by the total."""
     row, weights, q = c.x[k], c.w[k], c.q
@@ -180,7 +179,7 @@ def _slopes(c, k, n, law):
         q[i] = slope_of(weights[i], total[i], pdf[i]) if row[i] < math.inf else 0.0
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def pull(c, n, law, log_sum_exp, with_weights):
     """Fill in the gradients of the candidates, after `smallest`, and add to that of beta.
 

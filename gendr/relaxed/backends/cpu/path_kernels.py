@@ -27,11 +27,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
 from gendr._runtime.numba.calls import pointer, row
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.relaxed.backends.cpu.minimum import (
     OPTIONS,
     Decision,
@@ -159,7 +158,7 @@ def _end(grid, sweep):
     return grid.begin + min(grid.height, sweep + 1) * grid.stride
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _middle(grid, distance, end, bound):
     """Whether the distances are near, and the one that their exponentials count from.
 
@@ -178,7 +177,7 @@ def _middle(grid, distance, end, bound):
     return half * grid.law.beta <= _NEAR and half < _HUGE, low + half
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _expected(grid, before, end, ways):
     """Fill in the weights of the neighbours by the law, and their expected distances."""
     begin, n = grid.begin, end - grid.begin
@@ -191,7 +190,7 @@ def _expected(grid, before, end, ways):
     smallest(ways, n, grid.law.beta, False)
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _sweeps(grid, costs, iterations, least, history, powers, inverses, cost, moment, ways):
     """Run the sweeps over costs [H, W] and return how many; history[t] is d after sweep t.
 
@@ -249,7 +248,7 @@ def _is_away(grid, position):
     return away
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _walk(grid, before, steps, ways, walked):
     """Walk back by the weights of the last sweep and return the number of positions."""
     w, into, position, rest = walked.weights, walked.into, walked.position, walked.rest
@@ -284,7 +283,7 @@ def _walk(grid, before, steps, ways, walked):
         there[first] += here[first]
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _walk_near(grid, e, inverse, steps, walked):
     """As `_walk`, by e and inverse totals [size] in place of weights."""
     position, rest, flows = walked.position, walked.rest, walked.flows
@@ -309,7 +308,7 @@ def _walk_near(grid, e, inverse, steps, walked):
     return steps + 1
 
 
-@njit(**OPTIONS)
+@kernel(**OPTIONS)
 def forward(costs, law, offsets, iterations, least, out, saved, used, start, stop):
     """Fill in out [B, H, W] for the maps start .. stop - 1.
 
@@ -343,7 +342,7 @@ def forward(costs, law, offsets, iterations, least, out, saved, used, start, sto
         _unpadded(grid, left, out[b])
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _walk_back(grid, steps, walked, given, sums, gw):
     """Fill in gw [K, size], the gradients of the weights of the walk.
 
@@ -367,7 +366,7 @@ def _walk_back(grid, steps, walked, given, sums, gw):
     gw[:, first] = 0.0
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _walk_back_near(grid, e, inverse, steps, walked, given, sums, following):
     """Set `following` [size] to the gradients of the distances before the last sweep."""
     begin, end, first, flows = grid.begin, grid.end, grid.first, walked.flows
@@ -394,7 +393,7 @@ def _walk_back_near(grid, e, inverse, steps, walked, given, sums, following):
         turn_near(i, e, grid.law.beta, grid.offsets, shares, came, following)
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _pull_near(grid, before, after, e, inverse, middle, end, cost, g, summed, flows, following):
     """Set `following` to the gradients of the distances before a sweep; adds g to summed.
 
@@ -410,7 +409,7 @@ def _pull_near(grid, before, after, e, inverse, middle, end, cost, g, summed, fl
         spread_near(i, before, e, middle, grid.law.beta, grid.offsets, shares, pulls, following)
 
 
-@njit(**OPTIONS)
+@inner(**OPTIONS)
 def _pull_by_law(grid, end, ways, g, gw, is_last, summed, following):
     """As `_pull_near`, after `_expected`; gw [K, size] is read for the last sweep."""
     begin, n = grid.begin, end - grid.begin
@@ -428,7 +427,7 @@ def _pull_by_law(grid, end, ways, g, gw, is_last, summed, following):
             target[i] += source[i]
 
 
-@njit(**OPTIONS)
+@kernel(**OPTIONS)
 def backward(
     costs, law, offsets, iterations, least, saved, used, grad, by_costs, by_beta, start, stop
 ):

@@ -87,7 +87,7 @@ def _alpha_forward(
     totals, ties = np.zeros(pixels), np.zeros(pixels, np.int32)
     run(
         kernels.alpha_rows, faces.images * size.height, tuple(tables),
-        tuple(formulas_of(aggregation.coverage, aggregation.tconorm)), totals, ties,
+        tuple(formulas_of(aggregation.coverage, aggregation.tconorm, slopes=False)), totals, ties,
     )  # fmt: skip
     total = torch.from_numpy(totals)
     if aggregation.tconorm.kind == "max":

@@ -25,10 +25,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from gendr._runtime.numba.calls import call_cdf, call_generator, call_pdf, call_weight, pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.rendering.backends.cpu.records import DrawnAlpha, FaceTables, Formulas
 
 ensure_cache()
@@ -62,7 +61,7 @@ GRAD_COLUMNS = 4
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def face_boxes(corners, image_of_face, images, height, width, boxes, start, stop):
     """Pixel boxes [x0, x1) x [y0, y1) that hold all pixel centres within the radius of a face."""
     side = float(min(height, width))
@@ -84,7 +83,7 @@ def face_boxes(corners, image_of_face, images, height, width, boxes, start, stop
         boxes[f, 3] = int(min(max(y_last + 1.0, 0.0), float(height)))
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def face_orientation(corners, f):
     """+1 for a counterclockwise face, -1 for a clockwise one, 0 for one without area."""
     area = 0.0
@@ -100,7 +99,7 @@ def face_orientation(corners, f):
 # and 4 i + j, where a and b are the corners i and j of the face.
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _edge(corners, f, k, orientation):
     """Edge k of a face, from its lexicographically smaller end to the other.
 
@@ -120,7 +119,7 @@ def _edge(corners, f, k, orientation):
     return ax, ay, bx, by, ux, uy, inverse, -uy * inward, ux * inward, ends
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def face_edges(corners, f, orientation):
     """The four edges of a face; for a triangle the fourth repeats the third."""
     third = _edge(corners, f, 2, orientation)
@@ -132,7 +131,7 @@ def face_edges(corners, f, orientation):
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _bounds(edge, radius, width, side):
     """The columns (p, q, r, s) between which a row is at most the radius outside an edge.
 
@@ -154,7 +153,7 @@ def _bounds(edge, radius, width, side):
     )
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def face_bounds(edges, radius, width, side):
     """The `_bounds` of the four edges of a face."""
     return (
@@ -165,7 +164,7 @@ def face_bounds(edges, radius, width, side):
     )
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def row_span(first, last, bounds, y):
     """The first column, and one past the last, of a row that can be within the radius of a face.
 
@@ -180,7 +179,7 @@ def row_span(first, last, bounds, y):
     return int(low), int(high)
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _nearer(x, y, edge, best):
     """Compare the nearest point so far with that of another edge, and return the nearer one.
 
@@ -208,7 +207,7 @@ def _nearer(x, y, edge, best):
     )
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _nearest(x, y, edges, quad, solid):
     """Signed distance (positive inside) to a convex face, gap, parameter, ends; see `_nearer`.
 
@@ -226,7 +225,7 @@ def _nearest(x, y, edges, quad, solid):
     return distance if inside else -distance, gap_x, gap_y, t, ends
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _measure(points, start, stop, edges, quad, solid):
     """Fill in the distances of the points start .. stop - 1 of a block, all near the same face."""
     for i in range(start, stop):
@@ -236,7 +235,7 @@ def _measure(points, start, stop, edges, quad, solid):
         points[_FOOT + i], points[_ENDS + i] = t, ends
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def measure_distances(points, stop, edges, quad, solid):
     """Fill in the distances alone of the first points of a block, all near the same face."""
     for i in range(stop):
@@ -248,26 +247,26 @@ def measure_distances(points, stop, edges, quad, solid):
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def extent(grid):
     """Height and width of an image; see `pixel_grid` in tables.py."""
     return len(grid[1]), len(grid[0]) - LANES
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def begin_walk(block, face):
     """Make the next walk with this block begin at this face."""
     cursor = block[0]
     cursor[0], cursor[1], cursor[2] = face, 0, 0
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def new_block():
     """The memory of a walk: the face, row and column to continue at; points; pixels and faces."""
     return np.zeros(3, np.int64), np.zeros(_POINTS), np.zeros(_INDICES, np.int64)
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _put_row(points, pixels, n, xs, y, first_pixel, start, stop):
     """Append the pixels start .. stop - 1 of a row, in whole vectors: extra ones may follow."""
     for x in range(start, stop, LANES):
@@ -279,7 +278,7 @@ def _put_row(points, pixels, n, xs, y, first_pixel, start, stop):
     return n + max(stop - start, 0)
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def next_block(tables, face_last, rows, image, block):
     """Gather the next pixels within reach of faces and measure their distances.
 
@@ -327,7 +326,7 @@ def next_block(tables, face_last, rows, image, block):
     return n
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def argument(n, ds, image, law, us, zs):
     """Fill in the arguments of a law of n distances.
 
@@ -352,7 +351,7 @@ def argument(n, ds, image, law, us, zs):
             zs[i] = us[i] + shift
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def coverage(n, ds, image, law, us, zs, cdf, sf):
     """Fill in cdf and sf of n distances, for a law with its transforms, and its arguments."""
     argument(n, ds, image, law, us, zs)
@@ -364,7 +363,7 @@ def coverage(n, ds, image, law, us, zs, cdf, sf):
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _accumulate(n, ds, pixels, image, law, buffers, totals, ties):
     """Add the generators of a block of pairs, of one image, to the totals of their pixels."""
     us, zs, cdf, sf, g = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
@@ -384,7 +383,7 @@ def _accumulate(n, ds, pixels, image, law, buffers, totals, ties):
             totals[pixels[i]] += g[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def alpha_rows(arrays, formulas, totals, ties, start, stop):
     """Fill in `totals` (sum of generators, or maximum) for the pixels of rows start .. stop - 1.
 
@@ -410,7 +409,7 @@ def alpha_rows(arrays, formulas, totals, ties, start, stop):
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _edge_normal(corners, f, ends):
     """The inward normal of an edge of a face; `ends` encodes the edge."""
     for edge in face_edges(corners, f, face_orientation(corners, f)):
@@ -419,7 +418,7 @@ def _edge_normal(corners, f, ends):
     return 0.0, 0.0
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _move_ends(f, ends, t, dx, dy, out):
     """Add the gradient of one distance to the ends a and b of the nearest edge.
 
@@ -433,7 +432,7 @@ def _move_ends(f, ends, t, dx, dy, out):
     out[f, j, 1] -= t * dy
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def move_corners(n, block, corners, grad_d, out):
     """Add the gradients of a block of distances to the corners of their faces.
 
@@ -455,7 +454,7 @@ def move_corners(n, block, corners, grad_d, out):
         _move_ends(f, ends, points[_FOOT + i], dx[i], dy[i], out)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def through_argument(n, ds, scale, law, grad_u, grad_d):
     """Turn gradients of the argument u of a law (see `coverage`) into gradients of the distance."""
     art = law.art
@@ -471,7 +470,7 @@ def through_argument(n, ds, scale, law, grad_u, grad_d):
             grad_d[i] = grad_u[i] / scale
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def add_law_scalars(n, faces, image, law, us, zs, grad_a, grad_z, dshape, out):
     """Add the gradients of scale, shift and shape of a block of pairs to their faces.
 
@@ -488,7 +487,7 @@ def add_law_scalars(n, faces, image, law, us, zs, grad_a, grad_z, dshape, out):
             out[faces[i], GRAD_SHAPE] += sign * grad_a[i] * dshape[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _add_scalars(n, faces, image, law, buffers, out):
     """Add the gradients of the scalars of a block of pairs, from what `_backpropagate` left.
 
@@ -508,7 +507,7 @@ def _add_scalars(n, faces, image, law, buffers, out):
             out[faces[i], GRAD_P] += on_alpha[i] * weight[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _backpropagate(n, block, corners, image, law, drawn, buffers, grad_corners, grad_scalars):
     """Add the gradients of a block of pairs of one image to their faces."""
     cutoff = law.cutoff
@@ -541,7 +540,7 @@ def _backpropagate(n, block, corners, image, law, drawn, buffers, grad_corners, 
         _add_scalars(n, faces, image, law, buffers, grad_scalars)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def backward_faces(arrays, formulas, pixel_arrays, grad_corners, grad_scalars, start, stop):
     """Fill in `grad_corners` and `grad_scalars` for the faces start .. stop - 1.
 
@@ -570,7 +569,7 @@ def backward_faces(arrays, formulas, pixel_arrays, grad_corners, grad_scalars, s
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def count_rows(arrays, counts, start, stop):
     """Fill in an upper bound of the number of pairs for every row start .. stop - 1."""
     tables = FaceTables(*arrays)
@@ -590,7 +589,7 @@ def count_rows(arrays, counts, start, stop):
                 counts[b * height + i] += max(x1 - x0, 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def list_rows(arrays, pixels, faces, used, slots, start, stop):
     """List the pairs within the radius for rows start .. stop - 1, each row in its own slot.
 
@@ -616,7 +615,7 @@ def list_rows(arrays, pixels, faces, used, slots, start, stop):
                     used[row] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def nearest_rows(arrays, planes, limits, keys, face, start, stop):
     """Find the nearest face that covers each pixel of rows start .. stop - 1; -1 if there is none.
 
@@ -645,7 +644,7 @@ def nearest_rows(arrays, planes, limits, keys, face, start, stop):
                     keys[pixel], face[pixel] = key, f
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def pair_distances(corners, pixels, faces, grid, distances, feet, start, stop):
     """Signed distances of the listed pairs start .. stop - 1, and what their gradients need.
 
@@ -671,7 +670,7 @@ def pair_distances(corners, pixels, faces, grid, distances, feet, start, stop):
         feet[k, 2], feet[k, 3] = t, ends
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def pair_gradients(faces, feet, grads, out):
     """Add the gradients of listed distances to the corners of their faces, in order."""
     for k in range(len(faces)):
@@ -680,7 +679,7 @@ def pair_gradients(faces, feet, grads, out):
             _move_ends(faces[k], feet[k, 3], feet[k, 2], dx, dy, out)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def scatter_rows(index, values, out):
     """Add values[k] to out[index[k]], in the order of k."""
     for k in range(len(index)):

@@ -126,8 +126,9 @@ def _forward(
     firsts, counts = np.empty(entries + 1, np.int64), np.zeros(tiles, np.int64)
     found = kept, marks, firsts, counts
     law = formulas_of(
-        Coverage(layered.dist, scale, layered.cutoff), join, inverse=join.kind == "archimedean"
-    )
+        Coverage(layered.dist, scale, layered.cutoff), join, slopes=False,
+        inverse=join.kind == "archimedean",
+    )  # fmt: skip
     run(
         ordered_kernels.join_tiles, len(layers.areas), tuple(tables), tuple(law), tuple(layers),
         colours.numpy(), *found, out, alpha, left, save, pieces=_PIECES,

@@ -19,7 +19,6 @@ Keys grow towards the camera; see `depth_planes` in shading.py.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from gendr._runtime.numba.calls import (
     call_cdf,
@@ -31,7 +30,7 @@ from gendr._runtime.numba.calls import (
     row,
     shifted,
 )
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.rendering.backends.cpu.kernels import (
     _ENDS,
     _FOOT,
@@ -91,7 +90,7 @@ BACKWARD_ROWS = 9
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def count_tiles(boxes, image_of_face, across, down, starts, slots, areas):
     """Count the faces of every tile into starts[1 + tile], the tiles of every face into slots[1 +].
 
@@ -115,7 +114,7 @@ def count_tiles(boxes, image_of_face, across, down, starts, slots, areas):
         slots[f + 1] += slots[f]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def list_tiles(boxes, image_of_face, order, across, down, starts, slots, faces, places):
     """List the faces of every tile in the given order, and the row of gradients of each entry."""
     filled = starts[:-1].copy()
@@ -138,7 +137,7 @@ def list_tiles(boxes, image_of_face, order, across, down, starts, slots, faces, 
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _put_points(f, x_first, y_first, edges, solid, tables, points, local, quad):
     """Write the pixels of a tile within reach of a face, and distances; return their number."""
     height, width = extent(tables.grid)
@@ -162,7 +161,7 @@ def _put_points(f, x_first, y_first, edges, solid, tables, points, local, quad):
     return n
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, closed):
     """List the pairs of a tile that are seen, from the first place on; return their number.
 
@@ -254,14 +253,14 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
     return n
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _corner(tile, layers):
     """The first column and row of a tile."""
     here = tile % (layers.across * layers.down)
     return here % layers.across * WIDE, here // layers.across * TALL
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _sort_pairs(n, tile, layers, marks, scratch, span, filled, ranks):
     """Put the pairs of a tile into order, pixel by pixel, the nearest first.
 
@@ -289,7 +288,7 @@ def _sort_pairs(n, tile, layers, marks, scratch, span, filled, ranks):
             _heap_sort(own, count, keys, found, faces)
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _sort_by_ranks(order, near, count, ranks):
     """Sort a few pairs by their keys `near`; return False, and do nothing, if two are equal.
 
@@ -315,7 +314,7 @@ def _sort_by_ranks(order, near, count, ranks):
     return True
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _is_before(i, j, keys, found, faces):
     """Whether pair i is nearer than pair j of the same pixel."""
     if keys[i] != keys[j]:
@@ -323,7 +322,7 @@ def _is_before(i, j, keys, found, faces):
     return faces[found[i] >> _BITS] < faces[found[j] >> _BITS]
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _heap_sort(order, count, keys, found, faces):
     """For ties, and for pixels of so many faces that ranks, which are quadratic, take long."""
     for step in range(count // 2 + count):
@@ -344,7 +343,7 @@ def _heap_sort(order, count, keys, found, faces):
             root = child
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _join(n, law, p, layers, found, order, scratch, sums):
     """Fill in A_i and 1 - A_i of n pairs, in the places of a and g; of the mean, p is 1 / count."""
     totals, rests, g = row(scratch, A), row(scratch, G), row(scratch, G)
@@ -364,7 +363,7 @@ def _join(n, law, p, layers, found, order, scratch, sums):
         call_inverse(law.inverse, totals, n, p, totals, rests)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _blend(n, tile, law, layers, kept, marks, scratch, tints, channels, totals, lefts, drawn):
     """Join the pairs of a tile: A, 1 - A and colours of its pixels. Keep what is before each."""
     place = layers.firsts[tile]
@@ -408,13 +407,13 @@ def _blend(n, tile, law, layers, kept, marks, scratch, tints, channels, totals, 
         drawn[3 * here], drawn[3 * here + 1], drawn[3 * here + 2] = red, green, blue
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _weight(total, rest, before, rest_before):
     """A_i - A_(i - 1), from whichever of A and 1 - A has more digits."""
     return rest_before - rest if total > 0.5 else total - before
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _new_block():
     """Points of a face and their pixels; arguments and tails; totals and keys of pixels."""
     return (
@@ -423,7 +422,7 @@ def _new_block():
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _room(layers, start, stop):
     """The most pairs of the tiles start .. stop - 1."""
     pairs = 0
@@ -437,7 +436,7 @@ def _room(layers, start, stop):
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _tints(tile, layers, colours, channels, tints):
     """Copy the colours of the entries of a tile, so that they are next to each other."""
     begin = layers.starts[tile]
@@ -447,7 +446,7 @@ def _tints(tile, layers, colours, channels, tints):
             tints[e * channels + c] = colours[f * channels + c]
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _most_entries(layers, start, stop):
     """The most entries of the tiles start .. stop - 1."""
     most = 0
@@ -456,7 +455,7 @@ def _most_entries(layers, start, stop):
     return most
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def join_tiles(
     arrays, formulas, layer_arrays, colours, kept, marks, firsts, counts, out, alpha, left, keeps,
     start, stop,
@@ -513,7 +512,7 @@ def join_tiles(
         place += n + LANES if keeps else 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def backward_tiles(
     arrays, formulas, layer_arrays, colours, kept, marks, firsts, counts, alpha, left, grad_out,
     grad_alpha, table, start, stop,
@@ -566,7 +565,7 @@ def backward_tiles(
                 )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _ratios(n, tile, law, p, tables, layers, kept, marks, scratch, totals, lefts):
     """Fill in A_j and 1 - A_j of pairs, g'(a_j) / g'(A_j), g'(A_(j - 1)) / g'(A_j), those of p."""
     place, begin = layers.firsts[tile], layers.starts[tile]
@@ -596,7 +595,7 @@ def _ratios(n, tile, law, p, tables, layers, kept, marks, scratch, totals, lefts
         call_weight(law.weight_p, total, left, total, left, n, p, row(scratch, OFFSET))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _unblend(
     n, tile, law, layers, kept, marks, scratch, tints, channels, grads, behind, chain, table
 ):
@@ -654,7 +653,7 @@ def _unblend(
         farther = v
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _backpropagate(
     f, out, first, n, grad_a, weights, x_first, y_first, tables, law, kept, marks, block, local,
     channels,
@@ -695,7 +694,7 @@ def _backpropagate(
 
 
 # Sums may be taken in any order here, so in vectors; on one machine it is always the same.
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@inner(fastmath={"reassoc", "contract", "nsz"})
 def _add_colours(n, share, pixels, grads, channels, out):
     """Add the gradients of the colour of an entry."""
     if channels == 3:
@@ -713,7 +712,7 @@ def _add_colours(n, share, pixels, grads, channels, out):
         out[c] += total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@inner(fastmath={"reassoc", "contract", "nsz"})
 def _add_scalars(n, on_a, covers, pdf, us, face, law, out):
     """Fill in the gradients of opacity, scale and shift; those of arguments replace the covers."""
     opacity, on_opacity, on_scale, on_shift = face[OPACITY], 0.0, 0.0, 0.0
@@ -727,7 +726,7 @@ def _add_scalars(n, on_a, covers, pdf, us, face, law, out):
     out[GRAD_SHIFT] = -on_shift if law.reversed else on_shift
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _move_corners(n, points, grad_d, corners, f, edges, out):
     """Add the gradients of distances to one face to its corners, the first 8 numbers of `out`.
 
@@ -753,7 +752,7 @@ def _move_corners(n, points, grad_d, corners, f, edges, out):
 
 
 # Sums may be taken in any order here, so in vectors; on one machine it is always the same.
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@inner(fastmath={"reassoc", "contract", "nsz"})
 def _add_edges(n, points, first, second, out):
     """Add the gradients (dx, dy) of points nearest to two edges to the ends of these."""
     x, y, tx, ty = 0.0, 0.0, 0.0, 0.0
@@ -769,7 +768,7 @@ def _add_edges(n, points, first, second, out):
         _add_edge(second, u, v, tu, tv, out)
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _add_edge(code, x, y, tx, ty, out):
     """Take the sum (x, y) of gradients, of which (tx, ty) is for the second end, from the ends."""
     a, b = 2 * (int(code) >> 2), 2 * (int(code) & 3)
@@ -777,7 +776,7 @@ def _add_edge(code, x, y, tx, ty, out):
     out[b], out[b + 1] = out[b] - tx, out[b + 1] - ty
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def sum_entries(table, slots, out, start, stop):
     """Sum the rows of the table of every face start .. stop - 1, in order."""
     for f in range(start, stop):

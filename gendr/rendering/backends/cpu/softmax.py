@@ -115,7 +115,7 @@ def _forward(
     sums, tops = np.zeros((pixels, 4)), np.zeros(pixels)
     run(
         kernels.softmax_rows, task.faces.images * task.size.height, tuple(call.tables),
-        tuple(formulas_of(task.coverage, Max())), call.paint, sums, tops,
+        tuple(formulas_of(task.coverage, Max(), slopes=False)), call.paint, sums, tops,
     )  # fmt: skip
     found, top = torch.from_numpy(sums), torch.from_numpy(tops)
     return (found[:, :3].contiguous(), torch.exp2(-top) / found[:, 3]), (found, top, call)

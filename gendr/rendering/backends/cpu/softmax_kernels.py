@@ -22,11 +22,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from gendr._runtime.numba.bodies import compiled
 from gendr._runtime.numba.calls import call_pdf, pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.numba.mathematics import power_of_two, split_exp
 from gendr.rendering.backends import formulas
 from gendr.rendering.backends.cpu.kernels import (
@@ -107,7 +106,7 @@ _corner_weights = compiled(formulas.corner_weights, inlined=True)
 _corner_weights_backward = compiled(formulas.corner_weights_backward, inlined=True)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _inverse_area(corners, f):
     """One over twice the signed area on the screen; 0 for a face without area."""
     ax, ay = corners[f, 0, 0], corners[f, 0, 1]
@@ -117,7 +116,7 @@ def _inverse_area(corners, f):
     return 1.0 / area if abs(area) > 2.3e-308 else 0.0
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _barycentric(corners, f, inverse):
     """The coefficients of the barycentric coordinates on the screen, which `_at` evaluates."""
     return (
@@ -126,7 +125,7 @@ def _barycentric(corners, f, inverse):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _at(face, x, y):
     """Barycentric coordinates on the screen, not clamped; thirds for a face without area."""
     ax, ay, bx, by, cx, cy, inverse, third = face
@@ -134,7 +133,7 @@ def _at(face, x, y):
     return a * inverse + third, b * inverse + third, c * inverse + third
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _inverse_w(attributes, f):
     """1 / w of the corners; 1 for those on or behind the camera plane."""
     w0, w1, w2 = attributes[f, W], attributes[f, W + 1], attributes[f, W + 2]
@@ -145,7 +144,7 @@ def _inverse_w(attributes, f):
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _weights(i, stop, f, points, corners, attributes, depths, parts):
     """Perspective-correct weights of the corners, z_bg - z and exp(e) of a run of face f."""
     face = _barycentric(corners, f, _inverse_area(corners, f))
@@ -161,7 +160,7 @@ def _weights(i, stop, f, points, corners, attributes, depths, parts):
         parts[_HEIGHT + k], parts[_POWER + k] = split_exp(behind * rate)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _weights_backward(
     i, stop, f, points, corners, attributes, parts, grad_corners, grad_attributes
 ):
@@ -195,7 +194,7 @@ def _weights_backward(
             grad_attributes[f, W + k] -= of_w * reciprocal * reciprocal
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _corner_values(attributes, f, column, step):
     """The values of the three corners of a face, in `column`, `column + step`, ..."""
     return (
@@ -205,13 +204,13 @@ def _corner_values(attributes, f, column, step):
     )
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _mix(values, parts, k):
     """The values of the corners, interpolated for fragment k."""
     return values[0] * parts[_W0 + k] + values[1] * parts[_W1 + k] + values[2] * parts[_W2 + k]
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _mix_backward(i, stop, f, column, step, attributes, parts, source, out):
     """Pass the gradients of `_mix`, in column `source`, on to the corners and the weights."""
     a, b, c = _corner_values(attributes, f, column, step)
@@ -234,7 +233,7 @@ def _mix_backward(i, stop, f, column, step, attributes, parts, source, out):
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _four_texels(x, y, start, height, width):
     """The rows of the four texels around a place, top left first, and its position between them.
 
@@ -250,7 +249,7 @@ def _four_texels(x, y, start, height, width):
     return above + left, above + right, below + left, below + right, x - x0, y - y0
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _sampled(texels, places, channel):
     """The bilinear value of one channel, and its slopes along x and y per texel."""
     a, b = texels[3 * places[0] + channel], texels[3 * places[1] + channel]
@@ -261,13 +260,13 @@ def _sampled(texels, places, channel):
     return top * (1.0 - fy) + bottom * fy, slope_x, bottom - top
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _look(us, vs, parts, k, height, width):
     """The place of a fragment in its texture, in texels, whose centres are at integers."""
     return _mix(us, parts, k) * width - 0.5, (1.0 - _mix(vs, parts, k)) * height - 0.5
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _texture(i, stop, f, b, attributes, texels, textures, parts, slopes):
     """Colours of the texture for a run, and their slopes if they are wanted."""
     start, height, width = textures[b, 0], textures[b, 1], textures[b, 2]
@@ -283,7 +282,7 @@ def _texture(i, stop, f, b, attributes, texels, textures, parts, slopes):
                 parts[_SLOPE_Y + c * STRIDE + k] = slope_y
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _add(memory, at, weight, red, green, blue):
     """Add to one texel of a patch."""
     memory[at] += weight * red
@@ -291,7 +290,7 @@ def _add(memory, at, weight, red, green, blue):
     memory[at + 2] += weight * blue
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _texture_backward(i, stop, f, b, attributes, textures, parts, asked, grad_attributes):
     """Gradients of the UVs of a run, and of the texels that it uses.
 
@@ -323,7 +322,7 @@ def _texture_backward(i, stop, f, b, attributes, textures, parts, asked, grad_at
         _ask(i, stop, f, us, vs, height, width, parts, asked)
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _ask(i, stop, f, us, vs, height, width, parts, asked):
     """Store the gradients of the texels for the fragments of a run, in a patch or as records."""
     memory, slots, used, patches, first_face = asked
@@ -351,7 +350,7 @@ def _ask(i, stop, f, us, vs, height, width, parts, asked):
             memory[at + LOOK_RED + 2] = blue
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def scatter_texels(asked, last_face, image_of_face, textures, out, first_channel, last_channel):
     """Add the patches and records of the faces up to `last_face` to the texels [3, N], in order.
 
@@ -385,12 +384,12 @@ def scatter_texels(asked, last_face, image_of_face, textures, out, first_channel
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _dot(a, b):
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _unit(x, y, z):
     """A vector scaled to length 1, and the inverse of its length; both 0 for the vector 0."""
     square = x * x + y * y + z * z
@@ -398,7 +397,7 @@ def _unit(x, y, z):
     return (x * inverse, y * inverse, z * inverse), inverse
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _tangential(g, unit, inverse):
     """The gradient of a vector, if its `_unit` has the gradient g."""
     inward = _dot(g, unit)
@@ -409,7 +408,7 @@ def _tangential(g, unit, inverse):
     )
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _corner_vectors(attributes, f, column):
     """The vectors of the corners, by component."""
     return (
@@ -419,7 +418,7 @@ def _corner_vectors(attributes, f, column):
     )
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _to_eye(positions, parts, k, eye, orthographic):
     """The unit vector from fragment k to the eye, and the inverse of the distance; see `_unit`."""
     if orthographic:
@@ -431,13 +430,13 @@ def _to_eye(positions, parts, k, eye, orthographic):
     )
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _glance(normal, light, to_eye, facing):
     """The cosine of the angle between the mirrored direction of the light and that to the eye."""
     return 2.0 * facing * _dot(normal, to_eye) - _dot(light, to_eye)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _light(i, stop, f, b, attributes, surface, lights, parts):
     """Factor of the albedo and highlight for a run; see `Lighting`."""
     normals = _corner_vectors(attributes, f, NORMAL)
@@ -466,7 +465,7 @@ def _light(i, stop, f, b, attributes, surface, lights, parts):
                 parts[_HIGHLIGHT + k] = surface[SPECULAR] * glance ** surface[SHININESS]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _light_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad_lights):
     """Pass the gradients of factor and highlight on to normals, positions, weights and lights.
 
@@ -496,7 +495,7 @@ def _light_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
         grad_lights[f, LIGHT + 2] += of_z
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad_lights):
     """`_light_backward` for lights with highlights."""
     positions = _corner_vectors(attributes, f, POSITION)
@@ -555,7 +554,7 @@ def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _end_of_run(i, n, faces):
     """One past the last fragment of the run that begins with fragment i."""
     f, stop = faces[i], i + 1
@@ -564,7 +563,7 @@ def _end_of_run(i, n, faces):
     return stop
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _colours(i, stop, f, b, paint, parts, slopes):
     """The parts of the colours of a run: corner colours, texture and light.
 
@@ -582,7 +581,7 @@ def _colours(i, stop, f, b, paint, parts, slopes):
         _light(i, stop, f, b, attributes, surface, lights, parts)
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _new_parts():
     """The working memory of a block, filled for no texture (white) and no light (factor 1)."""
     parts = np.zeros(_PARTS)
@@ -590,7 +589,7 @@ def _new_parts():
     return parts
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _accumulate(n, block, a, cutoff, parts, sums, tops):
     """Add a block of fragments of coverage a to the sums of their pixels."""
     pixels = block[2][PIXEL:]
@@ -620,7 +619,7 @@ def _accumulate(n, block, a, cutoff, parts, sums, tops):
         sums[pixel, 3] += parts[_HEIGHT + k]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def softmax_rows(arrays, formulas, paint, sums, tops, start, stop):
     """Colours of the pixels of rows start .. stop - 1.
 
@@ -663,7 +662,7 @@ def softmax_rows(arrays, formulas, paint, sums, tops, start, stop):
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def plan_texels(arrays, attributes, textures, needed, patches, start, stop):
     """Plan how faces start .. stop - 1 store gradients of texels, and the memory for them.
 
@@ -699,7 +698,7 @@ def plan_texels(arrays, attributes, textures, needed, patches, start, stop):
             needed[f] = RECORD * fragments
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _shares(n, block, a, cutoff, pixels, parts):
     """The heights exp(e) of a block divided by the sums of their pixels, and colour gradients.
 
@@ -723,7 +722,7 @@ def _shares(n, block, a, cutoff, pixels, parts):
         parts[_HEIGHT + k] = height if (a[k] > cutoff) & (a[k] * height > 0.0) else 0.0
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _colours_backward(i, stop, f, b, a, paint, grads, asked, parts):
     """Gradients of the colours of a run, its depths, and d(loss)/d(coverage) in _G_COVERAGE."""
     attributes, surface, lights, _, textures, depths = paint
@@ -767,7 +766,7 @@ def _colours_backward(i, stop, f, b, a, paint, grads, asked, parts):
         )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, start, stop):
     """Gradients of the faces start .. stop - 1.
 

@@ -85,10 +85,13 @@ def number_of(value: Any) -> float:
 
 
 def formulas_of(
-    coverage: Coverage, tconorm: TConorm, *, scalars: bool = False, shape: bool = False,
-    p: bool = False, inverse: bool = False,
+    coverage: Coverage, tconorm: TConorm, *, slopes: bool = True, scalars: bool = False,
+    shape: bool = False, p: bool = False, inverse: bool = False,
 ) -> Formulas:  # fmt: skip
-    """Look both up, with what is wanted for gradients of scalars, shape and p, and the inverse."""
+    """Look both up, with what is wanted for gradients of scalars, shape and p, and the inverse.
+
+    A forward pass wants no `slopes`, which would be compiled before the first picture.
+    """
     dist = coverage.dist
     assert isinstance(dist.law, Law)  # callers handle other CDFs
     law, family = laws.kernel_name(type(dist.law)), families.kernel_name(type(tconorm))
@@ -100,14 +103,14 @@ def formulas_of(
         number_of(dist.shape_parameter),
         dist.art_exponent,
         coverage.cutoff,
-        *_addresses(law, family, tconorm.kind == "max", shape, p, inverse),
+        *_addresses(law, family, tconorm.kind == "max", slopes, shape, p, inverse),
         inverse and tconorm.is_product,
     )
 
 
 @cache
 def _addresses(
-    law: str, family: str, idempotent: bool, shape: bool, p: bool, inverse: bool
+    law: str, family: str, idempotent: bool, slopes: bool, shape: bool, p: bool, inverse: bool
 ) -> tuple[int, int, int, int, int, int, int]:
     """Those of `Formulas`, by the names of the kernels of a law and of a family."""
     from gendr.distributions import numba as of_laws
@@ -115,10 +118,10 @@ def _addresses(
 
     return (
         of_laws.tails_address(law),
-        of_laws.density_address(law),
+        of_laws.density_address(law) if slopes else 0,
         of_laws.shape_slope_address(law) if shape else 0,
         0 if idempotent else of_families.generator_address(family),
-        0 if idempotent else of_families.weight_address(family),
+        of_families.weight_address(family) if slopes and not idempotent else 0,
         of_families.weight_p_address(family) if p else 0,
         of_families.inverse_address(family) if inverse else 0,
     )

@@ -19,9 +19,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 
 ensure_cache()
 announce_compilation(__name__)
@@ -31,7 +30,7 @@ announce_compilation(__name__)
 _WIDE_GAP = 4.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _pool_means(n, s, w, mean_s, mean_w, first):
     """Pool into blocks for l2; returns their number, fills in their means and first positions."""
     blocks = 0
@@ -49,7 +48,7 @@ def _pool_means(n, s, w, mean_s, mean_w, first):
     return blocks
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _pool_exponentials(n, s, w, weight_w, sum_s, sum_w, first):
     """Pool into blocks for the entropic regularisation.
 
@@ -74,7 +73,7 @@ def _pool_exponentials(n, s, w, weight_w, sum_s, sum_w, first):
     return blocks
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def rank_rows(x, order, steepness, entropic, ranks, starts, start, stop):
     """Soft ranks of every row: s = steepness x, sorted, and w = 1 .. n (its logarithm).
 
@@ -106,7 +105,7 @@ def rank_rows(x, order, steepness, entropic, ranks, starts, start, stop):
                 ranks[row, order[row, i]] = rank
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def rank_gradients(grad, ranks, order, starts, steepness, entropic, result, start, stop):
     """Gradient of the soft ranks to x, given that to the ranks; all [rows, n]."""
     n = grad.shape[1]
@@ -129,7 +128,7 @@ def rank_gradients(grad, ranks, order, starts, steepness, entropic, result, star
             f = end
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def value_rows(x, order, steepness, entropic, values, starts, start, stop):
     """Soft sorted values of every row: s = steepness (1 .. n), w = x, sorted.
 
@@ -161,7 +160,7 @@ def value_rows(x, order, steepness, entropic, values, starts, start, stop):
                 values[row, i] = value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def value_gradients(grad, x, order, starts, entropic, result, start, stop):
     """Gradient of the soft sorted values to x, given that to the values; all [rows, n]."""
     n = grad.shape[1]

@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic, register_jitable
 
 from gendr._runtime.numba.calls import call_cdf, call_pdf, pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.numba.mathematics import TWO_52, TWO_52_BITS, bits_of, exp, from_bits, log1p
 
 ensure_cache()
@@ -43,7 +43,7 @@ LANES = 32  # columns of a block: in float32 two of the widest registers
 GROUP = 8  # rows of the batch that go through the gates together: one register in float64
 STRIDE = 16  # comparators that are tested together first, then one by one
 RUN = 32  # comparators per call of a law: ten arrays of RUN x GROUP fit in the L1 cache
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS = {"error_model": "numpy"}
 _LN2 = math.log(2.0)
 _TINY = 2.2250738585072014e-308  # smaller differences count as 0 before a power
 _LARGEST = sys.float_info.max
@@ -298,7 +298,7 @@ def _bounded(x, limit):
     return limit if x > limit else (-limit if x < -limit else x)
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _powers(count, ds, power, phi):
     """Fill in phi = sign(d) |d|^power, finite; 0 for |d| below the smallest normal number."""
     if power == 1.0:
@@ -314,7 +314,7 @@ def _powers(count, ds, power, phi):
             phi[k] = math.copysign(value, ds[k]) if size > _TINY else 0.0
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _load_group(source, first, start, stop, group):
     """Load columns start .. stop - 1 of the rows from `first` on of source [B, m], one vector each.
 
@@ -335,7 +335,7 @@ def _load_group(source, first, start, stop, group):
             group[(i - start) * GROUP + r] = source[first + r, i]
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _store_group(group, first, start, stop, target):
     """The inverse of `_load_group`."""
     rows, width = min(GROUP, len(target) - first), target.shape[1]
@@ -352,7 +352,7 @@ def _store_group(group, first, start, stop, target):
             target[first + r, i] = group[(i - start) * GROUP + r]
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def gates(
     pairs, offsets, x, address, power, steepness, values, keep, swap, differences, swaps,
     start, stop,
@@ -394,7 +394,7 @@ def gates(
         _store_group(xs, group * GROUP, 0, n, values)
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def gates_back(
     pairs, differences, swaps, address, power, steepness, grad_values, grad_keep, grad_x,
     grad_steepness, start, stop,
@@ -446,7 +446,7 @@ def gates_back(
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def spans(pairs, n):
     """The columns of the identity in which `STRIDE` comparators each can find nonzero values.
 
@@ -466,7 +466,7 @@ def spans(pairs, n):
     return out
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _reached(pairs, spans, identity, start, stop, alive, steps):
     """List the comparators that can find nonzero values in the columns start .. stop - 1.
 
@@ -487,7 +487,7 @@ def _reached(pairs, spans, identity, start, stop, alive, steps):
     return count
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _load_block(source, row, start, stop, block):
     """Load columns start .. stop - 1 of source[row] into a block; the rest of it is zero."""
     n, width = source.shape[1], source.shape[2]
@@ -503,7 +503,7 @@ def _load_block(source, row, start, stop, block):
                 block[i * LANES + k] = flat[first + i * width + k]
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _store_block(block, target, row, start, stop):
     """The inverse of `_load_block`."""
     n, width = target.shape[1], target.shape[2]
@@ -518,7 +518,7 @@ def _store_block(block, target, row, start, stop):
                 flat[first + i * width + k] = block[i * LANES + k]
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _begin_block(payload, identity, row, start, stop, block):
     """Fill a block with the columns start .. stop - 1 as they are before the first layer."""
     if identity:
@@ -529,7 +529,7 @@ def _begin_block(payload, identity, row, start, stop, block):
         _load_block(payload, row, start, stop, block)
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def carry(pairs, spans, keep, swap, payload, identity, out, start, stop):
     """Fill in `out` for the units start .. stop - 1; unit = block * (rows of the batch) + row."""
     batch, n, width = out.shape
@@ -547,7 +547,7 @@ def carry(pairs, spans, keep, swap, payload, identity, out, start, stop):
             _store_block(block, out, row, first, last)
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def carry_back(
     pairs, spans, keep, swap, payload, identity, grad, grad_keep, grad_payload, start, stop
 ):

@@ -21,10 +21,10 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload, register_jitable
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.numba.mathematics import (
     ROUNDER,
     ROUNDER_BITS,
@@ -83,7 +83,7 @@ def _exp_by_dtype(v, row):
     return lambda v, row: exp(v)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
+@inner(error_model="numpy", fastmath=_ANY_ORDER)
 def _sum(row):
     total = row.dtype.type(0.0)
     for j in range(len(row)):
@@ -91,7 +91,7 @@ def _sum(row):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _normalise(row):
     inverse = row.dtype.type(1.0) / _sum(row)
     for j in range(len(row)):
@@ -110,7 +110,7 @@ def _most(g):
     return g.dtype.type(np.finfo(g.dtype).max * 0.25)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
+@inner(error_model="numpy", fastmath=_ANY_ORDER)
 def _mean_gradient(p, g):
     """The mean of g under p: sum p_j g_j."""
     total, most = 0.0, _most(g)
@@ -137,7 +137,7 @@ def _rows_of(unit, m):
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _centred(x, order, centred):
     """Subtract the median of x, which shifts all arguments of a row equally and makes them smaller.
 
@@ -152,7 +152,7 @@ def _centred(x, order, centred):
     return shrink
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _distances(x, order, total):
     """Fill in total[j] = sum_k |x_j - x_k|, incrementally from one sorted value to the next."""
     n = len(x)
@@ -166,7 +166,7 @@ def _distances(x, order, total):
         total[order[k]] = running
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def neuralsort_rows(x, order, steepness, p, start, stop):
     """Fill in p for the units start .. stop - 1."""
     n = x.shape[1]
@@ -188,7 +188,7 @@ def neuralsort_rows(x, order, steepness, p, start, stop):
             _normalise(row)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _balances(x, order, weight, balance):
     """Fill in balance[j] = sum_k weight[k] sign(x_j - x_k)."""
     n = len(x)
@@ -211,7 +211,7 @@ def _balances(x, order, weight, balance):
         first = end
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def neuralsort_shares(x, order, p, g, shares, start, stop):
     """Sum the columns of t = dL/d(argument), plain and weighted.
 
@@ -237,7 +237,7 @@ def neuralsort_shares(x, order, p, g, shares, start, stop):
                 weighted[j] += (factor - slope[j]) * t
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def neuralsort_gradient(x, order, steepness, shares, grad, grad_steepness, start, stop):
     """The gradients of x, and of the steepness for each matrix, from the sums over columns."""
     n = x.shape[1]
@@ -263,7 +263,7 @@ def neuralsort_gradient(x, order, steepness, shares, grad, grad_steepness, start
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def softsort_rows(x, order, steepness, squared, p, start, stop):
     """Fill in p for the units start .. stop - 1."""
     n = x.shape[1]
@@ -281,7 +281,7 @@ def softsort_rows(x, order, steepness, squared, p, start, stop):
             _normalise(row)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
+@inner(error_model="numpy", fastmath=_ANY_ORDER)
 def _softsort_row(values, y, squared, p_row, g_row, columns):
     """Add t times the slope of the distance from y to `columns`; return the sum of the added terms.
 
@@ -298,7 +298,7 @@ def _softsort_row(values, y, squared, p_row, g_row, columns):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def softsort_shares(x, order, squared, p, g, shares, rows, start, stop):
     """Sum columns and rows of dL/d(argument) times the slope of the distance."""
     n = x.shape[1]
@@ -313,7 +313,7 @@ def softsort_shares(x, order, squared, p, g, shares, rows, start, stop):
             rows[b, i] = _softsort_row(values, y, squared, p[b, i], g[b, i], columns)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def softsort_gradient(
     x, order, steepness, squared, shares, rows, grad, grad_steepness, start, stop
 ):

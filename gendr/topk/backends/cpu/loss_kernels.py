@@ -16,9 +16,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.numba.mathematics import exp
 from gendr.sorting.backends.cpu.kernels import GROUP, gates, gates_back
 from gendr.sorting.backends.cpu.row_kernels import short_exp
@@ -26,7 +25,7 @@ from gendr.sorting.backends.cpu.row_kernels import short_exp
 ensure_cache()
 announce_compilation(__name__)
 
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS = {"error_model": "numpy"}
 _ANY_ORDER = {"reassoc", "contract"}
 _HALVINGS = 10  # in the search of a bound for the candidates
 _RUN = 16  # scores of which only the largest is looked at first
@@ -34,7 +33,7 @@ _RUN = 16  # scores of which only the largest is looked at first
 NOT_FINITE, NO_CLASS = 1, 2
 
 
-@njit(**_OPTIONS, fastmath=_ANY_ORDER | {"nnan"})
+@inner(**_OPTIONS, fastmath=_ANY_ORDER | {"nnan"})
 def _largest(scores, first, stop):
     largest = scores[first]
     for c in range(first + 1, stop):
@@ -42,7 +41,7 @@ def _largest(scores, first, stop):
     return largest
 
 
-@njit(**_OPTIONS, fastmath=_ANY_ORDER)
+@inner(**_OPTIONS, fastmath=_ANY_ORDER)
 def _is_finite(scores):
     total = scores.dtype.type(0.0)
     for c in range(len(scores)):
@@ -50,7 +49,7 @@ def _is_finite(scores):
     return total == 0.0
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _insert(score, c, top, classes):
     """Insert into an ascending list; of equal scores the first one stays above."""
     i = 0
@@ -60,7 +59,7 @@ def _insert(score, c, top, classes):
     top[i], classes[i] = score, c
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _count(values, least):
     count = 0
     for i in range(len(values)):
@@ -68,7 +67,7 @@ def _count(values, least):
     return count
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _place(values, count, i):
     """How many of the first `count` values are before the i-th; equal ones in order."""
     value, place = values[i], 0
@@ -79,7 +78,7 @@ def _place(values, count, i):
     return place
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _candidates(scores, truth, largest, few, few_classes, top, classes):
     """Fill in the truth and the largest of the other scores, ascending, and their classes.
 
@@ -126,7 +125,7 @@ def _candidates(scores, truth, largest, few, few_classes, top, classes):
     top[0], classes[0] = scores[truth], truth
 
 
-@njit(**_OPTIONS, fastmath=_ANY_ORDER)
+@inner(**_OPTIONS, fastmath=_ANY_ORDER)
 def _exponentials(scores, largest, out):
     """Fill in exp(scores - largest), to the precision of the dtype; returns their sum."""
     total = 0.0
@@ -143,7 +142,7 @@ def _exponentials(scores, largest, out):
     return total
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def losses(
     logits, target, ignored, first_weight, rest_weight, weights, class_weights, pairs, offsets,
     outputs, tails, density, power, steepness, least, top, classes, gated, grad_keep,

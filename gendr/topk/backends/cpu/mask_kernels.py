@@ -18,15 +18,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from gendr._runtime.numba.calls import call_cdf, call_pdf, pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 
 ensure_cache()
 announce_compilation(__name__)
 
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS = {"error_model": "numpy"}
 # Lets LLVM sum in any order, so that it can vectorise: each lane has a sum of its own.
 _ANY_ORDER = {"reassoc", "contract"}
 BLOCK = 512  # values per call of a law: six arrays of them fit in the L1 cache
@@ -36,7 +35,7 @@ _NOISE = 1e-7  # errors that are that small and do not shrink any more are those
 LIMIT = 300  # steps of the search; about 110 in the worst case, usually 4 to 8
 
 
-@njit(**_OPTIONS, fastmath=_ANY_ORDER)
+@inner(**_OPTIONS, fastmath=_ANY_ORDER)
 def _sum(values, count):
     total = 0.0
     for i in range(count):
@@ -44,7 +43,7 @@ def _sum(values, count):
     return total
 
 
-@njit(**_OPTIONS, fastmath=_ANY_ORDER)
+@inner(**_OPTIONS, fastmath=_ANY_ORDER)
 def _dot(a, b, count):
     total = 0.0
     for i in range(count):
@@ -52,7 +51,7 @@ def _dot(a, b, count):
     return total
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _arguments(x, first, step, count, b, inverse, sign, shift, u):
     """Fill in u = sign (x - b) inverse + shift for every `step`-th of x from `first` on."""
     factor = sign * inverse
@@ -64,7 +63,7 @@ def _arguments(x, first, step, count, b, inverse, sign, shift, u):
             u[i] = (x[first + i * step] - b) * factor + shift
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _sums(x, step, b, inverse, sign, shift, tails, density, shape, buffers):
     """The sums of F, of 1 - F and of the density at (x - b) inverse, over every `step`-th of x."""
     u, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3]
@@ -80,7 +79,7 @@ def _sums(x, step, b, inverse, sign, shift, tails, density, shape, buffers):
     return (inside, outside, slope) if sign > 0.0 else (outside, inside, slope)
 
 
-@njit(**_OPTIONS)
+@inner(**_OPTIONS)
 def _search(x, step, k, b, low, high, tolerance, inverse, sign, shift, tails, density, shape, work):
     """The b of low .. high at which the sum of F over every `step`-th of x is k.
 
@@ -114,7 +113,7 @@ def _search(x, step, k, b, low, high, tolerance, inverse, sign, shift, tails, de
     return b
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def mask(
     x, k, scale, quantile, tolerance, sign, shift, tails, density, shape, p, thresholds, start, stop
 ):
@@ -154,7 +153,7 @@ def mask(
                 p[row, first + i] = part[i]
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def mask_back(
     x, thresholds, scale, grad, sign, shift, density, shape, grad_x, grad_scale, grad_k,
     start, stop,
