@@ -15,7 +15,7 @@ from gendr.rendering.shading import (
     Blending,
     Scene,
     closest_faces,
-    depth_planes,
+    nearest_faces,
     softmax_rgb,
 )
 
@@ -134,9 +134,7 @@ class Output:
 
     @image
     def _nearest(self) -> Tensor:
-        scene, blend = self._scene, self._blending
-        planes, limits = depth_planes(scene, blend.near, blend.far)
-        return scene.backend.nearest(scene.faces, scene.size, planes, limits)
+        return nearest_faces(self._scene, self._blending.near, self._blending.far)
 
     @image
     def _covered(self) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ from numba import njit
 from torch import Tensor
 
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr.primitives.kernels import OPTIONS
 
 ensure_cache()
 announce_compilation(__name__)
@@ -27,7 +28,7 @@ def linked(tri: Tensor) -> Tensor:
     return uses
 
 
-@njit(nogil=True, cache=True)
+@njit(**OPTIONS)
 def link(tri, vertices, uses):
     """Link the half-edges of each edge in a circle."""
     count = 3 * len(tri)
@@ -63,7 +64,7 @@ def link(tri, vertices, uses):
         start = stop
 
 
-@njit(nogil=True, cache=True)
+@njit(**OPTIONS)
 def end(tri, h, higher):
     """The lower or the higher vertex of a half-edge."""
     t, k = h // 3, h % 3
