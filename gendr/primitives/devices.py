@@ -40,7 +40,7 @@ def on_cpu() -> Generator[None]:
 
     It holds for the thread that enters it, those that are started meanwhile and, as far as it
     replaces functions of torch, for the process; afterwards everything is as it was. Tensors made
-    within it are ordinary ones. Not for use around `torch.compile` and `torch.nn.DataParallel`.
+    within it are ordinary ones. Not for use around `torch.compile`.
 
         sys.modules["nvdiffrast.torch"] = gendr.primitives
         with gendr.primitives.on_cpu():
@@ -276,6 +276,9 @@ def _replacements(mode: _OnCpu) -> Iterator[tuple[Any, str, Any]]:
         (torch, "set_default_tensor_type", _mapped(torch.set_default_tensor_type)),
         (torch.nn.Module, "cuda", _module_cuda),
         (torch.nn.Module, "to", _module_to),
+        # DataParallel without devices calls its module.
+        (sys.modules[torch.nn.DataParallel.__module__], "_get_available_device_type", _gives(None)),
+        (cuda.sparse, "FloatTensor", torch.sparse.FloatTensor),
     )
     for name in (
         "FloatTensor", "DoubleTensor", "HalfTensor", "LongTensor", "IntTensor", "ShortTensor",

@@ -382,6 +382,9 @@ assert torch.cuda.is_initialized() and properties.total_memory > 0 and propertie
 stream, done = torch.cuda.Stream(), []
 with torch.cuda.stream(stream):
     torch.zeros(2, device="cuda").record_stream(stream)
+assert torch.nn.DataParallel(net).cuda()(torch.ones(2, 3).cuda()).shape == (2, 1)
+index, values = torch.cuda.LongTensor([[0, 1], [1, 0]]), torch.ones(2, device="cuda")
+assert torch.cuda.sparse.FloatTensor(index, values, torch.Size([2, 2])).to_dense().sum() == 2
 thread = threading.Thread(target=lambda: done.append(torch.zeros(2, device="cuda").cuda()))
 thread.start(); thread.join()
 assert done[0].device.type == "cpu"
