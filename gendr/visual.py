@@ -235,7 +235,8 @@ def silhouettes(mesh: Mesh, camera: Camera, size: int | tuple[int, int]) -> Tens
     renderer = Renderer(pair, "heaviside", "max", near=near, far=far)
     with torch.no_grad():
         each = (camera[i] for i in range(len(camera)))
-        return torch.cat([renderer(drawn(mesh, one, pair, near), one).alpha for one in each])
+        ids = [renderer(mesh, one).face_id for one in each]
+        return (torch.cat(ids) >= 0).to(mesh.dtype)
 
 
 def composited(rgb: Tensor, alpha: Tensor, background: Color = PAPER) -> list[Pixels]:

@@ -308,6 +308,7 @@ class Render(OnDevice, OnThreads, ReadsImages):
             camera), or none: colours as they are; by default lambert, and none for a file that
             says that its colours hold the light (unlit), such as fit.glb.
         background: a name, #rrggbb, or transparent.
+        mipmaps: average textures over what a pixel shows: fine patterns far away do not flicker.
         dist: gendr list distributions (logistic).
         tconorm: gendr list tconorms (probabilistic).
         scale: a number in NDC, or such as 1.5px (2px).
@@ -320,7 +321,7 @@ class Render(OnDevice, OnThreads, ReadsImages):
     """
 
     groups: ClassVar[Mapping[str, str]] = {
-        "the picture": "size azimuth elevation fov frames lighting background",
+        "the picture": "size azimuth elevation fov frames lighting background mipmaps",
         "soft rendering, if any of these is given; otherwise the picture is crisp": "dist tconorm"
         " scale gamma cutoff",
         _RUNTIME: "device backend threads max_megapixels quiet debug",
@@ -337,6 +338,7 @@ class Render(OnDevice, OnThreads, ReadsImages):
         "auto", None, "KIND", choices=("auto", "lambert", "phong", "headlight", "none")
     )
     background: str = option("white", None, "COLOUR")
+    mipmaps: bool = option(False)
     dist: str | None = option(None, None, "LAW")
     tconorm: str | None = option(None, None, "NAME")
     scale: str | None = option(None)

@@ -58,7 +58,9 @@ def _options(args: Render) -> dict[str, Any]:
     """Arguments of the renderer, checked before anything is loaded."""
     from gendr.rendering import Renderer
 
-    options: dict[str, Any] = {"lighting": args.lighting, "backend": args.backend}
+    options: dict[str, Any] = {
+        "lighting": args.lighting, "backend": args.backend, "mipmaps": args.mipmaps
+    }  # fmt: skip
     if (args.dist, args.tconorm, args.scale, args.gamma) != (None, None, None, None):
         options["dist"] = args.dist or "logistic"
         options["tconorm"] = args.tconorm or "probabilistic"

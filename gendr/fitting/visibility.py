@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from gendr import visual
-from gendr._runtime.checks import check_image_size
-from gendr._runtime.threads import run
 from gendr.mesh import Camera, Mesh
+from gendr.primitives import RasterizeGLContext, rasterize
 from gendr.rendering import Renderer
+from gendr.rendering.api import parse_image_size
+from gendr.rendering.geometry import raster_positions
 
 __all__ = [
     "Sight", "cosine_to_eye", "footprint", "look", "sampling_grid", "seen_share", "shown_faces",
@@ -120,46 +120,21 @@ def shown_faces(
         int64 [H, W], the face that each pixel shows, -1 for none; the perspective-correct weights
         of its corners, [3, H, W]; and its depth, [H, W], inf for none.
     """
-    xy, depth = (part[0] for part in camera.project(corners.detach().reshape(-1, 3)))
-    # What passes through the near plane is cut, which the renderer does.
-    if corners.device.type != "cpu" or bool((depth < planes[0]).any()):
-        return _rendered_faces(corners, camera, size, planes)
-    from gendr.fitting.visibility_kernels import draw
-
-    height, width = check_image_size(size)
-    side = min(height, width)
-    places = np.empty((len(corners) * 3, 3))
-    places[:, 0] = (xy[:, 0].double().numpy() * side + width - 1) / 2
-    places[:, 1] = (height - 1 - xy[:, 1].double().numpy() * side) / 2
-    places[:, 2] = depth.numpy()
-    shown = np.full((height, width), -1, np.int32)
-    weights = corners.new_zeros(height, width, 3)
-    depths = corners.new_full((height, width), math.inf)
-    run(
-        draw, height, places.reshape(-1, 3, 3), camera.orthographic, *planes, shown,
-        weights.numpy(), depths.numpy(), pieces=1,
-    )  # fmt: skip
-    return torch.from_numpy(shown).long(), weights.permute(2, 0, 1), depths
-
-
-def _rendered_faces(
-    corners: Tensor, camera: Camera, size: int | tuple[int, int], planes: tuple[float, float]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The definition of `shown_faces`, by the hard renderer."""
-    flat = corners.reshape(-1, 3)
-    apart = Mesh(
-        flat,
-        torch.arange(len(flat), device=flat.device).reshape(-1, 3),
-        # The colours of the corners are their weights.
-        vertex_colors=torch.eye(3).to(flat).repeat(len(corners), 1),
-    )
-    renderer = Renderer(
-        size, "heaviside", "max", shading="hard", lighting="none", background=(0.0, 0.0, 0.0),
-        near=planes[0], far=planes[1],
-    )  # fmt: skip
+    shape = parse_image_size(size)
     with torch.no_grad():
-        out = renderer(apart, camera)
-        return out.face_id[0], out.rgb[0], out.depth[0]
+        clip, depth = camera.clip_coordinates(corners.reshape(1, -1, 3))
+        # The kernels of the rasteriser are for the CPU; its definition would fill a GPU.
+        pos = raster_positions(clip, depth, camera.orthographic, planes, shape).cpu()
+        tri = torch.arange(depth.numel(), dtype=torch.int32).reshape(-1, 3)
+        bare = RasterizeGLContext(output_db=False)
+        rast, _ = rasterize(bare, pos, tri, (shape.height, shape.width))
+        rast = rast[0].flip(0).to(depth.device)
+        face = rast[..., 3].long() - 1
+        u, v, _, _ = rast.unbind(-1)
+        weights = torch.stack([u, v, 1 - u - v]) * (face >= 0)
+        distance = (depth.reshape(-1, 3)[face].permute(2, 0, 1) * weights).sum(0)
+        distance = torch.where(face >= 0, distance, math.inf)
+    return face, weights.to(corners.dtype), distance.to(corners.dtype)
 
 
 def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -> Sight:

@@ -29,7 +29,7 @@ from gendr._runtime.operator import Operator
 from gendr._runtime.tracing import is_traced
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.reference.raster import nearest, shaded
-from gendr.primitives.scene import Layer, Scene, check_pos, check_tri
+from gendr.primitives.scene import Layer, Scene, check_pos, check_tri, numbered
 
 __all__ = [
     "DepthPeeler", "RasterizeCudaContext", "RasterizeGLContext", "get_log_level", "rasterize",
@@ -111,8 +111,9 @@ def rasterize(
     Differentiable in pos: u, v, z/w and the derivatives, not which triangle is seen; see
     `antialias` for that.
 
-    Memory is 36 bytes for a pixel in float32 (2.4 GB for 8192 x 8192) and 68 in float64,
-    and 8 bytes for a triangle beside 4 for each tile of 32 x 32 pixels that a small one touches.
+    Memory is 36 bytes for a pixel in float32 (2.4 GB for 8192 x 8192) and 68 in float64, about a
+    half without the second result, and 8 bytes for a triangle beside 4 for each tile of 32 x 32
+    pixels that a small one touches.
     The backward pass takes 24 bytes for a pixel, or 48 with gradients of derivatives.
 
     Args:
@@ -140,9 +141,8 @@ def rasterize(
 
     Source: Laine et al. (2020), §3.1, and the public documentation of nvdiffrast for conventions.
     """
-    rast, derivatives = RASTERIZE(*_prepared(pos, tri, resolution, ranges, None))
-    if not getattr(glctx, "output_db", True):
-        derivatives = derivatives[..., :0]
+    rast, derivatives = RASTERIZE(*_prepared(glctx, pos, tri, resolution, ranges, None))
+    rast = numbered(rast, len(tri))
     return rast, derivatives if grad_db else derivatives.detach()
 
 
@@ -170,8 +170,8 @@ class DepthPeeler:
         ranges: Tensor | None = None,
         grad_db: bool = True,
     ) -> None:
-        self._glctx, self._grad_db = glctx, grad_db
-        self._call = _prepared(pos, tri, resolution, ranges, Layer())
+        self._grad_db = grad_db
+        self._call = _prepared(glctx, pos, tri, resolution, ranges, Layer())
         self._open = False
 
     def __enter__(self) -> Self:
@@ -192,16 +192,15 @@ class DepthPeeler:
         if is_traced():
             raise RuntimeError("DepthPeeler is not made for torch.compile and torch.func")
         rast, derivatives = RASTERIZE(*self._call)
-        if not getattr(self._glctx, "output_db", True):
-            derivatives = derivatives[..., :0]
         return rast, derivatives if self._grad_db else derivatives.detach()
 
 
 def _prepared(
-    pos: Tensor, tri: Tensor, resolution: Sequence[int], ranges: Tensor | None, peeled: Layer | None
-) -> tuple[Any, Scene, Tensor]:
+    glctx: Any, pos: Tensor, tri: Tensor, resolution: Sequence[int], ranges: Tensor | None,
+    peeled: Layer | None,
+) -> tuple[Any, Scene, Tensor]:  # fmt: skip
     """(kernels, scene, pos), checked."""
-    pos = check_pos(pos)
+    pos, sloped = check_pos(pos), bool(getattr(glctx, "output_db", True))
     height, width = check_image_size(resolution, "resolution")
     tri = check_tri(tri, pos.shape[-2], pos)
     if pos.dtype == torch.float32 and len(tri) >= EXACT:
@@ -209,7 +208,7 @@ def _prepared(
             f"float32 numbers at most {EXACT - 1} triangles, got {len(tri)}; use pos.double()"
         )
     if pos.ndim == 3:
-        scene = Scene(tri, len(pos), height, width, pos.shape[1], None, False, peeled)
+        scene = Scene(tri, len(pos), height, width, pos.shape[1], None, False, peeled, sloped)
     else:
         if ranges is None:
             raise ValueError("pos of shape [V, 4] needs ranges [N, 2]; for one image use pos[None]")
@@ -219,8 +218,8 @@ def _prepared(
             ends = ranges.sum(-1)
             check_index("the ends of ranges", ends, len(tri) + 1, "ends of triangles")
             check_index("ranges", ranges, len(tri) + 1, "triangles")
-        scene = Scene(tri, len(ranges), height, width, len(pos), ranges, True, peeled)
-    needed = scene.images * height * width * (8 * pos.element_size() + 4)
+        scene = Scene(tri, len(ranges), height, width, len(pos), ranges, True, peeled, sloped)
+    needed = scene.images * height * width * (4 * (1 + sloped) * pos.element_size() + 4)
     if not is_traced() and pos.device.type == "cpu" and needed > physical_memory():
         raise MemoryError(
             f"{scene.images} images of {height} x {width} need {needed / 1e9:,.3g} GB, this "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +25,9 @@ from gendr._runtime.tracing import is_traced, once
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Layer", "Scene", "check_ids", "check_pos", "check_rast", "check_tri", "kept"]
+__all__ = [
+    "Layer", "Scene", "check_ids", "check_pos", "check_rast", "check_tri", "kept", "numbered",
+]  # fmt: skip
 
 LARGEST = 1e75  # of coordinates: a product of four is still a finite float64
 
@@ -56,6 +58,7 @@ class Scene:
         ranges: [N, 2] starts and counts of triangles; None if every image has all of them.
         shared: whether all images have the same vertices.
         peeled: the layer behind which is drawn, which the new one replaces.
+        sloped: whether derivatives of barycentric coordinates are wanted.
     """
 
     tri: Tensor
@@ -65,7 +68,8 @@ class Scene:
     vertices: int
     ranges: Tensor | None = None
     shared: bool = False
-    peeled: Layer | None = field(default=None)
+    peeled: Layer | None = None
+    sloped: bool = True
 
     @property
     def keeps_depth(self) -> bool:
@@ -110,6 +114,13 @@ def kept(tensor: Tensor, name: str, make: Any) -> Any:
     if name not in values:
         values[name] = make(tensor)
     return values[name]
+
+
+def numbered(rast: Tensor, triangles: int) -> Tensor:
+    """The output of `rasterize`, of which `check_ids` then knows the numbers there may be."""
+    if not is_traced():
+        kept(rast, "ids", lambda _: (0.0, float(triangles)))
+    return rast
 
 
 def _limits(tri: Tensor) -> tuple[int, int]:
@@ -177,6 +188,11 @@ def check_rast(rast: object, like_name: str, like: Tensor) -> Tensor:
     return check_like("rast", rast, like_name, like)
 
 
+def _ids_of(rast: Tensor) -> tuple[float, float]:
+    low, high = torch.aminmax(rast[..., 3].detach())
+    return float(low), float(high)
+
+
 def check_ids(rast: Tensor, triangles: int) -> None:
     """Raise unless what is seen are triangles.
 
@@ -184,7 +200,7 @@ def check_ids(rast: Tensor, triangles: int) -> None:
         ValueError: one is no triangle: the output of `rasterize` was for another mesh.
     """
     if rast.numel() and not is_traced():
-        low, high = (float(x) for x in torch.aminmax(rast[..., 3].detach()))
+        low, high = kept(rast, "ids", _ids_of)
         if not (low >= 0 and high <= triangles):  # NaN too
             worst = high if high > triangles else low
             raise ValueError(

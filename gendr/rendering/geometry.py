@@ -31,6 +31,11 @@ BEYOND = ABSENT / 10  # a face whose first corner has a larger x is not there
 # squares of lengths and areas are finite in float32, and float64 sees no pixel at this distance.
 REACH = 1e16
 
+# The near plane is moved by this part of its depth where pixels are compared with it: rounding
+# shall hide no face that lies in it.
+SLACK = 1e-9
+DEEP = 1e3  # see `raster_positions`; float64 still tells depths apart by 1e-13 of the planes'
+
 
 @dataclass(frozen=True)
 class ImageSize:
@@ -163,6 +168,30 @@ def project_faces(
     F(0) = 1/2 along the seam.
     """
     return screen_surfaces(camera_space(mesh, camera), near, far, leave_out)
+
+
+def raster_positions(
+    clip: Tensor, depth: Tensor, orthographic: bool, planes: tuple[float, float], size: ImageSize
+) -> Tensor:
+    """Clip-space positions [..., 4] float64 for `gendr.primitives.rasterize`.
+
+    Nothing is cut off at the far plane: faces that reach beyond it are drawn whole, as soft ones
+    are. With orthographic cameras that ends at `DEEP` times the distance of the planes.
+
+    Args:
+        clip: [..., 3], (x w, y w, w) with x and y in NDC.
+        depth: [...].
+        orthographic: whether w is 1; else it is the depth.
+        planes: depths of the near and far planes.
+        size: of the images.
+    """
+    near = planes[0] * (1 - SLACK)
+    (x, y, w), depth = clip.double().unbind(-1), depth.double()
+    if orthographic:
+        z = (depth - near) * (2 / (DEEP * (planes[1] - near))) - 1
+    else:
+        z = depth - 2 * near
+    return torch.stack([x * (size.side / size.width), y * (size.side / size.height), z, w], -1)
 
 
 class CameraSpace(NamedTuple):

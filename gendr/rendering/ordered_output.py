@@ -102,7 +102,6 @@ def _layered(
     else:
         opacity = scene.gather(opacity, source)
     planes, limits = depth_planes(scene, near, far)
-    limits = limits[:, :2]
     if ordering.sort == "centroid":
         with torch.no_grad():
             depth = scene.surfaces.depth.double().clamp(near, far).mean(-1, keepdim=True)

@@ -15,7 +15,7 @@ from gendr.rendering.shading import (
     Blending,
     Scene,
     closest_faces,
-    depth_planes,
+    nearest_faces,
     softmax_rgb,
 )
 
@@ -123,20 +123,16 @@ class Output:
     @image
     def face_id(self) -> Tensor:
         """Index of the nearest covering face in its mesh, int64 [B, H, W], -1 elsewhere."""
-        mesh = self._scene.mesh
-        pixels, face = self._covered
-        number = self._scene.surfaces.source[face]
+        mesh, source = self._scene.mesh, self._scene.surfaces.source
         if len(mesh) > 1:
-            start = torch.tensor(mesh.face_offsets, device=number.device)
-            number = number - start[self._scene.size.image_of(pixels)]
-        empty = torch.full_like(self._nearest.reshape(-1), -1)
-        return empty.index_copy(0, pixels, number).reshape(self._nearest.shape)
+            start = torch.tensor(mesh.face_offsets, device=source.device)
+            source = source - start[self._scene.image]
+        # The number -1 of the nearest face, none, is that of the last row.
+        return torch.cat([source, source.new_full((1,), -1)])[self._nearest]
 
     @image
     def _nearest(self) -> Tensor:
-        scene, blend = self._scene, self._blending
-        planes, limits = depth_planes(scene, blend.near, blend.far)
-        return scene.backend.nearest(scene.faces, scene.size, planes, limits)
+        return nearest_faces(self._scene, self._blending.near, self._blending.far)
 
     @image
     def _covered(self) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,13 @@ from gendr._runtime.tracing import lazy, once
 from gendr.primitives import texture, texture_construct_mip
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, interpolation_weights, recomputed
-from gendr.rendering.geometry import Geometry, ImageSize, ScreenFaces, Surfaces
+from gendr.rendering.geometry import (
+    Geometry,
+    ImageSize,
+    ScreenFaces,
+    Surfaces,
+    raster_positions,
+)
 from gendr.tnorms.groups import Segments
 
 if TYPE_CHECKING:
@@ -505,12 +511,23 @@ def closest_faces(
     return torch.cat([p for p, _ in found]), torch.cat([f for _, f in found])
 
 
+def nearest_faces(scene: Scene, near: float, far: float) -> Tensor:
+    """The nearest face that covers each pixel, int64 [B, H, W]; -1 if there is none.
+
+    It is what `gendr.primitives.rasterize` sees: pixels on an edge that two faces share belong to
+    one of them, and of equal depths the first face is seen.
+    """
+    surfaces, flat = scene.surfaces, scene.camera.orthographic
+    with torch.no_grad():
+        clip = raster_positions(surfaces.clip, surfaces.depth, flat, (near, far), scene.size)
+        return scene.backend.nearest(scene.faces, scene.size, clip)
+
+
 def depth_planes(scene: Scene, near: float, far: float) -> tuple[Tensor, Tensor]:
     """The depth keys p x + q y + r of faces, as (p, q, r) [T, 3]; keys grow towards the camera.
 
     For perspective cameras the key is 1/z, which is affine on the screen, for orthographic ones -z.
-    All is float64. The second result [T, 3] holds the least and the greatest key of each face, and
-    the key of the far plane.
+    All is float64. The second result [T, 2] holds the least and the greatest key of each face.
     """
     faces = scene.surfaces
     with torch.no_grad():
@@ -520,13 +537,12 @@ def depth_planes(scene: Scene, near: float, far: float) -> tuple[Tensor, Tensor]
             n, c = _plane(xyz)
             steep = n[:, 2:] == 0
             plane = torch.cat([n[:, :2], -c], -1) / torch.where(steep, 1.0, n[:, 2:])
-            keys, end = -z, -far
+            keys = -z
         else:
             n, c = _plane(clip)
             plane = n / torch.where(c == 0, 1.0, c)
-            keys, end = 1 / z, 1 / far
-        limits = torch.stack([keys.amin(-1), keys.amax(-1), torch.full_like(z[:, 0], end)], -1)
-    return plane, limits
+            keys = 1 / z
+    return plane, torch.stack([keys.amin(-1), keys.amax(-1)], -1)
 
 
 def _plane(corners: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from gendr.cli.stages import _packed, _unpacked
 from gendr.fitting.colors.canvases import Texels, Vertices
 from gendr.fitting.colors.fit import ColorResult, _Photos
 from gendr.fitting.colors.light import HarmonicLight, harmonics
-from gendr.fitting.visibility import _rendered_faces, look, shown_faces
+from gendr.fitting.visibility import look, shown_faces
 from gendr.losses import psnr
 from gendr.mesh import cube, example, icosphere, load_texture
 from gendr.mesh.unwrapping import unwrapped
@@ -329,14 +329,18 @@ def test_kernels_are_their_definitions(chair):
 def test_faces_are_those_that_the_renderer_shows(chair, orthographic):
     mesh = chair.to(torch.float64)
     camera = look_at(2.5, 20.0, 40.0, 40.0, dtype=torch.float64, orthographic=orthographic)
-    given = mesh.vertices[mesh.faces], camera, (50, 66), visual.depths(mesh, camera)
-    face, weights, depth = shown_faces(*given)
-    wanted = _rendered_faces(*given)
+    corners, planes = mesh.vertices[mesh.faces], visual.depths(mesh, camera)
+    face, weights, depth = shown_faces(corners, camera, (50, 66), planes)
+    names = torch.eye(3).to(corners).repeat(len(corners), 1)  # colours of corners: their weights
+    apart = Mesh(
+        corners.reshape(-1, 3), torch.arange(len(names)).reshape(-1, 3), vertex_colors=names
+    )
+    out = Renderer((50, 66), "heaviside", near=planes[0], far=planes[1], **PLAIN)(apart, camera)
+    wanted = out.face_id[0], out.rgb[0], out.depth[0]
     assert 0.1 < float((face >= 0).double().mean()) < 0.9
-    same = face == wanted[0]
-    assert float(same.double().mean()) > 0.998  # but for faces that meet in one place
-    torch.testing.assert_close(weights[:, same], wanted[1][:, same], rtol=0, atol=1e-9)
-    torch.testing.assert_close(depth[same], wanted[2][same], rtol=0, atol=1e-9)
+    assert torch.equal(face, wanted[0])
+    torch.testing.assert_close(weights, wanted[1], rtol=0, atol=1e-9)
+    torch.testing.assert_close(depth, wanted[2], rtol=0, atol=1e-9)
 
 
 def test_photos_that_disagree_count_little(chair):

@@ -1,6 +1,7 @@
 """Programs written for CUDA, run as they are: in the style of code against the documentation."""
 
 import sys
+import warnings
 
 import pytest
 import torch
@@ -137,11 +138,172 @@ assert torch.cuda.is_available() and torch.cuda.device_count() == 1
 """
 
 
-@for_each("program, factor", [(LARGE_STEPS, 0.5), (REMESHING, 0.5), (POSE_AND_DEPTH, 0.4)])
+ENVIRONMENT = """
+from torch.utils.data import DataLoader, TensorDataset
+torch.cuda.manual_seed_all(0); torch.manual_seed(0)
+v, f = sphere(2)
+v = v * (1 + .15 * torch.sin(4 * v[:, [1, 2, 0]]).prod(1, keepdim=True))
+e = v[f.long()]
+n = torch.zeros_like(v)
+n.index_add_(0, f.long().flatten(),
+             torch.cross(e[:, 1] - e[:, 0], e[:, 2] - e[:, 0], dim=1).repeat_interleave(3, 0))
+n = torch.nn.functional.normalize(n, dim=1)
+uv = torch.stack([torch.atan2(v[:, 0], v[:, 2]) / 6.2832 + .5, v[:, 1] / 2 + .5], -1)
+ramp = (torch.arange(32, device="cuda") + .5) / 16 - 1
+y, x = torch.meshgrid(ramp, ramp, indexing="ij")
+one = torch.ones_like(x)
+sides = [(one, -y, -x), (-one, -y, x), (x, one, y), (x, -one, -y), (x, -y, one), (-x, -y, -one)]
+d = torch.nn.functional.normalize(torch.stack([torch.stack(s, -1) for s in sides]), dim=-1)
+truth = .5 + .5 * torch.sin(6 * d + torch.tensor([0., 1., 2.], device="cuda"))
+
+def render(env, mtx, res=48):
+    pos = transform_pos(mtx, v)
+    rast_out, rast_out_db = dr.rasterize(glctx, pos, f, resolution=[res, res])
+    eye = torch.linalg.inv(mtx)[:, :, 2]
+    view = v - (eye[:, :3] / eye[:, 3:])[:, None]
+    refl = view - 2 * n * (n * view).sum(-1, keepdim=True)
+    refl, refld = dr.interpolate(refl.contiguous(), rast_out, f, rast_db=rast_out_db,
+                                 diff_attrs="all")
+    refl = refl / (refl ** 2).sum(-1, keepdim=True).clamp(min=1e-8).sqrt()
+    img = dr.texture(env[np.newaxis, ...], refl, uv_da=refld,
+                     filter_mode="linear-mipmap-linear", boundary_mode="cube", max_mip_level=4)
+    soft, _ = dr.interpolate(uv[None], rast_out, f)
+    img = img * (.8 + .2 * dr.texture(stripes, soft, filter_mode="linear", boundary_mode="wrap"))
+    img = torch.where(rast_out[..., -1:] > 0, img, torch.ones_like(img[:1, :1, :1]))
+    return dr.antialias(img, rast_out, pos, f)
+
+stripes = torch.rand(1, 8, 8, 3, device="cuda", generator=torch.Generator(device).manual_seed(3))
+poses = views.repeat_interleave(2, 0)
+with torch.no_grad():
+    goals = torch.cat([render(truth, m[None]) for m in poses])
+env_var = torch.full((6, 32, 32, 3), .5, device="cuda", requires_grad=True)
+optimizer = torch.optim.Adam([env_var], lr=.03, betas=(.9, .99))
+scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda x: max(.1, 10 ** (-x * .01)))
+scaler = torch.cuda.amp.GradScaler()
+losses = []
+for epoch in range(6):
+    for m, goal in DataLoader(TensorDataset(poses, goals), batch_size=4, pin_memory=True):
+        with torch.cuda.amp.autocast(enabled=False):
+            loss = (render(env_var, m.cuda(non_blocking=True)) - goal.cuda()).square().mean()
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer); scaler.update(); scheduler.step()
+    losses.append(torch.mean((env_var.detach() - truth) ** 2).cpu().numpy())
+    if epoch == 0:
+        first = env_var.detach().cpu().numpy()
+torch.cuda.synchronize(); torch.cuda.empty_cache()
+assert first.std() < env_var.detach().cpu().numpy().std()
+"""
+
+CONTINUOUS = """
+def edges_of(faces):
+    found = {}
+    for t, (a, b, c) in enumerate(faces):
+        for i, j, k in ((a, b, c), (b, c, a), (c, a, b)):
+            found.setdefault((min(i, j), max(i, j)), []).append((t, k))
+    return found
+
+def around(faces):
+    near = {}
+    for face in faces:
+        for i in face:
+            near.setdefault(i, set()).update(face)
+    return near
+
+def normal(p, face):
+    a, b, c = p[list(face)]
+    return np.cross(b - a, c - a)
+
+def swapped(face, old, new):
+    return tuple(new if i == old else i for i in face)
+
+def remesh(p, faces, length):
+    p, counts = list(p), [0, 0, 0]
+    size = lambda e: np.linalg.norm(p[e[0]] - p[e[1]])
+    for kind in ("split", "collapse", "flip"):
+        edges, near, touched, gone, new = edges_of(faces), around(faces), set(), set(), []
+        for e in sorted(edges, key=size, reverse=kind == "split"):
+            (i, j), sides, long = e, edges[e], size(e)
+            if len(sides) != 2 or touched & {i, j, *(k for _, k in sides)}:
+                continue
+            (s, k), (t, m) = sides
+            if kind == "split" and long > 1.4 * length:
+                middle = len(p)
+                p.append((p[i] + p[j]) / 2)
+                gone |= {s, t}
+                new += [swapped(faces[x], old, middle) for x in (s, t) for old in (i, j)]
+                counts[0] += 1
+            elif kind == "collapse" and long < .6 * length and len(near[i] & near[j]) == 4:
+                ring = [x for x, face in enumerate(faces) if j in face and i not in face]
+                moved, q = (p[i] + p[j]) / 2, np.array(p)
+                q[[i, j]] = moved
+                own = [x for x, face in enumerate(faces) if (i in face) != (j in face)]
+                if any(normal(np.array(p), faces[x]) @ normal(q, faces[x]) <= 0 for x in own):
+                    continue
+                if len(near[i] | near[j]) < 6:
+                    continue
+                p[i] = moved
+                gone |= {s, t, *ring}
+                new += [swapped(faces[x], j, i) for x in ring]
+                touched |= near[i] | near[j]
+                counts[1] += 1
+            elif kind == "flip" and m not in near[k]:
+                excess = [len(near[x]) - 7 for x in (i, j, k, m)]
+                after = [x + d for x, d in zip(excess, (-1, -1, 1, 1))]
+                if sum(x * x for x in after) >= sum(x * x for x in excess):
+                    continue
+                pair, q = [swapped(faces[s], j, m), swapped(faces[t], i, k)], np.array(p)
+                if min(normal(q, a) @ normal(q, faces[x]) for a in pair for x in (s, t)) <= 0:
+                    continue
+                gone |= {s, t}
+                new += pair
+                counts[2] += 1
+            else:
+                continue
+            touched |= {i, j, k, m}
+        faces = [x for t, x in enumerate(faces) if t not in gone] + new
+    used = sorted({i for face in faces for i in face})
+    number = {old: k for k, old in enumerate(used)}
+    return np.array(p)[used], [tuple(number[i] for i in face) for face in faces], counts
+
+v, f = sphere(3)
+goal = v * torch.tensor([.95, .45, .75]).to(device) + .15 * torch.sin(3 * v[:, [1, 2, 0]])
+target = masks(goal, f, 48)
+v, f = sphere(2)
+v, length, losses, counts = v * .5, .28, [], np.zeros(3, int)
+for round in range(8):
+    v = v.detach().clone().requires_grad_(True)
+    opt = torch.optim.Adam([v], lr=.03, betas=(.8, .8))
+    e = torch.cat([f[:, [0, 1]], f[:, [1, 2]], f[:, [2, 0]]]).long()
+    degree = torch.zeros(len(v), 1, device="cuda").index_add_(
+        0, e[:, 0], torch.ones(len(e), 1, device="cuda"))
+    for it in range(6):
+        loss = (masks(v, f, 48) - target).abs().mean()
+        opt.zero_grad(set_to_none=True); loss.backward(); opt.step()
+        with torch.no_grad():
+            mean = torch.zeros_like(v).index_add_(0, e[:, 0], v[e[:, 1]]) / degree
+            v += .1 * (mean - v)
+        losses.append(loss.item())
+    p, faces, some = remesh(v.detach().cpu().numpy().astype(np.float64), f.tolist(), length)
+    v, f = torch.tensor(p, dtype=torch.float32, device="cuda"), torch.IntTensor(faces).cuda()
+    counts += some
+    length *= .9
+assert (counts > 0).all(), counts
+assert all(len(x) == 2 for x in edges_of(f.tolist()).values())
+assert len(v) - 3 * len(f) // 2 + len(f) == 2
+"""
+
+
+@for_each(
+    "program, factor",
+    [(LARGE_STEPS, 0.5), (REMESHING, 0.5), (POSE_AND_DEPTH, 0.4), (ENVIRONMENT, 0.5),
+     (CONTINUOUS, 0.3)],
+)  # fmt: skip
 def test_programs_run_unchanged(program, factor, monkeypatch):
     monkeypatch.setitem(sys.modules, "nvdiffrast.torch", primitives)
     names = {}
-    with primitives.on_cpu():
+    with primitives.on_cpu(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch, about torch.cuda.amp and pinned memory
         exec(COMMON + program, names)
     assert "nvdiffrast" not in sys.modules
     losses = names["losses"]
@@ -171,6 +333,99 @@ assert torch.zeros(2).device.type == "cpu"
 assert isinstance(torch.Generator(), torch.Generator)
 assert torch.cuda.max_memory_allocated() == 0 and torch.cuda.get_device_name(0)
 '''  # fmt: skip
+
+HABITS = """
+import io, sys, threading
+import numpy as np
+import torch
+sys.modules["nvdiffrast.torch"] = sys.modules["gendr.primitives"]
+import nvdiffrast.torch as dr
+from nvdiffrast import torch as again
+assert dr is again
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda")
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx, g):                     # the engine of torch calls it
+        return torch.full((1,), 2., device="cuda") * g
+
+net = torch.nn.Linear(3, 1).to(0)
+opt, scaler = torch.optim.Adam(net.parameters(), lr=.1), torch.amp.GradScaler("cuda")
+before = net.weight.detach().cpu().numpy(), net.weight.detach().to("cpu")
+with torch.autocast("cuda", dtype=torch.float16):
+    loss = Double.apply(net(torch.ones(2, 3).to(device=0))).sum()
+scaler.scale(loss).backward()
+scaler.unscale_(opt)
+torch.nn.utils.clip_grad_norm_(net.parameters(), 1.)
+scaler.step(opt)
+scaler.update()
+assert (torch.tensor(before[0]) == before[1]).all() and (net.weight != before[1]).all()
+
+file = io.BytesIO()
+torch.save(opt.state_dict(), file)
+for where in ({}, {"map_location": "cuda:0"}, {"map_location": lambda s, _: s.cuda(0)}):
+    file.seek(0)
+    opt.load_state_dict(torch.load(file, **where))
+for state in opt.state.values():
+    for name, value in state.items():
+        state[name] = value.cuda() if torch.is_tensor(value) else value
+
+with torch.random.fork_rng():
+    torch.rand(1, device="cuda")
+properties = torch.cuda.get_device_properties("cuda:0")
+assert torch.cuda.is_initialized() and properties.total_memory > 0 and properties.major >= 0
+stream, done = torch.cuda.Stream(), []
+with torch.cuda.stream(stream):
+    torch.zeros(2, device="cuda").record_stream(stream)
+assert torch.nn.DataParallel(net).cuda()(torch.ones(2, 3).cuda()).shape == (2, 1)
+index, values = torch.cuda.LongTensor([[0, 1], [1, 0]]), torch.ones(2, device="cuda")
+assert torch.cuda.sparse.FloatTensor(index, values, torch.Size([2, 2])).to_dense().sum() == 2
+thread = threading.Thread(target=lambda: done.append(torch.zeros(2, device="cuda").cuda()))
+thread.start(); thread.join()
+assert done[0].device.type == "cpu"
+torch.set_default_tensor_type("torch.cuda.FloatTensor")
+assert isinstance(torch.zeros(1), torch.cuda.FloatTensor)
+torch.cuda.BFloat16Tensor(2)
+
+pos = torch.tensor([[[-1, -1, 0, 1], [1, -1, 0, 1], [0, 1, .5, 1]]], dtype=torch.float32).cuda()
+tri = torch.from_numpy(np.array([[0, 1, 2]], np.int32)).cuda()
+part = torch.tensor([[0, 1]], dtype=torch.int32)
+dr.set_log_level(0); dr.get_log_level()
+for ctx in (dr.RasterizeCudaContext(), dr.RasterizeCudaContext("cuda:0"), None,
+            dr.RasterizeGLContext(True, "automatic", None),
+            dr.RasterizeGLContext(output_db=False, mode="manual", device="cuda")):
+    rast, db = dr.rasterize(ctx, pos, tri, [16, 16], None, True)
+    for size in ((np.int64(16), np.int32(16)), np.array([16, 16]), torch.Size([16, 16])):
+        assert torch.equal(dr.rasterize(ctx, pos[0], tri, size, ranges=part)[0], rast)
+    if db.shape[-1] == 0:
+        continue
+    for some in ([0, 2], (0, 2), np.array([0, 2]), torch.tensor([0, 2]), "all"):
+        color, slopes = dr.interpolate(pos, rast, tri, db, some)
+    assert slopes.shape[-1] == 8
+    tex = torch.rand(1, 16, 16, 3, device="cuda")
+    mip = dr.texture_construct_mip(tex, 2, False)
+    a = dr.texture(tex, rast[..., :2], db, None, mip, "linear-mipmap-linear", "wrap", None)
+    b = dr.texture(tex, rast[..., :2].contiguous(), db, max_mip_level=2)
+    assert torch.equal(a, b)
+    shared = dr.antialias_construct_topology_hash(tri)
+    assert torch.equal(dr.antialias(color, rast, pos, tri, shared, 1.),
+                       dr.antialias(color.contiguous(), rast, pos, tri))
+"""
+
+
+def test_habits_of_such_programs():
+    names = {"__name__": "program"}
+    with primitives.on_cpu(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(HABITS, names)
+    del sys.modules["nvdiffrast.torch"]
+    assert "nvdiffrast" not in sys.modules
+    assert torch.get_default_dtype() == torch.float32
 
 
 def test_on_cpu_is_undone_exactly():

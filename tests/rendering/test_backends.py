@@ -161,14 +161,16 @@ def test_distances_of_polygons_of_four_corners_on_the_cpu():
         torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-10)
 
 
-def test_faces_without_area_are_nearest_nowhere_on_the_cpu():
+@for_each(name=BACKENDS)
+def test_faces_without_area_are_nearest_nowhere(name):
     """They pass through pixel centres, at distance 0; one of them is a point."""
     lines = [[[-0.8, 0.0], [0.8, 0.0], [0.4, 0.0]], [[0.0, -0.8], [0.0, 0.8], [0.0, 0.8]]]
-    corners = torch.tensor([*lines, [[0.4, 0.4]] * 3], dtype=torch.float64)
+    device, _ = place(name)
+    corners = torch.tensor([*lines, [[0.4, 0.4]] * 3], dtype=torch.float64, device=device)
+    depth = torch.tensor([0.0, 1.0], dtype=torch.float64, device=device).expand(3, 3, 2)
     faces, size = ScreenFaces(corners, (0, 3)), ImageSize(5, 5)
-    planes = torch.tensor([[0.0, 0.0, 0.5]], dtype=torch.float64).expand(3, 3)
-    limits = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64).expand(3, 3)
-    assert (module_of("cpu").nearest(faces, size, planes, limits) == -1).all()
+    found = module_of(name).nearest(faces, size, torch.cat([corners, depth], -1))
+    assert (found == -1).all()
 
 
 @for_each(backend=BACKENDS, tconorm=["yager(p=2)", "average", "max"])

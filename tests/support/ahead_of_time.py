@@ -81,8 +81,6 @@ _OTHERS = {
     ("join_segments", "totals"): "*fp32",
     ("softmax_gradients", "rows"): "*fp32",
     ("softmax_tiles", "rows"): "*fp32",
-    ("nearest_tiles", "corners"): "*fp64",
-    ("nearest_tiles", "limits"): "*fp64",
     ("nearest_tiles", "nearest"): "*i64",
     ("nearest_tiles", "planes"): "*fp64",
 }
@@ -148,8 +146,8 @@ def specialisations() -> Iterator[Specialisation]:
 
     for sides in (3, 4):
         yield Specialisation("face_tables", sides=sides)
-        yield Specialisation("nearest_tiles", sides=sides)
-        yield Specialisation("nearest_tiles", sides=sides, small=True)
+    for small in (False, True):
+        yield Specialisation("nearest_tiles", small=small)
     for kernel in (*LISTING, *PROJECTING):
         yield Specialisation(kernel)
     for family in families():
@@ -260,7 +258,7 @@ def _options(x: Specialisation) -> dict[str, Any]:
 
     if x.kernel in LISTING:
         return {"num_warps": LISTING[x.kernel]["num_warps"], "enable_fp_fusion": True}
-    exact = x.kernel == "face_tables" or (bool(x.law) and _recipe(x).is_exact)
+    exact = x.kernel in ("face_tables", "nearest_tiles") or (bool(x.law) and _recipe(x).is_exact)
     launch = _launch(x)
     warps = launch.warps
     if x.kernel.endswith("gradients"):

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.threads import run
+from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.batching import one_by_one
 from gendr.primitives.kernels.raster import corner, cross
 from gendr.primitives.kernels.topology import linked
@@ -123,7 +124,7 @@ def traced(borders: Borders, color: Tensor, rast: Tensor, pos: Tensor) -> Tensor
     return densely(borders, color, pos, codes)
 
 
-@kernel()
+@kernel(**OPTIONS)
 def pack(width, places, found, counts, pairs, codes):
     """Write the rows of silhouettes one behind the other."""
     k = 0
@@ -135,7 +136,7 @@ def pack(width, places, found, counts, pairs, codes):
             k += 1
 
 
-@kernel()
+@kernel(**OPTIONS)
 def find(pos, tri, base, uses, rast, places, found, counts, start, stop):
     """The silhouettes between the pixels of rows, and between them and those above."""
     height, width = rast.shape[1:3]
@@ -172,32 +173,32 @@ def find(pos, tri, base, uses, rast, places, found, counts, start, stop):
         counts[row] = count
 
 
-@kernel()
+@kernel(**OPTIONS)
 def ends(tri, h):
     """The two vertices of a half-edge, as rows of an image."""
     t, k = h // 3, h % 3
     return np.int64(tri[t, (k + 1) % 3]), np.int64(tri[t, (k + 2) % 3])
 
 
-@inner()
+@inner(**OPTIONS)
 def place(p, q, a, b, along, begin, step):
-    """Where the line crosses an edge, in steps; -inf behind the camera."""
-    part = a - b
-    if part == 0.0:
+    """Where the line crosses an edge, in steps, of which `step` is the inverse.
+
+    It is -inf behind the camera.
+    """
+    part, w = a - b, a * q[3] - b * p[3]  # the second: part times the w of the crossing
+    if not part * w > 0.0:
         return -math.inf
-    w = (a * q[3] - b * p[3]) / part
-    if not w > 0.0:
-        return -math.inf
-    return ((a * q[along] - b * p[along]) / part / w - begin) / step
+    return ((a * q[along] - b * p[along]) / w - begin) * step
 
 
-@inner()
+@inner(**OPTIONS)
 def side(line, p):
     """On which side of a line a corner is."""
     return line[0] * p[0] + line[1] * p[1] + line[2] * p[3]
 
 
-@inner()
+@inner(**OPTIONS)
 def walk(pos, tri, base, uses, t, goal, x, y, step, axis):
     """The half-edge where the surface ends that is seen at (x, y), on the way to the other pixel.
 
@@ -220,7 +221,8 @@ def walk(pos, tri, base, uses, t, goal, x, y, step, axis):
         a, da, va, b, db, vb, c, dc, vc, k = p1, d1, v1, p2, d2, v2, p0, d0, v0, 1
     else:
         a, da, va, b, db, vb, c, dc, vc = p0, d0, v0, p1, d1, v1, p2, d2, v2
-    s, other = place(a, b, da, db, along, begin, step), place(a, c, da, dc, along, begin, step)
+    rate = 1.0 / step
+    s, other = place(a, b, da, db, along, begin, rate), place(a, c, da, dc, along, begin, rate)
     if s > other:
         h = 3 * t + (k + 2) % 3
     else:
@@ -257,11 +259,11 @@ def walk(pos, tri, base, uses, t, goal, x, y, step, axis):
             if tri[t, m] == gone:
                 h = 3 * t + m
                 break
-        s = place(a, b, da, db, along, begin, step)
+        s = place(a, b, da, db, along, begin, rate)
     return np.int64(-1)
 
 
-@inner()
+@inner(**OPTIONS)
 def crossing(pos, tri, base, height, width, pair, axis, code):
     """(t, e, f, the other pixel, the two vertices) of a silhouette between two pixels."""
     n = pair // (height * width)
@@ -279,7 +281,7 @@ def crossing(pos, tri, base, height, width, pair, axis, code):
     return t, e, f, pair + (1 if axis == 0 else width), va, vb
 
 
-@kernel()
+@kernel(**OPTIONS)
 def blend(pos, tri, base, height, width, pairs, codes, color, result):
     """Add to a pixel at each silhouette what the other side covers of it."""
     for k in range(len(codes)):
@@ -293,7 +295,7 @@ def blend(pos, tri, base, height, width, pairs, codes, color, result):
             result[target, m] += weight * (color[p, m] - color[q, m])
 
 
-@kernel()
+@kernel(**OPTIONS)
 def blend_backward(pos, tri, base, height, width, pairs, codes, color, grad, of_color, of_pos):
     """The gradients of colours, and if there is room for them those of positions."""
     for k in range(len(codes)):

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
 from gendr._runtime.threads import run
+from gendr.primitives.kernels import OPTIONS
 
 ensure_cache()
 announce_compilation(__name__)
@@ -31,7 +32,7 @@ def gather(
     """Sums [rows, A] in float64.
 
     Args:
-        ids: [N, H, W] int32, of triangles; below 0 for none.
+        ids: [N, H, W], of triangles: int32, below 0 for none, or a `rast[..., 3]`, 0 for none.
         tri: [T, 3].
         base: [N], the row of the first vertex of each image.
         rows: of the sums.
@@ -41,15 +42,16 @@ def gather(
     """
     channels = values.shape[1] if weights.shape[1] else values.shape[1] // 3
     sums = torch.zeros(rows, channels, dtype=torch.float64)
+    first = int(ids.is_floating_point())
     run(
-        gather_rows, rows, ids.numpy(), tri.numpy(), base, weights.numpy(), values.numpy(),
+        gather_rows, rows, ids.numpy(), first, tri.numpy(), base, weights.numpy(), values.numpy(),
         sums.numpy(), pieces=1, alone=ids.numel() < SMALL,
     )  # fmt: skip
     return sums
 
 
-@kernel()
-def gather_rows(ids, tri, base, weights, values, sums, start, stop):
+@kernel(**OPTIONS)
+def gather_rows(ids, first, tri, base, weights, values, sums, start, stop):
     """The sums of the vertices start .. stop - 1."""
     images, height, width = ids.shape
     channels, shared = sums.shape[1], weights.shape[1] > 0
@@ -60,11 +62,11 @@ def gather_rows(ids, tri, base, weights, values, sums, start, stop):
     for n in range(images):
         if base[n] >= stop or base[n] + spread <= start:
             continue
-        last = np.int32(-1)
+        last = np.int64(-1)
         a, b, c = np.int64(-1), np.int64(-1), np.int64(-1)
         for i in range(height):
             for j in range(width):
-                t = ids[n, i, j]
+                t = np.int64(ids[n, i, j]) - first
                 if t < 0:
                     continue
                 if t != last:

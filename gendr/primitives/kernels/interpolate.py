@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
 from gendr._runtime.threads import run
+from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.gather import gather
 
 if TYPE_CHECKING:
@@ -67,23 +68,19 @@ def backward(
             of_rast.numpy(), of_db.numpy(), alone=of_values.numel() < SMALL,
         )  # fmt: skip
     if wanted[0]:
-        ids, base = _ids(rast), tables[2]
+        numbers, base = rast[..., 3], tables[2]
         if sloped:
-            corners = rast.new_empty(ids.numel(), 3 * channels)
+            corners = rast.new_empty(numbers.numel(), 3 * channels)
             run(
                 corners_backward, images * height, *tables, of_values.numpy(), of_slopes.numpy(),
                 corners.numpy(), alone=of_values.numel() < SMALL,
             )  # fmt: skip
-            found = gather(ids, faces.tri, base, rows, rast.new_empty(len(corners), 0), corners)
+            found = gather(numbers, faces.tri, base, rows, rast.new_empty(len(corners), 0), corners)
         else:
             weights, values = rast.reshape(-1, 4), of_values.reshape(-1, channels)
-            found = gather(ids, faces.tri, base, rows, weights, values)
+            found = gather(numbers, faces.tri, base, rows, weights, values)
         of_attr = found.to(attr.dtype).reshape(attr.shape)
     return of_attr, of_rast if wanted[1] else None, of_db if wanted[2] and sloped else None
-
-
-def _ids(rast: Tensor) -> Tensor:
-    return rast[..., 3].round().int() - 1
 
 
 def _tables(faces: Faces, attr: Tensor, rast: Tensor, rast_db: Tensor | None) -> tuple[Any, ...]:
@@ -96,7 +93,7 @@ def _tables(faces: Faces, attr: Tensor, rast: Tensor, rast_db: Tensor | None) ->
     return rows, faces.tri.numpy(), base, rast.numpy(), db.numpy(), selected
 
 
-@kernel()
+@kernel(**OPTIONS)
 def interpolate_rows(attr, tri, base, rast, db, selected, values, slopes, start, stop):
     """The attributes of rows of pixels, and their derivatives."""
     height, width = rast.shape[1:3]
@@ -123,7 +120,7 @@ def interpolate_rows(attr, tri, base, rast, db, selected, values, slopes, start,
                 slopes[n, i, j, 2 * k + 1] = db[n, i, j, 1] * p + db[n, i, j, 3] * q
 
 
-@kernel()
+@kernel(**OPTIONS)
 def positions_backward(
     attr, tri, base, rast, db, selected, of_values, of_slopes, of_rast, of_db, start, stop
 ):  # fmt: skip
@@ -161,7 +158,7 @@ def positions_backward(
                 of_db[n, i, j, 3] = vy
 
 
-@kernel()
+@kernel(**OPTIONS)
 def corners_backward(
     attr, tri, base, rast, db, selected, of_values, of_slopes, corners, start, stop
 ):  # fmt: skip

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.threads import num_threads, run
+from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.batching import one_by_one
 from gendr.primitives.kernels.gather import gather
 from gendr.primitives.reference.raster import shaded
@@ -36,7 +37,7 @@ from gendr.primitives.scene import Scene, check_indices
 ensure_cache()
 announce_compilation(__name__)
 
-__all__ = ["backend", "backward", "forward", "traced"]
+__all__ = ["backend", "backward", "forward", "seen", "traced"]
 
 backend = "cpu"
 
@@ -52,14 +53,26 @@ def forward(scene: Scene, pos: Tensor, *, save: bool) -> tuple[tuple[Tensor, Ten
     """What is seen [N, H, W, 4], and its derivatives [N, H, W, 4]; the ids are saved."""
     check_indices(scene.tri, scene.vertices)  # which nobody could do while a graph was traced
     shape = scene.images, scene.height, scene.width
-    rast, derivatives = pos.new_empty(*shape, 4), pos.new_empty(*shape, 4)
+    rast, derivatives = pos.new_empty(*shape, 4), pos.new_empty(*shape, 4 * scene.sloped)
+    return (rast, derivatives), (_drawn(scene, pos, rast, derivatives),)
+
+
+def seen(scene: Scene, pos: Tensor) -> Tensor:
+    """The ids [N, H, W] alone."""
+    nothing = pos.new_empty(0, 0, 0, 4)
+    return _drawn(scene, pos, nothing, nothing)
+
+
+def _drawn(scene: Scene, pos: Tensor, rast: Tensor, derivatives: Tensor) -> Tensor:
+    """The ids; what is seen is written into the others, unless they are empty."""
+    shape = scene.images, scene.height, scene.width
     ids, behind = torch.empty(shape, dtype=torch.int32), scene.peeled
     depths = torch.empty((0, 0, 0) if behind is None else shape, dtype=torch.float64)
     points, tri = pos.reshape(-1, 4).numpy(), scene.tri.numpy()
     first, base, offsets = scene.tables
     across, down = -(-scene.width // TILE), -(-scene.height // TILE)
     tiles, total = scene.images * across * down, int(offsets[-1])
-    alone = total + rast[..., 0].numel() < SMALL
+    alone = total + ids.numel() < SMALL
     chunks = min(1 if alone else 4 * num_threads(), max(1, total))
     box = np.empty((total, 4), np.int16)
     counts = np.zeros((chunks, tiles + scene.images), np.int64)
@@ -80,7 +93,7 @@ def forward(scene: Scene, pos: Tensor, *, save: bool) -> tuple[tuple[Tensor, Ten
     )  # fmt: skip
     if behind is not None:
         behind.depths, behind.ids = depths, ids
-    return (rast, derivatives), (ids,)
+    return ids
 
 
 def backward(
@@ -94,8 +107,9 @@ def backward(
     rows, alone = scene.images * scene.height, ids.numel() < SMALL
     if of_rast is None:
         of_rast = pos.new_zeros(*ids.shape, 4)
-    both = of_derivatives is not None
-    of_derivatives = of_derivatives if both else pos.new_empty(0, 0, 0, 4)
+    both = scene.sloped and of_derivatives is not None
+    if of_derivatives is None or not both:
+        of_derivatives = pos.new_empty(0, 0, 0, 4)
     corners = pos.new_empty(ids.numel(), 12 if both else 4)
     weights = pos.new_empty(ids.numel(), 0 if both else 2)
     run(
@@ -112,7 +126,8 @@ def _seen(
 ) -> Tensor:
     """The ids [N, H, W] of the triangles that are seen."""
     scene = Scene(tri, images, height, width, pos.shape[-2], ranges, pos.ndim == 2)
-    return forward(scene, pos.contiguous(), save=True)[1][0]
+    check_indices(tri, scene.vertices)
+    return seen(scene, pos.contiguous())
 
 
 @_seen.register_fake
@@ -133,7 +148,7 @@ def traced(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
     return shaded(scene, pos, ids)
 
 
-@inner()
+@inner(**OPTIONS)
 def corner(pos, v):
     """The x, y, z, w of a vertex."""
     return (
@@ -141,7 +156,7 @@ def corner(pos, v):
     )  # fmt: skip
 
 
-@inner()
+@inner(**OPTIONS)
 def cross(a, b):
     """The cross product of the (x, y, w) of two corners."""
     return (
@@ -151,13 +166,13 @@ def cross(a, b):
     )
 
 
-@inner()
+@inner(**OPTIONS)
 def determinant(a, c):
     """The product of the (x, y, w) of the corner a and the cross product of the others."""
     return a[0] * c[0] + a[1] * c[1] + a[3] * c[2]
 
 
-@inner()
+@inner(**OPTIONS)
 def is_solid(a, b, c):
     """Whether the determinant of a triangle is more than rounding, in whatever order."""
     terms = (
@@ -168,13 +183,13 @@ def is_solid(a, b, c):
     return abs(determinant(a, cross(b, c))) > FLAT * terms
 
 
-@inner()
+@inner(**OPTIONS)
 def owns(p, q):
     """Whether samples on an edge are inside: left edges, and top ones, as +y is up."""
     return p > 0.0 or (p == 0.0 and q < 0.0)
 
 
-@inner()
+@inner(**OPTIONS)
 def pixels(low, high, n):
     """(first, last) of the n pixels whose centres lie in an interval of NDC."""
     low = math.ceil(max((low * n + n - 1) * 0.5 - MARGIN, 0.0))
@@ -182,7 +197,7 @@ def pixels(low, high, n):
     return low, high
 
 
-@inner()
+@inner(**OPTIONS)
 def interval(a, b, c, axis):
     """The NDC that the visible part of a triangle takes, a little more where it leaves the view."""
     if a[3] > 0.0 and b[3] > 0.0 and c[3] > 0.0:
@@ -206,7 +221,7 @@ def interval(a, b, c, axis):
     return low, high
 
 
-@inner()
+@inner(**OPTIONS)
 def outside(a, b, c):
     """Whether all corners are beyond one plane of the frustum, and so is the triangle."""
     for axis in range(3):
@@ -217,7 +232,7 @@ def outside(a, b, c):
     return False
 
 
-@kernel()
+@kernel(**OPTIONS)
 def bound(pos, tri, first, base, offsets, height, width, box, counts, start, stop):
     """The pixels that each item may cover, and how many of a chunk each tile gets."""
     across, down = -(-width // TILE), -(-height // TILE)
@@ -251,7 +266,7 @@ def bound(pos, tri, first, base, offsets, height, width, box, counts, start, sto
                     counts[chunk, (n * down + i) * across + j] += 1
 
 
-@kernel()
+@kernel(**OPTIONS)
 def listed(offsets, height, width, box, places, lists, start, stop):
     """Write the items of a chunk into the lists of their tiles, in their order."""
     across, down = -(-width // TILE), -(-height // TILE)
@@ -278,7 +293,7 @@ def listed(offsets, height, width, box, places, lists, start, stop):
                     place[tile] += 1
 
 
-@inner()
+@inner(**OPTIONS)
 def later(a, b):
     """Whether a corner comes after another, by x, y, w and z."""
     if a[0] != b[0]:
@@ -290,7 +305,7 @@ def later(a, b):
     return a[2] > b[2]
 
 
-@kernel()
+@kernel(**OPTIONS)
 def draw(
     pos, tri, first, base, offsets, box, starts, lists, floor, floor_ids, rast, derivatives, ids,
     depths, start, stop,
@@ -299,6 +314,8 @@ def draw(
     images, height, width = ids.shape
     across, down = -(-width // TILE), -(-height // TILE)
     depth, nearest = np.empty((TILE, TILE)), np.empty((TILE, TILE), np.int32)
+    sloped = derivatives.shape[3] > 0
+    wide, high = 1.0 / width, 1.0 / height
     for tile in range(start, stop):
         n, place = tile // (across * down), tile % (across * down)
         top, left = place // across * TILE, place % across * TILE
@@ -378,10 +395,13 @@ def draw(
                 ids[n, i, j] = t
                 if len(depths):
                     depths[n, i, j] = depth[i - top, j - left]
+                if not len(rast):
+                    continue
                 if t < 0:
                     for m in range(4):
                         rast[n, i, j, m] = 0.0
-                        derivatives[n, i, j, m] = 0.0
+                        if sloped:
+                            derivatives[n, i, j, m] = 0.0
                     continue
                 if t != last:
                     last = t
@@ -391,13 +411,11 @@ def draw(
                     e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
                     det = determinant(a, e0)
                     f = 1.0 / det
-                    p0, p1 = e0[0] / width, e1[0] / width
-                    q0, q1 = e0[1] / height, e1[1] / height
-                    ps = p0 + p1 + e2[0] / width
-                    qs = q0 + q1 + e2[1] / height
-                    rs = e0[2] + e1[2] + e2[2]
-                    pz = (a[2] * p0 + b[2] * p1 + c[2] * (e2[0] / width)) * f
-                    qz = (a[2] * q0 + b[2] * q1 + c[2] * (e2[1] / height)) * f
+                    p0, p1, p2 = e0[0] * wide, e1[0] * wide, e2[0] * wide
+                    q0, q1, q2 = e0[1] * high, e1[1] * high, e2[1] * high
+                    ps, qs, rs = p0 + p1 + p2, q0 + q1 + q2, e0[2] + e1[2] + e2[2]
+                    pz = (a[2] * p0 + b[2] * p1 + c[2] * p2) * f
+                    qz = (a[2] * q0 + b[2] * q1 + c[2] * q2) * f
                     rz = (a[2] * e0[2] + b[2] * e1[2] + c[2] * e2[2]) * f
                 x = np.float64(2 * j + 1 - width)
                 g = 1.0 / (ps * x + (qs * y + rs))
@@ -407,6 +425,8 @@ def draw(
                 rast[n, i, j, 1] = v
                 rast[n, i, j, 2] = pz * x + (qz * y + rz)
                 rast[n, i, j, 3] = t + 1
+                if not sloped:
+                    continue
                 g *= 2.0
                 derivatives[n, i, j, 0] = (p0 - u * ps) * g
                 derivatives[n, i, j, 1] = (q0 - u * qs) * g
@@ -414,7 +434,7 @@ def draw(
                 derivatives[n, i, j, 3] = (q1 - v * qs) * g
 
 
-@kernel()
+@kernel(**OPTIONS)
 def rasterize_backward(
     pos, tri, base, ids, of_rast, of_derivatives, corners, weights, start, stop
 ):  # fmt: skip
@@ -496,7 +516,7 @@ def rasterize_backward(
                     corners[pixel, 4 * k + m] = grad[k, m]
 
 
-@inner()
+@inner(**OPTIONS)
 def add_product(grad, i, j, a, b, d):
     """Add the gradients of the corners a (i) and b (j) of their cross product, whose own is d."""
     grad[i, 0] += b[1] * d[2] - b[3] * d[1]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.primitives.kernels import OPTIONS
 
 ensure_cache()
 announce_compilation(__name__)
@@ -26,7 +27,7 @@ def linked(tri: Tensor) -> Tensor:
     return uses
 
 
-@kernel()
+@kernel(**OPTIONS)
 def link(tri, vertices, uses):
     """Link the half-edges of each edge in a circle."""
     count = 3 * len(tri)
@@ -62,7 +63,7 @@ def link(tri, vertices, uses):
         start = stop
 
 
-@inner()
+@inner(**OPTIONS)
 def end(tri, h, higher):
     """The lower or the higher vertex of a half-edge."""
     t, k = h // 3, h % 3

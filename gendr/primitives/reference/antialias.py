@@ -95,11 +95,11 @@ def crossed(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
         def place(p: Tensor, q: Tensor, a: Tensor, b: Tensor, along: int = along,
                   begin: Tensor = begin, step: Tensor = step) -> Tensor:  # fmt: skip
             """Where the line crosses an edge, in steps; -inf behind the camera."""
-            part = torch.where(a != b, a - b, 1.0)
-            w = (a * q[..., 3] - b * p[..., 3]) / part
-            z = (a * q[..., along] - b * p[..., along]) / part
-            found = (z / torch.where(w > 0, w, 1.0) - begin[..., along]) / step[..., along]
-            return torch.where((w > 0) & (a != b), found, -torch.inf)
+            w = a * q[..., 3] - b * p[..., 3]
+            ahead = (a - b) * w > 0
+            z = (a * q[..., along] - b * p[..., along]) / torch.where(ahead, w, 1.0)
+            found = (z - begin[..., along]) * (1 / step[..., along])
+            return torch.where(ahead, found, -torch.inf)
 
         apart = off(corners)
         sides = apart >= 0

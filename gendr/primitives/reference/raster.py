@@ -10,7 +10,74 @@ from torch import Tensor
 
 from gendr.primitives.scene import Scene
 
-__all__ = ["nearest", "shaded"]
+__all__ = ["depths_of", "first_of", "nearest", "planes_of", "shaded"]
+
+
+def planes_of(corners: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
+    """The planes (p, q, r) of triangles at samples (x, y) = (2 j + 1 - W, 2 i + 1 - H).
+
+    Args:
+        corners: [T, 3, 4], float64.
+        height: of the image, in pixels.
+        width: of the image, in pixels.
+
+    Returns:
+        Of the three edge functions, [T, 3, 3]: p x + (q y + r) is positive inside. Where a triangle
+        has no area they are negative everywhere. Of the depth z/w, [T, 3].
+    """
+    points = list(corners.unbind(1))
+    for i, j in ((0, 1), (1, 2), (0, 1)):  # in one order, so that equal faces have equal depths
+        swap = _later(points[i], points[j])[:, None]
+        points[i], points[j] = (
+            torch.where(swap, points[j], points[i]),
+            torch.where(swap, points[i], points[j]),
+        )
+    a, b, c = points
+    size = corners.new_tensor([height, width, height * width])
+    edges = torch.stack([_cross(b, c), _cross(c, a), _cross(a, b)], 1)
+    terms = a[:, [0, 1, 3]] * edges[:, 0]
+    det = (terms[:, 0] + terms[:, 1]) + terms[:, 2]
+    (b0, b1, _, b3), (c0, c1, _, c3) = b.unbind(-1), c.unbind(-1)
+    pairs = ((b1 * c3, b3 * c1), (b3 * c0, b0 * c3), (b0 * c1, b1 * c0))
+    sums = torch.stack([p.abs() + q.abs() for p, q in pairs], -1)
+    rounding = 8 * torch.finfo(torch.float64).eps * (a[:, [0, 1, 3]].abs() * sums).sum(-1)
+    solid = (det.abs() > rounding)[:, None]
+    edges = edges * torch.where(det > 0, 1.0, -1.0)[:, None, None] * size
+    z = torch.stack([a[:, 2], b[:, 2], c[:, 2]], 1)
+    depth = (edges * z[..., None]).sum(1) / torch.where(solid, (det.abs() * size[2])[:, None], 1.0)
+    none = corners.new_tensor([0.0, 0.0, -1.0])
+    return torch.where(solid[..., None], edges, none), torch.where(solid, depth, 2 * none)
+
+
+def depths_of(corners: Tensor, height: int, width: int) -> Tensor:
+    """The depths z/w [T, H, W] of triangles [T, 3, 4] at all samples, inf where they are not seen.
+
+    Of what they hide of each other nothing is known here.
+    """
+    x = torch.arange(width, device=corners.device).double() * 2 + 1 - width
+    y = torch.arange(height, device=corners.device).double() * 2 + 1 - height
+    edges, depth = planes_of(corners.detach().double(), height, width)
+
+    def at(plane: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        p, q, r = (v[:, None, None] for v in plane.unbind(-1))
+        return p * x + (q * y[:, None] + r), p, q
+
+    d, _, _ = at(depth)
+    inside = (d >= -1) & (d <= 1)
+    for plane in edges.unbind(1):
+        e, p, q = at(plane)
+        inside &= (e > 0) | ((e == 0) & ((p > 0) | ((p == 0) & (q < 0))))
+    return torch.where(inside, d, torch.inf)
+
+
+def first_of(depths: Tensor) -> tuple[Tensor, Tensor]:
+    """The first of the nearest of [T, H, W], int64 [H, W], -1 for none, and its depth."""
+    depths = torch.cat([depths, torch.full_like(depths[:1], torch.inf)]) if len(depths) else (
+        depths.new_full((1, *depths.shape[1:]), torch.inf)
+    )  # fmt: skip
+    least = depths.amin(0)
+    index = (depths == least).int().argmax(0)
+    return torch.where(torch.isfinite(least), index, -1), least
 
 
 def nearest(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
@@ -18,57 +85,24 @@ def nearest(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
 
     The definition: every triangle at every sample.
     """
-    points = pos.detach().double()
-    x = torch.arange(scene.width, device=pos.device).double() * 2 + 1 - scene.width
-    y = torch.arange(scene.height, device=pos.device).double() * 2 + 1 - scene.height
-    x, y = x[None, None, :], y[None, :, None]
-    size = points.new_tensor([scene.height, scene.width, scene.height * scene.width])
     first, _, offsets = scene.tables
-    rows: list[Tensor] = []
+    ids, depths = [], []
     for n in range(scene.images):
-        count = int(offsets[n + 1] - offsets[n])
-        tri = scene.tri[int(first[n]) : int(first[n]) + count].long()
-        corners = list((points if scene.shared else points[n])[tri].unbind(1))
-        for i, j in ((0, 1), (1, 2), (0, 1)):  # in one order, so that equal faces have equal depths
-            swap = _later(corners[i], corners[j])[:, None]
-            corners[i], corners[j] = (
-                torch.where(swap, corners[j], corners[i]),
-                torch.where(swap, corners[i], corners[j]),
-            )
-        a, b, c = corners
-        edges = torch.stack([_cross(b, c), _cross(c, a), _cross(a, b)], 1)
-        terms = a[:, [0, 1, 3]] * edges[:, 0]
-        det = (terms[:, 0] + terms[:, 1]) + terms[:, 2]
-        (b0, b1, _, b3), (c0, c1, _, c3) = b.unbind(-1), c.unbind(-1)
-        pairs = ((b1 * c3, b3 * c1), (b3 * c0, b0 * c3), (b0 * c1, b1 * c0))
-        sums = torch.stack([p.abs() + q.abs() for p, q in pairs], -1)
-        rounding = 8 * torch.finfo(torch.float64).eps * (a[:, [0, 1, 3]].abs() * sums).sum(-1)
-        solid = det.abs() > rounding
-        planes = edges * torch.where(det > 0, 1.0, -1.0)[:, None, None] * size
-        z = torch.stack([a[:, 2], b[:, 2], c[:, 2]], 1)
-        depth = (planes * z[..., None]).sum(1) / (det.abs() * size[2])[:, None]
-        d = depth[:, 0, None, None] * x + (depth[:, 1, None, None] * y + depth[:, 2, None, None])
-        inside = solid[:, None, None] & (d >= -1) & (d <= 1)
-        for plane in planes.unbind(1):
-            p, q, r = (v[:, None, None] for v in plane.unbind(-1))
-            e = p * x + (q * y + r)
-            inside &= (e > 0) | ((e == 0) & ((p > 0) | ((p == 0) & (q < 0))))
+        start, count = int(first[n]), int(offsets[n + 1] - offsets[n])
+        tri = scene.tri[start : start + count].long()
+        d = depths_of((pos if scene.shared else pos[n])[tri], scene.height, scene.width)
         peeled = scene.peeled
         if peeled is not None and peeled.depths is not None and peeled.ids is not None:
-            before, ids = peeled.depths[n], peeled.ids[n]
-            number = torch.arange(count, device=pos.device)[:, None, None] + int(first[n])
-            inside &= (d > before) | ((d == before) & (number > ids))
-        d = torch.where(inside, d, torch.inf)
-        d = torch.cat([d, torch.full_like(d[:1] if count else x * y, torch.inf)])
-        least, index = d.min(0)
-        index = (d == least).int().argmax(0)  # the first of equals
-        rows.append(torch.stack([torch.where(torch.isfinite(least), index + int(first[n]), -1.0),
-                                 least]))  # fmt: skip
-    if not rows:
-        empty = points.new_zeros(0, scene.height, scene.width)
-        return empty.int(), empty
-    found = torch.stack(rows)
-    return found[:, 0].int(), found[:, 1]
+            before, last = peeled.depths[n], peeled.ids[n]
+            number = torch.arange(count, device=pos.device)[:, None, None] + start
+            d = torch.where((d > before) | ((d == before) & (number > last)), d, torch.inf)
+        index, least = first_of(d)
+        ids.append(torch.where(index >= 0, index + start, -1).int())
+        depths.append(least)
+    if not ids:
+        empty = pos.new_zeros(0, scene.height, scene.width)
+        return empty.int(), empty.double()
+    return torch.stack(ids), torch.stack(depths)
 
 
 def _later(a: Tensor, b: Tensor) -> Tensor:
@@ -109,4 +143,5 @@ def shaded(scene: Scene, pos: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     slope = (rise - bary[..., None] * rise.sum(-2, keepdim=True)) / total[..., None]
     number = ids.to(pos.dtype) + 1
     rast = torch.cat([bary[..., :2], depth[..., None], number[..., None]], -1)
-    return torch.where(seen, rast, 0.0), torch.where(seen, slope[..., :2, :].flatten(-2), 0.0)
+    derivatives = torch.where(seen, slope[..., :2, :].flatten(-2), 0.0)
+    return torch.where(seen, rast, 0.0), derivatives[..., : 4 * scene.sloped]

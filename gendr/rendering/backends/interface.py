@@ -109,11 +109,12 @@ class Backend(Protocol):
         """Colours [B * H * W, C] over black, and alpha [B * H * W], of faces from front to back."""
         ...
 
-    def nearest(
-        self, faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor
-    ) -> Tensor:
+    def nearest(self, faces: ScreenFaces, size: ImageSize, clip: Tensor) -> Tensor:
         """The nearest face that covers each pixel, int64 [B, H, W]; -1 if there is none.
 
-        See the reference backend for `planes` and `limits`.
+        Args:
+            faces: on the screen.
+            size: of the images.
+            clip: [T, 3, 4] float64, the corners of the same faces for `gendr.primitives.rasterize`.
         """
         ...

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from gendr.primitives.reference.raster import depths_of, first_of
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, signed_distance
@@ -106,38 +108,13 @@ def softmax(scene: Scene, coverage: Coverage, rate: Tensor, backdrop: float) -> 
     """None: pairs are listed and shaded instead."""
 
 
-def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:
-    """The packed index of the nearest face that covers each pixel, int64 [B, H, W]; -1 for none.
-
-    Args:
-        faces: the faces.
-        size: the size of the images.
-        planes: [T, 3] float64, (p, q, r) of the key p x + q y + r, which grows towards the camera.
-        limits: [T, 3] float64, the least and greatest key of the face and that of the far plane.
-    """
-    device = faces.corners.device
-    if not faces.images:
-        return torch.empty(0, size.height, size.width, dtype=torch.int64, device=device)
-    points = size.centres(torch.arange(size.pixels, device=device), torch.float64)
-    images = []
-    for b in range(faces.images):
-        first, last = faces.offsets[b], faces.offsets[b + 1]
-        if first == last:
-            images.append(torch.full((size.pixels,), -1, device=device))
-            continue
-        p, q, r = planes[first:last].unbind(-1)
-        low, high, far = limits[first:last].unbind(-1)
-        key = p * points[:, :1] + q * points[:, 1:] + r
-        key = torch.minimum(torch.maximum(key, low), high)
-        d = signed_distance(points[:, None], faces.corners[first:last].detach().double())
-        # A face without area covers nothing, though a pixel on it has distance 0.
-        covers = (d >= 0) & (key >= far) & torch.isfinite(key)
-        if faces.present is not None:
-            covers &= faces.present[first:last]
-        key = torch.where(covers, key, -torch.inf)
-        best = key.argmax(-1) + first
-        images.append(torch.where(covers.any(-1), best, -1))
-    return torch.stack(images).reshape(faces.images, size.height, size.width)
+def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor) -> Tensor:
+    """The nearest face that covers each pixel: every face at every pixel."""
+    images = [torch.empty(0, size.height, size.width, dtype=torch.int64, device=clip.device)]
+    for first, last in pairwise(faces.offsets):
+        index, _ = first_of(depths_of(clip[first:last], size.height, size.width))
+        images.append(torch.where(index >= 0, index + first, -1).flip(0)[None])
+    return torch.cat(images)
 
 
 def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:

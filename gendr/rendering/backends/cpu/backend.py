@@ -24,6 +24,7 @@ from gendr._runtime.threads import run
 from gendr._runtime.threads import (
     set_num_threads as set_num_threads,  # exists here since the first release
 )
+from gendr.primitives.scene import Scene as Triangles
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.cpu.ordered import ordered as ordered
@@ -261,15 +262,14 @@ def softmax(
     return fused.softmax(scene, coverage, rate, backdrop)
 
 
-def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:
-    """The nearest face that covers each pixel; arguments and result as in the reference."""
-    from gendr.rendering.backends.cpu import kernels
+def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor) -> Tensor:
+    """The nearest face that covers each pixel, by the kernel of `gendr.primitives.rasterize`."""
+    from gendr.primitives.kernels.raster import seen
 
-    tables = tables_of(faces, faces.corners, size, torch.zeros(faces.images))
-    pixels = faces.images * size.pixels
-    keys, face = np.zeros(pixels), np.full(pixels, -1, np.int64)
-    run(
-        kernels.nearest_rows, faces.images * size.height, tuple(tables),
-        planes.contiguous().numpy(), limits.contiguous().numpy(), keys, face,
-    )  # fmt: skip
-    return torch.from_numpy(face).reshape(faces.images, size.height, size.width)
+    starts = torch.tensor(faces.offsets, dtype=torch.int32)
+    ranges = torch.stack([starts[:-1], starts.diff()], 1)
+    tri = torch.arange(3 * len(clip), dtype=torch.int32).reshape(-1, 3)
+    triangles = Triangles(
+        tri, faces.images, size.height, size.width, 3 * len(clip), ranges, shared=True
+    )
+    return seen(triangles, clip.reshape(-1, 4)).flip(1).long()

@@ -565,7 +565,7 @@ def backward_faces(arrays, formulas, pixel_arrays, grad_corners, grad_scalars, s
 
 
 # ---------------------------------------------------------------------------------------------
-# Lists of pairs, and the nearest face
+# Lists of pairs
 # ---------------------------------------------------------------------------------------------
 
 
@@ -613,35 +613,6 @@ def list_rows(arrays, pixels, faces, used, slots, start, stop):
                     slot = slots[row] + used[row]
                     pixels[slot], faces[slot] = indices[PIXEL + k], indices[FACE + k]
                     used[row] += 1
-
-
-@kernel()
-def nearest_rows(arrays, planes, limits, keys, face, start, stop):
-    """Find the nearest face that covers each pixel of rows start .. stop - 1; -1 if there is none.
-
-    planes[f] = (p, q, r): the key p x + q y + r grows towards the camera; it is clamped to
-    limits[f, :2] and must reach limits[f, 2], the far plane. Of equal keys the first face wins.
-    """
-    tables = FaceTables(*arrays)
-    height, _ = extent(tables.grid)
-    corners, offsets, block = tables.corners, tables.offsets, new_block()
-    xs, ys, distances = block[1][X:], block[1][Y:], block[1][DISTANCE:]
-    pixels, faces = block[2][PIXEL:], block[2][FACE:]
-    for b in range(start // height, (stop - 1) // height + 1):
-        rows = (max(start - b * height, 0), min(stop - b * height, height))
-        begin_walk(block, offsets[b])
-        while True:
-            n = next_block(tables, offsets[b + 1], rows, b, block)
-            if n == 0:
-                break
-            for k in range(n):
-                f, pixel = faces[k], pixels[k]
-                if not distances[k] >= 0.0 or face_orientation(corners, f) == 0.0:
-                    continue  # not inside, or on a face without area, which covers nothing
-                key = planes[f, 0] * xs[k] + planes[f, 1] * ys[k] + planes[f, 2]
-                key = min(max(key, limits[f, 0]), limits[f, 1])
-                if key >= limits[f, 2] and (face[pixel] < 0 or key > keys[pixel]):
-                    keys[pixel], face[pixel] = key, f
 
 
 @kernel()

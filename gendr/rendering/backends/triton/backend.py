@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.triton.launch import available, interpreted, run, supports
+from gendr.primitives.reference.raster import planes_of
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.triton import alpha as silhouettes
 from gendr.rendering.backends.triton import project as projecting
@@ -107,22 +108,23 @@ distance = reference.distance
 gather = reference.gather
 
 
-def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:
-    """The nearest covering face of every pixel; arguments and result as in the reference."""
+def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor) -> Tensor:
+    """The nearest face that covers each pixel: the rule of `gendr.primitives.rasterize`."""
     from gendr.rendering.backends.triton import kernels
 
-    corners = faces.corners.detach().to(torch.float64).contiguous()
-    plan = _plan(faces, size, corners)
-    images = tiles.bare_images(faces.images, corners.new_zeros(faces.images))
-    _, boxes = plan.tables(corners.to(torch.float32), images)
+    plan = _plan(faces, size, faces.corners)
+    images = tiles.bare_images(faces.images, clip.new_zeros(faces.images))
+    _, boxes = plan.tables(faces.corners.detach().to(torch.float32).contiguous(), images)
     lists = plan.lists(boxes)
-    out = torch.empty(plan.pixels, dtype=torch.int64, device=corners.device)
+    edges, depth = planes_of(clip, size.height, size.width)
+    planes = torch.cat([edges.flatten(1), depth], 1)
+    out = torch.empty(plan.pixels, dtype=torch.int64, device=clip.device)
     run(
-        kernels.nearest_tiles, (len(lists.starts),), corners.device,
-        corners, planes.contiguous(), limits.contiguous(), lists.starts, lists.stops, lists.faces,
-        out, size.height, size.width, N=plan.sides, **plan.tile,
+        kernels.nearest_tiles, (len(lists.starts),), clip.device,
+        planes, lists.starts, lists.stops, lists.faces, out, size.height, size.width, **plan.tile,
         # A float64 takes two registers.
-        BLOCK_FACES=plan.launch.block_faces, **tiles.options(2 * plan.launch.tile_warps),
+        BLOCK_FACES=plan.launch.block_faces,
+        **tiles.options(2 * plan.launch.tile_warps, exact=True),
     )  # fmt: skip
     return out.reshape(faces.images, size.height, size.width)
 

@@ -53,10 +53,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
     put_scalars,
     put_three,
     row_of,
-    side_of,
-    signed_distance,
     tile_pixels,
-    to_side,
 )
 
 # -------------------------------------------------------------------------------------------------
@@ -452,66 +449,53 @@ def alpha_gradients(
 
 
 @triton.jit
-def _distance_of_corners(x, y, corners, f, N: tl.constexpr):
-    """Signed distance of points to faces, from their corners, and the area times 2; as `distance`.
+def _at(planes, x, y):
+    """The value p x + (q y + r), rounded as in the definition, and p and q."""
+    p, q = tl.load(planes), tl.load(planes + 1)
+    return p * x + (q * y + tl.load(planes + 2)), p, q
 
-    For decisions in float64, which are made once per pixel and face; the others read the table of
-    edges.
-    """
-    base = corners + f * (2 * N)
-    ox, oy = tl.load(base), tl.load(base + 1)
-    area = ox * 0.0
-    for k in tl.static_range(1, N - 1):
-        px, py = tl.load(base + 2 * k) - ox, tl.load(base + 2 * k + 1) - oy
-        qx, qy = tl.load(base + 2 * k + 2) - ox, tl.load(base + 2 * k + 3) - oy
-        area += px * qy - py * qx
-    turn = tl.where(area < 0.0, -1.0, 1.0).to(area.dtype)
-    low = x * 0.0 + y * 0.0 + float("inf")
-    strip, square = low, low
-    for k in tl.static_range(N):
-        n = (k + 1) % N
-        ax, ay = tl.load(base + 2 * k), tl.load(base + 2 * k + 1)
-        bx, by = tl.load(base + 2 * n), tl.load(base + 2 * n + 1)
-        height, _, beside, apart = to_side(x, y, side_of(ax, ay, bx, by, turn))
-        low, strip, square = (
-            tl.minimum(low, height), tl.minimum(strip, beside), tl.minimum(square, apart)
-        )  # fmt: skip
-    return signed_distance(low, strip, square), area
+
+@triton.jit
+def _is_inside(planes, x, y):
+    """Whether samples are inside an edge, or on one that owns them: left edges, and top ones."""
+    e, p, q = _at(planes, x, y)
+    return (e > 0.0) | ((e == 0.0) & ((p > 0.0) | ((p == 0.0) & (q < 0.0))))
 
 
 @triton.jit(do_not_specialize=["height", "width"])
 def nearest_tiles(
-    corners, planes, limits, starts, stops, list_of_faces, nearest,
+    planes, starts, stops, list_of_faces, nearest,
     height, width,
-    N: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
+    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
 ):  # fmt: skip
     """The nearest face that covers each pixel, -1 where there is none. All in float64.
 
-    planes[f] = (p, q, r): the key p x + q y + r grows towards the camera; it is clamped to
-    limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
+    planes: [T, 4, 3], those of three edges and of the depth; `gendr.primitives.reference.raster`.
+    Ties go to the lower face.
     """
     program = tl.program_id(0)
-    _image, pixels, on, x, y = tile_pixels(
+    _image, pixels, on, _x, _y = tile_pixels(
         program, height, width, tl.float64, TILE_H, TILE_W, BLOCK_FACES
     )
-    best = per_pixel(tl.float64, TILE_H, TILE_W, BLOCK_FACES) + float("-inf")
+    x = (2 * (pixels % width) + 1 - width).to(tl.float64)
+    y = (height - 1 - 2 * (pixels // width % height)).to(tl.float64)
+    if BLOCK_FACES > 1:
+        x, y = x[None], y[None]
+    best = per_pixel(tl.float64, TILE_H, TILE_W, BLOCK_FACES) + float("inf")
     face = per_pixel(tl.int64, TILE_H, TILE_W, BLOCK_FACES) - 1
     k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
         f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)
-        there = valid & (tl.load(corners + f * (2 * N)) < ABSENT)
-        d, area = _distance_of_corners(x, y, corners, f, N)
-        there = there & (area != 0.0)
-        key = tl.load(planes + f * 3) * x + tl.load(planes + f * 3 + 1) * y
-        key += tl.load(planes + f * 3 + 2)
-        low, high = tl.load(limits + f * 3), tl.load(limits + f * 3 + 1)
-        key = tl.minimum(tl.maximum(key, low), high)
-        nearer = there & (d >= 0.0) & (key >= tl.load(limits + f * 3 + 2)) & (key > best)
-        best = tl.where(nearer, key, best)
+        base = planes + f * 12
+        depth, _p, _q = _at(base + 9, x, y)
+        nearer = valid & (depth >= -1.0) & (depth <= 1.0) & (depth < best)
+        nearer = nearer & _is_inside(base, x, y) & _is_inside(base + 3, x, y)
+        nearer = nearer & _is_inside(base + 6, x, y)
+        best = tl.where(nearer, depth, best)
         face = tl.where(nearer, f, face)
         k += BLOCK_FACES
     if BLOCK_FACES > 1:
-        top = tl.max(best, 0)
+        top = tl.min(best, 0)
         # Lanes saw the faces in order, but side by side: among equals the lowest wins.
         winner = tl.min(tl.where((best == top[None]) & (face >= 0), face, 2**62), 0)
         face = tl.where(winner < 2**62, winner, -1)
