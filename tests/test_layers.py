@@ -174,7 +174,7 @@ gendr.cli.main(["fit", "--help"])
 print("torch" in sys.modules)
 import gendr
 [getattr(gendr, name) for name in gendr.__all__]
-gendr.sorting.methods()
+gendr.sorting.names()
 heavy = {"numba", "scipy", "trimesh", "matplotlib", "PIL", "imageio", "triton"}
 print(*sorted(heavy & set(sys.modules)))
 """

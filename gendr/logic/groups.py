@@ -10,10 +10,12 @@ from typing import final
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_count, check_number, check_tensor
+from gendr._runtime.words import worded
 
 __all__ = ["GroupSum"]
 
 
+@worded(paper=("temperature",))
 @final
 class GroupSum(nn.Module):
     """The sums of k groups of neighbouring features, divided by tau: [..., n] -> [..., k].
@@ -23,7 +25,7 @@ class GroupSum(nn.Module):
 
     Args:
         k: how many groups, such as classes; it must divide the number of features.
-        tau: the temperature, > 0.
+        tau: the scale of the softmax that follows (its temperature), > 0.
         beta: added to each sum, after the division.
 
     Raises:

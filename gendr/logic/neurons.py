@@ -23,7 +23,7 @@ from gendr.logic.backends.choice import choose
 from gendr.logic.backends.reference import SOFT_GATES, joined_gates
 from gendr.logic.backends.wires import Wires
 from gendr.logic.gates import MAX_FAN_IN, gate_ids, truth_tables
-from gendr.tnorms import TNorm, as_tconorm
+from gendr.tnorms import TConorm, TNorm, as_tconorm
 
 __all__ = ["Estimator", "Initialization", "Neurons", "Parametrization", "chosen"]
 
@@ -39,37 +39,37 @@ Estimator = Literal["expected", "straight_through", "gumbel", "gumbel_straight_t
 Initialization = Literal["residual", "normal"]
 
 
-def check_tnorm(tnorm: str | TNorm, fan_in: int) -> TNorm | None:
-    """The T-norm that joins two features; None for their product, which kernels compute.
+def check_tconorm(tconorm: str | TConorm | TNorm, fan_in: int) -> TConorm | None:
+    """The T-conorm whose dual joins two features; None for their product, which kernels compute.
 
     Raises:
         ValueError: if there is no such T-norm, it is below that of Łukasiewicz, or gates have
             another number of inputs than two.
     """
-    norm = tnorm if isinstance(tnorm, TNorm) else as_tconorm(tnorm).dual
+    norm = tconorm if isinstance(tconorm, TNorm) else as_tconorm(tconorm).dual
     if norm.dual.is_product:
         return None
     if fan_in != 2:
-        raise ValueError(f"tnorm is for gates of two inputs, got fan_in = {fan_in}")
+        raise ValueError(f"tconorm is for gates of two inputs, got fan_in = {fan_in}")
     a, b = torch.meshgrid(*[torch.linspace(0, 1, 33, dtype=torch.float64)] * 2, indexing="ij")
     with torch.no_grad():
         lowest = (norm(a, b) - (a + b - 1).clamp(min=0)).min()
     if lowest < -1e-9:
         raise ValueError(
-            f"tnorm {norm} lies below max(a + b - 1, 0), so that gates such as 'or' would leave "
-            "[0, 1]; take another, such as frank(p=2), or a larger p"
+            f"the T-norm of {norm.dual} lies below max(a + b - 1, 0), so that gates such as 'or' "
+            "would leave [0, 1]; take another, such as frank(p=2), or a larger p"
         )
-    return norm
+    return norm.dual
 
 
-def chosen(weight: Tensor, dim: int, estimator: str, temperature: float) -> Tensor:
+def chosen(weight: Tensor, dim: int, estimator: str, scale: float) -> Tensor:
     """The share of each alternative along a dimension, as training sees it.
 
     Args:
         weight: of the alternatives.
         dim: along which they are.
         estimator: see `LogicLayer`.
-        temperature: by which weights are divided before the softmax.
+        scale: by which weights are divided before the softmax.
 
     Returns:
         The softmax, of the weights or of a draw; with "straight_through" forward a one-hot choice.
@@ -78,7 +78,7 @@ def chosen(weight: Tensor, dim: int, estimator: str, temperature: float) -> Tens
     if estimator.startswith("gumbel"):
         tiny = torch.finfo(weight.dtype).tiny
         weight = weight - torch.empty_like(weight).exponential_().clamp(min=tiny).log()
-    soft = (weight / temperature if temperature != 1 else weight).softmax(dim)
+    soft = (weight / scale if scale != 1 else weight).softmax(dim)
     if estimator.endswith("straight_through"):
         hard = torch.zeros_like(soft).scatter_(dim, weight.detach().argmax(dim, keepdim=True), 1)
         return hard + (soft - soft.detach())
@@ -103,8 +103,8 @@ class Neurons(nn.Module, ABC):
         parametrization: Parametrization | None,
         gates: Iterable[int | str] | None,
         estimator: Estimator,
-        tnorm: str | TNorm,
-        temperature: float,
+        tconorm: str | TConorm | TNorm,
+        scale: float,
         backend: str,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
@@ -124,10 +124,10 @@ class Neurons(nn.Module, ABC):
             raise ValueError("gates are chosen with the parametrization 'gates'")
         self.gates = gate_ids(gates) if self.is_mixture else ()
         self.estimator = check_choice("estimator", estimator, get_args(Estimator))
-        self.temperature = check_number("temperature", temperature, above=0)
+        self.scale: float = check_number("scale", scale, above=0)
         self.backend = backend
         self._cache: tuple[Tensor, tuple[int | None, Hashable], Any] | None = None
-        self.tnorm = check_tnorm(tnorm, fan_in)
+        self.tconorm = check_tconorm(tconorm, fan_in)
 
         tables = torch.as_tensor(truth_tables(self.gates)) if self.is_mixture else None
         self._tables: Tensor | None
@@ -196,7 +196,7 @@ class Neurons(nn.Module, ABC):
         if estimator.startswith("gumbel"):
             u = torch.rand_like(weight).clamp(min=torch.finfo(weight.dtype).tiny)
             weight = weight + (u.log() - (-u).log1p())  # logistic: a difference of two Gumbels
-        soft = (weight / self.temperature if self.temperature != 1 else weight).sigmoid()
+        soft = (weight / self.scale if self.scale != 1 else weight).sigmoid()
         if estimator.endswith("straight_through"):
             return (weight.detach() > 0).to(weight.dtype) + (soft - soft.detach())
         return soft
@@ -244,9 +244,9 @@ class Neurons(nn.Module, ABC):
 
     def _outputs(self, columns: Tensor, wires: Wires, tables: Tensor) -> Tensor:
         """The outputs [N, B] of gates for features [F, B]."""
-        if self.tnorm is None or not self.training:  # on bits all T-norms agree
+        if self.tconorm is None or not self.training:  # on bits all T-norms agree
             return SOFT_GATES(choose(self.backend, columns), wires, columns, tables)
-        return joined_gates(columns, wires, tables, self.tnorm)
+        return joined_gates(columns, wires, tables, self.tconorm.dual)
 
     def _check_dtype(self, x: Tensor) -> None:
         if x.dtype != self.weight.dtype:
@@ -260,8 +260,8 @@ class Neurons(nn.Module, ABC):
         parts = [f"{len(self.gates)} gates" if self.is_mixture else "tables"]
         if self.estimator != "expected":
             parts.append(self.estimator)
-        if self.tnorm is not None:
-            parts.append(str(self.tnorm))
-        if self.temperature != 1:
-            parts.append(f"temperature={self.temperature:g}")
+        if self.tconorm is not None:
+            parts.append(str(self.tconorm))
+        if self.scale != 1:
+            parts.append(f"scale={self.scale:g}")
         return parts

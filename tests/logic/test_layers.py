@@ -181,7 +181,7 @@ def test_estimators():
 def test_other_tnorms(name):
     tnorm = as_tconorm(name).dual
     wires = torch.tensor([[0] * 16, [1] * 16])
-    layer = LogicLayer(2, 16, wiring=wires, tnorm=name, dtype=F64)
+    layer = LogicLayer(2, 16, wiring=wires, tconorm=name, dtype=F64)
     one_hot(layer, torch.arange(16))
     assert torch.equal(layer(corners(2).double()), layer.eval()(corners(2).double()))
     layer.train()
@@ -294,8 +294,8 @@ def test_half_precision(kind, dtype):
         (lambda: LogicLayer(9, 4, wiring=random_wiring(9, 5)), ValueError, "must have shape"),
         (lambda: LogicLayer(9, 4, wiring=random_wiring(99, 4, seed=0)), ValueError, "the 9 inputs"),
         (lambda: LogicLayer(9, 4, temperature=0.0), ValueError, "temperature must be > 0"),
-        (lambda: LogicLayer(9, 4, tnorm="yager(p=0.5)"), ValueError, r"lies below max\(a \+ b"),
-        (lambda: LogicLayer(9, 4, 3, tnorm="max"), ValueError, "of two inputs, got fan_in = 3"),
+        (lambda: LogicLayer(9, 4, tconorm="yager(p=0.5)"), ValueError, r"lies below max\(a \+ b"),
+        (lambda: LogicLayer(9, 4, 3, tconorm="max"), ValueError, "of two inputs, got fan_in = 3"),
         (lambda: LogicLayer(9, 4, dtype=torch.int32), (TypeError, RuntimeError), "floating"),
         (lambda: LogicLayer(9, 4)(torch.rand(3, 8)), ValueError, r"\[..., 9\] with one row"),
         (lambda: LogicLayer(9, 4)(torch.rand(0, 9)), ValueError, r"one row at least, got \[0, 9\]"),
