@@ -70,7 +70,7 @@ class LogicConv2d(Neurons):
             part of the input channels.
         wiring: "random", or places [2^d, out_channels], indices into the window
             [in_channels, rows, columns], flattened. Kept in the state dict.
-        parametrization: "gates" or "table"; see `LogicLayer`.
+        parametrization: "gates", "table" or "walsh"; see `LogicLayer`.
         gates: ids or names of the gates to choose from, for "gates"; by default all 16.
         init: "residual", every tree starts as a wire from its first leaf, or "normal".
         estimator: see `LogicLayer`.

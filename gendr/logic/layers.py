@@ -55,9 +55,10 @@ class LogicLayer(Neurons):
         wiring: "random", see `random_wiring`; indices [fan_in, out_features], such as those of
             `block_wiring`; or "learnable", which is a `LearnableWiring` of 8 candidates, or of as
             many as there are features for, or such an object. It is kept in the state dict.
-        parametrization: "gates", a softmax over the gates of two inputs (16 numbers a neuron), or
-            "table", a sigmoid for each corner (2^fan_in numbers); by default the first for
-            fan_in = 2, the second for all others.
+        parametrization: "gates", a softmax over the gates of two inputs (16 numbers a neuron);
+            "table", a sigmoid for each corner (2^fan_in numbers); or "walsh", the sigmoid of a sum
+            of 2^fan_in products of signs 1 - 2 x, with a coefficient each (WARP). By default the
+            first for fan_in = 2, the second for all others.
         gates: ids or names of the gates to choose from, for "gates"; by default all 16.
         init: "residual", every neuron starts as a gate that passes its first input on, and every
             learnable wire as its first candidate, or "normal", weights are drawn from a normal law
@@ -79,7 +80,8 @@ class LogicLayer(Neurons):
         dtype: of the weights.
 
     Attributes:
-        weight: [out_features, gates], or [out_features, 2^fan_in].
+        weight: [out_features, gates], or [out_features, 2^fan_in]; for "walsh" by sets of inputs,
+            as binary numbers whose first digit is the first input.
         wires: [fan_in, out_features] int64, the features that each gate reads. A layer with a
             learnable wiring has `candidates` and `wire_weight` instead.
         candidates: [c, fan_in, out_features] int64, the features among which each input chooses.

@@ -4,8 +4,13 @@ A neuron reads a few features and has a table: its output at every corner. While
 table is soft, and the output is the expected one for independent inputs. When it does not, the
 table is hard, 0 or 1, so that bits go in and bits come out.
 
+With the parametrization "walsh" a table holds logits, and the sigmoid comes behind the mean over
+the corners: y = sigmoid(sum over sets S of w_S prod_{i in S} (1 - 2 x_i) / scale), whose sum is
+the multilinear function of the logits at the corners, H w.
+
 Source: thesis, sections 6.2 and 6.3; the residual initialisation: Petersen et al., Convolutional
-Differentiable Logic Gate Networks, NeurIPS 2024.
+Differentiable Logic Gate Networks, NeurIPS 2024; "walsh": Gerlach et al., WARP Logic Neural
+Networks, arXiv 2602.03527, 2026.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ RESIDUAL_GATE = 5.0
 RESIDUAL_TABLE = 3.0
 
 T = TypeVar("T")
-Parametrization = Literal["gates", "table"]
+Parametrization = Literal["gates", "table", "walsh"]
 Estimator = Literal["expected", "straight_through", "gumbel", "gumbel_straight_through"]
 Initialization = Literal["residual", "normal"]
 
@@ -85,6 +90,28 @@ def chosen(weight: Tensor, dim: int, estimator: str, scale: float) -> Tensor:
     return soft
 
 
+def decided(logits: Tensor, estimator: str, scale: float) -> Tensor:
+    """The probability of 1 by logits, as training sees it; see `LogicLayer` for the estimators."""
+    if estimator.startswith("gumbel"):
+        u = torch.rand_like(logits).clamp(min=torch.finfo(logits.dtype).tiny)
+        logits = logits + (u.log() - (-u).log1p())  # logistic: a difference of two Gumbels
+    soft = (logits / scale if scale != 1 else logits).sigmoid()
+    if estimator.endswith("straight_through"):
+        return (logits.detach() > 0).to(logits.dtype) + (soft - soft.detach())
+    return soft
+
+
+def walsh_matrix(fan_in: int) -> Tensor:
+    """H [2^k, 2^k], symmetric: the product of 1 - 2 x_i over a set, at a corner.
+
+    Sets and corners are binary numbers whose first digit is the first input.
+    """
+    h = torch.ones(1, 1, dtype=torch.int64)
+    for _ in range(fan_in):
+        h = torch.kron(torch.tensor([[1, 1], [1, -1]]), h)
+    return h
+
+
 class Neurons(nn.Module, ABC):
     """The neurons of a layer: their weights, tables, and how outputs come about.
 
@@ -116,9 +143,11 @@ class Neurons(nn.Module, ABC):
             parametrization = "gates" if fan_in == 2 else "table"
         check_choice("parametrization", parametrization, get_args(Parametrization))
         self.is_mixture = parametrization == "gates"
+        self.is_walsh = parametrization == "walsh"
         if self.is_mixture and fan_in != 2:
             raise ValueError(
-                f"the parametrization 'gates' is for fan_in = 2, got {fan_in}; use 'table'"
+                f"the parametrization 'gates' is for fan_in = 2, got {fan_in}; use 'table' or "
+                "'walsh'"
             )
         if gates is not None and not self.is_mixture:
             raise ValueError("gates are chosen with the parametrization 'gates'")
@@ -130,6 +159,8 @@ class Neurons(nn.Module, ABC):
         self.tconorm = check_tconorm(tconorm, fan_in)
 
         tables = torch.as_tensor(truth_tables(self.gates)) if self.is_mixture else None
+        if self.is_walsh:
+            tables = walsh_matrix(fan_in)
         self._tables: Tensor | None
         self.register_buffer("_tables", None if tables is None else tables.to(device), False)
         size = len(self.gates) if self.is_mixture else 1 << fan_in
@@ -150,6 +181,11 @@ class Neurons(nn.Module, ABC):
             # A stream of its own: with the seed of the wiring, weights would follow from wires.
             generator = None if seed is None else torch.Generator().manual_seed(seed + 1)
             self.weight.copy_(torch.randn(self.weight.shape, generator=generator))
+            if self.is_walsh:  # logits of the same law as those of a table
+                self.weight *= self.weight.shape[1] ** -0.5
+        elif self.is_walsh:
+            self.weight.zero_()
+            self.weight[:, self.weight.shape[1] // 2] = -RESIDUAL_TABLE  # of 1 - 2 a
         elif self.is_mixture:
             passing = 3  # the gate "a"
             if passing not in self.gates:
@@ -179,27 +215,29 @@ class Neurons(nn.Module, ABC):
     @torch.no_grad()
     def hard_tables(self) -> Tensor:
         """The tables of the most likely gates, [neurons, 2^fan_in], 0 or 1."""
-        if self._tables is not None:
+        if self._tables is not None and self.is_mixture:
             return self._tables[self.weight.argmax(1)].to(self.weight.dtype)
-        return (self.weight > 0).to(self.weight.dtype)
+        return (self._logits() > 0).to(self.weight.dtype)
 
     def soft_tables(self) -> Tensor:
         """The expected tables, [neurons, 2^fan_in], in [0, 1]."""
-        return self._tables_by("expected")
+        tables = self._tables_by("expected")
+        return decided(tables, "expected", self.scale) if self.is_walsh else tables
+
+    def _logits(self) -> Tensor:
+        """The logits at the corners, [neurons, 2^fan_in]; not of a mixture of gates."""
+        weight = self.weight
+        return matmul(weight, self._tables.to(weight.dtype)) if self._tables is not None else weight
 
     def _tables_by(self, estimator: str) -> Tensor:
-        """The tables that training sees."""
+        """The tables that training sees; logits for "walsh"."""
         weight = self.weight
+        if self.is_walsh:
+            return self._logits()
         if self._tables is not None:
-            shares = chosen(weight, 1, estimator, self.temperature).to(weight.dtype)
+            shares = chosen(weight, 1, estimator, self.scale).to(weight.dtype)
             return matmul(shares, self._tables.to(weight.dtype))
-        if estimator.startswith("gumbel"):
-            u = torch.rand_like(weight).clamp(min=torch.finfo(weight.dtype).tiny)
-            weight = weight + (u.log() - (-u).log1p())  # logistic: a difference of two Gumbels
-        soft = (weight / self.scale if self.scale != 1 else weight).sigmoid()
-        if estimator.endswith("straight_through"):
-            return (weight.detach() > 0).to(weight.dtype) + (soft - soft.detach())
-        return soft
+        return decided(weight, estimator, self.scale)
 
     def _present_tables(self) -> Tensor:
         """The tables that the layer has in its present mode."""
@@ -245,8 +283,12 @@ class Neurons(nn.Module, ABC):
     def _outputs(self, columns: Tensor, wires: Wires, tables: Tensor) -> Tensor:
         """The outputs [N, B] of gates for features [F, B]."""
         if self.tconorm is None or not self.training:  # on bits all T-norms agree
-            return SOFT_GATES(choose(self.backend, columns), wires, columns, tables)
-        return joined_gates(columns, wires, tables, self.tconorm.dual)
+            out = SOFT_GATES(choose(self.backend, columns), wires, columns, tables)
+        else:
+            out = joined_gates(columns, wires, tables, self.tconorm.dual)
+        if self.is_walsh and self.training:  # the tables are logits
+            return decided(out, self.estimator, self.scale)
+        return out
 
     def _check_dtype(self, x: Tensor) -> None:
         if x.dtype != self.weight.dtype:
@@ -257,7 +299,8 @@ class Neurons(nn.Module, ABC):
 
     def _options(self) -> list[str]:
         """What the text of a model shows of the gates and the options."""
-        parts = [f"{len(self.gates)} gates" if self.is_mixture else "tables"]
+        kind = "walsh" if self.is_walsh else "tables"
+        parts = [f"{len(self.gates)} gates" if self.is_mixture else kind]
         if self.estimator != "expected":
             parts.append(self.estimator)
         if self.tconorm is not None:
