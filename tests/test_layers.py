@@ -175,7 +175,7 @@ print("torch" in sys.modules)
 import gendr
 [getattr(gendr, name) for name in gendr.__all__]
 gendr.sorting.names()
-heavy = {"numba", "scipy", "trimesh", "matplotlib", "PIL", "imageio", "triton"}
+heavy = {"numba", "scipy", "trimesh", "matplotlib", "PIL", "imageio", "triton", "sklearn"}
 print(*sorted(heavy & set(sys.modules)))
 """
 

@@ -381,7 +381,7 @@ def test_what_verilog_refuses():
         (lambda: plain.to_verilog(signed=True), "give word too"),
         (lambda: plain.to_verilog(result="class"), "end with a GroupSum"),
         (lambda: sums.to_verilog(result="klass"), "unknown result"),
-        (lambda: sums.to_verilog(registers=-1), "registers must be >= 0"),
+        (lambda: sums.to_verilog(registers=-1), "registers must be an int >= 0"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

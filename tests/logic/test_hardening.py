@@ -33,19 +33,19 @@ def layer(inputs, outputs):
 
 
 class Twice(nn.Sequential):
-    def forward(self, x):
-        return super().forward(super().forward(x))
+    def forward(self, input):
+        return super().forward(super().forward(input))
 
 
 class Upside(nn.Dropout):
-    def forward(self, x):
-        return 1 - x
+    def forward(self, input):
+        return 1 - input
 
 
 def test_what_is_not_listed_is_refused():
     """A class that derives from a listed one computes what it likes; so does a hook."""
     square = [layer(6, 6), layer(6, 6)]
-    hooked = row(*square)
+    hooked = row(layer(6, 6), layer(6, 6))
     hooked[1].register_forward_hook(lambda module, args, out: 1 - out)
     for model, name in (
         (Twice(*square), "Twice"),

@@ -17,7 +17,7 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from gendr._runtime.checks import check_choice, check_count
+from gendr._runtime.names import unknown
 
 if TYPE_CHECKING:
     from gendr.logic.circuit.circuit import Circuit
@@ -95,8 +95,10 @@ def source(
 ) -> str:
     """The source; see `Circuit.to_verilog`."""
     netlist, sums = circuit.netlist, circuit.sums
-    check_count("registers", registers, least=0)
-    result = check_choice("result", result or ("sums" if sums else "bits"), RESULTS)
+    _check("registers", registers, 0)
+    result = result or ("sums" if sums else "bits")
+    if result not in RESULTS:
+        raise ValueError(unknown("result", result, RESULTS))
     if sums is None and result != "bits":
         raise ValueError(f"result {result!r} needs outputs that are summed; end with a GroupSum")
     module = _Module(registers > 0)
@@ -133,6 +135,12 @@ def source(
     return "\n".join([*lines, *module.lines, *assigns, *module.updates(), "endmodule", ""])
 
 
+def _check(name: str, value: object, least: int) -> None:
+    """As `check_count`, whose module needs torch, which circuits do not."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be an int >= {least}, got {value!r}")
+
+
 def _range(width: int, scalar: bool = True) -> str:
     return "" if width == 1 and scalar else f"[{width - 1}:0] "
 
@@ -146,8 +154,8 @@ def _inputs(
         if fraction or signed:
             raise ValueError("fraction and signed say how numbers are written; give word too")
         return [_Net(f"x[{k}]", f"x{k}", 1, 0) for k in range(inputs)], inputs
-    check_count("word", word)
-    check_count("fraction", fraction, least=0)
+    _check("word", word, 1)
+    _check("fraction", fraction, 0)
     if limits is None:
         raise ValueError("this circuit takes bits: it has no thresholds; leave out word")
     read = {*circuit.netlist.a.tolist(), *circuit.netlist.b.tolist()}
