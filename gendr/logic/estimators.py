@@ -160,11 +160,11 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
 
     def predict_proba(self, X: Any) -> Any:
         """Probabilities [N, classes]: the softmax of the scores of the circuit."""
-        scores = self.circuit_scores(X)
+        scores = self._scores(X)
         shares = np.exp(scores - scores.max(1, keepdims=True))
         return shares / shares.sum(1, keepdims=True)
 
-    def circuit_scores(self, X: Any) -> Any:
+    def _scores(self, X: Any) -> Any:
         """Counts over the scale [N, classes]."""
         x = self._rows(X)
         return self.circuit_(x).astype(np.float64)
