@@ -44,7 +44,7 @@ def _opposite(name: str, value: Any) -> Any:
     return not value
 
 
-_WIDTHS = ("temperature", "tau", "epsilon", "eps", "regularization_strength", "strength", "lambd")
+_WIDTHS = ("temperature", "tau", "epsilon", "eps", "regularization_strength")
 # The word of the package -> other words, how it comes from one of them, and the function.
 WORDS: dict[str, dict[str, tuple[str, Callable[[str, Any], Any]]]] = {
     "steepness": {
@@ -56,6 +56,7 @@ WORDS: dict[str, dict[str, tuple[str, Callable[[str, Any], Any]]]] = {
         **{name: (f"1 / {name}", _inverse) for name in ("steepness", "beta", "sharpness")},
         **{name: (name, _same) for name in (*_WIDTHS, "sigma")},
     },
+    "step": {name: (name, _same) for name in ("strength", "lambd")},  # of a difference quotient
     "tau": {  # of `GroupSum`
         "scale": ("scale", _same),
         "temperature": ("temperature", _same),

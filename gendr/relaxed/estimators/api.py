@@ -72,7 +72,7 @@ def estimated(
 ) -> Estimated:
     """A hard function of arrays, differentiable by an estimator.
 
-    >>> soft = estimated(dijkstra, "black_box", scale=20.0, workers=2)
+    >>> soft = estimated(dijkstra, "black_box", step=20.0, workers=2)
 
     Args:
         function: takes a NumPy array of one input's shape and returns an array or a number. It must

@@ -21,21 +21,21 @@ from gendr.relaxed.estimators.base import Estimator, Gradient
 @final
 @dataclass(frozen=True)
 class BlackBox(Estimator):
-    """The gradient (g(x + scale dL/dg) - g(x)) / scale of a solver g of a linear problem.
+    """The gradient (g(x + step dL/dg) - g(x)) / step of a solver g of a linear problem.
 
     It is the gradient of a piecewise linear function that agrees with the loss at x. The solver
     minimises <x, g(x)>; one that maximises takes -x.
 
     Args:
-        scale: lambda of the paper, > 0. The larger, the smoother.
+        step: lambda of the paper, > 0. The larger, the smoother.
     """
 
     name: ClassVar[str] = "black_box"
 
-    scale: float = 10.0
+    step: float = 10.0
 
     def __post_init__(self) -> None:
-        check_number("scale", self.scale, above=0)
+        check_number("step", self.step, above=0)
 
     def forward(
         self, function: Evaluations, x: Tensor, generator: torch.Generator | None
@@ -51,5 +51,5 @@ class BlackBox(Estimator):
 
     def backward(self, function: Evaluations, x: Tensor, saved: Any, grad: Tensor) -> Gradient:
         """See `Estimator`."""
-        moved = function(x + self.scale * grad)
-        return Gradient((moved - saved) / self.scale)
+        moved = function(x + self.step * grad)
+        return Gradient((moved - saved) / self.step)
