@@ -220,7 +220,7 @@ def pose_of_a_video(device: Device) -> list[Tensor]:
 def sorting(device: Device) -> list[Tensor]:
     """Sort by every method."""
     found: list[Tensor] = []
-    for name in gendr.sorting.methods():
+    for name in gendr.sorting.names():
         if name == "network":  # one of the user's, which there is none of
             continue
         x = torch.rand(3, 5, generator=torch.Generator().manual_seed(0)).to(device).requires_grad_()

@@ -174,8 +174,8 @@ gendr.cli.main(["fit", "--help"])
 print("torch" in sys.modules)
 import gendr
 [getattr(gendr, name) for name in gendr.__all__]
-gendr.sorting.methods()
-heavy = {"numba", "scipy", "trimesh", "matplotlib", "PIL", "imageio", "triton"}
+gendr.sorting.names()
+heavy = {"numba", "scipy", "trimesh", "matplotlib", "PIL", "imageio", "triton", "sklearn"}
 print(*sorted(heavy & set(sys.modules)))
 """
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import gendr
-from gendr import Mesh, losses, optim, sorting
+from gendr import Mesh, losses, optim, relaxed, sorting
 from gendr._runtime import resnet
 from gendr.logic import Binarize, GroupSum, LogicConv2d, LogicLayer, OrPool2d, Thermometer
 from gendr.logic.neurons import Neurons
@@ -122,6 +122,8 @@ def examples():
         ],
         sorting.SoftSort: [(lambda: sorting.SoftSort("odd_even", learnable=True), rand(3, 5))],
         sorting.SoftRank: [(lambda: sorting.SoftRank("softsort", learnable=True), rand(3, 5))],
+        sorting.SoftQuantile: [(lambda: sorting.SoftQuantile(0.3, "softsort"), rand(3, 5))],
+        relaxed.ShortestPath: [(lambda: relaxed.ShortestPath(steepness=4.0), rand(2, 3, 3))],
         sorting.SoftPermutation: [(lambda: sorting.SoftPermutation(hard=True), rand(3, 5))],
         sorting.NDCGLoss: [(lambda: sorting.NDCGLoss(k=2), rand(3, 5), labels(4, 3, 5))],
         sorting.MAPLoss: [(sorting.MAPLoss, rand(3, 5), labels(4, 3, 5))],

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count
+from gendr._runtime.words import worded
 from gendr.logic.backends.wires import Wires
 from gendr.logic.images import Pair, Window, as_images, batch_last
 from gendr.logic.neurons import Estimator, Initialization, Neurons, Parametrization
 from gendr.logic.wiring import check_wires, tree_wiring
-from gendr.tnorms import TNorm
+from gendr.tnorms import TConorm, TNorm
 
 __all__ = ["LogicConv2d"]
 
@@ -42,6 +43,7 @@ class _ConvolutionPlan(NamedTuple):
     outside: Tensor | None
 
 
+@worded(paper=("temperature",))
 @final
 class LogicConv2d(Neurons):
     """Trees of gates over images: [B, in_channels, H, W] in [0, 1] -> [B, out_channels, H', W'].
@@ -68,12 +70,12 @@ class LogicConv2d(Neurons):
             part of the input channels.
         wiring: "random", or places [2^d, out_channels], indices into the window
             [in_channels, rows, columns], flattened. Kept in the state dict.
-        parametrization: "gates" or "table"; see `LogicLayer`.
+        parametrization: "gates", "table" or "walsh"; see `LogicLayer`.
         gates: ids or names of the gates to choose from, for "gates"; by default all 16.
         init: "residual", every tree starts as a wire from its first leaf, or "normal".
         estimator: see `LogicLayer`.
-        tnorm: see `LogicLayer`.
-        temperature: see `LogicLayer`.
+        tconorm: see `LogicLayer`.
+        scale: see `LogicLayer`.
         seed: of the wiring and the initial weights; None takes torch's global random numbers.
         backend: "auto", "cpu", "triton" or "reference".
         device: of the weights.
@@ -110,8 +112,8 @@ class LogicConv2d(Neurons):
         gates: Iterable[int | str] | None = None,
         init: Initialization = "residual",
         estimator: Estimator = "expected",
-        tnorm: str | TNorm = "probabilistic",
-        temperature: float = 1.0,
+        tconorm: str | TConorm | TNorm = "probabilistic",
+        scale: float = 1.0,
         seed: int | None = None,
         backend: str = "auto",
         device: torch.device | str | None = None,
@@ -148,7 +150,7 @@ class LogicConv2d(Neurons):
             )  # fmt: skip
         super().__init__(
             out_channels * ((1 << depth) - 1), 2, parametrization=parametrization, gates=gates,
-            estimator=estimator, tnorm=tnorm, temperature=temperature, backend=backend,
+            estimator=estimator, tconorm=tconorm, scale=scale, backend=backend,
             device=device, dtype=dtype,
         )  # fmt: skip
         self.in_channels, self.out_channels, self.depth = in_channels, out_channels, depth

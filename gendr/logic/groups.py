@@ -10,10 +10,12 @@ from typing import final
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_count, check_number, check_tensor
+from gendr._runtime.words import worded
 
 __all__ = ["GroupSum"]
 
 
+@worded(paper=("temperature",))
 @final
 class GroupSum(nn.Module):
     """The sums of k groups of neighbouring features, divided by tau: [..., n] -> [..., k].
@@ -23,7 +25,7 @@ class GroupSum(nn.Module):
 
     Args:
         k: how many groups, such as classes; it must divide the number of features.
-        tau: the temperature, > 0.
+        tau: the scale of the softmax that follows (its temperature), > 0.
         beta: added to each sum, after the division.
 
     Raises:
@@ -35,6 +37,39 @@ class GroupSum(nn.Module):
         self.k = check_count("k", k)
         self.tau = check_number("tau", tau, above=0)
         self.beta = check_number("beta", beta)
+
+    @classmethod
+    def of_values(cls, k: int, features: int, low: float = 0.0, high: float = 1.0) -> GroupSum:
+        """A head of regression: k numbers from low (no feature is 1) to high (all are).
+
+        Args:
+            k: how many numbers.
+            features: of the layer before, all groups together.
+            low: the least value.
+            high: the largest.
+
+        Raises:
+            ValueError: k does not divide the features, or low is not below high.
+        """
+        each = _each(k, features)
+        check_number("low", low, below=check_number("high", high))
+        return cls(k, each / (high - low), low)
+
+    @classmethod
+    def of_labels(cls, k: int, features: int, tau: float = 1.0) -> GroupSum:
+        """A head of k labels of which any number may hold: logits (count - half a group) / tau.
+
+        They are for `nn.BCEWithLogitsLoss`; `Circuit.labels` says which are positive.
+
+        Args:
+            k: how many labels.
+            features: of the layer before, all groups together.
+            tau: the scale, > 0.
+
+        Raises:
+            ValueError: k does not divide the features, or a number is out of its range.
+        """
+        return cls(k, tau, -_each(k, features) / (2 * check_number("tau", tau, above=0)))
 
     def forward(self, x: Tensor) -> Tensor:
         """Sum the groups.
@@ -62,3 +97,10 @@ class GroupSum(nn.Module):
     def extra_repr(self) -> str:
         """What the text of a model shows."""
         return f"{self.k}, tau={self.tau:g}" + (f", beta={self.beta:g}" if self.beta else "")
+
+
+def _each(k: int, features: int) -> int:
+    """How many features a group has."""
+    if check_count("features", features) % check_count("k", k):
+        raise ValueError(f"k must divide the {features} features, got {k}")
+    return features // k

@@ -24,7 +24,7 @@ from gendr.logic.convolutions import LogicConv2d
 from gendr.logic.groups import GroupSum
 from gendr.logic.layers import LogicLayer
 from gendr.logic.pooling import OrPool2d
-from gendr.logic.thresholds import Thermometer
+from gendr.logic.thresholds import Binarize, Thermometer
 
 __all__ = ["harden"]
 
@@ -32,7 +32,8 @@ __all__ = ["harden"]
 _TRANSPARENT = (nn.Identity, nn.Dropout)
 _SHAPES = (nn.Flatten, nn.Unflatten)
 _LAYERS = (LogicLayer, LogicConv2d, OrPool2d)
-_ENDS = (GroupSum, Thermometer)
+_ENDS = (GroupSum, Thermometer, Binarize)
+_LISTED = (*_LAYERS, *_ENDS, *_SHAPES, *_TRANSPARENT)
 
 _OR = 7
 Signals = NDArray[np.int64]
@@ -50,7 +51,9 @@ def harden(
     Args:
         model: a `LogicLayer`, or an `nn.Sequential` (of them, of `nn.Sequential`) with an optional
             `Thermometer` or `Binarize` first and an optional `GroupSum` last. There may be
-            `LogicConv2d`, `OrPool2d`, `nn.Flatten` and `nn.Unflatten` too. It is not changed.
+            `LogicConv2d`, `OrPool2d`, `nn.Flatten` and `nn.Unflatten`, and `nn.Identity` and
+            `nn.Dropout`, which do nothing then. Classes that derive from these are refused. It is
+            not changed.
         input_shape: of one row, such as (C, H, W) for images. It is needed if the model begins with
             a layer for images; else it is known. A row of the circuit is such an image, flattened,
             and so are the outputs if a layer for images is the last.
@@ -59,7 +62,7 @@ def harden(
         check: whether each pass is compared with what was before it.
 
     Raises:
-        TypeError: if the model has another module.
+        TypeError: if the model has another module, or one has hooks.
         ValueError: if modules stand in another order, widths do not fit, or `input_shape` is
             missing.
     """
@@ -93,16 +96,16 @@ def harden(
 
 def _flat(model: nn.Module) -> list[nn.Module]:
     """The modules in the order in which they run."""
+    kind = type(model)  # a class that derives from one of these may compute something else
+    if kind is not nn.Sequential and kind not in _LISTED:
+        known = ", ".join(f"{'nn.' * each.__module__.startswith('torch')}{each.__name__}"
+                          for each in _LISTED)  # fmt: skip
+        raise TypeError(f"a circuit can be made of nn.Sequential, {known}, got {kind.__name__}")
+    if model._forward_hooks or model._forward_pre_hooks:
+        raise TypeError(f"{kind.__name__} has forward hooks, which no circuit has; remove them")
     if isinstance(model, nn.Sequential):
         return [each for child in model for each in _flat(child)]
-    if isinstance(model, _TRANSPARENT):
-        return []
-    if not isinstance(model, (*_LAYERS, *_ENDS, *_SHAPES)):
-        raise TypeError(
-            f"a circuit can be made of nn.Sequential, LogicLayer, LogicConv2d, OrPool2d, "
-            f"nn.Flatten, Thermometer, Binarize and GroupSum, got {type(model).__name__}"
-        )
-    return [model]
+    return [] if kind in _TRANSPARENT else [model]
 
 
 def _input_shape(modules: Sequence[nn.Module], shape: Sequence[int] | None) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from gendr._runtime.checks import (
     check_tensor,
     shape_text,
 )
+from gendr._runtime.words import worded
 from gendr.logic.backends.wires import Wires
 from gendr.logic.mixing import mixed
 from gendr.logic.neurons import (
@@ -31,7 +32,7 @@ from gendr.logic.neurons import (
     chosen,
 )
 from gendr.logic.wiring import LearnableWiring, candidate_wiring, check_wires, random_wiring
-from gendr.tnorms import TNorm
+from gendr.tnorms import TConorm, TNorm
 
 __all__ = ["LogicLayer"]
 
@@ -39,6 +40,7 @@ __all__ = ["LogicLayer"]
 RESIDUAL_WIRE = 5.0
 
 
+@worded(paper=("temperature",))
 @final
 class LogicLayer(Neurons):
     """A layer of gates: [..., in_features] in [0, 1] -> [..., out_features].
@@ -53,9 +55,10 @@ class LogicLayer(Neurons):
         wiring: "random", see `random_wiring`; indices [fan_in, out_features], such as those of
             `block_wiring`; or "learnable", which is a `LearnableWiring` of 8 candidates, or of as
             many as there are features for, or such an object. It is kept in the state dict.
-        parametrization: "gates", a softmax over the gates of two inputs (16 numbers a neuron), or
-            "table", a sigmoid for each corner (2^fan_in numbers); by default the first for
-            fan_in = 2, the second for all others.
+        parametrization: "gates", a softmax over the gates of two inputs (16 numbers a neuron);
+            "table", a sigmoid for each corner (2^fan_in numbers); or "walsh", the sigmoid of a sum
+            of 2^fan_in products of signs 1 - 2 x, with a coefficient each (WARP). By default the
+            first for fan_in = 2, the second for all others.
         gates: ids or names of the gates to choose from, for "gates"; by default all 16.
         init: "residual", every neuron starts as a gate that passes its first input on, and every
             learnable wire as its first candidate, or "normal", weights are drawn from a normal law
@@ -64,19 +67,21 @@ class LogicLayer(Neurons):
             forward, the gradient of the mixture backward. "gumbel": the mixture after noise, a
             sample from the relaxed choice, and "gumbel_straight_through" the hard one of it. The
             same holds for learnable wires.
-        tnorm: the "and" of two features, a name or an object, in place of their product, for
-            fan_in = 2: the expected gate is then c_0 + c_a a + c_b b + c_ab ⊤(a, b), as for inputs
-            that depend on each other by the copula ⊤. Not below max(a + b - 1, 0), else outputs
-            would leave [0, 1]. Other than "probabilistic" runs in plain PyTorch.
-        temperature: the weights, also those of learnable wires, are divided by it before the
-            softmax or sigmoid.
+        tconorm: the "or" of two features, a name or an object, whose dual ⊤ is their "and" in
+            place of the product, for fan_in = 2: the expected gate is then
+            c_0 + c_a a + c_b b + c_ab ⊤(a, b), as for inputs that depend on each other by the
+            copula ⊤. Not below max(a + b - 1, 0), else outputs would leave [0, 1]. Other than
+            "probabilistic" runs in plain PyTorch. It may be called `tnorm` too.
+        scale: the weights, also those of learnable wires, are divided by it before the softmax or
+            sigmoid; the temperature, by which word it is taken too.
         seed: of the wiring and the initial weights; None takes torch's global random numbers.
         backend: "auto", "cpu", "triton" or "reference".
         device: of the weights.
         dtype: of the weights.
 
     Attributes:
-        weight: [out_features, gates], or [out_features, 2^fan_in].
+        weight: [out_features, gates], or [out_features, 2^fan_in]; for "walsh" by sets of inputs,
+            as binary numbers whose first digit is the first input.
         wires: [fan_in, out_features] int64, the features that each gate reads. A layer with a
             learnable wiring has `candidates` and `wire_weight` instead.
         candidates: [c, fan_in, out_features] int64, the features among which each input chooses.
@@ -102,8 +107,8 @@ class LogicLayer(Neurons):
         gates: Iterable[int | str] | None = None,
         init: Initialization = "residual",
         estimator: Estimator = "expected",
-        tnorm: str | TNorm = "probabilistic",
-        temperature: float = 1.0,
+        tconorm: str | TConorm | TNorm = "probabilistic",
+        scale: float = 1.0,
         seed: int | None = None,
         backend: str = "auto",
         device: torch.device | str | None = None,
@@ -113,7 +118,7 @@ class LogicLayer(Neurons):
         super().__init__(
             check_count("out_features", out_features), check_count("fan_in", fan_in),
             parametrization=parametrization, gates=gates, estimator=estimator,
-            tnorm=tnorm, temperature=temperature, backend=backend, device=device, dtype=dtype,
+            tconorm=tconorm, scale=scale, backend=backend, device=device, dtype=dtype,
         )  # fmt: skip
         self.in_features, self.out_features, self.fan_in = in_features, out_features, fan_in
         self.is_learnable = isinstance(wiring, LearnableWiring) or wiring == "learnable"
@@ -187,7 +192,7 @@ class LogicLayer(Neurons):
     def _mixed(self, columns: Tensor) -> tuple[Tensor, Wires]:
         """What the inputs of all gates see of their candidates [fan_in N, B], and wires to it."""
         candidates, places = self._wiring()
-        shares = chosen(self.wire_weight, 0, self.estimator, self.temperature)
+        shares = chosen(self.wire_weight, 0, self.estimator, self.scale)
         return mixed(columns, candidates, shares.flatten(1)), places
 
     def _wiring(self) -> tuple[Wires, Wires]:

@@ -4,8 +4,13 @@ A neuron reads a few features and has a table: its output at every corner. While
 table is soft, and the output is the expected one for independent inputs. When it does not, the
 table is hard, 0 or 1, so that bits go in and bits come out.
 
+With the parametrization "walsh" a table holds logits, and the sigmoid comes behind the mean over
+the corners: y = sigmoid(sum over sets S of w_S prod_{i in S} (1 - 2 x_i) / scale), whose sum is
+the multilinear function of the logits at the corners, H w.
+
 Source: thesis, sections 6.2 and 6.3; the residual initialisation: Petersen et al., Convolutional
-Differentiable Logic Gate Networks, NeurIPS 2024.
+Differentiable Logic Gate Networks, NeurIPS 2024; "walsh": Gerlach et al., WARP Logic Neural
+Networks, arXiv 2602.03527, 2026.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from gendr.logic.backends.choice import choose
 from gendr.logic.backends.reference import SOFT_GATES, joined_gates
 from gendr.logic.backends.wires import Wires
 from gendr.logic.gates import MAX_FAN_IN, gate_ids, truth_tables
-from gendr.tnorms import TNorm, as_tconorm
+from gendr.tnorms import TConorm, TNorm, as_tconorm
 
 __all__ = ["Estimator", "Initialization", "Neurons", "Parametrization", "chosen"]
 
@@ -34,42 +39,42 @@ RESIDUAL_GATE = 5.0
 RESIDUAL_TABLE = 3.0
 
 T = TypeVar("T")
-Parametrization = Literal["gates", "table"]
+Parametrization = Literal["gates", "table", "walsh"]
 Estimator = Literal["expected", "straight_through", "gumbel", "gumbel_straight_through"]
 Initialization = Literal["residual", "normal"]
 
 
-def check_tnorm(tnorm: str | TNorm, fan_in: int) -> TNorm | None:
-    """The T-norm that joins two features; None for their product, which kernels compute.
+def check_tconorm(tconorm: str | TConorm | TNorm, fan_in: int) -> TConorm | None:
+    """The T-conorm whose dual joins two features; None for their product, which kernels compute.
 
     Raises:
         ValueError: if there is no such T-norm, it is below that of Łukasiewicz, or gates have
             another number of inputs than two.
     """
-    norm = tnorm if isinstance(tnorm, TNorm) else as_tconorm(tnorm).dual
+    norm = tconorm if isinstance(tconorm, TNorm) else as_tconorm(tconorm).dual
     if norm.dual.is_product:
         return None
     if fan_in != 2:
-        raise ValueError(f"tnorm is for gates of two inputs, got fan_in = {fan_in}")
+        raise ValueError(f"tconorm is for gates of two inputs, got fan_in = {fan_in}")
     a, b = torch.meshgrid(*[torch.linspace(0, 1, 33, dtype=torch.float64)] * 2, indexing="ij")
     with torch.no_grad():
         lowest = (norm(a, b) - (a + b - 1).clamp(min=0)).min()
     if lowest < -1e-9:
         raise ValueError(
-            f"tnorm {norm} lies below max(a + b - 1, 0), so that gates such as 'or' would leave "
-            "[0, 1]; take another, such as frank(p=2), or a larger p"
+            f"the T-norm of {norm.dual} lies below max(a + b - 1, 0), so that gates such as 'or' "
+            "would leave [0, 1]; take another, such as frank(p=2), or a larger p"
         )
-    return norm
+    return norm.dual
 
 
-def chosen(weight: Tensor, dim: int, estimator: str, temperature: float) -> Tensor:
+def chosen(weight: Tensor, dim: int, estimator: str, scale: float) -> Tensor:
     """The share of each alternative along a dimension, as training sees it.
 
     Args:
         weight: of the alternatives.
         dim: along which they are.
         estimator: see `LogicLayer`.
-        temperature: by which weights are divided before the softmax.
+        scale: by which weights are divided before the softmax.
 
     Returns:
         The softmax, of the weights or of a draw; with "straight_through" forward a one-hot choice.
@@ -78,11 +83,33 @@ def chosen(weight: Tensor, dim: int, estimator: str, temperature: float) -> Tens
     if estimator.startswith("gumbel"):
         tiny = torch.finfo(weight.dtype).tiny
         weight = weight - torch.empty_like(weight).exponential_().clamp(min=tiny).log()
-    soft = (weight / temperature if temperature != 1 else weight).softmax(dim)
+    soft = (weight / scale if scale != 1 else weight).softmax(dim)
     if estimator.endswith("straight_through"):
         hard = torch.zeros_like(soft).scatter_(dim, weight.detach().argmax(dim, keepdim=True), 1)
         return hard + (soft - soft.detach())
     return soft
+
+
+def decided(logits: Tensor, estimator: str, scale: float) -> Tensor:
+    """The probability of 1 by logits, as training sees it; see `LogicLayer` for the estimators."""
+    if estimator.startswith("gumbel"):
+        u = torch.rand_like(logits).clamp(min=torch.finfo(logits.dtype).tiny)
+        logits = logits + (u.log() - (-u).log1p())  # logistic: a difference of two Gumbels
+    soft = (logits / scale if scale != 1 else logits).sigmoid()
+    if estimator.endswith("straight_through"):
+        return (logits.detach() > 0).to(logits.dtype) + (soft - soft.detach())
+    return soft
+
+
+def walsh_matrix(fan_in: int) -> Tensor:
+    """H [2^k, 2^k], symmetric: the product of 1 - 2 x_i over a set, at a corner.
+
+    Sets and corners are binary numbers whose first digit is the first input.
+    """
+    h = torch.ones(1, 1, dtype=torch.int64)
+    for _ in range(fan_in):
+        h = torch.kron(torch.tensor([[1, 1], [1, -1]]), h)
+    return h
 
 
 class Neurons(nn.Module, ABC):
@@ -103,8 +130,8 @@ class Neurons(nn.Module, ABC):
         parametrization: Parametrization | None,
         gates: Iterable[int | str] | None,
         estimator: Estimator,
-        tnorm: str | TNorm,
-        temperature: float,
+        tconorm: str | TConorm | TNorm,
+        scale: float,
         backend: str,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
@@ -116,20 +143,24 @@ class Neurons(nn.Module, ABC):
             parametrization = "gates" if fan_in == 2 else "table"
         check_choice("parametrization", parametrization, get_args(Parametrization))
         self.is_mixture = parametrization == "gates"
+        self.is_walsh = parametrization == "walsh"
         if self.is_mixture and fan_in != 2:
             raise ValueError(
-                f"the parametrization 'gates' is for fan_in = 2, got {fan_in}; use 'table'"
+                f"the parametrization 'gates' is for fan_in = 2, got {fan_in}; use 'table' or "
+                "'walsh'"
             )
         if gates is not None and not self.is_mixture:
             raise ValueError("gates are chosen with the parametrization 'gates'")
         self.gates = gate_ids(gates) if self.is_mixture else ()
         self.estimator = check_choice("estimator", estimator, get_args(Estimator))
-        self.temperature = check_number("temperature", temperature, above=0)
+        self.scale: float = check_number("scale", scale, above=0)
         self.backend = backend
         self._cache: tuple[Tensor, tuple[int | None, Hashable], Any] | None = None
-        self.tnorm = check_tnorm(tnorm, fan_in)
+        self.tconorm = check_tconorm(tconorm, fan_in)
 
         tables = torch.as_tensor(truth_tables(self.gates)) if self.is_mixture else None
+        if self.is_walsh:
+            tables = walsh_matrix(fan_in)
         self._tables: Tensor | None
         self.register_buffer("_tables", None if tables is None else tables.to(device), False)
         size = len(self.gates) if self.is_mixture else 1 << fan_in
@@ -150,6 +181,11 @@ class Neurons(nn.Module, ABC):
             # A stream of its own: with the seed of the wiring, weights would follow from wires.
             generator = None if seed is None else torch.Generator().manual_seed(seed + 1)
             self.weight.copy_(torch.randn(self.weight.shape, generator=generator))
+            if self.is_walsh:  # logits of the same law as those of a table
+                self.weight *= self.weight.shape[1] ** -0.5
+        elif self.is_walsh:
+            self.weight.zero_()
+            self.weight[:, self.weight.shape[1] // 2] = -RESIDUAL_TABLE  # of 1 - 2 a
         elif self.is_mixture:
             passing = 3  # the gate "a"
             if passing not in self.gates:
@@ -179,27 +215,29 @@ class Neurons(nn.Module, ABC):
     @torch.no_grad()
     def hard_tables(self) -> Tensor:
         """The tables of the most likely gates, [neurons, 2^fan_in], 0 or 1."""
-        if self._tables is not None:
+        if self._tables is not None and self.is_mixture:
             return self._tables[self.weight.argmax(1)].to(self.weight.dtype)
-        return (self.weight > 0).to(self.weight.dtype)
+        return (self._logits() > 0).to(self.weight.dtype)
 
     def soft_tables(self) -> Tensor:
         """The expected tables, [neurons, 2^fan_in], in [0, 1]."""
-        return self._tables_by("expected")
+        tables = self._tables_by("expected")
+        return decided(tables, "expected", self.scale) if self.is_walsh else tables
+
+    def _logits(self) -> Tensor:
+        """The logits at the corners, [neurons, 2^fan_in]; not of a mixture of gates."""
+        weight = self.weight
+        return matmul(weight, self._tables.to(weight.dtype)) if self._tables is not None else weight
 
     def _tables_by(self, estimator: str) -> Tensor:
-        """The tables that training sees."""
+        """The tables that training sees; logits for "walsh"."""
         weight = self.weight
+        if self.is_walsh:
+            return self._logits()
         if self._tables is not None:
-            shares = chosen(weight, 1, estimator, self.temperature).to(weight.dtype)
+            shares = chosen(weight, 1, estimator, self.scale).to(weight.dtype)
             return matmul(shares, self._tables.to(weight.dtype))
-        if estimator.startswith("gumbel"):
-            u = torch.rand_like(weight).clamp(min=torch.finfo(weight.dtype).tiny)
-            weight = weight + (u.log() - (-u).log1p())  # logistic: a difference of two Gumbels
-        soft = (weight / self.temperature if self.temperature != 1 else weight).sigmoid()
-        if estimator.endswith("straight_through"):
-            return (weight.detach() > 0).to(weight.dtype) + (soft - soft.detach())
-        return soft
+        return decided(weight, estimator, self.scale)
 
     def _present_tables(self) -> Tensor:
         """The tables that the layer has in its present mode."""
@@ -244,9 +282,13 @@ class Neurons(nn.Module, ABC):
 
     def _outputs(self, columns: Tensor, wires: Wires, tables: Tensor) -> Tensor:
         """The outputs [N, B] of gates for features [F, B]."""
-        if self.tnorm is None or not self.training:  # on bits all T-norms agree
-            return SOFT_GATES(choose(self.backend, columns), wires, columns, tables)
-        return joined_gates(columns, wires, tables, self.tnorm)
+        if self.tconorm is None or not self.training:  # on bits all T-norms agree
+            out = SOFT_GATES(choose(self.backend, columns), wires, columns, tables)
+        else:
+            out = joined_gates(columns, wires, tables, self.tconorm.dual)
+        if self.is_walsh and self.training:  # the tables are logits
+            return decided(out, self.estimator, self.scale)
+        return out
 
     def _check_dtype(self, x: Tensor) -> None:
         if x.dtype != self.weight.dtype:
@@ -257,11 +299,12 @@ class Neurons(nn.Module, ABC):
 
     def _options(self) -> list[str]:
         """What the text of a model shows of the gates and the options."""
-        parts = [f"{len(self.gates)} gates" if self.is_mixture else "tables"]
+        kind = "walsh" if self.is_walsh else "tables"
+        parts = [f"{len(self.gates)} gates" if self.is_mixture else kind]
         if self.estimator != "expected":
             parts.append(self.estimator)
-        if self.tnorm is not None:
-            parts.append(str(self.tnorm))
-        if self.temperature != 1:
-            parts.append(f"temperature={self.temperature:g}")
+        if self.tconorm is not None:
+            parts.append(str(self.tconorm))
+        if self.scale != 1:
+            parts.append(f"scale={self.scale:g}")
         return parts

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_count, check_finite, check_number, check_tensor
+from gendr._runtime.words import worded
 from gendr.distributions.registry import DistributionLike, as_distribution
 
 __all__ = ["Binarize", "Thermometer"]
 
 
+@worded()
 class Thermometer(nn.Module):
     """Every number becomes T bits, whether it is above each of T thresholds.
 
@@ -142,6 +144,7 @@ class Thermometer(nn.Module):
         return f"{text}, learnable, {self.dist}, scale={self.scale:g}" if self.learnable else text
 
 
+@worded()
 class Binarize(Thermometer):
     """One bit per number, whether it is above a threshold: [..., F] -> [..., F].
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from gendr._runtime.checks import check_count, check_finite, check_number
 from gendr._runtime.evaluations import Evaluations, Parallel
+from gendr._runtime.words import worded
 from gendr.distributions import Heaviside, as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.optim.split import checked_output, distance_to
@@ -25,6 +26,7 @@ from gendr.optim.split import checked_output, distance_to
 __all__ = ["RESGRO"]
 
 
+@worded(old=("maximize",))
 class RESGRO(nn.Module):
     """A loss whose gradient leads to the best of random samples around the output.
 
@@ -39,7 +41,7 @@ class RESGRO(nn.Module):
         m: how many samples are drawn, >= k; by default k, so that z* is the best of them, (7.46).
         scale: of the noise, in units of the output.
         dist: its law; any that can be sampled and has a width, all but "heaviside".
-        maximize: whether the largest value is the best.
+        minimize: whether the smallest value is the best; else the largest.
         batched: the objective takes stacks, [N * m, *event] and arguments of as many entries, and
             returns [N * m].
         workers: how many threads or processes evaluate it.
@@ -66,7 +68,7 @@ class RESGRO(nn.Module):
         *,
         scale: float = 1.0,
         dist: DistributionLike = "gaussian",
-        maximize: bool = False,
+        minimize: bool = True,
         batched: bool = False,
         workers: int = 1,
         parallel: Parallel = "threads",
@@ -78,7 +80,7 @@ class RESGRO(nn.Module):
         if self.m < self.k:
             raise ValueError(f"m must be >= k: the best of {k} is taken out of m samples, got {m}")
         self.scale = check_number("scale", scale, above=0)
-        self.dist, self.maximize = as_distribution(dist), maximize
+        self.dist, self.minimize = as_distribution(dist), minimize
         if isinstance(self.dist, Heaviside):
             raise ValueError(
                 "dist 'heaviside' makes no noise, so that all samples are the output itself; use "
@@ -106,8 +108,8 @@ class RESGRO(nn.Module):
         noise = self.dist.sample((self.m, *y.shape), generator=self._generator, dtype=y.dtype)
         samples = (y + self.scale * noise.to(y.device)).movedim(1, 0)  # [N, m, *event]
         values = self._objective.of_samples(samples, args)
-        self.value = (values.amax(1) if self.maximize else values.amin(1)).mean()
-        weights = _weights(-values if self.maximize else values, self.k).to(y)
+        self.value = (values.amin(1) if self.minimize else values.amax(1)).mean()
+        weights = _weights(values if self.minimize else -values, self.k).to(y)
         return (weights.reshape(*weights.shape, *(1 for _ in y.shape[1:])) * samples).sum(1)
 
     def close(self) -> None:

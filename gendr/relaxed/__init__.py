@@ -56,7 +56,7 @@ from gendr.relaxed.algorithms.bubble_sort import BubbleSorted, bubble_sort
 from gendr.relaxed.algorithms.dynamic_time_warping import dynamic_time_warping, warping_of_costs
 from gendr.relaxed.algorithms.graph_path import GraphPath, edges_of_csr, shortest_path_graph
 from gendr.relaxed.algorithms.levenshtein import levenshtein
-from gendr.relaxed.algorithms.shortest_path import shortest_path
+from gendr.relaxed.algorithms.shortest_path import ShortestPath, shortest_path
 from gendr.relaxed.algorithms.silhouette import silhouette
 from gendr.relaxed.choices import absolute as abs
 from gendr.relaxed.choices import argmax, argmin
@@ -110,6 +110,7 @@ __all__ = [
     "RelaxError",
     "Sampled",
     "Scalar",
+    "ShortestPath",
     "Vector",
     "Volume",
     "abs",

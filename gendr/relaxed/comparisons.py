@@ -196,7 +196,7 @@ def _joined(a: Value, b: Value, rule: Rule, both: bool) -> Value:
         return Array.dense(_joined(aligned(a, rank), aligned(b, rank), rule, both), rank)
     if rule.product:
         return a * b if both else a + b - a * b
-    return rule.tnorm(a, b) if both else rule.tnorm.dual(a, b)
+    return rule.tconorm.dual(a, b) if both else rule.tconorm(a, b)
 
 
 def and_(first: Value, *others: Value, name: str | None = None) -> Value:
@@ -249,7 +249,7 @@ def _all(values: Any, name: str | None, both: bool) -> Value:
     if isinstance(values, Array):
         rule = current().rule(name)
         flat = values.data.flatten(values.data.ndim - values.ndim)
-        return (rule.tnorm if both else rule.tnorm.dual).reduce(flat)
+        return (rule.tconorm.dual if both else rule.tconorm).reduce(flat)
     result: Value = both
     for value in values:
         value = value if is_relaxed(value) else bool(value)

@@ -171,7 +171,7 @@ class CompiledProgram:
         clips = tuple(clip.items()) if isinstance(clip, Mapping) else clip
         kinds = [(x.shape, x.dtype, x.device, asked and x.requires_grad) for x in inputs]
         key = (
-            form, tuple(rest), tuple(kinds), laws, settings.tnorm, settings.tolerance,
+            form, tuple(rest), tuple(kinds), laws, settings.tconorm, settings.tolerance,
             settings.max_iterations, clips, settings.normaliser, torch.get_default_dtype(),
         )  # fmt: skip
         try:

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_finite, check_tensor, shape_text
 from gendr._runtime.tracing import is_traced, refuse_transforms
+from gendr._runtime.words import translated, worded
 from gendr.relaxed import choices
 from gendr.relaxed.estimators import Report
 from gendr.relaxed.execution import (
@@ -46,7 +47,7 @@ from gendr.relaxed.settings import (
     DistLike,
     Scale,
     Settings,
-    TNormLike,
+    TConormLike,
     check_names,
     current,
     entered,
@@ -102,8 +103,8 @@ class Program:
 
     `program(*args)` runs the relaxed function: floating tensors are relaxed, plain numbers are
     exact. Besides its own arguments it takes `execution`, and what `smoothing` takes: `scale`,
-    `dist`, `tnorm`, `tolerance`, `max_iterations`, `clip`, `normaliser`. Inside another program it
-    follows the settings of that one. A program that stands in a module can be pickled.
+    `dist`, `tconorm`, `tolerance`, `max_iterations`, `clip`, `normaliser`. Inside another program
+    it follows the settings of that one. A program that stands in a module can be pickled.
 
     Attributes:
         source: the rewritten text.
@@ -204,7 +205,7 @@ class Program:
             TypeError, ValueError: arguments or settings that do not fit.
         """
         outer = current()
-        own = {key: kwargs.pop(key) for key in RESERVED if key in kwargs}
+        kwargs, own = self._split(kwargs)
         if outer.hard:  # which has no use for settings
             return self._rewritten.hard(*args, **kwargs)
         if outer.running:
@@ -213,9 +214,18 @@ class Program:
 
     def settled(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Settings]:
         """The arguments among those of a call, and the settings of its run."""
-        own = {key: value for key, value in kwargs.items() if key in RESERVED}
-        rest = {key: value for key, value in kwargs.items() if key not in RESERVED}
+        rest, own = self._split(kwargs)
         return rest, current().changed(**{**self._settings, **own})
+
+    def _split(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arguments among those of a call, and its settings."""
+        rest = {key: value for key, value in kwargs.items() if key in self._signature.parameters}
+        if len(rest) == len(kwargs):
+            return rest, {}
+        given = {key: value for key, value in kwargs.items() if key not in rest}
+        given = translated(self.function.__name__, RESERVED, given, open_ended=True, level=4)
+        own = {key: given.pop(key) for key in RESERVED if key in given}
+        return {**rest, **given}, own
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], settings: Settings) -> Any:
         """Run the relaxed function with these settings, outside of other programs.
@@ -818,20 +828,21 @@ def relax(
     *,
     scale: Scale | None = ...,
     dist: DistLike | None = ...,
-    tnorm: TNormLike | None = ...,
+    tconorm: TConormLike | None = ...,
     tolerance: float | None = ...,
     max_iterations: int | None = ...,
     clip: float | Mapping[str, float] | None = ...,
     normaliser: Literal["differentiated", "constant"] | None = ...,
     execution: str | Execution | None = ...,
 ) -> Callable[[Callable[..., Any]], Program]: ...
+@worded()
 def relax(
     function: Callable[..., Any] | None = None,
     /,
     *,
     scale: Scale | None = None,
     dist: DistLike | None = None,
-    tnorm: TNormLike | None = None,
+    tconorm: TConormLike | None = None,
     tolerance: float | None = None,
     max_iterations: int | None = None,
     clip: float | Mapping[str, float] | None = None,
@@ -856,7 +867,7 @@ def relax(
             expressions, `min`, `max`, `abs`, indexing, assignments and `return`.
         scale: the scale of the noise, if a call gives none; as the others in `smoothing`.
         dist: the law.
-        tnorm: the 'and'.
+        tconorm: the 'or'.
         tolerance: the probability at which loops end.
         max_iterations: the bound of loops.
         clip: the bound of the gradient that a decision passes back.
@@ -871,7 +882,7 @@ def relax(
         RelaxError: a SyntaxError that shows the line of what cannot be relaxed, and says why.
     """
     settings = dict(
-        scale=scale, dist=dist, tnorm=tnorm, tolerance=tolerance, max_iterations=max_iterations,
+        scale=scale, dist=dist, tconorm=tconorm, tolerance=tolerance, max_iterations=max_iterations,
         clip=clip, normaliser=normaliser, execution=execution,
     )  # fmt: skip
     given = {key: value for key, value in settings.items() if value is not None}

@@ -17,20 +17,20 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from gendr import tnorms
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr._runtime.names import unknown
 from gendr._runtime.tracing import all_hold
+from gendr._runtime.words import worded
 from gendr.distributions import Distribution, Heaviside, Logistic
 from gendr.distributions.decisions import Number
 from gendr.distributions.registry import DistributionLike, as_distribution
 from gendr.relaxed.execution import Execution, Merged, Path, Worlds, as_execution
 from gendr.relaxed.slopes import Watched, clipped, watched
-from gendr.tnorms import Probabilistic, TConorm, TNorm
+from gendr.tnorms import Probabilistic, TConorm, TNorm, as_tconorm
 
 Scale: TypeAlias = "Number | Mapping[str, Number]"
 DistLike: TypeAlias = "DistributionLike | Mapping[str, DistributionLike]"
-TNormLike: TypeAlias = "str | TNorm | TConorm"
+TConormLike: TypeAlias = "str | TNorm | TConorm"
 T = TypeVar("T")
 
 # The key of a mapping for decisions without a name, or with one that the mapping does not have.
@@ -51,7 +51,7 @@ class Rule:
     Attributes:
         scale: of the noise, > 0; a number or a tensor that broadcasts with the batch.
         dist: its law.
-        tnorm: the 'and' of probabilities.
+        tconorm: the 'or' of probabilities; the 'and' is its dual.
         clip: the bound of the gradient that it passes back; inf for none.
         normaliser: of a real-valued place, as in `smoothing`.
         worlds: where it is taken; None if it stays a probability.
@@ -60,7 +60,7 @@ class Rule:
 
     scale: Number = 1.0
     dist: Distribution = field(default_factory=Logistic)
-    tnorm: TNorm = field(default_factory=lambda: Probabilistic().dual)
+    tconorm: TConorm = field(default_factory=Probabilistic)
     clip: float = math.inf
     normaliser: str = DIFFERENTIATED
     worlds: Worlds | None = None
@@ -76,7 +76,7 @@ class Rule:
             plain=self.clip == math.inf and self.worlds is None and self.watched is None,
             logistic=isinstance(self.dist, Logistic),
             hard=isinstance(self.dist, Heaviside),
-            product=isinstance(self.tnorm.dual, Probabilistic),
+            product=isinstance(self.tconorm, Probabilistic),
         )
 
     def over(self, x: Tensor, dims: int = 0) -> Tensor:
@@ -153,7 +153,7 @@ class Settings:
 
     Attributes:
         scale, dist: one for all decisions, or by the names of decisions, with a "default".
-        tnorm: the 'and'; its dual T-conorm is the 'or'.
+        tconorm: the 'or'; its dual T-norm is the 'and'.
         tolerance: a loop ends when it goes on with a probability of at most this.
         max_iterations: the bound of loops; None for an error where they do not end.
         clip: the bound of the gradient that a decision passes back, or by names as the scale.
@@ -173,7 +173,7 @@ class Settings:
 
     scale: Scale = 1.0
     dist: Distribution | Mapping[str, Distribution] = field(default_factory=Logistic)
-    tnorm: TNorm = field(default_factory=lambda: Probabilistic().dual)
+    tconorm: TConorm = field(default_factory=Probabilistic)
     tolerance: float = 1e-8
     max_iterations: int | None = None
     clip: float | Mapping[str, float] = math.inf
@@ -200,7 +200,7 @@ class Settings:
             scale, dist = _pick(self.scale, name, "scale"), _pick(self.dist, name, "dist")
             clip = _pick(self.clip, name, "clip")
             rule = self._rules[name] = Rule(
-                scale, dist, self.tnorm, clip, self.normaliser, self.worlds, self.watched
+                scale, dist, self.tconorm, clip, self.normaliser, self.worlds, self.watched
             )
         return rule
 
@@ -256,17 +256,15 @@ def _bound(name: str, value: Any) -> float:
     return math.inf if value == math.inf else check_number(name, value, above=0)
 
 
-def _tnorm(value: Any) -> TNorm:
-    if isinstance(value, TNorm):
-        return value
-    return value.dual if isinstance(value, TConorm) else tnorms.tnorm(value)
+def _tconorm(value: Any) -> TConorm:
+    return value.dual if isinstance(value, TNorm) else as_tconorm(value)
 
 
 # What a user may set -> a function that returns the value, or raises TypeError or ValueError.
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "scale": _each(check_scale, "scale"),
     "dist": _each(lambda _, value: as_distribution(value), "dist"),
-    "tnorm": _tnorm,
+    "tconorm": _tconorm,
     "tolerance": partial(check_number, "tolerance", below=1.0),
     "max_iterations": partial(check_count, "max_iterations", least=0),
     "clip": _each(_bound, "clip"),
@@ -322,11 +320,12 @@ def entered(settings: Settings) -> Generator[Settings]:
         _CURRENT.reset(token)
 
 
+@worded()
 @contextmanager
 def smoothing(
     scale: Scale | None = None,
     dist: DistLike | None = None,
-    tnorm: TNormLike | None = None,
+    tconorm: TConormLike | None = None,
     tolerance: float | None = None,
     max_iterations: int | None = None,
     clip: float | Mapping[str, float] | None = None,
@@ -342,7 +341,8 @@ def smoothing(
             with the batch (learnable if it requires a gradient), or a mapping from the names of
             decisions to these, with "default" for all others. At first 1.
         dist: its law, or a mapping as for the scale. At first "logistic".
-        tnorm: the 'and', by its name or as an object; 'or' is its dual. At first "probabilistic".
+        tconorm: the 'or', by its name or as an object; 'and' is its dual. At first "probabilistic".
+            It may be called `tnorm` too: a name is that of the pair.
         tolerance: a loop ends when it goes on with at most this probability. At first 1e-8.
         max_iterations: how often a loop runs at most; what is left of the probability goes to the
             last state. At first, a relaxed loop that has not ended after 1000 is an error.
@@ -356,7 +356,7 @@ def smoothing(
         TypeError, ValueError: a setting that is none.
     """
     given = dict(
-        scale=scale, dist=dist, tnorm=tnorm, tolerance=tolerance, max_iterations=max_iterations,
+        scale=scale, dist=dist, tconorm=tconorm, tolerance=tolerance, max_iterations=max_iterations,
         clip=clip, normaliser=normaliser,
     )  # fmt: skip
     with entered(current().changed(**given)) as settings:

@@ -143,7 +143,7 @@ _CHANGING = {
 }  # fmt: skip
 _READING_OUT = {"item", "numpy", "tolist"}
 RESERVED = (
-    "scale", "dist", "tnorm", "tolerance", "max_iterations", "clip", "normaliser", "execution",
+    "scale", "dist", "tconorm", "tolerance", "max_iterations", "clip", "normaliser", "execution",
 )  # fmt: skip
 
 

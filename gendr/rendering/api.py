@@ -20,6 +20,7 @@ from gendr._runtime.checks import (
 )
 from gendr._runtime.readback import earlier
 from gendr._runtime.tracing import all_hold, is_traced
+from gendr._runtime.words import worded
 from gendr.rendering.aggregation import Aggregation, alpha
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.coverage import Coverage
@@ -171,6 +172,7 @@ def at_full_precision(name: str, tensor: Tensor) -> Tensor:
     return check_float(name, tensor)
 
 
+@worded()
 def silhouette(
     face_vertices: Tensor,
     image_size: int | Sequence[int],

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_integer, check_shape
+from gendr._runtime.words import worded
 from gendr.primitives.scene import check_pos, check_tri
 from gendr.rendering.api import Dist, Scale, parse_image_size, silhouette
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["soft"]
 
 
+@worded()
 def soft(
     pos: Tensor,
     tri: Tensor,

@@ -19,6 +19,7 @@ from gendr._runtime.checks import (
     check_shape,
 )
 from gendr._runtime.tracing import is_traced
+from gendr._runtime.words import worded
 from gendr.rendering.api import (
     Dist,
     Scale,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _LEARNABLE = ("scale", "shape", "p", "gamma")
 
 
+@worded()
 class Renderer(nn.Module):
     """One renderer of the family: signed distances x CDF x T-conorm, then shading.
 

@@ -7,16 +7,20 @@
 from gendr.sorting import losses
 from gendr.sorting.api import (
     SoftPermutation,
+    SoftQuantile,
     SoftRank,
     SoftSort,
     SoftSorter,
     Sorted,
     get,
-    methods,
+    names,
     permutation,
     soft_quantile,
     soft_rank,
     soft_sort,
+)
+from gendr.sorting.api import (
+    methods as methods,  # its old name, with a warning
 )
 from gendr.sorting.base import PermutationSort, Sort
 from gendr.sorting.networks import Network, bitonic, network, odd_even, odd_even_merge
@@ -42,6 +46,7 @@ __all__ = [
     "PermutationSort",
     "RankingLoss",
     "SoftPermutation",
+    "SoftQuantile",
     "SoftRank",
     "SoftSort",
     "SoftSorter",
@@ -54,7 +59,7 @@ __all__ = [
     "get",
     "is_monotonic",
     "losses",
-    "methods",
+    "names",
     "network",
     "odd_even",
     "odd_even_merge",

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from gendr._runtime.checks import check_choice
 from gendr._runtime.registry import members
 from gendr._runtime.tracing import all_hold, lazy, once
+from gendr._runtime.words import renamed, worded
 from gendr.sorting.base import (
     Pair,
     PermutationSort,
@@ -27,7 +28,7 @@ from gendr.sorting.base import (
     back,
     check_keys,
     check_payload,
-    check_settings,
+    named_settings,
     straight_through,
 )
 from gendr.sorting.losses import hard_ranks, permutation_matrix
@@ -40,11 +41,22 @@ _MODULES = ("relaxed", "neuralsort", "softsort", "sinkhorn", "permutahedron")
 
 
 @cache
-def methods() -> Mapping[str, type[Sort]]:
-    """The names of all methods; the values are their classes."""
+def kinds() -> Mapping[str, type[Sort]]:
+    """The classes of all methods by their names."""
     for module in _MODULES:
         import_module(f"gendr.sorting.{module}")
     return MappingProxyType(members(Sort, package="gendr"))
+
+
+def names() -> tuple[str, ...]:
+    """The names of all methods."""
+    return tuple(kinds())
+
+
+def methods() -> Mapping[str, type[Sort]]:
+    """As `kinds`, which was public by this name once."""
+    renamed("gendr.sorting.methods()", "gendr.sorting.names()")
+    return kinds()
 
 
 def get(name: Method = "bitonic", **options: Any) -> Sort:
@@ -54,7 +66,7 @@ def get(name: Method = "bitonic", **options: Any) -> Sort:
     OddEvenSort(steepness=20.0, dist='logistic', art=0.25, backend='auto')
 
     Args:
-        name: one of `methods()`, or a method itself, whose settings the options replace.
+        name: one of `names()`, or a method itself, whose settings the options replace.
         **options: settings of that method; all methods have `steepness`.
 
     Raises:
@@ -64,11 +76,9 @@ def get(name: Method = "bitonic", **options: Any) -> Sort:
     if not isinstance(name, (str, Sort)):
         raise TypeError(f"a method is a name or a Sort, got {type(name).__name__}")
     if isinstance(name, Sort):
-        check_settings(name.name, type(name), options)
-        return replace(name, **options)
-    kind = methods()[check_choice("method", name, methods())]
-    check_settings(name, kind, options)
-    return kind(**options)
+        return replace(name, **named_settings(name.name, type(name), options))
+    kind = kinds()[check_choice("method", name, kinds())]
+    return kind(**named_settings(name, kind, options))
 
 
 def _with_permutation(chosen: Sort, what: str) -> PermutationSort:
@@ -79,7 +89,7 @@ def _with_permutation(chosen: Sort, what: str) -> PermutationSort:
     """
     if isinstance(chosen, PermutationSort):
         return chosen
-    having = [name for name, kind in methods().items() if issubclass(kind, PermutationSort)]
+    having = [name for name, kind in kinds().items() if issubclass(kind, PermutationSort)]
     raise ValueError(
         f"method {chosen.name!r} has no permutation matrix, which {what} needs; "
         f"these have one: {', '.join(having)}"
@@ -112,6 +122,7 @@ def soft_sort(
     check: bool = ...,
     **options: Any,
 ) -> Sorted: ...
+@worded()
 def soft_sort(
     x: Tensor,
     method: Method = "bitonic",
@@ -131,7 +142,7 @@ def soft_sort(
 
     Args:
         x: [..., n], n >= 1, finite where present.
-        method: a name (`methods()` lists them) or a method.
+        method: a name (`names()` lists them) or a method.
         payload: [..., n, c], sorted by the keys x along with them.
         mask: bool, broadcasting to x, True where a value is present; of m values in a list, the
             first m places of the result are those of a list of these alone, the others 0. Absent
@@ -164,6 +175,7 @@ def soft_sort(
     return sorter(x, payload, mask)
 
 
+@worded()
 def soft_rank(
     x: Tensor,
     method: Method = "bitonic",
@@ -182,7 +194,7 @@ def soft_rank(
 
     Args:
         x: [..., n], n >= 1, finite where present.
-        method: a name (`methods()` lists them) or a method.
+        method: a name (`names()` lists them) or a method.
         mask: bool, broadcasting to x, True where a value is present: ranks count among these.
         dim: along which to rank.
         descending: rank 1 for the largest instead of the smallest.
@@ -201,6 +213,7 @@ def soft_rank(
     return sorter(x, mask=mask).ranks
 
 
+@worded()
 def permutation(
     x: Tensor,
     method: Method = "bitonic",
@@ -216,7 +229,7 @@ def permutation(
 
     Args:
         x: [..., n], n >= 1, finite where present.
-        method: a name (`methods()` lists them) or a method.
+        method: a name (`names()` lists them) or a method.
         mask: bool, broadcasting to x, True where a value is present. With m of them, the first m
             rows are those of the list of these alone; other rows, and columns of absent values, are
             0.
@@ -259,7 +272,7 @@ def soft_quantile(
     Args:
         x: [..., n], n >= 1, finite where present.
         q: of [0, 1]; a number, or a tensor [] or [Q].
-        method: a name (`methods()` lists them) or a method.
+        method: a name (`names()` lists them) or a method.
         mask: bool, broadcasting to x, True where a value is present.
         dim: along which to look.
         keepdim: whether it stays, with size 1.
@@ -273,22 +286,8 @@ def soft_quantile(
     Raises:
         TypeError, ValueError: as `soft_sort`; for q out of range.
     """
-    sorter = SoftSorter(method, dim=dim, hard=hard, check=check, **options)
-    values = along(sorter(x, mask=mask).values, dim)
-    levels = torch.as_tensor(q, dtype=values.dtype, device=values.device)
-    if levels.ndim > 1 or not all_hold((levels >= 0) & (levels <= 1)):
-        raise ValueError(f"q must be in [0, 1], a number or a tensor [Q], got {q}")
-    count = torch.full_like(values[..., :1], values.shape[-1])
-    if mask is not None:
-        count = along(mask.expand(x.shape), dim).sum(-1, keepdim=True).to(values.dtype)
-    place = (count - 1).clamp(min=0) * levels.reshape(-1)  # [..., Q]
-    low = place.floor()
-    lower, upper = (values.gather(-1, at.long()) for at in (low, place.ceil()))
-    result = lower.lerp(upper, place - low)
-    if keepdim:
-        result = result.unsqueeze(dim % values.ndim)
-    result = result.movedim(-1, 0)
-    return result if levels.ndim else result[0]
+    module = SoftQuantile(q, method, dim=dim, keepdim=keepdim, hard=hard, check=check, **options)
+    return module(x, mask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -421,11 +420,12 @@ class Sorted(Pair):
         return -keys if self.descending else keys
 
 
+@worded()
 class _Sorter(nn.Module):
     """What the modules of sorting share: the method, its learnt steepness, and the order.
 
     Args:
-        method: a name (`methods()` lists them) or a method.
+        method: a name (`names()` lists them) or a method.
         dim: along which to sort.
         descending: the largest first.
         hard: results are hard, gradients are soft (straight-through).
@@ -541,3 +541,54 @@ class SoftPermutation(_Sorter):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """P[..., rank, input]."""
         return self._result(x, None, mask).permutation
+
+
+@final
+class SoftQuantile(_Sorter):
+    """`soft_quantile` as a module: [..., n] -> [...], or [Q, ...] for q [Q].
+
+    Args:
+        q: of [0, 1]; a number, or a tensor [] or [Q].
+        method: a name (`names()` lists them) or a method.
+        keepdim: whether `dim` stays, with size 1.
+        **options: as those of `SoftSort`, but for the order.
+
+    Raises:
+        TypeError, ValueError: as `soft_sort`; for q out of range.
+    """
+
+    q: Tensor
+
+    def __init__(
+        self,
+        q: float | Tensor,
+        method: Method = "bitonic",
+        *,
+        keepdim: bool = False,
+        **options: Any,
+    ) -> None:
+        if {"descending", "largest"} & options.keys():
+            raise TypeError("quantiles have no order; take 1 - q for those from above")
+        super().__init__(method, **options)
+        levels = torch.as_tensor(q, dtype=None if isinstance(q, Tensor) else torch.float64)
+        if levels.ndim > 1 or not all_hold((levels >= 0) & (levels <= 1)):
+            raise ValueError(f"q must be in [0, 1], a number or a tensor [Q], got {q}")
+        self.keepdim = keepdim
+        self.register_buffer("q", levels, persistent=False)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The quantiles of x along `dim`; see `soft_quantile`."""
+        values = along(self._result(x, None, mask).values, self.dim)
+        levels = self.q.to(values)
+        count = torch.full_like(values[..., :1], values.shape[-1])
+        if mask is not None:
+            present = along(mask.expand(x.shape), self.dim)
+            count = present.sum(-1, keepdim=True).to(values.dtype)
+        place = (count - 1).clamp(min=0) * levels.reshape(-1)  # [..., Q]
+        low = place.floor()
+        lower, upper = (values.gather(-1, at.long()) for at in (low, place.ceil()))
+        result = lower.lerp(upper, place - low)
+        if self.keepdim:
+            result = result.unsqueeze(self.dim % values.ndim)
+        result = result.movedim(-1, 0)
+        return result if levels.ndim else result[0]

@@ -8,7 +8,7 @@ input, reverse the result for a descending order, and make it hard if wanted.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -23,9 +23,9 @@ from gendr._runtime.checks import (
     check_tensor,
     shape_text,
 )
-from gendr._runtime.names import nearest
 from gendr._runtime.ranges import finite
 from gendr._runtime.tracing import is_traced
+from gendr._runtime.words import translated
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.networks import INSTEAD
 from gendr.sorting.ragged import check_mask, present
@@ -191,50 +191,17 @@ def check_keys(
     return along(x, dim), None if known is None else along(known, dim)
 
 
-# Words for the sharpness and for the order that other functions and papers use, and how to turn
-# them into those of a setting here.
-_CONVERSIONS = {
-    "steepness": {
-        name: f"steepness = 1 / {name}"
-        for name in ("scale", "temperature", "tau", "epsilon", "eps", "regularization_strength")
-    }
-    | {"beta": "steepness = beta (for reciprocal 2 beta)", "sharpness": "steepness = sharpness"},
-    "scale": {
-        "steepness": "scale = 1 / steepness",
-        "beta": "scale = 1 / beta",
-        "temperature": "scale = temperature",
-        "tau": "scale = tau",
-    },
-    "descending": {"largest": "descending = largest"},
-    "largest": {"descending": "largest = descending"},
-}
-
-
-def conversion(name: str, words: Iterable[str]) -> str:
-    """What a message says of a wrong word: how to get one of `words` from it, or nothing."""
-    return "".join(f"; {text}" for word in words if (text := _CONVERSIONS[word].get(name)))
-
-
-def check_settings(
-    method: object,
-    kind: type[Any],
-    names: Iterable[str],
-    without: tuple[str, ...] = (),
-    order: str = "descending",
-) -> None:
-    """Refuse names that are no settings of a method; `without` are fields that are none.
-
-    `order` is what the function that takes the settings calls the order.
+def named_settings(
+    method: object, kind: type[Any], given: Mapping[str, Any], without: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The settings of a method by its own words; `without` are fields that are none.
 
     Raises:
-        TypeError: with the settings that there are, the nearest first.
+        TypeError: a word that is none, with the settings that there are, the nearest first.
+        ValueError: a value that cannot be converted.
     """
     allowed = [f.name for f in fields(kind) if f.init and f.name not in without]
-    for name in names:
-        if name not in allowed:
-            close = ", ".join(nearest(name, allowed, len(allowed)))
-            known = conversion(name, ("steepness", order))
-            raise TypeError(f"method {method!r} has no setting {name!r}{known}; it has: {close}")
+    return translated(f"method {method!r}", allowed, given)
 
 
 def check_matrices(method: str, x: Tensor, count: int) -> None:

@@ -36,6 +36,7 @@ from gendr._runtime.checks import (
 )
 from gendr._runtime.ranges import saturated
 from gendr._runtime.tracing import all_hold
+from gendr._runtime.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
@@ -357,6 +358,7 @@ def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tenso
     return _cosine((a * b).sum(-1), a.square().sum(-1), b.square().sum(-1))
 
 
+@worded()
 def kendall(
     x: Tensor,
     values: Tensor,

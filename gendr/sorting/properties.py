@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_number
+from gendr._runtime.words import worded
 from gendr.distributions import CallableDistribution, Distribution, as_distribution
 from gendr.distributions.decisions import check_symmetric
 from gendr.distributions.registry import DistributionLike
@@ -52,6 +53,7 @@ def is_monotonic(dist: DistributionLike) -> bool:
     return bool((drop <= TOLERANCE).all())
 
 
+@worded()
 @torch.no_grad()
 def error_bound(dist: DistributionLike, scale: float | None = None) -> float:
     """The largest error of one swap, sup_x x F(-x); inf if there is none (Definition 3.4).

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._runtime.checks import check_choice, check_count, check_number
+from gendr._runtime.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
@@ -98,7 +99,7 @@ class _Sorting(RankingLoss):
     """A loss by a soft sort or soft ranks.
 
     Args:
-        method: a name (`gendr.sorting.methods()` lists them) or a method.
+        method: a name (`gendr.sorting.names()` lists them) or a method.
         reduction: "mean", "sum" or "none".
         **options: settings of the method, such as `steepness`, which is 1 / scale; in units of
             scores.
@@ -225,6 +226,7 @@ class SpearmanLoss(_Sorting):
         return 1 - spearman(soft_rank(scores, self.method), target)
 
 
+@worded()
 @final
 class KendallLoss(RankingLoss):
     """1 - Kendall's tau, relaxed; see `gendr.sorting.losses.kendall`.
@@ -283,11 +285,12 @@ class ListMLE(RankingLoss):
         return (rest - ordered)[..., : self.k].sum(-1)
 
 
+@worded(paper=("sigma",))
 @final
 class LambdaLoss(RankingLoss):
     """Pairs in the wrong order, weighed by what they cost in NDCG: NDCG-Loss2++ and LambdaRank.
 
-        L = sum over y_i > y_j of w_ij log2(1 + exp(-sigma (s_i - s_j))),
+        L = sum over y_i > y_j of w_ij log2(1 + exp(-steepness (s_i - s_j))),
         w_ij = |G_i - G_j| (|1/D(r_i) - 1/D(r_j)| + mu |1/D(d) - 1/D(d + 1)|),  d = |r_i - r_j|
 
     with the ranks r by the scores, which have no gradient, D(r) = log2(1 + r), and gains G divided
@@ -296,7 +299,7 @@ class LambdaLoss(RankingLoss):
     Args:
         k: only pairs of which one is among the first k count; all by default.
         mu: weight of the part that depends on the distance of two ranks, >= 0.
-        sigma: steepness of the logistic loss, positive.
+        steepness: steepness of the logistic loss, positive.
         gain: "exponential", 2^grade - 1, or "linear".
         reduction: "mean", "sum" or "none".
 
@@ -312,7 +315,7 @@ class LambdaLoss(RankingLoss):
         self,
         k: int | None = None,
         mu: float = 10.0,
-        sigma: float = 1.0,
+        steepness: float = 1.0,
         gain: str = "exponential",
         *,
         reduction: Reduction = "mean",
@@ -320,7 +323,7 @@ class LambdaLoss(RankingLoss):
         super().__init__(reduction)
         self.k = None if k is None else check_count("k", k)
         self.mu = check_number("mu", mu, least=0.0)
-        self.sigma = check_number("sigma", sigma, above=0.0)
+        self.steepness = check_number("steepness", steepness, above=0.0)
         self.gain = check_choice("gain", gain, ("exponential", "linear"))
 
     def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
@@ -341,5 +344,5 @@ class LambdaLoss(RankingLoss):
             weights = weights * (is_first[..., :, None] | is_first[..., None, :])
         gap = (gains[..., :, None] - gains[..., None, :]).clamp(min=0)
         margin = scores[..., :, None] - scores[..., None, :]
-        costs = functional.softplus(-self.sigma * margin) / math.log(2)
+        costs = functional.softplus(-self.steepness * margin) / math.log(2)
         return (gap * weights * costs).sum((-2, -1))

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_count
 from gendr._runtime.tracing import lazy, once
+from gendr._runtime.words import worded
 from gendr.sorting.base import Pair, back, check_keys, check_payload, straight_through
 from gendr.sorting.ragged import Lists, Ragged
 from gendr.topk.networks import check_k
@@ -117,6 +118,7 @@ class Selected(Pair):
         return straight_through(hard, soft)
 
 
+@worded()
 def soft_topk(
     x: Tensor,
     k: int,
@@ -187,6 +189,7 @@ def soft_topk(
 Part: TypeAlias = Literal["values", "attribution", "indices"]
 
 
+@worded()
 @final
 class SoftTopK(nn.Module):
     """`soft_topk` as a module, from values [..., n] to a part of the result.

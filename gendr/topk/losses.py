@@ -31,6 +31,7 @@ from gendr._runtime.numba.compilation import available
 from gendr._runtime.operator import Operator
 from gendr._runtime.threads import run
 from gendr._runtime.tracing import is_traced
+from gendr._runtime.words import worded
 from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.losses import LEAST, safe_log
 from gendr.sorting.ragged import Ragged, check_mask, present
@@ -440,19 +441,20 @@ class _LossKernels:
         return (saved[0] * grads[0][:, None],)
 
 
+@worded(paper=("tau",))
 class SmoothTopKSVM(nn.Module):
     """The smooth top-k SVM loss: a margin of 1 between sets of k classes with and without y.
 
-        L = tau log sum_A exp((1[y not in A] + mean of the scores of A) / tau)
-          - tau log sum_{A with y} exp(mean of the scores of A / tau)
+        L = scale log sum_A exp((1[y not in A] + mean of the scores of A) / scale)
+          - scale log sum_{A with y} exp(mean of the scores of A / scale)
 
     over all sets A of k classes. The sums are elementary symmetric polynomials, here multiplied in
-    a tree, on logarithms: O(n k^2) time, no underflow. As tau falls to 0 it becomes the hinge loss
-    of the k-th largest score. Twice differentiable.
+    a tree, on logarithms: O(n k^2) time, no underflow. As the scale falls to 0 it becomes the hinge
+    loss of the k-th largest score. Twice differentiable.
 
     Args:
         k: at least 1, below the number of classes.
-        tau: temperature, positive.
+        scale: the temperature, positive; the paper's word `tau` is taken too.
         reduction: "none", "mean" or "sum".
 
     Raises:
@@ -463,9 +465,9 @@ class SmoothTopKSVM(nn.Module):
         2018), equation (10).
     """
 
-    def __init__(self, k: int = 5, tau: float = 1.0, *, reduction: Reduction = "mean") -> None:
+    def __init__(self, k: int = 5, scale: float = 1.0, *, reduction: Reduction = "mean") -> None:
         super().__init__()
-        self.k, self.tau = check_count("k", k), check_number("tau", tau, above=0.0)
+        self.k, self.scale = check_count("k", k), check_number("scale", scale, above=0.0)
         self.reduction = check_choice("reduction", reduction, REDUCTIONS)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -485,12 +487,12 @@ class SmoothTopKSVM(nn.Module):
                 f"target must have shape {shape_text(shape)}, got {shape_text(labels.shape)}"
             )
         labels = check_index("target", labels, n, "classes").reshape(-1, 1)
-        rows = check_finite("logits", rows) / (self.k * self.tau)
+        rows = check_finite("logits", rows) / (self.k * self.scale)
         own = rows.gather(-1, labels)
         others = rows.scatter(-1, labels, -math.inf)
         sums = _symmetric_sums(others, self.k)
         with_truth = own[:, 0] + sums[:, self.k - 1]
-        losses = self.tau * functional.softplus(1 / self.tau + sums[:, self.k] - with_truth)
+        losses = self.scale * functional.softplus(1 / self.scale + sums[:, self.k] - with_truth)
         if self.reduction == "none":
             return losses.reshape(shape)
         return losses.mean() if self.reduction == "mean" else losses.sum()

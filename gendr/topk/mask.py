@@ -15,6 +15,7 @@ from gendr._runtime.operator import Operator
 from gendr._runtime.ranges import finite
 from gendr._runtime.threads import run
 from gendr._runtime.tracing import all_hold, is_traced
+from gendr._runtime.words import worded
 from gendr.distributions import Distribution, Law, as_distribution
 from gendr.distributions.bodies import kernel_name
 from gendr.distributions.decisions import Number
@@ -22,7 +23,7 @@ from gendr.distributions.laws.heaviside import Heaviside
 from gendr.distributions.laws.laplace import Laplace
 from gendr.distributions.laws.uniform import Uniform
 from gendr.distributions.registry import DistributionLike
-from gendr.sorting.base import back, check_keys, conversion, gumbel, straight_through
+from gendr.sorting.base import back, check_keys, gumbel, straight_through
 from gendr.sorting.ragged import Ragged
 
 # Relative errors of the sum at which the search ends; each dtype holds hardly more digits.
@@ -33,6 +34,7 @@ _NOISE = 1e-7  # errors that are that small and do not shrink any more are those
 _WORTH_THREADS = 1 << 15  # with fewer values, sharing rows among threads costs more than it gains
 
 
+@worded()
 def soft_topk_mask(
     x: Tensor,
     k: Number,
@@ -44,7 +46,6 @@ def soft_topk_mask(
     hard: bool = False,
     noise: float = 0.0,
     check: bool = True,
-    **wrong: Any,
 ) -> Tensor:
     """How far each value is among the k largest: p = F((x - b) / scale), where b makes sum p = k.
 
@@ -81,25 +82,18 @@ def soft_topk_mask(
             softmax(x / noise)[i], the next one in the same way of the others, and so on.
         check: look for NaN and inf in x, and for tensors k and scale out of range, for which the
             host waits if they are on a GPU.
-        **wrong: nothing; other words raise.
 
     Returns:
         p, shaped like x, in its dtype (float32 for half precision).
 
     Raises:
-        TypeError: x is no tensor, k or scale no number, or an unknown word (`steepness` is
-            1 / scale).
+        TypeError: x is no tensor, k or scale no number, or an unknown word. `steepness` is
+            taken for 1 / scale.
         ValueError: bad shapes, NaN or inf, k or scale out of range, or an unknown law.
 
     Source: Struski et al., LapSum: One Method to Differentiate Them All (ICML 2025), whose operator
         is the Laplace member.
     """
-    if wrong:
-        name = next(iter(wrong))
-        raise TypeError(
-            f"soft_topk_mask has no setting {name!r}{conversion(name, ('scale',))}; "
-            "it has: dist, scale, mask, dim, hard, noise, check"
-        )
     keys, present = check_keys(x, check=check, dim=dim, mask=mask)
     law = as_distribution(dist)
     n = keys.shape[-1]
@@ -433,6 +427,7 @@ def _launch(kernel: Callable[..., None], x: Tensor, *args: Any) -> None:
 # ---------------------------------------------------------------------------------------------
 
 
+@worded()
 @final
 class SoftTopKMask(nn.Module):
     """`soft_topk_mask` as a module, from values [..., n] to their membership [..., n].

@@ -18,11 +18,12 @@ from gendr import sorting
 from gendr._runtime.checks import check_choice
 from gendr._runtime.ranges import finite
 from gendr._runtime.tracing import constant, is_traced, lasting, lazy
+from gendr._runtime.words import worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.backends.choice import NAMES
-from gendr.sorting.base import PermutationSort, Sort, check_settings
+from gendr.sorting.base import PermutationSort, Sort, named_settings
 from gendr.sorting.networks import Network
 from gendr.sorting.relaxed import Walk, backwards, comparator_law, expanded, ready, walk
 from gendr.topk.networks import NETWORKS, network
@@ -103,6 +104,7 @@ class Selection(ABC):
 # ---------------------------------------------------------------------------------------------
 
 
+@worded()
 @final
 @dataclass(frozen=True)
 class NetworkSelection(Selection):
@@ -330,7 +332,6 @@ def get(name: Method = "splitter", **options: Any) -> Selection:
     if isinstance(name, str) and check_choice("method", name, names()) in SORTS:
         return SortSelection(sort=sorting.get(name, **options))
     if isinstance(name, str):
-        check_settings(name, NetworkSelection, options, without=("network",), order="largest")
-        return NetworkSelection(network=name, **options)
-    check_settings(name, NetworkSelection, options, order="largest")
-    return replace(name, **options)
+        own = named_settings(name, NetworkSelection, options, without=("network",))
+        return NetworkSelection(network=name, **own)
+    return replace(name, **named_settings(name, NetworkSelection, options))

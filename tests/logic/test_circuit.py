@@ -145,10 +145,10 @@ def verilog_outputs(source, row):
     """A small simulator of what the export writes: assignments in order."""
     assert "module net (" in source
     values = {"x": [np.bool_(bit) for bit in row], "y": {}, "zero": np.False_, "one": np.True_}
-    for target, text in re.findall(r"(?:assign|wire) (\S+) = (.*);", source):
+    for target, text in re.findall(r"(?:assign|wire)(?: \[\d+:0\])? (\S+) = (.*);", source):
         text = text.replace("1'b0", "zero").replace("1'b1", "one")
         value = sum(int(eval(term, {}, values)) for term in text.split(" + "))
-        value = value if target.startswith("sum") else np.bool_(value)
+        value = value if target.startswith("s") else np.bool_(value)
         name, _, index = target.partition("[")
         if index:
             values[name][int(index[:-1])] = value
@@ -294,6 +294,117 @@ def test_verilog_in_a_simulator(tmp_path):
     run = subprocess.run(["vvp", "net"], cwd=tmp_path, check=True, capture_output=True, text=True)
     got = [[int(word) for word in line.split()] for line in run.stdout.splitlines()]
     assert np.array_equal(got, circuit.counts(circuit.pack(x)))
+
+
+HAS_IVERILOG = pytest.mark.skipif(
+    shutil.which("iverilog") is None, reason="iverilog, which simulates Verilog, is not installed"
+)
+
+
+def simulated(source, words, ports, folder):
+    """What the module gives for rows, as numbers: a row every clock, or every unit of time."""
+    latency = re.search(r"LATENCY = (\d+);", source)
+    width = re.search(r"input wire \[(\d+):0\] x", source)[1]
+    outs = [re.search(rf"output wire (\[\d+:0\]) {port}\b", source)[1] for port in ports]
+    lines = [
+        source, "module bench;", f"reg clk = 0; reg [{width}:0] x;",
+        *(f"wire {out} {port};" for out, port in zip(outs, ports, strict=True)),
+        f"net n({'clk, ' * bool(latency)}x, {', '.join(ports)});", "initial begin",
+    ]  # fmt: skip
+    show = f'$display("{" %0d" * len(ports)}", {", ".join(ports)});'
+    wait = int(latency[1]) if latency else 0
+    for k, word in enumerate([*words, *[0] * wait]):
+        lines.append(f"x = {int(width) + 1}'d{word}; #1 clk = 1; #1 clk = 0;")
+        lines.append(show if k >= wait - (wait > 0) and k < len(words) + wait - (wait > 0) else "")
+    (folder / "net.v").write_text("\n".join([*lines, "end endmodule", ""]))
+    command = ["iverilog", "-g2001", "-Wall", "-Wno-timescale", "-o", "net", "net.v"]
+    made = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    assert not made.stderr, made.stderr
+    run = subprocess.run(["vvp", "net"], cwd=folder, check=True, capture_output=True, text=True)
+    return np.array([[int(word) for word in line.split()] for line in run.stdout.splitlines()])
+
+
+def written(rows, word, fraction):
+    """Rows of numbers as one number each, feature 0 lowest."""
+    numbers = [[int(v * 2**fraction) % 2**word for v in row] for row in rows.tolist()]
+    return [sum(v << word * k for k, v in enumerate(row)) for row in numbers]
+
+
+@HAS_IVERILOG
+@for_each(
+    "word, fraction, signed",
+    [(8, 0, False), (6, 2, True), (12, 4, True)],
+    registers=[0, 1, 2],
+    rotating=3,
+)
+def test_a_whole_classifier_in_a_simulator(word, fraction, signed, registers, tmp_path):
+    """From numbers to sums, the class and labels; with registers a row goes in at every clock."""
+    limits = torch.tensor([[90.0, 200.5], [60.0, 99.5], [0.3, 254.0], [-3.0, 255.0]])
+    if signed:
+        limits = torch.tensor([[-1.25, 3.0], [0.5, 1.0], [-0.3, -7.75], [0.0, 7.5]])
+    model = nn.Sequential(
+        Thermometer(limits), LogicLayer(8, 40, init="normal", seed=1),
+        LogicLayer(40, 15, fan_in=3, init="normal", seed=2), GroupSum.of_labels(5, 15),
+    ).eval()  # fmt: skip
+    circuit = harden(model)
+    low, high = (-(1 << word - 1), 1 << word - 1) if signed else (0, 1 << word)
+    ends = torch.tensor([[low] * 4, [high - 1] * 4])
+    rows = torch.cat([torch.randint(low, high, (50, 4)), ends]) / 2.0**fraction
+    rows = torch.cat([rows, limits.T.clamp(low / 2**fraction, (high - 1) / 2**fraction).floor()])
+    words = written(rows, word, fraction)
+    options = {"word": word, "fraction": fraction, "signed": signed, "registers": registers}
+
+    def outputs(result, *ports):
+        return simulated(
+            circuit.to_verilog("net", result=result, **options), words, ports, tmp_path
+        )
+
+    counts = circuit.counts(circuit.pack(rows))
+    assert np.array_equal(outputs("sums", *(f"sum{k}" for k in range(5))), counts)
+    assert np.array_equal(outputs("class", "label")[:, 0], circuit.predict(rows))
+    assert len(set(circuit.predict(rows).tolist())) > 2
+    labels = outputs("labels", "labels")[:, 0]
+    found = labels[:, None] >> np.arange(5) & 1
+    assert np.array_equal(found, circuit.labels(rows))
+    assert np.array_equal(found, model(rows) > 0)
+    bits = outputs("bits", "y")[:, 0].astype(object)
+    whole = circuit.outputs(circuit.pack(rows))
+    want = np.unpackbits(whole.words.view(np.uint8), axis=1, bitorder="little").T[: len(rows)]
+    assert np.array_equal([[int(v) >> k & 1 for k in range(15)] for v in bits], want)
+
+
+def test_what_verilog_refuses():
+    _, plain, _, _ = made("bits")
+    _, sums, _, _ = made("sums")
+    for call, message in (
+        (lambda: plain.to_verilog(word=8), "has no thresholds; leave out word"),
+        (lambda: plain.to_verilog(signed=True), "give word too"),
+        (lambda: plain.to_verilog(result="class"), "end with a GroupSum"),
+        (lambda: sums.to_verilog(result="klass"), "unknown result"),
+        (lambda: sums.to_verilog(registers=-1), "registers must be an int >= 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+# -- heads
+
+
+def test_heads_of_values_and_labels():
+    ones = torch.arange(13.0)[:, None] > torch.arange(12)  # 0 .. 12 features are 1
+    line = GroupSum.of_values(1, 12, low=-3.0, high=3.0)
+    torch.testing.assert_close(line(ones)[:, 0], torch.arange(13.0) / 2 - 3)
+    for tau in (1.0, 0.3, 7.7):
+        head = GroupSum.of_labels(1, 12, tau)
+        assert Sums(head.k, head.tau, head.beta).limit == 6
+    model = nn.Sequential(LogicLayer(9, 24, init="normal"), GroupSum.of_labels(3, 24, 0.3)).eval()
+    x = (torch.rand(300, 9) > 0.5).float()
+    circuit = harden(model)
+    counts = torch.from_numpy(circuit.counts(circuit.pack(x)))
+    assert torch.equal(circuit.labels(x), counts > 4)
+    assert (counts == 4).any()
+    with pytest.raises(ValueError, match="k must divide the 12 features, got 5"):
+        GroupSum.of_values(5, 12)
 
 
 # -- rows

@@ -19,6 +19,7 @@ CASES = [
     {"depth": 2, "stride": (1, 3), "padding": (0, 2)},
     {"depth": 3, "padding": 3, "groups": 2},
     {"depth": 4, "channels_per_tree": 3, "parametrization": "table"},
+    {"depth": 2, "padding": 2, "parametrization": "walsh", "scale": 0.5},
     {"depth": 1, "channels_per_tree": 1, "padding": 4, "gates": ["and", "xor", "a"]},
 ]
 
@@ -29,7 +30,8 @@ def slow(layer, x):
     batch, channels, height, width = x.shape
     padded = x.new_zeros(batch, channels, height + 2 * above, width + 2 * left)
     padded[:, :, above : above + height, left : left + width] = x
-    tables = layer.soft_tables() if layer.training else layer.hard_tables()
+    tables = layer._tables_by("expected") if layer.training else layer.hard_tables()
+    has_logits = layer.training and layer.is_walsh
     starts = [0, *itertools.accumulate(layer.level_sizes())]
     size = [(padded.shape[2] - rows) // down + 1, (padded.shape[3] - columns) // right + 1]
     out = x.new_zeros(batch, layer.out_channels, *size)
@@ -46,6 +48,7 @@ def slow(layer, x):
                 (1 - a) * ((1 - b) * t[0] + b * t[1]) + a * ((1 - b) * t[2] + b * t[3])
                 for a, b, t in zip(values[::2], values[1::2], own, strict=True)
             ]
+            values = [(v / layer.scale).sigmoid() for v in values] if has_logits else values
         out[:, tree, i, j] = values[0]
     return out
 

@@ -32,6 +32,33 @@ def layer(inputs, outputs):
     return LogicLayer(inputs, outputs, init="normal")
 
 
+class Twice(nn.Sequential):
+    def forward(self, input):
+        return super().forward(super().forward(input))
+
+
+class Upside(nn.Dropout):
+    def forward(self, input):
+        return 1 - input
+
+
+def test_what_is_not_listed_is_refused():
+    """A class that derives from a listed one computes what it likes; so does a hook."""
+    square = [layer(6, 6), layer(6, 6)]
+    hooked = row(layer(6, 6), layer(6, 6))
+    hooked[1].register_forward_hook(lambda module, args, out: 1 - out)
+    for model, name in (
+        (Twice(*square), "Twice"),
+        (row(*square, Upside()), "Upside"),
+        (row(*square, nn.ReLU()), "ReLU"),
+        (hooked, "has forward hooks"),
+    ):
+        with pytest.raises(TypeError, match=name):
+            harden(model)
+    same = harden(row(square[0], nn.Dropout(), nn.Identity(), square[1]))
+    assert str(same) == str(harden(row(*square)))
+
+
 def test_every_input_of_a_small_network():
     """All 2^12 images."""
     model = row(

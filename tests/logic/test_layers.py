@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from gendr.logic import GATES, LearnableWiring, LogicConv2d, LogicLayer, random_wiring
+from gendr.logic import GATES, LearnableWiring, LogicConv2d, LogicLayer, harden, random_wiring
+from gendr.logic.neurons import walsh_matrix
 from gendr.tnorms import as_tconorm
 from support import TOLERANCES, relative_l2
 from support.cases import for_each
@@ -82,13 +83,52 @@ def test_a_table_is_the_expectation_over_corners(backend, fan_in):
     assert torch.equal(layer.eval()(bits), hard[torch.arange(5), places])
 
 
+@for_each(fan_in=range(1, 7), backend=BACKENDS)
+def test_walsh_is_the_sigmoid_of_the_sum_over_sets(backend, fan_in):
+    """And hardened it is the table of the signs of that sum, which are those of any table."""
+    layer = LogicLayer(8, 5, fan_in, parametrization="walsh", init="normal", scale=0.7,
+                       backend=backend, dtype=F64)  # fmt: skip
+    x = torch.rand(33, 8, dtype=F64)
+
+    def summed(x):
+        logits = torch.zeros(len(x), 5, dtype=F64)
+        for index, chosen in enumerate(corners(fan_in).tolist()):
+            signs = torch.ones(len(x), 5, dtype=F64)
+            for digit, row in zip(chosen, layer.wires, strict=True):
+                signs = signs * (1 - 2 * x[:, row]) if digit else signs
+            logits += layer.weight[:, index] * signs
+        return logits
+
+    torch.testing.assert_close(layer(x), (summed(x) / 0.7).sigmoid(), atol=1e-14, rtol=0)
+    bits = (x > 0.5).double()
+    assert torch.equal(layer.eval()(bits), (summed(bits) > 0).double())
+    circuit = harden(layer, simplify=False)
+    assert torch.equal(circuit(bits), layer(bits) > 0)
+    torch.testing.assert_close(
+        layer.soft_tables()[:, -1],
+        ((layer.weight * (-1.0) ** corners(fan_in).sum(1)).sum(1) / 0.7).sigmoid(),
+    )
+
+
+def test_every_table_has_coefficients():
+    """A truth table t has the Walsh coefficients H (2 t - 1) / 4, which harden to it."""
+    wires = torch.tensor([[0] * 16, [1] * 16])
+    layer = LogicLayer(2, 16, wiring=wires, parametrization="walsh", dtype=F64)
+    tables = torch.tensor([gate.table for gate in GATES], dtype=F64)
+    layer.weight.data = (2 * tables - 1) @ walsh_matrix(2).double() / 4
+    assert torch.equal(layer.eval()(corners(2, F64)), tables.T)
+    assert layer.choices().tolist() == list(range(16))
+
+
 TWICE = torch.tensor([[0, 1, 2, 2], [0, 1, 1, 2]])  # one feature by one gate; nobody reads the last
 SETTINGS = [
     *({"fan_in": fan_in, "parametrization": "table"} for fan_in in range(1, 7)),
+    *({"fan_in": fan_in, "parametrization": "walsh"} for fan_in in (1, 2, 4)),
     *({"fan_in": fan_in, "wiring": LearnableWiring(2)} for fan_in in range(1, 4)),
     {"gates": ["and", "or", "xor", "a"], "wiring": TWICE},
-    {"temperature": 0.5},
-    {"fan_in": 3, "temperature": 0.5},
+    {"scale": 0.5},
+    {"fan_in": 3, "scale": 0.5},
+    {"fan_in": 3, "parametrization": "walsh", "scale": 0.5},
 ]
 
 
@@ -140,7 +180,8 @@ def test_any_batch_shape_and_layout():
 
 
 def test_residual_layers_pass_the_first_input_on():
-    for settings in ({}, {"fan_in": 4}, {"fan_in": 2, "parametrization": "table"}):
+    for settings in ({}, {"fan_in": 4}, {"fan_in": 2, "parametrization": "table"},
+                     {"fan_in": 3, "parametrization": "walsh"}):  # fmt: skip
         layer = LogicLayer(20, 30, **settings)
         bits = (torch.rand(10, 20) > 0.5).float()
         assert torch.equal(layer.eval()(bits), bits[:, layer.wires[0]])
@@ -159,7 +200,7 @@ def test_estimators():
         torch.autograd.grad(through(bits).sum(), through.weight)[0],
         torch.autograd.grad(plain(bits).sum(), plain.weight)[0],
     )
-    for parametrization in ("gates", "table"):
+    for parametrization in ("gates", "table", "walsh"):
         noisy = LogicLayer(
             2, 2000, wiring=torch.tensor([[0], [1]]).expand(2, 2000),
             parametrization=parametrization, init="normal", estimator="gumbel_straight_through",
@@ -181,7 +222,7 @@ def test_estimators():
 def test_other_tnorms(name):
     tnorm = as_tconorm(name).dual
     wires = torch.tensor([[0] * 16, [1] * 16])
-    layer = LogicLayer(2, 16, wiring=wires, tnorm=name, dtype=F64)
+    layer = LogicLayer(2, 16, wiring=wires, tconorm=name, dtype=F64)
     one_hot(layer, torch.arange(16))
     assert torch.equal(layer(corners(2).double()), layer.eval()(corners(2).double()))
     layer.train()
@@ -293,9 +334,9 @@ def test_half_precision(kind, dtype):
         (lambda: LogicLayer(9, 4, wiring=torch.zeros(2, 4)), TypeError, "must hold integers"),
         (lambda: LogicLayer(9, 4, wiring=random_wiring(9, 5)), ValueError, "must have shape"),
         (lambda: LogicLayer(9, 4, wiring=random_wiring(99, 4, seed=0)), ValueError, "the 9 inputs"),
-        (lambda: LogicLayer(9, 4, temperature=0.0), ValueError, "temperature must be > 0"),
-        (lambda: LogicLayer(9, 4, tnorm="yager(p=0.5)"), ValueError, r"lies below max\(a \+ b"),
-        (lambda: LogicLayer(9, 4, 3, tnorm="max"), ValueError, "of two inputs, got fan_in = 3"),
+        (lambda: LogicLayer(9, 4, scale=0.0), ValueError, "scale must be > 0"),
+        (lambda: LogicLayer(9, 4, tconorm="yager(p=0.5)"), ValueError, r"lies below max\(a \+ b"),
+        (lambda: LogicLayer(9, 4, 3, tconorm="max"), ValueError, "of two inputs, got fan_in = 3"),
         (lambda: LogicLayer(9, 4, dtype=torch.int32), (TypeError, RuntimeError), "floating"),
         (lambda: LogicLayer(9, 4)(torch.rand(3, 8)), ValueError, r"\[..., 9\] with one row"),
         (lambda: LogicLayer(9, 4)(torch.rand(0, 9)), ValueError, r"one row at least, got \[0, 9\]"),

@@ -118,7 +118,7 @@ def test_a_soft_wire_is_the_mean_of_its_candidates():
     want = (1 - a) * ((1 - b) * t00 + b * t01) + a * ((1 - b) * t10 + b * t11)
     torch.testing.assert_close(layer(x), want, atol=1e-14, rtol=0)
     torch.testing.assert_close(layer(x[None])[0], want, atol=1e-14, rtol=0)
-    hot = LogicLayer(20, 30, wiring=LearnableWiring(4), temperature=0.5, init="normal",
+    hot = LogicLayer(20, 30, wiring=LearnableWiring(4), scale=0.5, init="normal",
                      dtype=torch.float64)  # fmt: skip
     hot.load_state_dict({k: v / 2 if v.is_floating_point() else v
                          for k, v in layer.state_dict().items()})  # fmt: skip

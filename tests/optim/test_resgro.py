@@ -74,7 +74,7 @@ def test_ways_to_evaluate_agree():
     both = RESGRO(stacked, 3, 8, batched=True, seed=1, workers=2)
     torch.testing.assert_close(both.target(y, goal), one)
     both.close()
-    negative = RESGRO(lambda z, g: -norm(z, g), 3, 8, seed=1, maximize=True)
+    negative = RESGRO(lambda z, g: -norm(z, g), 3, 8, seed=1, minimize=False)
     torch.testing.assert_close(negative.target(y, goal), one)
     other = RESGRO(norm, 3, 8, seed=2)
     assert not torch.allclose(other.target(y, goal), one)

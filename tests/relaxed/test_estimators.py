@@ -136,7 +136,7 @@ def ranks(x):
 
 def test_black_box_is_one_more_call():
     x, g = inputs(5, 4), torch.randn(5, 4, dtype=torch.float64)
-    soft = estimated(ranks, "black_box", strength=3.0)
+    soft = estimated(ranks, "black_box", step=3.0)
     result = soft(x)
     assert torch.equal(result, torch.from_numpy(ranks(x.detach().numpy())))
     (grad,) = torch.autograd.grad(result, x, g)
@@ -222,8 +222,8 @@ def test_bad_arguments():
     for make, kind, said in [
         (lambda: estimated(3), TypeError, "function of arrays"),
         (lambda: estimated(np.sort, "smooth"), ValueError, "smoothing"),
-        (lambda: estimated(np.sort, strength=1.0), TypeError, "no setting 'strength'; it has"),
-        (lambda: estimated(np.sort, BlackBox(), strength=1.0), TypeError, "settings already"),
+        (lambda: estimated(np.sort, beta=1.0), TypeError, "scale = 1 / beta; it has"),
+        (lambda: estimated(np.sort, BlackBox(), step=1.0), TypeError, "settings already"),
         (lambda: estimated(np.sort, workers=0), ValueError, "workers"),
         (lambda: estimated(np.sort, parallel="ray"), ValueError, "processes"),
         (lambda: Smoothing(samples=1), ValueError, "two samples"),
@@ -232,7 +232,7 @@ def test_bad_arguments():
         (lambda: Smoothing(dist="exponential"), ValueError, "without jumps"),
         (lambda: Smoothing(dist="heaviside"), ValueError, "without jumps"),
         (lambda: Smoothing(dist="gumbel_max", antithetic=True), ValueError, "symmetric"),
-        (lambda: BlackBox(0.0), ValueError, "strength"),
+        (lambda: BlackBox(0.0), ValueError, "step"),
     ]:
         with pytest.raises(kind, match=said):
             make()

@@ -123,7 +123,7 @@ def test_classes_are_compared_by_cosine():
 def test_logic_is_a_tnorm_and_its_dual():
     for name in ["probabilistic", "einstein", "yager(p=2)", "hamacher(p=0.5)", "max"]:
         p, q = torch.rand(2, 5, dtype=torch.float64)
-        with smoothing(tnorm=name):
+        with smoothing(tconorm=name):
             torch.testing.assert_close(relaxed.and_(p, q), tnorms.tnorm(name)(p, q))
             torch.testing.assert_close(relaxed.or_(p, q), tnorms.tconorm(name)(p, q))
             torch.testing.assert_close(
@@ -482,7 +482,7 @@ def test_settings_are_checked():
         (dict(scale=torch.tensor([1.0, -1.0])), r"scale must be > 0, got a tensor with minimum -1"),
         (dict(scale={"a": -1.0}), r"scale\['a'\] must be > 0"),
         (dict(dist="logistik"), "unknown distribution"),
-        (dict(tnorm="yage(p=2)"), "unknown T-conorm"),
+        (dict(tconorm="yage(p=2)"), "unknown T-conorm"),
         (dict(tolerance=2.0), "tolerance must be < 1"),
         (dict(max_iterations=-1), "max_iterations must be >= 0"),
     ]:

@@ -79,8 +79,8 @@ def test_the_decorated_form_is_the_functional_form():
     ):
         y = X.flip(0) + 0.3
         table = torch.arange(45, dtype=torch.float64).reshape(9, 5).cos()
-        got = everything(X, y, table, scale=0.4, dist=dist, tnorm=tnorm)
-        with relaxed.smoothing(scale=0.4, dist=dist, tnorm=tnorm):
+        got = everything(X, y, table, scale=0.4, dist=dist, tconorm=tnorm)
+        with relaxed.smoothing(scale=0.4, dist=dist, tconorm=tnorm):
             want = everything_by_hand(X, y, table)
         for a, b in zip(got, want, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=1e-14)

@@ -106,11 +106,11 @@ def test_shortest_path_of_t_norms():
     for tnorm in ["probabilistic", "einstein", "yager(p=2)", "max"]:
         costs = numbers(2, 2, 3)
         kernel = relaxed.shortest_path(costs, "cauchy", 5.0, 4, 5, tconorm=tnorm)
-        same([joined_path(costs, scale=0.2, dist="cauchy", tnorm=tnorm)], [kernel], costs)
+        same([joined_path(costs, scale=0.2, dist="cauchy", tconorm=tnorm)], [kernel], costs)
         # Writing at a soft place blends, whatever the T-norm, so that the program is that of one.
         plain = relaxed.shortest_path(costs, "cauchy", 5.0, 4, 5)
         same(
-            [programs.shortest_path(costs, 4, 5, scale=0.2, dist="cauchy", tnorm=tnorm)],
+            [programs.shortest_path(costs, 4, 5, scale=0.2, dist="cauchy", tconorm=tnorm)],
             [plain],
             costs,
         )

@@ -11,7 +11,7 @@ from torch.func import grad, vmap
 
 import gendr
 from gendr.relaxed import estimators, shortest_path
-from gendr.sorting import methods, permutation, soft_sort
+from gendr.sorting import names, permutation, soft_sort
 from gendr.topk import soft_topk_mask
 from support.operators import entries
 
@@ -41,7 +41,7 @@ def operators():
     left_out = re.compile("(cpu|reference|smooth) |circuit|chamfer|parametrization")
     found = {name: call for name, call in entries().items() if not left_out.match(name)}
     found |= {f"render {name}": rendered(name) for name in ("alpha", "rgb", "depth", "normals")}
-    for name in {*methods()} - {"network", "permutahedron"}:
+    for name in {*names()} - {"network", "permutahedron"}:
         found[f"permutation {name}"] = lambda x, name=name: permutation(x, name), keys
     return found | {
         "hard": (lambda x: soft_sort(x, hard=True), keys),

@@ -7,16 +7,16 @@ from gendr.sorting import (
     PermutationSort,
     SoftSorter,
     get,
-    methods,
     odd_even,
     permutation,
     soft_rank,
     soft_sort,
 )
+from gendr.sorting.api import kinds
 
 # "network" needs a network of the user's, which fixes n.
-NAMES = [name for name in methods() if name != "network"]
-WITH_P = [name for name in NAMES if issubclass(methods()[name], PermutationSort)]
+NAMES = [name for name in kinds() if name != "network"]
+WITH_P = [name for name in NAMES if issubclass(kinds()[name], PermutationSort)]
 KEYS = torch.tensor([[0.3, -1.2, 2.5, 0.9, 0.1], [1.0, 0.0, -1.0, 5.0, 3.0]])
 
 
@@ -27,8 +27,8 @@ def soft(name):
 
 def test_all_methods_are_known():
     expected = {"bitonic", "odd_even", "odd_even_merge", "network", "neuralsort", "softsort"}
-    assert set(methods()) == expected | {"sinkhorn", "permutahedron"}
-    for name, kind in methods().items():
+    assert set(kinds()) == expected | {"sinkhorn", "permutahedron"}
+    for name, kind in kinds().items():
         assert kind.name == name
         assert isinstance(get(name) if name != "network" else get(name, network=odd_even(3)), kind)
 

@@ -8,7 +8,8 @@ import torch
 
 from gendr.distributions import get as distribution
 from gendr.distributions import laws
-from gendr.sorting import SoftSorter, get, losses, methods, odd_even
+from gendr.sorting import SoftSorter, get, losses, odd_even
+from gendr.sorting.api import kinds
 from gendr.sorting.backends.triton import backend as triton_backend
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.relaxed import NetworkSort
@@ -31,7 +32,7 @@ def law_form(law, form):
 
 def variants():
     """Every method, every network with its own law and one with all laws in all forms."""
-    for name, kind in methods().items():
+    for name, kind in kinds().items():
         for options in OPTIONS.get(name, [{}]):
             if issubclass(kind, NetworkSort):
                 for backend in ("cpu", "reference"):

@@ -5,7 +5,8 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from gendr.distributions import laws
-from gendr.sorting import Network, methods, permutation
+from gendr.sorting import Network, permutation
+from gendr.sorting.api import kinds
 from gendr.topk import NetworkSelection, SoftTopK, SortSelection, get, names, network, soft_topk
 from gendr.topk.networks import NETWORKS
 from support.cases import for_each
@@ -20,7 +21,7 @@ def values(*shape, seed=0):
 
 def test_all_methods_are_known():
     assert set(names()) == {*NETWORKS, "neuralsort", "softsort", "sinkhorn", "permutahedron"}
-    assert set(names()) - {*NETWORKS} <= set(methods())
+    assert set(names()) - {*NETWORKS} <= set(kinds())
     for name in names():
         assert isinstance(get(name), NetworkSelection if name in NETWORKS else SortSelection)
 

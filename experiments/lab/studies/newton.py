@@ -209,7 +209,7 @@ class SortingTraining(RankingTraining):
     ) -> None:
         if settings.variant == "resgro":
             self._criterion = RESGRO(
-                kendall_of, settings.samples, settings.drawn, scale=settings.scale, maximize=True,
+                kendall_of, settings.samples, settings.drawn, scale=settings.scale, minimize=False,
                 batched=True,
             )  # fmt: skip
         else:  # the gradients are compiled kernels

@@ -38,6 +38,16 @@ class Sums(NamedTuple):
     tau: float = 1.0
     beta: float = 0.0
 
+    @property
+    def limit(self) -> float:
+        """The count above which a score is positive: -beta tau, where that is meant whole or half.
+
+        A `beta` of half a group is rounded to a double; the count of a half is no majority.
+        """
+        limit = -self.beta * self.tau
+        near = round(2 * limit) / 2
+        return near if abs(near - limit) <= 1e-9 * max(1.0, abs(limit)) else limit
+
 
 class Stats(NamedTuple):
     """The size of a circuit.
@@ -153,6 +163,18 @@ class Circuit:
         """
         rows, shape = self._rows(x)
         return _like(x, self.counts(self._pack(rows)).argmax(1).astype(np.int64).reshape(shape))
+
+    def labels(self, x: Any) -> Any:
+        """Which groups have a positive score, [..., k] bool: the head of `GroupSum.of_labels`.
+
+        Raises:
+            TypeError: as calls do.
+            ValueError: as calls do, or if outputs are not summed.
+        """
+        rows, shape = self._rows(x)
+        counts = self.counts(self._pack(rows))
+        assert self.sums is not None
+        return _like(x, (counts > self.sums.limit).reshape(*shape, self.sums.k))
 
     def pack(self, x: Any) -> PackedBits:
         """Rows [N, features] as packed bits, which `counts` and `outputs` take.
@@ -332,9 +354,38 @@ class Circuit:
         """
         return exports.c.source(self, check_name(name))
 
-    def to_verilog(self, name: str = "circuit") -> str:
-        """Verilog source of a module; see `gendr.logic.circuit.exports.verilog`."""
-        return exports.verilog.source(self, check_name(name))
+    def to_verilog(
+        self,
+        name: str = "circuit",
+        *,
+        word: int | None = None,
+        fraction: int = 0,
+        signed: bool = False,
+        result: str | None = None,
+        registers: int = 0,
+    ) -> str:
+        """Verilog source of a module; see `gendr.logic.circuit.exports.verilog`.
+
+        >>> circuit.to_verilog("net", word=8, result="class", registers=2)  # from bytes to a class
+
+        Args:
+            name: of the module.
+            word: the bits of a number; then x has numbers, and the thresholds are in the module.
+                None: x has bits, and thresholds are left to what comes before.
+            fraction: how many of the bits are behind the binary point. Thresholds are exact: a
+                fixed-point number is above one as the real number is.
+            signed: whether numbers are in two's complement.
+            result: "bits", "sums", "class" or "labels", as `outputs`, `counts`, `predict` and
+                `labels` of this class; by default sums if there are some.
+            registers: after how many levels of gates there is one; 0 for none. With some, the
+                module has a clock and gives a result `LATENCY` clocks after its row.
+
+        Raises:
+            ValueError: as all exports; numbers without thresholds, or a result without sums.
+        """
+        return exports.verilog.source(
+            self, check_name(name), word, fraction, signed, result, registers
+        )
 
     def to_numpy(self, name: str = "circuit") -> str:
         """Python source that needs NumPy only; see `gendr.logic.circuit.exports.numpy`."""

@@ -24,6 +24,7 @@ from gendr._runtime.checks import (
     shape_text,
 )
 from gendr._runtime.tracing import all_hold
+from gendr._runtime.words import worded
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.algorithms.alignment import (
@@ -40,6 +41,7 @@ Cost: TypeAlias = Literal["squared", "absolute", "euclidean"]
 COSTS = ("squared", "absolute", "euclidean")
 
 
+@worded()
 def dynamic_time_warping(
     a: Tensor,
     b: Tensor,
@@ -107,6 +109,7 @@ def dynamic_time_warping(
     )
 
 
+@worded()
 def warping_of_costs(
     costs: Tensor,
     *,

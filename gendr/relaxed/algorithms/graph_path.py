@@ -32,6 +32,7 @@ from gendr._runtime.checks import (
 )
 from gendr._runtime.operator import Operator
 from gendr._runtime.tracing import is_traced
+from gendr._runtime.words import worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
@@ -104,6 +105,7 @@ def edges_of_csr(starts: Tensor, targets: Tensor) -> Tensor:
     return torch.stack([sources, targets], 1)
 
 
+@worded()
 def shortest_path_graph(
     edges: Tensor,
     costs: Tensor,

@@ -27,6 +27,7 @@ from gendr._runtime.checks import (
     shape_text,
 )
 from gendr._runtime.tracing import is_traced
+from gendr._runtime.words import worded
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.algorithms.alignment import (
@@ -42,6 +43,7 @@ from gendr.relaxed.backends.laws import check_law, for_kernels
 _LEAST = 1e-12  # the norm of a symbol counts as at least this
 
 
+@worded()
 def levenshtein(
     s: Tensor,
     t: Tensor,

@@ -16,14 +16,16 @@ Source: thesis, section 2.4, whose published program lets the walk run on from t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import inspect
+from typing import Any, NamedTuple, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gendr._runtime.checks import check_count, check_finite, check_float, shape_text
 from gendr._runtime.operator import Operator
 from gendr._runtime.tracing import is_traced
+from gendr._runtime.words import translated, worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
@@ -57,6 +59,7 @@ class GridTask(NamedTuple):
     least: int
 
 
+@worded()
 def shortest_path(
     costs: Tensor,
     dist: DistributionLike = "logistic",
@@ -121,6 +124,31 @@ def shortest_path(
     task = GridTask(dist, law, join, STEPS[:neighbourhood], iterations, least)
     flat = shaped(costs, (costs.shape[:-2].numel(), height, width))
     return shaped(computed(_SHORTEST_PATH, backend, task, flat, steepness=steepness), costs.shape)
+
+
+@final
+class ShortestPath(nn.Module):
+    """`shortest_path` as a module, from costs [..., H, W] to soft indicators, after a network.
+
+    Args:
+        **settings: as those of `shortest_path`.
+
+    Raises:
+        TypeError: a setting that it does not have.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        words = inspect.signature(shortest_path).parameters.keys() - {"costs"}
+        self.settings = translated("shortest_path", sorted(words), settings)
+
+    def forward(self, costs: Tensor) -> Tensor:
+        """The path of costs [..., H, W], in their shape."""
+        return shortest_path(costs, **self.settings)
+
+    def extra_repr(self) -> str:
+        """The settings that were given."""
+        return ", ".join(f"{name}={value}" for name, value in self.settings.items())
 
 
 def _reference(task: GridTask, costs: Tensor, steepness: Number) -> Tensor:

@@ -31,6 +31,7 @@ from gendr._runtime.checks import (
     check_image_size,
     shape_text,
 )
+from gendr._runtime.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
@@ -41,6 +42,7 @@ METHODS = ("distance", "edges")
 _PAIRS = 1 << 19  # pixels x faces that are worked on together; more are computed again backward
 
 
+@worded()
 def silhouette(
     face_vertices: Tensor,
     image_size: int | Sequence[int],

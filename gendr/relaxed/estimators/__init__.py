@@ -5,7 +5,8 @@
 >>> soft.report.variance                                                # of this gradient
 """
 
-from gendr.relaxed.estimators.api import Estimated, Report, estimated, estimators
+from gendr.relaxed.estimators.api import Estimated, Report, estimated, names
+from gendr.relaxed.estimators.api import estimators as estimators  # its old name, with a warning
 from gendr.relaxed.estimators.base import Estimator
 from gendr.relaxed.estimators.black_box import BlackBox
 from gendr.relaxed.estimators.fenchel_young import FenchelYoungLoss
@@ -27,5 +28,5 @@ __all__ = [
     "Smoothing",
     "StraightThrough",
     "estimated",
-    "estimators",
+    "names",
 ]

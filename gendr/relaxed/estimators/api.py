@@ -13,9 +13,9 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_finite, check_float, shape_text
 from gendr._runtime.evaluations import Evaluations, Parallel
-from gendr._runtime.names import nearest
 from gendr._runtime.registry import members
 from gendr._runtime.tracing import refuse_transforms
+from gendr._runtime.words import renamed, translated
 from gendr.relaxed.estimators.base import Estimator
 
 
@@ -43,9 +43,20 @@ class Report:
 
 
 @cache
-def estimators() -> Mapping[str, type[Estimator]]:
-    """The names of all estimators; the values are their classes."""
+def kinds() -> Mapping[str, type[Estimator]]:
+    """The classes of all estimators by their names."""
     return MappingProxyType(members(Estimator, package="gendr"))
+
+
+def names() -> tuple[str, ...]:
+    """The names of all estimators."""
+    return tuple(kinds())
+
+
+def estimators() -> Mapping[str, type[Estimator]]:
+    """As `kinds`, which was public by this name once."""
+    renamed("gendr.relaxed.estimators.estimators()", "gendr.relaxed.estimators.names()")
+    return kinds()
 
 
 def estimated(
@@ -61,12 +72,12 @@ def estimated(
 ) -> Estimated:
     """A hard function of arrays, differentiable by an estimator.
 
-    >>> soft = estimated(dijkstra, "black_box", strength=20.0, workers=2)
+    >>> soft = estimated(dijkstra, "black_box", step=20.0, workers=2)
 
     Args:
         function: takes a NumPy array of one input's shape and returns an array or a number. It must
             not change its argument.
-        method: one of `estimators()`, or an estimator.
+        method: one of `names()`, or an estimator.
         event_dims: how many of the last dimensions of a tensor are one input; by default all but
             the first, which counts the inputs.
         batched: the function takes a stack of inputs at once.
@@ -85,12 +96,9 @@ def estimated(
             raise TypeError(f"{method} has its settings already, got {', '.join(options)}")
         estimator = method
     else:
-        kind = estimators()[check_choice("method", method, estimators())]
+        kind = kinds()[check_choice("method", method, kinds())]
         allowed = [field.name for field in fields(kind) if field.init]
-        for option in options:
-            if option not in allowed:
-                close = ", ".join(nearest(option, allowed, len(allowed)))
-                raise TypeError(f"method {kind.name!r} has no setting {option!r}; it has: {close}")
+        options = translated(f"method {kind.name!r}", allowed, options, old=("strength",))
         estimator = kind(**options)
     if event_dims is not None:
         check_count("event_dims", event_dims, least=0)

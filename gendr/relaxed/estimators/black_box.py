@@ -13,27 +13,29 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_number
 from gendr._runtime.evaluations import Evaluations
+from gendr._runtime.words import worded
 from gendr.relaxed.estimators.base import Estimator, Gradient
 
 
+@worded(old=("strength",))
 @final
 @dataclass(frozen=True)
 class BlackBox(Estimator):
-    """The gradient (g(x + strength dL/dg) - g(x)) / strength of a solver g of a linear problem.
+    """The gradient (g(x + step dL/dg) - g(x)) / step of a solver g of a linear problem.
 
     It is the gradient of a piecewise linear function that agrees with the loss at x. The solver
     minimises <x, g(x)>; one that maximises takes -x.
 
     Args:
-        strength: lambda of the paper, > 0. The larger, the smoother.
+        step: lambda of the paper, > 0. The larger, the smoother.
     """
 
     name: ClassVar[str] = "black_box"
 
-    strength: float = 10.0
+    step: float = 10.0
 
     def __post_init__(self) -> None:
-        check_number("strength", self.strength, above=0)
+        check_number("step", self.step, above=0)
 
     def forward(
         self, function: Evaluations, x: Tensor, generator: torch.Generator | None
@@ -49,5 +51,5 @@ class BlackBox(Estimator):
 
     def backward(self, function: Evaluations, x: Tensor, saved: Any, grad: Tensor) -> Gradient:
         """See `Estimator`."""
-        moved = function(x + self.strength * grad)
-        return Gradient((moved - saved) / self.strength)
+        moved = function(x + self.step * grad)
+        return Gradient((moved - saved) / self.step)

@@ -20,12 +20,14 @@ from torch import Tensor, nn
 
 from gendr._runtime.checks import check_count, check_finite, check_float, check_number, shape_text
 from gendr._runtime.evaluations import Evaluations, Parallel
+from gendr._runtime.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.api import Report
 from gendr.relaxed.estimators.smoothing import check_score, drawn, score_of
 
 
+@worded()
 class FenchelYoungLoss(nn.Module):
     """The Fenchel-Young loss, a number for each input.
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, final
 
+from gendr._runtime.words import worded
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.smoothing import Control, Smoothing
 
 
+@worded()
 @final
 @dataclass(frozen=True)
 class PerturbedOptimizer(Smoothing):

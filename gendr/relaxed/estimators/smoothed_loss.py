@@ -21,12 +21,14 @@ from torch import Tensor, nn
 from gendr._runtime.checks import check_count, check_finite, check_float, check_number
 from gendr._runtime.evaluations import Evaluations, Parallel
 from gendr._runtime.tracing import refuse_transforms
+from gendr._runtime.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.fenchel_young import with_gradient
 from gendr.relaxed.estimators.smoothing import check_score, curvature_of, drawn, score_of
 
 
+@worded()
 class SmoothedLoss(nn.Module):
     """The expectation of a hard loss under noise on its input, a number for each input.
 

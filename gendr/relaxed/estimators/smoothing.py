@@ -19,6 +19,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr._runtime.evaluations import Evaluations
+from gendr._runtime.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.base import Estimator, Gradient
@@ -26,6 +27,7 @@ from gendr.relaxed.estimators.base import Estimator, Gradient
 Control: TypeAlias = Literal["none", "value", "leave_one_out"]
 
 
+@worded()
 @dataclass(frozen=True)
 class Smoothing(Estimator):
     """Stochastic smoothing of an algorithm, or of an algorithm and its loss as one function.

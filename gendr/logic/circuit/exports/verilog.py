@@ -1,18 +1,31 @@
-"""A circuit as Verilog: a module of assignments, for simulation and synthesis.
+"""A circuit as Verilog (2001): a module for simulation and synthesis.
 
-The input is `x`, a bit for each input of the circuit; the output is `y`, a bit for each output, or
-`sum0`, `sum1` and so on for circuits with groups. Thresholds are left to what comes before.
+The input is `x`: a bit for each input of the circuit or, with `word`, a number of that many bits
+for each feature, feature 0 lowest; then the thresholds are in the module. The output is `y`, a bit
+for each output; `sum0`, `sum1` and so on for circuits with groups; `label`, the number of the group
+with most ones, the first of equal ones; or `labels`, a bit for each group.
+
+With `registers` there is an input `clk`, and the module is a pipeline: it takes a row at every
+clock, and what belongs to it is at the output `LATENCY` clocks later. Thresholds, every so many
+levels of gates, every level of the trees of adders and of comparisons, and the output have a stage
+each.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from gendr._runtime.names import unknown
 
 if TYPE_CHECKING:
     from gendr.logic.circuit.circuit import Circuit
 
 __all__ = ["source"]
 
+_EVERYWHERE = 1 << 30  # the stage of constants, after which nothing has to be kept
+RESULTS = ("bits", "sums", "class", "labels")
 # Gates by id.
 _FORMS = (
     "1'b0", "{a} & {b}", "{a} & ~{b}", "{a}", "~{a} & {b}", "{b}", "{a} ^ {b}", "{a} | {b}",
@@ -21,34 +34,222 @@ _FORMS = (
 )  # fmt: skip
 
 
-def source(circuit: Circuit, name: str) -> str:
-    """The source (Verilog-2001)."""
-    netlist = circuit.netlist
-    inputs, outputs, sums = netlist.inputs, netlist.outputs.tolist(), circuit.sums
-    each = len(outputs) // sums.k if sums is not None else 0
-    ports = [f"input wire [{inputs - 1}:0] x"]
-    if sums is None:
-        ports.append(f"output wire [{len(outputs) - 1}:0] y")
-    else:
-        ports += [f"output wire [{each.bit_length() - 1}:0] sum{k}" for k in range(sums.k)]
+class _Net(NamedTuple):
+    """A value in the module.
 
-    def wire(signal: int) -> str:
-        return f"x[{signal}]" if signal < inputs else f"g{signal - inputs}"
+    Attributes:
+        text: which says it, a name or a bit of one.
+        name: of its registers.
+        width: its bits.
+        stage: of the pipeline, in which it is found.
+    """
 
-    lines = [
-        f"// A logic gate circuit, made by gendr: {len(netlist)} gates.",
-        f"module {name} (",
-        ",\n".join(f"  {port}" for port in ports),
-        ");",
-    ]
+    text: str
+    name: str
+    width: int
+    stage: int
+
+
+class _Module:
+    """The lines of a module, and the registers that hold values until their stage."""
+
+    def __init__(self, clocked: bool) -> None:
+        self.lines: list[str] = []
+        self.clocked = clocked
+        self._updates: list[str] = []
+        self._known: set[str] = set()
+
+    def at(self, net: _Net, stage: int) -> str:
+        """The value in a later stage: of the row that is there."""
+        text = net.text
+        for k in range(1, stage - net.stage + 1 if self.clocked else 0):
+            name = f"{net.name}_r{k}"
+            if name not in self._known:
+                self._known.add(name)
+                self.lines.append(f"  reg {_range(net.width)}{name};")
+                self._updates.append(f"    {name} <= {text};")
+            text = name
+        return text
+
+    def wire(self, name: str, width: int, stage: int, form: str, *operands: _Net) -> _Net:
+        """A new value, of others in its stage."""
+        texts = [self.at(each, stage) for each in operands]
+        self.lines.append(f"  wire {_range(width)}{name} = {form.format(*texts)};")
+        return _Net(name, name, width, stage)
+
+    def updates(self) -> list[str]:
+        """What happens at every clock."""
+        if not self._updates:
+            return []
+        return ["  always @(posedge clk) begin", *self._updates, "  end"]
+
+
+def source(
+    circuit: Circuit,
+    name: str,
+    word: int | None = None,
+    fraction: int = 0,
+    signed: bool = False,
+    result: str | None = None,
+    registers: int = 0,
+) -> str:
+    """The source; see `Circuit.to_verilog`."""
+    netlist, sums = circuit.netlist, circuit.sums
+    _check("registers", registers, 0)
+    result = result or ("sums" if sums else "bits")
+    if result not in RESULTS:
+        raise ValueError(unknown("result", result, RESULTS))
+    if sums is None and result != "bits":
+        raise ValueError(f"result {result!r} needs outputs that are summed; end with a GroupSum")
+    module = _Module(registers > 0)
+    signals, width = _inputs(circuit, word, fraction, signed, module)
+    first = 1 if word is not None and module.clocked else 0
+    levels = netlist.levels().tolist()
     triples = zip(netlist.ids.tolist(), netlist.a.tolist(), netlist.b.tolist(), strict=True)
     for k, (gate, a, b) in enumerate(triples):
+        stage = first + (levels[netlist.inputs + k] - 1) // registers if registers else 0
         # A wire of its own: of a vector, a change of one bit would wake the readers of all.
-        lines.append(f"  wire g{k} = {_FORMS[gate].format(a=wire(a), b=wire(b))};")
-    if sums is None:
-        lines += [f"  assign y[{k}] = {wire(signal)};" for k, signal in enumerate(outputs)]
-    else:
-        for k in range(sums.k):
-            terms = " + ".join(wire(signal) for signal in outputs[each * k : each * (k + 1)])
-            lines.append(f"  assign sum{k} = {terms};")
-    return "\n".join([*lines, "endmodule", ""])
+        form = _FORMS[gate]
+        own = [signals[s] for s, letter in ((a, "{a}"), (b, "{b}")) if letter in form]
+        form = form.replace("{a}", "{}").replace("{b}", "{}")
+        signals.append(module.wire(f"g{k}", 1, stage, form, *own))
+    outputs = [signals[signal] for signal in netlist.outputs.tolist()]
+    found = _results(circuit, result, outputs, module)
+    ports = ["input wire clk"] * module.clocked
+    ports.append(f"input wire {_range(width, scalar=False)}x")
+    last = max(net.stage for _, _, net in found)
+    assigns: list[str] = []
+    for port, (_, place, net) in zip(_ports(found), found, strict=True):
+        if port:
+            ports.append(port)
+        assigns.append(f"  assign {place} = {module.at(net, last + 1)};")
+    lines = [f"// A logic gate circuit, made by gendr: {len(netlist)} gates."]
+    if word is not None:
+        kind = "signed" if signed else "unsigned"
+        lines.append(
+            f"// Feature f is x[{word} f + {word - 1}:{word} f], {kind}, over {1 << fraction}."
+        )
+    lines += [f"module {name} (", ",\n".join(f"  {port}" for port in ports), ");"]
+    if module.clocked:
+        lines.append(f"  localparam LATENCY = {last + 1};")
+    return "\n".join([*lines, *module.lines, *assigns, *module.updates(), "endmodule", ""])
+
+
+def _check(name: str, value: object, least: int) -> None:
+    """As `check_count`, whose module needs torch, which circuits do not."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be an int >= {least}, got {value!r}")
+
+
+def _range(width: int, scalar: bool = True) -> str:
+    return "" if width == 1 and scalar else f"[{width - 1}:0] "
+
+
+def _inputs(
+    circuit: Circuit, word: int | None, fraction: int, signed: bool, module: _Module
+) -> tuple[list[_Net], int]:
+    """The inputs of the gates, and the bits of x."""
+    inputs, limits = circuit.netlist.inputs, circuit.thresholds
+    if word is None:
+        if fraction or signed:
+            raise ValueError("fraction and signed say how numbers are written; give word too")
+        return [_Net(f"x[{k}]", f"x{k}", 1, 0) for k in range(inputs)], inputs
+    _check("word", word, 1)
+    _check("fraction", fraction, 0)
+    if limits is None:
+        raise ValueError("this circuit takes bits: it has no thresholds; leave out word")
+    read = {*circuit.netlist.a.tolist(), *circuit.netlist.b.tolist()}
+    read |= {*circuit.netlist.outputs.tolist()}
+    least, most = (-(1 << word - 1), (1 << word - 1) - 1) if signed else (0, (1 << word) - 1)
+    each = limits.shape[1]
+    nets: list[_Net] = []
+    for k in range(inputs):
+        feature, t = divmod(k, each)
+        limit = float(limits[feature if len(limits) > 1 else 0, t])
+        # n / 2^fraction > limit for whole n: n is above the floor of limit 2^fraction.
+        floor = math.floor(Fraction(limit) * (1 << fraction))
+        if floor >= most or floor < least:
+            text = "1'b0" if floor >= most else "1'b1"
+        else:
+            number = f"x[{word * (feature + 1) - 1}:{word * feature}]"
+            sign = "-" if floor < 0 else ""
+            text = f"$signed({number}) > {sign}{word}'sd{abs(floor)}" if signed else (
+                f"{number} > {word}'d{floor}"
+            )  # fmt: skip
+        nets.append(module.wire(f"b{k}", 1, 0, text) if k in read else _Net("", f"b{k}", 1, 0))
+    return nets, word * circuit.features
+
+
+def _results(
+    circuit: Circuit, result: str, outputs: list[_Net], module: _Module
+) -> list[tuple[str, str, _Net]]:
+    """What goes out: the port, its part, and the value."""
+    sums = circuit.sums
+    if result == "bits" or sums is None:
+        return [("y", f"y[{k}]", net) for k, net in enumerate(outputs)]
+    each = len(outputs) // sums.k
+    counts = [_counted(outputs[each * k : each * (k + 1)], f"s{k}", module) for k in range(sums.k)]
+    if result == "sums":
+        return [(f"sum{k}", f"sum{k}", net) for k, net in enumerate(counts)]
+    if result == "labels":
+        least = math.floor(sums.limit)
+        stage = max(net.stage for net in counts) + module.clocked
+        nets: list[_Net] = []
+        for k, net in enumerate(counts):
+            form = f"{{}} > {net.width}'d{least}"
+            form = "1'b1" if least < 0 else "1'b0" if least >= each else form
+            nets.append(module.wire(f"l{k}", 1, stage, form, *[net] * ("{" in form)))
+        return [("labels", f"labels[{k}]", net) for k, net in enumerate(nets)]
+    return [("label", "label", _largest(counts, module))]
+
+
+def _counted(bits: list[_Net], name: str, module: _Module) -> _Net:
+    """How many are 1, [bit_length of their number]."""
+    width = len(bits).bit_length()
+    if not module.clocked:
+        return module.wire(name, width, 0, " + ".join(["{}"] * len(bits)), *bits)
+    stage, level = max(net.stage for net in bits), 0
+    while len(bits) > 1 or level == 0:
+        stage, level = stage + 1, level + 1
+        pairs = [bits[k : k + 2] for k in range(0, len(bits), 2)]
+        wide = min(width, level + 1)
+        bits = [
+            module.wire(f"{name}_{level}_{k}", wide, stage, " + ".join(["{}"] * len(pair)), *pair)
+            for k, pair in enumerate(pairs)
+        ]
+    return bits[0]
+
+
+def _largest(counts: list[_Net], module: _Module) -> _Net:
+    """The number of the largest, the first of equal ones."""
+    width = max(1, (len(counts) - 1).bit_length())
+    stage, level = max(net.stage for net in counts), 0
+    rows = [(net, _Net(f"{width}'d{k}", "", width, _EVERYWHERE)) for k, net in enumerate(counts)]
+    while len(rows) > 1 or level == 0:
+        stage, level = stage + module.clocked, level + 1
+        winners: list[tuple[_Net, _Net]] = []
+        for k in range(0, len(rows), 2):
+            (a, i), (b, j) = rows[k], rows[min(k + 1, len(rows) - 1)]
+            own = f"{level}_{k // 2}"
+            if i is j:
+                place = module.wire(f"i{own}", width, stage, "{}", i)
+                winners.append((a, place))
+                continue
+            first = module.wire(f"c{own}", 1, stage, "{} >= {}", a, b)
+            most = module.wire(f"m{own}", a.width, stage, "{} ? {} : {}", first, a, b)
+            winners.append(
+                (most, module.wire(f"i{own}", width, stage, "{} ? {} : {}", first, i, j))
+            )
+        rows = winners
+    return rows[0][1]
+
+
+def _ports(found: list[tuple[str, str, _Net]]) -> list[str]:
+    """The declaration of a port at its first part, nothing at others."""
+    names = [name for name, *_ in found]
+    return [
+        ""
+        if name in names[:k]
+        else f"output wire {_range(net.width if place == name else len(found), scalar=False)}{name}"
+        for k, (name, place, net) in enumerate(found)
+    ]

@@ -1,0 +1,81 @@
+"""The estimators of scikit-learn: its own checks, and circuits that say what they say."""
+
+import unittest
+import warnings
+
+import numpy as np
+import pytest
+
+from gendr.logic import Circuit
+from support.cases import for_each
+
+sklearn = pytest.importorskip("sklearn")
+datasets = pytest.importorskip("sklearn.datasets")
+checks = pytest.importorskip("sklearn.utils.estimator_checks")
+estimators = pytest.importorskip("gendr.logic.estimators")
+
+# Small enough for hundreds of fits, large enough for the scores that the checks ask for.
+SMALL = {
+    "classifier": lambda: estimators.LogicClassifier(layers=2, width=150, steps=60, lr=0.2),
+    "regressor": lambda: estimators.LogicRegressor(layers=2, width=150, steps=100, lr=0.2),
+}
+
+
+def all_checks(seed, every):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [
+            (name, number)
+            for name, make in SMALL.items()
+            for number, _ in enumerate(checks.estimator_checks_generator(make()))
+        ]
+
+
+@for_each("name, number", all_checks, rotating=12)
+def test_the_checks_of_scikit_learn(name, number):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what the checks do on purpose
+        estimator, check = list(checks.estimator_checks_generator(SMALL[name]()))[number]
+        try:
+            check(estimator)
+        except unittest.SkipTest:  # for pandas and array libraries that are not there
+            return
+
+
+def test_there_are_as_many_checks_as_scikit_learn_has():
+    assert len(all_checks(0, True)) > 90
+
+
+def test_a_classifier_is_its_circuit(tmp_path):
+    x, y = datasets.load_wine(return_X_y=True)
+    names = np.array(["barolo", "grignolino", "barbera"])[y]
+    train = np.arange(len(x)) % 3 > 0
+    model = estimators.LogicClassifier(width=300, steps=150, lr=0.1, random_state=0)
+    model.fit(x[train], names[train])
+    assert model.score(x[~train], names[~train]) > 0.85
+    model.circuit_.save(tmp_path / "wine.npz")
+    again = Circuit.load(tmp_path / "wine.npz")
+    assert (model.classes_[again.predict(x)] == model.predict(x)).all()
+    shares = model.predict_proba(x)
+    np.testing.assert_allclose(shares.sum(1), 1)
+    assert (model.classes_[shares.argmax(1)] == model.predict(x)).all()
+    same = estimators.LogicClassifier(**model.get_params()).fit(x[train], names[train])
+    assert str(same.circuit_) == str(model.circuit_)
+
+
+def test_a_regressor_is_its_circuit():
+    x, y = datasets.make_regression(300, 4, noise=1.0, random_state=0)
+    model = estimators.LogicRegressor(fan_in=3, parametrization="walsh", random_state=0)
+    model.set_params(layers=2, width=400, steps=300, lr=0.1).fit(x[:200], y[:200])
+    assert model.score(x[200:], y[200:]) > 0.6
+    counts = model.circuit_.counts(model.circuit_.pack(x))[:, 0]
+    found = counts / 400 * np.ptp(y[:200]) + y[:200].min()
+    np.testing.assert_allclose(model.predict(x), found, rtol=1e-5, atol=1e-4)
+
+
+def test_bad_settings():
+    x, y = np.zeros((4, 2)), [0, 1, 0, 1]
+    with pytest.raises(ValueError, match="steps must be >= 1"):
+        estimators.LogicClassifier(steps=0).fit(x, y)
+    with pytest.raises(ValueError, match="at least 2 classes, got 1 class"):
+        estimators.LogicClassifier().fit(x, [1] * 4)
