@@ -120,8 +120,9 @@ class SolutionRankingLoss(_CacheLoss):
     """How predicted costs rank the solutions of a cache, against the true costs.
 
     >>> loss = SolutionRankingLoss(dijkstra, minimize=True)
-    >>> loss.cache.add(paths)                       # of the training set
-    >>> loss(predicted, costs).backward()
+    >>> loss(predicted, costs, paths).backward()
+
+    One known solution alone ranks nothing: give those of the training set, here or by `cache.add`.
 
     Args:
         solver: as in `SolverLoss`, or a `SolutionCache`, whose own settings then hold.
@@ -147,12 +148,13 @@ class SolutionRankingLoss(_CacheLoss):
         self.temperature = check_number("temperature", temperature, above=0)
         self.margin = check_number("margin", margin, least=0)
 
-    def forward(self, predicted: Tensor, costs: Tensor) -> Tensor:
-        """The loss, [N] without reduction.
+    def forward(self, predicted: Tensor, costs: Tensor, wanted: Tensor | None = None) -> Tensor:
+        """The loss, [N] without reduction; wanted solutions are learnt.
 
         Args:
             predicted: costs, [N, *event].
             costs: the true ones, in the same shape.
+            wanted: their solutions, in the same shape; None if the cache knows them.
 
         Raises:
             TypeError: no float32 or float64 tensors.
@@ -160,6 +162,8 @@ class SolutionRankingLoss(_CacheLoss):
                 was said.
         """
         predicted, costs = check_problems(predicted=predicted, costs=costs)
+        if wanted is not None:
+            self.cache.add(check_problems(predicted=predicted, wanted=wanted)[1])
         found, true = (self.sign * each for each in self.scores(predicted, costs))
         if self.order == "pointwise":
             values = (found - true).square().mean(1)
