@@ -351,7 +351,7 @@ def test_every_method_trains_downhill_around_either_kind_of_solver(minimize):
             options = {"samples": 30}
         soft = estimated(solver, name, seed=0, **options)
         end = trained(lambda x, soft=soft: sign * (soft(x) * many).sum())
-        assert end < 0.3 * start, name
+        assert end < 0.5 * start, name
     for loss, given in (
         (SPOPlusLoss(solver, reduction="sum"), (many, best)),
         (FenchelYoungLoss(solver, reduction="sum", seed=0), (best,)),
@@ -360,7 +360,7 @@ def test_every_method_trains_downhill_around_either_kind_of_solver(minimize):
         (SolutionRankingLoss(solver, reduction="sum", refresh=1.0), (many, best)),
     ):
         end = trained(lambda x, loss=loss, given=given: loss(x, *given))
-        assert end < 0.3 * start, type(loss).__name__
+        assert end < 0.5 * start, type(loss).__name__
 
 
 @for_each(minimize=[True, False])
