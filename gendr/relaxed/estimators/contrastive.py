@@ -25,7 +25,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_number
 from gendr._runtime.evaluations import Parallel
-from gendr.relaxed.estimators.direction import check_better
+from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.solution_cache import SolutionCache
 from gendr.relaxed.estimators.solver_loss import (
     Reduction,
@@ -65,7 +65,7 @@ class _CacheLoss(SolverLoss):
         """<x, v> [N, M] of the solutions of the cache, which may learn those of `predicted`."""
         given = predicted.detach()
         found = self.solve(given)
-        check_better(given, found, found.roll(1, 0), self.minimize)
+        check_batch(given, found, self.minimize)
         pool = torch.from_numpy(self.cache.solutions).to(predicted).flatten(1)
         return [costs.flatten(1) @ pool.mT for costs in (predicted, *others)]
 

@@ -23,7 +23,7 @@ from gendr._runtime.evaluations import Parallel
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.api import Report
-from gendr.relaxed.estimators.direction import check_better
+from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.smoothing import check_score, drawn, score_of
 from gendr.relaxed.estimators.solver_loss import Reduction, SolverLoss, check_problems, products
 
@@ -95,10 +95,7 @@ class FenchelYoungLoss(SolverLoss):
         noise = drawn(self.dist, self.samples, x.detach(), self._generator)
         noisy = x.detach() + self.scale * noise
         solutions = self.solve(noisy.flatten(0, 1)).reshape(noisy.shape)
-        check_better(
-            noisy.flatten(0, 1), solutions.flatten(0, 1), wanted.expand_as(noisy).flatten(0, 1),
-            self.minimize,
-        )  # fmt: skip
+        check_batch(noisy.flatten(0, 1), solutions.flatten(0, 1), self.minimize)
         best = (noisy * solutions).flatten(2).sum(2).mean(0)
         mean = solutions.mean(0)
         value = self.sign * (products(x.detach(), wanted) - best)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gendr.relaxed.estimators.direction import check_better
+from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.solver_loss import SolverLoss, check_problems, products
 
 
@@ -48,6 +48,6 @@ class SPOPlusLoss(SolverLoss):
             check_problems(predicted=predicted, wanted=wanted)
         moved = 2 * predicted.detach() - costs
         found = self.solve(moved)
-        check_better(moved, found, wanted, self.minimize)
+        check_batch(moved, found, self.minimize)
         value = self.sign * products(moved, wanted - found)
         return self.finish(predicted, value, self.sign * 2 * (wanted - found))

@@ -17,7 +17,7 @@ from torch import Tensor
 from gendr._runtime.checks import check_choice
 from gendr._runtime.evaluations import Evaluations
 from gendr.relaxed.estimators.base import Estimator, Gradient
-from gendr.relaxed.estimators.direction import check_monotone, direction_of
+from gendr.relaxed.estimators.direction import check_batch, direction_of
 
 Projection: TypeAlias = Literal["none", "mean", "norm", "standard"]
 
@@ -76,7 +76,7 @@ class StraightThrough(Estimator):
                 f"{list(soft.shape)} and {list(result.shape)}"
             )
         if self.soft is None:
-            check_monotone(at, at.roll(1, 0), result, result.roll(1, 0), bool(self.minimize))
+            check_batch(at, result, bool(self.minimize))
         return result, (given, soft)
 
     def backward(self, function: Evaluations, x: Tensor, saved: Any, grad: Tensor) -> Gradient:
