@@ -305,7 +305,7 @@ def _said(values: list[float], sign: str = "") -> str:
     if not values:
         return ""
     error = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{mean(values):{sign}.1f}{error}"
+    return f"{round(mean(values), 1) + 0.0:{sign}.1f}{error}"  # without a minus before 0
 
 
 main = script.program(__file__, __doc__, add_options, run)
