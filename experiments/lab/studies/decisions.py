@@ -457,7 +457,7 @@ def _by_neighbours(apart: Array, chosen: NDArray[np.bool_]) -> float:
         a, b = trip[k], trip[(k + 1) % n]
         chosen[a, b] = chosen[b, a] = True
         total += apart[a, b]
-    return total
+    return total  # pyright: ignore[reportReturnType]
 
 
 PROBLEMS: dict[str, type[Problem]] = {
