@@ -303,7 +303,7 @@ def estimators(device: Device) -> list[Tensor]:
     x = torch.rand(4, 3, generator=torch.Generator().manual_seed(0)).to(device).requires_grad_()
     target = torch.tensor([0.0, 2.0, 1.0], device=device).expand(4, 3)
     smoothed = SmoothedLoss(apart, samples=4, scale=0.5, batched=True)
-    perturbed = FenchelYoungLoss(order, samples=4, scale=0.5, batched=True)
+    perturbed = FenchelYoungLoss(order, minimize=False, samples=4, scale=0.5, batched=True)
     found = [
         NewtonLoss(smoothed, "fisher")(x, target), NewtonLoss(perturbed, "hessian")(x, target),
         RESGRO(apart, k=2, m=6, scale=0.3, batched=True)(x, target),

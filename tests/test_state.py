@@ -19,7 +19,15 @@ from gendr.logic.neurons import Neurons
 from gendr.mesh import icosphere
 from gendr.reconstruction import model
 from gendr.reconstruction.ranks import GlobalBatchNorm2d, Ranks
-from gendr.relaxed.estimators import FenchelYoungLoss, SmoothedLoss
+from gendr.relaxed.estimators import (
+    ContrastiveLoss,
+    FenchelYoungLoss,
+    SmoothedLoss,
+    SolutionRankingLoss,
+    SolverLoss,
+    SPOPlusLoss,
+    contrastive,
+)
 from gendr.sorting import api, ranking
 from gendr.topk import SmoothTopKSVM, SoftTopK, SoftTopKMask, TopKCrossEntropy
 from lab.studies import classification
@@ -104,7 +112,20 @@ def examples():
         ],
         GlobalBatchNorm2d: [(lambda: GlobalBatchNorm2d(3, Ranks()), rand(2, 3, 4, 4))],
         FenchelYoungLoss: [
-            (lambda: FenchelYoungLoss(np.sign, workers=2, seed=0), rand(2, 4), rand(2, 4))
+            (
+                lambda: FenchelYoungLoss(np.sign, minimize=False, workers=2, seed=0),
+                rand(2, 4),
+                rand(2, 4),
+            )
+        ],
+        SPOPlusLoss: [
+            (lambda: SPOPlusLoss(np.sign, minimize=False), rand(2, 4), rand(2, 4)),
+        ],
+        ContrastiveLoss: [
+            (lambda: ContrastiveLoss(np.sign, minimize=False), rand(2, 4), rand(2, 4)),
+        ],
+        SolutionRankingLoss: [
+            (lambda: SolutionRankingLoss(np.sign, minimize=False), rand(2, 4), rand(2, 4)),
         ],
         SmoothedLoss: [(lambda: SmoothedLoss(squares, workers=2), rand(2, 4))],
         gendr.Renderer: [
@@ -180,7 +201,10 @@ LARGE = {classification.ResNet18, PathNet, model.ResidualEncoder, model.Reconstr
 def test_every_module_is_copied_pickled_loaded_moved_and_shared(request, drawn):
     made = examples()
     ours = {cls for cls in made if cls.__module__.startswith("gendr.")}
-    bases = {Neurons, sorting.RankingLoss, ranking._Sorting, api._Sorter}  # which are abstract
+    bases = {  # which are abstract
+        Neurons, sorting.RankingLoss, ranking._Sorting, api._Sorter, SolverLoss,
+        contrastive._CacheLoss,
+    }  # fmt: skip
     assert all_of(torch.nn.Module) == {*ours, *bases}
     for cls, cases in drawn(made.items(), 2):
         if cls in LARGE and not request.config.getoption("--every"):

@@ -46,7 +46,7 @@ def test_derivatives_of_the_expectation():
 
 def test_first_order_is_that_of_the_loss():
     x, w = inputs()
-    loss = SmoothedLoss(quartic, samples=6, seed=3)
+    loss = SmoothedLoss(quartic, samples=6, seed=3, reduction="none")
     leaf = x.clone().requires_grad_()
     value = loss(leaf, w)
     (value * torch.tensor([1.0, 2.0])).sum().backward()
@@ -76,7 +76,9 @@ def test_hessian_of_the_fenchel_young_loss():
     """With Gumbel noise the mean maximum is softmax: the Hessian is diag(q) - q q^T."""
     x = torch.tensor([[0.3, -0.4, 0.1]], dtype=torch.float64)
     wanted = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
-    loss = FenchelYoungLoss(top, samples=400_000, dist="gumbel_max", batched=True, seed=0)
+    loss = FenchelYoungLoss(
+        top, minimize=False, samples=400_000, dist="gumbel_max", batched=True, seed=0
+    )
     _, gradient, hessian = loss.derivatives(x, wanted)
     q = x.softmax(1)
     torch.testing.assert_close(gradient, q - wanted, rtol=0, atol=0.01)
@@ -95,10 +97,10 @@ def test_hessian_of_the_fenchel_young_loss():
 
 @for_each(
     loss=[
-        SmoothedLoss(quartic, samples=6, seed=3),
-        FenchelYoungLoss(top, samples=6, seed=3),
+        SmoothedLoss(quartic, samples=6, seed=3, reduction="none"),
+        FenchelYoungLoss(top, minimize=False, samples=6, seed=3, reduction="none"),
         # A gradient that depends on the input beside the estimate, too.
-        lambda x, w: SmoothedLoss(quartic, samples=6, seed=3)(x * x, w),
+        lambda x, w: SmoothedLoss(quartic, samples=6, seed=3, reduction="none")(x * x, w),
     ]
 )
 def test_hessians_of_estimates_inside_a_function_are_an_error(loss):

@@ -1,6 +1,8 @@
 """Estimated gradients: known expectations, variances, seeds, batches, workers, bad arguments."""
 
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -118,7 +120,7 @@ def test_the_fenchel_young_loss_of_a_maximum(minimize, seed):
         return one_hot(sign * x)
 
     loss = FenchelYoungLoss(
-        solver, minimize=minimize, samples=4000, batched=True, seed=seed,
+        solver, minimize=minimize, samples=4000, batched=True, seed=seed, reduction="none",
         dist="gumbel_min" if minimize else "gumbel_max",
     )  # fmt: skip
     value = loss(sign * x, wanted)
@@ -136,12 +138,12 @@ def ranks(x):
 
 def test_black_box_is_one_more_call():
     x, g = inputs(5, 4), torch.randn(5, 4, dtype=torch.float64)
-    soft = estimated(ranks, "black_box", step=3.0)
+    soft = estimated(ranks, "black_box", step=3.0, minimize=False)
     result = soft(x)
     assert torch.equal(result, torch.from_numpy(ranks(x.detach().numpy())))
     (grad,) = torch.autograd.grad(result, x, g)
-    moved = torch.from_numpy(ranks((x + 3.0 * g).detach().numpy()))
-    torch.testing.assert_close(grad, (moved - result.detach()) / 3.0)
+    moved = torch.from_numpy(ranks((x - 3.0 * g).detach().numpy()))
+    torch.testing.assert_close(grad, (result.detach() - moved) / 3.0)
     assert soft.report.evaluations == 10
     assert soft.report.variance is None
 
@@ -172,7 +174,7 @@ def test_straight_through_goes_downhill_around_either_kind_of_solver():
         (grad,) = torch.autograd.grad((solver(x) - wanted).square().sum(), x)
         better = solver(x - 2 * grad)
         assert torch.equal(better, wanted)
-    with pytest.raises(ValueError, match="minimize=True for a solver that minimises"):
+    with pytest.raises(ValueError, match="give minimize=True for shortest paths"):
         estimated(one_hot, "straight_through")
     with pytest.raises(ValueError, match="its own sign"):
         estimated(one_hot, "straight_through", soft=torch.sigmoid, minimize=True)
@@ -198,7 +200,10 @@ def test_any_batch_shape_seed_and_workers():
         x = inputs(2, 3, 4).float().detach().requires_grad_()
         found = []
         for batched, workers in itertools.product((False, True), (1, 3)):
-            soft = estimated(np.sort, name, event_dims=1, batched=batched, workers=workers, seed=7)
+            soft = estimated(
+                np.sort, name, event_dims=1, batched=batched, workers=workers, seed=7,
+                minimize=False,
+            )  # fmt: skip
             result = soft(x)
             assert result.shape == (2, 3, 4)
             assert result.dtype == torch.float32
@@ -206,16 +211,42 @@ def test_any_batch_shape_seed_and_workers():
             soft.close()
         for other in found[1:]:
             assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
-        again = estimated(np.sort, name, event_dims=1, seed=8)(x)
+        again = estimated(np.sort, name, event_dims=1, seed=8, minimize=False)(x)
         assert torch.equal(again, found[0][0]) == (name in ("black_box", "finite_differences"))
 
 
 @pytest.mark.slow
 def test_processes():
     x = inputs(4, 3)
-    soft = estimated(np.sort, "black_box", workers=2, parallel="processes")
+    soft = estimated(
+        np.sort, "black_box", minimize=False, workers=2, parallel="processes", batched=True
+    )
     assert torch.equal(soft(x), x.sort(-1).values)
     soft.close()
+
+
+UNGUARDED = """
+import numpy as np, torch
+from gendr.relaxed.estimators import estimated
+
+def solver(costs):
+    return np.sort(costs)
+
+estimated(solver, "smoothing", workers=2, parallel="processes")(torch.ones(4, 3))
+"""
+
+
+@pytest.mark.every
+def test_a_script_that_starts_processes_unguarded_is_told_of_main(tmp_path):
+    (tmp_path / "script.py").write_text(UNGUARDED)
+    found = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert found.returncode == 1
+    last = found.stderr.strip().splitlines()[-1]
+    assert last.startswith("RuntimeError: the processes ended before their work did")
+    assert 'if __name__ == "__main__":' in last
 
 
 def test_bad_arguments():
@@ -223,7 +254,16 @@ def test_bad_arguments():
         (lambda: estimated(3), TypeError, "function of arrays"),
         (lambda: estimated(np.sort, "smooth"), ValueError, "smoothing"),
         (lambda: estimated(np.sort, beta=1.0), TypeError, "scale = 1 / beta; it has"),
-        (lambda: estimated(np.sort, BlackBox(), step=1.0), TypeError, "settings already"),
+        (
+            lambda: estimated(np.sort, BlackBox(minimize=True), step=1.0),
+            TypeError,
+            "settings already",
+        ),
+        (
+            lambda: estimated(lambda x: x, workers=2, parallel="processes"),
+            TypeError,
+            "top level of a module",
+        ),
         (lambda: estimated(np.sort, workers=0), ValueError, "workers"),
         (lambda: estimated(np.sort, parallel="ray"), ValueError, "processes"),
         (lambda: Smoothing(samples=1), ValueError, "two samples"),
@@ -240,12 +280,22 @@ def test_bad_arguments():
 
 def test_bad_functions_are_refused():
     for function, method, x, said in [
-        (np.sort, "black_box", torch.full((1, 2), torch.nan), "finite"),
-        (np.sort, "black_box", torch.ones(0, 2), "empty"),
-        (np.sum, "black_box", torch.ones(1, 2), "shape of its costs"),
+        (np.sort, BlackBox(minimize=False), torch.full((1, 2), torch.nan), "finite"),
+        (np.sort, BlackBox(minimize=False), torch.ones(0, 2), "empty"),
+        (np.sum, BlackBox(minimize=False), torch.ones(1, 2), "shape of its costs"),
         (np.sum, StraightThrough(minimize=False), torch.ones(1, 2), "shape of the hard ones"),
-        (lambda x: x * np.nan, "black_box", torch.ones(1, 2), "result of the function"),
-        (lambda x: x[: int(x[0])], "black_box", torch.tensor([[1.0, 0], [2, 0]]), "one shape"),
+        (
+            lambda x: x * np.nan,
+            BlackBox(minimize=False),
+            torch.ones(1, 2),
+            "result of the function",
+        ),
+        (
+            lambda x: x[: int(x[0])],
+            BlackBox(minimize=False),
+            torch.tensor([[1.0, 0], [2, 0]]),
+            "one shape",
+        ),
     ]:
         with pytest.raises(ValueError, match=said):
             estimated(function, method)(x)

@@ -192,7 +192,7 @@ def _of_loss(estimator: Callable[[PathSettings, int], Estimator]) -> PathLoss:
 
 
 def fenchel_young(settings: PathSettings, seed: int) -> FenchelYoungLoss:
-    """The loss of each map, of costs and true paths."""
+    """The mean loss of costs and true paths."""
     return FenchelYoungLoss(
         hard_paths, minimize=True, samples=settings.samples, scale=settings.noise, batched=True,
         seed=seed,
@@ -200,7 +200,7 @@ def fenchel_young(settings: PathSettings, seed: int) -> FenchelYoungLoss:
 
 
 def _fenchel_young(costs: Tensor, paths: Tensor, settings: PathSettings, seed: int) -> Tensor:
-    return fenchel_young(settings, seed)(costs, paths).mean()
+    return fenchel_young(settings, seed)(costs, paths)
 
 
 def _marked_cells(logits: Tensor, paths: Tensor, settings: PathSettings, _: int) -> Tensor:
@@ -247,7 +247,7 @@ METHODS: dict[str, Method] = {
     # The mean over the batch divides gradients by its size, and strength multiplies them.
     "black_box": Method(
         "black-box differentiation",
-        _of_path(lambda settings, batch: BlackBox(settings.strength * batch)),
+        _of_path(lambda settings, batch: BlackBox(settings.strength * batch, minimize=True)),
         settings=HAMMING,
     ),
     "straight_through": Method(

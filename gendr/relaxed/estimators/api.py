@@ -17,6 +17,7 @@ from gendr._runtime.registry import members
 from gendr._runtime.tracing import refuse_transforms
 from gendr._runtime.words import renamed, translated
 from gendr.relaxed.estimators.base import Estimator
+from gendr.relaxed.estimators.direction import direction_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +73,12 @@ def estimated(
 ) -> Estimated:
     """A hard function of arrays, differentiable by an estimator.
 
-    >>> soft = estimated(dijkstra, "black_box", step=20.0, workers=2)
+    >>> soft = estimated(dijkstra, "black_box", minimize=True, step=20.0, workers=2)
 
     Args:
         function: takes a NumPy array of one input's shape and returns an array or a number. It must
-            not change its argument.
+            not change its argument. A solver may say by attributes `minimize` and `batched` what it
+            does, as `SolutionCache` does.
         method: one of `names()`, or an estimator.
         event_dims: how many of the last dimensions of a tensor are one input; by default all but
             the first, which counts the inputs.
@@ -85,7 +87,8 @@ def estimated(
         parallel: "threads", or "processes" for functions that hold the lock of Python; these must
             be importable.
         seed: of the samples; by default the randomness of torch.
-        **options: settings of the estimator.
+        **options: settings of the estimator; all take `minimize`, whether the function is a solver
+            that minimises <x, w>, and those that cannot do without it ask for it.
 
     Raises:
         TypeError: no function, or an option that the estimator does not have.
@@ -99,9 +102,12 @@ def estimated(
         kind = kinds()[check_choice("method", method, kinds())]
         allowed = [field.name for field in fields(kind) if field.init]
         options = translated(f"method {kind.name!r}", allowed, options, old=("strength",))
+        if hasattr(function, "minimize") and "soft" not in options:
+            options["minimize"] = direction_of(function, options.get("minimize"))
         estimator = kind(**options)
     if event_dims is not None:
         check_count("event_dims", event_dims, least=0)
+    batched = batched or bool(getattr(function, "batched", False))
     evaluations = Evaluations(function, batched=batched, workers=workers, parallel=parallel)
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     return Estimated(evaluations, estimator, event_dims, generator)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -24,9 +24,15 @@ class Estimator(ABC):
     """How a gradient is estimated: a frozen dataclass of its settings.
 
     Inputs are stacks x [N, *event]; the function's results are [N, *out].
+
+    Args:
+        minimize: whether the function is a solver that minimises <x, w>. Methods that sample the
+            function itself do not need it, and take it so that they can stand for one another.
     """
 
     name: ClassVar[str]
+
+    minimize: bool | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def forward(

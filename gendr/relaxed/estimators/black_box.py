@@ -15,6 +15,7 @@ from gendr._runtime.checks import check_number
 from gendr._runtime.evaluations import Evaluations
 from gendr._runtime.words import worded
 from gendr.relaxed.estimators.base import Estimator, Gradient
+from gendr.relaxed.estimators.direction import check_monotone, direction_of
 
 
 @worded(old=("strength",))
@@ -23,11 +24,15 @@ from gendr.relaxed.estimators.base import Estimator, Gradient
 class BlackBox(Estimator):
     """The gradient (g(x + step dL/dg) - g(x)) / step of a solver g of a linear problem.
 
-    It is the gradient of a piecewise linear function that agrees with the loss at x. The solver
-    minimises <x, g(x)>; one that maximises takes -x.
+    It is the gradient of a piecewise linear function that agrees with the loss at x. For a solver
+    that maximises it is (g(x) - g(x - step dL/dg)) / step.
 
     Args:
         step: lambda of the paper, > 0. The larger, the smoother.
+        minimize: whether g minimises <x, g(x)>; else it maximises.
+
+    Raises:
+        ValueError: no `minimize`. The backward pass: results that move against it.
     """
 
     name: ClassVar[str] = "black_box"
@@ -36,20 +41,33 @@ class BlackBox(Estimator):
 
     def __post_init__(self) -> None:
         check_number("step", self.step, above=0)
+        direction_of(None, self.minimize)
 
     def forward(
         self, function: Evaluations, x: Tensor, generator: torch.Generator | None
     ) -> tuple[Tensor, Any]:
         """See `Estimator`."""
         result = function(x)
-        if result.shape != x.shape:
-            raise ValueError(
-                "black-box differentiation needs a solution in the shape of its costs, got "
-                f"{list(result.shape)} for {list(x.shape)}"
-            )
+        check_solution(x, result)
         return result, result
 
     def backward(self, function: Evaluations, x: Tensor, saved: Any, grad: Tensor) -> Gradient:
         """See `Estimator`."""
-        moved = function(x + self.step * grad)
-        return Gradient((moved - saved) / self.step)
+        sign = 1.0 if self.minimize else -1.0
+        there = x + sign * self.step * grad
+        moved = function(there)
+        check_monotone(there, x, moved, saved, bool(self.minimize))
+        return Gradient(sign * (moved - saved) / self.step)
+
+
+def check_solution(costs: Tensor, solutions: Tensor) -> None:
+    """Refuse solutions of another shape than their costs.
+
+    Raises:
+        ValueError: if they have one.
+    """
+    if solutions.shape != costs.shape:
+        raise ValueError(
+            "the solver must return a solution in the shape of its costs, got "
+            f"{list(solutions.shape[1:])} for {list(costs.shape[1:])}"
+        )

@@ -13,26 +13,28 @@ Source: Berthet et al., 2020; thesis (2.3).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gendr._runtime.checks import check_count, check_finite, check_float, check_number, shape_text
-from gendr._runtime.evaluations import Evaluations, Parallel
+from gendr._runtime.checks import check_count, check_number
+from gendr._runtime.evaluations import Parallel
 from gendr._runtime.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.api import Report
+from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.smoothing import check_score, drawn, score_of
+from gendr.relaxed.estimators.solver_loss import Reduction, SolverLoss, check_problems, products
 
 
 @worded()
-class FenchelYoungLoss(nn.Module):
-    """The Fenchel-Young loss, a number for each input.
+class FenchelYoungLoss(SolverLoss):
+    """The Fenchel-Young loss of a wanted solution.
 
     >>> loss = FenchelYoungLoss(dijkstra, minimize=True, samples=10, scale=0.5)
-    >>> loss(costs, paths).mean().backward()
+    >>> loss(costs, paths).backward()
 
     Args:
         solver: takes the costs of one problem, an array, and returns a solution of their shape.
@@ -40,7 +42,8 @@ class FenchelYoungLoss(nn.Module):
         samples: of the noise, for each input.
         scale: of the noise, in units of the costs.
         dist: its law; any that can be sampled.
-        batched, workers, parallel, seed: as in `estimated`.
+        reduction: "mean" or "sum" over the batch, or "none".
+        batched, workers, parallel, seed: as in `SolverLoss`.
 
     Attributes:
         report: of the last forward pass, which computes the gradient too.
@@ -50,32 +53,37 @@ class FenchelYoungLoss(nn.Module):
         self,
         solver: Callable[[Any], Any],
         *,
-        minimize: bool = False,
+        minimize: bool | None = None,
         samples: int = 10,
         scale: float = 1.0,
         dist: DistributionLike = "gaussian",
+        reduction: Reduction = "mean",
         batched: bool = False,
         workers: int = 1,
         parallel: Parallel = "threads",
         seed: int | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(
+            solver, minimize=minimize, reduction=reduction, batched=batched, workers=workers,
+            parallel=parallel, seed=seed,
+        )  # fmt: skip
         self.samples = check_count("samples", samples)
         self.scale = check_number("scale", scale, above=0)
-        self.dist, self.minimize = as_distribution(dist), minimize
-        self._function = Evaluations(solver, batched=batched, workers=workers, parallel=parallel)
-        self._generator = None if seed is None else torch.Generator().manual_seed(seed)
-        self.report: Report | None = None
+        self.dist = as_distribution(dist)
 
     def forward(self, x: Tensor, wanted: Tensor) -> Tensor:
-        """The loss [N] of costs x [N, *event] and wanted solutions of the same shape.
+        """The loss, [N] without reduction, of costs x [N, *event] and wanted solutions.
 
         Raises:
             TypeError: no float32 or float64 tensors.
-            ValueError: different shapes, NaN or inf, or a solution of another shape.
+            ValueError: different shapes, NaN or inf, a solution of another shape, or a solver that
+                is not of the direction that was said.
         """
         value, gradient, _ = self.derivatives(x, wanted, hessian=False)
-        return with_gradient(x, value, gradient.reshape(x.shape))
+        variance = None if self.report is None else self.report.variance
+        evaluations = 0 if self.report is None else self.report.evaluations
+        self._function.count = evaluations
+        return self.finish(x, value, gradient.reshape(x.shape), variance)
 
     def derivatives(
         self, x: Tensor, wanted: Tensor, *, hessian: bool = True
@@ -85,26 +93,15 @@ class FenchelYoungLoss(nn.Module):
         The Hessian is the Jacobian of the mean solution, by stochastic smoothing; it needs a law
         whose density has no jumps.
         """
-        x, wanted = check_finite("x", check_float("x", x)), check_float("wanted", wanted)
-        if x.shape != wanted.shape or x.ndim < 2:
-            raise ValueError(
-                "x and wanted must have the same shape [N, *event], got "
-                f"{shape_text(x.shape)} and {shape_text(wanted.shape)}"
-            )
+        x, wanted = check_problems(x=x, wanted=wanted)
         noise = drawn(self.dist, self.samples, x.detach(), self._generator)
         noisy = x.detach() + self.scale * noise
-        solutions = self._function(noisy.flatten(0, 1))
-        if solutions.shape[1:] != x.shape[1:]:
-            raise ValueError(
-                "the solver must return solutions in the shape of the costs, got "
-                f"{shape_text(solutions.shape[1:])} for {shape_text(x.shape[1:])}"
-            )
-        solutions = solutions.reshape(noisy.shape)
+        solutions = self.solve(noisy.flatten(0, 1)).reshape(noisy.shape)
+        check_batch(noisy.flatten(0, 1), solutions.flatten(0, 1), self.minimize)
         best = (noisy * solutions).flatten(2).sum(2).mean(0)
         mean = solutions.mean(0)
-        sign = -1.0 if self.minimize else 1.0
-        value = sign * (best - (x.detach() * wanted).flatten(1).sum(1))
-        gradient = sign * (mean - wanted)
+        value = self.sign * (products(x.detach(), wanted) - best)
+        gradient = self.sign * (wanted - mean)
         variance = solutions.var(0) / self.samples if self.samples > 1 else None
         self.report = Report(self._function.count, variance, gradient.detach())
         self._function.count = 0
@@ -113,30 +110,6 @@ class FenchelYoungLoss(nn.Module):
             check_score(self.dist)
             score = score_of(self.dist, noise).flatten(2) / self.scale
             around = (solutions - mean).flatten(2) * (self.samples / max(self.samples - 1, 1))
-            second = sign * torch.einsum("sni,snj->nij", around, score) / self.samples
+            second = -self.sign * torch.einsum("sni,snj->nij", around, score) / self.samples
             second = 0.5 * (second + second.mT)
         return value, gradient.flatten(1), second
-
-    def close(self) -> None:
-        """End the threads or processes of the solver."""
-        self._function.close()
-
-
-def with_gradient(x: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
-    """A value [N] whose gradient with respect to x [N, *event] is known."""
-    return cast("Tensor", _WithGradient.apply(x, value, gradient))
-
-
-class _WithGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, value: Tensor, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx.save_for_backward(gradient)
-        return value.clone()
-
-    @staticmethod
-    # Its own derivative would be that of a constant: no curvature, without a word.
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        (gradient,) = ctx.saved_tensors
-        weight = grads[0].reshape(-1, *(1 for _ in gradient.shape[1:]))
-        return weight * gradient, None, None

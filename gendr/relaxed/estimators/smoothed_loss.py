@@ -24,16 +24,21 @@ from gendr._runtime.tracing import refuse_transforms
 from gendr._runtime.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
-from gendr.relaxed.estimators.fenchel_young import with_gradient
 from gendr.relaxed.estimators.smoothing import check_score, curvature_of, drawn, score_of
+from gendr.relaxed.estimators.solver_loss import (
+    Reduction,
+    check_reduction,
+    reduced,
+    with_gradient,
+)
 
 
 @worded()
 class SmoothedLoss(nn.Module):
-    """The expectation of a hard loss under noise on its input, a number for each input.
+    """The expectation of a hard loss under noise on its input.
 
     >>> loss = SmoothedLoss(distance, samples=30, scale=0.5)      # distance(x, wanted) -> a number
-    >>> loss(costs, paths).mean().backward()
+    >>> loss(costs, paths).backward()
     >>> gendr.optim.NewtonLoss(loss, "fisher")(costs, paths).backward()
 
     Args:
@@ -43,6 +48,7 @@ class SmoothedLoss(nn.Module):
             subtracted.
         scale: of the noise, in units of the input.
         dist: its law; it must have a density without jumps.
+        reduction: "mean" or "sum" over the batch, or "none".
         batched: the function takes stacks [S, *event], and as many entries, and returns [S].
         workers: how many threads or processes evaluate it.
         parallel: "threads", or "processes" for functions that hold the lock of Python; these must
@@ -57,6 +63,7 @@ class SmoothedLoss(nn.Module):
         samples: int = 10,
         scale: float = 1.0,
         dist: DistributionLike = "gaussian",
+        reduction: Reduction = "mean",
         batched: bool = False,
         workers: int = 1,
         parallel: Parallel = "threads",
@@ -67,11 +74,12 @@ class SmoothedLoss(nn.Module):
         self.scale = check_number("scale", scale, above=0)
         self.dist = as_distribution(dist)
         check_score(self.dist)
+        self.reduction: Reduction = check_reduction(reduction)
         self._function = Evaluations(function, batched=batched, workers=workers, parallel=parallel)
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)
 
     def forward(self, x: Tensor, *args: Any) -> Tensor:
-        """The loss [N] of inputs x [N, *event], with its estimated gradient.
+        """The loss, [N] without reduction, of inputs x [N, *event], with its estimated gradient.
 
         Args:
             x: floating and finite.
@@ -83,7 +91,7 @@ class SmoothedLoss(nn.Module):
                 returns no finite number.
         """
         value, gradient, _ = self.derivatives(x.detach(), *args, hessian=False)
-        return with_gradient(x, value, gradient.reshape(x.shape))
+        return reduced(with_gradient(x, value, gradient.reshape(x.shape)), self.reduction)
 
     def derivatives(
         self, x: Tensor, *args: Any, hessian: bool = True

@@ -1,0 +1,58 @@
+"""The regret of decisions by predicted costs: what a decision costs beyond the best one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from torch import Tensor
+
+from gendr._runtime.checks import check_choice
+from gendr._runtime.evaluations import Evaluations
+from gendr.relaxed.estimators.black_box import check_solution
+from gendr.relaxed.estimators.direction import direction_of
+from gendr.relaxed.estimators.solver_loss import check_problems, products
+
+
+def regret(
+    predicted: Tensor,
+    costs: Tensor,
+    solver: Callable[[Any], Any],
+    *,
+    minimize: bool | None = None,
+    wanted: Tensor | None = None,
+    reduction: Literal["normalized", "mean", "sum", "none"] = "normalized",
+    batched: bool = False,
+) -> Tensor:
+    """<c, g(x)> - <c, g(c)> of a solver g that minimises, its negative of one that maximises.
+
+    A metric: it is constant almost everywhere, and has no gradient.
+
+    Args:
+        predicted: costs x, [N, *event].
+        costs: the true ones c, in the same shape.
+        solver: takes the costs of one problem, an array, and returns a solution of their shape.
+        minimize: whether it minimises <x, w>; else it maximises.
+        wanted: g(c), if they are known.
+        reduction: "normalized" is the sum over the batch over the sum of all |<c, g(c)>|; "mean",
+            "sum" or "none".
+        batched: the solver takes stacks [N, *event] at once.
+
+    Returns:
+        A number, or [N] without reduction; >= 0 for exact solvers.
+
+    Raises:
+        TypeError: no float32 or float64 tensors.
+        ValueError: different shapes, NaN or inf, nobody says whether the solver minimises.
+    """
+    predicted, costs = check_problems(predicted=predicted.detach(), costs=costs)
+    check_choice("reduction", reduction, ("normalized", "mean", "sum", "none"))
+    sign = 1.0 if direction_of(solver, minimize) else -1.0
+    solve = Evaluations(solver, batched=batched or bool(getattr(solver, "batched", False)))
+    found = solve(predicted)
+    check_solution(predicted, found)
+    best = products(costs, solve(costs) if wanted is None else wanted)
+    lost = sign * (products(costs, found) - best)
+    if reduction == "normalized":
+        return lost.sum() / best.abs().sum()
+    return lost if reduction == "none" else getattr(lost, reduction)()
