@@ -355,7 +355,8 @@ def _levels(grey: Array, inside: Array) -> tuple[Array, Array]:
             images[level] = gaussian_filter(grey, (0, sigma, sigma))
             variance, jagged = 1 / (4 * math.pi * sigma**2), 1 / (8 * math.pi * sigma**4)
         size = STRIDE * 2**level * (SIDE - 1) + 1
-        mean = partial(uniform_filter, size=(1, size, size))
+        window: Any = (1, size, size)
+        mean = partial(uniform_filter, size=window)
         image = images[level]
         middle = mean(image)
         spread = np.maximum(mean(image * image) - middle * middle, 1e-12)
