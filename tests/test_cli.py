@@ -518,7 +518,7 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
 def test_refinements_and_colors_go_on_where_they_were(tmp_path, monkeypatch, capsys):
     """Interrupted in each stage in turn; none that is finished is done again."""
     monkeypatch.setattr(refine_cameras, "_BLURS", (3.0, 0.7))
-    monkeypatch.setattr(refine_shape, "EVERY", 20)
+    monkeypatch.setattr(refine_shape, "EVERY", 10)
     for module in (refine_cameras, agreement):
         monkeypatch.setattr(module, "_CELLS", 32)
     save_photos(tmp_path / "photos")

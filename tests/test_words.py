@@ -168,9 +168,10 @@ def test_former_words_warn():
     with pytest.warns(DeprecationWarning, match="minimize = not maximize"):
         assert not RESGRO(torch.sum, 2, maximize=True).minimize
     with pytest.warns(DeprecationWarning, match="step = strength"):
-        assert estimators.BlackBox(strength=3.0).step == 3.0
+        assert estimators.BlackBox(strength=3.0, minimize=True).step == 3.0
     with pytest.warns(DeprecationWarning, match="step = strength"):
-        assert estimators.estimated(abs, "black_box", strength=3.0).estimator.step == 3.0
+        soft = estimators.estimated(abs, "black_box", strength=3.0, minimize=True)
+        assert soft.estimator.step == 3.0
     with pytest.warns(DeprecationWarning, match=r"gendr.sorting.names\(\)"):
         assert tuple(sorting.methods()) == sorting.names()
     with pytest.warns(DeprecationWarning, match=r"estimators.names\(\)"):

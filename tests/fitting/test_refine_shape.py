@@ -9,6 +9,7 @@ import torch
 
 from gendr import Camera, Mesh, look_at, refine_shape, visual
 from gendr.fitting.shape import refine as refining
+from gendr.fitting.shape import stereo
 from gendr.fitting.shape.stereo import Depths, find_depths, fused
 from gendr.losses import iou
 from gendr.mesh import cube, icosphere, remesh
@@ -49,7 +50,15 @@ def plane():
     truth = board(0.0, fine=6)
     camera = above()
     rgb, alpha = shots(truth.with_vertex_colors(pattern(1.5 * truth.vertices)), camera, 96)
-    return rgb, camera, alpha, board(0.3, fine=4)
+    return rgb, camera, alpha, lid(0.3)
+
+
+def lid(height):
+    """A closed box over [-1, 1]^2 from below the board to a height."""
+    box = remesh(cube(2), 0.3).mesh
+    low, high = box.bounding_box()
+    unit = (box.vertices - (low + high) / 2) / ((high - low) / 2)
+    return Mesh(unit * torch.tensor([1.0, height, 1.0]), box.faces)
 
 
 def heights(depths, camera, i):
@@ -81,6 +90,36 @@ def test_brightness_may_differ(plane, gain):
     gains = torch.linspace(0.5, 0.5 * gain, len(rgb))[:, None, None, None]
     depths = find_depths(lid, gains * rgb, camera, alpha)
     found = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
+    assert float(found.abs().median()) < 0.02
+
+
+def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
+    """Wide patches see what small ones take for a slope with noise."""
+    _, camera, alpha, lid = plane
+    truth = board(0.0, fine=6)
+    rgb = shots(truth.with_vertex_colors(pattern(0.5 * truth.vertices)), camera, 96)[0]
+    grain = torch.randn(alpha.shape, generator=torch.Generator().manual_seed(0))[:, None]
+    noisy = (rgb + 0.02 * grain * alpha[:, None]).clamp(0, 1)
+    inside = (alpha > 0.9).numpy()
+    assert stereo._noise(noisy.mean(1).numpy(), inside) == pytest.approx(0.02, rel=0.15)
+    assert stereo._noise(rgb.mean(1).numpy(), inside) < 0.002
+
+    def near():
+        depths = find_depths(lid, noisy, camera, alpha)
+        found = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
+        return float((found.abs() < 0.06).sum()) / len(camera)
+
+    found = near()
+    monkeypatch.setattr(stereo, "_LEVELS", 1)
+    assert found > 3 * near()
+
+
+def test_hollows_may_be_deep(plane):
+    """A board that lies further below the hull than a third of its diagonal."""
+    rgb, camera, alpha, _ = plane
+    depths = find_depths(lid(1.1), rgb, camera, alpha)
+    found = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
+    assert len(found) > 1000
     assert float(found.abs().median()) < 0.02
 
 

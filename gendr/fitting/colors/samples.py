@@ -14,7 +14,7 @@ from gendr.mesh import Camera
 __all__ = ["Samples"]
 
 # Rounds of alternating least squares.
-_ROUNDS = 30
+_ROUNDS, _EXPOSURE_ROUNDS = 30, 100
 # How strongly light is held at that which is alike from everywhere, relative to what photos say.
 _HOLD = 1e-3
 # Every so many-th photo is left out to choose between models. Light must predict these better than
@@ -68,14 +68,14 @@ class Samples:
         off = (self.color - albedo[self.point] * shade).square().mean(1)
         return self.weight * trusted(off)
 
-    def exposures(self, shade: Tensor, rounds: int = _ROUNDS) -> Tensor:
+    def exposures(self, shade: Tensor, rounds: int = _EXPOSURE_ROUNDS) -> Tensor:
         """Factors [B, 3] of the photos."""
         count = len(self.camera)
         gains = shade.new_ones(count, 3)
-        weight = self.weight
         for _ in range(rounds):
             scale = shade * gains[self.view]
-            albedo, _ = self.albedo(scale, weight)
+            # By all rows: those that are off as long as gains are wrong would stay out.
+            albedo, _ = self.albedo(scale, self.weight)
             weight = self.trust(albedo, scale)
             shown = albedo[self.point] * shade
             gains = gains_of(

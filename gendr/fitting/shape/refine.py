@@ -157,9 +157,9 @@ def refine_shape(
 ) -> ShapeResult:
     """Move a surface to where photos agree about its colours, as in hollows no outline shows.
 
-    First stereo: neighbouring photos are matched by patches, at depths down to a quarter of the
-    diagonal below the surface, and what several agree about is fused into one surface within the
-    hull of the masks. Then steps of Adam along the gradients of soft renderings
+    First stereo: neighbouring photos are matched by patches, at depths between the surface and
+    where the object ends behind it, and what several agree about is fused into one surface within
+    the hull of the masks. Then steps of Adam along the gradients of soft renderings
     (`shading="softmax"`) bring silhouettes and colours to those of the photos; colours and shape
     take turns, ten steps for each. The mesh is remeshed on the way, and may have other parts and
     handles in the end. If the photos are not met better, the mesh is returned as it was.

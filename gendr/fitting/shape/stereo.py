@@ -1,15 +1,18 @@
 """Stereo inside the hull: what photos say of a surface that no outline shows.
 
 Neighbouring photos are matched by patches, at depths between the surface that the masks allow and
-a bounded depth below it: first at half of the size with all depths, then at the whole size with
-slanted planes that pixels hand on to each other. What several photos agree about is fused into one
-signed distance (Curless & Levoy 1996) that stays within the hull.
+where the object ends: first at half of the size with all depths, then with slanted planes that
+pixels hand on to each other, also at the whole size. Patches are as wide as patterns and noise ask
+for. What several photos agree about is fused into one signed distance (Curless & Levoy 1996) that
+stays within the hull.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,9 +37,15 @@ LEAST_VIEWS = 3
 # Neighbours of a photo, and the angles between their lines of sight, degrees.
 _NEIGHBOURS, _NEAREST, _FURTHEST = 4, 2.0, 50.0
 # Depths are tried so many pixels apart; up to so many before the surface, and so deep below it, as
-# a part of the diagonal.
-_STEP, _BEFORE, _DEEP = 0.7, 1.5, 0.25
-_TURNS = 6  # of handing planes on
+# a part of the diagonal, if the object goes on so far.
+_STEP, _BEFORE, _DEEP = 0.7, 1.5, 0.6
+# Turns of handing planes on, at half of the size and at the whole.
+_FIRST_TURNS, _TURNS = 3, 4
+_CELL = 8  # pixels, of the map of where the object ends
+# Levels of patches, and the standard deviation of the blur of level 1 in half pixels.
+_LEVELS, _BLUR = 3, 0.6
+# A patch must tell its place to so many pixels, one standard deviation; and the least noise.
+_SURE, _ROUNDED = 0.3, 0.001
 # A correlation that counts, and how many neighbours must see the same.
 _LEAST, _AGREE = 0.5, 2
 # What is seen through weighs so much of what is seen.
@@ -74,16 +83,20 @@ class _Sights:
     """Photos at one size, and the geometry between them.
 
     Attributes:
-        grey: float32 [B, H, W].
+        grey: float32 [L, B, H, W], smoother at each level.
+        levels: uint8 [B, H, W], where the patch at a pixel tells enough.
         inside: uint8 [B, H, W].
         front: float32 [B, H, W], inverse depths of the surface given, 0 where it is not.
+        end: float32 [B, H, W], those at which lines of sight have left it.
         projections: float64 [B, 3, 4].
         focals: float64 [B].
     """
 
     grey: Array
+    levels: Array
     inside: Array
     front: Array
+    end: Array
     projections: Array
     focals: Array
 
@@ -115,8 +128,9 @@ def find_depths(
     """
     from gendr.fitting.shape import stereo_kernels as kernels
 
-    fronts = _fronts(mesh, camera, (images.shape[2], images.shape[3]))
-    whole, half = (_sights(images, camera, masks, fronts, factor) for factor in (1, 2))
+    size = images.shape[2], images.shape[3]
+    surface = _fronts(mesh, camera, size), _ends(mesh, camera, size)
+    whole, half = (_sights(images, camera, masks, *surface, factor) for factor in (1, 2))
     count, (height, width) = len(images), whole.front.shape[1:]
     low, high = (corner.reshape(3) for corner in mesh.bounding_box())
     middle, deep = (low + high) / 2, _DEEP * float((high - low).norm())
@@ -124,9 +138,10 @@ def find_depths(
     planes = np.zeros((count, height, width, 3), np.float32)
     scores = np.full((count, height, width), -1, np.float32)
     for ref in range(count):
-        start = _swept(half, ref, near[ref], middle, deep)
+        start, sure = _swept(half, ref, near[ref], middle, deep)
+        _handed_on(half, ref, near[ref], middle, deep, start, sure, _FIRST_TURNS)
         planes[ref] = _enlarged(start, (height, width))
-        _handed_on(whole, ref, near[ref], middle, deep, planes[ref], scores[ref])
+        _handed_on(whole, ref, near[ref], middle, deep, planes[ref], scores[ref], _TURNS)
         tell(0.95 * (ref + 1) / count)
     counts = np.zeros((count, height, width), np.uint8)
     for ref in range(count):
@@ -272,7 +287,32 @@ def _fronts(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
         return torch.cat([1 / renderer(bare, camera[i]).depth for i in range(len(camera))])
 
 
-def _sights(images: Tensor, camera: Camera, masks: Tensor, fronts: Tensor, factor: int) -> _Sights:
+def _ends(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
+    """Inverse depths [B, H, W] of where lines of sight have left a mesh for good, at the latest."""
+    from scipy.ndimage import maximum_filter
+
+    vertices = mesh.vertices.double().cpu().numpy()
+    ends = mesh.vertices[mesh.faces].double()
+    longest = float((ends - ends.roll(1, 1)).norm(dim=-1).max())
+    maps = []
+    for projection, focal in zip(*_projections(camera, size), strict=True):
+        x, y, z = (projection[:, :3] @ vertices.T + projection[:, 3:]).clip(1e-12)
+        # No face steps over a cell.
+        cell = max(_CELL, math.ceil(min(longest * focal / z.min(), max(size))))
+        rows, columns = (n // cell + 1 for n in size)
+        last = np.zeros((rows, columns))
+        place = (y / z / cell).astype(int).clip(0, rows - 1), (x / z / cell).astype(int)
+        np.maximum.at(last, (place[0], place[1].clip(0, columns - 1)), z)
+        last = maximum_filter(last, 3)
+        last[last == 0] = z.max()
+        wide = last.repeat(cell, 0).repeat(cell, 1)[: size[0], : size[1]]
+        maps.append(torch.from_numpy((1 / wide).astype(np.float32)))
+    return torch.stack(maps)
+
+
+def _sights(
+    images: Tensor, camera: Camera, masks: Tensor, fronts: Tensor, ends: Tensor, factor: int
+) -> _Sights:
     """The photos, shrunk."""
     height, width = (n // factor for n in images.shape[2:])
     cut = images[:, :, : height * factor, : width * factor]
@@ -284,10 +324,70 @@ def _sights(images: Tensor, camera: Camera, masks: Tensor, fronts: Tensor, facto
     shrink = np.diag([1 / factor, 1 / factor, 1.0])
     shrink[:2, 2] = -(factor - 1) / (2 * factor)
     front = F.max_pool2d(fronts[:, None], factor)[:, 0]
+    shown = (inside & (front > 0)).byte().cpu().numpy()
+    smooth, levels = _levels(grey.float().cpu().numpy(), shown)
+    end = ends[:, ::factor, ::factor][:, : front.shape[1], : front.shape[2]]
     return _Sights(
-        grey.float().cpu().numpy(), (inside & (front > 0)).byte().cpu().numpy(),
-        front.float().cpu().numpy(), shrink @ projections, focals / factor,
+        smooth, levels, shown, front.float().cpu().numpy(), end.numpy(), shrink @ projections,
+        focals / factor,
     )  # fmt: skip
+
+
+def _levels(grey: Array, inside: Array) -> tuple[Array, Array]:
+    """Images [L, B, H, W] of each level, and the first [B, H, W] at which a patch is told apart.
+
+    A patch whose brightness only climbs is alike at many depths, and noise is like nothing. What
+    tells where it belongs are the changes of its slope (those that neither another brightness nor
+    another contrast makes), beside the noise (Cramer and Rao's bound).
+    """
+    from scipy.ndimage import gaussian_filter, uniform_filter
+
+    from gendr.fitting.shape.stereo_kernels import SAMPLES, SIDE, STRIDE
+
+    noise = max(_ROUNDED, _noise(grey, inside))
+    images = np.stack([grey] * _LEVELS)
+    levels = np.full(grey.shape, _LEVELS - 1, np.uint8)
+    for level in range(_LEVELS):
+        # The variance of noise, and of its slope, as parts of that of the photo.
+        variance, jagged = 1.0, 0.5
+        if level:
+            sigma = _BLUR * 2**level
+            images[level] = gaussian_filter(grey, (0, sigma, sigma))
+            variance, jagged = 1 / (4 * math.pi * sigma**2), 1 / (8 * math.pi * sigma**4)
+        size = STRIDE * 2**level * (SIDE - 1) + 1
+        window: Any = (1, size, size)
+        mean = partial(uniform_filter, size=window)
+        image = images[level]
+        middle = mean(image)
+        spread = np.maximum(mean(image * image) - middle * middle, 1e-12)
+        energy = np.zeros_like(image)
+        for axis in (1, 2):
+            slope = np.gradient(image, axis=axis)
+            climb = mean(slope)
+            alike = mean(slope * image) - climb * middle
+            energy += np.maximum(mean(slope * slope) - climb * climb - alike * alike / spread, 0)
+        # Of one direction, less that of the noise; which is in both photos.
+        told = SAMPLES * (energy / 2 - jagged * noise**2) / (2 * variance * noise**2)
+        levels[(told > _SURE**-2) & (levels > level)] = level
+    return images, levels
+
+
+def _noise(grey: Array, inside: Array) -> float:
+    """The standard deviation of the noise of photos (Immerkaer 1996), where they are plainest."""
+    from scipy.ndimage import binary_erosion, convolve1d
+
+    kernel = np.array([1.0, -2.0, 1.0], np.float32)
+    rough = np.abs(convolve1d(convolve1d(grey, kernel, axis=1), kernel, axis=2))
+    within = binary_erosion(inside, np.ones((1, 3, 3)))
+    height, width = (8 * (n // 8) for n in grey.shape[1:])
+
+    def blocks(values: Array) -> Array:
+        cut = values[:, :height, :width].reshape(len(grey), height // 8, 8, width // 8, 8)
+        return cut.mean((2, 4), dtype=np.float64)
+
+    share, total = blocks(within), blocks(rough * within)
+    means = (total / np.maximum(share, 1e-6))[share > 0.5]
+    return float(np.quantile(means, 0.25)) * (math.pi / 2) ** 0.5 / 6 if means.size else 0.0
 
 
 def _neighbours(middle: Tensor, camera: Camera) -> list[Array]:
@@ -322,21 +422,24 @@ def _bounds(
     front = sights.front[ref]
     with np.errstate(divide="ignore"):
         back = np.where(front > 0, 1 / (1 / np.maximum(front, 1e-12) + deep), 0)
+    back = np.where(front > 0, np.maximum(back, np.minimum(front, sights.end[ref])), 0)
     return front, back.astype(np.float32), step
 
 
-def _swept(sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float) -> Array:
-    """Planes [H, W, 3] of a photo, w at the best of all depths."""
+def _swept(
+    sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float
+) -> tuple[Array, Array]:
+    """Planes [H, W, 3] of a photo at the best of all depths, and their scores."""
     from gendr.fitting.shape import stereo_kernels as kernels
 
     front, back, step = _bounds(sights, ref, near, middle, deep)
     planes, scores = np.zeros((*front.shape, 3), np.float32), np.zeros(front.shape, np.float32)
     run(
-        kernels.sweep, len(front), sights.grey, ref, sights.inside[ref], near,
-        *sights.pair(ref, near), front, back, np.float32(_BEFORE * step), np.float32(step), planes,
-        scores,
+        kernels.sweep, len(front), sights.grey, ref, sights.inside[ref], sights.levels[ref], near,
+        *sights.pair(ref, near), front, back, np.float32(_BEFORE * step), np.float32(step),
+        np.float32(sights.focals[ref]), planes, scores,
     )  # fmt: skip
-    return planes
+    return planes, scores
 
 
 def _enlarged(planes: Array, size: tuple[int, int]) -> Array:
@@ -348,7 +451,7 @@ def _enlarged(planes: Array, size: tuple[int, int]) -> Array:
 
 def _handed_on(
     sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float, planes: Array,
-    scores: Array,
+    scores: Array, turns: int,
 ) -> None:  # fmt: skip
     """Improve planes, and score them."""
     from gendr.fitting.shape import stereo_kernels as kernels
@@ -358,9 +461,9 @@ def _handed_on(
     planes[..., 0] = np.where(inside > 0, np.clip(planes[..., 0], back, front), front)
     scores[:] = np.where(inside > 0, 0, -1)
     common = (
-        sights.grey, ref, inside, near, *sights.pair(ref, near), front, back,
+        sights.grey, ref, inside, sights.levels[ref], near, *sights.pair(ref, near), front, back,
         np.float32(_BEFORE * step), np.float32(sights.focals[ref]),
     )  # fmt: skip
-    for turn in range(_TURNS):
+    for turn in range(turns):
         spread = np.float32(4 * step / 2 ** (turn // 2))
         run(kernels.hand_on, len(front), *common, spread, turn, planes, scores)

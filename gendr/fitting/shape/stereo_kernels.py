@@ -27,7 +27,8 @@ _OPTIONS: Any = {"error_model": "numpy"}
 # No reordering of sums, which would change from compiler to compiler.
 _FAST: Any = {**_OPTIONS, "fastmath": {"contract", "nsz"}}
 
-# A patch is SIDE x SIDE samples, STRIDE pixels apart.
+# A patch is SIDE x SIDE samples, STRIDE pixels apart at level 0, and twice as far at each level
+# more, in images that are as much smoother.
 SIDE, STRIDE = 4, 2
 SAMPLES = SIDE * SIDE
 # Samples of other brightness count less: half a step of this much.
@@ -37,27 +38,23 @@ _FLAT = np.float32(4e-5)
 # What it costs, in correlation, to leave the surface given, at most: what is plain or changes
 # smoothly is alike at many depths, and stays. And how many times `before` costs half of it.
 _LEAVE, _SOON = np.float32(0.2), np.float32(2.0)
-# Planes are not tried of neighbours that are so much less sure than oneself, nor those that differ
-# by less than such a part of the changes that are tried.
-_WORSE, _SAME = np.float32(0.4), np.float32(0.05)
 # How steeply a surface may be seen: the tangent.
 _STEEP = np.float32(4.0)
 # A correlation that two neighbours hardly have by chance.
 _SEEN = np.float32(0.5)
 _HALF, _ONE = np.float32(0.5), np.float32(1.0)
-# Single precision throughout: as integers they would make it double.
-_APART, _END = np.float32(STRIDE), np.float32(SIDE - 1)
 
 
 @inner(**_FAST)
-def _patch(grey, inside, x, y, values, weights):
+def _patch(grey, inside, x, y, stride, values, weights):
     """Fill in values, less their mean, and weights of a patch; whether it has a pattern."""
     height, width = grey.shape
     centre = grey[y, x]
     total = mean = np.float32(0.0)
+    begin = stride * (SIDE - 1) // 2
     for k in range(SAMPLES):
-        u = x + (k % SIDE) * STRIDE - (SIDE - 1)
-        v = y + (k // SIDE) * STRIDE - (SIDE - 1)
+        u = x + (k % SIDE) * stride - begin
+        v = y + (k // SIDE) * stride - begin
         weights[k] = 0.0
         values[k] = 0.0
         if 0 <= u < width and 0 <= v < height and inside[v, u]:
@@ -83,17 +80,20 @@ def _patch(grey, inside, x, y, values, weights):
 
 
 @inner(**_FAST)
-def _alike(image, a, b, x, y, w, wx, wy, values, weights):
+def _alike(image, a, b, x, y, stride, w, wx, wy, values, weights):
     """The correlation of a patch with what a neighbour shows of a plane, -1 .. 1; -2: unseen."""
     height, width = image.shape
-    x0, y0 = np.float32(x - (SIDE - 1)), np.float32(y - (SIDE - 1))
-    w0 = w - _END * (wx + wy)
+    begin = stride * (SIDE - 1) // 2
+    # Single precision throughout: as integers they would make it double.
+    apart, end = np.float32(stride), np.float32(begin)
+    x0, y0 = np.float32(x - begin), np.float32(y - begin)
+    w0 = w - end * (wx + wy)
     u0 = a[0, 0] * x0 + a[0, 1] * y0 + a[0, 2] + w0 * b[0]
     v0 = a[1, 0] * x0 + a[1, 1] * y0 + a[1, 2] + w0 * b[1]
     q0 = a[2, 0] * x0 + a[2, 1] * y0 + a[2, 2] + w0 * b[2]
-    ux, uy = _APART * (a[0, 0] + wx * b[0]), _APART * (a[0, 1] + wy * b[0])
-    vx, vy = _APART * (a[1, 0] + wx * b[1]), _APART * (a[1, 1] + wy * b[1])
-    qx, qy = _APART * (a[2, 0] + wx * b[2]), _APART * (a[2, 1] + wy * b[2])
+    ux, uy = apart * (a[0, 0] + wx * b[0]), apart * (a[0, 1] + wy * b[0])
+    vx, vy = apart * (a[1, 0] + wx * b[1]), apart * (a[1, 1] + wy * b[1])
+    qx, qy = apart * (a[2, 0] + wx * b[2]), apart * (a[2, 1] + wy * b[2])
     mean = square = both = np.float32(0.0)
     for j in range(SIDE):
         for i in range(SIDE):
@@ -125,12 +125,12 @@ def _alike(image, a, b, x, y, w, wx, wy, values, weights):
 
 
 @inner(**_FAST)
-def _score(images, near, a, b, x, y, w, wx, wy, values, weights):
+def _score(images, near, a, b, x, y, stride, w, wx, wy, values, weights):
     """The mean of the two best correlations with the neighbours, -1 .. 1; and whose they are."""
     first = second = np.float32(-1.0)
     one, other = 0, 1
     for k in range(len(near)):
-        found = _alike(images[near[k]], a[k], b[k], x, y, w, wx, wy, values, weights)
+        found = _alike(images[near[k]], a[k], b[k], x, y, stride, w, wx, wy, values, weights)
         if found > first:
             first, second, one, other = found, first, k, one
         elif found > second:
@@ -139,12 +139,13 @@ def _score(images, near, a, b, x, y, w, wx, wy, values, weights):
 
 
 @inner(**_FAST)
-def _of_both(images, near, a, b, x, y, w, wx, wy, values, weights, one, other, best):
+def _of_both(images, near, a, b, x, y, stride, w, wx, wy, values, weights, one, other, best):
     """The mean correlation with two neighbours; -1 as soon as it cannot be more than `best`."""
-    first = _alike(images[near[one]], a[one], b[one], x, y, w, wx, wy, values, weights)
+    first = _alike(images[near[one]], a[one], b[one], x, y, stride, w, wx, wy, values, weights)
     if _HALF * (first + _ONE) <= best:
         return np.float32(-1.0)
-    second = _alike(images[near[other]], a[other], b[other], x, y, w, wx, wy, values, weights)
+    image = images[near[other]]
+    second = _alike(image, a[other], b[other], x, y, stride, w, wx, wy, values, weights)
     return _HALF * (first + second)
 
 
@@ -156,13 +157,33 @@ def _cost(way, before):
 
 
 @kernel(**_FAST)
-def sweep(images, ref, inside, near, a, b, front, back, before, step, planes, scores, start, stop):
-    """Try depths from `front` to `back`, parallel to the image; keep the best.
+def sweep(
+    images,
+    ref,
+    inside,
+    levels,
+    near,
+    a,
+    b,
+    front,
+    back,
+    before,
+    step,
+    focal,
+    planes,
+    scores,
+    start,
+    stop,
+):
+    """Try depths from `front` to `back`, parallel to the image and aslant; keep the best.
+
+    Neighbouring pixels try different slants; the best is handed on later.
 
     Args:
-        images: float32 [B, H, W], grey.
+        images: float32 [L, B, H, W], grey, at each level as smooth as its patches are coarse.
         ref: the photo that is looked at.
         inside: uint8 [H, W], what it shows of the object.
+        levels: uint8 [H, W], that of the patch at each pixel.
         near: int64 [K], its neighbours.
         a: float32 [K, 3, 3]; and b, [K, 3]: where its pixels are in the neighbours.
         b: see a.
@@ -170,6 +191,7 @@ def sweep(images, ref, inside, near, a, b, front, back, before, step, planes, sc
         back: float32 [H, W], the smallest w.
         before: by how much w may be larger than `front`.
         step: of w.
+        focal: in pixels.
         planes: float32 [H, W, 3], out.
         scores: float32 [H, W], out; -1 where nothing is known.
         start: the first row; stop: the row after the last.
@@ -184,26 +206,40 @@ def sweep(images, ref, inside, near, a, b, front, back, before, step, planes, sc
             planes[y, x, 1] = planes[y, x, 2] = 0.0
             if not inside[y, x] or front[y, x] <= 0:
                 continue
-            if not _patch(images[ref], inside, x, y, values, weights):
+            level = levels[y, x]
+            smooth, stride = images[level], STRIDE << level
+            if not _patch(smooth[ref], inside, x, y, stride, values, weights):
                 continue
-            former = last = best = after = np.float32(-1.0)
-            place, fresh = zero, False
-            w = front[y, x] + before
-            while w >= back[y, x]:
-                found = _score(images, near, a, b, x, y, w, zero, zero, values, weights)[0]
-                found -= _cost(front[y, x] - w, before)
-                if fresh:
-                    after, fresh = found, False
-                if found > best:
-                    former, best, place, fresh, after = last, found, w, True, np.float32(-1.0)
-                last = found
-                w -= step
+            former = best = after = np.float32(-1.0)
+            place = slant = zero
+            # Right, down, left and up, by 45 degrees.
+            sign = _ONE if (x + y) % 4 < 2 else -_ONE
+            across = zero if (x + y) % 2 else sign / focal
+            upward = sign / focal - across
+            for aslant in range(2):
+                last, fresh = np.float32(-1.0), False
+                w = front[y, x] + before
+                while w >= back[y, x]:
+                    tilt = w * np.float32(aslant)
+                    found = _score(
+                        smooth, near, a, b, x, y, stride, w, tilt * across, tilt * upward, values,
+                        weights,
+                    )[0]  # fmt: skip
+                    found -= _cost(front[y, x] - w, before)
+                    if fresh:
+                        after, fresh = found, False
+                    if found > best:
+                        former, best, place, fresh, after = last, found, w, True, np.float32(-1.0)
+                        slant = np.float32(aslant)
+                    last = found
+                    w -= step
             if best <= -1:
                 continue
             bend = former - 2 * best + after
             if former > -1 and after > -1 and bend < -1e-6:
                 place -= _HALF * (former - after) / bend * step
             planes[y, x, 0] = place
+            planes[y, x, 1], planes[y, x, 2] = place * slant * across, place * slant * upward
             scores[y, x] = best
 
 
@@ -224,6 +260,7 @@ def hand_on(
     images,
     ref,
     inside,
+    levels,
     near,
     a,
     b,
@@ -244,6 +281,7 @@ def hand_on(
         images: and all that `sweep` has too, as there.
         ref: see `sweep`.
         inside: see `sweep`.
+        levels: see `sweep`.
         near: see `sweep`.
         a: see `sweep`.
         b: see `sweep`.
@@ -267,10 +305,12 @@ def hand_on(
         for x in range((y + turn) % 2, width, 2):
             if not inside[y, x] or front[y, x] <= 0:
                 continue
-            if not _patch(images[ref], inside, x, y, values, weights):
+            level = levels[y, x]
+            smooth, stride = images[level], STRIDE << level
+            if not _patch(smooth[ref], inside, x, y, stride, values, weights):
                 continue
             w, wx, wy = planes[y, x, 0], planes[y, x, 1], planes[y, x, 2]
-            best, one, other = _score(images, near, a, b, x, y, w, wx, wy, values, weights)
+            best, one, other = _score(smooth, near, a, b, x, y, stride, w, wx, wy, values, weights)
             # Whoever sees the place best judges changes of its plane; of no place, all do.
             known = best > _SEEN
             for k in range(18):
@@ -280,11 +320,6 @@ def hand_on(
                         continue
                     tx, ty = planes[v, u, 1], planes[v, u, 2]
                     tw = planes[v, u, 0] - dx[k] * tx - dy[k] * ty
-                    if known and scores[v, u] < best - _WORSE:
-                        continue
-                    bend = np.float32(SIDE) * max(abs(tx - wx), abs(ty - wy))
-                    if max(abs(tw - w), bend) < _SAME * spread:
-                        continue
                 else:
                     seed = (y * width + x) * 64 + turn
                     size = spread / (1 << ((k - 12) % 3))
@@ -299,10 +334,13 @@ def hand_on(
                     continue
                 if known:
                     found = _of_both(
-                        images, near, a, b, x, y, tw, tx, ty, values, weights, one, other, best
-                    )
+                        smooth, near, a, b, x, y, stride, tw, tx, ty, values, weights, one, other,
+                        best,
+                    )  # fmt: skip
                 else:
-                    found = _score(images, near, a, b, x, y, tw, tx, ty, values, weights)[0]
+                    found = _score(
+                        smooth, near, a, b, x, y, stride, tw, tx, ty, values, weights
+                    )[0]  # fmt: skip
                 if found > best:
                     best, w, wx, wy = found, tw, tx, ty
             scores[y, x] = best
