@@ -207,7 +207,7 @@ def cases(quick: bool, device: str) -> list[Case]:
     ]
 
 
-main = Comparison("relaxed", __doc__, cases).main
+main = Comparison("relaxed", __doc__, cases, page="results/relaxed").main
 
 if __name__ == "__main__":
     main()

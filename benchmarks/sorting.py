@@ -214,7 +214,7 @@ def torchsort(method: FastSort) -> Function:
     return partial(package.soft_rank, regularization_strength=1 / method.steepness)
 
 
-main = Comparison("sorting", __doc__, cases).main
+main = Comparison("sorting", __doc__, cases, page="results/sorting").main
 
 if __name__ == "__main__":
     main()

@@ -222,7 +222,7 @@ def selections(wires: int, device: str) -> Groups:
     return [outcomes(group, [x], grad) for group in groups]
 
 
-main = Comparison("topk", __doc__, cases).main
+main = Comparison("topk", __doc__, cases, page="results/topk").main
 
 if __name__ == "__main__":
     main()

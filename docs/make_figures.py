@@ -910,7 +910,7 @@ def figure_sorting() -> None:
         if law.is_symmetric and n != "heaviside"
     ]
     head = ["distribution", "monotonic", "error bound at slope 1"]
-    write_block("sorting.md", "sorting-properties", table(head, rows))
+    write_block("results/sorting.md", "sorting-properties", table(head, rows))
 
 
 def figure_grids() -> None:

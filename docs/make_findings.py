@@ -2,7 +2,8 @@
 
     python docs/make_findings.py
 
-It also fills the short run of docs/sorting.md. What the grids came to is in docs/make_rounds.py.
+It also fills the short run of docs/results/sorting.md. What the grids came to is in
+docs/make_rounds.py.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ def main() -> None:
     page = DOCS / "experiments.md"
     fill(page, "protocol", protocol())
     fill(page, "longer", longer(DOCS / "results"))
-    fill(DOCS / "sorting.md", "sorting-mnist", mnist(DOCS / "results" / "mnist-smoke.json"))
+    results = DOCS / "results"
+    fill(results / "sorting.md", "sorting-mnist", mnist(results / "mnist-smoke.json"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-r"""Make the pictures of docs/relaxed.md, and the table of an experiment.
+r"""Make the pictures of docs/relaxed.md, and two tables of docs/results/relaxed.md.
 
     python docs/make_relaxed.py                 # all, some minutes
     python docs/make_relaxed.py sort tables     # some
@@ -277,7 +277,7 @@ def figure_terrain() -> None:
         "costs, with ties broken at random, would have "
         f"{100 * scored(known, data.test).exact:.1f} % exact."
     )
-    write_block("relaxed.md", "shortest-path", [caption, "", *paths.table(found)])
+    write_block("results/relaxed.md", "shortest-path", [caption, "", *paths.table(found)])
     save_plot(paths.figure(shown, data.test[:1]), "relaxed_terrain.png", None)
 
 
@@ -299,7 +299,7 @@ def figure_learnt() -> None:
             rows.append([task.name, task.what, name.replace("=", " = "), *numbers, *errors])
     caption = "{steps} steps of batches of {batch}, one seed.".format(**LEARNING)
     head = ["program", "learnt", "execution", "true", "found", "error, start", "error, end"]
-    write_block("relaxed.md", "learnt", [caption, "", *table(head, rows, 3)])
+    write_block("results/relaxed.md", "learnt", [caption, "", *table(head, rows, 3)])
 
 
 FIGURES: dict[str, Callable[[], None]] = {

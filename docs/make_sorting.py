@@ -1,4 +1,4 @@
-r"""Make the table and the picture of sorting networks in docs/sorting.md.
+r"""Make the tables and the picture of docs/results/sorting.md.
 
     python docs/make_sorting.py
 
@@ -75,15 +75,15 @@ def figure_operators() -> None:
         bounded = float(error[1].abs()) < 2 * float(error[0].abs()) + 1e-3
         rows.append([name, "yes" if rises else "no", f"{largest:.3f}" if bounded else "unbounded"])
     head = ["of x and 0", "monotonic", "largest error at steepness 1"]
-    write_block("sorting.md", "sorting-operators", table_of(head, rows))
+    write_block("results/sorting.md", "sorting-operators", table_of(head, rows))
 
 
 def figure_tables() -> None:
     """Sorting networks with different laws, at equal steps."""
     text = (DOCS / "results" / "sorting-tables.json").read_text(encoding="utf-8")
     results = list(json.loads(text)["trainings"].values())
-    write_block("sorting.md", "sorting-tables", table(results))
-    write_block("sorting.md", "sorting-readings", readings(results))
+    write_block("results/sorting.md", "sorting-tables", table(results))
+    write_block("results/sorting.md", "sorting-readings", readings(results))
     save_plot(figure(results), "sorting_tables.png")
 
 
@@ -101,7 +101,7 @@ def figure_learning_to_rank() -> None:
         "relevant."
     )
     lines = [*learning_to_rank.rows(found["results"]), "", caption]
-    write_block("sorting.md", "sorting-learning-to-rank", lines)
+    write_block("results/sorting.md", "sorting-learning-to-rank", lines)
 
 
 FIGURES: dict[str, Callable[[], None]] = {

@@ -1,4 +1,4 @@
-r"""Make the pictures and tables of docs/topk.md.
+r"""Make the pictures of docs/topk.md and the tables of docs/results/topk.md.
 
     python docs/make_topk.py                 # all, seconds
     python docs/make_topk.py p_k             # some
@@ -86,7 +86,7 @@ def table_depths() -> None:
         for n in (16, 1024, 10450)
         for name, beside in (("splitter", ""), ("pairwise", ", `odd_even_merge`, `bitonic`"))
     ]
-    write_block("topk.md", "topk-depths", table(["n", "network", *map(str, counts)], rows))
+    write_block("results/topk.md", "topk-depths", table(["n", "network", *map(str, counts)], rows))
 
 
 def table_silhouettes() -> None:
@@ -118,7 +118,7 @@ def table_silhouettes() -> None:
         "mean difference from the softmax with the same seed ± its standard error; "
         f"{first['step']:,} steps of {first['settings']['batch']}.",
     ]  # fmt: skip
-    write_block("topk.md", "topk-silhouettes", lines)
+    write_block("results/topk.md", "topk-silhouettes", lines)
 
 
 FIGURES: dict[str, Callable[[], None]] = {
