@@ -147,7 +147,8 @@ def load_views(
 
     Lenses: `k1` to `k3`, `p1 p2`, `s1` to `s4`, and `k4` to `k6` with FULL_OPENCV; `k1` to `k4`
     with OPENCV_FISHEYE or `is_fisheye`; `omega` with FOV; `skew`, by how many pixels x grows where
-    y / z grows by 1; COLMAP's models by their names, without THIN_PRISM_FISHEYE.
+    y / z grows by 1; COLMAP's models by their names, without THIN_PRISM_FISHEYE. Of lenses of more
+    than about 120 degrees only the middle is left.
 
     The mask of a frame is, in this order: the image at its `mask_path`; the image of its name in a
     folder `masks` beside the transforms file or beside the folder of the image; its alpha channel,
