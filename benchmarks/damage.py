@@ -22,7 +22,7 @@ from gendr.mesh import Camera, Views, load_views
 from gendr.mesh.doubts import doubtful_masks
 from lab.pages import fill, table
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "photos.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "photos.md"
 KINDS = ("nothing", "shadow", "cut", "shifted", "empty", "of another side", "turned by 5°")
 SIZE, STEPS = 256, 40
 
@@ -66,7 +66,7 @@ def main() -> None:
     parser = make_parser(__doc__, "damage.json")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--masks", type=Path)
-    parser.add_argument("--docs", action="store_true", help="write docs/photos.md")
+    parser.add_argument("--docs", action="store_true", help="write docs/results/photos.md")
     args = parser.parse_args()
     views = load_views(args.folder, masks=args.masks, size=SIZE)
     count = len(views)

@@ -178,7 +178,7 @@ def cases(quick: bool, device: str) -> list[Case]:
     return [Case("training step", run, {"gendr": "12 ms"} if device == "cpu" else {})]
 
 
-main = Comparison("logic", __doc__, cases, mark="logic-speed", more=infer).main
+main = Comparison("logic", __doc__, cases, page="results/logic", more=infer).main
 
 if __name__ == "__main__":
     main()

@@ -92,7 +92,7 @@ def cases(quick: bool, device: str) -> list[Case]:
     ]  # fmt: skip
 
 
-main = Comparison("primitives", __doc__, cases).main
+main = Comparison("primitives", __doc__, cases, page="results/primitives").main
 
 if __name__ == "__main__":
     main()

@@ -36,7 +36,8 @@ from gendr.mesh.views import Views, load_views
 from lab.pages import fill, table
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS, PAGE = ROOT / "docs" / "results" / "real-photos.json", ROOT / "docs" / "photos.md"
+PAGE, RESULTS = ROOT / "docs" / "photos.md", ROOT / "docs" / "results" / "real-photos.json"
+MEASURES = ROOT / "docs" / "results" / "photos.md"
 PICTURE = ROOT / "docs" / "images" / "real_photos.png"
 SIZE, TILE = 512, 300
 
@@ -139,13 +140,27 @@ def measure(text: str, work: Path) -> tuple[dict[str, Any], visual.Pixels]:
     return row, tiles(mesh, views, light, min(2, len(held) - 1))
 
 
+def value(row: dict[str, Any], key: str, digits: int) -> str:
+    """A mean and its standard error."""
+    mean, error = row[key]
+    return f"{mean:.{digits}f} ± {error:.{digits}f}"
+
+
+def summary(rows: list[dict[str, Any]]) -> list[str]:
+    """The table of the page: what a reader asks first."""
+    head = ["photos", "fitted", "left out", "IoU", "PSNR over the object, dB", "seconds"]
+    cells = [
+        [
+            row["photos"].replace("_", " "), str(row["fitted"]), str(row["images"]),
+            value(row, "iou", 3), value(row, "psnr_object", 1), f"{row['seconds']['total']:.0f}",
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return table(head, cells, left=1)
+
+
 def lines(rows: list[dict[str, Any]]) -> list[str]:
-    """The table of the page."""
-
-    def value(row: dict[str, Any], key: str, digits: int) -> str:
-        mean, error = row[key]
-        return f"{mean:.{digits}f} ± {error:.{digits}f}"
-
+    """The table of all measures."""
     head = [
         "photos", "fitted", "left out", "IoU", "PSNR over the object, dB", "PSNR on white, dB",
         "fitted photos, dB", "light",
@@ -186,7 +201,7 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", metavar="FOLDER:EVERY[:found]")
     parser.add_argument("--work", type=Path, required=True, help="an empty folder for results")
     parser.add_argument("--picture", action="store_true", help="write that of the README")
-    parser.add_argument("--docs", action="store_true", help="write docs/photos.md")
+    parser.add_argument("--docs", action="store_true", help="write the tables of the pages")
     args = parser.parse_args()
     rows = json.loads(RESULTS.read_text()) if RESULTS.is_file() else []
     for text in args.folders:
@@ -196,7 +211,8 @@ def main() -> None:
         Image.fromarray(strip).save(args.work / f"{row['photos']}.png")
         if args.docs:
             RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
-            fill(PAGE, "real-photos", lines(rows))
+            fill(PAGE, "real-photos-summary", summary(rows))
+            fill(MEASURES, "real-photos", lines(rows))
     if args.picture:
         strips = [args.work / f"{row['photos']}.png" for row in rows]
         save_picture([strip for strip in strips if strip.is_file()])

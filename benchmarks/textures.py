@@ -1,7 +1,7 @@
 """Time texture lookups of `gendr.primitives`, forward and backward.
 
     python benchmarks/textures.py               # printed
-    python benchmarks/textures.py --docs        # what docs/primitives.md shows
+    python benchmarks/textures.py --docs        # what docs/results/primitives.md shows
 
 The least of several runs, on the clock and in processor time of all threads: where other programs
 run beside, only the second says something.
@@ -23,7 +23,7 @@ from torch import Tensor
 from gendr.primitives import texture, texture_construct_mip
 from lab.pages import fill, table
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "primitives.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "primitives.md"
 
 
 def floor(size: int) -> tuple[Tensor, Tensor]:
@@ -80,7 +80,7 @@ def measured(size: int, runs: int) -> list[str]:
 def main() -> None:
     """Read the command line and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--docs", action="store_true", help="write into docs/primitives.md")
+    parser.add_argument("--docs", action="store_true", help="write into docs/results/primitives.md")
     parser.add_argument("--size", type=int, default=1024, help="pixels of a side")
     parser.add_argument("--repeat", type=int, default=15, help="runs")
     args = parser.parse_args()

@@ -47,7 +47,7 @@ from gendr.mesh.hull import Field, Grid, surface_of
 from lab.pages import fill, table
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS, PAGE = ROOT / "docs" / "results" / "truth.json", ROOT / "docs" / "photos.md"
+RESULTS, PAGE = (ROOT / "docs" / "results" / name for name in ("truth.json", "photos.md"))
 PAINTS = ("pattern", "nearly plain")
 # The shapes, and whether the light moves with the camera.
 SHAPES = {
@@ -394,7 +394,7 @@ def main() -> None:
     parser.add_argument("--photos", type=int, default=36)
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--samples", type=int, default=64, help="of a pixel")
-    parser.add_argument("--docs", action="store_true", help="write docs/photos.md")
+    parser.add_argument("--docs", action="store_true", help="write docs/results/photos.md")
     args = parser.parse_args()
     rows = json.loads(RESULTS.read_text()) if args.docs and RESULTS.is_file() else []
     if args.what == "draw":

@@ -699,7 +699,13 @@ def figure_objects() -> None:
         ]
         for row in found
     ]  # fmt: skip
-    write_block("photos.md", "six-objects", table(head, rows))
+    write_block("results/photos.md", "six-objects", table(head, rows))
+    head = ["object", "IoU, held-out", "PSNR, held-out", "volume IoU", "seconds"]
+    rows = [
+        [*cells[:4], f"{row['shape_seconds'] + row['color_seconds']:.0f}"]
+        for cells, row in zip(rows, found, strict=True)
+    ]
+    write_block("photos.md", "six-objects-summary", table(head, rows))
     columns = [Image.open(folder / f"{row['object'].replace(' ', '-')}.png") for row in found]
     wide, tall = columns[0].size
     left, top = 96, 26
@@ -736,7 +742,7 @@ def figure_costs() -> None:
     file = DOCS / "results" / "fit-costs.json"
     if not file.exists():
         line = "Not measured yet: `python benchmarks/fit_costs.py --out docs/results` does it."
-        write_block("photos.md", "fit-costs", [line])
+        write_block("results/photos.md", "fit-costs", [line])
         return
     found = json.loads(file.read_text(encoding="utf-8"))
     head = ["views", "size", "edges", "faces", "seconds", "seconds a step", "peak memory", "IoU",
@@ -753,7 +759,17 @@ def figure_costs() -> None:
         ]  # fmt: skip
 
     order = sorted(found["rows"], key=lambda row: (row["edge"] or 0, row["size"], row["views"]))
-    write_block("photos.md", "fit-costs", table(head, [of(row) for row in order]))
+    write_block("results/photos.md", "fit-costs", table(head, [of(row) for row in order]))
+    head = ["size", "seconds: shape", "texture", "peak memory"]
+    rows = [
+        [
+            f"{row['size']}²", f"{row['seconds']:.0f}", f"{row['color_seconds']:.0f}",
+            f"{max(row['peak_bytes'] or 0, row['color_peak_bytes'] or 0) / 2**30:.1f} GiB",
+        ]
+        for row in order
+        if row["edge"] is None and row["views"] == 48
+    ]  # fmt: skip
+    write_block("photos.md", "fit-costs-summary", table(head, rows))
 
 
 def grouped(rows: list[dict[str, Any]], *keys: str) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
@@ -811,7 +827,7 @@ def figure_cameras() -> None:
             spread([row["iou"][1] for row in group], ".3f"),
             f"{np.mean([row['seconds'] for row in group]):.0f}",
         ])  # fmt: skip
-    write_block("photos.md", "cameras", table(head, rows))
+    write_block("results/photos.md", "cameras", table(head, rows))
 
 
 def figure_reconstruction() -> None:

@@ -1,9 +1,9 @@
-r"""Make the pictures and the table of docs/logic.md.
+r"""Make the pictures and tables of docs/logic.md and docs/results/logic.md.
 
     python docs/make_logic.py                   # all
     python docs/make_logic.py gates tree        # some
 
-The table and the picture of layers show what is in docs/results/logic-*.json, the trainings of
+The tables and the picture of layers show what is in docs/results/logic-*.json, the trainings of
 
     python experiments/logic_tables.py --tables monk-1 monk-2 adult breast-cancer --seed 10 \
         --threads 1 -o runs/logic_tables
@@ -11,8 +11,8 @@ The table and the picture of layers show what is in docs/results/logic-*.json, t
     python experiments/logic_tables.py --only-baselines --seed 10 --threads 1 -o runs/baselines
     python experiments/logic_images.py --threads 1 -o runs/logic_images
 
-(docs/logic.md says what was otherwise); logic-baselines.json is runs/baselines/baselines.json, the
-others are joined by
+(docs/results/logic.md says what was otherwise); logic-baselines.json is
+runs/baselines/baselines.json, the others are joined by
 
     python experiments/keep_results.py runs/logic_tables runs/monk-3 \
         -o docs/results/logic-tables.json
@@ -180,12 +180,12 @@ def block_tables() -> None:
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, run in runs.items():
         groups.setdefault(name.rpartition("-seed")[0], []).append(run)
-    lines = []
+    lines, short = [], []
     for name, group in groups.items():
         found = [100 * run["accuracy"] for run in group]
         spread = f" ± {stdev(found):.1f}" if len(found) > 1 else ""
         digits = 2 if name.startswith("mnist") else 1
-        gates = group[0]["gates"]
+        gates, first = group[0]["gates"], len(lines)
         lines.append(
             [
                 name, "logic gate network", f"{mean(found):.{digits}f}%{spread}",
@@ -195,9 +195,11 @@ def block_tables() -> None:
                 f"{1e9 * mean(run['row_seconds'] for run in group):,.1f} ns",
             ]
         )  # fmt: skip
+        beside = {}
         for method in others.get(name, [{}])[0]:
             rows = [each[method] for each in others[name]]
             found = [100 * row["accuracy"] for row in rows]
+            beside[method] = mean(found)
             size = mean(row["parameters"] for row in rows)
             published = PUBLISHED_OTHERS.get((name, method))
             lines.append(
@@ -208,9 +210,15 @@ def block_tables() -> None:
                     f"{1e9 * mean(row['row_seconds'] for row in rows):,.0f} ns",
                 ]
             )  # fmt: skip
+        best = max(beside, key=beside.__getitem__, default=None)
+        gates = mean(run["circuit"]["gates"] for run in group)
+        other = "" if best is None else f"{beside[best]:.1f}%, {best}"
+        short.append([name, *lines[first][2:4], other, f"{gates:,.0f}"])
     head = ["table", "method", "accuracy", "thesis", "runs", "parameters", "space",
             "gates, simplified", "time per row, one thread"]  # fmt: skip
-    write_block("logic.md", "logic-tables", table(head, lines))
+    write_block("results/logic.md", "logic-tables", table(head, lines))
+    head = ["data", "circuit", "thesis", "best other", "gates"]
+    write_block("logic.md", "logic-summary", table(head, short))
 
 
 FIGURES: dict[str, Callable[[], None]] = {

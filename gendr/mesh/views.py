@@ -140,7 +140,15 @@ def load_views(
     """Read a folder of images with masks and poses.
 
     The poses are those of transforms.json, of a model of COLMAP (sparse/0), or of cameras.json with
-    OpenCV's matrices. No file outside the folder is read.
+    OpenCV's matrices. Without these, projection matrices are read: `NAME_Ps.mat`, MATLAB's cell
+    array `P` of 3 x 4 matrices; `projections.npy`, [N, 3, 4]; `projections.txt`, 3 N lines of four
+    numbers or N of twelve; `IMAGE.txt`, three lines of four numbers, beside each image or in a
+    folder `txt`; `NAME_par.txt`, Middlebury's. No file outside the folder is read.
+
+    Lenses: `k1` to `k3`, `p1 p2`, `s1` to `s4`, and `k4` to `k6` with FULL_OPENCV; `k1` to `k4`
+    with OPENCV_FISHEYE or `is_fisheye`; `omega` with FOV; `skew`, by how many pixels x grows where
+    y / z grows by 1; COLMAP's models by their names, without THIN_PRISM_FISHEYE. Of lenses of more
+    than about 120 degrees only the middle is left.
 
     The mask of a frame is, in this order: the image at its `mask_path`; the image of its name in a
     folder `masks` beside the transforms file or beside the folder of the image; its alpha channel,

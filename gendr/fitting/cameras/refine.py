@@ -87,9 +87,9 @@ def refine_cameras(
     """Put poses right that are off by a degree or two and a few per cent of the distance.
 
     Views from many sides are needed, not from one ring only. With a pattern on the object, colours
-    make poses two to five times as exact on what was measured (docs/photos.md); on a box with few
-    views they do not. Poses that change by more than 5 degrees or a tenth of the distance, on
-    average, or whose hull does not meet the masks better, are not kept.
+    make poses two to five times as exact on what was measured (docs/results/photos.md); on a box
+    with few views they do not. Poses that change by more than 5 degrees or a tenth of the distance,
+    on average, or whose hull does not meet the masks better, are not kept.
 
     Args:
         masks: [B, H, W] in [0, 1], B >= 4.
