@@ -171,7 +171,7 @@ def test_former_words_warn():
         assert estimators.BlackBox(strength=3.0, minimize=True).step == 3.0
     with pytest.warns(DeprecationWarning, match="step = strength"):
         soft = estimators.estimated(abs, "black_box", strength=3.0, minimize=True)
-        assert soft.estimator.step == 3.0
+    assert soft.estimator.step == 3.0
     with pytest.warns(DeprecationWarning, match=r"gendr.sorting.names\(\)"):
         assert tuple(sorting.methods()) == sorting.names()
     with pytest.warns(DeprecationWarning, match=r"estimators.names\(\)"):

@@ -278,7 +278,7 @@ def _replacements(mode: _OnCpu) -> Iterator[tuple[Any, str, Any]]:
         (torch.nn.Module, "to", _module_to),
         # DataParallel without devices calls its module.
         (sys.modules[torch.nn.DataParallel.__module__], "_get_available_device_type", _gives(None)),
-        (cuda.sparse, "FloatTensor", torch.sparse.FloatTensor),
+        (cuda.sparse, "FloatTensor", torch.sparse.FloatTensor),  # pyright: ignore[reportAttributeAccessIssue]
     )
     for name in (
         "FloatTensor", "DoubleTensor", "HalfTensor", "LongTensor", "IntTensor", "ShortTensor",
