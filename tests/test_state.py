@@ -251,7 +251,8 @@ def test_optimisers_are_copied_pickled_and_loaded():
         optim.UniformAdam: adam,
         optim.SplitOptimizer: lambda net: optim.SplitOptimizer(adam(net), optim.GradientStep()),
     }
-    assert all_of(torch.optim.Optimizer) == {*makes}
+    # The last holds a mesh of its own: tests/fitting/test_remeshing.py.
+    assert all_of(torch.optim.Optimizer) == {*makes, gendr.RemeshingAdam}
     x, target = torch.rand(5, 3), torch.rand(5, 2)
 
     def stepped(net, optimizer):

@@ -160,6 +160,11 @@ class RemeshingAdam(UniformAdam):
         start = self._shape.start
         return Mesh(self._shape().detach(), start.faces).with_origin(start.origin[0])
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All of it: that of torch's optimisers has nothing of their own."""
+        own = ("edge_length", "every", "steps", "_shape", "_smoothness", "_colors")
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in own}}
+
     def state_dict(self) -> dict[str, Any]:
         """The state, the mesh, and when it was remeshed last."""
         mesh = {

@@ -1,5 +1,6 @@
 import copy
 import math
+import pickle
 
 import pytest
 import torch
@@ -98,6 +99,16 @@ def test_a_loop_goes_on_from_its_state_with_the_same_bits():
     adam = torch.optim.Adam([torch.zeros(1, requires_grad=True)])
     with pytest.raises(ValueError, match="holds no mesh"):
         make().load_state_dict(adam.state_dict())
+
+
+def test_copies_go_on_alike():
+    optimizer = gendr.RemeshingAdam(gendr.mesh.icosphere(1), lr=0.1, edge_length=0.3, every=3)
+    loop(optimizer, 2)
+    copies = [copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))]
+    loop(optimizer, 3)
+    for other in copies:
+        loop(other, 3)
+        assert torch.equal(other.mesh().vertices, optimizer.mesh().vertices)
 
 
 def test_what_cannot_be_kept_is_refused():

@@ -191,8 +191,8 @@ def test_bad_input():
     ):
         with pytest.raises(error, match=message):
             soft_topk_mask(*args)
-    with pytest.raises(TypeError, match="no setting 'steepness'; scale = 1 / steepness; it has"):
-        soft_topk_mask(torch.zeros(5), 2, steepness=3.0)
+    with pytest.raises(TypeError, match="no setting 'temper'; it has"):
+        soft_topk_mask(torch.zeros(5), 2, temper=3.0)
     with pytest.raises(ValueError, match=r"k must be whole for a hard mask, got 1\.5"):
         soft_topk_mask(torch.zeros(5), 1.5, hard=True)
 

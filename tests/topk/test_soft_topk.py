@@ -245,7 +245,7 @@ def test_any_dimension_and_the_module():
     )
     chain(values(4, 5).float()).sum().backward()
     assert chain[1].log_steepness.grad.abs() > 0
-    with pytest.raises(TypeError, match="no setting 'descending'; largest = descending; it has"):
-        soft_topk(x, 2, descending=True)
-    with pytest.raises(TypeError, match="no setting 'scale'; steepness = 1 / scale; it has"):
-        SoftTopK(2, scale=0.1)
+    low = soft_topk(x, 2, largest=False).values
+    assert torch.equal(soft_topk(x, 2, descending=False).values, low)
+    sharp = SoftTopK(2, dim=1, steepness=10.0)(x)
+    torch.testing.assert_close(SoftTopK(2, dim=1, scale=0.1)(x), sharp)
