@@ -26,7 +26,14 @@ from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.api import Report
 from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.smoothing import check_score, drawn, score_of
-from gendr.relaxed.estimators.solver_loss import Reduction, SolverLoss, check_problems, products
+from gendr.relaxed.estimators.solver_loss import (
+    Reduction,
+    SolverLoss,
+    check_problems,
+    products,
+    reduced,
+    with_gradient,
+)
 
 
 @worded()
@@ -80,10 +87,7 @@ class FenchelYoungLoss(SolverLoss):
                 is not of the direction that was said.
         """
         value, gradient, _ = self.derivatives(x, wanted, hessian=False)
-        variance = None if self.report is None else self.report.variance
-        evaluations = 0 if self.report is None else self.report.evaluations
-        self._function.count = evaluations
-        return self.finish(x, value, gradient.reshape(x.shape), variance)
+        return reduced(with_gradient(x, value, gradient.reshape(x.shape)), self.reduction)
 
     def derivatives(
         self, x: Tensor, wanted: Tensor, *, hessian: bool = True
