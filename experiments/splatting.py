@@ -47,6 +47,7 @@ import torch
 from tqdm import tqdm
 
 from lab.pages import fill, table
+from lab.report.inference import Crossed
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "splatting.md"
 TABLES = PAGE.parent / "results" / "splatting-study.md"
@@ -253,45 +254,21 @@ def differences(
     return statistics.mean(values), statistics.stdev(values) / math.sqrt(len(values))
 
 
-def mixed(scores: np.ndarray) -> tuple[float, int, float, float]:
-    """A mixed model of scores [treatment, scene, run]; run k of a scene is one seed for all.
-
-    The treatment is fixed; the scene, its effect on the treatment, and the seed within a scene are
-    random. Of a balanced design such as this, what restricted maximum likelihood finds is in closed
-    form, unless a variance would be negative: Searle, Casella, McCulloch, Variance Components
-    (1992), section 4.4. statsmodels finds the same numbers, but brings pandas along.
-
-    Returns:
-        The error of a difference of two treatments, the same for all, and its degrees of freedom;
-        standard deviations of the effect of scenes on treatments, and of one run.
-    """
-    treatments, scenes, runs = scores.shape
-    means = scores.mean(2)
-    crossed = means - means.mean(0) - means.mean(1, keepdims=True) + means.mean()
-    rest = scores - scores.mean(2, keepdims=True)
-    rest = rest - rest.mean(0)
-    freedom = (treatments - 1) * (scenes - 1)
-    by_scene = runs * float((crossed**2).sum()) / freedom
-    by_run = float((rest**2).sum()) / ((treatments - 1) * scenes * (runs - 1))
-    of_scene = math.sqrt(max(by_scene - by_run, 0.0) / runs)
-    error = math.sqrt(2 * max(by_scene, by_run) / (scenes * runs))
-    return error, freedom, of_scene, math.sqrt(by_run)
-
-
 def mixed_line(
     rows: Table, scenes: Sequence[str], found: Sequence[dict[str, list[Run]]], few: int
 ) -> str:
-    """What `mixed` finds of treatments, best first, whose runs of each scene are given, in words.
+    """What `Crossed` finds of treatments, best first, whose runs of each scene are given, in words.
 
     Of all, and of the first few, whose effects may vary less.
     """
     scores = np.array([[[rows[run] for run in runs[s]] for s in scenes] for runs in found])
     said = []
     for some, whose in ((scores, "all"), (scores[:few], f"the first {few} alone")):
-        error, freedom, of_scene, of_run = mixed(some)
+        model = Crossed.of(some)
         said.append(
-            f"of {whose} ± {error:.2f} dB on {freedom} degrees of freedom (what the effect varies "
-            f"by from scene to scene: {of_scene:.2f} dB; from run to run: {of_run:.2f} dB)"
+            f"of {whose} ± {math.sqrt(2) * model.error:.2f} dB on {model.freedom} degrees of "
+            f"freedom (what the effect varies by from scene to scene: {model.of_scene:.2f} dB; "
+            f"from run to run: {model.of_draw:.2f} dB)"
         )
     return (
         "A mixed model, with what is compared fixed and scene, its effect on that and seed random, "

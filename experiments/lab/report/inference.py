@@ -90,6 +90,9 @@ class Crossed:
         freedom: Its degrees of freedom.
         ratio: F, by which the means vary more than by the disagreement of scenes alone.
         freedoms: those of F.
+        of_scene: What the effect of a treatment varies by from scene to scene, a standard
+            deviation; 0 where that is not more than what draws vary by.
+        of_draw: What a treatment varies by from draw to draw; NaN with one draw.
     """
 
     means: Array
@@ -97,6 +100,8 @@ class Crossed:
     freedom: int
     ratio: float
     freedoms: tuple[int, int]
+    of_scene: float
+    of_draw: float
 
     @staticmethod
     def of(values: Array) -> Crossed:
@@ -112,13 +117,18 @@ class Crossed:
         square = float((crossed**2).sum()) / freedom
         ratio = scenes * float(means.var(ddof=1)) / square
         freedoms = treatments - 1, freedom
+        own, within = square, math.nan
         if draws > 1:
             rest = values - by_scene[..., None]
             rest = rest - rest.mean(0)
             others = (treatments - 1) * scenes * (draws - 1)
             within = float((rest**2).sum()) / others / draws
             square, freedom = max((square, freedom), (within, others))
-        return Crossed(means, math.sqrt(square / scenes), freedom, ratio, freedoms)
+            own = max(own - within, 0.0)
+        return Crossed(
+            means, math.sqrt(square / scenes), freedom, ratio, freedoms, math.sqrt(own),
+            math.sqrt(within * draws),
+        )  # fmt: skip
 
     def contrast(self, weights: Array) -> Effect:
         """A sum of means with weights that add up to 0."""

@@ -83,6 +83,10 @@ def test_the_mixed_model_is_that_of_restricted_maximum_likelihood(draws):
     assert found.error == pytest.approx((weights @ covariance @ weights) ** 0.5, rel=1e-4)
     assert found.freedom == 6
     assert found.value == pytest.approx(weights @ values.mean((1, 2)))
+    if draws > 1:
+        model = Crossed.of(values)
+        deviations = abs(best[[2, 1]])  # of treatments in scenes, and of single draws
+        np.testing.assert_allclose([model.of_scene, model.of_draw], deviations, rtol=1e-4)
 
 
 def test_the_mixed_model_keeps_the_error_of_draws():
