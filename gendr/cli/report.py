@@ -80,15 +80,10 @@ def _drawn(mesh: Mesh) -> dict[str, Any]:
         "place": _padded(place[faces], 32767, np.int16, 4),
         "normal": _padded(mesh.vertex_normals[faces], 127, np.int8, 4),
         "color": _padded(colors.clamp(0, 1), 255, np.uint8, 4),
-        "uv": _padded(uvs.remainder(1.0) if _repeats(uvs) else uvs, 65535, np.uint16, 2),
+        "uv": _text(uvs.float().cpu().numpy().tobytes()),
     }
     colored = texture is not None or mesh.corner_colors is not None
     return {**arrays, "corners": corners, "texture": texture, "colored": colored}
-
-
-def _repeats(uvs: torch.Tensor) -> bool:
-    """Whether coordinates lie outside of the texture."""
-    return bool((uvs < 0).any() or (uvs > 1).any())
 
 
 def _padded(values: torch.Tensor, largest: int, kind: type, width: int) -> str:
