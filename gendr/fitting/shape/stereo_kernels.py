@@ -158,23 +158,9 @@ def _cost(way, before):
 
 @kernel(**_FAST)
 def sweep(
-    images,
-    ref,
-    inside,
-    levels,
-    near,
-    a,
-    b,
-    front,
-    back,
-    before,
-    step,
-    focal,
-    planes,
-    scores,
-    start,
-    stop,
-):
+    images, ref, inside, levels, near, a, b, front, back, before, step, focal, planes, scores,
+    start, stop,
+):  # fmt: skip
     """Try depths from `front` to `back`, parallel to the image and aslant; keep the best.
 
     Neighbouring pixels try different slants; the best is handed on later.
@@ -257,24 +243,9 @@ def _random(seed, k):
 
 @kernel(**_FAST)
 def hand_on(
-    images,
-    ref,
-    inside,
-    levels,
-    near,
-    a,
-    b,
-    front,
-    back,
-    before,
-    focal,
-    spread,
-    turn,
-    planes,
-    scores,
-    start,
-    stop,
-):
+    images, ref, inside, levels, near, a, b, front, back, before, focal, spread, turn, planes,
+    scores, start, stop,
+):  # fmt: skip
     """Try the planes of neighbouring pixels, and changes of one's own, at half of the pixels.
 
     Args:
