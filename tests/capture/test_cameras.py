@@ -132,7 +132,7 @@ def test_commands_find_cameras_where_there_are_none(folder, tmp_path, monkeypatc
     calls = []
     monkeypatch.setattr("gendr.cli.cameras.find_cameras", lambda r, **o: calls.append(r) or fake(r))
     out = tmp_path / "out"
-    options = ["--image-size", "24", "--colors", "none"]
+    options = ["--image-size", "24", "--colors", "none", "--shape", "silhouettes"]
     assert main(["fit", str(root), "-o", str(out), "--steps", "2", *options]) == 0
     shown = capsys.readouterr()
     assert "11 of 12 photos placed, to 0.50 pixels; left out: images/011.png" in shown.err

@@ -48,7 +48,7 @@ def overlap(found, masks):
     return ((found & masks).sum((1, 2)) / (found | masks).sum((1, 2))).min()
 
 
-@for_each(color=[None, *PLAIN], shadow=[False, True])
+@for_each(color=[None, *PLAIN], shadow=[False, True], rotating=2)
 def test_masks_are_found(color, shadow):
     """The hole in the ring stays one, and a shadow is no part of it."""
     if shadow and color != "white":

@@ -152,6 +152,7 @@ def check(*members):
                 torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.rotating(3, group="own members")
 @pytest.mark.rotating(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_in_one_file(kind, written):
@@ -165,6 +166,7 @@ def test_two_in_one_file(kind, written):
     assert drawn(untold.First(), "reference")[0].isfinite().all()
 
 
+@pytest.mark.rotating(3, group="own members")
 @pytest.mark.rotating(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_edited_and_loaded_again(kind, written):
@@ -217,6 +219,7 @@ def test_helpers_in_other_files(written):
         assert (error < 1e-5) == (half == 2.0)
 
 
+@pytest.mark.rotating(3, group="own members")
 def test_names_of_the_package_are_kept(written):
     for kind, name, find in (
         ("law", "uniform", get), ("law", "gudermannian", get), ("T-conorm", "max", tconorm),

@@ -108,7 +108,7 @@ def test_texels_lie_on_the_surface():
     assert torch.equal(texels.nearest[texels.place], own)
 
 
-@for_each("kind, least", [("texture", 35.0), ("vertex", 40.0)])
+@for_each("kind, least", [("texture", 35.0), ("vertex", 40.0)], rotating=2)
 def test_held_out_views_of_a_known_shape(chair, kind, least):
     target = painted(chair)
     camera = Camera.batch([ring(chair, 8, 5.0), ring(chair, 6, 45.0, 20.0), ring(chair, 4, -35.0)])

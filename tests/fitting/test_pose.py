@@ -97,6 +97,7 @@ def check_told(told, stages):
     assert {stage for stage, _ in told} == set(stages.split())
 
 
+@pytest.mark.rotating(3, group="videos")
 def test_several_masks_go_on_where_they_were():
     mesh = chair()
     cameras = Camera.batch([camera_of(mesh, 6), camera_of(mesh, 7)])
@@ -199,6 +200,7 @@ def test_video_is_tracked_and_a_cut_is_searched_anew(video):
     check_told(told, "search refine finish track")
 
 
+@pytest.mark.rotating(3, group="videos")
 def test_an_image_without_a_jump_is_found_from_the_last(video, monkeypatch):
     """The search must not be called: its results would hide that tracking does not work."""
     mesh, camera, masks, *_ = video
@@ -209,6 +211,7 @@ def test_an_image_without_a_jump_is_found_from_the_last(video, monkeypatch):
     assert float(rotation_angle_between(poses.rotation, camera.rotation[3:]).max()) < 3
 
 
+@pytest.mark.rotating(3, group="videos")
 def test_video_of_a_symmetric_object_does_not_jump():
     """A slab looks the same after half a turn, and each image has poses that look alike."""
     mesh = cube(1)
@@ -223,6 +226,7 @@ def test_video_of_a_symmetric_object_does_not_jump():
     assert min(len(each) for each in found.candidates) > 1
 
 
+@pytest.mark.rotating(3, group="videos")
 def test_video_goes_on_where_it_was_stopped(video):
     mesh, _, masks, whole, _, kept = video
     told = []
@@ -240,6 +244,7 @@ def test_video_goes_on_where_it_was_stopped(video):
             assert torch.equal(one.rotation, other.rotation)
 
 
+@pytest.mark.rotating(3, group="videos")
 def test_unknown_field_of_view_is_kept_in_a_video(video):
     mesh, _, masks, *_ = video
     kept = []
@@ -335,6 +340,7 @@ def pair():
     return mesh, camera, visual.silhouettes(mesh, camera, 64)
 
 
+@pytest.mark.rotating(3, group="videos")
 def test_two_views_tell_what_one_cannot(pair):
     mesh, camera, masks = pair
     alone = fit_pose(mesh, masks[1], fov=3.0, **FAST).candidates[0]

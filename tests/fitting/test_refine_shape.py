@@ -84,7 +84,8 @@ def test_photos_agree_at_the_true_depth(plane):
     assert float(found.abs().quantile(0.8)) < 0.05
 
 
-@for_each(gain=[0.5, 1.5])
+@pytest.mark.rotating(2, group="stereo")
+@for_each(gain=[0.5, 1.5], rotating=2)
 def test_brightness_may_differ(plane, gain):
     rgb, camera, alpha, lid = plane
     gains = torch.linspace(0.5, 0.5 * gain, len(rgb))[:, None, None, None]
@@ -93,6 +94,7 @@ def test_brightness_may_differ(plane, gain):
     assert float(found.abs().median()) < 0.02
 
 
+@pytest.mark.rotating(2, group="stereo")
 def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
     """Wide patches see what small ones take for a slope with noise."""
     _, camera, alpha, lid = plane
@@ -114,6 +116,7 @@ def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
     assert found > 3 * near()
 
 
+@pytest.mark.rotating(2, group="stereo")
 def test_hollows_may_be_deep(plane):
     """A board that lies further below the hull than a third of its diagonal."""
     rgb, camera, alpha, _ = plane
@@ -123,6 +126,7 @@ def test_hollows_may_be_deep(plane):
     assert float(found.abs().median()) < 0.02
 
 
+@pytest.mark.rotating(2, group="stereo")
 def test_what_has_no_pattern_stays(plane):
     _, camera, alpha, lid = plane
     plain = 0.5 * alpha[:, None].expand(-1, 3, -1, -1)

@@ -229,6 +229,7 @@ counts.tofile("counts.bin")
 """
 
 
+@pytest.mark.every
 @HAS_GCC
 @for_each(reach=[2000, 16_000], rotating=2)
 def test_a_large_circuit_as_c_needs_little_stack(reach, tmp_path):

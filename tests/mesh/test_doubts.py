@@ -50,7 +50,7 @@ def test_good_masks_are_not_doubted(views):
     assert doubtful_masks(camera[:5], masks[:5]) == []
 
 
-@for_each(size=[(48, 64), (56, 75)])
+@for_each(size=[(48, 64), (56, 75)], rotating=2)
 def test_parts_as_thin_as_a_pixel_are_not_doubted(size):
     for mesh in (example("chair"), Mesh.load(ASSETS / "airplane.obj")):
         camera = visual.orbit(mesh, [24.0 * i for i in range(15)], 20.0)
@@ -58,7 +58,7 @@ def test_parts_as_thin_as_a_pixel_are_not_doubted(size):
         assert doubtful_masks(camera, masks) == []
 
 
-@for_each(kind=["shadow", "cut", "shifted", "empty", "pose"])
+@for_each(kind=["shadow", "cut", "shifted", "empty", "pose"], rotating=2)
 def test_wrong_masks_are_found(views, kind):
     masks, camera = damaged(*views, kind)
     assert sorted(doubtful_masks(camera, masks)) == list(WRONG)

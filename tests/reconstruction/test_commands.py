@@ -152,6 +152,7 @@ def same_training(one, other):
     )
 
 
+@pytest.mark.every
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of POSIX")
 def test_killed_training_goes_on_bit_by_bit(folder, whole, tmp_path, seed):
     out, last = tmp_path / "out", random.Random(seed).randint(3, STEPS)
@@ -197,6 +198,7 @@ def test_ctrl_c_waits_for_the_end_of_the_step_and_a_second_one_does_not(
     assert same_training(out / "checkpoint.pt", whole)
 
 
+@pytest.mark.rotating(3, group="trainings")
 def test_metrics_say_what_was_done(with_validation, tmp_path, capsys):
     pytest.importorskip("tensorboard", reason="gendr[training] has it")
     out = tmp_path / "out"
@@ -244,6 +246,7 @@ def test_a_sheet_shows_input_prediction_and_truth(folder):
     assert bool((sheet[:, :, :16] == 255).all())
 
 
+@pytest.mark.rotating(3, group="trainings")
 def test_a_full_disk_leaves_the_last_good_checkpoint(folder, tmp_path, monkeypatch, capsys):
     out, step = tmp_path / "out", Training.step
 
@@ -264,6 +267,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(folder, tmp_path, monkeypat
     assert run(*training(folder, out, "--quiet", "--resume")) == 0
 
 
+@pytest.mark.rotating(3, group="trainings")
 @for_each(method=["__init__", "add_scalar"], rotating=2)
 def test_training_goes_on_without_curves_if_they_do_not_fit(
     folder, whole, tmp_path, monkeypatch, capsys, method
@@ -363,6 +367,7 @@ def test_the_best_view_is_the_one_that_was_rendered():
     assert view in (4, 16)  # half a turn shows the same silhouette where no perspective tells
 
 
+@pytest.mark.rotating(3, group="trainings")
 def test_predict_writes_a_mesh_for_each_image(whole, tmp_path, capsys):
     picture(50, 70, (10, 20, 30, 60)).save(tmp_path / "a.png")
     picture(30, 20, (10, 5, 20, 15), alpha=False).save(tmp_path / "b.jpg")

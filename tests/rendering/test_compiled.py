@@ -215,6 +215,7 @@ def test_kinds_of_calls_are_told_apart(graphs):
     assert len(fast) == 2
 
 
+@pytest.mark.every
 def test_graphs_are_of_the_backend_s_settings(graphs, monkeypatch):
     pytest.importorskip("triton", reason="Triton has no wheels for this platform")
     from gendr.rendering.backends.triton import backend, project, tiles

@@ -85,6 +85,7 @@ print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1
 """
 
 
+@pytest.mark.every
 @needs_proc
 def test_memory_is_bounded_for_heavy_tails():
     """4 views x 64^2 x 2,700 faces with cauchy: 44 million pairs, in under 0.55 GB.

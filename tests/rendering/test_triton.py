@@ -96,6 +96,7 @@ def test_totals_take_their_own_share_from_the_gradient_of_p(name):
     assert_equals_reference("triton", soup(2, 3, 5), ImageSize(29, 37), member, 0.1)
 
 
+@pytest.mark.rotating(2, group="triton scenes")
 @pytest.mark.usefixtures("small_launches")
 @for_each(
     "name, faces, size, scale",
@@ -122,6 +123,7 @@ def test_double_input_gives_double_output_of_single_accuracy():
     assert relative_l2(got[1]["vertices"], want[1]["vertices"]) <= TOLERANCE.gradient
 
 
+@pytest.mark.rotating(2, group="triton scenes")
 @for_each(
     "name, cutoff",
     [

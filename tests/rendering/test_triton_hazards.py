@@ -113,7 +113,7 @@ def launches(seed, every):
     return [*product(SCENES, (False, True))] if every else [(x, False) for x in IN_GPU_ARITHMETIC]
 
 
-@for_each("scene, as_on_gpus", launches)
+@for_each("scene, as_on_gpus", launches, rotating=2)
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(scene, as_on_gpus, monkeypatch):
     if as_on_gpus:
         monkeypatch.setattr(tiles, "LAUNCH", tiles.TileLaunch())

@@ -82,7 +82,7 @@ def launches(seed, every):
     return [(scene, both[(k + seed) % 2]) for k, scene in enumerate(SCENES)]
 
 
-@for_each("scene, launch", launches)
+@for_each("scene, launch", launches, rotating=2)
 def test_polygons_and_gradients_are_those_of_the_shared_code(scene, launch, monkeypatch):
     monkeypatch.setattr(project, "LAUNCH", launch)
     corners, present, *grads, offsets = projected(scene, torch.float32)

@@ -35,6 +35,7 @@ CASES = {
 }
 
 
+@pytest.mark.rotating(3, group="compilation")
 @for_each(name=CASES)
 def test_two_units_in_the_last_place_limits_and_nan(name):
     """In a loop over the function, as in compiled laws."""
@@ -100,6 +101,7 @@ print(doubled({name}(3.0)))
 """
 
 
+@pytest.mark.rotating(3, group="compilation")
 def test_a_cache_that_names_a_class_that_is_gone_counts_as_empty(tmp_path):
     for name in ("Before", "After"):
         (tmp_path / "kernels_of_a_test.py").write_text(OLD.format(name=name))
@@ -153,6 +155,7 @@ def two(x):
 """
 
 
+@pytest.mark.rotating(3, group="compilation")
 def test_a_kernel_is_compiled_once_by_processes_of_the_tests_for_all_constants(tmp_path):
     (tmp_path / "kernels_of_a_test.py").write_text(KERNELS)
     runs = [Python(RUN, tmp_path, "one") for _ in range(2)]

@@ -54,7 +54,7 @@ def test_kernels_equal_the_definition(name):
         assert_equal(outcome(kernel, one.empty), outcome(definition, one.empty))
 
 
-@for_each(name=NAMES, rotating=2)
+@for_each(name=NAMES, rotating=6)
 def test_derivatives_are_those_of_the_values(name):
     kernel, _, one = case(name)
     assert torch.autograd.gradcheck(lambda *t: tuple(flat(kernel(*t))), one.inputs)
@@ -122,7 +122,7 @@ def test_forward_mode_is_right_or_refused(name):
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-@for_each(name=NAMES)
+@for_each(name=NAMES, rotating=4)
 def test_a_graph_of_a_transform_is_right_or_refused(name):
     """Dynamo differentiates what stands in the forward pass of an autograd function."""
     kernel, _, one = case(name)

@@ -86,6 +86,7 @@ def test_all_is_finite_at_the_ends_of_the_range(drawn):
             check_finite_results(method, dtype, steepness)
 
 
+@pytest.mark.every
 @pytest.mark.skipif(triton_backend.available() is not None, reason="no Triton")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter's, on the CPU")
 def test_the_kernels_of_triton_are_finite_too():

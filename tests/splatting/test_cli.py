@@ -181,6 +181,7 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
     assert facts(tmp_path / "b")["steps"] == 14
 
 
+@pytest.mark.every
 def test_a_budget_is_kept_and_pictures_are_shown_on_the_way(ball, tmp_path, monkeypatch, capsys):
     seen = []
     monkeypatch.setattr(splat, "PREVIEW_SECONDS", 0.0)
