@@ -88,7 +88,9 @@ def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
             return found(tuple(map(widened, args)), {k: widened(v) for k, v in kws.items()})
 
         def widened(kind: Any) -> Any:
-            return types.unliteral(kind) if isinstance(kind, types.IntegerLiteral) else kind
+            if isinstance(kind, types.IntegerLiteral | types.Tuple):  # or a tuple with some
+                return types.unliteral(kind)
+            return kind
 
         def refuse(*args: Any, **kwargs: Any) -> Any:
             raise TypeError(f"{function.__name__} is called by compiled functions only")
