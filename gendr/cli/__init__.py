@@ -1,4 +1,4 @@
-"""The command line: fit, pose, render, splat, dataset, train, predict, logic and list."""
+"""The command line: `gendr COMMAND`; the commands are listed in `gendr.cli.parser`."""
 
 from __future__ import annotations
 
