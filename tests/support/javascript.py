@@ -238,10 +238,10 @@ def formulas() -> str:
 
     Returns:
         Definitions of `laws` and `families`, objects by name. A law has `tails(z, shape,
-        constant)`, which returns [cdf, sf], `density(z, shape, constant)`, `constant(shape)`, the default `shape` or null, its
-        `formula`, and whether it `isSymmetric`. A family has its `kind`, `formula`, an example
-        `p` or null, and, if a sum folds it, `generator(a, s, p)`, `inverse(t, p)`, which returns
-        [A, S], and `weight(a, s, A, S, p)`, dA/da.
+        constant)`, which returns [cdf, sf], `density(z, shape, constant)`, `constant(shape)`, the
+        default `shape` or null, its `formula`, and whether it `isSymmetric`. A family has its
+        `kind`, `formula`, an example `p` or null, and, if a sum folds it, `generator(a, s, p)`,
+        `inverse(t, p)`, which returns [A, S], and `weight(a, s, A, S, p)`, dA/da.
     """
     made = Translation()
     out = ["const laws = {};", "const families = {};"]
