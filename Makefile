@@ -4,6 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.gendr-installed
 SITE   := $(VENV)/.gendr-site-installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # Bytecode is kept, also where the environment forbids it: half of an import is compilation.
 export PYTHONDONTWRITEBYTECODE :=
 # The folder itself goes on the path: the default, a finder, is asked too late for a script beside
@@ -16,6 +17,7 @@ EDITABLE := --config-settings editable_mode=compat -e
 TARGET ?= assets/airplane.obj
 
 demo: $(STAMP)
+	@echo "Fitting a mesh to silhouettes of $(TARGET); the picture grows in out/preview.png"
 	$(BIN)/gendr fit $(TARGET) -o out
 
 test: $(STAMP)
@@ -63,14 +65,18 @@ dist: $(STAMP)
 installed: $(STAMP) $(SITE)
 
 $(STAMP): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(EDITABLE) ".[dev]"
-	touch $@
+	@echo "First time here: setting up $(VENV). It takes some minutes, and happens once."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "1 of 2: PyTorch, the largest download"
+	@$(PIP) "torch==2.13.0"
+	@echo "2 of 2: gendr from this folder, and what it uses"
+	@$(PIP) $(EDITABLE) ".[dev]"
+	@touch $@
 
 $(SITE): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(EDITABLE) ".[docs]"
-	touch $@
+	@echo "What builds the site"
+	@$(PIP) $(EDITABLE) ".[docs]"
+	@touch $@
 
 clean:
 	rm -rf $(VENV) out build dist *.egg-info

@@ -563,6 +563,40 @@ def figure_ten_lines() -> None:
     write_block("../README.md", "ten-lines", [line])
 
 
+PEERS = {"gendr": "#1b4fb3", "softras": "#5b9bd5", "pytorch3d": "#d1603d", "mitsuba": "#4f9d69"}
+
+
+def figure_peers() -> None:
+    """Quality over time beside other renderers, from benchmarks/peers/silhouettes.py."""
+    import matplotlib.pyplot as plt
+
+    found = json.loads((DOCS / "results" / "peers.json").read_text(encoding="utf-8"))
+    figure, axis = plt.subplots(figsize=(7.2, 3.1))
+    rows = []
+    for name, colour in PEERS.items():
+        if name not in found:
+            continue
+        run = found[name]
+        label = f"{run['label']} {run['version'] or ''}".strip()
+        steps, seconds, quality = zip(*run["curve"][1:], strict=True)
+        axis.plot(seconds, quality, color=colour, lw=2, marker="o", ms=3)
+        axis.annotate(
+            label, (seconds[-1], quality[-1]), color=colour, size=10, weight="bold",
+            xytext=(6, 0), textcoords="offset points", va="center",
+        )  # fmt: skip
+        reached = f"{quality[-1]:.3f} after {steps[-1]} steps"
+        rows.append((label, f"{seconds[-1] / steps[-1]:.2g} s", reached, f"{seconds[-1]:.0f} s"))
+    axis.set(xscale="log", xlabel="processor time of the steps, s", ylabel="IoU from other places")
+    axis.set_xlim(axis.get_xlim()[0], axis.get_xlim()[1] * 8)
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.grid(color="0.9")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    save_plot(figure, "peers.png")
+    head = ("renderer", "a step", "IoU from other places", "processor time")
+    write_block("benchmarks.md", "peers", table(head, rows))
+
+
 def figure_starts() -> None:
     """What benchmarks/fit_starts.py and fit_quality.py left in docs/results."""
     found = json.loads((DOCS / "results" / "fit-starts.json").read_text(encoding="utf-8"))
@@ -1099,6 +1133,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "tconorms": figure_tconorms,
     "fit": figure_fit,
     "ten-lines": figure_ten_lines,
+    "peers": figure_peers,
     "starts": figure_starts,
     "poses": figure_poses,
     "photos": figure_photos,

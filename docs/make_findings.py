@@ -129,10 +129,9 @@ def mnist(path: Path) -> list[str]:
 def main() -> None:
     """Fill the pages."""
     argparse.ArgumentParser(description=__doc__).parse_args()
-    page = DOCS / "experiments.md"
-    fill(page, "protocol", protocol())
-    fill(page, "longer", longer(DOCS / "results"))
     results = DOCS / "results"
+    fill(results / "study.md", "protocol", protocol())
+    fill(DOCS / "experiments.md", "longer", longer(results))
     fill(results / "sorting.md", "sorting-mnist", mnist(results / "mnist-smoke.json"))
 
 

@@ -1,4 +1,4 @@
-"""What the rounds of the study came to; fills docs/study.md and docs/which-renderer.md.
+"""What the rounds of the study came to; fills docs/study.md, docs/results/study.md and docs/which-renderer.md.
 
     python docs/make_rounds.py
 
@@ -352,7 +352,8 @@ def main() -> None:
     fill(page, "rounds-model", table(head, models(found)))
     answers = checklist(grids, found, said, args.tables)
     fill(page, "checklist", table(("question", "answer"), answers))
-    fill(page, "rounds-state", table(("round", "renderers", "scenes", "hours"), state(args.tables)))
+    head = ("round", "renderers", "scenes", "hours")
+    fill(DOCS / "results" / "study.md", "rounds-state", table(head, state(args.tables)))
     page = DOCS / "which-renderer.md"
     numbers = sorted(one.number for one in found["shape"] if one.number > 1)
     head = ("renderer", *(f"shape, round {number}" for number in numbers), "time")

@@ -1,4 +1,4 @@
-"""The page of the explorer in a browser: its pictures are those of the reference."""
+"""The page of the explorer: its pictures, gradients and fits are those of the reference."""
 
 import json
 import re
@@ -14,8 +14,12 @@ from gendr import distributions, tnorms
 from support import explorer
 from support.javascript import Translation
 
+NODE = shutil.which("node")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 SIZE = 24
+UPSTREAM = "Math.cos(0.37 * k)"  # of pixel k
+# Scenes in general position: where two edges are equally near, rounding decides between gradients.
+SKEW = "[x + 0.013 * y, y - 0.021 * x + 0.0037]"
 # What the page reports of itself at the end; the answer leaves by an attribute of the document.
 VISIT = """
 <script>
@@ -37,11 +41,13 @@ addEventListener("load", () => setTimeout(() => {
   say("noshape", form.elements.shape.closest("label").hidden);
   say("overflow", document.documentElement.scrollWidth - innerWidth);
   setTimeout(() => {
-    const c = document.querySelector(".explorer-picture");
+    const c = document.querySelector("[data-picture=alpha]");
     const grey = c.getContext("2d").getImageData(c.width / 2, c.height / 2, 1, 1).data[0];
     say("grey", grey);
-    say("drawn", document.getElementById("explorer").dataset.drawn);
-  }, 1500);
+    const {drawn, fitted} = document.getElementById("explorer").dataset;
+    say("drawn", drawn);
+    say("fitted", fitted);
+  }, 5000);
 }, 500));
 </script>
 """
@@ -76,48 +82,126 @@ def run(folder, script, *options, size="1000,900"):
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
+def evaluate(folder, code):
+    """The value of a piece of JavaScript, which sees the mathematics of the page and sets `out`."""
+    code = f"{explorer.mathematics()}\nlet out;\n{code}\n"
+    if NODE is None:
+        script = f"<pre id=out></pre><script>{code}"
+        script += 'document.getElementById("out").textContent = JSON.stringify(out);</script>'
+        dom, complaints = run(folder, script)
+        assert complaints == []
+        return json.loads(re.findall(r"<pre id=\"out\">(.*?)</pre>", dom, re.DOTALL)[0])
+    file = folder / "page.js"
+    file.write_text(f"{code}process.stdout.write(JSON.stringify(out));", encoding="utf-8")
+    done = subprocess.run([NODE, str(file)], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
-    """Pictures [SIZE * SIZE] that the page makes of a covering set of all members, by scene."""
+    """What the page makes of a covering set of all members, by scene.
+
+    Two texts, alpha [SIZE * SIZE], the gradient of sum(UPSTREAM * alpha) by the corners, and that
+    sum's slope by the size of the scene.
+    """
     cases = [
         [*pair, 0.02 if "squared" in pair[0] else 0.1, scene]
         for i, pair in enumerate(members())
         for scene in ("two apart", "a sphere of 80 faces")
         if scene == "two apart" or i % 3 == 0
     ]
-    script = f"""<pre id=out></pre><script>{explorer.mathematics()}
-    const out = {json.dumps(cases)}.map(([dist, tconorm, scale, scene]) => {{
+    code = f"""
+    const upstream = Float64Array.from({{length: {SIZE**2}}}, (_, k) => {UPSTREAM});
+    out = {json.dumps(cases)}.map(([dist, tconorm, scale, scene]) => {{
       const member = {{dist: readDistribution(dist), tconorm: readTConorm(tconorm), scale}};
-      const work = picture(member, scenes[scene], {SIZE});
+      const triangles = scenes[scene].map((face) => face.map(([x, y]) => {SKEW}));
+      const work = picture(member, triangles, {SIZE});
       while (work.step());
-      return [distributionText(member.dist), tconormText(member.tconorm), [...work.alpha()]];
-    }});
-    document.getElementById("out").textContent = JSON.stringify(out);
-    </script>"""
-    dom, complaints = run(tmp_path_factory.mktemp("pictures"), script)
-    assert complaints == []
-    return cases, json.loads(re.findall(r"<pre id=\"out\">(.*?)</pre>", dom, re.DOTALL)[0])
+      const pulls = triangles.map((_, face) => work.pull(face, upstream));
+      const slope = new Float64Array({SIZE**2});
+      triangles.forEach((_, face) => work.along(face, (x, y) => [x, y], slope));
+      const total = slope.reduce((sum, value, k) => sum + value * upstream[k], 0);
+      return [distributionText(member.dist), tconormText(member.tconorm), [...work.alpha()], pulls,
+        total];
+    }});"""
+    return cases, evaluate(tmp_path_factory.mktemp("pictures"), code)
+
+
+def skewed(triangles):
+    """Triangles [F, 3, 2] after SKEW, in float64."""
+    x, y = torch.as_tensor(triangles, dtype=torch.float64).unbind(-1)
+    return torch.stack(eval(SKEW, {"x": x, "y": y}), -1)
+
+
+def reference(triangles, dist, tconorm, scale, size=SIZE):
+    """Alpha [size, size] of triangles [F, 3, 2], in float64."""
+    corners = torch.cat([triangles, torch.ones_like(triangles[..., :1])], -1)[None]
+    return gendr.silhouette(corners, size, dist, tconorm, scale, backend="reference")[0]
 
 
 def test_page_draws_what_the_reference_draws(pictures):
+    """The same formulas, in the same precision: alpha and gradients."""
     cases, drawn = pictures
     dists, joins = {case[0] for case in cases}, {case[1] for case in cases}
     found = gendr.instances()
     assert dists >= {str(each.dist) for each in found}
     assert joins >= {str(each.tconorm) for each in found}
-    worst = 0.0
-    for (dist, tconorm, scale, scene), (_, _, alpha) in zip(cases, drawn, strict=True):
-        triangles = torch.tensor(explorer.rounded(explorer.scenes()[scene]), dtype=torch.float64)
-        corners = torch.cat([triangles, torch.ones(*triangles.shape[:2], 1).double()], -1)[None]
-        expected = gendr.silhouette(corners, SIZE, dist, tconorm, scale, backend="reference")[0]
-        error = (torch.tensor(alpha).double().reshape(SIZE, SIZE) - expected).abs().max()
-        assert error < 1e-3, (dist, tconorm, scene)
-        worst = max(worst, float(error))
-    assert 0 < worst < 1e-6  # the same formulas, in the same precision
+    k = torch.arange(SIZE**2, dtype=torch.float64)
+    upstream = eval(UPSTREAM, {"k": k, "Math": torch}).reshape(SIZE, SIZE)
+    for (dist, tconorm, scale, scene), (_, _, alpha, pulls, slope) in zip(
+        cases, drawn, strict=True
+    ):
+        where = (dist, tconorm, scene)
+        triangles = skewed(explorer.rounded(explorer.scenes()[scene])).requires_grad_()
+        expected = reference(triangles, dist, tconorm, scale)
+        drawn_alpha = torch.tensor(alpha, dtype=torch.float64).reshape(SIZE, SIZE)
+        assert (drawn_alpha - expected.detach()).abs().max() < 1e-9, where
+        pull = torch.zeros_like(triangles)
+        if expected.requires_grad:  # a hard law has no gradient
+            (pull,) = torch.autograd.grad((upstream * expected).sum(), triangles)
+        # Of faces that share the corner nearest to a pixel, rounding says which has the maximum.
+        if (tconorm, scene) != ("max", "a sphere of 80 faces"):
+            error = (torch.tensor(pulls, dtype=torch.float64) - pull).abs().max()
+            assert error < 1e-9 * (1 + pull.abs().max()), where
+        assert slope == pytest.approx(
+            float((pull * triangles.detach()).sum()), rel=1e-9, abs=1e-9
+        ), where
+
+
+@pytest.mark.parametrize(
+    "member",
+    ["logistic/probabilistic", "cauchy/yager(p=2)", "gaussian.squared/max", "uniform/average"],
+)
+def test_page_fits_as_the_package_does(member, tmp_path):
+    dist, tconorm = member.split("/")
+    scene, size, steps, scale = "a sphere and three faces", 20, 8, 0.05
+    code = f"""
+    const mask = hardMask(scenes["{scene}"], {size});
+    const start = confetti(2, 0.6).map((face) => face.map(([x, y]) => {SKEW}));
+    const work = fit({{dist: readDistribution("{dist}"), tconorm: readTConorm("{tconorm}")}},
+      start, mask, {size});
+    const losses = Array.from({{length: {steps}}}, () => work.step({scale}));
+    out = [[...mask], start, work.triangles, losses];"""
+    mask, start, found, losses = evaluate(tmp_path, code)
+    corners = torch.tensor(explorer.rounded(explorer.scenes()[scene]), dtype=torch.float64)
+    target = reference(corners, "heaviside", "max", 1.0, size)
+    assert torch.equal(torch.tensor(mask).reshape(size, size), target.to(torch.int64))
+    triangles = torch.tensor(start, dtype=torch.float64).requires_grad_()
+    optimizer = torch.optim.Adam([triangles], lr=0.02)
+    for told in losses:
+        loss = gendr.losses.iou_loss(reference(triangles, dist, tconorm, scale, size), target)
+        assert told == pytest.approx(loss.item(), abs=1e-9)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert losses[-1] < losses[0]
+    found = torch.tensor(found, dtype=torch.float64)
+    torch.testing.assert_close(found, triangles.detach(), rtol=0, atol=1e-7)
 
 
 def test_texts_are_those_of_the_package(pictures):
-    for (dist, tconorm, _, _), (text, join, _) in zip(*pictures, strict=True):
+    for (dist, tconorm, _, _), (text, join, *_) in zip(*pictures, strict=True):
         assert distributions.get(text) == distributions.get(dist)
         assert tnorms.as_tconorm(join) == tnorms.as_tconorm(tconorm)
 
@@ -152,6 +236,7 @@ def test_page_fits_a_phone(visit):
 
 def test_picture_is_drawn(visit):
     assert int(visit["grey"]) < 128  # the middle of the chair
+    assert float(visit["fitted"]) > 0.6  # the IoU of the fit
 
 
 def test_fragment_needs_no_network():

@@ -20,9 +20,9 @@ MARKER = "<!-- explorer -->"
 
 # A menu of renderers, each with a scale.
 PRESETS = {
+    "of the tutorials": ("logistic", "probabilistic", 0.03),
     "the default of Renderer": ("uniform", "probabilistic", 0.1),
     "hard": ("heaviside", "max", 0.1),
-    "of the tutorials": ("logistic", "probabilistic", 0.03),
     "Soft Rasterizer": ("logistic.squared", "probabilistic", 0.003),
     "of Petersen et al. for shapes": ("gamma(shape=0.5).reversed", "yager(p=2)", 0.05),
     "heavy tails": ("cauchy", "yager(p=2)", 0.01),
@@ -36,7 +36,14 @@ def scenes() -> dict[str, Tensor]:
     rim = 0.7 * torch.stack([ring.cos(), ring.sin()], -1)
     fan = torch.stack([torch.zeros_like(rim[:-1]), rim[:-1], rim[1:]], 1)
     apart = [[[-0.75, -0.5], [-0.05, -0.6], [-0.3, 0.2]], [[0.1, -0.1], [0.7, 0.6], [-0.2, 0.65]]]
+    ball = 0.6 * _seen(icosphere(1), 0.8) + torch.tensor([-0.36, 0.28]).double()
+    cards = [
+        [[-0.75, -0.7], [0.2, -0.75], [-0.2, -0.05]],
+        [[-0.05, -0.6], [0.8, -0.55], [0.35, 0.2]],
+        [[0.15, 0.0], [0.85, -0.1], [0.6, 0.8]],
+    ]
     return {
+        "a sphere and three faces": torch.cat([ball, torch.tensor(cards).double()]),
         "one triangle": torch.tensor([[[-0.6, -0.5], [0.65, -0.35], [-0.05, 0.65]]]).double(),
         "two that share an edge": torch.tensor(
             [[[-0.6, -0.6], [0.6, -0.6], [0.6, 0.6]], [[-0.6, -0.6], [0.6, 0.6], [-0.6, 0.6]]]

@@ -238,10 +238,10 @@ def formulas() -> str:
 
     Returns:
         Definitions of `laws` and `families`, objects by name. A law has `tails(z, shape,
-        constant)`, which returns [cdf, sf], `constant(shape)`, the default `shape` or null, its
-        `formula`, and whether it `isSymmetric`. A family has its `kind`, `formula`, an example
-        `p` or null, and, if a sum folds it, `generator(a, s, p)` and `inverse(t, p)`, which returns
-        [A, S].
+        constant)`, which returns [cdf, sf], `density(z, shape, constant)`, `constant(shape)`, the
+        default `shape` or null, its `formula`, and whether it `isSymmetric`. A family has its
+        `kind`, `formula`, an example `p` or null, and, if a sum folds it, `generator(a, s, p)`,
+        `inverse(t, p)`, which returns [A, S], and `weight(a, s, A, S, p)`, dA/da.
     """
     made = Translation()
     out = ["const laws = {};", "const families = {};"]
@@ -252,7 +252,7 @@ def formulas() -> str:
             "shape": float(cls().shape) if has_shape(of) else None,  # pyright: ignore[reportAttributeAccessIssue]
             "isSymmetric": cls.is_symmetric,
         }
-        names = {"tails": made.name(of.for_float64("tails"))}
+        names = {kind: made.name(of.for_float64(kind)) for kind in ("tails", "density")}
         if has_shape(of):
             names["constant"] = made.name(of.for_float64("constant"))
         out.append(_entry("laws", name, facts, names))
@@ -263,7 +263,7 @@ def formulas() -> str:
             "kind": cls.kind,
             "p": cls.example_p[0] if issubclass(cls, Parametric) else None,
         }
-        kinds = ("generator", "inverse") if cls.kind == "archimedean" else ()
+        kinds = ("generator", "inverse", "weight") if cls.kind == "archimedean" else ()
         names = {kind: made.name(body(name, kind)) for kind in kinds}
         out.append(_entry("families", name, facts, names))
     return "\n".join([_SUPPORT.strip(), made.text(), *out, ""])

@@ -4,9 +4,17 @@
   const form = root.querySelector("form");
   const fields = form.elements;
   const find = (what) => root.querySelector(what);
-  const SIZE = 128;
+  const SIZE = 128, FIT = 64, STEPS = 80;
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   let drawing = 0;  // the number of the latest drawing; an older one stops
-  let shown = null; // the last picture, for the value under the pointer
+  const shown = {}; // the last pictures, for the value under the pointer
+  // What the gradient is of: how corners move, and what it is called.
+  const motions = {
+    size: [(x, y) => [x, y], "size"],
+    right: [() => [1, 0], "x"],
+    up: [() => [0, 1], "y"],
+    spin: [(x, y) => [-y, x], "angle"],
+  };
 
   const options = (select, values) => select.append(...values.map(([value, text]) => {
     const option = document.createElement("option");
@@ -15,6 +23,8 @@
     return option;
   }));
   options(fields.scene, Object.keys(scenes).map((name) => [name]));
+  options(fields.motion, [["size", "as it grows"], ["right", "as it moves right"],
+    ["up", "as it moves up"], ["spin", "as it turns left"]]);
   options(fields.law, Object.keys(laws).map((name) => [name]));
   options(fields.family, Object.keys(families).map((name) => [name]));
   options(fields.preset, presets.map(([name, state]) => [state, name]));
@@ -25,6 +35,7 @@
     const family = fields.family.value;
     return {
       scene: fields.scene.value,
+      motion: fields.motion.value,
       dist: {
         law: fields.law.value, shape: 10 ** Number(fields.shape.value),
         reversed: fields.reversed.checked, centred: fields.centred.checked,
@@ -40,6 +51,7 @@
   function write(next) {
     state = next;
     fields.scene.value = next.scene;
+    fields.motion.value = next.motion;
     fields.law.value = next.dist.law;
     if (laws[next.dist.law].shape !== null) fields.shape.value = Math.log10(next.dist.shape);
     for (const name of ["reversed", "centred", "squared"]) fields[name].checked = next.dist[name];
@@ -72,7 +84,7 @@
 
   function toAddress(s) {
     return `dist=${distributionText(s.dist)}&tconorm=${tconormText(s.tconorm)}` +
-      `&scale=${short(s.scale)}&scene=${encodeURIComponent(s.scene)}`;
+      `&scale=${short(s.scale)}&scene=${encodeURIComponent(s.scene)}&gradient=${s.motion}`;
   }
 
   // What an address says; where it says nothing or nonsense, the default.
@@ -81,9 +93,10 @@
     const scale = Number(said.get("scale"));
     return {
       scene: said.get("scene") in scenes ? said.get("scene") : Object.keys(scenes)[0],
-      dist: readDistribution(said.get("dist") ?? "") ?? readDistribution("uniform"),
+      motion: said.get("gradient") in motions ? said.get("gradient") : "size",
+      dist: readDistribution(said.get("dist") ?? "") ?? readDistribution("logistic"),
       tconorm: readTConorm(said.get("tconorm") ?? "") ?? readTConorm("probabilistic"),
-      scale: scale > 0 && scale <= 100 ? scale : 0.1,
+      scale: scale > 0 && scale <= 100 ? scale : 0.03,
     };
   }
 
@@ -103,44 +116,114 @@
     find(".explorer-code code").textContent =
       `renderer = gendr.Renderer(dist="${distributionText(dist)}", ` +
       `tconorm="${tconormText(tconorm)}", scale=${short(scale)})`;
+    find('[data-of="motion"]').textContent = motions[state.motion][1];
     drawCdf(dist, scale);
     drawJoin(tconorm);
-    drawPicture(state, scenes[scene], ++drawing);
+    inSlices(all(state, scenes[scene]), ++drawing);
   }
 
-  // In slices, so that the page stays quick, and coarse first: a law with heavy tails meets every
-  // pixel with every face.
-  function drawPicture(member, triangles, number) {
-    const start = performance.now();
-    const sizes = [SIZE / 4, SIZE];
-    let work = picture(member, triangles, sizes[0]);
+  // Runs a generator in slices, so that the page stays quick, as long as nothing else is drawn; a
+  // slice ends early where the generator yields true, to be seen.
+  function inSlices(work, number) {
     const slice = () => {
-      if (number !== drawing) return;
       const end = performance.now() + 25;
-      let more = true;
-      while (more && performance.now() < end) more = work.step();
-      if (!more) {
-        show(work.alpha(), sizes.shift());
-        if (sizes.length) work = picture(member, triangles, sizes[0]);
+      while (number === drawing && performance.now() < end) {
+        const {done, value} = work.next();
+        if (done) return;
+        if (value) break;
       }
-      if (sizes.length) { setTimeout(slice); return; }
-      root.dataset.drawn = toAddress(member);
-      root.dataset.milliseconds = Math.round(performance.now() - start);
+      if (number === drawing) setTimeout(slice, 15);
     };
     slice();
   }
 
-  function show(alpha, size) {
-    shown = {alpha, size};
-    const canvas = find(".explorer-picture");
+  // Coarse first: a law with heavy tails meets every pixel with every face.
+  function* pictures(member, triangles) {
+    for (const size of [SIZE / 4, SIZE]) {
+      const work = picture(member, triangles, size);
+      while (work.step()) yield;
+      showAlpha(work.alpha(), size);
+      const slope = new Float64Array(size * size);
+      for (let face = 0; face < triangles.length; face++) {
+        work.along(face, motions[member.motion][0], slope);
+        yield;
+      }
+      showSlope(slope, size);
+    }
+    root.dataset.drawn = toAddress(member);
+  }
+
+  // The pictures, then the fit: steps of Adam on loose triangles, drawn as it goes.
+  function* all(member, triangles) {
+    yield* pictures(member, triangles);
+    const mask = hardMask(triangles, FIT);
+    const work = fit(member, confetti(3, 0.6), mask, FIT);
+    const {scale} = member;
+    while (work.steps < STEPS) {
+      work.step(2 * scale * (1 / 6) ** (work.steps / (STEPS - 1)));  // to a third of it
+      if (!calm || work.steps === STEPS) showFit(work, mask);
+      yield true;
+    }
+    root.dataset.fitted = overlap(work, mask);
+  }
+
+  // The intersection over union of hard silhouettes.
+  function overlap(work, mask) {
+    return 1 - iouLoss(hardMask(work.triangles, FIT), mask).loss;
+  }
+
+  function showFit(work, mask) {
+    const canvas = find('[data-picture="fit"]');
+    const width = Math.round((canvas.clientWidth || 240) * (window.devicePixelRatio || 1));
+    if (canvas.width !== width) canvas.width = canvas.height = width;
+    const small = document.createElement("canvas");
+    small.width = small.height = FIT;
+    const image = small.getContext("2d").createImageData(FIT, FIT);
+    work.alpha.forEach((a, k) => {
+      const under = mask[k] ? [246, 193, 119] : [255, 255, 255];
+      const over = [30, 58, 110].map((c, i) => under[i] + 0.75 * a * (c - under[i]));
+      image.data.set([...over, 255], 4 * k);
+    });
+    small.getContext("2d").putImageData(image, 0, 0);
+    const c = canvas.getContext("2d");
+    c.drawImage(small, 0, 0, width, width);
+    c.strokeStyle = "rgba(255, 255, 255, 0.7)";
+    c.lineWidth = width / 300;
+    c.beginPath();
+    for (const face of work.triangles) {
+      face.forEach(([x, y], k) =>
+        c[k ? "lineTo" : "moveTo"]((x + 1) / 2 * width, (1 - y) / 2 * width));
+      c.closePath();
+    }
+    c.stroke();
+    find('[data-of="fit"]').textContent =
+      `Step ${work.steps} of ${STEPS}: IoU ${overlap(work, mask).toFixed(3)}.`;
+  }
+
+  function paint(name, values, size, colour) {
+    shown[name] = {values, size};
+    const canvas = find(`[data-picture="${name}"]`);
     canvas.width = canvas.height = size;
     const context = canvas.getContext("2d");
     const image = context.createImageData(size, size);
-    alpha.forEach((a, k) => {
-      const grey = Math.round(255 * (1 - a));
-      image.data.set([grey, grey, grey, 255], 4 * k);
-    });
+    values.forEach((value, k) => image.data.set([...colour(value, k), 255], 4 * k));
     context.putImageData(image, 0, 0);
+  }
+
+  function showAlpha(alpha, size) {
+    paint("alpha", alpha, size, (a) => [0, 0, 0].fill(255 * (1 - a)));
+    root.dataset.first ??= Math.round(performance.now());
+  }
+
+  // White is 0; from the 99th of 100 of the strongest values on the colours are full.
+  function showSlope(slope, size) {
+    const strength = Float64Array.from(slope, Math.abs).sort();
+    const most = strength[Math.floor(0.99 * (strength.length - 1))] || strength.at(-1) || 1;
+    find('[data-of="strongest"]').textContent = rounded(strength.at(-1));
+    paint("slope", slope, size, (value) => {
+      const u = Math.min(1, Math.abs(value) / most), far = value > 0 ? [47, 98, 196] : [192, 57, 43];
+      return far.map((c) => 255 + u * (c - 255));
+    });
   }
 
   // Curves with their axes. x and y are ranges; `lines` lists [property that is a colour, points].
@@ -188,7 +271,7 @@
     Array.from({length: n + 1}, (_, i) => from + (to - from) * i / n).map((v) => [v, f(v)]);
 
   function drawCdf(dist, scale) {
-    const F = coverage(dist, scale);
+    const {F} = coverage(dist, scale);
     const wide = Math.min(2, 5 * (dist.squared ? Math.sqrt(scale) : scale));
     const tick = Number((wide / 2).toPrecision(1));
     plot("cdf", [-wide, wide], [0, 1], [[COLOUR, along(-wide, wide, (x) => F(x)[0])]],
@@ -213,17 +296,22 @@
     plot("join", [0, 1], [0, 1], lines, {x: [0, 0.5, 1], y: [0, 0.5, 1]});
   }
 
-  const canvas = find(".explorer-picture");
-  canvas.addEventListener("pointermove", (event) => {
-    if (!shown) return;
-    const box = canvas.getBoundingClientRect();
-    const {alpha, size} = shown;
+  // The value under the pointer, in either picture.
+  const views = find(".explorer-views");
+  const readOff = (event) => {
+    const {picture: name} = event.target.dataset;
+    if (!shown[name]) return;
+    const box = event.target.getBoundingClientRect(), {size} = shown[name];
     const j = Math.floor((event.clientX - box.left) / box.width * size);
     const i = Math.floor((event.clientY - box.top) / box.height * size);
-    const a = alpha[i * size + j];
-    if (a !== undefined) find('[data-of="pixel"]').textContent = `Here ${a.toPrecision(3)}.`;
-  });
-  find(".explorer-code button").addEventListener("click", (event) => {
+    const at = (which) => shown[which]?.values[Math.floor((i + 0.5) * shown[which].size / size) *
+      shown[which].size + Math.floor((j + 0.5) * shown[which].size / size)];
+    const [a, g] = [at("alpha"), at("slope")];
+    if (a === undefined || g === undefined) return;
+    find('[data-of="pixel"]').textContent = `Here ${a.toPrecision(3)}, gradient ${rounded(g)}.`;
+  };
+  for (const kind of ["pointermove", "pointerdown"]) views.addEventListener(kind, readOff);
+  find('[data-do="copy"]').addEventListener("click", (event) => {
     const button = event.target;
     const say = (text) => {
       button.textContent = text;
@@ -236,6 +324,7 @@
       say("Marked");
     });
   });
+  find('[data-do="fit"]').addEventListener("click", draw);
   form.addEventListener("input", changed);
   form.addEventListener("submit", (event) => event.preventDefault());
   const arrive = () => { write(fromAddress(decodeURIComponent(location.hash.slice(1)))); draw(); };
