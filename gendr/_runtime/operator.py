@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, cast
 import torch
 from torch import Tensor
 
+from gendr._runtime import memory
 from gendr._runtime.ranges import finite
 from gendr._runtime.tracing import is_plain, is_traced
 
@@ -109,7 +110,10 @@ class Operator:
             return value
         if value.requires_grad:
             value = value.detach()
-        return (value.double() if self.wide else value).contiguous()
+        value = value.double() if self.wide else value
+        if value.is_contiguous() or value.device.type != "cpu":
+            return value.contiguous()
+        return memory.empty_like(value).copy_(value)
 
     def again(
         self,

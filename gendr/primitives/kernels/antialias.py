@@ -1,6 +1,8 @@
-"""The compiled antialiasing: silhouettes row by row in threads, the blending of the few in order.
+"""The compiled antialiasing: silhouettes in threads, the blending of the few in order.
 
-See `gendr.primitives.antialias` for the mathematics.
+Only where an edge passes on whose two sides there are not two triangles, one on each, can a surface
+end: such edges are few, and pairs of pixels elsewhere are not looked at. See
+`gendr.primitives.antialias` for the mathematics.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -16,11 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._runtime import memory
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.threads import run
 from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.batching import one_by_one
-from gendr.primitives.kernels.raster import corner, cross
+from gendr.primitives.kernels.raster import corner, cross, determinant, is_solid, pixels
 from gendr.primitives.kernels.topology import linked
 from gendr.primitives.reference.antialias import MEETING, STEPS, Borders, densely
 from gendr.primitives.scene import Scene, check_indices
@@ -40,7 +43,7 @@ def forward(
 ) -> tuple[tuple[Tensor], tuple[Tensor, Tensor]]:
     """The blended colours [N, H, W, C]; the pairs [K, 2] and codes [K] of silhouettes are saved."""
     pairs, codes = _silhouettes(borders, rast, pos)
-    result = color.clone()
+    result = memory.empty_like(color).copy_(color)
     if len(codes):
         points, tables = _tables(borders.scene, pos)
         blend(
@@ -57,9 +60,9 @@ def backward(
 ) -> tuple[Tensor, None, Tensor | None]:  # fmt: skip
     """The gradients of color and pos."""
     (color, _, pos), (pairs, codes), (grad,) = inputs, saved, grads
-    of_color = grad.clone()
+    of_color = memory.empty_like(grad).copy_(grad)
     points, tables = _tables(borders.scene, pos)
-    of_pos = torch.zeros(points.shape if wanted[2] else (0, 4), dtype=torch.float64)
+    of_pos = memory.empty(points.shape if wanted[2] else (0, 4), torch.float64).zero_()
     if len(codes):
         channels = color.shape[-1]
         blend_backward(
@@ -69,7 +72,7 @@ def backward(
         )  # fmt: skip
     found = None
     if wanted[2]:
-        found = (borders.boost * of_pos).to(pos.dtype).reshape(pos.shape)
+        found = of_pos.mul_(borders.boost).to(pos.dtype).reshape(pos.shape)
     return of_color, None, found
 
 
@@ -80,21 +83,23 @@ def _tables(scene: Scene, pos: Tensor) -> tuple[np.ndarray, tuple[np.ndarray, np
 def _silhouettes(borders: Borders, rast: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
     """The pairs [K, 2] of pixels with a silhouette between them, in order, and its codes [K]."""
     scene = borders.scene
-    uses = linked(scene.tri) if borders.uses is None else borders.uses
-    rows = scene.images * scene.height
-    # Each row has room for all of its pairs; what is not written takes no memory.
-    places, found = (np.empty((rows, 2 * scene.width), np.int32) for _ in range(2))
-    counts = np.zeros(rows, np.int64)
+    uses = (linked(scene.tri) if borders.uses is None else borders.uses).numpy()
+    images = min(scene.images, 1) if scene.shared else scene.images  # that differ in their edges
     points, tables = _tables(scene, pos)
-    run(
-        find, rows, points, *tables, uses.numpy(), rast.numpy(), places, found, counts,
-        alone=rast[..., 0].numel() < SMALL,
-    )  # fmt: skip
-    ends = np.cumsum(counts)
-    pairs = torch.empty(int(ends[-1]) if rows else 0, 2, dtype=torch.int64)
-    codes = torch.empty(len(pairs), dtype=torch.int32)
-    pack(scene.width, places, found, counts, pairs.numpy(), codes.numpy())
-    return pairs, codes
+    triangles, size = images * len(scene.tri), (scene.height, scene.width)
+    facing = memory.empty((images, len(scene.tri)), torch.int8).numpy()
+    run(turn, triangles, points, *tables, facing, alone=triangles < SMALL)
+    marks = memory.empty((images, *size, 2), torch.uint8).zero_().numpy()
+    run(mark, triangles, points, *tables, uses, facing, marks, alone=triangles < SMALL)
+    places = np.flatnonzero(marks.view(bool))
+    if images < scene.images:
+        step = np.arange(scene.images)[:, None] * (2 * scene.height * scene.width)
+        places = (places + step).reshape(-1)
+    found = np.empty(len(places), np.int32)
+    run(find, len(places), points, *tables, uses, rast.numpy(), places, found,
+        alone=len(places) < SMALL // 16)  # fmt: skip
+    places, found = places[found > 0], found[found > 0]
+    return torch.from_numpy(np.stack([places // 2, places % 2], -1)), torch.from_numpy(found)
 
 
 @torch.library.custom_op("gendr::silhouette_edges", mutates_args=())
@@ -125,52 +130,92 @@ def traced(borders: Borders, color: Tensor, rast: Tensor, pos: Tensor) -> Tensor
 
 
 @kernel(**OPTIONS)
-def pack(width, places, found, counts, pairs, codes):
-    """Write the rows of silhouettes one behind the other."""
-    k = 0
-    for row in range(len(counts)):
-        for m in range(counts[row]):
-            pairs[k, 0] = np.int64(row) * width + places[row, m] // 2
-            pairs[k, 1] = places[row, m] % 2
-            codes[k] = found[row, m]
-            k += 1
+def turn(pos, tri, base, facing, start, stop):
+    """The signs of the determinants of triangles, 0 where rounding may have made them."""
+    for item in range(start, stop):
+        n, t = item // len(tri), item % len(tri)
+        a = corner(pos, base[n] + tri[t, 0])
+        b = corner(pos, base[n] + tri[t, 1])
+        c = corner(pos, base[n] + tri[t, 2])
+        sign = 1 if determinant(a, cross(b, c)) > 0.0 else -1
+        facing[n, t] = sign if is_solid(a, b, c) else 0
 
 
 @kernel(**OPTIONS)
-def find(pos, tri, base, uses, rast, places, found, counts, start, stop):
-    """The silhouettes between the pixels of rows, and between them and those above."""
+def mark(pos, tri, base, uses, facing, marks, start, stop):
+    """Mark the pairs of pixels [N, H, W, 2] that an edge passes where a surface may end.
+
+    All other edges have two triangles, one on either side. What threads write is the same.
+    """
+    height, width = marks.shape[1:3]
+    for item in range(start, stop):
+        n, t = item // len(tri), item % len(tri)
+        for k in range(3):
+            h = 3 * t + k
+            use = np.int64(uses[h])
+            if use < h:  # around an edge they rise once at least
+                continue
+            va, vb = tri[t, (k + 1) % 3], tri[t, (k + 2) % 3]
+            if use != h and uses[use] == h:
+                other = facing[n, use // 3]
+                if tri[use // 3, (use + 1) % 3] == va:  # it turns the other way round
+                    other = -other
+                if facing[n, t] == other and other != 0:
+                    continue
+            a, b = corner(pos, base[n] + va), corner(pos, base[n] + vb)
+            if a[3] <= 0.0 and b[3] <= 0.0:
+                continue
+            line = cross(a, b)
+            along = 0 if abs(line[0]) / width >= abs(line[1]) / height else 1
+            across = 1 - along
+            count, many = (width, height) if along == 0 else (height, width)
+            first, last = 0, many - 1
+            if a[3] > 0.0 and b[3] > 0.0:
+                u, v = a[across] / a[3], b[across] / b[3]
+                first, last = pixels(min(u, v), max(u, v), many)
+            for i in range(first, last + 1):
+                fixed = (2 * i + 1 - many) / many
+                da, db = a[across] - fixed * a[3], b[across] - fixed * b[3]
+                if (da >= 0.0) == (db >= 0.0):
+                    continue
+                x = 0.5 * (place(a, b, da, db, along, -1.0, 1.0) * count - 1.0)
+                if not -1.0 < x < count:
+                    continue
+                for j in range(math.floor(x - 1e-3), math.floor(x + 1e-3) + 1):
+                    if 0 <= j < count - 1:
+                        if along == 0:
+                            marks[n, i, j, 0] = 1
+                        else:
+                            marks[n, j, i, 1] = 1
+
+
+@kernel(**OPTIONS)
+def find(pos, tri, base, uses, rast, places, found, start, stop):
+    """The codes of silhouettes between pairs of pixels, 0 where there is none."""
     height, width = rast.shape[1:3]
-    for row in range(start, stop):
-        n, i = row // height, row % height
-        count = 0
-        for j in range(width):
-            t = np.int64(rast[n, i, j, 3] + 0.5) - 1
-            for axis in range(2):
-                i2, j2 = (i, j + 1) if axis == 0 else (i + 1, j)
-                if i2 >= height or j2 >= width:
-                    continue
-                t2 = np.int64(rast[n, i2, j2, 3] + 0.5) - 1
-                if t == t2:
-                    continue
-                near = t2 < 0 or (t >= 0 and rast[n, i, j, 2] <= rast[n, i2, j2, 2])
-                x, y = (2 * j + 1 - width) / width, (2 * i + 1 - height) / height
-                step = 2.0 / width if axis == 0 else 2.0 / height
-                if near:
-                    h = walk(pos, tri, base[n], uses, t, t2, x, y, step, axis)
-                elif axis == 0:
-                    h = walk(pos, tri, base[n], uses, t2, t, x + step, y, -step, axis)
-                else:
-                    h = walk(pos, tri, base[n], uses, t2, t, x, y + step, -step, axis)
-                if h < 0:
-                    continue
-                a, b = ends(tri, h)
-                line = cross(corner(pos, base[n] + a), corner(pos, base[n] + b))
-                if (abs(line[0]) / width >= abs(line[1]) / height) != (axis == 0):
-                    continue
-                places[row, count] = 2 * j + axis
-                found[row, count] = h + 1
-                count += 1
-        counts[row] = count
+    for k in range(start, stop):
+        axis, pixel = places[k] % 2, places[k] // 2
+        n, i, j = pixel // (width * height), pixel // width % height, pixel % width
+        i2, j2 = (i, j + 1) if axis == 0 else (i + 1, j)
+        t, t2 = np.int64(rast[n, i, j, 3] + 0.5) - 1, np.int64(rast[n, i2, j2, 3] + 0.5) - 1
+        found[k] = 0
+        if t == t2:
+            continue
+        near = t2 < 0 or (t >= 0 and rast[n, i, j, 2] <= rast[n, i2, j2, 2])
+        x, y = (2 * j + 1 - width) / width, (2 * i + 1 - height) / height
+        step = 2.0 / width if axis == 0 else 2.0 / height
+        if near:
+            h = walk(pos, tri, base[n], uses, t, t2, x, y, step, axis)
+        elif axis == 0:
+            h = walk(pos, tri, base[n], uses, t2, t, x + step, y, -step, axis)
+        else:
+            h = walk(pos, tri, base[n], uses, t2, t, x, y + step, -step, axis)
+        if h < 0:
+            continue
+        a, b = ends(tri, h)
+        line = cross(corner(pos, base[n] + a), corner(pos, base[n] + b))
+        if (abs(line[0]) / width >= abs(line[1]) / height) == (axis == 0):
+            found[k] = h + 1
 
 
 @kernel(**OPTIONS)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._runtime import memory
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
 from gendr._runtime.threads import run
 from gendr.primitives.kernels import OPTIONS
@@ -41,7 +42,7 @@ def gather(
         values: [N H W, A], or [N H W, 3 A] without weights.
     """
     channels = values.shape[1] if weights.shape[1] else values.shape[1] // 3
-    sums = torch.zeros(rows, channels, dtype=torch.float64)
+    sums = memory.empty((rows, channels), torch.float64).zero_()
     first = int(ids.is_floating_point())
     run(
         gather_rows, rows, ids.numpy(), first, tri.numpy(), base, weights.numpy(), values.numpy(),

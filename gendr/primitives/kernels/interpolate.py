@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from gendr._runtime import memory
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
 from gendr._runtime.threads import run
 from gendr.primitives.kernels import OPTIONS
@@ -35,8 +35,8 @@ def forward(
 ) -> tuple[tuple[Tensor, Tensor], tuple[()]]:
     """The attributes [N, H, W, A] and their derivatives [N, H, W, 2 D]."""
     images, height, width = rast.shape[:3]
-    values = rast.new_empty(images, height, width, attr.shape[-1])
-    slopes = rast.new_empty(images, height, width, 2 * len(faces.selected))
+    values = memory.empty((images, height, width, attr.shape[-1]), rast.dtype)
+    slopes = memory.empty((images, height, width, 2 * len(faces.selected)), rast.dtype)
     run(
         interpolate_rows, images * height, *_tables(faces, attr, rast, rast_db), values.numpy(),
         slopes.numpy(), alone=values.numel() + slopes.numel() < SMALL,
@@ -60,8 +60,8 @@ def backward(
         of_slopes = rast.new_zeros(0, 0, 0, 0)
     tables = _tables(faces, attr, rast, rast_db)
     of_attr: Tensor | None = None
-    of_rast = torch.empty_like(rast) if wanted[1] else rast.new_empty(0, 0, 0, 4)
-    of_db = torch.empty_like(rast) if wanted[2] and sloped else rast.new_empty(0, 0, 0, 4)
+    of_rast = memory.empty_like(rast) if wanted[1] else rast.new_empty(0, 0, 0, 4)
+    of_db = memory.empty_like(rast) if wanted[2] and sloped else rast.new_empty(0, 0, 0, 4)
     if wanted[1] or (wanted[2] and sloped):
         run(
             positions_backward, images * height, *tables, of_values.numpy(), of_slopes.numpy(),
@@ -70,7 +70,7 @@ def backward(
     if wanted[0]:
         numbers, base = rast[..., 3], tables[2]
         if sloped:
-            corners = rast.new_empty(numbers.numel(), 3 * channels)
+            corners = memory.empty((numbers.numel(), 3 * channels), rast.dtype)
             run(
                 corners_backward, images * height, *tables, of_values.numpy(), of_slopes.numpy(),
                 corners.numpy(), alone=of_values.numel() < SMALL,

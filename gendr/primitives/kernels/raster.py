@@ -26,6 +26,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._runtime import memory
+from gendr._runtime.numba.calls import row as pointer_to
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.threads import num_threads, run
 from gendr.primitives.kernels import OPTIONS
@@ -42,6 +44,7 @@ __all__ = ["backend", "backward", "forward", "seen", "traced"]
 backend = "cpu"
 
 TILE = 32  # pixels of a side: depths and ids of a tile stay in the first caches
+RUN = 8  # samples of a row that are looked at together, without branches
 MANY = 16  # tiles, beyond which a triangle is listed once for its image: lists stay short
 SMALL = 4096  # pixels and triangles together that are not worth another thread
 MARGIN = 1e-6  # pixels by which boxes are wider, far more than rounding moves a corner
@@ -53,7 +56,8 @@ def forward(scene: Scene, pos: Tensor, *, save: bool) -> tuple[tuple[Tensor, Ten
     """What is seen [N, H, W, 4], and its derivatives [N, H, W, 4]; the ids are saved."""
     check_indices(scene.tri, scene.vertices)  # which nobody could do while a graph was traced
     shape = scene.images, scene.height, scene.width
-    rast, derivatives = pos.new_empty(*shape, 4), pos.new_empty(*shape, 4 * scene.sloped)
+    rast = memory.empty((*shape, 4), pos.dtype)
+    derivatives = memory.empty((*shape, 4 * scene.sloped), pos.dtype)
     return (rast, derivatives), (_drawn(scene, pos, rast, derivatives),)
 
 
@@ -66,8 +70,8 @@ def seen(scene: Scene, pos: Tensor) -> Tensor:
 def _drawn(scene: Scene, pos: Tensor, rast: Tensor, derivatives: Tensor) -> Tensor:
     """The ids; what is seen is written into the others, unless they are empty."""
     shape = scene.images, scene.height, scene.width
-    ids, behind = torch.empty(shape, dtype=torch.int32), scene.peeled
-    depths = torch.empty((0, 0, 0) if behind is None else shape, dtype=torch.float64)
+    ids, behind = memory.empty(shape, torch.int32), scene.peeled
+    depths = memory.empty((0, 0, 0) if behind is None else shape, torch.float64)
     points, tri = pos.reshape(-1, 4).numpy(), scene.tri.numpy()
     first, base, offsets = scene.tables
     across, down = -(-scene.width // TILE), -(-scene.height // TILE)
@@ -110,8 +114,8 @@ def backward(
     both = scene.sloped and of_derivatives is not None
     if of_derivatives is None or not both:
         of_derivatives = pos.new_empty(0, 0, 0, 4)
-    corners = pos.new_empty(ids.numel(), 12 if both else 4)
-    weights = pos.new_empty(ids.numel(), 0 if both else 2)
+    corners = memory.empty((ids.numel(), 12 if both else 4), pos.dtype)
+    weights = memory.empty((ids.numel(), 0 if both else 2), pos.dtype)
     run(
         rasterize_backward, rows, points, tri, base, ids.numpy(), of_rast.numpy(),
         of_derivatives.numpy(), corners.numpy(), weights.numpy(), alone=alone,
@@ -313,15 +317,18 @@ def draw(
     """The nearest triangle at every sample of tiles, and what is written of it."""
     images, height, width = ids.shape
     across, down = -(-width // TILE), -(-height // TILE)
-    depth, nearest = np.empty((TILE, TILE)), np.empty((TILE, TILE), np.int32)
+    cells = np.empty((TILE, 4, TILE))
     sloped = derivatives.shape[3] > 0
     wide, high = 1.0 / width, 1.0 / height
     for tile in range(start, stop):
         n, place = tile // (across * down), tile % (across * down)
         top, left = place // across * TILE, place % across * TILE
         bottom, right = min(top + TILE, height), min(left + TILE, width)
-        depth[:] = math.inf
-        nearest[:] = -1
+        # Of each sample the nearest depth and its triangle, and those behind which is drawn.
+        cells[:, 0], cells[:, 1], cells[:, 2], cells[:, 3] = 1.0, math.inf, -1.0, -1.0
+        if len(floor):
+            cells[: bottom - top, 2, : right - left] = floor[n, top:bottom, left:right]
+            cells[: bottom - top, 3, : right - left] = floor_ids[n, top:bottom, left:right]
         for bin in (tile, images * across * down + n):
             for k in range(starts[bin], starts[bin + 1]):
                 item = lists[k]
@@ -361,40 +368,36 @@ def draw(
                 ):
                     continue
                 own0, own1, own2 = owns(p0, q0), owns(p1, q1), owns(p2, q2)
+                number = np.float64(t)
                 for i in range(i0, i1):
                     y = np.float64(2 * i + 1 - height)
                     g0, g1, g2, gz = q0 * y + r0, q1 * y + r1, q2 * y + r2, qz * y + rz
-                    for j in range(j0, j1):
-                        x = np.float64(2 * j + 1 - width)
-                        h0, h1, h2 = p0 * x + g0, p1 * x + g1, p2 * x + g2
-                        if h0 < 0.0 or h1 < 0.0 or h2 < 0.0:
-                            continue
-                        if (
-                            (h0 == 0.0 and not own0)
-                            or (h1 == 0.0 and not own1)
-                            or (h2 == 0.0 and not own2)
-                        ):
-                            continue
-                        d = pz * x + gz
-                        old = depth[i - top, j - left]
-                        if d > old or not -1.0 <= d <= 1.0:
-                            continue
-                        if d == old and t >= nearest[i - top, j - left]:
-                            continue
-                        if len(floor):
-                            least = floor[n, i, j]
-                            if d < least or (d == least and t <= floor_ids[n, i, j]):
-                                continue
-                        depth[i - top, j - left] = d
-                        nearest[i - top, j - left] = t
+                    cell = pointer_to(cells, i - top)
+                    for begin in range((j0 - left) // RUN * RUN, j1 - left, RUN):
+                        x0 = np.float64(2 * (left + begin) + 1 - width)
+                        for m in range(RUN):
+                            j, x = begin + m, x0 + 2.0 * m
+                            h0, h1, h2 = p0 * x + g0, p1 * x + g1, p2 * x + g2
+                            d, depth, nearest = pz * x + gz, cell[j], cell[TILE + j]
+                            least, before = cell[2 * TILE + j], cell[3 * TILE + j]
+                            ahead = (
+                                ((h0 > 0.0) | ((h0 == 0.0) & own0))
+                                & ((h1 > 0.0) | ((h1 == 0.0) & own1))
+                                & ((h2 > 0.0) | ((h2 == 0.0) & own2))
+                                & ((d < depth) | ((d == depth) & (number < nearest)))
+                                & ((d > least) | ((d == least) & (number > before)))
+                            )
+                            cell[j] = d if ahead else depth
+                            cell[TILE + j] = number if ahead else nearest
         for i in range(top, bottom):
             last = np.int32(-1)
             y = np.float64(2 * i + 1 - height)
             for j in range(left, right):
-                t = nearest[i - top, j - left]
+                nearest = cells[i - top, 1, j - left]
+                t = np.int32(nearest) if nearest < math.inf else np.int32(-1)
                 ids[n, i, j] = t
                 if len(depths):
-                    depths[n, i, j] = depth[i - top, j - left]
+                    depths[n, i, j] = cells[i - top, 0, j - left] if t >= 0 else math.inf
                 if not len(rast):
                     continue
                 if t < 0:
