@@ -207,7 +207,7 @@ def drawn(
             "type": "perspective", "fov": FOV, "to_world": pose,
             "film": {"type": "hdrfilm", "width": size, "height": size, "pixel_format": "rgba",
                      "rfilter": {"type": "box"}},
-            "sampler": {"type": "independent", "sample_count": samples},
+            "sampler": {"type": "multijitter", "sample_count": samples},
         })  # fmt: skip
         photo, mask = (np.array(mi.render(s, sensor=sensor, seed=i, spp=samples)) for s in scenes)
         photo = np.where(photo < 0.0031308, 12.92 * photo, 1.055 * photo ** (1 / 2.4) - 0.055)
