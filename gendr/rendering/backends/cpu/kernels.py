@@ -37,6 +37,7 @@ from gendr._runtime.numba.calls import (
     shifted,
 )
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr._runtime.numba.mathematics import fma
 from gendr._runtime.numba.vectors import LANES, lanewise, where
 from gendr.rendering.backends.cpu.records import DrawnAlpha, FaceTables, Formulas
 
@@ -264,12 +265,12 @@ def _nearer(x, y, edge, best):
     ax, ay, bx, by, ux, uy, inverse, nx, ny, ends = edge
     square, gap_x, gap_y, foot, nearest, inside = best
     px, py = x - ax, y - ay
-    t = (px * ux + py * uy) * inverse
+    t = fma(px, ux, py * uy) * inverse
     t = t if t > 0.0 else 0.0
     t = t if t < 1.0 else 1.0
-    rx = px - t * ux if t < 1.0 else x - bx
-    ry = py - t * uy if t < 1.0 else y - by
-    here = rx * rx + ry * ry
+    rx = fma(-t, ux, px) if t < 1.0 else x - bx
+    ry = fma(-t, uy, py) if t < 1.0 else y - by
+    here = fma(rx, rx, ry * ry)
     closer = here < square
     return (
         here if closer else square,
@@ -277,7 +278,7 @@ def _nearer(x, y, edge, best):
         ry if closer else gap_y,
         t if closer else foot,
         ends if closer else nearest,
-        inside & (nx * px + ny * py >= 0.0),
+        inside & (fma(nx, px, ny * py) >= 0.0),
     )
 
 
@@ -458,22 +459,28 @@ def scatter(block, values, out):
 
 
 @inner(error_model="numpy")
+def _inverse(scale):
+    """One over a scale, and finite: that of a subnormal one would make NaN of a distance of 0."""
+    return min(1.0 / scale, 1.7976931348623157e308)
+
+
+@inner(error_model="numpy")
 def argument(n, ds, image, law, us, zs):
     """Fill in the arguments of a law of n distances.
 
     `us` gets the argument before shift and reversal: d, |d| d or d / |d|^art, divided by the scale;
     `zs` gets the argument of the law.
     """
-    scale, shift, art = image[SCALE], image[SHIFT], law.art
+    inverse, shift, art = _inverse(image[SCALE]), image[SHIFT], law.art
     if law.squared:
         for i in range(n):
-            us[i] = abs(ds[i]) * ds[i] / scale
+            us[i] = abs(ds[i]) * ds[i] * inverse
     elif art > 0.0:
         for i in range(n):
-            us[i] = ds[i] / abs(ds[i]) ** art / scale if ds[i] != 0.0 else 0.0
+            us[i] = ds[i] / abs(ds[i]) ** art * inverse if ds[i] != 0.0 else 0.0
     else:
         for i in range(n):
-            us[i] = ds[i] / scale
+            us[i] = ds[i] * inverse
     if law.reversed:
         for i in range(n):
             zs[i] = shift - us[i]
@@ -664,17 +671,17 @@ def move_corners(n, block, corners, grad_d, sums, out):
 @inner(error_model="numpy")
 def through_argument(n, ds, scale, law, grad_u, grad_d):
     """Turn gradients of the argument u of a law (see `coverage`) into gradients of the distance."""
-    art = law.art
+    art, inverse = law.art, _inverse(scale)
     if law.squared:
         for i in range(n):
-            grad_d[i] = grad_u[i] * 2.0 * abs(ds[i]) / scale
+            grad_d[i] = grad_u[i] * 2.0 * abs(ds[i]) * inverse
     elif art > 0.0:
         for i in range(n):
-            slope = (1.0 - art) / abs(ds[i]) ** art / scale if ds[i] != 0.0 else 0.0
+            slope = (1.0 - art) / abs(ds[i]) ** art * inverse if ds[i] != 0.0 else 0.0
             grad_d[i] = grad_u[i] * slope
     else:
         for i in range(n):
-            grad_d[i] = grad_u[i] / scale
+            grad_d[i] = grad_u[i] * inverse
 
 
 @inner(error_model="numpy")
