@@ -28,6 +28,7 @@ from numba import types
 from torch import Tensor
 
 from gendr._runtime.numba.bodies import compiled, compiled_loop
+from gendr._runtime.numba.vectors import wide
 from gendr.distributions.bodies import Kind, bodies, has_shape, kernel_name
 from gendr.distributions.law import Law
 
@@ -46,22 +47,26 @@ PSI: Any = None
 
 
 def _tails(z, n, shape, cdf, sf):
+    wide()
     for i in range(n):
         cdf[i], sf[i] = BODY(z[i])
 
 
 def _shaped_tails(z, n, shape, cdf, sf):
+    wide()
     constant = CONSTANT(shape)
     for i in range(n):
         cdf[i], sf[i] = BODY(z[i], shape, constant)
 
 
 def _density(z, n, shape, pdf):
+    wide()
     for i in range(n):
         pdf[i] = BODY(z[i])
 
 
 def _shaped_density(z, n, shape, pdf):
+    wide()
     constant = CONSTANT(shape)
     for i in range(n):
         pdf[i] = BODY(z[i], shape, constant)
@@ -69,6 +74,7 @@ def _shaped_density(z, n, shape, pdf):
 
 # LLVM computes what both bodies need once.
 def _tails_and_density(z, n, shape, cdf, sf, pdf):
+    wide()
     for i in range(n):
         x = z[i]
         cdf[i], sf[i] = BODY(x)
@@ -76,6 +82,7 @@ def _tails_and_density(z, n, shape, cdf, sf, pdf):
 
 
 def _shaped_tails_and_density(z, n, shape, cdf, sf, pdf):
+    wide()
     constant = CONSTANT(shape)
     for i in range(n):
         x = z[i]
@@ -84,6 +91,7 @@ def _shaped_tails_and_density(z, n, shape, cdf, sf, pdf):
 
 
 def _shaped_slope(z, n, shape, dcdf):
+    wide()
     constant, psi = CONSTANT(shape), PSI(shape)
     for i in range(n):
         dcdf[i] = BODY(z[i], shape, constant, psi)

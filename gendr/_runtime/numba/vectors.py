@@ -199,6 +199,22 @@ def lanewise(generate: Callable[..., None]) -> Any:
     return intrinsic(define)
 
 
+@intrinsic
+def wide(typingctx: Any) -> Any:
+    """Let the loops of the function that calls this take vectors as wide as the processor has.
+
+    LLVM takes half of AVX-512 by itself, for processors which slowed down under it once. Every lane
+    rounds alike: results do not depend on the width. No other function is concerned.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        # llvmlite knows no attributes with a value; what is in the set is written as it stands.
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
 def total(values: Sequence[Any]) -> Any:
     """The sum of vectors, in pairs."""
     values = list(values)

@@ -38,7 +38,7 @@ from gendr._runtime.numba.calls import (
 )
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.numba.mathematics import fma
-from gendr._runtime.numba.vectors import LANES, lanewise, where
+from gendr._runtime.numba.vectors import LANES, lanewise, where, wide
 from gendr.rendering.backends.cpu.records import DrawnAlpha, FaceTables, Formulas
 
 ensure_cache()
@@ -220,6 +220,7 @@ def _spans(points, ys, count, first, last, bounds, disc):
 
     Rows are also limited to a disc, which is much less for a small face and a large radius.
     """
+    wide()
     column, middle, square, per_length = disc
     least, most = float(first), float(last) - 1.0
     for i in range(count):
@@ -303,6 +304,7 @@ def _nearest(x, y, edges, quad, solid):
 @inner()
 def _measure(points, start, stop, edges, quad, solid):
     """Fill in the distances of the points start .. stop - 1 of a block, all near the same face."""
+    wide()
     for i in range(start, stop):
         distance, gap_x, gap_y, t, ends = _nearest(points[X + i], points[Y + i], edges, quad, solid)
         points[DISTANCE + i] = distance
@@ -313,6 +315,7 @@ def _measure(points, start, stop, edges, quad, solid):
 @inner()
 def measure_distances(points, stop, edges, quad, solid):
     """Fill in the distances alone of the first points of a block, all near the same face."""
+    wide()
     for i in range(stop):
         points[DISTANCE + i] = _nearest(points[X + i], points[Y + i], edges, quad, solid)[0]
 
@@ -471,6 +474,7 @@ def argument(n, ds, image, law, us, zs):
     `us` gets the argument before shift and reversal: d, |d| d or d / |d|^art, divided by the scale;
     `zs` gets the argument of the law.
     """
+    wide()
     inverse, shift, art = _inverse(image[SCALE]), image[SHIFT], law.art
     if law.squared:
         for i in range(n):
@@ -527,6 +531,7 @@ def _raise(block, a, cutoff, totals, ties):
 @inner()
 def _accumulate(n, block, image, law, buffers, totals, ties):
     """Add the generators of a block of pairs, of one image, to the totals of their pixels."""
+    wide()
     us, zs, cdf, sf, g = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
     coverage(n, block[1][DISTANCE:], image, law, us, zs, cdf, sf)
     a, s = (sf, cdf) if law.reversed else (cdf, sf)
@@ -650,6 +655,7 @@ def move_corners(n, block, corners, grad_d, sums, out):
     The gradient of the distance with respect to the point is gap / distance, or the inward normal
     of the edge where both are 0. Overwrites the gaps; `sums` [16 LANES] is scratch.
     """
+    wide()
     points, indices, parts = pointer(block[1]), block[2], block[0][PARTS]
     on_edges = 0
     for i in range(whole(n)):
@@ -671,6 +677,7 @@ def move_corners(n, block, corners, grad_d, sums, out):
 @inner(error_model="numpy")
 def through_argument(n, ds, scale, law, grad_u, grad_d):
     """Turn gradients of the argument u of a law (see `coverage`) into gradients of the distance."""
+    wide()
     art, inverse = law.art, _inverse(scale)
     if law.squared:
         for i in range(n):
@@ -738,6 +745,7 @@ def _share_ties(block, a, total, ties, weight):
 @inner(error_model="numpy")
 def _backpropagate(n, block, corners, image, law, drawn, buffers, grad_corners, grad_scalars):
     """Add the gradients of a block of pairs of one image to their faces."""
+    wide()
     cutoff, points = law.cutoff, block[1]
     ds, count = points[DISTANCE:], whole(n)
     us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
