@@ -5,6 +5,7 @@ without a shape ignore:
 
     tails(z, n, shape, cdf, sf)      fills cdf[0:n] and sf[0:n]
     density(z, n, shape, pdf)
+    tails_and_density(z, n, shape, cdf, sf, pdf)
     shape_slope(z, n, shape, dcdf)   dF/dshape, for laws that have a shape
 
 They equal the torch classes to 1e-13, with the same guards, and take infinite z. Most of the loops
@@ -27,6 +28,7 @@ from numba import types
 from torch import Tensor
 
 from gendr._runtime.numba.bodies import compiled, compiled_loop
+from gendr._runtime.numba.vectors import wide
 from gendr.distributions.bodies import Kind, bodies, has_shape, kernel_name
 from gendr.distributions.law import Law
 
@@ -34,37 +36,62 @@ _POINTER = ctypes.POINTER(ctypes.c_double)
 _P = types.CPointer(types.float64)
 _TWO = types.void(_P, types.int64, types.float64, _P, _P)
 _ONE = types.void(_P, types.int64, types.float64, _P)
+_THREE = types.void(_P, types.int64, types.float64, _P, _P, _P)
 
 
 # Stands for the body of a law; every compiled loop is a copy in which it is bound to one.
 BODY: Any = None
+DENSITY: Any = None
 CONSTANT: Any = None
 PSI: Any = None
 
 
 def _tails(z, n, shape, cdf, sf):
+    wide()
     for i in range(n):
         cdf[i], sf[i] = BODY(z[i])
 
 
 def _shaped_tails(z, n, shape, cdf, sf):
+    wide()
     constant = CONSTANT(shape)
     for i in range(n):
         cdf[i], sf[i] = BODY(z[i], shape, constant)
 
 
 def _density(z, n, shape, pdf):
+    wide()
     for i in range(n):
         pdf[i] = BODY(z[i])
 
 
 def _shaped_density(z, n, shape, pdf):
+    wide()
     constant = CONSTANT(shape)
     for i in range(n):
         pdf[i] = BODY(z[i], shape, constant)
 
 
+# LLVM computes what both bodies need once.
+def _tails_and_density(z, n, shape, cdf, sf, pdf):
+    wide()
+    for i in range(n):
+        x = z[i]
+        cdf[i], sf[i] = BODY(x)
+        pdf[i] = DENSITY(x)
+
+
+def _shaped_tails_and_density(z, n, shape, cdf, sf, pdf):
+    wide()
+    constant = CONSTANT(shape)
+    for i in range(n):
+        x = z[i]
+        cdf[i], sf[i] = BODY(x, shape, constant)
+        pdf[i] = DENSITY(x, shape, constant)
+
+
 def _shaped_slope(z, n, shape, dcdf):
+    wide()
     constant, psi = CONSTANT(shape), PSI(shape)
     for i in range(n):
         dcdf[i] = BODY(z[i], shape, constant, psi)
@@ -93,15 +120,18 @@ def loop(name: str, kind: Kind) -> Any:
     of = bodies(name)
     body = of.for_float64(kind)
     shaped = has_shape(of)
-    # Those that have a second form for Triton may loop over a series.
-    inlined = not (shaped and of.has(f"{kind}_float32"))
-    bound = {"BODY": compiled(body, inlined=inlined)}
+    bound = {"BODY": compiled(body, inlined=_inlined(of, kind))}
     if shaped:
         bound["CONSTANT"] = compiled(of.for_float64("constant"))
     if kind == "shape_slope":
         bound["PSI"] = compiled(of.for_float64("slope_constant"))
     signature = _TWO if kind == "tails" else _ONE
     return compiled_loop(_LOOPS[kind, shaped], signature, of, kind, **bound)
+
+
+def _inlined(of: Any, kind: str) -> bool:
+    """Whether a body has no loop: those with a second form for Triton may loop over a series."""
+    return not (has_shape(of) and of.has(f"{kind}_float32"))
 
 
 def evaluated(cls: type[Law], kind: Kind, z: Tensor, shape: Tensor) -> list[Tensor]:
@@ -124,6 +154,20 @@ def evaluated(cls: type[Law], kind: Kind, z: Tensor, shape: Tensor) -> list[Tens
     return [each.to(z.device).reshape(z.shape) for each in found]
 
 
+@cache
+def _tails_and_density_loop(name: str) -> Any:
+    of = bodies(name)
+    shaped = has_shape(of)
+    bound = {
+        word: compiled(of.for_float64(kind), inlined=_inlined(of, kind))
+        for word, kind in (("BODY", "tails"), ("DENSITY", "density"))
+    }
+    if shaped:
+        bound["CONSTANT"] = compiled(of.for_float64("constant"))
+    loop = _shaped_tails_and_density if shaped else _tails_and_density
+    return compiled_loop(loop, _THREE, of, "tails_and_density", **bound)
+
+
 def tails_address(name: str) -> int:
     """The address of the compiled loop over cdf and sf."""
     return loop(name, "tails").address
@@ -137,3 +181,8 @@ def density_address(name: str) -> int:
 def shape_slope_address(name: str) -> int:
     """The address of the compiled loop over dF/dshape."""
     return loop(name, "shape_slope").address
+
+
+def tails_and_density_address(name: str) -> int:
+    """The address of the compiled loop over cdf, sf and pdf, at little more than the cost of one."""
+    return _tails_and_density_loop(name).address

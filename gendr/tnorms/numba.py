@@ -20,6 +20,7 @@ from typing import Any
 from numba import types
 
 from gendr._runtime.numba.bodies import compiled, compiled_loop
+from gendr._runtime.numba.vectors import wide
 from gendr.tnorms.bodies import Kind, bodies, body, derives, of_norm
 
 _P = types.CPointer(types.float64)
@@ -33,12 +34,14 @@ OF_NORM: Any = None
 
 
 def _generator(a, s, n, p, g):
+    wide()
     for i in range(n):
         g[i] = BODY(a[i], s[i], p)
 
 
 def _norm_generator(a, s, n, p, g):
     # Two loops: the first one has no branches and is vectorised, the second one chooses by p.
+    wide()
     for i in range(n):
         g[i] = BODY(a[i], s[i], p)
     for i in range(n):
@@ -46,11 +49,13 @@ def _norm_generator(a, s, n, p, g):
 
 
 def _inverse(t, n, p, A, S):
+    wide()
     for i in range(n):
         A[i], S[i] = BODY(t[i], p)
 
 
 def _weight(a, s, A, S, n, p, w):
+    wide()
     for i in range(n):
         w[i] = BODY(a[i], s[i], A[i], S[i], p)
 

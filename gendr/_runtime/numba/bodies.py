@@ -42,11 +42,6 @@ def _log_of_sum(x, y):
 
 
 @register_jitable
-def _hazard(a, s):
-    return mathematics.log1p(a / s)
-
-
-@register_jitable
 def _power(x, p):
     """x**p, without pow for the exponents of the benchmark."""
     if p == 1.0:
@@ -91,7 +86,7 @@ _WORDS = {
     "log": math.log,
     "log1p": mathematics.log1p,
     "log_of_sum": _log_of_sum,
-    "hazard": _hazard,
+    "hazard": mathematics.hazard,
     "power": _power,
     "minimum": _minimum,
     "zeros_like": _zeros_like,

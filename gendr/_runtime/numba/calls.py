@@ -38,6 +38,14 @@ def call_pdf(typingctx, address, z, n, shape, pdf):
 
 
 @intrinsic
+def call_cdf_and_pdf(typingctx, address, z, n, shape, cdf, sf, pdf):
+    def codegen(context, builder, signature, args):
+        return _call(builder, context, signature, args)
+
+    return types.void(address, z, n, shape, cdf, sf, pdf), codegen
+
+
+@intrinsic
 def call_generator(typingctx, address, a, s, n, p, g):
     def codegen(context, builder, signature, args):
         return _call(builder, context, signature, args)

@@ -5,7 +5,7 @@ without branches, so that a loop over them handles as many elements at once as t
 lanes. Every element gets the same bits in any lane, and in the remainder of the loop. All results
 are within 2 units in the last place.
 
-Source: the polynomials of `log1p` and `arccot` are those of log and atan in Sun's fdlibm.
+Source: the polynomials of logarithms and `arccot` are those of log and atan in Sun's fdlibm.
 """
 
 # Numba compiles these functions; their arguments are float64.
@@ -31,6 +31,7 @@ TWO_52 = 2.0**52
 TWO_52_BITS = 0x4330 << 48
 _SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 _BIAS = 1023
+_LEAST = 2.2250738585072014e-308  # a smaller number has fewer digits
 _LARGEST, _SMALLEST = math.log(1.7976931348623157e308), -708.0
 
 
@@ -130,15 +131,8 @@ def expm1(x):
 
 
 @register_jitable
-def log1p(x):
-    """log(1 + x) for x >= 0, with all its digits near 0."""
-    u = 1.0 + x
-    lost = x - (u - 1.0)  # what rounding took from u
-    # u = 2^k (1 + f), 1 + f between sqrt(1/2) and sqrt(2); k >= 0, so its shift needs no sign.
-    bits = bits_of(u)
-    k = (bits - _SQRT_HALF_BITS) >> 52
-    f = from_bits(bits - (k << 52)) - 1.0
-    k = from_bits(k | TWO_52_BITS) - TWO_52
+def _log_of_parts(k, f, lost):
+    """The logarithm of 2^k (1 + f), 1 + f between sqrt(1/2) and sqrt(2), and `lost` besides."""
     s = f / (2.0 + f)
     z = s * s
     p = fma(z, 1.479819860511658591e-01, 1.531383769920937332e-01)
@@ -148,9 +142,32 @@ def log1p(x):
     p = fma(z, p, 3.999999999940941908e-01)
     p = z * fma(z, p, 6.666666666666735130e-01)
     half_square = 0.5 * f * f
-    rest = fma(s, half_square + p, fma(k, _LN2_LOW, lost / u))
-    result = fma(k, _LN2_HIGH, f - (half_square - rest))
+    rest = fma(s, half_square + p, fma(k, _LN2_LOW, lost))
+    return fma(k, _LN2_HIGH, f - (half_square - rest))
+
+
+@register_jitable
+def log1p(x):
+    """log(1 + x) for x >= 0, with all its digits near 0."""
+    u = 1.0 + x
+    lost = x - (u - 1.0)  # what rounding took from u
+    # u = 2^k (1 + f); k >= 0, so its shift needs no sign.
+    bits = bits_of(u)
+    k = (bits - _SQRT_HALF_BITS) >> 52
+    f = from_bits(bits - (k << 52)) - 1.0
+    result = _log_of_parts(from_bits(k | TWO_52_BITS) - TWO_52, f, lost / u)
     return result if u < math.inf else u
+
+
+@register_jitable
+def hazard(a, s):
+    """-log(s) for s = 1 - a in [0, 1], with all its digits near 0; one division."""
+    bits = bits_of(s if s > _LEAST else _LEAST)
+    k = (bits + ((_BIAS << 52) - _SQRT_HALF_BITS)) >> 52  # plus _BIAS, so not below 0
+    f = from_bits(bits - ((k - _BIAS) << 52)) - 1.0
+    k = from_bits(k | TWO_52_BITS) - (TWO_52 + _BIAS)
+    result = -_log_of_parts(k, f if k != 0.0 else -a, 0.0)
+    return result if s > 0.0 else math.inf - s  # NaN stays NaN
 
 
 @register_jitable

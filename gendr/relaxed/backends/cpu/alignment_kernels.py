@@ -23,6 +23,7 @@ from numba.extending import register_jitable
 from gendr._runtime.numba.calls import row as row_of
 from gendr._runtime.numba.calls import shifted
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
+from gendr._runtime.numba.vectors import LANES
 from gendr.relaxed.backends.cpu.minimum import (
     OPTIONS,
     Decision,
@@ -31,7 +32,7 @@ from gendr.relaxed.backends.cpu.minimum import (
     smallest,
     weigh,
 )
-from gendr.relaxed.backends.cpu.vectors import LANES, align
+from gendr.relaxed.backends.cpu.vectors import align
 
 ensure_cache()
 announce_compilation(__name__)

@@ -50,7 +50,7 @@ from gendr.relaxed.backends.cpu.path_vectors import (
     turn_near,
     walk_near,
 )
-from gendr.relaxed.backends.cpu.vectors import LANES
+from gendr._runtime.numba.vectors import LANES
 
 ensure_cache()
 announce_compilation(__name__)

@@ -85,7 +85,7 @@ def _alpha_forward(
     }
     tables = tables_of(faces, corners, size, aggregation.coverage.radius(), columns)
     pixels = faces.images * size.pixels
-    totals, ties = np.zeros(pixels), np.zeros(pixels, np.int32)
+    totals, ties = np.zeros(pixels + kernels.LANES), np.zeros(pixels, np.int32)
     run(
         kernels.alpha_rows, faces.images * size.height, tuple(tables),
         tuple(formulas_of(aggregation.coverage, aggregation.tconorm, slopes=False)), totals, ties,
@@ -94,11 +94,12 @@ def _alpha_forward(
     if aggregation.tconorm.kind == "max":
         a, s = total, 1.0 - total
     elif aggregation.tconorm.kind == "mean":
-        per_pixel = torch.from_numpy(np.repeat(counts, size.pixels))
+        per_pixel = torch.ones_like(total)
+        per_pixel[:pixels] = torch.from_numpy(np.repeat(counts, size.pixels))
         a, s = total / per_pixel, torch.ones_like(total)
     else:
         a, s = aggregation.tconorm.inverse(total)
-    return (a,), (a, s, ties, tables)
+    return (a[:pixels],), (a, s, ties, tables)
 
 
 def _alpha_backward(
@@ -115,7 +116,8 @@ def _alpha_backward(
         aggregation.coverage, aggregation.tconorm, scalars=scalars, shape=wanted[3], p=wanted[4]
     )
     # A saturated pixel has no gradient.
-    pixel_grads = torch.where(s > 0, grads[0], 0.0).contiguous()
+    pixel_grads, pixels = torch.zeros_like(s), len(grads[0])
+    pixel_grads[:pixels] = torch.where(s[:pixels] > 0, grads[0], 0.0)
     count, dtype = len(tables.corners), faces.corners.dtype
     grad_corners = np.zeros_like(tables.corners)
     grad_scalars = np.zeros((count if scalars else 0, kernels.GRAD_COLUMNS))
@@ -130,6 +132,7 @@ def _alpha_backward(
         found[2] = per_image[:, kernels.GRAD_SHIFT].sum()
         found[3] = per_image[:, kernels.GRAD_SHAPE].sum()
         if wanted[4]:
+            a, s, pixel_grads = a[:pixels], s[:pixels], pixel_grads[:pixels]
             through_total = (pixel_grads * aggregation.tconorm.weight_p(a, s, a, s)).sum()
             found[4] = per_image[:, kernels.GRAD_P].sum() - through_total
     return tuple(None if x is None else narrowed(x, dtype) for x in found)

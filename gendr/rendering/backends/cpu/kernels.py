@@ -8,7 +8,8 @@ and no other thread writes to these, so that any number of threads gives the sam
 
 All walk in the same way: `next_block` gathers the pixels near one face after the other into a block
 of points and measures their distances; then a whole block goes through the law, the family of
-T-conorms and the sums.
+T-conorms and the sums. How the points of a face are divided among blocks depends on that face alone
+(in the backward pass, where its rows are not divided among threads): they may be summed in vectors.
 
 Laws and families are compiled functions that are called by address, on blocks of pairs, so that
 none of the kernels is compiled more than once. All arithmetic is float64.
@@ -26,8 +27,18 @@ import math
 
 import numpy as np
 
-from gendr._runtime.numba.calls import call_cdf, call_generator, call_pdf, call_weight, pointer
+from gendr._runtime.numba.calls import (
+    call_cdf,
+    call_cdf_and_pdf,
+    call_generator,
+    call_pdf,
+    call_weight,
+    pointer,
+    shifted,
+)
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr._runtime.numba.mathematics import fma
+from gendr._runtime.numba.vectors import LANES, lanewise, where, wide
 from gendr.rendering.backends.cpu.records import DrawnAlpha, FaceTables, Formulas
 
 ensure_cache()
@@ -35,17 +46,23 @@ announce_compilation(__name__)
 
 SHORTEST = 1e-300  # an edge with a smaller squared length counts as a point
 BLOCK = 512  # pairs per call of a law: several arrays of this length fit in the L1 and L2 caches
-# Points are written and measured in whole vectors, so that loops over the few pixels of a small
-# face have no remainder. The arrays have room for the extra points, which are not used.
-LANES = 8
-STRIDE = BLOCK + LANES
-# A block is one array of float64 and one of int64; these are the offsets of its columns. As they
+# Points are written and measured in whole vectors of `LANES`, so that loops over the few pixels of
+# a small face have no remainder, and blocks go through laws in multiples of `WHOLE`. The arrays have
+# room for the extra points, which are not used.
+WHOLE = 16
+STRIDE = BLOCK + WHOLE
+# A block is one array of float64 and one of int64; these are the offsets of their columns. As they
 # are constant offsets from one address, LLVM knows that the columns do not overlap; checking this
 # at run time would take longer than many of the loops.
-X, Y, DISTANCE, _GAP_X, _GAP_Y, _FOOT, _ENDS = (k * STRIDE for k in range(7))
-_POINTS = 7 * STRIDE
-PIXEL, FACE = 0, STRIDE
-_INDICES = 2 * STRIDE
+X, Y, DISTANCE, _GAP_X, _GAP_Y, _FOOT, _ENDS, _LOW, _HIGH = (k * STRIDE for k in range(9))
+_POINTS = 9 * STRIDE
+# The runs of pixels next to each other in a row: where one begins in the block, and its first pixel.
+# The parts of a block that belong to one face each: where one begins, and its face. One more
+# beginning is the end of the last. How many there are is told by the cursor.
+RUN, RUN_PIXEL, PART, PART_FACE = (k * STRIDE for k in range(4))
+_INDICES = 4 * STRIDE
+RUNS, PARTS = 3, 4
+_ROWS = 64  # of a face whose spans are computed at once
 # Columns of the float64 table with one row per image, see `Tables.images` in tables.py.
 SCALE, SHIFT, RADIUS, FAMILY_P = 0, 1, 2, 3
 IMAGE_COLUMNS = 4
@@ -99,6 +116,20 @@ def face_orientation(corners, f):
 # and 4 i + j, where a and b are the corners i and j of the face.
 
 
+@inner()
+def _is_turned(corners, f, k, n):
+    """Whether an edge goes from corner n to corner k."""
+    ax, ay, bx, by = corners[f, k, 0], corners[f, k, 1], corners[f, n, 0], corners[f, n, 1]
+    return (bx < ax) | ((bx == ax) & (by < ay))
+
+
+@inner()
+def _ends(corners, f, k):
+    """The corners between which edge k goes, in its direction."""
+    n = k + 1 if k + 1 < corners.shape[1] else 0
+    return (n, k) if _is_turned(corners, f, k, n) else (k, n)
+
+
 @inner(error_model="numpy")
 def _edge(corners, f, k, orientation):
     """Edge k of a face, from its lexicographically smaller end to the other.
@@ -108,7 +139,7 @@ def _edge(corners, f, k, orientation):
     """
     n = k + 1 if k + 1 < corners.shape[1] else 0
     ax, ay, bx, by = corners[f, k, 0], corners[f, k, 1], corners[f, n, 0], corners[f, n, 1]
-    flip = (bx < ax) | ((bx == ax) & (by < ay))
+    flip = _is_turned(corners, f, k, n)
     ax, bx = (bx, ax) if flip else (ax, bx)
     ay, by = (by, ay) if flip else (ay, by)
     ux, uy = bx - ax, by - ay
@@ -165,6 +196,51 @@ def face_bounds(edges, radius, width, side):
 
 
 @inner()
+def _disc(corners, f, radius, width, side):
+    """A disc that holds all within the radius of a face: column and y of its centre; its radius.
+
+    That is squared, and there is how many columns a length of 1 has.
+    """
+    count = corners.shape[1]
+    x, y, size, far = 0.0, 0.0, 0.0, 0.0
+    for k in range(count):
+        x, y = x + corners[f, k, 0] / count, y + corners[f, k, 1] / count
+    for k in range(count):
+        dx, dy = corners[f, k, 0] - x, corners[f, k, 1] - y
+        size, far = max(size, dx * dx + dy * dy), max(far, abs(x) + abs(y))
+    reach = (radius + math.sqrt(size)) * (1.0 + 1e-9) + 1e-9 * (1.0 + far)
+    if not reach < 1e18:
+        return 0.0, 0.0, np.inf, 1.0
+    return 0.5 * (x * side + width - 1.0), y, reach * reach, 0.5 * side
+
+
+@inner(error_model="numpy")
+def _spans(points, ys, count, first, last, bounds, disc):
+    """Fill in the first column of some rows, and one past the last, as floats; see `row_span`.
+
+    Rows are also limited to a disc, which is much less for a small face and a large radius.
+    """
+    wide()
+    column, middle, square, per_length = disc
+    least, most = float(first), float(last) - 1.0
+    for i in range(count):
+        y = ys[i]
+        low, high = least, most
+        for p, q, r, s in bounds:
+            enter, leave = p + q * y, r + s * y
+            low = enter if enter > low else low
+            high = leave if leave < high else high
+        rest = square - (y - middle) * (y - middle)
+        half = per_length * math.sqrt(rest if rest > 0.0 else 0.0)
+        enter, leave = column - half, column + half
+        low = enter if enter > low else low
+        high = leave if leave < high else high
+        low, high = np.ceil(low), np.floor(high)
+        points[_LOW + i] = low if low < most + 1.0 else most + 1.0
+        points[_HIGH + i] = (high if high > least - 1.0 else least - 1.0) + 1.0
+
+
+@inner()
 def row_span(first, last, bounds, y):
     """The first column, and one past the last, of a row that can be within the radius of a face.
 
@@ -190,12 +266,12 @@ def _nearer(x, y, edge, best):
     ax, ay, bx, by, ux, uy, inverse, nx, ny, ends = edge
     square, gap_x, gap_y, foot, nearest, inside = best
     px, py = x - ax, y - ay
-    t = (px * ux + py * uy) * inverse
+    t = fma(px, ux, py * uy) * inverse
     t = t if t > 0.0 else 0.0
     t = t if t < 1.0 else 1.0
-    rx = px - t * ux if t < 1.0 else x - bx
-    ry = py - t * uy if t < 1.0 else y - by
-    here = rx * rx + ry * ry
+    rx = fma(-t, ux, px) if t < 1.0 else x - bx
+    ry = fma(-t, uy, py) if t < 1.0 else y - by
+    here = fma(rx, rx, ry * ry)
     closer = here < square
     return (
         here if closer else square,
@@ -203,7 +279,7 @@ def _nearer(x, y, edge, best):
         ry if closer else gap_y,
         t if closer else foot,
         ends if closer else nearest,
-        inside & (nx * px + ny * py >= 0.0),
+        inside & (fma(nx, px, ny * py) >= 0.0),
     )
 
 
@@ -228,6 +304,7 @@ def _nearest(x, y, edges, quad, solid):
 @inner()
 def _measure(points, start, stop, edges, quad, solid):
     """Fill in the distances of the points start .. stop - 1 of a block, all near the same face."""
+    wide()
     for i in range(start, stop):
         distance, gap_x, gap_y, t, ends = _nearest(points[X + i], points[Y + i], edges, quad, solid)
         points[DISTANCE + i] = distance
@@ -238,6 +315,7 @@ def _measure(points, start, stop, edges, quad, solid):
 @inner()
 def measure_distances(points, stop, edges, quad, solid):
     """Fill in the distances alone of the first points of a block, all near the same face."""
+    wide()
     for i in range(stop):
         points[DISTANCE + i] = _nearest(points[X + i], points[Y + i], edges, quad, solid)[0]
 
@@ -250,7 +328,7 @@ def measure_distances(points, stop, edges, quad, solid):
 @inner()
 def extent(grid):
     """Height and width of an image; see `pixel_grid` in tables.py."""
-    return len(grid[1]), len(grid[0]) - LANES
+    return len(grid[1]) - LANES, len(grid[0]) - LANES
 
 
 @inner()
@@ -262,28 +340,27 @@ def begin_walk(block, face):
 
 @inner()
 def new_block():
-    """The memory of a walk: the face, row and column to continue at; points; pixels and faces."""
-    return np.zeros(3, np.int64), np.zeros(_POINTS), np.zeros(_INDICES, np.int64)
+    """The memory of a walk.
+
+    The face, row and column to continue at, and how many runs and parts there are; points; runs and
+    parts.
+    """
+    return np.zeros(5, np.int64), np.zeros(_POINTS), np.zeros(_INDICES, np.int64)
 
 
-@inner()
-def _put_row(points, pixels, n, xs, y, first_pixel, start, stop):
-    """Append the pixels start .. stop - 1 of a row, in whole vectors: extra ones may follow."""
-    for x in range(start, stop, LANES):
-        m = n + x - start
-        for k in range(LANES):
-            points[X + m + k] = xs[x + k]
-            points[Y + m + k] = y
-            pixels[m + k] = first_pixel + x + k
-    return n + max(stop - start, 0)
+@lanewise
+def _put(points, n, xs, x, y):
+    """Write points of a row, from column x on, to the n-th and next places."""
+    points[n + X], points[n + Y] = xs[x], y
 
 
-@inner()
-def next_block(tables, face_last, rows, image, block):
+@inner(forceinline=True)
+def next_block(tables, face_last, rows, image, block, slopes):
     """Gather the next pixels within reach of faces and measure their distances.
 
     Returns the number of pixels; 0 at the end of the walk. Faces are visited in order, and so are
-    the rows of a face. Some pixels are a little farther away than the radius.
+    the rows of a face. Some pixels are a little farther away than the radius. Unless there are
+    `slopes`, a constant, only distances are measured.
     """
     corners, boxes, radius = tables.corners, tables.boxes, tables.images[image, RADIUS]
     cursor, points, indices = block[0], pointer(block[1]), pointer(block[2])
@@ -291,39 +368,103 @@ def next_block(tables, face_last, rows, image, block):
     height, width = extent(tables.grid)
     side, quad = float(min(height, width)), corners.shape[1] == 4
     f, row, column = cursor[0], cursor[1], cursor[2]
-    n = 0
+    n, runs, parts = 0, 0, 0
     while f < face_last and n < BLOCK:
         x_first, x_last = boxes[f, 0], boxes[f, 1]
         row, row_last = max(row, boxes[f, 2], rows[0]), min(boxes[f, 3], rows[1])
         if row >= row_last or x_first >= x_last:
             f, row, column = f + 1, 0, 0
             continue
+        # What may not fit begins the next block: the sums of a face do not depend on others.
+        if n > 0 and (row_last - row) * (x_last - x_first) > BLOCK - n:
+            break
         orientation = face_orientation(corners, f)
         edges = face_edges(corners, f, orientation)
         bounds = face_bounds(edges, radius, width, side)
+        disc = _disc(corners, f, radius, width, side)
         start = n
-        while row < row_last:
-            y = ys[row]
-            first, last = row_span(x_first, x_last, bounds, y)
-            first = max(first, column)
-            stop = min(last, first + BLOCK - n)
-            first_pixel = (image * height + row) * width
-            n = _put_row(points, indices, n, xs, y, first_pixel, first, stop)
-            if stop < last:
-                column = stop
-                break
-            row, column = row + 1, 0
+        while row < row_last and n < BLOCK:
+            count = min(row_last - row, _ROWS)
+            whole = (count + LANES - 1) // LANES * LANES
+            _spans(points, shifted(ys, row), whole, x_first, x_last, bounds, disc)
+            for i in range(count):
+                first, last = int(points[_LOW + i]), int(points[_HIGH + i])
+                first = max(first, column)
+                stop = min(last, first + BLOCK - n)
+                if first < stop:
+                    indices[RUN + runs] = n
+                    indices[RUN_PIXEL + runs] = (image * height + row) * width + first
+                    runs += 1
+                    for x in range(first, stop, LANES):
+                        _put(points, n + x - first, xs, x, ys[row])
+                    n += stop - first
+                if stop < last:
+                    column = stop
+                    break
+                row, column = row + 1, 0
         whole = start + (n - start + LANES - 1) // LANES * LANES
-        if quad:  # a constant in each branch: triangles have no fourth edge to measure
-            _measure(points, start, whole, edges, True, orientation != 0.0)
+        solid = orientation != 0.0
+        # Constants in each branch: triangles have no fourth edge to measure.
+        if slopes:
+            if quad:
+                _measure(points, start, whole, edges, True, solid)
+            else:
+                _measure(points, start, whole, edges, False, solid)
+        elif quad:
+            measure_distances(shifted(points, start), whole - start, edges, True, solid)
         else:
-            _measure(points, start, whole, edges, False, orientation != 0.0)
-        for i in range(start, n):
-            indices[FACE + i] = f
+            measure_distances(shifted(points, start), whole - start, edges, False, solid)
+        if n > start:
+            indices[PART + parts], indices[PART_FACE + parts] = start, f
+            parts += 1
         if row == row_last:
             f, row, column = f + 1, 0, 0
-    cursor[0], cursor[1], cursor[2] = f, row, column
+    indices[RUN + runs], indices[PART + parts] = n, n
+    cursor[0], cursor[1], cursor[2], cursor[RUNS], cursor[PARTS] = f, row, column, runs, parts
     return n
+
+
+@inner()
+def whole(n):
+    """The number of points up to the end of the last vector."""
+    return (n + WHOLE - 1) // WHOLE * WHOLE
+
+
+@lanewise
+def _copy(out, i, values, j):
+    out[i] = values[j]
+
+
+@lanewise
+def _add(out, i, values, j, count):
+    out.add(i, values[j], count)
+
+
+@inner()
+def gather(block, values, out):
+    """Copy the values of the pixels of a block; reads up to `LANES` - 1 values behind them."""
+    indices = block[2]
+    for k in range(block[0][RUNS]):
+        first, pixel = indices[RUN + k], indices[RUN_PIXEL + k]
+        for i in range(0, indices[RUN + k + 1] - first, LANES):
+            _copy(out, first + i, values, pixel + i)
+
+
+@inner()
+def scatter(block, values, out):
+    """Add the values of a block to those of their pixels."""
+    indices = block[2]
+    for k in range(block[0][RUNS]):
+        first, pixel = indices[RUN + k], indices[RUN_PIXEL + k]
+        count = indices[RUN + k + 1] - first
+        for i in range(0, count, LANES):
+            _add(out, pixel + i, values, first + i, count - i)
+
+
+@inner(error_model="numpy")
+def _inverse(scale):
+    """One over a scale, and finite: that of a subnormal one would make NaN of a distance of 0."""
+    return min(1.0 / scale, 1.7976931348623157e308)
 
 
 @inner(error_model="numpy")
@@ -333,16 +474,17 @@ def argument(n, ds, image, law, us, zs):
     `us` gets the argument before shift and reversal: d, |d| d or d / |d|^art, divided by the scale;
     `zs` gets the argument of the law.
     """
-    scale, shift, art = image[SCALE], image[SHIFT], law.art
+    wide()
+    inverse, shift, art = _inverse(image[SCALE]), image[SHIFT], law.art
     if law.squared:
         for i in range(n):
-            us[i] = abs(ds[i]) * ds[i] / scale
+            us[i] = abs(ds[i]) * ds[i] * inverse
     elif art > 0.0:
         for i in range(n):
-            us[i] = ds[i] / abs(ds[i]) ** art / scale if ds[i] != 0.0 else 0.0
+            us[i] = ds[i] / abs(ds[i]) ** art * inverse if ds[i] != 0.0 else 0.0
     else:
         for i in range(n):
-            us[i] = ds[i] / scale
+            us[i] = ds[i] * inverse
     if law.reversed:
         for i in range(n):
             zs[i] = shift - us[i]
@@ -358,29 +500,48 @@ def coverage(n, ds, image, law, us, zs, cdf, sf):
     call_cdf(law.cdf, pointer(zs), n, law.shape, pointer(cdf), pointer(sf))
 
 
+@inner()
+def coverage_and_density(n, ds, image, law, us, zs, cdf, sf, pdf):
+    """Fill in cdf, sf and pdf of n distances, and the arguments of the law."""
+    argument(n, ds, image, law, us, zs)
+    call_cdf_and_pdf(
+        law.cdf_and_pdf, pointer(zs), n, law.shape, pointer(cdf), pointer(sf), pointer(pdf)
+    )
+
+
 # ---------------------------------------------------------------------------------------------
 # Forward: totals per pixel
 # ---------------------------------------------------------------------------------------------
 
 
 @inner()
-def _accumulate(n, ds, pixels, image, law, buffers, totals, ties):
+def _raise(block, a, cutoff, totals, ties):
+    """Raise the maximum of the pixels of a block, and count how many faces reach it."""
+    indices = block[2]
+    for k in range(block[0][RUNS]):
+        first = indices[RUN + k]
+        for i in range(first, indices[RUN + k + 1]):
+            pixel = indices[RUN_PIXEL + k] + i - first
+            if a[i] > cutoff and a[i] > totals[pixel]:
+                totals[pixel], ties[pixel] = a[i], 1
+            elif a[i] > cutoff and a[i] == totals[pixel]:
+                ties[pixel] += 1
+
+
+@inner()
+def _accumulate(n, block, image, law, buffers, totals, ties):
     """Add the generators of a block of pairs, of one image, to the totals of their pixels."""
+    wide()
     us, zs, cdf, sf, g = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
-    coverage(n, ds, image, law, us, zs, cdf, sf)
+    coverage(n, block[1][DISTANCE:], image, law, us, zs, cdf, sf)
     a, s = (sf, cdf) if law.reversed else (cdf, sf)
-    cutoff = law.cutoff
     if law.idempotent:
-        for i in range(n):
-            if a[i] > cutoff and a[i] > totals[pixels[i]]:
-                totals[pixels[i]], ties[pixels[i]] = a[i], 1
-            elif a[i] > cutoff and a[i] == totals[pixels[i]]:
-                ties[pixels[i]] += 1
+        _raise(block, a, law.cutoff, totals, ties)
         return
     call_generator(law.generator, pointer(a), pointer(s), n, image[FAMILY_P], pointer(g))
     for i in range(n):
-        if a[i] > cutoff:
-            totals[pixels[i]] += g[i]
+        g[i] = g[i] if a[i] > law.cutoff else 0.0
+    scatter(block, g, totals)
 
 
 @kernel()
@@ -392,16 +553,15 @@ def alpha_rows(arrays, formulas, totals, ties, start, stop):
     tables, law = FaceTables(*arrays), Formulas(*formulas)
     height, _ = extent(tables.grid)
     images, offsets = tables.images, tables.offsets
-    block, buffers = new_block(), np.empty((5, BLOCK))
-    distances, pixels = block[1][DISTANCE:], block[2][PIXEL:]
+    block, buffers = new_block(), np.zeros((5, STRIDE))
     for b in range(start // height, (stop - 1) // height + 1):
         rows = (max(start - b * height, 0), min(stop - b * height, height))
         begin_walk(block, offsets[b])
         while True:
-            n = next_block(tables, offsets[b + 1], rows, b, block)
+            n = next_block(tables, offsets[b + 1], rows, b, block, False)
             if n == 0:
                 break
-            _accumulate(n, distances, pixels, images[b], law, buffers, totals, ties)
+            _accumulate(whole(n), block, images[b], law, buffers, totals, ties)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -432,112 +592,185 @@ def _move_ends(f, ends, t, dx, dy, out):
     out[f, j, 1] -= t * dy
 
 
+def _sums_of_edges(count):
+    """A step of the sums of the gradients of points, by the edges that they are nearest to."""
+
+    def step(i, left, points, codes, sums):
+        ends, t = points[i + _ENDS], points[i + _FOOT]
+        dx, dy = points[i + _GAP_X], points[i + _GAP_Y]
+        dx, dy = where(dx.before(left), dx, 0.0), where(dy.before(left), dy, 0.0)
+        for k in range(count):
+            here = ends.equals(codes[k])
+            for j, value in enumerate((dx, dy, t * dx, t * dy)):
+                place = (4 * k + j) * LANES
+                sums[place] = sums[place] + where(here, value, 0.0)
+
+    return lanewise(step)
+
+
+_add_to_three, _add_to_four = _sums_of_edges(3), _sums_of_edges(4)
+
+
+@lanewise
+def _fold(sums, i, out, j):
+    out.put(j, sums[i].sum())
+
+
+@inner()
+def _move_face(f, start, stop, points, corners, sums, out):
+    """Add the gradients of the points start .. stop - 1 to the corners of their face.
+
+    Of the gradient (dx, dy) of a point the ends of the nearest edge get 1 - t and t, see
+    `_move_ends`. `sums` is scratch.
+    """
+    count = corners.shape[1]
+    a, b, c = _ends(corners, f, 0), _ends(corners, f, 1), _ends(corners, f, 2)
+    d = _ends(corners, f, 3) if count == 4 else c
+    codes = (
+        float(4 * a[0] + a[1]), float(4 * b[0] + b[1]), float(4 * c[0] + c[1]),
+        float(4 * d[0] + d[1]),
+    )  # fmt: skip
+    for i in range(4 * count * LANES):
+        sums[i] = 0.0
+    for i in range(start, stop, LANES):
+        if count == 4:
+            _add_to_four(i, stop - i, points, codes, sums)
+        else:
+            _add_to_three(i, stop - i, points, codes, sums)
+    for i in range(4 * count):
+        _fold(sums, i * LANES, sums, i)
+    for k in range(count):
+        i, j = _ends(corners, f, k)
+        x, y, tx, ty = sums[4 * k], sums[4 * k + 1], sums[4 * k + 2], sums[4 * k + 3]
+        out[f, i, 0] -= x - tx
+        out[f, i, 1] -= y - ty
+        out[f, j, 0] -= tx
+        out[f, j, 1] -= ty
+
+
 @inner(error_model="numpy")
-def move_corners(n, block, corners, grad_d, out):
+def move_corners(n, block, corners, grad_d, sums, out):
     """Add the gradients of a block of distances to the corners of their faces.
 
     The gradient of the distance with respect to the point is gap / distance, or the inward normal
-    of the edge where both are 0. Overwrites the gaps.
+    of the edge where both are 0. Overwrites the gaps; `sums` [16 LANES] is scratch.
     """
-    points, faces = block[1], block[2][FACE:]
-    ds, dx, dy = points[DISTANCE:], points[_GAP_X:], points[_GAP_Y:]
-    for i in range(n):
-        factor = grad_d[i] / ds[i] if ds[i] != 0.0 else 0.0
-        dx[i], dy[i] = dx[i] * factor, dy[i] * factor
-    for i in range(n):
-        if grad_d[i] == 0.0:
-            continue
-        f, ends = faces[i], points[_ENDS + i]
-        if ds[i] == 0.0:
-            nx, ny = _edge_normal(corners, f, ends)
-            dx[i], dy[i] = nx * grad_d[i], ny * grad_d[i]
-        _move_ends(f, ends, points[_FOOT + i], dx[i], dy[i], out)
+    wide()
+    points, indices, parts = pointer(block[1]), block[2], block[0][PARTS]
+    on_edges = 0
+    for i in range(whole(n)):
+        d = points[DISTANCE + i]
+        factor = grad_d[i] / d
+        on_edges += d == 0.0
+        points[_GAP_X + i] *= factor
+        points[_GAP_Y + i] *= factor
+    for k in range(parts):
+        f, start, stop = indices[PART_FACE + k], indices[PART + k], indices[PART + k + 1]
+        if on_edges > 0:
+            for i in range(start, stop):
+                if points[DISTANCE + i] == 0.0:
+                    nx, ny = _edge_normal(corners, f, points[_ENDS + i])
+                    points[_GAP_X + i], points[_GAP_Y + i] = nx * grad_d[i], ny * grad_d[i]
+        _move_face(f, start, stop, points, corners, sums, out)
 
 
 @inner(error_model="numpy")
 def through_argument(n, ds, scale, law, grad_u, grad_d):
     """Turn gradients of the argument u of a law (see `coverage`) into gradients of the distance."""
-    art = law.art
+    wide()
+    art, inverse = law.art, _inverse(scale)
     if law.squared:
         for i in range(n):
-            grad_d[i] = grad_u[i] * 2.0 * abs(ds[i]) / scale
+            grad_d[i] = grad_u[i] * 2.0 * abs(ds[i]) * inverse
     elif art > 0.0:
         for i in range(n):
-            slope = (1.0 - art) / abs(ds[i]) ** art / scale if ds[i] != 0.0 else 0.0
+            slope = (1.0 - art) / abs(ds[i]) ** art * inverse if ds[i] != 0.0 else 0.0
             grad_d[i] = grad_u[i] * slope
     else:
         for i in range(n):
-            grad_d[i] = grad_u[i] / scale
+            grad_d[i] = grad_u[i] * inverse
 
 
 @inner(error_model="numpy")
-def add_law_scalars(n, faces, image, law, us, zs, grad_a, grad_z, dshape, out):
+def add_law_scalars(n, block, image, law, us, zs, grad_a, grad_z, dshape, out):
     """Add the gradients of scale, shift and shape of a block of pairs to their faces.
 
     `grad_a` is the gradient of the coverage, `grad_z` that of the law's argument. Overwrites
     `dshape`.
     """
-    sign = -1.0 if law.reversed else 1.0
-    for i in range(n):
-        out[faces[i], GRAD_SCALE] -= grad_z[i] * us[i] / image[SCALE]
-        out[faces[i], GRAD_SHIFT] += sign * grad_z[i]
+    sign, indices = -1.0 if law.reversed else 1.0, block[2]
     if law.dshape != 0:
         call_pdf(law.dshape, pointer(zs), n, law.shape, pointer(dshape))
-        for i in range(n):
-            out[faces[i], GRAD_SHAPE] += sign * grad_a[i] * dshape[i]
+    for k in range(block[0][PARTS]):
+        f = indices[PART_FACE + k]
+        for i in range(indices[PART + k], indices[PART + k + 1]):
+            out[f, GRAD_SCALE] -= grad_z[i] * us[i] / image[SCALE]
+            out[f, GRAD_SHIFT] += sign * grad_z[i]
+            if law.dshape != 0:
+                out[f, GRAD_SHAPE] += sign * grad_a[i] * dshape[i]
 
 
 @inner(error_model="numpy")
-def _add_scalars(n, faces, image, law, buffers, out):
+def _add_scalars(n, block, image, law, buffers, out):
     """Add the gradients of the scalars of a block of pairs, from what `_backpropagate` left.
 
     Overwrites pdf and weight in `buffers`.
     """
     us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
     weight, total, rest = buffers[5], buffers[6], buffers[7]
-    on_alpha, grad_z, grad_a = buffers[8], buffers[9], buffers[11]
-    add_law_scalars(n, faces, image, law, us, zs, grad_a, grad_z, pdf, out)
+    on_alpha, grad_z, grad_a, indices = buffers[8], buffers[9], buffers[11], block[2]
+    add_law_scalars(n, block, image, law, us, zs, grad_a, grad_z, pdf, out)
     if law.weight_p != 0:
         a, s = (sf, cdf) if law.reversed else (cdf, sf)
         call_weight(
             law.weight_p, pointer(a), pointer(s), pointer(total), pointer(rest), n,
             image[FAMILY_P], pointer(weight),
         )  # fmt: skip
-        for i in range(n):
-            out[faces[i], GRAD_P] += on_alpha[i] * weight[i]
+        for k in range(block[0][PARTS]):
+            for i in range(indices[PART + k], indices[PART + k + 1]):
+                out[indices[PART_FACE + k], GRAD_P] += on_alpha[i] * weight[i]
+
+
+@inner()
+def _share_ties(block, a, total, ties, weight):
+    """The weights of the maximum, which those share that reach it."""
+    indices = block[2]
+    for k in range(block[0][RUNS]):
+        first = indices[RUN + k]
+        for i in range(first, indices[RUN + k + 1]):
+            count = ties[indices[RUN_PIXEL + k] + i - first]
+            weight[i] = 1.0 / count if a[i] == total[i] else 0.0
 
 
 @inner(error_model="numpy")
 def _backpropagate(n, block, corners, image, law, drawn, buffers, grad_corners, grad_scalars):
     """Add the gradients of a block of pairs of one image to their faces."""
-    cutoff = law.cutoff
-    points, pixels, faces = block[1], block[2][PIXEL:], block[2][FACE:]
-    ds = points[DISTANCE:]
+    wide()
+    cutoff, points = law.cutoff, block[1]
+    ds, count = points[DISTANCE:], whole(n)
     us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
     weight, total, rest, on_alpha = buffers[5], buffers[6], buffers[7], buffers[8]
     grad_z, grad_d, grad_a = buffers[9], buffers[10], buffers[11]
-    coverage(n, ds, image, law, us, zs, cdf, sf)
-    call_pdf(law.pdf, pointer(zs), n, law.shape, pointer(pdf))
+    coverage_and_density(count, ds, image, law, us, zs, cdf, sf, pdf)
     a, s = (sf, cdf) if law.reversed else (cdf, sf)
-    for i in range(n):
-        pixel = pixels[i]
-        total[i], rest[i] = drawn.alpha[pixel], drawn.rest[pixel]
-        on_alpha[i] = drawn.grad[pixel] if a[i] > cutoff else 0.0
+    gather(block, drawn.alpha, total)
+    gather(block, drawn.rest, rest)
+    gather(block, drawn.grad, on_alpha)
     if law.idempotent:
-        for i in range(n):
-            weight[i] = 1.0 / drawn.ties[pixels[i]] if a[i] == total[i] and a[i] > cutoff else 0.0
+        _share_ties(block, a, total, drawn.ties, weight)
     else:
         call_weight(
-            law.weight, pointer(a), pointer(s), pointer(total), pointer(rest), n,
+            law.weight, pointer(a), pointer(s), pointer(total), pointer(rest), count,
             image[FAMILY_P], pointer(weight),
         )  # fmt: skip
-    for i in range(n):
+    for i in range(count):
+        on_alpha[i] = on_alpha[i] if a[i] > cutoff else 0.0
         grad_a[i] = on_alpha[i] * weight[i]
         grad_z[i] = grad_a[i] * pdf[i]
-    through_argument(n, ds, image[SCALE], law, grad_z, grad_d)
-    move_corners(n, block, corners, grad_d, grad_corners)
+    through_argument(count, ds, image[SCALE], law, grad_z, grad_d)
+    move_corners(n, block, corners, grad_d, buffers[12], grad_corners)
     if law.scalars:
-        _add_scalars(n, faces, image, law, buffers, grad_scalars)
+        _add_scalars(n, block, image, law, buffers, grad_scalars)
 
 
 @kernel()
@@ -549,13 +782,13 @@ def backward_faces(arrays, formulas, pixel_arrays, grad_corners, grad_scalars, s
     tables, law = FaceTables(*arrays), Formulas(*formulas)
     drawn = DrawnAlpha(*pixel_arrays)
     offsets, image_of_face = tables.offsets, tables.image_of_face
-    block, buffers = new_block(), np.empty((12, BLOCK))
+    block, buffers = new_block(), np.zeros((13, STRIDE))
     rows = (0, extent(tables.grid)[0])
     for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
         last = min(stop, offsets[b + 1])
         begin_walk(block, max(start, offsets[b]))
         while True:
-            n = next_block(tables, last, rows, b, block)
+            n = next_block(tables, last, rows, b, block, True)
             if n == 0:
                 break
             _backpropagate(
@@ -598,21 +831,27 @@ def list_rows(arrays, pixels, faces, used, slots, start, stop):
     tables = FaceTables(*arrays)
     height, width = extent(tables.grid)
     offsets, block = tables.offsets, new_block()
-    distances, indices = block[1][DISTANCE:], block[2]
+    distances, cursor, indices = block[1][DISTANCE:], block[0], block[2]
     for b in range(start // height, (stop - 1) // height + 1):
         radius = tables.images[b, RADIUS]
         rows = (max(start - b * height, 0), min(stop - b * height, height))
         begin_walk(block, offsets[b])
         while True:
-            n = next_block(tables, offsets[b + 1], rows, b, block)
+            n = next_block(tables, offsets[b + 1], rows, b, block, False)
             if n == 0:
                 break
-            for k in range(n):
-                if distances[k] >= -radius:
-                    row = indices[PIXEL + k] // width - start
-                    slot = slots[row] + used[row]
-                    pixels[slot], faces[slot] = indices[PIXEL + k], indices[FACE + k]
-                    used[row] += 1
+            part = 0
+            for r in range(cursor[RUNS]):
+                first = indices[RUN + r]
+                while indices[PART + part + 1] <= first:
+                    part += 1
+                pixel = indices[RUN_PIXEL + r]
+                line = pixel // width - start
+                for k in range(first, indices[RUN + r + 1]):
+                    if distances[k] >= -radius:
+                        slot = slots[line] + used[line]
+                        pixels[slot], faces[slot] = pixel + k - first, indices[PART_FACE + part]
+                        used[line] += 1
 
 
 @kernel()

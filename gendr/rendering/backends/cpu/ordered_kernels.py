@@ -22,6 +22,7 @@ import numpy as np
 
 from gendr._runtime.numba.calls import (
     call_cdf,
+    call_cdf_and_pdf,
     call_generator,
     call_inverse,
     call_pdf,
@@ -31,6 +32,7 @@ from gendr._runtime.numba.calls import (
     shifted,
 )
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr._runtime.numba.vectors import LANES
 from gendr.rendering.backends.cpu.kernels import (
     _ENDS,
     _FOOT,
@@ -39,7 +41,6 @@ from gendr.rendering.backends.cpu.kernels import (
     _POINTS,
     DISTANCE,
     FAMILY_P,
-    LANES,
     RADIUS,
     SCALE,
     X,
@@ -415,10 +416,11 @@ def _weight(total, rest, before, rest_before):
 
 @inner()
 def _new_block():
-    """Points of a face and their pixels; arguments and tails; totals and keys of pixels."""
+    """Points of a face and their pixels; arguments and tails; totals and keys of pixels; tails."""
     return (
         np.zeros(_POINTS), np.zeros(_RUN, np.int64), np.zeros(_RUN), np.zeros(_RUN),
-        np.zeros(_RUN), np.zeros(_RUN), np.zeros(PIXELS), np.zeros(PIXELS),
+        np.zeros(_RUN), np.zeros(_RUN), np.zeros(PIXELS), np.zeros(PIXELS), np.zeros(_RUN),
+        np.zeros(_RUN),
     )  # fmt: skip
 
 
@@ -681,7 +683,10 @@ def _backpropagate(
         _measure(points, 0, whole, edges, False, orientation != 0.0)
     face = row(tables.images, f)
     argument(whole, shifted(points, DISTANCE), face, law, us, zs)
-    call_pdf(law.pdf, pointer(zs), whole, face[SHAPE], pointer(pdf))
+    call_cdf_and_pdf(
+        law.cdf_and_pdf, pointer(zs), whole, face[SHAPE], pointer(block[8]), pointer(block[9]),
+        pointer(pdf),
+    )  # fmt: skip
     _add_scalars(whole, on_a, pointer(grad_z), pointer(pdf), pointer(us), face, law, out)
     through_argument(whole, shifted(points, DISTANCE), face[SCALE], law, grad_z, us)
     if law.dshape != 0:

@@ -15,15 +15,15 @@ class FaceTables(NamedTuple):
     image_of_face: np.ndarray  # [T] int64
     boxes: np.ndarray  # [T, 4] int32
     images: np.ndarray  # [B, 4] float64
-    grid: tuple[np.ndarray, np.ndarray]  # x of the columns, y of the rows
+    grid: tuple[np.ndarray, np.ndarray]  # x of the columns and y of the rows, both and LANES more
 
 
 class DrawnAlpha(NamedTuple):
     """What the backward kernel of alpha reads about every pixel."""
 
-    grad: np.ndarray  # [P] of alpha; 0 for saturated pixels, which have no gradient
-    alpha: np.ndarray  # [P]
-    rest: np.ndarray  # [P], 1 - alpha
+    grad: np.ndarray  # [P + LANES] of alpha; 0 for saturated pixels, which have no gradient
+    alpha: np.ndarray  # [P + LANES]
+    rest: np.ndarray  # [P + LANES], 1 - alpha
     ties: np.ndarray  # [P] int32, the faces that reach the maximum
 
 
@@ -41,7 +41,7 @@ class Formulas(NamedTuple):
         art: the exponent of the activation replacement trick.
         cutoff: coverage at or below it counts as 0.
         cdf: address of the tails of the law; and so the next ones.
-        pdf: of its density.
+        cdf_and_pdf: of both, and its density.
         dshape: of the derivative by its shape.
         generator: of the family.
         weight: of its weight.
@@ -58,7 +58,7 @@ class Formulas(NamedTuple):
     art: float
     cutoff: float
     cdf: int
-    pdf: int
+    cdf_and_pdf: int
     dshape: int
     generator: int
     weight: int

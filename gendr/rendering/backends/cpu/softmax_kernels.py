@@ -2,7 +2,7 @@
 
 They walk over faces and pixels as the kernels of silhouettes do, whose geometry and coverage they
 share, and colour every fragment on the way, so that no list of fragments exists. A block of
-fragments is processed in runs of one face each: the data of the face are read once, loops over its
+fragments is processed in parts of one face each: the data of the face are read once, loops over its
 pixels use whole vectors, and gradients are summed in registers.
 
 With depth z, k = 1 / ((far - near) gamma) and e = (z_bg - z) k, a fragment has the weight a exp(e)
@@ -24,16 +24,20 @@ import math
 import numpy as np
 
 from gendr._runtime.numba.bodies import compiled
-from gendr._runtime.numba.calls import call_pdf, pointer
+from gendr._runtime.numba.calls import pointer
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.numba.mathematics import power_of_two, split_exp
 from gendr.rendering.backends import formulas
 from gendr.rendering.backends.cpu.kernels import (
     BLOCK,
     DISTANCE,
-    FACE,
-    PIXEL,
+    PART,
+    PART_FACE,
+    PARTS,
     RADIUS,
+    RUN,
+    RUN_PIXEL,
+    RUNS,
     SCALE,
     STRIDE,
     X,
@@ -41,6 +45,7 @@ from gendr.rendering.backends.cpu.kernels import (
     add_law_scalars,
     begin_walk,
     coverage,
+    coverage_and_density,
     extent,
     face_bounds,
     face_edges,
@@ -50,6 +55,7 @@ from gendr.rendering.backends.cpu.kernels import (
     next_block,
     row_span,
     through_argument,
+    whole,
 )
 from gendr.rendering.backends.cpu.records import FaceTables, Formulas
 
@@ -555,12 +561,13 @@ def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
 
 
 @inner()
-def _end_of_run(i, n, faces):
-    """One past the last fragment of the run that begins with fragment i."""
-    f, stop = faces[i], i + 1
-    while stop < n and faces[stop] == f:
-        stop += 1
-    return stop
+def _find_pixels(block, pixels):
+    """Fill in the pixel of every fragment of a block."""
+    indices = block[2]
+    for k in range(block[0][RUNS]):
+        first = indices[RUN + k]
+        for i in range(first, indices[RUN + k + 1]):
+            pixels[i] = indices[RUN_PIXEL + k] + i - first
 
 
 @inner()
@@ -590,9 +597,8 @@ def _new_parts():
 
 
 @inner(error_model="numpy")
-def _accumulate(n, block, a, cutoff, parts, sums, tops):
+def _accumulate(n, pixels, a, cutoff, parts, sums, tops):
     """Add a block of fragments of coverage a to the sums of their pixels."""
-    pixels = block[2][PIXEL:]
     for k in range(n):
         if a[k] > cutoff:
             pixel, power = pixels[k], parts[_POWER + k]
@@ -630,25 +636,25 @@ def softmax_rows(arrays, formulas, paint, sums, tops, start, stop):
     tables, law = FaceTables(*arrays), Formulas(*formulas)
     height, width = extent(tables.grid)
     corners, offsets = tables.corners, tables.offsets
-    block, buffers, memory = new_block(), np.empty((4, BLOCK)), _new_parts()
-    points, parts, faces = pointer(block[1]), pointer(memory), block[2][FACE:]
+    block, buffers, memory = new_block(), np.zeros((4, STRIDE)), _new_parts()
+    points, parts, indices = pointer(block[1]), pointer(memory), block[2]
+    pixels = np.zeros(BLOCK, np.int64)
     us, zs, cdf, sf = buffers[0], buffers[1], buffers[2], buffers[3]
     a = sf if law.reversed else cdf
     for b in range(start // height, (stop - 1) // height + 1):
         rows = (max(start - b * height, 0), min(stop - b * height, height))
         begin_walk(block, offsets[b])
         while True:
-            n = next_block(tables, offsets[b + 1], rows, b, block)
+            n = next_block(tables, offsets[b + 1], rows, b, block, False)
             if n == 0:
                 break
-            coverage(n, block[1][DISTANCE:], tables.images[b], law, us, zs, cdf, sf)
-            i = 0
-            while i < n:
-                end = _end_of_run(i, n, faces)
-                _weights(i, end, faces[i], points, corners, paint[0], paint[5], parts)
-                _colours(i, end, faces[i], b, paint, parts, False)
-                i = end
-            _accumulate(n, block, a, law.cutoff, parts, sums, tops)
+            coverage(whole(n), block[1][DISTANCE:], tables.images[b], law, us, zs, cdf, sf)
+            for k in range(block[0][PARTS]):
+                f, i, end = indices[PART_FACE + k], indices[PART + k], indices[PART + k + 1]
+                _weights(i, end, f, points, corners, paint[0], paint[5], parts)
+                _colours(i, end, f, b, paint, parts, False)
+            _find_pixels(block, pixels)
+            _accumulate(n, pixels, a, law.cutoff, parts, sums, tops)
     # Numba frees an array after its last use by name, even if pointers into it are used later.
     memory[0] = 0.0
     for pixel in range(start * width, stop * width):
@@ -699,7 +705,7 @@ def plan_texels(arrays, attributes, textures, needed, patches, start, stop):
 
 
 @inner(error_model="numpy")
-def _shares(n, block, a, cutoff, pixels, parts):
+def _shares(n, where, a, cutoff, pixels, parts):
     """The heights exp(e) of a block divided by the sums of their pixels, and colour gradients.
 
     A height is 0 if the fragment does not cover, or is so far behind that its weight underflows.
@@ -707,7 +713,6 @@ def _shares(n, block, a, cutoff, pixels, parts):
     takes from the other fragments of its pixel.
     """
     sums, tops, grad_colours, taken = pixels
-    where = block[2][PIXEL:]
     for k in range(n):
         p = where[k]
         parts[_POWER + k] -= tops[p]
@@ -784,8 +789,9 @@ def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, s
     `grad_scalars` [T, 4] (or empty) are the gradients of scale, shift and shape.
     """
     tables, law = FaceTables(*arrays), Formulas(*formulas)
-    block, buffers, memory = new_block(), np.empty((9, BLOCK)), _new_parts()
-    points, parts, faces = pointer(block[1]), pointer(memory), block[2][FACE:]
+    block, buffers, memory = new_block(), np.zeros((10, STRIDE)), _new_parts()
+    points, parts, indices = pointer(block[1]), pointer(memory), block[2]
+    where = np.zeros(BLOCK, np.int64)
     rows, scalars, ds = (0, extent(tables.grid)[0]), len(grad_scalars) > 0, block[1][DISTANCE:]
     corners, offsets, image_of_face = tables.corners, tables.offsets, tables.image_of_face
     us, zs, cdf, sf = buffers[0], buffers[1], buffers[2], buffers[3]
@@ -795,32 +801,29 @@ def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, s
         image, last = tables.images[b], min(stop, offsets[b + 1])
         begin_walk(block, max(start, offsets[b]))
         while True:
-            n = next_block(tables, last, rows, b, block)
+            n = next_block(tables, last, rows, b, block, True)
             if n == 0:
                 break
-            coverage(n, ds, image, law, us, zs, cdf, sf)
-            call_pdf(law.pdf, pointer(zs), n, law.shape, pointer(pdf))
-            i = 0
-            while i < n:
-                end = _end_of_run(i, n, faces)
-                _weights(i, end, faces[i], points, corners, paint[0], paint[5], parts)
-                _colours(i, end, faces[i], b, paint, parts, True)
-                i = end
-            _shares(n, block, a, law.cutoff, pixels, parts)
-            i = 0
-            while i < n:
-                end = _end_of_run(i, n, faces)
-                _colours_backward(i, end, faces[i], b, a, paint, grads, asked, parts)
+            count = whole(n)
+            coverage_and_density(count, ds, image, law, us, zs, cdf, sf, pdf)
+            for k in range(block[0][PARTS]):
+                f, i, end = indices[PART_FACE + k], indices[PART + k], indices[PART + k + 1]
+                _weights(i, end, f, points, corners, paint[0], paint[5], parts)
+                _colours(i, end, f, b, paint, parts, True)
+            _find_pixels(block, where)
+            _shares(n, where, a, law.cutoff, pixels, parts)
+            for j in range(block[0][PARTS]):
+                f, i, end = indices[PART_FACE + j], indices[PART + j], indices[PART + j + 1]
+                _colours_backward(i, end, f, b, a, paint, grads, asked, parts)
                 for k in range(i, end):
                     grad_a[k] = parts[_G_COVERAGE + k]
                 _weights_backward(
-                    i, end, faces[i], points, corners, paint[0], parts, grads[0], grads[1]
+                    i, end, f, points, corners, paint[0], parts, grads[0], grads[1]
                 )
-                i = end
-            for k in range(n):
+            for k in range(count):
                 grad_z[k] = grad_a[k] * pdf[k]
-            through_argument(n, ds, image[SCALE], law, grad_z, grad_d)
-            move_corners(n, block, corners, grad_d, grads[0])
+            through_argument(count, ds, image[SCALE], law, grad_z, grad_d)
+            move_corners(n, block, corners, grad_d, buffers[9], grads[0])
             if scalars:
-                add_law_scalars(n, faces, image, law, us, zs, grad_a, grad_z, dshape, grad_scalars)
+                add_law_scalars(n, block, image, law, us, zs, grad_a, grad_z, dshape, grad_scalars)
     memory[0] = 0.0  # see `softmax_rows`

@@ -61,11 +61,11 @@ def tables_of(
 
 
 def pixel_grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
-    """NDC of the columns and rows of pixel centres; the columns are padded, as kernels read on."""
+    """NDC of the columns and rows of pixel centres; both are padded, as kernels read on."""
     from gendr.rendering.backends.cpu import kernels
 
     x = (2 * np.arange(size.width + kernels.LANES) + 1 - size.width) / size.side
-    y = (size.height - 1 - 2 * np.arange(size.height)) / size.side
+    y = (size.height - 1 - 2 * np.arange(size.height + kernels.LANES)) / size.side
     return x, y
 
 
@@ -118,7 +118,7 @@ def _addresses(
 
     return (
         of_laws.tails_address(law),
-        of_laws.density_address(law) if slopes else 0,
+        of_laws.tails_and_density_address(law) if slopes else 0,
         of_laws.shape_slope_address(law) if shape else 0,
         0 if idempotent else of_families.generator_address(family),
         of_families.weight_address(family) if slopes and not idempotent else 0,
