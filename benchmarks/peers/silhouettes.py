@@ -96,7 +96,7 @@ def mitsuba() -> Render:
     scene = mi.load_dict(
         {
             "type": "scene",
-            "integrator": {"type": "direct_projective", "sppi": 0, "guiding": "none"},
+            "integrator": {"type": "direct_projective", "sppi": 0},
             "mesh": mesh,
         }
     )
