@@ -156,7 +156,7 @@ RENDERERS: dict[str, tuple[str, str, Callable[[], Render]]] = {
     "gendr": ("gendr: logistic", "logistic", lambda: ours("logistic")),
     "softras": ("SoftRas' formula, by gendr", "logistic.squared", lambda: ours("logistic.squared")),
     "pytorch3d": ("PyTorch3D", "logistic.squared", pytorch3d),
-    "mitsuba": ("Mitsuba 3", "logistic", mitsuba),
+    "mitsuba": ("Mitsuba", "logistic", mitsuba),
 }
 
 
