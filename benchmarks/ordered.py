@@ -142,7 +142,9 @@ def cases(quick: bool, device: str) -> list[Case]:
     ]
 
 
-main = Comparison("ordered", __doc__, cases, page="results/splatting-speed", mark="ordered-speed").main
+main = Comparison(
+    "ordered", __doc__, cases, page="results/splatting-speed", mark="ordered-speed"
+).main
 
 if __name__ == "__main__":
     main()

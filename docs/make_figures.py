@@ -582,7 +582,8 @@ def figure_peers() -> None:
         axis.plot(seconds, quality, color=colour, lw=2, marker="o", ms=3)
         axis.annotate(
             label, (seconds[-1], quality[-1]), color=colour, size=10, weight="bold",
-            xytext=(6, 0), textcoords="offset points", va="center",
+            xytext=(6, {"gendr": 7, "softras": -9}.get(name, 0)), textcoords="offset points",
+            va="center",
         )  # fmt: skip
         reached = f"{quality[-1]:.3f} after {steps[-1]} steps"
         rows.append((label, f"{seconds[-1] / steps[-1]:.2g} s", reached, f"{seconds[-1]:.0f} s"))

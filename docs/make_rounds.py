@@ -1,4 +1,4 @@
-"""What the rounds of the study came to; fills docs/study.md, docs/results/study.md and docs/which-renderer.md.
+"""What the rounds of the study came to; fills its pages and docs/which-renderer.md.
 
     python docs/make_rounds.py
 

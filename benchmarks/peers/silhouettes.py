@@ -1,19 +1,20 @@
 """One loop, four renderers: a sphere fitted to 24 silhouettes, its quality over time.
 
-    python benchmarks/peers/silhouettes.py gendr softras --out docs/results/peers.json
+    PYTHONPATH=. python benchmarks/peers/silhouettes.py gendr softras --out peers.json
     python -m venv peers && peers/bin/pip install . mitsuba==3.5.2
-    PYTHONPATH=. peers/bin/python benchmarks/peers/silhouettes.py mitsuba --out docs/results/peers.json
+    PYTHONPATH=. peers/bin/python benchmarks/peers/silhouettes.py mitsuba --out peers.json
     python docs/make_figures.py peers
 
-The same for PyTorch3D 0.7.9, `pip install . torch==2.12.0 easypytorch3d==0.7.9.post1`, whose wheel
-wants the torch that it was built with. Runs from a clone; each renderer adds its curve to the file.
+The same for PyTorch3D 0.7.9, `pip install . torch==2.12.0 easypytorch3d==0.7.9.post1`, a wheel of
+its code by others that wants the torch it was built with. Runs from a clone; each renderer adds its
+curve to the file, which is kept as docs/results/peers.json.
 
 Everything but the renderer is shared: target, start, parametrisation, optimiser, loss, number of
 steps. Soft renderers get the schedule of the README, twice the suggested scale to a third of it
-(squared for squared laws); Mitsuba's images are hard, and it estimates their gradients by samples
-of the outlines. The clock runs over steps alone, after one step on the side that compiles, and counts
-processor time of all threads, so that other work on the machine matters little. Quality is the mean
-IoU of hard silhouettes from 24 other places.
+(squared for squared laws); Mitsuba's images are hard, and it samples outlines for
+their gradients. The clock runs over steps alone, after one step on the side that compiles, and
+counts processor time of all threads, so that other work on the machine matters little. Quality is
+the mean IoU of hard silhouettes from 24 other places.
 """
 
 from __future__ import annotations
@@ -25,20 +26,17 @@ import math
 import os
 import platform
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
 
 import torch
 from torch import Tensor
 
 import gendr
 
+ROOT = Path(__file__).parents[2]
 SIZE, VIEWS, STEPS = 64, 24, 100
 CUTOFF = 1e-3
 SEEN = gendr.look_at(2.732, 30.0, torch.arange(VIEWS) * 15.0)
@@ -98,12 +96,12 @@ def mitsuba() -> Render:
     scene = mi.load_dict(
         {
             "type": "scene",
-            "integrator": {"type": "direct_projective", "sppi": 0},  # no mirrors
+            "integrator": {"type": "direct_projective", "sppi": 0},
             "mesh": mesh,
         }
     )
     params = mi.traverse(scene)
-    (key,) = (name for name in params.keys() if name.endswith("vertex_positions"))  # noqa: SIM118
+    (key,) = (name for name in params.keys() if name.endswith("vertex_positions"))
     sensors = [_sensor(mi, place) for place in SEEN]
     seeds = iter(range(10**9))
 
@@ -158,7 +156,7 @@ RENDERERS: dict[str, tuple[str, str, Callable[[], Render]]] = {
     "gendr": ("gendr: logistic", "logistic", lambda: ours("logistic")),
     "softras": ("SoftRas' formula, by gendr", "logistic.squared", lambda: ours("logistic.squared")),
     "pytorch3d": ("PyTorch3D", "logistic.squared", pytorch3d),
-    "mitsuba": ("Mitsuba 3", "logistic", mitsuba),
+    "mitsuba": ("Mitsuba", "logistic", mitsuba),
 }
 
 
@@ -242,7 +240,9 @@ def main() -> None:
     )
     parser.add_argument("renderers", nargs="+", choices=RENDERERS)
     parser.add_argument("--steps", type=int, default=STEPS, help="%(default)s")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds of processor time; %(default)s")
+    parser.add_argument(
+        "--limit", type=float, default=300.0, help="seconds of processor time; %(default)s"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="JSON, to which curves are added")
     args = parser.parse_args()
     found = json.loads(args.out.read_text()) if args.out and args.out.exists() else {}
@@ -255,7 +255,7 @@ def main() -> None:
             **run,
         }
         step, seconds, quality = found[name]["curve"][-1]
-        print(f"{name}: IoU {quality:.3f} after {step} steps, {seconds:.1f} s of processor")  # noqa: T201
+        print(f"{name}: IoU {quality:.3f} after {step} steps, {seconds:.1f} s of processor")
         if args.out:
             args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
