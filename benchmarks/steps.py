@@ -80,7 +80,8 @@ def fitting() -> Callable[[], float]:
     """A step of a fit of 2,562 vertices to 24 masks of 128²."""
     camera = gendr.look_at(2.732, 20.0, torch.arange(24) * 15.0)
     with torch.no_grad():
-        target = icosphere(3).scaled(torch.tensor([0.5, 0.3, 0.4]))
+        ball = icosphere(3)
+        target = ball.with_vertices(ball.vertices * torch.tensor([0.5, 0.3, 0.4]))
         masks = gendr.Renderer(128, "heaviside", "max")(target, camera).alpha
 
     def run() -> float:
