@@ -2,9 +2,10 @@
 
     python benchmarks/steps.py --beside c618c28 [--seconds 120] [--docs]
 
-Two processes take turns, so that other load of the machine meets both; each time is the least. The
-unit is a product of two float32 matrices of 2048² on as many threads. A step of `gendr fit` is the
-mean of the steps of a fit. --docs writes the table into docs/results/speed.md.
+Two processes take turns, so that other load of the machine meets both. Times are processor time on
+one thread, the least of all runs, and the unit is a product of two float32 matrices of 2048² on one
+thread: both mean something on a busy machine too. A step of `gendr fit` is a short fit over its
+number of steps. --docs writes the table into docs/results/speed.md.
 """
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ def rendering(name: str, views: int, size: int, part: str = "alpha", **options: 
 
         def step() -> float:
             vertices.grad = None
-            start = time.perf_counter()
+            start = time.process_time()
             image = getattr(renderer(ball.with_vertices(vertices), camera), part)
             image.square().sum().backward()
-            return time.perf_counter() - start
+            return time.process_time() - start
 
         return step
 
@@ -69,9 +70,9 @@ def product() -> Callable[[], float]:
     a = torch.rand(2048, 2048)
 
     def run() -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         torch.mm(a, a)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     return run
 
@@ -85,8 +86,9 @@ def fitting() -> Callable[[], float]:
         masks = gendr.Renderer(128, "heaviside", "max")(target, camera).alpha
 
     def run() -> float:
-        found = gendr.fit(masks, camera, subdivisions=4, steps=15)
-        return found.state.seconds / len(found.history)
+        start = time.process_time()
+        found = gendr.fit(masks, camera, subdivisions=4, steps=20)
+        return (time.process_time() - start) / len(found.history)
 
     return run
 
@@ -113,6 +115,7 @@ CASES: dict[str, Any] = {
 
 def serve() -> None:
     """Answer names on stdin with the seconds of a run; the first run of each is not told."""
+    torch.set_num_threads(1)
     known: dict[str, Callable[[], float]] = {}
     for line in sys.stdin:
         name = line.rstrip("\n")
@@ -138,14 +141,14 @@ def beside(commit: str, seconds: float) -> dict[str, tuple[float, float]]:
         found: dict[str, list[list[float]]] = {name: [[], []] for name in CASES}
         try:
             begun = None
-            while begun is None or time.perf_counter() - begun < seconds:
+            while begun is None or time.monotonic() - begun < seconds:
                 for name in CASES:
                     for times, program in zip(found[name], programs, strict=True):
                         assert program.stdin is not None
                         assert program.stdout is not None
                         program.stdin.write(name + "\n")
                         times.append(json.loads(program.stdout.readline()))
-                begun = begun or time.perf_counter()  # the first round compiles
+                begun = begun or time.monotonic()  # the first round compiles
         finally:
             for program in programs:
                 program.kill()
@@ -162,8 +165,8 @@ def lines(commit: str, found: dict[str, tuple[float, float]]) -> list[str]:
         for name, times in found.items()
     ]  # fmt: skip
     said = (
-        f"Measured on {about['date']} at commit {about['commit']} with {torch.get_num_threads()} "
-        f"threads of {about['machine']}; before: commit {commit}."
+        f"Measured on {about['date']} at commit {about['commit']} on one thread of "
+        f"{about['machine']}; before: commit {commit}."
     )
     head = ("step", "before", "now", "before / product", "now / product", "before / now")
     return [said, "", *table(head, rows)]
