@@ -184,5 +184,5 @@ def shape_slope_address(name: str) -> int:
 
 
 def tails_and_density_address(name: str) -> int:
-    """The address of the compiled loop over cdf, sf and pdf, at little more than the cost of one."""
+    """The address of the compiled loop over cdf, sf and pdf, which cost little more than one."""
     return _tails_and_density_loop(name).address

@@ -8,6 +8,7 @@ import torch
 
 from gendr import distributions
 from gendr.distributions import numba as compiled
+from gendr.distributions.bodies import kernel_name
 from gendr.distributions.laws.gamma import Gamma
 from support.cases import for_each
 from support.laws import EXAMPLES, points
@@ -51,6 +52,20 @@ def test_loops_equal_the_classes(law):
     assert close(cdf, law.cdf(z))
     assert close(sf, law.sf(z))
     assert close(pdf, law.pdf(z))
+
+
+@for_each(law=EXAMPLES)
+def test_the_loop_over_both_gives_what_each_gives(law):
+    z = inputs(law).numpy()
+    out = [np.full_like(z, np.nan) for _ in range(3)]
+    arguments = [a.ctypes.data_as(DOUBLES) for a in (z, *out)]
+    address = compiled.tails_and_density_address(kernel_name(type(law)))
+    number = ctypes.c_double
+    kinds = (DOUBLES, ctypes.c_int64, number, DOUBLES, DOUBLES, DOUBLES)
+    call = ctypes.CFUNCTYPE(None, *kinds)(address)
+    call(arguments[0], z.size, law.shape_parameter or 0.0, *arguments[1:])
+    want = [*run(law, "tails", z, 2), *run(law, "density", z)]
+    assert all(close(torch.from_numpy(a), b) for a, b in zip(out, want, strict=True))
 
 
 @for_each(law=EXAMPLES)

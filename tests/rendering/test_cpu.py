@@ -24,16 +24,19 @@ needs_proc = pytest.mark.skipif(
 
 
 def rendered(threads, part, own=None):
-    """An image of a ball and its gradients, with so many threads of torch and of the kernels."""
+    """An image of a ball and its gradients, with so many threads of torch and of the kernels.
+
+    In float64, where the order of a sum shows.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     cpu.set_num_threads(own)
     try:
-        ball = icosphere(2).scaled(0.5)
+        ball = icosphere(2).scaled(0.5).to(torch.float64)
         vertices = ball.vertices.clone().requires_grad_()
-        colours = torch.rand(len(vertices), 3, generator=torch.Generator().manual_seed(0))
+        colours = torch.rand(len(vertices), 3, generator=torch.Generator().manual_seed(0)).double()
         mesh = ball.with_vertices(vertices).with_vertex_colors(colours.requires_grad_())
-        camera = gendr.look_at(2.732, 30.0, torch.arange(3) * 120.0)
+        camera = gendr.look_at(2.732, 30.0, torch.arange(3) * 120.0).to(torch.float64)
         renderer = gendr.Renderer(40, "logistic", scale=0.02, backend="cpu", gamma=0.1)
         image = getattr(renderer(mesh, camera), part)
         (image * torch.linspace(0, 1, image.numel()).reshape(image.shape)).sum().backward()

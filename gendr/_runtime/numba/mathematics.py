@@ -35,14 +35,16 @@ _LEAST = 2.2250738585072014e-308  # a smaller number has fewer digits
 _LARGEST, _SMALLEST = math.log(1.7976931348623157e308), -708.0
 
 
-@intrinsic
-def fma(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
+def _fma(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
     """Return x y + z, rounded once; called explicitly, so that all lanes round alike."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.fma(*args)
 
     return types.float64(types.float64, types.float64, types.float64), codegen
+
+
+fma: Any = intrinsic(_fma)
 
 
 @intrinsic

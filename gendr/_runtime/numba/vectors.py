@@ -199,8 +199,7 @@ def lanewise(generate: Callable[..., None]) -> Any:
     return intrinsic(define)
 
 
-@intrinsic
-def wide(typingctx: Any) -> Any:
+def _wide(typingctx: Any) -> Any:
     """Let the loops of the function that calls this take vectors as wide as the processor has.
 
     LLVM takes half of AVX-512 by itself, for processors which slowed down under it once. Every lane
@@ -213,6 +212,9 @@ def wide(typingctx: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), codegen
+
+
+wide: Any = intrinsic(_wide)
 
 
 def total(values: Sequence[Any]) -> Any:

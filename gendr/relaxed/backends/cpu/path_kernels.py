@@ -31,6 +31,7 @@ from numba.extending import register_jitable
 
 from gendr._runtime.numba.calls import pointer, row
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr._runtime.numba.vectors import LANES
 from gendr.relaxed.backends.cpu.minimum import (
     OPTIONS,
     Decision,
@@ -50,7 +51,6 @@ from gendr.relaxed.backends.cpu.path_vectors import (
     turn_near,
     walk_near,
 )
-from gendr._runtime.numba.vectors import LANES
 
 ensure_cache()
 announce_compilation(__name__)

@@ -47,8 +47,8 @@ announce_compilation(__name__)
 SHORTEST = 1e-300  # an edge with a smaller squared length counts as a point
 BLOCK = 512  # pairs per call of a law: several arrays of this length fit in the L1 and L2 caches
 # Points are written and measured in whole vectors of `LANES`, so that loops over the few pixels of
-# a small face have no remainder, and blocks go through laws in multiples of `WHOLE`. The arrays have
-# room for the extra points, which are not used.
+# a small face have no remainder, and blocks go through laws in multiples of `WHOLE`. The arrays
+# have room for the extra points, which are not used.
 WHOLE = 16
 STRIDE = BLOCK + WHOLE
 # A block is one array of float64 and one of int64; these are the offsets of their columns. As they
@@ -56,7 +56,7 @@ STRIDE = BLOCK + WHOLE
 # at run time would take longer than many of the loops.
 X, Y, DISTANCE, _GAP_X, _GAP_Y, _FOOT, _ENDS, _LOW, _HIGH = (k * STRIDE for k in range(9))
 _POINTS = 9 * STRIDE
-# The runs of pixels next to each other in a row: where one begins in the block, and its first pixel.
+# The runs of pixels next to each other in a row: where one begins in the block, its first pixel.
 # The parts of a block that belong to one face each: where one begins, and its face. One more
 # beginning is the end of the last. How many there are is told by the cursor.
 RUN, RUN_PIXEL, PART, PART_FACE = (k * STRIDE for k in range(4))
@@ -732,14 +732,14 @@ def _add_scalars(n, block, image, law, buffers, out):
 
 
 @inner()
-def _share_ties(block, a, total, ties, weight):
+def _share_ties(block, a, cutoff, total, ties, weight):
     """The weights of the maximum, which those share that reach it."""
     indices = block[2]
     for k in range(block[0][RUNS]):
         first = indices[RUN + k]
         for i in range(first, indices[RUN + k + 1]):
             count = ties[indices[RUN_PIXEL + k] + i - first]
-            weight[i] = 1.0 / count if a[i] == total[i] else 0.0
+            weight[i] = 1.0 / count if a[i] == total[i] and a[i] > cutoff else 0.0
 
 
 @inner(error_model="numpy")
@@ -757,7 +757,7 @@ def _backpropagate(n, block, corners, image, law, drawn, buffers, grad_corners, 
     gather(block, drawn.rest, rest)
     gather(block, drawn.grad, on_alpha)
     if law.idempotent:
-        _share_ties(block, a, total, drawn.ties, weight)
+        _share_ties(block, a, cutoff, total, drawn.ties, weight)
     else:
         call_weight(
             law.weight, pointer(a), pointer(s), pointer(total), pointer(rest), count,

@@ -817,9 +817,7 @@ def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, s
                 _colours_backward(i, end, f, b, a, paint, grads, asked, parts)
                 for k in range(i, end):
                     grad_a[k] = parts[_G_COVERAGE + k]
-                _weights_backward(
-                    i, end, f, points, corners, paint[0], parts, grads[0], grads[1]
-                )
+                _weights_backward(i, end, f, points, corners, paint[0], parts, grads[0], grads[1])
             for k in range(count):
                 grad_z[k] = grad_a[k] * pdf[k]
             through_argument(count, ds, image[SCALE], law, grad_z, grad_d)
