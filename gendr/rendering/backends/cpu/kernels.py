@@ -354,7 +354,7 @@ def _put(points, n, xs, x, y):
     points[n + X], points[n + Y] = xs[x], y
 
 
-@inner(forceinline=True)
+@inner()
 def next_block(tables, face_last, rows, image, block, slopes):
     """Gather the next pixels within reach of faces and measure their distances.
 
