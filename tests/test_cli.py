@@ -722,6 +722,24 @@ def test_render_shows_textures(tmp_path):
                 assert (r, g, b) == (230, 26, 26)
 
 
+def test_render_averages_fine_textures(tmp_path):
+    mesh, noise = cube(1), torch.Generator().manual_seed(0)
+    uvs = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    fine = torch.rand(256, 256, 1, generator=noise).repeat(1, 1, 3)
+    mesh = Mesh(mesh.vertices, mesh.faces, uvs=uvs, face_uvs=mesh.faces % 3, texture=fine)
+    mesh.save(tmp_path / "fine.obj")
+    contrasts = []
+    for k, more in enumerate(([], ["--mipmaps"])):
+        out = tmp_path / f"{k}.png"
+        options = ["--size", 24, "--lighting", "none", "--quiet", *more]
+        assert run("render", tmp_path / "fine.obj", "-o", out, *options) == 0
+        with Image.open(out) as image:
+            low, high = image.convert("L").crop((9, 9, 15, 15)).getextrema()
+        contrasts.append(high - low)
+    assert contrasts[0] > 60
+    assert contrasts[1] < 0.5 * contrasts[0]
+
+
 def test_soft_rendering_is_soft(box, tmp_path):
     hard, soft = tmp_path / "hard.png", tmp_path / "soft.png"
     options = ["--size", 48, "--background", "transparent", "--quiet"]
