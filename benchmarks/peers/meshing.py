@@ -5,7 +5,7 @@
 
 Others run in an environment of their own, made in WORK unless one is given. COLMAP has the true
 cameras and masks; its dense stereo needs CUDA, its Delaunay meshing is not in its Python package.
-Open3D has no stereo of many photos: it is given our depths, and their time with that of silhouettes.
+Open3D has no stereo of many photos: it is given our depths, whose time counts, with silhouettes.
 """
 
 import argparse
