@@ -23,7 +23,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/re
 BLOCK = re.compile(r"(?:<!-- test: ?(?P<small>[^>]*?) ?-->\n)?```python\n(?P<code>.*?)```", re.S)
 WRITERS = sorted(
     path
-    for folder in ("docs", "benchmarks", "experiments", "assets")
+    for folder in ("docs", "benchmarks", "benchmarks/peers", "experiments", "assets")
     for path in (ROOT / folder).glob("*.py")
 )
 # What a comment `<!-- test: ... -->` above a block makes smaller, so that the tests stay fast.
