@@ -115,7 +115,9 @@ def commands():
             words = shlex.split(line, comments=True)
             if words[:1] == ["torchrun"]:
                 words = words[words.index("-m") + 1 :]
-            if words[:1] in (["gendr"], ["make"]) or (words[:1] == ["python"] and len(words) > 1):
+            if words[:1] in (["gendr"], ["make"]) or (
+                words[:1] == ["python"] and words[1:2] not in ([], ["-m"])
+            ):
                 if tuple(words) not in seen:
                     seen.add(tuple(words))
                     yield words
