@@ -82,7 +82,7 @@ def colmap(work, given):
     normals *= np.sign((normals * np.subtract(eyes, points)).sum(1, keepdims=True))
     cloud.paint_uniform_color([0.5, 0.5, 0.5])
     o3d.io.write_point_cloud(str(out / "points.ply"), cloud)
-    options = pycolmap.PoissonMeshingOptions(depth=DEPTH, trim=0.0)  # 10 leaves nothing of so few
+    options = pycolmap.PoissonMeshingOptions(depth=DEPTH, trim=0.0)  # nothing is trimmed of so few
     pycolmap.poisson_meshing(out / "points.ply", out / "mesh.ply", options)
     return o3d.io.read_triangle_mesh(str(out / "mesh.ply"))
 
