@@ -12,23 +12,19 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from _turns import taking_turns
 from torch import Tensor
 
 import gendr
 from gendr import logic, losses, mesh, relaxed, sorting, topk
 
-ROOT = Path(__file__).resolve().parents[1]
 Result = Callable[[], list[Tensor]]
 
 
@@ -172,35 +168,13 @@ def serve() -> None:
 
 def beside(commit: str, rounds: int) -> None:
     """Print digests and ratios of times of this tree to those of a commit."""
-    with tempfile.TemporaryDirectory() as folder:
-        other = Path(folder) / "clone"
-        subprocess.run(["git", "clone", "-q", ROOT, other], check=True)
-        subprocess.run(["git", "checkout", "-q", commit], cwd=other, check=True)
-        programs = [
-            subprocess.Popen(
-                [sys.executable, __file__, "--serve"], env={**os.environ, "PYTHONPATH": str(root)},
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-            )
-            for root in (ROOT, other)
-        ]  # fmt: skip
-
-        def asked(program: subprocess.Popen[str], name: str) -> str:
-            assert program.stdin is not None
-            assert program.stdout is not None
-            program.stdin.write(name + "\n")
-            return program.stdout.readline().strip()
-
+    with taking_turns(__file__, commit) as ask:
         for name in results() | larger():
-            first, second = (asked(program, name) for program in programs)
-            ratios = np.array([
-                np.divide(*(float(asked(program, name)) for program in programs))
-                for _ in range(rounds)
-            ])  # fmt: skip
-            low, middle, high = np.percentile(ratios, [25, 50, 75])
-            bits = "same bits" if first == second else "OTHER BITS"
+            before, now = ask(name)
+            times = np.array([[float(answer) for answer in ask(name)] for _ in range(rounds)])
+            low, middle, high = np.percentile(times[:, 1] / times[:, 0], [25, 50, 75])
+            bits = "same bits" if before == now else "OTHER BITS"
             print(f"{bits}  {middle:.3f} ({low:.3f} to {high:.3f})  {name}", flush=True)
-        for program in programs:
-            program.kill()
 
 
 def main() -> int:

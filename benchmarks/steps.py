@@ -13,25 +13,20 @@ from __future__ import annotations
 import _clone  # noqa: F401  # before what it makes importable
 
 import argparse
-import json
-import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
+from _turns import ROOT, taking_turns
 from rows import measured_on
 
 import gendr
 from gendr.mesh import cube_sphere, icosphere
 from lab.pages import fill, table
 
-ROOT = Path(__file__).resolve().parents[1]
 NEAR, FAR = 1.0, 100.0
 WIDE: dict[str, Any] = {"dist": "logistic.squared", "scale": 1e-4}
 
@@ -93,17 +88,17 @@ def fitting() -> Callable[[], float]:
     return run
 
 
-NAMES = "1 × 512², 40,368 faces, "
+LARGE = "1 × 512², 40,368 faces"
 CASES: dict[str, Any] = {
     "2048³ product": product,
     "24 × 64², 642 vertices, logistic.squared 1e-4": rendering("642 vertices", 24, 64, **WIDE),
-    "the same, RGB": rendering("642 vertices", 24, 64, "rgb", **WIDE),
-    NAMES + "logistic.squared 1e-4": rendering("40,368 faces", 1, 512, cutoff=1e-3, **WIDE),
-    "the same, RGB ": rendering("40,368 faces", 1, 512, "rgb", cutoff=1e-3, **WIDE),
-    NAMES + "uniform 0.01": rendering(
+    "24 × 64², 642 vertices, RGB": rendering("642 vertices", 24, 64, "rgb", **WIDE),
+    f"{LARGE}, logistic.squared 1e-4": rendering("40,368 faces", 1, 512, cutoff=1e-3, **WIDE),
+    f"{LARGE}, RGB": rendering("40,368 faces", 1, 512, "rgb", cutoff=1e-3, **WIDE),
+    f"{LARGE}, uniform 0.01": rendering(
         "40,368 faces", 1, 512, dist="uniform", scale=0.01, cutoff=1e-3
     ),
-    NAMES + "logistic 0.1 px": rendering(
+    f"{LARGE}, logistic 0.1 px": rendering(
         "40,368 faces", 1, 512, dist="logistic", scale="0.1px", cutoff=1e-3
     ),
     "1 × 1024², 1,310,720 faces, logistic 0.1 px": rendering(
@@ -122,37 +117,19 @@ def serve() -> None:
         if name not in known:
             known[name] = CASES[name]()
             known[name]()
-        print(json.dumps(known[name]()), flush=True)
+        print(known[name](), flush=True)
 
 
 def beside(commit: str, seconds: float) -> dict[str, tuple[float, float]]:
     """The least seconds of every case, at a commit and here."""
-    with tempfile.TemporaryDirectory() as folder:
-        other = Path(folder) / "clone"
-        subprocess.run(["git", "clone", "-q", ROOT, other], check=True)
-        subprocess.run(["git", "checkout", "-q", commit], cwd=other, check=True)
-        programs = [
-            subprocess.Popen(
-                [sys.executable, __file__, "--serve"], env={**os.environ, "PYTHONPATH": str(root)},
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-            )
-            for root in (other, ROOT)
-        ]  # fmt: skip
-        found: dict[str, list[list[float]]] = {name: [[], []] for name in CASES}
-        try:
-            begun = None
-            while begun is None or time.monotonic() - begun < seconds:
-                for name in CASES:
-                    for times, program in zip(found[name], programs, strict=True):
-                        assert program.stdin is not None
-                        assert program.stdout is not None
-                        program.stdin.write(name + "\n")
-                        times.append(json.loads(program.stdout.readline()))
-                begun = begun or time.monotonic()  # the first round compiles
-        finally:
-            for program in programs:
-                program.kill()
-    return {name: (min(before), min(after)) for name, (before, after) in found.items()}
+    found: dict[str, list[list[float]]] = {name: [] for name in CASES}
+    with taking_turns(__file__, commit) as ask:
+        begun = None
+        while begun is None or time.monotonic() - begun < seconds:
+            for name, times in found.items():
+                times.append([float(answer) for answer in ask(name)])
+            begun = begun or time.monotonic()  # the first round compiles
+    return {name: tuple(map(min, zip(*times, strict=True))) for name, times in found.items()}
 
 
 def lines(commit: str, found: dict[str, tuple[float, float]]) -> list[str]:
@@ -160,7 +137,7 @@ def lines(commit: str, found: dict[str, tuple[float, float]]) -> list[str]:
     unit = min(found["2048³ product"])
     about = measured_on()
     rows = [
-        (name.strip(), *(f"{1e3 * t:.1f} ms" for t in times),
+        (name, *(f"{1e3 * t:.1f} ms" for t in times),
          *(f"{t / unit:.2f}" for t in times), f"{times[0] / times[1]:.2f}")
         for name, times in found.items()
     ]  # fmt: skip
