@@ -20,7 +20,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -38,6 +38,8 @@ _TWO = types.void(_P, types.int64, types.float64, _P, _P)
 _ONE = types.void(_P, types.int64, types.float64, _P)
 _THREE = types.void(_P, types.int64, types.float64, _P, _P, _P)
 
+
+BOTH: Literal["tails_and_density"] = "tails_and_density"  # a loop over two bodies
 
 # Stands for the body of a law; every compiled loop is a copy in which it is bound to one.
 BODY: Any = None
@@ -100,6 +102,8 @@ def _shaped_slope(z, n, shape, dcdf):
 _LOOPS = {
     ("tails", False): _tails,
     ("tails", True): _shaped_tails,
+    (BOTH, False): _tails_and_density,
+    (BOTH, True): _shaped_tails_and_density,
     ("density", False): _density,
     ("density", True): _shaped_density,
     ("shape_slope", True): _shaped_slope,
@@ -107,25 +111,30 @@ _LOOPS = {
 
 
 @cache
-def loop(name: str, kind: Kind) -> Any:
+def loop(name: str, kind: Kind | Literal["tails_and_density"]) -> Any:
     """The compiled loop over a body of a law; kept alive, since its address is valid only so long.
 
     Args:
         name: by `kernel_name`.
-        kind: of the body.
+        kind: of the body, or `BOTH`.
 
     Raises:
         ValueError: the law has no such body.
     """
     of = bodies(name)
-    body = of.for_float64(kind)
     shaped = has_shape(of)
-    bound = {"BODY": compiled(body, inlined=_inlined(of, kind))}
+    parts: dict[str, Kind] = (
+        {"BODY": "tails", "DENSITY": "density"} if kind == BOTH else {"BODY": kind}
+    )
+    bound = {
+        word: compiled(of.for_float64(part), inlined=_inlined(of, part))
+        for word, part in parts.items()
+    }
     if shaped:
         bound["CONSTANT"] = compiled(of.for_float64("constant"))
     if kind == "shape_slope":
         bound["PSI"] = compiled(of.for_float64("slope_constant"))
-    signature = _TWO if kind == "tails" else _ONE
+    signature = {"tails": _TWO, BOTH: _THREE}.get(kind, _ONE)
     return compiled_loop(_LOOPS[kind, shaped], signature, of, kind, **bound)
 
 
@@ -154,20 +163,6 @@ def evaluated(cls: type[Law], kind: Kind, z: Tensor, shape: Tensor) -> list[Tens
     return [each.to(z.device).reshape(z.shape) for each in found]
 
 
-@cache
-def _tails_and_density_loop(name: str) -> Any:
-    of = bodies(name)
-    shaped = has_shape(of)
-    bound = {
-        word: compiled(of.for_float64(kind), inlined=_inlined(of, kind))
-        for word, kind in (("BODY", "tails"), ("DENSITY", "density"))
-    }
-    if shaped:
-        bound["CONSTANT"] = compiled(of.for_float64("constant"))
-    loop = _shaped_tails_and_density if shaped else _tails_and_density
-    return compiled_loop(loop, _THREE, of, "tails_and_density", **bound)
-
-
 def tails_address(name: str) -> int:
     """The address of the compiled loop over cdf and sf."""
     return loop(name, "tails").address
@@ -185,4 +180,4 @@ def shape_slope_address(name: str) -> int:
 
 def tails_and_density_address(name: str) -> int:
     """The address of the compiled loop over cdf, sf and pdf, which cost little more than one."""
-    return _tails_and_density_loop(name).address
+    return loop(name, BOTH).address
