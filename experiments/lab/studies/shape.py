@@ -170,11 +170,29 @@ class Search:
         return _best(self.fits)
 
 
+@dataclass(frozen=True, eq=False)
+class Views:
+    """What is drawn in a step: one mesh for each of N images, all of one topology.
+
+    Attributes:
+        vertices: [N, V, 3].
+        faces: [F, 3].
+        camera: of N images.
+        triangles: [N, F, ...], the faces as the kernels take them.
+    """
+
+    vertices: Tensor
+    faces: Tensor
+    camera: Camera
+    triangles: Tensor
+
+
 class _Scene:
     """The target as seen from one elevation, and the sphere that is fitted to it."""
 
     def __init__(self, task: ShapeTask, elevation: float) -> None:
-        p = self.protocol = task.protocol
+        self.task, p = task, task.protocol
+        self.protocol = p
         self.camera = task.camera(elevation)
         self.masks = task.silhouettes(task.target, elevation)
         self.sphere = icosphere(p.subdivisions, device=task.device)
@@ -205,7 +223,8 @@ class _Scene:
         for step in range(p.steps + 1):
             displacement, centre = (torch.cat(x) for x in zip(*blocks, strict=True))
             shape = self.deformation(displacement, centre)
-            triangles = face_vertices(shape.repeat_interleave(views, 0), self.sphere.faces, camera)
+            repeated = shape.repeat_interleave(views, 0)
+            triangles = face_vertices(repeated, self.sphere.faces, camera)
             found = hard_silhouette(triangles, p.image_size)
             loss = 1 - iou(found, masks).reshape(shapes, views).mean(1)
             better = loss < best
@@ -214,9 +233,8 @@ class _Scene:
             progress.advance()
             if step == p.steps:
                 break
-            alpha = silhouette(
-                triangles, p.image_size, instance.dist, instance.tconorm, scale, p.cutoff
-            )
+            drawn = Views(repeated, self.sphere.faces, camera, triangles)
+            alpha = self.task.soft(instance, drawn, scale)
             objective = self._objective(alpha, shape)
             adam.zero_grad()
             objective.backward()
@@ -272,6 +290,13 @@ class ShapeTask(SceneTask[ShapeProtocol]):
         mesh = mesh.to(device=self.device)
         triangles = face_vertices(mesh.vertices[None], mesh.faces, self.camera(elevation))
         return hard_silhouette(triangles, image_size or self.protocol.image_size)
+
+    def soft(self, instance: Instance, views: Views, scale: Tensor) -> Tensor:
+        """The silhouettes [N, H, W] that are compared, at a scale [N] for each image."""
+        p = self.protocol
+        return silhouette(
+            views.triangles, p.image_size, instance.dist, instance.tconorm, scale, p.cutoff
+        )
 
     def try_scales(
         self, instance: Instance, elevation: float, scales: Sequence[float]
