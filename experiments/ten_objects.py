@@ -3,11 +3,14 @@
     python experiments/ten_objects.py shape -r ten.sqlite -o docs/results/ten-objects/shape.csv
     python experiments/ten_objects.py pose -r ten.sqlite -o docs/results/ten-objects/pose.csv
     python experiments/ten_objects.py shape --protocol large --renderers uniform/probabilistic ...
+    python experiments/ten_objects.py shape -o docs/results/ten-objects/shape.csv --peers
     python experiments/ten_objects.py shape -r ten.sqlite -o ... --executor ray --address auto
 
 What is scored, and how settings are chosen: `lab.studies.ten`. The SQLite file has each renderer as
 soon as it is done, and the same command goes on where it was; several may work on one file. The
-table has what the file has, and what it held before.
+table has what the file has, and what it held before. With --peers, the images of others are scored
+in the same loop (`lab.studies.peers`; DEODR by its package, `pip install deodr`), in this process,
+and go into the table one by one.
 
 Exit status: 0 if all is done, 1 if some renderers failed, 2 for bad input, 130 after Ctrl-C.
 """
@@ -19,6 +22,7 @@ import csv
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,10 +36,11 @@ if TYPE_CHECKING:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
     parser.add_argument("task", choices=("shape", "pose"))
-    parser.add_argument("-r", "--results", required=True, metavar="FILE", help="SQLite")
+    parser.add_argument("-r", "--results", metavar="FILE", help="SQLite; needed without --peers")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.csv")
     parser.add_argument("--protocol", choices=("small", "large"), default="small")
     parser.add_argument("--renderers", nargs="+", metavar="LAW/TCONORM", help="default: thirty")
+    parser.add_argument("--peers", action="store_true", help="the images of others, for shapes")
     parser.add_argument("--workers", type=script.count(1), default=1, metavar="N")
     parser.add_argument("--executor", choices=("local", "ray"), default="local")
     parser.add_argument("--address", help="of a Ray cluster, such as auto; default: start one here")
@@ -53,6 +58,13 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"poses have no protocol {args.protocol!r}; allowed: {', '.join(POSES)}")
     task = TenShapes(SHAPES[args.protocol]) if args.task == "shape" else TenPoses(POSES["small"])
     names = [gendr.instance(name).name for name in args.renderers or RENDERERS]
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    if args.peers:
+        if args.task != "shape":
+            raise ValueError("--peers are for shapes")
+        return _run_peers(args)
+    if args.results is None:
+        raise ValueError("name the SQLite file of the results with -r")
     if args.address and args.executor == "local":
         raise ValueError("--address is for --executor ray")
     executor = (
@@ -60,7 +72,6 @@ def run(args: argparse.Namespace) -> int:
         if args.executor == "ray"
         else LocalExecutor(task, args.workers)
     )
-    args.output.parent.mkdir(parents=True, exist_ok=True)
     with Store(args.results, write=True) as store:
         found = store.begin(task.name, task.protocol_json(), 0, args.protocol)
         known = _instances(args.output)
@@ -78,6 +89,41 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
+def _run_peers(args: argparse.Namespace) -> int:
+    """Score the images of others that the table lacks; each is written when it is done."""
+    import torch
+
+    import gendr
+    from lab.engine.store import software_version
+    from lab.studies.peers import PEERS
+    from lab.studies.ten import FIRST_WIDTHS, SHAPES, TenShapes, rows_of
+
+    torch.set_num_threads(1)
+    missing = sorted(PEERS.keys() - _instances(args.output))
+    for number, name in enumerate(missing, 1):
+        make, renderer, has_scale = PEERS[name]
+        widths = FIRST_WIDTHS if has_scale else (0,)
+        task = TenShapes(SHAPES[args.protocol], make, widths)
+        with script.progress_bar(f"{name}, {number} of {len(missing)}") as show:
+            outcome = replace(task.run(gendr.instance(renderer), progress=show), instance=name)
+        _add(args.output, rows_of(task, outcome, software_version()))
+        print(f"{name}: {task.unit} {outcome.score:.4f}", flush=True)
+    return 0
+
+
+def _add(path: Path, new: list[tuple[str, ...]]) -> int:
+    """Add rows to a table, which is written whole; returns how many renderers it has."""
+    from lab.engine.store import write_csv
+    from lab.studies.ten import HEAD
+
+    rows: list[tuple[str, ...]] = []
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [tuple(row) for row in csv.reader(file)][1:]
+    write_csv(path, [HEAD, *rows, *new])
+    return len({row[0] for row in (*rows, *new)})
+
+
 def _instances(path: Path) -> set[str]:
     from lab.studies.ten import read_table
 
@@ -86,15 +132,11 @@ def _instances(path: Path) -> set[str]:
 
 def _write(path: Path, store: Store, run: Run, task: TenShapes | TenPoses) -> int:
     """Add the renderers that a table lacks to it; returns how many it has."""
-    from lab.engine.store import write_csv
     from lab.engine.tasks import Outcome
-    from lab.studies.ten import HEAD, rows_of
+    from lab.studies.ten import rows_of
 
     rows: list[tuple[str, ...]] = []
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [tuple(row) for row in csv.reader(file)][1:]
-    there = {row[0] for row in rows}
+    there = _instances(path)
     for result in store.results(run, pictures=False):
         if result.instance not in there:
             trials = tuple(store.trials(run, result.instance))
@@ -103,8 +145,7 @@ def _write(path: Path, store: Store, run: Run, task: TenShapes | TenPoses) -> in
                 trials,
             )  # fmt: skip
             rows += rows_of(task, outcome, result.version)
-    write_csv(path, [HEAD, *rows])
-    return len({row[0] for row in rows})
+    return _add(path, rows)
 
 
 main = script.program(__file__, __doc__, add_options, run)

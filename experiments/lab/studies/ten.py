@@ -92,6 +92,7 @@ class TenShapes:
 
     protocol: ShapeProtocol
     make: Callable[[ShapeProtocol, Mesh], ShapeTask] = field(default=ShapeTask)
+    widths: tuple[int, ...] = FIRST_WIDTHS  # one alone stays; for images that have no scale
 
     @staticmethod
     def scenes() -> list[tuple[str, int]]:
@@ -117,7 +118,6 @@ class TenShapes:
         """Tune and score one renderer; see `Task.run`."""
         begun = time.perf_counter()
         trials: list[Trial] = []
-        unit = width_of(instance)
 
         def look(candidates: Iterable[tuple[int, int]]) -> dict[tuple[int, int], float]:
             wanted = list(candidates)
@@ -131,8 +131,7 @@ class TenShapes:
                         sums[key] += fit.loss
             return sums
 
-        assert unit > 0
-        width, rate = walk(look)
+        width, rate = walk(look, self.widths)
         scale = scale_at(instance, UNIT * RATIO**width)
         scored: list[float] = []
         for number, task in enumerate(self.tasks[len(TUNED) :], len(TUNED)):
@@ -171,8 +170,8 @@ def walk(
 
     Args:
         look: Tries pairs; the lower number is the better one.
-        widths: The first ones; whole numbers that follow each other.
-        rates: The same.
+        widths: The first ones; whole numbers that follow each other. One alone is the only one.
+        rates: The first ones.
 
     Returns:
         The best pair; at `WIDTHS_LIMIT` and `RATES_LIMIT` a neighbour may be missing.
@@ -183,6 +182,7 @@ def walk(
         around = [
             (best[0] + i, best[1] + j)
             for i, j in ((-1, 0), (1, 0), (0, -1), (0, 1))
+            if j or len(widths) > 1
             if WIDTHS_LIMIT[0] <= best[0] + i <= WIDTHS_LIMIT[1]
             and RATES_LIMIT[0] <= best[1] + j <= RATES_LIMIT[1]
         ]
