@@ -4,13 +4,16 @@
     python experiments/ten_objects.py pose -r ten.sqlite -o docs/results/ten-objects/pose.csv
     python experiments/ten_objects.py shape --protocol large --renderers uniform/probabilistic ...
     python experiments/ten_objects.py shape -o docs/results/ten-objects/shape.csv --peers
+    python experiments/ten_objects.py time -o docs/results/ten-objects/seconds.csv
     python experiments/ten_objects.py shape -r ten.sqlite -o ... --executor ray --address auto
 
 What is scored, and how settings are chosen: `lab.studies.ten`. The SQLite file has each renderer as
 soon as it is done, and the same command goes on where it was; several may work on one file. The
 table has what the file has, and what it held before. With --peers, the images of others are scored
 in the same loop (`lab.studies.peers`; DEODR by its package, `pip install deodr`), in this process,
-and go into the table one by one.
+and go into the table one by one. The task "time" measures a step of each renderer of the table
+shape.csv beside it, at its chosen settings, in seconds of processor time: the median of five fits of
+one object, by turns.
 
 Exit status: 0 if all is done, 1 if some renderers failed, 2 for bad input, 130 after Ctrl-C.
 """
@@ -21,7 +24,9 @@ import argparse
 import csv
 import os
 import signal
+import statistics
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,10 +37,13 @@ if TYPE_CHECKING:
     from lab.engine.store import Run, Store
     from lab.studies.ten import TenPoses, TenShapes
 
+# Fits of each renderer that are timed, and their steps.
+TURNS, TIMED = 5, 20
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser.add_argument("task", choices=("shape", "pose"))
+    parser.add_argument("task", choices=("shape", "pose", "time"))
     parser.add_argument("-r", "--results", metavar="FILE", help="SQLite; needed without --peers")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.csv")
     parser.add_argument("--protocol", choices=("small", "large"), default="small")
@@ -59,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
     task = TenShapes(SHAPES[args.protocol]) if args.task == "shape" else TenPoses(POSES["small"])
     names = [gendr.instance(name).name for name in args.renderers or RENDERERS]
     args.output.parent.mkdir(parents=True, exist_ok=True)
+    if args.task == "time":
+        return _measure(args)
     if args.peers:
         if args.task != "shape":
             raise ValueError("--peers are for shapes")
@@ -108,6 +118,40 @@ def _run_peers(args: argparse.Namespace) -> int:
             outcome = replace(task.run(gendr.instance(renderer), progress=show), instance=name)
         _add(args.output, rows_of(task, outcome, software_version()))
         print(f"{name}: {task.unit} {outcome.score:.4f}", flush=True)
+    return 0
+
+
+def _measure(args: argparse.Namespace) -> int:
+    """Write seconds of a step for each renderer of the table shape.csv."""
+    import torch
+
+    import gendr
+    from lab.engine.store import write_csv
+    from lab.report.ten import Ten
+    from lab.studies.peers import PEERS
+    from lab.studies.shape import ShapeTask
+    from lab.studies.ten import SHAPES, bare, scale_at
+
+    torch.set_num_threads(1)
+    ten = Ten.read(args.output.with_name("shape.csv"), "shape")
+    protocol = SHAPES[args.protocol]
+    seconds: dict[str, list[float]] = {name: [] for name in ten.names}
+    with script.progress_bar("time") as show:
+        for turn in range(TURNS):
+            for k, name in enumerate(ten.names):
+                make, renderer, _ = PEERS.get(name, (ShapeTask, name, True))
+                instance = gendr.instance(renderer)
+                rates = (10 ** ten.rates[k],)
+                task = make(
+                    replace(protocol, steps=TIMED, learning_rates=rates),
+                    make.placed(bare("teapot"), protocol),
+                )
+                begun = time.process_time()
+                task.try_scales(instance, 30.0, [scale_at(instance, ten.widths[k])])
+                seconds[name].append((time.process_time() - begun) / TIMED)
+                show((turn + (k + 1) / len(ten.names)) / TURNS)
+    rows = [(name, f"{statistics.median(every):.5f}") for name, every in seconds.items()]
+    write_csv(args.output, [("instance", "seconds"), *rows])
     return 0
 
 

@@ -77,6 +77,14 @@ def scale_at(instance: Instance, width: float) -> float:
     return part**2 if instance.dist.is_squared else part
 
 
+def width_at(name: str, scale: float) -> float:
+    """The inverse of `scale_at`, of a renderer by its name."""
+    import gendr
+
+    instance = gendr.instance(name)
+    return width_of(instance) * (math.sqrt(scale) if instance.dist.is_squared else scale)
+
+
 # ---------------------------------------------------------------------------------------------
 # shapes
 
@@ -102,7 +110,7 @@ class TenShapes:
     @cached_property
     def tasks(self) -> list[ShapeTask]:
         """One task for each scene."""
-        meshes = {name: _bare(name) for name in (*TUNED, *SCORED)}
+        meshes = {name: bare(name) for name in (*TUNED, *SCORED)}
         return [
             self.make(replace(self.protocol, elevations=(float(at),)),
                       ShapeTask.placed(meshes[name], self.protocol))
@@ -150,7 +158,8 @@ def _rate(key: tuple[int, int]) -> int:
     return key[1]
 
 
-def _bare(name: str) -> Mesh:
+def bare(name: str) -> Mesh:
+    """An object without colours."""
     mesh = load(name)
     return type(mesh)(mesh.vertices, mesh.faces)
 
@@ -216,7 +225,7 @@ class TenPoses:
     def tasks(self) -> list[PairsTask]:
         """One task for each scene."""
         return [
-            PairsTask(self.protocol, PoseTask.placed(_bare(name), self.protocol))
+            PairsTask(self.protocol, PoseTask.placed(bare(name), self.protocol))
             for name, _ in self.scenes()
         ]
 
