@@ -12,8 +12,8 @@ soon as it is done, and the same command goes on where it was; several may work 
 table has what the file has, and what it held before. With --peers, the images of others are scored
 in the same loop (`lab.studies.peers`; DEODR by its package, `pip install deodr`), in this process,
 and go into the table one by one. The task "time" measures a step of each renderer of the table
-shape.csv beside it, at its chosen settings, in seconds of processor time: the median of five fits of
-one object, by turns.
+shape.csv beside it, at its chosen settings, in seconds of processor time: the median of five fits
+of one object, by turns.
 
 Exit status: 0 if all is done, 1 if some renderers failed, 2 for bad input, 130 after Ctrl-C.
 """
@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-r", "--results", metavar="FILE", help="SQLite; needed without --peers")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.csv")
     parser.add_argument("--protocol", choices=("small", "large"), default="small")
-    parser.add_argument("--renderers", nargs="+", metavar="LAW/TCONORM", help="default: thirty")
+    parser.add_argument("--renderers", nargs="+", metavar="LAW/TCONORM", help="default: 26")
     parser.add_argument("--peers", action="store_true", help="the images of others, for shapes")
     parser.add_argument("--workers", type=script.count(1), default=1, metavar="N")
     parser.add_argument("--executor", choices=("local", "ray"), default="local")

@@ -38,9 +38,12 @@ LAWS = (
     "hyperbolic_secant", "cauchy", "reciprocal",
 )  # fmt: skip
 CONORMS = ("probabilistic", "yager(p=2)", "max")
-# Nine laws crossed with three T-conorms, and what is recommended or published besides.
+# Laws whose tails fade as 1 / distance take ten times as long, and have one T-conorm.
+FAR = ("cauchy", "reciprocal")
+# Laws crossed with three T-conorms, and what is recommended or published besides.
 RENDERERS = (
-    *(f"{law}/{conorm}" for conorm in CONORMS for law in LAWS),
+    *(f"{law}/{conorm}" for conorm in CONORMS for law in LAWS
+      if conorm == CONORMS[0] or law not in FAR),
     "logistic.squared/probabilistic", "exponential.reversed/probabilistic",
     "laplace/hamacher(p=0.5)",
 )  # fmt: skip
