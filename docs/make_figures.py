@@ -1001,7 +1001,7 @@ def figure_rounds() -> None:
         1, 2, figsize=(12, 6.0), gridspec_kw={"width_ratios": [3, 2]}, layout="constrained"
     )
     _comparisons(axes[0])
-    _widths(axes[1])
+    _ten_objects(axes[1])
     save_plot(figure, "study_forest.png")
 
 
@@ -1034,29 +1034,29 @@ def _comparisons(axis) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _widths(axis) -> None:
-    """Poses found by the symmetric laws, at one scale and at widths chosen on other objects."""
-    from lab.report.inference import Crossed, Effect
-    from lab.report.widths import Widths
+def _ten_objects(axis) -> None:
+    """A forest plot of the comparisons on ten objects, both tasks beside each other."""
+    from lab.report.ten import Ten, contrasts
 
-    widths = Widths.read(DOCS / "results" / "pose-widths.csv")
-    kinds = (
-        (widths.fixed, "one scale", "#c43e28", "s", -0.16),
-        (widths.chosen, "width chosen on other objects", "#2f6fb0", "o", 0.16),
-    )
-    for found, name, color, mark, shift in kinds:
-        model = Crossed.of(found)
-        # Half of a significant difference, so that two bars that do not meet differ.
-        half = Effect(0, model.error, model.freedom).interval()[1] / math.sqrt(2)
-        places = np.arange(len(widths.laws)) + shift
-        axis.errorbar(model.means, places, xerr=half, fmt=mark, color=color, ms=5, label=name)
-    axis.set_yticks(range(len(widths.laws)), widths.laws, fontsize=8)
-    axis.set_ylim(len(widths.laws) - 0.4, -0.6)
-    axis.set_xlabel("fraction of poses found")
+    folder = DOCS / "results" / "ten-objects"
+    found = contrasts(*(Ten.read(folder / f"{task}.csv", task) for task in ("shape", "pose")))
+    names = [one.name for one in found["shape"]]
+    for task, color, shift in (("shape", "#2f6fb0", -0.15), ("pose", "#c43e28", 0.15)):
+        for one in found[task]:
+            place = names.index(one.name) + shift
+            axis.plot(one.effect.interval(), [place, place], color=color, lw=1.6, zorder=1)
+            face = color if one.p < 0.05 else "white"
+            axis.plot(one.effect.value, place, "o", ms=5, mec=color, mfc=face, zorder=2)
+        axis.plot([], [], "o-", color=color, ms=5, label=task)
+    axis.set_yticks(range(len(names)), [n.replace("/probabilistic", "") for n in names], fontsize=8)
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.axvline(0, color="#888888", lw=0.8)
+    axis.set_xlabel("difference in mean hard IoU, or in the fraction of poses found")
     axis.set_title(
-        "Pose: bars that do not meet differ\n(one comparison at 95 %)", loc="left", fontsize=10
-    )
-    axis.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.12))
+        "Ten objects: 95 % intervals, 9 degrees of freedom;\nfull: adjusted p < .05",
+        loc="left", fontsize=10,
+    )  # fmt: skip
+    axis.legend(fontsize=8, frameon=False, loc="lower right")
     axis.spines[["top", "right"]].set_visible(False)
 
 

@@ -3,8 +3,8 @@
     python docs/make_rounds.py
 
 It reads the tables in docs/results/rounds, which `experiments/grid_rounds.py --tables` writes, and
-docs/results/pose-widths.csv of `experiments/pose_widths.py`. Every comparison with its errors goes
-to docs/results/claims.csv. The formulas are in `lab.report.inference`.
+those of `experiments/ten_objects.py` in docs/results/ten-objects. Every comparison of the rounds
+with its errors goes to docs/results/claims.csv. The formulas are in `lab.report.inference`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import _clone  # noqa: F401  # before what it makes importable
 import argparse
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +34,17 @@ from lab.report.claims import (
 from lab.report.details import is_twice
 from lab.report.inference import Effect
 from lab.report.qualities import Grid, draws_of
-from lab.report.widths import Widths
-from lab.report.words import UNITS
+from lab.report.ten import (
+    Contrast,
+    Ten,
+    by_law,
+    contrasts,
+    every_contrast,
+    published,
+    read_seconds,
+)
 from lab.studies.rounds import BLOCKS, best_exponent, file_of, read_block, read_table
+from lab.studies.ten import POSE_WIDTHS
 
 DOCS = Path(__file__).parent
 TASKS = ("shape", "pose")
@@ -44,8 +52,6 @@ HEAD = (
     "task", "claim", "comparison", "value", "limit", "mixed_error", "mixed_freedom", "mixed_p",
     "own_error", "own_freedom", "own_p", "verdict",
 )  # fmt: skip
-# The symmetric laws that reach no further than exponentially.
-ORDINARY = (*TAILS["finite"], *TAILS["exponential"])
 LAWS = (
     *SYMMETRIC, "gumbel_min", "exponential.reversed", "gamma(shape=0.5).reversed", "exponential",
 )  # fmt: skip
@@ -56,7 +62,7 @@ CONORMS = (
 CHOICES = (
     "logistic/probabilistic", "laplace/probabilistic", "laplace/hamacher(p=0.5)",
     "hyperbolic_secant/probabilistic", "gaussian/probabilistic", "uniform/yager(p=2)",
-    "uniform/probabilistic", "logistic.squared/probabilistic",
+    "uniform/probabilistic", "logistic.squared/probabilistic", "cauchy/probabilistic",
 )  # fmt: skip
 
 
@@ -132,23 +138,6 @@ def models(found: dict[str, list[Ranking]]) -> list[tuple[str, ...]]:
     return rows
 
 
-def spreads(grid: Grid) -> tuple[float, float, float, float]:
-    """Standard deviations of the means of ordinary plain laws and of T-conorms over them.
-
-    Returns:
-        Both, and the ends of the 95 % interval of the second over the first, if the members are
-        draws from normal distributions.
-    """
-    from scipy.stats import f
-
-    rows = [grid.laws.index(law) for law in ORDINARY]
-    values = grid.quality[0][rows][:, grid.distinct]
-    law, conorm = (float(values.mean(axis).std(ddof=1)) for axis in (1, 0))
-    freedoms = values.shape[1] - 1, values.shape[0] - 1
-    low, high = ((conorm / law) / math.sqrt(f.ppf(q, *freedoms)) for q in (0.975, 0.025))
-    return law, conorm, low, high
-
-
 def part_of(said: Sequence[Decided], task: str, claim: str, k: int = 0) -> Effect:
     """The effect of the mixed model of one part of a claim."""
     return next(
@@ -157,41 +146,43 @@ def part_of(said: Sequence[Decided], task: str, claim: str, k: int = 0) -> Effec
 
 
 def findings(
-    grids: dict[str, Grid], found: dict[str, list[Ranking]], said: Sequence[Decided], widths: Widths
+    said: Sequence[Decided], ten: dict[str, Ten], found: dict[str, list[Contrast]]
 ) -> list[str]:
     """The five findings, each with its interval."""
-    shape, pose = (found[task][0] for task in TASKS)
-    model = shape.model
-    first = shape.names[int(model.means.argmax())]
-    best = Effect(float(model.shrunken.max()), model.shrunken_error, model.freedom)
-    fixed, chosen = (widths.tails(x) for x in (widths.fixed, widths.chosen))
-    law, conorm, low, high = spreads(grids["shape"])
 
-    def of(claim: str, k: int = 0) -> str:
-        return part_of(said, "shape", claim, k).text()
+    def of(task: str, name: str) -> str:
+        one = next(c for c in found[task] if c.name == name)
+        return f"{one.effect.text()} (adjusted p {_p(one.p)})"
 
+    shape, pose = ten["shape"], ten["pose"]
+    mirrored = part_of(said, "shape", "reversed laws better than their mirror images").text()
+    one_width = pose.less(_plain("exponential"), _plain("linear"), same=True).text()
     return [
-        f"1. **Shape: no best renderer can be named.** In round {shape.number}, on "
-        f"{shape.held_out.shape[1]} objects, the best is among "
-        f"{int(shape.candidates.sum())} of {len(shape.names)} renderers with 95 % confidence. The "
-        f"first, `{first}`, has a {UNITS['shape']} of {model.means.max():.3f}, which is the "
-        f"largest of {len(shape.names)}; shrunken it is {best.text(sign='')}.",
-        "2. **Poses: a common scale ranks widths, not laws.** Exponential less linear tails, in "
-        f"poses found: {fixed.text()} if all laws start at one scale, {chosen.text()} if the width "
-        f"of each is chosen on other objects. Among the {len(pose.names)} renderers of round "
-        f"{pose.number} no difference is found (F = {pose.model.ratio:.2f}, p = "
-        f"{pose.model.p:.2f}).",
-        "3. **Shape: a law must not be 0 outside a face.** `exponential.reversed` leads "
-        f"`exponential` by {of('reversed laws better than their mirror images')}; the two "
-        "gamma laws likewise.",
-        "4. **Shape: exponential tails lead linear ones** by "
-        f"{of('exponential tails better than linear ones')}, and finite supports by "
-        f"{of('exponential tails better than finite supports')}, which is not decided.",
-        "5. **Shape: the choice of T-conorm matters, and `max` is worse** than the usual ones by "
-        f"{of('max worse than the usual T-conorms')} (plain laws). Between the seven laws without "
-        f"heavy tails the standard deviation is {law:.3f}, between T-conorms {conorm:.3f}: a ratio "
-        f"of {conorm / law:.1f} [{low:.1f}, {high:.1f}].",
+        f"1. **Shape: no best renderer can be named.** The best is among "
+        f"{len(shape.candidates())} of {len(shape.names)} with 95 % confidence, from "
+        f"{min(map(shape.mean, shape.candidates())):.3f} to "
+        f"{max(map(shape.mean, shape.candidates())):.3f} mean hard IoU.",
+        "2. **Shape: tails that fade exponentially lead** finite supports by "
+        f"{of('shape', 'exponential tails − finite supports')} and linear tails by "
+        f"{of('shape', 'exponential − linear tails')}.",
+        "3. **T-conorms**: `yager(p=2)` less `probabilistic` is "
+        f"{of('shape', 'yager 2 − probabilistic')} for shapes and "
+        f"{of('pose', 'yager 2 − probabilistic')} for poses; `max` less `probabilistic` is "
+        f"{of('shape', 'max − probabilistic')} and {of('pose', 'max − probabilistic')}.",
+        "4. **Poses rank widths, not laws.** Exponential less linear tails, in poses found: "
+        f"{one_width} at one width, {of('pose', 'exponential − linear tails')} at widths chosen "
+        "on other objects.",
+        "5. **Shape: a law must not be 0 outside a face.** `exponential.reversed` leads "
+        f"`exponential` by {mirrored}, on two objects of round 1; the two gamma laws likewise.",
     ]
+
+
+def _plain(tails: str) -> list[str]:
+    return [f"{law}/probabilistic" for law in TAILS[tails]]
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.2g}"
 
 
 def verdicts(said: Sequence[Decided]) -> list[tuple[str, ...]]:
@@ -218,54 +209,57 @@ def write_claims(path: Path, said: Sequence[Decided]) -> None:
 
 
 def checklist(
-    grids: dict[str, Grid], found: dict[str, list[Ranking]], said: Sequence[Decided], folder: Path
+    grids: dict[str, Grid], said: Sequence[Decided], ten: dict[str, Ten], folder: Path
 ) -> list[tuple[str, str]]:
     """What a statistician asks, and the answers."""
-    shape, pose = (found[task][0] for task in TASKS)
+    shape, pose = (ten[task] for task in TASKS)
     parts = {t: [p for d in said if d.claim.task == t for p in d.claim.parts] for t in TASKS}
     own = [part.own.freedom for part in parts["shape"]]
     pooled = sorted({round(part.pooled.freedom) for part in parts["shape"] if not part.limit})
-    tuned = shape.draws.mean() - shape.held_out.mean()
     limits = np.array(grids["shape"].limits)
     scales = np.log10(grids["shape"].scale[:, :, grids["shape"].distinct])
     at_end = int((np.abs(scales[..., None] - limits[:, None, None]) < 1e-6).any(-1).sum())
     largest, _ = rates_of(folder)
+    compared = contrasts(shape, pose)
+    ends = [w for w in pose.widths if w in (min(POSE_WIDTHS), max(POSE_WIDTHS))]
     return [
         (
             "multiplicity",
-            f"{len(parts['shape'])} comparisons for shapes and {len(parts['pose'])} for poses, "
-            "adjusted within the task by Benjamini and Hochberg; who may be the best by "
-            "Gupta's subset selection.",
+            f"Ten objects: {len(compared['shape'])} and {len(compared['pose'])} comparisons; round "
+            f"1: {len(parts['shape'])} and {len(parts['pose'])}; each adjusted within the task by "
+            "Benjamini and Hochberg. Who may be the best: Gupta's subset selection.",
         ),
         (
             "reliability",
-            f"Shape, round {shape.number}: {shape.model.reliability:.2f}; pose, round "
-            f"{pose.number}: {pose.model.reliability:.2f}. Means are shrunken by it.",
+            f"Ten objects: shape {shape.model.reliability:.2f}, pose "
+            f"{pose.model.reliability:.2f}: the part of the variance of means that is not error.",
         ),
         (
             "held-out tuning",
-            "Rounds of shapes: scale and learning rate are chosen on the other objects; the "
-            f"mean quality is {tuned:.3f} lower than when tuned on those scored, as laws and "
-            "T-conorms are in round 1.",
+            "Ten objects: width and learning rate are chosen on objects that are not scored. "
+            "Round 1: on those scored.",
         ),
         (
             "degrees of freedom",
-            f"Mixed model: {', '.join(map(str, pooled))}. From a comparison alone (Welch, "
-            f"Satterthwaite): {min(own):.0f} to {max(own):.0f}. “Yes” needs both.",
+            f"Ten objects: 9 for each comparison. Round 1, mixed model: "
+            f"{', '.join(map(str, pooled))}; from a comparison alone (Welch, Satterthwaite): "
+            f"{min(own):.0f} to {max(own):.0f}, and “yes” needs both.",
         ),
         (
             "selection",
-            "Who comes into a round was chosen on the scenes of the round before.",
+            "Ten objects: the renderers were named before. Rounds: who comes into one was chosen "
+            "on the scenes of the round before.",
         ),
         (
             "ends of the search",
-            f"Scale: {at_end} of {scales.size} best ones at an end. Learning rate: {largest} of "
-            f"{len(shape.names)} are best at the largest, so that larger ones may be better.",
+            "Ten objects: width and rate of a shape have tried neighbours on all sides; of "
+            f"{len(pose.names)} widths for poses {len(ends)} lie at an end. Round 1: {at_end} of "
+            f"{scales.size} scales at an end; round 3: {largest} learning rates at the largest.",
         ),
         (
             "what was sampled",
-            "Shapes: four objects, two in round 1. Poses: two; widths: three. Other elevations of "
-            "an object are not other objects.",
+            "Ten objects, for shapes crossed with two elevations; round 1: two. Others of other "
+            "kinds may differ.",
         ),
     ]
 
@@ -274,29 +268,19 @@ def checklist(
 # which one to use
 
 
-def choices(found: list[Ranking], old: Grid) -> list[tuple[str, ...]]:
-    """Well-known renderers: shrunken means of shapes in the later rounds, and their time."""
-    rounds = sorted((one for one in found if one.number > 1), key=lambda one: one.number)
-    unit = _seconds(old, "uniform/probabilistic")
-    rows: list[tuple[str, ...]] = []
-    for name in CHOICES:
-        cells = [
-            f"{one.model.shrunken[one.names.index(name)]:.3f}" if name in one.names else "—"
-            for one in rounds
-        ]
-        rows.append((f"`{name}`", *cells, f"{_seconds(old, name) / unit:.1f}"))
-    ends = [
-        Effect(0, math.sqrt(2) * one.model.shrunken_error, one.model.freedom).interval()[1]
-        for one in rounds
+def choices(ten: dict[str, Ten], seconds: Mapping[str, float]) -> list[tuple[str, ...]]:
+    """Well-known renderers on ten objects, and the time of a step."""
+    unit = seconds.get("uniform/probabilistic", math.nan)
+    rows = [
+        (
+            f"`{name}`",
+            *(f"{one.mean(name):.3f}" if name in one.names else "—" for one in ten.values()),
+            f"{seconds.get(name, math.nan) / unit:.1f}",
+        )
+        for name in CHOICES
     ]
-    rows.append(("a difference of two, ±", *(f"{end:.3f}" for end in ends), ""))
+    rows.append(("a difference of two, ±", *(f"{one.half():.3f}" for one in ten.values()), ""))
     return rows
-
-
-def _seconds(old: Grid, name: str) -> float:
-    dist, conorm = name.split("/")
-    half, law = int(dist.endswith(".squared")), dist.removesuffix(".squared")
-    return float(old.seconds[half, old.laws.index(law), old.conorms.index(conorm)])
 
 
 def laws(grid: Grid, old: Grid) -> list[tuple[str, ...]]:
@@ -342,22 +326,26 @@ def main() -> None:
             grid, averages_of(task, args.tables, grid.laws), shares if task == "shape" else ()
         )
     ])  # fmt: skip
-    widths = Widths.read(DOCS / "results" / "pose-widths.csv")
+    tables = DOCS / "results" / "ten-objects"
+    ten = {task: Ten.read(tables / f"{task}.csv", task) for task in TASKS}
+    compared = contrasts(ten["shape"], ten["pose"])
     write_claims(args.claims, said)
     page = DOCS / "study.md"
-    fill(page, "findings", findings(grids, found, said, widths))
-    fill(page, "widths", widths.rows())
+    fill(page, "findings", findings(said, ten, compared))
+    for task in TASKS:
+        fill(page, f"ten-{task}", by_law(ten[task]))
+    fill(page, "peers", published(ten["shape"], read_seconds(tables / "seconds.csv")))
+    fill(DOCS / "results" / "study.md", "contrasts", every_contrast(compared))
     fill(page, "verdicts", table(("the thesis says", *TASKS), verdicts(said)))
     head = ("round", "F (p)", "reliability", "largest mean → shrunken", "may be the best")
-    fill(page, "rounds-model", table(head, models(found)))
-    answers = checklist(grids, found, said, args.tables)
+    fill(DOCS / "results" / "study.md", "rounds-model", table(head, models(found)))
+    answers = checklist(grids, said, ten, args.tables)
     fill(page, "checklist", table(("question", "answer"), answers))
     head = ("round", "renderers", "scenes", "hours")
     fill(DOCS / "results" / "study.md", "rounds-state", table(head, state(args.tables)))
     page = DOCS / "which-renderer.md"
-    numbers = sorted(one.number for one in found["shape"] if one.number > 1)
-    head = ("renderer", *(f"shape, round {number}" for number in numbers), "time")
-    fill(page, "choices", table(head, choices(found["shape"], old)))
+    head = ("renderer", "shape, IoU", "poses found", "time")
+    fill(page, "choices", table(head, choices(ten, read_seconds(tables / "seconds.csv"))))
     shape = grids["shape"]
     fill(page, "laws", table(("law", "less `logistic`", "time"), laws(shape, old)))
     head = ("T-conorm", "less `probabilistic`", "time")
