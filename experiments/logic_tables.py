@@ -62,6 +62,8 @@ PUBLISHED = {"monk-1": 100.0, "monk-2": 90.9, "monk-3": 97.7, "adult": 84.8, "br
 SMOKE = {"layers": 2, "width": 8, "steps": 4, "evaluate_every": 2, "population": 2}
 # The part of Breast Cancer's rows that is for training.
 SHARE = 0.75
+# As many trees and neural networks are fitted as a population of circuits has, but no more.
+MOST_FITTED = 64
 # Layers between of the neural networks; Table 6.7.
 HIDDEN = 2
 
@@ -125,8 +127,14 @@ def made_up(table: str) -> TableSplits:
     return whole.split(SHARE, 0)
 
 
-def baselines(splits: TableSplits, seed: int) -> dict[str, dict[str, float]]:
+def baselines(splits: TableSplits, seed: int, population: int = 1) -> dict[str, dict[str, float]]:
     """Methods of scikit-learn on the same bits; none if it is not there.
+
+    Args:
+        splits: Rows to train and to test with.
+        seed: Of what is drawn.
+        population: So many are fitted, at most `MOST_FITTED`, and as with circuits the one is kept
+            that has the least cross-entropy on the rows to train with.
 
     Returns:
         By name: `accuracy` on the test rows, `parameters`, and `row_seconds` for a prediction.
@@ -134,21 +142,26 @@ def baselines(splits: TableSplits, seed: int) -> dict[str, dict[str, float]]:
     if find_spec("sklearn") is None:
         return {}
     width = 32 if len(splits.train) > 1000 else 8
-    models: dict[str, Any] = {
-        "decision tree": import_module("sklearn.tree").DecisionTreeClassifier(random_state=seed),
-        "logistic regression": import_module("sklearn.linear_model").LogisticRegression(
-            max_iter=2000
-        ),
-        "neural network": import_module("sklearn.neural_network").MLPClassifier(
-            (width,) * HIDDEN, max_iter=2000, random_state=seed
-        ),
+    tree = import_module("sklearn.tree").DecisionTreeClassifier
+    linear = import_module("sklearn.linear_model").LogisticRegression
+    network = import_module("sklearn.neural_network").MLPClassifier
+    log_loss = import_module("sklearn.metrics").log_loss
+    count = min(population, MOST_FITTED)
+    seeds = [seed * count + k for k in range(count)]
+    models: dict[str, list[Any]] = {
+        "decision tree": [tree(random_state=s) for s in seeds],
+        "logistic regression": [linear(max_iter=2000)],  # has one solution
+        "neural network": [
+            network((width,) * HIDDEN, max_iter=2000, random_state=s) for s in seeds
+        ],
     }
     (x, y), (test_x, test_y) = (
         (part.bits.numpy(), part.labels.numpy()) for part in (splits.train, splits.test)
     )
     found: dict[str, dict[str, float]] = {}
-    for name, model in models.items():
-        model.fit(x, y)
+    for name, several in models.items():
+        fitted = [model.fit(x, y) for model in several]
+        model = min(fitted, key=lambda model: log_loss(y, model.predict_proba(x)))
         found[name] = {
             "accuracy": float(model.score(test_x, test_y)),
             "parameters": parameters_of(model),
@@ -240,7 +253,10 @@ def run(args: argparse.Namespace) -> None:
     others: dict[str, list[dict[str, dict[str, float]]]] = {}
     with script.progress_bar("baselines") as show:
         for k, table in enumerate(args.tables):
-            others[table] = [each for s in seeds if (each := baselines(rows(table, s), s))]
+            population = 1 if args.smoke else NETWORKS[table].get("population", 1)
+            others[table] = [
+                each for s in seeds if (each := baselines(rows(table, s), s, population))
+            ]
             show((k + 1) / len(args.tables))
     script.write_json(args.output / "baselines.json", others)
 
