@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.checks import check_choice
+from gendr._runtime.defaults import SHAPE
 from gendr._runtime.devices import usable_device
 from gendr._runtime.files import writable_folder, write_whole
 from gendr.cli.common import model_file
@@ -62,8 +63,8 @@ def _options(args: Render) -> dict[str, Any]:
         "lighting": args.lighting, "backend": args.backend, "mipmaps": args.mipmaps
     }  # fmt: skip
     if (args.dist, args.tconorm, args.scale, args.gamma) != (None, None, None, None):
-        options["dist"] = args.dist or "logistic"
-        options["tconorm"] = args.tconorm or "probabilistic"
+        options["dist"] = args.dist or SHAPE[0]
+        options["tconorm"] = args.tconorm or SHAPE[1]
         options["scale"] = "2px" if args.scale is None else args.scale
         options["cutoff"] = args.cutoff
         options["gamma"] = visual.GAMMA if args.gamma is None else args.gamma

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr import visual
+from gendr._runtime.defaults import SHAPE
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.views import Views
 from gendr.rendering import Renderer
@@ -26,8 +27,8 @@ COMPARISONS = ("photo", "mask", "fit", "difference")
 class Soft:
     """A renderer: its law, its T-conorm, and its scale in pixels."""
 
-    dist: str = "logistic"
-    tconorm: str = "probabilistic"
+    dist: str = SHAPE[0]
+    tconorm: str = SHAPE[1]
     pixels: float = 1.0
 
     def options(self) -> dict[str, object]:

@@ -259,3 +259,17 @@ def test_equal_counts_have_one_place():
     grid = module.grid_of("pose", ROOT / "docs" / "results" / "rounds")
     counts = grid.draws.sum((0, -1)).astype(int)
     assert len(np.unique(grid.quality)) == len(np.unique(counts))
+
+
+def test_defaults_are_those_that_the_page_recommends():
+    import gendr
+    from gendr._runtime.defaults import POSE, SHAPE
+
+    rows = [
+        line.split("|") for line in (ROOT / "docs" / "which-renderer.md").read_text().splitlines()
+    ]
+    advice = {row[1].strip(): row[2].strip(" `") for row in rows if len(row) > 3}
+    assert advice["shape from silhouettes"] == "/".join(SHAPE)
+    assert advice["pose from a silhouette"] == "/".join(POSE)
+    for settings, pair in ((gendr.FitSettings(), SHAPE), (gendr.PoseSettings(), POSE)):
+        assert (str(settings.dist), str(settings.tconorm)) == pair

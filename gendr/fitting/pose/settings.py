@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gendr._runtime.command_line import check_options, count, option
+from gendr._runtime.defaults import POSE
 
 __all__ = ["PoseSettings"]
 
@@ -40,8 +41,8 @@ class PoseSettings:
     track_steps: int = 24
     polish_steps: int = 5
     lost: float = 0.03
-    dist: str = "uniform"
-    tconorm: str = "yager(p=2)"
+    dist: str = POSE[0]
+    tconorm: str = POSE[1]
 
     def __post_init__(self) -> None:
         from gendr._runtime.checks import check_count, check_number

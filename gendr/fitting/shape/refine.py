@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.checks import check_count, check_like, check_number
+from gendr._runtime.defaults import SHAPE
 from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.fit import fit_colors
 from gendr.fitting.parametrization import SmoothParametrization, check_single
@@ -316,7 +317,7 @@ class _Refinement:
         """
         photos = self.photos
         renderer = Renderer(
-            photos.size, "logistic", "probabilistic", SCALE, shading="softmax", composite="alpha",
+            photos.size, *SHAPE, SCALE, shading="softmax", composite="alpha",
             lighting="none", cutoff=1e-3, check=False, **self.planes,
         )  # fmt: skip
         part = _together(len(photos.images))

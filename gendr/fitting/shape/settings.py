@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from gendr._runtime.command_line import Number, above, check_options, count, option, seconds
+from gendr._runtime.defaults import SHAPE
 
 if TYPE_CHECKING:
     from gendr.distributions import Distribution
@@ -65,8 +66,8 @@ class FitSettings:
     """
 
     steps: int = option(100, count(1))
-    dist: Any = option("logistic", None, "LAW")
-    tconorm: Any = option("probabilistic", None, "NAME")
+    dist: Any = option(SHAPE[0], None, "LAW")
+    tconorm: Any = option(SHAPE[1], None, "NAME")
     scale: Any = option("auto")
     lr: float | None = option(None, above(0))
     flatness: float = option(0.05, Number(0))
