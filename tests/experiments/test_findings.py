@@ -262,8 +262,9 @@ def test_equal_counts_have_one_place():
 
 
 def test_defaults_are_those_that_the_page_recommends():
-    import gendr
     from gendr._runtime.defaults import POSE, SHAPE
+    from gendr.fitting.pose.settings import PoseSettings
+    from gendr.fitting.shape.settings import FitSettings
 
     rows = [
         line.split("|") for line in (ROOT / "docs" / "which-renderer.md").read_text().splitlines()
@@ -271,5 +272,5 @@ def test_defaults_are_those_that_the_page_recommends():
     advice = {row[1].strip(): row[2].strip(" `") for row in rows if len(row) > 3}
     assert advice["shape from silhouettes"] == "/".join(SHAPE)
     assert advice["pose from a silhouette"] == "/".join(POSE)
-    for settings, pair in ((gendr.FitSettings(), SHAPE), (gendr.PoseSettings(), POSE)):
+    for settings, pair in ((FitSettings(), SHAPE), (PoseSettings(), POSE)):
         assert (str(settings.dist), str(settings.tconorm)) == pair
