@@ -10,7 +10,7 @@ float32, wall clock, the device synchronised before and after. Implementations:
 
 - gendr: the method as users get it, its kernels chosen by the device;
 - reference: gendr's `reference` backend of the relaxed networks: PyTorch, layer by layer, indexing;
-- paper: the formulas of the papers in PyTorch, written for this file. The networks are products of
+- formula: the formulas of the papers in PyTorch, written for this file. The networks are products of
   one n x n matrix per layer, (3.9) to (3.11) of the thesis; Sinkhorn's sweeps are unrolled;
 - diffsort, torchsort: the published packages, where they can be imported.
 """
@@ -66,7 +66,7 @@ def cases(quick: bool, device: str) -> list[Case]:
 
 
 def _case(name: str, batch: int, n: int, device: str) -> Case:
-    memory = ("gendr", "reference", "paper") if batch == 1 else ()
+    memory = ("gendr", "reference", "formula") if batch == 1 else ()
     return Case(
         f"{name}/{batch}x{n}", partial(groups, name, batch, n, device), memory=memory,
         small=partial(groups, name, 2, 8, device),
@@ -79,7 +79,7 @@ def groups(name: str, batch: int, n: int, device: str) -> comparison.Groups:
     found = {"gendr": ours(method, n)}
     if isinstance(method, NetworkSort):
         found["reference"] = ours(replace(method, backend="reference"), n)
-    found["paper"] = partial(FORMULAS[name], method)
+    found["formula"] = partial(FORMULAS[name], method)
     if isinstance(method, NetworkSort) and importable("diffsort"):
         found["diffsort"] = diffsort(method, n, device)
     if isinstance(method, FastSort) and importable("torchsort"):

@@ -159,7 +159,7 @@ def cases(quick: bool, device: str) -> list[Case]:
         Case(f"mask/{s.million}", partial(masks, s, device)),
         Case(
             f"selection/{s.wires}", partial(selections, s.wires, device),
-            memory=("gendr, splitter", "paper, splitter"),
+            memory=("gendr, splitter", "formula, splitter"),
             small=partial(selections, QUICK.wires, device),
         ),
     ]  # fmt: skip
@@ -187,7 +187,7 @@ def losses(sizes: Sizes, device: str) -> Groups:
         "softsort": softsort_rows,
     }
     groups: list[dict[str, Function]] = [
-        {f"gendr, {name}": ours(name), f"paper, {name}": partial(formula, rows)}
+        {f"gendr, {name}": ours(name), f"formula, {name}": partial(formula, rows)}
         for name, rows in papers.items()
     ]
     groups.append({"plain cross-entropy": lambda logits: functional.cross_entropy(logits, labels)})
@@ -215,7 +215,7 @@ def selections(wires: int, device: str) -> Groups:
     def ours(name: str) -> dict[str, Function]:
         return {f"gendr, {name}": lambda x: soft_topk(x, 5, name).attribution}
 
-    paper: dict[str, Function] = {"paper, splitter": partial(selection_formula, 5)}
+    paper: dict[str, Function] = {"formula, splitter": partial(selection_formula, 5)}
     x = drawn(1, wires, device=device).requires_grad_()
     grad = drawn(1, 5, wires, device=device, seed=1)
     groups = [ours("splitter") | paper, ours("pairwise"), ours("bitonic")]
