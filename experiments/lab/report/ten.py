@@ -97,11 +97,15 @@ class Ten:
         """The mean of one renderer."""
         return float(self.by_object[self.names.index(name)].mean())
 
-    def less(
-        self, plus: Sequence[str], minus: Sequence[str], values: Array | None = None
-    ) -> Effect:
-        """The mean of some renderers less that of others, object by object."""
-        found = (self.values if values is None else values).mean(2)
+    def less(self, plus: Sequence[str], minus: Sequence[str], *, same: bool = False) -> Effect:
+        """The mean of some renderers less that of others, object by object.
+
+        Args:
+            plus: Their names.
+            minus: Those of the others.
+            same: At one width for all, not at chosen ones.
+        """
+        found = (self.same if same else self.values).mean(2)
         a, b = (found[[self.names.index(n) for n in group]].mean(0) for group in (plus, minus))
         away = a - b
         error = float(away.std(ddof=1)) / math.sqrt(len(away))
