@@ -162,10 +162,10 @@ def findings(
         f"{len(shape.candidates())} of {len(shape.names)} with 95 % confidence, from "
         f"{min(map(shape.mean, shape.candidates())):.3f} to "
         f"{max(map(shape.mean, shape.candidates())):.3f} mean hard IoU.",
-        "2. **Shape: tails that fade exponentially lead** finite supports by "
-        f"{of('shape', 'exponential tails − finite supports')} and linear tails by "
-        f"{of('shape', 'exponential − linear tails')}.",
-        "3. **T-conorms**: `yager(p=2)` less `probabilistic` is "
+        "2. **Shape: linear tails fall behind exponential ones** by "
+        f"{of('shape', 'exponential − linear tails')}; finite supports by "
+        f"{of('shape', 'exponential tails − finite supports')}.",
+        "3. **`max` is worse than other T-conorms.** `yager(p=2)` less `probabilistic` is "
         f"{of('shape', 'yager 2 − probabilistic')} for shapes and "
         f"{of('pose', 'yager 2 − probabilistic')} for poses; `max` less `probabilistic` is "
         f"{of('shape', 'max − probabilistic')} and {of('pose', 'max − probabilistic')}.",
@@ -221,7 +221,11 @@ def checklist(
     at_end = int((np.abs(scales[..., None] - limits[:, None, None]) < 1e-6).any(-1).sum())
     largest, _ = rates_of(folder)
     compared = contrasts(shape, pose)
-    ends = [w for w in pose.widths if w in (min(POSE_WIDTHS), max(POSE_WIDTHS))]
+    ends = [
+        w
+        for w in pose.widths
+        if any(math.isclose(w, e, rel_tol=1e-6) for e in (POSE_WIDTHS[0], POSE_WIDTHS[-1]))
+    ]
     return [
         (
             "multiplicity",

@@ -195,7 +195,7 @@ def by_law(task: Ten) -> list[str]:
     for law in LAWS:
         names = _of([law])
         cells = [f"{task.mean(name):.3f}" if name in task.names else "—" for name in names]
-        widths = [f"{task.widths[task.names.index(name)]:.2g}" for name in names[:1]]
+        widths = [f"{task.widths[task.names.index(name)]:.3g}" for name in names[:1]]
         if task.task == "pose":
             cells.insert(0, f"{task.same[task.names.index(names[0])].mean():.3f}")
         rows.append((f"`{law}`", *cells, *widths))
