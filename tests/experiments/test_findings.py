@@ -180,57 +180,82 @@ def test_comparisons_follow_from_the_tables(task):
         assert found[:3] == pytest.approx([value, error, alone], abs=6e-5)
 
 
-def test_the_first_finding_follows_from_the_tables():
-    tables = [read_scores(path) for path in sorted((RESULTS / "rounds").glob("shape-3-*"))]
-    values = []
-    for name in sorted(set.intersection(*map(set, tables)) - {""}):
-        if name.endswith("/schweizer_sklar(p=-1)"):
-            continue
-        shared = sorted(set.intersection(*(set(table[name]) for table in tables)))
-        tried = np.array([[table[name][x].mean() for x in shared] for table in tables])
-        others = tried.sum(0) - tried  # tuned on the other scenes
-        values.append([scene[k] for scene, k in zip(tried, others.argmax(1), strict=True)])
-    values = np.array(values)
-    error, means = mixed(values[..., None]), values.mean(1)
-    kept = 1 - error**2 / means.var(ddof=1)
-    best = means.mean() + kept * (means.max() - means.mean())
-    text = block_of("study.md", "findings")
-    assert f"IoU of {means.max():.3f}" in text
-    assert f"largest of {len(means)}; shrunken it is {best:.3f}" in text
-    # How far the first of equal ones is behind, by draws.
-    draws = np.random.default_rng(0).normal(size=(20_000, len(means)))
-    away = np.quantile(draws.max(1) - draws[:, 0], 0.95) * error
-    number = int(re.search(r"among (\d+) of", text)[1])
-    some = [(means >= means.max() - f * away).sum() for f in (0.97, 1.03)]
-    assert some[0] <= number <= some[1]
-
-
-def test_widths_follow_from_the_table():
+def of_ten(task):
+    """By renderer the quality on each of ten objects, from the file alone."""
     found = {}
-    with (RESULTS / "pose-widths.csv").open(newline="", encoding="utf-8") as file:
+    with (RESULTS / "ten-objects" / f"{task}.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            number, _, count = row["found"].partition("x")
-            hits = [int(bit) for bit in f"{int(number, 16):0{count}b}"]
-            found[row["law"], row["object"], float(row["width"])] = sum(hits) / len(hits)
-            if float(row["scale"]) == 0.1:
-                found[row["law"], row["object"], "fixed"] = sum(hits) / len(hits)
-            path = RESULTS / "rounds" / f"pose-3-{row['object']}-seed{row['seed']}.csv"
-            name = f"{row['law']}/probabilistic"
-            if path.exists() and float(row["scale"]) == 0.1 and name in (old := read_scores(path)):
-                assert next(iter(old[name].values()))[: len(hits)].tolist() == hits
-    objects = sorted({name for _, name, _ in found})
-    for line in block_of("study.md", "widths").splitlines()[2:-2]:
-        law, fixed, same, chosen, best = (x.strip(" `") for x in line.strip("|").split("|"))
-        assert f"{np.mean([found[law, o, 'fixed'] for o in objects]):.3f}" == fixed
-        assert f"{np.mean([found[law, o, 0.1] for o in objects]):.3f}" == same
-        widths = sorted({w for name, _, w in found if name == law and w != "fixed"})
-        quality = np.array([[found[law, o, w] for w in widths] for o in objects])
-        others = (quality.sum(0) - quality).round(9)
-        ties = [np.flatnonzero(row == row.max()) for row in others]
-        low = np.mean([quality[k, tie].min() for k, tie in enumerate(ties)])
-        high = np.mean([quality[k, tie].max() for k, tie in enumerate(ties)])
-        assert low - 1e-3 <= float(chosen) <= high + 1e-3
-        assert best == f"{widths[int(quality.mean(0).argmax())]:.2g}"
+            scores = {}
+            for trial in row["trials"].split():
+                key, _, score = trial.partition(":")
+                number, mark, count = score.partition("x")
+                bits = f"{int(number, 16):0{count}b}" if mark else ""
+                scores[key] = np.mean([int(b) for b in bits]) if mark else 1 - float(number)
+            found.setdefault(row["instance"], {})[row["scene"]] = scores
+    values = {}
+    for name, scenes in found.items():
+        if task == "shape":
+            scored = [scene for scene, scores in scenes.items() if len(scores) == 1]
+            objects = {scene.rstrip("+-0123456789") for scene in scored}
+            values[name] = {
+                o: np.mean([next(iter(scenes[o + at].values())) for at in ("-30", "+30")])
+                for o in objects
+            }
+        else:
+            tuned = {key: scenes["dog"][key] + scenes["key"][key] for key in scenes["dog"]}
+            best = max(tuned, key=lambda key: (round(tuned[key], 9), -float(key.split("/")[0])))
+            values[name] = {o: s[best] for o, s in scenes.items() if o not in ("dog", "key")}
+    assert all(len(by_object) == 10 for by_object in values.values())
+    return values
+
+
+@pytest.mark.parametrize("task", ["shape", "pose"])
+def test_what_ten_objects_say_follows_from_the_tables(task):
+    from scipy.stats import false_discovery_control, ttest_1samp
+
+    values = of_ten(task)
+    names = sorted(values["logistic/probabilistic"])
+    near = ("uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic",
+            "hyperbolic_secant")  # fmt: skip
+
+    def mean(laws, *conorms):
+        every = [values[f"{law}/{conorm}"] for law in laws for conorm in conorms]
+        return np.array([np.mean([each[o] for each in every]) for o in names])
+
+    every, three = "probabilistic", ("probabilistic", "yager(p=2)", "max")
+    known = {
+        "exponential tails − finite supports": mean(near[3:], *three) - mean(near[:3], *three),
+        "exponential − linear tails": mean(near[3:], every) - mean(("cauchy", "reciprocal"), every),
+        "yager 2 − probabilistic": mean(near, "yager(p=2)") - mean(near, every),
+        "max − probabilistic": mean(near, "max") - mean(near, every),
+    }
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in block_of("results/study.md", "contrasts").splitlines()[2:]
+    ]
+    mine = {row[1]: row[2:] for row in rows if row[0] == task}
+    effects = []
+    for name in mine:
+        away = known.get(name)
+        if away is None:
+            one, other = (values[part] for part in name.split(" − "))
+            away = np.array([one[o] - other[o] for o in names])
+        test = ttest_1samp(away, 0.0)
+        low, high = test.confidence_interval()
+        effects.append(test.pvalue)
+        text = mine[name][0].replace("−", "-")
+        said = [float(x) for x in re.findall(r"-?\d+\.\d+", text)]
+        assert said == pytest.approx([away.mean(), low, high], abs=6e-4)
+    adjusted = false_discovery_control(effects)
+    assert [float(row[1]) for row in mine.values()] == pytest.approx(adjusted, rel=0.06)
+    assert set(known) <= set(mine)
+    table = block_of("study.md", f"ten-{task}").splitlines()[2:-1]
+    for line in table:
+        law, *cells = (cell.strip(" `") for cell in line.strip("|").split("|"))
+        cells = cells[1:] if task == "pose" else cells
+        for conorm, cell in zip(three, cells, strict=False):
+            if cell != "—":
+                assert float(cell) == pytest.approx(mean([law], conorm).mean(), abs=6e-4)
 
 
 def test_what_is_said_of_the_readings_of_the_reciprocals_steepness():
