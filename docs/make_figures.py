@@ -998,7 +998,7 @@ def figure_rounds() -> None:
             save_maps(heat_map_figure(summary), f"rounds-{summary.run.task}.png")
             drawn.add(summary.run.task)
     figure, axes = plt.subplots(
-        1, 2, figsize=(12, 6.0), gridspec_kw={"width_ratios": [3, 2]}, layout="constrained"
+        1, 2, figsize=(12.5, 6.0), gridspec_kw={"width_ratios": [4, 3]}, layout="constrained"
     )
     _comparisons(axes[0])
     _ten_objects(axes[1])
@@ -1051,9 +1051,9 @@ def _ten_objects(axis) -> None:
     axis.set_yticks(range(len(names)), [n.replace("/probabilistic", "") for n in names], fontsize=8)
     axis.set_ylim(len(names) - 0.4, -0.6)
     axis.axvline(0, color="#888888", lw=0.8)
-    axis.set_xlabel("difference in mean hard IoU, or in the fraction of poses found")
+    axis.set_xlabel("difference in mean hard IoU or in poses found")
     axis.set_title(
-        "Ten objects: 95 % intervals, 9 degrees of freedom;\nfull: adjusted p < .05",
+        "Ten objects, settings chosen on others:\n95 % intervals; full: adjusted p < .05",
         loc="left", fontsize=10,
     )  # fmt: skip
     axis.legend(fontsize=8, frameon=False, loc="lower right")
