@@ -14,7 +14,6 @@ from gendr._runtime.ranges import finite
 from gendr.distributions.decisions import Number
 from gendr.sorting.rows import RowSort, launch
 
-
 # From so many values for each row on, the largest are found faster than all are sorted.
 _FEW = 4
 
