@@ -106,7 +106,7 @@ def test_the_pages_say_what_the_results_say(monkeypatch, tmp_path):
         both = ours[key].keys() & theirs[key].keys()
         apart = np.mean([ours[key][seed] - theirs[key][seed] for seed in both])
         if key[1] == "1000" and key[-1] in ("spo+", "fenchel-young"):
-            assert abs(apart) < 0.005, key
+            assert abs(apart) < 0.003, key
             compared += 1
         assert apart < 0.01, key  # of any method, none is worse by a point
     assert compared >= 12
