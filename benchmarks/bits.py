@@ -2,6 +2,7 @@
 
     python benchmarks/bits.py                    digests; run it before and after a change
     python benchmarks/bits.py --beside c618c28   digests and times beside those of a commit
+    python benchmarks/bits.py --beside c618c28 --only "larger (sort|mask)"
 
 Bits are those of one machine: its compiler and its vector instructions have a part in them. Times
 are of two processes that take turns, forward and backward of small and of larger input: the least
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -166,10 +168,10 @@ def serve() -> None:
         print(min(times), flush=True)
 
 
-def beside(commit: str, rounds: int) -> None:
+def beside(commit: str, rounds: int, only: str) -> None:
     """Print digests and ratios of times of this tree to those of a commit."""
     with taking_turns(__file__, commit) as ask:
-        for name in results() | larger():
+        for name in filter(re.compile(only).search, results() | larger()):
             before, now = ask(name)
             times = np.array([[float(answer) for answer in ask(name)] for _ in range(rounds)])
             low, middle, high = np.percentile(times[:, 1] / times[:, 0], [25, 50, 75])
@@ -183,13 +185,14 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--beside", metavar="COMMIT")
+    parser.add_argument("--only", default="", metavar="PATTERN", help="results, a regex")
     parser.add_argument("--rounds", type=int, default=15, metavar="N", help="%(default)s")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
         serve()
     elif args.beside:
-        beside(args.beside, args.rounds)
+        beside(args.beside, args.rounds, args.only)
     else:
         for name, run in results().items():
             print(f"{digest(run)}  {name}", flush=True)

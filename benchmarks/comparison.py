@@ -73,6 +73,8 @@ class Comparison:
         mark: of the block of the page; by default the name and "-speed", and the device if that is
             no CPU.
         threads: of torch; by default all.
+        processor: times are of the processor, for packages of one thread on machines in use.
+        file: of the script, where it does not stand here under its name.
         more: (tiny, repeat, device) -> what else is measured, and its lines.
     """
 
@@ -83,6 +85,8 @@ class Comparison:
     page: str | None = None
     mark: str | None = None
     threads: int | None = None
+    processor: bool = False
+    file: Path | None = None
     more: Callable[[bool, int, str], tuple[dict[str, Any], list[str]]] | None = None
 
     def main(self, argv: Sequence[str] | None = None) -> None:
@@ -159,7 +163,7 @@ class Comparison:
                 if not apart[name] <= self.agreement:
                     raise SystemExit(f"{case.name}: {name} is {apart[name]:.1e} off")
                 runs[name] = run
-        times = take_turns(runs, repeat, device)
+        times = take_turns(runs, repeat, device, self.processor)
         return [
             {
                 "name": case.name,
@@ -180,7 +184,8 @@ class Comparison:
         if device == "cuda":
             return peak_of(case, name, device)
         # In a process of its own, because an allocator keeps what earlier runs gave back.
-        command = [sys.executable, Path(__file__).with_name(f"{self.name}.py"), "--device", device]
+        file = self.file or Path(__file__).with_name(f"{self.name}.py")
+        command = [sys.executable, file, "--device", device]
         command += [*(["--quick"] if quick else []), "--probe", f"{case.name}/{name}"]
         run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         return json.loads(run.stdout)
@@ -217,7 +222,7 @@ def drawn(*shape: int, device: str = "cpu", seed: int = 0) -> Tensor:
 
 
 def take_turns(
-    runs: Mapping[str, Callable[[], object]], repeat: int, device: str
+    runs: Mapping[str, Callable[[], object]], repeat: int, device: str, processor: bool = False
 ) -> dict[str, list[float]]:
     """Seconds of all runs, in rounds of one burst each."""
     times: dict[str, list[float]] = {name: [] for name in runs}
@@ -227,7 +232,7 @@ def take_turns(
             if before >= BUDGET and turn >= LEAST:
                 continue
             while True:
-                times[name].append(speed.timed(run, device))
+                times[name].append(speed.timed(run, device, processor))
                 if sum(times[name]) - before >= BURST:
                     break
     return times
@@ -276,7 +281,8 @@ def markdown(report: dict[str, Any]) -> list[str]:
         firsts.setdefault(row["name"], row)
     body = [_cells(row, firsts[row["name"]]) for row in rows]
     used = [k for k in range(len(_HEAD)) if any(cells[k] for cells in body)]
-    cores = f"{run['threads']} threads of " if run["device"] == "cpu" else ""
+    count = run.get("threads")
+    cores = f"{count} thread{'s' * (count != 1)} of " if run["device"] == "cpu" else ""
     return [
         f"Measured on {run['date']} at commit {run['commit']} with {cores}{run['device_name']}, "
         f"torch {run['torch']}, Python {run['python']}; load of the machine before "

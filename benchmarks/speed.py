@@ -252,13 +252,14 @@ def _synchronise(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def timed(run: Callable[[], object], device: str) -> float:
-    """Seconds of one run."""
+def timed(run: Callable[[], object], device: str, processor: bool = False) -> float:
+    """Seconds of one run, of a clock or of the processor."""
+    clock = time.process_time if processor else time.perf_counter
     _synchronise(device)
-    start = time.perf_counter()
+    start = clock()
     run()
     _synchronise(device)
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def fastest(run: Callable[[], object], repeat: int, device: str) -> float:

@@ -2,7 +2,7 @@ r"""Learn to predict costs by the decisions that they lead to: the benchmarks of
 
     python experiments/decisions.py -o decisions                      all that is on the page
     python experiments/decisions.py --problems "shortest path" --counts 100 1000 --degrees 6
-    python experiments/decisions.py --docs                            writes the page
+    python experiments/decisions.py --docs                            writes the pages
     python experiments/decisions.py --smoke                           seconds
 
 Three problems (see `lab.studies.decisions`), a linear prediction, and as many steps as published:
@@ -264,14 +264,14 @@ KEPT, THEIRS = DOCS / "results" / "decisions.csv", DOCS / "results" / "decisions
 
 
 def write_docs() -> None:
-    """Write the table of docs/decisions.md from docs/results."""
+    """Write the tables of docs/decisions.md and docs/results/decisions.md from docs/results."""
     ours = _regrets(rows_of(KEPT))
     theirs = _regrets(rows_of(THEIRS))
-    rows = []
     places = {name: i for i, name in enumerate([*PROBLEMS, *METHODS])}
-    settings = sorted(
-        {key[:4] for key in ours}, key=lambda key: (places[key[0]], -int(key[1]), -int(key[2]))
-    )
+    settings = sorted({key[:4] for key in ours}, key=lambda key: (
+        -float(key[3]), places[key[0]], -int(key[1]), int(key[2])
+    ))  # fmt: skip
+    rows, said = [], {}
     for setting in settings:
         methods = sorted((key[4] for key in ours if key[:4] == setting), key=places.__getitem__)
         for number, method in enumerate(methods):
@@ -279,16 +279,30 @@ def write_docs() -> None:
             known = theirs.get((*setting, method), {})
             both = [seed for seed in found if seed in known]
             apart = [100 * (found[seed] - known[seed]) for seed in both]
-            rows.append([
-                f"{setting[0]}, {setting[1]} problems, degree {setting[2]}" if not number else "",
-                METHODS[method].label,
-                str(len(found)),
+            cells = [
                 _said([100 * value for value in found.values()]),
                 _said([100 * value for value in known.values()]),
                 _said(apart, "+") if apart else "",
+            ]
+            said[(*setting, method)] = cells
+            name = f"{setting[0]}, {setting[1]} problems, degree {setting[2]}, noise {setting[3]}"
+            rows.append([
+                name if not number else "", METHODS[method].label, str(len(found)), *cells
             ])  # fmt: skip
     head = ["setting", "method", "runs", "regret %", "PyEPO, 10 runs", "ours less theirs, paired"]
-    fill(DOCS / "decisions.md", "decisions", table(head, rows, left=2))
+    fill(DOCS / "results" / "decisions.md", "decisions", table(head, rows, left=2))
+    shown = ("two-stage", "spo+", "fenchel-young")
+    lines = [
+        [name if degree == "1" else "", degree, *(
+            cell for method in shown
+            for cell in said.get((*key, method), ["", ""])[: 1 if method == "two-stage" else 2]
+        )]
+        for key in settings
+        if key[1] == "1000" and key[3] == "0.5"
+        for name, degree in [(key[0], key[2])]
+    ]  # fmt: skip
+    head = ["problem", "degree", "two-stage", "SPO+", "PyEPO's", "Fenchel-Young", "PyEPO's"]
+    fill(DOCS / "decisions.md", "decisions", table(head, lines, left=1))
 
 
 def _regrets(rows: list[dict[str, str]]) -> dict[tuple[str, ...], dict[str, float]]:

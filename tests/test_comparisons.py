@@ -79,7 +79,7 @@ def test_an_implementation_that_is_off_stops_the_run(bench):
 def test_implementations_take_turns(bench, monkeypatch):
     comparison, seconds, order = bench("comparison"), {"fast": 0.008, "slow": 5.0}, []
 
-    def timed(run, device):
+    def timed(run, device, processor):
         order.append(run())
         return seconds[order[-1]]
 
@@ -136,6 +136,47 @@ def test_published_packages_are_compared_where_they_exist(bench, monkeypatch):
         assert package in [
             row["implementation"] for row in comparison.measure(case, "cpu", 1, True)
         ]
+
+
+def test_peers_of_sorts_must_be_the_same_functions(monkeypatch):
+    """Stand-ins with the units that the packages document."""
+    script = imported(monkeypatch, "sorting", "benchmarks/peers")
+    soft_rank, soft_sort, soft_topk = script.soft_rank, script.soft_sort, script.soft_topk
+
+    def fast(function, x, steepness):
+        return function(x, "permutahedron", steepness=steepness)
+
+    def sort(x, method, softness, **options):
+        if method == "fast_soft_sort":
+            values = fast(soft_sort, x, 1 / (softness * (x.shape[-1] - 1)))
+        elif method == "softsort":
+            values = soft_sort(x, method, steepness=1 / softness)
+        else:
+            values = soft_sort(x, "bitonic", dist="logistic", steepness=1 / softness)
+        return types.SimpleNamespace(values=values)
+
+    torchsort = types.SimpleNamespace(
+        soft_rank=lambda x, regularization_strength: fast(
+            soft_rank, x, 1 / regularization_strength
+        ),
+        soft_sort=lambda x, regularization_strength: fast(
+            soft_sort, x, 1 / regularization_strength
+        ),
+    )
+    softtorch = types.SimpleNamespace(
+        rank=lambda x, softness, **options: fast(soft_rank, x, (x.shape[-1] - 1) / softness),
+        sort=sort,
+        topk=lambda x, k, softness, **options: soft_topk(x, k, "softsort", steepness=1 / softness),
+    )
+    found = [torchsort, softtorch, lambda x, k, alpha: script.soft_topk_mask(x, k, scale=alpha)]
+    monkeypatch.setattr(script, "peers", lambda: found)
+    report, lines = script.agreement(True, 1, "cpu")
+    assert {row["implementation"] for row in report["agreement"]} == {*script.PEERS}
+    assert lines[1].startswith("In float64 all agree to")
+    assert len(lines) == 5 + len(script.CASES)
+    found[2] = lambda x, k, alpha: script.soft_topk_mask(x, k, scale=2 * alpha)
+    with pytest.raises(SystemExit, match=r"LapSum is .* off in float64"):
+        script.agreement(True, 1, "cpu")
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="read from Linux's /proc")

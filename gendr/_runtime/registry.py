@@ -43,7 +43,7 @@ class Registered:
             return
         root: Any = next(base for base in reversed(cls.__mro__) if Registered in base.__bases__)
         for other in members(root, _PACKAGE).values():
-            taken = sorted({*_names(cls)} & {*_names(other)})
+            taken = sorted({*names_of(cls)} & {*names_of(other)})
             if taken:
                 cls._place = _REFUSED  # the class lives on, at least in the traceback
                 raise ValueError(
@@ -58,8 +58,9 @@ def definitions() -> int:
     return Registered._defined
 
 
-def _names(cls: Any) -> tuple[str, ...]:
-    return (cls.name, *getattr(cls, "aliases", ()))
+def names_of(cls: Any) -> tuple[str, ...]:
+    """The name of a class and its aliases; none if it has no name."""
+    return (cls.name, *getattr(cls, "aliases", ())) if hasattr(cls, "name") else ()
 
 
 def is_of_package(cls: type) -> bool:

@@ -49,8 +49,11 @@ def names() -> tuple[str, ...]:
 
 
 def _law_class(word: str) -> type[Law]:
+    having = [cls for cls in registry.subclasses(Law) if word in registry.names_of(cls)]
+    if len(having) == 1 and registry.is_member(having[0]):  # as nearly always, and quick
+        return having[0]
     known = laws()
-    every = {alias: cls for cls in known.values() for alias in (cls.name, *cls.aliases)}
+    every = {alias: cls for cls in known.values() for alias in registry.names_of(cls)}
     return every[check_choice("distribution", word, every)]
 
 

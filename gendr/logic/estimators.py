@@ -28,8 +28,8 @@ from gendr.logic.thresholds import Thermometer
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.utils import check_random_state
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.multiclass import check_classification_targets, type_of_target
+    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 except ImportError as error:
     raise ImportError(
         "the estimators need scikit-learn >= 1.6: pip install 'scikit-learn>=1.6'"
@@ -117,11 +117,12 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
     """A classifier whose predictions are those of a circuit of gates, bit for bit.
 
     Numbers become bits by thresholds at quantiles of the training rows; layers of gates of equal
-    width follow, and the group of gates with most ones is the class.
+    width follow, and the group of gates with most ones is the class. For several labels at once,
+    y is [N, L] of 0 and 1; a label holds where more than half of its group is 1.
 
     Args:
         layers: of gates.
-        width: gates of a layer; rounded up to a multiple of the number of classes.
+        width: gates of a layer; rounded up to a multiple of the number of classes or labels.
         bits: thresholds of each feature.
         fan_in: inputs of a gate, 1 .. 6.
         parametrization: see `LogicLayer`.
@@ -133,34 +134,59 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
         random_state: of wires and batches.
 
     Attributes:
-        classes_: the classes.
+        classes_: the classes, or the numbers of the labels.
         circuit_: the `Circuit`, to be saved or exported.
         n_features_in_: how many features a row has.
 
     Raises:
-        ValueError: from `fit`, for a setting out of range or fewer than two classes.
+        ValueError: from `fit`, for a setting out of range, fewer than two classes, or several
+            outputs that are no labels.
     """
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def fit(self, X: Any, y: Any) -> LogicClassifier:  # scikit-learn's word
-        """Train on rows X [N, F] with classes y [N], and make the circuit."""
+        """Train on rows X [N, F] with classes y [N] or labels y [N, L], and make the circuit."""
         self._check_settings()
-        x, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
+        x, y = validate_data(self, X, y, dtype=(np.float64, np.float32), multi_output=True)
         check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
+        kind = type_of_target(y)
+        if kind == "multiclass-multioutput":
+            raise ValueError(f"several outputs must be labels, 0 or 1, got {kind}")
+        self._has_labels = kind == "multilabel-indicator"
+        if self._has_labels:
+            y = y.toarray() if hasattr(y, "toarray") else y
+            self.classes_, labels = np.arange(y.shape[1]), y
+        else:
+            self.classes_, labels = np.unique(column_or_1d(y, warn=True), return_inverse=True)
         count = len(self.classes_)
-        if count < 2:
+        if count < 2 and not self._has_labels:
             raise ValueError(f"y must have at least 2 classes, got {count} class")
         gates = -(-self.width // count)
         scale = max(1.0, gates**0.5 / 2) if self.scale is None else self.scale
-        self._train(
-            x, torch.from_numpy(labels).long(), lambda _: GroupSum(count, scale), count,
-            functional.cross_entropy,
-        )  # fmt: skip
+        target = torch.from_numpy(labels).long()
+        if self._has_labels:
+            self._train(
+                x, target.float(), lambda width: GroupSum.of_labels(count, width, scale), count,
+                functional.binary_cross_entropy_with_logits,
+            )  # fmt: skip
+        else:
+            self._train(
+                x, target, lambda _: GroupSum(count, scale), count, functional.cross_entropy
+            )
         return self
 
     def predict_proba(self, X: Any) -> Any:
-        """Probabilities [N, classes]: the softmax of the scores of the circuit."""
+        """Probabilities [N, classes], the softmax of the scores of the circuit; of labels [N, L].
+
+        A label's is that it holds, the logistic function of its score.
+        """
         scores = self._scores(X)
+        if self._has_labels:
+            return 1 / (1 + np.exp(-scores))
         shares = np.exp(scores - scores.max(1, keepdims=True))
         return shares / shares.sum(1, keepdims=True)
 
@@ -170,8 +196,10 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
         return self.circuit_(x).astype(np.float64)
 
     def predict(self, X: Any) -> Any:
-        """Classes [N]."""
+        """Classes [N], or labels [N, L] of 0 and 1."""
         x = self._rows(X)
+        if self._has_labels:
+            return self.circuit_.labels(x).astype(int)
         return self.classes_[self.circuit_.predict(x)]
 
 
@@ -180,11 +208,12 @@ class LogicRegressor(RegressorMixin, _LogicEstimator):
     """A regressor whose predictions are counts of a circuit of gates, between the ends of y.
 
     The arguments are those of `LogicClassifier`, but for the scale, which is not used: no gate that
-    is 1 stands for the least y of the training rows, all of them for the largest.
+    is 1 stands for the least y of the training rows, all of them for the largest. y may be [N, K];
+    the gates are shared among the K numbers then.
 
     Attributes:
-        circuit_: the `Circuit`, whose score is in [0, 1].
-        low_: the least y.
+        circuit_: the `Circuit`, whose scores are in [0, 1].
+        low_: the least y, a number or [K].
         span_: the largest less the least.
         n_features_in_: how many features a row has.
 
@@ -192,18 +221,28 @@ class LogicRegressor(RegressorMixin, _LogicEstimator):
         ValueError: from `fit`, for a setting out of range.
     """
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def fit(self, X: Any, y: Any) -> LogicRegressor:
-        """Train on rows X [N, F] with numbers y [N], and make the circuit."""
+        """Train on rows X [N, F] with numbers y [N] or [N, K], and make the circuit."""
         self._check_settings()
-        x, y = validate_data(self, X, y, dtype=(np.float64, np.float32), y_numeric=True)
+        x, y = validate_data(
+            self, X, y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True
+        )
         y = y.astype(np.float64)
-        self.low_ = float(y.min())
-        self.span_ = float(y.max()) - self.low_ or 1.0
-        target = torch.from_numpy((y - self.low_) / self.span_).float()[:, None]
-        self._train(x, target, lambda width: GroupSum.of_values(1, width), 1, functional.mse_loss)
+        self.low_, span = y.min(0), np.ptp(y, 0)
+        self.span_ = np.where(span > 0, span, 1.0)
+        target = torch.from_numpy((y - self.low_) / self.span_).float().reshape(len(y), -1)
+        count = target.shape[1]
+        self._train(
+            x, target, lambda width: GroupSum.of_values(count, width), count, functional.mse_loss
+        )
         return self
 
     def predict(self, X: Any) -> Any:
-        """Numbers [N]."""
+        """Numbers [N], or [N, K]."""
         x = self._rows(X)
-        return self.circuit_(x)[:, 0] * self.span_ + self.low_
+        return self.circuit_(x).reshape(len(x), *self.low_.shape) * self.span_ + self.low_

@@ -797,18 +797,26 @@ def inverted(x: Value) -> Value:
     return ~x
 
 
-def where(condition: Value, *others: Any, **more: Any) -> Any:
-    """`torch.where` of a hard condition.
+def _on_bits(function: Callable[..., Any], instead: str) -> Callable[..., Any]:
+    """A function of torch that would make a hard choice of what is relaxed, and does not."""
 
-    Raises:
-        TypeError: the condition is relaxed.
-    """
-    if _is_soft(condition):
-        raise TypeError(
-            f"torch.where takes a hard condition, got {kind(condition)}; write `a if c else b`, or "
-            "an `if`"
-        )
-    return torch.where(condition, *others, **more)
+    def call(*args: Any, **more: Any) -> Any:
+        soft = next(filter(_is_soft, args[:1] if function is torch.where else args), None)
+        if soft is not None:
+            raise TypeError(
+                f"torch.{function.__name__} takes hard conditions, got {kind(soft)}; write "
+                f"{instead}"
+            )
+        return function(*args, **more)
+
+    return call
+
+
+where = _on_bits(torch.where, "`a if c else b`, or an `if`")
+logical_and = _on_bits(torch.logical_and, "`and`")
+logical_or = _on_bits(torch.logical_or, "`or`")
+logical_not = _on_bits(torch.logical_not, "`not`")
+logical_xor = _on_bits(torch.logical_xor, _IN_WORDS["^"].removeprefix("write "))
 
 
 def _is_soft(x: Value) -> bool:

@@ -45,6 +45,8 @@ _WHOLE: dict[type[ast.operator], str] = {
     ast.FloorDiv: "//", ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
 _BUILTINS = {"max", "min", "abs", "sum", "any", "all"}  # each has a relaxed form of its name
+# Of torch, on hard conditions alone.
+_ON_BITS = ("where", "logical_and", "logical_or", "logical_not", "logical_xor")
 # Of these a program may ask whatever it likes.
 _PLAIN = {
     "len", "enumerate", "zip", "reversed", "list", "tuple", "isinstance", "slice", "dict",
@@ -602,8 +604,9 @@ class _Rewriter(ast.NodeTransformer):
         """The function of the toolbox that takes the place of one in the text."""
         if callee is range:
             return "flow.counted"
-        if callee is torch.where:
-            return "program.where"
+        for name in _ON_BITS:
+            if callee is getattr(torch, name):
+                return f"program.{name}"
         for name in _BUILTINS:
             if callee is getattr(builtins, name):
                 return name

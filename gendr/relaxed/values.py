@@ -28,7 +28,7 @@ FEW = 3
 
 def is_number(value: object) -> bool:
     """Whether it is a plain number, which is exact; True and False count as 1 and 0."""
-    return isinstance(value, (int, float))
+    return isinstance(value, (int, float, np.number, np.bool_))
 
 
 def is_relaxed(value: object) -> bool:

@@ -48,7 +48,7 @@ class NeuralSort(RowSort):
     def run_forward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray
     ) -> None:
-        """Fill p [B, count, n], the last rows, for x [B, n] with its stable argsort."""
+        """Fill p [B, count, n], the last rows, for x [B, n] with its `order`."""
         from gendr.sorting.backends.cpu import row_kernels as kernels
 
         units = len(x) * kernels.parts(p.shape[1])

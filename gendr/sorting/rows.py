@@ -82,6 +82,10 @@ class RowSort(PermutationSort):
         """The inputs with a fresh sample of the noise."""
         return gumbel(x, self.noise) if self.noise else x
 
+    def order(self, x: Tensor, count: int) -> Tensor:
+        """The stable argsort of x [B, n], or as many of its last columns as kernels want."""
+        return x.sort(dim=-1, stable=True).indices
+
     @property
     def has_kernel(self) -> bool:
         """Whether there is a compiled kernel for these settings."""
@@ -104,7 +108,7 @@ class RowSort(PermutationSort):
     def run_forward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray
     ) -> None:
-        """Fill p [B, count, n], the last rows, for x [B, n] with its stable argsort."""
+        """Fill p [B, count, n], the last rows, for x [B, n] with its `order`."""
 
     @abstractmethod
     def run_backward(
@@ -131,7 +135,7 @@ class _RowKernels:
         sort, count = spec
         n = x.shape[-1]
         keys = x.reshape(-1, n)
-        order = keys.sort(dim=-1, stable=True).indices
+        order = sort.order(keys, count)
         p = keys.new_empty(len(keys), count, n)
         sort.run_forward(keys.numpy(), order.numpy(), float(steepness), p.numpy())
         p = p.reshape(*x.shape[:-1], count, n)

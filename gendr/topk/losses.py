@@ -42,6 +42,7 @@ __all__ = ["SmoothTopKSVM", "TopKCrossEntropy", "topk_accuracy"]
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
 REDUCTIONS = ("none", "mean", "sum")
 TOP1 = ("softmax", "network")
+_ABSENT = "target must be present, got true classes where mask is False"
 # Groups of rows from which on threads share them.
 _WORTH_THREADS = 32
 
@@ -223,7 +224,7 @@ class TopKCrossEntropy(nn.Module):
         if self.check:
             check_finite("logits", present(logits, mask))
             if bool(((target != 0) & ~mask).any()):
-                raise ValueError("target must be present, got true classes where mask is False")
+                raise ValueError(_ABSENT)
         ragged, losses = Ragged(mask), []
         by_row = self.p_k.expand(len(logits), -1) if by_row is None else by_row
         parts = zip(
@@ -470,14 +471,22 @@ class SmoothTopKSVM(nn.Module):
         self.k, self.scale = check_count("k", k), check_number("scale", scale, above=0.0)
         self.reduction = check_choice("reduction", reduction, REDUCTIONS)
 
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+    def forward(self, logits: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
         """The loss of logits [N, C] and class indices [N].
+
+        Args:
+            logits: [C], [N, C] or [N, C, d1, ..].
+            target: class indices, [], [N] or [N, d1, ..].
+            mask: bool, broadcasting to logits, True for the classes that a row may have. The loss
+                is that of these alone, 0 where they are no more than k.
 
         Raises:
             TypeError: no tensors, or of the wrong dtype.
-            ValueError: bad shapes, labels out of range, NaN or inf, or k not below C.
+            ValueError: bad shapes, labels out of range or absent, NaN or inf, or k not below C.
         """
         rows, shape = _rows(logits)
+        known = check_mask(mask, logits, "logits")
+        known = None if known is None else _flat(known)
         n = rows.shape[-1]
         if self.k >= n:
             raise ValueError(f"k must be below the number of classes, {n}, got {self.k}")
@@ -487,12 +496,18 @@ class SmoothTopKSVM(nn.Module):
                 f"target must have shape {shape_text(shape)}, got {shape_text(labels.shape)}"
             )
         labels = check_index("target", labels, n, "classes").reshape(-1, 1)
-        rows = check_finite("logits", rows) / (self.k * self.scale)
+        if known is not None and not bool(known.gather(-1, labels).all()):
+            raise ValueError(_ABSENT)
+        rows = check_finite("logits", present(rows, known)) / (self.k * self.scale)
         own = rows.gather(-1, labels)
         others = rows.scatter(-1, labels, -math.inf)
+        if known is not None:
+            others = others.masked_fill(~known, -math.inf)
         sums = _symmetric_sums(others, self.k)
         with_truth = own[:, 0] + sums[:, self.k - 1]
         losses = self.scale * functional.softplus(1 / self.scale + sums[:, self.k] - with_truth)
+        if known is not None:
+            losses = torch.where(known.sum(-1) > self.k, losses, 0.0)
         if self.reduction == "none":
             return losses.reshape(shape)
         return losses.mean() if self.reduction == "mean" else losses.sum()

@@ -274,24 +274,24 @@ class _BySort(Selecting):
 
     @lazy
     def rows(self) -> Tensor:
-        """The attribution."""
+        """The attribution from its last row to the first."""
         if not isinstance(self.sort, PermutationSort):
             raise ValueError(
                 f"method {self.sort.name!r} gives values only, no attribution; "
                 f"these have one: {', '.join(name for name in names() if name != self.sort.name)}"
             )
-        return self.sort.last_rows(self.x, self.k).flip(-2)
+        return self.sort.last_rows(self.x, self.k)
 
     def values(self) -> Tensor:
         if isinstance(self.sort, PermutationSort):
-            return finite(self.rows @ self.x[..., None])[..., 0]
+            return finite(self.rows @ self.x[..., None])[..., 0].flip(-1)
         return -self.sort.values(-self.x)[..., : self.k]
 
     def attribution(self) -> Tensor:
-        return self.rows
+        return self.rows.flip(-2)
 
     def carried(self, payload: Tensor) -> Tensor:
-        return finite(self.rows @ payload)
+        return finite(self.rows @ payload).flip(-2)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import shutil
 
 import numpy as np
 import pytest
@@ -76,15 +77,39 @@ def test_the_script_resumes_and_writes_the_page(monkeypatch, tmp_path, capsys):
     assert all(0 <= float(row["regret"]) < 1 for row in rows)
     assert script.main(options) == 0
     assert script.rows_of(tmp_path / "a" / "decisions.csv") == rows
-    page = tmp_path / "decisions.md"
-    page.write_text("<!-- begin decisions -->\n<!-- end decisions -->\n")
+    page = tmp_path / "results" / "decisions.md"
+    page.parent.mkdir()
+    for each in (page, tmp_path / "decisions.md"):
+        each.write_text("<!-- begin decisions -->\n<!-- end decisions -->\n")
     for name, value in (("KEPT", tmp_path / "a" / "decisions.csv"), ("DOCS", tmp_path)):
         monkeypatch.setattr(script, name, value)
     assert script.main(["--docs"]) == 0
-    assert "| shortest path, 100 problems, degree 4 | two-stage" in page.read_text()
+    assert "| shortest path, 100 problems, degree 4, noise 0.5 | two-stage" in page.read_text()
     capsys.readouterr()
     assert script.main(["--counts", "7", "-o", str(tmp_path / "b")]) == 2
     assert "--counts are of 100, 1000, 5000" in capsys.readouterr().err
+
+
+def test_the_pages_say_what_the_results_say(monkeypatch, tmp_path):
+    """And the losses are as near to the published regret as the page says."""
+    script, pages = imported(monkeypatch, "decisions"), ("decisions.md", "results/decisions.md")
+    (tmp_path / "results").mkdir()
+    for name in pages:
+        shutil.copy(script.DOCS / name, tmp_path / name)
+    written = [(tmp_path / name).read_text() for name in pages]
+    ours, theirs = (script._regrets(script.rows_of(x)) for x in (script.KEPT, script.THEIRS))
+    monkeypatch.setattr(script, "DOCS", tmp_path)
+    script.write_docs()
+    assert [(tmp_path / name).read_text() for name in pages] == written
+    compared = 0
+    for key in ours.keys() & theirs.keys():
+        both = ours[key].keys() & theirs[key].keys()
+        apart = np.mean([ours[key][seed] - theirs[key][seed] for seed in both])
+        if key[1] == "1000" and key[-1] in ("spo+", "fenchel-young"):
+            assert abs(apart) < 0.003, key
+            compared += 1
+        assert apart < 0.01, key  # of any method, none is worse by a point
+    assert compared >= 12
 
 
 def test_published_results_are_of_known_methods(monkeypatch):

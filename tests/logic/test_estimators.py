@@ -73,6 +73,38 @@ def test_a_regressor_is_its_circuit():
     np.testing.assert_allclose(model.predict(x), found, rtol=1e-5, atol=1e-4)
 
 
+def test_several_labels_at_once():
+    x, y = datasets.make_multilabel_classification(300, 8, n_classes=4, random_state=1)
+    model = estimators.LogicClassifier(width=240, steps=100, lr=0.2, random_state=0)
+    model.fit(x[:200], y[:200])
+    assert model.score(x[:200], y[:200]) > 0.7
+    found = model.predict(x[200:])
+    right, guessed = (found == y[200:]).mean(), np.maximum(y.mean(0), 1 - y.mean(0)).mean()
+    assert right > guessed + 0.1
+    assert (model.circuit_.labels(x) == model.predict(x)).all()
+    shares = model.predict_proba(x)
+    assert shares.shape == (300, 4)
+    assert ((shares > 0.5) == model.predict(x)).all()
+    model.set_params(width=40, steps=3)
+    dense = model.fit(x, y).predict(x)
+    sparse = pytest.importorskip("scipy.sparse").csr_array(y)
+    assert (model.fit(x, sparse).predict(x) == dense).all()
+    with pytest.raises(ValueError, match="several outputs must be labels"):
+        model.fit(x, y * 2 + y[:, ::-1])
+
+
+def test_several_numbers_at_once():
+    x, y = datasets.make_regression(300, 4, n_targets=3, noise=1.0, random_state=0)
+    y = y * [1.0, 10.0, 0.1] + [0.0, 5.0, -3.0]
+    model = estimators.LogicRegressor(
+        fan_in=3, parametrization="walsh", layers=2, width=300, steps=200, lr=0.2, random_state=0
+    )
+    assert model.fit(x[:200], y[:200]).score(x[200:], y[200:]) > 0.5
+    counts = model.circuit_.counts(model.circuit_.pack(x))
+    found = counts / 100 * np.ptp(y[:200], 0) + y[:200].min(0)
+    np.testing.assert_allclose(model.predict(x), found, rtol=1e-5, atol=1e-4)
+
+
 def test_bad_settings():
     x, y = np.zeros((4, 2)), [0, 1, 0, 1]
     with pytest.raises(ValueError, match="steps must be >= 1"):

@@ -4,11 +4,13 @@ import copy
 import itertools
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
 import gendr
 from gendr.relaxed import Category, Joint, Sampled, Vector, argmin, smooth
+from gendr.relaxed.estimators import estimated
 from support.cases import for_each
 
 
@@ -36,6 +38,27 @@ def makespan_by_paths(jobs, scale):
             load[k] = load[k] + job
         total = total + p * torch.maximum(*load)
     return total
+
+
+@gendr.relax
+def last_machine(jobs):
+    load = [0.0, 0.0]
+    for job in jobs:
+        k = argmin(load)
+        load[k] += job
+    return max(load[0], load[1])
+
+
+def test_a_hard_program_takes_numbers_of_every_numpy_dtype():
+    """As estimators give them: of float32, whose numbers are no Python floats."""
+    for dtype in (np.float32, np.float64, np.int64):
+        jobs = np.array([2, 3, 3, 1], dtype)
+        assert last_machine.hard(jobs) == 5
+    soft = estimated(last_machine.hard, "smoothing", samples=200, scale=0.01, seed=0)
+    x = torch.tensor([[2.0, 3.0, 3.5, 1.0]], requires_grad=True)
+    soft(x).sum().backward()
+    assert soft(x).item() == pytest.approx(5.5, abs=0.01)
+    torch.testing.assert_close(x.grad, torch.tensor([[1.0, 0.0, 1.0, 0.0]]), atol=0.2, rtol=0)
 
 
 LAST = {"last": "heaviside", "default": "logistic"}

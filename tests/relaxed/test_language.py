@@ -716,17 +716,24 @@ def test_bits_and_hard_choices_say_what_to_write():
             return 1.0 if ~(x > 0) else 0.0
         if kind == "where":
             return torch.where(x > 0, x, 0.0)
+        if kind == "logical_and":
+            return 1.0 if torch.logical_and(x > 0, x < 1) else 0.0
+        if kind == "logical_not":
+            return 1.0 if torch.logical_not(x > 0) else 0.0
         return torch.where(n > 2, x, 0.0) + (5 & 4 | 1) + ~3
 
     x, n = torch.tensor(0.5), torch.tensor(3)
-    for kind, word in [("and", "`and`"), ("or", "`or`"), ("not", "`not`"), ("where", "a if c")]:
+    for kind, word in [
+        ("and", "`and`"), ("or", "`or`"), ("not", "`not`"), ("where", "a if c"),
+        ("logical_and", "`and`"), ("logical_not", "`not`"),
+    ]:  # fmt: skip
         with pytest.raises(TypeError, match=word):
             bits(x, n, kind)
     assert gendr.relax(lambda_free)(x, n > 2).item() == 0.5 + 5 - 4
 
 
 def lambda_free(x, flag):
-    return torch.where(flag, x, 0.0) + (5 & 4 | 1) + ~3
+    return torch.where(torch.logical_not(~flag), x, 0.0) + (5 & 4 | 1) + ~3
 
 
 def test_whole_numbers_of_a_list_are_places():

@@ -371,7 +371,9 @@ def test_a_wrong_direction_is_no_silence(minimize):
     wrong.minimize = said  # what it does stays
     for make in (
         lambda: SPOPlusLoss(wrong)(x, costs, wanted),
+        lambda: regret(x, costs, wrong),
         lambda: FenchelYoungLoss(wrong)(x, wanted),
+        lambda: ContrastiveLoss(wrong)(x, wanted),
         lambda: ContrastiveLoss(SolutionCache(wrong, batched=True, refresh=1.0))(x, wanted),
         lambda: SolutionRankingLoss(SolutionCache(wrong, batched=True))(x, costs),
         lambda: estimated(wrong, StraightThrough(minimize=said))(x),

@@ -130,6 +130,23 @@ def test_kernel_is_the_reference_also_at_ties():
                 assert torch.equal(got[0, :, 0], got[0, :, 3])
 
 
+def test_few_rows_are_the_last_of_all_also_at_ties():
+    """Of few rows not all values are sorted."""
+    x, steepness, _ = inputs(4, 30)
+    x = x.detach()
+    x[1, [3, 9, 17, 21]] = x[1].max() + 1  # ties among the largest
+    x[2, ::4] = x[2].sort().values[-2]  # and at the end of the selection
+    x[3] = 0.0
+    x.requires_grad_()
+    for sort in COMPILED:
+        for count in (1, 3):
+            few = replace(sort, steepness=steepness).last_rows(x, count)
+            want = sort.reference(x, steepness, count)
+            torch.testing.assert_close(few, want, rtol=0, atol=1e-12)
+            g = torch.randn(few.shape, dtype=torch.float64)
+            assert_gradients(few, want, (x, steepness), g)
+
+
 def test_float32_keeps_its_digits():
     for sort in COMPILED:
         for n, offset in ((2, 100), (5, 0), (128, 100), (1024, 0), (1024, 100)):

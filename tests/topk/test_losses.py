@@ -330,6 +330,28 @@ def test_svm_gradients_and_extremes():
         SmoothTopKSVM(2)(logits, y + 3)
 
 
+def test_svm_of_the_classes_that_are_present():
+    logits, y = scores(4, 6), torch.tensor([5, 3, 2, 0])
+    mask = torch.tensor(
+        [[1, 1, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0], [0, 0, 1, 0, 0, 0], [1, 1, 0, 1, 1, 0]]
+    ).bool()
+    leaf = logits.masked_fill(~mask, torch.nan).requires_grad_()
+    found = SmoothTopKSVM(2, 0.7, reduction="none")(leaf, y, mask)
+    (slope,) = torch.autograd.grad(found.sum(), leaf)
+    assert (slope[~mask] == 0).all()
+    for row, here in enumerate(mask):
+        if here.sum() <= 2:  # the true class is among the first two whatever the scores are
+            assert found[row] == 0
+            assert (slope[row] == 0).all()
+            continue
+        alone = logits[row, here][None].requires_grad_()
+        want = SmoothTopKSVM(2, 0.7)(alone, here[: y[row]].sum()[None])
+        torch.testing.assert_close(found[row], want)
+        torch.testing.assert_close(slope[row, here], torch.autograd.grad(want, alone)[0][0])
+    with pytest.raises(ValueError, match="target must be present"):
+        SmoothTopKSVM(2)(logits, y, mask.roll(1, 1))
+
+
 # -- accuracy
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from gendr._runtime.checks import check_choice
 from gendr._runtime.evaluations import Evaluations
 from gendr.relaxed.estimators.black_box import check_solution
-from gendr.relaxed.estimators.direction import direction_of
+from gendr.relaxed.estimators.direction import check_monotone, direction_of
 from gendr.relaxed.estimators.solver_loss import check_problems, products
 
 
@@ -43,7 +43,8 @@ def regret(
 
     Raises:
         TypeError: no float32 or float64 tensors.
-        ValueError: different shapes, NaN or inf, nobody says whether the solver minimises.
+        ValueError: different shapes, NaN or inf, nobody says whether the solver minimises, or it
+            does the opposite.
     """
     predicted, costs = check_problems(predicted=predicted.detach(), costs=costs)
     check_choice("reduction", reduction, ("normalized", "mean", "sum", "none"))
@@ -51,7 +52,9 @@ def regret(
     solve = Evaluations(solver, batched=batched or bool(getattr(solver, "batched", False)))
     found = solve(predicted)
     check_solution(predicted, found)
-    best = products(costs, solve(costs) if wanted is None else wanted)
+    known = solve(costs) if wanted is None else wanted
+    check_monotone(predicted, costs, found, known, minimize=sign > 0)
+    best = products(costs, known)
     lost = sign * (products(costs, found) - best)
     if reduction == "normalized":
         return lost.sum() / best.abs().sum()

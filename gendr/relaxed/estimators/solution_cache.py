@@ -30,7 +30,7 @@ class SolutionCache:
         solver: takes the costs of one problem, an array, and returns a solution of their shape.
         minimize: whether it minimises <x, w>; else it maximises.
         refresh: the probability, in [0, 1], that a call solves its problems and learns their
-            solutions. The first call does.
+            solutions. The first call does, unless it is 0 and solutions are known.
         limit: how many different solutions are kept, the newest ones; None for all.
         batched, workers, parallel: as in `estimated`.
         seed: of the decisions to solve.
@@ -111,7 +111,8 @@ class SolutionCache:
 
     def __call__(self, costs: NDArray[Any]) -> NDArray[Any]:
         """Solutions [N, *event] for costs of that shape: solved, or the best that are known."""
-        if not self._known or self._random.random() < self.refresh:
+        first = self.solved == 0 and self.refresh > 0
+        if not self._known or first or self._random.random() < self.refresh:
             return self.solve(costs)
         scores = costs.reshape(len(costs), -1) @ self.solutions.reshape(len(self), -1).T
         best = scores.argmin(1) if self.minimize else scores.argmax(1)

@@ -273,7 +273,7 @@ def softsort_rows(x, order, steepness, squared, p, start, stop):
         values[:] = x[b]
         for i in range(first, end):
             row = p[b, i]
-            y = values[order[b, i + n - p.shape[1]]]
+            y = values[order[b, i + order.shape[1] - p.shape[1]]]
             for j in range(n):
                 d = abs(y - values[j])
                 v = -steepness * (d * d if squared else d)
@@ -309,7 +309,7 @@ def softsort_shares(x, order, squared, p, g, shares, rows, start, stop):
         columns = shares[b, part, 0]
         columns[:] = 0.0
         for i in range(first, end):
-            y = values[order[b, i + n - p.shape[1]]]
+            y = values[order[b, i + order.shape[1] - p.shape[1]]]
             rows[b, i] = _softsort_row(values, y, squared, p[b, i], g[b, i], columns)
 
 
@@ -325,8 +325,8 @@ def softsort_gradient(
             columns += shares[b, part, 0]
         m = rows.shape[1]
         for i in range(m):  # y_i is gathered from this input
-            columns[order[b, i + n - m]] -= rows[b, i]
-        median = np.float64(x[b, order[b, n // 2]])
+            columns[order[b, i + order.shape[1] - m]] -= rows[b, i]
+        median = np.float64(x[b, order[b, order.shape[1] // 2]])
         total = 0.0
         for j in range(n):
             grad[b, j] = steepness * columns[j]
