@@ -141,6 +141,12 @@ def back(result: Tensor, dim: int) -> Tensor:
     return result if dim == -1 else result.movedim(-1, dim)
 
 
+def expanded(x: Tensor, payload: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys [..., n] and payload [..., n, c] with the same batch dimensions."""
+    batch = torch.broadcast_shapes(x.shape[:-1], payload.shape[:-2])
+    return x.expand(*batch, x.shape[-1]), payload.expand(*batch, *payload.shape[-2:])
+
+
 def gumbel(x: Tensor, noise: float) -> Tensor:
     """The tensor x with fresh Gumbel noise of this scale added, from torch's generator."""
     # The generator may give 0, whose logarithm is infinite.

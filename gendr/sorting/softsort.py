@@ -12,7 +12,7 @@ from torch import Tensor
 from gendr._runtime.checks import check_number
 from gendr._runtime.ranges import finite
 from gendr.distributions.decisions import Number
-from gendr.sorting.rows import RowSort, launch
+from gendr.sorting.rows import NO_GRADIENTS, Products, RowSort, launch, launch_windows
 
 
 @final
@@ -73,6 +73,18 @@ class SoftSort(RowSort):
         units = len(x) * kernels.parts(p.shape[1])
         squared = self.power == 2
         launch(kernels.softsort_rows, units, p.size, x, order, steepness, squared, p)
+
+    def run_products(
+        self, x: np.ndarray, order: np.ndarray, steepness: float, products: Products, grads: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Fill in products; their derivatives, see `RowSort`. In O(n) for the power 1."""
+        if self.power == 2:
+            return launch_windows(x, order, steepness, False, products, grads)
+        from gendr.sorting.backends.cpu import product_kernels as kernels
+
+        found = (np.empty(x.shape), np.empty(len(x))) if grads else NO_GRADIENTS
+        launch(kernels.decays, len(x), x.size, x, order, steepness, *products, *found)
+        return found
 
     def run_backward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray
