@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba.extending import register_jitable
 
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
 
@@ -17,6 +18,7 @@ announce_compilation(__name__)
 # From how many keys on three passes over digits of 11 bits beat a sort by comparisons.
 _MANY = 600
 _DIGITS = 1 << 11
+_SIGN = np.uint32(1 << 31)
 
 
 def fill_order(x: np.ndarray[Any, Any], order: np.ndarray[Any, Any]) -> None:
@@ -24,11 +26,11 @@ def fill_order(x: np.ndarray[Any, Any], order: np.ndarray[Any, Any]) -> None:
     if x.dtype != np.float32:
         order[...] = np.argsort(x, axis=-1, kind="stable")
         return
+    if x.shape[-1] >= _MANY:
+        radix(x.view(np.uint32), order)
+        return
     bits = (x + np.float32(0)).view(np.int32)  # -0 becomes 0
     bits ^= (bits >> 31) & 0x7FFFFFFF  # integers in the order of the floats
-    if x.shape[-1] >= _MANY:
-        radix(bits, order)
-        return
     # No two keys are equal with their places behind them, so that NumPy's fast sort will do.
     np.left_shift(bits, 32, out=order, dtype=np.int64)
     order |= np.arange(x.shape[-1])
@@ -36,16 +38,23 @@ def fill_order(x: np.ndarray[Any, Any], order: np.ndarray[Any, Any]) -> None:
     order &= 0xFFFFFFFF
 
 
+@register_jitable
+def _ordered(bits):
+    """Bits of a float32 as a uint32 in the same order; -0 is 0."""
+    bits = np.uint32(0) if bits == _SIGN else bits
+    return bits ^ (np.uint32(0xFFFFFFFF) if bits >= _SIGN else _SIGN)
+
+
 @kernel(error_model="numpy")
 def radix(keys, order):
-    """Sort rows of int32 by three digits, the last first; a pass moves keys with their places."""
+    """Sort rows of bits of float32 by three digits, the last first; keys move with their places."""
     n = keys.shape[1]
     counts = np.empty((3, _DIGITS), np.int64)
     some, others = np.empty((2, n), np.uint64)
     for row in range(len(keys)):
         counts[:] = 0
         for i in range(n):
-            key = np.uint32(keys[row, i]) ^ np.uint32(1 << 31)
+            key = _ordered(keys[row, i])
             counts[0, key & 2047] += 1
             counts[1, (key >> 11) & 2047] += 1
             counts[2, key >> 22] += 1
@@ -56,7 +65,7 @@ def radix(keys, order):
                 counts[digit, k] = total
                 total += count
         for i in range(n):
-            key = np.uint32(keys[row, i]) ^ np.uint32(1 << 31)
+            key = _ordered(keys[row, i])
             place = counts[0, key & 2047]
             counts[0, key & 2047] = place + 1
             some[place] = (np.uint64(key) << np.uint64(32)) | np.uint64(i)
