@@ -30,6 +30,8 @@ from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.networks import INSTEAD
 from gendr.sorting.ragged import check_mask, present
 
+SHRINK = 2.0**-40  # makes room for sums over 2^38 values
+
 
 @dataclass(frozen=True)
 class Sort(ABC):

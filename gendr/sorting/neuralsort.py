@@ -11,7 +11,8 @@ from torch import Tensor
 
 from gendr._runtime.ranges import finite
 from gendr.distributions.decisions import Number
-from gendr.sorting.rows import SHRINK, Products, RowSort, launch, launch_windows
+from gendr.sorting.base import SHRINK
+from gendr.sorting.rows import Products, RowSort, launch, launch_windows
 
 
 @final

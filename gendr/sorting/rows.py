@@ -25,7 +25,6 @@ from gendr._runtime.threads import run
 from gendr.distributions.decisions import Number
 from gendr.sorting.base import PermutationSort, Sort, check_matrices, expanded, gumbel
 
-SHRINK = 2.0**-40  # makes room for sums over 2^38 values
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
 NO_GRADIENTS = np.empty((0, 0)), np.empty(0)
 NARROW = 8  # columns of a payload, up to which it is moved without a matrix

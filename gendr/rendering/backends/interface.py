@@ -32,6 +32,7 @@ class Backend(Protocol):
 
     TAKES_ANY_CDF: bool
     CAN_BE_CAPTURED: bool
+    GATHERS_CORNERS: bool
 
     def available(self) -> str | None:
         """None if usable here, else the reason."""
@@ -50,7 +51,7 @@ class Backend(Protocol):
     ) -> ScreenFaces | None:
         """The faces of a batch on the screen by a fused kernel, for which the host never waits.
 
-        None if `geometry.screen_surfaces` is to project instead.
+        None if `gendr.rendering.geometry` is to project instead.
 
         Args:
             mesh: B meshes or 1.

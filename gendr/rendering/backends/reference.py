@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TAKES_ANY_CDF = True
 CAN_BE_CAPTURED = False
+GATHERS_CORNERS = False
 
 
 def available() -> str | None:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 TAKES_ANY_CDF = False
 CAN_BE_CAPTURED = False
+GATHERS_CORNERS = True
 project, settings = reference.project, reference.settings
 
 
@@ -230,7 +231,7 @@ def gather(values: Tensor, index: Tensor) -> Tensor:
     return _GATHER(KernelPair(_gather_forward, _gather_backward), index, values)
 
 
-_GATHER = Operator("gather of the cpu backend", reference=None)
+_GATHER = Operator("rendering.gather", reference=lambda index, values: values[index])
 
 
 def _gather_forward(

@@ -40,6 +40,7 @@ __all__ = [
 
 TAKES_ANY_CDF = False
 CAN_BE_CAPTURED = True
+GATHERS_CORNERS = False
 _ORDERED_AT_ONCE = 1_000_000  # pairs that are joined in order together
 project, alpha = projecting.project, silhouettes.alpha
 

@@ -36,7 +36,7 @@ from gendr.sorting.backends.cpu.row_kernels import (
     bounded,
     most_of,
 )
-from gendr.sorting.rows import SHRINK
+from gendr.sorting.base import SHRINK
 
 ensure_cache()
 announce_compilation(__name__)

@@ -33,7 +33,7 @@ from gendr._runtime.numba.mathematics import (
     fma,
     from_bits,
 )
-from gendr.sorting.rows import SHRINK
+from gendr.sorting.base import SHRINK
 
 ensure_cache()
 announce_compilation(__name__)
