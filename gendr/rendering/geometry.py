@@ -393,12 +393,24 @@ class Geometry:
         """The faces on the screen."""
         if self.projected is not None:
             return self.projected
-        if self.gather is not None and not is_traced():
-            (near, far), (lowest, farthest), space = self.planes, self.depths, self.space
-            if near <= lowest and farthest <= far:  # none is cut or left out
-                corners = _of_corners(on_screen(space.clip), space.faces, self.gather)
-                return ScreenFaces(corners, space.offsets)
-        return self._polygons.on_screen()
+        if self.gather is None or not self.is_whole:
+            return self._polygons.on_screen()
+        space = self.space
+        corners = _of_corners(on_screen(space.clip), space.faces, self.gather)
+        return ScreenFaces(corners, space.offsets)
+
+    @once
+    def is_whole(self) -> bool:
+        """Whether all is between the planes, and a backend gathers corners from its vertices."""
+        if self.gather is None or is_traced():
+            return False
+        (near, far), (lowest, farthest) = self.planes, self.depths
+        return near <= lowest and farthest <= far
+
+    @property
+    def source(self) -> Tensor:
+        """[T] the packed indices of the faces in the mesh."""
+        return self.space.source if self.is_whole else self.surfaces.source
 
     @property
     def surfaces(self) -> Surfaces:

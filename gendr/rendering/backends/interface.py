@@ -110,12 +110,15 @@ class Backend(Protocol):
         """Colours [B * H * W, C] over black, and alpha [B * H * W], of faces from front to back."""
         ...
 
-    def nearest(self, faces: ScreenFaces, size: ImageSize, clip: Tensor) -> Tensor:
+    def nearest(
+        self, faces: ScreenFaces, size: ImageSize, clip: Tensor, index: Tensor | None = None
+    ) -> Tensor:
         """The nearest face that covers each pixel, int64 [B, H, W]; -1 if there is none.
 
         Args:
             faces: on the screen.
             size: of the images.
             clip: [T, 3, 4] float64, the corners of the same faces for `gendr.primitives.rasterize`.
+            index: None; or for a backend that gathers corners [T, 3], and `clip` is [V', 4].
         """
         ...

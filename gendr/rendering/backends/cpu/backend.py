@@ -266,14 +266,17 @@ def softmax(
     return fused.softmax(scene, coverage, rate, backdrop)
 
 
-def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor) -> Tensor:
+def nearest(
+    faces: ScreenFaces, size: ImageSize, clip: Tensor, index: Tensor | None = None
+) -> Tensor:
     """The nearest face that covers each pixel, by the kernel of `gendr.primitives.rasterize`."""
     from gendr.primitives.kernels.raster import seen
 
     starts = torch.tensor(faces.offsets, dtype=torch.int32)
     ranges = torch.stack([starts[:-1], starts.diff()], 1)
-    tri = torch.arange(3 * len(clip), dtype=torch.int32).reshape(-1, 3)
+    points = clip.reshape(-1, 4)
+    tri = torch.arange(len(points)).reshape(-1, 3) if index is None else index
     triangles = Triangles(
-        tri, faces.images, size.height, size.width, 3 * len(clip), ranges, shared=True
+        tri.int(), faces.images, size.height, size.width, len(points), ranges, shared=True
     )
-    return seen(triangles, clip.reshape(-1, 4)).flip(1).long()
+    return seen(triangles, points).flip(1).long()

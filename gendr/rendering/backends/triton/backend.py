@@ -109,7 +109,7 @@ distance = reference.distance
 gather = reference.gather
 
 
-def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor) -> Tensor:
+def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor, index: None = None) -> Tensor:
     """The nearest face that covers each pixel: the rule of `gendr.primitives.rasterize`."""
     from gendr.rendering.backends.triton import kernels
 
