@@ -174,8 +174,8 @@ def project_faces(
 
 
 def by_index(values: Tensor, index: Tensor) -> Tensor:
-    """values[index], in plain torch."""
-    return values[index]
+    """values[index], in plain torch, with saturated gradients."""
+    return saturated(values[index], factors=2)
 
 
 def raster_positions(
@@ -261,8 +261,7 @@ def _of_corners(values: Tensor, faces: Tensor, gather: Gather) -> Tensor:
 
     Gradients are saturated here: a vertex and a camera sum up those of many faces.
     """
-    found = gather(values, faces.reshape(-1)).reshape(*faces.shape, *values.shape[1:])
-    return saturated(found, factors=2)
+    return gather(values, faces.reshape(-1)).reshape(*faces.shape, *values.shape[1:])
 
 
 def _corners_in_space(
@@ -355,8 +354,8 @@ class Geometry:
         near: depth of the near plane, or None for what `depth_limits` finds.
         far: depth of the far plane, or None.
         projected: all faces on the screen, if a backend has projected them.
-        gather: values[index], if a backend is better at it than PyTorch, back too: then vertices
-            are projected once each, instead of every corner of a face.
+        gather: `by_index` as a backend does it, if it does it faster: then vertices are projected
+            once each, instead of every corner of a face.
     """
 
     mesh: Mesh

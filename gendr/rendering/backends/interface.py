@@ -86,7 +86,10 @@ class Backend(Protocol):
         ...
 
     def gather(self, values: Tensor, index: Tensor) -> Tensor:
-        """values[index] for values [N, ...] and index [K], differentiable in the values."""
+        """values[index] for values [N, ...] and index [K], differentiable in the values.
+
+        Where `GATHERS_CORNERS`, gradients are saturated, as by `geometry.by_index`.
+        """
         ...
 
     def softmax(
