@@ -10,8 +10,8 @@ float32, wall clock, the device synchronised before and after. Implementations:
 
 - gendr: the method as users get it, its kernels chosen by the device;
 - reference: gendr's `reference` backend of the relaxed networks: PyTorch, layer by layer, indexing;
-- formula: the formulas of the papers in PyTorch, written for this file. The networks are products of
-  one n x n matrix per layer, (3.9) to (3.11) of the thesis; Sinkhorn's sweeps are unrolled;
+- formula: those of the papers in PyTorch, written for this file. The networks are products of one
+  n x n matrix per layer, (3.9) to (3.11) of the thesis; Sinkhorn's sweeps are unrolled;
 - diffsort, torchsort: the published packages, where they can be imported.
 """
 

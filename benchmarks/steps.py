@@ -1,11 +1,12 @@
-"""Steps of the CPU renderer, forward and backward, beside those of another commit, in one run.
+"""Steps of all systems on the CPU, forward and backward, beside those of another commit.
 
-    python benchmarks/steps.py --beside c618c28 [--seconds 120] [--docs]
+    python benchmarks/steps.py --beside c618c28 [--seconds 120] [--cases sort] [--docs]
 
 Two processes take turns, so that other load of the machine meets both. Times are processor time on
 one thread, the least of all runs, and the unit is a product of two float32 matrices of 2048² on one
-thread: both mean something on a busy machine too. A step of `gendr fit` is a short fit over its
-number of steps. --docs writes the table into docs/results/speed.md.
+thread: both mean something on a busy machine too. With --threads 2 they are those of a clock on the
+wall, on a machine that does nothing else. A step of `gendr fit` is a short fit over its number of
+steps. --docs writes the table into docs/results/speed.md.
 """
 
 from __future__ import annotations
@@ -13,21 +14,31 @@ from __future__ import annotations
 import _clone  # noqa: F401  # before what it makes importable
 
 import argparse
+import math
+import re
 import sys
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import torch
 from _turns import ROOT, taking_turns
 from rows import measured_on
+from torch import Tensor, nn
+from torch.nn import functional
 
 import gendr
+from gendr import logic, sorting, topk
 from gendr.mesh import cube_sphere, icosphere
 from lab.pages import fill, table
 
+Step: TypeAlias = Callable[[], Any]  # gives the number of steps that it was, if they are several
+Make: TypeAlias = Callable[[], Step]
+
 NEAR, FAR = 1.0, 100.0
+LEAST = 0.02  # seconds: shorter steps are run more than once in a round
 WIDE: dict[str, Any] = {"dist": "logistic.squared", "scale": 1e-4}
 
 
@@ -39,40 +50,32 @@ def mesh(name: str) -> gendr.Mesh:
     return made.with_vertex_colors((3 * made.vertices).sin().abs())
 
 
-def rendering(name: str, views: int, size: int, part: str = "alpha", **options: Any) -> Any:
+def rendering(name: str, views: int, size: int, part: str = "alpha", **options: Any) -> Make:
     """A step: the gradient of the vertices."""
 
-    def make() -> Callable[[], float]:
+    def make() -> Step:
         ball = mesh(name)
         camera = gendr.look_at(2.732, 30.0, torch.arange(views) * 360.0 / views)
         renderer = gendr.Renderer(size, near=NEAR, far=FAR, **options)
         vertices = ball.vertices.clone().requires_grad_()
 
-        def step() -> float:
+        def step() -> None:
             vertices.grad = None
-            start = time.process_time()
             image = getattr(renderer(ball.with_vertices(vertices), camera), part)
             image.square().sum().backward()
-            return time.process_time() - start
 
         return step
 
     return make
 
 
-def product() -> Callable[[], float]:
+def product() -> Step:
     """The unit."""
     a = torch.rand(2048, 2048)
-
-    def run() -> float:
-        start = time.process_time()
-        torch.mm(a, a)
-        return time.process_time() - start
-
-    return run
+    return lambda: torch.mm(a, a)
 
 
-def fitting() -> Callable[[], float]:
+def fitting() -> Step:
     """A step of a fit of 2,562 vertices to 24 masks of 128²."""
     camera = gendr.look_at(2.732, 20.0, torch.arange(24) * 15.0)
     with torch.no_grad():
@@ -80,17 +83,58 @@ def fitting() -> Callable[[], float]:
         target = ball.with_vertices(ball.vertices * torch.tensor([0.5, 0.3, 0.4]))
         masks = gendr.Renderer(128, "heaviside", "max")(target, camera).alpha
 
-    def run() -> float:
-        start = time.process_time()
-        found = gendr.fit(masks, camera, subdivisions=4, steps=20)
-        return (time.process_time() - start) / len(found.history)
-
-    return run
+    return lambda: len(gendr.fit(masks, camera, subdivisions=4, steps=20).history)
 
 
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    """Numbers of the normal law."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def graded(function: Callable[..., Tensor], *shape: int, **options: Any) -> Make:
+    """A step: the gradient of values of this shape, of an upstream gradient that is drawn."""
+
+    def make() -> Step:
+        x = drawn(*shape).requires_grad_()
+        grad = drawn(*function(x, **options).shape, seed=1)
+
+        def step() -> None:
+            torch.autograd.grad(function(x, **options), x, grad)
+
+        return step
+
+    return make
+
+
+def top_k_loss() -> Step:
+    """The loss of 100 rows of 1,000 classes."""
+    loss, labels = topk.TopKCrossEntropy((0.2,) * 5, m=16), torch.arange(100) * 7 % 1000
+    x = (2 * drawn(100, 1000)).requires_grad_()
+    return lambda: torch.autograd.grad(loss(x, labels), x)
+
+
+def training() -> Step:
+    """A step of four layers of gates, with Adam."""
+    widths = [784, *[2000] * 4]
+    layers = (
+        logic.LogicLayer(a, b, init="normal", seed=k) for k, (a, b) in enumerate(pairwise(widths))
+    )
+    model = nn.Sequential(*layers, logic.GroupSum(10, 10.0))
+    adam = torch.optim.Adam(model.parameters(), 0.01, fused=True)
+    x, labels = (drawn(100, 784) > 0).float(), torch.arange(100) % 10
+
+    def step() -> None:
+        adam.zero_grad()
+        functional.cross_entropy(model(x), labels).backward()
+        adam.step()
+
+    return step
+
+
+UNIT = "2048³ product"
 LARGE = "1 × 512², 40,368 faces"
-CASES: dict[str, Any] = {
-    "2048³ product": product,
+CASES: dict[str, Make] = {
+    UNIT: product,
     "24 × 64², 642 vertices, logistic.squared 1e-4": rendering("642 vertices", 24, 64, **WIDE),
     "24 × 64², 642 vertices, RGB": rendering("642 vertices", 24, 64, "rgb", **WIDE),
     f"{LARGE}, logistic.squared 1e-4": rendering("40,368 faces", 1, 512, cutoff=1e-3, **WIDE),
@@ -105,25 +149,64 @@ CASES: dict[str, Any] = {
         "1,310,720 faces", 1, 1024, dist="logistic", scale="0.1px", cutoff=1e-3
     ),
     "a step of `gendr fit`, 24 × 128², 2,562 vertices": fitting,
+    **{
+        f"{name} {rows} × {n}, {what}": graded(function, rows, n, method=name)
+        for name, function, what, rows, n in (
+            ("bitonic", sorting.permutation, "P", 100, 128),
+            ("bitonic", sorting.permutation, "P", 1, 1024),
+            ("bitonic", sorting.soft_sort, "values", 100, 128),
+            ("softsort", sorting.permutation, "P", 100, 128),
+            ("softsort", sorting.soft_sort, "values", 100, 128),
+            ("softsort", sorting.soft_rank, "ranks", 100, 128),
+            ("softsort", sorting.permutation, "P", 1, 1024),
+            ("softsort", sorting.soft_sort, "values", 1, 1024),
+            ("softsort", sorting.soft_rank, "ranks", 1, 1024),
+            ("neuralsort", sorting.permutation, "P", 100, 128),
+            ("neuralsort", sorting.soft_sort, "values", 100, 128),
+            ("neuralsort", sorting.soft_rank, "ranks", 100, 128),
+            ("neuralsort", sorting.permutation, "P", 1, 1024),
+            ("neuralsort", sorting.soft_sort, "values", 1, 1024),
+            ("neuralsort", sorting.soft_rank, "ranks", 1, 1024),
+            ("permutahedron", sorting.soft_sort, "values", 1, 1000),
+            ("permutahedron", sorting.soft_rank, "ranks", 1, 1000),
+            ("permutahedron", sorting.soft_rank, "ranks", 1, 100_000),
+        )
+    },
+    "top-k cross-entropy, 100 × 1000, m 16, k 5": top_k_loss,
+    "logic training, 784 → 4 × 2000, batch 100": training,
 }
 
 
-def serve() -> None:
-    """Answer names on stdin with the seconds of a run; the first run of each is not told."""
-    torch.set_num_threads(1)
-    known: dict[str, Callable[[], float]] = {}
+def serve(threads: int) -> None:
+    """Answer names on stdin with the seconds of a step; the first run of each is not told."""
+    torch.set_num_threads(threads)
+    clock = time.process_time if threads == 1 else time.perf_counter
+    known: dict[str, Step] = {}
     for line in sys.stdin:
         name = line.rstrip("\n")
         if name not in known:
             known[name] = CASES[name]()
             known[name]()
-        print(known[name](), flush=True)
+        print(seconds_of(known[name], clock), flush=True)
 
 
-def beside(commit: str, seconds: float) -> dict[str, tuple[float, float]]:
-    """The least seconds of every case, at a commit and here."""
-    found: dict[str, list[list[float]]] = {name: [] for name in CASES}
-    with taking_turns(__file__, commit) as ask:
+def seconds_of(step: Step, clock: Callable[[], float]) -> float:
+    """The least seconds of a step."""
+    least, begun, now = math.inf, clock(), 0.0
+    while now - begun < LEAST:
+        start = clock()
+        count = step()
+        now = clock()
+        least = min(least, (now - start) / (count if isinstance(count, int) else 1))
+    return least
+
+
+def beside(
+    commit: str, names: list[str], seconds: float, threads: int
+) -> dict[str, tuple[float, float]]:
+    """The least seconds of cases, at a commit and here."""
+    found: dict[str, list[list[float]]] = {name: [] for name in names}
+    with taking_turns(__file__, commit, "--threads", str(threads)) as ask:
         begun = None
         while begun is None or time.monotonic() - begun < seconds:
             for name, times in found.items():
@@ -132,17 +215,19 @@ def beside(commit: str, seconds: float) -> dict[str, tuple[float, float]]:
     return {name: tuple(map(min, zip(*times, strict=True))) for name, times in found.items()}
 
 
-def lines(commit: str, found: dict[str, tuple[float, float]]) -> list[str]:
+def lines(commit: str, found: dict[str, tuple[float, float]], threads: int) -> list[str]:
     """The table."""
-    unit = min(found["2048³ product"])
+    unit = min(found[UNIT])
     about = measured_on()
     rows = [
-        (name, *(f"{1e3 * t:.1f} ms" for t in times),
-         *(f"{t / unit:.2f}" for t in times), f"{times[0] / times[1]:.2f}")
+        (name, *(f"{1e3 * t:.2f} ms" if t < 0.01 else f"{1e3 * t:.0f} ms" for t in times),
+         *(f"{t / unit:.3f}" if t < unit else f"{t / unit:.2f}" for t in times),
+         f"{times[0] / times[1]:.2f}")
         for name, times in found.items()
     ]  # fmt: skip
+    on = "one thread" if threads == 1 else f"{threads} threads"
     said = (
-        f"Measured on {about['date']} at commit {about['commit']} on one thread of "
+        f"Measured on {about['date']} at commit {about['commit']} on {on} of "
         f"{about['machine']}; before: commit {commit}."
     )
     head = ("step", "before", "now", "before / product", "now / product", "before / now")
@@ -154,18 +239,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--beside", metavar="COMMIT", default="HEAD", help="default: %(default)s")
-    parser.add_argument("--seconds", type=float, default=120.0, metavar="N", help="%(default)s")
-    parser.add_argument("--docs", action="store_true", help="write into docs/results/speed.md")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    add = parser.add_argument
+    add("--beside", metavar="COMMIT", default="HEAD", help="or a clone; default: %(default)s")
+    add("--seconds", type=float, default=120.0, metavar="N", help="%(default)s")
+    add("--cases", default="", metavar="PATTERN", help="what to measure, a regex")
+    add("--threads", type=int, default=1, metavar="N", help="%(default)s")
+    add("--docs", action="store_true", help="write into docs/results/speed.md")
+    add("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
-        serve()
+        serve(args.threads)
         return
-    found = lines(args.beside, beside(args.beside, args.seconds))
+    names = [name for name in CASES if name == UNIT or re.search(args.cases, name)]
+    times = beside(args.beside, names, args.seconds, args.threads)
+    found = lines(args.beside, times, args.threads)
     print("\n".join(found))
     if args.docs:
-        fill(ROOT / "docs" / "results" / "speed.md", "steps", found)
+        mark = "steps" if args.threads == 1 else "steps_wall"
+        fill(ROOT / "docs" / "results" / "speed.md", mark, found)
 
 
 if __name__ == "__main__":

@@ -31,9 +31,10 @@ import torch
 from gendr import sorting, topk
 x = torch.rand(2, 8, requires_grad=True)
 for method in {*sorting.names()} - {"network"}:  # which is the user's own
-    found = sorting.soft_sort(x, method=method)
-    values = found[0] if isinstance(found, tuple) else found
-    values.sum().backward()
+    found = sorting.SoftSorter(method)(x)
+    (found.values + found.ranks).sum().backward()
+    if method != "permutahedron":  # it has none
+        found.permutation.sum().backward()
 topk.soft_topk_mask(x, 2).sum().backward()
 """
 _LOGIC = """

@@ -7,10 +7,10 @@ This file knows nothing of distributions. Frame: NDC, in which the shorter image
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,6 +21,8 @@ from gendr._runtime.tracing import is_traced, lazy, once
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
 
+
+Gather: TypeAlias = "Callable[[Tensor, Tensor], Tensor]"
 
 # The default depths of the near and far planes; see `depth_limits`.
 NEAR, FAR = 1.0, 100.0
@@ -167,7 +169,13 @@ def project_faces(
     The clipped polygon stays one face because splitting it would put
     F(0) = 1/2 along the seam.
     """
-    return screen_surfaces(camera_space(mesh, camera), near, far, leave_out)
+    polygons = polygons_of(camera_space(mesh, camera), near, far, leave_out, by_index)
+    return polygons.on_screen(), polygons.surfaces
+
+
+def by_index(values: Tensor, index: Tensor) -> Tensor:
+    """values[index], in plain torch, with saturated gradients."""
+    return saturated(values[index], factors=2)
 
 
 def raster_positions(
@@ -248,16 +256,22 @@ def depth_limits(
     return near, far
 
 
+def _of_corners(values: Tensor, faces: Tensor, gather: Gather) -> Tensor:
+    """Values of vertices [V', ...] at the corners [T, 3] of faces.
+
+    Gradients are saturated here: a vertex and a camera sum up those of many faces.
+    """
+    return gather(values, faces.reshape(-1)).reshape(*faces.shape, *values.shape[1:])
+
+
 def _corners_in_space(
-    space: CameraSpace, near: float, far: float
+    space: CameraSpace, near: float, far: float, gather: Gather
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Clip coordinates and depths of corners; which faces are seen, and cross the near plane.
 
     A face that touches the plane is seen if it lies in it, and not if the rest is behind it.
-    Gradients are saturated here: a vertex and a camera sum up those of many faces.
     """
-    clip = saturated(space.clip[space.faces], factors=2)
-    depth = saturated(space.depth[space.faces], factors=2)
+    clip, depth = (_of_corners(x, space.faces, gather) for x in (space.clip, space.depth))
     with torch.no_grad():
         low, high = depth.amin(-1), depth.amax(-1)
         keep = ((high > near) | (low >= near)) & (low <= far)
@@ -265,12 +279,35 @@ def _corners_in_space(
     return clip, depth, keep, crossing
 
 
-def screen_surfaces(
-    space: CameraSpace, near: float, far: float, leave_out: bool = True
-) -> tuple[ScreenFaces, Surfaces]:
-    """`project_faces` for vertices that are in camera space already."""
+class Polygons(NamedTuple):
+    """Faces between the planes, before they are divided by w.
+
+    Attributes:
+        corners: [T, 3 or 4, 3] homogeneous.
+        present: [T] bool, which are there, or None if all are.
+        offsets: of the faces of images.
+        surfaces: the faces in space.
+    """
+
+    corners: Tensor
+    present: Tensor | None
+    offsets: tuple[int, ...]
+    surfaces: Surfaces
+
+    def on_screen(self) -> ScreenFaces:
+        """The faces on the screen."""
+        corners = on_screen(self.corners)
+        if self.present is not None:
+            corners = torch.where(self.present[:, None, None], corners, ABSENT)
+        return ScreenFaces(corners, self.offsets, self.present is not None)
+
+
+def polygons_of(
+    space: CameraSpace, near: float, far: float, leave_out: bool, gather: Gather
+) -> Polygons:
+    """Cut the faces of a scene at the near plane, and leave out those that are not seen."""
     offsets, source = space.offsets, space.source
-    clip, depth, keep, crossing = _corners_in_space(space, near, far)
+    clip, depth, keep, crossing = _corners_in_space(space, near, far, gather)
     present = None
     if not leave_out:
         present = keep
@@ -284,19 +321,17 @@ def screen_surfaces(
         polygon = _clip_near(clip, depth, crossing, near, cut_w)
     else:
         polygon, crossing = clip, None
-    corners = _on_screen(polygon, present)
-    return ScreenFaces(corners, offsets, not leave_out), Surfaces(source, clip, depth, crossing)
+    return Polygons(polygon, present, offsets, Surfaces(source, clip, depth, crossing))
 
 
-def _on_screen(polygon: Tensor, present: Tensor | None) -> Tensor:
-    """NDC [T, N, 2] of homogeneous corners [T, N, 3] with w > 0, at `ABSENT` if not `present`.
+def on_screen(points: Tensor) -> Tensor:
+    """NDC [..., 2] of homogeneous points [..., 3] with w > 0.
 
-    Corners beyond `REACH` are pulled in to it, towards the middle of the image.
+    Those beyond `REACH` are pulled in to it, towards the middle of the image.
     """
-    xy, w = polygon[..., :2], polygon[..., 2:]
+    xy, w = points[..., :2], points[..., 2:]
     least = xy.detach().abs().amax(-1, keepdim=True) / REACH
-    corners = saturated(xy / torch.maximum(w, least), factors=2)
-    return corners if present is None else torch.where(present[:, None, None], corners, ABSENT)
+    return saturated(xy / torch.maximum(w, least), factors=2)
 
 
 def _moved_away(clip: Tensor, keep: Tensor) -> Tensor:
@@ -319,6 +354,8 @@ class Geometry:
         near: depth of the near plane, or None for what `depth_limits` finds.
         far: depth of the far plane, or None.
         projected: all faces on the screen, if a backend has projected them.
+        gather: `by_index` as a backend does it, if it does it faster: then vertices are projected
+            once each, instead of every corner of a face.
     """
 
     mesh: Mesh
@@ -326,6 +363,7 @@ class Geometry:
     near: float | None
     far: float | None
     projected: ScreenFaces | None
+    gather: Gather | None = None
 
     @lazy
     def space(self) -> CameraSpace:
@@ -344,20 +382,39 @@ class Geometry:
         return depth_limits(self.near, self.far, *((NEAR, FAR) if known else self.depths))
 
     @lazy
-    def _screen(self) -> tuple[ScreenFaces, Surfaces]:
+    def _polygons(self) -> Polygons:
         """On a GPU the host waits to know whether the near plane cuts some face."""
         leave_out = self.projected is None and can_leave_out(self.space.clip)
-        return screen_surfaces(self.space, *self.planes, leave_out)
+        return polygons_of(self.space, *self.planes, leave_out, self.gather or by_index)
 
-    @property
+    @lazy
     def faces(self) -> ScreenFaces:
         """The faces on the screen."""
-        return self._screen[0] if self.projected is None else self.projected
+        if self.projected is not None:
+            return self.projected
+        if self.gather is None or not self.is_whole:
+            return self._polygons.on_screen()
+        space = self.space
+        corners = _of_corners(on_screen(space.clip), space.faces, self.gather)
+        return ScreenFaces(corners, space.offsets)
+
+    @once
+    def is_whole(self) -> bool:
+        """Whether all is between the planes, and a backend gathers corners from its vertices."""
+        if self.gather is None or is_traced():
+            return False
+        (near, far), (lowest, farthest) = self.planes, self.depths
+        return near <= lowest and farthest <= far
+
+    @property
+    def source(self) -> Tensor:
+        """[T] the packed indices of the faces in the mesh."""
+        return self.space.source if self.is_whole else self.surfaces.source
 
     @property
     def surfaces(self) -> Surfaces:
         """The faces in space."""
-        return self._screen[1]
+        return self._polygons.surfaces
 
 
 def common_batch(meshes: int, cameras: int) -> int:

@@ -123,7 +123,7 @@ class Output:
     @image
     def face_id(self) -> Tensor:
         """Index of the nearest covering face in its mesh, int64 [B, H, W], -1 elsewhere."""
-        mesh, source = self._scene.mesh, self._scene.surfaces.source
+        mesh, source = self._scene.mesh, self._scene.geometry.source
         if len(mesh) > 1:
             start = torch.tensor(mesh.face_offsets, device=source.device)
             source = source - start[self._scene.image]

@@ -310,6 +310,7 @@ class Renderer(nn.Module):
         geometry = Geometry(
             mesh, camera, self.near, self.far,
             backend.project(mesh, camera, self.near, self.far, owner),
+            backend.gather if backend.GATHERS_CORNERS else None,
         )  # fmt: skip
         if late and geometry.projected is None:
             _check_scene(mesh, camera)

@@ -517,10 +517,15 @@ def nearest_faces(scene: Scene, near: float, far: float) -> Tensor:
     It is what `gendr.primitives.rasterize` sees: pixels on an edge that two faces share belong to
     one of them, and of equal depths the first face is seen.
     """
-    surfaces, flat = scene.surfaces, scene.camera.orthographic
+    geometry, planes = scene.geometry, (near, far)
     with torch.no_grad():
-        clip = raster_positions(surfaces.clip, surfaces.depth, flat, (near, far), scene.size)
-        return scene.backend.nearest(scene.faces, scene.size, clip)
+        whole = geometry.is_whole
+        points = geometry.space if whole else geometry.surfaces
+        clip = raster_positions(
+            points.clip, points.depth, scene.camera.orthographic, planes, scene.size
+        )
+        index = geometry.space.faces if whole else None
+        return scene.backend.nearest(scene.faces, scene.size, clip, index)
 
 
 def depth_planes(scene: Scene, near: float, far: float) -> tuple[Tensor, Tensor]:

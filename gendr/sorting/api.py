@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, TypeAlias, final, overload
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice
-from gendr._runtime.registry import members
+from gendr._runtime.registry import definitions, members
 from gendr._runtime.tracing import all_hold, lazy, once
 from gendr._runtime.words import renamed, worded
 from gendr.sorting.base import (
@@ -76,7 +76,23 @@ def get(name: Method = "bitonic", **options: Any) -> Sort:
     if not isinstance(name, (str, Sort)):
         raise TypeError(f"a method is a name or a Sort, got {type(name).__name__}")
     if isinstance(name, Sort):
-        return replace(name, **named_settings(name.name, type(name), options))
+        return replace(name, **named_settings(name.name, type(name), options)) if options else name
+    settings = [(key, type(value), value) for key, value in options.items()]
+    if torch.compiler.is_compiling() or not all(kind in _PLAIN for _, kind, _ in settings):
+        return _made(name, options)
+    return _kept(name, definitions(), *settings)
+
+
+_PLAIN = (int, float, str, bool)
+
+
+@lru_cache(maxsize=256)
+def _kept(name: str, defined: int, *settings: tuple[str, type, Any]) -> Sort:
+    """A method by its name and settings, as long as no law is defined that a name may mean."""
+    return _made(name, {key: value for key, _, value in settings})
+
+
+def _made(name: str, options: Mapping[str, Any]) -> Sort:
     kind = kinds()[check_choice("method", name, kinds())]
     return kind(**named_settings(name, kind, options))
 
@@ -168,11 +184,11 @@ def soft_sort(
             for a method without a permutation matrix.
         MemoryError: a network or a permutation matrix does not fit into memory.
     """
-    sorter = SoftSorter(method, dim=dim, descending=descending, hard=hard, check=check, **options)
-    if payload is None:
-        return sorter(x, mask=mask).values
-    _with_permutation(sorter.method, "a payload")
-    return sorter(x, payload, mask)
+    chosen = get(method, **options)
+    if payload is not None:
+        _with_permutation(chosen, "a payload")
+    found = _sorted(chosen, x, payload, mask, (dim, descending, hard), check)
+    return found.values if payload is None else found
 
 
 @worded()
@@ -209,8 +225,8 @@ def soft_rank(
     Raises:
         TypeError, ValueError: as `soft_sort`.
     """
-    sorter = SoftSorter(method, dim=dim, descending=descending, hard=hard, check=check, **options)
-    return sorter(x, mask=mask).ranks
+    chosen = get(method, **options)
+    return _sorted(chosen, x, None, mask, (dim, descending, hard), check).ranks
 
 
 @worded()
@@ -246,8 +262,8 @@ def permutation(
     Raises:
         TypeError, ValueError: as `soft_sort`; also for a method without a permutation matrix.
     """
-    sorter = SoftSorter(method, dim=dim, descending=descending, hard=hard, check=check, **options)
-    return sorter(x, mask=mask).permutation
+    chosen = get(method, **options)
+    return _sorted(chosen, x, None, mask, (dim, descending, hard), check).permutation
 
 
 def soft_quantile(
@@ -420,6 +436,34 @@ class Sorted(Pair):
         return -keys if self.descending else keys
 
 
+def _sorted(
+    method: Sort,
+    x: Tensor,
+    payload: Tensor | None,
+    mask: Tensor | None,
+    order: tuple[int, bool, bool],
+    check: bool,
+) -> Sorted:
+    """See `_Sorter._result`; the order is (dim, descending, hard)."""
+    keys, mask = check_keys(x, check=check, dim=order[0], mask=mask)
+    if payload is not None:
+        payload = check_payload(payload, keys)
+    if mask is None:
+        return _of_lists(method, keys, payload, order)
+    ragged = Ragged(mask)
+    parts = [_of_lists(method, *part, order) for part in ragged.split(keys, payload)]
+    dim, descending, hard = order
+    return Sorted(method, keys, keys, descending, hard, payload, dim, Lists(ragged, parts))
+
+
+def _of_lists(
+    method: Sort, keys: Tensor, payload: Tensor | None, order: tuple[int, bool, bool]
+) -> Sorted:
+    dim, descending, hard = order
+    method, noisy = method.drawn(keys)
+    return Sorted(method, keys, noisy, descending, hard, payload, dim)
+
+
 @worded()
 class _Sorter(nn.Module):
     """What the modules of sorting share: the method, its learnt steepness, and the order.
@@ -478,19 +522,8 @@ class _Sorter(nn.Module):
             TypeError: no tensors.
             ValueError: bad shapes, NaN or inf.
         """
-        keys, mask = check_keys(x, check=self.check, dim=self.dim, mask=mask)
-        if payload is not None:
-            payload = check_payload(payload, keys)
-        if mask is None:
-            return self._sorted(keys, payload)
-        ragged = Ragged(mask)
-        parts = [self._sorted(*part) for part in ragged.split(keys, payload)]
-        whole = self.method, keys, keys, self.descending, self.hard, payload, self.dim
-        return Sorted(*whole, Lists(ragged, parts))
-
-    def _sorted(self, keys: Tensor, payload: Tensor | None) -> Sorted:
-        method, noisy = self.method.drawn(keys)
-        return Sorted(method, keys, noisy, self.descending, self.hard, payload, self.dim)
+        order = self.dim, self.descending, self.hard
+        return _sorted(self.method, x, payload, mask, order, self.check)
 
     def extra_repr(self) -> str:
         """The method, and the options that differ from their defaults."""

@@ -30,6 +30,8 @@ from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.networks import INSTEAD
 from gendr.sorting.ragged import check_mask, present
 
+SHRINK = 2.0**-40  # makes room for sums over 2^38 values
+
 
 @dataclass(frozen=True)
 class Sort(ABC):
@@ -139,6 +141,12 @@ def along(x: Tensor, dim: int) -> Tensor:
 def back(result: Tensor, dim: int) -> Tensor:
     """A result [..., n] with its last dimension at `dim` again."""
     return result if dim == -1 else result.movedim(-1, dim)
+
+
+def expanded(x: Tensor, payload: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys [..., n] and payload [..., n, c] with the same batch dimensions."""
+    batch = torch.broadcast_shapes(x.shape[:-1], payload.shape[:-2])
+    return x.expand(*batch, x.shape[-1]), payload.expand(*batch, *payload.shape[-2:])
 
 
 def gumbel(x: Tensor, noise: float) -> Tensor:

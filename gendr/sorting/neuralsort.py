@@ -11,7 +11,8 @@ from torch import Tensor
 
 from gendr._runtime.ranges import finite
 from gendr.distributions.decisions import Number
-from gendr.sorting.rows import SHRINK, RowSort, launch
+from gendr.sorting.base import SHRINK
+from gendr.sorting.rows import Products, RowSort, launch, launch_windows
 
 
 @final
@@ -53,6 +54,12 @@ class NeuralSort(RowSort):
 
         units = len(x) * kernels.parts(p.shape[1])
         launch(kernels.neuralsort_rows, units, p.size, x, order, steepness, p)
+
+    def run_products(
+        self, x: np.ndarray, order: np.ndarray, steepness: float, products: Products, grads: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Fill in products; their derivatives, see `RowSort`."""
+        return launch_windows(x, order, steepness, True, products, grads)
 
     def run_backward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray

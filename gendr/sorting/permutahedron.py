@@ -272,7 +272,7 @@ def _by_replay(
 
 def _rows(x: Tensor) -> np.ndarray[Any, Any]:
     """A contiguous x [..., n] as an array [rows, n]."""
-    return x.detach().view(-1, x.shape[-1]).numpy()
+    return x.detach().numpy().reshape(-1, x.shape[-1])
 
 
 def _run(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
@@ -286,13 +286,15 @@ def _forward(
     """The result of the kernel [..., n], the order that sorts x [rows, n], and the blocks."""
     import numpy as np
 
+    from gendr.sorting.backends.cpu.order import fill_order
+
     rows, result = _rows(x), torch.empty_like(x)
     order, starts = np.empty(rows.shape, np.int64), np.empty(rows.shape, np.int32)
+    results = _rows(result)
 
     def sort_and_project(rows: np.ndarray[Any, Any], start: int, stop: int) -> None:
-        # NumPy's sort is vectorised: 5 to 10 times as fast as torch's on the CPU.
-        order[start:stop] = np.argsort(rows[start:stop], axis=-1)
-        kernel(rows, order, steepness, entropic, _rows(result), starts, start, stop)
+        fill_order(rows[start:stop], order[start:stop])
+        kernel(rows, order, steepness, entropic, results, starts, start, stop)
 
     _run(sort_and_project, rows)
     return result, order, starts

@@ -18,7 +18,7 @@ from gendr.distributions.registry import DistributionLike
 from gendr.sorting.backends.choice import NAMES, choose
 from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.backends.reference import CARRY, GATES
-from gendr.sorting.base import PermutationSort, check_matrices
+from gendr.sorting.base import PermutationSort, check_matrices, expanded
 from gendr.sorting.networks import Network, network
 
 
@@ -80,12 +80,6 @@ def walk(x: Tensor, wires: Network, law: Distribution, steepness: Number, backen
     kernels = chosen.Gates if chosen is not None and has_kernel(law) else None
     walked = GATES(kernels, Comparators(wires, law), x, steepness)
     return Walk(wires, None if chosen is None else chosen.Carry, *walked)
-
-
-def expanded(x: Tensor, payload: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys [..., n] and payload [..., n, c] with the same batch dimensions."""
-    batch = torch.broadcast_shapes(x.shape[:-1], payload.shape[:-2])
-    return x.expand(*batch, x.shape[-1]), payload.expand(*batch, *payload.shape[-2:])
 
 
 @dataclass(frozen=True)

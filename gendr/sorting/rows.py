@@ -1,8 +1,9 @@
 """Sorts whose permutation matrix is a softmax of every row: NeuralSort and SoftSort.
 
 On the CPU a fused kernel computes the matrix, and the gradient is computed from the matrix alone,
-so that no other tensor of that size exists. The operator's definition, which other devices run, is
-the formula of the paper in plain torch.
+so that no other tensor of that size exists. Values, ranks and narrow payloads need no matrix: its
+products come from the rows as they pass. The definitions of the operators, which other devices run,
+are the formulas of the papers in plain torch.
 """
 
 from __future__ import annotations
@@ -10,26 +11,53 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._runtime import memory
 from gendr._runtime.checks import check_number
 from gendr._runtime.operator import Operator
-from gendr._runtime.ranges import saturated
+from gendr._runtime.ranges import finite, saturated
 from gendr._runtime.threads import run
 from gendr.distributions.decisions import Number
-from gendr.sorting.base import PermutationSort, Sort, check_matrices, gumbel
+from gendr.sorting.base import PermutationSort, Sort, check_matrices, expanded, gumbel
 
-SHRINK = 2.0**-40  # makes room for sums over 2^38 values
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
+NO_GRADIENTS = np.empty((0, 0)), np.empty(0)
+NARROW = 8  # columns of a payload, up to which it is moved without a matrix
 
 
 def launch(kernel: Callable[..., None], units: int, entries: int, *args: Any) -> None:
     """Run a kernel over 0 .. units - 1, on all threads if there are many entries to compute."""
     run(kernel, units, *args, pieces=2, alone=entries < SMALL)
+
+
+def launch_windows(
+    x: np.ndarray, order: np.ndarray, steepness: float, neural: bool, products: Products,
+    grads: bool,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """`RowSort.run_products` by windows of rows; of NeuralSort, or SoftSort with the power 2."""
+    from gendr.sorting.backends.cpu import product_kernels as kernels
+
+    batch, n = x.shape
+    w, a, rows, columns = products
+    by_x, by_steepness = (np.empty((batch, n)), np.empty(batch)) if grads else NO_GRADIENTS
+    parts, room = -(-n // kernels.PART), n + kernels.LANES
+    sums = np.empty((batch, parts, columns.shape[2], room))
+    shares, lost = np.empty((batch, parts, 2, room * grads)), np.empty((batch, n))
+    launch(
+        kernels.windows, batch * parts, x.size * n, x, order, steepness, neural, w, a, rows, sums,
+        shares, lost,
+    )  # fmt: skip
+    if columns.size > 0 or grads:
+        launch(
+            kernels.windows_end, batch, x.size, x, order, steepness, neural, sums, shares, lost,
+            columns, by_x, by_steepness,
+        )  # fmt: skip
+    return by_x, by_steepness
 
 
 @dataclass(frozen=True)
@@ -78,13 +106,33 @@ class RowSort(PermutationSort):
         kernels = _RowKernels if x.device.type == "cpu" and self.has_kernel else None
         return ROWS(kernels, (self, count), keys, steepness)
 
+    def carried(self, x: Tensor, payload: Tensor) -> Tensor:
+        """P @ payload, [..., n, c], of the noisy x if there is noise; without P if it is narrow."""
+        return self._product(x, payload, False)
+
+    def ranks(self, x: Tensor) -> Tensor:
+        """The expected rank under each column of P, without P."""
+        positions = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
+        return self._product(x, positions[:, None], True)[..., 0]
+
+    def _product(self, x: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
+        """P @ payload, or P^T @ payload."""
+        if x.device.type != "cpu" or not self.has_kernel or payload.shape[-1] > NARROW:
+            p = self.permutation(x)
+            return finite((p.mT if by_columns else p) @ payload)
+        keys, payload = expanded(self.perturbed(x), payload)
+        steepness = self.steepness
+        if isinstance(steepness, Tensor):
+            steepness = saturated(steepness.reshape(()))
+        return PRODUCTS(_ProductKernels, (self, by_columns), keys, steepness, payload)
+
     def perturbed(self, x: Tensor) -> Tensor:
         """The inputs with a fresh sample of the noise."""
         return gumbel(x, self.noise) if self.noise else x
 
-    def order(self, x: Tensor, count: int) -> Tensor:
+    def order(self, x: Tensor, count: int) -> np.ndarray:
         """The stable argsort of x [B, n], or as many of its last columns as kernels want."""
-        return x.sort(dim=-1, stable=True).indices
+        return ordered(x)
 
     @property
     def has_kernel(self) -> bool:
@@ -111,10 +159,47 @@ class RowSort(PermutationSort):
         """Fill p [B, count, n], the last rows, for x [B, n] with its `order`."""
 
     @abstractmethod
+    def run_products(
+        self, x: np.ndarray, order: np.ndarray, steepness: float, products: Products, grads: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Fill in products for x [B, n] with its stable argsort.
+
+        Returns:
+            The derivatives of sum w_i p_ij a_j to x [B, n], and each matrix's part of that to the
+            steepness [B]; float64, and empty without `grads`.
+        """
+
+    @abstractmethod
     def run_backward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """From g = dL/dp: dL/dx [B, n], and each matrix's part of dL/dsteepness [B]; float64."""
+
+
+class Products(NamedTuple):
+    """What is computed of the matrices P [B, n, n] that do not exist; in the dtype of the keys.
+
+    Attributes:
+        w: [B, n, c] by rank, or [B, 0, 0] for none.
+        a: [B, n, c] by input, or none.
+        rows: [B, n, c], P @ a, or none.
+        columns: [B, n, c], P^T @ w, or none.
+    """
+
+    w: np.ndarray
+    a: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+
+    @staticmethod
+    def of(w: Tensor | None, a: Tensor | None, *, rows: bool, columns: bool) -> Products:
+        """With new arrays for what is wanted."""
+        like = a if w is None else w
+        assert like is not None
+        none = like.new_empty(len(like), 0, 0)
+        given = [none if t is None else t for t in (w, a)]
+        results = [torch.empty_like(like) if wanted else none for wanted in (rows, columns)]
+        return Products(*(t.numpy() for t in (*given, *results)))
 
 
 def _reference(spec: tuple[RowSort, int], x: Tensor, steepness: Number) -> Tensor:
@@ -122,7 +207,23 @@ def _reference(spec: tuple[RowSort, int], x: Tensor, steepness: Number) -> Tenso
     return sort.reference(x, steepness, count)
 
 
+def _product(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
+    sort, by_columns = spec
+    p = sort.reference(x, steepness)
+    return finite((p.mT if by_columns else p) @ payload)  # a row's sum may be slightly above 1
+
+
 ROWS = Operator("sorting.rows", reference=_reference)
+PRODUCTS = Operator("sorting.products", reference=_product)
+
+
+def ordered(keys: Tensor) -> np.ndarray:
+    """The stable argsort of keys [B, n]."""
+    from gendr.sorting.backends.cpu.order import fill_order
+
+    order = np.empty(keys.shape, np.int64)
+    fill_order(keys.numpy(), order)
+    return order
 
 
 class _RowKernels:
@@ -131,25 +232,60 @@ class _RowKernels:
     @staticmethod
     def forward(
         spec: tuple[RowSort, int], x: Tensor, steepness: Number, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[Tensor, Tensor]]:
+    ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
         sort, count = spec
         n = x.shape[-1]
         keys = x.reshape(-1, n)
         order = sort.order(keys, count)
-        p = keys.new_empty(len(keys), count, n)
-        sort.run_forward(keys.numpy(), order.numpy(), float(steepness), p.numpy())
+        p = memory.empty((len(keys), count, n), x.dtype)
+        sort.run_forward(keys.numpy(), order, float(steepness), p.numpy())
         p = p.reshape(*x.shape[:-1], count, n)
         return (p,), (p, order)
 
     @staticmethod
     def backward(
-        spec: tuple[RowSort, int], inputs: tuple[Tensor, Number], saved: tuple[Tensor, Tensor],
+        spec: tuple[RowSort, int], inputs: tuple[Tensor, Number], saved: tuple[Tensor, np.ndarray],
         grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         (sort, count), (x, steepness), (p, order) = spec, inputs, saved
         n = x.shape[-1]
         matrices, upstream = (t.detach().reshape(-1, count, n).numpy() for t in (p, grads[0]))
         by_x, by_steepness = sort.run_backward(
-            x.reshape(-1, n).numpy(), order.numpy(), float(steepness), matrices, upstream
+            x.reshape(-1, n).numpy(), order, float(steepness), matrices, upstream
         )
         return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
+
+
+class _ProductKernels:
+    """The kernels of `PRODUCTS`, on tensors [..., n] and [..., n, c]."""
+
+    @staticmethod
+    def forward(
+        spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[np.ndarray]]:
+        sort, by_columns = spec
+        keys = x.reshape(-1, x.shape[-1])
+        order, given = ordered(keys), payload.reshape(-1, *payload.shape[-2:])
+        w, a = (given, None) if by_columns else (None, given)
+        products = Products.of(w, a, rows=not by_columns, columns=by_columns)
+        sort.run_products(keys.numpy(), order, float(steepness), products, grads=False)
+        found = products.columns if by_columns else products.rows
+        return (finite(torch.from_numpy(found).reshape(payload.shape)),), (order,)
+
+    @staticmethod
+    def backward(
+        spec: tuple[RowSort, bool], inputs: tuple[Tensor, Number, Tensor],
+        saved: tuple[np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        (sort, by_columns), (x, steepness, payload) = spec, inputs
+        shape = (-1, *payload.shape[-2:])
+        given, upstream = payload.reshape(shape), grads[0].detach().reshape(shape)
+        w, a = (given, upstream) if by_columns else (upstream, given)
+        needs = {"rows": by_columns and wanted[2], "columns": not by_columns and wanted[2]}
+        products = Products.of(w, a, **needs)
+        found = sort.run_products(
+            x.reshape(-1, x.shape[-1]).numpy(), saved[0], float(steepness), products, grads=True
+        )
+        by_payload = products.rows if by_columns else products.columns
+        by_keys, by_steepness = map(torch.from_numpy, found)
+        return by_keys, by_steepness, torch.from_numpy(by_payload) if wanted[2] else None

@@ -12,7 +12,7 @@ from torch import Tensor
 from gendr._runtime.checks import check_number
 from gendr._runtime.ranges import finite
 from gendr.distributions.decisions import Number
-from gendr.sorting.rows import RowSort, launch
+from gendr.sorting.rows import NO_GRADIENTS, Products, RowSort, launch, launch_windows
 
 # From so many values for each row on, the largest are found faster than all are sorted.
 _FEW = 4
@@ -67,12 +67,12 @@ class SoftSort(RowSort):
         """Whether there is a compiled kernel: for powers 1 and 2."""
         return self.power in (1, 2)
 
-    def order(self, x: Tensor, count: int) -> Tensor:
+    def order(self, x: Tensor, count: int) -> np.ndarray:
         """Of few rows the last columns alone: the others are not read."""
         if _FEW * count < x.shape[-1]:
             top = x.topk(count + 1)
             if not bool((top.values[:, 1:] == top.values[:, :-1]).any()):  # else not stable
-                return top.indices[:, :count].flip(-1)
+                return top.indices[:, :count].flip(-1).numpy()
         return super().order(x, count)
 
     def run_forward(
@@ -84,6 +84,18 @@ class SoftSort(RowSort):
         units = len(x) * kernels.parts(p.shape[1])
         squared = self.power == 2
         launch(kernels.softsort_rows, units, p.size, x, order, steepness, squared, p)
+
+    def run_products(
+        self, x: np.ndarray, order: np.ndarray, steepness: float, products: Products, grads: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Fill in products; their derivatives, see `RowSort`. In O(n) for the power 1."""
+        if self.power == 2:
+            return launch_windows(x, order, steepness, False, products, grads)
+        from gendr.sorting.backends.cpu import product_kernels as kernels
+
+        found = (np.empty(x.shape), np.empty(len(x))) if grads else NO_GRADIENTS
+        launch(kernels.decays, len(x), x.size, x, order, steepness, *products, *found)
+        return found
 
     def run_backward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray

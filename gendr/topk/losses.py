@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import torch
@@ -242,7 +243,7 @@ class TopKCrossEntropy(nn.Module):
     def _mean(self, losses: Tensor, labels: Tensor) -> Tensor:
         # Where nobody may look at the labels, the rows that count are counted.
         blind = is_traced() or labels.device.type != "cpu"
-        if self.weight is None and not blind and not bool((labels == self.ignore_index).any()):
+        if self.weight is None and not blind and self.ignore_index not in labels.numpy():
             return losses.mean()
         counts = (labels != self.ignore_index).to(losses.dtype)
         if self.weight is not None:
@@ -251,15 +252,6 @@ class TopKCrossEntropy(nn.Module):
         return losses.sum() / counts.sum()
 
     # -- parts
-
-    def _weights(self, p_k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The weight of the softmax, that of the selection, and those of the places, [.., K]."""
-        if self.top1 == "network":
-            zero = torch.zeros_like(p_k[..., 0])
-            return zero, zero + 1, p_k.flip(-1).cumsum(-1).flip(-1)
-        first = p_k[..., 0]
-        rest = torch.cat([torch.zeros_like(p_k[..., :1]), p_k[..., 1:]], -1)
-        return first, 1 - first, rest.flip(-1).cumsum(-1).flip(-1)
 
     def _of_one(self, logits: Tensor, labels: Tensor, by_row: Tensor | None) -> Tensor:
         """The losses [N] for class indices."""
@@ -288,7 +280,7 @@ class TopKCrossEntropy(nn.Module):
         )
         if self._is_softmax and by_row is None:
             return softmax
-        first, rest, places = self._weights(p_k.to(logits.dtype))
+        first, rest, places = _weights(p_k.to(logits.dtype), self.top1)
         m = self._size(logits.shape[-1])
         top = logits.detach().topk(m, dim=-1).indices
         is_there = (top == labels[:, None]).any(-1)
@@ -322,7 +314,7 @@ class TopKCrossEntropy(nn.Module):
         if self._is_softmax and by_row is None:
             return softmax
         p_k = self.p_k if by_row is None else by_row
-        first, rest, places = self._weights(p_k.to(logits.dtype))
+        first, rest, places = _weights(p_k.to(logits.dtype), self.top1)
         top = logits.detach().masked_fill(target > 0, math.inf).topk(m, dim=-1).indices
         selected = self._selected(logits, top, target.gather(-1, top), places)
         return first * softmax + rest * selected
@@ -357,12 +349,30 @@ class TopKCrossEntropy(nn.Module):
         number = not isinstance(method.steepness, Tensor)
         return plain and number and has_kernel(method.law) and available() is None
 
-    def _numbers(self, labels: Tensor, by_row: Tensor | None) -> list[Any]:
+    def _numbers(self, labels: Tensor, by_row: Tensor | None) -> tuple[Any, ...]:
         """`_weights` for the kernel: float64 arrays with a row for all, or one for each label."""
-        p_k = self.p_k[None] if by_row is None else by_row
-        if by_row is None and self.p_k.ndim == 2:
-            p_k = self.p_k[labels.clamp(0, len(self.p_k) - 1)]
-        return [w.numpy() for w in self._weights(p_k.double())]
+        p_k = self.p_k if by_row is None else by_row
+        if p_k.ndim == 1:
+            return _numbers_of(tuple(p_k.tolist()), self.top1)
+        if by_row is None:
+            p_k = p_k[labels.clamp(0, len(p_k) - 1)]
+        return tuple(w.numpy() for w in _weights(p_k.double(), self.top1))
+
+
+def _weights(p_k: Tensor, top1: str) -> tuple[Tensor, Tensor, Tensor]:
+    """The weight of the softmax, that of the selection, and those of the places, [.., K]."""
+    if top1 == "network":
+        zero = torch.zeros_like(p_k[..., 0])
+        return zero, zero + 1, p_k.flip(-1).cumsum(-1).flip(-1)
+    first = p_k[..., 0]
+    rest = torch.cat([torch.zeros_like(p_k[..., :1]), p_k[..., 1:]], -1)
+    return first, 1 - first, rest.flip(-1).cumsum(-1).flip(-1)
+
+
+@lru_cache(maxsize=64)
+def _numbers_of(p_k: tuple[float, ...], top1: str) -> tuple[Any, ...]:
+    """`_weights` of one distribution for all rows, as arrays that are only read."""
+    return tuple(w.numpy() for w in _weights(torch.tensor([p_k], dtype=torch.float64), top1))
 
 
 def _folded(p_k: Tensor, n: int) -> Tensor:

@@ -23,9 +23,9 @@ from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.backends.choice import NAMES
-from gendr.sorting.base import PermutationSort, Sort, named_settings
+from gendr.sorting.base import PermutationSort, Sort, expanded, named_settings
 from gendr.sorting.networks import Network
-from gendr.sorting.relaxed import Walk, backwards, comparator_law, expanded, ready, walk
+from gendr.sorting.relaxed import Walk, backwards, comparator_law, ready, walk
 from gendr.topk.networks import NETWORKS, network
 
 Method: TypeAlias = "str | Selection | Sort"

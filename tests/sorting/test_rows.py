@@ -9,7 +9,10 @@ import pytest
 import torch
 from numba import njit
 
+from gendr._runtime.threads import set_num_threads
+from gendr.sorting import rows
 from gendr.sorting.backends.cpu import row_kernels
+from gendr.sorting.backends.cpu.order import fill_order
 from gendr.sorting.neuralsort import NeuralSort
 from gendr.sorting.softsort import SoftSort
 from support import relative_l2
@@ -147,6 +150,58 @@ def test_few_rows_are_the_last_of_all_also_at_ties():
             assert_gradients(few, want, (x, steepness), g)
 
 
+def test_products_without_a_matrix_are_those_with_it():
+    tied = torch.tensor([[0.3, -1.0, 0.8, 0.3, 0.3, 0.8], [-0.0, 0.0, -0.0, 0.0, -0.0, 0.0]])
+    for sort in COMPILED:
+        for shape in (*SHAPES, (1, 600), None):  # more than one part of a matrix
+            x, steepness, _ = inputs(*(shape or (2, 6)))
+            x = x if shape else tied.double().requires_grad_()
+            payload = torch.randn(*x.shape, 3, dtype=torch.float64).requires_grad_()
+            method = replace(sort, steepness=steepness)
+            leaves = x, steepness, payload
+            for columns, got in (
+                (False, method.carried(x, payload)),
+                (True, rows.PRODUCTS(rows._ProductKernels, (sort, True), *leaves)),
+            ):
+                p = sort.reference(x, steepness)
+                want = (p.mT if columns else p) @ payload
+                torch.testing.assert_close(got, want, rtol=0, atol=1e-11)
+                assert_gradients(got, want, leaves, torch.randn_like(want))
+            positions = torch.arange(1.0, x.shape[-1] + 1, dtype=torch.float64)
+            got, want = method.ranks(x), positions @ sort.reference(x, steepness)
+            torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-11)
+            assert_gradients(got, want, (x, steepness), torch.randn_like(x))
+
+
+def test_products_in_float32_with_any_number_of_threads():
+    for sort in COMPILED:
+        for shape, offset in (((1, 600), 100), ((300, 8), 0)):
+            x = (torch.randn(shape) + offset).requires_grad_()
+            wide = x.detach().double().requires_grad_()
+            g = torch.randn(shape)
+            found = []
+            for threads in (1, 3):
+                set_num_threads(threads)
+                values = sort.values(x)
+                found.append([values, *torch.autograd.grad(values, x, g)])
+            set_num_threads(None)
+            assert all(map(torch.equal, *found))
+            want = (sort.reference(wide, 10.0) @ wide[..., None])[..., 0]
+            assert relative_l2(found[0][0].double(), want) < 1e-7
+            assert relative_l2(found[0][1].double(), *torch.autograd.grad(want, wide, g)) < 2e-6
+
+
+def test_the_order_of_keys_is_stable():
+    for dtype in (np.float32, np.float64):
+        for n in (1, 2, 50, 599, 601, 5000):
+            x = np.random.default_rng(n).choice([-0.0, 0.0, 1e-45, -1e-45, np.inf, -np.inf, 2.0], n)
+            for keys in (x, np.random.default_rng(n).standard_normal(n)):
+                keys = np.stack([keys, -keys]).astype(dtype)
+                order = np.full(keys.shape, -1)
+                fill_order(keys, order)
+                np.testing.assert_array_equal(order, np.argsort(keys, axis=-1, kind="stable"))
+
+
 def test_float32_keeps_its_digits():
     for sort in COMPILED:
         for n, offset in ((2, 100), (5, 0), (128, 100), (1024, 0), (1024, 100)):
@@ -185,12 +240,16 @@ def test_short_exponential():
 
 @pytest.mark.usefixtures("nan_in_new_tensors")
 def test_no_use_of_uninitialised_memory(monkeypatch):
-    monkeypatch.setattr(np, "empty", lambda shape: np.full(shape, np.nan))
+    empty = np.empty
+    monkeypatch.setattr(
+        np, "empty", lambda shape, *dtype: empty(shape, *dtype) if dtype else np.full(shape, np.nan)
+    )
     for sort in COMPILED:
         x, steepness, g = inputs(100, 70)  # several threads, and several units in a matrix
         p = matrix(sort, x, steepness)
-        grads = torch.autograd.grad(p, (x, steepness), g)
-        assert all(t.isfinite().all() for t in (p, *grads))
+        values = replace(sort, steepness=steepness).values(x)
+        grads = torch.autograd.grad((p, values), (x, steepness), (g, g[..., 0]))
+        assert all(t.isfinite().all() for t in (p, values, *grads))
 
 
 # -- gradients

@@ -103,6 +103,23 @@ def _rows() -> Example:
     return Example({"cpu": rows._RowKernels}, (NeuralSort(), 4), inputs, empty)
 
 
+def _products() -> Example:
+    from gendr.sorting import rows
+    from gendr.sorting.softsort import SoftSort
+
+    x, steepness, payload = torch.randn(2, 5), torch.tensor(1.3), torch.randn(2, 5, 2)
+    inputs, empty = _leaves(x, steepness, payload), _leaves(x[:0], steepness, payload[:0])
+    return Example({"cpu": rows._ProductKernels}, (SoftSort(), True), inputs, empty, (0, 2))
+
+
+def _gather() -> Example:
+    from gendr.rendering.backends.cpu import backend
+
+    index = torch.tensor([2, 0, 2, 1])
+    kernels = backend.KernelPair(backend._gather_forward, backend._gather_backward)
+    return Example({"cpu": kernels}, index, _leaves(torch.randn(3, 2)))
+
+
 def _projection(operator: str) -> Example:
     from gendr.sorting import permutahedron
 
@@ -270,12 +287,14 @@ _EXAMPLES = {
     "primitives.texture": _lookups,
     "sorting.carry": _carry,
     "sorting.gates": _comparators,
+    "sorting.products": _products,
     "sorting.ranks": lambda: _projection("RANKS"),
     "sorting.rows": _rows,
     "sorting.values": lambda: _projection("VALUES"),
     "primitives.antialias": _antialias,
     "primitives.interpolate": _interpolate,
     "primitives.rasterize": _rasterize,
+    "rendering.gather": _gather,
     "splatting.project": _splats,
     "topk.losses": _losses,
     "topk.mask": _mask,

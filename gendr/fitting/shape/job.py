@@ -192,10 +192,14 @@ class Job:
         parts = [slice(i, i + TOGETHER) for i in range(0, len(self.masks), TOGETHER)]
         with torch.no_grad():
             mesh = self.mesh(vertices, faces)
-            found = [
-                iou(self.hard(mesh, self.camera[part]).alpha, self.masks[part]) for part in parts
-            ]
+            found = [iou(self._seen(mesh, part), self.masks[part]) for part in parts]
         return torch.cat(found)
+
+    def _seen(self, mesh: Mesh, part: slice) -> Tensor:
+        """Hard masks of some views."""
+        out = self.hard(mesh, self.camera[part])
+        # On a CPU what is nearest is found in half the time of what covers.
+        return out.alpha if mesh.vertices.is_cuda else (out.face_id >= 0).to(mesh.dtype)
 
     def step(self, state: FitState, seconds: float) -> FitState:
         """One step of `UniformAdam`; returns a new state and does not change the one given."""

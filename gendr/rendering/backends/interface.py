@@ -32,6 +32,7 @@ class Backend(Protocol):
 
     TAKES_ANY_CDF: bool
     CAN_BE_CAPTURED: bool
+    GATHERS_CORNERS: bool
 
     def available(self) -> str | None:
         """None if usable here, else the reason."""
@@ -50,7 +51,7 @@ class Backend(Protocol):
     ) -> ScreenFaces | None:
         """The faces of a batch on the screen by a fused kernel, for which the host never waits.
 
-        None if `geometry.screen_surfaces` is to project instead.
+        None if `gendr.rendering.geometry` is to project instead.
 
         Args:
             mesh: B meshes or 1.
@@ -85,7 +86,10 @@ class Backend(Protocol):
         ...
 
     def gather(self, values: Tensor, index: Tensor) -> Tensor:
-        """values[index] for values [N, ...] and index [K], differentiable in the values."""
+        """values[index] for values [N, ...] and index [K], differentiable in the values.
+
+        Where `GATHERS_CORNERS`, gradients are saturated, as by `geometry.by_index`.
+        """
         ...
 
     def softmax(
@@ -109,12 +113,15 @@ class Backend(Protocol):
         """Colours [B * H * W, C] over black, and alpha [B * H * W], of faces from front to back."""
         ...
 
-    def nearest(self, faces: ScreenFaces, size: ImageSize, clip: Tensor) -> Tensor:
+    def nearest(
+        self, faces: ScreenFaces, size: ImageSize, clip: Tensor, index: Tensor | None = None
+    ) -> Tensor:
         """The nearest face that covers each pixel, int64 [B, H, W]; -1 if there is none.
 
         Args:
             faces: on the screen.
             size: of the images.
             clip: [T, 3, 4] float64, the corners of the same faces for `gendr.primitives.rasterize`.
+            index: None; or for a backend that gathers corners [T, 3], and `clip` is [V', 4].
         """
         ...

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TAKES_ANY_CDF = True
 CAN_BE_CAPTURED = False
+GATHERS_CORNERS = False
 
 
 def available() -> str | None:
@@ -108,7 +109,7 @@ def softmax(scene: Scene, coverage: Coverage, rate: Tensor, backdrop: float) -> 
     """None: pairs are listed and shaded instead."""
 
 
-def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor) -> Tensor:
+def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor, index: None = None) -> Tensor:
     """The nearest face that covers each pixel: every face at every pixel."""
     images = [torch.empty(0, size.height, size.width, dtype=torch.int64, device=clip.device)]
     for first, last in pairwise(faces.offsets):

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._runtime import memory
 from gendr._runtime.numba.compilation import available as available
 from gendr._runtime.numba.compilation import supports as supports
 from gendr._runtime.operator import Operator
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 TAKES_ANY_CDF = False
 CAN_BE_CAPTURED = False
+GATHERS_CORNERS = True
 project, settings = reference.project, reference.settings
 
 
@@ -119,7 +121,7 @@ def _alpha_backward(
     pixel_grads, pixels = torch.zeros_like(s), len(grads[0])
     pixel_grads[:pixels] = torch.where(s[:pixels] > 0, grads[0], 0.0)
     count, dtype = len(tables.corners), faces.corners.dtype
-    grad_corners = np.zeros_like(tables.corners)
+    grad_corners = memory.empty(tables.corners.shape, torch.float64).zero_().numpy()
     grad_scalars = np.zeros((count if scalars else 0, kernels.GRAD_COLUMNS))
     run(
         kernels.backward_faces, count, tuple(tables), tuple(law),
@@ -226,11 +228,14 @@ def _distance_backward(
 
 
 def gather(values: Tensor, index: Tensor) -> Tensor:
-    """values[index] for values [T, ...]; the backward pass sums in a fixed order."""
+    """values[index] for values [T, ...]; the backward pass sums in a fixed order.
+
+    Gradients are saturated before they are summed, as by `saturated` with two factors.
+    """
     return _GATHER(KernelPair(_gather_forward, _gather_backward), index, values)
 
 
-_GATHER = Operator("gather of the cpu backend", reference=None)
+_GATHER = Operator("rendering.gather", reference=lambda index, values: values[index])
 
 
 def _gather_forward(
@@ -245,10 +250,12 @@ def _gather_backward(
 ) -> tuple[Tensor]:  # fmt: skip
     from gendr.rendering.backends.cpu import kernels
 
-    shape, flat = inputs[0].shape, grads[0].to(torch.float64)
+    shape, grad = inputs[0].shape, grads[0]
     out = torch.zeros(shape[0], prod(shape[1:]), dtype=torch.float64)
-    kernels.scatter_rows(index.numpy(), flat.reshape(-1, out.shape[1]).numpy(), out.numpy())
-    return (narrowed(out.reshape(shape), grads[0].dtype),)
+    limit = (torch.finfo(grad.dtype).max / 4) ** 0.5
+    flat = grad.reshape(-1, out.shape[1]).numpy()
+    kernels.scatter_rows(index.numpy(), flat, limit, out.numpy())
+    return (narrowed(out.reshape(shape), grad.dtype),)
 
 
 def softmax(
@@ -265,14 +272,17 @@ def softmax(
     return fused.softmax(scene, coverage, rate, backdrop)
 
 
-def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor) -> Tensor:
+def nearest(
+    faces: ScreenFaces, size: ImageSize, clip: Tensor, index: Tensor | None = None
+) -> Tensor:
     """The nearest face that covers each pixel, by the kernel of `gendr.primitives.rasterize`."""
     from gendr.primitives.kernels.raster import seen
 
     starts = torch.tensor(faces.offsets, dtype=torch.int32)
     ranges = torch.stack([starts[:-1], starts.diff()], 1)
-    tri = torch.arange(3 * len(clip), dtype=torch.int32).reshape(-1, 3)
+    points = clip.reshape(-1, 4)
+    tri = torch.arange(len(points)).reshape(-1, 3) if index is None else index
     triangles = Triangles(
-        tri, faces.images, size.height, size.width, 3 * len(clip), ranges, shared=True
+        tri.int(), faces.images, size.height, size.width, len(points), ranges, shared=True
     )
-    return seen(triangles, clip.reshape(-1, 4)).flip(1).long()
+    return seen(triangles, points).flip(1).long()

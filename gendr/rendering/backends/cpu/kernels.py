@@ -890,8 +890,10 @@ def pair_gradients(faces, feet, grads, out):
 
 
 @kernel()
-def scatter_rows(index, values, out):
-    """Add values[k] to out[index[k]], in the order of k."""
+def scatter_rows(index, values, limit, out):
+    """Add values[k], within the limit, to out[index[k]], in the order of k."""
     for k in range(len(index)):
         for c in range(values.shape[1]):
-            out[index[k], c] += values[k, c]
+            value = np.float64(values[k, c])
+            value = value if value < limit or value != value else limit
+            out[index[k], c] += value if value > -limit or value != value else -limit

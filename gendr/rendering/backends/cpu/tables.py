@@ -134,6 +134,9 @@ def sums_per_image(values: np.ndarray, offsets: np.ndarray) -> Tensor:
 
 
 def narrowed(values: Any, dtype: torch.dtype) -> Tensor:
-    """An array or tensor of float64 in a dtype, in which it is finite, as sums of a few are."""
+    """An array or tensor of float64 in a dtype, in which it is finite, as sums of a few are.
+
+    It is changed where it lies if the dtype is the same.
+    """
     limit = torch.finfo(dtype).max / 4
-    return torch.as_tensor(values).clamp(-limit, limit).to(dtype)
+    return torch.as_tensor(values).to(dtype).clamp_(-limit, limit)

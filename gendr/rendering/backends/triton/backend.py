@@ -40,6 +40,7 @@ __all__ = [
 
 TAKES_ANY_CDF = False
 CAN_BE_CAPTURED = True
+GATHERS_CORNERS = False
 _ORDERED_AT_ONCE = 1_000_000  # pairs that are joined in order together
 project, alpha = projecting.project, silhouettes.alpha
 
@@ -108,7 +109,7 @@ distance = reference.distance
 gather = reference.gather
 
 
-def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor) -> Tensor:
+def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor, index: None = None) -> Tensor:
     """The nearest face that covers each pixel: the rule of `gendr.primitives.rasterize`."""
     from gendr.rendering.backends.triton import kernels
 

@@ -86,9 +86,11 @@ def rank_rows(x, order, steepness, entropic, ranks, starts, start, stop):
     w, zero = np.arange(1.0, n + 1.0), np.zeros(n)
     for row in range(start, stop):
         s[0] = 0.0
+        last = np.float64(x[row, order[row, 0]])
         for i in range(1, n):
-            gap = np.float64(x[row, order[row, i]]) - np.float64(x[row, order[row, i - 1]])
-            s[i] = s[i - 1] + min(steepness * gap, _WIDE_GAP * n)
+            key = np.float64(x[row, order[row, i]])
+            s[i] = s[i - 1] + min(steepness * (key - last), _WIDE_GAP * n)
+            last = key
         if entropic:
             blocks = _pool_exponentials(n, s, zero, w, total_s, total_w, first)
         else:

@@ -33,16 +33,21 @@ from gendr._runtime.numba.mathematics import (
     fma,
     from_bits,
 )
-from gendr.sorting.rows import SHRINK
+from gendr.sorting.base import SHRINK
 
 ensure_cache()
 announce_compilation(__name__)
 
 ROWS = 64  # enough to make the O(n) work that is done once per unit negligible
-_LOG2_E = 1.4426950408889634
+LOG2_E = 1.4426950408889634
 _BIAS = 1023
 _LARGEST = sys.float_info.max
-_SMALLEST = -87.3  # below it the exponential is subnormal in float32, on which processors are slow
+SMALLEST = -87.3  # below it the exponential is subnormal in float32, on which processors are slow
+# Of 2^z at the Chebyshev nodes of |z| <= 1/2, from z^6 down; relative error 5e-9.
+COEFFICIENTS = (
+    0.0001545316294512, 0.001339086336467, 0.009618082557278, 0.05550357114219, 0.2402265076057,
+    0.6931471880262, 1.0,
+)  # fmt: skip
 
 # Lets LLVM sum in any order, so that it can vectorise: each lane has a sum of its own.
 _ANY_ORDER = {"reassoc", "contract"}
@@ -55,21 +60,18 @@ _ANY_ORDER = {"reassoc", "contract"}
 
 @register_jitable
 def short_exp(v):
-    """The exponential of v <= 0 to float32 precision; 0 where it would be subnormal.
-
-    A polynomial of degree 6 through 2^z at the Chebyshev nodes of |z| <= 1/2, relative error 5e-9.
-    """
-    t = v * _LOG2_E if v > _SMALLEST else 0.0
+    """The exponential of v <= 0 to float32 precision; 0 where it would be subnormal."""
+    t = v * LOG2_E if v > SMALLEST else 0.0
     shifted = t + ROUNDER
     z = t - (shifted - ROUNDER)
-    p = fma(z, 0.0001545316294512, 0.001339086336467)
-    p = fma(z, p, 0.009618082557278)
-    p = fma(z, p, 0.05550357114219)
-    p = fma(z, p, 0.2402265076057)
-    p = fma(z, p, 0.6931471880262)
-    p = fma(z, p, 1.0)
+    p = fma(z, COEFFICIENTS[0], COEFFICIENTS[1])
+    p = fma(z, p, COEFFICIENTS[2])
+    p = fma(z, p, COEFFICIENTS[3])
+    p = fma(z, p, COEFFICIENTS[4])
+    p = fma(z, p, COEFFICIENTS[5])
+    p = fma(z, p, COEFFICIENTS[6])
     p = p * from_bits((bits_of(shifted) - ROUNDER_BITS + _BIAS) << 52)
-    return p if v > _SMALLEST else 0.0
+    return p if v > SMALLEST else 0.0
 
 
 def _exp_for(v, row):
@@ -99,13 +101,13 @@ def _normalise(row):
 
 
 @register_jitable
-def _bounded(v, limit):
+def bounded(v, limit):
     """Clamp v to -limit .. limit; NaN stays NaN."""
     return limit if v > limit else (-limit if v < -limit else v)
 
 
 @register_jitable
-def _most(g):
+def most_of(g):
     """The limit for gradients, which keeps their differences from a mean finite."""
     return g.dtype.type(np.finfo(g.dtype).max * 0.25)
 
@@ -113,9 +115,9 @@ def _most(g):
 @inner(error_model="numpy", fastmath=_ANY_ORDER)
 def _mean_gradient(p, g):
     """The mean of g under p: sum p_j g_j."""
-    total, most = 0.0, _most(g)
+    total, most = 0.0, most_of(g)
     for j in range(len(p)):
-        total += np.float64(p[j]) * np.float64(_bounded(g[j], most))
+        total += np.float64(p[j]) * np.float64(bounded(g[j], most))
     return total
 
 
@@ -173,7 +175,7 @@ def neuralsort_rows(x, order, steepness, p, start, stop):
     centred, total = np.empty(n), np.empty(n)
     for unit in range(start, stop):
         b, _, first, end = _rows_of(unit, p.shape[1])
-        steep = _bounded(steepness / _centred(x[b], order[b], centred), _LARGEST)
+        steep = bounded(steepness / _centred(x[b], order[b], centred), _LARGEST)
         _distances(centred, order[b], total)
         for i in range(first, end):
             row = p[b, i]
@@ -219,7 +221,7 @@ def neuralsort_shares(x, order, p, g, shares, start, stop):
     sign(x_j - x_k). They are about twice the distance from the diagonal; if the two parts were
     summed separately, they would cancel.
     """
-    n, most = x.shape[1], _most(g)
+    n, most = x.shape[1], most_of(g)
     slope = np.empty(n)
     for unit in range(start, stop):
         b, part, first, end = _rows_of(unit, p.shape[1])
@@ -232,7 +234,7 @@ def neuralsort_shares(x, order, p, g, shares, start, stop):
             mean = _mean_gradient(p_row, g_row)
             factor = 2.0 * (i + n - p.shape[1]) + 1 - n
             for j in range(n):
-                t = p_row[j] * (np.float64(_bounded(g_row[j], most)) - mean)
+                t = p_row[j] * (np.float64(bounded(g_row[j], most)) - mean)
                 plain[j] += t
                 weighted[j] += (factor - slope[j]) * t
 
@@ -255,7 +257,7 @@ def neuralsort_gradient(x, order, steepness, shares, grad, grad_steepness, start
             grad[b, j] = steepness * by_argument
             # Arguments are homogeneous of degree 1 in x (Euler's theorem).
             total += centred[j] * by_argument
-        grad_steepness[b] = _bounded(total / shrink, _LARGEST)
+        grad_steepness[b] = bounded(total / shrink, _LARGEST)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -287,12 +289,12 @@ def _softsort_row(values, y, squared, p_row, g_row, columns):
 
     t = dL/d(argument).
     """
-    mean, most = _mean_gradient(p_row, g_row), _most(g_row)
+    mean, most = _mean_gradient(p_row, g_row), most_of(g_row)
     total = 0.0
     for j in range(len(values)):
-        d = _bounded(y - values[j], 0.5 * _LARGEST)
+        d = bounded(y - values[j], 0.5 * _LARGEST)
         slope = 2.0 * d if squared else (1.0 if d > 0.0 else 0.0) - (1.0 if d < 0.0 else 0.0)
-        t = p_row[j] * (np.float64(_bounded(g_row[j], most)) - mean) * slope
+        t = p_row[j] * (np.float64(bounded(g_row[j], most)) - mean) * slope
         columns[j] += t
         total += t
     return total
@@ -331,5 +333,5 @@ def softsort_gradient(
         for j in range(n):
             grad[b, j] = steepness * columns[j]
             # Arguments are homogeneous in x; the degree is the power (Euler's theorem).
-            total += _bounded(x[b, j] - median, _LARGEST) * columns[j]
+            total += bounded(x[b, j] - median, _LARGEST) * columns[j]
         grad_steepness[b] = 0.5 * total if squared else total
