@@ -190,8 +190,16 @@ def drawn(
         scenes.append(mi.load_dict({"type": "scene", "integrator": path, "body": body, **parts}))
     moving = mi.traverse(scenes[0])
     camera = cameras(count)
+    # Only what lies about the shape is drawn: boxes of one size, for kernels are made for it.
+    places, _ = camera.project(corners[None].to(camera.eye).expand(count, -1, -1))
+    places = ((places * torch.tensor([1.0, -1.0]) + 1) * size / 2).cpu().numpy()
+    first = np.clip(np.floor(places.min(1)) - 8, 0, None).astype(int)
+    wide, high = (int(n) for n in np.ceil((places.max(1) - first).max(0)) + 8)
+    wide, high = min(wide, size), min(high, size)
     frames = []
     for i in range(count):
+        left, top = (int(min(n, size - m)) for n, m in zip(first[i], (wide, high), strict=True))
+        around = ((top, size - top - high), (left, size - left - wide), (0, 0))
         eye = camera.eye[i].tolist()
         pose = turn().look_at(eye, [0.0, 0.0, 0.0], [0, 1, 0])
         # Mitsuba looks along +z with x to the left, the format along -z with x to the right.
@@ -206,10 +214,14 @@ def drawn(
         sensor = mi.load_dict({
             "type": "perspective", "fov": FOV, "to_world": pose,
             "film": {"type": "hdrfilm", "width": size, "height": size, "pixel_format": "rgba",
-                     "rfilter": {"type": "box"}},
+                     "rfilter": {"type": "box"}, "crop_offset_x": left, "crop_offset_y": top,
+                     "crop_width": wide, "crop_height": high},
             "sampler": {"type": "multijitter", "sample_count": samples},
         })  # fmt: skip
-        photo, mask = (np.array(mi.render(s, sensor=sensor, seed=i, spp=samples)) for s in scenes)
+        photo, mask = (
+            np.pad(np.array(mi.render(s, sensor=sensor, seed=i, spp=samples)), around)
+            for s in scenes
+        )
         photo = np.where(photo < 0.0031308, 12.92 * photo, 1.055 * photo ** (1 / 2.4) - 0.055)
         (out / "masks").mkdir(exist_ok=True)
         for pixels, where in ((photo[..., :3], out), (mask[..., 3], out / "masks")):

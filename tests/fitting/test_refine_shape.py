@@ -137,6 +137,16 @@ def test_what_has_no_pattern_stays(plane):
     assert find_depths(lid, noise, camera, alpha).known < 0.06
 
 
+def test_the_rim_of_what_is_plain_is_no_pattern():
+    """Outlines lie elsewhere in each photo, and would carve."""
+    ball = icosphere(3)
+    i = torch.arange(12)
+    camera = look_at(4.0, 15.0 + 20.0 * (i % 3), 30.0 * i)
+    alpha = visual.silhouettes(ball, camera, 64)
+    plain = 0.6 * alpha[:, None].expand(-1, 3, -1, -1)
+    assert find_depths(ball.scaled(1.1), plain, camera, alpha).known == 0
+
+
 def test_thin_parts_are_brought_back():
     """A bar that wrong depths carve away is in all masks."""
     bar = cube(1)

@@ -46,6 +46,8 @@ _CELL = 8  # pixels, of the map of where the object ends
 _LEVELS, _BLUR = 3, 0.6
 # A patch must tell its place to so many pixels, one standard deviation; and the least noise.
 _SURE, _ROUNDED = 0.3, 0.001
+# What of a pixel the object must cover for its colour to be the object's.
+_COVERED = 0.99
 # A correlation that counts, and how many neighbours must see the same.
 _LEAST, _AGREE = 0.5, 2
 # What is seen through weighs so much of what is seen.
@@ -315,8 +317,8 @@ def _sights(
 ) -> _Sights:
     """The photos, shrunk."""
     height, width = (n // factor for n in images.shape[2:])
-    cut = images[:, :, : height * factor, : width * factor]
-    grey = F.avg_pool2d(cut.mean(1, keepdim=True), factor)[:, 0]
+    cut = _extended(images.mean(1), masks)[:, None, : height * factor, : width * factor]
+    grey = F.avg_pool2d(cut, factor)[:, 0]
     inside = F.avg_pool2d(masks[:, None, : height * factor, : width * factor], factor)[:, 0] > 0.9
     # What was cut off moves the middle of the image, which cameras count from.
     projections, focals = _projections(camera, tuple(images.shape[2:]))
@@ -331,6 +333,22 @@ def _sights(
         smooth, levels, shown, front.float().cpu().numpy(), end.numpy(), shrink @ projections,
         focals / factor,
     )  # fmt: skip
+
+
+def _extended(grey: Tensor, masks: Tensor) -> Tensor:
+    """Images [B, H, W] in which what lies around the object is as its rim.
+
+    A rim beside another background would look like a pattern, which is where the outline is.
+    """
+    from scipy.ndimage import distance_transform_edt
+
+    found = grey.cpu().numpy().copy()
+    for image, mask in zip(found, masks.cpu().numpy(), strict=True):
+        sure = mask > _COVERED
+        if sure.any():
+            where: Any = distance_transform_edt(~sure, return_distances=False, return_indices=True)
+            image[:] = image[tuple(where)]
+    return torch.from_numpy(found)
 
 
 def _levels(grey: Array, inside: Array) -> tuple[Array, Array]:
