@@ -12,12 +12,10 @@ float32, wall clock, the device synchronised before and after. Implementations:
 - reference: gendr's `reference` backend of the relaxed networks: PyTorch, layer by layer, indexing;
 - formula: those of the papers in PyTorch, written for this file. The networks are products of one
   n x n matrix per layer, (3.9) to (3.11) of the thesis; Sinkhorn's sweeps are unrolled;
-- diffsort, torchsort: the published packages, where they can be imported.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -80,10 +78,6 @@ def groups(name: str, batch: int, n: int, device: str) -> comparison.Groups:
     if isinstance(method, NetworkSort):
         found["reference"] = ours(replace(method, backend="reference"), n)
     found["formula"] = partial(FORMULAS[name], method)
-    if isinstance(method, NetworkSort) and importable("diffsort"):
-        found["diffsort"] = diffsort(method, n, device)
-    if isinstance(method, FastSort) and importable("torchsort"):
-        found["torchsort"] = torchsort(method)
     width = () if isinstance(method, FastSort) else (n,)
     grad = drawn(batch, n, *width, device=device, seed=n + 1)
     values = drawn(batch, n, device=device, seed=n).requires_grad_()
@@ -192,26 +186,6 @@ FORMULAS: dict[str, Callable[[Any, Tensor], Tensor]] = {
 
 
 # -- the published packages
-
-
-def importable(package: str) -> bool:
-    """Whether it is there."""
-    return importlib.util.find_spec(package) is not None
-
-
-def diffsort(method: NetworkSort, n: int, device: str) -> Function:
-    """The P of diffsort, whose columns are ranks, as a function of the keys."""
-    package = importlib.import_module("diffsort")
-    sorter = package.DiffSortNet(
-        method.name, n, device=device, steepness=method.steepness, distribution="cauchy"
-    )
-    return lambda x: sorter(x)[1].mT
-
-
-def torchsort(method: FastSort) -> Function:
-    """The soft ranks of torchsort, as a function of the keys."""
-    package = importlib.import_module("torchsort")
-    return partial(package.soft_rank, regularization_strength=1 / method.steepness)
 
 
 main = Comparison("sorting", __doc__, cases, page="results/sorting").main

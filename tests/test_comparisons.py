@@ -108,34 +108,23 @@ def test_ratios_are_those_of_the_same_case(bench):
     ]
 
 
-def test_published_packages_are_compared_where_they_exist(bench, monkeypatch):
-    script = bench("sorting")
+def test_networks_are_compared_with_what_diffsort_documents(monkeypatch):
+    """A stand-in whose ranks are the columns of its matrix."""
+    script = imported(monkeypatch, "networks", "benchmarks/peers")
 
     class DiffSortNet:
-        def __init__(self, kind, size, *, device, steepness, distribution):
+        def __init__(self, kind, size, *, steepness, distribution):
             assert (kind, size, distribution) == ("bitonic", 8, "cauchy")
-            self.permutation = script.BitonicSort(steepness, backend="reference").permutation
+            self.steepness = steepness
 
         def __call__(self, x):
-            return None, self.permutation(x).mT  # ranks are its columns
+            found = script.permutation(x, "bitonic", dist="cauchy", steepness=self.steepness)
+            return None, found.mT
 
-    packages = {
-        "diffsort": types.SimpleNamespace(DiffSortNet=DiffSortNet),
-        "torchsort": types.SimpleNamespace(
-            soft_rank=lambda x, regularization_strength: script.FastSort(
-                1 / regularization_strength
-            ).ranks(x)
-        ),
-    }
-    monkeypatch.setattr(script, "importable", lambda package: True)
-    for package, module in packages.items():
-        monkeypatch.setitem(sys.modules, package, module)
-    comparison = script.main.__self__
-    for method, package in (("bitonic", "diffsort"), ("permutahedron", "torchsort")):
-        (case,) = [c for c in script.cases(True, "cpu") if c.name == f"{method}/3x8"]
-        assert package in [
-            row["implementation"] for row in comparison.measure(case, "cpu", 1, True)
-        ]
+    monkeypatch.setitem(sys.modules, "diffsort", types.SimpleNamespace(DiffSortNet=DiffSortNet))
+    (case,) = [c for c in script.cases(True, "cpu") if c.name == "networks, bitonic/3x8"]
+    rows = script.main.__self__.measure(case, "cpu", 1, True)
+    assert [row["implementation"] for row in rows] == ["gendr", "diffsort"]
 
 
 def test_peers_of_sorts_must_be_the_same_functions(monkeypatch):

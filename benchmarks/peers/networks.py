@@ -4,7 +4,7 @@
     PYTHONPATH=. peers/bin/python benchmarks/peers/networks.py --out docs/results --docs
 
 Runs from a clone. Both are pure PyTorch, the code of the papers' authors. What is compared is the
-same function with the same settings, forward and backward on one thread, by turns, and must give
+same function with the same settings, forward and backward on one thread, processor time by turns, and must give
 the same result and gradients. difftopk's selection networks want torch-sparse, which needs a
 compiler, and its loss bounds logarithms at 1e-7, so that its NeuralSort and SoftSort are compared
 where no probability is so small. difflogic's package needs a CUDA compiler to install.
@@ -81,7 +81,7 @@ def cases(quick: bool, device: str) -> list[Case]:
 
 main = Comparison(
     "sorting-packages", __doc__, cases, agreement=AGREEMENT, page="results/sorting",
-    mark="sorting-packages", threads=1,
+    mark="sorting-packages", threads=1, processor=True, file=Path(__file__),
 ).main  # fmt: skip
 
 if __name__ == "__main__":
