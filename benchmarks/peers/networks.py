@@ -4,10 +4,10 @@
     PYTHONPATH=. peers/bin/python benchmarks/peers/networks.py --out docs/results --docs
 
 Runs from a clone. Both are pure PyTorch, the code of the papers' authors. What is compared is the
-same function with the same settings, forward and backward on one thread, processor time by turns, and must give
-the same result and gradients. difftopk's selection networks want torch-sparse, which needs a
-compiler, and its loss bounds logarithms at 1e-7, so that its NeuralSort and SoftSort are compared
-where no probability is so small. difflogic's package needs a CUDA compiler to install.
+same function with the same settings, forward and backward on one thread, processor time by turns;
+results and gradients must be the same. difftopk's selection networks want torch-sparse, which needs
+a compiler, and its loss bounds logarithms at 1e-7, so that its NeuralSort and SoftSort are compared
+at a steepness at which no probability is so small. difflogic needs a CUDA compiler to install.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gendr.sorting import permutation
 from gendr.topk import TopKCrossEntropy
 
 AGREEMENT = 1e-4
-SHARES = [0.2] * 5
+SHARES, STEEPNESS = [0.2] * 5, 0.02
 
 
 def networks(method: str, batch: int, n: int) -> comparison.Groups:
@@ -51,8 +51,8 @@ def losses(method: str, batch: int, n: int) -> comparison.Groups:
     from difftopk import TopKCrossEntropyLoss  # pyright: ignore[reportMissingImports]
 
     labels = torch.randint(0, n, (batch,), generator=torch.Generator().manual_seed(n))
-    theirs: Any = TopKCrossEntropyLoss(method, 0.5, SHARES, n, top1_mode="sort")
-    ours = TopKCrossEntropy(SHARES, method, m=None, top1="network", steepness=0.5)  # pyright: ignore[reportArgumentType]
+    theirs: Any = TopKCrossEntropyLoss(method, STEEPNESS, SHARES, n, top1_mode="sort")
+    ours = TopKCrossEntropy(SHARES, method, m=None, top1="network", steepness=STEEPNESS)  # pyright: ignore[reportArgumentType]
     functions: Mapping[str, Callable[[Tensor], Tensor]] = {
         "gendr": lambda x: ours(x, labels),
         "difftopk": lambda x: theirs(x, labels),
@@ -70,7 +70,7 @@ def cases(quick: bool, device: str) -> list[Case]:
     ] + [
         (losses, method, batch, n)
         for method in ("neuralsort", "softsort")
-        for batch, n in (((3, 8),) if quick else ((100, 16), (100, 100)))
+        for batch, n in (((3, 8),) if quick else ((100, 16), (100, 32)))
     ]
     return [
         Case(f"{make.__name__}, {method}/{batch}x{n}", partial(make, method, batch, n),
