@@ -283,6 +283,9 @@ def lines(commit: str, found: dict[str, tuple[float, float]], threads: int) -> l
     """The table."""
     unit = min(found[UNIT])
     about = measured_on()
+    if Path(commit).is_dir():
+        command = ["git", "-C", commit, "describe", "--always"]
+        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     rows = [
         (name, *(f"{1e3 * t:.2f} ms" if t < 0.01 else f"{1e3 * t:.0f} ms" for t in times),
          *(f"{t / unit:.3f}" if t < unit else f"{t / unit:.2f}" for t in times),
