@@ -113,8 +113,8 @@ def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor, index: None = Non
     """The nearest face that covers each pixel: every face at every pixel."""
     images = [torch.empty(0, size.height, size.width, dtype=torch.int64, device=clip.device)]
     for first, last in pairwise(faces.offsets):
-        index, _ = first_of(depths_of(clip[first:last], size.height, size.width))
-        images.append(torch.where(index >= 0, index + first, -1).flip(0)[None])
+        seen, _ = first_of(depths_of(clip[first:last], size.height, size.width))
+        images.append(torch.where(seen >= 0, seen + first, -1).flip(0)[None])
     return torch.cat(images)
 
 
