@@ -165,8 +165,8 @@ def refine_shape(
     the hull of the masks. Then steps of Adam along the gradients of soft renderings
     (`shading="softmax"`) bring silhouettes and colours to those of the photos; colours and shape
     take turns, ten steps for each. The mesh is remeshed on the way, and may have other parts and
-    handles in the end. If photos agree about too little, as where it is plain, or are not met better,
-    the mesh is returned as it was.
+    handles in the end. If photos agree about too little, as where it is plain, or are not met
+    better, the mesh is returned as it was.
 
     The surface needs a pattern; its brightness may differ from photo to photo.
 
