@@ -219,6 +219,15 @@ def test_what_is_not_improved_is_returned(ball, monkeypatch):
     assert result.moved == 0
 
 
+def test_what_photos_know_little_of_is_returned(ball, monkeypatch):
+    """Without steps either, which would follow the shading."""
+    improving(monkeypatch, 2)
+    mesh, rgb, camera, alpha = ball
+    result = refine_shape(mesh, 0.6 * alpha[:, None].expand_as(rgb), camera, alpha, steps=1)
+    assert result.mesh is mesh
+    assert result.finished
+
+
 def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
     """After stereo and any group of steps, and from a file."""
     improving(monkeypatch, 2)

@@ -40,6 +40,9 @@ VIEWS_PER_STEP, BETAS = 8, (0.9, 0.99)
 # The work of a part, for each photo that it looks at, in parts of that of finding colours: of
 # stereo, of a step, and of measuring a mesh.
 STEREO, DESCENT, MEASURE = 4.0, 0.4, 1.4
+# The part of the object's pixels that photos must agree about, or nothing is changed. Of a plain
+# surface they see shading that moves with the light, which is alike at wrong depths.
+LEAST_KNOWN = 0.3
 # Decibels by which photos must be met better, and the IoU that may be lost, or nothing is changed.
 LEAST_GAIN, MOST_LOST = 0.5, 0.005
 
@@ -163,7 +166,8 @@ def refine_shape(
     the hull of the masks. Then steps of Adam along the gradients of soft renderings
     (`shading="softmax"`) bring silhouettes and colours to those of the photos; colours and shape
     take turns, ten steps for each. The mesh is remeshed on the way, and may have other parts and
-    handles in the end. If the photos are not met better, the mesh is returned as it was.
+    handles in the end. If photos agree about too little, as where it is plain, or are not met
+    better, the mesh is returned as it was.
 
     The surface needs a pattern; its brightness may differ from photo to photo.
 
@@ -216,7 +220,11 @@ def refine_shape(
     while part < parts and not clock.is_over:
         try:
             if part == 0:
-                found = refinement.matched(found)
+                matched = refinement.matched(found)
+                if matched is found:  # photos say nothing
+                    part = parts
+                    break
+                found = matched
             else:
                 begin = EVERY * (part - 1)
                 found = refinement.stepped(found, begin, min(begin + EVERY, steps))
@@ -292,13 +300,15 @@ class _Refinement:
         return max(EDGE * self.pixel, edge_of(mesh, MOST_FACES))
 
     def matched(self, mesh: Mesh) -> Mesh:
-        """The surface that photos agree about, below that of the mesh."""
+        """The surface that photos agree about, below that of the mesh; itself if there is none."""
         photos = self.photos
         tell = self.clock.part(STEREO * len(self.camera))
         with torch.no_grad():
             depths = find_depths(
                 mesh, photos.images, photos.camera, photos.masks, lambda done: tell(0.8 * done)
             )
+            if depths.known < LEAST_KNOWN:
+                return mesh
             try:
                 vertices, faces = fused(depths, photos.camera, photos.masks)
             except ValueError:  # masks that contradict each other, so that there is no hull
