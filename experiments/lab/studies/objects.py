@@ -55,7 +55,7 @@ def _rod(start: Vector, end: Vector, radius: float) -> Any:
 def _ring(radius: float, minor: float, at: Vector, axis: Vector = (0.0, 0.0, 1.0)) -> Any:
     import trimesh
 
-    turned = trimesh.geometry.align_vectors((0.0, 0.0, 1.0), axis)
+    turned: Any = trimesh.geometry.align_vectors((0.0, 0.0, 1.0), axis)
     turned[:3, 3] = at
     return trimesh.creation.torus(radius, minor, 32, 12, transform=turned)
 

@@ -165,10 +165,9 @@ def test_means_and_settings_follow_from_the_table(task):
             for scene in (f"{o}+30" for o in TUNED):
                 for key, (score,) in scenes[scene].items():
                     tuned[key] = tuned.get(key, 0) + score
-            values = []
-            for o, at in itertools.product(SCORED, (-30, 30)):
-                ((key, (score,)),) = scenes[f"{o}{at:+d}"].items()
-                values.append(1 - score)
+            scored = [scenes[f"{o}{at:+d}"] for o, at in itertools.product(SCORED, (-30, 30))]
+            (key,) = {key for scores in scored for key in scores}
+            values = [1 - scores[key][0] for scores in scored]
             assert tuned[key] <= min(tuned.values()) + 5e-4  # scores were rounded
             assert key[1] == found.rates[k]
         else:
