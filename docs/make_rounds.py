@@ -37,6 +37,7 @@ from lab.report.qualities import Grid, draws_of
 from lab.report.ten import (
     Contrast,
     Ten,
+    at_sizes,
     by_law,
     contrasts,
     every_contrast,
@@ -340,6 +341,8 @@ def main() -> None:
         fill(page, f"ten-{task}", by_law(ten[task]))
     fill(page, "peers", published(ten["shape"], read_seconds(tables / "seconds.csv")))
     fill(DOCS / "results" / "study.md", "contrasts", every_contrast(compared))
+    large = Ten.read(tables / "shape-64.csv", "shape")
+    fill(DOCS / "results" / "study.md", "sizes", at_sizes(ten["shape"], large))
     fill(page, "verdicts", table(("the thesis says", *TASKS), verdicts(said)))
     head = ("round", "F (p)", "reliability", "largest mean → shrunken", "may be the best")
     fill(DOCS / "results" / "study.md", "rounds-model", table(head, models(found)))

@@ -220,6 +220,19 @@ def every_contrast(found: Mapping[str, list[Contrast]]) -> list[str]:
     return table(("task", "comparison", "value [95 %]", "adjusted p"), rows)
 
 
+def at_sizes(small: Ten, large: Ten) -> list[str]:
+    """A table of the renderers that were scored in larger images too."""
+    default = "logistic/probabilistic"
+    rows = [
+        (
+            f"`{name}`", f"{small.mean(name):.3f}", f"{large.mean(name):.3f}",
+            "0" if name == default else large.less([name], [default]).text(),
+        )
+        for name in large.names
+    ]  # fmt: skip
+    return table(("renderer", "32²", "64²", "64², less the default"), rows)
+
+
 def published(shape: Ten, seconds: Mapping[str, float]) -> list[str]:
     """A table of renderers as published, and of other ways to draw, beside the default of fits."""
     told = {
