@@ -9,8 +9,13 @@ of
         --evaluate-every 5000 --lists 500 --threads 1 -n 5 --rows cauchy -o runs/long/sorting
     python experiments/shortest_path.py --methods bellman_ford --steps 3000 --evaluate-every 250 \
         --precision bfloat16 --threads 1 -o runs/long/paths
-    python experiments/levenshtein.py --data data/mnist --alphabets 01 12 23 34 45 49 --threads 1 \
-        -o runs/long/levenshtein
+    python experiments/sorting_tables.py --data data/mnist --network digits --steps 30000 \
+        --evaluate-every 2500 --lists 500 --threads 1 -n 7 --rows cauchy -o runs/long/sorting-7
+    python experiments/newton_losses.py sorting --data data/mnist --threads 1 --runs 2 \
+        --methods neuralsort --variants regular hessian --network digits --batch 50 \
+        --steps 100000 --evaluate-every 5000 --lists 300 --test-lists 5000 -o runs/long/newton
+    python experiments/newton_losses.py paths --methods resgro --steps 1000 --batch 24 \
+        --evaluate-every 100 --maps 200 --precision bfloat16 --threads 1 -o runs/long/resgro
     python experiments/keep_results.py runs/long/* -o docs/results/long-trainings.json
 """
 
@@ -111,9 +116,14 @@ def trainings(results: Path) -> dict[str, Training]:
     return found
 
 
+def matching(number: Number, found: Mapping[str, Training]) -> list[Training]:
+    """The trainings of a number, of any length."""
+    return [t for name, t in found.items() if re.fullmatch(number.trainings, name.split("/")[1])]
+
+
 def beside(number: Number, found: Mapping[str, Training]) -> list[Training]:
     """The trainings beside a number: the longest ones, in all their seeds."""
-    mine = [t for name, t in found.items() if re.fullmatch(number.trainings, name.split("/")[1])]
+    mine = matching(number, found)
     longest = max(t["step"] for t in mine)
     by_seed = {t["settings"]["seed"]: t for t in mine if t["step"] == longest}
     return list(by_seed.values())
@@ -131,7 +141,7 @@ def rows(found: Mapping[str, Training]) -> list[tuple[str, ...]]:
         mine = beside(number, found)
         mean, error = spread([score(number, t) for t in mine])
         steps = mine[0]["step"]
-        pace = min(t["seconds"] / t["step"] for t in mine)
+        pace = min(t["seconds"] / t["step"] for t in matching(number, found))
         out.append((
             number.what, f"{number.published:g}",
             f"{mean:.1f}" + (f" ± {error:.1f}" if len(mine) > 1 else ""), str(len(mine)),
@@ -158,20 +168,6 @@ def figure(found: Mapping[str, Training], path: Path) -> None:
     whole.savefig(path, dpi=110)
 
 
-def edit_distances(found: Mapping[str, Training]) -> list[tuple[str, ...]]:
-    """A row for each alphabet: accuracy with the edit distance, and of the baseline."""
-    cells: dict[str, dict[str, list[float]]] = {}
-    for name, training in found.items():
-        if match := re.fullmatch(r"long-trainings/(levenshtein|l1)-(\d+)-seed\d+", name):
-            of = cells.setdefault(match[2], {}).setdefault(match[1], [])
-            of.append(100 * training["test"]["accuracy"])
-    return [
-        (word, *(f"{spread(both.get(m, [float('nan')]))[0]:.1f}" for m in ("levenshtein", "l1")),
-         str(len(both.get("levenshtein", []))))
-        for word, both in cells.items()
-    ]  # fmt: skip
-
-
 def main() -> None:
     """Fill the page."""
     argparse.ArgumentParser(description=__doc__).parse_args()
@@ -184,9 +180,6 @@ def main() -> None:
     fill(page, "published", table(head, rows(found), 1))
     commands = [f"python {n.command}   # {n.what.replace('`', '')}" for n in NUMBERS]
     fill(page, "commands", ["```sh", *dict.fromkeys(commands), "```"])
-    if several := edit_distances(found):
-        head = ("digits", "edit distance %", "baseline %", "seeds")
-        fill(page, "edit-distances", table(head, several, 1))
     figure(found, DOCS / "images" / "published.png")
 
 
