@@ -178,9 +178,11 @@ def main() -> None:
         "hours to the published length", "not as published",
     )  # fmt: skip
     fill(page, "published", table(head, rows(found), 1))
-    commands = [f"python {n.command}   # {n.what.replace('`', '')}" for n in NUMBERS]
-    fill(page, "commands", ["```sh", *dict.fromkeys(commands), "```"])
-    figure(found, DOCS / "images" / "published.png")
+    by_command: dict[str, list[str]] = {}
+    for number in NUMBERS:
+        by_command.setdefault(number.command, []).append(number.what)
+    fill(page, "commands", [f"- {'; '.join(w)}: `python {c}`" for c, w in by_command.items()])
+    figure(found, DOCS / "results" / "published.png")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import torch
 
 from gendr import Mesh, look_at
 from gendr.mesh import cube, icosphere
-from gendr.rendering.geometry import camera_space, depth_limits, screen_surfaces
+from gendr.rendering.geometry import by_index, camera_space, depth_limits, polygons_of
 from support import relative_l2
 from support.cases import for_each
 
@@ -61,7 +61,7 @@ def projected(scene, dtype):
     else:
         space = camera_space(mesh, camera)
         planes = depth_limits(near, far, *space.depths())
-        faces, _ = screen_surfaces(space, *planes, leave_out=False)
+        faces = polygons_of(space, *planes, False, by_index).on_screen()
     corners, present = faces.corners, faces.present
     if corners.shape[1] == 3:
         corners = torch.cat([corners, corners[:, 2:]], 1)
