@@ -153,7 +153,8 @@ def findings(
 
     def of(task: str, name: str) -> str:
         one = next(c for c in found[task] if c.name == name)
-        return f"{one.effect.text()} (adjusted p {_p(one.p)})"
+        open_ = ", not decided" if one.p >= 0.05 else ""
+        return f"{one.effect.text()} (adjusted p {_p(one.p)}{open_})"
 
     shape, pose = ten["shape"], ten["pose"]
     mirrored = part_of(said, "shape", "reversed laws better than their mirror images").text()
@@ -163,13 +164,13 @@ def findings(
         f"{len(shape.candidates())} of {len(shape.names)} with 95 % confidence, from "
         f"{min(map(shape.mean, shape.candidates())):.3f} to "
         f"{max(map(shape.mean, shape.candidates())):.3f} mean hard IoU.",
-        "2. **Shape: linear tails fall behind exponential ones** by "
-        f"{of('shape', 'exponential − linear tails')}; finite supports by "
+        "2. **Shape: most laws differ by little.** Exponential tails less linear ones: "
+        f"{of('shape', 'exponential − linear tails')}; less finite supports: "
         f"{of('shape', 'exponential tails − finite supports')}.",
-        "3. **`max` is worse than other T-conorms.** `yager(p=2)` less `probabilistic` is "
-        f"{of('shape', 'yager 2 − probabilistic')} for shapes and "
-        f"{of('pose', 'yager 2 − probabilistic')} for poses; `max` less `probabilistic` is "
-        f"{of('shape', 'max − probabilistic')} and {of('pose', 'max − probabilistic')}.",
+        "3. **Shape: `max` is worse than `probabilistic`** by "
+        f"{of('shape', 'max − probabilistic')}; for poses the difference is "
+        f"{of('pose', 'max − probabilistic')}. `yager(p=2)` less `probabilistic`: "
+        f"{of('shape', 'yager 2 − probabilistic')} and {of('pose', 'yager 2 − probabilistic')}.",
         "4. **Poses rank widths, not laws.** Exponential less linear tails, in poses found: "
         f"{one_width} at one width, {of('pose', 'exponential − linear tails')} at widths chosen "
         "on other objects.",
