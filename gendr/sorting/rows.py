@@ -27,6 +27,7 @@ from gendr.sorting.base import PermutationSort, Sort, check_matrices, expanded, 
 
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
 NO_GRADIENTS = np.empty((0, 0)), np.empty(0)
+FAR = 1e100  # keys and payloads beyond it go through a matrix: sums of products would overflow
 NARROW = 8  # columns of a payload, up to which it is moved without a matrix
 
 
@@ -213,6 +214,17 @@ def _product(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: 
     return finite((p.mT if by_columns else p) @ payload)  # a row's sum may be slightly above 1
 
 
+def _is_far(values: Tensor) -> bool:
+    return values.dtype == torch.float64 and bool((values.detach().abs() > FAR).any())
+
+
+def _by_matrix(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
+    """As `_product`, with the matrix of the kernels."""
+    sort, by_columns = spec
+    p = ROWS(_RowKernels, (sort, x.shape[-1]), x, steepness)
+    return finite((p.mT if by_columns else p) @ payload)
+
+
 ROWS = Operator("sorting.rows", reference=_reference)
 PRODUCTS = Operator("sorting.products", reference=_product)
 
@@ -264,6 +276,8 @@ class _ProductKernels:
         spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
     ) -> tuple[tuple[Tensor], tuple[np.ndarray]]:
         sort, by_columns = spec
+        if _is_far(x) or _is_far(payload):
+            return (_by_matrix(spec, x, steepness, payload),), (np.empty(0, np.int64),)
         keys = x.reshape(-1, x.shape[-1])
         order, given = ordered(keys), payload.reshape(-1, *payload.shape[-2:])
         w, a = (given, None) if by_columns else (None, given)
@@ -278,6 +292,12 @@ class _ProductKernels:
         saved: tuple[np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         (sort, by_columns), (x, steepness, payload) = spec, inputs
+        if not saved[0].size and x.numel():
+            with torch.enable_grad():
+                leaves = [torch.as_tensor(t).detach().requires_grad_() for t in inputs]
+                out = _by_matrix(spec, *leaves)
+            found = torch.autograd.grad(out, leaves, grads[0], materialize_grads=True)
+            return found[0].reshape(-1, x.shape[-1]), found[1], found[2]
         shape = (-1, *payload.shape[-2:])
         given, upstream = payload.reshape(shape), grads[0].detach().reshape(shape)
         w, a = (given, upstream) if by_columns else (upstream, given)
