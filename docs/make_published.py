@@ -186,8 +186,8 @@ def newton(found: Mapping[str, Training]) -> list[str]:
     return [
         f"The Newton loss gains nothing here: {gain:+.1f} points after {regular['step']:,} steps "
         f"of one seed. The plain loss comes to {score(plain, longest):.1f} % in "
-        f"{longest['step']:,} steps, where the thesis has {plain.published:g} %: what it gained there is not left to "
-        "be gained with this network."
+        f"{longest['step']:,} steps, where the thesis has {plain.published:g} %: "
+        "what it gained there is not left to be gained with this network."
     ]
 
 
