@@ -1036,10 +1036,12 @@ def _comparisons(axis) -> None:
 
 def _ten_objects(axis) -> None:
     """A forest plot of the comparisons on ten objects, both tasks beside each other."""
-    from lab.report.ten import Ten, contrasts
+    from lab.report.ten import TenObjects, contrasts
 
     folder = DOCS / "results" / "ten-objects"
-    found = contrasts(*(Ten.read(folder / f"{task}.csv", task) for task in ("shape", "pose")))
+    found = contrasts(
+        *(TenObjects.read(folder / f"{task}.csv", task) for task in ("shape", "pose"))
+    )
     names = [one.name for one in found["shape"]]
     for task, color, shift in (("shape", "#2f6fb0", -0.15), ("pose", "#c43e28", 0.15)):
         for one in found[task]:

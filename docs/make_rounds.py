@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from lab.pages import fill, table
 from lab.report.choice import Ranking, complete, of_family, rankings
 from lab.report.claims import (
-    SYMMETRIC,
     TAILS,
     Decided,
     claims,
@@ -36,7 +35,7 @@ from lab.report.inference import Effect
 from lab.report.qualities import Grid, draws_of
 from lab.report.ten import (
     Contrast,
-    Ten,
+    TenObjects,
     at_sizes,
     by_law,
     contrasts,
@@ -45,7 +44,7 @@ from lab.report.ten import (
     read_seconds,
 )
 from lab.studies.rounds import BLOCKS, best_exponent, file_of, read_block, read_table
-from lab.studies.ten import POSE_WIDTHS
+from lab.studies.ten import LAWS, POSE_WIDTHS
 
 DOCS = Path(__file__).parent
 TASKS = ("shape", "pose")
@@ -53,8 +52,8 @@ HEAD = (
     "task", "claim", "comparison", "value", "limit", "mixed_error", "mixed_freedom", "mixed_p",
     "own_error", "own_freedom", "own_p", "verdict",
 )  # fmt: skip
-LAWS = (
-    *SYMMETRIC, "gumbel_min", "exponential.reversed", "gamma(shape=0.5).reversed", "exponential",
+SHOWN = (
+    *LAWS, "gumbel_min", "exponential.reversed", "gamma(shape=0.5).reversed", "exponential",
 )  # fmt: skip
 CONORMS = (
     "probabilistic", "yager(p=2)", "frank(p=2)", "einstein", "hamacher(p=0.5)", "dombi(p=1)",
@@ -147,7 +146,7 @@ def part_of(said: Sequence[Decided], task: str, claim: str, k: int = 0) -> Effec
 
 
 def findings(
-    said: Sequence[Decided], ten: dict[str, Ten], found: dict[str, list[Contrast]]
+    said: Sequence[Decided], ten: dict[str, TenObjects], found: dict[str, list[Contrast]]
 ) -> list[str]:
     """The five findings, each with its interval."""
 
@@ -211,7 +210,7 @@ def write_claims(path: Path, said: Sequence[Decided]) -> None:
 
 
 def checklist(
-    grids: dict[str, Grid], said: Sequence[Decided], ten: dict[str, Ten], folder: Path
+    grids: dict[str, Grid], said: Sequence[Decided], ten: dict[str, TenObjects], folder: Path
 ) -> list[tuple[str, str]]:
     """What a statistician asks, and the answers."""
     shape, pose = (ten[task] for task in TASKS)
@@ -274,7 +273,7 @@ def checklist(
 # which one to use
 
 
-def choices(ten: dict[str, Ten], seconds: Mapping[str, float]) -> list[tuple[str, ...]]:
+def choices(ten: dict[str, TenObjects], seconds: Mapping[str, float]) -> list[tuple[str, ...]]:
     """Well-known renderers on ten objects, and the time of a step."""
     unit = seconds.get("uniform/probabilistic", math.nan)
     rows = [
@@ -294,7 +293,7 @@ def laws(grid: Grid, old: Grid) -> list[tuple[str, ...]]:
     seconds = np.median(old.seconds[0][:, old.distinct], axis=1)
     unit = seconds[old.laws.index("uniform")]
     rows: list[tuple[float, tuple[str, ...]]] = []
-    for law in LAWS:
+    for law in SHOWN:
         part = compare_laws(grid, law, [(0, law)], [(0, "logistic")]).pooled
         said = "0" if law == "logistic" else part.text()
         time = seconds[old.laws.index(law)] / unit
@@ -333,7 +332,7 @@ def main() -> None:
         )
     ])  # fmt: skip
     tables = DOCS / "results" / "ten-objects"
-    ten = {task: Ten.read(tables / f"{task}.csv", task) for task in TASKS}
+    ten = {task: TenObjects.read(tables / f"{task}.csv", task) for task in TASKS}
     compared = contrasts(ten["shape"], ten["pose"])
     write_claims(args.claims, said)
     page = DOCS / "study.md"
@@ -342,7 +341,7 @@ def main() -> None:
         fill(page, f"ten-{task}", by_law(ten[task]))
     fill(page, "peers", published(ten["shape"], read_seconds(tables / "seconds.csv")))
     fill(DOCS / "results" / "study.md", "contrasts", every_contrast(compared))
-    large = Ten.read(tables / "shape-64.csv", "shape")
+    large = TenObjects.read(tables / "shape-64.csv", "shape")
     fill(DOCS / "results" / "study.md", "sizes", at_sizes(ten["shape"], large))
     fill(page, "verdicts", table(("the thesis says", *TASKS), verdicts(said)))
     head = ("round", "F (p)", "reliability", "largest mean → shrunken", "may be the best")

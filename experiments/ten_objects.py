@@ -127,13 +127,13 @@ def _measure(args: argparse.Namespace) -> int:
 
     import gendr
     from lab.engine.store import write_csv
-    from lab.report.ten import Ten
+    from lab.report.ten import TenObjects
     from lab.studies.peers import PEERS
     from lab.studies.shape import ShapeTask
     from lab.studies.ten import SHAPES, bare, scale_at
 
     torch.set_num_threads(1)
-    ten = Ten.read(args.output.with_name("shape.csv"), "shape")
+    ten = TenObjects.read(args.output.with_name("shape.csv"), "shape")
     protocol = SHAPES[args.protocol]
     seconds: dict[str, list[float]] = {name: [] for name in ten.names}
     with script.progress_bar("time") as show:

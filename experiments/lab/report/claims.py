@@ -18,16 +18,13 @@ from lab.report.details import TWICE
 from lab.report.inference import Crossed, Effect, benjamini_hochberg, welch
 from lab.report.qualities import Grid, canonical
 from lab.report.words import short
+from lab.studies.ten import FAR, LAWS
 
 HALVES = ("plain", "squared")
-SYMMETRIC = (
-    *("uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic"),
-    *("hyperbolic_secant", "cauchy", "reciprocal"),
-)
 TAILS = {
-    "finite": SYMMETRIC[:3],
-    "exponential": SYMMETRIC[3:7],
-    "linear": SYMMETRIC[7:],
+    "finite": LAWS[:3],
+    "exponential": LAWS[3:7],
+    "linear": FAR,
     "Levy, all four": ("levy", "levy.reversed", "levy.centred", "levy.reversed.centred"),
 }
 # The law whose tail points outwards beside its mirror image, whose tail points inwards.
@@ -268,7 +265,7 @@ def claims(
     of_laws(
         "reversed gamma and exponential above the symmetric laws with extreme T-conorms",
         *(compare_laws(grid, f"reversed − symmetric, {word}", [(h, x) for x in reach],
-                       [(h, x) for x in SYMMETRIC], columns)
+                       [(h, x) for x in LAWS], columns)
           for h, word in enumerate(HALVES)),
     )  # fmt: skip
     usual = [c for c in grid.conorms if c not in (*map(canonical, EXTREME), *TWICE, "max")]

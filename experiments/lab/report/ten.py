@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gendr._runtime.defaults import SHAPE
 from lab.pages import table
 from lab.report.claims import TAILS
 from lab.report.inference import Crossed, Effect, benjamini_hochberg
@@ -35,6 +36,8 @@ from lab.studies.ten import (
 )
 
 Array = NDArray[np.float64]
+# What a fit of shapes takes where nothing is named, beside which others stand.
+DEFAULT = "/".join(SHAPE)
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Contrast:
 
 
 @dataclass(frozen=True, eq=False)
-class Ten:
+class TenObjects:
     """The scores of one task on ten objects.
 
     Attributes:
@@ -68,7 +71,7 @@ class Ten:
     rates: list[float]
 
     @staticmethod
-    def read(path: Path, task: str) -> Ten:
+    def read(path: Path, task: str) -> TenObjects:
         """A table of `experiments/ten_objects.py`, in the order of `RENDERERS`."""
         found = read_table(path)
         values, same, widths, rates = [], [], [], []
@@ -81,7 +84,7 @@ class Ten:
             if task == "pose":
                 key = min(scenes[SCORED[0]], key=lambda k: abs(width_at(name, 10 ** k[0]) - UNIT))
                 same.append([list(scenes[o][key]) for o in SCORED])
-        return Ten(task, list(found), np.array(values), np.array(same), widths, rates)
+        return TenObjects(task, list(found), np.array(values), np.array(same), widths, rates)
 
     @cached_property
     def model(self) -> Crossed:
@@ -142,7 +145,7 @@ def _of(laws: Sequence[str], conorms: Sequence[str] = CONORMS) -> list[str]:
     return [f"{law}/{conorm}" for law in laws for conorm in conorms]
 
 
-def contrasts(shape: Ten, pose: Ten) -> dict[str, list[Contrast]]:
+def contrasts(shape: TenObjects, pose: TenObjects) -> dict[str, list[Contrast]]:
     """The comparisons of both tasks, adjusted within each by Benjamini and Hochberg."""
     plan: list[tuple[str, list[str], list[str]]] = [
         ("exponential tails − finite supports", _of(TAILS["exponential"]), _of(TAILS["finite"])),
@@ -156,16 +159,16 @@ def contrasts(shape: Ten, pose: Ten) -> dict[str, list[Contrast]]:
         *(
             (f"{one} − {other}", [one], [other])
             for one, other in (
-                ("uniform/probabilistic", "logistic/probabilistic"),
-                ("uniform/yager(p=2)", "logistic/probabilistic"),
-                ("laplace/probabilistic", "logistic/probabilistic"),
-                ("gaussian/probabilistic", "logistic/probabilistic"),
-                ("logistic.squared/probabilistic", "logistic/probabilistic"),
-                ("exponential.reversed/probabilistic", "logistic/probabilistic"),
-                ("laplace/hamacher(p=0.5)", "logistic/probabilistic"),
-                ("antialiased edges", "logistic/probabilistic"),
-                ("DEODR", "logistic/probabilistic"),
-                ("NMR", "logistic/probabilistic"),
+                ("uniform/probabilistic", DEFAULT),
+                ("uniform/yager(p=2)", DEFAULT),
+                ("laplace/probabilistic", DEFAULT),
+                ("gaussian/probabilistic", DEFAULT),
+                ("logistic.squared/probabilistic", DEFAULT),
+                ("exponential.reversed/probabilistic", DEFAULT),
+                ("laplace/hamacher(p=0.5)", DEFAULT),
+                ("antialiased edges", DEFAULT),
+                ("DEODR", DEFAULT),
+                ("NMR", DEFAULT),
                 ("PyTorch3D's blending", "logistic.squared/probabilistic"),
             )
         ),
@@ -189,7 +192,7 @@ def contrasts(shape: Ten, pose: Ten) -> dict[str, list[Contrast]]:
 # tables
 
 
-def by_law(task: Ten) -> list[str]:
+def by_law(task: TenObjects) -> list[str]:
     """A table of laws by T-conorms; for poses, the first column has one width for all laws."""
     rows: list[tuple[str, ...]] = []
     for law in LAWS:
@@ -220,23 +223,22 @@ def every_contrast(found: Mapping[str, list[Contrast]]) -> list[str]:
     return table(("task", "comparison", "value [95 %]", "adjusted p"), rows)
 
 
-def at_sizes(small: Ten, large: Ten) -> list[str]:
+def at_sizes(small: TenObjects, large: TenObjects) -> list[str]:
     """A table of the renderers that were scored in larger images too."""
-    default = "logistic/probabilistic"
     rows = [
         (
             f"`{name}`", f"{small.mean(name):.3f}", f"{large.mean(name):.3f}",
-            "0" if name == default else large.less([name], [default]).text(),
+            "0" if name == DEFAULT else large.less([name], [DEFAULT]).text(),
         )
         for name in large.names
     ]  # fmt: skip
     return table(("renderer", "32²", "64²", "64², less the default"), rows)
 
 
-def published(shape: Ten, seconds: Mapping[str, float]) -> list[str]:
+def published(shape: TenObjects, seconds: Mapping[str, float]) -> list[str]:
     """A table of renderers as published, and of other ways to draw, beside the default of fits."""
     told = {
-        "logistic/probabilistic": "the default of `gendr fit`",
+        DEFAULT: "the default of `gendr fit`",
         "uniform/yager(p=2)": "`uniform/yager(p=2)`",
         "logistic.squared/probabilistic": "SoftRas' instance",
         "exponential.reversed/probabilistic": "DIB-R's",
@@ -248,8 +250,7 @@ def published(shape: Ten, seconds: Mapping[str, float]) -> list[str]:
     rows: list[tuple[str, ...]] = []
     for name, text in told.items():
         if name in shape.names:
-            effect = shape.less([name], ["logistic/probabilistic"])
-            said = "0" if name == "logistic/probabilistic" else effect.text()
+            said = "0" if name == DEFAULT else shape.less([name], [DEFAULT]).text()
             rows.append((
                 text, f"{shape.mean(name):.3f}", said,
                 f"{1000 * seconds[name]:.0f}" if name in seconds else "—",

@@ -396,22 +396,34 @@ def write_block(path: Path, store: Store, run: Run) -> int:
     rows: list[tuple[str, ...]] = [HEAD]
     for result in results:
         found = scores_of(store.trials(run, result.instance))
-        trials = " ".join(f"{s:g}/{r:g}:{shown(scores)}" for (s, r), scores in found.items())
-        rows.append((result.instance, f"{result.seconds:.2f}", result.version, trials))
+        rows.append((result.instance, f"{result.seconds:.2f}", result.version, cell_of(found)))
     write_csv(path, rows)
     return len(results)
 
 
-def shown(scores: Sequence[float]) -> str:
-    """A score, or those of several pairs as bits of a hexadecimal number, as text of a table."""
+def cell_of(scores: Scores) -> str:
+    """The scores of a renderer in the column "trials"; see `write_block`."""
+    return " ".join(f"{s:g}/{r:g}:{_shown(several)}" for (s, r), several in scores.items())
+
+
+def read_cell(text: str) -> Scores:
+    """The inverse of `cell_of`."""
+    scores: Scores = {}
+    for trial in text.split():
+        exponents, _, score = trial.partition(":")
+        scale, _, rate = exponents.partition("/")
+        scores[float(scale), float(rate)] = _read_scores(score)
+    return scores
+
+
+def _shown(scores: Sequence[float]) -> str:
     if len(scores) == 1:
         return f"{scores[0]:.{DIGITS}f}"
     bits = "".join(str(int(score)) for score in scores)
     return f"{int(bits, 2):0{math.ceil(len(bits) / 4)}x}x{len(bits)}"
 
 
-def read_scores(text: str) -> tuple[float, ...]:
-    """The inverse of `shown`."""
+def _read_scores(text: str) -> tuple[float, ...]:
     number, mark, count = text.partition("x")
     if not mark:
         return (float(number),)
@@ -431,11 +443,7 @@ def read_table(path: Path) -> list[BlockRow]:
         rows: list[BlockRow] = []
         for row in reader:
             try:
-                scores: Scores = {}
-                for trial in row["trials"].split():
-                    exponents, _, score = trial.partition(":")
-                    scale, _, rate = exponents.partition("/")
-                    scores[float(scale), float(rate)] = read_scores(score)
+                scores = read_cell(row["trials"])
                 rows.append((row["instance"], float(row["seconds"]), row["version"], scores))
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{path}, line {reader.line_num}: {error}") from None

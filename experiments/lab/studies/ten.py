@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, ClassVar
 from lab.engine.tasks import Better, Outcome, Progress, Trial, canonical_json
 from lab.studies.objects import SCORED, TUNED, load
 from lab.studies.pose import PoseProtocol, PoseTask
-from lab.studies.rounds import PairsTask, Scores, read_scores, scores_of, shown
+from lab.studies.rounds import PairsTask, Scores, cell_of, read_cell, scores_of
 from lab.studies.scene import digest
 from lab.studies.shape import Fit, ShapeProtocol, ShapeTask
 
@@ -39,7 +39,7 @@ LAWS = (
 )  # fmt: skip
 CONORMS = ("probabilistic", "yager(p=2)", "max")
 # Laws whose tails fade as 1 / distance take ten times as long, and have one T-conorm.
-FAR = ("cauchy", "reciprocal")
+FAR = LAWS[7:]
 # Laws crossed with three T-conorms, and what is recommended or published besides.
 RENDERERS = (
     *(f"{law}/{conorm}" for conorm in CONORMS for law in LAWS
@@ -287,9 +287,8 @@ def rows_of(task: TenShapes | TenPoses, outcome: Outcome, version: str) -> list[
     rows: list[tuple[str, ...]] = []
     for place, (target, number) in enumerate(task.scenes()):
         scores = scores_of(t for t in outcome.trials if t.seed // draws == place)
-        text = " ".join(f"{s:g}/{r:g}:{shown(v)}" for (s, r), v in scores.items())
         name = f"{target}{number:+d}" if isinstance(task, TenShapes) else target
-        rows.append((outcome.instance, name, f"{outcome.seconds:.1f}", version, text))
+        rows.append((outcome.instance, name, f"{outcome.seconds:.1f}", version, cell_of(scores)))
     return rows
 
 
@@ -305,10 +304,5 @@ def read_table(path: Path) -> dict[str, dict[str, Scores]]:
         if tuple(reader.fieldnames or ()) != HEAD:
             raise ValueError(f"{path} is no table of ten objects: its columns must be {HEAD}")
         for row in reader:
-            scores: Scores = {}
-            for trial in row["trials"].split():
-                exponents, _, score = trial.partition(":")
-                scale, _, rate = exponents.partition("/")
-                scores[float(scale), float(rate)] = read_scores(score)
-            found.setdefault(row["instance"], {})[row["scene"]] = scores
+            found.setdefault(row["instance"], {})[row["scene"]] = read_cell(row["trials"])
     return found

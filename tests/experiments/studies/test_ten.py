@@ -10,7 +10,7 @@ import torch
 
 import gendr
 from lab.report.inference import Crossed
-from lab.report.ten import Ten
+from lab.report.ten import TenObjects
 from lab.studies import peers, ten
 from lab.studies.objects import SCORED, TUNED, load
 from lab.studies.peers import PEERS
@@ -156,7 +156,10 @@ def test_blending_of_all_faces_is_that_of_the_family(monkeypatch):
 @pytest.mark.parametrize("task", ["shape", "pose"])
 def test_means_and_settings_follow_from_the_table(task):
     """Again, from the file, by formulas of this test."""
-    found, read = Ten.read(TABLES / f"{task}.csv", task), ten.read_table(TABLES / f"{task}.csv")
+    found, read = (
+        TenObjects.read(TABLES / f"{task}.csv", task),
+        ten.read_table(TABLES / f"{task}.csv"),
+    )
     assert set(ten.RENDERERS) <= set(found.names)
     for k, name in enumerate(found.names):
         scenes = read[name]
@@ -188,7 +191,7 @@ def test_means_and_settings_follow_from_the_table(task):
 def test_contrasts_are_paired_tests_over_objects():
     from scipy.stats import ttest_rel
 
-    found = Ten.read(TABLES / "shape.csv", "shape")
+    found = TenObjects.read(TABLES / "shape.csv", "shape")
     one, other = "laplace/probabilistic", "logistic/probabilistic"
     effect = found.less([one], [other])
     a, b = (found.values[found.names.index(name)].mean(1) for name in (one, other))
@@ -201,7 +204,7 @@ def test_contrasts_are_paired_tests_over_objects():
 def test_the_mixed_model_is_that_of_statsmodels():
     smf = pytest.importorskip("statsmodels.formula.api", reason="pip install statsmodels")
     pd = pytest.importorskip("pandas")
-    found = Ten.read(TABLES / "shape.csv", "shape")
+    found = TenObjects.read(TABLES / "shape.csv", "shape")
     model = Crossed.of(found.by_object[..., None])
     rows = pd.DataFrame(
         [
