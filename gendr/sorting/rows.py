@@ -119,8 +119,7 @@ class RowSort(PermutationSort):
     def _product(self, x: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
         """P @ payload, or P^T @ payload."""
         if x.device.type != "cpu" or not self.has_kernel or payload.shape[-1] > NARROW:
-            p = self.permutation(x)
-            return finite((p.mT if by_columns else p) @ payload)
+            return _times(self.permutation(x), payload, by_columns)
         keys, payload = expanded(self.perturbed(x), payload)
         steepness = self.steepness
         if isinstance(steepness, Tensor):
@@ -210,7 +209,10 @@ def _reference(spec: tuple[RowSort, int], x: Tensor, steepness: Number) -> Tenso
 
 def _product(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
     sort, by_columns = spec
-    p = sort.reference(x, steepness)
+    return _times(sort.reference(x, steepness), payload, by_columns)
+
+
+def _times(p: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
     return finite((p.mT if by_columns else p) @ payload)  # a row's sum may be slightly above 1
 
 
@@ -221,8 +223,7 @@ def _is_far(values: Tensor) -> bool:
 def _by_matrix(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
     """As `_product`, with the matrix of the kernels."""
     sort, by_columns = spec
-    p = ROWS(_RowKernels, (sort, x.shape[-1]), x, steepness)
-    return finite((p.mT if by_columns else p) @ payload)
+    return _times(ROWS(_RowKernels, (sort, x.shape[-1]), x, steepness), payload, by_columns)
 
 
 ROWS = Operator("sorting.rows", reference=_reference)
