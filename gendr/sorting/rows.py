@@ -275,10 +275,10 @@ class _ProductKernels:
     @staticmethod
     def forward(
         spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[np.ndarray]]:
+    ) -> tuple[tuple[Tensor], tuple[np.ndarray | None]]:
         sort, by_columns = spec
         if _is_far(x) or _is_far(payload):
-            return (_by_matrix(spec, x, steepness, payload),), (np.empty(0, np.int64),)
+            return (_by_matrix(spec, x, steepness, payload),), (None,)
         keys = x.reshape(-1, x.shape[-1])
         order, given = ordered(keys), payload.reshape(-1, *payload.shape[-2:])
         w, a = (given, None) if by_columns else (None, given)
@@ -290,10 +290,10 @@ class _ProductKernels:
     @staticmethod
     def backward(
         spec: tuple[RowSort, bool], inputs: tuple[Tensor, Number, Tensor],
-        saved: tuple[np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
+        saved: tuple[np.ndarray | None], grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         (sort, by_columns), (x, steepness, payload) = spec, inputs
-        if not saved[0].size and x.numel():
+        if saved[0] is None:  # far
             with torch.enable_grad():
                 leaves = [torch.as_tensor(t).detach().requires_grad_() for t in inputs]
                 out = _by_matrix(spec, *leaves)
