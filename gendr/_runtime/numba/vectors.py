@@ -144,15 +144,19 @@ class Pointer:
         """Add the first `count` lanes to what is there; nothing behind them is read or written."""
         builder, address = self.builder, self._address(place)
         mask, number = ir.VectorType(ir.IntType(1), LANES), ir.IntType(32)
-        found = functools.partial(cgutils.get_or_insert_function, builder.module)
         kind = ir.FunctionType(_VECTOR, [address.type, number, mask, _VECTOR])
-        load = found(kind, "llvm.masked.load.v8f64.p0")
-        kind = ir.FunctionType(ir.VoidType(), [_VECTOR, address.type, number, mask])
-        store = found(kind, "llvm.masked.store.v8f64.p0")
+        load = cgutils.get_or_insert_function(builder.module, kind, "llvm.masked.load.v8f64.p0")
         lanes, zero = first_lanes(count), ir.Constant(_VECTOR, [0.0] * LANES)
         old = builder.call(load, [address, number(8), lanes, zero])
-        new = builder.fadd(old, vector.value)
-        builder.call(store, [new, address, number(8), lanes])
+        self.put_first(place, Lanes(builder, old) + vector, count)
+
+    def put_first(self, place: Place, vector: Lanes, count: Place) -> None:
+        """Store the first `count` lanes; nothing behind them is written."""
+        builder, address = self.builder, self._address(place)
+        mask, number = ir.VectorType(ir.IntType(1), LANES), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [_VECTOR, address.type, number, mask])
+        store = cgutils.get_or_insert_function(builder.module, kind, "llvm.masked.store.v8f64.p0")
+        builder.call(store, [vector.value, address, number(8), first_lanes(count)])
 
 
 def first_lanes(count: Place) -> Any:

@@ -437,6 +437,12 @@ def _copy(out, i, values, j):
 
 @lanewise
 def _add(out, i, values, j, count):
+    value = values[j]
+    out[i] = out[i] + where(value.before(count), value, 0.0)
+
+
+@lanewise
+def _add_last(out, i, values, j, count):
     out.add(i, values[j], count)
 
 
@@ -451,14 +457,18 @@ def gather(block, values, out):
 
 
 @inner()
-def scatter(block, values, out):
-    """Add the values of a block to those of their pixels."""
+def scatter(block, values, out, end):
+    """Add the values of a block to those of their pixels, which are all before `end`."""
     indices = block[2]
     for k in range(block[0][RUNS]):
         first, pixel = indices[RUN + k], indices[RUN_PIXEL + k]
         count = indices[RUN + k + 1] - first
         for i in range(0, count, LANES):
-            _add(out, pixel + i, values, first + i, count - i)
+            # Other threads write the pixels from `end` on. Stores by a mask take longer.
+            if pixel + i + LANES <= end:
+                _add(out, pixel + i, values, first + i, count - i)
+            else:
+                _add_last(out, pixel + i, values, first + i, count - i)
 
 
 @inner(error_model="numpy")
@@ -529,7 +539,7 @@ def _raise(block, a, cutoff, totals, ties):
 
 
 @inner()
-def _accumulate(n, block, image, law, buffers, totals, ties):
+def _accumulate(n, block, image, law, buffers, totals, ties, end):
     """Add the generators of a block of pairs, of one image, to the totals of their pixels."""
     wide()
     us, zs, cdf, sf, g = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
@@ -541,7 +551,7 @@ def _accumulate(n, block, image, law, buffers, totals, ties):
     call_generator(law.generator, pointer(a), pointer(s), n, image[FAMILY_P], pointer(g))
     for i in range(n):
         g[i] = g[i] if a[i] > law.cutoff else 0.0
-    scatter(block, g, totals)
+    scatter(block, g, totals, end)
 
 
 @kernel()
@@ -551,7 +561,7 @@ def alpha_rows(arrays, formulas, totals, ties, start, stop):
     Candidates beyond the radius need no test, because their F is below the cutoff.
     """
     tables, law = FaceTables(*arrays), Formulas(*formulas)
-    height, _ = extent(tables.grid)
+    height, width = extent(tables.grid)
     images, offsets = tables.images, tables.offsets
     block, buffers = new_block(), np.zeros((5, STRIDE))
     for b in range(start // height, (stop - 1) // height + 1):
@@ -561,7 +571,9 @@ def alpha_rows(arrays, formulas, totals, ties, start, stop):
             n = next_block(tables, offsets[b + 1], rows, b, block, False)
             if n == 0:
                 break
-            _accumulate(whole(n), block, images[b], law, buffers, totals, ties)
+            _accumulate(
+                whole(n), block, images[b], law, buffers, totals, ties, stop * width
+            )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 # In the backward pass, the most numbers (64 MB) that are kept at a time of gradients for textures.
 CAPACITY = 8_000_000
+# No inverse of a sum of weights is larger: gradients of coverages are multiplied by it, and a sum
+# of coverages that are almost 0 has none.
+HIGHEST = 2.0**1000
 
 
 def softmax(
@@ -112,13 +115,14 @@ def _forward(
 
     call = _Call.of(task, inputs)
     pixels = task.faces.images * task.size.pixels
-    sums, tops = np.zeros((pixels, 4)), np.zeros(pixels)
+    sums, tops = np.zeros((4, pixels + kernels.LANES)), np.zeros(pixels + kernels.LANES)
     run(
         kernels.softmax_rows, task.faces.images * task.size.height, tuple(call.tables),
         tuple(formulas_of(task.coverage, Max(), slopes=False)), call.paint, sums, tops,
     )  # fmt: skip
     found, top = torch.from_numpy(sums), torch.from_numpy(tops)
-    return (found[:, :3].contiguous(), torch.exp2(-top) / found[:, 3]), (found, top, call)
+    colours = found[:3, :pixels].T.contiguous()
+    return (colours, torch.exp2(-top[:pixels]) / found[3, :pixels]), (found, top, call)
 
 
 def _backward(
@@ -127,14 +131,20 @@ def _backward(
 ) -> list[Tensor | None]:  # fmt: skip
     """Gradients per face, of images, and of texels."""
     found, top, call = saved
-    share = torch.exp2(-top) / found[:, 3]
+    pixels = task.faces.images * task.size.pixels
+    read = torch.zeros(6, len(top), dtype=torch.float64)
     grad, grad_share = grads
-    grad = torch.zeros_like(found[:, :3]) if grad is None else grad
-    grad_share = torch.zeros_like(share) if grad_share is None else grad_share
+    if grad is not None:
+        read[:3, :pixels] = grad.T
     # Colour and background share are weighted means: increasing one weight lowers the parts of
     # all.
-    taken = -(grad * found[:, :3]).sum(-1) - grad_share * share
-    results = call.gradients(tuple(p.numpy() for p in (found, top, grad, taken)), wanted)
+    read[3] = -(read[:3] * found[:3]).sum(0)
+    if grad_share is not None:
+        share = torch.exp2(-top[:pixels]) / found[3, :pixels]
+        read[3, :pixels] -= grad_share * share
+    read[4] = (1.0 / found[3]).clamp_(max=HIGHEST)
+    read[5] = top
+    results = call.gradients(tuple(read.numpy()), wanted)
     dtype = task.faces.corners.dtype
     return [None if g is None else narrowed(g, dtype) for g in results]
 

@@ -3,7 +3,8 @@
 They walk over faces and pixels as the kernels of silhouettes do, whose geometry and coverage they
 share, and colour every fragment on the way, so that no list of fragments exists. A block of
 fragments is processed in parts of one face each: the data of the face are read once, loops over its
-pixels use whole vectors, and gradients are summed in registers.
+pixels use whole vectors, and gradients are summed in registers. What such a loop writes behind the
+end of its part is written anew with the next part.
 
 With depth z, k = 1 / ((far - near) gamma) and e = (z_bg - z) k, a fragment has the weight a exp(e)
 and the background the weight 1. All weights are divided by the power of 2 that is nearest to the
@@ -24,12 +25,13 @@ import math
 import numpy as np
 
 from gendr._runtime.numba.bodies import compiled
-from gendr._runtime.numba.calls import pointer
+from gendr._runtime.numba.calls import pointer, row
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.numba.mathematics import power_of_two, split_exp
+from gendr._runtime.numba.vectors import LANES, lanewise, maximum, where
+from gendr._runtime.numba.vectors import power_of_two as power_of_two_of_lanes
 from gendr.rendering.backends import formulas
 from gendr.rendering.backends.cpu.kernels import (
-    BLOCK,
     DISTANCE,
     PART,
     PART_FACE,
@@ -88,17 +90,19 @@ PATCH_COLUMNS = 4
 # and of the texture; factor and highlight of the light.
 _W0, _W1, _W2, _BEHIND, _HEIGHT, _POWER, _RED, _GREEN, _BLUE = (k * STRIDE for k in range(9))
 _T_RED, _T_GREEN, _T_BLUE, _FACTOR, _HIGHLIGHT = (k * STRIDE for k in range(9, 14))
-# In the backward pass: gradients of the weights; of red, green and blue of the fragment (before
-# weighting: of its pixel); of factor and highlight; of the coverage.
+# In the backward pass: gradients of the weights; of red, green and blue of the fragment; of factor
+# and highlight; of the depth.
 _H0, _H1, _H2, _G_RED, _G_GREEN, _G_BLUE = (k * STRIDE for k in range(14, 20))
-_G_FACTOR, _G_HIGHLIGHT, _G_COVERAGE = (k * STRIDE for k in range(20, 23))
+_G_FACTOR, _G_HIGHLIGHT, _G_DEPTH = (k * STRIDE for k in range(20, 23))
 # The interpolated unit normal, and the inverse of its length before normalisation; the slopes of
 # the three channels of the texture along x and y, per texel.
 _NX, _NY, _NZ, _N_INVERSE = (k * STRIDE for k in range(23, 27))
 _SLOPE_X, _SLOPE_Y = 27 * STRIDE, 30 * STRIDE
-_PARTS = 33 * STRIDE
-# No height divided by the sum of its pixel is larger: gradients of coverages are multiplied by it.
-_HIGHEST = 2.0**1000
+# Of the pixel of a fragment: the gradients of its colour; see `pixels` of `softmax_faces`.
+_P_RED, _P_GREEN, _P_BLUE, _P_TAKEN, _P_INVERSE, _P_TOP = (k * STRIDE for k in range(33, 39))
+_PARTS = 39 * STRIDE
+# Sums of gradients may be taken in any order, so in vectors; on one machine it is always the same.
+_SUMS = {"reassoc", "contract", "nsz"}
 
 
 # ---------------------------------------------------------------------------------------------
@@ -150,6 +154,12 @@ def _inverse_w(attributes, f):
     )
 
 
+@inner()
+def _end(i, stop):
+    """The end of the last whole vector of a part."""
+    return i + (stop - i + LANES - 1) // LANES * LANES
+
+
 @inner(error_model="numpy")
 def _weights(i, stop, f, points, corners, attributes, depths, parts):
     """Perspective-correct weights of the corners, z_bg - z and exp(e) of a run of face f."""
@@ -157,7 +167,7 @@ def _weights(i, stop, f, points, corners, attributes, depths, parts):
     i0, i1, i2 = _inverse_w(attributes, f)
     z0, z1, z2 = attributes[f, DEPTH], attributes[f, DEPTH + 1], attributes[f, DEPTH + 2]
     rate, backdrop = depths[RATE], depths[BACKDROP]
-    for k in range(i, stop):
+    for k in range(i, _end(i, stop)):
         v0, v1, v2 = _at(face, points[X + k], points[Y + k])
         w0, w1, w2, _ = _corner_weights(v0, v1, v2, i0, i1, i2)
         behind = backdrop - (w0 * z0 + w1 * z1 + w2 * z2)
@@ -166,7 +176,7 @@ def _weights(i, stop, f, points, corners, attributes, depths, parts):
         parts[_HEIGHT + k], parts[_POWER + k] = split_exp(behind * rate)
 
 
-@inner(error_model="numpy")
+@inner(error_model="numpy", fastmath=_SUMS)
 def _weights_backward(
     i, stop, f, points, corners, attributes, parts, grad_corners, grad_attributes
 ):
@@ -177,7 +187,7 @@ def _weights_backward(
     i0, i1, i2 = _inverse_w(attributes, f)
     of_w0, of_w1, of_w2 = 0.0, 0.0, 0.0
     of_ax, of_ay, of_bx, of_by, of_cx, of_cy = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for k in range(i, stop):
+    for k in range(i, _end(i, stop)):
         x, y = points[X + k], points[Y + k]
         v0, v1, v2 = _at(face, x, y)
         g0, g1, g2, w0, w1, w2 = _corner_weights_backward(
@@ -216,12 +226,15 @@ def _mix(values, parts, k):
     return values[0] * parts[_W0 + k] + values[1] * parts[_W1 + k] + values[2] * parts[_W2 + k]
 
 
-@inner()
+@inner(fastmath=_SUMS)
 def _mix_backward(i, stop, f, column, step, attributes, parts, source, out):
-    """Pass the gradients of `_mix`, in column `source`, on to the corners and the weights."""
+    """Pass the gradients of `_mix`, in column `source`, on to the corners and the weights.
+
+    Behind the end they are 0, see `_clear`.
+    """
     a, b, c = _corner_values(attributes, f, column, step)
     of_a, of_b, of_c = 0.0, 0.0, 0.0
-    for k in range(i, stop):
+    for k in range(i, _end(i, stop)):
         g = parts[source + k]
         of_a += g * parts[_W0 + k]
         of_b += g * parts[_W1 + k]
@@ -475,7 +488,7 @@ def _light(i, stop, f, b, attributes, surface, lights, parts):
 def _light_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad_lights):
     """Pass the gradients of factor and highlight on to normals, positions, weights and lights.
 
-    Overwrites the columns of the corners' colours, of the factor, and of both gradients.
+    Overwrites the columns of the gradients of colours and depths, and of both gradients.
     """
     light = (lights[b, LIGHT], lights[b, LIGHT + 1], lights[b, LIGHT + 2])
     diffuse = surface[DIFFUSE]
@@ -491,10 +504,10 @@ def _light_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
         g *= inverse
         parts[_G_FACTOR + k] = g * (light[0] - normal[0] * facing)
         parts[_G_HIGHLIGHT + k] = g * (light[1] - normal[1] * facing)
-        parts[_FACTOR + k] = g * (light[2] - normal[2] * facing)
+        parts[_G_DEPTH + k] = g * (light[2] - normal[2] * facing)
     _mix_backward(i, stop, f, NORMAL, 3, attributes, parts, _G_FACTOR, out)
     _mix_backward(i, stop, f, NORMAL + 1, 3, attributes, parts, _G_HIGHLIGHT, out)
-    _mix_backward(i, stop, f, NORMAL + 2, 3, attributes, parts, _FACTOR, out)
+    _mix_backward(i, stop, f, NORMAL + 2, 3, attributes, parts, _G_DEPTH, out)
     if len(grad_lights) > 0:
         grad_lights[f, LIGHT] += of_x
         grad_lights[f, LIGHT + 1] += of_y
@@ -539,16 +552,15 @@ def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
             g_facing * light[2] + bend * to_eye[2],
         )
         turned = _tangential(of_normal, normal, inverse)
-        parts[_G_FACTOR + k], parts[_G_HIGHLIGHT + k], parts[_FACTOR + k] = turned
-        # The colours here are not read again, so their columns can be reused.
-        parts[_RED + k], parts[_GREEN + k], parts[_BLUE + k] = -view[0], -view[1], -view[2]
+        parts[_G_FACTOR + k], parts[_G_HIGHLIGHT + k], parts[_G_DEPTH + k] = turned
+        parts[_G_RED + k], parts[_G_GREEN + k], parts[_G_BLUE + k] = -view[0], -view[1], -view[2]
     _mix_backward(i, stop, f, NORMAL, 3, attributes, parts, _G_FACTOR, out)
     _mix_backward(i, stop, f, NORMAL + 1, 3, attributes, parts, _G_HIGHLIGHT, out)
-    _mix_backward(i, stop, f, NORMAL + 2, 3, attributes, parts, _FACTOR, out)
+    _mix_backward(i, stop, f, NORMAL + 2, 3, attributes, parts, _G_DEPTH, out)
     if not orthographic:
-        _mix_backward(i, stop, f, POSITION, 3, attributes, parts, _RED, out)
-        _mix_backward(i, stop, f, POSITION + 1, 3, attributes, parts, _GREEN, out)
-        _mix_backward(i, stop, f, POSITION + 2, 3, attributes, parts, _BLUE, out)
+        _mix_backward(i, stop, f, POSITION, 3, attributes, parts, _G_RED, out)
+        _mix_backward(i, stop, f, POSITION + 1, 3, attributes, parts, _G_GREEN, out)
+        _mix_backward(i, stop, f, POSITION + 2, 3, attributes, parts, _G_BLUE, out)
     if len(grad_lights) > 0:
         for c, of_light, of_eye in ((0, lx, vx), (1, ly, vy), (2, lz, vz)):
             grad_lights[f, LIGHT + c] += of_light
@@ -561,16 +573,6 @@ def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
 
 
 @inner()
-def _find_pixels(block, pixels):
-    """Fill in the pixel of every fragment of a block."""
-    indices = block[2]
-    for k in range(block[0][RUNS]):
-        first = indices[RUN + k]
-        for i in range(first, indices[RUN + k + 1]):
-            pixels[i] = indices[RUN_PIXEL + k] + i - first
-
-
-@inner()
 def _colours(i, stop, f, b, paint, parts, slopes):
     """The parts of the colours of a run: corner colours, texture and light.
 
@@ -578,7 +580,7 @@ def _colours(i, stop, f, b, paint, parts, slopes):
     """
     attributes, surface, lights, texels, textures, _ = paint
     reds, greens, blues = _corner_vectors(attributes, f, COLOUR)
-    for k in range(i, stop):
+    for k in range(i, _end(i, stop)):
         parts[_RED + k] = _mix(reds, parts, k)
         parts[_GREEN + k] = _mix(greens, parts, k)
         parts[_BLUE + k] = _mix(blues, parts, k)
@@ -596,51 +598,73 @@ def _new_parts():
     return parts
 
 
-@inner(error_model="numpy")
-def _accumulate(n, pixels, a, cutoff, parts, sums, tops):
-    """Add a block of fragments of coverage a to the sums of their pixels."""
-    for k in range(n):
-        if a[k] > cutoff:
-            pixel, power = pixels[k], parts[_POWER + k]
-            if power > tops[pixel]:
-                fade = power_of_two(tops[pixel] - power)
-                for c in range(4):
-                    sums[pixel, c] *= fade
-                tops[pixel] = power
-    for k in range(n):
-        parts[_POWER + k] -= tops[pixels[k]]
-    for k in range(n):
-        height = parts[_HEIGHT + k] * power_of_two(min(parts[_POWER + k], 0.0))
-        share = a[k] * height if a[k] > cutoff else 0.0
-        lit, highlight = share * parts[_FACTOR + k], share * parts[_HIGHLIGHT + k]
-        parts[_HEIGHT + k] = share
-        parts[_RED + k] = lit * parts[_RED + k] * parts[_T_RED + k] + highlight
-        parts[_GREEN + k] = lit * parts[_GREEN + k] * parts[_T_GREEN + k] + highlight
-        parts[_BLUE + k] = lit * parts[_BLUE + k] * parts[_T_BLUE + k] + highlight
-    for k in range(n):
-        pixel = pixels[k]
-        sums[pixel, 0] += parts[_RED + k]
-        sums[pixel, 1] += parts[_GREEN + k]
-        sums[pixel, 2] += parts[_BLUE + k]
-        sums[pixel, 3] += parts[_HEIGHT + k]
+def _adding(masked):
+    """Add fragments of a row to the sums of their pixels, and raise the tops of these.
+
+    Those behind the first `count` change nothing; `masked`, their pixels are not written either.
+    """
+
+    def step(i, count, pixel, a, cutoff, parts, sums, tops):
+        top, power = tops[pixel], parts[i + _POWER]
+        covers = a[i] > cutoff
+        power = where(covers, where(power.before(count), power, top), top)
+        highest = maximum(top, power)
+        fade = power_of_two_of_lanes(maximum(top - highest, -1023.0))
+        height = parts[i + _HEIGHT] * power_of_two_of_lanes(maximum(power - highest, -1023.0))
+        share = where(covers, where(power.before(count), a[i] * height, 0.0), 0.0)
+        lit, highlight = share * parts[i + _FACTOR], share * parts[i + _HIGHLIGHT]
+        for k, total in enumerate(sums):
+            value = share
+            if k < 3:
+                colour = parts[i + (_RED + k * STRIDE)] * parts[i + (_T_RED + k * STRIDE)]
+                value = lit * colour + highlight
+            value = total[pixel] * fade + value
+            if masked:
+                total.put_first(pixel, value, count)
+            else:
+                total[pixel] = value
+        if masked:
+            tops.put_first(pixel, highest, count)
+        else:
+            tops[pixel] = highest
+
+    return lanewise(step)
+
+
+_add_fragments, _add_last_fragments = _adding(False), _adding(True)
+
+
+@inner()
+def _accumulate(block, a, cutoff, parts, sums, tops, end):
+    """Add a block of fragments of coverage a to the sums of their pixels, all before `end`."""
+    indices = block[2]
+    for k in range(block[0][RUNS]):
+        first, pixel = indices[RUN + k], indices[RUN_PIXEL + k]
+        count = indices[RUN + k + 1] - first
+        for i in range(0, count, LANES):
+            # Other threads write the pixels from `end` on.
+            if pixel + i + LANES <= end:
+                _add_fragments(first + i, count - i, pixel + i, a, cutoff, parts, sums, tops)
+            else:
+                _add_last_fragments(first + i, count - i, pixel + i, a, cutoff, parts, sums, tops)
 
 
 @kernel(error_model="numpy")
 def softmax_rows(arrays, formulas, paint, sums, tops, start, stop):
     """Colours of the pixels of rows start .. stop - 1.
 
-    At the end `sums` [P, 4] holds the colour without the part of the background, and the sum of all
-    weights; `tops` [P] holds the exponent of the power of 2 by which all weights were divided. Both
-    start as 0. For `paint` see `softmax_faces`.
+    At the end `sums` [4, P + LANES] holds the colour without the part of the background, and the
+    sum of all weights; `tops` [P + LANES] holds the exponent of the power of 2 by which all weights
+    were divided. Both start as 0. For `paint` see `softmax_faces`.
     """
     tables, law = FaceTables(*arrays), Formulas(*formulas)
     height, width = extent(tables.grid)
     corners, offsets = tables.corners, tables.offsets
     block, buffers, memory = new_block(), np.zeros((4, STRIDE)), _new_parts()
     points, parts, indices = pointer(block[1]), pointer(memory), block[2]
-    pixels = np.zeros(BLOCK, np.int64)
     us, zs, cdf, sf = buffers[0], buffers[1], buffers[2], buffers[3]
-    a = sf if law.reversed else cdf
+    a = pointer(sf if law.reversed else cdf)
+    by_channel = row(sums, 0), row(sums, 1), row(sums, 2), row(sums, 3)
     for b in range(start // height, (stop - 1) // height + 1):
         rows = (max(start - b * height, 0), min(stop - b * height, height))
         begin_walk(block, offsets[b])
@@ -653,14 +677,13 @@ def softmax_rows(arrays, formulas, paint, sums, tops, start, stop):
                 f, i, end = indices[PART_FACE + k], indices[PART + k], indices[PART + k + 1]
                 _weights(i, end, f, points, corners, paint[0], paint[5], parts)
                 _colours(i, end, f, b, paint, parts, False)
-            _find_pixels(block, pixels)
-            _accumulate(n, pixels, a, law.cutoff, parts, sums, tops)
+            _accumulate(block, a, law.cutoff, parts, by_channel, pointer(tops), stop * width)
     # Numba frees an array after its last use by name, even if pointers into it are used later.
-    memory[0] = 0.0
+    memory[0], buffers[0, 0] = 0.0, 0.0
     for pixel in range(start * width, stop * width):
-        sums[pixel, 3] += power_of_two(-tops[pixel])
+        sums[3, pixel] += power_of_two(-tops[pixel])
         for c in range(3):
-            sums[pixel, c] /= sums[pixel, 3]
+            sums[c, pixel] /= sums[3, pixel]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -704,44 +727,54 @@ def plan_texels(arrays, attributes, textures, needed, patches, start, stop):
             needed[f] = RECORD * fragments
 
 
-@inner(error_model="numpy")
-def _shares(n, where, a, cutoff, pixels, parts):
-    """The heights exp(e) of a block divided by the sums of their pixels, and colour gradients.
+@lanewise
+def _read_pixels(i, pixel, sources, parts):
+    for k, values in enumerate(sources):
+        parts[i + (_P_RED + k * STRIDE)] = values[pixel]
+
+
+@inner()
+def _shares(n, block, a, cutoff, pixels, parts):
+    """The heights exp(e) of a block divided by the sums of their pixels, and what pixels hold.
 
     A height is 0 if the fragment does not cover, or is so far behind that its weight underflows.
-    _G_COVERAGE gets the gradient that any share has through the normalisation: what a fragment
-    takes from the other fragments of its pixel.
     """
-    sums, tops, grad_colours, taken = pixels
-    for k in range(n):
-        p = where[k]
-        parts[_POWER + k] -= tops[p]
-        parts[_G_RED + k] = grad_colours[p, 0]
-        parts[_G_GREEN + k] = grad_colours[p, 1]
-        parts[_G_BLUE + k] = grad_colours[p, 2]
-        parts[_G_COVERAGE + k] = taken[p]
-        parts[_H0 + k] = sums[p, 3]
-    for k in range(n):
-        height = parts[_HEIGHT + k] * power_of_two(min(parts[_POWER + k], 0.0)) / parts[_H0 + k]
-        height = min(height, _HIGHEST)  # a sum of coverages that are almost 0 has no inverse
+    indices = block[2]
+    for k in range(block[0][RUNS]):
+        first, pixel = indices[RUN + k], indices[RUN_PIXEL + k]
+        for i in range(0, indices[RUN + k + 1] - first, LANES):
+            _read_pixels(first + i, pixel + i, pixels, parts)
+    for k in range(whole(n)):
+        power = parts[_POWER + k] - parts[_P_TOP + k]
+        power = power_of_two(power if power < 0.0 else 0.0)
+        height = parts[_HEIGHT + k] * power * parts[_P_INVERSE + k]
         parts[_HEIGHT + k] = height if (a[k] > cutoff) & (a[k] * height > 0.0) else 0.0
 
 
 @inner()
-def _colours_backward(i, stop, f, b, a, paint, grads, asked, parts):
-    """Gradients of the colours of a run, its depths, and d(loss)/d(coverage) in _G_COVERAGE."""
+def _clear(i, stop, parts):
+    """Let what fills the last vector of a part count nothing."""
+    for k in range(stop, _end(i, stop)):
+        parts[_H0 + k], parts[_H1 + k], parts[_H2 + k] = 0.0, 0.0, 0.0
+        parts[_G_RED + k], parts[_G_GREEN + k], parts[_G_BLUE + k] = 0.0, 0.0, 0.0
+        parts[_G_FACTOR + k], parts[_G_HIGHLIGHT + k], parts[_G_DEPTH + k] = 0.0, 0.0, 0.0
+
+
+@inner()
+def _colours_backward(i, stop, f, b, a, paint, grads, asked, parts, grad_a):
+    """Gradients of the colours of a run, of its depths, and of its coverages."""
     attributes, surface, lights, _, textures, depths = paint
     _, grad_attributes, grad_lights = grads
-    for k in range(i, stop):
+    for k in range(i, _end(i, stop)):
         factor, highlight, height = parts[_FACTOR + k], parts[_HIGHLIGHT + k], parts[_HEIGHT + k]
         red = parts[_RED + k] * parts[_T_RED + k]
         green = parts[_GREEN + k] * parts[_T_GREEN + k]
         blue = parts[_BLUE + k] * parts[_T_BLUE + k]
-        g0, g1, g2 = parts[_G_RED + k], parts[_G_GREEN + k], parts[_G_BLUE + k]
+        g0, g1, g2 = parts[_P_RED + k], parts[_P_GREEN + k], parts[_P_BLUE + k]
         bright, white = g0 * red + g1 * green + g2 * blue, g0 + g1 + g2
-        onward = bright * factor + white * highlight + parts[_G_COVERAGE + k]
+        onward = bright * factor + white * highlight + parts[_P_TAKEN + k]
         share = a[k] * height
-        parts[_G_COVERAGE + k] = onward * height
+        grad_a[k] = onward * height
         parts[_G_FACTOR + k], parts[_G_HIGHLIGHT + k] = share * bright, share * white
         parts[_G_RED + k], parts[_G_GREEN + k], parts[_G_BLUE + k] = (
             share * g0,
@@ -749,16 +782,17 @@ def _colours_backward(i, stop, f, b, a, paint, grads, asked, parts):
             share * g2,
         )
         parts[_H0 + k], parts[_H1 + k], parts[_H2 + k] = 0.0, 0.0, 0.0
-        parts[_HEIGHT + k] = onward * share  # the gradient of the exponent e
+        parts[_G_DEPTH + k] = onward * share  # the gradient of the exponent e
+    _clear(i, stop, parts)
     if len(grad_lights) > 0:
         for k in range(i, stop):
-            grad_lights[f, GRAD_RATE] += parts[_HEIGHT + k] * parts[_BEHIND + k]
-    for k in range(i, stop):
-        parts[_HEIGHT + k] *= -depths[RATE]
-    _mix_backward(i, stop, f, DEPTH, 1, attributes, parts, _HEIGHT, grad_attributes)
+            grad_lights[f, GRAD_RATE] += parts[_G_DEPTH + k] * parts[_BEHIND + k]
+    for k in range(i, _end(i, stop)):
+        parts[_G_DEPTH + k] *= -depths[RATE]
+    _mix_backward(i, stop, f, DEPTH, 1, attributes, parts, _G_DEPTH, grad_attributes)
     if surface[TEXTURED] != 0.0:
         _texture_backward(i, stop, f, b, attributes, textures, parts, asked, grad_attributes)
-    for k in range(i, stop):
+    for k in range(i, _end(i, stop)):
         parts[_G_RED + k] *= parts[_T_RED + k] * parts[_FACTOR + k]
         parts[_G_GREEN + k] *= parts[_T_GREEN + k] * parts[_FACTOR + k]
         parts[_G_BLUE + k] *= parts[_T_BLUE + k] * parts[_FACTOR + k]
@@ -778,8 +812,9 @@ def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, s
     The tuples contain:
         paint: attributes [T, <= 39], surface, lights [B, 6], texels [3 N], textures [B, 3] (first
             texel, height, width) and (rate, depth of the background).
-        pixels: the `sums` [P, 4] and `tops` [P] of `softmax_rows`; the gradients of the colours
-            [P, 3]; and the gradient of any share through the normalisation [P].
+        pixels: six arrays [P + LANES]: the gradients of red, green and blue; the gradient that any
+            share has through the normalisation, which is what a fragment takes from the others of
+            its pixel; one over the sum of weights; and the `tops` of `softmax_rows`.
         grads: the gradients to fill: of corners [T, N, 2], of attributes, and of lights and rate
             [T, 7] (or empty).
         asked: memory for gradients of texels [R] (or empty), slots, used, patches [T, 4], and a
@@ -791,12 +826,15 @@ def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, s
     tables, law = FaceTables(*arrays), Formulas(*formulas)
     block, buffers, memory = new_block(), np.zeros((10, STRIDE)), _new_parts()
     points, parts, indices = pointer(block[1]), pointer(memory), block[2]
-    where = np.zeros(BLOCK, np.int64)
     rows, scalars, ds = (0, extent(tables.grid)[0]), len(grad_scalars) > 0, block[1][DISTANCE:]
     corners, offsets, image_of_face = tables.corners, tables.offsets, tables.image_of_face
     us, zs, cdf, sf = buffers[0], buffers[1], buffers[2], buffers[3]
     pdf, grad_a, grad_z, grad_d, dshape = buffers[4], buffers[5], buffers[6], buffers[7], buffers[8]
-    a = sf if law.reversed else cdf
+    covers, on_a = pointer(sf if law.reversed else cdf), pointer(grad_a)
+    of_pixels = (
+        pointer(pixels[0]), pointer(pixels[1]), pointer(pixels[2]), pointer(pixels[3]),
+        pointer(pixels[4]), pointer(pixels[5]),
+    )  # fmt: skip
     for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
         image, last = tables.images[b], min(stop, offsets[b + 1])
         begin_walk(block, max(start, offsets[b]))
@@ -810,13 +848,10 @@ def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, s
                 f, i, end = indices[PART_FACE + k], indices[PART + k], indices[PART + k + 1]
                 _weights(i, end, f, points, corners, paint[0], paint[5], parts)
                 _colours(i, end, f, b, paint, parts, True)
-            _find_pixels(block, where)
-            _shares(n, where, a, law.cutoff, pixels, parts)
+            _shares(n, block, covers, law.cutoff, of_pixels, parts)
             for j in range(block[0][PARTS]):
                 f, i, end = indices[PART_FACE + j], indices[PART + j], indices[PART + j + 1]
-                _colours_backward(i, end, f, b, a, paint, grads, asked, parts)
-                for k in range(i, end):
-                    grad_a[k] = parts[_G_COVERAGE + k]
+                _colours_backward(i, end, f, b, covers, paint, grads, asked, parts, on_a)
                 _weights_backward(i, end, f, points, corners, paint[0], parts, grads[0], grads[1])
             for k in range(count):
                 grad_z[k] = grad_a[k] * pdf[k]
@@ -824,4 +859,4 @@ def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, s
             move_corners(n, block, corners, grad_d, buffers[9], grads[0])
             if scalars:
                 add_law_scalars(n, block, image, law, us, zs, grad_a, grad_z, dshape, grad_scalars)
-    memory[0] = 0.0  # see `softmax_rows`
+    memory[0], buffers[0, 0] = 0.0, 0.0  # see `softmax_rows`
