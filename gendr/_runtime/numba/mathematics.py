@@ -68,13 +68,8 @@ def from_bits(typingctx: Any, n: Any) -> Any:
 
 
 @register_jitable
-def _exp_parts(x) -> tuple[float, float]:
-    """(2^(n - 1), expm1(r)) with x = n log(2) + r, |r| <= log(2) / 2; x is clamped to the range."""
-    x = x if x > _SMALLEST else _SMALLEST
-    x = x if x < _LARGEST else _LARGEST
-    shifted = fma(x, _LOG2_E, ROUNDER)
-    n = shifted - ROUNDER
-    r = fma(n, -_LN2_LOW, fma(n, -_LN2_HIGH, x))
+def _expm1_near(r):
+    """expm1(r) for |r| <= log(2) / 2."""
     p = fma(r, 1 / 6227020800, 1 / 479001600)  # Taylor's series, to r^13 / 13!
     p = fma(r, p, 1 / 39916800)
     p = fma(r, p, 1 / 3628800)
@@ -86,9 +81,20 @@ def _exp_parts(x) -> tuple[float, float]:
     p = fma(r, p, 1 / 24)
     p = fma(r, p, 1 / 6)
     p = fma(r, p, 0.5)
+    return fma(r * r, p, r)
+
+
+@register_jitable
+def _exp_parts(x) -> tuple[float, float]:
+    """(2^(n - 1), expm1(r)) with x = n log(2) + r, |r| <= log(2) / 2; x is clamped to the range."""
+    x = x if x > _SMALLEST else _SMALLEST
+    x = x if x < _LARGEST else _LARGEST
+    shifted = fma(x, _LOG2_E, ROUNDER)
+    n = shifted - ROUNDER
+    r = fma(n, -_LN2_LOW, fma(n, -_LN2_HIGH, x))
     # n - 1, because n may be 1024
     half_power = from_bits((bits_of(shifted) - ROUNDER_BITS + (_BIAS - 1)) << 52)
-    return half_power, fma(r * r, p, r)
+    return half_power, _expm1_near(r)
 
 
 @register_jitable
@@ -114,7 +120,7 @@ def split_exp(x):
     is exact.
     """
     n = math.floor(x * _LOG2_E + 0.5)
-    return exp(fma(n, -_LN2_LOW, fma(n, -_LN2_HIGH, x))), n
+    return 1.0 + _expm1_near(fma(n, -_LN2_LOW, fma(n, -_LN2_HIGH, x))), n
 
 
 @register_jitable

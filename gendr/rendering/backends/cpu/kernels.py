@@ -202,9 +202,10 @@ def _disc(corners, f, radius, width, side):
     That is squared, and there is how many columns a length of 1 has.
     """
     count = corners.shape[1]
+    share = 0.25 if count == 4 else 1.0 / 3.0
     x, y, size, far = 0.0, 0.0, 0.0, 0.0
     for k in range(count):
-        x, y = x + corners[f, k, 0] / count, y + corners[f, k, 1] / count
+        x, y = x + corners[f, k, 0] * share, y + corners[f, k, 1] * share
     for k in range(count):
         dx, dy = corners[f, k, 0] - x, corners[f, k, 1] - y
         size, far = max(size, dx * dx + dy * dy), max(far, abs(x) + abs(y))
@@ -431,8 +432,9 @@ def whole(n):
 
 
 @lanewise
-def _copy(out, i, values, j):
-    out[i] = values[j]
+def _copy(out, i, sources, pixel):
+    for k, values in enumerate(sources):
+        out[i + k * STRIDE] = values[pixel]
 
 
 @lanewise
@@ -447,13 +449,16 @@ def _add_last(out, i, values, j, count):
 
 
 @inner()
-def gather(block, values, out):
-    """Copy the values of the pixels of a block; reads up to `LANES` - 1 values behind them."""
+def gather(block, sources, out):
+    """Copy what the pixels of a block hold from each source into a column; the first is at `out`.
+
+    Up to `LANES` - 1 values behind those of a run are read and written.
+    """
     indices = block[2]
     for k in range(block[0][RUNS]):
         first, pixel = indices[RUN + k], indices[RUN_PIXEL + k]
         for i in range(0, indices[RUN + k + 1] - first, LANES):
-            _copy(out, first + i, values, pixel + i)
+            _copy(out, first + i, sources, pixel + i)
 
 
 @inner()
@@ -765,9 +770,9 @@ def _backpropagate(n, block, corners, image, law, drawn, buffers, grad_corners, 
     grad_z, grad_d, grad_a = buffers[9], buffers[10], buffers[11]
     coverage_and_density(count, ds, image, law, us, zs, cdf, sf, pdf)
     a, s = (sf, cdf) if law.reversed else (cdf, sf)
-    gather(block, drawn.alpha, total)
-    gather(block, drawn.rest, rest)
-    gather(block, drawn.grad, on_alpha)
+    gather(
+        block, (pointer(drawn.alpha), pointer(drawn.rest), pointer(drawn.grad)), pointer(total)
+    )  # fmt: skip
     if law.idempotent:
         _share_ties(block, a, cutoff, total, drawn.ties, weight)
     else:

@@ -25,7 +25,7 @@ import math
 import numpy as np
 
 from gendr._runtime.numba.bodies import compiled
-from gendr._runtime.numba.calls import pointer, row
+from gendr._runtime.numba.calls import pointer, row, shifted
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.numba.mathematics import power_of_two, split_exp
 from gendr._runtime.numba.vectors import LANES, lanewise, maximum, where
@@ -52,6 +52,7 @@ from gendr.rendering.backends.cpu.kernels import (
     face_bounds,
     face_edges,
     face_orientation,
+    gather,
     move_corners,
     new_block,
     next_block,
@@ -91,14 +92,14 @@ PATCH_COLUMNS = 4
 _W0, _W1, _W2, _BEHIND, _HEIGHT, _POWER, _RED, _GREEN, _BLUE = (k * STRIDE for k in range(9))
 _T_RED, _T_GREEN, _T_BLUE, _FACTOR, _HIGHLIGHT = (k * STRIDE for k in range(9, 14))
 # In the backward pass: gradients of the weights; of red, green and blue of the fragment; of factor
-# and highlight; of the depth.
+# and highlight; of the exponent e.
 _H0, _H1, _H2, _G_RED, _G_GREEN, _G_BLUE = (k * STRIDE for k in range(14, 20))
 _G_FACTOR, _G_HIGHLIGHT, _G_DEPTH = (k * STRIDE for k in range(20, 23))
 # The interpolated unit normal, and the inverse of its length before normalisation; the slopes of
 # the three channels of the texture along x and y, per texel.
 _NX, _NY, _NZ, _N_INVERSE = (k * STRIDE for k in range(23, 27))
 _SLOPE_X, _SLOPE_Y = 27 * STRIDE, 30 * STRIDE
-# Of the pixel of a fragment: the gradients of its colour; see `pixels` of `softmax_faces`.
+# What the pixel of a fragment holds; see `pixels` of `softmax_faces`.
 _P_RED, _P_GREEN, _P_BLUE, _P_TAKEN, _P_INVERSE, _P_TOP = (k * STRIDE for k in range(33, 39))
 _PARTS = 39 * STRIDE
 # Sums of gradients may be taken in any order, so in vectors; on one machine it is always the same.
@@ -227,24 +228,54 @@ def _mix(values, parts, k):
 
 
 @inner(fastmath=_SUMS)
-def _mix_backward(i, stop, f, column, step, attributes, parts, source, out):
-    """Pass the gradients of `_mix`, in column `source`, on to the corners and the weights.
+def _vectors_backward(i, stop, f, column, attributes, parts, source, out):
+    """Pass the gradients of a mix of vectors, in three columns, on to the corners and the weights.
 
     Behind the end they are 0, see `_clear`.
     """
-    a, b, c = _corner_values(attributes, f, column, step)
-    of_a, of_b, of_c = 0.0, 0.0, 0.0
+    xs, ys, zs = _corner_vectors(attributes, f, column)
+    x0, x1, x2, y0, y1, y2, z0, z1, z2 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for k in range(i, _end(i, stop)):
-        g = parts[source + k]
-        of_a += g * parts[_W0 + k]
-        of_b += g * parts[_W1 + k]
-        of_c += g * parts[_W2 + k]
-        parts[_H0 + k] += g * a
-        parts[_H1 + k] += g * b
-        parts[_H2 + k] += g * c
-    out[f, column] += of_a
-    out[f, column + step] += of_b
-    out[f, column + 2 * step] += of_c
+        x, y = parts[source + k], parts[source + STRIDE + k]
+        z = parts[source + 2 * STRIDE + k]
+        w0, w1, w2 = parts[_W0 + k], parts[_W1 + k], parts[_W2 + k]
+        x0, x1, x2 = x0 + x * w0, x1 + x * w1, x2 + x * w2
+        y0, y1, y2 = y0 + y * w0, y1 + y * w1, y2 + y * w2
+        z0, z1, z2 = z0 + z * w0, z1 + z * w1, z2 + z * w2
+        parts[_H0 + k] += x * xs[0] + y * ys[0] + z * zs[0]
+        parts[_H1 + k] += x * xs[1] + y * ys[1] + z * zs[1]
+        parts[_H2 + k] += x * xs[2] + y * ys[2] + z * zs[2]
+    for c, of_x, of_y, of_z in ((0, x0, y0, z0), (3, x1, y1, z1), (6, x2, y2, z2)):
+        out[f, column + c] += of_x
+        out[f, column + c + 1] += of_y
+        out[f, column + c + 2] += of_z
+
+
+@inner(fastmath=_SUMS)
+def _corners_backward(i, stop, f, attributes, parts, rate, out):
+    """Pass the gradients of colours and of e on to the corners, and begin those of the weights."""
+    reds, greens, blues = _corner_vectors(attributes, f, COLOUR)
+    zs = _corner_values(attributes, f, DEPTH, 1)
+    r0, r1, r2, g0, g1, g2 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    b0, b1, b2, z0, z1, z2 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(i, _end(i, stop)):
+        factor, z = parts[_FACTOR + k], -rate * parts[_G_DEPTH + k]
+        red = parts[_G_RED + k] * (parts[_T_RED + k] * factor)
+        green = parts[_G_GREEN + k] * (parts[_T_GREEN + k] * factor)
+        blue = parts[_G_BLUE + k] * (parts[_T_BLUE + k] * factor)
+        w0, w1, w2 = parts[_W0 + k], parts[_W1 + k], parts[_W2 + k]
+        r0, r1, r2 = r0 + red * w0, r1 + red * w1, r2 + red * w2
+        g0, g1, g2 = g0 + green * w0, g1 + green * w1, g2 + green * w2
+        b0, b1, b2 = b0 + blue * w0, b1 + blue * w1, b2 + blue * w2
+        z0, z1, z2 = z0 + z * w0, z1 + z * w1, z2 + z * w2
+        parts[_H0 + k] = red * reds[0] + green * greens[0] + blue * blues[0] + z * zs[0]
+        parts[_H1 + k] = red * reds[1] + green * greens[1] + blue * blues[1] + z * zs[1]
+        parts[_H2 + k] = red * reds[2] + green * greens[2] + blue * blues[2] + z * zs[2]
+    for c, red, green, blue, z in ((0, r0, g0, b0, z0), (1, r1, g1, b1, z1), (2, r2, g2, b2, z2)):
+        out[f, DEPTH + c] += z
+        out[f, COLOUR + 3 * c] += red
+        out[f, COLOUR + 3 * c + 1] += green
+        out[f, COLOUR + 3 * c + 2] += blue
 
 
 # ---------------------------------------------------------------------------------------------
@@ -505,9 +536,7 @@ def _light_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
         parts[_G_FACTOR + k] = g * (light[0] - normal[0] * facing)
         parts[_G_HIGHLIGHT + k] = g * (light[1] - normal[1] * facing)
         parts[_G_DEPTH + k] = g * (light[2] - normal[2] * facing)
-    _mix_backward(i, stop, f, NORMAL, 3, attributes, parts, _G_FACTOR, out)
-    _mix_backward(i, stop, f, NORMAL + 1, 3, attributes, parts, _G_HIGHLIGHT, out)
-    _mix_backward(i, stop, f, NORMAL + 2, 3, attributes, parts, _G_DEPTH, out)
+    _vectors_backward(i, stop, f, NORMAL, attributes, parts, _G_FACTOR, out)
     if len(grad_lights) > 0:
         grad_lights[f, LIGHT] += of_x
         grad_lights[f, LIGHT + 1] += of_y
@@ -554,13 +583,9 @@ def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
         turned = _tangential(of_normal, normal, inverse)
         parts[_G_FACTOR + k], parts[_G_HIGHLIGHT + k], parts[_G_DEPTH + k] = turned
         parts[_G_RED + k], parts[_G_GREEN + k], parts[_G_BLUE + k] = -view[0], -view[1], -view[2]
-    _mix_backward(i, stop, f, NORMAL, 3, attributes, parts, _G_FACTOR, out)
-    _mix_backward(i, stop, f, NORMAL + 1, 3, attributes, parts, _G_HIGHLIGHT, out)
-    _mix_backward(i, stop, f, NORMAL + 2, 3, attributes, parts, _G_DEPTH, out)
+    _vectors_backward(i, stop, f, NORMAL, attributes, parts, _G_FACTOR, out)
     if not orthographic:
-        _mix_backward(i, stop, f, POSITION, 3, attributes, parts, _G_RED, out)
-        _mix_backward(i, stop, f, POSITION + 1, 3, attributes, parts, _G_GREEN, out)
-        _mix_backward(i, stop, f, POSITION + 2, 3, attributes, parts, _G_BLUE, out)
+        _vectors_backward(i, stop, f, POSITION, attributes, parts, _G_RED, out)
     if len(grad_lights) > 0:
         for c, of_light, of_eye in ((0, lx, vx), (1, ly, vy), (2, lz, vz)):
             grad_lights[f, LIGHT + c] += of_light
@@ -727,23 +752,13 @@ def plan_texels(arrays, attributes, textures, needed, patches, start, stop):
             needed[f] = RECORD * fragments
 
 
-@lanewise
-def _read_pixels(i, pixel, sources, parts):
-    for k, values in enumerate(sources):
-        parts[i + (_P_RED + k * STRIDE)] = values[pixel]
-
-
 @inner()
 def _shares(n, block, a, cutoff, pixels, parts):
     """The heights exp(e) of a block divided by the sums of their pixels, and what pixels hold.
 
     A height is 0 if the fragment does not cover, or is so far behind that its weight underflows.
     """
-    indices = block[2]
-    for k in range(block[0][RUNS]):
-        first, pixel = indices[RUN + k], indices[RUN_PIXEL + k]
-        for i in range(0, indices[RUN + k + 1] - first, LANES):
-            _read_pixels(first + i, pixel + i, pixels, parts)
+    gather(block, pixels, shifted(parts, _P_RED))
     for k in range(whole(n)):
         power = parts[_POWER + k] - parts[_P_TOP + k]
         power = power_of_two(power if power < 0.0 else 0.0)
@@ -755,7 +770,6 @@ def _shares(n, block, a, cutoff, pixels, parts):
 def _clear(i, stop, parts):
     """Let what fills the last vector of a part count nothing."""
     for k in range(stop, _end(i, stop)):
-        parts[_H0 + k], parts[_H1 + k], parts[_H2 + k] = 0.0, 0.0, 0.0
         parts[_G_RED + k], parts[_G_GREEN + k], parts[_G_BLUE + k] = 0.0, 0.0, 0.0
         parts[_G_FACTOR + k], parts[_G_HIGHLIGHT + k], parts[_G_DEPTH + k] = 0.0, 0.0, 0.0
 
@@ -781,24 +795,14 @@ def _colours_backward(i, stop, f, b, a, paint, grads, asked, parts, grad_a):
             share * g1,
             share * g2,
         )
-        parts[_H0 + k], parts[_H1 + k], parts[_H2 + k] = 0.0, 0.0, 0.0
         parts[_G_DEPTH + k] = onward * share  # the gradient of the exponent e
     _clear(i, stop, parts)
     if len(grad_lights) > 0:
         for k in range(i, stop):
             grad_lights[f, GRAD_RATE] += parts[_G_DEPTH + k] * parts[_BEHIND + k]
-    for k in range(i, _end(i, stop)):
-        parts[_G_DEPTH + k] *= -depths[RATE]
-    _mix_backward(i, stop, f, DEPTH, 1, attributes, parts, _G_DEPTH, grad_attributes)
+    _corners_backward(i, stop, f, attributes, parts, depths[RATE], grad_attributes)
     if surface[TEXTURED] != 0.0:
         _texture_backward(i, stop, f, b, attributes, textures, parts, asked, grad_attributes)
-    for k in range(i, _end(i, stop)):
-        parts[_G_RED + k] *= parts[_T_RED + k] * parts[_FACTOR + k]
-        parts[_G_GREEN + k] *= parts[_T_GREEN + k] * parts[_FACTOR + k]
-        parts[_G_BLUE + k] *= parts[_T_BLUE + k] * parts[_FACTOR + k]
-    _mix_backward(i, stop, f, COLOUR, 3, attributes, parts, _G_RED, grad_attributes)
-    _mix_backward(i, stop, f, COLOUR + 1, 3, attributes, parts, _G_GREEN, grad_attributes)
-    _mix_backward(i, stop, f, COLOUR + 2, 3, attributes, parts, _G_BLUE, grad_attributes)
     if surface[SMOOTH] != 0.0:
         _light_backward(
             i, stop, f, b, attributes, surface, lights, parts, grad_attributes, grad_lights
