@@ -7,6 +7,12 @@ one thread, the least of all runs, and the unit is a product of two float32 matr
 thread: both mean something on a busy machine too. With --threads 2 they are those of a clock on the
 wall, on a machine that does nothing else. A step of `gendr fit` is a short fit over its number of
 steps. --docs writes the table into docs/results/speed.md.
+
+    python benchmarks/steps.py --sizes [--docs]
+
+draws how the time of a step grows with the size of what it is given: faces, pixels, views and the
+width of the law of a renderer; keys and rows of the ways to sort. --docs writes the picture, its
+numbers and what they say into docs/results.
 """
 
 from __future__ import annotations
@@ -44,14 +50,17 @@ Make: TypeAlias = Callable[[], Step]
 
 NEAR, FAR = 1.0, 100.0
 LEAST = 0.02  # seconds: shorter steps are run more than once in a round
+LONGEST = 1.0  # seconds: beyond it a curve ends
 WIDE: dict[str, Any] = {"dist": "logistic.squared", "scale": 1e-4}
 
 
 @cache
 def mesh(name: str) -> gendr.Mesh:
-    """One of three balls, with colours."""
-    made = {"642 vertices": lambda: icosphere(3), "40,368 faces": lambda: cube_sphere(58),
-            "1,310,720 faces": lambda: icosphere(8)}[name]().scaled(0.5)  # fmt: skip
+    """A ball, with colours."""
+    known = {"642 vertices": lambda: icosphere(3), "40,368 faces": lambda: cube_sphere(58),
+             "1,310,720 faces": lambda: icosphere(8)}  # fmt: skip
+    given = re.fullmatch(r"icosphere\((\d)\)", name)
+    made = (icosphere(int(given[1])) if given else known[name]()).scaled(0.5)
     return made.with_vertex_colors((3 * made.vertices).sin().abs())
 
 
@@ -146,6 +155,7 @@ def program(text: str, *arguments: str) -> Make:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-c", text, *arguments]
             one = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+            one.pop("PYTHONDONTWRITEBYTECODE", None)  # what Python has compiled is on disk too
             subprocess.run(command, check=True, cwd=folder, env=one, stdout=subprocess.DEVNULL)
 
     return lambda: run
@@ -248,6 +258,139 @@ def serve(threads: int) -> None:
         print(seconds_of(known[name], clock), flush=True)
 
 
+# What grows in a picture of its own, and the curves there: the sizes, and the step of one of them.
+Curve: TypeAlias = "tuple[list[float], Callable[[Any], Make]]"
+UNIFORM: dict[str, Any] = {"dist": "uniform", "scale": 0.01}
+SORTS: dict[str, tuple[Callable[..., Tensor], dict[str, Any]]] = {
+    "bitonic, P": (sorting.permutation, {"method": "bitonic"}),
+    "bitonic": (sorting.soft_sort, {"method": "bitonic"}),
+    "softsort": (sorting.soft_sort, {"method": "softsort"}),
+    "neuralsort": (sorting.soft_sort, {"method": "neuralsort"}),
+    "permutahedron": (sorting.soft_sort, {"method": "permutahedron"}),
+    "top-5 mask": (topk.soft_topk_mask, {"k": 5}),
+}
+
+
+def sizes() -> dict[str, dict[str, Curve]]:
+    """All curves; each changes one thing."""
+
+    def faces(dist: dict[str, Any]) -> Curve:
+        return [*range(2, 8)], lambda n: rendering(f"icosphere({n})", 1, 256, **dist)
+
+    def pixels(dist: dict[str, Any]) -> Curve:
+        return [2**k for k in range(5, 11)], lambda n: rendering("642 vertices", 1, n, **dist)
+
+    def views(dist: dict[str, Any]) -> Curve:
+        return [1, 2, 4, 8, 16, 32], lambda n: rendering("642 vertices", n, 64, **dist)
+
+    def width(law: str) -> Curve:
+        scales = [10 ** (k / 2) for k in range(-7, 0)]
+        return scales, lambda s: rendering("642 vertices", 1, 64, dist=law, scale=s)
+
+    def keys(name: str) -> Curve:
+        most = 10 if name in ("bitonic, P", "neuralsort") else 14
+        function, options = SORTS[name]
+        return [2**k for k in range(4, most + 1)], lambda n: graded(function, 10, n, **options)
+
+    def rows(name: str) -> Curve:
+        function, options = SORTS[name]
+        return [4**k for k in range(6)], lambda n: graded(function, n, 64, **options)
+
+    laws = {"uniform 0.01": UNIFORM, "logistic.squared 1e-4": WIDE}
+    return {
+        "faces": {law: faces(given) for law, given in laws.items()},
+        "pixels": {law: pixels(given) for law, given in laws.items()},
+        "views": {law: views(given) for law, given in laws.items()},
+        "width of the law": {law: width(law) for law in ("uniform", "logistic", "cauchy")},
+        "n": {name: keys(name) for name in SORTS},
+        "rows": {name: rows(name) for name in SORTS},
+    }
+
+
+FIXED = {
+    "faces": "1 × 256²", "pixels": "1,280 faces, one view", "views": "1,280 faces, 64²",
+    "width of the law": "1,280 faces, 64²; NDC", "n": "10 rows", "rows": "n = 64",
+}  # fmt: skip
+
+
+def grown() -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """The size and the least seconds of a step at every point of the curves."""
+    of = {"faces": lambda n: 20 * 4**n, "pixels": lambda n: n * n}
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for axis, curves in sizes().items():
+        found[axis] = {}
+        for name, (points, make) in curves.items():
+            found[axis][name] = []
+            for point in points:
+                step = make(point)()
+                step()  # compiles
+                seconds = min(seconds_of(step, processor_time) for _ in range(3))
+                found[axis][name].append((of.get(axis, float)(point), seconds))
+                if seconds > LONGEST:
+                    break
+    return found
+
+
+def slope(points: list[tuple[float, float]]) -> float:
+    """The exponent at the end: of the last three points, by least squares."""
+    x, y = (torch.tensor(column).log() for column in zip(*points[-3:], strict=True))
+    x = x - x.mean()
+    return float((x * y).sum() / x.square().sum())
+
+
+def draw(found: dict[str, dict[str, list[tuple[float, float]]]], path: Path) -> None:
+    """All curves, log-log."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, 3, figsize=(11, 6.6))
+    for axis, (name, curves) in zip(axes.flat, found.items(), strict=True):
+        for curve, points in curves.items():
+            x, y = zip(*points, strict=True)
+            axis.plot(x, [1e3 * t for t in y], "o-", ms=3.5, lw=1.4, label=curve)
+        axis.set(xscale="log", yscale="log", xlabel=name)
+        axis.set_title(FIXED[name], fontsize=9)
+        axis.grid(color="0.92", lw=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(fontsize=7.5, frameon=False, loc="upper left")
+        low, high = axis.get_ylim()
+        axis.set_ylim(low, high * (high / low) ** 0.35)  # room for the legend
+    for axis in axes[:, 0]:
+        axis.set_ylabel("forward + backward (ms)")
+    figure.tight_layout()
+    figure.savefig(path, dpi=100, metadata={"Software": None})
+    plt.close(figure)
+
+
+def _span(least: float, most: float) -> str:
+    return " … ".join(f"{x:,.0f}" if x >= 1 else f"{x:.1e}" for x in (least, most))
+
+
+def growth_lines(found: dict[str, dict[str, list[tuple[float, float]]]]) -> list[str]:
+    """What the curves say."""
+    about = measured_on()
+    rows = [
+        (axis, curve, _span(least, most), f"{1e3 * first:.2f} … {1e3 * last:.0f} ms",
+         f"{slope(points):.2f}")
+        for axis, curves in found.items() for curve, points in curves.items()
+        for (least, first), *_, (most, last) in [points]
+    ]  # fmt: skip
+    said = (
+        f"Measured on {about['date']} at commit {about['commit']}, processor time of one thread of "
+        f"{about['machine']}, least of three; the exponent is that of the last three points. At "
+        "the right end of the picture a step takes, of twice as much, so many times as long:"
+    )
+    words = [
+        f"- **{axis}**: "
+        + ", ".join(f"{2 ** slope(points):.1f} ({curve})" for curve, points in curves.items())
+        for axis, curves in found.items()
+    ]
+    head = ("grows", "curve", "from … to", "time", "exponent")
+    return [said, "", *words, "", *table(head, rows)]
+
+
 def processor_time() -> float:
     """Of this process and of the programs that it ran."""
     ran = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -312,10 +455,19 @@ def main() -> None:
     add("--cases", default="", metavar="PATTERN", help="what to measure, a regex")
     add("--threads", type=int, default=1, metavar="N", help="%(default)s")
     add("--docs", action="store_true", help="write into docs/results/speed.md")
+    add("--sizes", action="store_true", help="how the time grows with the size")
     add("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
         serve(args.threads)
+        return
+    if args.sizes:
+        torch.set_num_threads(1)
+        curves = grown()
+        print("\n".join(growth_lines(curves)))
+        if args.docs:
+            draw(curves, ROOT / "docs" / "results" / "steps-by-size.png")
+            fill(ROOT / "docs" / "results" / "speed.md", "sizes", growth_lines(curves))
         return
     names = [name for name in CASES if name == UNIT or re.search(args.cases, name)]
     times = beside(args.beside, names, args.seconds, args.threads)

@@ -10,6 +10,7 @@ import io
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -184,18 +185,35 @@ def render_views(
     options |= {"near": near, "far": far, "lighting": light}
     renderer = Renderer((height, width), **options)
     parts = []
-    together = min(PIXELS_AT_ONCE // (height * width), FACES_AT_ONCE // max(len(mesh.faces), 1))
-    together = max(together, 1)
+    together = _together(mesh, (height, width))
     # Vertex normals need all faces around a vertex.
     apart = crisp and together == 1 and not (light is not None and light.smooth)
     for some in (camera[i : i + together] for i in range(0, len(camera), together)):
         with torch.no_grad():
             out = renderer(drawn(mesh, some, (height, width), near) if apart else mesh, some)
-            alpha = (out.face_id >= 0).to(out.rgb) if crisp else out.alpha
-            images = torch.cat([out.rgb, alpha[:, None]], 1)
-        parts.append(torch.nn.functional.avg_pool2d(images, OVERSAMPLING) if crisp else images)
-    images = torch.cat(parts).clamp(0, 1)
-    return images[:, :3], images[:, 3]
+            rgb = out.rgb.permute(0, 2, 3, 1)
+            if crisp:
+                alpha = _pooled((out.face_id >= 0).to(rgb)[..., None])[..., 0]
+                parts.append((_pooled(rgb), alpha))
+            else:
+                parts.append((rgb, out.alpha))
+    rgb, alpha = (torch.cat(images).clamp(0, 1) for images in zip(*parts, strict=True))
+    return rgb.permute(0, 3, 1, 2), alpha
+
+
+def _together(mesh: Mesh, size: tuple[int, int]) -> int:
+    """How many views (H, W) of a mesh are rendered at once."""
+    pixels = max(size[0] * size[1], 1)
+    return max(min(PIXELS_AT_ONCE // pixels, FACES_AT_ONCE // max(len(mesh.faces), 1)), 1)
+
+
+def _pooled(images: Tensor) -> Tensor:
+    """The means [B, H / n, W / n, C] of n x n pixels of [B, H, W, C], n = `OVERSAMPLING`."""
+    n = OVERSAMPLING
+    batch, height, width, channels = images.shape
+    parts = images.reshape(batch, height // n, n, width // n, n, channels)
+    first, *others = (parts[:, :, i, :, j] for i in range(n) for j in range(n))
+    return sum(others, first) / n**2
 
 
 def drawn(mesh: Mesh, camera: Camera, size: tuple[int, int], near: float) -> Mesh:
@@ -233,10 +251,10 @@ def silhouettes(mesh: Mesh, camera: Camera, size: int | tuple[int, int]) -> Tens
     pair = check_image_size(size)
     near, far = depths(mesh, camera)
     renderer = Renderer(pair, "heaviside", "max", near=near, far=far)
+    step = _together(mesh, pair)
     with torch.no_grad():
-        each = (camera[i] for i in range(len(camera)))
-        ids = [renderer(mesh, one).face_id for one in each]
-        return (torch.cat(ids) >= 0).to(mesh.dtype)
+        some = (camera[i : i + step] for i in range(0, len(camera), step))
+        return torch.cat([(renderer(mesh, one).face_id >= 0).to(mesh.dtype) for one in some])
 
 
 def composited(rgb: Tensor, alpha: Tensor, background: Color = PAPER) -> list[Pixels]:
@@ -410,9 +428,7 @@ class Page:
         self, x: int, y: int, text: str, size: int = 13, color: Color = INK, anchor: str = "la"
     ) -> None:
         """Draw text; the anchor is that of Pillow: l, m or r, and a (top), m or s (baseline)."""
-        from PIL import ImageFont
-
-        self.draw.text((x, y), text, color, ImageFont.load_default(size), anchor=anchor)
+        self.draw.text((x, y), text, color, _font(size), anchor=anchor)
 
     def box(self, x: int, y: int, width: int, height: int, color: Color) -> None:
         """Fill a rectangle with its upper left corner at (x, y)."""
@@ -421,6 +437,14 @@ class Page:
     def pixels(self) -> Pixels:
         """The page as [H, W, 3]."""
         return np.asarray(self.image)
+
+
+@cache
+def _font(size: int) -> Any:
+    """Pillow's own font; to read it takes longer than to write a line."""
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size)
 
 
 def spread(count: int, wanted: int) -> list[int]:
@@ -569,13 +593,10 @@ def gif(frames: Sequence[Pixels], seconds: float = 0.08, hold: float = 0.0) -> b
     from PIL import Image
 
     images = [Image.fromarray(frame) for frame in frames]
-    # The palette is made from the first, the last and some frames in between.
-    shown = [images[i] for i in sorted({*spread(len(images), 6), len(images) - 1})]
-    width, height = images[0].size
-    strip = Image.new("RGB", (width, height * len(shown)))
-    for i, image in enumerate(shown):
-        strip.paste(image, (0, i * height))
-    palette = strip.quantize(255, Image.Quantize.MEDIANCUT)
+    # The palette is made from a quarter of the first, the last and some frames in between.
+    shown = sorted({*spread(len(images), 6), len(images) - 1})
+    strip = np.concatenate([frames[i][::2, ::2] for i in shown])
+    palette = Image.fromarray(strip).quantize(255, Image.Quantize.MEDIANCUT)
     # The colour of the background, which is that of the corner, is kept exactly.
     corner = images[0].getpixel((0, 0))
     colors = palette.getpalette() or []
@@ -587,8 +608,8 @@ def gif(frames: Sequence[Pixels], seconds: float = 0.08, hold: float = 0.0) -> b
     if isinstance(index, int):
         for image, frame in zip(coded, frames, strict=True):
             # Pillow tells colours apart by steps of 4 only.
-            same = (np.asarray(frame) == np.asarray(corner)).all(-1)
-            image.paste(index, mask=Image.fromarray(same))
+            red, green, blue = (frame[..., i] == frame[0, 0, i] for i in range(3))
+            image.paste(index, mask=Image.fromarray(red & green & blue))
     times = [round(seconds * 1000)] * len(coded)
     times[-1] += round(hold * 1000)
     file = io.BytesIO()

@@ -800,6 +800,22 @@ def test_large_meshes_are_drawn_view_by_view_and_look_the_same(monkeypatch, dist
         assert 0 < min(faces) < len(mesh.faces)  # those between the pixels are left out
 
 
+def test_silhouettes_are_drawn_together_as_far_as_memory_goes(monkeypatch):
+    mesh, camera = icosphere(1), look_at(4.0, 20.0, torch.arange(5) * 70.0)
+    together = visual.silhouettes(mesh, camera, (20, 31))
+    batches = []
+    real = Renderer.forward
+
+    def forward(self, mesh, camera, *args):
+        batches.append(len(camera))
+        return real(self, mesh, camera, *args)
+
+    monkeypatch.setattr(Renderer, "forward", forward)
+    monkeypatch.setattr(visual, "PIXELS_AT_ONCE", 2 * 20 * 31)
+    assert torch.equal(visual.silhouettes(mesh, camera, (20, 31)), together)
+    assert batches == [2, 2, 1]
+
+
 def test_the_size_of_a_mesh_is_that_of_its_faces():
     mesh = cube(1)
     loose = Mesh(torch.cat([mesh.vertices, torch.full((1, 3), 1e4)]), mesh.faces)

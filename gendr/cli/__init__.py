@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import sys
 import warnings
@@ -11,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from gendr._runtime.command_line import read_options, run_program, say
+from gendr._runtime.names import uncollected
 from gendr.cli.parser import build_parser
 
 __all__ = ["main"]
@@ -36,9 +38,13 @@ def _run(args: argparse.Namespace) -> int:
     # Modules of the commands are heavy; what argparse can answer never loads them.
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
-        options = read_options(args.settings_class, vars(args))
-        home = "listing" if args.command == "list" else args.command
-        run = import_module(f"gendr.cli.{home}").run
+        begins = "torch" not in sys.modules
+        with uncollected():
+            options = read_options(args.settings_class, vars(args))
+            home = "listing" if args.command == "list" else args.command
+            run = import_module(f"gendr.cli.{home}").run
+        if begins:
+            gc.freeze()  # modules stay: the collector need not look at them again
         if args.command == "train":  # an encoder is worth all threads of torch
             return run(options)
         from gendr._runtime.threads import torch_on_one_thread

@@ -83,9 +83,9 @@ def iou_loss(alpha: Tensor, target: Tensor) -> Tensor:
     Source: Kato et al., Neural 3D Mesh Renderer, 2018; Liu et al., Soft Rasterizer, 2019.
     """
     target = _masks(alpha, target)
-    both = alpha * target
-    union = (alpha + target - both).sum((-2, -1))
-    return mean(1 - _ratio(both.sum((-2, -1)), union))
+    both = (alpha * target).sum((-2, -1))
+    union = alpha.sum((-2, -1)) + target.sum((-2, -1)) - both
+    return mean(1 - _ratio(both, union))
 
 
 def iou(alpha: Tensor, target: Tensor, threshold: float = 0.5) -> Tensor:

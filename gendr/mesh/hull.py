@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._runtime.checks import check_count, check_finite, check_float, check_number, check_shape
+from gendr._runtime.threads import run
 from gendr.mesh.cameras import Camera
 from gendr.mesh.libigl import libigl
 from gendr.mesh.lines_of_sight import visual_sphere
@@ -36,8 +37,6 @@ _OUTWARDS = 0.25
 # How many pixels further out the surface is tried if the hull has handles: the masks do not tell
 # whether those are there that are gone then.
 _HANDLES = (0.0, 0.125, 0.25)
-# Points that are projected at once, times views.
-_BLOCK = 4_000_000
 
 
 def visual_hull(
@@ -177,52 +176,35 @@ class _Distance:
             # Hard pixels are off by up to half of one; the least of many views is below the mean.
             further = 0.0 if near.any() else _OUTWARDS
             distances.append(np.where(near, soft - 0.5, signed + further))
-        self.images = torch.from_numpy(np.stack(distances)).float()[:, None]
+        self.images = np.stack(distances).astype(np.float32)
         # NDC units of a pixel.
         self.unit = 2 / min(self.size)
 
     def pixel(self, point: Tensor) -> float:
         """The size of a pixel at a point, the median over the views."""
         depth = self.camera.world_to_camera(point[None])[:, 0, 2].abs()
-        return float(self._world(depth[:, None], slice(None)).median())
-
-    def _world(self, depth: Tensor, views: slice) -> Tensor:
-        """The size of a pixel at depths [B, P]."""
-        focal = self.camera.focal[views].mean(-1, keepdim=True)
         at = torch.ones_like(depth) if self.camera.orthographic else depth
-        return self.unit * at / focal
+        return float((self.unit * at / self.camera.focal.mean(-1)).median())
 
-    def __call__(self, points: Tensor) -> Tensor:
-        """Distances [P] of points [P, 3]."""
-        out = []
-        for part in points.split(max(1, _BLOCK // len(self.images))):
-            least = torch.full((len(part),), torch.inf)
-            for b in range(len(self.images)):
-                least = torch.minimum(least, self.to_cone(part, b))
-            out.append(least)
-        return torch.cat(out)
+    def __call__(self, points: Tensor, view: int | None = None) -> Tensor:
+        """Distances [P] of points [P, 3], or those to the cone of one view, inf behind it."""
+        from gendr.mesh.hull_kernels import least_distances
 
-    def to_cone(self, points: Tensor, b: int) -> Tensor:
-        """Distances [P] of points [P, 3] to the cone of one view; inf behind its camera."""
-        (height, width), side = self.size, min(self.size)
-        xy, depth = self.camera[b].project(points[None])
-        x, y = xy[0].unbind(-1)
-        # Pixels of the padded image, as `grid_sample` counts them.
-        place = torch.stack([x * side / (width + 2), -y * side / (height + 2)], -1)
-        ahead = depth[0] > 0
-        place = torch.where(ahead[:, None], place, 0.0).float()
-        distance = F.grid_sample(
-            self.images[b : b + 1], place[None, None], padding_mode="border", align_corners=False
-        )[0, 0, 0]
-        length = distance * self._world(depth, slice(b, b + 1))[0].float()
-        return torch.where(ahead, length, torch.inf)
+        some = slice(None) if view is None else slice(view, view + 1)
+        parts = [x[some].flatten(1) for x in self.camera.tensors()]
+        least = torch.empty(len(points))
+        run(
+            least_distances, len(points), points.double().numpy(), torch.cat(parts, 1).numpy(),
+            self.camera.orthographic, self.images[some], self.unit, least.numpy(),
+        )  # fmt: skip
+        return least
 
     def odd_one(self, points: Tensor) -> int | None:
         """The view without which most of these points [P, 3] would be inside; None if none is."""
         count = torch.zeros(len(points), dtype=torch.int64)
         last = torch.zeros_like(count)
         for b in range(len(self.images)):
-            out = self.to_cone(points, b) <= 0
+            out = self(points, b) <= 0
             count, last = count + out, torch.where(out, b, last)
         alone = last[count == 1]
         return int(alone.bincount().argmax()) if len(alone) else None

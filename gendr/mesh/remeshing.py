@@ -75,18 +75,18 @@ def remesh(mesh: Mesh, target_length: float, *, iterations: int = 5) -> Remeshed
     check_count("iterations", iterations, least=1)
     vertices = mesh.vertices.detach().double().cpu().numpy()
     faces = mesh.faces.cpu().numpy()
-    tables = _Tables(vertices, faces)
+    tables, old = _Tables(vertices, faces), _Surface(vertices, faces)
     for _ in range(iterations):
         tables.split(_LONG * target_length)
         tables.collapse(_SHORT * target_length, _LONG * target_length)
         tables.flip(by_shape=False)
-        tables.relax(vertices, faces)
+        tables.relax(old)
     for _ in range(_ROUNDS):
         if not tables.flip(by_shape=True):
             break
-        tables.relax(vertices, faces)
+        tables.relax(old)
     x, triangles = tables.result()
-    _, corners, weights = _nearest(x, vertices, faces)
+    corners, weights = old.places(x)
     new = Mesh(torch.from_numpy(x).to(mesh.vertices), torch.from_numpy(triangles).to(mesh.faces))
     return Remeshed(
         new.with_origin(mesh.origin[0]),
@@ -126,18 +126,28 @@ def without_cuts(mesh: Mesh) -> Mesh:
     return mesh.with_vertices(torch.from_numpy(best).to(mesh.vertices))
 
 
-def _nearest(
-    points: NDArray[np.float64], vertices: NDArray[np.float64], faces: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """The nearest points [P, 3] of a mesh, the corners of their faces, and their weights there."""
-    igl = libigl()
-    _, index, place = igl.point_mesh_squared_distance(points, vertices, faces)
-    corners = faces[index]
-    a, b, c = (np.ascontiguousarray(vertices[corners[:, i]]) for i in range(3))
-    weights = igl.barycentric_coordinates(np.ascontiguousarray(place), a, b, c)
-    # A face without area has none.
-    weights = np.where(np.isfinite(weights).all(1, keepdims=True), weights, 1 / 3).clip(0, 1)
-    return np.ascontiguousarray(place), corners, weights / weights.sum(1, keepdims=True)
+class _Surface:
+    """A mesh to find the nearest points of, by a tree of boxes that is made once."""
+
+    def __init__(self, vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> None:
+        self.vertices, self.faces = vertices, faces
+        self.tree = libigl().AABB()
+        self.tree.init(vertices, faces)
+
+    def nearest(self, points: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The faces [P] that are nearest to points [P, 3], and the nearest points of them."""
+        _, face, place = self.tree.squared_distance(self.vertices, self.faces, points)
+        return face, np.ascontiguousarray(place)
+
+    def places(self, points: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The corners [P, 3] of the nearest faces, and their weights at the nearest points."""
+        face, place = self.nearest(points)
+        corners = self.faces[face]
+        a, b, c = (np.ascontiguousarray(self.vertices[corners[:, i]]) for i in range(3))
+        weights = libigl().barycentric_coordinates(place, a, b, c)
+        # A face without area has none.
+        weights = np.where(np.isfinite(weights).all(1, keepdims=True), weights, 1 / 3).clip(0, 1)
+        return corners, weights / weights.sum(1, keepdims=True)
 
 
 class _Tables:
@@ -184,11 +194,11 @@ class _Tables:
     def flip(self, *, by_shape: bool) -> int:
         return self.kernels.flip(self.live, by_shape)
 
-    def relax(self, vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> None:
+    def relax(self, old: _Surface) -> None:
         """Move vertices within the surface, and then back onto that of an old mesh."""
         live = self.live
         self.kernels.relax(live, _PART)
-        self.kernels.move(live, _nearest(live.x, vertices, faces)[0])
+        self.kernels.move(live, old.nearest(live.x)[1])
 
     def result(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Vertices [V, 3] and faces [F, 3] without those that are gone."""

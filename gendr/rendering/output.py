@@ -158,15 +158,27 @@ class Output:
 
     def _hard_rgb(self) -> Tensor:
         """Colours [B, H, W, 3] of hard shading; for "alpha" not yet multiplied by alpha."""
-        scene, (pixels, face) = self._scene, self._covered
-        colours = scene.colours_at(pixels, face, self._surface[0])
-        image = self._spread(colours, self._blending.background)
+        scene = self._scene
+        if scene.is_flat:
+            image = self._flat_rgb()
+        else:
+            pixels, face = self._covered
+            colours = scene.colours_at(pixels, face, self._surface[0])
+            image = self._spread(colours, self._blending.background)
         if not self._over_alpha:
             return image
         pixels, face = self._fringe
         weights, _ = scene.interpolation(scene.size.centres(pixels, image.dtype), face)
         colours = scene.colours_at(pixels, face, weights)
         return image.reshape(-1, 3).index_copy(0, pixels, colours).reshape(image.shape)
+
+    def _flat_rgb(self) -> Tensor:
+        """The same for faces of one colour each: nothing is interpolated."""
+        colours, background = self._scene.colours[:, 0], self._blending.background
+        table = torch.cat([colours, background.to(colours).reshape(1, 3)])
+        nearest = self._nearest
+        row = torch.where(nearest < 0, len(colours), nearest).reshape(-1)
+        return self._scene.gather(table, row).reshape(*nearest.shape, 3)
 
     @image
     def _fringe(self) -> tuple[Tensor, Tensor]:

@@ -221,6 +221,11 @@ class Scene:
         """Whether the look consists of `colours` alone, without texture and gloss."""
         return not self.is_textured and not self.is_glossy
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether every face has one colour, so that nothing is interpolated."""
+        return self.is_linear and self.mesh.vertex_colors is None
+
     @lazy
     def colours(self) -> Tensor:
         """[T, 3, 3] RGB; lit already if the light is constant on a face."""

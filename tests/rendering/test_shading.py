@@ -123,6 +123,26 @@ def test_faces_at_the_nearest_depth_are_seen(backend, recwarn):
     assert not drawn(touching, camera, near=1.0).alpha.any()
 
 
+@for_each(composite=["depth", "alpha"])
+def test_faces_of_one_colour_look_as_if_it_were_interpolated(composite):
+    ball, camera = icosphere(2), look_at(3.0, 20.0, torch.tensor([0.0, 100.0]))
+    paint = torch.rand(len(ball.faces), 3, generator=torch.Generator().manual_seed(0))
+    found = []
+    for corners in (None, torch.ones_like(ball.vertices)):
+        colours = paint.clone().requires_grad_()
+        mesh = ball.with_face_colors(colours).with_vertex_colors(corners)
+        renderer = Renderer(
+            24, scale=0.02, shading="hard", composite=composite, background=(0.2, 0.4, 0.9)
+        )
+        rgb = renderer(mesh, camera).rgb
+        upstream = torch.rand(rgb.shape, generator=torch.Generator().manual_seed(1))
+        found.append((rgb.detach(), *torch.autograd.grad(rgb, colours, upstream)))
+    (one, one_grad), (other, other_grad) = found
+    assert torch.equal(one, other)
+    assert torch.allclose(one_grad, other_grad, atol=1e-5)
+    assert len(one.unique()) > 100
+
+
 def test_a_texture_is_sampled_where_the_uv_says():
     """A square that fills the image of an orthographic camera shows its texture."""
     texture = torch.rand(6, 6, 3, dtype=torch.float64)

@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from gendr._runtime.names import uncollected
+
 if TYPE_CHECKING:  # a saved circuit runs without torch
     from torch import Tensor
 
@@ -32,7 +34,8 @@ if TYPE_CHECKING:  # a saved circuit runs without torch
 def available() -> str | None:
     """None if Numba can be imported, else the reason."""
     try:
-        import_module("numba")
+        with uncollected():
+            import_module("numba")
     except ImportError as error:
         return f"the cpu backend needs Numba, which failed to import ({error}); pip install numba"
     return None
@@ -147,8 +150,8 @@ def _load_without_compiler() -> None:
     def load_overload(self: Any, sig: Any, target_context: Any) -> Any:
         if self._py_func not in _ours:  # whatever it needs
             return load(self, sig, target_context)
-        rtsys.initialize(target_context)
-        with self._guard_against_spurious_io_errors():
+        with uncollected(), self._guard_against_spurious_io_errors():
+            rtsys.initialize(target_context)
             return self._load_overload(sig, target_context)
 
     Cache.load_overload = load_overload
