@@ -182,7 +182,8 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         texture_size: side of the texture (default: 256 to 2048, as the photos carry).
         color_size: shorter side of the photos that colours are taken from (default: their own, at
             most 512, or 1024 where they are few).
-        exposure: photos may be brighter or darker than each other, or of another tint.
+        exposure: photos may be brighter or darker than each other, or of another tint (default: if
+            that predicts photos that were left out better).
         light: camera: light that moves with the camera, as where an object turns in front of it, is
             divided out, and colours are albedo; none: they hold the light; auto (as by default):
             what predicts photos that were left out better.
@@ -222,7 +223,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     colors: str | None = option(None, None, "KIND", choices=("texture", "vertex", "none"))
     texture_size: int | None = option(None, count(16), "TEXELS")
     color_size: int | None = option(None, count(2), "PIXELS")
-    exposure: bool = option(False)
+    exposure: bool | None = option(None)
     light: str = option("auto", None, "KIND", choices=("auto", "camera", "none"))
 
 

@@ -69,7 +69,7 @@ class ColorResult:
     Attributes:
         mesh: With UVs and a texture, or with vertex colours; `unlit` if they hold the light.
         exposure: [B, 3], the factor of each channel of every photo over the colours of the mesh,
-            with a mean of 1; all 1 unless it was asked for.
+            with a mean of 1; all 1 if none are used.
         psnr: [B], of renderings and photos over the pixels of the object (in the mask or in the
             rendering), in decibels.
         seen: Part of the points of the surface that some photo shows, in [0, 1].
@@ -99,7 +99,7 @@ def fit_colors(
     *,
     kind: str = "texture",
     texture_size: int | None = None,
-    exposure: bool = False,
+    exposure: bool | None = None,
     light: str = "auto",
     callback: Callable[[float], None] | None = None,
 ) -> ColorResult:
@@ -115,8 +115,9 @@ def fit_colors(
         kind: "texture", or "vertex" for vertex colours.
         texture_size: Side of the texture in texels, >= 16; by default a power of two, 256 to 2048,
             that has a texel for each pixel that the best photos show of each place.
-        exposure: Whether photos may be brighter or darker than each other: each gets a factor per
-            channel, whose mean over the photos is 1.
+        exposure: Whether photos may be brighter or darker than each other, or of another tint: each
+            gets a factor per channel, whose mean over the photos is 1. By default, from eight
+            photos on, if that predicts photos that were left out better.
         light: "camera" if light moves with the camera, as where an object turns in front of it:
             nine spherical harmonics for each channel are divided out, and the colours are albedo.
             "none": the colours hold the light, as they must where it stands still beside the
@@ -204,16 +205,9 @@ class _Photos:
         wanted = float(most.sum() / _FILL) ** 0.5
         return int(min(max(2 ** math.ceil(math.log2(max(wanted, 1.0))), SIZES[0]), SIZES[1]))
 
-    def painted(self, canvas: Canvas, exposure: bool, light: str) -> ColorResult:
+    def painted(self, canvas: Canvas, exposure: bool | None, light: str) -> ColorResult:
         """The mesh of a canvas with the best colours."""
-        samples = self._samples(canvas)
-        if exposure:
-            self.gains = samples.exposures(samples.shade(None)).to(self.gains)
-        if light != "none":
-            even = samples.exposed(self.gains)
-            self.light = even.chosen_light() if light == "auto" else even.light("camera")
-        if exposure and self.light is not None:
-            self.gains = samples.exposures(samples.shade(self.light)).to(self.gains)
+        exposure = self._explained(self._samples(canvas), exposure, light)
         colors, seen = self._means(canvas)
         self.tell(0.5)
         system = self._system(canvas)
@@ -229,6 +223,28 @@ class _Photos:
         psnr = torch.stack([self._psnr(canvas, colors, i) for i in range(len(self.images))])
         self.tell(1.0)
         return ColorResult(mesh, self.gains, psnr, float(seen.double().mean()), self.light)
+
+    def _explained(self, samples: Samples, exposure: bool | None, light: str) -> bool:
+        """Find light and exposures, each by the other, as far as they are wanted; which says this.
+
+        Light comes first: exposures would take for their own how bright a side is.
+        """
+
+        def find_light(even: Samples) -> None:
+            if light != "none":
+                self.light = even.chosen_light() if light == "auto" else even.light("camera")
+
+        find_light(samples)
+        shade = samples.shade(self.light)
+        if exposure is None:
+            gains = samples.chosen_exposures(shade)
+        else:
+            gains = samples.exposures(shade) if exposure else None
+        if gains is None:
+            return False
+        find_light(samples.exposed(gains))
+        self.gains = samples.exposures(samples.shade(self.light)).to(self.gains)
+        return True
 
     def _shade(self, normals: Tensor, i: int) -> Tensor:
         """The factors [N, 3] or [1, 3] of photo i over the colours of points."""

@@ -82,8 +82,9 @@ class Mixtures:
     def exposures(self, colors: Array) -> Array:
         """Further factors [B, 3] of the photos with which colours [K, 3] meet them best."""
         shown = self.mixed(colors) * self.shade
+        weight = self.weight * trusted(np.square(self.photo - shown).mean(1))
         both, own = (
-            np.stack([np.bincount(self.view, self.weight * c) for c in product.T], 1)
+            np.stack([np.bincount(self.view, weight * c) for c in product.T], 1)
             for product in (self.photo * shown, shown * shown)
         )
         return gains_of(both, own).astype(np.float32)

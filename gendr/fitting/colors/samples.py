@@ -17,8 +17,9 @@ __all__ = ["Samples"]
 _ROUNDS, _EXPOSURE_ROUNDS = 30, 100
 # How strongly light is held at that which is alike from everywhere, relative to what photos say.
 _HOLD = 1e-3
-# Every so many-th photo is left out to choose between models. Light must predict these better than
-# none, by this part of the squared error and by as much as such an error of all colours.
+# Every so many-th photo is left out to choose between models. Light, or exposures, must predict
+# these better than none, by this part of the squared error and by as much as such an error of all
+# colours.
 _EVERY, _GAIN, _LEAST_GAIN = 4, 0.03, 0.01**2
 
 
@@ -122,15 +123,21 @@ class Samples:
             out[rows] = light.factors(self.normals[rows], self.camera[i])
         return out
 
-    def predicted(self, light: HarmonicLight | None, kept: Tensor) -> float:
-        """The mean squared error of rows that are not kept, by albedo of those that are."""
-        shade = self.shade(light)
+    def predicted(self, shade: Tensor, kept: Tensor) -> Tensor:
+        """The mean squared errors [N] of photos by their rows that are not kept.
+
+        Args:
+            shade: [R, 3], the factors of all rows.
+            kept: bool [R]; albedo is found from these.
+        """
         before, after = self.of(kept), self.of(~kept)
         albedo, _ = before.albedo(shade[kept], before.weight)
         albedo, known = before.albedo(shade[kept], before.trust(albedo, shade[kept]))
         off = (after.color - albedo[after.point] * shade[~kept]).square().mean(1)
         weight = after.weight * known[after.point]
-        return float((weight * off).sum() / weight.sum().clamp(min=1e-12))
+        sums = self._sum(torch.stack([weight * off, weight], 1), after.view, len(self.camera))
+        summed, total = sums[sums[:, 1] > 0].unbind(1)
+        return summed / total
 
     def chosen_light(self) -> HarmonicLight | None:
         """Light that moves with the camera if it predicts photos that were left out better."""
@@ -138,6 +145,26 @@ class Samples:
             return None
         kept = self.view % _EVERY != _EVERY - 1
         light = self.of(kept).light("camera")
-        errors = self.predicted(None, kept), self.predicted(light, kept)
-        better = errors[0] - errors[1] > max(_GAIN * errors[0], _LEAST_GAIN)
-        return self.light("camera") if better else None
+        return self.light("camera") if self._better(self.shade(light), kept) else None
+
+    def chosen_exposures(self, shade: Tensor) -> Tensor | None:
+        """Exposures [B, 3] beside factors [R, 3] if they predict photos that were left out better.
+
+        That of a photo that is left out is found from every other point, and judged by the rest.
+        """
+        if len(self.camera) < 2 * _EVERY:
+            return None
+        kept = (self.view % _EVERY != _EVERY - 1) | (self.point % 2 == 0)
+        gains = self.of(kept).exposures(shade[kept], _ROUNDS)
+        return gains if self._better(shade * gains[self.view], kept, shade) else None
+
+    def _better(self, shade: Tensor, kept: Tensor, than: Tensor | None = None) -> bool:
+        """Whether factors predict rows that are not kept better than others do, or than none.
+
+        The photo in the middle says so, lest one of something else decides.
+        """
+        plain = self.predicted(torch.ones_like(shade) if than is None else than, kept)
+        gain = plain - self.predicted(shade, kept)
+        if not len(plain):
+            return False
+        return float(gain.median()) > max(_GAIN * float(plain.median()), _LEAST_GAIN)
