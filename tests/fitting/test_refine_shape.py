@@ -61,6 +61,39 @@ def lid(height):
     return Mesh(unit * torch.tensor([1.0, height, 1.0]), box.faces)
 
 
+def test_a_patch_is_compared_with_what_lies_between_pixels():
+    from numba import njit
+    from scipy.ndimage import map_coordinates
+
+    from gendr.fitting.shape.stereo_vectors import SAMPLES, SIDE, sampled
+
+    rng = np.random.default_rng(0)
+    images = rng.random((2, 30, 40), np.float32)
+    values, weights = (rng.random(SAMPLES, np.float32) for _ in range(2))
+    weights[3] = 0.0
+    found = njit(lambda *given: sampled(*given[:4], given[4][0], given[4][1], given[4][2]))
+    steps = np.arange(SIDE)
+
+    def both(u, v, q=(1.1, 0.004, -0.003)):
+        lines = tuple(tuple(np.float32(part) for part in line) for line in (u, v, q))
+        exact = np.array(lines, np.float64)
+        places = (exact[:, :1] + exact[:, 1:2] * np.tile(steps, SIDE)
+                  + exact[:, 2:] * steps.repeat(SIDE))  # fmt: skip
+        x, y = places[:2] / places[2]
+        colors = map_coordinates(images[1].astype(np.float64), [y, x], order=1, mode="nearest")
+        sums = (weights * colors).sum(), (weights * colors**2).sum(), (values * colors).sum()
+        return found(images, 1, values, weights, lines), sums
+
+    (*sums, seen), expected = both((9.3, 3.1, 0.4), (14.2, -0.3, 2.9))
+    assert seen
+    np.testing.assert_allclose(sums, expected, rtol=2e-6)
+    # Sample 3 is the last one to the right of the first row, and does not count.
+    assert both((34.5, 3.2, -3.5), (14.2, 0.0, 2.9))[0][3]
+    for u, v in (((35.5, 3.2, 0.0), (14.2, 0.0, 2.9)), ((9.3, 3.1, 0.4), (-0.1, 1.0, 2.9))):
+        assert not both(u, v)[0][3]
+    assert not both((9.3, 3.1, 0.4), (14.2, -0.3, 2.9), (-1.1, -0.004, 0.003))[0][3]
+
+
 def heights(depths, camera, i):
     """How high the places are that a photo knows, away from the rim of the board."""
     size = depths.weights.shape[1:]

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.fitting.shape.stereo_vectors import SAMPLES, SIDE, sampled
 
 ensure_cache()
 announce_compilation(__name__)
@@ -27,10 +28,9 @@ _OPTIONS: Any = {"error_model": "numpy"}
 # No reordering of sums, which would change from compiler to compiler.
 _FAST: Any = {**_OPTIONS, "fastmath": {"contract", "nsz"}}
 
-# A patch is SIDE x SIDE samples, STRIDE pixels apart at level 0, and twice as far at each level
-# more, in images that are as much smoother.
-SIDE, STRIDE = 4, 2
-SAMPLES = SIDE * SIDE
+# Samples are STRIDE pixels apart at level 0, and twice as far at each level more, in images that
+# are as much smoother.
+STRIDE = 2
 # Samples of other brightness count less: half a step of this much.
 _LIKE = np.float32(0.15)
 # A patch of less variance has no pattern.
@@ -80,44 +80,28 @@ def _patch(grey, inside, x, y, stride, values, weights):
 
 
 @inner(**_FAST)
-def _alike(image, a, b, x, y, stride, w, wx, wy, values, weights):
-    """The correlation of a patch with what a neighbour shows of a plane, -1 .. 1; -2: unseen."""
-    height, width = image.shape
+def _alike(images, n, a, b, k, x, y, stride, w, wx, wy, values, weights):
+    """The correlation of a patch with what neighbour k shows of a plane, -1 .. 1; -2: unseen."""
     begin = stride * (SIDE - 1) // 2
     # Single precision throughout: as integers they would make it double.
     apart, end = np.float32(stride), np.float32(begin)
     x0, y0 = np.float32(x - begin), np.float32(y - begin)
     w0 = w - end * (wx + wy)
-    u0 = a[0, 0] * x0 + a[0, 1] * y0 + a[0, 2] + w0 * b[0]
-    v0 = a[1, 0] * x0 + a[1, 1] * y0 + a[1, 2] + w0 * b[1]
-    q0 = a[2, 0] * x0 + a[2, 1] * y0 + a[2, 2] + w0 * b[2]
-    ux, uy = apart * (a[0, 0] + wx * b[0]), apart * (a[0, 1] + wy * b[0])
-    vx, vy = apart * (a[1, 0] + wx * b[1]), apart * (a[1, 1] + wy * b[1])
-    qx, qy = apart * (a[2, 0] + wx * b[2]), apart * (a[2, 1] + wy * b[2])
-    mean = square = both = np.float32(0.0)
-    for j in range(SIDE):
-        for i in range(SIDE):
-            k = j * SIDE + i
-            if weights[k] == 0:
-                continue
-            fi, fj = np.float32(i), np.float32(j)
-            q = q0 + fi * qx + fj * qy
-            if q <= 0:
-                return np.float32(-2.0)
-            q = _ONE / q
-            u, v = (u0 + fi * ux + fj * uy) * q, (v0 + fi * vx + fj * vy) * q
-            if not (u >= 0 and v >= 0 and u < width - 1 and v < height - 1):
-                return np.float32(-2.0)
-            # Without a sign, as indices that count from no end.
-            c, r = np.uint32(u), np.uint32(v)
-            right, down = c + np.uint32(1), r + np.uint32(1)
-            s, t = u - np.float32(c), v - np.float32(r)
-            above = image[r, c] + s * (image[r, right] - image[r, c])
-            below = image[down, c] + s * (image[down, right] - image[down, c])
-            value = above + t * (below - above)
-            mean += weights[k] * value
-            square += weights[k] * value * value
-            both += values[k] * value
+    across = (
+        a[k, 0, 0] * x0 + a[k, 0, 1] * y0 + a[k, 0, 2] + w0 * b[k, 0],
+        apart * (a[k, 0, 0] + wx * b[k, 0]), apart * (a[k, 0, 1] + wy * b[k, 0]),
+    )  # fmt: skip
+    down = (
+        a[k, 1, 0] * x0 + a[k, 1, 1] * y0 + a[k, 1, 2] + w0 * b[k, 1],
+        apart * (a[k, 1, 0] + wx * b[k, 1]), apart * (a[k, 1, 1] + wy * b[k, 1]),
+    )  # fmt: skip
+    deep = (
+        a[k, 2, 0] * x0 + a[k, 2, 1] * y0 + a[k, 2, 2] + w0 * b[k, 2],
+        apart * (a[k, 2, 0] + wx * b[k, 2]), apart * (a[k, 2, 1] + wy * b[k, 2]),
+    )  # fmt: skip
+    mean, square, both, seen = sampled(images, n, values, weights, across, down, deep)
+    if not seen:
+        return np.float32(-2.0)
     variance = square - mean * mean
     if variance < _HALF * _FLAT:
         return np.float32(-1.0)
@@ -130,7 +114,7 @@ def _score(images, near, a, b, x, y, stride, w, wx, wy, values, weights):
     first = second = np.float32(-1.0)
     one, other = 0, 1
     for k in range(len(near)):
-        found = _alike(images[near[k]], a[k], b[k], x, y, stride, w, wx, wy, values, weights)
+        found = _alike(images, near[k], a, b, k, x, y, stride, w, wx, wy, values, weights)
         if found > first:
             first, second, one, other = found, first, k, one
         elif found > second:
@@ -141,11 +125,10 @@ def _score(images, near, a, b, x, y, stride, w, wx, wy, values, weights):
 @inner(**_FAST)
 def _of_both(images, near, a, b, x, y, stride, w, wx, wy, values, weights, one, other, best):
     """The mean correlation with two neighbours; -1 as soon as it cannot be more than `best`."""
-    first = _alike(images[near[one]], a[one], b[one], x, y, stride, w, wx, wy, values, weights)
+    first = _alike(images, near[one], a, b, one, x, y, stride, w, wx, wy, values, weights)
     if _HALF * (first + _ONE) <= best:
         return np.float32(-1.0)
-    image = images[near[other]]
-    second = _alike(image, a[other], b[other], x, y, stride, w, wx, wy, values, weights)
+    second = _alike(images, near[other], a, b, other, x, y, stride, w, wx, wy, values, weights)
     return _HALF * (first + second)
 
 
