@@ -50,8 +50,9 @@ _LEVELS, _BLUR = 3, 0.6
 _SURE, _ROUNDED = 0.3, 0.001
 # What of a pixel the object must cover for its colour to be the object's.
 _COVERED = 0.99
-# A correlation that counts, and how many neighbours must see the same.
-_LEAST, _AGREE = 0.5, 2
+# A correlation that counts, and how many neighbours must see the same: of eight, two that see noise
+# agree by chance at less.
+_LEAST, _AGREE = 0.6, 2
 # What is seen through weighs so much of what is seen; and a pixel of which photos say nothing, by
 # which the surface given stays where it is seen.
 _FREE, _HARDLY = 0.25, 1e-3
