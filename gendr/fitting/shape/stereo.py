@@ -55,7 +55,7 @@ _COVERED = 0.99
 _LEAST, _AGREE = 0.6, 2
 # What is seen through weighs so much of what is seen; and a pixel of which photos say nothing, by
 # which the surface given stays where it is seen.
-_FREE, _HARDLY = 0.25, 1e-3
+_FREE, _HARDLY = 0.25, 0.02
 # Weights that one photo has less of alone, in which case what is likely counts too.
 _ALONE = 0.4
 # The fused surface is looked for so many cells around what photos say.
