@@ -4,7 +4,7 @@ Neighbouring photos are matched by patches, at depths between the surface that t
 where the object ends: first at half of the size with all depths, then with slanted planes that
 pixels hand on to each other, also at the whole size. Patches are as wide as patterns and noise ask
 for. What several photos agree about is fused into one signed distance (Curless & Levoy 1996) that
-stays within the hull.
+stays within the hull; what none sees has the least area (see `unseen`).
 """
 
 from __future__ import annotations

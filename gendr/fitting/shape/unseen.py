@@ -90,7 +90,8 @@ def _diagonal(inside: Body) -> float:
 def _grown(body: Body, cells: int) -> Body:
     from scipy.ndimage import binary_dilation
 
-    return np.asarray(binary_dilation(body, np.ones((3, 3, 3)), iterations=cells))
+    grown: Any = binary_dilation(body, np.ones((3, 3, 3)), iterations=cells)
+    return grown
 
 
 def _solved(
