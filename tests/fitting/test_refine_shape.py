@@ -159,6 +159,45 @@ def test_hollows_may_be_deep(plane):
     assert float(found.abs().median()) < 0.02
 
 
+def turned(*profile, around=64, step=0.04):
+    """The surface of revolution of a line through points (radius, height), from axis to axis."""
+    points = torch.tensor(profile)
+    line = torch.cat([
+        a + (b - a) * torch.linspace(0, 1, int((b - a).norm() / step) + 1)[:-1, None]
+        for a, b in pairwise(points)
+    ] + [points[-1:]])  # fmt: skip
+    angle = torch.arange(around) * (2 * torch.pi / around)
+    x, z = line[:, :1] * angle.cos(), line[:, :1] * angle.sin()
+    vertices = torch.stack([x, line[:, 1:].expand_as(x), z], -1).reshape(-1, 3)
+    i, j = torch.meshgrid(torch.arange(len(line) - 1), torch.arange(around), indexing="ij")
+    a, b = i * around + j, i * around + (j + 1) % around
+    corners = torch.stack([a, a + around, b, b, a + around, b + around], -1)
+    return Mesh(vertices, corners.reshape(-1, 3))
+
+
+@pytest.mark.rotating(2, group="stereo")
+def test_steep_walls_of_hollows_are_seen(monkeypatch):
+    """Of the four nearest photos often one alone sees the wall of a cup that is as deep as wide."""
+    truth = turned((0.0, -0.6), (0.6, -0.6), (0.6, 0.6), (0.5, 0.6), (0.5, -0.4), (0.0, -0.4))
+    closed = turned((0.0, -0.6), (0.6, -0.6), (0.6, 0.6), (0.0, 0.6))
+    i = torch.arange(18)
+    camera = look_at(3.0, 32.0 + 26.0 * (i % 2), 20.0 * i)
+    rgb, alpha = shots(truth.with_vertex_colors(pattern(2 * truth.vertices)), camera, 96)
+    true, lid = (stereo._fronts(mesh, camera, (96, 96)).numpy() for mesh in (truth, closed))
+    wall = (true > 0) & (1 / true.clip(1e-3) > 1 / lid.clip(1e-3) + 0.3)
+
+    def right():
+        depths = find_depths(closed, rgb, camera, alpha)
+        near = np.abs(1 / depths.planes[..., 0].clip(1e-3) - 1 / true.clip(1e-3)) < 0.03
+        return float((near & (depths.weights > 0.1))[wall].mean())
+
+    found = right()
+    monkeypatch.setattr(stereo, "_NEIGHBOURS", 4)
+    few = right()
+    assert found > 0.3, (found, few)
+    assert found > 1.3 * few, (found, few)
+
+
 @pytest.mark.rotating(2, group="stereo")
 def test_what_has_no_pattern_stays(plane):
     _, camera, alpha, lid = plane

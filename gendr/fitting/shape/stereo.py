@@ -4,7 +4,7 @@ Neighbouring photos are matched by patches, at depths between the surface that t
 where the object ends: first at half of the size with all depths, then with slanted planes that
 pixels hand on to each other, also at the whole size. Patches are as wide as patterns and noise ask
 for. What several photos agree about is fused into one signed distance (Curless & Levoy 1996) that
-stays within the hull.
+stays within the hull; what none sees has the least area (see `unseen`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from torch import Tensor
 from gendr import visual
 from gendr._runtime.threads import run
 from gendr.fitting.shape.handles import without_handles, without_tunnels
+from gendr.fitting.shape.unseen import of_least_area
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.hull import Field, Grid, hull_field, surface_of
 from gendr.rendering import Renderer
@@ -34,8 +35,9 @@ Array = npt.NDArray[Any]
 
 # Photos that stereo needs.
 LEAST_VIEWS = 3
-# Neighbours of a photo, and the angles between their lines of sight, degrees.
-_NEIGHBOURS, _NEAREST, _FURTHEST = 4, 2.0, 50.0
+# Neighbours of a photo, and the angles between their lines of sight, degrees: of a wall within a
+# hollow most see nothing. The nearest say how far apart depths are tried.
+_NEIGHBOURS, _NEAREST, _FURTHEST, _STEPPING = 8, 2.0, 50.0, 4
 # Depths are tried so many pixels apart; up to so many before the surface, and so deep below it, as
 # a part of the diagonal, if the object goes on so far.
 _STEP, _BEFORE, _DEEP = 0.7, 1.5, 0.6
@@ -48,10 +50,14 @@ _LEVELS, _BLUR = 3, 0.6
 _SURE, _ROUNDED = 0.3, 0.001
 # What of a pixel the object must cover for its colour to be the object's.
 _COVERED = 0.99
-# A correlation that counts, and how many neighbours must see the same.
-_LEAST, _AGREE = 0.5, 2
-# What is seen through weighs so much of what is seen.
-_FREE = 0.25
+# A correlation that counts, and how many neighbours must see the same: of eight, two that see noise
+# agree by chance at less.
+_LEAST, _AGREE = 0.6, 2
+# What is seen through weighs so much of what is seen; and a pixel of which photos say nothing, by
+# which the surface given stays where it is seen.
+_FREE, _HARDLY = 0.25, 0.02
+# Weights that one photo has less of alone, in which case what is likely counts too.
+_ALONE = 0.4
 # The fused surface is looked for so many cells around what photos say.
 _REACH = 4.0
 # Cells over which distances are averaged.
@@ -140,10 +146,11 @@ def find_depths(
     planes = np.zeros((count, height, width, 3), np.float32)
     scores = np.full((count, height, width), -1, np.float32)
     for ref in range(count):
-        start, sure = _swept(half, ref, near[ref], middle, deep)
-        _handed_on(half, ref, near[ref], middle, deep, start, sure, _FIRST_TURNS)
-        planes[ref] = _enlarged(start, (height, width))
-        _handed_on(whole, ref, near[ref], middle, deep, planes[ref], scores[ref], _TURNS)
+        start, sure, pairs = _swept(half, ref, near[ref], middle, deep)
+        _handed_on(half, ref, near[ref], middle, deep, start, sure, pairs, _FIRST_TURNS)
+        planes[ref] = _enlarged(start, (height, width)) * np.array([1, 0.5, 0.5], np.float32)
+        pairs = _enlarged(pairs, (height, width))
+        _handed_on(whole, ref, near[ref], middle, deep, planes[ref], scores[ref], pairs, _TURNS)
         tell(0.95 * (ref + 1) / count)
     counts = np.zeros((count, height, width), np.uint8)
     for ref in range(count):
@@ -158,6 +165,9 @@ def find_depths(
     sure = (counts >= enough) & (whole.inside > 0)
     weights = np.where(sure, scores.clip(0, 1) ** 2, 0).astype(np.float32)
     known = float(sure.sum() / max(1, int((whole.inside > 0).sum())))
+    rest = ~sure & (whole.inside > 0)
+    planes[rest] = whole.front[rest][:, None] * np.array([1, 0, 0], np.float32)
+    weights[rest] = _HARDLY
     tell(1.0)
     return Depths(planes, weights, known)
 
@@ -182,7 +192,12 @@ def fused(
         kernels.fuse, len(cells), cells, grid.corner, grid.cell, np.array(grid.shape), projections,
         focals, depths.planes, depths.weights, reach, _FREE, out,
     )  # fmt: skip
-    field = _smoothed(values, cells, out, grid, reach)
+    mean, weight = (np.zeros_like(values) for _ in range(2))
+    mean[cells], weight[cells] = out.T
+    votes = (mean / reach * weight.clip(0, 1)).reshape(grid.shape)
+    body = of_least_area(votes, (values > 0).reshape(grid.shape)).ravel()
+    guess = (body[cells] - 0.5) * _REACH * grid.cell
+    field = _smoothed(values, cells, out, guess, grid, reach)
     wanted = (masks > 0.5).cpu().numpy()
     inside = (field > 0).reshape(grid.shape)
     _changed(field, without_handles(inside), values, grid)
@@ -209,8 +224,13 @@ def _changed(field: Array, body: npt.NDArray[np.bool_], values: Array, grid: Gri
     field[less] = -_BESIDE * grid.cell
 
 
-def _smoothed(values: Array, cells: Array, out: Array, grid: Grid, reach: float) -> Array:
-    """What photos say, averaged over neighbouring cells by its weight, within the hull."""
+def _smoothed(
+    values: Array, cells: Array, out: Array, guess: Array, grid: Grid, reach: float
+) -> Array:
+    """What photos say, averaged over neighbouring cells by its weight, within the hull.
+
+    Where it is less than one photo says, also what is guessed.
+    """
     from scipy.ndimage import gaussian_filter
 
     mean, weight = np.zeros_like(values), np.zeros_like(values)
@@ -223,7 +243,8 @@ def _smoothed(values: Array, cells: Array, out: Array, grid: Grid, reach: float)
     own = values[cells].clip(-reach, reach)
     weight, mean = weight[cells], mean[cells]
     field = values.copy()
-    field[cells] = np.where(weight > 1e-6, np.minimum(mean / weight.clip(1e-12), own), own)
+    rest = (_ALONE - weight).clip(0)
+    field[cells] = np.minimum((mean + rest * guess) / (weight + rest), own)
     return field
 
 
@@ -436,7 +457,7 @@ def _bounds(
         return q[:, :2] / q[:, 2:]
 
     moved = np.linalg.norm(there(1.01 * w) - there(w), axis=1) / (0.01 * w)
-    step = _STEP / float(np.median(moved))
+    step = _STEP / float(np.median(moved[:_STEPPING]))
     front = sights.front[ref]
     with np.errstate(divide="ignore"):
         back = np.where(front > 0, 1 / (1 / np.maximum(front, 1e-12) + deep), 0)
@@ -446,30 +467,31 @@ def _bounds(
 
 def _swept(
     sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float
-) -> tuple[Array, Array]:
-    """Planes [H, W, 3] of a photo at the best of all depths, and their scores."""
+) -> tuple[Array, Array, Array]:
+    """Planes [H, W, 3] of a photo at the best of all depths, their scores, and who sees them."""
     from gendr.fitting.shape import stereo_kernels as kernels
 
     front, back, step = _bounds(sights, ref, near, middle, deep)
     planes, scores = np.zeros((*front.shape, 3), np.float32), np.zeros(front.shape, np.float32)
+    pairs = np.zeros(front.shape, np.uint8)
     run(
         kernels.sweep, len(front), sights.grey, ref, sights.inside[ref], sights.levels[ref], near,
         *sights.pair(ref, near), front, back, np.float32(_BEFORE * step), np.float32(step),
-        np.float32(sights.focals[ref]), planes, scores,
+        np.float32(sights.focals[ref]), planes, scores, pairs,
     )  # fmt: skip
-    return planes, scores
+    return planes, scores, pairs
 
 
-def _enlarged(planes: Array, size: tuple[int, int]) -> Array:
-    """Planes of twice the size."""
-    rows = np.minimum(np.arange(size[0]) // 2, planes.shape[0] - 1)
-    columns = np.minimum(np.arange(size[1]) // 2, planes.shape[1] - 1)
-    return planes[rows[:, None], columns] * np.array([1, 0.5, 0.5], np.float32)
+def _enlarged(values: Array, size: tuple[int, int]) -> Array:
+    """An image of twice the size."""
+    rows = np.minimum(np.arange(size[0]) // 2, values.shape[0] - 1)
+    columns = np.minimum(np.arange(size[1]) // 2, values.shape[1] - 1)
+    return values[rows[:, None], columns]
 
 
 def _handed_on(
     sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float, planes: Array,
-    scores: Array, turns: int,
+    scores: Array, pairs: Array, turns: int,
 ) -> None:  # fmt: skip
     """Improve planes, and score them."""
     from gendr.fitting.shape import stereo_kernels as kernels
@@ -484,4 +506,4 @@ def _handed_on(
     )  # fmt: skip
     for turn in range(turns):
         spread = np.float32(4 * step / 2 ** (turn // 2))
-        run(kernels.hand_on, len(front), *common, spread, turn, planes, scores)
+        run(kernels.hand_on, len(front), *common, spread, turn, planes, scores, pairs)

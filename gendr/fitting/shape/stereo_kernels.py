@@ -142,11 +142,12 @@ def _cost(way, before):
 @kernel(**_FAST)
 def sweep(
     images, ref, inside, levels, near, a, b, front, back, before, step, focal, planes, scores,
-    start, stop,
+    pairs, start, stop,
 ):  # fmt: skip
     """Try depths from `front` to `back`, parallel to the image and aslant; keep the best.
 
-    Neighbouring pixels try different slants; the best is handed on later.
+    Only every second pixel does, as on a chessboard, and neighbouring ones try different slants;
+    the best is handed on later.
 
     Args:
         images: float32 [L, B, H, W], grey, at each level as smooth as its patches are coarse.
@@ -163,6 +164,7 @@ def sweep(
         focal: in pixels.
         planes: float32 [H, W, 3], out.
         scores: float32 [H, W], out; -1 where nothing is known.
+        pairs: uint8 [H, W], out, the neighbours that see the plane best: K times one plus another.
         start: the first row; stop: the row after the last.
         stop: see start.
     """
@@ -173,7 +175,8 @@ def sweep(
             scores[y, x] = -1.0
             planes[y, x, 0] = front[y, x]
             planes[y, x, 1] = planes[y, x, 2] = 0.0
-            if not inside[y, x] or front[y, x] <= 0:
+            pairs[y, x] = 1
+            if (x + y) % 2 == 0 or not inside[y, x] or front[y, x] <= 0:
                 continue
             level = levels[y, x]
             smooth, stride = images[level], STRIDE << level
@@ -183,23 +186,24 @@ def sweep(
             place = slant = zero
             # Right, down, left and up, by 45 degrees.
             sign = _ONE if (x + y) % 4 < 2 else -_ONE
-            across = zero if (x + y) % 2 else sign / focal
+            across = zero if x % 2 else sign / focal
             upward = sign / focal - across
             for aslant in range(2):
                 last, fresh = np.float32(-1.0), False
                 w = front[y, x] + before
                 while w >= back[y, x]:
                     tilt = w * np.float32(aslant)
-                    found = _score(
+                    found, one, other = _score(
                         smooth, near, a, b, x, y, stride, w, tilt * across, tilt * upward, values,
                         weights,
-                    )[0]  # fmt: skip
+                    )  # fmt: skip
                     found -= _cost(front[y, x] - w, before)
                     if fresh:
                         after, fresh = found, False
                     if found > best:
                         former, best, place, fresh, after = last, found, w, True, np.float32(-1.0)
                         slant = np.float32(aslant)
+                        pairs[y, x] = len(near) * one + other
                     last = found
                     w -= step
             if best <= -1:
@@ -227,7 +231,7 @@ def _random(seed, k):
 @kernel(**_FAST)
 def hand_on(
     images, ref, inside, levels, near, a, b, front, back, before, focal, spread, turn, planes,
-    scores, start, stop,
+    scores, pairs, start, stop,
 ):  # fmt: skip
     """Try the planes of neighbouring pixels, and changes of one's own, at half of the pixels.
 
@@ -247,6 +251,7 @@ def hand_on(
         turn: the number of the call, whose parity says which half it is.
         planes: in and out.
         scores: in and out.
+        pairs: in and out.
         start: see `sweep`.
         stop: see `sweep`.
     """
@@ -265,7 +270,8 @@ def hand_on(
                 continue
             w, wx, wy = planes[y, x, 0], planes[y, x, 1], planes[y, x, 2]
             best, one, other = _score(smooth, near, a, b, x, y, stride, w, wx, wy, values, weights)
-            # Whoever sees the place best judges changes of its plane; of no place, all do.
+            # Whoever sees the place best judges changes of its plane, and those who see that of
+            # another pixel best judge it here; of no place, all do.
             known = best > _SEEN
             for k in range(18):
                 if k < 12:
@@ -274,6 +280,7 @@ def hand_on(
                         continue
                     tx, ty = planes[v, u, 1], planes[v, u, 2]
                     tw = planes[v, u, 0] - dx[k] * tx - dy[k] * ty
+                    this, that = pairs[v, u] // len(near), pairs[v, u] % len(near)
                 else:
                     seed = (y * width + x) * 64 + turn
                     size = spread / (1 << ((k - 12) % 3))
@@ -282,22 +289,23 @@ def hand_on(
                     ty = wy + _HALF * size * _random(seed, 3 * k + 2) / SIDE
                     if k >= 15:
                         tw = w
+                    this, that = one, other
                 if not (back[y, x] <= tw <= front[y, x] + before):
                     continue
                 if focal * np.sqrt(tx * tx + ty * ty) > _STEEP * tw:
                     continue
                 if known:
                     found = _of_both(
-                        smooth, near, a, b, x, y, stride, tw, tx, ty, values, weights, one, other,
+                        smooth, near, a, b, x, y, stride, tw, tx, ty, values, weights, this, that,
                         best,
                     )  # fmt: skip
                 else:
-                    found = _score(
+                    found, this, that = _score(
                         smooth, near, a, b, x, y, stride, tw, tx, ty, values, weights
-                    )[0]  # fmt: skip
+                    )  # fmt: skip
                 if found > best:
-                    best, w, wx, wy = found, tw, tx, ty
-            scores[y, x] = best
+                    best, w, wx, wy, one, other = found, tw, tx, ty, this, that
+            scores[y, x], pairs[y, x] = best, len(near) * one + other
             planes[y, x, 0], planes[y, x, 1], planes[y, x, 2] = w, wx, wy
 
 
@@ -480,3 +488,64 @@ def cover(cells, corner, side, shape, projections, focals, covered, start, stop)
             for y in range(max(0, int(np.ceil(v - half))), min(height - 1, int(v + half)) + 1):
                 for x in range(left, right + 1):
                     covered[r, y, x] = 1
+
+
+@kernel(**_FAST)
+def steepen(ahead, domain, along, step, start, stop):
+    """The dual step of a body of least area: its slopes grow, up to one, towards those of `ahead`.
+
+    Args:
+        ahead: float32 [X, Y, Z], where the function is going.
+        domain: bool [X, Y, Z]; what goes on beyond it has no slope.
+        along: float32 [3, X, Y, Z], in and out.
+        step: of the method.
+        start: the first plane of x; stop: the one after the last.
+        stop: see start.
+    """
+    last = np.array(ahead.shape) - 1
+    for i in range(start, stop):
+        for j in range(ahead.shape[1]):
+            for k in range(ahead.shape[2]):
+                x, y, z = along[0, i, j, k], along[1, i, j, k], along[2, i, j, k]
+                if domain[i, j, k]:
+                    here = ahead[i, j, k]
+                    if i < last[0] and domain[i + 1, j, k]:
+                        x += step * (ahead[i + 1, j, k] - here)
+                    if j < last[1] and domain[i, j + 1, k]:
+                        y += step * (ahead[i, j + 1, k] - here)
+                    if k < last[2] and domain[i, j, k + 1]:
+                        z += step * (ahead[i, j, k + 1] - here)
+                scale = _ONE / max(_ONE, np.sqrt(x * x + y * y + z * z))
+                along[0, i, j, k], along[1, i, j, k], along[2, i, j, k] = (
+                    scale * x, scale * y, scale * z,
+                )  # fmt: skip
+
+
+@kernel(**_FAST)
+def settle(body, ahead, data, along, step, start, stop):
+    """The primal step: the function goes where slopes and data push it, between 0 and 1.
+
+    Args:
+        body: float32 [X, Y, Z], in and out.
+        ahead: float32 [X, Y, Z], out.
+        data: float32 [X, Y, Z], what a cell gains by being inside.
+        along: float32 [3, X, Y, Z].
+        step: of the method.
+        start: the first plane of x; stop: the one after the last.
+        stop: see start.
+    """
+    zero = np.float32(0.0)
+    for i in range(start, stop):
+        for j in range(body.shape[1]):
+            for k in range(body.shape[2]):
+                push = along[0, i, j, k] + along[1, i, j, k] + along[2, i, j, k] + data[i, j, k]
+                if i > 0:
+                    push -= along[0, i - 1, j, k]
+                if j > 0:
+                    push -= along[1, i, j - 1, k]
+                if k > 0:
+                    push -= along[2, i, j, k - 1]
+                before = body[i, j, k]
+                after = min(_ONE, max(zero, before + step * push))
+                body[i, j, k] = after
+                ahead[i, j, k] = after + after - before
