@@ -214,10 +214,13 @@ CASES: dict[str, Make] = {
     },
     "top-k cross-entropy, 100 × 1000, m 16, k 5": top_k_loss,
     "logic training, 784 → 4 × 2000, batch 100": training,
+}
+PROGRAMS = {
     "import torch, in a process of its own": program("import torch"),
     "first step in a process, kernels on disk": program(FIRST),
     **({"gendr fit cow.obj": program(FIT, str(COW.resolve()))} if COW.is_file() else {}),
 }
+CASES |= PROGRAMS
 # What is asked of two cores by a clock on the wall, in ms.
 ASKED = {
     "24 × 64², 642 vertices, logistic.squared 1e-4": "0.15 × the product",
@@ -471,11 +474,16 @@ def main() -> None:
         return
     names = [name for name in CASES if name == UNIT or re.search(args.cases, name)]
     times = beside(args.beside, names, args.seconds, args.threads)
-    found = lines(args.beside, times, args.threads)
-    print("\n".join(found))
-    if args.docs:
-        mark = "steps" if args.threads == 1 else "steps_wall"
-        fill(ROOT / "docs" / "results" / "speed.md", mark, found)
+    # A table of programs, and one of all other steps; those of which nothing was measured stay.
+    for mark, is_program in (("steps", False), ("programs", True)):
+        some = {name: t for name, t in times.items() if (name in PROGRAMS) == is_program}
+        if not some.keys() - {UNIT}:
+            continue
+        found = lines(args.beside, {UNIT: times[UNIT], **some}, args.threads)
+        print("\n".join(found))
+        if args.docs:
+            mark += "" if args.threads == 1 else "_wall"
+            fill(ROOT / "docs" / "results" / "speed.md", mark, found)
 
 
 if __name__ == "__main__":
