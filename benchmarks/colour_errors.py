@@ -162,7 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", metavar="FOLDER:EVERY")
     parser.add_argument("--work", type=Path, required=True, help="the folder of real_photos.py")
-    parser.add_argument("--exposures", action="store_true", help="try those instead")
+    parser.add_argument("--exposures", action="store_true", help="print a trial of those instead")
     parser.add_argument("--docs", action="store_true", help="write the table of the page")
     args = parser.parse_args()
     done = Rows()
@@ -177,20 +177,10 @@ def main() -> None:
         some = list(range(0, len(fitted), max(1, len(fitted) // MOST)))
         for name, views in (("fitted", fitted[some]), ("left out", held)):
             done.add({"photos": place.name, "of": name, **split(mesh, views, light)})
-    if not args.docs:
-        return
-    facts = measured_on()
-    where = f"{facts['date']}, commit {facts['commit']}, {facts['machine']}."
-    file = RESULTS.with_stem("colour-exposures") if args.exposures else RESULTS
-    file.write_text(json.dumps({"rows": done.rows, **facts}, indent=1) + "\n")
-    if args.exposures:
-        head = ["photos", *(key for key in done.rows[0] if key != "photos")]
-        cells = [
-            [row["photos"], *(f"{row[k][0]:.2f} ± {row[k][1]:.2f}" for k in head[1:])]
-            for row in done.rows
-        ]
-        fill(MEASURES, "colour-exposures", [*table(head, cells, left=1), "", where])
-    else:
+    if args.docs and not args.exposures:
+        facts = measured_on()
+        where = f"{facts['date']}, commit {facts['commit']}, {facts['machine']}."
+        RESULTS.write_text(json.dumps({"rows": done.rows, **facts}, indent=1) + "\n")
         fill(MEASURES, "colour-errors", lines(done.rows, where))
 
 
