@@ -13,8 +13,8 @@ from gendr.mesh import Camera
 
 __all__ = ["Samples"]
 
-# Rounds of alternating least squares.
-_ROUNDS, _EXPOSURE_ROUNDS = 30, 100
+# Rounds of alternating least squares; a few tell whether exposures are worth it.
+_ROUNDS, _EXPOSURE_ROUNDS, _TRIED = 30, 100, 10
 # How strongly light is held at that which is alike from everywhere, relative to what photos say.
 _HOLD = 1e-3
 # Every so many-th photo is left out to choose between models. Light, or exposures, must predict
@@ -157,7 +157,7 @@ class Samples:
         if len(self.camera) < 2 * _EVERY:
             return None
         kept = (self.view % _EVERY != _EVERY - 1) | (self.point % 2 == 0)
-        gains = self.of(kept).exposures(shade[kept], _ROUNDS)
+        gains = self.of(kept).exposures(shade[kept], _TRIED)
         better = self._better(shade * gains[self.view], shade, kept, _EXPOSURE_GAIN)
         return gains if better else None
 
