@@ -303,6 +303,28 @@ def test_blurred_photos_count_less(chair, monkeypatch):
     assert better > score()
 
 
+def test_photos_that_are_not_blurred_means_are_not_sharpened(chair, monkeypatch):
+    """Means are corrected where they blur clean photos, and stay where photos are misplaced."""
+    target = painted(chair)
+    camera = ring(chair, 10, 20.0)
+    rgb, alpha = shots(target, camera)
+    shape, calls = shape_of(target), []
+    own = _Photos._corrected
+
+    def corrected(self, *args):
+        calls.append(1)
+        return own(self, *args)
+
+    monkeypatch.setattr(_Photos, "_corrected", corrected)
+    fit_colors(shape, rgb, camera, alpha, kind="vertex")
+    assert len(calls) == 1
+    moved = (
+        torch.stack([image.roll(3 * (-1) ** i, 2) for i, image in enumerate(rgb)]) * alpha[:, None]
+    )
+    fit_colors(shape, moved, camera, alpha, kind="vertex")
+    assert len(calls) == 1
+
+
 def shape_of(mesh):
     return Mesh(mesh.vertices, mesh.faces)
 

@@ -13,14 +13,15 @@ from gendr.mesh import Camera
 
 __all__ = ["Samples"]
 
-# Rounds of alternating least squares.
-_ROUNDS, _EXPOSURE_ROUNDS = 30, 100
+# Rounds of alternating least squares; a few tell whether exposures are worth it.
+_ROUNDS, _EXPOSURE_ROUNDS, _TRIED = 30, 100, 10
 # How strongly light is held at that which is alike from everywhere, relative to what photos say.
 _HOLD = 1e-3
 # Every so many-th photo is left out to choose between models. Light, or exposures, must predict
 # these better than none, by this part of the squared error and by as much as such an error of all
-# colours.
+# colours. Exposures take more: they also explain a little of what gloss differs by.
 _EVERY, _GAIN, _LEAST_GAIN = 4, 0.03, 0.01**2
+_EXPOSURE_GAIN = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +146,8 @@ class Samples:
             return None
         kept = self.view % _EVERY != _EVERY - 1
         light = self.of(kept).light("camera")
-        return self.light("camera") if self._better(self.shade(light), kept) else None
+        none = torch.ones_like(self.color)
+        return self.light("camera") if self._better(self.shade(light), none, kept, _GAIN) else None
 
     def chosen_exposures(self, shade: Tensor) -> Tensor | None:
         """Exposures [B, 3] beside factors [R, 3] if they predict photos that were left out better.
@@ -155,16 +157,17 @@ class Samples:
         if len(self.camera) < 2 * _EVERY:
             return None
         kept = (self.view % _EVERY != _EVERY - 1) | (self.point % 2 == 0)
-        gains = self.of(kept).exposures(shade[kept], _ROUNDS)
-        return gains if self._better(shade * gains[self.view], kept, shade) else None
+        gains = self.of(kept).exposures(shade[kept], _TRIED)
+        better = self._better(shade * gains[self.view], shade, kept, _EXPOSURE_GAIN)
+        return gains if better else None
 
-    def _better(self, shade: Tensor, kept: Tensor, than: Tensor | None = None) -> bool:
-        """Whether factors predict rows that are not kept better than others do, or than none.
+    def _better(self, shade: Tensor, than: Tensor, kept: Tensor, part: float) -> bool:
+        """Whether factors predict rows that are not kept better than others, by a part of these.
 
         The photo in the middle says so, lest one of something else decides.
         """
-        plain = self.predicted(torch.ones_like(shade) if than is None else than, kept)
-        gain = plain - self.predicted(shade, kept)
+        plain = self.predicted(than, kept)
         if not len(plain):
             return False
-        return float(gain.median()) > max(_GAIN * float(plain.median()), _LEAST_GAIN)
+        gain = plain - self.predicted(shade, kept)
+        return float(gain.median()) > max(part * float(plain.median()), _LEAST_GAIN)
