@@ -6,7 +6,7 @@ Two processes take turns, so that other load of the machine meets both. Times ar
 one thread, the least of all runs, and the unit is a product of two float32 matrices of 2048² on one
 thread: both mean something on a busy machine too. With --threads 2 they are those of a clock on the
 wall, on a machine that does nothing else. A step of `gendr fit` is a short fit over its number of
-steps. --docs writes the table into docs/results/speed.md.
+steps. --docs writes a table of docs/results/speed.md, by default that of all cases.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ def main() -> None:
     add("--seconds", type=float, default=120.0, metavar="N", help="%(default)s")
     add("--cases", default="", metavar="PATTERN", help="what to measure, a regex")
     add("--threads", type=int, default=1, metavar="N", help="%(default)s")
-    add("--docs", action="store_true", help="write into docs/results/speed.md")
+    add("--docs", nargs="?", const="steps", metavar="TABLE", help="of docs/results/speed.md")
     add("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
@@ -322,8 +322,7 @@ def main() -> None:
     found = lines(args.beside, times, args.threads)
     print("\n".join(found))
     if args.docs:
-        mark = "steps" if args.threads == 1 else "steps_wall"
-        fill(ROOT / "docs" / "results" / "speed.md", mark, found)
+        fill(ROOT / "docs" / "results" / "speed.md", args.docs, found)
 
 
 if __name__ == "__main__":
