@@ -8,6 +8,8 @@ matrix product, which are measured in the same run. All on one thread, in proces
 of many runs. --docs writes the tables into docs/results/speed.md.
 """
 
+# Numba compiles the functions that call intrinsics.
+# pyright: reportCallIssue=false
 # ruff: noqa: E402  # where kernels are kept is said before they are imported
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ Two processes take turns, so that other load of the machine meets both. Times ar
 one thread, the least of all runs, and the unit is a product of two float32 matrices of 2048² on one
 thread: both mean something on a busy machine too. With --threads 2 they are those of a clock on the
 wall, on a machine that does nothing else. A step of `gendr fit` is a short fit over its number of
-steps. --docs writes the table into docs/results/speed.md.
+steps. --docs writes a table of docs/results/speed.md, by default that of all cases; programs have
+one of their own.
 
     python benchmarks/steps.py --sizes [--docs]
 
@@ -457,7 +458,7 @@ def main() -> None:
     add("--seconds", type=float, default=120.0, metavar="N", help="%(default)s")
     add("--cases", default="", metavar="PATTERN", help="what to measure, a regex")
     add("--threads", type=int, default=1, metavar="N", help="%(default)s")
-    add("--docs", action="store_true", help="write into docs/results/speed.md")
+    add("--docs", nargs="?", const="steps", metavar="TABLE", help="of docs/results/speed.md")
     add("--sizes", action="store_true", help="how the time grows with the size")
     add("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -475,14 +476,13 @@ def main() -> None:
     names = [name for name in CASES if name == UNIT or re.search(args.cases, name)]
     times = beside(args.beside, names, args.seconds, args.threads)
     # A table of programs, and one of all other steps; those of which nothing was measured stay.
-    for mark, is_program in (("steps", False), ("programs", True)):
+    for mark, is_program in ((args.docs, False), ("programs", True)):
         some = {name: t for name, t in times.items() if (name in PROGRAMS) == is_program}
         if not some.keys() - {UNIT}:
             continue
         found = lines(args.beside, {UNIT: times[UNIT], **some}, args.threads)
         print("\n".join(found))
         if args.docs:
-            mark += "" if args.threads == 1 else "_wall"
             fill(ROOT / "docs" / "results" / "speed.md", mark, found)
 
 

@@ -18,9 +18,32 @@ def quick_interpreter() -> Generator[None]:
     replaced yet, which takes longer than the call. In this context it searches only at the first
     such call, for every module that it has to patch. Types and shapes are looked up, not made anew
     for every number, and blocks of the same shape are not broadcast to it.
+
+    One thing is mended: Triton 3.9 makes floats of a comparison of scalars that a block is joined
+    with, because it keeps the type of what was compared, and cannot join them.
     """
-    with _patched_once_per_launch(), _types_kept():
+    with _patched_once_per_launch(), _types_kept(), _truths_kept():
         yield
+
+
+@contextmanager
+def _truths_kept() -> Generator[None]:
+    from triton.runtime import interpreter
+
+    builder: Any = interpreter.InterpreterBuilder
+    splat = builder.create_splat
+
+    def create_splat(self: Any, kind: Any, scalar: Any) -> Any:
+        out = splat(self, kind, scalar)
+        if scalar.data.dtype == bool:
+            out.data = out.data.astype(bool)
+        return out
+
+    builder.create_splat = create_splat
+    try:
+        yield
+    finally:
+        builder.create_splat = splat
 
 
 @contextmanager
