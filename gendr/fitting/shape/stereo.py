@@ -36,8 +36,8 @@ Array = npt.NDArray[Any]
 # Photos that stereo needs.
 LEAST_VIEWS = 3
 # Neighbours of a photo, and the angles between their lines of sight, degrees: of a wall within a
-# hollow most see nothing. The nearest say how far apart depths are tried.
-_NEIGHBOURS, _NEAREST, _FURTHEST, _STEPPING = 8, 2.0, 50.0, 4
+# hollow most see nothing. The nearest few say how far apart depths are tried.
+_NEIGHBOURS, _NEAREST, _FURTHEST, _FEW = 8, 2.0, 50.0, 4
 # Depths are tried so many pixels apart; up to so many before the surface, and so deep below it, as
 # a part of the diagonal, if the object goes on so far.
 _STEP, _BEFORE, _DEEP = 0.7, 1.5, 0.6
@@ -50,9 +50,9 @@ _LEVELS, _BLUR = 3, 0.6
 _SURE, _ROUNDED = 0.3, 0.001
 # What of a pixel the object must cover for its colour to be the object's.
 _COVERED = 0.99
-# A correlation that counts, and how many neighbours must see the same: of eight, two that see noise
-# agree by chance at less.
-_LEAST, _AGREE = 0.6, 2
+# A correlation that counts, with few neighbours and with more, of which some agree by chance about
+# noise; and how many must see the same.
+_LEAST, _AGREE = (0.5, 0.6), 2
 # What is seen through weighs so much of what is seen; and a pixel of which photos say nothing, by
 # which the surface given stays where it is seen.
 _FREE, _HARDLY = 0.25, 0.02
@@ -159,7 +159,7 @@ def find_depths(
         back = np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
         run(
             kernels.agree, height, ref, near[ref], *there, *back, planes, scores,
-            np.float32(_LEAST), counts[ref],
+            np.float32(_LEAST[len(near[ref]) > _FEW]), counts[ref],
         )  # fmt: skip
     enough = np.array([min(_AGREE, len(some) - 1) for some in near])[:, None, None]
     sure = (counts >= enough) & (whole.inside > 0)
@@ -457,7 +457,7 @@ def _bounds(
         return q[:, :2] / q[:, 2:]
 
     moved = np.linalg.norm(there(1.01 * w) - there(w), axis=1) / (0.01 * w)
-    step = _STEP / float(np.median(moved[:_STEPPING]))
+    step = _STEP / float(np.median(moved[:_FEW]))
     front = sights.front[ref]
     with np.errstate(divide="ignore"):
         back = np.where(front > 0, 1 / (1 / np.maximum(front, 1e-12) + deep), 0)
