@@ -194,25 +194,35 @@ def fused(
     )  # fmt: skip
     mean, weight = (np.zeros_like(values) for _ in range(2))
     mean[cells], weight[cells] = out.T
-    votes = (mean / reach * weight.clip(0, 1)).reshape(grid.shape)
-    body = of_least_area(votes, (values > 0).reshape(grid.shape)).ravel()
-    guess = (body[cells] - 0.5) * _REACH * grid.cell
-    field = _smoothed(values, cells, out, guess, grid, reach)
+    votes, within = mean / reach * weight.clip(0, 1), (values > 0).reshape(grid.shape)
     wanted = (masks > 0.5).cpu().numpy()
-    inside = (field > 0).reshape(grid.shape)
-    _changed(field, without_handles(inside), values, grid)
-    for _ in range(_REPAIRS):
+
+    def joined() -> Array:
+        body = of_least_area(votes.reshape(grid.shape), within).ravel()
+        guess = (body[cells] - 0.5) * _REACH * grid.cell
+        return _smoothed(values, cells, out, guess, grid, reach)
+
+    def missing(field: Array) -> Array:
         # Of those in the hull, and of cells that are alike that which is deepest in it.
         likely = np.where(values > 0, field + 0.1 * values.clip(-reach, reach), -np.inf)
         places = _uncovered(field, likely, grid, wanted, projections, focals)
-        if not len(places):
-            break
         strides = np.array([grid.shape[1] * grid.shape[2], grid.shape[2], 1])
         around = places[:, None] + np.concatenate([[0], strides, -strides])
-        around = np.unique(around.clip(0, len(field) - 1))
+        return np.unique(around.clip(0, len(field) - 1))
+
+    field = joined()
+    around = missing(field)
+    if len(around):  # as if photos had seen it, so that what joins it has least area too
+        votes[around] = 1
+        field = joined()
+    _changed(field, without_handles((field > 0).reshape(grid.shape)), values, grid)
+    for _ in range(_REPAIRS):
+        around = missing(field)
+        if not len(around):
+            break
         field[around] = np.maximum(field[around], np.minimum(values[around], 0.5 * grid.cell))
     inside = (field > 0).reshape(grid.shape)
-    _changed(field, without_tunnels(inside, values.reshape(grid.shape) > 0), values, grid)
+    _changed(field, without_tunnels(inside, within), values, grid)
     return surface_of(Field(torch.from_numpy(field), grid, hull.pixel), _LEAST_PART)
 
 
