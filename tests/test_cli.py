@@ -526,6 +526,7 @@ def test_refinements_and_colors_go_on_where_they_were(tmp_path, monkeypatch, cap
     """Interrupted in each stage in turn; none that is finished is done again."""
     monkeypatch.setattr(refine_cameras, "_BLURS", (3.0, 0.7))
     monkeypatch.setattr(refine_shape, "EVERY", 10)
+    monkeypatch.setattr(refine_shape, "LEAST_KNOWN", 0.0)  # the photos are tiny
     for module in (refine_cameras, agreement):
         monkeypatch.setattr(module, "_CELLS", 32)
     save_photos(tmp_path / "photos")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from gendr import Camera, Mesh, look_at, refine_shape, visual
+from gendr import Camera, Mesh, Renderer, look_at, refine_shape, visual
 from gendr.fitting.shape import refine as refining
 from gendr.fitting.shape import stereo
 from gendr.fitting.shape.stereo import Depths, find_depths, fused
@@ -232,6 +232,22 @@ def test_thin_parts_are_brought_back():
     found = visual.silhouettes(Mesh(torch.from_numpy(vertices).float(), torch.from_numpy(faces)),
                                camera, 64)  # fmt: skip
     assert float(iou(found, alpha).min()) > 0.7
+
+
+def test_what_only_masks_show_is_joined_smoothly():
+    """The lower half of a cube, of which photos say nothing: neither cut off nor foam."""
+    body = cube(2)
+    camera = visual.orbit(body, [45.0 * i for i in range(8)], 10.0)
+    alpha = shots(body, camera, 128)[1]
+    front = 1 / Renderer(128, "heaviside", "max")(body, camera).depth
+    planes = torch.stack([front, 0 * front, 0 * front], -1).numpy()
+    weights = (alpha > 0.5).float()
+    weights[:, 70:] = 0
+    depths = Depths(planes, weights.numpy(), 1.0)
+    vertices, faces = fused(depths, camera, alpha, resolution=128)
+    found = Mesh(torch.from_numpy(vertices).float(), torch.from_numpy(faces))
+    assert len(vertices) - len(faces) // 2 == 2  # a sphere, without a handle
+    assert float(iou(visual.silhouettes(found, camera, 128), alpha).min()) > 0.99
 
 
 def pit():
