@@ -140,23 +140,30 @@ class Pointer:
         """Store one number."""
         self.builder.store(number, self.builder.gep(self.base, [place.value]))
 
-    def add(self, place: Place, vector: Lanes, count: Place) -> None:
-        """Add the first `count` lanes to what is there; nothing behind them is read or written."""
-        builder, address = self.builder, self._address(place)
-        mask, number = ir.VectorType(ir.IntType(1), LANES), ir.IntType(32)
-        kind = ir.FunctionType(_VECTOR, [address.type, number, mask, _VECTOR])
-        load = cgutils.get_or_insert_function(builder.module, kind, "llvm.masked.load.v8f64.p0")
-        lanes, zero = first_lanes(count), ir.Constant(_VECTOR, [0.0] * LANES)
-        old = builder.call(load, [address, number(8), lanes, zero])
-        self.put_first(place, Lanes(builder, old) + vector, count)
-
     def put_first(self, place: Place, vector: Lanes, count: Place) -> None:
-        """Store the first `count` lanes; nothing behind them is written."""
+        """Store the first `count` lanes; nothing behind them is written. Takes longer than all."""
         builder, address = self.builder, self._address(place)
         mask, number = ir.VectorType(ir.IntType(1), LANES), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [_VECTOR, address.type, number, mask])
         store = cgutils.get_or_insert_function(builder.module, kind, "llvm.masked.store.v8f64.p0")
         builder.call(store, [vector.value, address, number(8), first_lanes(count)])
+
+
+def put_before(end: Place, place: Place, count: Place, *stores: tuple[Pointer, Lanes]) -> None:
+    """Store vectors at a place of arrays of which others may write what is from `end` on.
+
+    Lanes behind the first `count` are written as well as far as there is room for all: they have to
+    be what is there.
+    """
+    builder = place.builder
+    fits = builder.icmp_signed("<=", (place + LANES).value, end.value)
+    with builder.if_else(fits) as (whole, part):
+        with whole:
+            for array, vector in stores:
+                array[place] = vector
+        with part:
+            for array, vector in stores:
+                array.put_first(place, vector, count)
 
 
 def first_lanes(count: Place) -> Any:

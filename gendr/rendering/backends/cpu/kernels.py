@@ -38,7 +38,7 @@ from gendr._runtime.numba.calls import (
 )
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.numba.mathematics import fma
-from gendr._runtime.numba.vectors import LANES, lanewise, where, wide
+from gendr._runtime.numba.vectors import LANES, lanewise, put_before, where, wide
 from gendr.rendering.backends.cpu.records import DrawnAlpha, FaceTables, Formulas
 
 ensure_cache()
@@ -438,14 +438,9 @@ def _copy(out, i, sources, pixel):
 
 
 @lanewise
-def _add(out, i, values, j, count):
+def _add(out, i, values, j, count, end):
     value = values[j]
-    out[i] = out[i] + where(value.before(count), value, 0.0)
-
-
-@lanewise
-def _add_last(out, i, values, j, count):
-    out.add(i, values[j], count)
+    put_before(end, i, count, (out, out[i] + where(value.before(count), value, 0.0)))
 
 
 @inner()
@@ -463,17 +458,13 @@ def gather(block, sources, out):
 
 @inner()
 def scatter(block, values, out, end):
-    """Add the values of a block to those of their pixels, which are all before `end`."""
+    """Add the values of a block to those of their pixels; other threads write those from `end`."""
     indices = block[2]
     for k in range(block[0][RUNS]):
         first, pixel = indices[RUN + k], indices[RUN_PIXEL + k]
         count = indices[RUN + k + 1] - first
         for i in range(0, count, LANES):
-            # Other threads write the pixels from `end` on. Stores by a mask take longer.
-            if pixel + i + LANES <= end:
-                _add(out, pixel + i, values, first + i, count - i)
-            else:
-                _add_last(out, pixel + i, values, first + i, count - i)
+            _add(out, pixel + i, values, first + i, count - i, end)
 
 
 @inner(error_model="numpy")

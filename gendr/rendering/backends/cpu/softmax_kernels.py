@@ -28,7 +28,7 @@ from gendr._runtime.numba.bodies import compiled
 from gendr._runtime.numba.calls import pointer, row, shifted
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.numba.mathematics import power_of_two, split_exp
-from gendr._runtime.numba.vectors import LANES, lanewise, maximum, where
+from gendr._runtime.numba.vectors import LANES, lanewise, maximum, put_before, where
 from gendr._runtime.numba.vectors import power_of_two as power_of_two_of_lanes
 from gendr.rendering.backends import formulas
 from gendr.rendering.backends.cpu.kernels import (
@@ -623,55 +623,39 @@ def _new_parts():
     return parts
 
 
-def _adding(masked):
-    """Add fragments of a row to the sums of their pixels, and raise the tops of these.
-
-    Those behind the first `count` change nothing; `masked`, their pixels are not written either.
-    """
-
-    def step(i, count, pixel, a, cutoff, parts, sums, tops):
-        top, power = tops[pixel], parts[i + _POWER]
-        covers = a[i] > cutoff
-        power = where(covers, where(power.before(count), power, top), top)
-        highest = maximum(top, power)
-        fade = power_of_two_of_lanes(maximum(top - highest, -1023.0))
-        height = parts[i + _HEIGHT] * power_of_two_of_lanes(maximum(power - highest, -1023.0))
-        share = where(covers, where(power.before(count), a[i] * height, 0.0), 0.0)
-        lit, highlight = share * parts[i + _FACTOR], share * parts[i + _HIGHLIGHT]
-        for k, total in enumerate(sums):
-            value = share
-            if k < 3:
-                colour = parts[i + (_RED + k * STRIDE)] * parts[i + (_T_RED + k * STRIDE)]
-                value = lit * colour + highlight
-            value = total[pixel] * fade + value
-            if masked:
-                total.put_first(pixel, value, count)
-            else:
-                total[pixel] = value
-        if masked:
-            tops.put_first(pixel, highest, count)
-        else:
-            tops[pixel] = highest
-
-    return lanewise(step)
-
-
-_add_fragments, _add_last_fragments = _adding(False), _adding(True)
+@lanewise
+def _add_fragments(i, count, pixel, end, a, cutoff, parts, sums, tops):
+    top, power = tops[pixel], parts[i + _POWER]
+    covers = a[i] > cutoff
+    power = where(covers, where(power.before(count), power, top), top)
+    highest = maximum(top, power)
+    fade = power_of_two_of_lanes(maximum(top - highest, -1023.0))
+    height = parts[i + _HEIGHT] * power_of_two_of_lanes(maximum(power - highest, -1023.0))
+    share = where(covers, where(power.before(count), a[i] * height, 0.0), 0.0)
+    lit, highlight = share * parts[i + _FACTOR], share * parts[i + _HIGHLIGHT]
+    values = [
+        lit * (parts[i + (_RED + k)] * parts[i + (_T_RED + k)]) + highlight
+        for k in (0, STRIDE, 2 * STRIDE)
+    ]
+    put_before(
+        end, pixel, count, (tops, highest),
+        *((total, total[pixel] * fade + value)
+          for total, value in zip(sums, [*values, share], strict=True)),
+    )  # fmt: skip
 
 
 @inner()
 def _accumulate(block, a, cutoff, parts, sums, tops, end):
-    """Add a block of fragments of coverage a to the sums of their pixels, all before `end`."""
+    """Add fragments of coverage a to the sums of their pixels, and raise the tops of these.
+
+    Other threads write the pixels from `end` on.
+    """
     indices = block[2]
     for k in range(block[0][RUNS]):
         first, pixel = indices[RUN + k], indices[RUN_PIXEL + k]
         count = indices[RUN + k + 1] - first
         for i in range(0, count, LANES):
-            # Other threads write the pixels from `end` on.
-            if pixel + i + LANES <= end:
-                _add_fragments(first + i, count - i, pixel + i, a, cutoff, parts, sums, tops)
-            else:
-                _add_last_fragments(first + i, count - i, pixel + i, a, cutoff, parts, sums, tops)
+            _add_fragments(first + i, count - i, pixel + i, end, a, cutoff, parts, sums, tops)
 
 
 @kernel(error_model="numpy")
