@@ -56,13 +56,18 @@ camera = gendr.look_at(9.0, 20.0, [0.0, 90.0, 180.0, 270.0])
 seen = gendr.Renderer(24)(cube(1).with_vertex_colors(cube(1).vertices.abs()), camera)
 save_views("photos", seen.alpha, camera, rgb=seen.rgb)
 """
+# So few pixels agree about nothing, and the surface would not be moved.
+_CERTAIN = """
+from gendr.fitting.shape import refine
+refine.LEAST_KNOWN = 0.0
+"""
 _PROGRAMS = {
     "render": _RENDER,
     "sort": _SORT,
     "logic": _LOGIC,
     "fit": _CALL.format("fit chair -o out --image-size 24 --steps 25 --quiet"),
     "pose": _POSE,
-    "photos": _PHOTOS + _CALL.format("fit photos -o out --steps 2 --quiet"),
+    "photos": _PHOTOS + _CERTAIN + _CALL.format("fit photos -o out --steps 2 --quiet"),
     "splat": _PHOTOS + _CALL.format("splat photos -o out --steps 2 --triangles 20 --quiet"),
 }
 

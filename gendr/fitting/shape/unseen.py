@@ -98,7 +98,7 @@ def _solved(
     data: Array, domain: Body, steps: int, start: tuple[Array, Array] | None
 ) -> tuple[Array, Array]:
     """The function, and its dual fields, after some steps, from those of a grid half as fine."""
-    from gendr.fitting.shape import stereo_kernels as kernels
+    from gendr.fitting.shape import unseen_kernels as kernels
 
     if start is None:
         body = (data >= 0).astype(np.float32)
