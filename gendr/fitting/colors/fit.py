@@ -56,9 +56,8 @@ _ROUNDS = 3
 # Solutions of the linear system, between which pixels that disagree lose weight.
 _TURNS = 2
 # If means miss half of the pixels by more than this squared difference, it is not for their blur.
-# Clean renderings are missed by less than 1e-6, and the correction gains 1 to 5 dB in photos left
-# out; the bulldozer and the toy of docs/results/photos.md by 8e-4 and 2e-3, and it costs 0.15 and
-# 0.04 dB there, and half of the time.
+# Clean renderings are missed by less than 1e-6; the bulldozer and the toy of docs/results/photos.md
+# by 8e-4 and 2e-3, where the correction takes half of the time and photos left out lose by it.
 _APART = 3e-4
 # Light and exposures are found from this many points.
 _POINTS = 20_000
