@@ -145,10 +145,15 @@ def smoke(place: Place) -> None:
     setup, allowed = (TINY if place.dry else SETUPS)[0], TOLERANCES[torch.float32]
     step = Step(setup, INSTANCES[0], place.device)
     first = step.outcome()
-    got = tuple(x.cpu().double() for x in first)
-    want = Step(setup, INSTANCES[0], "cpu", "reference", torch.float64).outcome()
-    apart = float((got[0] - want[0]).abs().max())
-    place.check("alpha is that of the reference", apart <= allowed.alpha, f"{apart:.1e}")
+    few = replace(setup, views=2)  # the reference meets every face in every pixel
+    got = tuple(x.cpu().double() for x in Step(few, INSTANCES[0], place.device).outcome())
+    want = Step(few, INSTANCES[0], "cpu", "reference", torch.float64).outcome()
+    plain = Step(few, INSTANCES[0], "cpu", "reference").outcome()
+    apart, rounding = (float((x - want[0]).abs().max()) for x in (got[0], plain[0]))
+    # Where edges are steep, float32 itself is further from float64 than most scenes allow.
+    close = apart <= max(allowed.alpha, 4 * rounding)
+    detail = f"{apart:.1e}; plain float32 on the CPU {rounding:.1e}"
+    place.check("alpha is that of the reference", close, detail)
     apart = relative_l2(got[1], want[1])
     place.check("so is its gradient", apart <= allowed.gradient, f"{apart:.1e} relative")
     place.check("two runs have the same bits", same(step.outcome(), first))
@@ -213,11 +218,13 @@ def pytest_outcomes(text: str) -> dict[str, str]:
 
 def _run_tests(place: Place, *options: str) -> None:
     """Run tests on the GPU, as many as there is time for; in a dry run only collect them."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+    # pytest-benchmark, where it is installed, does not start beside xdist.
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:benchmark"]
+    command += options
     command += ["--collect-only", "-q"] if place.dry else ["-v", "--tb=short"]
     if importlib.util.find_spec("xdist") and not place.dry:
         # Compilation is the processor's work.
-        command += ["-n", str(min(12, os.cpu_count() or 1)), "--dist", "worksteal"]
+        command += ["-n", str(min(16, os.cpu_count() or 1)), "--dist", "worksteal"]
     log = place.out / "logs" / f"pytest-{place.file.stem}.log"
     code = _ended(command, log, place.seconds - GRACE)
     text = log.read_text(encoding="utf-8", errors="replace")
@@ -291,6 +298,14 @@ def _profiled(run: Callable[[], object], place: Place) -> tuple[float, list[dict
     return sum(x["us"] for x in rows) / 1e3, sorted(rows, key=lambda row: -row["us"])
 
 
+def _busy(run: Callable[[], object], place: Place) -> float:
+    """Milliseconds of a run's kernels; in a dry run of the run."""
+    if place.dry:
+        return place.milliseconds(run)
+    run()  # compiles
+    return _profiled(run, place)[0]
+
+
 def _waits(run: Callable[[], object], place: Place) -> list[str]:
     """Lines at which a run waits for the GPU."""
     if place.dry:
@@ -361,7 +376,8 @@ def descend(
 ) -> Any:  # fmt: skip
     """Change one field of `module.LAUNCH` after the other; the best launch.
 
-    What counts is the geometric mean of the times of all runs; less than 1 % may be chance.
+    What counts is the geometric mean over the runs of the milliseconds that the GPU is busy: what
+    the host takes to launch is the same for all. Less than 1 % may be chance.
 
     Args:
         module: whose launch is changed, and left as it was.
@@ -375,7 +391,7 @@ def descend(
     def mean(launch: Any, changed: str) -> float:
         module.LAUNCH = launch  # type: ignore[attr-defined]
         try:
-            times = [place.milliseconds(run, 0.1) for run in runs]
+            times = [_busy(run, place) for run in runs]
         except Exception as error:  # noqa: BLE001 (such as too many resources: it is out)
             place.row(name, changed=changed, error=str(error)[:200])
             return float("inf")

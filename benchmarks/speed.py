@@ -555,7 +555,12 @@ def about_run(place: Place) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit of this clone, and whether it was changed since; "unknown" without git."""
+    """The commit of this clone, and whether it was changed since; "unknown" without git.
+
+    Where a copy has no history, as on a machine that was lent, GENDR_COMMIT names it.
+    """
+    if named := os.environ.get("GENDR_COMMIT"):
+        return named
     command = ["git", "describe", "--always", "--dirty"]
     try:
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

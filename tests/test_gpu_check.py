@@ -124,11 +124,11 @@ def test_the_fastest_launch_is_found_and_the_old_one_restored(gpu_check, monkeyp
     place = gpu_check.Place("cuda", tmp_path, tmp_path / "a.json", 10.0)
     before = tiles.LAUNCH
 
-    def milliseconds(self, run, seconds=0.0):
+    def busy(run, place):
         launch = tiles.LAUNCH
         return {1: 2.0, 4: 1.5}.get(launch.warps, 1.0) * (0.9 if launch.programs == 4096 else 1.0)
 
-    monkeypatch.setattr(gpu_check.Place, "milliseconds", milliseconds)
+    monkeypatch.setattr(gpu_check, "_busy", busy)
     trials = {"warps": (1, 2, 4), "programs": (1024, 4096)}
     best = gpu_check.descend(tiles, trials, [lambda: None], place, float("inf"))
     assert tiles.LAUNCH is before

@@ -342,13 +342,14 @@ class Distribution(ABC):
     def _key(self) -> tuple[object, ...]:
         # Tensors count by identity: comparing values would make equality change under training.
         values = (getattr(self, f.name) for f in fields(self))  # pyright: ignore[reportArgumentType]  # members are dataclasses
-        return (type(self), *(("tensor", id(v)) if isinstance(v, Tensor) else v for v in values))
+        return tuple(("tensor", id(v)) if isinstance(v, Tensor) else v for v in values)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Distribution) and self._key() == other._key()
+        # Classes are compared by `is`: torch.compile of PyTorch 2.11 stops at == of two.
+        return type(self) is type(other) and self._key() == other._key()  # pyright: ignore[reportAttributeAccessIssue]  # of the same type
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash((type(self), *self._key()))
 
     def __repr__(self) -> str:
         return str(self)

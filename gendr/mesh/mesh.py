@@ -365,7 +365,11 @@ class Mesh:
     def _moved(self, vertices: Tensor) -> Mesh:
         """The same mesh with other vertices, unchecked."""
         out = object.__new__(type(self))
-        out.__dict__.update(self.__dict__)
+        if torch.compiler.is_compiling():  # PyTorch 2.11 cannot trace an update of `__dict__`
+            out._topology, out._attributes = self._topology, self._attributes
+            out._origin, out._unlit = self._origin, self._unlit
+        else:
+            out.__dict__.update(self.__dict__)
         out._vertices = vertices
         return out
 

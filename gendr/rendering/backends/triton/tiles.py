@@ -51,7 +51,7 @@ class TileLaunch:
     fits: bool = False
     tile_warps: int = 2
     block_warps: int = 4
-    small_tile: tuple[int, int] = (8, 8)
+    small_tile: tuple[int, int] = (4, 8)
     small_tile_warps: int = 1
     small_block: int = 32
     small_block_warps: int = 1

@@ -50,7 +50,7 @@ class Launch:
     """
 
     gates: int = 32
-    pairs: int = 256
+    pairs: int = 512
     columns: int = 8
     wires: int = 64
     held: int = 512
