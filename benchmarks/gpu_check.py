@@ -450,6 +450,11 @@ def graphs(place: Place) -> None:
         place.check(f"{name} has the same bits", equal)
         place.check(f"{name} sees other vertices", moved)
         place.row("steps", scene=setup.name, way=name, both_ms=both_ms)
+    for setup in () if place.dry else SETUPS[1:]:
+        step = Step(setup, INSTANCES[0], place.device)
+        compiled(step)
+        both_ms = place.milliseconds(step.outcome)
+        place.row("steps", scene=setup.name, way="compiled()", both_ms=both_ms)
 
 
 def rendering(place: Place) -> None:
