@@ -177,7 +177,7 @@ def losses(sizes: Sizes, device: str) -> Groups:
 
     def ours(method: str) -> Function:
         steepness = NEURALSORT if method == "neuralsort" else 1.0
-        loss = TopKCrossEntropy(P_K, method, m, steepness=steepness)
+        loss = TopKCrossEntropy(P_K, method, m, steepness=steepness).to(device)
         return lambda logits: loss(logits, labels)
 
     papers: dict[str, Callable[[int, Tensor], Tensor]] = {
