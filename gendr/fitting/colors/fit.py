@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_like
-from gendr._runtime.threads import run, torch_on_one_thread
+from gendr._runtime.threads import mapped, run, torch_on_one_thread
 from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.canvases import Canvas, Texels, Vertices
 from gendr.fitting.colors.light import HarmonicLight
@@ -182,14 +182,14 @@ class _Photos:
         self.tell = callback or (lambda done: None)
         pixels = len(images) * self.size[0] * self.size[1]
         oversampling = 2 if pixels <= _MANY_PIXELS else 1
-        self.sights: list[Sight] = []
-        self.inside: list[Tensor] = []
-        for i in range(len(images)):
+
+        def seen(i: int) -> tuple[Sight, Tensor]:
             sight = look(mesh, camera[i], self.size, oversampling)
             use = sight.whole if masks is None else sight.whole & (masks[i] > 0.99)
-            self.sights.append(sight)
-            self.inside.append(-F.max_pool2d(-use[None].to(images), 3, 1, 1)[0] > 0.5)
-            self.tell(0.4 * (i + 1) / len(images))
+            return sight, -F.max_pool2d(-use[None].to(images), 3, 1, 1)[0] > 0.5
+
+        found = mapped(seen, range(len(images)), lambda done: self.tell(0.4 * done))
+        self.sights, self.inside = [sight for sight, _ in found], [inside for _, inside in found]
         if not any(bool(inside.any()) for inside in self.inside):
             raise ValueError(
                 "no photo shows the mesh away from its outlines; are mesh and cameras of one world?"
@@ -226,7 +226,8 @@ class _Photos:
             colors = self._corrected(system, colors, exposure)
         mesh = canvas.painted(colors).with_unlit(self.light is None)
         self.tell(0.95)
-        psnr = torch.stack([self._psnr(canvas, colors, i) for i in range(len(self.images))])
+        rows = range(len(self.images))
+        psnr = torch.stack(mapped(lambda i: self._psnr(canvas, colors, i), rows))
         self.tell(1.0)
         return ColorResult(mesh, self.gains, psnr, float(seen.double().mean()), self.light)
 
@@ -325,7 +326,7 @@ class _Photos:
     def _system(self, canvas: Canvas) -> Mixtures:
         """All pixels that are compared as mixtures of the colours of points."""
         smooth = laplacian(canvas.edges.numpy(), len(canvas.points), np.float32)
-        blocks = [self._mixture(canvas, i) for i in range(len(self.images))]
+        blocks = mapped(lambda i: self._mixture(canvas, i), range(len(self.images)))
         view = np.repeat(np.arange(len(blocks)), [len(block[0]) for block in blocks])
         columns, values, photo, weight, shade = (
             np.concatenate(part) for part in zip(*blocks, strict=True)
@@ -340,9 +341,9 @@ class _Photos:
         """
         shown = torch.from_numpy(system.mixed(colors.float().numpy()) * system.shade)
         bounds = np.searchsorted(system.view, np.arange(len(self.images) + 1))
-        slopes = []
-        for i, image in enumerate(self.images):
-            use = self.inside[i].flatten()
+
+        def slope(i: int) -> float:
+            image, use = self.images[i], self.inside[i].flatten()
             own = torch.zeros_like(image).flatten(1)
             own[:, use] = shown[bounds[i] : bounds[i + 1]].T.to(own)
             pair = torch.stack([own.reshape(image.shape), image * self.inside[i]])
@@ -350,7 +351,9 @@ class _Photos:
             inner = -F.max_pool2d(-self.inside[i][None].to(image), 3, 1, 1)[0] > 0.5
             mine, photo = detail[:, :, inner]
             plain = _PLAIN**2 * mine.numel() + 1e-12  # what has no detail is not blurred
-            slopes.append(float(((mine * photo).sum() + plain) / (mine.square().sum() + plain)))
+            return float(((mine * photo).sum() + plain) / (mine.square().sum() + plain))
+
+        slopes = mapped(slope, range(len(self.images)))
         found = np.array(slopes) / max(float(np.median(slopes)), 1e-6)
         return [float(x) for x in found.clip(0.2, 1.0) ** 2]
 
