@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_like
-from gendr._runtime.threads import mapped, run, torch_on_one_thread
+from gendr._runtime.threads import mapped, num_threads, run, torch_on_one_thread
 from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.canvases import Canvas, Texels, Vertices
 from gendr.fitting.colors.light import HarmonicLight
@@ -53,6 +53,9 @@ SIZES, _FILL = (256, 2048), 0.6
 _MANY_PIXELS = 6_000_000
 # Rounds in which photos that disagree lose weight.
 _ROUNDS = 3
+# What photos show of points, seven numbers for each, is kept between them if it is not more than
+# so many; otherwise that of a few photos at a time is.
+_NUMBERS, _KEPT, _FEW = 7, 64_000_000, 4
 # Solutions of the linear system, between which pixels that disagree lose weight.
 _TURNS = 2
 # If means miss half of the pixels by more than this squared difference, it is not for their blur.
@@ -281,21 +284,30 @@ class _Photos:
 
         points, normals = canvas.points, canvas.normals
         mean = total = torch.zeros(len(points), 3)
+
+        def shown(i: int) -> tuple[Array, Array, Array]:
+            color, weight = self.views[i].seen(points, normals)
+            weight = weight * self.quality[i]
+            shade = self.gains[i][None].float()
+            if self.light is not None:
+                rows = (weight > 0).nonzero()[:, 0]
+                own, shade = self._shade(normals[rows], i).float(), torch.zeros_like(color)
+                shade[rows] = own
+            return color.numpy(), weight.numpy(), shade.numpy()
+
+        count = len(self.views)
+        # All at once, or a few at a time, in every round anew.
+        few = count if count * len(points) * _NUMBERS <= _KEPT else min(num_threads(), _FEW)
+        blocks = [range(i, min(i + few, count)) for i in range(0, count, few)]
+        known = mapped(shown, blocks[0]) if len(blocks) == 1 else None
         for turn in range(_ROUNDS):
             summed, total = torch.zeros_like(mean), torch.zeros_like(mean)
-            for i, view in enumerate(self.views):
-                color, weight = view.seen(points, normals)
-                weight = weight * self.quality[i]
-                shade = self.gains[i][None].float()
-                if self.light is not None:
-                    rows = (weight > 0).nonzero()[:, 0]
-                    own, shade = self._shade(normals[rows], i).float(), torch.zeros_like(color)
-                    shade[rows] = own
-                run(
-                    kernels.gather, len(points), color.numpy(), weight.numpy(), shade.numpy(),
-                    mean.numpy(), np.float32(OFF if turn > 0 else 0),
-                    summed.numpy(), total.numpy(),
-                )  # fmt: skip
+            for block in blocks:
+                for each in known or mapped(shown, block):
+                    run(
+                        kernels.gather, len(points), *each, mean.numpy(),
+                        np.float32(OFF if turn > 0 else 0), summed.numpy(), total.numpy(),
+                    )  # fmt: skip
             mean = summed / torch.where(total > 0, total, 1.0)
         return mean.to(points), total[:, 0] > 0
 
