@@ -246,9 +246,9 @@ def _smoothed(
     mean, weight = np.zeros_like(values), np.zeros_like(values)
     weight[cells] = out[:, 1]
     mean[cells] = out[:, 0] * out[:, 1]
-    mean, weight = (
-        gaussian_filter(part.reshape(grid.shape), _SMOOTH, truncate=2).ravel()
-        for part in (mean, weight)
+    mean, weight = mapped(
+        lambda part: gaussian_filter(part.reshape(grid.shape), _SMOOTH, truncate=2).ravel(),
+        (mean, weight),
     )
     own = values[cells].clip(-reach, reach)
     weight, mean = weight[cells], mean[cells]
