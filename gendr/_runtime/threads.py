@@ -131,8 +131,8 @@ def mapped(
     """[function(x) for x in items], on the threads of the kernels.
 
     For what mostly leaves the lock of Python, as OpenCV, SciPy, Pillow, torch and kernels do, and
-    does not depend on the order. Torch has as many threads in it, and gradients or none, as in the
-    thread that calls.
+    does not depend on the order. Each thread has torch on one thread, and gradients or none as
+    where this is called.
 
     Args:
         function: is called by any thread; of what it raises, that of the first item is raised.
@@ -144,7 +144,8 @@ def mapped(
     errors: dict[int, Exception] = {}
     caller, done = get_ident(), count(1)
     torch: Any = sys.modules.get("torch")
-    modes = _modes(torch) if torch else nullcontext
+    alone = num_threads() == 1 or len(items) < 2 or most == 1
+    modes = nullcontext if alone or not torch else _modes(torch)
 
     def some(start: int, stop: int) -> None:
         if get_ident() == caller:
@@ -166,7 +167,8 @@ def mapped(
             if tell is not None and get_ident() == caller and part < 1:
                 tell(part)
 
-    run(some, len(items), pieces=len(items), most=most)
+    with torch_on_one_thread() if torch and not alone else nullcontext():
+        run(some, len(items), pieces=len(items), alone=alone, most=most)
     if errors:
         raise errors[min(errors)]
     if tell is not None:
@@ -175,14 +177,13 @@ def mapped(
 
 
 def _modes(torch: Any) -> Callable[[], AbstractContextManager[None]]:
-    """What gives another thread the switches of torch that this one has."""
-    threads = torch.get_num_threads()
+    """What gives another thread the switches of torch that this one has, and one thread of it."""
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
     @contextmanager
     def modes() -> Generator[None, None, None]:
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
+        if torch.get_num_threads() != 1:
+            torch.set_num_threads(1)
         with torch.inference_mode(inference), torch.set_grad_enabled(grad):
             yield
 
