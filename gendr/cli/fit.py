@@ -278,7 +278,6 @@ class _FitReport:
         # When the next preview is due, and what stays the same in all of them.
         self.preview_due: float | None = None
         self.shown: tuple[Camera, list[visual.Pixels]] | None = None
-        self.read: tuple[int, Views] | None = None  # the photos that were read last, and their size
 
     def step(self, state: FitState) -> None:
         """Update the progress bar after a step, and save now and then."""
@@ -470,15 +469,7 @@ class _FitReport:
         assert views is not None  # as `photos.carrier` found
         if wanted == min(views.image_size):
             return views
-        if self.read is None or self.read[0] != wanted:
-            self.read = None  # so that memory holds only one of both
-            self.read = wanted, self.reread(wanted)
-        return self.read[1]
-
-    def reread(self, size: int) -> Views:
-        """The photos from their files at a size, with the cameras that were found."""
-        device, found = self.target.masks.device, self.target.refined
-        views = _read(self.args, size, device)
+        views, found = _read(self.args, wanted, views.masks.device), self.target.refined
         if self.target.kept is not None:
             views = views[list(self.target.kept)]
         if found is None or not found.refined:
