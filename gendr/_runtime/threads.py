@@ -26,9 +26,10 @@ if hasattr(os, "register_at_fork"):  # Windows has no forks
 def set_num_threads(threads: int | None) -> None:
     """Set how many threads the compiled kernels use; None, the default, is as many as torch uses.
 
-    Results do not depend on it. It also lets torch itself run on one thread while the kernels use
-    all cores: on a busy machine torch's threads wait for each other, so that a program with small
-    tensors is faster with one.
+    What is done for each photo by itself, as masks, is shared out to as many. Results do not depend
+    on it. It also lets torch itself run on one thread while the kernels use all cores: on a busy
+    machine torch's threads wait for each other, so that a program with small tensors is faster with
+    one.
 
     Raises:
         TypeError: if `threads` is neither an int nor None.
