@@ -11,6 +11,7 @@ from typing import Any
 from gendr import visual
 from gendr._runtime.command_line import say
 from gendr._runtime.progress import Session
+from gendr._runtime.threads import mapped
 from gendr.cli.common import as_json, model_file
 from gendr.cli.parser import Fit
 from gendr.cli.stages import Stages
@@ -244,11 +245,13 @@ def color_files(mesh: Mesh, out: Path, session: Session) -> dict[Path, bytes]:
     camera = visual.orbit(
         mesh, [360 * i / FRAMES for i in range(FRAMES)], ELEVATION, fill=visual.CLOSE_FILL
     )
-    frames: list[visual.Pixels] = []
+
+    def frame(i: int) -> visual.Pixels:
+        return visual.composited(*visual.render_views(mesh, camera[i], SIZE, {"lighting": "none"}))[
+            0
+        ]
+
     with session.part("turntable") as tell:
-        for i in range(FRAMES):
-            seen = visual.render_views(mesh, camera[i], SIZE, {"lighting": "none"})
-            frames += visual.composited(*seen)
-            tell((i + 1) / FRAMES)
+        frames = mapped(frame, range(FRAMES), tell, most=1 if mesh.vertices.is_cuda else None)
     turntable = {out / TURNTABLE: visual.gif(frames, seconds=2.4 / FRAMES)}
     return mesh.to_files(out / name, normals=not mesh.unlit) | turntable

@@ -112,9 +112,20 @@ class Sight:
 
 
 def shown_faces(
-    corners: Tensor, camera: Camera, size: int | tuple[int, int], planes: tuple[float, float]
+    points: Tensor,
+    camera: Camera,
+    size: int | tuple[int, int],
+    planes: tuple[float, float],
+    faces: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What one camera sees of triangles [F, 3, 3], hard, between two planes.
+    """What one camera sees of triangles, hard, between two planes.
+
+    Args:
+        points: [V, 3], or of each triangle its own, [F, 3, 3].
+        camera: One camera.
+        size: Pixels of a side, or (H, W).
+        planes: Depths between which they are.
+        faces: int64 [F, 3], the triangles; by default every three points.
 
     Returns:
         int64 [H, W], the face that each pixel shows, -1 for none; the perspective-correct weights
@@ -122,19 +133,26 @@ def shown_faces(
     """
     shape = parse_image_size(size)
     with torch.no_grad():
-        clip, depth = camera.clip_coordinates(corners.reshape(1, -1, 3))
+        clip, depth = camera.clip_coordinates(points.reshape(1, -1, 3))
         # The kernels of the rasteriser are for the CPU; its definition would fill a GPU.
         pos = raster_positions(clip, depth, camera.orthographic, planes, shape).cpu()
-        tri = torch.arange(depth.numel(), dtype=torch.int32).reshape(-1, 3)
+        if faces is None:
+            faces = torch.arange(depth.numel(), device=depth.device).reshape(-1, 3)
+        tri = faces.to("cpu", torch.int32)
         bare = RasterizeGLContext(output_db=False)
         rast, _ = rasterize(bare, pos, tri, (shape.height, shape.width))
-        rast = rast[0].flip(0).to(depth.device)
-        face = rast[..., 3].long() - 1
-        u, v, _, _ = rast.unbind(-1)
-        weights = torch.stack([u, v, 1 - u - v]) * (face >= 0)
-        distance = (depth.reshape(-1, 3)[face].permute(2, 0, 1) * weights).sum(0)
-        distance = torch.where(face >= 0, distance, math.inf)
-    return face, weights.to(corners.dtype), distance.to(corners.dtype)
+        rast = rast[0].to(depth.device)
+        face = rast[..., 3].flip(0).long() - 1
+        # All else at the pixels that show a face, which are few.
+        row, column = (face >= 0).nonzero().unbind(1)
+        u, v, _, _ = rast[shape.height - 1 - row, column].unbind(-1)
+        own = torch.stack([u, v, 1 - u - v])
+        weights = own.new_zeros(3, *face.shape)
+        weights[:, row, column] = own
+        distance = own.new_full(face.shape, math.inf)
+        corners = faces[face[row, column]]
+        distance[row, column] = (depth.reshape(-1)[corners].T * own).sum(0)
+    return face, weights.to(points.dtype), distance.to(points.dtype)
 
 
 def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -> Sight:
@@ -148,7 +166,7 @@ def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -
     """
     fine = (size[0] * oversampling, size[1] * oversampling)
     planes = visual.depths(mesh, camera)
-    face, weights, depth = shown_faces(mesh.vertices[mesh.faces], camera, fine, planes)
+    face, weights, depth = shown_faces(mesh.vertices, camera, fine, planes, mesh.faces)
     shown = face >= 0
     pooled = F.avg_pool2d(shown[None, None].float(), oversampling)[0, 0]
     least = -F.max_pool2d(-depth[None, None], 3, 1, 1)

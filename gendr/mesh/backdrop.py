@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gendr._runtime.threads import mapped
+
 __all__ = ["still_backdrop"]
 
 # Pictures of which a backdrop is the median; by how much half of them may differ from it where it
@@ -17,6 +19,7 @@ _SOME, _STILL, _STILL_PART, _DIFFERS = 24, 0.03, 0.9, 0.08
 _AGREES, _AGREE_PART = 0.05, 0.6
 # The width of the rim, and the radius of gaps in masks that are closed, pixels.
 _GAP = 3
+_BANDS = 8  # of rows, that threads take in turns
 
 
 def still_backdrop(images: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -33,16 +36,22 @@ def still_backdrop(images: Tensor) -> tuple[Tensor, Tensor] | None:
         there are too few pictures to know.
     """
     some = images[:: max(1, len(images) // _SOME)]
-    backdrop = some.median(0).values
-    moves = (some - backdrop).abs().amax(1).median(0).values
+    most = 1 if images.is_cuda else None
+
+    def usual(band: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        middle = band.median(0).values
+        off = (band - middle).abs().amax(1)
+        return middle, off.median(0).values, (off < _AGREES).double().mean(0)
+
+    found = mapped(usual, some.chunk(_BANDS, 2), most=most)
+    backdrop, moves, agree = (torch.cat(part, -2) for part in zip(*found, strict=True))
     inner = moves[_GAP:-_GAP, _GAP:-_GAP]
     rim = (moves < _STILL).sum() - (inner < _STILL).sum()
     if len(some) < 3 or float(rim) < _STILL_PART * (moves.numel() - inner.numel()):
         return None
-    agree = ((some - backdrop).abs().amax(1) < _AGREES).double().mean(0)
     backdrop = _filled_in(backdrop, agree >= _AGREE_PART)
     differs = (images - backdrop).abs().amax(1) > _DIFFERS
-    masks = np.stack([_filled(mask) for mask in differs.cpu().numpy()])
+    masks = np.stack(mapped(_filled, list(differs.cpu().numpy()), most=most))
     return backdrop, torch.from_numpy(masks).to(images)
 
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gendr._runtime.threads import mapped
 from gendr.mesh.cameras import Camera
 from gendr.mesh.lines_of_sight import visual_sphere
 
@@ -84,14 +85,16 @@ def _cube(centre: Tensor, half: Tensor) -> Tensor:
 def _places(camera: Camera, masks: Tensor, points: Tensor) -> Tensor:
     """The pixels [B, P] of masks [B, H, W] at which points [P, 3] are seen; -1 outside."""
     height, width = masks.shape[1:]
-    side, found = min(height, width), []
-    for i in range(len(camera)):
+    side = min(height, width)
+
+    def of(i: int) -> Tensor:
         xy, depth = (part[0] for part in camera[i].project(points[None]))
         x = ((xy[:, 0] * side + width) / 2).floor().nan_to_num(-1, -1, -1).clamp(-1, width)
         y = ((height - xy[:, 1] * side) / 2).floor().nan_to_num(-1, -1, -1).clamp(-1, height)
         inside = (depth > 0) & (x >= 0) & (x < width) & (y >= 0) & (y < height)
-        found.append(torch.where(inside, (y * width + x).long(), -1))
-    return torch.stack(found)
+        return torch.where(inside, (y * width + x).long(), -1)
+
+    return torch.stack(mapped(of, range(len(camera))))
 
 
 def _worst(outside: Tensor, seen: Tensor, place: Tensor, size: tuple[int, int]) -> int | None:
@@ -114,7 +117,8 @@ def _worst(outside: Tensor, seen: Tensor, place: Tensor, size: tuple[int, int]) 
         return float((seen[b] & ~covered).sum()) / max(1, int(seen[b].sum()))
 
     bodies = [denied == outside[b].int() for b in range(len(seen))]  # what the others allow
-    more = torch.tensor([uncovered(b, body) for b, body in enumerate(bodies)]).double()
+    rows = range(len(seen))
+    more = torch.tensor(mapped(lambda b: uncovered(b, bodies[b]), rows)).double()
     score = more / (_SHOWS + _TIMES * more.median())
     whole = denied == 0
     carved = (outside & (denied == 1)).sum(1).double() / max(1, int(whole.sum()))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._runtime.checks import check_count, check_finite, check_float, check_number, check_shape
-from gendr._runtime.threads import run
+from gendr._runtime.threads import mapped, run
 from gendr.mesh.cameras import Camera
 from gendr.mesh.libigl import libigl
 from gendr.mesh.lines_of_sight import visual_sphere
@@ -164,18 +164,7 @@ class _Distance:
     def __init__(self, camera: Camera, masks: Tensor) -> None:
         self.camera = camera.to(dtype=torch.float64, device="cpu")
         self.size = masks.shape[1:]
-        distances = []
-        for mask in masks.detach().double().cpu().numpy():
-            inside = _without_pinholes(np.pad(mask, 1, mode="edge") > 0.5)
-            # The outline runs between the centres of pixels, half a pixel before the next one.
-            within, without = _to_the_other(inside), _to_the_other(~inside)
-            signed = np.where(inside, within - 0.5, 0.5 - without)
-            # A soft pixel says where between the centres.
-            soft = np.pad(mask, 1, mode="edge")
-            near = (np.abs(signed) < 1) & (soft > 0) & (soft < 1) & (inside == (soft > 0.5))
-            # Hard pixels are off by up to half of one; the least of many views is below the mean.
-            further = 0.0 if near.any() else _OUTWARDS
-            distances.append(np.where(near, soft - 0.5, signed + further))
+        distances = mapped(_to_outline, list(masks.detach().double().cpu().numpy()))
         self.images = np.stack(distances).astype(np.float32)
         # NDC units of a pixel.
         self.unit = 2 / min(self.size)
@@ -208,6 +197,20 @@ class _Distance:
             count, last = count + out, torch.where(out, b, last)
         alone = last[count == 1]
         return int(alone.bincount().argmax()) if len(alone) else None
+
+
+def _to_outline(mask: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The signed distances of the pixels of a mask, and of a border, to its outline, in pixels."""
+    inside = _without_pinholes(np.pad(mask, 1, mode="edge") > 0.5)
+    # The outline runs between the centres of pixels, half a pixel before the next one.
+    within, without = _to_the_other(inside), _to_the_other(~inside)
+    signed = np.where(inside, within - 0.5, 0.5 - without)
+    # A soft pixel says where between the centres.
+    soft = np.pad(mask, 1, mode="edge")
+    near = (np.abs(signed) < 1) & (soft > 0) & (soft < 1) & (inside == (soft > 0.5))
+    # Hard pixels are off by up to half of one; the least of many views is below the mean.
+    further = 0.0 if near.any() else _OUTWARDS
+    return np.where(near, soft - 0.5, signed + further)
 
 
 def _to_the_other(region: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_shape
+from gendr._runtime.threads import mapped
 from gendr.mesh.backdrop import still_backdrop
 
 __all__ = ["find_masks"]
@@ -64,26 +65,29 @@ def find_masks(
             "opencv-python-headless"
         )
     own = images.detach().float().cpu()
-    pictures = own.permute(0, 2, 3, 1).numpy()
-    behind = [_smooth(image, *_PLAIN) for image in pictures]
+    pictures = list(own.permute(0, 2, 3, 1).numpy())
+    behind: list[Array | None]
     still = None
-    if any(each is None for each in behind):
+    try:
+        behind = list(mapped(_plain, pictures))
+    except _NotPlainError:
         still = still_backdrop(own)
         if still is not None:
             behind = [still[0].permute(1, 2, 0).numpy()] * len(pictures)
         else:
-            behind = [_smooth(image, *_ALMOST_PLAIN) for image in pictures]
-    masks: list[Array] = []
-    for i, (image, backdrop) in enumerate(zip(pictures, behind, strict=True)):
+            behind = mapped(lambda image: _smooth(image, *_ALMOST_PLAIN), pictures)
+
+    def cut(i: int) -> Array:
+        backdrop = behind[i]
         if backdrop is None:
             raise ValueError(
                 f"photo {i + 1} of {len(own)} has no plain background, and it does not stand "
                 "still in all of them: masks must be given, as those that "
                 "`rembg p photos masks` makes"
             )
-        masks.append(_cut(image, backdrop))
-        if callback is not None:
-            callback((i + 1) / len(own))
+        return _cut(pictures[i], backdrop)
+
+    masks = mapped(cut, range(len(pictures)), callback)
     found = torch.from_numpy(np.stack(masks)).to(images)
     empty = int((found.flatten(1).amax(1) == 0).sum())
     if empty:
@@ -91,6 +95,22 @@ def find_masks(
             f"nothing stands before the background in {empty} of {len(own)} photos; leave them out"
         )
     return found, "plain" if still is None else "still"
+
+
+class _NotPlainError(Exception):
+    """An image has no plain backdrop."""
+
+
+def _plain(image: Array) -> Array:
+    """The plain backdrop [H, W, 3] of an image.
+
+    Raises:
+        _NotPlainError: if it has none, so that no other image need be looked at.
+    """
+    found = _smooth(image, *_PLAIN)
+    if found is None:
+        raise _NotPlainError
+    return found
 
 
 def _smooth(image: Array, most: float, share: float) -> Array | None:

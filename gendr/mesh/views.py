@@ -33,6 +33,7 @@ from gendr._runtime.checks import (
     dtype_name,
 )
 from gendr._runtime.files import write_whole
+from gendr._runtime.threads import mapped
 from gendr.mesh.camera_files.colmap import find_model, read_points
 from gendr.mesh.camera_files.lenses import Straightening
 from gendr.mesh.camera_files.transforms import (
@@ -63,6 +64,8 @@ __all__ = [
 TOLERANCE = 0.1
 # The background that is found.
 AUTO = "auto"
+# How many pixels of photos are decoded at a time, by as many threads; or one photo.
+_TOGETHER = 50e6
 
 
 @final
@@ -156,10 +159,11 @@ def load_views(
     if it is grey.
 
     Every image is shrunk as it is read, so that with a size memory holds one decoded photo at a
-    time. What a lens bends or shears is undone, by linear interpolation, with margins cut off where
-    the straight image would show what the lens did not see. As in NeRF tools,
-    pixels are taken as they are in the file, unless `w` and `h` are those of the photo turned by
-    what its EXIF data say; a mask of the photo as people see it is turned to fit.
+    time, or several of 50 megapixels together. What a lens bends or shears is undone, by linear
+    interpolation, with margins cut off where the straight image would show what the lens did not
+    see. As in NeRF tools, pixels are taken as they are in the file, unless `w` and `h` are those of
+    the photo turned by what its EXIF data say; a mask of the photo as people see it is turned to
+    fit.
 
     Args:
         path: The folder, or the JSON file, whose folder is then that of the images.
@@ -251,17 +255,20 @@ def _read_frames(
     file, frames, size = folder.file, folder.frames, folder.size
     like: dict[str, Any] = {"dtype": dtype, "device": device}
     masks = torch.empty(len(frames), *size, **like)
-    rgb: Tensor | None = torch.empty(len(frames), 3, *size, **like)
-    empty: list[str] = []
-    for i, frame in enumerate(frames):
+    colors = torch.empty(len(frames), 3, *size, **like)
+
+    def read(i: int) -> tuple[bool, bool]:
         planes, highest = _read_planes(folder, i, max_megapixels, plain)
-        if highest < MASK_NOISE:
-            empty.append(frame.name)
         masks[i] = torch.from_numpy(planes[0])
-        if len(planes) == 1:
-            rgb = None
-        elif rgb is not None:
-            rgb[i] = torch.from_numpy(planes[1:])
+        if len(planes) > 1:
+            colors[i] = torch.from_numpy(planes[1:])
+        return highest < MASK_NOISE, len(planes) > 1
+
+    largest = max(frame.size[0] * frame.size[1] for frame in frames)
+    most = max(1, int(_TOGETHER / largest))
+    found = mapped(read, range(len(frames)), most=most)
+    empty = [frame.name for frame, (nothing, _) in zip(frames, found, strict=True) if nothing]
+    rgb = colors if all(colored for _, colored in found) else None
     if empty:
         # An empty mask would pull the whole object out of that view. If it is correct, the other
         # views show the same, so that nothing is lost without it.

@@ -9,7 +9,13 @@ import pytest
 import torch
 
 from gendr._runtime import threads
-from gendr._runtime.threads import num_threads, run, set_num_threads, torch_on_one_thread
+from gendr._runtime.threads import (
+    mapped,
+    num_threads,
+    run,
+    set_num_threads,
+    torch_on_one_thread,
+)
 from support.cases import for_each
 from support.operators import all_work_shared, entries, from_threads, graded
 from support.processes import run_python
@@ -124,3 +130,43 @@ def test_after_an_exception_no_thread_works_on():
     assert len(done) == 1
     time.sleep(0.3)
     assert len(done) == 1
+
+
+@for_each(threads=[1, 3])
+def test_mapped_is_a_list_in_order_with_the_switches_of_its_caller(threads):
+    main, parts, inside = threading.get_ident(), [], []
+    set_num_threads(threads)
+    torch.set_num_threads(2)
+
+    def square(x):
+        time.sleep(0.002)
+        inside.append((torch.is_grad_enabled(), torch.get_num_threads(), threading.get_ident()))
+        return x * x
+
+    def tell(part):
+        assert threading.get_ident() == main
+        parts.append(part)
+
+    with torch.no_grad():
+        assert mapped(square, range(20), tell) == [x * x for x in range(20)]
+    assert {seen[:2] for seen in inside} == {(False, 1 if threads > 1 else 2)}
+    assert torch.get_num_threads() == 2
+    assert (len({ident for *_, ident in inside}) > 1) == (threads > 1)
+    assert parts == sorted(set(parts))
+    assert parts[-1] == 1
+    del inside[:]
+    mapped(square, range(20), most=1)
+    assert {seen[0::2] for seen in inside} == {(True, main)}
+
+
+@for_each(threads=[1, 2])
+def test_mapped_raises_what_the_first_item_does(threads):
+    def fail(x):
+        time.sleep(0.02 if x == 4 else 0)  # the other thread has failed by then
+        if x >= 4:
+            raise ValueError(f"item {x}")
+
+    set_num_threads(threads)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="item 4"):
+            mapped(fail, range(12))

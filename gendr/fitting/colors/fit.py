@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_like
-from gendr._runtime.threads import run, torch_on_one_thread
+from gendr._runtime.threads import mapped, num_threads, run, torch_on_one_thread
 from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.canvases import Canvas, Texels, Vertices
 from gendr.fitting.colors.light import HarmonicLight
@@ -53,6 +53,9 @@ SIZES, _FILL = (256, 2048), 0.6
 _MANY_PIXELS = 6_000_000
 # Rounds in which photos that disagree lose weight.
 _ROUNDS = 3
+# What photos show of points, seven numbers for each, is kept between them if it is not more than
+# so many; otherwise that of a few photos at a time is.
+_NUMBERS, _KEPT, _FEW = 7, 64_000_000, 4
 # Solutions of the linear system, between which pixels that disagree lose weight.
 _TURNS = 2
 # If means miss half of the pixels by more than this squared difference, it is not for their blur.
@@ -182,14 +185,14 @@ class _Photos:
         self.tell = callback or (lambda done: None)
         pixels = len(images) * self.size[0] * self.size[1]
         oversampling = 2 if pixels <= _MANY_PIXELS else 1
-        self.sights: list[Sight] = []
-        self.inside: list[Tensor] = []
-        for i in range(len(images)):
+
+        def seen(i: int) -> tuple[Sight, Tensor]:
             sight = look(mesh, camera[i], self.size, oversampling)
             use = sight.whole if masks is None else sight.whole & (masks[i] > 0.99)
-            self.sights.append(sight)
-            self.inside.append(-F.max_pool2d(-use[None].to(images), 3, 1, 1)[0] > 0.5)
-            self.tell(0.4 * (i + 1) / len(images))
+            return sight, -F.max_pool2d(-use[None].to(images), 3, 1, 1)[0] > 0.5
+
+        found = mapped(seen, range(len(images)), lambda done: self.tell(0.4 * done))
+        self.sights, self.inside = [sight for sight, _ in found], [inside for _, inside in found]
         if not any(bool(inside.any()) for inside in self.inside):
             raise ValueError(
                 "no photo shows the mesh away from its outlines; are mesh and cameras of one world?"
@@ -226,7 +229,8 @@ class _Photos:
             colors = self._corrected(system, colors, exposure)
         mesh = canvas.painted(colors).with_unlit(self.light is None)
         self.tell(0.95)
-        psnr = torch.stack([self._psnr(canvas, colors, i) for i in range(len(self.images))])
+        rows = range(len(self.images))
+        psnr = torch.stack(mapped(lambda i: self._psnr(canvas, colors, i), rows))
         self.tell(1.0)
         return ColorResult(mesh, self.gains, psnr, float(seen.double().mean()), self.light)
 
@@ -280,21 +284,30 @@ class _Photos:
 
         points, normals = canvas.points, canvas.normals
         mean = total = torch.zeros(len(points), 3)
+
+        def shown(i: int) -> tuple[Array, Array, Array]:
+            color, weight = self.views[i].seen(points, normals)
+            weight = weight * self.quality[i]
+            shade = self.gains[i][None].float()
+            if self.light is not None:
+                rows = (weight > 0).nonzero()[:, 0]
+                own, shade = self._shade(normals[rows], i).float(), torch.zeros_like(color)
+                shade[rows] = own
+            return color.numpy(), weight.numpy(), shade.numpy()
+
+        count = len(self.views)
+        # All at once, or a few at a time, in every round anew.
+        few = count if count * len(points) * _NUMBERS <= _KEPT else min(num_threads(), _FEW)
+        blocks = [range(i, min(i + few, count)) for i in range(0, count, few)]
+        known = mapped(shown, blocks[0]) if len(blocks) == 1 else None
         for turn in range(_ROUNDS):
             summed, total = torch.zeros_like(mean), torch.zeros_like(mean)
-            for i, view in enumerate(self.views):
-                color, weight = view.seen(points, normals)
-                weight = weight * self.quality[i]
-                shade = self.gains[i][None].float()
-                if self.light is not None:
-                    rows = (weight > 0).nonzero()[:, 0]
-                    own, shade = self._shade(normals[rows], i).float(), torch.zeros_like(color)
-                    shade[rows] = own
-                run(
-                    kernels.gather, len(points), color.numpy(), weight.numpy(), shade.numpy(),
-                    mean.numpy(), np.float32(OFF if turn > 0 else 0),
-                    summed.numpy(), total.numpy(),
-                )  # fmt: skip
+            for block in blocks:
+                for each in known or mapped(shown, block):
+                    run(
+                        kernels.gather, len(points), *each, mean.numpy(),
+                        np.float32(OFF if turn > 0 else 0), summed.numpy(), total.numpy(),
+                    )  # fmt: skip
             mean = summed / torch.where(total > 0, total, 1.0)
         return mean.to(points), total[:, 0] > 0
 
@@ -325,7 +338,7 @@ class _Photos:
     def _system(self, canvas: Canvas) -> Mixtures:
         """All pixels that are compared as mixtures of the colours of points."""
         smooth = laplacian(canvas.edges.numpy(), len(canvas.points), np.float32)
-        blocks = [self._mixture(canvas, i) for i in range(len(self.images))]
+        blocks = mapped(lambda i: self._mixture(canvas, i), range(len(self.images)))
         view = np.repeat(np.arange(len(blocks)), [len(block[0]) for block in blocks])
         columns, values, photo, weight, shade = (
             np.concatenate(part) for part in zip(*blocks, strict=True)
@@ -340,9 +353,9 @@ class _Photos:
         """
         shown = torch.from_numpy(system.mixed(colors.float().numpy()) * system.shade)
         bounds = np.searchsorted(system.view, np.arange(len(self.images) + 1))
-        slopes = []
-        for i, image in enumerate(self.images):
-            use = self.inside[i].flatten()
+
+        def slope(i: int) -> float:
+            image, use = self.images[i], self.inside[i].flatten()
             own = torch.zeros_like(image).flatten(1)
             own[:, use] = shown[bounds[i] : bounds[i + 1]].T.to(own)
             pair = torch.stack([own.reshape(image.shape), image * self.inside[i]])
@@ -350,7 +363,9 @@ class _Photos:
             inner = -F.max_pool2d(-self.inside[i][None].to(image), 3, 1, 1)[0] > 0.5
             mine, photo = detail[:, :, inner]
             plain = _PLAIN**2 * mine.numel() + 1e-12  # what has no detail is not blurred
-            slopes.append(float(((mine * photo).sum() + plain) / (mine.square().sum() + plain)))
+            return float(((mine * photo).sum() + plain) / (mine.square().sum() + plain))
+
+        slopes = mapped(slope, range(len(self.images)))
         found = np.array(slopes) / max(float(np.median(slopes)), 1e-6)
         return [float(x) for x in found.clip(0.2, 1.0) ** 2]
 

@@ -78,11 +78,11 @@ class HarmonicLight:
         rgb, alpha = visual.render_views(mesh, camera, size, {"lighting": "none"})
         height, width = rgb.shape[2:]
         fine = visual.OVERSAMPLING
-        corners, normals = mesh.vertices[mesh.faces], mesh.vertex_normals[mesh.faces]
+        normals = mesh.vertex_normals[mesh.faces]
         for i in range(len(camera)):
             planes = visual.depths(mesh, camera[i])
             face, weights, _ = shown_faces(
-                corners, camera[i], (height * fine, width * fine), planes
+                mesh.vertices, camera[i], (height * fine, width * fine), planes, mesh.faces
             )
             shown = face >= 0
             factor = rgb.new_zeros(*face.shape, 3)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from gendr._runtime.threads import mapped
 from gendr.fitting.colors.light import LEAST, HarmonicLight, harmonics
 from gendr.fitting.colors.mixtures import gains_of, trusted
 from gendr.mesh import Camera
 
 __all__ = ["Samples"]
 
-# Rounds of alternating least squares; a few tell whether exposures are worth it.
+# Rounds of alternating least squares; a few tell whether light or exposures are worth it.
 _ROUNDS, _EXPOSURE_ROUNDS, _TRIED = 30, 100, 10
 # How strongly light is held at that which is alike from everywhere, relative to what photos say.
 _HOLD = 1e-3
@@ -96,19 +98,21 @@ class Samples:
         even[0] = 1 / basis[0, 0]
         found, weight = even, self.weight
         total = self.weight.sum()
+
+        def channel(c: int, albedo: Tensor, weight: Tensor) -> Tensor:
+            shown = albedo[self.point, c : c + 1]
+            rows = basis * (weight[:, None] * shown)
+            matrix = (rows * shown).T @ basis
+            hold = _HOLD * matrix.diagonal().mean()
+            matrix = matrix + hold * torch.eye(9).to(matrix)
+            right = rows.T @ self.color[:, c] + hold * even[:, c]
+            return torch.linalg.solve(matrix, right)
+
         for _ in range(rounds):
             shade = (basis @ found).clamp(min=LEAST)
             albedo, _ = self.albedo(shade, weight)
             weight = self.trust(albedo, shade)
-            columns = []
-            for c in range(3):
-                shown = albedo[self.point, c : c + 1]
-                rows = basis * (weight[:, None] * shown)
-                matrix = (rows * shown).T @ basis
-                hold = _HOLD * matrix.diagonal().mean()
-                matrix = matrix + hold * torch.eye(9).to(matrix)
-                right = rows.T @ self.color[:, c] + hold * even[:, c]
-                columns.append(torch.linalg.solve(matrix, right))
+            columns = mapped(partial(channel, albedo=albedo, weight=weight), range(3))
             found = torch.stack(columns, 1)
             mean = (self.weight[:, None] * (basis @ found)).sum(0) / total
             found = found / mean
@@ -145,7 +149,7 @@ class Samples:
         if len(self.camera) < 2 * _EVERY:
             return None
         kept = self.view % _EVERY != _EVERY - 1
-        light = self.of(kept).light("camera")
+        light = self.of(kept).light("camera", _TRIED)
         none = torch.ones_like(self.color)
         return self.light("camera") if self._better(self.shade(light), none, kept, _GAIN) else None
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from gendr._runtime.threads import mapped
 
 __all__ = ["euler_number", "without_handles", "without_tunnels"]
 
@@ -15,6 +17,7 @@ Body = npt.NDArray[np.bool_]
 _NARROW = 2
 # What is larger than so many cells is the object's: thin plates, slits.
 _LARGEST = 250
+_SLABS = 8  # that threads take in turns
 
 
 def without_tunnels(body: Body, allowed: Body) -> Body:
@@ -30,7 +33,8 @@ def without_tunnels(body: Body, allowed: Body) -> Body:
     from scipy.ndimage import binary_dilation, binary_erosion
 
     ball = _ball()
-    closed: Any = binary_erosion(binary_dilation(body, ball), ball, border_value=1)
+    grown = _in_slabs(lambda part: binary_dilation(part, ball), body)
+    closed = _in_slabs(lambda part: binary_erosion(part, ball, border_value=1), grown)
     found = body.copy()
     for box, part in _parts(closed & allowed & ~body):
         if euler_number(found[box] | part) > euler_number(found[box]):
@@ -47,7 +51,8 @@ def without_handles(body: Body) -> Body:
     from scipy.ndimage import binary_dilation, binary_erosion, label
 
     ball = _ball()
-    opened: Any = binary_dilation(binary_erosion(body, ball), ball)
+    shrunk = _in_slabs(lambda part: binary_erosion(part, ball), body)
+    opened = _in_slabs(lambda part: binary_dilation(part, ball), shrunk)
     cut = [
         (box, part) for box, part in _parts(body & ~opened)
         if euler_number(body[box] & ~part) > euler_number(body[box])
@@ -83,6 +88,18 @@ def _ball() -> Body:
     line = np.arange(-_NARROW, _NARROW + 1)
     x, y, z = np.meshgrid(line, line, line, indexing="ij")
     return x**2 + y**2 + z**2 <= _NARROW**2 + 1
+
+
+def _in_slabs(function: Callable[[Body], Any], body: Body) -> Body:
+    """function(body) slab by slab, where it looks no further than `_NARROW` cells."""
+    bounds = np.linspace(0, len(body), _SLABS + 1).astype(int)
+
+    def of(i: int) -> Body:
+        start, stop = bounds[i], bounds[i + 1]
+        low = max(0, start - _NARROW)
+        return function(body[low : stop + _NARROW])[start - low : stop - low]
+
+    return np.concatenate(mapped(of, range(_SLABS)))
 
 
 def _parts(cells: Body) -> Iterator[tuple[tuple[slice, ...], Body]]:

@@ -13,8 +13,10 @@ from torch import Tensor
 
 from gendr._runtime.checkpoint import digest
 from gendr._runtime.checks import check_like
+from gendr._runtime.threads import mapped
 from gendr.fitting.frame import SPHERE, Frame
 from gendr.fitting.parametrization import SmoothParametrization, check_single
+from gendr.fitting.pulls import pulled
 from gendr.fitting.remeshing import carried_moments
 from gendr.fitting.shape.schedule import FitSchedule, pixel_at_middle, shortest_edge
 from gendr.fitting.shape.settings import FitSettings
@@ -31,7 +33,7 @@ __all__ = ["Job"]
 BETAS = (0.9, 0.99)
 # How many times hard silhouettes are compared during a fit; of so many views at once, which bounds
 # the memory.
-EVALUATIONS, TOGETHER = 20, 24
+EVALUATIONS, TOGETHER = 20, 6
 # How many times a mesh is remeshed during a fit, the last time before the last part of it; and the
 # iterations of each.
 REMESHES, ITERATIONS = 8, 3
@@ -192,8 +194,11 @@ class Job:
         parts = [slice(i, i + TOGETHER) for i in range(0, len(self.masks), TOGETHER)]
         with torch.no_grad():
             mesh = self.mesh(vertices, faces)
-            found = [iou(self._seen(mesh, part), self.masks[part]) for part in parts]
-        return torch.cat(found)
+            most = 1 if vertices.is_cuda else None
+            seen = mapped(
+                lambda part: iou(self._seen(mesh, part), self.masks[part]), parts, most=most
+            )
+        return torch.cat(seen)
 
     def _seen(self, mesh: Mesh, part: slice) -> Tensor:
         """Hard masks of some views."""
@@ -212,18 +217,24 @@ class Job:
         surface = self.surface(state.faces, state.u)
         u = state.u.clone().requires_grad_()
         vertices = surface.shape(u)
-        mesh = self.mesh(vertices, state.faces)
-        alpha = self.soft[level](mesh, self.camera[rows], scale=scale).alpha
-        loss = iou_loss(alpha, self.schedule.masks[level][rows])
+
+        def off(vertices: Tensor, some: list[int]) -> Tensor:
+            mesh = self.mesh(vertices, state.faces)
+            alpha = self.soft[level](mesh, self.camera[some], scale=scale).alpha
+            part = iou_loss(alpha, self.schedule.masks[level][some])
+            return part if len(some) == len(rows) else len(some) / len(rows) * part
+
+        loss, pull = pulled(off, vertices, rows, len(state.faces))
+        bent = vertices.new_zeros(())
         if self.settings.flatness > 0 and surface.creases.pairs.shape[1] > 0:
             bends = (1 - surface.creases.cosines(vertices)).square()
-            loss = loss + self.settings.flatness * bends.mean()
-        (grad,) = torch.autograd.grad(loss, u)
+            bent = self.settings.flatness * bends.mean()
+        (grad,) = torch.autograd.grad((vertices * pull).sum() + bent, u)
         moved = uniform_adam_step(
             state.u, grad, state.first, state.second, step=i + 1,
             lr=self.schedule.step_length(progress), betas=BETAS,
         )  # fmt: skip
-        entry = {"step": i + 1, "loss": float(loss.detach()), "scale": scale}
+        entry = {"step": i + 1, "loss": float(loss + bent.detach()), "scale": scale}
         best = state.best_step, state.best_iou, state.best
         trace = state.trace
         if measured or kept:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,9 +14,11 @@ from torch import Tensor
 from gendr import visual
 from gendr._runtime.checks import check_count, check_like, check_number
 from gendr._runtime.defaults import SHAPE
+from gendr._runtime.threads import mapped
 from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.fit import fit_colors
 from gendr.fitting.parametrization import SmoothParametrization, check_single
+from gendr.fitting.pulls import pulled
 from gendr.fitting.shape.schedule import edge_of
 from gendr.fitting.shape.stereo import LEAST_VIEWS, find_depths, fused
 from gendr.losses import FlattenLoss, iou, iou_loss
@@ -339,17 +342,22 @@ class _Refinement:
         u = shape.u.detach()
         means = torch.zeros_like(u), torch.zeros_like(u)
         tell = self.clock.part((last - first) * DESCENT * part)
+
+        def off(vertices: Tensor, rows: list[int], all_rows: list[int]) -> Tensor:
+            out = renderer(painted.with_vertices(vertices), self.camera[rows])
+            masks, images = photos.masks[rows], photos.images[rows]
+            apart = ((out.rgb - images).abs().mean(1) * masks).sum() / photos.masks[all_rows].sum()
+            return len(rows) / len(all_rows) * iou_loss(out.alpha, masks) + COLORS * apart
+
         for i in range(first, last):
             rows = list(range(i % groups, len(photos.images), groups))
             u = u.clone().requires_grad_()
             vertices = shape(u)
-            out = renderer(painted.with_vertices(vertices), self.camera[rows])
-            masks, images = photos.masks[rows], photos.images[rows]
-            apart = (out.rgb - images).abs().mean(1)
-            loss = iou_loss(out.alpha, masks) + COLORS * (apart * masks).sum() / masks.sum()
+            _, pull = pulled(partial(off, all_rows=rows), vertices, rows, len(mesh.faces))
+            bent = vertices.new_zeros(())
             if creases.pairs.shape[1] > 0:
-                loss = loss + FLATNESS * (1 - creases.cosines(vertices)).square().mean()
-            (grad,) = torch.autograd.grad(loss, u)
+                bent = FLATNESS * (1 - creases.cosines(vertices)).square().mean()
+            (grad,) = torch.autograd.grad((vertices * pull).sum() + bent, u)
             u, *means = uniform_adam_step(
                 u.detach(), grad, *means, step=i - first + 1, lr=lr, betas=BETAS
             )
@@ -379,8 +387,8 @@ class _Refinement:
         even = remesh(mesh, self.edge(mesh), iterations=2).mesh
         hard = Renderer(self.photos.size, "heaviside", "max", check=False, **self.planes)
         with torch.no_grad():
-            scores = [
-                iou(hard(even, self.camera[i]).alpha, self.photos.masks[i : i + 1])
-                for i in range(len(self.camera))
-            ]
+            scores = mapped(
+                lambda i: iou(hard(even, self.camera[i]).alpha, self.photos.masks[i : i + 1]),
+                range(len(self.camera)), most=1 if even.device.type == "cuda" else None,
+            )  # fmt: skip
         return self.painted(even, MEASURE, stops=False)[1], float(torch.cat(scores).double().mean())

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gendr import visual
-from gendr._runtime.threads import run
+from gendr._runtime.threads import mapped, run
 from gendr.fitting.shape.handles import without_handles, without_tunnels
 from gendr.fitting.shape.unseen import of_least_area
 from gendr.mesh import Camera, Mesh
@@ -246,9 +246,9 @@ def _smoothed(
     mean, weight = np.zeros_like(values), np.zeros_like(values)
     weight[cells] = out[:, 1]
     mean[cells] = out[:, 0] * out[:, 1]
-    mean, weight = (
-        gaussian_filter(part.reshape(grid.shape), _SMOOTH, truncate=2).ravel()
-        for part in (mean, weight)
+    mean, weight = mapped(
+        lambda part: gaussian_filter(part.reshape(grid.shape), _SMOOTH, truncate=2).ravel(),
+        (mean, weight),
     )
     own = values[cells].clip(-reach, reach)
     weight, mean = weight[cells], mean[cells]
@@ -373,13 +373,15 @@ def _extended(grey: Tensor, masks: Tensor) -> Tensor:
     """
     from scipy.ndimage import distance_transform_edt
 
-    found = grey.cpu().numpy().copy()
-    for image, mask in zip(found, masks.cpu().numpy(), strict=True):
+    def extended(image: Array, mask: Array) -> Array:
         sure = mask > _COVERED
-        if sure.any():
-            where: Any = distance_transform_edt(~sure, return_distances=False, return_indices=True)
-            image[:] = image[tuple(where)]
-    return torch.from_numpy(found)
+        if not sure.any():
+            return image
+        where: Any = distance_transform_edt(~sure, return_distances=False, return_indices=True)
+        return image[tuple(where)]
+
+    pairs = list(zip(grey.cpu().numpy(), masks.cpu().numpy(), strict=True))
+    return torch.from_numpy(np.stack(mapped(lambda pair: extended(*pair), pairs)))
 
 
 def _levels(grey: Array, inside: Array) -> tuple[Array, Array]:
@@ -389,11 +391,18 @@ def _levels(grey: Array, inside: Array) -> tuple[Array, Array]:
     tells where it belongs are the changes of its slope (those that neither another brightness nor
     another contrast makes), beside the noise (Cramer and Rao's bound).
     """
+    noise = max(_ROUNDED, _noise(grey, inside))
+    both = mapped(lambda image: _levels_of_one(image, noise), list(grey))
+    images, levels = zip(*both, strict=True)
+    return np.stack(images, 1), np.stack(levels)
+
+
+def _levels_of_one(grey: Array, noise: float) -> tuple[Array, Array]:
+    """What `_levels` gives of one image [H, W], with the noise of all."""
     from scipy.ndimage import gaussian_filter, uniform_filter
 
     from gendr.fitting.shape.stereo_kernels import SAMPLES, SIDE, STRIDE
 
-    noise = max(_ROUNDED, _noise(grey, inside))
     images = np.stack([grey] * _LEVELS)
     levels = np.full(grey.shape, _LEVELS - 1, np.uint8)
     for level in range(_LEVELS):
@@ -401,16 +410,15 @@ def _levels(grey: Array, inside: Array) -> tuple[Array, Array]:
         variance, jagged = 1.0, 0.5
         if level:
             sigma = _BLUR * 2**level
-            images[level] = gaussian_filter(grey, (0, sigma, sigma))
+            images[level] = gaussian_filter(grey, sigma)
             variance, jagged = 1 / (4 * math.pi * sigma**2), 1 / (8 * math.pi * sigma**4)
         size = STRIDE * 2**level * (SIDE - 1) + 1
-        window: Any = (1, size, size)
-        mean = partial(uniform_filter, size=window)
+        mean = partial(uniform_filter, size=size)
         image = images[level]
         middle = mean(image)
         spread = np.maximum(mean(image * image) - middle * middle, 1e-12)
         energy = np.zeros_like(image)
-        for axis in (1, 2):
+        for axis in (0, 1):
             slope = np.gradient(image, axis=axis)
             climb = mean(slope)
             alike = mean(slope * image) - climb * middle
