@@ -133,8 +133,8 @@ def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
     _, camera, alpha, lid = plane
     truth = board(0.0, fine=6)
     rgb = shots(truth.with_vertex_colors(pattern(0.5 * truth.vertices)), camera, 96)[0]
-    grain = torch.randn(alpha.shape, generator=torch.Generator().manual_seed(0))[:, None]
-    noisy = (rgb + 0.02 * grain * alpha[:, None]).clamp(0, 1)
+    grain = torch.randn(rgb.shape, generator=torch.Generator().manual_seed(0))
+    noisy = (rgb + 0.02 * 3**0.5 * grain * alpha[:, None]).clamp(0, 1)
     inside = (alpha > 0.9).numpy()
     assert stereo._noise(noisy.mean(1).numpy(), inside) == pytest.approx(0.02, rel=0.15)
     assert stereo._noise(rgb.mean(1).numpy(), inside) < 0.002
@@ -146,6 +146,28 @@ def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
 
     found = near()
     monkeypatch.setattr(stereo, "_LEVELS", 1)
+    assert found > 3 * near()
+
+
+@pytest.mark.rotating(2, group="stereo")
+def test_tints_tell_what_light_hides(plane, monkeypatch):
+    """Grain that is alike in all three colours, as of light, over colours of equal brightness."""
+    _, camera, alpha, lid = plane
+    truth = board(0.0, fine=6)
+    colors = pattern(truth.vertices)
+    colors = 0.5 + 0.4 * (colors - colors.mean(1, keepdim=True))
+    rgb = shots(truth.with_vertex_colors(colors), camera, 96)[0]
+    grain = torch.randn(alpha.shape, generator=torch.Generator().manual_seed(0))[:, None]
+    lit = (rgb * (1 + 0.05 * grain)).clamp(0, 1)
+
+    def near():
+        depths = find_depths(lid, lit, camera, alpha)
+        found = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
+        return float((found.abs() < 0.03).sum()) / len(camera)
+
+    found = near()
+    tints = stereo._tints
+    monkeypatch.setattr(stereo, "_tints", lambda images: tints(images)[:1])
     assert found > 3 * near()
 
 

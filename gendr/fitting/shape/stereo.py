@@ -48,6 +48,8 @@ _CELL = 8  # pixels, of the map of where the object ends
 _LEVELS, _BLUR = 3, 0.6
 # A patch must tell its place to so many pixels, one standard deviation; and the least noise.
 _SURE, _ROUNDED = 0.3, 0.001
+# What is dark has no tint.
+_DARK = 0.1
 # What of a pixel the object must cover for its colour to be the object's.
 _COVERED = 0.99
 # A correlation that counts, with few neighbours and with more, of which some agree by chance about
@@ -91,8 +93,9 @@ class _Sights:
     """Photos at one size, and the geometry between them.
 
     Attributes:
-        grey: float32 [L, B, H, W], smoother at each level.
-        levels: uint8 [B, H, W], where the patch at a pixel tells enough.
+        smooth: float32 [L, T, B, H, W], smoother at each level, in each tint.
+        levels: uint8 [B, H, W], where the patch at a pixel tells enough: the level, plus 8 times
+            the tint.
         inside: uint8 [B, H, W].
         front: float32 [B, H, W], inverse depths of the surface given, 0 where it is not.
         end: float32 [B, H, W], those at which lines of sight have left it.
@@ -100,7 +103,7 @@ class _Sights:
         focals: float64 [B].
     """
 
-    grey: Array
+    smooth: Array
     levels: Array
     inside: Array
     front: Array
@@ -138,7 +141,8 @@ def find_depths(
 
     size = images.shape[2], images.shape[3]
     surface = _fronts(mesh, camera, size), _ends(mesh, camera, size)
-    whole, half = (_sights(images, camera, masks, *surface, factor) for factor in (1, 2))
+    tints = _extended(_tints(images), masks)
+    whole, half = (_sights(tints, camera, masks, *surface, factor) for factor in (1, 2))
     count, (height, width) = len(images), whole.front.shape[1:]
     low, high = (corner.reshape(3) for corner in mesh.bounding_box())
     middle, deep = (low + high) / 2, _DEEP * float((high - low).norm())
@@ -344,21 +348,21 @@ def _ends(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
 
 
 def _sights(
-    images: Tensor, camera: Camera, masks: Tensor, fronts: Tensor, ends: Tensor, factor: int
+    tints: Array, camera: Camera, masks: Tensor, fronts: Tensor, ends: Tensor, factor: int
 ) -> _Sights:
     """The photos, shrunk."""
-    height, width = (n // factor for n in images.shape[2:])
-    cut = _extended(images.mean(1), masks)[:, None, : height * factor, : width * factor]
-    grey = F.avg_pool2d(cut, factor)[:, 0]
+    height, width = (n // factor for n in tints.shape[2:])
+    cut = torch.from_numpy(tints[:, :, : height * factor, : width * factor])
+    small = F.avg_pool2d(cut, factor).numpy()
     inside = F.avg_pool2d(masks[:, None, : height * factor, : width * factor], factor)[:, 0] > 0.9
     # What was cut off moves the middle of the image, which cameras count from.
-    projections, focals = _projections(camera, tuple(images.shape[2:]))
+    projections, focals = _projections(camera, tints.shape[2:])
     # Pixel x of the small image is at factor x + (factor - 1) / 2 of the large one.
     shrink = np.diag([1 / factor, 1 / factor, 1.0])
     shrink[:2, 2] = -(factor - 1) / (2 * factor)
     front = F.max_pool2d(fronts[:, None], factor)[:, 0]
     shown = (inside & (front > 0)).byte().cpu().numpy()
-    smooth, levels = _levels(grey.float().cpu().numpy(), shown)
+    smooth, levels = _levels(small, shown)
     end = ends[:, ::factor, ::factor][:, : front.shape[1], : front.shape[2]]
     return _Sights(
         smooth, levels, shown, front.float().cpu().numpy(), end.numpy(), shrink @ projections,
@@ -366,59 +370,99 @@ def _sights(
     )  # fmt: skip
 
 
-def _extended(grey: Tensor, masks: Tensor) -> Tensor:
-    """Images [B, H, W] in which what lies around the object is as its rim.
+def _tints(images: Tensor) -> Array:
+    """[T, B, H, W], what is matched of colours [B, 3, H, W]: brightness, and two ratios of them.
+
+    Shadows, shading and the light of a lamp that moves change all three colours alike.
+    """
+    r, g, b = images.unbind(1)
+    red, blue = (r - g) / (r + g + 2 * _DARK), (r + g - 2 * b) / (r + g + 2 * b + 4 * _DARK)
+    return torch.stack([images.mean(1), red, blue]).float().cpu().numpy()
+
+
+def _extended(images: Array, masks: Tensor) -> Array:
+    """Images [T, B, H, W] in which what lies around the object is as its rim.
 
     A rim beside another background would look like a pattern, which is where the outline is.
     """
     from scipy.ndimage import distance_transform_edt
 
-    found = grey.cpu().numpy().copy()
-    for image, mask in zip(found, masks.cpu().numpy(), strict=True):
+    found = images.copy()
+    for i, mask in enumerate(masks.cpu().numpy()):
         sure = mask > _COVERED
         if sure.any():
             where: Any = distance_transform_edt(~sure, return_distances=False, return_indices=True)
-            image[:] = image[tuple(where)]
-    return torch.from_numpy(found)
+            found[:, i] = found[:, i, where[0], where[1]]
+    return found
 
 
-def _levels(grey: Array, inside: Array) -> tuple[Array, Array]:
-    """Images [L, B, H, W] of each level, and the first [B, H, W] at which a patch is told apart.
+def _levels(tints: Array, inside: Array) -> tuple[Array, Array]:
+    """Images [L, T, B, H, W] of each level, and where [B, H, W] a patch is first told apart.
 
     A patch whose brightness only climbs is alike at many depths, and noise is like nothing. What
     tells where it belongs are the changes of its slope (those that neither another brightness nor
     another contrast makes), beside the noise (Cramer and Rao's bound).
+
+    Args:
+        tints: float32 [T, B, H, W].
+        inside: uint8 [B, H, W].
+
+    Returns:
+        float32 [L, T, B, H, W]; and uint8, the first level at which a tint tells enough, plus 8
+        times the tint that tells most there.
     """
-    from scipy.ndimage import gaussian_filter, uniform_filter
+    from scipy.ndimage import gaussian_filter
 
-    from gendr.fitting.shape.stereo_kernels import SAMPLES, SIDE, STRIDE
+    from gendr.fitting.shape.stereo_kernels import SAMPLES
 
-    noise = max(_ROUNDED, _noise(grey, inside))
-    images = np.stack([grey] * _LEVELS)
-    levels = np.full(grey.shape, _LEVELS - 1, np.uint8)
-    for level in range(_LEVELS):
+    noises = [_noise(tints[0], inside), *(_rough(tint, inside) for tint in tints[1:])]
+    images = np.stack([tints] * _LEVELS)
+    levels, most = (np.zeros(inside.shape, kind) for kind in (np.uint8, np.float32))
+    for level in range(_LEVELS - 1, -1, -1):
         # The variance of noise, and of its slope, as parts of that of the photo.
         variance, jagged = 1.0, 0.5
         if level:
             sigma = _BLUR * 2**level
-            images[level] = gaussian_filter(grey, (0, sigma, sigma))
+            images[level] = gaussian_filter(tints, (0, 0, sigma, sigma))
             variance, jagged = 1 / (4 * math.pi * sigma**2), 1 / (8 * math.pi * sigma**4)
-        size = STRIDE * 2**level * (SIDE - 1) + 1
-        window: Any = (1, size, size)
-        mean = partial(uniform_filter, size=window)
-        image = images[level]
-        middle = mean(image)
-        spread = np.maximum(mean(image * image) - middle * middle, 1e-12)
-        energy = np.zeros_like(image)
-        for axis in (1, 2):
-            slope = np.gradient(image, axis=axis)
-            climb = mean(slope)
-            alike = mean(slope * image) - climb * middle
-            energy += np.maximum(mean(slope * slope) - climb * climb - alike * alike / spread, 0)
-        # Of one direction, less that of the noise; which is in both photos.
-        told = SAMPLES * (energy / 2 - jagged * noise**2) / (2 * variance * noise**2)
-        levels[(told > _SURE**-2) & (levels > level)] = level
+        most[:] = -np.inf if level == _LEVELS - 1 else _SURE**-2
+        for i, noise in enumerate(noises):
+            square = max(_ROUNDED, noise) ** 2
+            # Of one direction, less that of the noise; which is in both photos.
+            told = _energy(images[level, i], level) / 2 - jagged * square
+            told *= SAMPLES / (2 * variance * square)
+            better = told > most
+            levels[better], most[better] = level + 8 * i, told[better]
     return images, levels
+
+
+def _energy(images: Array, level: int) -> Array:
+    """The squares of slopes [B, H, W] in patches, less what brightness and contrast explain."""
+    from scipy.ndimage import uniform_filter
+
+    from gendr.fitting.shape.stereo_kernels import SIDE, STRIDE
+
+    size = STRIDE * 2**level * (SIDE - 1) + 1
+    window: Any = (1, size, size)
+    mean = partial(uniform_filter, size=window)
+    middle = mean(images)
+    spread = np.maximum(mean(images * images) - middle * middle, 1e-12)
+    energy = np.zeros_like(images)
+    for axis in (1, 2):
+        slope = np.gradient(images, axis=axis)
+        climb = mean(slope)
+        alike = mean(slope * images) - climb * middle
+        energy += np.maximum(mean(slope * slope) - climb * climb - alike * alike / spread, 0)
+    return energy
+
+
+def _rough(tint: Array, inside: Array) -> float:
+    """The noise of a tint, of which cameras keep every second pixel; as of independent pixels."""
+    height, width = (n // 2 * 2 for n in tint.shape[1:])
+    parts = (part[:, :height, :width] for part in (tint, inside))
+    half, within = (p.reshape(len(p), height // 2, 2, width // 2, 2) for p in parts)
+    pooled = half.mean((2, 4), dtype=np.float32), within.min((2, 4))
+    return max(_noise(tint, inside), 2 * _noise(*pooled))
 
 
 def _noise(grey: Array, inside: Array) -> float:
@@ -485,7 +529,7 @@ def _swept(
     planes, scores = np.zeros((*front.shape, 3), np.float32), np.zeros(front.shape, np.float32)
     pairs = np.zeros(front.shape, np.uint8)
     run(
-        kernels.sweep, len(front), sights.grey, ref, sights.inside[ref], sights.levels[ref], near,
+        kernels.sweep, len(front), sights.smooth, ref, sights.inside[ref], sights.levels[ref], near,
         *sights.pair(ref, near), front, back, np.float32(_BEFORE * step), np.float32(step),
         np.float32(sights.focals[ref]), planes, scores, pairs,
     )  # fmt: skip
@@ -511,7 +555,7 @@ def _handed_on(
     planes[..., 0] = np.where(inside > 0, np.clip(planes[..., 0], back, front), front)
     scores[:] = np.where(inside > 0, 0, -1)
     common = (
-        sights.grey, ref, inside, sights.levels[ref], near, *sights.pair(ref, near), front, back,
+        sights.smooth, ref, inside, sights.levels[ref], near, *sights.pair(ref, near), front, back,
         np.float32(_BEFORE * step), np.float32(sights.focals[ref]),
     )  # fmt: skip
     for turn in range(turns):
