@@ -197,27 +197,55 @@ def turned(*profile, around=64, step=0.04):
     return Mesh(vertices, corners.reshape(-1, 3))
 
 
+def part_of_a_wall(radius, camera, size, below, grain=0.0):
+    """How much of the inside of a cup is known and right, of what is so far below its lid."""
+    outside = ((0.0, -0.6), (radius + 0.1, -0.6), (radius + 0.1, 0.6))
+    truth = turned(*outside, (radius, 0.6), (radius, -0.4), (0.0, -0.4))
+    closed = turned(*outside, (0.0, 0.6))
+    rgb, alpha = shots(truth.with_vertex_colors(pattern(2 * truth.vertices)), camera, size)
+    noise = torch.randn(alpha.shape, generator=torch.Generator().manual_seed(0))[:, None]
+    rgb = (rgb * (1 + grain * noise)).clamp(0, 1)
+    true, lid = (stereo._fronts(mesh, camera, (size, size)).numpy() for mesh in (truth, closed))
+    wall = (true > 0) & (1 / true.clip(1e-3) > 1 / lid.clip(1e-3) + below)
+    depths = find_depths(closed, rgb, camera, alpha)
+    near = np.abs(1 / depths.planes[..., 0].clip(1e-3) - 1 / true.clip(1e-3)) < 0.03
+    return float((near & (depths.weights > 0.1))[wall].mean())
+
+
 @pytest.mark.rotating(2, group="stereo")
 def test_steep_walls_of_hollows_are_seen(monkeypatch):
     """Of the four nearest photos often one alone sees the wall of a cup that is as deep as wide."""
-    truth = turned((0.0, -0.6), (0.6, -0.6), (0.6, 0.6), (0.5, 0.6), (0.5, -0.4), (0.0, -0.4))
-    closed = turned((0.0, -0.6), (0.6, -0.6), (0.6, 0.6), (0.0, 0.6))
     i = torch.arange(18)
-    camera = look_at(3.0, 32.0 + 26.0 * (i % 2), 20.0 * i)
-    rgb, alpha = shots(truth.with_vertex_colors(pattern(2 * truth.vertices)), camera, 96)
-    true, lid = (stereo._fronts(mesh, camera, (96, 96)).numpy() for mesh in (truth, closed))
-    wall = (true > 0) & (1 / true.clip(1e-3) > 1 / lid.clip(1e-3) + 0.3)
-
-    def right():
-        depths = find_depths(closed, rgb, camera, alpha)
-        near = np.abs(1 / depths.planes[..., 0].clip(1e-3) - 1 / true.clip(1e-3)) < 0.03
-        return float((near & (depths.weights > 0.1))[wall].mean())
-
-    found = right()
+    cup = (0.5, look_at(3.0, 32.0 + 26.0 * (i % 2), 20.0 * i), 96, 0.3)
+    found = part_of_a_wall(*cup)
     monkeypatch.setattr(stereo, "_NEIGHBOURS", 4)
-    few = right()
+    few = part_of_a_wall(*cup)
     assert found > 0.3, (found, few)
     assert found > 1.3 * few, (found, few)
+
+
+@pytest.mark.rotating(2, group="stereo")
+def test_what_is_known_helps_to_see_the_rest(monkeypatch):
+    """Deep in a narrow cup, where most other photos see its rim."""
+    i = torch.arange(10)
+    cup = (0.4, look_at(3.0, 50.0 + 12.0 * (i % 2), 36.0 * i), 64, 0.7, 0.05)
+    found = part_of_a_wall(*cup)
+    monkeypatch.setattr(stereo, "_LOOKS", 0)
+    assert found > 1.3 * part_of_a_wall(*cup)
+
+
+@pytest.mark.rotating(2, group="stereo")
+def test_photos_that_contradict_each_other_tell_nothing(plane, monkeypatch):
+    """Each with waves of its own, as of a light: they are alike somewhere, never for long."""
+    rgb, camera, alpha, lid = plane
+    waves = torch.nn.functional.interpolate(
+        torch.rand(len(rgb), 1, 12, 12, generator=torch.Generator().manual_seed(0)), 96,
+        mode="bicubic",
+    )  # fmt: skip
+    lit = (0.2 + 0.6 * waves).clamp(0, 1).expand(-1, 3, -1, -1)
+    assert find_depths(lid, lit, camera, alpha, least=0.3).known == 0
+    monkeypatch.setattr(stereo, "_CONTRADICTED", 0.0)
+    assert find_depths(lid, lit, camera, alpha, least=0.3).known > 0
 
 
 @pytest.mark.rotating(2, group="stereo")

@@ -43,6 +43,8 @@ _NEIGHBOURS, _NEAREST, _FURTHEST, _FEW = 8, 2.0, 50.0, 4
 _STEP, _BEFORE, _DEEP = 0.7, 1.5, 0.6
 # Turns of handing planes on, at half of the size and at the whole.
 _FIRST_TURNS, _TURNS = 3, 4
+# Further looks at what is not known by then, and the turns of each.
+_LOOKS, _LATER_TURNS = 2, 6
 _CELL = 8  # pixels, of the map of where the object ends
 # Levels of patches, and the standard deviation of the blur of level 1 in half pixels.
 _LEVELS, _BLUR = 3, 0.6
@@ -55,6 +57,9 @@ _COVERED = 0.99
 # A correlation that counts, with few neighbours and with more, of which some agree by chance about
 # noise; and how many must see the same.
 _LEAST, _AGREE = (0.5, 0.6), 2
+# Of the pixels that a photo is sure of, so many must be known: shading that moves with a lamp is
+# alike somewhere for each pair of photos, but elsewhere for the next.
+_CONTRADICTED = 0.6
 # What is seen through weighs so much of what is seen; and a pixel of which photos say nothing, by
 # which the surface given stays where it is seen.
 _FREE, _HARDLY = 0.25, 0.02
@@ -80,7 +85,8 @@ class Depths:
         planes: float32 [B, H, W, 3], the inverse of the depth and its change by pixel, right and
             down.
         weights: float32 [B, H, W], of what is known.
-        known: the part of the pixels of the object that photos agree about.
+        known: the part of the pixels of the object that photos agree about at first; 0 if they
+            contradict each other about much of what each is sure of.
     """
 
     planes: Array
@@ -127,6 +133,7 @@ def find_depths(
     camera: Camera,
     masks: Tensor,
     tell: Callable[[float], None] = lambda done: None,
+    least: float = 0.0,
 ) -> Depths:
     """What photos know of the surface below that of a mesh.
 
@@ -136,9 +143,8 @@ def find_depths(
         camera: B perspective cameras.
         masks: [B, H, W].
         tell: called with the part of the work that is done.
+        least: the part of the pixels that must be known for a second look at the others.
     """
-    from gendr.fitting.shape import stereo_kernels as kernels
-
     size = images.shape[2], images.shape[3]
     surface = _fronts(mesh, camera, size), _ends(mesh, camera, size)
     tints = _extended(_tints(images), masks)
@@ -155,21 +161,22 @@ def find_depths(
         planes[ref] = _enlarged(start, (height, width)) * np.array([1, 0.5, 0.5], np.float32)
         pairs = _enlarged(pairs, (height, width))
         _handed_on(whole, ref, near[ref], middle, deep, planes[ref], scores[ref], pairs, _TURNS)
-        tell(0.95 * (ref + 1) / count)
-    counts = np.zeros((count, height, width), np.uint8)
-    for ref in range(count):
-        there = whole.pair(ref, near[ref])
-        pairs = [whole.pair(int(n), np.array([ref])) for n in near[ref]]
-        back = np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
-        run(
-            kernels.agree, height, ref, near[ref], *there, *back, planes, scores,
-            np.float32(_LEAST[len(near[ref]) > _FEW]), counts[ref],
-        )  # fmt: skip
+        tell(0.85 * (ref + 1) / count)
     enough = np.array([min(_AGREE, len(some) - 1) for some in near])[:, None, None]
-    sure = (counts >= enough) & (whole.inside > 0)
+    shown = whole.inside > 0
+    sure = (_agreeing(whole, near, planes, scores) >= enough) & shown
+    known = float(sure.sum() / max(1, int(shown.sum())))
+    if sure.sum() < _CONTRADICTED * (shown & (scores >= max(_LEAST))).sum():
+        known = 0.0
+    for look in range(_LOOKS if known >= least else 0):
+        former = planes.copy(), sure.copy()
+        for ref in range(count):
+            _looked_again(whole, ref, near[ref], middle, deep, former, planes[ref], scores[ref])
+            tell(0.85 + 0.1 * (look + (ref + 1) / count) / _LOOKS)
+        # One that agrees is enough where all are asked whether they see something else there.
+        sure |= (_agreeing(whole, near, planes, scores) >= 1) & shown
     weights = np.where(sure, scores.clip(0, 1) ** 2, 0).astype(np.float32)
-    known = float(sure.sum() / max(1, int((whole.inside > 0).sum())))
-    rest = ~sure & (whole.inside > 0)
+    rest = ~sure & shown
     planes[rest] = whole.front[rest][:, None] * np.array([1, 0, 0], np.float32)
     weights[rest] = _HARDLY
     tell(1.0)
@@ -534,6 +541,40 @@ def _swept(
         np.float32(sights.focals[ref]), planes, scores, pairs,
     )  # fmt: skip
     return planes, scores, pairs
+
+
+def _agreeing(sights: _Sights, near: list[Array], planes: Array, scores: Array) -> Array:
+    """How many neighbours [B, H, W] see the surface of a pixel at the same place."""
+    from gendr.fitting.shape import stereo_kernels as kernels
+
+    counts = np.zeros(scores.shape, np.uint8)
+    for ref, some in enumerate(near):
+        pairs = [sights.pair(int(n), np.array([ref])) for n in some]
+        back = np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
+        run(
+            kernels.agree, scores.shape[1], ref, some, *sights.pair(ref, some), *back, planes,
+            scores, np.float32(_LEAST[len(some) > _FEW]), counts[ref],
+        )  # fmt: skip
+    return counts
+
+
+def _looked_again(
+    sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float,
+    former: tuple[Array, Array], planes: Array, scores: Array,
+) -> None:  # fmt: skip
+    """Improve planes and scores where nothing is known, by what is: `former`, and where."""
+    from gendr.fitting.shape import stereo_again as kernels
+
+    front, back, step = _bounds(sights, ref, near, middle, deep)
+    common = (
+        sights.smooth, ref, sights.inside[ref], sights.levels[ref], near, *sights.pair(ref, near),
+        front, back, np.float32(_BEFORE * step), np.float32(sights.focals[ref]),
+    )  # fmt: skip
+    for turn in range(_LATER_TURNS):
+        spread = np.float32(4 * step / 2 ** (turn // 2))
+        run(
+            kernels.look_again, len(front), *common, spread, turn, *former, planes, scores
+        )  # fmt: skip
 
 
 def _enlarged(values: Array, size: tuple[int, int]) -> Array:
