@@ -140,7 +140,7 @@ def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
     assert stereo._noise(rgb.mean(1).numpy(), inside) < 0.002
 
     def near():
-        depths = find_depths(lid, noisy, camera, alpha)
+        depths = find_depths(lid, noisy, camera, alpha, least=0.3)
         found = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
         return float((found.abs() < 0.06).sum()) / len(camera)
 
@@ -159,6 +159,10 @@ def test_tints_tell_what_light_hides(plane, monkeypatch):
     rgb = shots(truth.with_vertex_colors(colors), camera, 96)[0]
     grain = torch.randn(alpha.shape, generator=torch.Generator().manual_seed(0))[:, None]
     lit = (rgb * (1 + 0.05 * grain)).clamp(0, 1)
+    inside = (alpha > 0.9).byte().numpy()
+    for images, least, most in ((lit, 2, 3), (lit.mean(1, True).expand_as(lit), 1, 1)):
+        kept = stereo._levels(stereo._tints(images), inside)[0].shape[1]
+        assert least <= kept <= most  # what few pixels need takes no memory
 
     def near():
         depths = find_depths(lid, lit, camera, alpha)

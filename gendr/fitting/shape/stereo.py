@@ -50,15 +50,15 @@ _CELL = 8  # pixels, of the map of where the object ends
 _LEVELS, _BLUR = 3, 0.6
 # A patch must tell its place to so many pixels, one standard deviation; and the least noise.
 _SURE, _ROUNDED = 0.3, 0.001
-# What is dark has no tint.
-_DARK = 0.1
+# What is dark has no tint; and the part of the pixels that must need a tint.
+_DARK, _WORTH = 0.1, 0.01
 # What of a pixel the object must cover for its colour to be the object's.
 _COVERED = 0.99
 # A correlation that counts, with few neighbours and with more, of which some agree by chance about
 # noise; and how many must see the same.
 _LEAST, _AGREE = (0.5, 0.6), 2
-# Of the pixels that a photo is sure of, so many must be known: shading that moves with a lamp is
-# alike somewhere for each pair of photos, but elsewhere for the next.
+# Of the pixels that a photo with more than a few neighbours is sure of, so many must be known:
+# shading that moves with a lamp is alike somewhere for each pair, but elsewhere for the next.
 _CONTRADICTED = 0.6
 # What is seen through weighs so much of what is seen; and a pixel of which photos say nothing, by
 # which the surface given stays where it is seen.
@@ -166,7 +166,9 @@ def find_depths(
     shown = whole.inside > 0
     sure = (_agreeing(whole, near, planes, scores) >= enough) & shown
     known = float(sure.sum() / max(1, int(shown.sum())))
-    if sure.sum() < _CONTRADICTED * (shown & (scores >= max(_LEAST))).sum():
+    many = np.array([len(some) > _FEW for some in near])[:, None, None]
+    asked = shown & many & (scores >= max(_LEAST))
+    if (sure & asked).sum() < _CONTRADICTED * asked.sum():
         known = 0.0
     for look in range(_LOOKS if known >= least else 0):
         former = planes.copy(), sure.copy()
@@ -404,43 +406,57 @@ def _extended(images: Array, masks: Tensor) -> Array:
 
 
 def _levels(tints: Array, inside: Array) -> tuple[Array, Array]:
-    """Images [L, T, B, H, W] of each level, and where [B, H, W] a patch is first told apart.
-
-    A patch whose brightness only climbs is alike at many depths, and noise is like nothing. What
-    tells where it belongs are the changes of its slope (those that neither another brightness nor
-    another contrast makes), beside the noise (Cramer and Rao's bound).
+    """Images of each level and tint, and where a patch is first told apart.
 
     Args:
         tints: float32 [T, B, H, W].
         inside: uint8 [B, H, W].
 
     Returns:
-        float32 [L, T, B, H, W]; and uint8, the first level at which a tint tells enough, plus 8
-        times the tint that tells most there.
+        float32 [L, T, B, H, W], without tints that few pixels need; and uint8 [B, H, W], the first
+        level at which a tint tells enough, plus 8 times the tint that tells most there.
+    """
+    levels, most = np.full(inside.shape, _LEVELS, np.uint8), np.zeros(inside.shape, np.float32)
+    images: list[Array] = []
+    shown = inside > 0
+    for tint in tints:
+        noise = _rough(tint, inside) if images else _noise(tint, inside)
+        smooth, first, told = _told(tint, max(_ROUNDED, noise))
+        before = levels & 7
+        better = (first < before) | ((first == before) & (told > most))
+        if not images or (better & shown).sum() >= _WORTH * max(1, shown.sum()):
+            levels[better], most[better] = first[better] + 8 * len(images), told[better]
+            images.append(smooth)
+    return np.stack(images, 1) if len(images) > 1 else images[0][:, None], levels
+
+
+def _told(tint: Array, noise: float) -> tuple[Array, Array, Array]:
+    """Images [L, B, H, W] of each level, the first [B, H, W] that tells enough, and how much.
+
+    A patch whose brightness only climbs is alike at many depths, and noise is like nothing. What
+    tells where it belongs are the changes of its slope (those that neither another brightness nor
+    another contrast makes), beside the noise (Cramer and Rao's bound).
     """
     from scipy.ndimage import gaussian_filter
 
     from gendr.fitting.shape.stereo_kernels import SAMPLES
 
-    noises = [_noise(tints[0], inside), *(_rough(tint, inside) for tint in tints[1:])]
-    images = np.stack([tints] * _LEVELS)
-    levels, most = (np.zeros(inside.shape, kind) for kind in (np.uint8, np.float32))
-    for level in range(_LEVELS - 1, -1, -1):
+    images = np.stack([tint] * _LEVELS)
+    first = np.full(tint.shape, _LEVELS, np.uint8)
+    told = np.zeros(tint.shape, np.float32)
+    for level in range(_LEVELS):
         # The variance of noise, and of its slope, as parts of that of the photo.
         variance, jagged = 1.0, 0.5
         if level:
             sigma = _BLUR * 2**level
-            images[level] = gaussian_filter(tints, (0, 0, sigma, sigma))
+            images[level] = gaussian_filter(tint, (0, sigma, sigma))
             variance, jagged = 1 / (4 * math.pi * sigma**2), 1 / (8 * math.pi * sigma**4)
-        most[:] = -np.inf if level == _LEVELS - 1 else _SURE**-2
-        for i, noise in enumerate(noises):
-            square = max(_ROUNDED, noise) ** 2
-            # Of one direction, less that of the noise; which is in both photos.
-            told = _energy(images[level, i], level) / 2 - jagged * square
-            told *= SAMPLES / (2 * variance * square)
-            better = told > most
-            levels[better], most[better] = level + 8 * i, told[better]
-    return images, levels
+        # Of one direction, less that of the noise; which is in both photos.
+        here = _energy(images[level], level) / 2 - jagged * noise**2
+        here *= SAMPLES / (2 * variance * noise**2)
+        enough = (first == _LEVELS) & ((here > _SURE**-2) | (level == _LEVELS - 1))
+        first[enough], told[enough] = level, here[enough]
+    return images, first, told
 
 
 def _energy(images: Array, level: int) -> Array:
