@@ -50,8 +50,9 @@ _CELL = 8  # pixels, of the map of where the object ends
 _LEVELS, _BLUR = 3, 0.6
 # A patch must tell its place to so many pixels, one standard deviation; and the least noise.
 _SURE, _ROUNDED = 0.3, 0.001
-# What is dark has no tint; and the part of the pixels that must need a tint.
-_DARK, _WORTH = 0.1, 0.01
+# What is dark has no tint; the part of the pixels that must need a tint; and how many times as much
+# it must tell as brightness, of which photos are sharper.
+_DARK, _WORTH, _RATHER = 0.1, 0.01, 2.0
 # What of a pixel the object must cover for its colour to be the object's.
 _COVERED = 0.99
 # A correlation that counts, with few neighbours and with more, of which some agree by chance about
@@ -422,6 +423,7 @@ def _levels(tints: Array, inside: Array) -> tuple[Array, Array]:
     for tint in tints:
         noise = _rough(tint, inside) if images else _noise(tint, inside)
         smooth, first, told = _told(tint, max(_ROUNDED, noise))
+        told = told / _RATHER if images else told
         before = levels & 7
         better = (first < before) | ((first == before) & (told > most))
         if not images or (better & shown).sum() >= _WORTH * max(1, shown.sum()):
