@@ -51,7 +51,7 @@ _LEVELS, _BLUR = 3, 0.6
 # A patch must tell its place to so many pixels, one standard deviation; and the least noise.
 _SURE, _ROUNDED = 0.3, 0.001
 # What is dark has no tint; the part of the pixels that must need a tint; and how many times as much
-# it must tell as brightness, of which photos are sharper.
+# it must tell as brightness, in which photos are sharper.
 _DARK, _WORTH, _RATHER = 0.1, 0.01, 2.0
 # What of a pixel the object must cover for its colour to be the object's.
 _COVERED = 0.99
