@@ -133,19 +133,45 @@ def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
     _, camera, alpha, lid = plane
     truth = board(0.0, fine=6)
     rgb = shots(truth.with_vertex_colors(pattern(0.5 * truth.vertices)), camera, 96)[0]
-    grain = torch.randn(alpha.shape, generator=torch.Generator().manual_seed(0))[:, None]
-    noisy = (rgb + 0.02 * grain * alpha[:, None]).clamp(0, 1)
+    grain = torch.randn(rgb.shape, generator=torch.Generator().manual_seed(0))
+    noisy = (rgb + 0.02 * 3**0.5 * grain * alpha[:, None]).clamp(0, 1)
     inside = (alpha > 0.9).numpy()
     assert stereo._noise(noisy.mean(1).numpy(), inside) == pytest.approx(0.02, rel=0.15)
     assert stereo._noise(rgb.mean(1).numpy(), inside) < 0.002
 
     def near():
-        depths = find_depths(lid, noisy, camera, alpha)
+        depths = find_depths(lid, noisy, camera, alpha, least=0.3)
         found = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
         return float((found.abs() < 0.06).sum()) / len(camera)
 
     found = near()
     monkeypatch.setattr(stereo, "_LEVELS", 1)
+    assert found > 3 * near()
+
+
+@pytest.mark.rotating(2, group="stereo")
+def test_tints_tell_what_light_hides(plane, monkeypatch):
+    """Grain that is alike in all three colours, as of light, over colours of equal brightness."""
+    _, camera, alpha, lid = plane
+    truth = board(0.0, fine=6)
+    colors = pattern(truth.vertices)
+    colors = 0.5 + 0.4 * (colors - colors.mean(1, keepdim=True))
+    rgb = shots(truth.with_vertex_colors(colors), camera, 96)[0]
+    grain = torch.randn(alpha.shape, generator=torch.Generator().manual_seed(0))[:, None]
+    lit = (rgb * (1 + 0.05 * grain)).clamp(0, 1)
+    inside = (alpha > 0.9).byte().numpy()
+    for images, least, most in ((lit, 2, 3), (lit.mean(1, True).expand_as(lit), 1, 1)):
+        kept = stereo._levels(stereo._tints(images), inside)[0].shape[1]
+        assert least <= kept <= most  # what few pixels need takes no memory
+
+    def near():
+        depths = find_depths(lid, lit, camera, alpha)
+        found = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
+        return float((found.abs() < 0.03).sum()) / len(camera)
+
+    found = near()
+    tints = stereo._tints
+    monkeypatch.setattr(stereo, "_tints", lambda images: tints(images)[:1])
     assert found > 3 * near()
 
 
@@ -175,27 +201,55 @@ def turned(*profile, around=64, step=0.04):
     return Mesh(vertices, corners.reshape(-1, 3))
 
 
+def part_of_a_wall(radius, camera, size, below, grain=0.0):
+    """How much of the inside of a cup is known and right, of what is so far below its lid."""
+    outside = ((0.0, -0.6), (radius + 0.1, -0.6), (radius + 0.1, 0.6))
+    truth = turned(*outside, (radius, 0.6), (radius, -0.4), (0.0, -0.4))
+    closed = turned(*outside, (0.0, 0.6))
+    rgb, alpha = shots(truth.with_vertex_colors(pattern(2 * truth.vertices)), camera, size)
+    noise = torch.randn(alpha.shape, generator=torch.Generator().manual_seed(0))[:, None]
+    rgb = (rgb * (1 + grain * noise)).clamp(0, 1)
+    true, lid = (stereo._fronts(mesh, camera, (size, size)).numpy() for mesh in (truth, closed))
+    wall = (true > 0) & (1 / true.clip(1e-3) > 1 / lid.clip(1e-3) + below)
+    depths = find_depths(closed, rgb, camera, alpha)
+    near = np.abs(1 / depths.planes[..., 0].clip(1e-3) - 1 / true.clip(1e-3)) < 0.03
+    return float((near & (depths.weights > 0.1))[wall].mean())
+
+
 @pytest.mark.rotating(2, group="stereo")
 def test_steep_walls_of_hollows_are_seen(monkeypatch):
     """Of the four nearest photos often one alone sees the wall of a cup that is as deep as wide."""
-    truth = turned((0.0, -0.6), (0.6, -0.6), (0.6, 0.6), (0.5, 0.6), (0.5, -0.4), (0.0, -0.4))
-    closed = turned((0.0, -0.6), (0.6, -0.6), (0.6, 0.6), (0.0, 0.6))
     i = torch.arange(18)
-    camera = look_at(3.0, 32.0 + 26.0 * (i % 2), 20.0 * i)
-    rgb, alpha = shots(truth.with_vertex_colors(pattern(2 * truth.vertices)), camera, 96)
-    true, lid = (stereo._fronts(mesh, camera, (96, 96)).numpy() for mesh in (truth, closed))
-    wall = (true > 0) & (1 / true.clip(1e-3) > 1 / lid.clip(1e-3) + 0.3)
-
-    def right():
-        depths = find_depths(closed, rgb, camera, alpha)
-        near = np.abs(1 / depths.planes[..., 0].clip(1e-3) - 1 / true.clip(1e-3)) < 0.03
-        return float((near & (depths.weights > 0.1))[wall].mean())
-
-    found = right()
+    cup = (0.5, look_at(3.0, 32.0 + 26.0 * (i % 2), 20.0 * i), 96, 0.3)
+    found = part_of_a_wall(*cup)
     monkeypatch.setattr(stereo, "_NEIGHBOURS", 4)
-    few = right()
+    few = part_of_a_wall(*cup)
     assert found > 0.3, (found, few)
     assert found > 1.3 * few, (found, few)
+
+
+@pytest.mark.rotating(2, group="stereo")
+def test_what_is_known_helps_to_see_the_rest(monkeypatch):
+    """Deep in a narrow cup, where most other photos see its rim."""
+    i = torch.arange(10)
+    cup = (0.4, look_at(3.0, 50.0 + 12.0 * (i % 2), 36.0 * i), 64, 0.7, 0.05)
+    found = part_of_a_wall(*cup)
+    monkeypatch.setattr(stereo, "_LOOKS", 0)
+    assert found > 1.15 * part_of_a_wall(*cup)
+
+
+@pytest.mark.rotating(2, group="stereo")
+def test_photos_that_contradict_each_other_tell_nothing(plane, monkeypatch):
+    """Each with waves of its own, as of a light: they are alike somewhere, never for long."""
+    rgb, camera, alpha, lid = plane
+    waves = torch.nn.functional.interpolate(
+        torch.rand(len(rgb), 1, 12, 12, generator=torch.Generator().manual_seed(0)), 96,
+        mode="bicubic",
+    )  # fmt: skip
+    lit = (0.2 + 0.6 * waves).clamp(0, 1).expand(-1, 3, -1, -1)
+    assert find_depths(lid, lit, camera, alpha, least=0.3).known == 0
+    monkeypatch.setattr(stereo, "_CONTRADICTED", 0.0)
+    assert find_depths(lid, lit, camera, alpha, least=0.3).known > 0
 
 
 @pytest.mark.rotating(2, group="stereo")

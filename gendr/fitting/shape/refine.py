@@ -308,8 +308,9 @@ class _Refinement:
         tell = self.clock.part(STEREO * len(self.camera))
         with torch.no_grad():
             depths = find_depths(
-                mesh, photos.images, photos.camera, photos.masks, lambda done: tell(0.8 * done)
-            )
+                mesh, photos.images, photos.camera, photos.masks,
+                lambda done: tell(0.8 * done), LEAST_KNOWN,
+            )  # fmt: skip
             if depths.known < LEAST_KNOWN:
                 return mesh
             try:

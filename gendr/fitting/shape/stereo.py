@@ -43,16 +43,24 @@ _NEIGHBOURS, _NEAREST, _FURTHEST, _FEW = 8, 2.0, 50.0, 4
 _STEP, _BEFORE, _DEEP = 0.7, 1.5, 0.6
 # Turns of handing planes on, at half of the size and at the whole.
 _FIRST_TURNS, _TURNS = 3, 4
+# Further looks at what is not known by then, and the turns of each.
+_LOOKS, _LATER_TURNS = 2, 6
 _CELL = 8  # pixels, of the map of where the object ends
 # Levels of patches, and the standard deviation of the blur of level 1 in half pixels.
 _LEVELS, _BLUR = 3, 0.6
 # A patch must tell its place to so many pixels, one standard deviation; and the least noise.
 _SURE, _ROUNDED = 0.3, 0.001
+# What is dark has no tint; the part of the pixels that must need a tint; and how many times as much
+# it must tell as brightness, in which photos are sharper.
+_DARK, _WORTH, _RATHER = 0.1, 0.01, 2.0
 # What of a pixel the object must cover for its colour to be the object's.
 _COVERED = 0.99
 # A correlation that counts, with few neighbours and with more, of which some agree by chance about
 # noise; and how many must see the same.
 _LEAST, _AGREE = (0.5, 0.6), 2
+# Of the pixels that a photo with more than a few neighbours is sure of, so many must be known:
+# shading that moves with a lamp is alike somewhere for each pair, but elsewhere for the next.
+_CONTRADICTED = 0.6
 # What is seen through weighs so much of what is seen; and a pixel of which photos say nothing, by
 # which the surface given stays where it is seen.
 _FREE, _HARDLY = 0.25, 0.02
@@ -78,7 +86,8 @@ class Depths:
         planes: float32 [B, H, W, 3], the inverse of the depth and its change by pixel, right and
             down.
         weights: float32 [B, H, W], of what is known.
-        known: the part of the pixels of the object that photos agree about.
+        known: the part of the pixels of the object that photos agree about at first; 0 if they
+            contradict each other about much of what each is sure of.
     """
 
     planes: Array
@@ -91,8 +100,9 @@ class _Sights:
     """Photos at one size, and the geometry between them.
 
     Attributes:
-        grey: float32 [L, B, H, W], smoother at each level.
-        levels: uint8 [B, H, W], where the patch at a pixel tells enough.
+        smooth: float32 [L, T, B, H, W], smoother at each level, in each tint.
+        levels: uint8 [B, H, W], where the patch at a pixel tells enough: the level, plus 8 times
+            the tint.
         inside: uint8 [B, H, W].
         front: float32 [B, H, W], inverse depths of the surface given, 0 where it is not.
         end: float32 [B, H, W], those at which lines of sight have left it.
@@ -100,7 +110,7 @@ class _Sights:
         focals: float64 [B].
     """
 
-    grey: Array
+    smooth: Array
     levels: Array
     inside: Array
     front: Array
@@ -124,6 +134,7 @@ def find_depths(
     camera: Camera,
     masks: Tensor,
     tell: Callable[[float], None] = lambda done: None,
+    least: float = 0.0,
 ) -> Depths:
     """What photos know of the surface below that of a mesh.
 
@@ -133,12 +144,12 @@ def find_depths(
         camera: B perspective cameras.
         masks: [B, H, W].
         tell: called with the part of the work that is done.
+        least: the part of the pixels that must be known for a second look at the others.
     """
-    from gendr.fitting.shape import stereo_kernels as kernels
-
     size = images.shape[2], images.shape[3]
     surface = _fronts(mesh, camera, size), _ends(mesh, camera, size)
-    whole, half = (_sights(images, camera, masks, *surface, factor) for factor in (1, 2))
+    tints = _extended(_tints(images), masks)
+    whole, half = (_sights(tints, camera, masks, *surface, factor) for factor in (1, 2))
     count, (height, width) = len(images), whole.front.shape[1:]
     low, high = (corner.reshape(3) for corner in mesh.bounding_box())
     middle, deep = (low + high) / 2, _DEEP * float((high - low).norm())
@@ -151,21 +162,24 @@ def find_depths(
         planes[ref] = _enlarged(start, (height, width)) * np.array([1, 0.5, 0.5], np.float32)
         pairs = _enlarged(pairs, (height, width))
         _handed_on(whole, ref, near[ref], middle, deep, planes[ref], scores[ref], pairs, _TURNS)
-        tell(0.95 * (ref + 1) / count)
-    counts = np.zeros((count, height, width), np.uint8)
-    for ref in range(count):
-        there = whole.pair(ref, near[ref])
-        pairs = [whole.pair(int(n), np.array([ref])) for n in near[ref]]
-        back = np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
-        run(
-            kernels.agree, height, ref, near[ref], *there, *back, planes, scores,
-            np.float32(_LEAST[len(near[ref]) > _FEW]), counts[ref],
-        )  # fmt: skip
+        tell(0.85 * (ref + 1) / count)
     enough = np.array([min(_AGREE, len(some) - 1) for some in near])[:, None, None]
-    sure = (counts >= enough) & (whole.inside > 0)
+    shown = whole.inside > 0
+    sure = (_agreeing(whole, near, planes, scores) >= enough) & shown
+    known = float(sure.sum() / max(1, int(shown.sum())))
+    many = np.array([len(some) > _FEW for some in near])[:, None, None]
+    asked = shown & many & (scores >= max(_LEAST))
+    if (sure & asked).sum() < _CONTRADICTED * asked.sum():
+        known = 0.0
+    for look in range(_LOOKS if known >= least else 0):
+        former = planes.copy(), sure.copy()
+        for ref in range(count):
+            _looked_again(whole, ref, near[ref], middle, deep, former, planes[ref], scores[ref])
+            tell(0.85 + 0.1 * (look + (ref + 1) / count) / _LOOKS)
+        # One that agrees is enough where all are asked whether they see something else there.
+        sure |= (_agreeing(whole, near, planes, scores) >= 1) & shown
     weights = np.where(sure, scores.clip(0, 1) ** 2, 0).astype(np.float32)
-    known = float(sure.sum() / max(1, int((whole.inside > 0).sum())))
-    rest = ~sure & (whole.inside > 0)
+    rest = ~sure & shown
     planes[rest] = whole.front[rest][:, None] * np.array([1, 0, 0], np.float32)
     weights[rest] = _HARDLY
     tell(1.0)
@@ -344,21 +358,21 @@ def _ends(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
 
 
 def _sights(
-    images: Tensor, camera: Camera, masks: Tensor, fronts: Tensor, ends: Tensor, factor: int
+    tints: Array, camera: Camera, masks: Tensor, fronts: Tensor, ends: Tensor, factor: int
 ) -> _Sights:
     """The photos, shrunk."""
-    height, width = (n // factor for n in images.shape[2:])
-    cut = _extended(images.mean(1), masks)[:, None, : height * factor, : width * factor]
-    grey = F.avg_pool2d(cut, factor)[:, 0]
+    height, width = (n // factor for n in tints.shape[2:])
+    cut = torch.from_numpy(tints[:, :, : height * factor, : width * factor])
+    small = F.avg_pool2d(cut, factor).numpy()
     inside = F.avg_pool2d(masks[:, None, : height * factor, : width * factor], factor)[:, 0] > 0.9
     # What was cut off moves the middle of the image, which cameras count from.
-    projections, focals = _projections(camera, tuple(images.shape[2:]))
+    projections, focals = _projections(camera, tints.shape[2:])
     # Pixel x of the small image is at factor x + (factor - 1) / 2 of the large one.
     shrink = np.diag([1 / factor, 1 / factor, 1.0])
     shrink[:2, 2] = -(factor - 1) / (2 * factor)
     front = F.max_pool2d(fronts[:, None], factor)[:, 0]
     shown = (inside & (front > 0)).byte().cpu().numpy()
-    smooth, levels = _levels(grey.float().cpu().numpy(), shown)
+    smooth, levels = _levels(small, shown)
     end = ends[:, ::factor, ::factor][:, : front.shape[1], : front.shape[2]]
     return _Sights(
         smooth, levels, shown, front.float().cpu().numpy(), end.numpy(), shrink @ projections,
@@ -366,67 +380,125 @@ def _sights(
     )  # fmt: skip
 
 
-def _extended(grey: Tensor, masks: Tensor) -> Tensor:
-    """Images [B, H, W] in which what lies around the object is as its rim.
+def _tints(images: Tensor) -> Array:
+    """[T, B, H, W], what is matched of colours [B, 3, H, W]: brightness, and two ratios of them.
+
+    Shadows, shading and the light of a lamp that moves change all three colours alike.
+    """
+    r, g, b = images.unbind(1)
+    red, blue = (r - g) / (r + g + 2 * _DARK), (r + g - 2 * b) / (r + g + 2 * b + 4 * _DARK)
+    return torch.stack([images.mean(1), red, blue]).float().cpu().numpy()
+
+
+def _extended(images: Array, masks: Tensor) -> Array:
+    """Images [T, B, H, W] in which what lies around the object is as its rim.
 
     A rim beside another background would look like a pattern, which is where the outline is.
     """
     from scipy.ndimage import distance_transform_edt
 
-    def extended(image: Array, mask: Array) -> Array:
+    def where(mask: Array) -> Array | None:
         sure = mask > _COVERED
         if not sure.any():
-            return image
-        where: Any = distance_transform_edt(~sure, return_distances=False, return_indices=True)
-        return image[tuple(where)]
+            return None
+        found: Any = distance_transform_edt(~sure, return_distances=False, return_indices=True)
+        return found
 
-    pairs = list(zip(grey.cpu().numpy(), masks.cpu().numpy(), strict=True))
-    return torch.from_numpy(np.stack(mapped(lambda pair: extended(*pair), pairs)))
+    found = images.copy()
+    for i, at in enumerate(mapped(where, list(masks.cpu().numpy()))):
+        if at is not None:
+            found[:, i] = found[:, i, at[0], at[1]]
+    return found
 
 
-def _levels(grey: Array, inside: Array) -> tuple[Array, Array]:
-    """Images [L, B, H, W] of each level, and the first [B, H, W] at which a patch is told apart.
+def _levels(tints: Array, inside: Array) -> tuple[Array, Array]:
+    """Images of each level and tint, and where a patch is first told apart.
+
+    Args:
+        tints: float32 [T, B, H, W].
+        inside: uint8 [B, H, W].
+
+    Returns:
+        float32 [L, T, B, H, W], without tints that few pixels need; and uint8 [B, H, W], the first
+        level at which a tint tells enough, plus 8 times the tint that tells most there.
+    """
+    levels, most = np.full(inside.shape, _LEVELS, np.uint8), np.zeros(inside.shape, np.float32)
+    images: list[Array] = []
+    shown = inside > 0
+    for tint in tints:
+        noise = _rough(tint, inside) if images else _noise(tint, inside)
+        smooth, first, told = _told(tint, max(_ROUNDED, noise))
+        told = told / _RATHER if images else told
+        before = levels & 7
+        better = (first < before) | ((first == before) & (told > most))
+        if not images or (better & shown).sum() >= _WORTH * max(1, shown.sum()):
+            levels[better], most[better] = first[better] + 8 * len(images), told[better]
+            images.append(smooth)
+    return np.stack(images, 1) if len(images) > 1 else images[0][:, None], levels
+
+
+def _told(tint: Array, noise: float) -> tuple[Array, Array, Array]:
+    """Images [L, B, H, W] of each level, the first [B, H, W] that tells enough, and how much.
 
     A patch whose brightness only climbs is alike at many depths, and noise is like nothing. What
     tells where it belongs are the changes of its slope (those that neither another brightness nor
     another contrast makes), beside the noise (Cramer and Rao's bound).
     """
-    noise = max(_ROUNDED, _noise(grey, inside))
-    both = mapped(lambda image: _levels_of_one(image, noise), list(grey))
-    images, levels = zip(*both, strict=True)
-    return np.stack(images, 1), np.stack(levels)
+    both = mapped(lambda image: _told_of_one(image, noise), list(tint))
+    smooth, first, told = zip(*both, strict=True)
+    return np.stack(smooth, 1), np.stack(first), np.stack(told)
 
 
-def _levels_of_one(grey: Array, noise: float) -> tuple[Array, Array]:
-    """What `_levels` gives of one image [H, W], with the noise of all."""
-    from scipy.ndimage import gaussian_filter, uniform_filter
+def _told_of_one(tint: Array, noise: float) -> tuple[Array, Array, Array]:
+    """What `_told` gives of one image [H, W]."""
+    from scipy.ndimage import gaussian_filter
 
-    from gendr.fitting.shape.stereo_kernels import SAMPLES, SIDE, STRIDE
+    from gendr.fitting.shape.stereo_kernels import SAMPLES
 
-    images = np.stack([grey] * _LEVELS)
-    levels = np.full(grey.shape, _LEVELS - 1, np.uint8)
+    images = np.stack([tint] * _LEVELS)
+    first = np.full(tint.shape, _LEVELS, np.uint8)
+    told = np.zeros(tint.shape, np.float32)
     for level in range(_LEVELS):
         # The variance of noise, and of its slope, as parts of that of the photo.
         variance, jagged = 1.0, 0.5
         if level:
             sigma = _BLUR * 2**level
-            images[level] = gaussian_filter(grey, sigma)
+            images[level] = gaussian_filter(tint, sigma)
             variance, jagged = 1 / (4 * math.pi * sigma**2), 1 / (8 * math.pi * sigma**4)
-        size = STRIDE * 2**level * (SIDE - 1) + 1
-        mean = partial(uniform_filter, size=size)
-        image = images[level]
-        middle = mean(image)
-        spread = np.maximum(mean(image * image) - middle * middle, 1e-12)
-        energy = np.zeros_like(image)
-        for axis in (0, 1):
-            slope = np.gradient(image, axis=axis)
-            climb = mean(slope)
-            alike = mean(slope * image) - climb * middle
-            energy += np.maximum(mean(slope * slope) - climb * climb - alike * alike / spread, 0)
         # Of one direction, less that of the noise; which is in both photos.
-        told = SAMPLES * (energy / 2 - jagged * noise**2) / (2 * variance * noise**2)
-        levels[(told > _SURE**-2) & (levels > level)] = level
-    return images, levels
+        here = _energy(images[level], level) / 2 - jagged * noise**2
+        here *= SAMPLES / (2 * variance * noise**2)
+        enough = (first == _LEVELS) & ((here > _SURE**-2) | (level == _LEVELS - 1))
+        first[enough], told[enough] = level, here[enough]
+    return images, first, told
+
+
+def _energy(image: Array, level: int) -> Array:
+    """The squares of slopes [H, W] in patches, less what brightness and contrast explain."""
+    from scipy.ndimage import uniform_filter
+
+    from gendr.fitting.shape.stereo_kernels import SIDE, STRIDE
+
+    size = STRIDE * 2**level * (SIDE - 1) + 1
+    mean = partial(uniform_filter, size=size)
+    middle = mean(image)
+    spread = np.maximum(mean(image * image) - middle * middle, 1e-12)
+    energy = np.zeros_like(image)
+    for axis in (0, 1):
+        slope = np.gradient(image, axis=axis)
+        climb = mean(slope)
+        alike = mean(slope * image) - climb * middle
+        energy += np.maximum(mean(slope * slope) - climb * climb - alike * alike / spread, 0)
+    return energy
+
+
+def _rough(tint: Array, inside: Array) -> float:
+    """The noise of a tint, of which cameras keep every second pixel; as of independent pixels."""
+    height, width = (n // 2 * 2 for n in tint.shape[1:])
+    parts = (part[:, :height, :width] for part in (tint, inside))
+    half, within = (p.reshape(len(p), height // 2, 2, width // 2, 2) for p in parts)
+    pooled = half.mean((2, 4), dtype=np.float32), within.min((2, 4))
+    return max(_noise(tint, inside), 2 * _noise(*pooled))
 
 
 def _noise(grey: Array, inside: Array) -> float:
@@ -493,11 +565,45 @@ def _swept(
     planes, scores = np.zeros((*front.shape, 3), np.float32), np.zeros(front.shape, np.float32)
     pairs = np.zeros(front.shape, np.uint8)
     run(
-        kernels.sweep, len(front), sights.grey, ref, sights.inside[ref], sights.levels[ref], near,
+        kernels.sweep, len(front), sights.smooth, ref, sights.inside[ref], sights.levels[ref], near,
         *sights.pair(ref, near), front, back, np.float32(_BEFORE * step), np.float32(step),
         np.float32(sights.focals[ref]), planes, scores, pairs,
     )  # fmt: skip
     return planes, scores, pairs
+
+
+def _agreeing(sights: _Sights, near: list[Array], planes: Array, scores: Array) -> Array:
+    """How many neighbours [B, H, W] see the surface of a pixel at the same place."""
+    from gendr.fitting.shape import stereo_kernels as kernels
+
+    counts = np.zeros(scores.shape, np.uint8)
+    for ref, some in enumerate(near):
+        pairs = [sights.pair(int(n), np.array([ref])) for n in some]
+        back = np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
+        run(
+            kernels.agree, scores.shape[1], ref, some, *sights.pair(ref, some), *back, planes,
+            scores, np.float32(_LEAST[len(some) > _FEW]), counts[ref],
+        )  # fmt: skip
+    return counts
+
+
+def _looked_again(
+    sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float,
+    former: tuple[Array, Array], planes: Array, scores: Array,
+) -> None:  # fmt: skip
+    """Improve planes and scores where nothing is known, by what is: `former`, and where."""
+    from gendr.fitting.shape import stereo_again as kernels
+
+    front, back, step = _bounds(sights, ref, near, middle, deep)
+    common = (
+        sights.smooth, ref, sights.inside[ref], sights.levels[ref], near, *sights.pair(ref, near),
+        front, back, np.float32(_BEFORE * step), np.float32(sights.focals[ref]),
+    )  # fmt: skip
+    for turn in range(_LATER_TURNS):
+        spread = np.float32(4 * step / 2 ** (turn // 2))
+        run(
+            kernels.look_again, len(front), *common, spread, turn, *former, planes, scores
+        )  # fmt: skip
 
 
 def _enlarged(values: Array, size: tuple[int, int]) -> Array:
@@ -519,7 +625,7 @@ def _handed_on(
     planes[..., 0] = np.where(inside > 0, np.clip(planes[..., 0], back, front), front)
     scores[:] = np.where(inside > 0, 0, -1)
     common = (
-        sights.grey, ref, inside, sights.levels[ref], near, *sights.pair(ref, near), front, back,
+        sights.smooth, ref, inside, sights.levels[ref], near, *sights.pair(ref, near), front, back,
         np.float32(_BEFORE * step), np.float32(sights.focals[ref]),
     )  # fmt: skip
     for turn in range(turns):

@@ -150,10 +150,10 @@ def sweep(
     the best is handed on later.
 
     Args:
-        images: float32 [L, B, H, W], grey, at each level as smooth as its patches are coarse.
+        images: float32 [L, T, B, H, W], tints, at each level as smooth as its patches are coarse.
         ref: the photo that is looked at.
         inside: uint8 [H, W], what it shows of the object.
-        levels: uint8 [H, W], that of the patch at each pixel.
+        levels: uint8 [H, W], that of the patch at each pixel, plus 8 times its tint.
         near: int64 [K], its neighbours.
         a: float32 [K, 3, 3]; and b, [K, 3]: where its pixels are in the neighbours.
         b: see a.
@@ -178,8 +178,8 @@ def sweep(
             pairs[y, x] = 1
             if (x + y) % 2 == 0 or not inside[y, x] or front[y, x] <= 0:
                 continue
-            level = levels[y, x]
-            smooth, stride = images[level], STRIDE << level
+            level = levels[y, x] & 7
+            smooth, stride = images[level, levels[y, x] >> 3], STRIDE << level
             if not _patch(smooth[ref], inside, x, y, stride, values, weights):
                 continue
             former = best = after = np.float32(-1.0)
@@ -264,8 +264,8 @@ def hand_on(
         for x in range((y + turn) % 2, width, 2):
             if not inside[y, x] or front[y, x] <= 0:
                 continue
-            level = levels[y, x]
-            smooth, stride = images[level], STRIDE << level
+            level = levels[y, x] & 7
+            smooth, stride = images[level, levels[y, x] >> 3], STRIDE << level
             if not _patch(smooth[ref], inside, x, y, stride, values, weights):
                 continue
             w, wx, wy = planes[y, x, 0], planes[y, x, 1], planes[y, x, 2]
