@@ -33,6 +33,12 @@ def test_narrow_tunnels_are_filled():
     assert euler_number(found) == 0
     assert not (found & (wide | groove | ~PLATE)).any()
     assert (found >= body).all()
+    # Nor does a slit stay, which no photo sees through.
+    slit = (abs(Y) < 14) & (abs(Z) < 2)
+    assert euler_number(PLATE & ~slit) == 0
+    filled = without_tunnels(PLATE & ~slit, PLATE)
+    assert euler_number(filled) == 1
+    assert (filled & slit).sum() > 250
     # Not where masks say that one sees through.
     assert (without_tunnels(body, ~narrow) == body).all()
 

@@ -15,15 +15,16 @@ __all__ = ["euler_number", "without_handles", "without_tunnels"]
 Body = npt.NDArray[np.bool_]
 # Cells, on each side, by which a body is grown and shrunk to find what is narrow.
 _NARROW = 2
-# What is larger than so many cells is the object's: thin plates, slits.
-_LARGEST = 250
+# What is larger than so many cells is the object's: thin plates, bars. What is filled may be more,
+# for it is never where a photo sees through.
+_LARGEST, _LARGEST_FILLED = 250, 1500
 _SLABS = 8  # that threads take in turns
 
 
 def without_tunnels(body: Body, allowed: Body) -> Body:
     """A body [X, Y, Z] whose short tunnels of less than about five cells are filled.
 
-    Filled is what a closing adds, in parts of up to 250 cells, where that takes away a tunnel; a
+    Filled is what a closing adds, in parts of up to 1500 cells, where that takes away a tunnel; a
     groove or a corner stays as it is.
 
     Args:
@@ -36,7 +37,7 @@ def without_tunnels(body: Body, allowed: Body) -> Body:
     grown = _in_slabs(lambda part: binary_dilation(part, ball), body)
     closed = _in_slabs(lambda part: binary_erosion(part, ball, border_value=1), grown)
     found = body.copy()
-    for box, part in _parts(closed & allowed & ~body):
+    for box, part in _parts(closed & allowed & ~body, _LARGEST_FILLED):
         if euler_number(found[box] | part) > euler_number(found[box]):
             found[box] |= part
     return found
@@ -54,7 +55,7 @@ def without_handles(body: Body) -> Body:
     shrunk = _in_slabs(lambda part: binary_erosion(part, ball), body)
     opened = _in_slabs(lambda part: binary_dilation(part, ball), shrunk)
     cut = [
-        (box, part) for box, part in _parts(body & ~opened)
+        (box, part) for box, part in _parts(body & ~opened, _LARGEST)
         if euler_number(body[box] & ~part) > euler_number(body[box])
     ]  # fmt: skip
     found = body.copy()
@@ -102,13 +103,13 @@ def _in_slabs(function: Callable[[Body], Any], body: Body) -> Body:
     return np.concatenate(mapped(of, range(_SLABS)))
 
 
-def _parts(cells: Body) -> Iterator[tuple[tuple[slice, ...], Body]]:
+def _parts(cells: Body, largest: int) -> Iterator[tuple[tuple[slice, ...], Body]]:
     """The small connected parts of some cells: a box with a margin of one, and the cells in it."""
     from scipy.ndimage import find_objects, label
 
     labelled: Any = label(cells, np.ones((3, 3, 3)))
     names = labelled[0]
-    large = np.bincount(names.ravel()) > _LARGEST
+    large = np.bincount(names.ravel()) > largest
     for i, box in enumerate(find_objects(names)):
         if not large[i + 1]:
             wide = tuple(slice(max(0, s.start - 1), s.stop + 1) for s in box)
