@@ -128,6 +128,7 @@ def mapped(
     items: Sequence[T],
     tell: Callable[[float], None] | None = None,
     most: int | None = None,
+    device: Any = None,
 ) -> list[R]:
     """[function(x) for x in items], on the threads of the kernels.
 
@@ -140,12 +141,14 @@ def mapped(
         items: what it is called with.
         tell: called by this thread alone with the part of the items that is done.
         most: threads that do it, at most, where each needs much memory.
+        device: where torch computes; only what it does on the CPU is shared out.
     """
     found: dict[int, R] = {}
     errors: dict[int, Exception] = {}
     caller, done = get_ident(), count(1)
     torch: Any = sys.modules.get("torch")
-    alone = num_threads() == 1 or len(items) < 2 or most == 1
+    elsewhere = device is not None and device.type != "cpu"
+    alone = num_threads() == 1 or len(items) < 2 or most == 1 or elsewhere
     modes = nullcontext if alone or not torch else _modes(torch)
 
     def some(start: int, stop: int) -> None:

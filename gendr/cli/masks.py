@@ -21,15 +21,13 @@ from gendr.capture.cameras import list_photos
 from gendr.cli.common import model_file
 from gendr.cli.parser import Fit, Masks
 from gendr.mesh.folders import has_mask, open_folder
-from gendr.mesh.images import open_image, read_size, rgba
+from gendr.mesh.images import decoded_at_once, open_image, read_size, rgba
 from gendr.mesh.masks import find_masks
 from gendr.mesh.views import AUTO
 
 # The sheet: pictures side by side, the longer side of one, and how many there are at most.
 COLUMNS, SIDE, SHOWN = 6, 220, 24
 SHEET = "sheet.jpg"
-# How many pixels of photos are decoded at a time, by as many threads; or one photo.
-_TOGETHER = 50e6
 GREEN = (0, 200, 80)  # of what is cut away
 
 
@@ -132,8 +130,7 @@ def _read(
         wide, tall = (max(1, round(part * side)) for side in first)
         return np.asarray(small.resize((wide, tall), Image.Resampling.BOX))
 
-    # One photo as floating-point numbers takes 16 bytes a pixel.
-    images = mapped(read, photos, most=max(1, int(_TOGETHER / (first[0] * first[1]))))
+    images = mapped(read, photos, most=decoded_at_once(first))
     return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2) / 255, [first] * len(photos)
 
 

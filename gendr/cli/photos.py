@@ -247,11 +247,10 @@ def color_files(mesh: Mesh, out: Path, session: Session) -> dict[Path, bytes]:
     )
 
     def frame(i: int) -> visual.Pixels:
-        return visual.composited(*visual.render_views(mesh, camera[i], SIZE, {"lighting": "none"}))[
-            0
-        ]
+        seen = visual.render_views(mesh, camera[i], SIZE, {"lighting": "none"})
+        return visual.composited(*seen)[0]
 
     with session.part("turntable") as tell:
-        frames = mapped(frame, range(FRAMES), tell, most=1 if mesh.vertices.is_cuda else None)
+        frames = mapped(frame, range(FRAMES), tell, device=mesh.device)
     turntable = {out / TURNTABLE: visual.gif(frames, seconds=2.4 / FRAMES)}
     return mesh.to_files(out / name, normals=not mesh.unlit) | turntable

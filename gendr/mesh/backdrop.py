@@ -36,14 +36,13 @@ def still_backdrop(images: Tensor) -> tuple[Tensor, Tensor] | None:
         there are too few pictures to know.
     """
     some = images[:: max(1, len(images) // _SOME)]
-    most = 1 if images.is_cuda else None
 
     def usual(band: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         middle = band.median(0).values
         off = (band - middle).abs().amax(1)
         return middle, off.median(0).values, (off < _AGREES).double().mean(0)
 
-    found = mapped(usual, some.chunk(_BANDS, 2), most=most)
+    found = mapped(usual, some.chunk(_BANDS, 2), device=images.device)
     backdrop, moves, agree = (torch.cat(part, -2) for part in zip(*found, strict=True))
     inner = moves[_GAP:-_GAP, _GAP:-_GAP]
     rim = (moves < _STILL).sum() - (inner < _STILL).sum()
@@ -51,7 +50,7 @@ def still_backdrop(images: Tensor) -> tuple[Tensor, Tensor] | None:
         return None
     backdrop = _filled_in(backdrop, agree >= _AGREE_PART)
     differs = (images - backdrop).abs().amax(1) > _DIFFERS
-    masks = np.stack(mapped(_filled, list(differs.cpu().numpy()), most=most))
+    masks = np.stack(mapped(_filled, list(differs.cpu().numpy())))
     return backdrop, torch.from_numpy(masks).to(images)
 
 

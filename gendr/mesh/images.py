@@ -8,6 +8,7 @@ average colours before the mask is applied, and mix the background into the silh
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ __all__ = [
     "UnreadableImageError",
     "check_megapixels",
     "decode",
+    "decoded_at_once",
     "open_image",
     "read_orientation",
     "read_size",
@@ -42,6 +44,8 @@ Planes = npt.NDArray[np.float32]  # [C, H, W]
 # The default limit for images: phones have up to 108 megapixels, a texture of 16384 x 8192 has 134;
 # a file that is far larger was more likely made to exhaust the memory.
 MAX_MEGAPIXELS = 150.0
+# How many pixels of images are decoded at a time, by as many threads; or one image.
+_PIXELS_AT_ONCE = 50e6
 # How many pixels of a band are floating-point numbers at a time: a few such planes fit in the
 # cache.
 _BAND = 1 << 17
@@ -122,6 +126,11 @@ def read_size(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> tuple[int, 
     """
     with _opened(path, max_megapixels) as image:
         return image.height, image.width
+
+
+def decoded_at_once(size: tuple[int, int]) -> int:
+    """How many images of a size may be decoded at a time: 16 bytes a pixel, as numbers."""
+    return max(1, int(_PIXELS_AT_ONCE / math.prod(size)))
 
 
 def read_orientation(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> int:

@@ -52,7 +52,7 @@ from gendr.mesh.folders import (
     read_photo,
     resized_straight,
 )
-from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, open_image
+from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, decoded_at_once, open_image
 from gendr.mesh.lines_of_sight import MASK_NOISE, view_volume, visual_sphere
 
 __all__ = [
@@ -64,8 +64,6 @@ __all__ = [
 TOLERANCE = 0.1
 # The background that is found.
 AUTO = "auto"
-# How many pixels of photos are decoded at a time, by as many threads; or one photo.
-_TOGETHER = 50e6
 
 
 @final
@@ -264,9 +262,8 @@ def _read_frames(
             colors[i] = torch.from_numpy(planes[1:])
         return highest < MASK_NOISE, len(planes) > 1
 
-    largest = max(frame.size[0] * frame.size[1] for frame in frames)
-    most = max(1, int(_TOGETHER / largest))
-    found = mapped(read, range(len(frames)), most=most)
+    largest = max((frame.size for frame in frames), key=math.prod)
+    found = mapped(read, range(len(frames)), most=decoded_at_once(largest))
     empty = [frame.name for frame, (nothing, _) in zip(frames, found, strict=True) if nothing]
     rgb = colors if all(colored for _, colored in found) else None
     if empty:

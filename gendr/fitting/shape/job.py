@@ -194,10 +194,10 @@ class Job:
         parts = [slice(i, i + TOGETHER) for i in range(0, len(self.masks), TOGETHER)]
         with torch.no_grad():
             mesh = self.mesh(vertices, faces)
-            most = 1 if vertices.is_cuda else None
             seen = mapped(
-                lambda part: iou(self._seen(mesh, part), self.masks[part]), parts, most=most
-            )
+                lambda part: iou(self._seen(mesh, part), self.masks[part]),
+                parts, device=vertices.device,
+            )  # fmt: skip
         return torch.cat(seen)
 
     def _seen(self, mesh: Mesh, part: slice) -> Tensor:
@@ -221,8 +221,7 @@ class Job:
         def off(vertices: Tensor, some: list[int]) -> Tensor:
             mesh = self.mesh(vertices, state.faces)
             alpha = self.soft[level](mesh, self.camera[some], scale=scale).alpha
-            part = iou_loss(alpha, self.schedule.masks[level][some])
-            return part if len(some) == len(rows) else len(some) / len(rows) * part
+            return len(some) / len(rows) * iou_loss(alpha, self.schedule.masks[level][some])
 
         loss, pull = pulled(off, vertices, rows, len(state.faces))
         bent = vertices.new_zeros(())

@@ -390,6 +390,6 @@ class _Refinement:
         with torch.no_grad():
             scores = mapped(
                 lambda i: iou(hard(even, self.camera[i]).alpha, self.photos.masks[i : i + 1]),
-                range(len(self.camera)), most=1 if even.device.type == "cuda" else None,
+                range(len(self.camera)), device=even.device,
             )  # fmt: skip
         return self.painted(even, MEASURE, stops=False)[1], float(torch.cat(scores).double().mean())
