@@ -116,7 +116,7 @@ def lapsum_formula(k: float, scale: float, x: Tensor) -> Tensor:
     s = y.sort(descending=True).values
     above = (-s).logcumsumexp(0) + s
     below = torch.cat([s.flip(0).logcumsumexp(0).flip(0)[1:], s.new_full((1,), -math.inf)]) - s
-    sums = torch.arange(1, len(s) + 1) + 0.5 * (below.exp() - above.exp())
+    sums = torch.arange(1, len(s) + 1, device=s.device) + 0.5 * (below.exp() - above.exp())
     j = int(torch.searchsorted(sums.detach(), k))
     c = s[j - 1]
     a, b = (s[j:] - c).exp().sum(), (c - s[:j]).exp().sum()

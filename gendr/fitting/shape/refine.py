@@ -317,7 +317,9 @@ class _Refinement:
                 vertices, faces = fused(depths, photos.camera, photos.masks)
             except ValueError:  # masks that contradict each other, so that there is no hull
                 return mesh
-        found = Mesh(torch.from_numpy(vertices).to(mesh.vertices), torch.from_numpy(faces))
+        found = Mesh(
+            torch.from_numpy(vertices).to(mesh.vertices), torch.from_numpy(faces).to(mesh.faces)
+        )
         tell(0.9)
         return remesh(found, self.edge(found), iterations=3).mesh
 
