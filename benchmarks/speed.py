@@ -656,10 +656,11 @@ def short(number: float) -> str:
 
 
 def write_docs(report: dict[str, Any], lines: list[str]) -> None:
-    """Replace the timings of this device in docs/results/speed.md, a few in docs/benchmarks.md."""
+    """Replace the timings of this device in docs/results/speed.md, a CPU's in docs/benchmarks.md."""
     device = report["run"]["device"]
     fill(ROOT / "docs" / "results" / "speed.md", f"timings_{device}", lines)
-    fill(ROOT / "docs" / "benchmarks.md", f"speed_{device}", summary(report))
+    if device == "cpu":
+        fill(ROOT / "docs" / "benchmarks.md", "speed_cpu", summary(report))
 
 
 def summary(report: dict[str, Any]) -> list[str]:
