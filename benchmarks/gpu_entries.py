@@ -182,15 +182,15 @@ def fit_colours(device: Device) -> list[Tensor]:
 
 
 def refine(device: Device) -> list[Tensor]:
-    """Refine a shape after photos: by stereo and steps, and once more from a state on the way."""
+    """Refine a shape after photos: by stereo and steps, and once more from the last state kept."""
     ball = _ball(device, 2)
     painted = ball.with_vertex_colors(pattern(ball.vertices.cpu(), 0).to(device))
     camera = gendr.look_at(4.0, 20.0, 60.0 * torch.arange(6, device=device))
-    photos = gendr.Renderer(32, "heaviside", "max", shading="hard", lighting="none").to(device)
+    photos = gendr.Renderer(24, "heaviside", "max", shading="hard", lighting="none").to(device)
     out, kept = photos(painted, camera), list[dict[str, Any]]()
     given = ball.scaled(0.9), out.rgb, camera, out.alpha
     found = gendr.refine_shape(*given, steps=1, keep=kept.append)
-    again = gendr.refine_shape(*given, steps=1, resume=kept[0])
+    again = gendr.refine_shape(*given, steps=1, resume=kept[-1])
     if not found.improved:
         raise ValueError("photos of a pattern have not moved the surface")
     return [x for part in (found, again) for x in (part.mesh.vertices, part.mesh.faces)]
