@@ -141,7 +141,9 @@ def through_command(folder: Path) -> Rows:
             mesh = Mesh.load(place / "out" / "fit.glb")
             truth = mesh if truth is None else truth
             facts = json.loads((place / "out" / "metrics.json").read_text())
-            named = not any(Path(x).name == name for x in facts["photos"])
+            names = {x.name for x in map(Path, facts["photos"])}
+            blurred = {x.name for x in map(Path, facts["colors"]["blurred"])}
+            named = name not in names - blurred
             found = facts["colors"]["light"]
             light = found and HarmonicLight(torch.tensor(found["coefficients"]), found["frame"])
             rows.add({"damage": kind, "named": named, **measured(mesh, views[held], light)})

@@ -656,7 +656,7 @@ def short(number: float) -> str:
 
 
 def write_docs(report: dict[str, Any], lines: list[str]) -> None:
-    """Replace the timings of this device in docs/results/speed.md, a CPU's in docs/benchmarks.md."""
+    """Replace the timings of this device in docs/results/speed.md, few in docs/benchmarks.md."""
     device = report["run"]["device"]
     fill(ROOT / "docs" / "results" / "speed.md", f"timings_{device}", lines)
     if device == "cpu":

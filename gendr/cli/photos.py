@@ -212,11 +212,15 @@ def color_size(count: int) -> int:
 
 
 def colored(args: Fit, mesh: Mesh, views: Views, kind: str, stages: Stages) -> ColorResult:
-    """The mesh with the colours of the photos, with a progress bar."""
-    return stages.run(
+    """The mesh with the colours of the photos; a progress bar, and a line about blurred ones."""
+    found = stages.run(
         "colors", ColorResult, fit_colors, mesh, views.rgb, views.camera, views.masks,
         kind=kind, texture_size=args.texture_size, exposure=args.exposure, light=args.light,
     )  # fmt: skip
+    if found.blurred and not args.quiet:
+        names = ", ".join(views.names[i] for i in found.blurred)
+        say("gendr", f"hardly count for the colours, because they are blurred: {names}")
+    return found
 
 
 def color_facts(result: ColorResult, views: Views, kind: str) -> dict[str, Any]:
@@ -229,6 +233,8 @@ def color_facts(result: ColorResult, views: Views, kind: str) -> dict[str, Any]:
         "psnr": float(result.psnr.double().mean()),
         "psnr_per_view": [round(float(x), 3) for x in result.psnr],
         "seen": result.seen,
+        "sharpness": [round(float(x), 3) for x in result.sharpness],
+        "blurred": [views.names[i] for i in result.blurred],
         "exposure": result.exposure.double().round(decimals=5).tolist(),
         "light": None
         if light is None

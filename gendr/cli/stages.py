@@ -23,7 +23,7 @@ __all__ = ["STAGES", "StageFile", "Stages"]
 
 # The stages of a fit, in their order, and their files in the output folder.
 STAGES = {"cameras": "cameras.pt", "refine": "refine.pt", "colors": "colors.pt"}
-FORMAT = "gendr stage 2"
+FORMAT = "gendr stage 3"
 _NAMES = ("input", "done", "values")
 # What a file holds of a mesh.
 _MESH = (

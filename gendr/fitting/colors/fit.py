@@ -68,6 +68,8 @@ _POINTS = 20_000
 _PLAIN = 0.01
 # If a photo is to count less than this because it is blurred, means are taken anew.
 _SHARP = 0.6
+# Photos that count less than this are named as blurred.
+_BLURRED = 0.15
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +83,8 @@ class ColorResult:
         psnr: [B], of renderings and photos over the pixels of the object (in the mask or in the
             rendering), in decibels.
         seen: Part of the points of the surface that some photo shows, in [0, 1].
+        sharpness: [B], how much the photos count, in (0, 1]: less those that show less detail than
+            a rendering of what they all show, as they are blurred.
         light: What the colours are to be multiplied by; None if they hold it.
     """
 
@@ -88,13 +92,20 @@ class ColorResult:
     exposure: Tensor
     psnr: Tensor
     seen: float
+    sharpness: Tensor
     light: HarmonicLight | None = None
+
+    @property
+    def blurred(self) -> list[int]:
+        """The rows of the photos that are so blurred that they hardly count."""
+        return (self.sharpness < _BLURRED).nonzero()[:, 0].tolist()
 
     def to(self, device: torch.device) -> ColorResult:
         """The same on a device."""
         light = self.light
         return ColorResult(
             self.mesh.to(device), self.exposure.to(device), self.psnr.to(device), self.seen,
+            self.sharpness.to(device),
             light and HarmonicLight(light.coefficients.to(device), light.frame),
         )  # fmt: skip
 
@@ -232,7 +243,9 @@ class _Photos:
         rows = range(len(self.images))
         psnr = torch.stack(mapped(lambda i: self._psnr(canvas, colors, i), rows))
         self.tell(1.0)
-        return ColorResult(mesh, self.gains, psnr, float(seen.double().mean()), self.light)
+        sharpness = self.gains.new_tensor(self.quality)
+        share = float(seen.double().mean())
+        return ColorResult(mesh, self.gains, psnr, share, sharpness, self.light)
 
     def _explained(self, samples: Samples, exposure: bool | None, light: str) -> bool:
         """Find light and exposures, each by the other, as far as they are wanted; which says this.
