@@ -7,7 +7,10 @@ and refuses, as a GPU does, to mix its tensors with those of the CPU.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,10 @@ from bowl import pattern
 from torch import Tensor, nn
 
 import gendr
+import gendr.primitives as dr
 from gendr.mesh import icosphere
+from gendr.mesh.doubts import doubtful_masks
+from gendr.splatting import Photos, SplatSettings, fit_splats, from_cameras, opaque_splats
 
 Device = str | torch.device
 
@@ -194,6 +200,55 @@ def refine(device: Device) -> list[Tensor]:
     if not found.improved:
         raise ValueError("photos of a pattern have not moved the surface")
     return [x for part in (found, again) for x in (part.mesh.vertices, part.mesh.faces)]
+
+
+def hull(device: Device) -> list[Tensor]:
+    """The visual hull of masks, and which masks contradict the others."""
+    masks, _, camera = _masks(device, 24, 8)
+    masks[3] = 0
+    if doubtful_masks(camera, masks) != [3]:
+        raise ValueError("the mask that is empty is not the one that is doubted")
+    return [gendr.mesh.visual_hull(camera[:3], masks[:3]).vertices]
+
+
+def cameras(device: Device) -> list[Tensor]:
+    """Put poses right, by outlines and by colours."""
+    masks, rgb, camera = _masks(device, 32, 8)
+    found = gendr.refine_cameras(masks, camera, rgb)
+    return [found.camera.rotation, found.camera.translation]
+
+
+def primitives(device: Device) -> list[Tensor]:
+    """Rasterize, interpolate, texture, antialias, and a second layer, forward and backward."""
+    pos = torch.tensor([[-0.8, -0.8, 0.0, 1], [0.8, -0.8, 0.1, 1], [0.0, 0.8, 0.2, 1]])
+    pos = pos[None].to(device).requires_grad_()
+    tri = torch.tensor([[0, 1, 2]], dtype=torch.int32, device=device)
+    uvs = pos[0, :, :2].detach() / 2 + 0.5
+    texture = torch.rand(1, 8, 8, 3, generator=torch.Generator().manual_seed(0)).to(device)
+    texture.requires_grad_()
+    context = dr.RasterizeCudaContext()
+    rast, rast_db = dr.rasterize(context, pos, tri, resolution=[16, 16])
+    uv, uv_da = dr.interpolate(uvs[None], rast, tri, rast_db=rast_db, diff_attrs="all")
+    color = dr.texture(texture, uv, uv_da, filter_mode="linear-mipmap-linear")
+    color = dr.antialias(color, rast, pos, tri)
+    with dr.DepthPeeler(context, pos, tri, [16, 16]) as peeler:
+        layers = [peeler.rasterize_next_layer()[0] for _ in range(2)]
+    return [color, *layers, *_slopes([color], [pos, texture])]
+
+
+def splatting(device: Device) -> list[Tensor]:
+    """Train splats on photos, from the hull and from cameras, and make them opaque."""
+    masks, rgb, camera = _masks(device, 24, 4)
+    white = torch.ones(3, device=device)
+    photos = Photos(rgb + 1 - masks[:, None], masks, camera, tuple("abcd"), white)
+    settings = SplatSettings(steps=3, triangles=40, renew_every=1)
+    training = fit_splats(photos, settings, held_out=photos[[0]])
+    with tempfile.TemporaryDirectory() as folder:
+        training.save(Path(folder) / "a.pt")
+        more = replace(settings, steps=4)
+        training = fit_splats(photos, more, held_out=photos[[0]], resume=Path(folder) / "a.pt")
+    found = [*training.splats().render(camera, 24), from_cameras(photos, 20).vertices]
+    return [*found, opaque_splats(training).to_mesh().vertices]
 
 
 # Poses are searched for among few.
@@ -395,8 +450,8 @@ ENTRIES: dict[str, Callable[[Device], list[Tensor]]] = {
     for x in (
         silhouette, alpha, own_cdf, colours, colours_over_alpha, hard_images, textures, compiled,
         scale_suggested, meshes, losses, surfaces, fit_from_a_sphere, fit_from_the_hull,
-        fit_colours, refine, pose, pose_of_a_video, sorting, topk, programs, algorithms, estimators,
-        optimisers, gates, reconstruction,
+        fit_colours, refine, hull, cameras, primitives, splatting, pose, pose_of_a_video, sorting,
+        topk, programs, algorithms, estimators, optimisers, gates, reconstruction,
     )
 }  # fmt: skip
 

@@ -114,7 +114,7 @@ class SplatTraining:
             values["exposure"] = photos.images.new_zeros(len(photos), 3)
         self._values = {k: v.detach().clone().requires_grad_() for k, v in values.items()}
         self._adam = self._optimizer()
-        self._pull = torch.zeros(self._first)
+        self._pull = init.vertices.new_zeros(self._first)
 
     def _optimizer(self) -> torch.optim.Adam:
         groups = [{"params": [x], "name": name} for name, x in self._values.items()]
@@ -253,11 +253,12 @@ class SplatTraining:
         new = min(int(wanted) - len(live), int((likely > 0).sum()))
         chosen = live[:0]
         if new > 0:
-            chosen = torch.multinomial(likely, new, generator=self._generator)
+            # The same are drawn on every device.
+            chosen = torch.multinomial(likely.cpu(), new, generator=self._generator).to(live)
         self._keep(torch.cat([live, live[chosen]]))
-        self._pull = torch.zeros(len(self._values["vertices"]))
+        self._pull = likely.new_zeros(len(self._values["vertices"]))
         if new > 0:
-            self._split(chosen, torch.arange(len(live), len(live) + new))
+            self._split(chosen, torch.arange(len(live), len(live) + new, device=live.device))
 
     def _keep(self, rows: Tensor) -> None:
         """Let the triangles be those of these rows, with what Adam knows of them."""
@@ -276,7 +277,7 @@ class SplatTraining:
         vertices = self._values["vertices"].data
         corners = vertices[first]
         longest = (corners - corners.roll(-1, 1)).square().sum(-1).argmax(1)
-        turn = (longest[:, None] + torch.arange(3)) % 3
+        turn = (longest[:, None] + torch.arange(3, device=longest.device)) % 3
         a, b, c = corners.gather(1, turn[..., None].expand(-1, -1, 3)).unbind(1)
         middle = (a + b) / 2
         vertices[first] = torch.stack([a, middle, c], 1)
@@ -331,10 +332,11 @@ class SplatTraining:
         self._first, self._size = saved["first"], saved["size"]
         height, width = self.photos.image_size
         self._most = max(self._first, self.settings.count_for(height * width))
-        self._values = {k: v.requires_grad_() for k, v in saved["values"].items()}
+        device = self.photos.images.device
+        self._values = {k: v.to(device).requires_grad_() for k, v in saved["values"].items()}
         self._adam = self._optimizer()
         self._adam.load_state_dict(saved["adam"])
-        self._pull, self._loss = saved["pull"], saved["loss"][0]
+        self._pull, self._loss = saved["pull"].to(device), saved["loss"][0]
         self._since, self._evaluated = saved["loss"][1:]
         self._generator.set_state(saved["generator"])
 
