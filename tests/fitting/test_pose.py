@@ -15,7 +15,7 @@ from support.cameras import random_camera
 from support.cases import for_each
 
 # A search of a third of a second; one test has the default settings.
-FAST = {"directions": 250, "turns": 24, "starts": 8, "finalists": 3, "steps": 30}
+FAST = {"directions": 160, "turns": 20, "starts": 8, "finalists": 3, "steps": 30}
 
 
 def chair():

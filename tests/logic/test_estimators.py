@@ -74,7 +74,9 @@ def test_a_regressor_is_its_circuit():
 
 
 def test_several_labels_at_once():
-    x, y = datasets.make_multilabel_classification(300, 8, n_classes=4, random_state=1)
+    random = np.random.default_rng(1)
+    x = random.normal(size=(300, 8))
+    y = (x @ random.normal(size=(8, 4)) > [0.0, 0.5, 1.0, -1.0]).astype(int)
     model = estimators.LogicClassifier(width=240, steps=100, lr=0.2, random_state=0)
     model.fit(x[:200], y[:200])
     assert model.score(x[:200], y[:200]) > 0.7
