@@ -50,12 +50,13 @@ def pytest_configure(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """The garbage collector need not look at modules, neither while they come nor later."""
+    """The garbage collector need not look at modules, and at the rest of objects seldom."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000)
         gc.enable()
 
 

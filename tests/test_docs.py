@@ -43,7 +43,7 @@ def blocks():
             yield pytest.param(match["code"], match["small"] or "", line, id=name)
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(("code", "small", "line"), list(blocks()))
 def test_code_of_the_pages_runs(code, small, line, tmp_path, monkeypatch):
     for item in small.split():

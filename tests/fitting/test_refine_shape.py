@@ -117,7 +117,7 @@ def test_photos_agree_at_the_true_depth(plane):
     assert float(found.abs().quantile(0.8)) < 0.05
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 @for_each(gain=[0.5, 1.5], rotating=2)
 def test_brightness_may_differ(plane, gain):
     rgb, camera, alpha, lid = plane
@@ -127,7 +127,7 @@ def test_brightness_may_differ(plane, gain):
     assert float(found.abs().median()) < 0.02
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
     """Wide patches see what small ones take for a slope with noise."""
     _, camera, alpha, lid = plane
@@ -150,7 +150,7 @@ def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
     assert found > 3 * near()
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_tints_tell_what_light_hides(plane, monkeypatch):
     """Grain that is alike in all three colours, as of light, over colours of equal brightness."""
     _, camera, alpha, lid = plane
@@ -176,7 +176,7 @@ def test_tints_tell_what_light_hides(plane, monkeypatch):
     assert found > 3 * near()
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_hollows_may_be_deep(plane):
     """A board that lies further below the hull than a third of its diagonal."""
     rgb, camera, alpha, _ = plane
@@ -217,7 +217,7 @@ def part_of_a_wall(radius, camera, size, below, grain=0.0):
     return float((near & (depths.weights > 0.1))[wall].mean())
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_steep_walls_of_hollows_are_seen(monkeypatch):
     """Of the four nearest photos often one alone sees the wall of a cup that is as deep as wide."""
     i = torch.arange(18)
@@ -229,7 +229,7 @@ def test_steep_walls_of_hollows_are_seen(monkeypatch):
     assert found > 1.3 * few, (found, few)
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_what_is_known_helps_to_see_the_rest(monkeypatch):
     """Deep in a narrow cup, where most other photos see its rim."""
     i = torch.arange(10)
@@ -239,7 +239,7 @@ def test_what_is_known_helps_to_see_the_rest(monkeypatch):
     assert found > 1.15 * part_of_a_wall(*cup)
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_photos_that_contradict_each_other_tell_nothing(plane, monkeypatch):
     """Each with waves of its own, as of a light: they are alike somewhere, never for long."""
     rgb, camera, alpha, lid = plane
@@ -253,7 +253,7 @@ def test_photos_that_contradict_each_other_tell_nothing(plane, monkeypatch):
     assert find_depths(lid, lit, camera, alpha, least=0.3).known > 0
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_what_has_no_pattern_stays(plane):
     _, camera, alpha, lid = plane
     camera, alpha = camera[:5], alpha[:5]
