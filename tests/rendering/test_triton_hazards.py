@@ -93,7 +93,7 @@ SCENES = {
     "clipped": lambda name: rendered(name, near=2.5, shading="hard"),
 }
 # The others, and launches as on a GPU, with --every only.
-USUAL = ("lists", "walks", "colours", "clipped")
+USUAL = ("lists", "walks", "max", "colours", "clipped")
 IN_GPU_ARITHMETIC = ("walks", "max", "colours")
 
 
