@@ -1,18 +1,12 @@
 """Options and fixtures shared by all tests."""
 
+import gc
 import importlib.util
 import os
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-import torch
-
-from support.cases import dealt
-
-# Triton decides at its import whether its kernels are compiled or interpreted.
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 SEED = "GENDR_TEST_SEED"
 
@@ -42,9 +36,32 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return  # it only deals tests to workers, which start the sooner without PyTorch here
+    import torch
+
+    # Triton decides at its import whether its kernels are compiled or interpreted.
+    if not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")
     # Two xdist workers share two cores; without this each would start two threads of its own.
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if hasattr(config, "workerinput"):
         torch.set_num_threads(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """The garbage collector need not look at modules, and at the rest of objects seldom."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(50_000)
+        gc.enable()
+
+
+def pytest_unconfigure():
+    gc.unfreeze()  # what is never collected counts as a leak of Triton's
 
 
 def pytest_terminal_summary(terminalreporter, config):
@@ -56,6 +73,8 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @pytest.fixture(autouse=True)
 def _seeded():
+    import torch
+
     torch.manual_seed(0)
 
 
@@ -115,6 +134,8 @@ def left_out(items, seed):
 
     Cases of `rotating` are dealt among those of one test, or of one group if it is named.
     """
+    from support.cases import dealt
+
     out, cases = set(), {}
     for item in items:
         if item.get_closest_marker("every") is not None:
@@ -135,9 +156,22 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def nan_in_new_tensors():
     """Memory from `torch.empty` is NaN, not what happens to lie there: a kernel must write it."""
+    import torch
+
     torch.use_deterministic_algorithms(True)
     yield
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def small_pictures(monkeypatch):
+    """The pictures of a fit take longer than a fit of few steps."""
+    from gendr.cli import fit, photos
+
+    monkeypatch.setattr(fit, "TILE", 48)
+    monkeypatch.setattr(fit, "SHEET_TILE", 48)
+    monkeypatch.setattr(photos, "FRAMES", 3)
+    monkeypatch.setattr(photos, "SIZE", 48)
 
 
 @pytest.fixture

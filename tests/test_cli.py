@@ -70,14 +70,11 @@ def save_box(path):
 
 @pytest.fixture(autouse=True)
 def small(request, monkeypatch):
-    """Pictures of a fit take longer than the fit, and a search for a pose has many directions."""
+    """A search for a pose has many directions."""
     directions = search.directions
     monkeypatch.setattr(search, "directions", lambda count: directions(count // 3))
     if request.node.get_closest_marker("slow") is None:
-        monkeypatch.setattr(fit, "TILE", 48)
-        monkeypatch.setattr(fit, "SHEET_TILE", 48)
-        monkeypatch.setattr(photos, "FRAMES", 3)
-        monkeypatch.setattr(photos, "SIZE", 48)
+        request.getfixturevalue("small_pictures")
 
 
 @pytest.fixture

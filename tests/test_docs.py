@@ -29,7 +29,7 @@ WRITERS = sorted(
 # What a comment `<!-- test: ... -->` above a block makes smaller, so that the tests stay fast.
 SMALLER = {
     "views": lambda n: (r"torch\.arange\(24\) \* 15\.0", f"torch.arange({n}) * {360 / int(n)}"),
-    "size": lambda n: (r"(Renderer\(|size=)64", rf"\g<1>{n}"),
+    "size": lambda n: (r"(Renderer\(|size=)\d+", rf"\g<1>{n}"),
     "steps": lambda n: (r"steps=\d+", f"steps={n}"),
 }
 
@@ -43,7 +43,7 @@ def blocks():
             yield pytest.param(match["code"], match["small"] or "", line, id=name)
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(("code", "small", "line"), list(blocks()))
 def test_code_of_the_pages_runs(code, small, line, tmp_path, monkeypatch):
     for item in small.split():

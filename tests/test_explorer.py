@@ -16,7 +16,7 @@ from support.javascript import Translation
 
 NODE = shutil.which("node")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-SIZE = 24
+SIZE = 16
 UPSTREAM = "Math.cos(0.37 * k)"  # of pixel k
 # Scenes in general position: where two edges are equally near, rounding decides between gradients.
 SKEW = "[x + 0.013 * y, y - 0.021 * x + 0.0037]"
@@ -109,7 +109,7 @@ def pictures(tmp_path_factory):
         [*pair, 0.02 if "squared" in pair[0] else 0.1, scene]
         for i, pair in enumerate(members())
         for scene in ("two apart", "a sphere of 80 faces")
-        if scene == "two apart" or i % 3 == 0
+        if scene == "two apart" or i % 6 == 0
     ]
     code = f"""
     const upstream = Float64Array.from({{length: {SIZE**2}}}, (_, k) => {UPSTREAM});

@@ -126,10 +126,13 @@ def fake(root, **options):
     return module.FoundCameras(tuple(entries), tuple(names[11:]), none, none, 0.5)
 
 
+@pytest.mark.usefixtures("small_pictures")
 def test_commands_find_cameras_where_there_are_none(folder, tmp_path, monkeypatch, capsys):
     """They keep the file, name what was left out, and do not look again on --resume."""
     root, _ = folder
     calls = []
+    monkeypatch.setattr("gendr.mesh.doubts._POINTS", 36)
+    monkeypatch.setattr("gendr.cli.splat.FRAMES", 4)
     monkeypatch.setattr("gendr.cli.cameras.find_cameras", lambda r, **o: calls.append(r) or fake(r))
     out = tmp_path / "out"
     options = ["--image-size", "24", "--colors", "none", "--shape", "silhouettes"]

@@ -189,6 +189,7 @@ def test_edited_and_loaded_again(kind, written):
             drawn(mine, "triton")
 
 
+@pytest.mark.rotating(3, group="own members")
 def test_cells_of_a_notebook(monkeypatch, written):
     """No file, a class that stays while its body changes, and a helper that changes alone."""
     notebook = ModuleType("notebook")
@@ -209,6 +210,7 @@ def test_cells_of_a_notebook(monkeypatch, written):
             drawn(get("mine"), "triton")
 
 
+@pytest.mark.rotating(3, group="own members")
 def test_helpers_in_other_files(written):
     """The kernels on disk are those of the helpers, too."""
     text = source("law", "Mine", "mine", 4.0).replace("exp(4.0 *", "exp(2.0 * half *")

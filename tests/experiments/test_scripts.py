@@ -194,6 +194,7 @@ NOWHERE = ["--data", "nowhere"]
         ("logic_images", ["--network", "huge"], "must be one of small, normal"),
         ("newton_directions", ["--batch", "1"], "--batch"),
     ],
+    rotating=3,
 )  # fmt: skip
 def test_scripts_say_what_is_wrong(name, options, words, call, tmp_path, capsys):
     output = [] if name == "newton_directions" else ["-o", tmp_path / "out"]

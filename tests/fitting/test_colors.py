@@ -192,6 +192,7 @@ def test_what_no_photo_shows_takes_the_nearest_colour():
     assert float((found - colors)[clear].abs().max()) < 0.15
 
 
+@pytest.mark.rotating(2, group="photos")
 def test_exposures_are_found(chair):
     target = painted(chair)
     camera = Camera.batch([ring(chair, 8, 10.0), ring(chair, 4, 50.0, 20.0)])
@@ -246,6 +247,7 @@ def test_harmonics_are_those_of_scipy():
     np.testing.assert_allclose(found, np.stack(wanted, 1), atol=2e-6)
 
 
+@pytest.mark.rotating(2, group="photos")
 def test_light_that_moves_with_the_camera_is_divided_out(chair):
     target = painted(chair)
     target = target.with_vertex_colors(0.8 * target.vertex_colors)
@@ -270,6 +272,7 @@ def test_light_that_moves_with_the_camera_is_divided_out(chair):
     assert float((ratio / ratio.median(0).values - 1).abs().median()) < 0.05
 
 
+@pytest.mark.rotating(2, group="photos")
 def test_light_that_does_not_move_is_left_in_the_colours(chair):
     target = painted(chair)
     camera = ring(chair, 10, 20.0)
@@ -280,6 +283,7 @@ def test_light_that_does_not_move_is_left_in_the_colours(chair):
     assert torch.equal(found.exposure, torch.ones(10, 3))  # nor are photos taken for darker
 
 
+@pytest.mark.rotating(2, group="photos")
 def test_blurred_photos_count_less(chair, monkeypatch):
     target = painted(chair, 25.0)
     camera = ring(chair, 10, 20.0)
@@ -303,6 +307,7 @@ def test_blurred_photos_count_less(chair, monkeypatch):
     assert better > worse
 
 
+@pytest.mark.rotating(2, group="photos")
 def test_photos_that_are_not_blurred_means_are_not_sharpened(chair, monkeypatch):
     """Means are corrected where they blur clean photos, and stay where photos are misplaced."""
     target = painted(chair)

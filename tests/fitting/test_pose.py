@@ -15,7 +15,7 @@ from support.cameras import random_camera
 from support.cases import for_each
 
 # A search of a third of a second; one test has the default settings.
-FAST = {"directions": 250, "turns": 24, "starts": 8, "finalists": 3, "steps": 30}
+FAST = {"directions": 160, "turns": 20, "starts": 8, "finalists": 3, "steps": 30}
 
 
 def chair():
@@ -46,6 +46,7 @@ def test_camera_of_a_mask():
     assert torch.equal(result.trace[0].rotation[-1], result.camera.rotation[0])
 
 
+@pytest.mark.rotating(2, group="one image")
 def test_size_and_place_of_the_world_do_not_matter():
     mesh = chair().scaled(250.0).translated(torch.tensor([3000.0, -800.0, 100.0]))
     camera = camera_of(mesh, 2)
@@ -54,6 +55,7 @@ def test_size_and_place_of_the_world_do_not_matter():
     assert float((result.camera.eye - camera.eye).norm() / camera.translation.norm()) < 0.06
 
 
+@pytest.mark.rotating(2, group="one image")
 def test_intrinsics_and_sides_that_differ():
     mesh = chair()
     camera = camera_of(mesh, 3, fov=45.0, principal=[0.15, -0.1])
@@ -64,6 +66,7 @@ def test_intrinsics_and_sides_that_differ():
     assert torch.equal(result.camera.principal, camera.principal)
 
 
+@pytest.mark.rotating(2, group="one image")
 def test_unknown_field_of_view():
     mesh = chair()
     camera = camera_of(mesh, 4, fov=40.0, apart=0.0)
@@ -72,6 +75,7 @@ def test_unknown_field_of_view():
     assert float(result.camera.focal[0, 0]) != pytest.approx(1 / math.tan(math.radians(15)))
 
 
+@pytest.mark.rotating(2, group="one image")
 def test_poses_that_look_alike_are_given():
     """A cube looks the same after a quarter turn about any of its axes."""
     mesh = cube(1)
@@ -357,6 +361,7 @@ def test_two_views_tell_what_one_cannot(pair):
     torch.testing.assert_close(found.placement, placement, rtol=0, atol=0.05)
 
 
+@pytest.mark.rotating(3, group="videos")
 def test_unit_of_a_rig_is_found():
     mesh = chair()
     camera = look_at(4.0, torch.tensor([20.0, 35.0]), torch.tensor([30.0, 110.0]))

@@ -117,7 +117,7 @@ def test_photos_agree_at_the_true_depth(plane):
     assert float(found.abs().quantile(0.8)) < 0.05
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 @for_each(gain=[0.5, 1.5], rotating=2)
 def test_brightness_may_differ(plane, gain):
     rgb, camera, alpha, lid = plane
@@ -127,10 +127,11 @@ def test_brightness_may_differ(plane, gain):
     assert float(found.abs().median()) < 0.02
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
     """Wide patches see what small ones take for a slope with noise."""
     _, camera, alpha, lid = plane
+    camera, alpha = camera[:6], alpha[:6]
     truth = board(0.0, fine=6)
     rgb = shots(truth.with_vertex_colors(pattern(0.5 * truth.vertices)), camera, 96)[0]
     grain = torch.randn(rgb.shape, generator=torch.Generator().manual_seed(0))
@@ -149,7 +150,7 @@ def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
     assert found > 3 * near()
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_tints_tell_what_light_hides(plane, monkeypatch):
     """Grain that is alike in all three colours, as of light, over colours of equal brightness."""
     _, camera, alpha, lid = plane
@@ -175,7 +176,7 @@ def test_tints_tell_what_light_hides(plane, monkeypatch):
     assert found > 3 * near()
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_hollows_may_be_deep(plane):
     """A board that lies further below the hull than a third of its diagonal."""
     rgb, camera, alpha, _ = plane
@@ -216,7 +217,7 @@ def part_of_a_wall(radius, camera, size, below, grain=0.0):
     return float((near & (depths.weights > 0.1))[wall].mean())
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_steep_walls_of_hollows_are_seen(monkeypatch):
     """Of the four nearest photos often one alone sees the wall of a cup that is as deep as wide."""
     i = torch.arange(18)
@@ -228,7 +229,7 @@ def test_steep_walls_of_hollows_are_seen(monkeypatch):
     assert found > 1.3 * few, (found, few)
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_what_is_known_helps_to_see_the_rest(monkeypatch):
     """Deep in a narrow cup, where most other photos see its rim."""
     i = torch.arange(10)
@@ -238,7 +239,7 @@ def test_what_is_known_helps_to_see_the_rest(monkeypatch):
     assert found > 1.15 * part_of_a_wall(*cup)
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_photos_that_contradict_each_other_tell_nothing(plane, monkeypatch):
     """Each with waves of its own, as of a light: they are alike somewhere, never for long."""
     rgb, camera, alpha, lid = plane
@@ -252,9 +253,10 @@ def test_photos_that_contradict_each_other_tell_nothing(plane, monkeypatch):
     assert find_depths(lid, lit, camera, alpha, least=0.3).known > 0
 
 
-@pytest.mark.rotating(2, group="stereo")
+@pytest.mark.rotating(3, group="stereo")
 def test_what_has_no_pattern_stays(plane):
     _, camera, alpha, lid = plane
+    camera, alpha = camera[:5], alpha[:5]
     plain = 0.5 * alpha[:, None].expand(-1, 3, -1, -1)
     depths = find_depths(lid, plain, camera, torch.ones_like(alpha))
     known = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
@@ -316,11 +318,11 @@ def pit():
 
 def test_a_hollow_comes_from_colours():
     closed, truth, floor = pit()
-    i = torch.arange(16)
-    camera = look_at(6.0 * float(closed.vertices[:, 1].max()), 20.0 + 20.0 * (i % 4), 22.5 * i)
-    rgb, alpha = shots(truth, camera, 64)
+    i = torch.arange(12)
+    camera = look_at(6.0 * float(closed.vertices[:, 1].max()), 20.0 + 20.0 * (i % 4), 30.0 * i)
+    rgb, alpha = shots(truth, camera, 56)
     done = []
-    result = refine_shape(closed, rgb, camera, alpha, steps=8, callback=done.append)
+    result = refine_shape(closed, rgb, camera, alpha, steps=6, callback=done.append)
     assert result.improved
     assert result.psnr[1] > result.psnr[0] + 1
     assert result.iou[1] > result.iou[0] - 0.005

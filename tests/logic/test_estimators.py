@@ -63,6 +63,7 @@ def test_a_classifier_is_its_circuit(tmp_path):
     assert str(same.circuit_) == str(model.circuit_)
 
 
+@pytest.mark.rotating(2, group="fits")
 def test_a_regressor_is_its_circuit():
     x, y = datasets.make_regression(300, 4, noise=1.0, random_state=0)
     model = estimators.LogicRegressor(fan_in=3, parametrization="walsh", random_state=0)
@@ -73,8 +74,11 @@ def test_a_regressor_is_its_circuit():
     np.testing.assert_allclose(model.predict(x), found, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.rotating(2, group="fits")
 def test_several_labels_at_once():
-    x, y = datasets.make_multilabel_classification(300, 8, n_classes=4, random_state=1)
+    random = np.random.default_rng(1)
+    x = random.normal(size=(300, 8))
+    y = (x @ random.normal(size=(8, 4)) > [0.0, 0.5, 1.0, -1.0]).astype(int)
     model = estimators.LogicClassifier(width=240, steps=100, lr=0.2, random_state=0)
     model.fit(x[:200], y[:200])
     assert model.score(x[:200], y[:200]) > 0.7
@@ -93,6 +97,7 @@ def test_several_labels_at_once():
         model.fit(x, y * 2 + y[:, ::-1])
 
 
+@pytest.mark.rotating(2, group="fits")
 def test_several_numbers_at_once():
     x, y = datasets.make_regression(300, 4, n_targets=3, noise=1.0, random_state=0)
     y = y * [1.0, 10.0, 0.1] + [0.0, 5.0, -3.0]

@@ -8,7 +8,7 @@ import torch
 
 from gendr import Camera, Mesh, axis_angle_to_matrix, visual
 from gendr.cli import main
-from gendr.mesh import example, save_views
+from gendr.mesh import doubts, example, save_views
 from gendr.mesh.doubts import doubtful_masks
 from support.cases import for_each
 
@@ -22,7 +22,13 @@ def views():
     mesh = example("chair")
     angles = [24.0 * i for i in range(15)]
     camera = visual.orbit(mesh, angles, 20.0)
-    return visual.render_views(mesh, camera, (72, 96), {"lighting": "none"})[1], camera
+    return visual.render_views(mesh, camera, (60, 80), {"lighting": "none"})[1], camera
+
+
+@pytest.fixture
+def coarse(monkeypatch):
+    """Wrong masks are seen on a coarse grid too; that good ones pass needs the usual one."""
+    monkeypatch.setattr(doubts, "_POINTS", 54)
 
 
 def damaged(masks, camera, kind):
@@ -58,6 +64,7 @@ def test_parts_as_thin_as_a_pixel_are_not_doubted(size):
         assert doubtful_masks(camera, masks) == []
 
 
+@pytest.mark.usefixtures("coarse")
 @for_each(kind=["shadow", "cut", "shifted", "empty", "pose"], rotating=2)
 def test_wrong_masks_are_found(views, kind):
     masks, camera = damaged(*views, kind)
@@ -69,6 +76,7 @@ def test_too_few_cannot_outvote_one(views):
     assert doubtful_masks(camera[:7], masks[:7]) == []
 
 
+@pytest.mark.usefixtures("coarse", "small_pictures")
 def test_the_command_names_them_and_leaves_them_out(views, tmp_path, capsys):
     masks, camera = damaged(*views, "cut")
     save_views(tmp_path / "photos", masks, camera)

@@ -37,13 +37,13 @@ def weights(training):
 def test_training_goes_on_bit_by_bit(tmp_path, data):
     settings = TrainingSettings(**SMALL)
     whole, first = Training(data, settings), Training(data, settings)
-    told = [whole.step() for _ in range(4)]
-    again = [first.step() for _ in range(2)]
+    told = [whole.step() for _ in range(3)]
+    again = [first.step()]
     first.save(tmp_path / "checkpoint.pt")
     torch.rand(7)  # what others draw changes nothing
     second = Training(data, settings)
     second.load(tmp_path / "checkpoint.pt")
-    assert second.steps_done == 2
+    assert second.steps_done == 1
     again += [second.step() for _ in range(2)]
     assert again == told
     assert torch.equal(weights(second), weights(whole))

@@ -122,7 +122,7 @@ def test_forward_mode_is_right_or_refused(name):
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-@for_each(name=NAMES, rotating=4)
+@for_each(name=NAMES, rotating=8)
 def test_a_graph_of_a_transform_is_right_or_refused(name):
     """Dynamo differentiates what stands in the forward pass of an autograd function."""
     kernel, _, one = case(name)
@@ -143,7 +143,7 @@ def test_a_graph_of_a_transform_is_right_or_refused(name):
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-@for_each(name=NAMES, rotating=7)
+@for_each(name=NAMES, rotating=11)
 def test_one_graph(name):
     kernel, _, one = case(name)
     torch._dynamo.reset()

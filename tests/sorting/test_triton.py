@@ -17,6 +17,7 @@ from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import Network, network
 from support import relative_l2
 from support.ahead_of_time import CAPABILITIES, launches_compiled
+from support.cases import for_each
 
 pytestmark = pytest.mark.usefixtures("nan_in_new_tensors")
 
@@ -102,17 +103,16 @@ def some_gates(rows, wires):
 # -- gates
 
 
-def test_gates_of_every_law():
-    for art in (0.0, 0.25):
-        for law in SYMMETRIC:
-            law = f"{law}.art({art})" if art else law
-            law = "logistic.squared" if law == "heaviside.art(0.25)" else law
-            x, wires = torch.randn(3, 6), network("bitonic", 6)
-            # The slope |d|^-art amplifies the rounding of values, 3e-7 here, where they nearly
-            # tie: in one layer by art / |d| = 0.25 / 8e-4.
-            tolerance = 1e-4 if art else TOLERANCE
-            got, want = (gated(module, x, wires, law, 2.5) for module in (backend, None))
-            assert_equal(got, want, tolerance)
+@for_each(law=SYMMETRIC, art=[0.0, 0.25], rotating=2)
+def test_gates_of_every_law(law, art):
+    law = f"{law}.art({art})" if art else law
+    law = "logistic.squared" if law == "heaviside.art(0.25)" else law
+    x, wires = torch.randn(3, 6), network("bitonic", 6)
+    # The slope |d|^-art amplifies the rounding of values, 3e-7 here, where they nearly
+    # tie: in one layer by art / |d| = 0.25 / 8e-4.
+    tolerance = 1e-4 if art else TOLERANCE
+    got, want = (gated(module, x, wires, law, 2.5) for module in (backend, None))
+    assert_equal(got, want, tolerance)
 
 
 @pytest.mark.usefixtures("launch")
@@ -247,12 +247,6 @@ def test_a_deep_network_has_as_many_programs_as_blocks_of_columns():
     found, scratch, _ = plan("bitonic", 1024)
     assert (found.shares, found.programs, found.segments) == (128, 128, 1)
     assert scratch <= 1 << 28
-
-
-# -- second derivatives
-
-
-# -- methods
 
 
 # -- choice

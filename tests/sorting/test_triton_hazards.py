@@ -35,8 +35,8 @@ ODD = Network(5, (((0, 3), (4, 1)), ((2, 0),), ((1, 0), (3, 2)), ((3, 4),)), "od
 SCENES = {
     "lanes": (ODD, 64, 3, "cauchy"),
     "memory": (ODD, 0, 3, "logistic.art(0.25)"),
-    "matrix in lanes": (network("bitonic", 6), 64, None, "gaussian"),
-    "matrix in memory": (network("bitonic", 6), 0, None, "reciprocal"),
+    "matrix in lanes": (network("bitonic", 4), 64, None, "gaussian"),
+    "matrix in memory": (network("bitonic", 4), 0, None, "reciprocal"),
 }
 
 

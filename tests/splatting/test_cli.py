@@ -124,6 +124,7 @@ def test_photos_become_a_scene(ball, trained):
         assert len(np.unique(np.asarray(sheet).reshape(-1, 3), axis=0)) > 100
 
 
+@pytest.mark.rotating(2, group="trainings")
 def test_pictures_without_masks_have_a_learnt_background(whole, tmp_path):
     assert run(whole, "-o", tmp_path / "a", *SMALL, "--hold-out", 0) == 0
     found = facts(tmp_path / "a")
@@ -160,6 +161,7 @@ class Stopping:
         monkeypatch.setattr(splat.SplatTraining, "advance", advance)
 
 
+@pytest.mark.rotating(2, group="trainings")
 def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monkeypatch, capsys):
     assert run(ball, "-o", tmp_path / "a", *SMALL) == 0
     Stopping(monkeypatch, 7)

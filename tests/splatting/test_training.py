@@ -101,6 +101,7 @@ def test_triangles_are_split_until_there_are_enough_and_faint_ones_dropped(photo
         assert len(splats.opacity.unique()) > 1
 
 
+@pytest.mark.rotating(2, group="learnt")
 def test_triangles_become_opaque_or_vanish(photos):
     soft = trained(photos, replace(SMALL, density="none"), steps=60)
     splats, seen = soft.splats(), []
@@ -131,6 +132,7 @@ def test_what_adam_knows_follows_its_triangle(photos):
     assert vertices not in training._adam.state
 
 
+@pytest.mark.rotating(2, group="learnt")
 def test_exposure_and_background_are_learnt(photos):
     gains = torch.tensor([0.7, 1.0, 1.0, 1.0])[:, None, None, None]
     dark = Photos(

@@ -139,7 +139,7 @@ def close(actual, expected, rtol, atol=0.0):
     torch.testing.assert_close(actual[~huge], expected[~huge], rtol=rtol, atol=atol + 2 * TINY)
 
 
-@for_each(least=[1e-3, 1e-30], t=ARCHIMEDEAN)
+@for_each(least=[1e-3, 1e-30], t=ARCHIMEDEAN, rotating=2)
 def test_the_functions_equal_the_class(t, least):
     t = single(t)
     a, s = coverage(300, least)

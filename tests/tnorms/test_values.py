@@ -49,7 +49,7 @@ def test_reduce_is_the_fold_of_the_published_form(t):
     close(t.reduce(values.T, dim=0), expected)
 
 
-@for_each(t=TCONORMS)
+@for_each(t=TCONORMS, rotating=2)
 def test_both_ends_keep_their_digits(t):
     # Small totals relative to themselves; and S = 1 - A near A = 1.
     small = uniform(20, 3) * 10.0 ** torch.arange(-20, 0, dtype=torch.float64)[:, None]

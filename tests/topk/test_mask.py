@@ -117,7 +117,7 @@ def test_the_hard_limit_is_topk():
             assert torch.autograd.grad(p[2], apart)[0].tolist() == [0.0, 0.0, 0.0]
 
 
-@for_each(name=[*SMOOTH, "uniform", "cubic_hermite", "exponential"], way=WAYS)
+@for_each(name=[*SMOOTH, "uniform", "cubic_hermite", "exponential"], way=WAYS, rotating=2)
 def test_gradients(name, way):
     x = (2 * values(12)).reshape(2, 6).requires_grad_()
     k = torch.tensor([1.5, 4.0], dtype=torch.float64, requires_grad=True)
