@@ -60,7 +60,10 @@ def pytest_collection():
         gc.enable()
 
 
-def pytest_unconfigure():
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config):
+    if hasattr(config, "workerinput"):
+        os._exit(0)  # all has been reported; to take PyTorch's modules apart takes seconds
     gc.unfreeze()  # what is never collected counts as a leak of Triton's
 
 
