@@ -14,6 +14,7 @@ from torch import Tensor
 from gendr import visual
 from gendr._runtime.checks import check_count, check_like, check_number
 from gendr._runtime.defaults import SHAPE
+from gendr._runtime.memory import give_back
 from gendr._runtime.threads import mapped
 from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.fit import fit_colors
@@ -383,6 +384,7 @@ class _Refinement:
         found = fit_colors(
             mesh, photos.images, photos.camera, photos.masks, kind="vertex", callback=tell
         )
+        give_back()
         return found.mesh, float(found.psnr.double().mean())
 
     def measured(self, mesh: Mesh) -> tuple[float, float]:
