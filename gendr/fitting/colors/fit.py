@@ -194,7 +194,8 @@ class _Photos:
 
         found = mapped(seen, range(len(images)), lambda done: self.tell(0.4 * done))
         self.sights, self.inside = [sight for sight, _ in found], [inside for _, inside in found]
-        give_back()  # what renderings needed
+        if pixels > _MANY_PIXELS:  # to take anew what few need takes longer than it is worth
+            give_back()
         if not any(bool(inside.any()) for inside in self.inside):
             raise ValueError(
                 "no photo shows the mesh away from its outlines; are mesh and cameras of one world?"

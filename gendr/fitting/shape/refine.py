@@ -218,6 +218,7 @@ def refine_shape(
     began = clock.seconds
     first = refinement.measured(given)
     clock.reserve = clock.seconds - began
+    give_back()  # stereo needs most
     found = given
     if resume is not None:
         found = Mesh(*(resume[name].to(given.device) for name in ("vertices", "faces")))
@@ -384,7 +385,6 @@ class _Refinement:
         found = fit_colors(
             mesh, photos.images, photos.camera, photos.masks, kind="vertex", callback=tell
         )
-        give_back()
         return found.mesh, float(found.psnr.double().mean())
 
     def measured(self, mesh: Mesh) -> tuple[float, float]:
