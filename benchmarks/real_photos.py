@@ -14,7 +14,9 @@ import _clone  # noqa: F401  # before what it makes importable
 
 import argparse
 import json
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,18 @@ PAGE, RESULTS = ROOT / "docs" / "photos.md", ROOT / "docs" / "results" / "real-p
 MEASURES = ROOT / "docs" / "results" / "photos.md"
 PICTURE = ROOT / "docs" / "images" / "real_photos.png"
 SIZE, TILE = 512, 300
+PEAK = "peak.json"
+# A command, and then what the most memory was that it held, of the Linux kernel's books. Not
+# ru_maxrss, which a process inherits from the one that started it.
+COMMAND = """
+import sys
+from pathlib import Path
+from gendr.cli import main
+status = main(sys.argv[1:])
+books = Path("/proc/self/status")
+sys.stdout.write(books.read_text() if books.exists() else "")
+sys.exit(status)
+"""
 
 
 def entries(folder: Path, cameras: Path | None) -> list[dict[str, Any]]:
@@ -101,6 +115,15 @@ def tiles(mesh: Mesh, held: Views, light: HarmonicLight | None, i: int) -> visua
     return np.concatenate([np.asarray(x)[..., :3] for x in (photo, painted, shape)], 1)
 
 
+def fitted(photos: Path, out: Path) -> None:
+    """Fit photos by the command, in a process of its own, whose peak of memory is kept beside."""
+    command = [sys.executable, "-c", COMMAND, "fit", str(photos), "-o", str(out)]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    sys.stdout.write(run.stdout.split("\nName:")[0] + "\n")
+    if most := re.search(r"^VmHWM:\s+(\d+) kB", run.stdout, re.MULTILINE):
+        (out.parent / PEAK).write_text(json.dumps({"peak_gib": int(most[1]) / 2**20}))
+
+
 def measure(text: str, work: Path) -> tuple[dict[str, Any], visual.Pixels]:
     """Fit the photos of a folder, and measure."""
     path, every, *how = text.split(":")
@@ -119,8 +142,7 @@ def measure(text: str, work: Path) -> tuple[dict[str, Any], visual.Pixels]:
     if not (place / "out" / "metrics.json").is_file():  # as after an interruption
         shutil.rmtree(place / "photos", ignore_errors=True)
         copied(kept, place / "photos")
-        if run_command(["fit", str(place / "photos"), "-o", str(place / "out")]):
-            raise SystemExit(1)
+        fitted(place / "photos", place / "out")
     facts = json.loads((place / "out" / "metrics.json").read_text())
     mesh = Mesh.load(place / "out" / "fit.glb")
     masks: Path | None = None
@@ -129,13 +151,15 @@ def measure(text: str, work: Path) -> tuple[dict[str, Any], visual.Pixels]:
         if not masks.is_dir() and run_command(["masks", path, "-o", str(masks)]):
             raise SystemExit(1)
     views = load_views(folder, cameras=cameras, masks=masks, size=SIZE)[held]
+    most = place / PEAK
+    peak = json.loads(most.read_text()) if most.is_file() else {}
     found = facts["colors"]["light"]
     light = found and HarmonicLight(torch.tensor(found["coefficients"]), found["frame"])
     row = {
         "photos": name, "fitted": len(kept), **measured(mesh, views, light),
         "psnr_fitted": facts["colors"]["psnr"], "light": found and found["frame"],
         "seconds": facts["seconds"], "faces": facts["faces"], "quality": facts["quality"],
-        **measured_on(),
+        **peak, **measured_on(),
     }  # fmt: skip
     return row, tiles(mesh, views, light, min(2, len(held) - 1))
 
@@ -165,7 +189,7 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
         "photos", "fitted", "left out", "IoU", "PSNR over the object, dB", "PSNR on white, dB",
         "fitted photos, dB", "light",
         "faces", "parts", "genus", "seconds: masks, cameras", "silhouettes", "stereo", "colours",
-        "all",
+        "all", "memory, GiB",
     ]  # fmt: skip
     cells = []
     for row in rows:
@@ -177,7 +201,7 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
             f"{row['faces']:,}",
             str(row["quality"]["parts"]), str(row["quality"]["genus"]),
             *(f"{seconds.get(part, 0):.0f}" for part in ("load", "fit", "refine", "colors")),
-            f"{seconds['total']:.0f}",
+            f"{seconds['total']:.0f}", f"{row['peak_gib']:.2f}" if "peak_gib" in row else "",
         ])  # fmt: skip
     where = sorted({f"{row['date']}, commit {row['commit']}, {row['machine']}" for row in rows})
     return [*table(head, cells, left=1), "", "; ".join(where) + "; ± is the error of the mean."]

@@ -1,4 +1,4 @@
-"""Memory of large tensors that is used again.
+"""Memory of large tensors that is used again, and free memory that goes back to the system.
 
 The system gives fresh memory page by page, as it is first touched, which takes longer than filling
 it with what a fast kernel computes: of a training step of a logic gate network, 6,000 pages took
@@ -8,8 +8,10 @@ the same size.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
+import sys
 import weakref
 from collections import defaultdict
 
@@ -18,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["LARGE", "Memory", "empty", "empty_like", "physical_memory"]
+__all__ = ["LARGE", "Memory", "empty", "empty_like", "give_back", "physical_memory"]
 
 # Bytes from which memory is worth keeping: below, the C library keeps it anyway.
 LARGE = 1 << 17
@@ -66,6 +68,11 @@ class Memory:
             self._free[size].append(block)
             self.idle += size
 
+    def forget(self) -> None:
+        """Let go of what nobody uses."""
+        self._free.clear()
+        self.idle = 0
+
 
 def physical_memory() -> float:
     """Bytes of memory that the machine has; inf where the system does not say."""
@@ -86,3 +93,15 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 def empty_like(x: Tensor) -> Tensor:
     """A contiguous tensor of the shape and dtype of x; see `Memory.empty`."""
     return _shared.empty(tuple(x.shape), x.dtype)
+
+
+def give_back() -> None:
+    """Give free memory back to the system, where a part of a program is done that needed much.
+
+    The C library of Linux has a heap for each thread, of which by itself it gives back the end
+    alone: after colours were found in 36 photos of 400² on two threads, it kept 1.2 GiB.
+    """
+    _shared.forget()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:  # glibc has it
+        trim(0)

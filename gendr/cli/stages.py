@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 from torch import Tensor
 
 from gendr._runtime.checkpoint import digest, load_checkpoint, save_checkpoint
+from gendr._runtime.memory import give_back
 from gendr._runtime.progress import Session
 from gendr.fitting.colors.light import HarmonicLight
 from gendr.mesh import Camera, Mesh
@@ -109,6 +110,7 @@ class Stages:
             ways = {way: value for way, value in ways.items() if way in taken}
             result = function(*given, **options, callback=tell, **ways)
         file.write(_packed(result), done=True)
+        give_back()
         return result
 
     def clear(self, *names: str) -> None:

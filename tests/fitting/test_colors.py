@@ -283,6 +283,19 @@ def test_light_that_does_not_move_is_left_in_the_colours(chair):
     assert torch.equal(found.exposure, torch.ones(10, 3))  # nor are photos taken for darker
 
 
+def test_a_photo_may_show_nothing_of_the_surface(chair):
+    """As where something stands before all of it."""
+    camera = ring(chair, 4, 20.0)
+    rgb, alpha = shots(painted(chair), camera, (48, 64))
+    alpha[1] = 0
+    given = {"kind": "vertex", "exposure": False, "light": "none"}
+    found = fit_colors(chair, rgb, camera, alpha, **given)
+    rest = [0, 2, 3]
+    without = fit_colors(chair, rgb[rest], camera[rest], alpha[rest], **given)
+    off = found.mesh.vertex_colors - without.mesh.vertex_colors
+    assert off.abs().max() < 0.01
+
+
 @pytest.mark.rotating(2, group="photos")
 def test_blurred_photos_count_less(chair, monkeypatch):
     target = painted(chair, 25.0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from gendr import Camera, Mesh, Renderer, look_at, refine_shape, visual
+from gendr import Camera, Mesh, Renderer, look_at, refine_shape, set_num_threads, visual
 from gendr.fitting.shape import refine as refining
 from gendr.fitting.shape import stereo
 from gendr.fitting.shape.stereo import Depths, find_depths, fused
@@ -237,6 +237,24 @@ def test_what_is_known_helps_to_see_the_rest(monkeypatch):
     found = part_of_a_wall(*cup)
     monkeypatch.setattr(stereo, "_LOOKS", 0)
     assert found > 1.15 * part_of_a_wall(*cup)
+
+
+def test_depths_do_not_depend_on_threads(plane):
+    """Noise asks for patches of several levels, and leaves much to the second look."""
+    rgb, camera, alpha, lid = plane
+    grain = torch.randn(rgb.shape, generator=torch.Generator().manual_seed(0))
+    noisy = (rgb + 0.05 * grain * alpha[:, None]).clamp(0, 1)[:5, :, :64]
+    found = []
+    try:
+        for threads in (1, 3):
+            set_num_threads(threads)
+            found.append(find_depths(lid, noisy, camera[:5], alpha[:5, :64]))
+    finally:
+        set_num_threads(None)
+    one, more = found
+    assert len(np.unique(one.weights)) > 100
+    assert np.array_equal(one.planes, more.planes)
+    assert np.array_equal(one.weights, more.weights)
 
 
 @pytest.mark.rotating(3, group="stereo")

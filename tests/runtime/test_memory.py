@@ -1,10 +1,13 @@
 """Memory that is used again: only when nobody holds it, and not without end."""
 
 import gc
+import sys
+from pathlib import Path
 
+import pytest
 import torch
 
-from gendr._runtime.memory import LARGE, Memory
+from gendr._runtime.memory import LARGE, Memory, give_back
 
 SIZE = (LARGE // 4,)
 
@@ -48,3 +51,27 @@ def test_small_and_too_many_blocks_are_not_kept():
     del tensors
     gc.collect()
     assert memory.idle == LARGE
+
+
+def test_what_is_forgotten_is_not_used_again():
+    memory = Memory()
+    memory.empty(SIZE, torch.float32)
+    gc.collect()
+    assert memory.idle == LARGE
+    memory.forget()
+    assert memory.idle == 0
+    kept = memory.empty(SIZE, torch.float32)
+    assert kept.fill_(1).sum() == SIZE[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="by the books of the Linux kernel")
+def test_free_memory_below_what_is_in_use_goes_back():
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1])  # pages
+
+    blocks = [bytearray(b"x" * 50_000) for _ in range(2000)]  # from the heap, 100 MB
+    last, before = blocks.pop(), resident()
+    blocks.clear()
+    give_back()
+    assert last[0] == ord("x")
+    assert before - resident() > 80e6 / 4096

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias, final
+from typing import Any, ClassVar, TypeAlias, final
 
 import torch
 import torch.nn.functional as F
@@ -21,11 +21,13 @@ class Vertices:
     """The vertices of a mesh.
 
     Attributes:
+        MIXED: M, how many points `mixing` mixes.
         points: [K, 3], world.
         normals: [K, 3], unit vectors.
         edges: int64 [E, 2], neighbours.
     """
 
+    MIXED: ClassVar[int] = 3
     mesh: Mesh
     points: Tensor
     normals: Tensor
@@ -58,12 +60,13 @@ class Texels:
     """The texels of a square texture whose centres lie in a face.
 
     Attributes:
-        points, normals, edges: as of `Vertices`.
+        MIXED, points, normals, edges: as of `Vertices`.
         size: Side of the texture.
         place: int64 [K], their places in it, row by row from the top.
         nearest: int64 [size * size], for every texel the number of the nearest of these.
     """
 
+    MIXED: ClassVar[int] = 4
     mesh: Mesh
     points: Tensor
     normals: Tensor

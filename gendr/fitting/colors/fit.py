@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_like
+from gendr._runtime.memory import give_back
 from gendr._runtime.threads import mapped, num_threads, run, torch_on_one_thread
 from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.canvases import Canvas, Texels, Vertices
@@ -204,6 +205,8 @@ class _Photos:
 
         found = mapped(seen, range(len(images)), lambda done: self.tell(0.4 * done))
         self.sights, self.inside = [sight for sight, _ in found], [inside for _, inside in found]
+        if pixels > _MANY_PIXELS:  # to take anew what few need takes longer than it is worth
+            give_back()
         if not any(bool(inside.any()) for inside in self.inside):
             raise ValueError(
                 "no photo shows the mesh away from its outlines; are mesh and cameras of one world?"
@@ -326,21 +329,26 @@ class _Photos:
 
     # -- the correction -----------------------------------------------------------------------
 
-    def _mixture(self, canvas: Canvas, i: int) -> tuple[Array, ...]:
-        """The pixels of photo i that are compared: columns, values, colours, weights, shade."""
+    def _mixture(self, canvas: Canvas, surface: Array, i: int) -> tuple[Array, ...]:
+        """The pixels of photo i that are compared: columns, values, colours, weights, shade.
+
+        Args:
+            canvas: whose points are mixed.
+            surface: float32 [K, 6], these points and their normals.
+            i: the number of the photo.
+        """
         use = self.inside[i].flatten()
         pixels = use.nonzero()[:, 0]
         sight = self.sights[i].of_pixels(use)
-        each = len(sight.pixel) // max(len(pixels), 1)  # all subpixels of them show a face
         columns, values = canvas.mixing(sight)
-        if each > 1:
+        if sight.share < 1:
             order = torch.argsort(sight.pixel, stable=True)
             columns, values = columns[order], values[order]
-        columns = columns.reshape(len(pixels), -1).to(torch.int32).numpy()
-        values = (values * sight.share).reshape(len(pixels), -1).float().numpy()
-        both = torch.cat([canvas.points, canvas.normals], 1).float().numpy()
+        shape = len(pixels), canvas.MIXED * round(1 / sight.share)
+        columns = columns.reshape(shape).to(torch.int32).numpy()
+        values = (values * sight.share).reshape(shape).float().numpy()
         points, normals = (
-            torch.from_numpy(mixed(columns, values, both)).to(canvas.points).split(3, 1)
+            torch.from_numpy(mixed(columns, values, surface)).to(canvas.points).split(3, 1)
         )
         normals = F.normalize(normals, dim=-1)
         cosine = cosine_to_eye(sight.camera, points, normals).clamp(0, 1)
@@ -351,11 +359,22 @@ class _Photos:
     def _system(self, canvas: Canvas) -> Mixtures:
         """All pixels that are compared as mixtures of the colours of points."""
         smooth = laplacian(canvas.edges.numpy(), len(canvas.points), np.float32)
-        blocks = mapped(lambda i: self._mixture(canvas, i), range(len(self.images)))
-        view = np.repeat(np.arange(len(blocks)), [len(block[0]) for block in blocks])
-        columns, values, photo, weight, shade = (
-            np.concatenate(part) for part in zip(*blocks, strict=True)
+        surface = torch.cat([canvas.points, canvas.normals], 1).float().numpy()
+        counts = [int(inside.sum()) for inside in self.inside]
+        view, ends = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts)
+        # All subpixels of these pixels show a face.
+        most = canvas.MIXED * round(1 / self.sights[0].share)
+        columns = np.empty((len(view), most), np.int32)
+        values, photo, weight, shade = (
+            np.empty((len(view), *shape), np.float32) for shape in ((most,), (3,), (), (3,))
         )
+
+        def fill(i: int) -> None:
+            rows = slice(ends[i] - counts[i], ends[i])
+            found = self._mixture(canvas, surface, i)
+            columns[rows], values[rows], photo[rows], weight[rows], shade[rows] = found
+
+        mapped(fill, range(len(counts)))
         return Mixtures(columns, values, photo, weight, shade, view, smooth)
 
     def _sharpness(self, system: Mixtures, colors: Tensor) -> list[float]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from gendr import visual
 from gendr._runtime.checks import check_count, check_like, check_number
 from gendr._runtime.defaults import SHAPE
+from gendr._runtime.memory import give_back
 from gendr._runtime.threads import mapped
 from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.fit import fit_colors
@@ -217,6 +218,7 @@ def refine_shape(
     began = clock.seconds
     first = refinement.measured(given)
     clock.reserve = clock.seconds - began
+    give_back()  # stereo needs most
     found = given
     if resume is not None:
         found = Mesh(*(resume[name].to(given.device) for name in ("vertices", "faces")))

@@ -146,10 +146,7 @@ def find_depths(
         tell: called with the part of the work that is done.
         least: the part of the pixels that must be known for a second look at the others.
     """
-    size = images.shape[2], images.shape[3]
-    surface = _fronts(mesh, camera, size), _ends(mesh, camera, size)
-    tints = _extended(_tints(images), masks)
-    whole, half = (_sights(tints, camera, masks, *surface, factor) for factor in (1, 2))
+    whole, half = _both_sights(mesh, images, camera, masks)
     count, (height, width) = len(images), whole.front.shape[1:]
     low, high = (corner.reshape(3) for corner in mesh.bounding_box())
     middle, deep = (low + high) / 2, _DEEP * float((high - low).norm())
@@ -357,13 +354,25 @@ def _ends(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
     return torch.stack(maps)
 
 
+def _both_sights(
+    mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor
+) -> tuple[_Sights, _Sights]:
+    """The photos at their size and at half of it, and where the surface of a mesh is in them."""
+    size = images.shape[2], images.shape[3]
+    surface = _fronts(mesh, camera, size), _ends(mesh, camera, size)
+    tints = _extended(_tints(images), masks)
+    return (
+        _sights(tints, camera, masks, *surface, 1), _sights(tints, camera, masks, *surface, 2)
+    )  # fmt: skip
+
+
 def _sights(
     tints: Array, camera: Camera, masks: Tensor, fronts: Tensor, ends: Tensor, factor: int
 ) -> _Sights:
     """The photos, shrunk."""
     height, width = (n // factor for n in tints.shape[2:])
     cut = torch.from_numpy(tints[:, :, : height * factor, : width * factor])
-    small = F.avg_pool2d(cut, factor).numpy()
+    small = (F.avg_pool2d(cut, factor) if factor > 1 else cut).numpy()
     inside = F.avg_pool2d(masks[:, None, : height * factor, : width * factor], factor)[:, 0] > 0.9
     # What was cut off moves the middle of the image, which cameras count from.
     projections, focals = _projections(camera, tints.shape[2:])
@@ -434,7 +443,12 @@ def _levels(tints: Array, inside: Array) -> tuple[Array, Array]:
         if not images or (better & shown).sum() >= _WORTH * max(1, shown.sum()):
             levels[better], most[better] = first[better] + 8 * len(images), told[better]
             images.append(smooth)
-    return np.stack(images, 1) if len(images) > 1 else images[0][:, None], levels
+    if len(images) == 1:
+        return images[0][:, None], levels
+    found = np.empty((_LEVELS, len(images), *inside.shape), np.float32)
+    for i in reversed(range(len(images))):  # one by one, so that no two copies of all are held
+        found[:, i] = images.pop()
+    return found, levels
 
 
 def _told(tint: Array, noise: float) -> tuple[Array, Array, Array]:
@@ -444,9 +458,14 @@ def _told(tint: Array, noise: float) -> tuple[Array, Array, Array]:
     tells where it belongs are the changes of its slope (those that neither another brightness nor
     another contrast makes), beside the noise (Cramer and Rao's bound).
     """
-    both = mapped(lambda image: _told_of_one(image, noise), list(tint))
-    smooth, first, told = zip(*both, strict=True)
-    return np.stack(smooth, 1), np.stack(first), np.stack(told)
+    smooth = np.empty((_LEVELS, *tint.shape), np.float32)
+    first, told = np.empty(tint.shape, np.uint8), np.empty(tint.shape, np.float32)
+
+    def fill(i: int) -> None:
+        smooth[:, i], first[i], told[i] = _told_of_one(tint[i], noise)
+
+    mapped(fill, range(len(tint)))
+    return smooth, first, told
 
 
 def _told_of_one(tint: Array, noise: float) -> tuple[Array, Array, Array]:

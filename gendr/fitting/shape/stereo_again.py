@@ -74,6 +74,7 @@ def _judged(
         i, j = (k % SIDE) * stride, (k // SIDE) * stride
         u, v = min(max(x + i - begin, 0), width - 1), min(max(y + j - begin, 0), height - 1)
         cut[j, i] = images[ref, v, u]
+    cut[begin, begin] = images[ref, y, x]  # no sample, but what samples are compared with
     if not _patch(cut[:side, :side], open_[:side, :side], begin, begin, stride, values, weights):
         return -_ONE
     first = second = -_ONE
