@@ -34,9 +34,10 @@ __all__ = ["ShapeResult", "refine_shape"]
 # The length of edges in pixels, or longer where there would be more faces.
 EDGE, MOST_FACES = 1.5, 100_000
 # The steps after stereo: the scale, the longest step in edges, and the weights of colours and
-# creases beside that of the silhouettes; a larger scale would swell faces as small as these.
+# creases beside that of the silhouettes; a larger scale would swell faces as small as these. Steps
+# of a tenth of an edge would end on the way: more of them, or longer ones, meet photos better.
 # Colours are found anew after so many steps.
-SCALE, STEP_IN_EDGES, COLORS, FLATNESS, EVERY = "0.05px", 0.1, 1.0, 0.02, 10
+SCALE, STEP_IN_EDGES, COLORS, FLATNESS, EVERY = "0.05px", 0.4, 1.0, 0.02, 10
 # Of more photos only so many, spread evenly, give the colours for steps and for measuring.
 PAINTING = 40
 # As for a fit.
