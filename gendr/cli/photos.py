@@ -233,7 +233,7 @@ def color_facts(result: ColorResult, views: Views, kind: str) -> dict[str, Any]:
         "psnr": float(result.psnr.double().mean()),
         "psnr_per_view": [round(float(x), 3) for x in result.psnr],
         "seen": result.seen,
-        "sharpness": [round(float(x), 3) for x in result.sharpness],
+        "weights": [round(float(x), 3) for x in result.weights],
         "blurred": [views.names[i] for i in result.blurred],
         "exposure": result.exposure.double().round(decimals=5).tolist(),
         "light": None

@@ -313,7 +313,7 @@ def test_blurred_photos_count_less(chair, monkeypatch):
 
     found, better = score()
     assert found.blurred == [2, 5]
-    assert float(found.sharpness.max()) == 1
+    assert float(found.weights.max()) == 1
     monkeypatch.setattr(_Photos, "_sharpness", lambda self, system, colors: [1.0] * len(rgb))
     found, worse = score()
     assert found.blurred == []

@@ -84,7 +84,7 @@ class ColorResult:
         psnr: [B], of renderings and photos over the pixels of the object (in the mask or in the
             rendering), in decibels.
         seen: Part of the points of the surface that some photo shows, in [0, 1].
-        sharpness: [B], how much the photos count, in (0, 1]: less those that show less detail than
+        weights: [B], how much the photos count, in (0, 1]: less those that show less detail than
             a rendering of what they all show, as they are blurred.
         light: What the colours are to be multiplied by; None if they hold it.
     """
@@ -93,20 +93,20 @@ class ColorResult:
     exposure: Tensor
     psnr: Tensor
     seen: float
-    sharpness: Tensor
+    weights: Tensor
     light: HarmonicLight | None = None
 
     @property
     def blurred(self) -> list[int]:
         """The rows of the photos that are so blurred that they hardly count."""
-        return (self.sharpness < _BLURRED).nonzero()[:, 0].tolist()
+        return (self.weights < _BLURRED).nonzero()[:, 0].tolist()
 
     def to(self, device: torch.device) -> ColorResult:
         """The same on a device."""
         light = self.light
         return ColorResult(
             self.mesh.to(device), self.exposure.to(device), self.psnr.to(device), self.seen,
-            self.sharpness.to(device),
+            self.weights.to(device),
             light and HarmonicLight(light.coefficients.to(device), light.frame),
         )  # fmt: skip
 
@@ -246,9 +246,9 @@ class _Photos:
         rows = range(len(self.images))
         psnr = torch.stack(mapped(lambda i: self._psnr(canvas, colors, i), rows))
         self.tell(1.0)
-        sharpness = self.gains.new_tensor(self.quality)
+        weights = self.gains.new_tensor(self.quality)
         share = float(seen.double().mean())
-        return ColorResult(mesh, self.gains, psnr, share, sharpness, self.light)
+        return ColorResult(mesh, self.gains, psnr, share, weights, self.light)
 
     def _explained(self, samples: Samples, exposure: bool | None, light: str) -> bool:
         """Find light and exposures, each by the other, as far as they are wanted; which says this.
