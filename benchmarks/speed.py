@@ -656,7 +656,7 @@ def short(number: float) -> str:
 
 
 def write_docs(report: dict[str, Any], lines: list[str]) -> None:
-    """Replace the timings of this device in docs/results/speed.md, few in docs/benchmarks.md."""
+    """Replace the timings of docs/results/speed.md, of a CPU also the few of docs/benchmarks.md."""
     device = report["run"]["device"]
     fill(ROOT / "docs" / "results" / "speed.md", f"timings_{device}", lines)
     if device == "cpu":
@@ -675,8 +675,8 @@ def summary(report: dict[str, Any]) -> list[str]:
         )
         for row in map(rows.get, SHOWN) if row
     ]  # fmt: skip
-    threads = f"{run['threads']} threads of " if run["device"] == "cpu" else ""
-    said = f"{run['date']}, commit {run['commit']}, {threads}{run['device_name']}."
+    machine = f"{run['threads']} threads of {run['device_name']}"
+    said = f"{run['date']}, commit {run['commit']}, {machine}."
     return [*table(("mesh, faces", "views × size", "law", "time", "memory"), cells), "", said]
 
 
