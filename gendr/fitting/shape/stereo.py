@@ -357,7 +357,10 @@ def _ends(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
 def _both_sights(
     mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor
 ) -> tuple[_Sights, _Sights]:
-    """The photos at their size and at half of it, and where the surface of a mesh is in them."""
+    """The photos at their size and at half of it, and where the surface of a mesh is in them.
+
+    What they are made of, as large as they are, is let go at the end.
+    """
     size = images.shape[2], images.shape[3]
     surface = _fronts(mesh, camera, size), _ends(mesh, camera, size)
     tints = _extended(_tints(images), masks)
