@@ -1085,6 +1085,7 @@ HOUSE = (
     ),
     (
         ("rendering", "images of meshes"),
+        ("soft", "sign, clamp, …"),
         ("sorting", "sorts, ranks"),
         ("topk", "made of sorting"),
         ("relaxed", "programs, paths"),

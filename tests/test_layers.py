@@ -30,6 +30,7 @@ ALLOWED = {
     "data": GROUND,
     "primitives": GROUND,
     "rendering": {*GROUND, "distributions", "tnorms", "mesh", "primitives"},
+    "soft": {*GROUND, "distributions"},
     "sorting": {*GROUND, "distributions"},
     "topk": {*GROUND, "distributions", "sorting"},  # networks, kernels, methods, the drawing
     "relaxed": {*GROUND, "distributions", "tnorms"},
