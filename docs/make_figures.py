@@ -1076,6 +1076,7 @@ HOUSE = (
         ("reconstruction", "mesh from one image"),
         ("splatting", "soft triangles"),
         ("viewer", "a page to look at them"),
+        ("photos", "scenes"),
     ),
     (
         ("capture", "cameras of photos"),

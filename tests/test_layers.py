@@ -42,7 +42,8 @@ ALLOWED["fitting"] = {*SYSTEMS, "visual"}
 ALLOWED["reconstruction"] = {*SYSTEMS, "visual"}
 ALLOWED["splatting"] = {*SYSTEMS, "visual"}
 ALLOWED["viewer"] = {*SYSTEMS, "visual", "fitting", "splatting"}
-ALLOWED["cli"] = {*ALLOWED["viewer"], "viewer", "reconstruction", "__init__"}
+ALLOWED["photos"] = {*ALLOWED["viewer"], "viewer"}
+ALLOWED["cli"] = {*ALLOWED["photos"], "photos", "reconstruction", "__init__"}
 # Names of a part above that a part hands on at their first use: for type checkers only.
 HANDED_ON = {("gendr.primitives", "gendr.rendering.clip_space")}
 MODULES = {
