@@ -1089,6 +1089,7 @@ HOUSE = (
         ("soft", "sign, clamp, …"),
         ("sorting", "sorts, ranks"),
         ("topk", "made of sorting"),
+        ("transport", "Sinkhorn"),
         ("relaxed", "programs, paths"),
         ("logic", "gate networks"),
         ("…", "the next system"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         splatting,
         tnorms,
         topk,
+        transport,
     )
     from gendr._runtime.threads import set_num_threads
     from gendr.fitting import (
@@ -102,6 +103,7 @@ __all__ = [
     "suggest_scale",
     "tnorms",
     "topk",
+    "transport",
 ]
 
 # Where each name lives; a test compares this with the imports above.
@@ -122,6 +124,7 @@ _MODULES = {
         "splatting",
         "tnorms",
         "topk",
+        "transport",
     ),
     "gendr.rendering.instances": ("Instance", "instance", "instances"),
     "gendr._runtime.threads": ("set_num_threads",),

@@ -33,6 +33,7 @@ ALLOWED = {
     "soft": {*GROUND, "distributions"},
     "sorting": {*GROUND, "distributions"},
     "topk": {*GROUND, "distributions", "sorting"},  # networks, kernels, methods, the drawing
+    "transport": GROUND,
     "relaxed": {*GROUND, "distributions", "tnorms"},
     "logic": {*GROUND, "distributions", "tnorms", "data"},
 }

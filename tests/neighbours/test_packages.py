@@ -139,3 +139,39 @@ def test_hard_neuralsort_of_difftopk():
     p = difftopk.NeuralSort(tau=1.0, hard=True)(x)
     whole = ((p.sum(1) == 1).all(-1) & (p.sum(2) == 1).all(-1)).float().mean()
     assert whole < 0.3
+
+
+@pytest.mark.every
+def test_soft_dtw_of_tslearn():
+    theirs = pytest.importorskip("tslearn.metrics")
+    from gendr.relaxed import soft_dtw, soft_dtw_alignment
+
+    a, b = (torch.randn(n, dtype=torch.float64).cumsum(0) for n in (12, 9))
+    for gamma in (0.1, 1.0, 5.0):
+        pair = a.numpy()[:, None], b.numpy()[:, None]
+        expected, value = theirs.soft_dtw_alignment(*pair, gamma=gamma)
+        torch.testing.assert_close(
+            soft_dtw_alignment(a, b, gamma), torch.tensor(np.asarray(expected))
+        )
+        assert soft_dtw(a, b, gamma).item() == pytest.approx(value, abs=1e-6, rel=1e-6)
+    banded = theirs.dtw(*pair, global_constraint="sakoe_chiba", sakoe_chiba_radius=2)
+    assert soft_dtw(a, b, 0.0, band=2).sqrt().item() == pytest.approx(banded, abs=1e-6)
+    assert theirs.soft_dtw(pair[0], pair[0], gamma=1.0) < -1
+
+
+@pytest.mark.every
+@pytest.mark.filterwarnings("ignore")
+def test_sinkhorn_of_pot():
+    ot = pytest.importorskip("ot")
+    from gendr.transport import sinkhorn
+
+    costs = torch.rand(7, 5, dtype=torch.float64)
+    a, b = torch.rand(7, dtype=torch.float64), torch.rand(5, dtype=torch.float64)
+    a, b = a / a.sum(), b / b.sum()
+    for epsilon in (1.0, 0.1, 0.02):
+        theirs = ot.sinkhorn(
+            a.numpy(), b.numpy(), costs.numpy(), epsilon, method="sinkhorn_log",
+            numItermax=100_000, stopThr=1e-12,
+        )  # fmt: skip
+        ours = sinkhorn(costs, a, b, epsilon, tolerance=1e-11).plan
+        torch.testing.assert_close(ours, torch.tensor(theirs), rtol=1e-6, atol=1e-9)
