@@ -227,7 +227,6 @@ class Document:
             raise GltfError(
                 f"{name} needs meshoptimizer: pip install meshoptimizer; or {UNPACK}"
             ) from None
-        self.budget.grow(rows * width)
         self.budget.spend(rows * width)
         try:
             decoder: Any = getattr(meshoptimizer, f"decode_{names[mode]}")
@@ -240,6 +239,7 @@ class Document:
                 found = decoder(rows, 4, data).astype(f"<u{width}")
         except (RuntimeError, ValueError, TypeError) as error:
             raise GltfError(f"{name} is damaged: {error}") from None
+        self.budget.grow(rows * width)
         return np.ascontiguousarray(found).view(np.uint8).reshape(-1)
 
 

@@ -36,8 +36,9 @@ _UNLIT, _GLOSSY = "KHR_materials_unlit", "KHR_materials_pbrSpecularGlossiness"
 _IMAGES = ("EXT_texture_webp", "EXT_texture_avif")  # which Pillow reads
 # What a material has beside its base colour.
 _BESIDE = ("normalTexture", "occlusionTexture", "emissiveTexture")
-# How far from [0, 1] a UV may lie before it counts as there.
-_NEAR = 1e-4
+# How far from [0, 1] a UV may lie before it counts as there, and how many times its own size an
+# image becomes at most where it is clamped.
+_NEAR, _WIDEST = 1e-4, 16
 
 
 @dataclass
@@ -192,7 +193,8 @@ class Materials:
             else:  # a texel more, for interpolation
                 before, after = (math.ceil(x * size) + 1 if x > 0 else 1 for x in (-low, high - 1))
             other = image.shape[1 - len(pads)] + (sum(pads[0][:2]) if pads else 0)
-            if (size + before + after) * other > max(self._most * 1e6, 1):
+            most = min(_WIDEST * size, self._most * 1e6 / other)
+            if size + before + after > most:
                 note(
                     self._document.notes, "a texture of it is repeated, where it should be clamped"
                 )

@@ -143,9 +143,7 @@ class _Reader:
 
     def _faces(self, primitive: Object, attributes: Object, mode: int) -> Array:
         """The corners of triangles: int64 [F, 3], each less than the number of vertices."""
-        document = self._document
-        accessor = document.item("accessors", attributes["POSITION"])
-        total = accessors.rows_of(accessor)
+        document, total = self._document, self._total(attributes)
         if "indices" in primitive:
             corners = accessors.integers(document, primitive["indices"], "SCALAR")[:, 0]
             if corners.max() >= total:
@@ -175,7 +173,7 @@ class _Reader:
         if name not in attributes:
             return None
         found = self._values(attributes[name], kinds, scaled)
-        total = accessors.rows_of(self._document.item("accessors", attributes["POSITION"]))
+        total = self._total(attributes)
         if len(found) != total:
             raise GltfError(f"its {name} has {len(found)} values for {total} vertices")
         if len(shown.weights) > len(targets) and any(shown.weights[len(targets) :]):
@@ -191,6 +189,10 @@ class _Reader:
                 found[:, : change.shape[1]] += weight * change
         return found
 
+    def _total(self, attributes: Object) -> int:
+        """How many vertices a primitive has."""
+        return accessors.rows_of(self._document.item("accessors", attributes["POSITION"]))
+
     def _values(self, index: object, kinds: tuple[str, ...], scaled: bool) -> Array:
         key = str(index), scaled
         if key in self._tables:
@@ -204,7 +206,7 @@ class _Reader:
         self, shown: Shown, attributes: Object, points: Array, faces: Array, used: Any
     ) -> tuple[Array, Array, int]:
         """Vertices [I V, 3] and faces [I F, 3] in the I places of a mesh; mirrored ones turned."""
-        spend = self._document.budget.spend
+        spend, total = self._document.budget.spend, self._total(attributes)
         if shown.joints is None:
             matrices = shown.matrices
             copies = len(matrices)
@@ -215,24 +217,29 @@ class _Reader:
             faces = faces + len(points) * np.arange(copies)[:, None, None]
             return vertices.reshape(-1, 3), faces.reshape(-1, 3), copies
         spend(400 * len(points))
-        blend, total = np.zeros((len(points), 3, 4)), np.zeros(len(points))
-        for number in range(sum(name.startswith("JOINTS_") for name in attributes)):
-            joints, weights = f"JOINTS_{number}", f"WEIGHTS_{number}"
-            if joints not in attributes or weights not in attributes:
-                raise GltfError(f"a mesh with a skin has no {joints} or {weights}")
-            which = accessors.integers(self._document, attributes[joints], "VEC4")
-            weight = self._values(attributes[weights], ("VEC4",), True)
-            if which.max() >= len(shown.joints):
-                raise GltfError(f"a vertex names joint {which.max()} of {len(shown.joints)}")
-            which, weight = which[used], weight[used]
-            if len(which) != len(points) or len(weight) != len(points):
-                raise GltfError(f"its {joints} has {len(which)} values for {len(points)} vertices")
-            for joint, share in zip(which.T, weight.T, strict=True):
-                blend += share[:, None, None] * shown.joints[joint, :3]
-                total += share
-        if not total.all():
-            raise GltfError("a vertex of a mesh with a skin has no weights")
-        blend /= total[:, None, None]  # rounded ones do not sum to 1
+        sets = range(max(1, sum(name.startswith("JOINTS_") for name in attributes)))
+        if not all(f"{part}_{k}" in attributes for part in ("JOINTS", "WEIGHTS") for k in sets):
+            raise GltfError("a mesh with a skin has no JOINTS_0 or WEIGHTS_0 of its vertices")
+        tables = [
+            (
+                accessors.integers(self._document, attributes[f"JOINTS_{k}"], "VEC4"),
+                self._values(attributes[f"WEIGHTS_{k}"], ("VEC4",), True),
+            )
+            for k in sets
+        ]
+        if {len(table) for pair in tables for table in pair} != {total}:
+            raise GltfError(f"its JOINTS_0 or WEIGHTS_0 are not of its {total} vertices")
+        joints, weights = (np.concatenate(each, 1)[used] for each in zip(*tables, strict=True))
+        if joints.max() >= len(shown.joints):
+            raise GltfError(f"a vertex names joint {joints.max()} of {len(shown.joints)}")
+        lonely = weights.sum(1) == 0
+        if lonely.any():
+            note(self._document.notes, f"{lonely.sum()} vertices without weights go with a joint")
+            weights[lonely, 0] = 1
+        weights /= weights.sum(1, keepdims=True)  # rounded ones do not sum to 1
+        blend = np.zeros((len(points), 3, 4))
+        for joint, weight in zip(joints.T, weights.T, strict=True):
+            blend += weight[:, None, None] * shown.joints[joint, :3]
         vertices = np.einsum("vij,vj->vi", blend[:, :, :3], points) + blend[:, :, 3]
         turned = np.linalg.det(blend[:, :, :3])[faces].sum(1) < 0
         return vertices, np.where(turned[:, None], faces[:, [0, 2, 1]], faces), 1
