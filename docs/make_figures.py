@@ -32,7 +32,7 @@ import gendr
 from gendr.distributions import Distribution
 from gendr.mesh import icosphere
 from gendr.rendering.geometry import project_faces
-from gendr.scale import pixels_to_ndc, suggest_scale
+from gendr.rendering.scale import pixels_to_ndc, suggest_scale
 from gendr.tnorms import TConorm
 from lab.pages import fill, table
 

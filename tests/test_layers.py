@@ -34,9 +34,8 @@ ALLOWED = {
     "topk": {*GROUND, "distributions", "sorting"},  # networks, kernels, methods, the drawing
     "relaxed": {*GROUND, "distributions", "tnorms"},
     "logic": {*GROUND, "distributions", "tnorms", "data"},
-    "scale": {"rendering"},  # known by this name from the first release
 }
-SYSTEMS = set(ALLOWED) - {"scale"}
+SYSTEMS = set(ALLOWED)
 ALLOWED["visual"] = {*GROUND, "mesh", "rendering"}
 ALLOWED["fitting"] = {*SYSTEMS, "visual"}
 ALLOWED["reconstruction"] = {*SYSTEMS, "visual"}
@@ -114,7 +113,7 @@ def test_the_picture_of_the_house_shows_every_part_on_its_floor():
     )
     top, *lower = ([name for name, _ in row] for row in ast.literal_eval(house))
     height = {name: -i for i, row in enumerate([top, *lower]) for name in row if name != "…"}
-    assert set(height) == set(ALLOWED) - {"scale"}  # scale: an old name of a part of rendering
+    assert set(height) == set(ALLOWED)
     for name in set(height) - set(top):
         for other in ALLOWED[name] - {name}:
             assert height[other] < height[name] or (name, other) == ("topk", "sorting"), name
