@@ -12,6 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -146,7 +147,10 @@ def read_orientation(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> int:
 
 @contextmanager
 def open_image(
-    path: Path, max_megapixels: float = MAX_MEGAPIXELS, turn: int = 1
+    path: Path,
+    max_megapixels: float = MAX_MEGAPIXELS,
+    turn: int = 1,
+    content: bytes | None = None,
 ) -> Generator[Image, None, None]:
     """A decoded image file, for as long as the context lasts.
 
@@ -154,12 +158,13 @@ def open_image(
         path: The file.
         max_megapixels: The largest image that is read, in million pixels.
         turn: How it is turned, 1 to 8 as EXIF has it; 1 leaves it as it is in the file.
+        content: The bytes of the image, if it is only a part of that file.
 
     Raises:
         UnreadableImageError: if it is no image, or a damaged one.
         ValueError: if it is larger than allowed; nothing is decoded then.
     """
-    with _opened(path, max_megapixels) as image:
+    with _opened(path, max_megapixels, content) as image:
         decode(path, image)
         yield image if turn == 1 else image.transpose(_TURNS[turn - 2])
 
@@ -182,7 +187,9 @@ def decode(what: object, image: Image) -> None:
 
 
 @contextmanager
-def _opened(path: Path, max_megapixels: float) -> Generator[Image, None, None]:
+def _opened(
+    path: Path, max_megapixels: float, content: bytes | None = None
+) -> Generator[Image, None, None]:
     """An opened image file of which only the header has been read."""
     from PIL import Image
 
@@ -190,7 +197,7 @@ def _opened(path: Path, max_megapixels: float) -> Generator[Image, None, None]:
         _register_heic(path)
     with without_pillow_limit():
         try:
-            image = Image.open(path)
+            image = Image.open(path if content is None else BytesIO(content))
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:  # no file, no permission
                 raise

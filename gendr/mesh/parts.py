@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,4 +55,27 @@ class MeshParts:
             faces=torch.arange(len(corners)).reshape(-1, 3),
             vertex_colors=colors,
             face_colors=None,
+        )
+
+    def with_vertex_uvs(self) -> MeshParts:
+        """The same surface with one UV for each vertex: `face_uvs` are the faces.
+
+        Vertices are repeated along the seams, in order, so that `merge` can undo it.
+        """
+        if self.uvs is None or self.face_uvs is None:
+            return self
+        count = len(self.uvs)
+        faces, index = self.faces.numpy(), self.face_uvs.numpy()
+        lonely = np.setdiff1d(np.arange(len(self.vertices)), faces) * count
+        pairs = np.concatenate(((faces * count + index).reshape(-1), lonely))
+        unique, inverse = np.unique(pairs, return_inverse=True)
+        vertex, uv = (torch.from_numpy(part) for part in np.divmod(unique, count))
+        corners = torch.from_numpy(inverse[: faces.size].reshape(-1, 3))
+        return replace(
+            self,
+            vertices=self.vertices[vertex],
+            faces=corners,
+            uvs=self.uvs[uv],
+            face_uvs=corners,
+            vertex_colors=None if self.vertex_colors is None else self.vertex_colors[vertex],
         )

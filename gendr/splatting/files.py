@@ -194,13 +194,7 @@ def to_mesh(splats: Splats, least: float = 0.5) -> Mesh:
 def save_glb(splats: Splats, path: str | Path, least: float = 0.5) -> None:
     """Write `to_mesh` as a GLB, unlit and seen from both sides.
 
-    Vertex colours of glTF are linear, and written so: a reader that takes them as they are, as
-    `gendr.Mesh.load` does, shows them too dark.
-
     Raises:
         ValueError: for another extension, or if no triangle has this opacity.
     """
-    mesh = to_mesh(splats, least)
-    s = flat_color(splats.detach().harmonics[splats.opacity >= least])
-    linear = torch.where(s <= 0.04045, s / 12.92, ((s + 0.055) / 1.055) ** 2.4)  # the sRGB curve
-    Mesh(mesh.vertices, mesh.faces, face_colors=linear).with_unlit().save(_named(path, ".glb"))
+    to_mesh(splats, least).save(_named(path, ".glb"))

@@ -72,8 +72,8 @@ def test_geometry(tmp_path, ending, dtype):
     [
         (ending, make)
         for endings, make in (
-            ("obj glb", seamed),
-            ("obj ply glb", lambda: icosphere(1).with_vertex_colors(torch.rand(42, 3))),
+            ("obj glb gltf", seamed),
+            ("obj ply glb gltf", lambda: icosphere(1).with_vertex_colors(torch.rand(42, 3))),
             ("obj glb", lambda: seamed().with_vertex_colors(torch.rand(8, 3))),
             ("obj ply", lambda: icosphere(1).with_face_colors(torch.rand(5, 3).repeat(16, 1))),
             ("obj", lambda: grid(2, 2)),  # UVs without a texture
@@ -511,7 +511,7 @@ def glb_of(header, data=b""):
     return b"glTF" + struct.pack("<II", 2, 12 + len(whole)) + whole
 
 
-def triangle_glb(nodes=({"mesh": 0},), meshes=1, views=1, view=True, **position):
+def triangle_glb(nodes=({"mesh": 0},), meshes=1, view=True, **position):
     """A GLB of one triangle, each with its own entries, of which some are taken several times."""
     floats, integers = {"componentType": 5126}, {"componentType": 5125}
     header = {
@@ -522,8 +522,7 @@ def triangle_glb(nodes=({"mesh": 0},), meshes=1, views=1, view=True, **position)
             {"bufferView": 1, **integers, "count": 3, "type": "SCALAR"},
         ],
         "bufferViews": [{"buffer": 0, "byteLength": 36},
-                        {"buffer": 0, "byteOffset": 36, "byteLength": 12}]
-                       + [{"buffer": 0, "byteLength": 48}] * (views - 1),
+                        {"buffer": 0, "byteOffset": 36, "byteLength": 12}],
         "buffers": [{"byteLength": 48}],
     }  # fmt: skip
     if not view:
@@ -546,16 +545,14 @@ def test_what_claims_more_than_it_holds_is_refused_before_it_is_made(tmp_path, m
         b"ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\n"
         b"property float z\nelement face %d\nproperty list int int vertex_indices\nend_header\n"
     )
-    (tmp_path / "m.glb").write_bytes(triangle_glb())
-    assert Mesh.load(tmp_path / "m.glb").face_counts == (1,)
     for ending, content, message in (
-        ("glb", triangle_glb(view=False, count=300_000), "claims arrays of 1.08e[+]07 byt"),
+        ("glb", triangle_glb(view=False, count=300_000), "claims arrays of 7.2e[+]06 byt"),
+        ("glb", triangle_glb(view=False, count=10**12), "claims arrays of 2.4e[+]13 byt"),
         ("glb", triangle_glb(leaves), "claims arrays of"),
         ("glb", triangle_glb(meshes=2_000), "claims arrays of"),
-        ("glb", triangle_glb(views=2_000), "claims arrays of"),
-        ("glb", triangle_glb(chain), r"nested too deeply \(12001 levels\)"),
+        ("glb", triangle_glb(chain), "claims arrays of"),
         ("glb", triangle_glb([{"mesh": 0, "children": [0]}]), "no tree: node 0 has two parents"),
-        ("glb", triangle_glb([{"mesh": 0, "scale": [math.nan, 1, 1]}]), "must be finite, got 9"),
+        ("glb", triangle_glb([{"mesh": 0, "scale": [math.nan, 1, 1]}]), "not 3 finite numbers"),
         ("glb", triangle_glb([{"mesh": 0, "scale": [1e300, 1e300, 1]}]), "must lie within"),
         ("glb", glb_of(nested), "is no readable GLB file .it is nested too deeply"),
         ("obj", (plain + "f" + " 1 2 3" * 20_000).encode(), "line 4 is a face of more than 1000"),
@@ -567,9 +564,10 @@ def test_what_claims_more_than_it_holds_is_refused_before_it_is_made(tmp_path, m
     ):
         (tmp_path / f"m.{ending}").write_bytes(content)
         fails(tmp_path / f"m.{ending}", message)
-    monkeypatch.setattr("gendr.mesh.files.bounds._NODES", many - 1)
-    (tmp_path / "m.glb").write_bytes(triangle_glb(leaves))
-    fails(tmp_path / "m.glb", "200 of its nodes have a mesh, at most 199")
+    monkeypatch.undo()  # within the bounds they are read
+    for nodes, faces in ((leaves, many), (chain, 1)):
+        (tmp_path / "m.glb").write_bytes(triangle_glb(nodes))
+        assert Mesh.load(tmp_path / "m.glb").face_counts == (faces,)
 
 
 def test_what_cannot_be_saved(tmp_path):
@@ -629,7 +627,7 @@ def surveyed(far=FAR):
     return icosphere(2, dtype=torch.float64).scaled(5.0).translated(far)
 
 
-@for_each(ending=["obj", "ply", "off", "glb"])
+@for_each(ending=["obj", "ply", "off", "glb", "gltf"])
 def test_shape_and_place_survive_far_out(tmp_path, ending):
     true = surveyed()
     true.save(tmp_path / f"m.{ending}")
@@ -753,6 +751,8 @@ def test_a_file_with_some_unlit_materials_is_lit_with_a_word(tmp_path):
     tree = json.loads(data[20 : 20 + length])
     assert tree["extensionsUsed"] == ["KHR_materials_unlit"]
     tree["materials"].append({})
+    (mesh,) = tree["meshes"]
+    mesh["primitives"].append({**mesh["primitives"][0], "material": 1})
     text = json.dumps(tree).encode()
     text += b" " * (-len(text) % 4)
     rest = data[20 + length :]

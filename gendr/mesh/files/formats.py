@@ -1,10 +1,10 @@
 """Mesh files: the formats, what each of them can keep, reading and writing.
 
-PLY, OFF, STL and GLB go through trimesh. OBJ is read and written here, because trimesh has one UV
-per vertex: it splits the surface along the seams of a texture and renumbers the vertices, while a
-fit needs them as they are in the file.
+PLY, OFF and STL go through trimesh. OBJ is read and written here, because trimesh has one UV per
+vertex: it splits the surface along the seams of a texture and renumbers the vertices, while a fit
+needs them as they are in the file; glTF, because trimesh leaves out much of it without a word.
 
-Vertices keep their order and number, except in STL, textured PLY and GLB, which repeat vertices:
+Vertices keep their order and number, except in STL, textured PLY and glTF, which repeat vertices:
 there, vertices of equal position and colour are merged. An OBJ file that was cut off between two
 lines is read without an error, because it does not say how long it is. `unlit` is
 KHR_materials_unlit of glTF and `illum 0` of mtl.
@@ -23,6 +23,8 @@ import torch
 
 from gendr._runtime.names import nearest
 from gendr.mesh.attributes import check_reach
+from gendr.mesh.files.gltf.reader import read_gltf
+from gendr.mesh.files.gltf.writer import gltf_bytes
 from gendr.mesh.files.obj import obj_files, read_obj
 from gendr.mesh.files.ply import ply_bytes
 from gendr.mesh.files.reports import damage_named, warn_caller
@@ -30,7 +32,7 @@ from gendr.mesh.files.soup import to_parts
 from gendr.mesh.files.trimesh_files import read_with_trimesh, trimesh_bytes
 from gendr.mesh.parts import MeshParts
 
-FORMATS = (".obj", ".ply", ".off", ".stl", ".glb")
+FORMATS = (".obj", ".ply", ".off", ".stl", ".glb", ".gltf")
 
 _ATTRIBUTES = ("uvs", "texture", "vertex_colors", "face_colors")
 _OF_FACES = ("face_opacity", "face_scale", "face_shape")  # no format has them
@@ -38,6 +40,7 @@ _KEEPS = {
     ".obj": {*_ATTRIBUTES, "origin"},
     ".ply": {"vertex_colors", "face_colors", "origin"},
     ".glb": {"uvs", "texture", "vertex_colors", "origin"},
+    ".gltf": {"uvs", "texture", "vertex_colors", "origin"},
     ".off": {"origin"},
     ".stl": set[str](),
 }
@@ -75,8 +78,8 @@ def read(path: Path, dtype: torch.dtype, max_megapixels: float, notes: list[str]
     kind = kind_of(path)
     if not path.is_file():
         raise FileNotFoundError(f"no mesh file at {path}")
-    read_soup = read_obj if kind == ".obj" else read_with_trimesh
-    soup = read_soup(path, notes, max_megapixels)
+    readers = {".obj": read_obj, ".glb": read_gltf, ".gltf": read_gltf}
+    soup = readers.get(kind, read_with_trimesh)(path, notes, max_megapixels)
     if len(soup.faces) == 0:
         raise ValueError(f"{path} holds no faces, so it is no {kind[1:].upper()} mesh to render")
     check_reach(f"the vertices of {path}", torch.from_numpy(soup.vertices), dtype)
@@ -96,7 +99,7 @@ def encoded(parts: MeshParts, path: Path, *, normals: bool = False) -> dict[Path
         raise ValueError(f"a mesh without faces cannot be saved to {path}: it could not be loaded")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"no folder {path.parent} to save {path.name} in; make it first")
-    if kind == ".glb":
+    if kind in (".glb", ".gltf"):
         parts = parts.with_corner_colors()
     names = [*_ATTRIBUTES, *_OF_FACES, *(["origin"] if parts.has_origin else [])]
     held = {name for name in names if getattr(parts, name) is not None}
@@ -106,9 +109,12 @@ def encoded(parts: MeshParts, path: Path, *, normals: bool = False) -> dict[Path
     parts = replace(parts, **dict.fromkeys(lost | ({"face_uvs"} if "uvs" in lost else set())))
     if kind == ".obj":
         files = obj_files(parts, path)
+    elif kind == ".ply":
+        files = {path: ply_bytes(parts)}
+    elif kind in (".glb", ".gltf"):
+        files = {path: gltf_bytes(parts, kind, normals)}
     else:
-        own = ply_bytes(parts) if kind == ".ply" else trimesh_bytes(parts, kind, normals)
-        files = {path: own}
+        files = {path: trimesh_bytes(parts, kind)}
     if lost:
         warn_caller(f"{path.name} does not hold the {', '.join(sorted(lost))} of this mesh")
     return files

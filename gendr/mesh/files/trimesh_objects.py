@@ -132,29 +132,21 @@ def to_trimesh(parts: MeshParts) -> Any:
 
     if parts.face_colors is not None and (parts.uvs is not None or parts.vertex_colors is not None):
         parts = parts.with_corner_colors()
+    parts = parts.with_vertex_uvs()  # trimesh has one for each vertex
     vertices, faces = parts.world_vertices().numpy(), parts.faces.numpy()
     colors = None if parts.vertex_colors is None else to_bytes(parts.vertex_colors)
     visual: Any = None
-    if parts.uvs is not None and parts.face_uvs is not None:
-        # trimesh has one UV per vertex: repeat vertices on seams, in order, so that `merge` can
-        # undo it.
-        index = parts.face_uvs.numpy()
-        pairs = np.stack((faces, index), -1).reshape(-1, 2)
-        lonely = np.setdiff1d(np.arange(len(vertices)), faces)
-        pairs = np.concatenate((pairs, np.stack((lonely, np.zeros_like(lonely)), -1)))
-        unique, inverse = np.unique(pairs, axis=0, return_inverse=True)
-        faces = inverse.reshape(-1)[: faces.size].reshape(-1, 3)
-        vertices = vertices[unique[:, 0]]
+    if parts.uvs is not None:
         material = PBRMaterial(
             baseColorTexture=None if parts.texture is None else to_image(parts.texture),
             baseColorFactor=[255] * 4,
             metallicFactor=0.0,
             roughnessFactor=1.0,
         )
-        visual = TextureVisuals(uv=parts.uvs.double().numpy()[unique[:, 1]], material=material)
+        visual = TextureVisuals(uv=parts.uvs.double().numpy(), material=material)
         if colors is not None:
             opaque = np.full((len(colors), 1), 255, np.uint8)
-            visual.vertex_attributes["color"] = np.hstack((colors, opaque))[unique[:, 0]]
+            visual.vertex_attributes["color"] = np.hstack((colors, opaque))
     elif colors is not None:
         visual = ColorVisuals(vertex_colors=colors)
     elif parts.face_colors is not None:
