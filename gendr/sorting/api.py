@@ -28,10 +28,11 @@ from gendr.sorting.base import (
     back,
     check_keys,
     check_payload,
+    expanded,
     named_settings,
     straight_through,
 )
-from gendr.sorting.losses import hard_ranks, permutation_matrix
+from gendr.sorting.losses import matrix_of, ranks_of
 from gendr.sorting.ragged import Lists, Ragged
 
 Method: TypeAlias = "str | Sort"
@@ -315,11 +316,17 @@ class Sorted(Pair):
     With a mask, every part is that of the list of what is present alone: first come the places of
     these, and 0 stands for the rest (-1 in `indices`).
 
-    The descending order is the ascending one reversed: the rows of P are flipped. Methods without a
-    permutation matrix sort -x instead; for "permutahedron" with "l2" that gives the same result.
+    The descending order of x is the ascending one of -x, for every method. For all but networks and
+    the entropic "permutahedron" that is the ascending order of x turned round.
 
     Noise is drawn once, so that all parts belong to one sample; the noisy keys decide where the
-    values go.
+    values go. All is computed in float32 at least, and comes in the dtype of what was given.
+
+    Attributes:
+        x: [..., n], what is sorted.
+        keys: by whose ascending order: x, or -x if `descending`; with the noise if there is some.
+        is_noisy: whether there is.
+        dtype: of the parts.
     """
 
     method: Sort
@@ -327,51 +334,47 @@ class Sorted(Pair):
     keys: Tensor
     descending: bool
     hard: bool
+    is_noisy: bool
     _payload: Tensor | None
-    dim: int = -1
+    dim: int
+    dtype: torch.dtype
     _lists: Lists | None = None
 
     def _pair(self) -> tuple[Tensor, Tensor]:
         return self.values, self.permutation if self._payload is None else self.payload
 
+    @property
+    def _n(self) -> int:
+        return self.x.shape[-1]
+
     @lazy
     def values(self) -> Tensor:
         """The sorted values, shaped like x."""
         lists = self._lists
-        found = self._values if lists is None else lists.part("_values", "r", self.x.shape[-1])
-        return back(found, self.dim)
+        found = self._values if lists is None else lists.part("_values", "r", self._n)
+        return back(found, self.dim).to(self.dtype)
 
     @property
     def _values(self) -> Tensor:
-        if self.keys is not self.x:  # values go where their noisy keys go
+        if self.is_noisy:  # values go where their noisy keys go
             return self._carried(self.x[..., None])[..., 0]
-        if self.descending and not isinstance(self.method, PermutationSort):
-            soft = -self.method.values(-self.keys)
-        else:
-            soft = self._flipped(self.method.values(self.keys), -1)
+        soft = self.method.values(self.keys) if self._n else self.keys
+        soft = -soft if self.descending else soft
         if not self.hard:
             return soft
-        hard = self.keys.sort(dim=-1, descending=self.descending).values
-        return straight_through(hard, soft)
+        return straight_through(self.x.sort(-1, descending=self.descending).values, soft)
 
     @lazy
     def ranks(self) -> Tensor:
         """The rank of every input, from 1 to n; 0 for what is absent."""
         lists = self._lists
-        found = self._ranks if lists is None else lists.part("_ranks", "n", self.x.shape[-1])
-        return back(found, self.dim)
+        found = self._ranks if lists is None else lists.part("_ranks", "n", self._n)
+        return back(found, self.dim).to(self.dtype)
 
     @property
     def _ranks(self) -> Tensor:
-        if not self.descending:
-            soft = self.method.ranks(self.keys)
-        elif isinstance(self.method, PermutationSort):
-            soft = self.keys.shape[-1] + 1 - self.method.ranks(self.keys)
-        else:
-            soft = self.method.ranks(-self.keys)
-        if not self.hard:
-            return soft
-        return straight_through(hard_ranks(self._ascending(), "first"), soft)
+        soft = self.method.ranks(self.keys) if self._n else self.keys
+        return straight_through(ranks_of(self._order, soft.dtype), soft) if self.hard else soft
 
     @once
     def indices(self) -> Tensor:
@@ -380,7 +383,7 @@ class Sorted(Pair):
         With noise they are those of the sample.
         """
         lists = self._lists
-        found = self._order if lists is None else lists.indices("_order", self.x.shape[-1])
+        found = self._order if lists is None else lists.indices("_order", self._n)
         return back(found, self.dim)
 
     @lazy
@@ -390,13 +393,17 @@ class Sorted(Pair):
         Raises:
             ValueError: the method has none.
         """
-        chosen = _with_permutation(self.method, "permutation")
-        if self._lists is not None:
-            return self._lists.part("permutation", "rn", *[self.x.shape[-1]] * 2)
-        soft = self._flipped(chosen.permutation(self.keys), -2)
-        if not self.hard:
-            return soft
-        return straight_through(permutation_matrix(self._ascending()), soft)
+        _with_permutation(self.method, "permutation")
+        lists, n = self._lists, self._n
+        found = self._permutation if lists is None else lists.part("_permutation", "rn", n, n)
+        return found.to(self.dtype)
+
+    @property
+    def _permutation(self) -> Tensor:
+        if not self._n:
+            return self.keys[..., None]
+        soft = _with_permutation(self.method, "permutation").permutation(self.keys)
+        return straight_through(matrix_of(self._order, soft.dtype), soft) if self.hard else soft
 
     @lazy
     def payload(self) -> Tensor:
@@ -407,15 +414,16 @@ class Sorted(Pair):
         """
         if self._payload is None:
             raise ValueError("there is no payload; pass one along with x")
+        _with_permutation(self.method, "a payload")
         if self._lists is not None:
-            _with_permutation(self.method, "a payload")
-            return self._lists.part("payload", "rc", *self._payload.shape[-2:])
-        return self._carried(self._payload)
+            return self._lists.part("payload", "rc", *self._payload.shape[-2:]).to(self.dtype)
+        return self._carried(self._payload).to(self.dtype)
 
     def _carried(self, payload: Tensor) -> Tensor:
         """P @ payload."""
-        chosen = _with_permutation(self.method, "a payload")
-        soft = self._flipped(chosen.carried(self.keys, payload), -2)
+        if not self._n:
+            return expanded(self.keys, payload)[1]
+        soft = _with_permutation(self.method, "a payload").carried(self.keys, payload)
         if not self.hard:
             return soft
         order = self._order[..., None]
@@ -424,16 +432,7 @@ class Sorted(Pair):
 
     @property
     def _order(self) -> Tensor:
-        return self._ascending().argsort(dim=-1, stable=True)
-
-    def _flipped(self, soft: Tensor, dim: int) -> Tensor:
-        """The ascending result of a method, flipped if the order is descending."""
-        return soft.flip(dim) if self.descending else soft
-
-    def _ascending(self) -> Tensor:
-        """Keys whose ascending order is the order wanted: x, or -x for descending."""
-        keys = self.keys.detach()
-        return -keys if self.descending else keys
+        return self.keys.detach().argsort(dim=-1, stable=True)
 
 
 def _sorted(
@@ -446,22 +445,31 @@ def _sorted(
 ) -> Sorted:
     """See `_Sorter._result`; the order is (dim, descending, hard)."""
     keys, mask = check_keys(x, check=check, dim=order[0], mask=mask)
+    dtype = x.dtype if x.is_floating_point() else keys.dtype
     if payload is not None:
         payload = check_payload(payload, keys)
     if mask is None:
-        return _of_lists(method, keys, payload, order)
+        return _of_lists(method, keys, payload, order, dtype)
     ragged = Ragged(mask)
-    parts = [_of_lists(method, *part, order) for part in ragged.split(keys, payload)]
+    parts = [_of_lists(method, *part, order, keys.dtype) for part in ragged.split(keys, payload)]
     dim, descending, hard = order
-    return Sorted(method, keys, keys, descending, hard, payload, dim, Lists(ragged, parts))
+    lists = Lists(ragged, parts)
+    return Sorted(method, keys, keys, descending, hard, False, payload, dim, dtype, lists)
 
 
 def _of_lists(
-    method: Sort, keys: Tensor, payload: Tensor | None, order: tuple[int, bool, bool]
+    method: Sort,
+    x: Tensor,
+    payload: Tensor | None,
+    order: tuple[int, bool, bool],
+    dtype: torch.dtype,
 ) -> Sorted:
     dim, descending, hard = order
-    method, noisy = method.drawn(keys)
-    return Sorted(method, keys, noisy, descending, hard, payload, dim)
+    method, keys = method.drawn(x)
+    is_noisy = keys is not x
+    if descending:
+        keys = -keys
+    return Sorted(method, x, keys, descending, hard, is_noisy, payload, dim, dtype)
 
 
 @worded()

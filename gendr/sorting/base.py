@@ -159,9 +159,10 @@ def gumbel(x: Tensor, noise: float) -> Tensor:
 def check_keys(
     x: object, *, check: bool = True, dim: int = -1, mask: object = None
 ) -> tuple[Tensor, Tensor | None]:
-    """Check the values to sort, and return them as a floating-point tensor [..., n] with n >= 1.
+    """Check the values to sort, and return them as a floating-point tensor [..., n].
 
-    Integers become the default dtype, half precision float32.
+    Integers become the default dtype, half precision float32. On the device meta, values have
+    shapes only, and so have results.
 
     Args:
         x: the values.
@@ -174,22 +175,21 @@ def check_keys(
 
     Raises:
         TypeError: no tensor, or complex; dim no int; the mask not bool.
-        ValueError: without dimensions, n = 0, NaN or inf among the values, dim out of range, or a
-            mask of another shape.
+        ValueError: without dimensions, NaN or inf among the values, dim out of range, or a mask of
+            another shape.
     """
-    x = check_tensor("x", x)
+    x = check_tensor("x", x, meta=True)
     if x.is_complex():
         raise TypeError(f"x must be real, got {x.dtype}; sort x.abs() or x.real")
-    if x.ndim == 0 or along(x, dim).shape[-1] == 0:
-        raise ValueError(
-            f"x must have shape [..., n] with n >= 1 values to sort, got {list(x.shape)}"
-        )
+    if x.ndim == 0:
+        raise ValueError("x must have shape [..., n], got a single number, []")
+    along(x, dim)
     if not x.is_floating_point():
         x = x.to(torch.get_default_dtype())
     elif x.dtype not in (torch.float32, torch.float64):
         x = x.float()
     known = check_mask(mask, x)
-    if check:
+    if check and not x.is_meta:
         try:
             check_finite("x", present(x, known))
         except ValueError as error:

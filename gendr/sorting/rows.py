@@ -112,9 +112,19 @@ class RowSort(PermutationSort):
         return self._product(x, payload, False)
 
     def ranks(self, x: Tensor) -> Tensor:
-        """The expected rank under each column of P, without P."""
-        positions = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
-        return self._product(x, positions[:, None], True)[..., 0]
+        """The expected rank of every input j, sum_i i P_ij / sum_i P_ij, without P.
+
+        Row i of P says which input has rank i. By Bayes' theorem, with all ranks alike beforehand,
+        its column over its sum says which rank input j has: columns of P alone do not sum to 1. The
+        sum is at least 1 / n, as row i is largest where the hard rank is i. Ranks lie in [1, n],
+        those of -x are n + 1 less those of x, and equal inputs have equal ranks. They rise with x:
+        P_kj / P_ij does for i < k (but for powers of `SoftSort` below 1), so that the distribution
+        over the ranks of a larger input is that of a smaller one times a rising factor.
+        """
+        n = x.shape[-1]
+        places = torch.arange(n, dtype=x.dtype, device=x.device) - (n - 1) / 2
+        sums = self._product(x, torch.stack([places, torch.ones_like(places)], -1), True)
+        return sums[..., 0] / sums[..., 1] + (n + 1) / 2
 
     def _product(self, x: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
         """P @ payload, or P^T @ payload."""
