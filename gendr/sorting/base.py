@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -98,6 +99,13 @@ class PermutationSort(Sort):
         p = self.permutation(x)
         positions = torch.arange(1, p.shape[-2] + 1, dtype=p.dtype, device=p.device)
         return positions @ p
+
+
+def spread_nan(x: np.ndarray[Any, Any], *results: np.ndarray[Any, Any]) -> None:
+    """Fill the results [B, ...] of lists x [B, n] with NaN where these have one: kernels drop it."""
+    if (lists := np.isnan(x).any(-1)).any():
+        for result in results:
+            result[lists] = np.nan
 
 
 def straight_through(hard: Tensor, soft: Tensor) -> Tensor:

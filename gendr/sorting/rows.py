@@ -23,7 +23,7 @@ from gendr._runtime.operator import Operator
 from gendr._runtime.ranges import finite, saturated
 from gendr._runtime.threads import run
 from gendr.distributions.decisions import Number
-from gendr.sorting.base import PermutationSort, Sort, check_matrices, expanded, gumbel
+from gendr.sorting.base import PermutationSort, Sort, check_matrices, expanded, gumbel, spread_nan
 
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
 NO_GRADIENTS = np.empty((0, 0)), np.empty(0)
@@ -262,6 +262,7 @@ class _RowKernels:
         order = sort.order(keys, count)
         p = memory.empty((len(keys), count, n), x.dtype)
         sort.run_forward(keys.numpy(), order, float(steepness), p.numpy())
+        spread_nan(keys.numpy(), p.numpy())
         p = p.reshape(*x.shape[:-1], count, n)
         return (p,), (p, order)
 
@@ -295,6 +296,7 @@ class _ProductKernels:
         products = Products.of(w, a, rows=not by_columns, columns=by_columns)
         sort.run_products(keys.numpy(), order, float(steepness), products, grads=False)
         found = products.columns if by_columns else products.rows
+        spread_nan(keys.numpy(), found)
         return (finite(torch.from_numpy(found).reshape(payload.shape)),), (order,)
 
     @staticmethod

@@ -112,7 +112,7 @@ def test_ranks_of_row_methods_are_those_of_the_posterior():
         torch.testing.assert_close(one, two)
         assert torch.autograd.gradcheck(lambda x, s=sort: soft_rank(x, s), x)
         assert torch.autograd.gradgradcheck(lambda x, s=sort: soft_rank(x, s), x)
-    with pytest.raises(ValueError, match="ranks need a power of 1 or more, got 0.5"):
+    with pytest.raises(ValueError, match="ranks need a power of 1 or more"):
         soft_rank(KEYS, "softsort", power=0.5)
 
 
