@@ -78,6 +78,11 @@ def check_float(name: str, value: object) -> Tensor:
     return tensor
 
 
+def widened(x: Tensor) -> Tensor:
+    """Convert half precision to float32, in which is computed; keep other dtypes."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 def check_integer(name: str, value: object) -> Tensor:
     """Return `value` as int64 if it is a tensor of integers.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar, overload
@@ -29,7 +29,7 @@ def constant(function: F) -> F:
 def is_traced() -> bool:
     """Whether somebody looks over the shoulder of every operator, so that only PyTorch's may run.
 
-    So it is while `torch.compile` traces, while we do (`tracing`), inside the transforms of
+    So it is while `torch.compile`, `torch.export` or `torch.jit.trace` traces, while we do (`tracing`), inside the transforms of
     `torch.func`, and in forward mode. Then values of tensors decide nothing, for they may not
     exist, or be those of a whole batch; nothing is kept, and kernels are not called.
     """
@@ -38,6 +38,7 @@ def is_traced() -> bool:
         or _TRACED.get()
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
+        or torch._C._is_tracing()
     )
 
 
@@ -87,6 +88,20 @@ def _refuse_graph() -> None:
     raise RuntimeError(
         "gendr is not made for transforms of torch.func inside torch.compile; leave out one of them"
     )
+
+
+def refuse_batched(grads: Iterable[object]) -> None:
+    """Raise for gradients that PyTorch hands over as a batch, of which its rules know few things.
+
+    Raises:
+        RuntimeError: one of them is so.
+    """
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    if any(isinstance(g, Tensor) and functorch.is_legacy_batchedtensor(g) for g in grads):
+        raise RuntimeError(
+            "gendr is not made for batches of gradients (is_grads_batched, or vectorize=True of "
+            "torch.autograd.functional); use torch.func.jacrev, or leave the option out"
+        )
 
 
 def refuse_vmap(what: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, final, overload
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_choice
+from gendr._runtime.checks import check_choice, shape_text, widened
 from gendr._runtime.registry import definitions, members
 from gendr._runtime.tracing import all_hold, lazy, once
 from gendr._runtime.words import renamed, worded
@@ -598,8 +598,6 @@ class SoftQuantile(_Sorter):
         TypeError, ValueError: as `soft_sort`; for q out of range.
     """
 
-    q: Tensor
-
     def __init__(
         self,
         q: float | Tensor,
@@ -611,24 +609,32 @@ class SoftQuantile(_Sorter):
         if {"descending", "largest"} & options.keys():
             raise TypeError("quantiles have no order; take 1 - q for those from above")
         super().__init__(method, **options)
-        levels = torch.as_tensor(q, dtype=None if isinstance(q, Tensor) else torch.float64)
+        # No buffer, which a model that is made on the device meta would lose: no state has it.
+        levels = torch.as_tensor(
+            q,
+            dtype=None if isinstance(q, Tensor) else torch.float64,
+            device=(q.device if isinstance(q, Tensor) else "cpu"),
+        )
         if levels.ndim > 1 or not all_hold((levels >= 0) & (levels <= 1)):
             raise ValueError(f"q must be in [0, 1], a number or a tensor [Q], got {q}")
+        self.q = levels
         self.keepdim = keepdim
-        self.register_buffer("q", levels, persistent=False)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The quantiles of x along `dim`; see `soft_quantile`."""
         values = along(self._result(x, None, mask).values, self.dim)
-        levels = self.q.to(values)
+        dtype, values = values.dtype, widened(values)
+        if not values.shape[-1]:
+            raise ValueError(f"x must have a value at least, got {shape_text(x.shape)}")
+        levels = self.q.to(values) if self.q.ndim else self.q
         count = torch.full_like(values[..., :1], values.shape[-1])
         if mask is not None:
             present = along(mask.expand(x.shape), self.dim)
             count = present.sum(-1, keepdim=True).to(values.dtype)
-        place = (count - 1).clamp(min=0) * levels.reshape(-1)  # [..., Q]
+        place = (count - 1).clamp(min=0) * levels  # [..., Q]
         low = place.floor()
         lower, upper = (values.gather(-1, at.long()) for at in (low, place.ceil()))
-        result = lower.lerp(upper, place - low)
+        result = lower.lerp(upper, place - low).to(dtype)
         if self.keepdim:
             result = result.unsqueeze(self.dim % values.ndim)
         result = result.movedim(-1, 0)

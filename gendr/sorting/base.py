@@ -23,6 +23,7 @@ from gendr._runtime.checks import (
     check_shape,
     check_tensor,
     shape_text,
+    widened,
 )
 from gendr._runtime.ranges import finite
 from gendr._runtime.tracing import is_traced
@@ -102,7 +103,7 @@ class PermutationSort(Sort):
 
 
 def spread_nan(x: np.ndarray[Any, Any], *results: np.ndarray[Any, Any]) -> None:
-    """Fill the results [B, ...] of lists x [B, n] with NaN where these have one: kernels drop it."""
+    """Fill the results [B, ...] of lists x [B, n] with NaN where these have one."""
     if (lists := np.isnan(x).any(-1)).any():
         for result in results:
             result[lists] = np.nan
@@ -194,8 +195,7 @@ def check_keys(
     along(x, dim)
     if not x.is_floating_point():
         x = x.to(torch.get_default_dtype())
-    elif x.dtype not in (torch.float32, torch.float64):
-        x = x.float()
+    x = widened(x)
     known = check_mask(mask, x)
     if check and not x.is_meta:
         try:

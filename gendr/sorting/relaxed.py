@@ -126,7 +126,7 @@ class NetworkSort(PermutationSort):
 
     def network_of(self, n: int) -> Network:
         """The network for n values."""
-        return named(self.name, n)
+        return named(self.name, int(n))  # `torch.jit.trace` has tensors for sizes
 
     def permutation(self, x: Tensor) -> Tensor:
         """P [..., rank, input] of x [..., n]; rows and columns sum to 1."""

@@ -307,7 +307,9 @@ class _ProductKernels:
         (sort, by_columns), (x, steepness, payload) = spec, inputs
         if saved[0] is None:  # far
             with torch.enable_grad():
-                leaves = [torch.as_tensor(t).detach().requires_grad_() for t in inputs]
+                leaves = [
+                    torch.as_tensor(t, device="cpu").detach().requires_grad_() for t in inputs
+                ]
                 out = _by_matrix(spec, *leaves)
             found = torch.autograd.grad(out, leaves, grads[0], materialize_grads=True)
             return found[0].reshape(-1, x.shape[-1]), found[1], found[2]

@@ -372,7 +372,9 @@ def _weights(p_k: Tensor, top1: str) -> tuple[Tensor, Tensor, Tensor]:
 @lru_cache(maxsize=64)
 def _numbers_of(p_k: tuple[float, ...], top1: str) -> tuple[Any, ...]:
     """`_weights` of one distribution for all rows, as arrays that are only read."""
-    return tuple(w.numpy() for w in _weights(torch.tensor([p_k], dtype=torch.float64), top1))
+    return tuple(
+        w.numpy() for w in _weights(torch.tensor([p_k], dtype=torch.float64, device="cpu"), top1)
+    )
 
 
 def _folded(p_k: Tensor, n: int) -> Tensor:
@@ -594,7 +596,11 @@ def _distribution(p_k: object, shape: str, *, check: bool = True) -> Tensor:
     Raises:
         ValueError: negative, no numbers, or not of sum 1.
     """
-    p = p_k.detach() if isinstance(p_k, Tensor) else torch.tensor(p_k, dtype=torch.float64)
+    p = (
+        p_k.detach()
+        if isinstance(p_k, Tensor)
+        else torch.tensor(p_k, dtype=torch.float64, device="cpu")
+    )
     if p.ndim == 0 or p.shape[-1] == 0 or not p.is_floating_point():
         raise ValueError(f"p_k must be probabilities {shape}, got {p.dtype} {shape_text(p.shape)}")
     if not check:

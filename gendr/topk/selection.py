@@ -155,7 +155,7 @@ class NetworkSelection(Selection):
             ValueError: a network of the user's has other numbers of wires or outputs.
         """
         if isinstance(self.network, str):
-            return _both(self.network, n, k)
+            return _both(self.network, int(n), k)  # `torch.jit.trace` has tensors for sizes
         wires = self.network
         if (wires.n, len(wires.outputs)) != (n, k):
             raise ValueError(
