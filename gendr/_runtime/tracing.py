@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from typing import Any, Generic, TypeVar, overload
 
 import torch
@@ -29,9 +31,10 @@ def constant(function: F) -> F:
 def is_traced() -> bool:
     """Whether somebody looks over the shoulder of every operator, so that only PyTorch's may run.
 
-    So it is while `torch.compile`, `torch.export` or `torch.jit.trace` traces, while we do (`tracing`), inside the transforms of
-    `torch.func`, and in forward mode. Then values of tensors decide nothing, for they may not
-    exist, or be those of a whole batch; nothing is kept, and kernels are not called.
+    So it is while `torch.compile`, `torch.export` or `torch.jit.trace` traces, while we do
+    (`tracing`), inside the transforms of `torch.func`, and in forward mode. Then values of tensors
+    decide nothing, for they may not exist, or be those of a whole batch; nothing is kept, and
+    kernels are not called.
     """
     return (
         torch.compiler.is_compiling()
@@ -50,6 +53,25 @@ def is_transformed() -> bool:
 def all_hold(conditions: Tensor) -> bool:
     """Whether all conditions hold, as far as anybody may look: while traced, they do."""
     return is_traced() or bool(conditions.all())
+
+
+def breaking_graphs_for_masks(function: F) -> F:
+    """Let `torch.compile` break its graph at a call of this function that is given a mask.
+
+    How long the lists of a mask are are values, which decide about shapes.
+    """
+    place = [*inspect.signature(function).parameters].index("mask")
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        mask = args[place] if place < len(args) else kwargs.get("mask")
+        if mask is not None and torch.compiler.is_compiling():
+            return torch.compiler.disable(function)(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+        return function(*args, **kwargs)
+
+    # Code of its own: the compiler counts compilations by code, up to a limit.
+    called.__code__ = called.__code__.replace(co_name=function.__qualname__)
+    return called  # pyright: ignore[reportReturnType]
 
 
 def refuse_transforms(what: str) -> None:

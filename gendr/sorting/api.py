@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, shape_text, widened
 from gendr._runtime.registry import definitions, members
-from gendr._runtime.tracing import all_hold, lazy, once
+from gendr._runtime.tracing import all_hold, breaking_graphs_for_masks, lazy, once
 from gendr._runtime.words import renamed, worded
 from gendr.sorting.base import (
     Pair,
@@ -140,6 +140,7 @@ def soft_sort(
     **options: Any,
 ) -> Sorted: ...
 @worded()
+@breaking_graphs_for_masks
 def soft_sort(
     x: Tensor,
     method: Method = "bitonic",
@@ -193,6 +194,7 @@ def soft_sort(
 
 
 @worded()
+@breaking_graphs_for_masks
 def soft_rank(
     x: Tensor,
     method: Method = "bitonic",
@@ -231,6 +233,7 @@ def soft_rank(
 
 
 @worded()
+@breaking_graphs_for_masks
 def permutation(
     x: Tensor,
     method: Method = "bitonic",
@@ -561,6 +564,7 @@ class SoftSorter(_Sorter):
 class SoftSort(_Sorter):
     """`soft_sort` as a module, from values to sorted values, such as in `nn.Sequential`."""
 
+    @breaking_graphs_for_masks
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The sorted values, shaped like x [..., n]."""
         return self._result(x, None, mask).values
@@ -570,6 +574,7 @@ class SoftSort(_Sorter):
 class SoftRank(_Sorter):
     """`soft_rank` as a module, from values to ranks, such as in `nn.Sequential`."""
 
+    @breaking_graphs_for_masks
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The ranks, shaped like x [..., n]."""
         return self._result(x, None, mask).ranks
@@ -579,6 +584,7 @@ class SoftRank(_Sorter):
 class SoftPermutation(_Sorter):
     """`permutation` as a module, from values [..., n] to matrices [..., rank, input]."""
 
+    @breaking_graphs_for_masks
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """P[..., rank, input]."""
         return self._result(x, None, mask).permutation
@@ -620,6 +626,7 @@ class SoftQuantile(_Sorter):
         self.q = levels
         self.keepdim = keepdim
 
+    @breaking_graphs_for_masks
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The quantiles of x along `dim`; see `soft_quantile`."""
         values = along(self._result(x, None, mask).values, self.dim)

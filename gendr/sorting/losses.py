@@ -35,7 +35,7 @@ from gendr._runtime.checks import (
     shape_text,
 )
 from gendr._runtime.ranges import saturated
-from gendr._runtime.tracing import all_hold
+from gendr._runtime.tracing import all_hold, breaking_graphs_for_masks
 from gendr._runtime.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
@@ -243,6 +243,7 @@ def regrouped(
 # losses of permutation matrices
 
 
+@breaking_graphs_for_masks
 def ranking_cross_entropy(
     p: Tensor,
     target: Tensor,
@@ -330,6 +331,7 @@ def safe_log(p: Tensor, least: float) -> Tensor:
 # rank correlations
 
 
+@breaking_graphs_for_masks
 def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """Spearman's rho: the correlation of soft ranks with the ranks of values.
 
@@ -366,6 +368,7 @@ def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tenso
 
 
 @worded()
+@breaking_graphs_for_masks
 def kendall(
     x: Tensor,
     values: Tensor,
@@ -448,6 +451,7 @@ def _cosine(product: Tensor, a: Tensor, b: Tensor) -> Tensor:
 # discounted cumulative gain
 
 
+@breaking_graphs_for_masks
 def ndcg(
     p: Tensor,
     relevance: Tensor,
@@ -500,6 +504,7 @@ def ndcg(
     return normalised(result, gains, discounts)
 
 
+@breaking_graphs_for_masks
 def ndcg_of_ranks(
     ranks: Tensor,
     relevance: Tensor,

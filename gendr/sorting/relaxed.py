@@ -150,12 +150,12 @@ class NetworkSort(PermutationSort):
         walked = self._walk(x)
         # The ranks are P^T @ positions.
         positions = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
-        payload = positions[:, None].expand(len(walked.keep), -1, -1)
+        payload = positions[:, None].expand(walked.keep.shape[0], -1, -1)
         return walked.returned(payload, backwards(walked.wires)).reshape(x.shape)
 
     def _walk(self, x: Tensor) -> Walk:
         n = x.shape[-1]
-        flat = x.reshape(x.numel() // n, n)
+        flat = x.flatten(0, -2) if x.ndim > 1 else x[None]
         return walk(flat, self.network_of(n), self.law, self.steepness, self.backend)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_count
-from gendr._runtime.tracing import lazy, once
+from gendr._runtime.tracing import breaking_graphs_for_masks, lazy, once
 from gendr._runtime.words import worded
 from gendr.sorting.base import (
     Pair,
@@ -253,6 +253,7 @@ class SoftTopK(nn.Module):
             steepness = torch.as_tensor(self._method.steepness, dtype=torch.get_default_dtype())
             self.log_steepness = nn.Parameter(steepness.detach().log())
 
+    @breaking_graphs_for_masks
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The part of the result; see `soft_topk`."""
         learnt = self.log_steepness

@@ -31,7 +31,7 @@ from gendr._runtime.checks import (
 from gendr._runtime.numba.compilation import available
 from gendr._runtime.operator import Operator
 from gendr._runtime.threads import run
-from gendr._runtime.tracing import is_traced
+from gendr._runtime.tracing import breaking_graphs_for_masks, is_traced
 from gendr._runtime.words import worded
 from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.losses import LEAST, safe_log
@@ -134,6 +134,7 @@ class TopKCrossEntropy(nn.Module):
         """The method and the options that matter."""
         return f"{self.method}, m={self.m}, top1={self.top1!r}, reduction={self.reduction!r}"
 
+    @breaking_graphs_for_masks
     def forward(
         self,
         logits: Tensor,
@@ -483,6 +484,7 @@ class SmoothTopKSVM(nn.Module):
         self.k, self.scale = check_count("k", k), check_number("scale", scale, above=0.0)
         self.reduction = check_choice("reduction", reduction, REDUCTIONS)
 
+    @breaking_graphs_for_masks
     def forward(self, logits: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
         """The loss of logits [N, C] and class indices [N].
 

@@ -14,7 +14,7 @@ from gendr._runtime.numba.compilation import available
 from gendr._runtime.operator import Operator
 from gendr._runtime.ranges import finite
 from gendr._runtime.threads import run
-from gendr._runtime.tracing import all_hold, is_traced
+from gendr._runtime.tracing import all_hold, breaking_graphs_for_masks, is_traced
 from gendr._runtime.words import worded
 from gendr.distributions import Distribution, Law, as_distribution
 from gendr.distributions.bodies import kernel_name
@@ -35,6 +35,7 @@ _WORTH_THREADS = 1 << 15  # with fewer values, sharing rows among threads costs 
 
 
 @worded()
+@breaking_graphs_for_masks
 def soft_topk_mask(
     x: Tensor,
     k: Number,
@@ -481,6 +482,7 @@ class SoftTopKMask(nn.Module):
         self.dim, self.hard, self.noise, self.check = dim, hard, noise, check
         self.log_scale = nn.Parameter(torch.tensor(scale).log()) if learnable else None
 
+    @breaking_graphs_for_masks
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """p, shaped like x; see `soft_topk_mask`."""
         scale = self.scale if self.log_scale is None else self.log_scale.exp()
