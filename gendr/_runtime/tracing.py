@@ -50,6 +50,11 @@ def is_transformed() -> bool:
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
+def number_of(size: int) -> int:
+    """A size as a number where graphs may have a symbol for it, or `torch.jit.trace` a tensor."""
+    return len(range(size))
+
+
 def all_hold(conditions: Tensor) -> bool:
     """Whether all conditions hold, as far as anybody may look: while traced, they do."""
     return is_traced() or bool(conditions.all())

@@ -178,7 +178,8 @@ def soft_sort(
         `values, carried = soft_sort(x, payload=payload)`.
 
     Networks are made in Python when an n first comes, at about 2.5 seconds for a million
-    comparators: 20 seconds for "bitonic" and 100,000 values, of which a line on stderr warns.
+    comparators: 20 seconds for "bitonic" and 100,000 values, of which a line on stderr warns. From
+    a minute on, about 240,000 values, they are refused; "softsort" and "permutahedron" take them.
 
     Raises:
         TypeError: no tensor, or a setting of the wrong type or that the method does not have.

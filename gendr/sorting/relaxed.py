@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_number
 from gendr._runtime.operator import Kernels
-from gendr._runtime.tracing import constant, is_traced
+from gendr._runtime.tracing import constant, is_traced, number_of
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_symmetric
 from gendr.distributions.registry import DistributionLike
@@ -126,7 +126,7 @@ class NetworkSort(PermutationSort):
 
     def network_of(self, n: int) -> Network:
         """The network for n values."""
-        return named(self.name, int(n))  # `torch.jit.trace` has tensors for sizes
+        return named(self.name, number_of(n))
 
     def permutation(self, x: Tensor) -> Tensor:
         """P [..., rank, input] of x [..., n]; rows and columns sum to 1."""

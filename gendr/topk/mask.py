@@ -170,17 +170,20 @@ def _parameter(
 
     Its shape broadcasts to the batch of x, whose dimension `dim` has come last.
     """
-    allowed = "> 0" if most is None else ">= 0" + (f" and <= {most:g}" if most < math.inf else "")
+    def refusal(got: str) -> ValueError:
+        below = "" if most in (None, math.inf) else f" and <= {most:g}"
+        return ValueError(f"{name} must be {'> 0' if most is None else '>= 0'}{below}, got {got}")
+
     if not isinstance(value, Tensor):
         least = {"above": 0.0} if most is None else {"least": 0.0}
         if (number := check_number(name, value, **least)) > (math.inf if most is None else most):
-            raise ValueError(f"{name} must be {allowed}, got {number:g}")
+            raise refusal(f"{number:g}")
         return torch.full((), number, dtype=torch.float64, device=x.device)
     check_device(name, check_tensor(name, value, meta=x.is_meta), "x", x)
     inside = (value > 0) & (value < math.inf) if most is None else (value >= 0) & (value <= most)
     if check and not x.is_meta and not all_hold(inside):
         low, high = (f"{end.item():g}" for end in value.detach().aminmax())
-        raise ValueError(f"{name} must be {allowed}, got values from {low} to {high}")
+        raise refusal(f"values from {low} to {high}")
     shape = value.shape
     if value.ndim == x.ndim and value.shape[dim] == 1:
         value = value.squeeze(dim)  # a column, as sums with keepdim=True are

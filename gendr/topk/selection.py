@@ -17,7 +17,7 @@ from torch import Tensor
 from gendr import sorting
 from gendr._runtime.checks import check_choice
 from gendr._runtime.ranges import finite
-from gendr._runtime.tracing import constant, is_traced, lasting, lazy
+from gendr._runtime.tracing import constant, is_traced, lasting, lazy, number_of
 from gendr._runtime.words import worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
@@ -155,7 +155,7 @@ class NetworkSelection(Selection):
             ValueError: a network of the user's has other numbers of wires or outputs.
         """
         if isinstance(self.network, str):
-            return _both(self.network, int(n), k)  # `torch.jit.trace` has tensors for sizes
+            return _both(self.network, number_of(n), k)
         wires = self.network
         if (wires.n, len(wires.outputs)) != (n, k):
             raise ValueError(
