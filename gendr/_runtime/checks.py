@@ -28,8 +28,13 @@ def shape_text(shape: Iterable[int]) -> str:
     return "[" + ", ".join(str(n) for n in shape) + "]"
 
 
-def check_tensor(name: str, value: object) -> Tensor:
+def check_tensor(name: str, value: object, *, meta: bool = False) -> Tensor:
     """Return `value` if it is a dense tensor with values.
+
+    Args:
+        name: of the tensor in the message.
+        value: what is given.
+        meta: whether a tensor on the device meta, which has a shape only, will do.
 
     Raises:
         TypeError: if it is anything else, also a sparse, nested or meta tensor.
@@ -39,16 +44,16 @@ def check_tensor(name: str, value: object) -> Tensor:
             f"{name} must be a torch.Tensor, got {type(value).__name__}; "
             "convert it with torch.as_tensor"
         )
-    return _check_dense(name, value)
+    return _check_dense(name, value, meta)
 
 
-def _check_dense(name: str, tensor: Tensor) -> Tensor:
+def _check_dense(name: str, tensor: Tensor, meta: bool = False) -> Tensor:
     """Return `tensor` if its values lie in memory one by one, as all that is computed here needs.
 
     Raises:
         TypeError: if they do not.
     """
-    if tensor.is_meta:
+    if tensor.is_meta and not meta:
         raise TypeError(f"{name} must have values, got a tensor on the device meta, which has none")
     if tensor.is_nested:
         raise TypeError(f"{name} must be dense, got a nested tensor; use .to_padded_tensor(0)")
@@ -71,6 +76,11 @@ def check_float(name: str, value: object) -> Tensor:
             "convert it with .float()"
         )
     return tensor
+
+
+def widened(x: Tensor) -> Tensor:
+    """Convert half precision to float32, in which is computed; keep other dtypes."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def check_integer(name: str, value: object) -> Tensor:
@@ -257,7 +267,8 @@ def check_number(
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    if not math.isfinite(value) or not above < value < below or value < least:
+    # Comparisons alone, which `torch.compile` takes of symbols too; NaN and inf fail them.
+    if not above < value < below or value < least:
         bounds = [f"> {above:g}"] if above > -math.inf else []
         bounds += [f">= {least:g}"] if least > -math.inf else []
         bounds += [f"< {below:g}"] if below < math.inf else []

@@ -51,7 +51,7 @@ class Memory:
         """
         size = math.prod(shape) * dtype.itemsize
         if size < LARGE:
-            return torch.empty(shape, dtype=dtype)
+            return torch.empty(shape, dtype=dtype, device="cpu")
         if blocks := self._free[size]:
             block = blocks.pop()
             self.idle -= size

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from gendr._runtime import memory
 from gendr._runtime.ranges import finite
-from gendr._runtime.tracing import is_plain, is_traced
+from gendr._runtime.tracing import is_plain, is_traced, refuse_batched
 
 __all__ = ["Kernels", "Operator", "no_second_derivative"]
 
@@ -180,6 +180,7 @@ class _Applied(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        refuse_batched(grads)
         operator, kernels, spec, count, others = ctx.call
         tensors = iter(ctx.saved_tensors)
         values = tuple([next(tensors) if other is None else other[0] for other in others])

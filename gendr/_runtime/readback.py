@@ -29,7 +29,7 @@ class Readback:
         self.numbers = torch.zeros(count, dtype=dtype, device=device)
         self._pending = False
         on_gpu = device.type == "cuda"
-        self._host = torch.empty(count, dtype=dtype, pin_memory=on_gpu)
+        self._host = torch.empty(count, dtype=dtype, device="cpu", pin_memory=on_gpu)
         self._event = torch.cuda.Event() if on_gpu else None
 
     def send(self, numbers: Tensor) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import inspect
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from typing import Any, Generic, TypeVar, overload
 
 import torch
@@ -29,15 +31,17 @@ def constant(function: F) -> F:
 def is_traced() -> bool:
     """Whether somebody looks over the shoulder of every operator, so that only PyTorch's may run.
 
-    So it is while `torch.compile` traces, while we do (`tracing`), inside the transforms of
-    `torch.func`, and in forward mode. Then values of tensors decide nothing, for they may not
-    exist, or be those of a whole batch; nothing is kept, and kernels are not called.
+    So it is while `torch.compile`, `torch.export` or `torch.jit.trace` traces, while we do
+    (`tracing`), inside the transforms of `torch.func`, and in forward mode. Then values of tensors
+    decide nothing, for they may not exist, or be those of a whole batch; nothing is kept, and
+    kernels are not called.
     """
     return (
         torch.compiler.is_compiling()
         or _TRACED.get()
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
+        or torch._C._is_tracing()
     )
 
 
@@ -46,9 +50,33 @@ def is_transformed() -> bool:
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
+def number_of(size: int) -> int:
+    """A size as a number where graphs may have a symbol for it, or `torch.jit.trace` a tensor."""
+    return len(range(size))
+
+
 def all_hold(conditions: Tensor) -> bool:
     """Whether all conditions hold, as far as anybody may look: while traced, they do."""
     return is_traced() or bool(conditions.all())
+
+
+def breaking_graphs_for_masks(function: F) -> F:
+    """Let `torch.compile` break its graph at a call of this function that is given a mask.
+
+    How long the lists of a mask are are values, which decide about shapes.
+    """
+    place = [*inspect.signature(function).parameters].index("mask")
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        mask = args[place] if place < len(args) else kwargs.get("mask")
+        if mask is not None and torch.compiler.is_compiling():
+            return torch.compiler.disable(function)(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+        return function(*args, **kwargs)
+
+    # Code of its own: the compiler counts compilations by code, up to a limit.
+    called.__code__ = called.__code__.replace(co_name=function.__qualname__)
+    return called  # pyright: ignore[reportReturnType]
 
 
 def refuse_transforms(what: str) -> None:
@@ -87,6 +115,20 @@ def _refuse_graph() -> None:
     raise RuntimeError(
         "gendr is not made for transforms of torch.func inside torch.compile; leave out one of them"
     )
+
+
+def refuse_batched(grads: Iterable[object]) -> None:
+    """Raise for gradients that PyTorch hands over as a batch, of which its rules know few things.
+
+    Raises:
+        RuntimeError: one of them is so.
+    """
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    if any(isinstance(g, Tensor) and functorch.is_legacy_batchedtensor(g) for g in grads):
+        raise RuntimeError(
+            "gendr is not made for batches of gradients (is_grads_batched, or vectorize=True of "
+            "torch.autograd.functional); use torch.func.jacrev, or leave the option out"
+        )
 
 
 def refuse_vmap(what: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_float, check_number
+from gendr._runtime.checks import check_float, check_number, widened
 from gendr._runtime.ranges import finite, ratio, saturated
 from gendr._runtime.tracing import all_hold
 
@@ -35,11 +35,6 @@ def floating(x: object) -> Tensor:
     if tensor.is_complex():
         raise TypeError(f"a distribution takes real values, got {tensor.dtype}; pass x.real")
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
-
-
-def widened(x: Tensor) -> Tensor:
-    """Convert half precision to float32, in which laws are evaluated; keep other dtypes."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _checked_scale(scale: Number) -> Number:

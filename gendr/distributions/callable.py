@@ -88,7 +88,9 @@ class CallableDistribution(Base):
         """
         low, high = self.support
         most = int(math.log10(torch.finfo(like.dtype).max))
-        exponents = torch.cat([torch.linspace(-4, 4, 65), torch.arange(5, most + 1)])
+        exponents = torch.cat(
+            [torch.linspace(-4, 4, 65, device="cpu"), torch.arange(5, most + 1, device="cpu")]
+        )
         sizes = (10.0 ** exponents.double()).to(like.device)
         z = torch.cat([-sizes.flip(0), sizes.new_zeros(1), sizes]).to(like.dtype)
         z = z[z.isfinite()].clamp(low, high)
@@ -200,7 +202,7 @@ class CallableDistribution(Base):
 
     def median(self) -> Tensor:
         """See `Base`."""
-        return self.quantile_at(torch.tensor(0.5, dtype=torch.float64), "cdf")
+        return self.quantile_at(torch.tensor(0.5, dtype=torch.float64, device="cpu"), "cdf")
 
     def __str__(self) -> str:
         function = self.cdf_function

@@ -161,7 +161,7 @@ def _constant_median(cls: type[Law], shape: float | None) -> float:
 @lru_cache(maxsize=256)
 def _medians(cls: type[Law], shape: float | None) -> float:
     law = cls() if shape is None else cls(shape)  # pyright: ignore[reportCallIssue]  # laws are dataclasses
-    return float(law.quantile_at(torch.tensor(0.5, dtype=torch.float64), "cdf"))
+    return float(law.quantile_at(torch.tensor(0.5, dtype=torch.float64, device="cpu"), "cdf"))
 
 
 def _density(law: Law, z: Tensor) -> Tensor:

@@ -158,7 +158,7 @@ def evaluated(cls: type[Law], kind: Kind, z: Tensor, shape: Tensor) -> list[Tens
     for start, stop in pairwise([*starts, len(inputs)]):
         arrays = [a[start:stop].ctypes.data_as(_POINTER) for a in (inputs, *outputs)]
         run(arrays[0], stop - start, shapes[start], *arrays[1:])
-    found = torch.empty(len(outputs), z.numel(), dtype=torch.float64)
+    found = torch.empty(len(outputs), z.numel(), dtype=torch.float64, device="cpu")
     found[:, order] = torch.from_numpy(outputs)
     return [each.to(z.device).reshape(z.shape) for each in found]
 

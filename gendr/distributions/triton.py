@@ -73,7 +73,7 @@ def parameters(name: str, shape: float) -> tuple[float, float, float]:
         name: the name of a law that has a shape.
         shape: > 0.
     """
-    rounded = torch.tensor(shape, dtype=torch.float32).double().item()
+    rounded = torch.tensor(shape, dtype=torch.float32, device="cpu").double().item()
     of = bodies(name)
     return (
         rounded,

@@ -74,7 +74,7 @@ def nearest_indices(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
     x, y = a.double().numpy(), b.double().numpy()
     there, back = KDTree(y).query(x)[1], KDTree(x).query(y)[1]
-    return torch.as_tensor(there), torch.as_tensor(back)
+    return torch.from_numpy(there), torch.from_numpy(back)
 
 
 def nearest_in_chunks(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -52,7 +52,7 @@ class MeshParts:
         return replace(
             self,
             vertices=self.vertices[corners],
-            faces=torch.arange(len(corners)).reshape(-1, 3),
+            faces=torch.arange(len(corners), device=corners.device).reshape(-1, 3),
             vertex_colors=colors,
             face_colors=None,
         )

@@ -36,10 +36,10 @@ def icosphere(
     g = (1 + math.sqrt(5)) / 2
     corners = [(-1, g, 0), (1, g, 0), (-1, -g, 0), (1, -g, 0)]
     corners += [(z, x, y) for x, y, z in corners] + [(y, z, x) for x, y, z in corners]
-    vertices = torch.tensor(corners, dtype=torch.float64)
+    vertices = torch.tensor(corners, dtype=torch.float64, device="cpu")
     # Faces are the triples of corners at mutual distance 2, the edge length.
     near = (torch.cdist(vertices, vertices) - 2).abs() < 1e-9
-    a, b, c = torch.combinations(torch.arange(12), 3).unbind(-1)
+    a, b, c = torch.combinations(torch.arange(12, device="cpu"), 3).unbind(-1)
     keep = near[a, b] & near[b, c] & near[a, c]
     faces = _outwards(vertices, torch.stack((a, b, c), -1)[keep])
     mesh = Mesh(torch.nn.functional.normalize(vertices, dim=-1), faces)
@@ -119,13 +119,13 @@ def grid(
     check_count("rows", rows)
     check_count("columns", columns)
     v, u = torch.meshgrid(
-        torch.linspace(0, 1, rows + 1, dtype=torch.float64),
-        torch.linspace(0, 1, columns + 1, dtype=torch.float64),
+        torch.linspace(0, 1, rows + 1, dtype=torch.float64, device="cpu"),
+        torch.linspace(0, 1, columns + 1, dtype=torch.float64, device="cpu"),
         indexing="ij",
     )
     uvs = torch.stack((u, v), -1).reshape(-1, 2)
     vertices = torch.cat((2 * uvs - 1, torch.zeros_like(uvs[:, :1])), -1)
-    faces = _split(_quads(torch.arange(len(uvs)).reshape(rows + 1, columns + 1)))
+    faces = _split(_quads(torch.arange(len(uvs), device="cpu").reshape(rows + 1, columns + 1)))
     return Mesh(vertices, faces, uvs=uvs, face_uvs=faces).to(dtype=dtype, device=device)
 
 
@@ -160,7 +160,7 @@ def _outwards(vertices: Tensor, faces: Tensor) -> Tensor:
 def _cube(cells: int) -> tuple[Tensor, Tensor]:
     """Vertices [6n² + 2, 3] and outward quads [6n², 4] of the cube [−1, 1]³."""
     n = check_count("cells", cells)
-    line = torch.arange(n + 1)
+    line = torch.arange(n + 1, device="cpu")
     i, j = torch.meshgrid(line, line, indexing="ij")
     ends = [torch.stack((torch.full_like(i, k), i, j), -1) for k in (0, n)]
     points = torch.stack([side.roll(axis, -1) for axis in range(3) for side in ends])

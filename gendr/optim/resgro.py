@@ -120,14 +120,16 @@ class RESGRO(nn.Module):
 def _weights(values: Tensor, k: int) -> Tensor:
     """The probability [N, m] of each sample to be the best of a random set of k; ties share it."""
     m = values.shape[1]
-    rank = torch.arange(m, dtype=torch.float64)
+    rank = torch.arange(m, dtype=torch.float64, device="cpu")
     # C(m - 1 - r, k - 1) / C(m, k), by logarithms of factorials; 0 where fewer than k are left.
     left = m - 1 - rank
     some = left >= k - 1
     left = torch.where(some, left, float(k))
-    logs = _log_binomial(left, k - 1) - _log_binomial(torch.tensor(float(m)).double(), k)
+    logs = _log_binomial(left, k - 1) - _log_binomial(
+        torch.tensor(float(m), dtype=torch.float64, device="cpu"), k
+    )
     share = torch.where(some, logs.exp(), 0.0)
-    sums = torch.cat([torch.zeros(1, dtype=torch.float64), share.cumsum(0)])
+    sums = torch.cat([torch.zeros(1, dtype=torch.float64, device="cpu"), share.cumsum(0)])
     ordered = values.sort(1).values
     low = torch.searchsorted(ordered, values.contiguous(), side="left")
     high = torch.searchsorted(ordered, values.contiguous(), side="right")
@@ -135,5 +137,5 @@ def _weights(values: Tensor, k: int) -> Tensor:
 
 
 def _log_binomial(n: Tensor, k: int) -> Tensor:
-    down = torch.lgamma(torch.tensor(k + 1.0, dtype=torch.float64))
+    down = torch.lgamma(torch.tensor(k + 1.0, dtype=torch.float64, device="cpu"))
     return torch.lgamma(n + 1) - torch.lgamma(n - k + 1) - down

@@ -154,7 +154,7 @@ def check_indices(tri: Tensor, vertices: int) -> None:
     if tri.numel() and not is_traced():
         low, high = kept(tri, "limits", _limits)
         if low < 0 or high >= vertices:
-            check_index("tri", torch.tensor([low, high]), vertices, "vertices")
+            check_index("tri", torch.tensor([low, high], device="cpu"), vertices, "vertices")
 
 
 def check_pos(pos: object) -> Tensor:

@@ -119,7 +119,7 @@ def check_positive(name: str, values: Tensor, owner: Hashable = None, hint: str 
     found: Tensor | None = values
     if owner is not None:
         numbers = earlier(owner, name, values.reshape(-1))
-        found = None if numbers is None else torch.tensor(numbers)
+        found = None if numbers is None else torch.tensor(numbers, device="cpu")
     if found is not None and not all_hold((found > 0) & torch.isfinite(found)):
         where = f" in an earlier call on {values.device}" if owner is not None else ""
         raise ValueError(

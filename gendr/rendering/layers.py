@@ -90,7 +90,7 @@ class Layered:
             return math.inf
         if self.tconorm.kind == "max" or self.tconorm.is_product:
             return 1 - self.bound
-        left = torch.tensor(self.bound, dtype=torch.float64)
+        left = torch.tensor(self.bound, dtype=torch.float64, device="cpu")
         return float(self.tconorm.generator(1 - left, left))  # pyright: ignore[reportAttributeAccessIssue]  # it has one
 
 

@@ -165,9 +165,9 @@ class Renderer(nn.Module):
         self.eps = check_number("eps", eps, above=-1e-9, below=1 + 1e-9)
         self.background: Tensor
         try:
-            colour = torch.tensor(background, dtype=torch.get_default_dtype())
+            colour = torch.tensor(background, dtype=torch.get_default_dtype(), device="cpu")
         except (TypeError, ValueError):
-            colour = torch.empty(0)
+            colour = torch.empty(0, device="cpu")
         if colour.shape != (3,):
             raise ValueError(f"background must be three numbers (RGB), got {background!r}")
         check_finite("background", colour)
@@ -197,7 +197,9 @@ class Renderer(nn.Module):
             if value is None:
                 owner = self._dist if name == "shape" else self._tconorm
                 raise ValueError(f"{owner} has no parameter {name!r} to learn")
-            given = torch.as_tensor(value).detach()
+            given = torch.as_tensor(
+                value, device=None if isinstance(value, Tensor) else "cpu"
+            ).detach()
             self._negative[name] = bool((given < 0).any())
             magnitude = torch.as_tensor(value, dtype=torch.get_default_dtype()).detach().abs()
             self.register_parameter(f"log_{name}", nn.Parameter(magnitude.log()))

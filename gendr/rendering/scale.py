@@ -143,7 +143,7 @@ def _power(x: float, exponent: float) -> float:
 
 
 def _quantile(law: Distribution, q: float, part: str) -> float:
-    z = torch.tensor(q, dtype=torch.float64)
+    z = torch.tensor(q, dtype=torch.float64, device="cpu")
     with torch.no_grad():
         value = float((law.icdf(z) if part == "cdf" else law.isf(z)).max())
     # It may be infinite for a user's CDF that never reaches q.
@@ -155,7 +155,7 @@ def _share(tconorm: TConorm, total: float, count: int) -> float:
     if not isinstance(tconorm, Archimedean):
         return total  # idempotent
     with torch.no_grad():
-        a = torch.tensor(total, dtype=torch.float64)
+        a = torch.tensor(total, dtype=torch.float64, device="cpu")
         return float(tconorm.inverse(tconorm.generator(a, 1 - a) / count)[0].min())
 
 

@@ -59,7 +59,7 @@ class Blending:
 
         It is so far behind that its weight underflows in float64.
         """
-        gamma = float(torch.as_tensor(self.gamma).detach())
+        gamma = float(torch.as_tensor(self.gamma, device="cpu").detach())
         return replace(self, eps=-2000 * gamma, background=torch.zeros_like(self.background))
 
 

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias, final, overload
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_choice
+from gendr._runtime.checks import check_choice, shape_text, widened
 from gendr._runtime.registry import definitions, members
-from gendr._runtime.tracing import all_hold, lazy, once
+from gendr._runtime.tracing import all_hold, breaking_graphs_for_masks, lazy, once
 from gendr._runtime.words import renamed, worded
 from gendr.sorting.base import (
     Pair,
@@ -28,10 +28,11 @@ from gendr.sorting.base import (
     back,
     check_keys,
     check_payload,
+    expanded,
     named_settings,
     straight_through,
 )
-from gendr.sorting.losses import hard_ranks, permutation_matrix
+from gendr.sorting.losses import matrix_of, ranks_of
 from gendr.sorting.ragged import Lists, Ragged
 
 Method: TypeAlias = "str | Sort"
@@ -139,6 +140,7 @@ def soft_sort(
     **options: Any,
 ) -> Sorted: ...
 @worded()
+@breaking_graphs_for_masks
 def soft_sort(
     x: Tensor,
     method: Method = "bitonic",
@@ -176,7 +178,8 @@ def soft_sort(
         `values, carried = soft_sort(x, payload=payload)`.
 
     Networks are made in Python when an n first comes, at about 2.5 seconds for a million
-    comparators: 20 seconds for "bitonic" and 100,000 values, of which a line on stderr warns.
+    comparators: 20 seconds for "bitonic" and 100,000 values, of which a line on stderr warns. From
+    a minute on, about 240,000 values, they are refused; "softsort" and "permutahedron" take them.
 
     Raises:
         TypeError: no tensor, or a setting of the wrong type or that the method does not have.
@@ -192,6 +195,7 @@ def soft_sort(
 
 
 @worded()
+@breaking_graphs_for_masks
 def soft_rank(
     x: Tensor,
     method: Method = "bitonic",
@@ -230,6 +234,7 @@ def soft_rank(
 
 
 @worded()
+@breaking_graphs_for_masks
 def permutation(
     x: Tensor,
     method: Method = "bitonic",
@@ -315,11 +320,17 @@ class Sorted(Pair):
     With a mask, every part is that of the list of what is present alone: first come the places of
     these, and 0 stands for the rest (-1 in `indices`).
 
-    The descending order is the ascending one reversed: the rows of P are flipped. Methods without a
-    permutation matrix sort -x instead; for "permutahedron" with "l2" that gives the same result.
+    The descending order of x is the ascending one of -x, for every method. For all but networks and
+    the entropic "permutahedron" that is the ascending order of x turned round.
 
     Noise is drawn once, so that all parts belong to one sample; the noisy keys decide where the
-    values go.
+    values go. All is computed in float32 at least, and comes in the dtype of what was given.
+
+    Attributes:
+        x: [..., n], what is sorted.
+        keys: by whose ascending order: x, or -x if `descending`; with the noise if there is some.
+        is_noisy: whether there is.
+        dtype: of the parts.
     """
 
     method: Sort
@@ -327,51 +338,47 @@ class Sorted(Pair):
     keys: Tensor
     descending: bool
     hard: bool
+    is_noisy: bool
     _payload: Tensor | None
-    dim: int = -1
+    dim: int
+    dtype: torch.dtype
     _lists: Lists | None = None
 
     def _pair(self) -> tuple[Tensor, Tensor]:
         return self.values, self.permutation if self._payload is None else self.payload
 
+    @property
+    def _n(self) -> int:
+        return self.x.shape[-1]
+
     @lazy
     def values(self) -> Tensor:
         """The sorted values, shaped like x."""
         lists = self._lists
-        found = self._values if lists is None else lists.part("_values", "r", self.x.shape[-1])
-        return back(found, self.dim)
+        found = self._values if lists is None else lists.part("_values", "r", self._n)
+        return back(found, self.dim).to(self.dtype)
 
     @property
     def _values(self) -> Tensor:
-        if self.keys is not self.x:  # values go where their noisy keys go
+        if self.is_noisy:  # values go where their noisy keys go
             return self._carried(self.x[..., None])[..., 0]
-        if self.descending and not isinstance(self.method, PermutationSort):
-            soft = -self.method.values(-self.keys)
-        else:
-            soft = self._flipped(self.method.values(self.keys), -1)
+        soft = self.method.values(self.keys) if self._n else self.keys
+        soft = -soft if self.descending else soft
         if not self.hard:
             return soft
-        hard = self.keys.sort(dim=-1, descending=self.descending).values
-        return straight_through(hard, soft)
+        return straight_through(self.x.sort(-1, descending=self.descending).values, soft)
 
     @lazy
     def ranks(self) -> Tensor:
         """The rank of every input, from 1 to n; 0 for what is absent."""
         lists = self._lists
-        found = self._ranks if lists is None else lists.part("_ranks", "n", self.x.shape[-1])
-        return back(found, self.dim)
+        found = self._ranks if lists is None else lists.part("_ranks", "n", self._n)
+        return back(found, self.dim).to(self.dtype)
 
     @property
     def _ranks(self) -> Tensor:
-        if not self.descending:
-            soft = self.method.ranks(self.keys)
-        elif isinstance(self.method, PermutationSort):
-            soft = self.keys.shape[-1] + 1 - self.method.ranks(self.keys)
-        else:
-            soft = self.method.ranks(-self.keys)
-        if not self.hard:
-            return soft
-        return straight_through(hard_ranks(self._ascending(), "first"), soft)
+        soft = self.method.ranks(self.keys) if self._n else self.keys
+        return straight_through(ranks_of(self._order, soft.dtype), soft) if self.hard else soft
 
     @once
     def indices(self) -> Tensor:
@@ -380,7 +387,7 @@ class Sorted(Pair):
         With noise they are those of the sample.
         """
         lists = self._lists
-        found = self._order if lists is None else lists.indices("_order", self.x.shape[-1])
+        found = self._order if lists is None else lists.indices("_order", self._n)
         return back(found, self.dim)
 
     @lazy
@@ -390,13 +397,17 @@ class Sorted(Pair):
         Raises:
             ValueError: the method has none.
         """
-        chosen = _with_permutation(self.method, "permutation")
-        if self._lists is not None:
-            return self._lists.part("permutation", "rn", *[self.x.shape[-1]] * 2)
-        soft = self._flipped(chosen.permutation(self.keys), -2)
-        if not self.hard:
-            return soft
-        return straight_through(permutation_matrix(self._ascending()), soft)
+        _with_permutation(self.method, "permutation")
+        lists, n = self._lists, self._n
+        found = self._permutation if lists is None else lists.part("_permutation", "rn", n, n)
+        return found.to(self.dtype)
+
+    @property
+    def _permutation(self) -> Tensor:
+        if not self._n:
+            return self.keys[..., None]
+        soft = _with_permutation(self.method, "permutation").permutation(self.keys)
+        return straight_through(matrix_of(self._order, soft.dtype), soft) if self.hard else soft
 
     @lazy
     def payload(self) -> Tensor:
@@ -407,15 +418,16 @@ class Sorted(Pair):
         """
         if self._payload is None:
             raise ValueError("there is no payload; pass one along with x")
+        _with_permutation(self.method, "a payload")
         if self._lists is not None:
-            _with_permutation(self.method, "a payload")
-            return self._lists.part("payload", "rc", *self._payload.shape[-2:])
-        return self._carried(self._payload)
+            return self._lists.part("payload", "rc", *self._payload.shape[-2:]).to(self.dtype)
+        return self._carried(self._payload).to(self.dtype)
 
     def _carried(self, payload: Tensor) -> Tensor:
         """P @ payload."""
-        chosen = _with_permutation(self.method, "a payload")
-        soft = self._flipped(chosen.carried(self.keys, payload), -2)
+        if not self._n:
+            return expanded(self.keys, payload)[1]
+        soft = _with_permutation(self.method, "a payload").carried(self.keys, payload)
         if not self.hard:
             return soft
         order = self._order[..., None]
@@ -424,16 +436,7 @@ class Sorted(Pair):
 
     @property
     def _order(self) -> Tensor:
-        return self._ascending().argsort(dim=-1, stable=True)
-
-    def _flipped(self, soft: Tensor, dim: int) -> Tensor:
-        """The ascending result of a method, flipped if the order is descending."""
-        return soft.flip(dim) if self.descending else soft
-
-    def _ascending(self) -> Tensor:
-        """Keys whose ascending order is the order wanted: x, or -x for descending."""
-        keys = self.keys.detach()
-        return -keys if self.descending else keys
+        return self.keys.detach().argsort(dim=-1, stable=True)
 
 
 def _sorted(
@@ -446,22 +449,31 @@ def _sorted(
 ) -> Sorted:
     """See `_Sorter._result`; the order is (dim, descending, hard)."""
     keys, mask = check_keys(x, check=check, dim=order[0], mask=mask)
+    dtype = x.dtype if x.is_floating_point() else keys.dtype
     if payload is not None:
         payload = check_payload(payload, keys)
     if mask is None:
-        return _of_lists(method, keys, payload, order)
+        return _of_lists(method, keys, payload, order, dtype)
     ragged = Ragged(mask)
-    parts = [_of_lists(method, *part, order) for part in ragged.split(keys, payload)]
+    parts = [_of_lists(method, *part, order, keys.dtype) for part in ragged.split(keys, payload)]
     dim, descending, hard = order
-    return Sorted(method, keys, keys, descending, hard, payload, dim, Lists(ragged, parts))
+    lists = Lists(ragged, parts)
+    return Sorted(method, keys, keys, descending, hard, False, payload, dim, dtype, lists)
 
 
 def _of_lists(
-    method: Sort, keys: Tensor, payload: Tensor | None, order: tuple[int, bool, bool]
+    method: Sort,
+    x: Tensor,
+    payload: Tensor | None,
+    order: tuple[int, bool, bool],
+    dtype: torch.dtype,
 ) -> Sorted:
     dim, descending, hard = order
-    method, noisy = method.drawn(keys)
-    return Sorted(method, keys, noisy, descending, hard, payload, dim)
+    method, keys = method.drawn(x)
+    is_noisy = keys is not x
+    if descending:
+        keys = -keys
+    return Sorted(method, x, keys, descending, hard, is_noisy, payload, dim, dtype)
 
 
 @worded()
@@ -553,6 +565,7 @@ class SoftSorter(_Sorter):
 class SoftSort(_Sorter):
     """`soft_sort` as a module, from values to sorted values, such as in `nn.Sequential`."""
 
+    @breaking_graphs_for_masks
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The sorted values, shaped like x [..., n]."""
         return self._result(x, None, mask).values
@@ -562,6 +575,7 @@ class SoftSort(_Sorter):
 class SoftRank(_Sorter):
     """`soft_rank` as a module, from values to ranks, such as in `nn.Sequential`."""
 
+    @breaking_graphs_for_masks
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The ranks, shaped like x [..., n]."""
         return self._result(x, None, mask).ranks
@@ -571,6 +585,7 @@ class SoftRank(_Sorter):
 class SoftPermutation(_Sorter):
     """`permutation` as a module, from values [..., n] to matrices [..., rank, input]."""
 
+    @breaking_graphs_for_masks
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """P[..., rank, input]."""
         return self._result(x, None, mask).permutation
@@ -590,8 +605,6 @@ class SoftQuantile(_Sorter):
         TypeError, ValueError: as `soft_sort`; for q out of range.
     """
 
-    q: Tensor
-
     def __init__(
         self,
         q: float | Tensor,
@@ -603,24 +616,33 @@ class SoftQuantile(_Sorter):
         if {"descending", "largest"} & options.keys():
             raise TypeError("quantiles have no order; take 1 - q for those from above")
         super().__init__(method, **options)
-        levels = torch.as_tensor(q, dtype=None if isinstance(q, Tensor) else torch.float64)
+        # No buffer, which a model that is made on the device meta would lose: no state has it.
+        levels = torch.as_tensor(
+            q,
+            dtype=None if isinstance(q, Tensor) else torch.float64,
+            device=(q.device if isinstance(q, Tensor) else "cpu"),
+        )
         if levels.ndim > 1 or not all_hold((levels >= 0) & (levels <= 1)):
             raise ValueError(f"q must be in [0, 1], a number or a tensor [Q], got {q}")
+        self.q = levels
         self.keepdim = keepdim
-        self.register_buffer("q", levels, persistent=False)
 
+    @breaking_graphs_for_masks
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The quantiles of x along `dim`; see `soft_quantile`."""
         values = along(self._result(x, None, mask).values, self.dim)
-        levels = self.q.to(values)
+        dtype, values = values.dtype, widened(values)
+        if not values.shape[-1]:
+            raise ValueError(f"x must have a value at least, got {shape_text(x.shape)}")
+        levels = self.q.to(values) if self.q.ndim else self.q
         count = torch.full_like(values[..., :1], values.shape[-1])
         if mask is not None:
             present = along(mask.expand(x.shape), self.dim)
             count = present.sum(-1, keepdim=True).to(values.dtype)
-        place = (count - 1).clamp(min=0) * levels.reshape(-1)  # [..., Q]
+        place = (count - 1).clamp(min=0) * levels  # [..., Q]
         low = place.floor()
         lower, upper = (values.gather(-1, at.long()) for at in (low, place.ceil()))
-        result = lower.lerp(upper, place - low)
+        result = lower.lerp(upper, place - low).to(dtype)
         if self.keepdim:
             result = result.unsqueeze(self.dim % values.ndim)
         result = result.movedim(-1, 0)

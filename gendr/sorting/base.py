@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +23,7 @@ from gendr._runtime.checks import (
     check_shape,
     check_tensor,
     shape_text,
+    widened,
 )
 from gendr._runtime.ranges import finite
 from gendr._runtime.tracing import is_traced
@@ -100,6 +102,13 @@ class PermutationSort(Sort):
         return positions @ p
 
 
+def spread_nan(x: np.ndarray[Any, Any], *results: np.ndarray[Any, Any]) -> None:
+    """Fill the results [B, ...] of lists x [B, n] with NaN where these have one."""
+    if (lists := np.isnan(x).any(-1)).any():
+        for result in results:
+            result[lists] = np.nan
+
+
 def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
     """The hard value forward, the gradient of the soft one backward; equal shapes."""
     return hard.detach() + (soft - soft.detach()).nan_to_num()
@@ -159,9 +168,10 @@ def gumbel(x: Tensor, noise: float) -> Tensor:
 def check_keys(
     x: object, *, check: bool = True, dim: int = -1, mask: object = None
 ) -> tuple[Tensor, Tensor | None]:
-    """Check the values to sort, and return them as a floating-point tensor [..., n] with n >= 1.
+    """Check the values to sort, and return them as a floating-point tensor [..., n].
 
-    Integers become the default dtype, half precision float32.
+    Integers become the default dtype, half precision float32. On the device meta, values have
+    shapes only, and so have results.
 
     Args:
         x: the values.
@@ -174,22 +184,20 @@ def check_keys(
 
     Raises:
         TypeError: no tensor, or complex; dim no int; the mask not bool.
-        ValueError: without dimensions, n = 0, NaN or inf among the values, dim out of range, or a
-            mask of another shape.
+        ValueError: without dimensions, NaN or inf among the values, dim out of range, or a mask of
+            another shape.
     """
-    x = check_tensor("x", x)
+    x = check_tensor("x", x, meta=True)
     if x.is_complex():
         raise TypeError(f"x must be real, got {x.dtype}; sort x.abs() or x.real")
-    if x.ndim == 0 or along(x, dim).shape[-1] == 0:
-        raise ValueError(
-            f"x must have shape [..., n] with n >= 1 values to sort, got {list(x.shape)}"
-        )
+    if x.ndim == 0:
+        raise ValueError("x must have shape [..., n], got a single number, []")
+    along(x, dim)
     if not x.is_floating_point():
         x = x.to(torch.get_default_dtype())
-    elif x.dtype not in (torch.float32, torch.float64):
-        x = x.float()
+    x = widened(x)
     known = check_mask(mask, x)
-    if check:
+    if check and not x.is_meta:
         try:
             check_finite("x", present(x, known))
         except ValueError as error:

@@ -35,7 +35,7 @@ from gendr._runtime.checks import (
     shape_text,
 )
 from gendr._runtime.ranges import saturated
-from gendr._runtime.tracing import all_hold
+from gendr._runtime.tracing import all_hold, breaking_graphs_for_masks
 from gendr._runtime.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
@@ -87,9 +87,19 @@ def hard_ranks(values: Tensor, ties: str = "average", mask: Tensor | None = None
     if check_choice("ties", ties, ("average", "first")) == "average":
         first, last = _rank_range(values)
         return (first + last).to(_float_like(values)) / 2
-    order = values.argsort(dim=-1, stable=True)
-    ranks = torch.arange(1, values.shape[-1] + 1, dtype=_float_like(values), device=values.device)
-    return ranks.new_empty(values.shape).scatter_(-1, order, ranks.expand_as(values))
+    return ranks_of(values.argsort(dim=-1, stable=True), _float_like(values))
+
+
+def ranks_of(order: Tensor, dtype: torch.dtype) -> Tensor:
+    """The ranks from 1, [..., n], of values of this ascending order, int64 [..., n]."""
+    ranks = torch.arange(1, order.shape[-1] + 1, dtype=dtype, device=order.device)
+    return torch.zeros_like(order, dtype=dtype).scatter(-1, order, ranks.expand_as(order))
+
+
+def matrix_of(order: Tensor, dtype: torch.dtype) -> Tensor:
+    """The permutation matrix [..., rank, input] of this ascending order, int64 [..., n]."""
+    shape = (*order.shape, order.shape[-1])
+    return torch.zeros(shape, dtype=dtype, device=order.device).scatter(-1, order[..., None], 1.0)
 
 
 def permutation_matrix(values: Tensor, ties: str = "first", mask: Tensor | None = None) -> Tensor:
@@ -113,10 +123,7 @@ def permutation_matrix(values: Tensor, ties: str = "first", mask: Tensor | None 
         return by_lists(partial(permutation_matrix, ties=ties), known, "rn", values=(values, "n"))
     values = _list("values", values)
     if check_choice("ties", ties, ("average", "first")) == "first":
-        order = values.argsort(dim=-1, stable=True)[..., None]
-        shape = (*values.shape, values.shape[-1])
-        matrix = torch.zeros(shape, dtype=_float_like(values), device=values.device)
-        return matrix.scatter_(-1, order, 1.0)
+        return matrix_of(values.argsort(dim=-1, stable=True), _float_like(values))
     first, last = (rank[..., None, :] for rank in _rank_range(values))
     rank = torch.arange(1, values.shape[-1] + 1, device=values.device)[:, None]
     return ((first <= rank) & (rank <= last)) / (last - first + 1).to(_float_like(values))
@@ -236,6 +243,7 @@ def regrouped(
 # losses of permutation matrices
 
 
+@breaking_graphs_for_masks
 def ranking_cross_entropy(
     p: Tensor,
     target: Tensor,
@@ -323,6 +331,7 @@ def safe_log(p: Tensor, least: float) -> Tensor:
 # rank correlations
 
 
+@breaking_graphs_for_masks
 def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """Spearman's rho: the correlation of soft ranks with the ranks of values.
 
@@ -359,6 +368,7 @@ def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tenso
 
 
 @worded()
+@breaking_graphs_for_masks
 def kendall(
     x: Tensor,
     values: Tensor,
@@ -441,6 +451,7 @@ def _cosine(product: Tensor, a: Tensor, b: Tensor) -> Tensor:
 # discounted cumulative gain
 
 
+@breaking_graphs_for_masks
 def ndcg(
     p: Tensor,
     relevance: Tensor,
@@ -493,6 +504,7 @@ def ndcg(
     return normalised(result, gains, discounts)
 
 
+@breaking_graphs_for_masks
 def ndcg_of_ranks(
     ranks: Tensor,
     relevance: Tensor,

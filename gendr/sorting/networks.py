@@ -171,6 +171,7 @@ def _generator(comparators: Callable[[int], Iterable[Comparator]]) -> Callable[[
 # What a comparator takes while a network is made: seconds of one core, and bytes.
 _SECONDS, _BYTES = 2.5e-6, 150
 _LONG = 5.0  # seconds of which users are told
+_TOO_LONG = 60.0
 INSTEAD = "the method 'permutahedron' takes O(n log n) time and O(n) memory"
 
 
@@ -179,11 +180,18 @@ def _announce(name: str, n: int) -> None:
 
     Raises:
         MemoryError: it does not fit into memory.
+        ValueError: it would take minutes.
     """
     rounds = (n - 1).bit_length()
     count = n * (n - 1) // 2 if name == "odd_even" else n * rounds * (rounds + 1) // 4  # at most
     what = f"the network {name} for {n:,} values, of about {count:,} comparators,"
     check_memory(what, _BYTES * count, INSTEAD)
+    if _SECONDS * count > _TOO_LONG:
+        raise ValueError(
+            f"{what} would take about {_SECONDS * count:.0f} seconds to make, more than "
+            f"{_TOO_LONG:.0f}; the method 'softsort' takes O(n log n) time and O(n) memory for "
+            "values and ranks, 'permutahedron' too"
+        )
     if _SECONDS * count > _LONG:
         logging.getLogger("gendr").warning(
             f"gendr: {what} takes about {_SECONDS * count:.0f} seconds to make, once; {INSTEAD}"

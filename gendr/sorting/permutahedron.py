@@ -14,7 +14,7 @@ from gendr._runtime.operator import Operator
 from gendr._runtime.ranges import finite
 from gendr._runtime.threads import run
 from gendr.distributions.decisions import Number, check_steepness
-from gendr.sorting.base import Sort
+from gendr.sorting.base import Sort, spread_nan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,7 +153,7 @@ def _ranks_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number)
         ranks = share / blocks.sum(share) * blocks.sum(w)
     else:
         ranks = s - blocks.mean(s) + blocks.mean(w)
-    return torch.zeros_like(x).scatter(-1, blocks.order, ranks)
+    return _with_nan(x, torch.zeros_like(x).scatter(-1, blocks.order, ranks))
 
 
 def _values_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number) -> Tensor:
@@ -162,9 +162,14 @@ def _values_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number
     positions = torch.arange(x.shape[-1], dtype=x.dtype, device=x.device).expand_as(x)
     s = steepness * blocks.above(blocks.ends, positions)
     if not entropic:
-        return s - blocks.mean(s) + blocks.mean(w)
+        return _with_nan(x, s - blocks.mean(s) + blocks.mean(w))
     level = blocks.sum(blocks.above(blocks.ends, w).exp()).log() - blocks.sum(s.exp()).log()
-    return s + level + w.detach().gather(-1, blocks.ends)
+    return _with_nan(x, s + level + w.detach().gather(-1, blocks.ends))
+
+
+def _with_nan(x: Tensor, result: Tensor) -> Tensor:
+    """NaN wherever a list has one: blocks are found without it."""
+    return torch.where(x.isnan().any(-1, keepdim=True), torch.nan, result)
 
 
 def _blocks(order: Tensor, s: Tensor, w: Tensor, entropic: bool) -> _Blocks:
@@ -238,6 +243,7 @@ class _Projection:
 
         kernel = kernels.rank_rows if self.of_ranks else kernels.value_rows
         result, order, starts = _forward(kernel, x, float(steepness), entropic)
+        spread_nan(_rows(x), _rows(result))
         return (result,), (order, starts, result) if self.of_ranks else (order, starts)
 
     def backward(

@@ -82,17 +82,19 @@ def error_bound(dist: DistributionLike, scale: float | None = None) -> float:
     if top == -math.inf:
         return 0.0  # a hard swap
     # From one step before to one step after, in increments of 1e-4 of a step.
-    near = grid[best] + _STEP * torch.linspace(-1, 1, 20001, dtype=grid.dtype)
+    near = grid[best] + _STEP * torch.linspace(-1, 1, 20001, dtype=grid.dtype, device="cpu")
     top = max(top, float(_log_swap_at(dist, near).max()))
     tail = log_min[-100:]
     if float(tail[-1] - tail[0]) > LEAST_GROWTH * float(grid[-1] - grid[-100]):
         return math.inf
     if scale is None:
-        scale = float(dist.law.density_at(torch.zeros((), dtype=torch.float64)))
+        scale = float(dist.law.density_at(torch.zeros((), dtype=torch.float64, device="cpu")))
         if not 0 < scale < math.inf:
             raise ValueError(f"{dist} has the slope {scale:g} at 0; give a scale")
     log_scale = math.log(check_number("scale", scale, above=0.0))
-    return float(torch.tensor(top + _power(dist) * log_scale, dtype=torch.float64).exp())
+    return float(
+        torch.tensor(top + _power(dist) * log_scale, dtype=torch.float64, device="cpu").exp()
+    )
 
 
 def _power(dist: Distribution) -> float:
@@ -108,7 +110,7 @@ def _log_swap_at(dist: Distribution, log_t: Tensor) -> Tensor:
 
 def _log_swap(dist: Distribution) -> tuple[Tensor, Tensor]:
     """The grid of log t, and log(x F(-x)) on it, where the law is accurate enough."""
-    grid = torch.arange(_LOW, _HIGH, _STEP, dtype=torch.float64) + _log_quartile(dist)
+    grid = torch.arange(_LOW, _HIGH, _STEP, dtype=torch.float64, device="cpu") + _log_quartile(dist)
     log_min = _log_swap_at(dist, grid)
     if isinstance(dist.law, CallableDistribution):
         count = int((log_min - _power(dist) * grid > math.log(CALLABLE_FLOOR)).sum())
@@ -117,7 +119,9 @@ def _log_swap(dist: Distribution) -> tuple[Tensor, Tensor]:
 
 
 def _log_quartile(dist: Distribution) -> float:
-    quartile = float(dist.law.quantile_at(torch.tensor(0.25, dtype=torch.float64), "sf"))
+    quartile = float(
+        dist.law.quantile_at(torch.tensor(0.25, dtype=torch.float64, device="cpu"), "sf")
+    )
     return math.log(quartile) if quartile > 0 else 0.0  # a step at 0 has no width
 
 
@@ -125,7 +129,9 @@ def _symmetric(dist: DistributionLike) -> Distribution:
     """Return the distribution if F(-x) = 1 - F(x); a user's CDF is tested at some x > 0."""
     dist = check_symmetric(as_distribution(dist), "a comparator needs")
     if isinstance(dist.law, CallableDistribution):
-        x = (torch.linspace(-20, 20, 201, dtype=torch.float64) + _log_quartile(dist)).exp()
+        x = (
+            torch.linspace(-20, 20, 201, dtype=torch.float64, device="cpu") + _log_quartile(dist)
+        ).exp()
         (above,), (below,) = dist.law.tails_at(x, ("sf",)), dist.law.tails_at(-x, ("cdf",))
         gap = float((above - below).abs().max())
         if gap > TOLERANCE:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._runtime.checks import check_choice, check_count, check_number
+from gendr._runtime.tracing import breaking_graphs_for_masks, is_traced
 from gendr._runtime.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.decisions import Number, check_steepness
@@ -37,6 +38,7 @@ from gendr.sorting.losses import (
     spearman,
 )
 from gendr.sorting.ragged import by_lists, check_mask
+from gendr.sorting.relaxed import NetworkSort
 
 __all__ = [
     "KendallLoss", "LambdaLoss", "ListMLE", "MAPLoss", "NDCGLoss", "RankingLoss", "SpearmanLoss",
@@ -59,6 +61,7 @@ class RankingLoss(nn.Module, ABC):
         super().__init__()
         self.reduction = check_choice("reduction", reduction, REDUCTIONS)
 
+    @breaking_graphs_for_masks
     def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
         """The loss.
 
@@ -200,10 +203,23 @@ class MAPLoss(_Sorting):
     def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
         """1 - AP."""
         relevant = target > self.threshold
-        among = soft_rank(scores, self.method, descending=True, mask=relevant)
+        if is_traced() and not isinstance(self.method, NetworkSort):
+            among = self._among(scores, relevant)
+        else:
+            among = soft_rank(scores, self.method, descending=True, mask=relevant)
         ranks = soft_rank(scores, self.method, descending=True)
         precision = torch.where(relevant, among / ranks, 0.0)
         return 1 - precision.sum(-1) / relevant.sum(-1).clamp(min=1)
+
+    def _among(self, scores: Tensor, relevant: Tensor) -> Tensor:
+        """The ranks of the relevant among themselves, with all in one list, as graphs need it.
+
+        The others come so far below that no method but networks mixes them with the relevant.
+        """
+        fixed = scores.detach()
+        low, high = fixed.aminmax(dim=-1, keepdim=True)
+        below = 2 * low - high - 100 / torch.as_tensor(self.method.steepness).detach().to(fixed)
+        return soft_rank(torch.where(relevant, scores, below), self.method, descending=True)
 
 
 @final

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_number
 from gendr._runtime.operator import Kernels
-from gendr._runtime.tracing import constant, is_traced
+from gendr._runtime.tracing import constant, is_traced, number_of
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_symmetric
 from gendr.distributions.registry import DistributionLike
@@ -126,7 +126,7 @@ class NetworkSort(PermutationSort):
 
     def network_of(self, n: int) -> Network:
         """The network for n values."""
-        return named(self.name, n)
+        return named(self.name, number_of(n))
 
     def permutation(self, x: Tensor) -> Tensor:
         """P [..., rank, input] of x [..., n]; rows and columns sum to 1."""
@@ -150,12 +150,12 @@ class NetworkSort(PermutationSort):
         walked = self._walk(x)
         # The ranks are P^T @ positions.
         positions = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
-        payload = positions[:, None].expand(len(walked.keep), -1, -1)
+        payload = positions[:, None].expand(walked.keep.shape[0], -1, -1)
         return walked.returned(payload, backwards(walked.wires)).reshape(x.shape)
 
     def _walk(self, x: Tensor) -> Walk:
         n = x.shape[-1]
-        flat = x.reshape(x.numel() // n, n)
+        flat = x.flatten(0, -2) if x.ndim > 1 else x[None]
         return walk(flat, self.network_of(n), self.law, self.steepness, self.backend)
 
 

@@ -23,7 +23,7 @@ from gendr._runtime.operator import Operator
 from gendr._runtime.ranges import finite, saturated
 from gendr._runtime.threads import run
 from gendr.distributions.decisions import Number
-from gendr.sorting.base import PermutationSort, Sort, check_matrices, expanded, gumbel
+from gendr.sorting.base import PermutationSort, Sort, check_matrices, expanded, gumbel, spread_nan
 
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
 NO_GRADIENTS = np.empty((0, 0)), np.empty(0)
@@ -112,9 +112,19 @@ class RowSort(PermutationSort):
         return self._product(x, payload, False)
 
     def ranks(self, x: Tensor) -> Tensor:
-        """The expected rank under each column of P, without P."""
-        positions = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
-        return self._product(x, positions[:, None], True)[..., 0]
+        """The expected rank of every input j, sum_i i P_ij / sum_i P_ij, without P.
+
+        Row i of P says which input has rank i. By Bayes' theorem, with all ranks alike beforehand,
+        its column over its sum says which rank input j has: columns of P alone do not sum to 1. The
+        sum is at least 1 / n, as row i is largest where the hard rank is i. Ranks lie in [1, n],
+        those of -x are n + 1 less those of x, and equal inputs have equal ranks. They rise with x:
+        P_kj / P_ij does for i < k (but for powers of `SoftSort` below 1), so that the distribution
+        over the ranks of a larger input is that of a smaller one times a rising factor.
+        """
+        n = x.shape[-1]
+        places = torch.arange(n, dtype=x.dtype, device=x.device) - (n - 1) / 2
+        sums = self._product(x, torch.stack([places, torch.ones_like(places)], -1), True)
+        return sums[..., 0] / sums[..., 1] + (n + 1) / 2
 
     def _product(self, x: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
         """P @ payload, or P^T @ payload."""
@@ -252,6 +262,7 @@ class _RowKernels:
         order = sort.order(keys, count)
         p = memory.empty((len(keys), count, n), x.dtype)
         sort.run_forward(keys.numpy(), order, float(steepness), p.numpy())
+        spread_nan(keys.numpy(), p.numpy())
         p = p.reshape(*x.shape[:-1], count, n)
         return (p,), (p, order)
 
@@ -285,6 +296,7 @@ class _ProductKernels:
         products = Products.of(w, a, rows=not by_columns, columns=by_columns)
         sort.run_products(keys.numpy(), order, float(steepness), products, grads=False)
         found = products.columns if by_columns else products.rows
+        spread_nan(keys.numpy(), found)
         return (finite(torch.from_numpy(found).reshape(payload.shape)),), (order,)
 
     @staticmethod
@@ -295,7 +307,9 @@ class _ProductKernels:
         (sort, by_columns), (x, steepness, payload) = spec, inputs
         if saved[0] is None:  # far
             with torch.enable_grad():
-                leaves = [torch.as_tensor(t).detach().requires_grad_() for t in inputs]
+                leaves = [
+                    torch.as_tensor(t, device="cpu").detach().requires_grad_() for t in inputs
+                ]
                 out = _by_matrix(spec, *leaves)
             found = torch.autograd.grad(out, leaves, grads[0], materialize_grads=True)
             return found[0].reshape(-1, x.shape[-1]), found[1], found[2]

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr._runtime.ranges import saturated
-from gendr._runtime.tracing import refuse_transforms
+from gendr._runtime.tracing import is_traced, refuse_transforms
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.base import PermutationSort, check_matrices
 
@@ -23,6 +23,8 @@ GRADIENTS = ("implicit", "unrolled")
 # Masses of about exp(-FAR) = 2e-28 and below count as 0. They are far below the rounding of others,
 # and products of such numbers would soon be subnormal, which slows the arithmetic down.
 _FAR = 64.0
+# Newton steps where nobody may look whether they have converged: in a graph.
+_BLIND = 10
 # The unrolled algorithm tests the marginals after this many sweeps.
 _SWEEPS_PER_TEST = 10
 
@@ -88,7 +90,10 @@ class SinkhornSort(PermutationSort):
 
     @override
     def permutation(self, x: Tensor) -> Tensor:
-        refuse_transforms("the sort 'sinkhorn'")
+        if self.gradient == "unrolled":
+            refuse_transforms("the sort 'sinkhorn' with gradient='unrolled'")
+        if x.is_meta:
+            return x[..., None].expand(*x.shape, x.shape[-1]).clone()
         check_matrices(self.name, x, x.shape[-1])
         steepness = check_steepness(self.steepness)
         if isinstance(steepness, Tensor):
@@ -112,7 +117,7 @@ def _centred(x: Tensor, steepness: Number) -> Tensor:
     number = float(steepness.detach() if isinstance(steepness, Tensor) else steepness)
     widest = min(4 * _FAR / number, sys.float_info.max)
     gaps = keys.diff(dim=-1)
-    if bool((gaps > widest).any()):
+    if is_traced() or bool((gaps > widest).any()):
         keys = _running_sum(gaps.clamp(max=widest))
         keys = keys.gather(-1, order.argsort(dim=-1))
         x = keys + (x - x.detach())
@@ -168,7 +173,7 @@ def _finish(
 ) -> Tensor:
     """The plan [..., rank, input]; warns if the sums of its columns are off."""
     p = _scaled(k, scaling)
-    error = _error(p.sum(-2))
+    error = 0.0 if is_traced() else _error(p.sum(-2))
     if error > tolerance:
         # The error is rounded so that Python shows the warning once, not for every batch.
         warnings.warn(
@@ -184,21 +189,26 @@ def _finish(
 class _Plan(torch.autograd.Function):
     """The plan of z = 2 steepness x, differentiated as the solution of its equations."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, z: Tensor, iterations: int, tolerance: float
+        z: Tensor, iterations: int, tolerance: float
     ) -> Tensor:
         k, inverse = _kernel(z)
         scaling = torch.ones_like(z)
-        for _ in range(iterations):
+        for _ in range(min(iterations, _BLIND) if is_traced() else iterations):
             sums = _column_sums(k, scaling)
-            if not _error(scaling * sums) > tolerance:  # also ends for NaN, if x was not checked
+            # Ends for NaN too, if x was not checked.
+            if not is_traced() and not _error(scaling * sums) > tolerance:
                 break
             p = _scaled(k, 1 / sums)
             scaling = _solve(p, 1 - p.sum(-2)).exp() / sums
-        p = _finish(k, scaling, inverse, iterations, tolerance)
-        ctx.save_for_backward(p)
-        return p
+        return _finish(k, scaling, inverse, iterations, tolerance)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:

@@ -44,6 +44,19 @@ class SoftSort(RowSort):
         super().__post_init__()
         check_number("power", self.power, above=0.0)
 
+    def ranks(self, x: Tensor) -> Tensor:
+        """The expected rank of every input, see `RowSort.ranks`.
+
+        Raises:
+            ValueError: the power is below 1; ranks would not rise with x.
+        """
+        if self.power < 1:
+            raise ValueError(
+                f"ranks need a power of 1 or more, got {self.power:g}: with less, a larger value "
+                "may get a smaller rank"
+            )
+        return super().ranks(x)
+
     def reference(self, x: Tensor, steepness: Number, count: int | None = None) -> Tensor:
         """The formula of the paper in plain torch: P [..., n, n], or its last rows."""
         ordered = x.sort(dim=-1, stable=True).values

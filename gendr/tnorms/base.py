@@ -382,7 +382,9 @@ class _Fold(torch.autograd.Function):
         partials: bool,
     ) -> tuple[Tensor, Tensor]:
         # + 0: a complement of -0 is one of 0, and not the sign of an infinity.
-        A, S = (total.to(a.dtype) for total in family.fold(_wide(a), _wide(s) + 0.0, group))
+        wide = _wide(a)
+        nan = 0.0 * group.sum(wide)  # where a member is NaN, which minima and conditions drop; or 0
+        A, S = ((x + nan).to(a.dtype) for x in family.fold(wide, _wide(s) + 0.0, group))
         return A, S
 
     @staticmethod

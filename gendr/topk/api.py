@@ -13,9 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_count
-from gendr._runtime.tracing import lazy, once
+from gendr._runtime.tracing import breaking_graphs_for_masks, lazy, once
 from gendr._runtime.words import worded
-from gendr.sorting.base import Pair, back, check_keys, check_payload, straight_through
+from gendr.sorting.base import (
+    Pair,
+    back,
+    check_keys,
+    check_payload,
+    expanded,
+    straight_through,
+)
 from gendr.sorting.ragged import Lists, Ragged
 from gendr.topk.networks import check_k
 from gendr.topk.selection import Method, Selecting, Selection, get
@@ -39,7 +46,8 @@ class Selected(Pair):
     _x: Tensor
     _keys: Tensor
     _payload: Tensor | None
-    dim: int = -1
+    dim: int
+    dtype: torch.dtype
     _lists: Lists | None = None
 
     def _pair(self) -> tuple[Tensor, Tensor]:
@@ -50,7 +58,7 @@ class Selected(Pair):
         """The k largest values [..., k], largest first; or the smallest, smallest first."""
         lists = self._lists
         found = self._values if lists is None else lists.part("_values", "r", self.k)
-        return back(found, self.dim)
+        return back(found, self.dim).to(self.dtype)
 
     @once
     def indices(self) -> Tensor:
@@ -64,6 +72,8 @@ class Selected(Pair):
 
     @property
     def _values(self) -> Tensor:
+        if not self.k:
+            return self._x[..., :0]
         if self._keys is not self._x:  # values go where their noisy keys go
             return self._carried(self._x[..., None])[..., 0]
         soft = self._selecting.values()
@@ -77,8 +87,14 @@ class Selected(Pair):
         Raises:
             ValueError: the method has none.
         """
-        if self._lists is not None:
-            return self._lists.part("attribution", "rn", self.k, self._x.shape[-1])
+        lists, size = self._lists, (self.k, self._x.shape[-1])
+        found = self._attribution if lists is None else lists.part("_attribution", "rn", *size)
+        return found.to(self.dtype)
+
+    @property
+    def _attribution(self) -> Tensor:
+        if not self.k:
+            return self._x[..., None, :][..., :0, :]
         soft = self._selecting.attribution()
         if not self.hard:
             return soft
@@ -95,9 +111,9 @@ class Selected(Pair):
         """
         if self._payload is None:
             raise ValueError("there is no payload; pass one along with x")
-        if self._lists is not None:
-            return self._lists.part("payload", "rc", self.k, self._payload.shape[-1])
-        return self._carried(self._payload)
+        if self._lists is None:
+            return self._carried(self._payload).to(self.dtype)
+        return self._lists.part("payload", "rc", self.k, self._payload.shape[-1]).to(self.dtype)
 
     @lazy
     def _selecting(self) -> Selecting:
@@ -110,6 +126,8 @@ class Selected(Pair):
         return order[..., : self.k]
 
     def _carried(self, payload: Tensor) -> Tensor:
+        if not self.k:
+            return expanded(self._x, payload)[1][..., :0, :]
         soft = self._selecting.carried(payload)
         if not self.hard:
             return soft
@@ -141,8 +159,8 @@ def soft_topk(
     torch.Size([2, 3])
 
     Args:
-        x: [..., n], n >= 1, finite where present.
-        k: 1 .. n.
+        x: [..., n], finite where present.
+        k: 0 .. n.
         method: "splitter", "bitonic", "odd_even_merge", "pairwise" or "odd_even", relaxed selection
             networks; "neuralsort", "softsort", "sinkhorn", "permutahedron" (values only); or a
             method, or a sort of `gendr.sorting`.
@@ -171,19 +189,20 @@ def soft_topk(
     """
     chosen = get(method, **options)
     keys, mask = check_keys(x, check=check, dim=dim, mask=mask)
-    check_k(k, keys.shape[-1])
+    check_k(k, keys.shape[-1], least=0)
+    dtype = x.dtype if x.is_floating_point() else keys.dtype
     if payload is not None:
         payload = check_payload(payload, keys)
     if mask is None:
         chosen, noisy = chosen.drawn(keys)
-        return Selected(chosen, k, largest, hard, keys, noisy, payload, dim)
+        return Selected(chosen, k, largest, hard, keys, noisy, payload, dim, dtype)
     ragged, results = Ragged(mask), []
     for part, carried in ragged.split(keys, payload):
         drawn, noisy = chosen.drawn(part)
         count = min(k, part.shape[-1])
-        results.append(Selected(drawn, count, largest, hard, part, noisy, carried))
+        results.append(Selected(drawn, count, largest, hard, part, noisy, carried, -1, dtype))
     lists = Lists(ragged, results)
-    return Selected(chosen, k, largest, hard, keys, keys, payload, dim, lists)
+    return Selected(chosen, k, largest, hard, keys, keys, payload, dim, dtype, lists)
 
 
 Part: TypeAlias = Literal["values", "attribution", "indices"]
@@ -197,7 +216,7 @@ class SoftTopK(nn.Module):
     >>> torch.nn.Sequential(torch.nn.Linear(20, 100), SoftTopK(5), torch.nn.Linear(5, 1))
 
     Args:
-        k: at least 1.
+        k: at least 0.
         method: as in `soft_topk`.
         part: what it returns: "values" [..., k], "attribution" [..., k, n] or "indices".
         dim: along which to select.
@@ -225,7 +244,7 @@ class SoftTopK(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        self.k = check_count("k", k)
+        self.k = check_count("k", k, least=0)
         self.part = check_choice("part", part, ("values", "attribution", "indices"))
         self.dim, self.largest, self.hard, self.check = dim, largest, hard, check
         self._method = get(method, **options)
@@ -234,6 +253,7 @@ class SoftTopK(nn.Module):
             steepness = torch.as_tensor(self._method.steepness, dtype=torch.get_default_dtype())
             self.log_steepness = nn.Parameter(steepness.detach().log())
 
+    @breaking_graphs_for_masks
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The part of the result; see `soft_topk`."""
         learnt = self.log_steepness

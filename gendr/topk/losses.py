@@ -31,7 +31,7 @@ from gendr._runtime.checks import (
 from gendr._runtime.numba.compilation import available
 from gendr._runtime.operator import Operator
 from gendr._runtime.threads import run
-from gendr._runtime.tracing import is_traced
+from gendr._runtime.tracing import breaking_graphs_for_masks, is_traced
 from gendr._runtime.words import worded
 from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.losses import LEAST, safe_log
@@ -134,6 +134,7 @@ class TopKCrossEntropy(nn.Module):
         """The method and the options that matter."""
         return f"{self.method}, m={self.m}, top1={self.top1!r}, reduction={self.reduction!r}"
 
+    @breaking_graphs_for_masks
     def forward(
         self,
         logits: Tensor,
@@ -372,7 +373,9 @@ def _weights(p_k: Tensor, top1: str) -> tuple[Tensor, Tensor, Tensor]:
 @lru_cache(maxsize=64)
 def _numbers_of(p_k: tuple[float, ...], top1: str) -> tuple[Any, ...]:
     """`_weights` of one distribution for all rows, as arrays that are only read."""
-    return tuple(w.numpy() for w in _weights(torch.tensor([p_k], dtype=torch.float64), top1))
+    return tuple(
+        w.numpy() for w in _weights(torch.tensor([p_k], dtype=torch.float64, device="cpu"), top1)
+    )
 
 
 def _folded(p_k: Tensor, n: int) -> Tensor:
@@ -481,6 +484,7 @@ class SmoothTopKSVM(nn.Module):
         self.k, self.scale = check_count("k", k), check_number("scale", scale, above=0.0)
         self.reduction = check_choice("reduction", reduction, REDUCTIONS)
 
+    @breaking_graphs_for_masks
     def forward(self, logits: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
         """The loss of logits [N, C] and class indices [N].
 
@@ -594,7 +598,11 @@ def _distribution(p_k: object, shape: str, *, check: bool = True) -> Tensor:
     Raises:
         ValueError: negative, no numbers, or not of sum 1.
     """
-    p = p_k.detach() if isinstance(p_k, Tensor) else torch.tensor(p_k, dtype=torch.float64)
+    p = (
+        p_k.detach()
+        if isinstance(p_k, Tensor)
+        else torch.tensor(p_k, dtype=torch.float64, device="cpu")
+    )
     if p.ndim == 0 or p.shape[-1] == 0 or not p.is_floating_point():
         raise ValueError(f"p_k must be probabilities {shape}, got {p.dtype} {shape_text(p.shape)}")
     if not check:

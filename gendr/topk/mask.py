@@ -14,7 +14,7 @@ from gendr._runtime.numba.compilation import available
 from gendr._runtime.operator import Operator
 from gendr._runtime.ranges import finite
 from gendr._runtime.threads import run
-from gendr._runtime.tracing import all_hold, is_traced
+from gendr._runtime.tracing import all_hold, breaking_graphs_for_masks, is_traced
 from gendr._runtime.words import worded
 from gendr.distributions import Distribution, Law, as_distribution
 from gendr.distributions.bodies import kernel_name
@@ -35,6 +35,7 @@ _WORTH_THREADS = 1 << 15  # with fewer values, sharing rows among threads costs 
 
 
 @worded()
+@breaking_graphs_for_masks
 def soft_topk_mask(
     x: Tensor,
     k: Number,
@@ -64,16 +65,17 @@ def soft_topk_mask(
     Arithmetic is float64, memory O(n).
 
     Args:
-        x: [..., n], n >= 2, finite where present.
-        k: the sum, any real number of (0, n); or a tensor, one for every row: of the shape of x
+        x: [..., n], finite where present.
+        k: the sum, any real number of [0, n], where 0 and n select nothing and all, without
+            gradient; or a tensor, one for every row: of the shape of x
             without `dim`, or with size 1 there, or one that broadcasts to that of the rows.
         dist: a name, a `Distribution` or a CDF of your own. It may be one-sided. heaviside gives
             the hard mask, in which equal values at the threshold have equal shares; no gradient.
         scale: of the law, positive: the smaller, the harder. In units of x, squared units for
             squared laws; a number or a tensor as k.
         mask: bool, broadcasting to x, True where a value is present. p is that of the lists of what
-            is present alone, and 0 for what is absent. k may then be any number above 0: in a row
-            that has no more than k present, these have p = 1, without gradient.
+            is present alone, and 0 for what is absent. k may then be any number from 0 on: in a
+            row that has no more than k present, these have p = 1, without gradient.
         dim: along which p sums to k.
         hard: 1 for the k largest and 0 for the others, of equal values the first; the gradients are
             those of the soft mask (straight-through). k must be whole.
@@ -84,7 +86,7 @@ def soft_topk_mask(
             host waits if they are on a GPU.
 
     Returns:
-        p, shaped like x, in its dtype (float32 for half precision).
+        p, shaped like x, in its dtype.
 
     Raises:
         TypeError: x is no tensor, k or scale no number, or an unknown word. `steepness` is
@@ -97,22 +99,24 @@ def soft_topk_mask(
     keys, present = check_keys(x, check=check, dim=dim, mask=mask)
     law = as_distribution(dist)
     n = keys.shape[-1]
-    if n < 2 and present is None:
-        raise ValueError("x must have at least 2 values: with one, no k in (0, 1) selects")
     most = float(n) if mask is None else math.inf
-    total = _parameter("k", k, keys, (0.0, most), check, dim)
-    width = _parameter("scale", scale, keys, (0.0, math.inf), check, dim)
+    total = _parameter("k", k, keys, most, check, dim)
+    width = _parameter("scale", scale, keys, None, check, dim)
     if hard and check and not all_hold(total == total.round()):
         raise ValueError(f"k must be whole for a hard mask, got {k}")
     if check_number("noise", noise, least=0.0):
         keys = gumbel(keys, noise)
-    rows = keys.reshape(keys.numel() // n, n)
+    if not n:
+        return x if x.is_floating_point() else keys
+    rows = keys.flatten(0, -2) if keys.ndim > 1 else keys[None]
     total, width = (value.expand(keys.shape[:-1]).reshape(-1, 1) for value in (total, width))
     if mask is not None:
         present = torch.ones_like(keys, dtype=torch.bool) if present is None else present
         p = _of_present(law, rows, total, width, present.reshape(rows.shape))
-    else:
+    elif n > 1 and not isinstance(k, Tensor) and 0 < k < n:
         p = _of_rows(law, rows, total, width)
+    else:
+        p = _of_any(law, rows, total, width)
     if hard:
         lowest = rows.detach()
         if present is not None:
@@ -123,7 +127,8 @@ def soft_topk_mask(
         if present is not None:
             exact = exact * present.reshape(rows.shape)
         p = straight_through(exact, p)
-    return back(p.reshape(keys.shape), dim)
+    p = back(p.reshape(keys.shape), dim)
+    return p.to(x.dtype) if x.is_floating_point() else p
 
 
 def _of_rows(law: Distribution, rows: Tensor, k: Tensor, scale: Tensor) -> Tensor:
@@ -134,35 +139,51 @@ def _of_rows(law: Distribution, rows: Tensor, k: Tensor, scale: Tensor) -> Tenso
     return MASK(kernels, law, rows, k, _distance(law, scale))
 
 
+def _of_any(law: Distribution, rows: Tensor, k: Tensor, scale: Tensor) -> Tensor:
+    """The same for k from 0 to n; rows where there is nothing to choose get any k in between."""
+    n = rows.shape[-1]
+    if n == 1:
+        return k.expand(rows.shape).to(rows.dtype)
+    is_open = (k > 0) & (k < n)
+    p = _of_rows(law, rows, torch.where(is_open, k, 0.5 * n), scale)
+    return torch.where(is_open, p, k.detach().clamp(0, 1).to(p.dtype))
+
+
 def _of_present(law: Distribution, rows: Tensor, k: Tensor, scale: Tensor, mask: Tensor) -> Tensor:
     """The same of the lists of what is present."""
     counts = mask.sum(-1, keepdim=True)
-    is_open = (k < counts) & (counts > 1)  # the others have nothing to choose from
+    is_open = (k > 0) & (k < counts) & (counts > 1)  # the others have nothing to choose from
     ragged = Ragged(mask & is_open)
     parts = [
         _of_rows(law, part, k[group.rows], scale[group.rows])
         for group, part in zip(ragged.groups, ragged.packed(rows, "n"), strict=True)
     ]
     p = ragged.joined(parts, "n", rows.shape[-1:])
-    return p + torch.where(mask & ~is_open, k.clamp(max=1), 0.0).to(p.dtype)
+    alike = torch.where(counts == 1, k, k.detach()).clamp(max=1)
+    return p + torch.where(mask & ~is_open, alike, 0.0).to(p.dtype)
 
 
 def _parameter(
-    name: str, value: Number, x: Tensor, bounds: tuple[float, float], check: bool, dim: int
+    name: str, value: Number, x: Tensor, most: float | None, check: bool, dim: int
 ) -> Tensor:
-    """Return k or scale as float64 on the device of x, inside the open interval.
+    """Return k, of 0 .. most, or scale, positive, as float64 on the device of x.
 
     Its shape broadcasts to the batch of x, whose dimension `dim` has come last.
     """
-    low, high = bounds
+    def refusal(got: str) -> ValueError:
+        below = "" if most in (None, math.inf) else f" and <= {most:g}"
+        return ValueError(f"{name} must be {'> 0' if most is None else '>= 0'}{below}, got {got}")
+
     if not isinstance(value, Tensor):
-        number = check_number(name, value, above=low, below=high)
+        least = {"above": 0.0} if most is None else {"least": 0.0}
+        if (number := check_number(name, value, **least)) > (math.inf if most is None else most):
+            raise refusal(f"{number:g}")
         return torch.full((), number, dtype=torch.float64, device=x.device)
-    check_device(name, check_tensor(name, value), "x", x)
-    if check and not all_hold((value > low) & (value < high)):
-        below = f" and < {high:g}" if high < math.inf else ""
+    check_device(name, check_tensor(name, value, meta=x.is_meta), "x", x)
+    inside = (value > 0) & (value < math.inf) if most is None else (value >= 0) & (value <= most)
+    if check and not x.is_meta and not all_hold(inside):
         low, high = (f"{end.item():g}" for end in value.detach().aminmax())
-        raise ValueError(f"{name} must be > 0{below}, got values from {low} to {high}")
+        raise refusal(f"values from {low} to {high}")
     shape = value.shape
     if value.ndim == x.ndim and value.shape[dim] == 1:
         value = value.squeeze(dim)  # a column, as sums with keepdim=True are
@@ -464,6 +485,7 @@ class SoftTopKMask(nn.Module):
         self.dim, self.hard, self.noise, self.check = dim, hard, noise, check
         self.log_scale = nn.Parameter(torch.tensor(scale).log()) if learnable else None
 
+    @breaking_graphs_for_masks
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """p, shaped like x; see `soft_topk_mask`."""
         scale = self.scale if self.log_scale is None else self.log_scale.exp()

@@ -33,14 +33,14 @@ Wires: TypeAlias = "list[int]"
 Generator: TypeAlias = "Callable[[int, int], Network]"
 
 
-def check_k(k: object, n: int) -> int:
-    """Return k if it is an int of 1 .. n.
+def check_k(k: object, n: int, least: int = 1) -> int:
+    """Return k if it is an int of `least` .. n.
 
     Raises:
         TypeError: k is no int.
         ValueError: it is out of range.
     """
-    if check_count("k", k) > n:
+    if check_count("k", k, least=least) > n:
         raise ValueError(f"k must be at most n = {n}, the number of values, got {k}")
     return k  # pyright: ignore[reportReturnType]  # checked to be an int
 

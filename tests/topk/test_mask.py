@@ -1,5 +1,6 @@
 """The mask sums to k, is right to the last digits, and is differentiated as the solution it is."""
 
+import itertools
 from contextlib import contextmanager
 
 import mpmath as mp
@@ -168,20 +169,19 @@ def test_any_batch_shape_and_dtype():
         columns = soft_topk_mask(x[i], k[:, None], scale=torch.full((3, 1), 0.1, dtype=x.dtype))
         assert torch.equal(columns, p[i])
     assert soft_topk_mask(x, k[:2, None, None]).shape == (2, 3, 5)
-    assert soft_topk_mask(x.bfloat16(), 2).dtype == torch.float32
+    assert soft_topk_mask(x.bfloat16(), 2).dtype == torch.bfloat16
     assert soft_topk_mask(torch.arange(6), 2).dtype == torch.float32
     assert soft_topk_mask(x[:0], 2).shape == (0, 3, 5)
 
 
 def test_bad_input():
     for args, error, message in (
-        ((torch.zeros(5), 0), ValueError, "k must be > 0 and < 5, got 0"),
-        ((torch.zeros(5), 5), ValueError, "k must be > 0 and < 5, got 5"),
-        ((torch.zeros(5), torch.tensor([1.0, 7.0])), ValueError, "k must be > 0 and < 5, got val"),
+        ((torch.zeros(5), -1), ValueError, "k must be >= 0, got -1"),
+        ((torch.zeros(5), 5.5), ValueError, "k must be >= 0 and <= 5, got 5.5"),
+        ((torch.zeros(5), torch.tensor([1.0, 7])), ValueError, "k must be >= 0 and <= 5, got val"),
         ((torch.zeros(5), "2"), TypeError, "k must be a number, got str"),
         ((torch.zeros(5), 2, "laplace", 0.0), ValueError, "scale must be > 0, got 0.0"),
         ((torch.zeros(5), 2, "laplacian"), ValueError, "laplace"),
-        ((torch.zeros(1), 0.5), ValueError, "x must have at least 2 values"),
         ((torch.tensor([1.0, torch.nan]), 1), ValueError, "x must be finite"),
         ((torch.zeros(2, 5), torch.ones(3)), ValueError, r"k must broadcast to the batch .* \[2\]"),
         ((torch.zeros(5), torch.ones(4, 1)), ValueError, r"\[\], or be a column .* got \[4, 1\]"),
@@ -225,6 +225,28 @@ def test_absent_values_change_nothing(name, way):
     assert p[4].tolist() == [1.0, 1.0, 0.0, 0.0, 0.0]
     assert (by_x[2:] == 0).all()
     assert by_k[[2, 4]].tolist() == [0.0, 0.0]
+
+
+def test_nothing_and_all():
+    """As `torch.topk`: k = 0 selects nothing, k = n all; without gradient but in k for n = 1."""
+    for way in WAYS:
+        with by(way):
+            for name, hard in itertools.product((*ORACLE, "heaviside"), (False, True)):
+                x = values(12).reshape(3, 4).requires_grad_()
+                for k in (0, 4):
+                    p = soft_topk_mask(x, k, name, hard=hard)
+                    assert p.tolist() == [[k / 4] * 4] * 3
+                k = torch.tensor([0.0, 2.0, 4.0], dtype=torch.float64, requires_grad=True)
+                p = soft_topk_mask(x, k, name, hard=hard)
+                assert p[0].tolist() == [0.0] * 4
+                assert p[2].tolist() == [1.0] * 4
+                torch.testing.assert_close(p[1], soft_topk_mask(x[1], 2, name, hard=hard))
+                if p.requires_grad and not hard:
+                    by_x, by_k = torch.autograd.grad(p[:, 0].sum(), (x, k))
+                    assert by_x[[0, 2]].eq(0).all()
+                    assert by_k[[0, 2]].eq(0).all()
+    assert soft_topk_mask(torch.zeros(2, 1), 0.25).tolist() == [[0.25]] * 2
+    assert soft_topk_mask(torch.zeros(2, 0), 0).shape == (2, 0)
 
 
 def test_a_hard_mask_is_topk_with_soft_gradients():

@@ -143,7 +143,7 @@ def test_backends_agree():
 
 def test_bad_input():
     for args, options, error, message in (
-        ((torch.zeros(5), 0), {}, ValueError, "k must be >= 1, got 0"),
+        ((torch.zeros(5), -1), {}, ValueError, "k must be >= 0, got -1"),
         ((torch.zeros(5), 6), {}, ValueError, "k must be at most n = 5"),
         ((torch.zeros(5), 1.5), {}, TypeError, "k must be an int, got float"),
         ((torch.tensor([0.0, torch.nan]), 1), {}, ValueError, "x must be finite"),

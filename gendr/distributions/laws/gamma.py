@@ -271,7 +271,9 @@ def constant_float32(shape: float) -> float:
 
 def slope_constant_float32(shape: float) -> float:
     """digamma(shape) - log(shape)."""
-    return float(torch.digamma(torch.tensor(shape, dtype=torch.float64))) - math.log(shape)
+    return float(torch.digamma(torch.tensor(shape, dtype=torch.float64, device="cpu"))) - math.log(
+        shape
+    )
 
 
 def _positive(z: Block) -> Block:

@@ -82,8 +82,8 @@ class StudentT(Shaped, Symmetric):
 
         half = 0.5 * self._shape_for(q).detach().cpu().double().numpy()
         p = q.detach().cpu().double().numpy()
-        x = torch.as_tensor(betaincinv(half, 0.5, 2 * p)).to(q)
-        y = torch.as_tensor(betaincinv(0.5, half, 1 - 2 * p)).to(q)
+        x = torch.as_tensor(betaincinv(half, 0.5, 2 * p), device="cpu").to(q)
+        y = torch.as_tensor(betaincinv(0.5, half, 1 - 2 * p), device="cpu").to(q)
         odds = torch.where(q < 0.25, (1 - x) / x, y / (1 - y))
         return -(self._shape_for(q).detach() * odds).sqrt()
 

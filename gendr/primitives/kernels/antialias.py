@@ -110,7 +110,7 @@ def _edges(rast: Tensor, pos: Tensor, tri: Tensor) -> Tensor:
     check_indices(tri, scene.vertices)
     borders = Borders(scene, None, 1.0)
     pairs, codes = _silhouettes(borders, rast.contiguous(), pos.contiguous())
-    dense = torch.zeros(2, images * height * width, dtype=torch.int32)
+    dense = torch.zeros(2, images * height * width, dtype=torch.int32, device="cpu")
     dense[pairs[:, 1], pairs[:, 0]] = codes
     return dense.view(2, images, height, width)
 

@@ -21,7 +21,7 @@ __all__ = ["linked"]
 
 def linked(tri: Tensor) -> Tensor:
     """See `TopologyHash.uses`."""
-    uses = torch.empty(3 * len(tri), dtype=torch.int32)
+    uses = torch.empty(3 * len(tri), dtype=torch.int32, device="cpu")
     if len(tri):
         link(tri.numpy(), int(tri.max()) + 1, uses.numpy())
     return uses

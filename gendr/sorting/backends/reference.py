@@ -62,7 +62,7 @@ def carry(network: Network, keep: Tensor, swap: Tensor, payload: Tensor | None) 
     """
     if payload is None:
         identity = torch.eye(network.n, dtype=keep.dtype, device=keep.device)
-        payload = identity.expand(len(keep), -1, -1)
+        payload = identity.expand(keep.shape[0], -1, -1)
     for layer, start, stop in zip(
         _layers(network, keep.device), network.offsets[:-1], network.offsets[1:], strict=True
     ):

@@ -251,7 +251,7 @@ def _gather_backward(
     from gendr.rendering.backends.cpu import kernels
 
     shape, grad = inputs[0].shape, grads[0]
-    out = torch.zeros(shape[0], prod(shape[1:]), dtype=torch.float64)
+    out = torch.zeros(shape[0], prod(shape[1:]), dtype=torch.float64, device="cpu")
     limit = (torch.finfo(grad.dtype).max / 4) ** 0.5
     flat = grad.reshape(-1, out.shape[1]).numpy()
     kernels.scatter_rows(index.numpy(), flat, limit, out.numpy())
@@ -278,10 +278,10 @@ def nearest(
     """The nearest face that covers each pixel, by the kernel of `gendr.primitives.rasterize`."""
     from gendr.primitives.kernels.raster import seen
 
-    starts = torch.tensor(faces.offsets, dtype=torch.int32)
+    starts = torch.tensor(faces.offsets, dtype=torch.int32, device="cpu")
     ranges = torch.stack([starts[:-1], starts.diff()], 1)
     points = clip.reshape(-1, 4)
-    tri = torch.arange(len(points)).reshape(-1, 3) if index is None else index
+    tri = torch.arange(len(points), device="cpu").reshape(-1, 3) if index is None else index
     triangles = Triangles(
         tri.int(), faces.images, size.height, size.width, len(points), ranges, shared=True
     )

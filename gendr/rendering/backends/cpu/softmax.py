@@ -132,7 +132,7 @@ def _backward(
     """Gradients per face, of images, and of texels."""
     found, top, call = saved
     pixels = task.faces.images * task.size.pixels
-    read = torch.zeros(6, len(top), dtype=torch.float64)
+    read = torch.zeros(6, len(top), dtype=torch.float64, device="cpu")
     grad, grad_share = grads
     if grad is not None:
         read[:3, :pixels] = grad.T

@@ -139,4 +139,4 @@ def narrowed(values: Any, dtype: torch.dtype) -> Tensor:
     It is changed where it lies if the dtype is the same.
     """
     limit = torch.finfo(dtype).max / 4
-    return torch.as_tensor(values).to(dtype).clamp_(-limit, limit)
+    return torch.as_tensor(values, device="cpu").to(dtype).clamp_(-limit, limit)

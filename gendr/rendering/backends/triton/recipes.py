@@ -253,7 +253,7 @@ def _constants(
         shared.ART: recipe.art,
         shared.CUTOFF: cutoff,
     }
-    table = torch.zeros(images, shared.IMAGE_COLUMNS.value, dtype=torch.float32)
+    table = torch.zeros(images, shared.IMAGE_COLUMNS.value, dtype=torch.float32, device="cpu")
     for column, value in columns.items():
         table[:, column.value] = value
     power = 0.5 if recipe.squared else 1 / (1 - recipe.art)

@@ -170,8 +170,10 @@ def plan_of(kind: type[P], *key: Hashable) -> P:
 def image_of_face(offsets: tuple[int, ...], device: torch.device) -> Tensor:
     """The image of each face, [T] int32."""
     counts = [b - a for a, b in pairwise(offsets)]
-    images = torch.arange(len(counts), dtype=torch.int32)
-    return images.repeat_interleave(torch.tensor(counts, dtype=torch.int64)).to(device)
+    images = torch.arange(len(counts), dtype=torch.int32, device="cpu")
+    return images.repeat_interleave(torch.tensor(counts, dtype=torch.int64, device="cpu")).to(
+        device
+    )
 
 
 class TilePlan:
@@ -372,7 +374,7 @@ class Lister:
 
         images, side = len(offsets) - 1, list_kernels.GROUP.value
         self.capacity = Capacity(device, offsets[-1] * tiling.tiles)
-        ends = torch.tensor(offsets, dtype=torch.int32)
+        ends = torch.tensor(offsets, dtype=torch.int32, device="cpu")
         starts, stops = (
             x.repeat_interleave(tiling.tiles).to(device) for x in (-1 - ends[:-1], ends[1:])
         )
@@ -431,8 +433,8 @@ def chunks_of(offsets: tuple[int, ...], size: int, device: torch.device) -> tupl
     for image, (first, last) in enumerate(pairwise(offsets)):
         chunks += [(image, k, min(k + size, last), k == first) for k in range(first, last, size)]
         firsts.append(len(chunks))
-    table = torch.tensor(chunks, dtype=torch.int32).reshape(-1, 4)
-    return table.to(device), torch.tensor(firsts, dtype=torch.int32).to(device)
+    table = torch.tensor(chunks, dtype=torch.int32, device="cpu").reshape(-1, 4)
+    return table.to(device), torch.tensor(firsts, dtype=torch.int32, device="cpu").to(device)
 
 
 def _launcher(kernel: str, device: torch.device, warps: int = 1, **sizes: int) -> Launcher:

@@ -77,7 +77,7 @@ def gates_backward(
     differences, swaps = saved[0].numpy()
     none = x.new_empty(0, 0)
     grad_values, grad_keep = (none if grad is None else grad for grad in grads[:2])
-    grad_x, parts = torch.empty_like(x), torch.empty(groups, dtype=torch.float64)
+    grad_x, parts = torch.empty_like(x), torch.empty(groups, dtype=torch.float64, device="cpu")
     _launch(
         kernels.gates_back, groups, _GATE_BACK * len(x) * network.size, network.pairs,
         differences, swaps, density_address(comparators.kernel_name), comparators.power,
