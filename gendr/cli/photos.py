@@ -183,7 +183,11 @@ def refined_shape(
         "iou": dict(zip(("before", "after"), found.iou, strict=True)),
         "moved": found.moved,
         "finished": found.finished,
+        "reason": found.reason,
+        "known": found.known,
     }
+    if found.reason and not args.quiet:
+        say("gendr", f"the surface stays that of the masks, without stereo: {found.reason}")
     if found.improved:
         alpha = visual.silhouettes(found.mesh, views.camera, views.image_size)
         each = iou(alpha, views.masks)
