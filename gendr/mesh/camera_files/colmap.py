@@ -16,14 +16,20 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from gendr._runtime.texts import decode, read_text
 from gendr.mesh.camera_files.opencv import camera_to_world
+from gendr.mesh.files.reports import warn_caller
 
 __all__ = ["find_model", "lenses_of", "read_model", "read_points"]
 
-# Where a model may lie in the folder of images, the first that is there.
-_PLACES = ("sparse/0", "sparse", "colmap/sparse/0", "")
+# Where models may lie in the folder of images: of the first of these groups that has some, that of
+# most images. The last but one is what 3DGS leaves beside photos whose lens it has undone.
+_PLACES = (
+    ("sparse/*", "sparse"), ("colmap/sparse/*", "colmap/sparse"), ("colmap_text",), ("",),
+    ("distorted/sparse/*", "distorted/sparse"),
+)  # fmt: skip
 # The lens models by their numbers in binary files, and what their parameters are called in
-# transforms files; "f" is both focal lengths. Those without names are refused.
+# transforms files; "f" is both focal lengths. Those with a count of them only are refused.
 _MODELS = (
     ("SIMPLE_PINHOLE", "f cx cy"),
     ("PINHOLE", "fl_x fl_y cx cy"),
@@ -36,7 +42,13 @@ _MODELS = (
     ("SIMPLE_RADIAL_FISHEYE", "f cx cy k1"),
     ("RADIAL_FISHEYE", "f cx cy k1 k2"),
     ("THIN_PRISM_FISHEYE", 12),
-    ("RAD_TAN_THIN_PRISM_FISHEYE", 16),
+    ("RAD_TAN_THIN_PRISM_FISHEYE", 16),  # from here on of COLMAP 4
+    ("SIMPLE_DIVISION", 4),
+    ("DIVISION", 5),
+    ("SIMPLE_FISHEYE", "f cx cy"),
+    ("FISHEYE", "fl_x fl_y cx cy"),
+    ("EUCM", 6),
+    ("EQUIRECTANGULAR", 2),
 )
 
 
@@ -59,13 +71,46 @@ class _Image:
 
 
 def find_model(folder: Path) -> Path | None:
-    """The file `images.bin` or `images.txt` of the model in a folder; None if there is none."""
-    for place in _PLACES:
-        for suffix in (".bin", ".txt"):
-            file = folder / place / f"images{suffix}"
-            if file.is_file():
-                return file
+    """The file `images.bin` or `images.txt` of the model in a folder; None if there is none.
+
+    Of several models that of most images, with a warning that there are others.
+    """
+    for group in _PLACES:
+        places = [p for each in group for p in (sorted(folder.glob(each)) if each else [folder])]
+        files = [_images_in(p) for p in places if p == folder or p.name[:1] != "."]
+        models = [file for file in files if file is not None]
+        if len(models) > 1:
+            counts = [_count(file) for file in models]
+            best = models[counts.index(max(counts))]
+            names = [file.parent.relative_to(folder).as_posix() for file in models]
+            listed = ", ".join(f"{n} ({c} photos)" for n, c in zip(names, counts, strict=True))
+            warn_caller(
+                f"{folder} has {len(models)} models of COLMAP: {listed}; that of "
+                f"{best.parent.relative_to(folder).as_posix()} is used"
+            )
+            return best
+        if models:
+            return models[0]
     return None
+
+
+def _images_in(place: Path) -> Path | None:
+    """The file of the images of a model: binary if there are both, as COLMAP reads it."""
+    for suffix in (".bin", ".txt"):
+        file = place / f"images{suffix}"
+        if file.is_file():
+            return file
+    return None
+
+
+def _count(images: Path) -> int:
+    """How many images a model has; 0 of a damaged one."""
+    try:
+        if images.suffix == ".bin":
+            return int(_Bytes(images).take("Q")[0])
+        return sum(1 for _ in _text_images(images))
+    except ValueError:
+        return 0
 
 
 def lenses_of(images: Path) -> Path:
@@ -96,6 +141,8 @@ def read_model(images: Path, folder: Path) -> dict[str, Any]:
     if not views:
         raise ValueError(f"{images} holds no images")
     prefix = "images/" if (folder / "images").is_dir() else ""
+    if images.is_relative_to(folder / "distorted") and (folder / "input").is_dir():
+        prefix = "input/"
     frames: list[dict[str, Any]] = []
     for image in sorted(views, key=lambda one: one.name):
         where = f"{images}: {image.name}"
@@ -169,17 +216,15 @@ def _entries(lens: _Lens, file: Path, number: int) -> dict[str, Any]:
 # -- text ------------------------------------------------------------------------------------------
 
 
-def _lines(file: Path) -> list[str]:
-    """The lines that are no comments; empty ones too, as an image without points has one."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{file} is no text file in UTF-8") from None
-    return [line.strip() for line in text.splitlines() if not line.lstrip().startswith("#")]
+def _lines(file: Path) -> Iterator[str]:
+    """The lines that are no comments, nor empty."""
+    for line in read_text(file).split("\n"):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield line.strip()
 
 
 def _text_lenses(file: Path) -> Iterator[tuple[int, _Lens]]:
-    for line in filter(None, _lines(file)):
+    for line in _lines(file):
         words = line.split()
         try:
             number, model, width, height = int(words[0]), words[1], int(words[2]), int(words[3])
@@ -191,11 +236,18 @@ def _text_lenses(file: Path) -> Iterator[tuple[int, _Lens]]:
 
 
 def _text_images(file: Path) -> Iterator[_Image]:
-    lines = iter(_lines(file))
-    for line in lines:
-        if not line:
-            continue
+    """The images of a text.
+
+    The line after that of an image holds its points, three numbers of each. It is empty if there
+    are none, and people who write such files leave it out; so it is known by what it holds, and
+    not by its place.
+    """
+    may_be_points = False
+    for line in _lines(file):
         words = line.split(maxsplit=9)
+        if may_be_points and _is_points(line.split()):
+            may_be_points = False
+            continue
         try:
             turn, shift = (tuple(float(w) for w in part) for part in (words[1:5], words[5:8]))
             yield _Image(words[9], int(words[8]), turn, shift)
@@ -203,11 +255,23 @@ def _text_images(file: Path) -> Iterator[_Image]:
             raise ValueError(
                 f"{file}: want IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME, got {line[:60]!r}"
             ) from None
-        next(lines, None)  # its points, of which there may be none
+        may_be_points = True
+
+
+def _is_points(words: list[str]) -> bool:
+    """Whether a line of images.txt is X Y POINT3D_ID ..., and no image, whose name is no number."""
+    try:
+        for word in words:
+            float(word)
+        for word in words[2::3]:
+            int(word)
+    except ValueError:
+        return False
+    return len(words) % 3 == 0
 
 
 def _text_points(file: Path) -> Iterator[tuple[float, ...]]:
-    for line in filter(None, _lines(file)):
+    for line in _lines(file):
         words = line.split(maxsplit=7)
         try:
             yield tuple(float(words[i]) for i in range(1, 7))
@@ -243,10 +307,7 @@ class _Bytes:
         end = self.data.find(b"\0", self.place)
         text = self.data[self.place : end]
         self.skip((len(self.data) if end < 0 else end) - self.place + 1)
-        try:
-            return text.decode("utf-8")
-        except UnicodeDecodeError:
-            raise ValueError(f"{self.file} is damaged: a name is no UTF-8") from None
+        return decode(text)
 
 
 def _binary_lenses(source: _Bytes) -> Iterator[tuple[int, _Lens]]:
