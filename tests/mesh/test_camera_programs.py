@@ -62,8 +62,9 @@ def check(views, fx=FOCAL, fy=FOCAL, cx=WIDTH / 2, cy=HEIGHT / 2, atol=1e-9):
     assert len(views) == COUNT
     rng = np.random.default_rng(1)
     for i, (turn, shift) in enumerate(RING):
-        k = [j for j in range(COUNT) if abs(float(views.rgb[j, 2].max()) * 255 - 30 * i) < 1e-3][0]
-        seen = rng.normal(size=(9, 3)) + [0, 0, 6]
+        blue = 255 * views.rgb[:, 2].amax((1, 2))
+        k = int((blue - 30 * i).abs().argmin())
+        seen = rng.normal(size=(9, 3)) + np.array([0, 0, 6])
         points = torch.from_numpy((seen - shift) @ turn)
         u, v = fx * seen[:, 0] / seen[:, 2] + cx, fy * seen[:, 1] / seen[:, 2] + cy
         xy, depth = views.camera[k].project(points)
@@ -363,7 +364,7 @@ def test_lenses_of_visualsfm_that_are_bent(tmp_path):
     nvm(save_photos(tmp_path))
     text = (tmp_path / "model.nvm").read_text()
     (tmp_path / "model.nvm").write_text(text.replace(" 0 0\n", " 0.1 0\n", 1))
-    with pytest.raises(ValueError, match="the lens of .* is bent"):
+    with pytest.raises(ValueError, match=r"the lens of .* is bent"):
         load_views(tmp_path)
 
 
@@ -391,10 +392,16 @@ def test_damaged_files_of_programs(tmp_path, write):
             )  # fmt: skip
             data = bytearray(bytes(data).replace(old, new, draw.randrange(1, 9)))
         file.write_bytes(bytes(data))
-        try:
-            open_folder(tmp_path, 8, 1.0)
-        except ValueError as error:
-            # What is known by its content only may not be known any more.
-            unknown = write in (metashape, record3d) and isinstance(error, NoCamerasError)
-            assert str(file) in str(error) or unknown, error
-            assert "\n" not in str(error), error
+        error = error_of(tmp_path)
+        # What is known by its content only may not be known any more.
+        unknown = write in (metashape, record3d) and isinstance(error, NoCamerasError)
+        assert error is None or str(file) in str(error) or unknown, error
+        assert "\n" not in str(error), error
+
+
+def error_of(root):
+    try:
+        open_folder(root, 8, 1.0)
+    except ValueError as error:
+        return error
+    return None

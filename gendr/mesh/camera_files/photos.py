@@ -47,18 +47,16 @@ class Index:
             for name in [] if again else names:
                 if not name.startswith(".") and Path(name).suffix.lower() in IMAGES:
                     paths.append(Path(place, name).relative_to(folder).as_posix())
-        keys = [folded(path) for path in paths]
-        often = {key for key, count in Counter(keys).items() if count > 1}
-        alike = zip(keys, paths, strict=True)
-        self._files = {key: path for key, path in alike if key not in often}
-        self._files |= {path: path for path in paths}  # as it is spelled comes first
+        self._paths = frozenset(paths)
+        keys = Counter(map(folded, self._paths))
+        self._alike = {key: path for path in self._paths if keys[key := folded(path)] == 1}
 
     def __len__(self) -> int:
-        return len(set(self._files.values()))
+        return len(self._paths)
 
     def get(self, name: str) -> str | None:
         """The path of an image in the folder, which may differ in case or composed accents."""
-        return self._files.get(name, self._files.get(folded(name)))
+        return name if name in self._paths else self._alike.get(folded(name))
 
     def photo(self, name: str) -> str:
         """The photo that a program names, by its path on another machine or without its folder.
