@@ -76,9 +76,7 @@ class Index:
     def in_order(self, place: str | None = None) -> list[str]:
         """The photos of one place in the order of their names: of the first that has some."""
         for where in _PLACES if place is None else (place,):
-            inside = {
-                p for p in self._files.values() if PurePosixPath(p).parent == PurePosixPath(where)
-            }
+            inside = {p for p in self._paths if PurePosixPath(p).parent == PurePosixPath(where)}
             if inside:
                 return sorted(inside)
         return []
