@@ -69,7 +69,7 @@ def _alike(folder: Path, name: str) -> Path | None:
     except OSError:
         return None
     legacy = _same_bytes(name)
-    for same in (_composed, _folded):
+    for same in (_composed, folded):
         found = [other for other in there if same(other) in {same(name), same(legacy)}]
         if len(found) == 1:
             return folder / found[0]
@@ -88,5 +88,6 @@ def _composed(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
+    """A name such that names are equal that differ in case or composed accents only."""
     return _composed(name).casefold()

@@ -15,9 +15,11 @@ import re
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +31,8 @@ import numpy.typing as npt
 from gendr._runtime.threads import num_threads
 from gendr.mesh.camera_files.colmap import point_text
 from gendr.mesh.camera_files.opencv import OPENCV
-from gendr.mesh.camera_files.transforms import IMAGES, find_mask
+from gendr.mesh.camera_files.photos import Masks, is_photo
+from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.images import MAX_MEGAPIXELS, open_image, rgba
 
 __all__ = ["LEAST", "FoundCameras", "find_cameras", "list_photos"]
@@ -44,6 +47,7 @@ _MANY, _NEIGHBOURS = 250, 12
 _STAGES = {"features": 0.35, "match": 0.35, "place": 0.3}
 # The median distance of the cameras from what they look at, in the world that is made.
 _DISTANCE = 3.0
+_NAMED = 5  # copies of photos that are named
 _FOCAL_35 = 0xA405  # of EXIF: the focal length as with film of 36 x 24 mm
 
 Matrix = npt.NDArray[np.float64]
@@ -93,7 +97,7 @@ def list_photos(folder: Path) -> list[Path]:
     """
     inside = folder / "images"
     place = inside if inside.is_dir() else folder
-    found = [p for p in place.iterdir() if p.suffix.lower() in IMAGES and p.is_file()]
+    found = [p for p in place.iterdir() if is_photo(p)]
     return sorted(found, key=lambda p: [
         (0, int(part), "") if part.isdigit() else (1, 0, part)
         for part in re.split(r"(\d+)", p.name.lower()) if part
@@ -123,7 +127,7 @@ def find_cameras(
             "photos without cameras need pycolmap, which is not installed: pip install pycolmap"
         )
     root = Path(folder)
-    photos = list_photos(root)
+    photos = _different(list_photos(root))
     if len(photos) < LEAST:
         raise ValueError(f"cameras need at least {LEAST} photos, and {root} holds {len(photos)}")
     tell = callback or (lambda done, stage: None)
@@ -159,6 +163,25 @@ def find_cameras(
     return FoundCameras(tuple(entries), missing, points, table[:, 3:] / 255, result["error"])
 
 
+def _different(photos: list[Path]) -> list[Path]:
+    """Photos without those that are copies of others, byte for byte, of which it warns."""
+    sizes = Counter(photo.stat().st_size for photo in photos)
+    first: dict[bytes, Path] = {}
+    copies: list[str] = []
+    kept: list[Path] = []
+    for photo in photos:
+        if sizes[photo.stat().st_size] > 1:
+            other = first.setdefault(sha256(photo.read_bytes()).digest(), photo)
+            if other != photo:
+                copies.append(f"{photo.name} is {other.name}")
+                continue
+        kept.append(photo)
+    if copies:
+        named = ", ".join(copies[:_NAMED]) + (", ..." if len(copies) > _NAMED else "")
+        warn_caller(f"photos that are copies of others are used once: {named}")
+    return kept
+
+
 def _prepare(
     root: Path, photos: list[Path], work: Path, limit: float, tell: Callable[[float, str], None]
 ) -> tuple[list[dict[str, Any]], list[tuple[float, float]]]:
@@ -168,6 +191,7 @@ def _prepare(
     sizes: dict[tuple[int, int, float], list[str]] = {}
     scales: list[tuple[float, float]] = []
     masks: list[Image.Image | None] = []
+    own_masks = Masks(root)
     for i, photo in enumerate(photos):
         tell(0.3 * _STAGES["features"] * i / len(photos), "features")
         with open_image(photo, limit) as opened:
@@ -186,7 +210,7 @@ def _prepare(
         (work / "images" / name).parent.mkdir(parents=True, exist_ok=True)
         image.save(work / "images" / name)
         with suppress(ValueError):  # one that is missing
-            mask = find_mask(root, photo)
+            mask = own_masks.of(photo)
             masks.append(None if mask is None else _mask(mask, size, limit))
     groups = [{"size": size[:2], "focal": size[2], "names": names} for size, names in sizes.items()]
     if len(sizes) == 1:

@@ -32,8 +32,8 @@ def run(args: Cameras) -> int:
     if args.output is None and not args.force:
         try:
             there = read_cameras(folder).file
-        except NoCamerasError:
-            pass
+        except NoCamerasError as error:
+            _say_unread(error, args.quiet)
         else:
             raise ValueError(f"{folder} has cameras, in {there}; --force finds others, or -o FILE")
     found = _found(folder, args.max_megapixels, args.quiet)
@@ -50,9 +50,10 @@ def with_cameras(args: Command, photos: str, out: Path) -> Command:
         return args
     try:
         read_cameras(folder)
-    except NoCamerasError:
+    except NoCamerasError as error:
         if len(list_photos(folder)) < LEAST:
             raise
+        _say_unread(error, args.quiet)
     else:
         return args
     file = writable_folder(out) / OPENCV
@@ -62,6 +63,12 @@ def with_cameras(args: Command, photos: str, out: Path) -> Command:
         if not args.quiet:
             say("gendr", _line(found))
     return replace(args, cameras=str(file))
+
+
+def _say_unread(error: NoCamerasError, quiet: bool) -> None:
+    """Name the files of cameras in whose place others are estimated."""
+    for text in error.unread if not quiet else ():
+        say("gendr", f"{text}. Poses are estimated instead")
 
 
 def _found(folder: Path, limit: float, quiet: bool) -> FoundCameras:

@@ -20,7 +20,8 @@ from gendr._runtime.threads import mapped
 from gendr.capture.cameras import list_photos
 from gendr.cli.common import model_file
 from gendr.cli.parser import Fit, Masks
-from gendr.mesh.folders import has_mask, open_folder
+from gendr.mesh.camera_files.photos import output_names
+from gendr.mesh.folders import common_size, has_mask, open_folder
 from gendr.mesh.images import decoded_at_once, open_image, read_size, rgba
 from gendr.mesh.masks import find_masks
 from gendr.mesh.views import AUTO
@@ -40,7 +41,7 @@ def run(args: Masks) -> int:
     if not photos:
         raise ValueError(f"{folder} holds no photos")
     out = folder / "masks" if args.output is None else Path(args.output)
-    if args.output is None and out.is_dir() and any(out.iterdir()):
+    if args.output is None and out.is_dir() and any(p.name[0] != "." for p in out.iterdir()):
         raise ValueError(f"{out} holds files already; remove them, or choose another folder: -o")
     said = _write(photos, out, args.image_size, args.max_megapixels, args.quiet)
     if not args.quiet:
@@ -64,8 +65,8 @@ def with_masks(args: Fit, out: Path) -> Fit:
     if has_mask(opened, 0, limit):
         return args
     place = out / "masks"
-    photos = [frame.image for frame in opened.frames]
-    if not (args.resume and all((place / f"{p.stem}.png").is_file() for p in photos)):
+    photos = list(dict.fromkeys(frame.image for frame in opened.frames))
+    if not (args.resume and all(file.is_file() for file in _files(photos, place))):
         try:
             said = _write(photos, place, Masks.image_size, limit, args.quiet)
         except (ValueError, RuntimeError) as error:
@@ -95,10 +96,11 @@ def _write(photos: list[Path], out: Path, side: int, limit: float, quiet: bool) 
                 return _file(partial(mask.save, format="PNG"))
 
             written = mapped(png, range(len(photos)), tell)
-            files = {out / f"{p.stem}.png": x for p, x in zip(photos, written, strict=True)}
+            files = dict(zip(_files(photos, out), written, strict=True))
         page = Image.fromarray(_sheet(images, masks))
         files[out / SHEET] = _file(partial(page.save, format="JPEG", quality=88))
-    writable_folder(out)
+    for folder in dict.fromkeys(file.parent for file in files):
+        writable_folder(folder)
     write_all(files)
     parts = 100 * masks.flatten(1).mean(1)
     how = "stands still" if kind == "still" else "is plain"
@@ -108,22 +110,28 @@ def _write(photos: list[Path], out: Path, side: int, limit: float, quiet: bool) 
     )
 
 
+def _files(photos: list[Path], out: Path) -> list[Path]:
+    """The files of the masks of photos, as `load_views` looks for them."""
+    return [out / f"{name}.png" for name in output_names(photos)]
+
+
 def _read(
     photos: list[Path], size: int, limit: float
 ) -> tuple[torch.Tensor, list[tuple[int, int]]]:
     """The photos at one size, [B, 3, H, W], and (W, H) of each in its file."""
     from PIL import Image
 
-    height, width = read_size(photos[0], limit)
+    all_sizes = [read_size(photo, limit) for photo in photos]
+    (height, width), odd = common_size(all_sizes)
+    if odd is not None:
+        raise ValueError(
+            f"photos must be of one size, most have {width} x {height}, got "
+            f"{all_sizes[odd][1]} x {all_sizes[odd][0]} in {photos[odd]}"
+        )
     first = width, height
 
     def read(photo: Path) -> Any:
         with open_image(photo, limit) as opened:
-            if opened.size != first:
-                raise ValueError(
-                    f"photos must be of one size, got {first[0]} x {first[1]} and "
-                    f"{opened.size[0]} x {opened.size[1]} in {photo}"
-                )
             planes = rgba(opened)[:3]
         part = min(1.0, size / min(first))
         small = Image.fromarray((255 * planes).round().astype(np.uint8).transpose(1, 2, 0))

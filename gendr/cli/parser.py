@@ -142,6 +142,9 @@ class Fit(OnDevice, OnThreads, ReadsImages):
       sparse/0          a model of COLMAP, text or binary, of the images in images/
       cameras.json      OpenCV's matrices: images with file, and P = K [R | t], or K, and R and
                         t, or world_to_camera
+      NAME_par.txt      projection matrices of Middlebury; also NAME_Ps.mat, projections.npy
+      others            of 3DGS, OpenSfM, OpenMVG, Meshroom, Metashape, Bundler, Polycam, LLFF, NeuS
+                        and more: docs/camera-files.md; what is not read is named
     without any of these, cameras are found (gendr cameras), and written to the output folder,
     as are masks.
     the mask of an image is its mask_path, the file of its name in masks/, its alpha channel, all
@@ -236,7 +239,8 @@ class Pose(OnThreads, ReadsImages):
       gendr pose model.obj frames/ --track -o out   a video: each image from those before
       gendr pose model.obj photos/ --rig -o out     one pose for all cameras of transforms.json
 
-    an image shows the object by its alpha channel, as a mask, or before a plain background.
+    an image shows the object by its alpha channel, as a mask, or before a plain background. It is
+    turned upright, as its EXIF data say; --lens and the camera are of the upright image.
 
     what is written to the output folder:
       camera.json     the camera of each image for OpenCV, OpenGL and PyTorch3D, its IoU, and the

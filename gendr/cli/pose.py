@@ -22,6 +22,7 @@ from gendr.cli.stages import StageFile
 from gendr.fitting.pose.fit import fit_pose, outline_problem
 from gendr.fitting.pose.search import PoseResult, shrunk
 from gendr.mesh import Camera, Mesh
+from gendr.mesh.camera_files.photos import IMAGES, is_photo
 from gendr.mesh.images import open_image, rgba
 from gendr.mesh.views import load_views, view_sizes
 from gendr.reconstruction.inputs import object_mask
@@ -31,8 +32,6 @@ CAMERA, OVERLAY, SEARCH, TRACK = "camera.json", "overlay.png", "search.gif", "tr
 # and the options that poses depend on.
 POSES, EVERY = "poses.pt", 10.0
 OPTIONS = ("track", "rig", "find_scale", "fov", "find_fov", "lens")
-# What counts as an image in a folder.
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 # Shorter side of the masks; images of the sheet and of the animation; how many of them it shows.
 SIDE, TILE, SHOWN = 256, 168, 4
 # An IoU below this is none to rely on.
@@ -186,7 +185,7 @@ def _check_options(args: Pose) -> None:
     """Refuse options that do not go together."""
     paths, folder = args.images, "folder with transforms.json, or that file, got"
     known = "its images are of one moment, and their fields of view are known"
-    is_image = Path(paths[0]).suffix.lower() in SUFFIXES
+    is_image = Path(paths[0]).suffix.lower() in IMAGES
     for wrong, text in (
         (args.rig and args.resume, "--resume cannot be given with --rig, whose one pose is found "
          "in seconds"),
@@ -212,14 +211,9 @@ def _files(texts: Sequence[str]) -> list[Path]:
         if not path.is_dir():
             found.append(path)
             continue
-        # Names that begin with a dot are notes of file systems, such as ._1.png.
-        inside = [
-            p
-            for p in path.iterdir()
-            if p.suffix.lower() in SUFFIXES and not p.name.startswith(".") and p.is_file()
-        ]
+        inside = [p for p in path.iterdir() if is_photo(p)]
         if not inside:
-            raise ValueError(f"{path} is a folder without images ({', '.join(SUFFIXES)})")
+            raise ValueError(f"{path} is a folder without images ({', '.join(IMAGES)})")
         found += sorted(inside, key=_in_order)
     return found
 
@@ -230,8 +224,11 @@ def _in_order(path: Path) -> list[tuple[int, str]]:
 
 
 def _read(path: Path, max_megapixels: float) -> tuple[Tensor, tuple[int, int]]:
-    """The mask of an image, at most `SIDE` pixels along its shorter side, and the image's size."""
-    with open_image(path, max_megapixels) as image:
+    """The mask of an image, at most `SIDE` pixels along its shorter side, and the image's size.
+
+    Both are of the upright image, as EXIF data turn it, and as all viewers show it.
+    """
+    with open_image(path, max_megapixels, turn=None) as image:
         pixels = rgba(image)
     try:
         mask = shrunk(object_mask(torch.from_numpy(pixels))[None], SIDE)[0]

@@ -12,6 +12,7 @@ from gendr._runtime.devices import usable_device
 from gendr._runtime.files import writable_folder, write_all
 from gendr.cli.parser import Predict
 from gendr.mesh import Mesh, look_at
+from gendr.mesh.camera_files.photos import output_names
 from gendr.reconstruction.inputs import read_image
 from gendr.reconstruction.pictures import prediction_sheet
 from gendr.reconstruction.renderings import DISTANCE, ELEVATION, FOV
@@ -29,26 +30,27 @@ def run(args: Predict) -> int:
     if not checkpoint.is_file():
         raise ValueError(f"--checkpoint: no file {checkpoint}; gendr train writes one")
     paths = [Path(text) for text in args.images]
-    names = [path.stem for path in paths]
+    names = [Path(name).name for name in output_names(paths)]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"two images would write {min(twice)}.obj; give them in two calls")
     model = load_model(checkpoint, device)
     out = writable_folder(Path(args.output))
-    for path in paths:
-        if (out / f"{path.stem}.png").resolve() == path.resolve():
+    for path, name in zip(paths, names, strict=True):
+        if (out / f"{name}.png").resolve() == path.resolve():
             raise ValueError(f"the sheet of {path} would replace it; choose another folder with -o")
-    for path in tqdm(paths, "predict", disable=args.quiet or len(paths) < 3):
+    each = list(zip(paths, names, strict=True))
+    for path, name in tqdm(each, "predict", disable=args.quiet or len(paths) < 3):
         image = read_image(path, model.side, fill=args.fill, max_megapixels=args.max_megapixels)
         with torch.no_grad():
             mesh = model.mesh(image[None].to(device)).to("cpu")
-        files = mesh.to_files(out / f"{path.stem}.obj")
+        files = mesh.to_files(out / f"{name}.obj")
         sheet = prediction_sheet(path.name, image, mesh)
-        files |= {out / f"{path.stem}.png": visual.picture(sheet)}
+        files |= {out / f"{name}.png": visual.picture(sheet)}
         if args.turntable:
-            files |= {out / f"{path.stem}.gif": _turntable(mesh)}
+            files |= {out / f"{name}.gif": _turntable(mesh)}
         write_all(files)
         if not args.quiet:
-            sys.stdout.write(f"{out / path.stem}.obj\n")
+            sys.stdout.write(f"{out / name}.obj\n")
     return 0
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
@@ -27,6 +28,7 @@ from gendr.mesh.images import Picture, Planes, open_image, resized
 __all__ = [
     "Folder",
     "NoMasksError",
+    "common_size",
     "has_mask",
     "is_opaque",
     "masked",
@@ -97,14 +99,13 @@ def open_folder(
         pinhole = lenses[i] if bent is None else bent.pinhole(frame.size)
         targets.append(_target_size(own, size))
         pinholes.append(pinhole.scaled(targets[0][1] / own[1], targets[0][0] / own[0]))
-    for frame, target in zip(frames, targets, strict=True):
-        if target == targets[0]:
-            continue
-        if size is not None:
-            raise ValueError("images of different shapes need size=(H, W), not one number")
+    common, odd = common_size(targets)
+    if odd is not None:
+        frame, other = frames[odd], size_text(frames[targets.index(common)].size)
         raise ValueError(
-            f"images must be of one size, got {size_text(frames[0].size)} in {frames[0].image} and "
-            f"{size_text(frame.size)} in {frame.image}; give size=(H, W) to resize them"
+            f"images must be of one {'size' if size is None else 'shape'}, most are "
+            f"{other}, got {size_text(frame.size)} in {frame.image}; give size=(H, W) to resize "
+            "them, or leave it out"
         )
     poses = [pose_of(frame) for frame in frames]
     camera = Camera.from_opengl(camera_to_world=torch.from_numpy(np.stack(poses)), fov=30.0)
@@ -119,6 +120,12 @@ def open_folder(
         translation=camera.translation,
     )
     return Folder(given.file, tuple(frames), targets[0], pixels, straightenings)
+
+
+def common_size(sizes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], int | None]:
+    """The size that most have, and which is the first of another; None if there is none."""
+    common = Counter(sizes).most_common(1)[0][0]  # of as many the first
+    return common, next((i for i, size in enumerate(sizes) if size != common), None)
 
 
 def has_mask(folder: Folder, i: int, max_megapixels: float) -> bool:
@@ -220,16 +227,17 @@ def is_opaque(image: Picture) -> bool:
 
 
 def _mask_channel(frame: TransformsFrame, picture: Picture) -> int:
-    """The channel that is the mask: alpha, or the first of a grey picture."""
-    if picture.channels in (2, 4):
+    """The channel that is the mask: alpha, unless it is opaque, or the first of a grey picture."""
+    if not is_opaque(picture):
         return picture.channels - 1
     if picture.is_grey:
         return 0
     if frame.mask is not None:
-        raise ValueError(f"{frame.mask}: a mask must be grey or have an alpha channel, got colours")
+        raise ValueError(f"{frame.mask}: a mask must be grey or have transparency, got colours")
+    alpha = "no alpha channel" if picture.channels == 3 else "an alpha channel that is opaque"
     raise NoMasksError(
-        f"{frame.where}: no mask: {frame.image.name} has no alpha channel and is not grey; give "
-        "images with transparency, mask_path, a folder masks, or the colour of a plain background"
+        f"{frame.where}: no mask: {frame.image.name} has {alpha} and is not grey; give images with "
+        "transparency, mask_path, a folder masks, or the colour of a plain background"
     )
 
 

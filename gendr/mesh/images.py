@@ -137,19 +137,42 @@ def decoded_at_once(size: tuple[int, int]) -> int:
 def read_orientation(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> int:
     """How an image must be turned to be upright, 1 to 8 as EXIF has it; 1 if nothing is said.
 
-    Of formats in which cameras and phones save photos that are not upright.
+    TIFF and HEIC come upright from Pillow and its plugin.
     """
     with _opened(path, max_megapixels) as image:
-        said = image.format in ("JPEG", "MPO", "WEBP")  # in a PNG it may stand behind the pixels
-        found = image.getexif().get(_ORIENTATION, 1) if said else 1
+        if image.format == "PNG" and "exif" not in image.info:
+            if not _has_late_exif(path):
+                return 1
+            decode(path, image)
+        return _orientation(image)
+
+
+def _orientation(image: Image) -> int:
+    if image.format in ("TIFF", "HEIF"):
+        return 1
+    try:
+        found = image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # noqa: BLE001 (of anything that programs write there)
+        return 1
     return found if found in range(1, 9) else 1
+
+
+def _has_late_exif(path: Path) -> bool:
+    """Whether a PNG has EXIF data behind its pixels (PNG, 3rd edition, 11.3.4.5)."""
+    with path.open("rb") as file:
+        file.seek(8)
+        while len(head := file.read(8)) == 8:
+            if head[4:] in (b"eXIf", b"zTXt", b"iTXt"):
+                return True
+            file.seek(4 + int.from_bytes(head[:4], "big"), 1)
+    return False
 
 
 @contextmanager
 def open_image(
     path: Path,
     max_megapixels: float = MAX_MEGAPIXELS,
-    turn: int = 1,
+    turn: int | None = 1,
     content: bytes | None = None,
 ) -> Generator[Image, None, None]:
     """A decoded image file, for as long as the context lasts.
@@ -157,7 +180,8 @@ def open_image(
     Args:
         path: The file.
         max_megapixels: The largest image that is read, in million pixels.
-        turn: How it is turned, 1 to 8 as EXIF has it; 1 leaves it as it is in the file.
+        turn: How it is turned, 1 to 8 as EXIF has it; 1 leaves it as it is in the file, and None
+            turns it as the file says, so that it is upright.
         content: The bytes of the image, if it is only a part of that file.
 
     Raises:
@@ -166,6 +190,7 @@ def open_image(
     """
     with _opened(path, max_megapixels, content) as image:
         decode(path, image)
+        turn = _orientation(image) if turn is None else turn
         yield image if turn == 1 else image.transpose(_TURNS[turn - 2])
 
 
@@ -279,7 +304,9 @@ def rgba(image: Image) -> Planes:
 def _plain_mode(image: Image) -> str:
     """The Pillow mode in which an image is read."""
     mode = image.mode
-    if mode in _AS_RGBA or (mode == "P" and "transparency" in image.info):
+    # A palette may be transparent, and one colour of PNGs of other modes.
+    keyed = "transparency" in image.info and mode in ("1", "L", "P", "RGB")
+    if mode in _AS_RGBA or keyed:
         return "RGBA"
     if mode in _AS_RGB or mode == "P":
         return "RGB"

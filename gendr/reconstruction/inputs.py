@@ -30,11 +30,13 @@ def read_image(
 ) -> Tensor:
     """An image file as the network wants it: RGBA [4, side, side] in [0, 1].
 
+    It is turned upright, as its EXIF data say.
+
     Raises:
         OSError: if there is no such file.
         ValueError: if it is no image, is too large, or shows no object; the message names it.
     """
-    with open_image(Path(path), max_megapixels) as image:
+    with open_image(Path(path), max_megapixels, turn=None) as image:
         pixels = rgba(image)
     try:
         return network_input(torch.from_numpy(pixels), side, fill=fill)

@@ -2,13 +2,14 @@
 
 import json
 import struct
-from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from gendr.mesh.camera_files.transforms import read_cameras
 from gendr.mesh.views import load_views, view_sizes, visual_sphere
 from support.cases import for_each
 
@@ -54,6 +55,10 @@ MODELS = {
 UNKNOWN = {
     "THIN_PRISM_FISHEYE": (10, [FX, FY, CX, CY, *[0.0] * 8]),
     "RAD_TAN_THIN_PRISM_FISHEYE": (11, [FX, FY, CX, CY, *[0.0] * 12]),
+    "SIMPLE_DIVISION": (12, [FX, CX, CY, 0.1]),
+    "DIVISION": (13, [FX, FY, CX, CY, 0.1]),
+    "EUCM": (16, [FX, FY, CX, CY, 0.5, 1.0]),
+    "EQUIRECTANGULAR": (17, [WIDTH, HEIGHT]),
 }
 
 
@@ -142,6 +147,104 @@ def test_lens_models_of_colmap(tmp_path, model):
     save_images(tmp_path / "b", folder=".")  # without a folder images
     write_binary(tmp_path / "b" / "sparse/0", number, numbers)
     check_cameras(load(tmp_path / "b"), fy)
+
+
+def test_lines_of_images_are_told_apart_by_what_they_hold(tmp_path):
+    """With any mix of empty, missing and filled second lines, as scripts of others write them."""
+    points = ("", None, "3.5 2.5 -1 1 2 3", "10 20 4 11 21 5 12 22 -1 13 23 -1")
+    for number, chosen in enumerate(product(points, repeat=COUNT)):
+        root = tmp_path / str(number % 8)
+        if number < 8:
+            save_images(root)
+            write_text(root / "sparse/0", "PINHOLE", MODELS["PINHOLE"][1])
+        file = root / "sparse/0/images.txt"
+        heads = [line for line in file.read_text("utf-8-sig").split("\n") if ".png" in line]
+        lines = zip(heads, chosen, strict=True)
+        text = "\n".join(part for pair in lines for part in pair if part is not None)
+        file.write_bytes(b"\xef\xbb\xbf" * (number % 2) + text.replace("\n", "\r\n").encode())
+        assert len(read_cameras(root).meta["frames"]) == COUNT, chosen
+    check_cameras(load(root))
+    file.write_text("\n".join([heads[0], points[2], points[2], *heads[1:]]))
+    with pytest.raises(ValueError, match="want IMAGE_ID QW"):  # points of no image
+        load(root)
+
+
+@for_each(write=[write_text, write_binary])
+def test_of_several_models_the_largest(tmp_path, write):
+    number, numbers = MODELS["PINHOLE"]
+    model = "PINHOLE" if write is write_text else number
+    save_images(tmp_path)
+    for place, count in (("sparse/0", 1), ("sparse/1", COUNT), ("sparse/2", 2)):
+        write(tmp_path / place, model, numbers)
+        if write is write_text:
+            file = tmp_path / place / "images.txt"
+            lines = file.read_text().split("\n")
+            file.write_text("\n".join(lines[: 1 + 2 * count]) + "\n")
+        else:
+            packed(tmp_path / place / "images.bin", 0, "<Q", count)
+    with pytest.warns(
+        UserWarning, match=r"3 models of COLMAP: sparse/0 \(1 photos\).*sparse/1 is "
+    ):
+        check_cameras(load(tmp_path))
+    (tmp_path / "sparse").rename(tmp_path / "elsewhere")
+    check_cameras(load(tmp_path, cameras=tmp_path / "elsewhere/1"))
+    (tmp_path / "distorted/sparse").mkdir(parents=True)
+    (tmp_path / "elsewhere/1").rename(tmp_path / "distorted/sparse/0")
+    check_cameras(load(tmp_path))
+    (tmp_path / "images").rename(tmp_path / "input")  # as 3DGS's convert.py has it
+    (tmp_path / "images").mkdir()
+    check_cameras(load(tmp_path))
+
+
+@for_each(kind=["text", "binary"])
+def test_frames_of_colmap_4(tmp_path, kind):
+    """A rig written by COLMAP; poses of images are used, and frames that differ are named."""
+    pycolmap = pytest.importorskip("pycolmap")
+    if not hasattr(pycolmap, "Rig"):
+        return
+    found = pycolmap.Reconstruction()
+    camera = pycolmap.SensorType.CAMERA
+    for number in (1, 2):
+        lens = {"model": "PINHOLE", "width": WIDTH, "height": HEIGHT, "params": [FX, FY, CX, CY]}
+        found.add_camera(pycolmap.Camera(**lens, camera_id=number))
+    rig, turned = pycolmap.Rig(rig_id=5), pycolmap.Rotation3d(np.array([0, 0.1, 0]))
+    rig.add_ref_sensor(pycolmap.sensor_t(camera, 1))
+    rig.add_sensor(pycolmap.sensor_t(camera, 2), pycolmap.Rigid3d(turned, np.array([0.5, 0, 0])))
+    found.add_rig(rig)
+    for i, (_, turn, shift) in enumerate(poses()[:2], 1):
+        frame = pycolmap.Frame(frame_id=i, rig_id=5)
+        frame.rig_from_world = pycolmap.Rigid3d(pycolmap.Rotation3d(turn), shift)
+        images = [
+            pycolmap.Image(name=f"cam{c}/{i}.png", camera_id=c, image_id=10 * c + i) for c in (1, 2)
+        ]
+        for image in images:
+            image.frame_id = i
+            frame.add_data_id(image.data_id)
+        found.add_frame(frame)
+        for image in images:
+            found.add_image(image)
+        found.register_frame(i)
+    place = tmp_path / "sparse/0"
+    place.mkdir(parents=True)
+    (found.write_text if kind == "text" else found.write_binary)(str(place))
+    frames = read_cameras(tmp_path).meta["frames"]
+    assert [frame["file_path"] for frame in frames] == [
+        f"cam{c}/{i}.png" for c in (1, 2) for i in (1, 2)
+    ]
+    second = pycolmap.Rigid3d(turned, np.array([0.5, 0, 0]))
+    for frame, (_, turn, shift) in zip(frames, 2 * poses()[:2], strict=True):
+        pose = pycolmap.Rigid3d(pycolmap.Rotation3d(turn), shift)
+        pose = second * pose if frame["file_path"].startswith("cam2") else pose
+        eye = pose.inverse().translation
+        np.testing.assert_allclose(np.array(frame["transform_matrix"])[:3, 3], eye, atol=1e-12)
+    if kind == "text":
+        replaced("images.txt", " 1 cam1/1.png", "9e1 1 cam1/1.png")(place)
+    else:
+        packed(place / "images.bin", 8 + 4 + 32, "<d", 77.0)
+    with pytest.warns(
+        UserWarning, match=r"frames.* has other poses than images.* of 1 of 4 photos"
+    ):
+        read_cameras(tmp_path)
 
 
 def test_lenses_of_unknown_kinds(tmp_path):
@@ -248,24 +351,41 @@ def save_matrices(root, kind):
 def test_files_of_projection_matrices(tmp_path, kind):
     save_images(tmp_path)
     for path in (tmp_path / "images").iterdir():
-        path.rename(tmp_path / path.name.replace("view ", "view_" if kind == "par" else "view "))
+        path.rename(tmp_path / path.name)
     save_matrices(tmp_path, kind)
-    if kind == "par":
-        file = tmp_path / "scene_par.txt"
-        file.write_text(file.read_text().replace("view ", "view_"))
+    (tmp_path / "._scene_par.txt").write_text("Mac OS X")
     views = load(tmp_path)
     if kind == "par":
-        names = tuple(name.replace("_", " ") for name in views.names[::-1])
-        views = replace(views[::-1], names=names)
+        views = views[::-1]
     if kind == "npy":  # turned around, by its third axis
         assert float((views.camera.ahead * -views.camera.eye).sum(-1).min()) > 0
     else:
         check_cameras(views)
 
 
+def test_par_files_of_more_photos_than_there_are(tmp_path):
+    save_images(tmp_path, folder=".")
+    save_matrices(tmp_path, "par")
+    whole = load(tmp_path)
+    (tmp_path / "view 1.png").unlink()
+    words = (
+        r"scene_par.txt names 1 of 3 photos that are not in .*, and which are left out: view 1.png$"
+    )
+    with pytest.warns(UserWarning, match=words):
+        views = load(tmp_path)
+    assert views.names == ("view 2.png", "view 0.png")
+    assert torch.equal(views.camera.eye, whole.camera.eye[[0, 2]])
+    (tmp_path / "b_par.txt").write_text("0\n")
+    with pytest.raises(ValueError, match=r"holds 2 files of cameras, b_par.txt and scene_par.txt"):
+        load(tmp_path)
+    with pytest.warns(UserWarning, match=words):
+        assert len(load(tmp_path, cameras=tmp_path / "scene_par.txt")) == 2
+
+
 @for_each("text, words", [
     ("2\nview.png 1 2 3\n", "it announces 2 images and has 1"),
-    ("1\nview.png a b\n", "could not convert"),
+    ("1\nview.png a b\n", "a line must be a name and 21 numbers"),
+    (f"1\nview.png {'a ' * 21}\n", "could not convert"),
     ("", "invalid literal"),
 ])  # fmt: skip
 def test_damaged_files_of_projection_matrices(tmp_path, text, words):
@@ -298,7 +418,7 @@ BAD_OPENCV = {
     "K must hold numbers": opencv(K="no"),
     "K holds NaN": opencv(K=[[1, 0, float("nan")], [0, 1, 3], [0, 0, 1]]),
     r"image 1 .*no pose; give R and t": opencv({"world_to_camera": None}),
-    "the pose is no rotation": opencv({"world_to_camera": np.diag([1, 1, -1, 1.0]).tolist()}),
+    "world_to_camera is a mirror": opencv({"world_to_camera": np.diag([1, 1, -1, 1.0]).tolist()}),
     "last row of world_to_camera": opencv(
         {"world_to_camera": (np.eye(4) + np.eye(4)[::-1]).tolist()}
     ),
@@ -309,7 +429,6 @@ BAD_OPENCV = {
     "dist must be at most 14": opencv(dist=[0.0] * 15),
     r"lens distortion \(tx\)": opencv(dist=[*[0.0] * 12, 0.3]),
     "distCoeffs": opencv({"distCoeffs": [[0.3, 0, 0, 0]]}),
-    "no such image": opencv({"file": "images/none.png"}),
     "is outside of the folder": opencv({"file": "../view 1.png"}),
     "w must be a finite number": opencv(width="wide"),
 }
@@ -342,10 +461,9 @@ BAD_TEXT = {
     "want IMAGE_ID QW": replaced("images.txt", " 7 view 2.png", ""),
     "PINHOLE has 4 parameters, got 3": replaced("cameras.txt", f" {CY}", ""),
     "unknown lens model 'PINHOL'": replaced("cameras.txt", "PINHOLE", "PINHOL"),
-    "no such image": replaced("images.txt", "view 0.png", "view 9.png"),
     "is outside of the folder": replaced("images.txt", "view 0.png", "../../view 0.png"),
-    "/etc/passwd.: no such image": replaced("images.txt", "view 0.png", "/etc/passwd"),
-    "is no text file": lambda r: (r / "images.txt").write_bytes(b"\xff\xfe\x00"),
+    "/etc/passwd is outside": replaced("images.txt", "view 0.png", "../../../../../etc/passwd"),
+    "want IMAGE_ID QW QX QY": lambda r: (r / "images.txt").write_bytes(b"\xff\xfe\x00"),
     "says w x h = 20 x 30": replaced("cameras.txt", "20 12", "20 30"),
 }
 BAD_BINARY = {
@@ -356,7 +474,6 @@ BAD_BINARY = {
     "images.bin is damaged": lambda r: packed(r / "images.bin", 0, "<Q", 1 << 60),
     "has the unknown lens model 99": lambda r: packed(r / "cameras.bin", 12, "<i", 99),
     "has no pose": lambda r: packed(r / "images.bin", 12, "<d", float("nan")),
-    "is damaged: a name is no UTF-8": lambda r: packed(r / "images.bin", 72, "<B", 0xFF),
     "holds no images": lambda r: packed(r / "images.bin", 0, "<Q", 0),
 }
 

@@ -442,9 +442,11 @@ BREAK = {
     "transforms.json is no JSON file: Exceeds": text("[" + "9" * 5000 + "]"),
     "has no frames": change(frames=[]),
     "frame 1 has no file_path": change(frame={"file_path": 3}),
-    "frame 1 .images/1.png.: no such image": lambda r: (r / "images" / "1.png").unlink(),
+    "no such image: of the 2 photos that it names none": lambda r: [
+        (r / "images" / f"{i}.png").unlink() for i in range(2)
+    ],
     "1.png is no readable image": lambda r: (r / "images" / "1.png").write_text("hello"),
-    r"one size, got 8 x 6 in .*0.png and 7 x 6 in .*1.png": photo(blob(6, 7)),
+    r"one size, most are 8 x 6, got 7 x 6 in .*1.png": photo(blob(6, 7)),
     r"frame 1 .*must be 4 x 4 numbers, got shape \[2, 2\]": change(
         frame={"transform_matrix": [[1, 0], [0, 1]]}
     ),
@@ -453,9 +455,15 @@ BREAK = {
         frame={"transform_matrix": [[10**400] * 4] * 4}
     ),
     "transform_matrix holds NaN": change(frame=matrix(m03=float("nan"))),
-    "last row of transform_matrix": change(frame=matrix(m30=1.0)),
+    "last row of transform_matrix must be 0 0 0 1, got 1 0 0 1": change(frame=matrix(m30=1.0)),
+    "stands there, so it is to be transposed": change(
+        frame={"transform_matrix": [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 1, 4, 1]]}
+    ),
+    "its axes have the length 2.5: divide the left": change(
+        frame={"transform_matrix": (np.eye(4) * [2.5, 2.5, 2.5, 1]).tolist()}
+    ),
     "not a rotation and translation": change(frame=matrix(m00=1.1)),
-    "is a mirror": change(frame=matrix(m22=-1)),
+    "transform_matrix is a mirror .* left-handed": change(frame=matrix(m22=-1)),
     "no intrinsics": change(camera_angle_x=None),
     r"camera_angle_x must be in \(0, pi\) radians, got 50": change(camera_angle_x=50),
     "fl_x must be a finite number, got '9'": change(fl_x="9"),
@@ -468,6 +476,9 @@ BREAK = {
     "every image is opaque": lambda r: [
         image(r / "images" / f"{i}.png", np.full((6, 8, 4), 255)) for i in range(2)
     ],
+    "1.png has an alpha channel that is opaque and is not grey": photo(
+        np.dstack([np.arange(144).reshape(6, 8, 3), np.full((6, 8), 255)])
+    ),
     "no mask for .*1.png in .*masks": lambda r: image(r / "masks" / "0.png", blob()),
     "as large as their image, got 7 x 6 in .*m.png and 8 x 6 in .*1.png": masked(blob(6, 7)),
     "a mask must be grey": masked(np.arange(144).reshape(6, 8, 3)),

@@ -398,7 +398,7 @@ def test_predict_refuses(whole, tmp_path, capsys):
         ([a], "no.pt", tmp_path, "no file no.pt"),
         ([b], whole, out, "b.png"),
         ([tmp_path / "c.png"], whole, out, "c.png"),
-        ([a, a], whole, out, "two images would write a.obj"),
+        ([a, a], whole, out, "two images would write a.png.obj"),
         ([a], whole, tmp_path, "would replace it"),
         ([a], b, out, "no checkpoint of a reconstruction"),
     ):

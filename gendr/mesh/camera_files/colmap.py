@@ -16,16 +16,22 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from gendr._runtime.texts import decode, read_text
 from gendr.mesh.camera_files.opencv import camera_to_world
+from gendr.mesh.files.reports import warn_caller
 
 __all__ = [
     "find_model", "lenses_of", "point_text", "read_model", "read_point_file", "read_points",
 ]  # fmt: skip
 
-# Where a model may lie in the folder of images, the first that is there.
-_PLACES = ("sparse/0", "sparse", "colmap/sparse/0", "")
+# Where models may lie in the folder of images: of the first of these groups that has some, that of
+# most images. The last but one is what 3DGS leaves beside photos whose lens it has undone.
+_PLACES = (
+    ("sparse/*", "sparse"), ("colmap/sparse/*", "colmap/sparse"), ("colmap_text",), ("",),
+    ("distorted/sparse/*", "distorted/sparse"),
+)  # fmt: skip
 # The lens models by their numbers in binary files, and what their parameters are called in
-# transforms files; "f" is both focal lengths. Those without names are refused.
+# transforms files; "f" is both focal lengths. Those with a count of them only are refused.
 _MODELS = (
     ("SIMPLE_PINHOLE", "f cx cy"),
     ("PINHOLE", "fl_x fl_y cx cy"),
@@ -38,7 +44,13 @@ _MODELS = (
     ("SIMPLE_RADIAL_FISHEYE", "f cx cy k1"),
     ("RADIAL_FISHEYE", "f cx cy k1 k2"),
     ("THIN_PRISM_FISHEYE", 12),
-    ("RAD_TAN_THIN_PRISM_FISHEYE", 16),
+    ("RAD_TAN_THIN_PRISM_FISHEYE", 16),  # from here on of COLMAP 4
+    ("SIMPLE_DIVISION", 4),
+    ("DIVISION", 5),
+    ("SIMPLE_FISHEYE", "f cx cy"),
+    ("FISHEYE", "fl_x fl_y cx cy"),
+    ("EUCM", 6),
+    ("EQUIRECTANGULAR", 2),
 )
 
 
@@ -58,16 +70,50 @@ class _Image:
     lens: int
     turn: tuple[float, ...]  # quaternion w, x, y, z, world to camera
     shift: tuple[float, ...]
+    number: int
 
 
 def find_model(folder: Path) -> Path | None:
-    """The file `images.bin` or `images.txt` of the model in a folder; None if there is none."""
-    for place in _PLACES:
-        for suffix in (".bin", ".txt"):
-            file = folder / place / f"images{suffix}"
-            if file.is_file():
-                return file
+    """The file `images.bin` or `images.txt` of the model in a folder; None if there is none.
+
+    Of several models that of most images, with a warning that there are others.
+    """
+    for group in _PLACES:
+        places = [p for each in group for p in (sorted(folder.glob(each)) if each else [folder])]
+        files = [_images_in(p) for p in places if p == folder or p.name[:1] != "."]
+        models = [file for file in files if file is not None]
+        if len(models) > 1:
+            counts = [_count(file) for file in models]
+            best = models[counts.index(max(counts))]
+            names = [file.parent.relative_to(folder).as_posix() for file in models]
+            listed = ", ".join(f"{n} ({c} photos)" for n, c in zip(names, counts, strict=True))
+            warn_caller(
+                f"{folder} has {len(models)} models of COLMAP: {listed}; that of "
+                f"{best.parent.relative_to(folder).as_posix()} is used"
+            )
+            return best
+        if models:
+            return models[0]
     return None
+
+
+def _images_in(place: Path) -> Path | None:
+    """The file of the images of a model: binary if there are both, as COLMAP reads it."""
+    for suffix in (".bin", ".txt"):
+        file = place / f"images{suffix}"
+        if file.is_file():
+            return file
+    return None
+
+
+def _count(images: Path) -> int:
+    """How many images a model has; 0 of a damaged one."""
+    try:
+        if images.suffix == ".bin":
+            return int(_Bytes(images).take("Q")[0])
+        return sum(1 for _ in _text_images(images))
+    except ValueError:
+        return 0
 
 
 def lenses_of(images: Path) -> Path:
@@ -97,7 +143,10 @@ def read_model(images: Path, folder: Path) -> dict[str, Any]:
         views = list(_text_images(images))
     if not views:
         raise ValueError(f"{images} holds no images")
+    _warn_of_frames(images, views)
     prefix = "images/" if (folder / "images").is_dir() else ""
+    if images.is_relative_to(folder / "distorted") and (folder / "input").is_dir():
+        prefix = "input/"
     frames: list[dict[str, Any]] = []
     for image in sorted(views, key=lambda one: one.name):
         where = f"{images}: {image.name}"
@@ -186,20 +235,45 @@ def _entries(lens: _Lens, file: Path, number: int) -> dict[str, Any]:
     return entries if focal is None else {**entries, "fl_x": focal, "fl_y": focal}
 
 
+def _warn_of_frames(images: Path, views: list[_Image]) -> None:
+    """Warn if frames.txt or .bin, from which COLMAP 4 takes poses, has others than the images.
+
+    Only images of the reference sensors of rigs are compared, whose poses are those of frames.
+    """
+    frames, rigs = (images.with_name(name + images.suffix) for name in ("frames", "rigs"))
+    if not (frames.is_file() and rigs.is_file()):
+        return
+    binary = images.suffix == ".bin"
+    sensors = dict(_binary_rigs(_Bytes(rigs)) if binary else _text_rigs(rigs))
+    poses: dict[int, tuple[float, ...]] = {}
+    for rig, pose, data in _binary_frames(_Bytes(frames)) if binary else _text_frames(frames):
+        poses |= {image: pose for sensor, image in data if sensor == sensors.get(rig)}
+    other = 0
+    for view in views:
+        if view.number in poses:
+            q, p = np.array(view.turn), np.array(poses[view.number])
+            sizes = float(np.linalg.norm(q) * np.linalg.norm(p[:4]))
+            apart = np.abs(np.array(view.shift) - p[4:]).max() > 1e-6 * (1 + np.abs(p[4:]).max())
+            other += bool(apart or 1 - abs(float(q @ p[:4])) / max(sizes, 1e-300) > 1e-9)
+    if other:
+        warn_caller(
+            f"{frames} has other poses than {images.name} of {other} of {len(views)} photos; "
+            f"COLMAP takes the former, and here those of {images.name} are used"
+        )
+
+
 # -- text ------------------------------------------------------------------------------------------
 
 
-def _lines(file: Path) -> list[str]:
-    """The lines that are no comments; empty ones too, as an image without points has one."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{file} is no text file in UTF-8") from None
-    return [line.strip() for line in text.splitlines() if not line.lstrip().startswith("#")]
+def _lines(file: Path) -> Iterator[str]:
+    """The lines that are no comments, nor empty."""
+    for line in read_text(file).split("\n"):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield line.strip()
 
 
 def _text_lenses(file: Path) -> Iterator[tuple[int, _Lens]]:
-    for line in filter(None, _lines(file)):
+    for line in _lines(file):
         words = line.split()
         try:
             number, model, width, height = int(words[0]), words[1], int(words[2]), int(words[3])
@@ -211,23 +285,72 @@ def _text_lenses(file: Path) -> Iterator[tuple[int, _Lens]]:
 
 
 def _text_images(file: Path) -> Iterator[_Image]:
-    lines = iter(_lines(file))
-    for line in lines:
-        if not line:
-            continue
+    """The images of a text.
+
+    The line after that of an image holds its points, three numbers of each. It is empty if there
+    are none, and people who write such files leave it out; so it is known by what it holds, and
+    not by its place.
+    """
+    may_be_points = False
+    for line in _lines(file):
         words = line.split(maxsplit=9)
+        if may_be_points and _is_points(line.split()):
+            may_be_points = False
+            continue
         try:
             turn, shift = (tuple(float(w) for w in part) for part in (words[1:5], words[5:8]))
-            yield _Image(words[9], int(words[8]), turn, shift)
+            yield _Image(words[9], int(words[8]), turn, shift, int(words[0]))
         except (ValueError, IndexError):
             raise ValueError(
                 f"{file}: want IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME, got {line[:60]!r}"
             ) from None
-        next(lines, None)  # its points, of which there may be none
+        may_be_points = True
+
+
+def _is_points(words: list[str]) -> bool:
+    """Whether a line of images.txt is X Y POINT3D_ID ..., and no image, whose name is no number."""
+    try:
+        for word in words:
+            float(word)
+        for word in words[2::3]:
+            int(word)
+    except ValueError:
+        return False
+    return len(words) % 3 == 0
+
+
+def _text_rigs(file: Path) -> Iterator[tuple[int, int]]:
+    """The reference sensor of each rig; 0 is none."""
+    for line in _lines(file):
+        words = line.split()
+        try:
+            if int(words[1]) and words[2] == "CAMERA":
+                yield int(words[0]), int(words[3])
+        except (ValueError, IndexError):
+            raise ValueError(
+                f"{file}: want RIG_ID NUM_SENSORS REF_SENSOR_TYPE REF_SENSOR_ID ..., got "
+                f"{line[:60]!r}"
+            ) from None
+
+
+def _text_frames(file: Path) -> Iterator[tuple[int, tuple[float, ...], list[tuple[int, int]]]]:
+    """The rig of each frame, its pose, and its cameras and their images."""
+    for line in _lines(file):
+        words = line.split()
+        try:
+            pose = tuple(float(word) for word in words[2:9])
+            triples = zip(words[10::3], words[11::3], words[12::3], strict=True)
+            data = [(int(s), int(i)) for kind, s, i in triples if kind == "CAMERA"]
+            yield int(words[1]), pose, data
+        except (ValueError, IndexError):
+            raise ValueError(
+                f"{file}: want FRAME_ID RIG_ID QW QX QY QZ TX TY TZ NUM_DATA_IDS ..., got "
+                f"{line[:60]!r}"
+            ) from None
 
 
 def _text_points(file: Path) -> Iterator[tuple[float, ...]]:
-    for line in filter(None, _lines(file)):
+    for line in _lines(file):
         words = line.split(maxsplit=7)
         try:
             yield tuple(float(words[i]) for i in range(1, 7))
@@ -263,15 +386,12 @@ class _Bytes:
         end = self.data.find(b"\0", self.place)
         text = self.data[self.place : end]
         self.skip((len(self.data) if end < 0 else end) - self.place + 1)
-        try:
-            return text.decode("utf-8")
-        except UnicodeDecodeError:
-            raise ValueError(f"{self.file} is damaged: a name is no UTF-8") from None
+        return decode(text)
 
 
 def _binary_lenses(source: _Bytes) -> Iterator[tuple[int, _Lens]]:
     for _ in range(*source.take("Q")):
-        number, model, width, height = source.take("iiQQ")
+        number, model, width, height = source.take("IiQQ")
         if not 0 <= model < len(_MODELS):
             raise ValueError(f"{source.file}: camera {number} has the unknown lens model {model}")
         name, keys = _MODELS[model]
@@ -281,11 +401,32 @@ def _binary_lenses(source: _Bytes) -> Iterator[tuple[int, _Lens]]:
 
 def _binary_images(source: _Bytes) -> Iterator[_Image]:
     for _ in range(*source.take("Q")):
-        _, *pose, lens = source.take("i7di")
+        number, *pose, lens = source.take("I7dI")
         name = source.name()
         (points,) = source.take("Q")
         source.skip(24 * points)  # x and y, and the number of the point in space
-        yield _Image(name, lens, tuple(pose[:4]), tuple(pose[4:]))
+        yield _Image(name, lens, tuple(pose[:4]), tuple(pose[4:]), number)
+
+
+def _binary_rigs(source: _Bytes) -> Iterator[tuple[int, int]]:
+    for _ in range(*source.take("Q")):
+        rig, count = source.take("II")
+        if count:
+            kind, sensor = source.take("iI")
+            for _ in range(count - 1):
+                *_, has_pose = source.take("iIB")
+                source.skip(56 * has_pose)
+            if kind == 0:  # a camera
+                yield rig, sensor
+
+
+def _binary_frames(
+    source: _Bytes,
+) -> Iterator[tuple[int, tuple[float, ...], list[tuple[int, int]]]]:
+    for _ in range(*source.take("Q")):
+        _, rig, *pose, count = source.take("II7dI")
+        data = [source.take("iIQ") for _ in range(count)]
+        yield rig, tuple(pose), [(sensor, image) for kind, sensor, image in data if kind == 0]
 
 
 def _binary_points(source: _Bytes) -> Iterator[tuple[float, ...]]:

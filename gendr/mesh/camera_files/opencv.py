@@ -26,7 +26,9 @@ from gendr._runtime.checks import shape_text
 from gendr.mesh.camera_files.lenses import BENDS, Lens
 from gendr.mesh.rotations import ORTHONORMAL
 
-__all__ = ["OPENCV", "camera_to_world", "from_opencv_json", "lens_entries", "points_of"]
+__all__ = [
+    "OPENCV", "camera_to_world", "from_opencv_json", "lens_entries", "points_of", "rigid",
+]  # fmt: skip
 
 # The name of the file in a folder.
 OPENCV = "cameras.json"
@@ -176,25 +178,67 @@ def camera_to_world(rotation: Matrix, shift: Matrix) -> list[list[float]]:
     return pose.tolist()
 
 
+def rigid(matrix: Matrix, name: str, where: str) -> Matrix:
+    """A camera matrix [3 or 4, 4], as [3, 4] of a rotation and a translation.
+
+    It is divided by the last number of the fourth row, as all multiples of a homogeneous matrix
+    are the same.
+
+    Raises:
+        ValueError: If it is something else, with what it is likely to be.
+    """
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"{where}: {name} holds NaN or inf")
+    if len(matrix) == 4:
+        *row, last = matrix[3].tolist()
+        size = abs(last) or 1.0
+        if last == 0 or np.abs(row).max() > 1e-6 * size:
+            turned = not matrix[:3, 3].any() and last != 0
+            raise ValueError(
+                f"{where}: the last row of {name} must be 0 0 0 1, got "
+                f"{' '.join(f'{value:.4g}' for value in matrix[3])}"
+                + ("; its translation stands there, so it is to be transposed" if turned else "")
+            )
+        matrix = matrix[:3] / last
+    rotation = matrix[:, :3]
+    scale = float(np.sqrt(np.trace(rotation @ rotation.T) / 3))
+    error = float(np.abs(rotation @ rotation.T - np.eye(3)).max())
+    if error > ORTHONORMAL:
+        even = scale > 0 and np.abs(rotation @ rotation.T / scale**2 - np.eye(3)).max()
+        reason = "remove scale and shear"
+        if scale > 0 and even <= ORTHONORMAL:
+            reason = f"its axes have the length {scale:.6g}: divide the left 3 x 3 numbers by it"
+        raise ValueError(
+            f"{where}: {name} is not a rotation and translation: R R^T differs from the identity "
+            f"by {error:.2g}; {reason}"
+        )
+    if np.linalg.det(rotation) < 0:
+        raise ValueError(
+            f"{where}: {name} is a mirror (determinant -1), not a rotation: a left-handed world or "
+            "camera; negate one axis of it"
+        )
+    return matrix
+
+
 def _pose(image: dict[str, Any], where: str) -> list[list[float]]:
-    if image.get("world_to_camera") is not None:
-        matrix = _numbers(image["world_to_camera"], ((4, 4), (3, 4)), "world_to_camera", where)
-        if len(matrix) == 4 and not np.allclose(matrix[3], (0, 0, 0, 1), rtol=0, atol=1e-6):
-            raise ValueError(f"{where}: the last row of world_to_camera must be 0 0 0 1")
-        rotation, shift = matrix[:3, :3], matrix[:3, 3]
+    name, world = "the pose", image.get("world_to_camera")
+    if world is not None:
+        name = "world_to_camera"
+        matrix = _numbers(world, ((4, 4), (3, 4)), name, where)
     elif image.get("R") is not None and image.get("t") is not None:
         rotation = _numbers(image["R"], ((3, 3),), "R", where)
         shift = _numbers(image["t"], ((3,), (3, 1)), "t", where).reshape(3)
+        matrix = np.c_[rotation, shift]
     else:
         raise ValueError(f"{where}: no pose; give R and t, or world_to_camera")
-    error = float(np.abs(rotation @ rotation.T - np.eye(3)).max())
-    if error > ORTHONORMAL or np.linalg.det(rotation) < 0:
+    try:
+        matrix = rigid(matrix, name, where)
+    except ValueError as error:
         raise ValueError(
-            f"{where}: the pose is no rotation: R R^T differs from the identity by {error:.2g}, "
-            f"its determinant is {np.linalg.det(rotation):.3g}; it must take the world to the "
-            "camera, x right, y down, z ahead; give a projection matrix as P"
-        )
-    return camera_to_world(rotation, shift)
+            f"{error}; it must take the world to the camera, x right, y down, z ahead; give a "
+            "projection matrix as P"
+        ) from None
+    return camera_to_world(matrix[:, :3], matrix[:, 3])
 
 
 def _numbers(

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PROJECTIONS", "find_projections", "from_projections"]
+from gendr._runtime.texts import read_text
+
+__all__ = ["PROJECTIONS", "find_projections", "from_projections", "is_projections"]
 
 PROJECTIONS = "projections.npy"
 _FILES = ("*_Ps.mat", PROJECTIONS, "projections.txt", "*_par.txt")
@@ -28,16 +30,29 @@ Matrices = npt.NDArray[np.float64]
 _LARGEST = 1 << 20
 
 
+def is_projections(file: Path) -> bool:
+    """Whether a file is one of projection matrices by its name."""
+    return any(file.match(pattern) for pattern in _FILES)
+
+
 def find_projections(folder: Path, images: list[str]) -> list[Path]:
     """The files of matrices in a folder: one, or one of each image; none if there are none.
 
     Args:
         folder: with photos.
         images: their names.
+
+    Raises:
+        ValueError: If there are several, of which none says that it is the right one.
     """
     for pattern in _FILES:
-        found = list(folder.glob(pattern))
-        if len(found) == 1 and found[0].is_file():
+        found = [p for p in sorted(folder.glob(pattern)) if p.is_file() and p.name[0] != "."]
+        if len(found) > 1:
+            raise ValueError(
+                f"{folder} holds {len(found)} files of cameras, {found[0].name} and "
+                f"{found[1].name}; leave one there, or give it as the file of cameras"
+            )
+        if found:
             return found
     for place in (folder, folder / "txt"):
         each = [place / Path(name).with_suffix(".txt").name for name in sorted(images)]
@@ -98,17 +113,19 @@ def _of_matlab(file: Path) -> Matrices:
 
 def _of_text(file: Path) -> Matrices:
     """Rows of four numbers, three for each matrix; or rows of twelve."""
-    lines = file.read_text(encoding="utf-8").split("\n")
+    lines = read_text(file).split("\n")
     words = " ".join(line for line in lines if line.strip() != "CONTOUR").split()
     return np.array([float(word) for word in words]).reshape(-1, 3, 4)
 
 
 def _of_middlebury(file: Path) -> tuple[Matrices, list[str]]:
     """The matrices and the names of their images."""
-    count, *lines = file.read_text(encoding="utf-8").strip().split("\n")
-    rows = [line.split() for line in lines if line.strip()]
+    count, *lines = read_text(file).strip().split("\n")
+    rows = [line.rsplit(maxsplit=21) for line in lines if line.strip()]  # names may have spaces
     if int(count) != len(rows):
         raise ValueError(f"it announces {int(count)} images and has {len(rows)}")
+    if any(len(row) != 22 for row in rows):
+        raise ValueError("a line must be a name and 21 numbers, of K, R and t")
     table = np.array([[float(word) for word in row[1:]] for row in rows])
     k, r, t = table[:, :9].reshape(-1, 3, 3), table[:, 9:18].reshape(-1, 3, 3), table[:, 18:, None]
     return k @ np.concatenate([r, t], 2), [row[0] for row in rows]

@@ -6,12 +6,11 @@ file outside the folder is read, neither by its name nor through a link.
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -19,27 +18,47 @@ import numpy as np
 import numpy.typing as npt
 
 from gendr._runtime.checks import shape_text
+from gendr._runtime.texts import find_file
 from gendr.mesh.camera_files.colmap import find_model, lenses_of, read_model
+from gendr.mesh.camera_files.known import (
+    LAYOUT,
+    UnknownError,
+    UnreadError,
+    find_known,
+    find_unread,
+    read_known,
+)
 from gendr.mesh.camera_files.lenses import BENDS, Lens
-from gendr.mesh.camera_files.opencv import OPENCV, from_opencv_json
-from gendr.mesh.camera_files.projections import PROJECTIONS, find_projections, from_projections
-from gendr.mesh.images import HEIC, read_orientation, read_size
-from gendr.mesh.rotations import ORTHONORMAL
+from gendr.mesh.camera_files.opencv import OPENCV, from_opencv_json, rigid
+from gendr.mesh.camera_files.photos import (
+    IMAGES,
+    Index,
+    Masks,
+    is_inside,
+    is_photo,
+    output_names,
+    within,
+)
+from gendr.mesh.camera_files.projections import (
+    PROJECTIONS,
+    find_projections,
+    from_projections,
+    is_projections,
+)
+from gendr.mesh.files.reports import warn_caller
+from gendr.mesh.images import read_orientation, read_size
 
 TRANSFORMS = ("transforms.json", "transforms_train.json")
-IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", *HEIC)
+_NAMED = 5  # photos that are named in a message
 # Orientations that are not their own inverses.
 _UNDONE = {6: 8, 8: 6}
-_LAYOUT = (
-    "it must hold frames, each with file_path and transform_matrix (4 x 4, camera to world, "
-    "OpenGL), and camera_angle_x or fl_x"
-)
 # What lenses are called, and the kinds of these.
 _MODELS = dict.fromkeys(
     ("PINHOLE", "SIMPLE_PINHOLE", "PERSPECTIVE", "OPENCV", "FULL_OPENCV", "RADIAL",
      "SIMPLE_RADIAL"), "radial",
 ) | dict.fromkeys(
-    ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE"), "fisheye",
+    ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "FISHEYE", "SIMPLE_FISHEYE"),
+    "fisheye",
 ) | {"FOV": "fov"}  # fmt: skip
 # What makes a lens of another kind, if it is not 0, an empty list or false: for all frames or one.
 _KINDS = ("ftheta_p0", "latlong", "equirectangular")
@@ -76,7 +95,15 @@ class TransformsFrame:
 
 
 class NoCamerasError(ValueError):
-    """A folder says nothing of the cameras of its photos."""
+    """A folder says nothing of the cameras of its photos.
+
+    Attributes:
+        unread: What is to be said of files of cameras in it that are not read.
+    """
+
+    def __init__(self, message: str, unread: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.unread = tuple(unread)
 
 
 @final
@@ -98,74 +125,102 @@ class Cameras:
 
 
 def read_cameras(path: Path, file: Path | None = None) -> Cameras:
-    """The cameras of a folder, or of a JSON file, whose folder is that of the images.
+    """The cameras of a folder, or of a file, whose folder is that of the images.
 
-    With a `file`, the cameras are those of this JSON file, wherever it lies, for the folder.
+    With a `file`, the cameras are those of this file, wherever it lies, for the folder; it may also
+    be the folder of a model of COLMAP.
 
     In a folder the first of these is read: transforms.json or transforms_train.json; a model of
-    COLMAP; cameras.json with OpenCV's matrices; files of projection matrices.
+    COLMAP; cameras.json; files of projection matrices; files of other programs (`known`).
+
+    Raises:
+        NoCamerasError: If there are none, or only such that are not read.
+        ValueError: If they are damaged.
     """
     if not path.exists():
         raise ValueError(f"{path} does not exist; give an image folder or its transforms.json")
     if file is not None:
-        return replace(_json_cameras(file), root=path if path.is_dir() else path.parent)
+        return _of_file(file, path if path.is_dir() else path.parent)
     if not path.is_dir():
-        return _json_cameras(path)
+        return _of_file(path, path.parent)
     for name in TRANSFORMS:
         if (path / name).is_file():
-            return _json_cameras(_within(path / name, path))
+            with suppress(UnreadError):  # named below, if no other is there
+                return _of_file(within(path / name, path), path)
     model = find_model(path)
     if model is not None:
-        for file in (model, lenses_of(model)):
-            _within(file, path)
+        for part in (model, lenses_of(model)):
+            within(part, path)
         return Cameras(model, path, read_model(model, path))
-    if (path / OPENCV).is_file():
-        return _json_cameras(_within(path / OPENCV, path))
-    names = [p.name for p in path.iterdir() if p.suffix.lower() in IMAGES]
+    names = [p.name for p in path.iterdir() if is_photo(p)]
     matrices = find_projections(path, names)
+    for found in find_known(path, before=bool(matrices)):
+        # Data sets of all kinds have a file of this name.
+        with suppress(UnreadError, *[UnknownError] if found.name == "metadata.json" else ()):
+            return _of_file(within(found, path), path)
     if matrices:
-        for file in matrices:
-            _within(file, path)
-        meta = from_opencv_json(matrices[0], from_projections(matrices, names))
-        return Cameras(matrices[0], path, meta)
-    count = sum(p.suffix.lower() in IMAGES for p in path.rglob("*"))
+        for part in matrices:
+            within(part, path)
+        return _of_matrices(matrices, path, names)
+    if unread := find_unread(path):
+        raise NoCamerasError(f"{path} has no cameras that are read: {'; '.join(unread)}", unread)
+    count = len(Index(path))
     raise NoCamerasError(
         f"image folder without poses: {path} holds {count} images but no transforms.json, model of "
-        f"COLMAP (sparse/0), {OPENCV}, *_Ps.mat, *_par.txt or {PROJECTIONS}; of "
-        f"transforms.json: {_LAYOUT}"
+        f"COLMAP (sparse/0), {OPENCV}, *_Ps.mat, *_par.txt, {PROJECTIONS} or file of another "
+        f"program that is read (docs/camera-files.md); of transforms.json: {LAYOUT}"
     )
 
 
-def _json_cameras(file: Path) -> Cameras:
-    try:
-        meta = json.loads(file.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise ValueError(f"{file} is no transforms file: its JSON is nested too deeply") from None
-    except ValueError as error:  # no JSON, no UTF-8, or a number of thousands of digits
-        raise ValueError(f"{file} is no JSON file: {error}") from None
-    if isinstance(meta, dict) and "frames" not in meta and "images" in meta:
-        return Cameras(file, file.parent, from_opencv_json(file, meta))
-    frames = meta.get("frames") if isinstance(meta, dict) else None
-    if not isinstance(frames, list) or not frames:
-        raise ValueError(f"{file} has no frames; {_LAYOUT}")
-    return Cameras(file, file.parent, meta)
+def _of_file(file: Path, root: Path) -> Cameras:
+    """The cameras in a file, or in the folder of a model of COLMAP."""
+    if file.is_dir() or file.name in ("images.txt", "images.bin"):
+        model = find_model(file) if file.is_dir() else file
+        if model is None:
+            raise ValueError(f"{file} holds no model of COLMAP (images.bin or images.txt)")
+        return Cameras(model, root, read_model(model, root))
+    if is_projections(file):
+        names = [p.name for p in root.iterdir() if is_photo(p)]
+        return _of_matrices([file], root, names)
+    return Cameras(file, root, read_known(file, root))
+
+
+def _of_matrices(files: list[Path], root: Path, names: list[str]) -> Cameras:
+    meta = from_opencv_json(files[0], from_projections(files, names))
+    return Cameras(files[0], root, meta)
 
 
 def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame]:
-    """All frames; checks that their files exist and that image and mask have one size."""
+    """All frames whose photos are there; checks that image and mask have one size.
+
+    Warns of photos that the file names and the folder does not hold.
+    """
     file, root = cameras.file, cameras.root
     frames: list[TransformsFrame] = []
+    missing: list[str] = []
+    masks = Masks(root, cameras.masks)
+    by_name: dict[Path, Path] = {}  # masks that were found by their names, and whose they are
     for i, entry in enumerate(cameras.meta["frames"]):
         if not isinstance(entry, dict) or not isinstance(entry.get("file_path"), str):
-            raise ValueError(f"{file}: frame {i} has no file_path; {_LAYOUT}")
+            raise ValueError(f"{file}: frame {i} has no file_path; {LAYOUT}")
         name = entry["file_path"]
         where = f"{file}: frame {i} ({name})"
         image = _find_image(root, name, where)
+        if image is None:
+            missing.append(name)
+            continue
         mask_path = entry.get("mask_path")
-        if cameras.masks is not None:
-            mask = _mask_in(cameras.masks, image)
+        if cameras.masks is None and mask_path:
+            mask = _find_image(root, str(mask_path), where)
+            if mask is None:
+                raise ValueError(f"{where}: no such mask: {root / str(mask_path)}")
         else:
-            mask = _find_image(root, str(mask_path), where) if mask_path else find_mask(root, image)
+            mask = masks.of(image)
+            if mask is not None and by_name.setdefault(mask, image) != image:
+                raise ValueError(
+                    f"{mask} would be the mask of {by_name[mask]} and of {image}; name masks by "
+                    f"folder and whole name, as in {output_names([by_name[mask], image])[1]}.png"
+                )
         size = read_size(image, max_megapixels)
         of_mask = size if mask is None else read_size(mask, max_megapixels)
         turn = mask_turn = 1
@@ -182,7 +237,24 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
                 f"and {size_text(size)} in {image}"
             )
         frames.append(TransformsFrame(entry, name, where, image, mask, size, turn, mask_turn))
+    _warn_of_missing(cameras, missing)
     return frames
+
+
+def _warn_of_missing(cameras: Cameras, missing: list[str]) -> None:
+    if not missing:
+        return
+    count, first = len(cameras.meta["frames"]), ", ".join(missing[:_NAMED])
+    first += ", ..." if len(missing) > _NAMED else ""
+    if len(missing) == count:
+        raise ValueError(
+            f"{cameras.file}: no such image: of the {count} photos that it names none is in "
+            f"{cameras.root} ({first})"
+        )
+    warn_caller(
+        f"{cameras.file} names {len(missing)} of {count} photos that are not in {cameras.root}, "
+        f"and which are left out: {first}"
+    )
 
 
 def _is_for_turned(meta: dict[str, Any], entry: dict[str, Any], size: tuple[int, int]) -> bool:
@@ -193,69 +265,19 @@ def _is_for_turned(meta: dict[str, Any], entry: dict[str, Any], size: tuple[int,
     return _is_multiple((h, w), (size[1], size[0])) and not _is_multiple((w, h), (size[1], size[0]))
 
 
-def _is_inside(path: Path, root: Path) -> bool:
-    """Whether a path is in a folder by its name."""
-    inside = os.path.normpath(root.absolute())
-    return Path(os.path.normpath(path.absolute())).is_relative_to(inside)
-
-
-def _within(file: Path, root: Path) -> Path:
-    """The file, which is in the folder also when links are followed.
-
-    Raises:
-        ValueError: If it is not.
-    """
-    if not file.resolve().is_relative_to(root.resolve()):
-        raise ValueError(
-            f"{file} is a link out of the folder {root}, from which alone files are read; copy "
-            "what it points to into the folder"
-        )
-    return file
-
-
-def _find_image(root: Path, name: str, where: str) -> Path:
-    """The image file of a frame, whose name may lack the extension."""
-    if not _is_inside(root / name, root):
+def _find_image(root: Path, name: str, where: str) -> Path | None:
+    """The image file of a frame, whose name may lack the extension; None if there is none."""
+    spelled = name.replace("\\", "/")
+    if not is_inside(root / name, root) or not is_inside(root / spelled, root):
         raise ValueError(
             f"{where}: {name:.80} is outside of the folder {root}, from which alone images are read"
         )
-    for candidate in (root / name, *(root / (name + suffix) for suffix in IMAGES)):
-        if candidate.is_file():
-            return _within(candidate, root)
-    raise ValueError(f"{where}: no such image: {root / name} (nor with .png, .jpg, ...)")
-
-
-def find_mask(root: Path, image: Path) -> Path | None:
-    """The mask of an image in a parallel folder `masks`; None if there is no such folder."""
-    folders = {root / "masks"}
-    if _is_inside(image.parent.parent, root):
-        folders.add(image.parent.parent / "masks")
-    folders = sorted(folder for folder in folders if folder.is_dir() and folder != image.parent)
-    if not folders:
-        return None
-    stem = image.with_suffix("").name
-    for folder in folders:
-        try:
-            inside = image.relative_to(root).parent
-        except ValueError:  # an absolute path in the file
-            inside = Path()
-        for place in (folder, folder / inside, folder / Path(*inside.parts[1:])):
-            for name in (*(stem + s for s in IMAGES), *(image.name + s for s in IMAGES)):
-                if (place / name).is_file():
-                    return _within(place / name, root)
-    raise ValueError(f"no mask for {image} in {folders[0]}; want {stem}.png there")
-
-
-def _mask_in(folder: Path, image: Path) -> Path:
-    """The mask of an image in a folder.
-
-    Raises:
-        ValueError: If there is none.
-    """
-    for name in (*(image.stem + s for s in IMAGES), *(image.name + s for s in IMAGES)):
-        if (folder / name).is_file():
-            return folder / name
-    raise ValueError(f"no mask for {image} in {folder}; want {image.stem}.png there")
+    suffixes = ("",) if Path(spelled).suffix.lower() in IMAGES else ("", *IMAGES)
+    for suffix in suffixes:
+        found = find_file(root, name + suffix)
+        if found is not None:
+            return within(found, root)
+    return None
 
 
 def _given(meta: dict[str, Any], frame: dict[str, Any], key: str) -> Any:
@@ -381,22 +403,10 @@ def pose_of(frame: TransformsFrame) -> npt.NDArray[np.float64]:
         raise ValueError(
             f"{where}: transform_matrix must be 4 x 4 numbers, got shape {shape_text(matrix.shape)}"
         )
-    if not np.isfinite(matrix).all():
-        raise ValueError(f"{where}: transform_matrix holds NaN or inf")
-    if len(matrix) == 4 and not np.allclose(matrix[3], (0, 0, 0, 1), rtol=0, atol=1e-6):
-        raise ValueError(f"{where}: the last row of transform_matrix must be 0 0 0 1; transposed?")
-    rotation = matrix[:3, :3]
-    error = np.abs(rotation @ rotation.T - np.eye(3)).max()
-    if error > ORTHONORMAL:
-        raise ValueError(
-            f"{where}: transform_matrix is not a rotation and translation: R R^T differs from the "
-            f"identity by {error:.2g}; remove scale and shear"
-        )
-    if np.linalg.det(rotation) < 0:
-        raise ValueError(f"{where}: transform_matrix is a mirror (determinant -1), not a rotation")
-    u, _, v = np.linalg.svd(rotation)
+    matrix = rigid(matrix, "transform_matrix", where)
+    u, _, v = np.linalg.svd(matrix[:, :3])
     pose = np.eye(4)
-    pose[:3, :3], pose[:3, 3] = u @ v, matrix[:3, 3]
+    pose[:3, :3], pose[:3, 3] = u @ v, matrix[:, 3]
     return pose
 
 
