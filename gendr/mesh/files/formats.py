@@ -1,12 +1,11 @@
 """Mesh files: the formats, what each of them can keep, reading and writing.
 
-PLY, OFF, STL and GLB go through trimesh. OBJ is read and written here, because trimesh has one UV
-per vertex: it splits the surface along the seams of a texture and renumbers the vertices, while a
-fit needs them as they are in the file.
+GLB goes through trimesh. The others are read and written here, whole: what is in a file is used,
+named in a note, or refused.
 
-Vertices keep their order and number, except in STL, textured PLY and GLB, which repeat vertices:
-there, vertices of equal position and colour are merged. An OBJ file that was cut off between two
-lines is read without an error, because it does not say how long it is. `unlit` is
+Vertices keep their order and number, except in STL, GLB, and PLY with UVs of vertices, which repeat
+vertices: there, vertices of equal position and colour are merged. An OBJ file that was cut off
+between two lines is read without an error, because it does not say how long it is. `unlit` is
 KHR_materials_unlit of glTF and `illum 0` of mtl.
 
 A mesh far from 0, such as a survey in metres from the equator, would lose its shape in float32. If
@@ -24,13 +23,19 @@ import torch
 from gendr._runtime.names import nearest
 from gendr.mesh.attributes import check_reach
 from gendr.mesh.files.obj import obj_files, read_obj
-from gendr.mesh.files.ply import ply_bytes
+from gendr.mesh.files.off import off_bytes, read_off
+from gendr.mesh.files.ply import ply_bytes, read_ply
 from gendr.mesh.files.reports import damage_named, warn_caller
 from gendr.mesh.files.soup import to_parts
-from gendr.mesh.files.trimesh_files import read_with_trimesh, trimesh_bytes
+from gendr.mesh.files.stl import read_stl, stl_bytes
+from gendr.mesh.files.trimesh_files import glb_bytes, read_with_trimesh
 from gendr.mesh.parts import MeshParts
 
-FORMATS = (".obj", ".ply", ".off", ".stl", ".glb")
+_READERS = {
+    ".obj": read_obj, ".ply": read_ply, ".off": read_off, ".stl": read_stl,
+    ".glb": read_with_trimesh,
+}  # fmt: skip
+FORMATS = tuple(_READERS)
 
 _ATTRIBUTES = ("uvs", "texture", "vertex_colors", "face_colors")
 _OF_FACES = ("face_opacity", "face_scale", "face_shape")  # no format has them
@@ -75,10 +80,12 @@ def read(path: Path, dtype: torch.dtype, max_megapixels: float, notes: list[str]
     kind = kind_of(path)
     if not path.is_file():
         raise FileNotFoundError(f"no mesh file at {path}")
-    read_soup = read_obj if kind == ".obj" else read_with_trimesh
-    soup = read_soup(path, notes, max_megapixels)
+    soup = _READERS[kind](path, notes, max_megapixels)
     if len(soup.faces) == 0:
-        raise ValueError(f"{path} holds no faces, so it is no {kind[1:].upper()} mesh to render")
+        said = f" ({'; '.join(notes)})" if notes else ""
+        raise ValueError(
+            f"{path} holds no faces{said}, so it is no {kind[1:].upper()} mesh to render"
+        )
     check_reach(f"the vertices of {path}", torch.from_numpy(soup.vertices), dtype)
     with damage_named(path):
         return to_parts(soup, dtype, notes)
@@ -106,9 +113,11 @@ def encoded(parts: MeshParts, path: Path, *, normals: bool = False) -> dict[Path
     parts = replace(parts, **dict.fromkeys(lost | ({"face_uvs"} if "uvs" in lost else set())))
     if kind == ".obj":
         files = obj_files(parts, path)
+    elif kind == ".glb":
+        files = {path: glb_bytes(parts, normals)}
     else:
-        own = ply_bytes(parts) if kind == ".ply" else trimesh_bytes(parts, kind, normals)
-        files = {path: own}
+        write = {".ply": ply_bytes, ".off": off_bytes, ".stl": stl_bytes}[kind]
+        files = {path: write(parts)}
     if lost:
         warn_caller(f"{path.name} does not hold the {', '.join(sorted(lost))} of this mesh")
     return files

@@ -1,4 +1,4 @@
-"""PLY, OFF, STL and GLB files, which trimesh reads, and which it writes except for PLY."""
+"""GLB files, which trimesh reads and writes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gendr.mesh.files.bounds import check_glb, check_off, check_ply
+from gendr.mesh.files.bounds import check_glb
 from gendr.mesh.files.origins import origin_of
-from gendr.mesh.files.ply import strip_faces
 from gendr.mesh.files.reports import damage_named
 from gendr.mesh.files.soup import Array, Soup, merge, note_unlit
 from gendr.mesh.files.trimesh_objects import scene_soup, texture_image, to_trimesh
@@ -28,21 +27,18 @@ def read_with_trimesh(path: Path, notes: list[str], max_megapixels: float) -> So
     """Read all geometries of a file, placed by their transforms."""
     import trimesh
 
-    kind = path.suffix[1:].upper()
     try:
         # Trimesh opens images, which it leaves out if Pillow refuses them. NumPy's warnings are
         # about what a damaged file holds.
         with without_pillow_limit(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            _check_complete(path)
+            check_glb(path.read_bytes())
             scene: Any = trimesh.load_scene(path, process=False)
-            if path.suffix.lower() == ".ply":
-                _fill_strips(scene)
     except Exception as error:  # noqa: BLE001 (trimesh raises anything on a damaged file)
         reason = str(error).strip().splitlines() or [type(error).__name__]
         if isinstance(error, RecursionError):
             reason = ["it is nested too deeply"]
-        raise ValueError(f"{path} is no readable {kind} file ({reason[0][:120]})") from None
+        raise ValueError(f"{path} is no readable GLB file ({reason[0][:120]})") from None
     for geometry in scene.geometry.values():
         image = texture_image(geometry)
         if image is not None:
@@ -50,10 +46,8 @@ def read_with_trimesh(path: Path, notes: list[str], max_megapixels: float) -> So
     # What overflows or is NaN is refused below; NumPy would warn of it in a line of its own.
     with damage_named(path), np.errstate(all="ignore"):
         soup = scene_soup(scene, notes)
-        if kind == "GLB":
-            note_unlit(soup, _unlit_materials(path), notes)
-    if kind in ("STL", "GLB") or (kind == "PLY" and len(soup.uvs)):
-        merge(soup)
+        note_unlit(soup, _unlit_materials(path), notes)
+    merge(soup)
     return soup
 
 
@@ -78,60 +72,21 @@ def _make_unlit(tree: Any) -> None:
     tree["extensionsUsed"] = [_UNLIT]
 
 
-def _fill_strips(scene: Any) -> None:
-    """Replace point clouds that have triangle strips by meshes."""
-    import trimesh
-
-    for name, points in scene.geometry.items():
-        raw = points.metadata.get("_ply_raw", {})
-        if isinstance(points, trimesh.PointCloud) and "tristrips" in raw:
-            colors = points.colors if np.size(points.colors) else None
-            scene.geometry[name] = trimesh.Trimesh(
-                points.vertices,
-                strip_faces(raw["tristrips"]),
-                vertex_colors=colors,
-                process=False,
-            )
-
-
-def _check_complete(path: Path) -> None:
-    """Raise for truncated files that trimesh would read without an error, and for hostile ones."""
-    data = path.read_bytes()
-    kind = path.suffix.lower()
-    if kind == ".off":
-        check_off(data)
-    elif kind == ".ply":
-        check_ply(data)
-    elif kind == ".glb":
-        check_glb(data)
-    elif kind == ".stl" and b"facet" not in data:
-        if len(data) < 84:
-            raise ValueError("it has no header")
-        (count,) = struct.unpack("<I", data[80:84])
-        if len(data) != 84 + 50 * count:
-            raise ValueError(f"it has {len(data)} bytes, its header says {84 + 50 * count}")
-
-
-def trimesh_bytes(parts: MeshParts, kind: str, normals: bool = False) -> bytes:
-    """The content of an OFF, STL or GLB file; the latter may have `normals` of vertices."""
+def glb_bytes(parts: MeshParts, normals: bool = False) -> bytes:
+    """The content of a GLB file, which may have `normals` of vertices."""
     import trimesh
 
     geometry = to_trimesh(parts)
-    if kind == ".glb":
-        # Positions are float32, but the transform of the scene is not.
-        place = np.eye(4)
-        place[:3, 3] = origin_of(geometry.vertices, torch.float32)
-        geometry.vertices -= place[:3, 3]
-        if normals:
-            geometry.vertex_normals = _normals(geometry.vertices, geometry.faces)
-        scene: Any = trimesh.Scene()
-        scene.add_geometry(geometry, transform=place)
-        geometry = scene
-    options: dict[str, Any] = {"digits": 17} if kind == ".off" else {}
-    if kind == ".glb" and parts.unlit:
-        options["tree_postprocessor"] = _make_unlit
-    data: str | bytes = geometry.export(file_type=kind[1:], **options)
-    return data.encode() if isinstance(data, str) else data
+    # Positions are float32, but the transform of the scene is not.
+    place = np.eye(4)
+    place[:3, 3] = origin_of(geometry.vertices, torch.float32)
+    geometry.vertices -= place[:3, 3]
+    if normals:
+        geometry.vertex_normals = _normals(geometry.vertices, geometry.faces)
+    scene: Any = trimesh.Scene()
+    scene.add_geometry(geometry, transform=place)
+    options: dict[str, Any] = {"tree_postprocessor": _make_unlit} if parts.unlit else {}
+    return scene.export(file_type="glb", **options)
 
 
 def _normals(vertices: Array, faces: Array) -> Array:
