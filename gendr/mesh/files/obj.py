@@ -13,7 +13,7 @@ import torch
 
 from gendr._runtime.texts import find_file, read_text
 from gendr.mesh.files.colors import unit_colors
-from gendr.mesh.files.obj_text import face_rows, named, parse, rows, without_comment
+from gendr.mesh.files.obj_text import face_rows, lines_of, named, parse, rows, without_comment
 from gendr.mesh.files.reports import damage_named, note
 from gendr.mesh.files.soup import Array, Material, Soup, note_unlit
 from gendr.mesh.files.textures import named_image, to_image
@@ -122,7 +122,7 @@ def _read_mtl(
     materials: dict[str, Material] = {}
     current, name, faint = Material(), "", set[str]()
     maps: dict[str, str] = {}
-    for line in read_text(path).replace("\\\n", " ").split("\n"):
+    for line in lines_of(read_text(path)):
         words = line.strip(" \t").replace("\t", " ").partition(" ")
         key, rest = words[0].lower(), words[2].strip()
         if key == "newmtl":

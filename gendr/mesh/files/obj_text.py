@@ -33,8 +33,10 @@ BLOCK = 1 << 16
 # faces), levels of detail, how lines are drawn.
 _SILENT = {"g", "o", "s", "mg", "vn", "lod", "bevel", "c_interp", "d_interp", "shadow_obj",
            "trace_obj"}  # fmt: skip
-# A comment after something, and a backslash that ends one and does not continue it.
+# A comment after something; a backslash that ends a comment; and one that continues a line, while
+# that after a letter above ASCII is the second byte of a character in Shift-JIS, Big5 or GBK.
 _COMMENT, _ENDED = re.compile(r"[ \t]+#.*"), re.compile(r"^([ \t]*#.*?)\\+$", re.MULTILINE)
+_CONTINUED = re.compile(r"(?<![\x80-\U0010ffff])\\\n")
 
 
 @dataclass
@@ -70,9 +72,7 @@ def parse(text: str, notes: list[str]) -> tuple[Soup, list[str], list[str]]:
     Raises:
         ValueError: that shows the first line that is wrong.
     """
-    if "\\\n" in text:
-        text = _ENDED.sub(r"\1", text).replace("\\\n", " ")
-    lines = text.split("\n")
+    lines = lines_of(text)
     kinds = {key: Lines() for key in ("v", "vt", "f", "usemtl", "mtllib", "#MRGB")}
     others = dict[str, None]()
     for number, line in enumerate(lines, 1):
@@ -126,6 +126,13 @@ def parse(text: str, notes: list[str]) -> tuple[Soup, list[str], list[str]]:
         vertex_colors=_colors(vertices, widths, "".join(kinds["#MRGB"].bodies), notes),
     )
     return soup, materials, names_of("mtllib", kinds["mtllib"], lines)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of an OBJ or mtl, with those that go on in the next one joined to it."""
+    if "\\\n" in text:
+        text = _CONTINUED.sub(" ", _ENDED.sub(r"\1", text))
+    return text.split("\n")
 
 
 def names_of(key: str, kind: Lines, lines: Sequence[str]) -> list[str]:

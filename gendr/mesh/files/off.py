@@ -20,7 +20,7 @@ from gendr.mesh.files.reports import damage_named, note
 from gendr.mesh.files.soup import Soup
 from gendr.mesh.parts import MeshParts
 
-_KEYWORD = re.compile(r"\s*(ST)?(C)?(N)?(4)?(n)?(OFF|off)[ \t]*(BINARY)?")
+_KEYWORD = re.compile(r"(?:\s|#[^\n]*\n)*(ST)?(C)?(N)?(4)?(n)?(OFF|off)[ \t]*(BINARY)?")
 _COUNTS = re.compile(
     r"(?:\s|#[^\n]*\n)*(\d+)[ \t\n]+(\d+)(?:[ \t]+-?\d+)?[ \t]*(?:#[^\n]*)?(?:\n|$)"
 )
@@ -34,9 +34,11 @@ def read_off(path: Path, notes: list[str], max_megapixels: float) -> Soup:
         textured, colored, normals, four, other, _, binary = (
             keyword.groups() if keyword else (None,) * 7
         )
-        if four or other or binary:
-            raise ValueError("it is a binary OFF, or one of other than three dimensions, which are "
-                             "not read; save it as plain OFF")  # fmt: skip
+        if keyword and (four or other or binary):
+            raise ValueError(
+                f"it is a {' '.join(keyword[0].split()[-2:])} file, binary or of other than three "
+                "dimensions, which is not read; save it as plain OFF"
+            )
         counts = _COUNTS.match(text, keyword.end() if keyword else 0)
         if counts is None:
             raise ValueError("it does not begin with OFF and the numbers of vertices and faces")
@@ -54,7 +56,7 @@ def read_off(path: Path, notes: list[str], max_megapixels: float) -> Soup:
             note(notes, f"{more} lines after its last face are not read")
         points, widths = read_floats(3, Lines.of(filled[:vertices]), lines)
         polygons, lengths = read_floats(1, Lines.of(filled[vertices : vertices + faces]), lines)
-        width = int(widths.min(initial=3))
+        width = int(widths.min()) if vertices else 3
         if (widths != width).any():
             note(notes, "only some of its vertices have colours, which are not used")
         starts = np.cumsum(widths) - widths

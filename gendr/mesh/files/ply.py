@@ -76,7 +76,7 @@ def read_ply(path: Path, notes: list[str], max_megapixels: float) -> Soup:
             merge(soup)  # the vertices were repeated along seams
     for element in (points, faces, strips):
         if left := [name for name in element.values if name not in _NORMALS]:
-            note(notes, f"{_some(left)} of its {element.name} rows {_are(left)} not used")
+            note(notes, f"its {element.name} {_some(left)} {_are(left)} not used")
     others = [e.name for e in elements.values() if e not in (points, faces, strips) and e.count]
     if others:
         note(notes, f"its element{'s' * (len(others) > 1)} {_some(others)} {_are(others)} not used")
@@ -232,9 +232,7 @@ def read_cloud(path: Path) -> Cloud | None:
         if missing := [key for key, part in parts.items() if part is None]:
             names = " ".join(name for key in missing for name in _GAUSSIAN[key])
             raise ValueError(f"its Gaussians lack some of {names}")
-        rest = sorted(
-            (n for n in points.values if n.startswith("f_rest_")), key=lambda n: int(n[7:])
-        )
+        rest = [f"f_rest_{i}" for i in range(len(points.values)) if f"f_rest_{i}" in points.values]
         several = points.take(*rest) if rest else np.zeros((len(place), 0))
         if several is None or several.shape[1] % 3:
             raise ValueError(f"its Gaussians have {len(rest)} f_rest, not three times some number")

@@ -219,8 +219,10 @@ def _starts(
             at += length.size + size * int(number)
         return at + last
 
+    if count == 0:
+        return np.zeros(0, np.int64), at
     try:
-        row = follow(at) - at if count else 0
+        row = follow(at) - at
         starts = at + row * np.arange(count)
         if row * count <= len(data) - at and _alike(data, starts, lists):
             return starts, at + row * count

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gendr._runtime.texts import decode
+from gendr._runtime.texts import read_text
 from gendr.mesh.files.reports import damage_named, note
 from gendr.mesh.files.soup import Array, Soup, merge
 from gendr.mesh.parts import MeshParts
 
 _ROW = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("color", "<u2")])
-_NAMES = re.compile(r"^[ \t]*(end[ \t]*)?solid.*$", re.MULTILINE)
+_NAMES = re.compile(r"^[ \t]*(end[ \t]*)?solid.*?(?=facet\s+normal|$)", re.MULTILINE)
 _HEADER = 80
 
 
@@ -29,8 +29,8 @@ def read_stl(path: Path, notes: list[str], max_megapixels: float) -> Soup:
         count = int.from_bytes(data[_HEADER : _HEADER + 4], "little")
         # Letters in place of a number would be more triangles than any file has.
         whole = _HEADER + 4 + count * _ROW.itemsize
-        text = "" if _HEADER + 4 <= len(data) >= whole else decode(data).lower()
-        if "facet" in text and "\0" not in text:
+        text = "" if _HEADER + 4 <= len(data) >= whole else read_text(path).rstrip("\0").lower()
+        if ("facet" in text or text.lstrip().startswith("solid")) and "\0" not in text:
             corners, colors = _text(text, notes), None
         elif len(data) < _HEADER + 4:
             raise ValueError("it has no header")
@@ -49,11 +49,9 @@ def read_stl(path: Path, notes: list[str], max_megapixels: float) -> Soup:
 
 def _text(text: str, notes: list[str]) -> Array:
     """The corners [F, 3, 3] of a text in lower case."""
-    if "solid" in text:
-        if len(re.findall(r"^[ \t]*end[ \t]*solid", text, re.MULTILINE)) == 0:
-            note(notes, "it has no endsolid, so its end may be missing")
-        text = _NAMES.sub("", text)
-    pieces = text.split("vertex")
+    if "solid" in text and re.search(r"end[ \t]*solid", text) is None:
+        note(notes, "it has no endsolid, so its end may be missing")
+    pieces = _NAMES.sub("", text).split("vertex")
     last = np.array(["loop" in piece for piece in pieces[1:]])
     if len(last) % 3 or (last != (np.arange(len(last)) % 3 == 2)).any():
         raise ValueError("a facet has not three vertices")
