@@ -210,19 +210,19 @@ class Cloud:
     turns: Array | None = None
 
 
-def read_cloud(path: Path) -> Cloud | None:
+def read_cloud(path: str | Path) -> Cloud | None:
     """The points or Gaussians of a PLY file, or None if it has faces.
 
     Raises:
         ValueError: if it is damaged, or holds neither.
     """
     with damage_named(path):
-        elements, _ = read_elements(path.read_bytes())
+        elements, _ = read_elements(Path(path).read_bytes())
         points = elements.get("vertex") or Element("vertex", 0)
         if any(name in elements and elements[name].count for name in ("face", "tristrips")):
             return None
         if "packed_position" in points.values:
-            raise ValueError(_no_faces(path, points))
+            raise ValueError(_no_faces(Path(path), points))
         place = _positions(points)
         if not (len(place) and np.isfinite(place).all()):
             raise ValueError("it needs points with finite coordinates")
