@@ -30,7 +30,7 @@ def unit_colors(values: Array, notes: list[str], kind: str = "f8") -> Array:
         kind: The type in the file, as NumPy has it.
     """
     if kind == "i1":  # bytes, which many call "char"
-        values, kind = values % 256, "u1"
+        values, kind = np.asarray(values, np.float64) % 256, "u1"
     values = np.asarray(values, np.float64)
     most, least = values.max(initial=0.0), values.min(initial=0.0)
     white = 1.0

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from gendr._runtime.names import nearest
@@ -80,7 +81,9 @@ def read(path: Path, dtype: torch.dtype, max_megapixels: float, notes: list[str]
     kind = kind_of(path)
     if not path.is_file():
         raise FileNotFoundError(f"no mesh file at {path}")
-    soup = _READERS[kind](path, notes, max_megapixels)
+    # What overflows or is NaN is refused below; NumPy would warn of it in a line of its own.
+    with np.errstate(all="ignore"):
+        soup = _READERS[kind](path, notes, max_megapixels)
     if len(soup.faces) == 0:
         said = f" ({'; '.join(notes)})" if notes else ""
         raise ValueError(

@@ -195,7 +195,8 @@ def _image(
     """The image of a line map_Kd, and the (scale, offset) of its UVs [2, 2]."""
     move = np.array([[1.0, 1.0], [0.0, 0.0]])
     name = line
-    while match := re.match(r"-([a-z]+)[ \t]+", name):
+    whole = any(find_file(place, name) is not None for place in (folder, beside))
+    while not whole and (match := re.match(r"-([a-z]+)[ \t]+", name)):
         if (count := _OPTIONS.get(match[1])) is None:
             break
         name = name[match.end() :]
@@ -249,7 +250,7 @@ def obj_files(parts: MeshParts, path: Path) -> dict[Path, bytes]:
     lines = ["# gendr\n"]
     if materials:
         library = _free(path.with_suffix(".mtl"), own)
-        files[library] = "".join(materials).encode()
+        files[library] = _encoded(materials)
         lines.append(f"mtllib {library.name}\n")
     columns = [parts.world_vertices() if parts.has_origin else parts.vertices]
     if parts.vertex_colors is not None:
@@ -258,7 +259,12 @@ def obj_files(parts: MeshParts, path: Path) -> dict[Path, bytes]:
     if parts.uvs is not None:
         lines.append(rows("vt", parts.uvs))
     lines += face_rows(parts.faces, parts.face_uvs, uses)
-    return files | {path: "".join(lines).encode()}
+    return files | {path: _encoded(lines)}
+
+
+def _encoded(lines: list[str]) -> bytes:
+    """The bytes of a text, in which names of files that are no UTF-8 stay what they are."""
+    return "".join(lines).encode(errors="surrogateescape")
 
 
 def _own_files(path: Path) -> set[Path]:

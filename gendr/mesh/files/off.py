@@ -15,7 +15,7 @@ import numpy as np
 from gendr._runtime.texts import read_text
 from gendr.mesh.files.colors import unit_colors
 from gendr.mesh.files.obj_text import Lines, read_floats, rows
-from gendr.mesh.files.polygons import ranges, triangles
+from gendr.mesh.files.polygons import integers, ranges, triangles
 from gendr.mesh.files.reports import damage_named, note
 from gendr.mesh.files.soup import Soup
 from gendr.mesh.parts import MeshParts
@@ -69,9 +69,7 @@ def read_off(path: Path, notes: list[str], max_megapixels: float) -> Soup:
             raise ValueError("a face has fewer corners than it says")
         sizes = sizes.astype(np.int64)
         corners = polygons[ranges(first + 1, sizes)]
-        if (corners != np.floor(corners)).any():
-            raise ValueError("a face names a vertex by no integer")
-        corners = corners.astype(np.int64)
+        corners = integers(corners)
         found, of = triangles(table[:, :3], corners, sizes, notes)
     soup = Soup.plain(table[:, :3].copy(), corners[found])
     if colored and color.shape[1] in (3, 4):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gendr.mesh.files.colors import unit_colors
 from gendr.mesh.files.ply_table import Element, read_elements
-from gendr.mesh.files.polygons import triangles
+from gendr.mesh.files.polygons import integers, triangles
 from gendr.mesh.files.reports import damage_named, note
 from gendr.mesh.files.soup import Material, Soup, merge
 from gendr.mesh.files.textures import named_image, to_bytes
@@ -52,7 +52,7 @@ def read_ply(path: Path, notes: list[str], max_megapixels: float) -> Soup:
         vertices = _positions(points)
         corners, sizes = faces.take_lists(*_INDICES) or (np.zeros(0), np.zeros(0, np.int64))
         strip = _strip_faces(*(strips.take_lists(*_INDICES) or (np.zeros(0), np.zeros(1, int))))
-        corners = np.concatenate((_integers(corners), strip.reshape(-1)))
+        corners = np.concatenate((integers(corners), strip.reshape(-1)))
         sizes = np.concatenate((sizes, np.full(len(strip), 3)))
         found, of = triangles(vertices, corners, sizes, notes)
         soup = Soup.plain(vertices, corners[found])
@@ -115,13 +115,6 @@ def _positions(points: Element) -> Array:
     return found.astype(np.float64)
 
 
-def _integers(values: Array) -> Array:
-    """Indices, which a text or a strange file has as floats."""
-    if values.dtype.kind == "f" and not (np.isfinite(values) & (values == np.floor(values))).all():
-        raise ValueError("a face names a vertex by no integer")
-    return values.astype(np.int64)
-
-
 def _strip_faces(values: Array, lengths: Array) -> Array:
     """The triangles of strips: [F, 3].
 
@@ -129,7 +122,7 @@ def _strip_faces(values: Array, lengths: Array) -> Array:
     vertices of a strip are a triangle; every second one has the opposite orientation. Triangles
     with a repeated vertex only connect two places and are left out.
     """
-    strip = np.insert(_integers(values), np.cumsum(lengths), -1)
+    strip = np.insert(integers(values), np.cumsum(lengths), -1)
     place = np.arange(len(strip))
     begin = np.maximum.accumulate(np.where(strip < 0, place, -1))
     odd = (place - begin - 1)[:-2] % 2 == 1
@@ -174,9 +167,9 @@ def _materials(
 ) -> Array:
     """Which image each triangle has [F], -1 for none."""
     if (number := faces.take("texnumber")) is not None:
-        chosen = np.pad(number[:, 0].astype(np.int64), (0, max(0, of.max(initial=-1) + 1)))[of]
+        chosen = np.pad(integers(number[:, 0]), (0, max(0, of.max(initial=-1) + 1)))[of]
     elif (number := points.take("texnumber")) is not None:
-        chosen = number[corners[:, 0], 0].astype(np.int64)
+        chosen = integers(number[corners[:, 0], 0])
     else:
         chosen = np.zeros(len(corners), np.int64)
         if count > 1:

@@ -18,9 +18,9 @@ from gendr.mesh.files.reports import note
 
 Array = NDArray[Any]
 
-# Twice the area of a triangle that has none, and a distance that is none, in polygons of size 1;
-# the part of an area from which on triangles count as overlapping.
-_FLAT, _NEAR, _OVERLAP = 1e-14, 1e-12, 1e-6
+# The part of a polygon's area that is none, and of its size; and the rounding of coordinates far
+# from 0; the part of an area from which on triangles count as overlapping.
+_FLAT, _NEAR, _ROUNDED, _OVERLAP = 1e-14, 1e-10, 1e-15, 1e-6
 # Corners of a polygon that is cut by ears, which takes the square of it: seconds at most.
 _MOST = 10_000
 # Corners that are worked on at a time, and pairs of an ear and a side.
@@ -71,6 +71,17 @@ def triangles(
     vertex = corners[found]
     kept = (vertex != vertex[:, [1, 2, 0]]).all(1) | (sizes[of] == 3)
     return found[kept], of[kept]
+
+
+def integers(values: Array) -> Array:
+    """Indices, which a text has as floats.
+
+    Raises:
+        ValueError: if some are none.
+    """
+    if not (np.abs(values) < 2**53).all() or (values != np.floor(values)).any():
+        raise ValueError("a face names a vertex by no integer")
+    return values.astype(np.int64)
 
 
 def _fans(count: Array) -> Array:
@@ -130,14 +141,15 @@ def _cut(points: Array, sizes: Array, fans: Array) -> tuple[Array, int]:
             corner = np.minimum(np.arange(sizes[some].max()), sizes[some, None] - 1)
             flat = _flattened(points[first[some, None] + corner], normal[some])
             inside = np.arange(corner.shape[1] - 2) < count[some, None]
-            fans[ranges(row[some], count[some])] = _ears(flat, sizes[some])[inside]
+            fans[ranges(row[some], count[some])] = _ears(*flat, sizes[some])[inside]
     areas = parts(_areas(points, fans + begin), whole)
     crossed = np.add.reduceat(np.abs(areas), row) > 1 + _OVERLAP
     if crossed.any() or (square == 0).any():  # those without any area do not
         length = np.linalg.norm(_areas(points, fans + begin), axis=1)
-        reach = np.square(points - points[first].repeat(sizes, 0)).sum(1)
-        covers = np.add.reduceat(length, row) > _NEAR * np.maximum.reduceat(reach, first)
-        crossed = (crossed | (square == 0)) & covers
+        reach = np.abs(points - points[first].repeat(sizes, 0)).max(1)
+        reach = np.maximum.reduceat(reach, first)
+        none = _NEAR * reach + _ROUNDED * np.maximum.reduceat(np.abs(points).max(1), first)
+        crossed = (crossed | (square == 0)) & (np.add.reduceat(length, row) > none * reach)
     return fans, int(crossed.sum())
 
 
@@ -148,16 +160,22 @@ def _areas(points: Array, corners: Array) -> Array:
     return np.stack((uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx), 1)
 
 
-def _flattened(points: Array, normal: Array) -> Array:
-    """Polygons [P, N, 3] in the planes of their normals, counterclockwise and of size 1."""
+def _flattened(points: Array, normal: Array) -> tuple[Array, Array]:
+    """Polygons [P, N, 3] in the planes of their normals, counterclockwise, and what is near.
+
+    Returns:
+        [P, N, 2], of size 1; and the distance [P] that counts as none.
+    """
     local = points - points[:, :1]
     extent = np.abs(local).max((1, 2), keepdims=True)
-    local = local / np.where(extent > 0, extent, 1)
+    extent = np.where(extent > 0, extent, 1)
+    near = _NEAR + _ROUNDED * np.abs(points).max((1, 2)) / extent[:, 0, 0]
+    local = local / extent
     length = np.linalg.norm(normal, axis=1, keepdims=True)
     normal = np.where(length > 0, normal / np.where(length > 0, length, 1), [0, 0, 1])
     u = np.cross(np.eye(3)[np.abs(normal).argmin(1)], normal)
     u /= np.linalg.norm(u, axis=1, keepdims=True)
-    return np.einsum("pnj,pij->pni", local, np.stack((u, np.cross(normal, u)), 1))
+    return np.einsum("pnj,pij->pni", local, np.stack((u, np.cross(normal, u)), 1)), near
 
 
 def _cross(corners: Array) -> Array:
@@ -166,11 +184,12 @@ def _cross(corners: Array) -> Array:
     return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
 
 
-def _ears(points: Array, sizes: Array) -> Array:
+def _ears(points: Array, near: Array, sizes: Array) -> Array:
     """Cut ears off polygons, of each the one with the best shape first.
 
     Args:
         points: [P, N, 2], counterclockwise.
+        near: [P], a distance that is none.
         sizes: [P], how many of the N points are corners.
 
     Returns:
@@ -186,24 +205,29 @@ def _ears(points: Array, sizes: Array) -> Array:
     low[place >= sizes[:, None]], high[place >= sizes[:, None]] = np.inf, -np.inf
 
     def scores(row: Array, tip: Array) -> Array:
-        """How good it is to cut corners off: > 0 for ears, 0 for flat ones, < 0 for others."""
+        """How good it is to cut corners off: > 0 for ears, 0 for straight ones, < 0 for others.
+
+        First come spikes, where a side goes back on the one before: these hide what is inside.
+        """
         found = np.empty(len(row))
         step = max(1, _PAIRS // most)
         for i in range(0, len(row), step):
             k, b = row[i : i + step], tip[i : i + step]
             ear = points[k[:, None], np.stack((before[k, b], b, after[k, b]), 1)]  # [K, 3, 2]
             area = _cross(ear)
-            longest = np.square(ear - ear[:, [1, 2, 0]]).sum(2).max(1)
-            shape = area / np.where(longest > 0, longest, 1)
+            longest = np.sqrt(np.square(ear - ear[:, [1, 2, 0]]).sum(2).max(1))
+            height = area / np.where(longest > 0, longest, 1)
+            shape = height / np.where(longest > 0, longest, 1)
             bottom, top = ear.min(1)[:, None], ear.max(1)[:, None]
-            near, side = np.nonzero(
-                ((low[k] < top) & (high[k] > bottom)).all(2) & (area > _FLAT)[:, None]
+            at, side = np.nonzero(
+                ((low[k] < top) & (high[k] > bottom)).all(2) & (height > near[k])[:, None]
             )
-            begin, end = points[k[near], side], points[k[near], after[k[near], side]]
-            blocked = near[_enters(begin, end, ear[near])]
+            begin, end = points[k[at], side], points[k[at], after[k[at], side]]
+            blocked = at[_enters(begin, end, ear[at], near[k[at]])]
             shape[blocked] -= 2
-            shape[area < -_FLAT] -= 4
-            shape[np.abs(area) <= _FLAT] = 0
+            shape[height < 0] -= 4
+            back = ((ear[:, 1] - ear[:, 0]) * (ear[:, 2] - ear[:, 1])).sum(1) <= 0
+            shape = np.where(np.abs(height) <= near[k], np.where(back, 2.0, 0.0), shape)
             found[i : i + step] = shape
         return found
 
@@ -223,15 +247,15 @@ def _ears(points: Array, sizes: Array) -> Array:
     return found
 
 
-def _enters(begin: Array, end: Array, ear: Array) -> Array:
-    """Whether sides from [K, 2] to [K, 2] pass through the inside of triangles [K, 3, 2]."""
+def _enters(begin: Array, end: Array, ear: Array, near: Array) -> Array:
+    """Whether sides from [K, 2] to [K, 2] pass through triangles [K, 3, 2] by more than [K]."""
     enter, leave = np.zeros(len(begin)), np.ones(len(begin))
     for k in range(3):
         a = ear[:, k]
         way = ear[:, (k + 1) % 3] - a
         way = way / np.linalg.norm(way, axis=1, keepdims=True).clip(1e-300)
         # How far inside of this edge both ends are.
-        p, q = (way[:, 0] * (x - a)[:, 1] - way[:, 1] * (x - a)[:, 0] - _NEAR for x in (begin, end))
+        p, q = (way[:, 0] * (x - a)[:, 1] - way[:, 1] * (x - a)[:, 0] - near for x in (begin, end))
         at = p / np.where(p == q, 1, p - q)
         enter = np.maximum(enter, np.where(p <= 0, np.where(q > 0, at, np.inf), 0))
         leave = np.minimum(leave, np.where((p > 0) & (q <= 0), at, 1))

@@ -43,8 +43,7 @@ def read_with_trimesh(path: Path, notes: list[str], max_megapixels: float) -> So
         image = texture_image(geometry)
         if image is not None:
             check_megapixels(f"the texture of {path}", image.size, max_megapixels)
-    # What overflows or is NaN is refused below; NumPy would warn of it in a line of its own.
-    with damage_named(path), np.errstate(all="ignore"):
+    with damage_named(path):
         soup = scene_soup(scene, notes)
         note_unlit(soup, _unlit_materials(path), notes)
     merge(soup)
