@@ -473,6 +473,18 @@ def test_names_of_files_that_gendr_writes(tmp_path, name):
     assert_close(back.corner_uvs, mesh.corner_uvs)
 
 
+def test_files_that_name_a_thousand_others_are_refused(tmp_path):
+    """Each is looked for on the disk."""
+    many = "".join(f"newmtl a{i}\nmap_Kd t{i}.png\n" for i in range(1100))
+    (tmp_path / "m.mtl").write_text(many)
+    (tmp_path / "m.obj").write_text(f"mtllib m.mtl\n{SQUARE}{UVS}{BOTH}")
+    with pytest.raises(ValueError, match=r"m.mtl names more than 1000 files or features"):
+        Mesh.load(tmp_path / "m.obj")
+    (tmp_path / "m.mtl").write_text("".join(many.splitlines(True)[:60]))
+    with pytest.warns(UserWarning, match=r"t19.png is not there; and 11 more$"):
+        Mesh.load(tmp_path / "m.obj")
+
+
 def test_damaged_files_end_in_one_line(tmp_path):
     g = np.random.default_rng(0)
     square = [[0, 1, 2, 3], [0, 1, 2]]

@@ -27,6 +27,8 @@ _LIGHT = {"ka", "ks", "ns", "ni", "sharpness", "illum", "km", "pr", "pm", "ps", 
 _OPTIONS = {"blendu": 1, "blendv": 1, "bm": 1, "boost": 1, "cc": 1, "clamp": 1, "imfchan": 1,
             "mm": 2, "o": 3, "s": 3, "t": 3, "texres": 1, "type": 1}  # fmt: skip
 _HARMLESS = {"blendu", "blendv", "bm", "boost", "texres"}
+# Things that are not there or not read, of which no more are looked for.
+_ABSENT = 1000
 _UNCHANGED = {"cc": "off", "clamp": "off", "mm": "0 1", "t": "0 0 0"}
 
 
@@ -36,17 +38,19 @@ class _Library:
 
     Attributes:
         materials: by name.
+        plain: the names, by what they are without a comment.
         moves: (scale, offset) [2, 2] of the UVs of some of them, as `map_Kd -s -o` has it.
     """
 
     materials: dict[str, Material] = field(default_factory=dict)
+    plain: dict[str, str] = field(default_factory=dict)
     moves: dict[str, Array] = field(default_factory=dict)
 
     def find(self, name: str) -> str | None:
         """The name here of what an OBJ names; of either a comment may be part."""
         plain = without_comment(name)
-        alike = (key for key in self.materials if without_comment(key) == plain)
-        return next((key for key in (name, plain) if key in self.materials), next(alike, None))
+        found = (key for key in (name, plain) if key in self.materials)
+        return next(found, self.plain.get(plain))
 
 
 def read_obj(path: Path, notes: list[str], max_megapixels: float) -> Soup:
@@ -57,11 +61,13 @@ def read_obj(path: Path, notes: list[str], max_megapixels: float) -> Soup:
     with damage_named(path):
         soup, names, lines = parse(text, notes)
     library, images = _Library(), dict[Path, Array | None]()
+    # "None" is what Blender writes for no material, with an mtl that need not be there.
+    absent = notes if set(names) - {"None"} else []
     for line in dict.fromkeys(lines) if names else ():
-        for file in _libraries(path.parent, line, notes):
+        _check_notes(path, absent)
+        for file in _libraries(path.parent, line, absent):
             _read_mtl(file, path.parent, library, images, notes, max_megapixels)
     found = {name: library.find(_in_utf8(name)) for name in names}
-    # "None" is what Blender writes for no material.
     missing = [name for name, key in found.items() if key is None and name != "None"]
     if missing and library.materials:
         note(notes, f"its material {missing[0]!r:.60} is not in its mtl")
@@ -74,6 +80,12 @@ def read_obj(path: Path, notes: list[str], max_megapixels: float) -> Soup:
     used = np.unique(soup.face_material).tolist()
     note_unlit(soup, [i >= 0 and soup.materials[i].unlit for i in used], notes)
     return soup
+
+
+def _check_notes(path: Path, notes: list[str]) -> None:
+    """Raise for a file of more than a thousand things to say."""
+    if len(notes) > _ABSENT:
+        raise ValueError(f"{path} names more than {_ABSENT} files or features that are not read")
 
 
 def _move(soup: Soup, chosen: Array, move: Array) -> None:
@@ -103,7 +115,7 @@ def _libraries(folder: Path, line: str, notes: list[str]) -> list[Path]:
         last = name.replace("\\", "/").rpartition("/")[2]  # a path of another machine
         parts = [find_file(folder, name) or find_file(folder, last)]
         if parts == [None]:
-            parts = [find_file(folder, word) for word in name.split()]
+            parts = [find_file(folder, word) for word in [*dict.fromkeys(name.split())][:_ABSENT]]
         if None in parts or not parts:
             note(notes, f"its material file {name} is not there")
         files += filter(None, parts)
@@ -143,10 +155,12 @@ def _read_mtl(
             current.unlit = rest.split()[:1] == ["0"]  # a constant colour
         elif key == "map_kd":
             maps[key] = rest
+            _check_notes(path, notes)
             image, move = _image(rest, path.parent, beside, images, notes, max_megapixels)
             current.image = image
-            if (move != [[1, 1], [0, 0]]).any() and materials.get(name) is current:
-                library.moves.setdefault(name, move)
+            first = materials.get(name) is current and name not in library.materials
+            if first and (move != [[1, 1], [0, 0]]).any():
+                library.moves[name] = move
         elif key in ("d", "tr", "tf", "map_d"):
             if _is_faint(key, rest):
                 faint.add(name)
@@ -166,6 +180,7 @@ def _read_mtl(
                 note(notes, f"the grey {material.color[0]:.3g} beside its texture is not used")
             material.color = np.ones(3)
         library.materials.setdefault(name, material)
+        library.plain.setdefault(without_comment(name), name)
 
 
 def _is_tint(color: Array) -> bool:

@@ -93,6 +93,8 @@ def _are(names: list[str]) -> str:
 
 def _no_faces(path: Path, points: Element) -> str:
     """What a file without faces holds, and what can be done with it."""
+    if not points.count:
+        return f"{path} holds neither faces nor points, so it is no PLY mesh to render"
     what = f"{points.count} points"
     if "packed_position" in points.values:
         return (

@@ -117,17 +117,17 @@ def read_elements(data: bytes) -> tuple[dict[str, Element], list[str]]:
 
 
 def _header(lines: list[str]) -> tuple[str, dict[str, Element], list[str]]:
-    form, elements, comments = "", dict[str, Element](), list[str]()
+    form, elements, comments, last = "", dict[str, Element](), list[str](), Element("", 0)
     for line in lines:
         match line.split():
             case ["format", form, *_]:
                 pass
             case ["element", name, count] if count.isdecimal() and name not in elements:
-                elements[name] = Element(name, int(count))
+                elements[name] = last = Element(name, int(count))
             case ["property", "list", length, kind, name] if elements:
-                _add([*elements.values()][-1], _Property(name.lower(), kind, length))
+                _add(last, _Property(name.lower(), kind, length))
             case ["property", kind, name] if elements:
-                _add([*elements.values()][-1], _Property(name.lower(), kind, None))
+                _add(last, _Property(name.lower(), kind, None))
             case ["comment" | "obj_info", *_]:
                 comments.append(line.strip().partition(" ")[2])
             case []:
@@ -167,6 +167,8 @@ def _read(data: bytes, at: int, element: Element, order: str, text: bool) -> int
         n if item.length else size
         for item, (size, n) in zip(element.properties, widths, strict=True)
     )
+    if not element.properties:
+        return at
     if least * element.count > len(data) - at:
         raise ValueError("it has fewer rows than its header says")
     # What comes before each list, how its length is read, and what comes after the last.
