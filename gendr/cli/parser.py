@@ -393,8 +393,9 @@ class Splat(OnThreads, ReadsImages):
             learnt, one colour; or still, a backdrop that is the same image in all photos, as of a
             turntable (default: white; of photos without masks still if it is so, else learnt).
         init: what to start from: the points of COLMAP (default, if there are any), the visual hull
-            of the masks (else, if there are any), what the cameras see (else), a mesh, or the
-            splats.npz of a training before, whose law, T-conorm and unit then hold.
+            of the masks (else, if there are any), what the cameras see (else), a mesh, a PLY
+            file of points or of Gaussians, or the splats.npz of a training before, whose law,
+            T-conorm and unit then hold.
         hold_out: every N-th picture is left out of the training, and scored; 0 for none.
         opaque: for splats.glb, train on for this part of the steps or the time, while triangles
             become opaque or vanish; 0: it holds those of the training that are opaque enough.
@@ -490,8 +491,8 @@ class View(OnThreads):
       gendr view photos/             cameras and photos
 
     Attributes:
-        subject: a mesh file, splats.npz, a folder of photos with their cameras, or an output
-            folder.
+        subject: a mesh file, splats.npz, a PLY file of points or of Gaussians, a folder of photos
+            with their cameras, or an output folder.
         photos: their folder, if it is not where the output folder says.
         port: of the page; the next one that is free.
         image_size: shorter side of soft pictures.

@@ -28,6 +28,7 @@ from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.parser import Splat
 from gendr.losses import psnr, ssim
 from gendr.mesh import Mesh, load_points, view_sizes, visual_hull
+from gendr.mesh.files.ply import read_cloud
 from gendr.mesh.views import color_of
 from gendr.splatting import Photos, Splats, SplatSettings, camera_path, fit_splats, load_photos
 from gendr.splatting.pictures import drawn, film, hard_views, pair, sheet
@@ -162,6 +163,8 @@ def _start(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[str, S
         if settings.background != "learnt":
             splats = splats.with_tensors(background=photos.background)
         return given, splats
+    if given.lower().endswith(".ply") and (cloud := read_cloud(model_file(given))) is not None:
+        return given, start_from(photos, settings, cloud)
     mesh = Mesh.load(model_file(given), max_megapixels=args.max_megapixels)
     return given, start_from(photos, settings, mesh)
 

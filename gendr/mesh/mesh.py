@@ -734,10 +734,11 @@ class Mesh:
     ) -> Mesh:
         """Read one mesh from an OBJ, PLY, OFF, STL or GLB file.
 
-        Polygons are cut into triangles. The objects of a scene are placed by their transforms and
-        joined. Several texture images are put into one. Material colours become face colours.
-        What a `Mesh` cannot hold (transparency) is dropped with a warning. A mesh for which float32
-        is too coarse gets an `origin`, also with a warning.
+        Polygons, concave ones too, are cut into triangles that cover them. The objects of a scene
+        are placed by their transforms and joined. Several texture images are put into one. Material
+        colours become face colours. What a `Mesh` cannot hold (transparency) or what is not there
+        (a texture) is named in one warning; docs/formats.md lists what is read of each format. A
+        mesh for which float32 is too coarse gets an `origin`, also with a warning.
 
         Args:
             path: The file. The path of an mtl is relative to the folder of its OBJ; the paths of
@@ -774,8 +775,8 @@ class Mesh:
         | stl    | no              | no             | no                              | no     |
         | glb    | yes             | 8 bits         | as vertex colours; vertices repeat | yes |
 
-        GLB and OBJ also keep whether the mesh is `unlit`. OBJ and PLY keep every digit and OFF 17
-        decimals; the others store positions as float32, and GLB stores the origin beside them.
+        GLB and OBJ also keep whether the mesh is `unlit`. OBJ, PLY and OFF keep every digit; the
+        others store positions as float32, and GLB stores the origin beside them.
 
         An OBJ with a texture or face colours comes with an mtl and a png of the same name, or of
         that name and a number if such a file is there already and the OBJ that is replaced does not

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,13 +21,13 @@ from gendr._runtime.files import write_whole
 from gendr._runtime.vectors import length
 from gendr.distributions import Distribution, get
 from gendr.mesh import Mesh
-from gendr.splatting.harmonics import flat_color
+from gendr.splatting.harmonics import COUNTS, flat_color
 from gendr.tnorms import tconorm
 
 if TYPE_CHECKING:
     from gendr.splatting.splats import Splats
 
-__all__ = ["FORMAT", "load", "save", "save_glb", "save_ply", "to_mesh"]
+__all__ = ["FORMAT", "load", "moments", "save", "save_glb", "save_ply", "to_mesh"]
 
 FORMAT = "gendr splats 1"
 _ARRAYS = ("vertices", "harmonics", "opacity", "scale", "background")  # shape may be missing
@@ -99,19 +100,22 @@ def save_ply(splats: Splats, path: str | Path) -> None:
     and, where an opacity below 1 allows it, the integral of its window F(d / scale). Its level sets
     are taken for triangles that shrink or grow about the incentre, as they do inside; outside, they
     are rounded. A scale on the screen is no window in space: there the triangle itself counts.
-    Viewers join by `probabilistic` whatever the T-conorm, and know no background.
+    Viewers join by `probabilistic` whatever the T-conorm, and know no background. Harmonics that
+    the splats do not have are written as 0, up to degree 3.
 
     Raises:
         ValueError: for another extension.
     """
     with torch.no_grad():
-        mean, spread, mass = _moments(splats)
+        mean, spread, mass = moments(splats)
         values, axes = torch.linalg.eigh(spread)
         sizes = values.clamp(min=0).sqrt()
         sizes = torch.maximum(sizes, _THICKNESS * sizes[:, 2:].clamp(min=1e-20))
         peak = mass / (2 * math.pi * sizes[:, 1] * sizes[:, 2])
         peak = (splats.opacity.double().cpu() * peak).clamp(1e-6, _OPAQUE)
-        rest = splats.harmonics[:, 1:].transpose(1, 2).flatten(1)  # by channel, then harmonic
+        # By channel, then harmonic; of degree 3 always, as older viewers read nothing else.
+        rest = splats.harmonics[:, 1:].transpose(1, 2)
+        rest = F.pad(rest, (0, COUNTS[-1] - 1 - rest.shape[2])).flatten(1)
         columns = {
             "x y z": mean,
             "nx ny nz": torch.zeros_like(mean),
@@ -129,7 +133,7 @@ def save_ply(splats: Splats, path: str | Path) -> None:
     write_whole(_named(path, ".ply"), head.encode() + table.tobytes())
 
 
-def _moments(splats: Splats) -> tuple[Tensor, Tensor, Tensor]:
+def moments(splats: Splats) -> tuple[Tensor, Tensor, Tensor]:
     """Mean [N, 3], covariance [N, 3, 3] and integral [N] of each window in space, float64."""
     v = splats.vertices.double().cpu()
     sides = length(v.roll(-1, 1) - v.roll(1, 1))  # opposite to each corner

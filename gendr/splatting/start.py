@@ -1,4 +1,4 @@
-"""Where splats start from: a visual hull, points of a reconstruction, a mesh, or cameras alone."""
+"""Where splats start from: a visual hull, points or Gaussians, a mesh, or cameras alone."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from gendr._runtime.checks import (
 )
 from gendr.distributions import Distribution
 from gendr.mesh import Mesh, visual_sphere
+from gendr.mesh.files.ply import Cloud
 from gendr.mesh.lines_of_sight import in_view, meeting_point, shown_at
-from gendr.splatting.harmonics import COUNTS, harmonics_of
+from gendr.splatting.files import moments
+from gendr.splatting.harmonics import COUNTS, degree_of, harmonics_of
 from gendr.splatting.photos import Photos
 from gendr.splatting.splats import Splats
 from gendr.tnorms import TConorm
 
-__all__ = ["Look", "from_cameras", "from_hull", "from_mesh", "from_points"]
+__all__ = ["Look", "from_cameras", "from_cloud", "from_hull", "from_mesh", "from_points"]
 
 # Points that are tried at once, how many times, and how many times for none at all.
 _TRIES, _ROUNDS, _PATIENCE = 50_000, 400, 10
@@ -121,6 +123,72 @@ def from_points(
         None if look.shape is None else each(look.shape),
         dist=look.dist, tconorm=look.tconorm, unit=look.unit, background=background,
     )  # fmt: skip
+
+
+def from_cloud(
+    cloud: Cloud,
+    count: int | None = None,
+    *,
+    look: Look | None = None,
+    background: Tensor | None = None,
+    seed: int = 0,
+) -> Splats:
+    """Triangles for the points of a PLY file, as `from_points`, or for its Gaussians.
+
+    A Gaussian becomes a triangle in the plane of its two longer axes, with its mean, its integral,
+    and a window of its size there. The law, the scale and the degree of the harmonics are those of
+    the look.
+
+    Args:
+        cloud: What `gendr.mesh.files.ply.read_cloud` has read.
+        count: How many are taken at random at most; all by default.
+        look: What the triangles are like.
+        background: [3], RGB; white by default.
+        seed: Of what is random.
+
+    Raises:
+        ValueError: if settings are wrong, or the harmonics are of no degree.
+    """
+    from scipy.spatial.transform import Rotation
+
+    look = Look() if look is None else look
+    total = len(cloud.points)
+    source = torch.Generator().manual_seed(seed)
+    some = torch.randperm(total, generator=source)[:count] if count else torch.arange(total)
+    points, colors, rest, opacity, sizes, turns = (
+        None if part is None else torch.from_numpy(part)[some]
+        for part in (cloud.points, cloud.colors, cloud.harmonics, cloud.opacity, cloud.sizes,
+                     cloud.turns)
+    )  # fmt: skip
+    assert points is not None
+    plain = from_points(
+        points.float(), None if colors is None else colors.float(),
+        look=look, background=background, seed=seed,
+    )  # fmt: skip
+    if sizes is None or turns is None or opacity is None or rest is None or colors is None:
+        return plain
+    degree_of(1 + rest.shape[1])
+    harmonics = torch.cat([colors[:, None], rest], 1)[:, : plain.harmonics.shape[1]]
+    harmonics = F.pad(harmonics, (0, 0, 0, plain.harmonics.shape[1] - harmonics.shape[1]))
+    lengths, order = sizes.exp().clamp(1e-12, 1e12).sort(dim=1, descending=True)
+    turns = torch.where(
+        turns.abs().amax(1, keepdim=True) > 0, turns, turns.new_tensor([1, 0, 0, 0])
+    )
+    axes = torch.from_numpy(Rotation.from_quat(np.roll(turns.numpy(), -1, axis=1)).as_matrix())
+    axes = axes.gather(2, order[:, None].expand(-1, 3, -1))[:, :, :2] * lengths[:, None, :2]
+    angles = torch.arange(3, dtype=torch.float64) * (2 * math.pi / 3)
+    corners = torch.stack([angles.cos(), angles.sin()]).T @ axes.mT  # [N, 3, 3]
+    # Triangles of any one size tell by how much theirs is wrong, as all lengths scale together.
+    made = plain.to(torch.float64).with_tensors(vertices=corners, opacity=opacity[:, 0] * 0 + 1)
+    mean, spread, mass = moments(made)
+    ratio = lengths[:, :2].square().sum(1) / spread.diagonal(dim1=1, dim2=2).sum(1).clamp(1e-300)
+    vertices = points[:, None] + (corners - mean[:, None]) * ratio.sqrt()[:, None, None]
+    integral = opacity[:, 0].sigmoid() * 2 * math.pi * lengths[:, 0] * lengths[:, 1]
+    return plain.with_tensors(
+        vertices=vertices.float(),
+        harmonics=harmonics.float(),
+        opacity=(integral / (mass * ratio).clamp(1e-300)).clamp(1e-3, 1.0).float(),
+    )
 
 
 def from_hull(photos: Photos, count: int, *, look: Look | None = None, seed: int = 0) -> Splats:

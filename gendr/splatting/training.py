@@ -26,10 +26,11 @@ from gendr._runtime.checkpoint import digest, load_checkpoint, save_checkpoint
 from gendr._runtime.checks import check_number
 from gendr.losses import psnr
 from gendr.mesh import Mesh
+from gendr.mesh.files.ply import Cloud
 from gendr.splatting.photos import Photos
 from gendr.splatting.settings import SplatSettings
 from gendr.splatting.splats import Splats
-from gendr.splatting.start import Look, from_cameras, from_hull, from_mesh, from_points
+from gendr.splatting.start import Look, from_cameras, from_cloud, from_hull, from_mesh, from_points
 
 __all__ = [
     "KIND", "SplatSettings", "SplatTraining", "fit_splats", "opaque_splats", "start_from",
@@ -457,16 +458,17 @@ def opaque_splats(
 def start_from(
     photos: Photos,
     settings: SplatSettings,
-    source: str | Mesh | tuple[Tensor, Tensor] | None = None,
+    source: str | Mesh | Cloud | tuple[Tensor, Tensor] | None = None,
 ) -> Splats:
     """Triangles to start from, as many as there will be in the end.
 
     Args:
         photos: to train on, which colour them.
         settings: of the training.
-        source: "hull", the visual hull of the masks; "cameras", what these see; a mesh; or points
-            [P, 3] and their colours [P, 3]. By default the hull if there are masks, else, or if
-            those of a backdrop that stands still have none, cameras.
+        source: "hull", the visual hull of the masks; "cameras", what these see; a mesh; what a PLY
+            file without faces holds; or points [P, 3] and their colours [P, 3]. By default the hull
+            if there are masks, else, or if those of a backdrop that stands still have none,
+            cameras.
 
     Raises:
         ValueError: as `from_hull` and the others.
@@ -484,6 +486,8 @@ def start_from(
         return from_points(
             points[some], colors[some], look=look, background=photos.background, seed=seed
         )  # fmt: skip
+    if isinstance(source, Cloud):
+        return from_cloud(source, first, look=look, background=photos.background, seed=seed)
     if isinstance(source, Mesh):
         return from_mesh(source, first, photos, look=look, seed=seed)
     if source is None and photos.alpha is not None:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from gendr.fitting import FitState
 from gendr.mesh import Mesh
+from gendr.mesh.files.ply import read_cloud
 from gendr.mesh.views import Views, load_views
-from gendr.splatting import Splats
+from gendr.splatting import Look, Splats
+from gendr.splatting.start import from_cloud
 
 __all__ = ["Subject", "read_subject", "stamp"]
 
@@ -20,6 +22,8 @@ MESHES, CHECKPOINT, SPLATS = ("fit.glb", "fit.ply", "fit.obj"), "checkpoint.pt",
 FACTS = ("metrics.json", "progress.json")
 # Beside them, if the command that wrote them found these itself.
 CAMERAS, MASKS = "cameras.json", "masks"
+# Points of a file are shown as triangles that hide what is behind them.
+_SOLID = Look(opacity=1.0)
 PHOTO_SIZE = 256  # the shorter side of photos
 
 
@@ -46,8 +50,9 @@ def read_subject(path: str | Path, photos: str | Path | None = None) -> Subject:
     """Read a mesh file, splats, a folder of photos, or the output folder of a command.
 
     Args:
-        path: a mesh file, an npz of `Splats`, a folder of photos with their cameras (or the file of
-            these), or a folder that `gendr splat` wrote, or `gendr fit` wrote or is writing.
+        path: a mesh file, an npz of `Splats`, a PLY of points or Gaussians, a folder of photos with
+            their cameras (or the file of these), or a folder that `gendr splat` wrote, or `gendr
+            fit` wrote or is writing.
         photos: the folder of the photos, if it is not where the command that wrote `path` found it.
 
     Raises:
@@ -60,6 +65,8 @@ def read_subject(path: str | Path, photos: str | Path | None = None) -> Subject:
     views = None if photos is None else load_views(photos, size=PHOTO_SIZE)
     if path.suffix == ".npz":
         return Subject(path.name, splats=Splats.load(path), views=views)
+    if path.suffix.lower() == ".ply" and (cloud := read_cloud(path)) is not None:
+        return Subject(path.name, splats=from_cloud(cloud, look=_SOLID), views=views)
     if path.is_file() and path.suffix != ".json":
         return Subject(path.name, (("", Mesh.load(path)),), views=views)
     if path.is_dir() and (stamp(path) or any((path / name).is_file() for name in FACTS)):

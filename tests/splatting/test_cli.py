@@ -141,6 +141,9 @@ def test_pictures_without_masks_have_a_learnt_background(whole, tmp_path):
     found = facts(tmp_path / "c")
     assert found["settings"]["dist"] == "power(shape=1.0)"
     assert found["triangles"] == len(Splats.load(tmp_path / "b" / "splats.npz"))
+    again[1] = tmp_path / "b" / "splats.ply"  # as Gaussians
+    assert run(whole, "-o", tmp_path / "d", *SMALL, *again) == 0
+    assert facts(tmp_path / "d")["triangles"] == found["triangles"]
 
 
 class Stopping:

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from gendr.splatting import Splats
+from gendr.mesh import icosphere
+from gendr.mesh.files import ply as ply_files
+from gendr.splatting import Look, Splats
+from gendr.splatting.harmonics import flat_color
+from gendr.splatting.start import from_cloud
 from support.cases import for_each
 
 F64 = torch.float64
@@ -184,7 +188,7 @@ def test_ply_has_the_names_and_the_order_of_published_splats(tmp_path):
     splats = made(degree=1)
     splats.to_ply(tmp_path / "a.ply")
     table = read_ply(tmp_path / "a.ply")
-    rest = [f"f_rest_{i}" for i in range(9)]
+    rest = [f"f_rest_{i}" for i in range(45)]  # also of degree 1, as older viewers want
     assert list(table) == [
         "x", "y", "z", "nx", "ny", "nz", "f_dc_0", "f_dc_1", "f_dc_2", *rest, "opacity",
         "scale_0", "scale_1", "scale_2", "rot_0", "rot_1", "rot_2", "rot_3",
@@ -192,7 +196,8 @@ def test_ply_has_the_names_and_the_order_of_published_splats(tmp_path):
     h = splats.harmonics.numpy()
     np.testing.assert_allclose(table["f_dc_1"], h[:, 0, 1], atol=1e-6)
     np.testing.assert_allclose(table["f_rest_1"], h[:, 2, 0], atol=1e-6)  # all of red first
-    np.testing.assert_allclose(table["f_rest_3"], h[:, 1, 1], atol=1e-6)
+    np.testing.assert_allclose(table["f_rest_15"], h[:, 1, 1], atol=1e-6)
+    assert not any(table[f"f_rest_{i}"].any() for i in (3, 14, 18, 44))
     assert np.isfinite(np.stack(list(table.values()))).all()
     flat = made(2, vertices=torch.ones(2, 3, 3, dtype=F64))
     flat.to_ply(tmp_path / "b.ply")  # without area
@@ -201,6 +206,44 @@ def test_ply_has_the_names_and_the_order_of_published_splats(tmp_path):
     shaped.to_ply(tmp_path / "c.ply")
     made(dist="gamma(shape=2.0)").to_ply(tmp_path / "d.ply")
     assert (tmp_path / "c.ply").read_bytes() == (tmp_path / "d.ply").read_bytes()
+
+
+@for_each(law=["uniform", "heaviside", "cubic_hermite"], degree=[0, 1, 3])
+def test_gaussians_of_a_file_start_triangles_of_their_moments(law, degree, tmp_path):
+    """Written again, they are those of the file: mean, integral, colours; nearly the covariance."""
+    made(20, opacity=torch.linspace(0.05, 0.2, 20, dtype=F64)).to_ply(tmp_path / "a.ply")
+    cloud = ply_files.read_cloud(tmp_path / "a.ply")
+    triangles = from_cloud(cloud, look=Look(dist=law, degree=degree))
+    triangles.to_ply(tmp_path / "b.ply")
+    given, found = read_ply(tmp_path / "a.ply"), read_ply(tmp_path / "b.ply")
+    (mean, spread, mass), (mean_, spread_, mass_) = gaussians(given), gaussians(found)
+    np.testing.assert_allclose(mean_, mean, atol=1e-5)
+    np.testing.assert_allclose(mass_, mass, rtol=0.05)
+    np.testing.assert_allclose(np.trace(spread_, 0, 1, 2), np.trace(spread, 0, 1, 2), rtol=1e-3)
+    assert np.abs(spread_ - spread).max() < 0.1 * np.abs(spread).max()
+    kept = (degree + 1) ** 2 - 1
+    for i in range(45):
+        want = given[f"f_rest_{i}"] if i % 15 < kept else 0
+        np.testing.assert_allclose(found[f"f_rest_{i}"], want, atol=1e-6)
+    np.testing.assert_allclose(found["f_dc_2"], given["f_dc_2"], atol=1e-6)
+    few = from_cloud(cloud, 7, look=Look(degree=degree))
+    assert len(few) == 7
+
+
+def test_points_of_a_file_start_triangles_of_their_colors(tmp_path):
+    head = "ply\nformat ascii 1.0\nelement vertex 3\n"
+    head += "".join(f"property float {n}\n" for n in ("x", "y", "z", "red", "green", "blue"))
+    body = "0 0 0 255 0 0\n1 0 0 0 255 0\n0 1 0 0 0 255\n"
+    (tmp_path / "a.ply").write_text(head + "end_header\n" + body)
+    cloud = ply_files.read_cloud(tmp_path / "a.ply")
+    splats = from_cloud(cloud, look=Look(degree=0))
+    torch.testing.assert_close(flat_color(splats.harmonics), torch.eye(3))
+    torch.testing.assert_close(splats.vertices.mean(1)[:, :2], torch.eye(3)[[2, 0, 1], :2])
+    (tmp_path / "a.ply").write_text(head + "end_header\n" + body.replace("1 0 0 0", "nan 0 0 0"))
+    with pytest.raises(ValueError, match="needs points with finite coordinates"):
+        ply_files.read_cloud(tmp_path / "a.ply")
+    icosphere(0).save(tmp_path / "a.ply")
+    assert ply_files.read_cloud(tmp_path / "a.ply") is None
 
 
 def test_glb_of_opaque_triangles(tmp_path):

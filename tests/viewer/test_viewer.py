@@ -140,6 +140,10 @@ def test_files_and_folders_are_read(tmp_path, views):
     assert read_subject(tmp_path / "a.obj", "assets/photos").views is not None
     splats().save(tmp_path / "s.npz")
     assert len(read_subject(tmp_path / "s.npz").splats) == 6
+    splats().to_ply(tmp_path / "s.ply")
+    assert len(read_subject(tmp_path / "s.ply").splats) == 6
+    icosphere(0).save(tmp_path / "m.ply")
+    assert read_subject(tmp_path / "m.ply").meshes[0][1].face_counts == (20,)
     with pytest.raises(FileNotFoundError, match=r"no such file or folder: .*b\.obj"):
         read_subject(tmp_path / "b.obj")
 

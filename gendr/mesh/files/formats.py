@@ -1,12 +1,12 @@
 """Mesh files: the formats, what each of them can keep, reading and writing.
 
-PLY, OFF and STL go through trimesh. OBJ is read and written here, because trimesh has one UV per
-vertex: it splits the surface along the seams of a texture and renumbers the vertices, while a fit
-needs them as they are in the file; glTF, because trimesh leaves out much of it without a word.
+All formats are read and written here, whole: what is in a file is used, named in a note, or
+refused. Other readers have one UV per vertex, which splits the surface along the seams of a texture
+and renumbers the vertices, while a fit needs them as they are in the file.
 
-Vertices keep their order and number, except in STL, textured PLY and glTF, which repeat vertices:
-there, vertices of equal position and colour are merged. An OBJ file that was cut off between two
-lines is read without an error, because it does not say how long it is. `unlit` is
+Vertices keep their order and number, except in STL, glTF, and PLY with UVs of vertices, which
+repeat vertices: there, vertices of equal position and colour are merged. An OBJ file that was cut
+off between two lines is read without an error, because it does not say how long it is. `unlit` is
 KHR_materials_unlit of glTF and `illum 0` of mtl.
 
 A mesh far from 0, such as a survey in metres from the equator, would lose its shape in float32. If
@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from gendr._runtime.names import nearest
@@ -26,13 +27,18 @@ from gendr.mesh.attributes import check_reach
 from gendr.mesh.files.gltf.reader import read_gltf
 from gendr.mesh.files.gltf.writer import gltf_bytes
 from gendr.mesh.files.obj import obj_files, read_obj
-from gendr.mesh.files.ply import ply_bytes
+from gendr.mesh.files.off import off_bytes, read_off
+from gendr.mesh.files.ply import ply_bytes, read_ply
 from gendr.mesh.files.reports import damage_named, warn_caller
 from gendr.mesh.files.soup import to_parts
-from gendr.mesh.files.trimesh_files import read_with_trimesh, trimesh_bytes
+from gendr.mesh.files.stl import read_stl, stl_bytes
 from gendr.mesh.parts import MeshParts
 
-FORMATS = (".obj", ".ply", ".off", ".stl", ".glb", ".gltf")
+_READERS = {
+    ".obj": read_obj, ".ply": read_ply, ".off": read_off, ".stl": read_stl, ".glb": read_gltf,
+    ".gltf": read_gltf,
+}  # fmt: skip
+FORMATS = tuple(_READERS)
 
 _ATTRIBUTES = ("uvs", "texture", "vertex_colors", "face_colors")
 _OF_FACES = ("face_opacity", "face_scale", "face_shape")  # no format has them
@@ -78,10 +84,14 @@ def read(path: Path, dtype: torch.dtype, max_megapixels: float, notes: list[str]
     kind = kind_of(path)
     if not path.is_file():
         raise FileNotFoundError(f"no mesh file at {path}")
-    readers = {".obj": read_obj, ".glb": read_gltf, ".gltf": read_gltf}
-    soup = readers.get(kind, read_with_trimesh)(path, notes, max_megapixels)
+    # What overflows or is NaN is refused below; NumPy would warn of it in a line of its own.
+    with np.errstate(all="ignore"):
+        soup = _READERS[kind](path, notes, max_megapixels)
     if len(soup.faces) == 0:
-        raise ValueError(f"{path} holds no faces, so it is no {kind[1:].upper()} mesh to render")
+        said = f" ({'; '.join(notes)})" if notes else ""
+        raise ValueError(
+            f"{path} holds no faces{said}, so it is no {kind[1:].upper()} mesh to render"
+        )
     check_reach(f"the vertices of {path}", torch.from_numpy(soup.vertices), dtype)
     with damage_named(path):
         return to_parts(soup, dtype, notes)
@@ -109,12 +119,11 @@ def encoded(parts: MeshParts, path: Path, *, normals: bool = False) -> dict[Path
     parts = replace(parts, **dict.fromkeys(lost | ({"face_uvs"} if "uvs" in lost else set())))
     if kind == ".obj":
         files = obj_files(parts, path)
-    elif kind == ".ply":
-        files = {path: ply_bytes(parts)}
     elif kind in (".glb", ".gltf"):
         files = {path: gltf_bytes(parts, kind, normals)}
     else:
-        files = {path: trimesh_bytes(parts, kind)}
+        write = {".ply": ply_bytes, ".off": off_bytes, ".stl": stl_bytes}[kind]
+        files = {path: write(parts)}
     if lost:
         warn_caller(f"{path.name} does not hold the {', '.join(sorted(lost))} of this mesh")
     return files

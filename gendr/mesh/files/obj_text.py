@@ -6,6 +6,7 @@ block cannot be read, it is read again line by line, to find the line that is wr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gendr._runtime.texts import read_text
 from gendr.mesh.files.bounds import is_too_long, most_corners
+from gendr.mesh.files.colors import unit_colors
+from gendr.mesh.files.polygons import triangles
 from gendr.mesh.files.reports import note
 from gendr.mesh.files.soup import Soup
 
@@ -25,13 +29,27 @@ Array = NDArray[Any]
 # How many lines are read together: enough to hide the work per block, few enough for the memory.
 BLOCK = 1 << 16
 
+# Words that say nothing about shape or colour: groups, smoothing, normals (which follow from the
+# faces), levels of detail, how lines are drawn.
+_SILENT = {"g", "o", "s", "mg", "vn", "lod", "bevel", "c_interp", "d_interp", "shadow_obj",
+           "trace_obj"}  # fmt: skip
+# A comment after something; a backslash that ends a comment; and one that continues a line, while
+# that after a letter above ASCII is the second byte of a character in Shift-JIS, Big5 or GBK.
+_COMMENT, _ENDED = re.compile(r"[ \t]+#.*"), re.compile(r"^([ \t]*#.*?)\\+$", re.MULTILINE)
+_CONTINUED = re.compile(r"(?<![\x80-\U0010ffff])\\\n")
+
 
 @dataclass
-class _Lines:
-    """All lines that begin with the same word."""
+class Lines:
+    """Lines of one kind."""
 
     numbers: list[int] = field(default_factory=list)
-    bodies: list[str] = field(default_factory=list)  # what follows the word
+    bodies: list[str] = field(default_factory=list)  # what follows the word they begin with
+
+    @staticmethod
+    def of(pairs: Sequence[tuple[int, str]]) -> Lines:
+        """Lines with their numbers."""
+        return Lines([number for number, _ in pairs], [body for _, body in pairs])
 
 
 class _WrongLineError(ValueError):
@@ -42,33 +60,34 @@ class _WrongLineError(ValueError):
 
 
 def parse(text: str, notes: list[str]) -> tuple[Soup, list[str], list[str]]:
-    """Read the text of an OBJ file; polygons are cut into triangle fans.
+    """Read the text of an OBJ file.
 
     Args:
         text: of the file.
-        notes: Gets a note if some vertices have colours, and others have none.
+        notes: Gets a note of what is not used.
 
     Returns:
-        The mesh, whose materials are empty, their names, and the libraries that define them.
+        The mesh, whose materials are empty, their names, and the lines that name their libraries.
 
     Raises:
         ValueError: that shows the first line that is wrong.
     """
-    lines = text.replace("\\\n", " ").replace("\\\r\n", " ").splitlines()
-    kinds = {key: _Lines() for key in ("v", "vt", "f", "usemtl", "mtllib")}
+    lines = lines_of(text)
+    kinds = {key: Lines() for key in ("v", "vt", "f", "usemtl", "mtllib", "#MRGB")}
+    others = dict[str, None]()
     for number, line in enumerate(lines, 1):
         words = line.split(maxsplit=1)
         if words and (kind := kinds.get(words[0])) is not None:
             kind.numbers.append(number)
             kind.bodies.append(words[1] if len(words) > 1 else "")
-    vertices, widths = _read(_floats, 3, kinds["v"], lines)
+        elif words and words[0][0] != "#" and words[0] not in _SILENT:
+            others[words[0]] = None
+    if others:
+        shown = ", ".join(f"{word:.20}" for word in [*others][:6]) + ", ..." * (len(others) > 6)
+        note(notes, f"its lines that begin with {shown} are not used")
+    vertices, widths = read_floats(3, kinds["v"], lines)
     first = np.cumsum(widths) - widths
-    colors = vertices.reshape(-1, 6)[:, 3:] if len(widths) and (widths == 6).all() else None
-    if colors is not None and colors.max() > 1.0:  # some scanners write 0 .. 255
-        colors = colors / 255
-    if colors is None and (widths > 4).any():
-        note(notes, "only some vertices have colours, which are dropped")
-    uvs, uv_widths = _read(_floats, 1, kinds["vt"], lines)
+    uvs, uv_widths = read_floats(1, kinds["vt"], lines)
     first_uv = np.cumsum(uv_widths) - uv_widths
     second_uv = np.where(uv_widths > 1, np.append(uvs, 0.0)[first_uv + 1], 0.0)
     most = most_corners(len(widths))
@@ -90,27 +109,67 @@ def parse(text: str, notes: list[str]) -> tuple[Soup, list[str], list[str]]:
         corners[:, column] = np.where(index < 0, index + before, index - 1)
     if (corners >= [len(widths), len(uv_widths)]).any():
         raise ValueError("a face names a vertex or UV that is not there")
-    names = [body.strip() for body in kinds["usemtl"].bodies]
-    # "None" is what Blender writes for no material.
-    materials = list(dict.fromkeys(name for name in names if name not in ("", "None")))
+    names = names_of("usemtl", kinds["usemtl"], lines)
+    materials = list(dict.fromkeys(filter(None, names)))
     number = {name: i for i, name in enumerate(materials)}
     chosen = np.array([-1, *(number.get(name, -1) for name in names)])
     of_polygon = chosen[np.searchsorted(np.array(kinds["usemtl"].numbers), face_lines)]
-    triangles = corners[_fans(sizes)]
+    points = vertices[first[:, None] + np.arange(3)].reshape(-1, 3)
+    found, of = triangles(points, corners[:, 0], sizes, notes)
     soup = Soup(
-        vertices=vertices[first[:, None] + np.arange(3)].reshape(-1, 3),
-        faces=triangles[..., 0],
+        vertices=points,
+        faces=corners[:, 0][found],
         uvs=np.stack((uvs[first_uv], second_uv), 1),
-        face_uvs=triangles[..., 1],
+        face_uvs=corners[:, 1][found],
         materials=[],
-        face_material=of_polygon.repeat(sizes - 2),
-        vertex_colors=colors,
+        face_material=of_polygon[of],
+        vertex_colors=_colors(vertices, widths, "".join(kinds["#MRGB"].bodies), notes),
     )
-    return soup, materials, [body.strip() for body in kinds["mtllib"].bodies]
+    return soup, materials, names_of("mtllib", kinds["mtllib"], lines)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of an OBJ or mtl, with those that go on in the next one joined to it."""
+    if "\\\n" in text:
+        text = _CONTINUED.sub(" ", _ENDED.sub(r"\1", text))
+    return text.split("\n")
+
+
+def names_of(key: str, kind: Lines, lines: Sequence[str]) -> list[str]:
+    """What follows a word to the end of its lines: of white space only blanks and tabs part it."""
+    return [lines[number - 1].strip(" \t")[len(key) :].strip(" \t") for number in kind.numbers]
+
+
+def without_comment(name: str) -> str:
+    """A name without the comment after it; a name may hold "#" all the same."""
+    return _COMMENT.sub("", name)
+
+
+def _colors(values: Array, widths: Array, painted: str, notes: list[str]) -> Array | None:
+    """RGB [V, 3] behind the coordinates of vertices, or as ZBrush paints (MMRRGGBB)."""
+    first = np.cumsum(widths) - widths
+    four = widths == 4
+    if (four & (values[first + 3 * four] != 1)).any():
+        note(notes, "the weights of its vertices, v x y z w, are not used")
+    if len(widths) and np.isin(widths, (6, 7)).all():
+        columns = 3 + np.arange(int(widths.min()) - 3)
+        return unit_colors(values[first[:, None] + columns], notes)
+    if (widths > 4).any():
+        some = "only some" if (widths < 6).any() else "not all"
+        note(notes, f"{some} vertices have colours, which are dropped")
+    if painted:
+        try:
+            table = np.frombuffer(bytes.fromhex(painted), np.uint8)
+        except ValueError:
+            table = np.zeros(0, np.uint8)
+        if len(table) == 4 * len(widths):
+            return table.reshape(-1, 4)[:, 1:] / 255
+        note(notes, "its colours #MRGB are not those of its vertices, and are dropped")
+    return None
 
 
 def _read(
-    convert: Callable[[str], Array], least: int, kind: _Lines, lines: Sequence[str]
+    convert: Callable[[str], Array], least: int, kind: Lines, lines: Sequence[str]
 ) -> tuple[Array, Array]:
     """The values of all lines of a kind, concatenated, and how many words each line has.
 
@@ -142,6 +201,11 @@ def _read(
     return np.concatenate(values), np.concatenate(widths)
 
 
+def read_floats(least: int, kind: Lines, lines: Sequence[str]) -> tuple[Array, Array]:
+    """The numbers of all lines of a kind, concatenated, and how many each line has: `_read`."""
+    return _read(_floats, least, kind, lines)
+
+
 def _good(convert: Callable[[str], Array], least: int, body: str) -> bool:
     """Whether a line can be read."""
     try:
@@ -170,26 +234,17 @@ def _corners(text: str) -> Array:
     return np.array([(int(v), int(vt or 0)) for v, vt in fields], np.int64).reshape(-1, 2)
 
 
-def _fans(sizes: Array) -> Array:
-    """Triangle fans of polygons with `sizes` corners each, as indices of corners: [F, 3]."""
-    count = sizes - 2
-    place = np.arange(count.sum()) - (np.cumsum(count) - count).repeat(count)
-    first = (np.cumsum(sizes) - sizes).repeat(count)
-    return np.stack((first, first + place + 1, first + place + 2), 1)
-
-
 def named(path: Path, key: str) -> Iterator[Path]:
     """The files that an OBJ or mtl names in the lines that begin with `key`."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if line.startswith(f"{key} "):
-                yield path.parent / line[len(key) :].strip()
+    for line in read_text(path).split("\n"):
+        if line.startswith(f"{key} "):
+            yield path.parent / line[len(key) :].strip()
 
 
 def rows(key: str, values: Tensor) -> str:
-    """One line for each row of a float or integer tensor [N, C], with all digits."""
+    """One line for each row of a float or integer tensor [N, C], with all digits, after a word."""
     form = {torch.float32: "%.9g", torch.float64: "%r"}.get(values.dtype, "%d")
-    line = " ".join([key, *[form] * values.shape[1]]) + "\n"
+    line = " ".join([*filter(None, [key]), *[form] * values.shape[1]]) + "\n"
     return line * len(values) % tuple(values.reshape(-1).tolist())
 
 

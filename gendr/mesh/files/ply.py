@@ -1,32 +1,130 @@
-"""What trimesh lacks for PLY files: triangle strips, and positions in float64."""
+"""PLY files of meshes, and of points and Gaussians."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gendr.mesh.files.textures import to_bytes
+from gendr.mesh.files.colors import unit_colors
+from gendr.mesh.files.ply_table import Element, read_elements
+from gendr.mesh.files.polygons import integers, triangles
+from gendr.mesh.files.reports import damage_named, note
+from gendr.mesh.files.soup import Material, Soup, merge
+from gendr.mesh.files.textures import named_image, to_bytes
 from gendr.mesh.parts import MeshParts
 
 Array = NDArray[Any]
 
+__all__ = ["Cloud", "ply_bytes", "read_cloud", "read_ply"]
 
-def strip_faces(element: Any) -> Array:
-    """The triangles of an element `tristrips` as trimesh has read it: [F, 3].
+_RGB = (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b"))
+_ALPHA = ("alpha", "diffuse_alpha", "a")
+_UV = (("s", "t"), ("u", "v"), ("texture_u", "texture_v"), ("texture_s", "texture_t"))
+_INDICES = ("vertex_indices", "vertex_index")
+_NORMALS = ("nx", "ny", "nz")  # which follow from the faces
+# As MeshLab and those after it name the images.
+_TEXTURE = re.compile(r"texturefile:?\s+(.+)", re.IGNORECASE)
+# What a vertex has that is a Gaussian of 3D Gaussian Splatting (Kerbl et al., 2023).
+_GAUSSIAN = {
+    "colors": ("f_dc_0", "f_dc_1", "f_dc_2"),
+    "opacity": ("opacity",),
+    "sizes": ("scale_0", "scale_1", "scale_2"),
+    "turns": ("rot_0", "rot_1", "rot_2", "rot_3"),
+}
+
+
+def read_ply(path: Path, notes: list[str], max_megapixels: float) -> Soup:
+    """Read a mesh: polygons, triangle strips, colours, and textures as MeshLab names them."""
+    with damage_named(path):
+        elements, comments = read_elements(path.read_bytes())
+        points, faces, strips = (
+            elements.get(name) or Element(name, 0) for name in ("vertex", "face", "tristrips")
+        )
+    if faces.count + strips.count == 0:
+        raise ValueError(_no_faces(path, points))
+    with damage_named(path):
+        vertices = _positions(points)
+        corners, sizes = faces.take_lists(*_INDICES) or (np.zeros(0), np.zeros(0, np.int64))
+        strip = _strip_faces(*(strips.take_lists(*_INDICES) or (np.zeros(0), np.zeros(1, int))))
+        corners = np.concatenate((integers(corners), strip.reshape(-1)))
+        sizes = np.concatenate((sizes, np.full(len(strip), 3)))
+        found, of = triangles(vertices, corners, sizes, notes)
+        soup = Soup.plain(vertices, corners[found])
+        soup.vertex_colors = _colors(points, notes)
+        colors = _colors(faces, notes)
+        if colors is not None:
+            soup.face_colors = np.concatenate((colors, np.ones((len(strip), 3))))[of]
+        if (wedges := faces.take_lists("texcoord")) is not None:
+            soup.uvs, soup.face_uvs = _wedges(*wedges, sizes, found, of, notes)
+        names = [match[1].strip() for text in comments if (match := _TEXTURE.fullmatch(text))]
+        if names:
+            images: dict[Path, Array | None] = {}
+            soup.materials = [
+                Material(named_image(name, [path.parent], max_megapixels, notes, images))
+                for name in names
+            ]
+            soup.face_material = _materials(points, faces, soup.faces, of, len(names), notes)
+        uvs = next((uv for name in _UV if (uv := points.take(*name)) is not None), None)
+        if uvs is not None and not len(soup.uvs):
+            soup.uvs, soup.face_uvs = uvs.astype(np.float64), soup.faces
+            merge(soup)  # the vertices were repeated along seams
+    for element in (points, faces, strips):
+        if left := [name for name in element.values if name not in _NORMALS]:
+            note(notes, f"its {element.name} {_some(left)} {_are(left)} not used")
+    others = [e.name for e in elements.values() if e not in (points, faces, strips) and e.count]
+    if others:
+        note(notes, f"its element{'s' * (len(others) > 1)} {_some(others)} {_are(others)} not used")
+    return soup
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:6]) + f" and {len(names) - 6} others" * (len(names) > 6)
+
+
+def _are(names: list[str]) -> str:
+    return "are" if len(names) > 1 else "is"
+
+
+def _no_faces(path: Path, points: Element) -> str:
+    """What a file without faces holds, and what can be done with it."""
+    if not points.count:
+        return f"{path} holds neither faces nor points, so it is no PLY mesh to render"
+    what = f"{points.count} points"
+    if "packed_position" in points.values:
+        return (
+            f"{path} holds no faces, but packed Gaussians, which are not read; unpack them into a "
+            "plain PLY with SuperSplat or splat-transform"
+        )
+    if "f_dc_0" in points.values:
+        what = f"{points.count} Gaussians of 3D Gaussian Splatting"
+    return (
+        f"{path} holds no faces but {what}, so it is no PLY mesh to render; look at it with "
+        f"gendr view {path.name}, or start from it with gendr splat PHOTOS --init {path.name}"
+    )
+
+
+def _positions(points: Element) -> Array:
+    """[V, 3] in float64."""
+    found = points.take("x", "y", "z")
+    if found is None:
+        raise ValueError("its vertices have no x, y and z")
+    return found.astype(np.float64)
+
+
+def _strip_faces(values: Array, lengths: Array) -> Array:
+    """The triangles of strips: [F, 3].
 
     Each row is a list of vertex indices, in which -1 starts another strip. Any three successive
     vertices of a strip are a triangle; every second one has the opposite orientation. Triangles
     with a repeated vertex only connect two places and are left out.
     """
-    data = element["data"]
-    if isinstance(data, dict):  # ASCII: a dict; several rows of equal length form a table
-        lists = [np.asarray(row).reshape(-1) for row in next(iter(data.values()))]
-    else:  # binary: one record per row, with the length before the indices
-        lists = [row["f1"] for row in data[data.dtype.names[0]]]
-    strip = np.concatenate([part for row in lists for part in (row.astype(np.int64), [-1])])
+    strip = np.insert(integers(values), np.cumsum(lengths), -1)
     place = np.arange(len(strip))
     begin = np.maximum.accumulate(np.where(strip < 0, place, -1))
     odd = (place - begin - 1)[:-2] % 2 == 1
@@ -34,6 +132,108 @@ def strip_faces(element: Any) -> Array:
     faces = np.stack((np.where(odd, b, a), np.where(odd, a, b), c), 1)
     whole = (faces >= 0).all(1) & (a != b) & (b != c) & (c != a)
     return faces[whole]
+
+
+def _colors(element: Element, notes: list[str]) -> Array | None:
+    """RGB [N, 3] in [0, 1] under one of the names that are in use."""
+    for names, alpha in zip(_RGB, _ALPHA, strict=True):
+        if (found := element.take(*names)) is not None:
+            opacity = element.take(alpha)
+            found = found if opacity is None else np.concatenate((found, opacity), 1)
+            return unit_colors(found, notes, element.kinds[names[0]])
+    return None
+
+
+def _wedges(
+    values: Array, lengths: Array, sizes: Array, found: Array, of: Array, notes: list[str]
+) -> tuple[Array, Array]:
+    """UVs [T, 2], and which each corner of a triangle has [F, 3], of a list in each polygon."""
+    lengths = np.pad(lengths, (0, len(sizes) - len(lengths)))
+    fits = lengths == 2 * sizes
+    if (~fits & (lengths > 0)).any():
+        note(
+            notes, f"the texcoord of {(~fits & (lengths > 0)).sum()} faces do not fit their corners"
+        )
+    first, begin = np.cumsum(sizes) - sizes, np.cumsum(lengths) - lengths
+    # A list of odd length shifts all that come after it, so each pair is looked up by its place.
+    uvs = np.stack((values, np.append(values[1:], 0)), 1).astype(np.float64)
+    corner = found - first[of, None]
+    place = np.where(fits[of, None], begin[of, None] + 2 * corner, -1)
+    used, index = np.unique(place[place >= 0], return_inverse=True)
+    place[place >= 0] = index
+    return uvs[used], place
+
+
+def _materials(
+    points: Element, faces: Element, corners: Array, of: Array, count: int, notes: list[str]
+) -> Array:
+    """Which image each triangle has [F], -1 for none."""
+    if (number := faces.take("texnumber")) is not None:
+        chosen = np.pad(integers(number[:, 0]), (0, max(0, of.max(initial=-1) + 1)))[of]
+    elif (number := points.take("texnumber")) is not None:
+        chosen = integers(number[corners[:, 0], 0])
+    else:
+        chosen = np.zeros(len(corners), np.int64)
+        if count > 1:
+            note(
+                notes,
+                f"it names {count} textures, but not which faces have them; the first is used",
+            )
+    if (chosen >= count).any():
+        note(notes, f"{(chosen >= count).sum()} of its faces name a texture that is not there")
+    return np.where((chosen >= 0) & (chosen < count), chosen, -1)
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Points or Gaussians of a PLY file, in float64.
+
+    Attributes:
+        points: [N, 3].
+        colors: RGB [N, 3] in [0, 1]; of Gaussians the factors of the first harmonic, any numbers.
+        harmonics: The factors of the others [N, K, 3], for Gaussians.
+        opacity: [N, 1], before the sigmoid, for Gaussians.
+        sizes: [N, 3], the logarithms of the standard deviations, for Gaussians.
+        turns: Quaternions w, x, y, z [N, 4] of any length, for Gaussians.
+    """
+
+    points: Array
+    colors: Array | None = None
+    harmonics: Array | None = None
+    opacity: Array | None = None
+    sizes: Array | None = None
+    turns: Array | None = None
+
+
+def read_cloud(path: str | Path) -> Cloud | None:
+    """The points or Gaussians of a PLY file, or None if it has faces.
+
+    Raises:
+        ValueError: if it is damaged, or holds neither.
+    """
+    with damage_named(path):
+        elements, _ = read_elements(Path(path).read_bytes())
+        points = elements.get("vertex") or Element("vertex", 0)
+        if any(name in elements and elements[name].count for name in ("face", "tristrips")):
+            return None
+        if "packed_position" in points.values:
+            raise ValueError(_no_faces(Path(path), points))
+        place = _positions(points)
+        if not (len(place) and np.isfinite(place).all()):
+            raise ValueError("it needs points with finite coordinates")
+        if "f_dc_0" not in points.values:
+            return Cloud(place, _colors(points, []))
+        parts = {key: points.take(*names) for key, names in _GAUSSIAN.items()}
+        if missing := [key for key, part in parts.items() if part is None]:
+            names = " ".join(name for key in missing for name in _GAUSSIAN[key])
+            raise ValueError(f"its Gaussians lack some of {names}")
+        rest = [f"f_rest_{i}" for i in range(len(points.values)) if f"f_rest_{i}" in points.values]
+        several = points.take(*rest) if rest else np.zeros((len(place), 0))
+        if several is None or several.shape[1] % 3:
+            raise ValueError(f"its Gaussians have {len(rest)} f_rest, not three times some number")
+        by_channel = several.reshape(len(place), 3, -1).transpose(0, 2, 1)
+        given = {key: part.astype(np.float64) for key, part in parts.items() if part is not None}
+        return Cloud(place, harmonics=by_channel.astype(np.float64), **given)
 
 
 def ply_bytes(parts: MeshParts) -> bytes:

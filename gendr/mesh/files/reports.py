@@ -7,6 +7,9 @@ import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
+# Notes that are given.
+_SHOWN = 20
+
 
 def note(notes: list[str], text: str) -> None:
     """Append a note once."""
@@ -15,9 +18,10 @@ def note(notes: list[str], text: str) -> None:
 
 
 def warn_of(what: str, notes: Sequence[str]) -> None:
-    """Give all notes in one warning, if there are any."""
+    """Give all notes in one warning, if there are any; of very many the first."""
+    more = [f"and {len(notes) - _SHOWN} more"] if len(notes) > _SHOWN else []
     if notes:
-        warn_caller(f"{what}: {'; '.join(notes)}")
+        warn_caller(f"{what}: {'; '.join([*notes[:_SHOWN], *more])}")
 
 
 def warn_caller(message: str) -> None:

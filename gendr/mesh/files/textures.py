@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gendr._runtime.texts import find_file
 from gendr.mesh.files.reports import note, warn_of
-from gendr.mesh.images import MAX_MEGAPIXELS, Picture, open_image
+from gendr.mesh.images import MAX_MEGAPIXELS, Picture, UnreadableImageError, open_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -48,6 +50,38 @@ def load_texture(
         texture = pixels(image, notes)
     warn_of(path.name, notes)
     return torch.from_numpy(texture).to(dtype=dtype, device=device)
+
+
+def named_image(
+    name: str,
+    folders: Sequence[Path],
+    max_megapixels: float,
+    notes: list[str],
+    known: dict[Path, Array | None],
+) -> Array | None:
+    """The pixels of an image that a file names, or None with a note.
+
+    Args:
+        name: As it is in the file; a path of another machine is looked for by its last part.
+        folders: Where it is looked for, in turn.
+        max_megapixels: The largest image that is read.
+        notes: Gets a note if it is not there, or cannot be read.
+        known: The images that were read before, by their paths.
+    """
+    last = name.replace("\\", "/").rpartition("/")[2]
+    places = (find_file(folder, word) for word in dict.fromkeys((name, last)) for folder in folders)
+    path = next((place for place in places if place is not None), None)
+    if path is None:
+        note(notes, f"its texture {name} is not there")
+        return None
+    if path not in known:
+        known[path] = None
+        try:
+            with open_image(path, max_megapixels) as image:
+                known[path] = pixels(image, notes)
+        except (UnreadableImageError, OSError):
+            note(notes, f"its texture {name} is no readable image")
+    return known[path]
 
 
 def pixels(image: Image, notes: list[str]) -> Array:
