@@ -75,7 +75,7 @@ def breaking_graphs_for_masks(function: F) -> F:
         return function(*args, **kwargs)
 
     # Code of its own: the compiler counts compilations by code, up to a limit.
-    called.__code__ = called.__code__.replace(co_name=function.__qualname__)
+    called.__code__ = called.__code__.replace(co_name=function.__qualname__)  # pyright: ignore[reportAttributeAccessIssue, reportFunctionMemberAccess]
     return called  # pyright: ignore[reportReturnType]
 
 

@@ -114,6 +114,11 @@ class Network:
         offsets.setflags(write=False)
         return offsets
 
+    @cached_property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Where each layer begins and ends among the pairs, in numbers, which graphs can read."""
+        return tuple(pairwise(self.offsets.tolist()))
+
     def states(self, values: NDArray[Any]) -> Iterator[NDArray[Any]]:
         """The values [..., n] on the wires, hard: before the first layer and after every layer."""
         yield values

@@ -104,6 +104,8 @@ class FastSort(Sort):
         if isinstance(steepness, Tensor):
             steepness = steepness.cpu()
         entropic = self.regularization == "entropic"
+        if x.is_meta:
+            return operator(None, entropic, x, steepness)
         return operator(_Projection(operator), entropic, x.cpu(), steepness).to(x.device)
 
 

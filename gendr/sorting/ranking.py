@@ -39,6 +39,7 @@ from gendr.sorting.losses import (
 )
 from gendr.sorting.ragged import by_lists, check_mask
 from gendr.sorting.relaxed import NetworkSort
+from gendr.sorting.rows import RowSort
 
 __all__ = [
     "KendallLoss", "LambdaLoss", "ListMLE", "MAPLoss", "NDCGLoss", "RankingLoss", "SpearmanLoss",
@@ -114,6 +115,13 @@ class _Sorting(RankingLoss):
         super().__init__(reduction)
         self.method = get(method, **options)
 
+    def _listed(self, scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Both in ascending order of the scores for networks, which see in what order they come."""
+        if not isinstance(self.method, NetworkSort):
+            return scores, target
+        order = scores.detach().argsort(dim=-1, stable=True)
+        return scores.gather(-1, order), target.gather(-1, order)
+
     def extra_repr(self) -> str:
         """The method and the reduction."""
         return f"{self.method}, reduction={self.reduction!r}"
@@ -123,9 +131,9 @@ class _Sorting(RankingLoss):
 class NDCGLoss(_Sorting):
     """1 - NDCG, expected under the permutation matrix of a soft sort; or of soft ranks without one.
 
-    NeuralSort is that of PiRank. Of it and of SoftSort only the rows of P sum to 1: an entry may
-    count at several places, and the loss fall below the hard one; networks and "sinkhorn" have
-    columns that sum to 1. What a network gives depends on the order in which the entries come.
+    NeuralSort is that of PiRank. Of it and of SoftSort only the rows of P sum to 1, so that an
+    entry could count at several places; here columns are divided by their sums, as for ranks, and
+    every entry counts once. Networks get the entries in the order of their scores.
 
     Args:
         method: a name or a method; "permutahedron" has ranks only (`ndcg_of_ranks`).
@@ -161,8 +169,11 @@ class NDCGLoss(_Sorting):
 
     def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
         """1 - NDCG."""
+        scores, target = self._listed(scores, target)
         if isinstance(self.method, PermutationSort):
             p = permutation(scores, self.method, descending=True)
+            if isinstance(self.method, RowSort):
+                p = p / p.sum(-2, keepdim=True)
             return 1 - ndcg(p, target, self.k, self.gain, descending=True)
         ranks = soft_rank(scores, self.method, descending=True)
         return 1 - ndcg_of_ranks(ranks, target, self.gain, descending=True)
@@ -202,6 +213,7 @@ class MAPLoss(_Sorting):
 
     def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
         """1 - AP."""
+        scores, target = self._listed(scores, target)
         relevant = target > self.threshold
         if is_traced() and not isinstance(self.method, NetworkSort):
             among = self._among(scores, relevant)
@@ -239,6 +251,7 @@ class SpearmanLoss(_Sorting):
 
     def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
         """1 - rho."""
+        scores, target = self._listed(scores, target)
         return 1 - spearman(soft_rank(scores, self.method), target)
 
 

@@ -226,7 +226,7 @@ class CustomNetworkSort(NetworkSort):
 
 def ready(wires: Network) -> Network:
     """Compute the cached arrays of a network: `torch.compile` can read them, but not make them."""
-    _ = wires.pairs, wires.offsets
+    _ = wires.pairs, wires.spans
     return wires
 
 

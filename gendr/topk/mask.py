@@ -170,6 +170,7 @@ def _parameter(
 
     Its shape broadcasts to the batch of x, whose dimension `dim` has come last.
     """
+
     def refusal(got: str) -> ValueError:
         below = "" if most in (None, math.inf) else f" and <= {most:g}"
         return ValueError(f"{name} must be {'> 0' if most is None else '>= 0'}{below}, got {got}")

@@ -19,8 +19,6 @@ and the gradient of `keep` includes that through `swap`.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import torch
 from torch import Tensor
 
@@ -63,9 +61,8 @@ def carry(network: Network, keep: Tensor, swap: Tensor, payload: Tensor | None) 
     if payload is None:
         identity = torch.eye(network.n, dtype=keep.dtype, device=keep.device)
         payload = identity.expand(keep.shape[0], -1, -1)
-    for layer, start, stop in zip(
-        _layers(network, keep.device), network.offsets[:-1], network.offsets[1:], strict=True
-    ):
+    layers = _layers(network, keep.device)
+    for layer, (start, stop) in zip(layers, network.spans, strict=True):
         payload = _mixed(payload, layer, keep[:, start:stop, None], swap[:, start:stop, None])
     return payload
 
@@ -75,7 +72,7 @@ def _layers(network: Network, device: torch.device) -> list[tuple[Tensor, Tensor
     check_reverse_mode()
     pairs = torch.from_numpy(network.pairs.astype("int64")).to(device)
     low, high = pairs.unbind(-1)
-    return [(low[a:b], high[a:b]) for a, b in pairwise(network.offsets.tolist())]
+    return [(low[a:b], high[a:b]) for a, b in network.spans]
 
 
 def _mixed(values: Tensor, layer: tuple[Tensor, Tensor], keep: Tensor, swap: Tensor) -> Tensor:

@@ -1,0 +1,143 @@
+"""What users of PyTorch expect of every sort, selection and loss, whatever it computes."""
+
+import warnings
+
+import pytest
+import torch
+
+from gendr.sorting import (
+    KendallLoss,
+    LambdaLoss,
+    ListMLE,
+    MAPLoss,
+    NDCGLoss,
+    SoftPermutation,
+    SoftQuantile,
+    SoftRank,
+    SoftSort,
+    SpearmanLoss,
+)
+from gendr.sorting.api import kinds
+from gendr.topk import SoftTopK, SoftTopKMask, TopKCrossEntropy
+from support.cases import for_each
+
+METHODS = [name for name in kinds() if name != "network"]
+WITH_P = [name for name in METHODS if name != "permutahedron"]
+MODULES = {
+    **{f"sort {name}": (lambda name=name: SoftSort(name)) for name in METHODS},
+    **{f"rank {name}": (lambda name=name: SoftRank(name)) for name in METHODS},
+    **{f"matrix {name}": (lambda name=name: SoftPermutation(name)) for name in WITH_P},
+    "hard": lambda: SoftSort(hard=True),
+    "descending": lambda: SoftRank("softsort", descending=True),
+    "quantile": lambda: SoftQuantile(0.5),
+    "quantiles": lambda: SoftQuantile(torch.tensor([0.1, 0.9], device="cpu")),
+    "top-k": lambda: SoftTopK(2),
+    "attribution": lambda: SoftTopK(2, part="attribution"),
+    "top-k neuralsort": lambda: SoftTopK(2, "neuralsort"),
+    "mask": lambda: SoftTopKMask(2),
+}
+LOSSES = [NDCGLoss, SpearmanLoss, KendallLoss, LambdaLoss, ListMLE, MAPLoss]
+
+
+@for_each(name=MODULES)
+def test_a_default_device_does_not_matter(name):
+    x = torch.randn(4, 6)
+    want = MODULES[name]()(x)
+    torch.set_default_device("meta")
+    try:
+        torch.testing.assert_close(MODULES[name]()(x), want)
+    finally:
+        torch.set_default_device(None)
+
+
+def test_losses_on_another_default_device():
+    x, grades = torch.randn(4, 6), torch.randint(3, (4, 6))
+    torch.set_default_device("meta")
+    try:
+        for loss in LOSSES:
+            assert loss()(x, grades).device.type == "cpu"
+        assert TopKCrossEntropy([0.5, 0.5])(x, grades[:, 0]).device.type == "cpu"
+    finally:
+        torch.set_default_device(None)
+
+
+@for_each(name=MODULES, dtype=[torch.bfloat16, torch.float16])
+def test_half_precision_comes_back_and_is_computed_in_float32(name, dtype):
+    x = torch.randn(4, 6).to(dtype).requires_grad_()
+    found = MODULES[name]()(x)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, MODULES[name]()(x.float()).to(dtype))
+    assert torch.autograd.grad(found.sum(), x)[0].dtype == dtype
+
+
+@for_each(name=MODULES)
+def test_tensors_without_values_have_shapes(name):
+    module = MODULES[name]()
+    assert module(torch.rand(4, 6, device="meta")).shape == module(torch.rand(4, 6)).shape
+
+
+@for_each(name=MODULES)
+def test_empty_batches_and_lists(name):
+    module = MODULES[name]()
+    assert module(torch.rand(0, 6)).numel() == 0
+    if not ("quantile" in name or "top-k" in name or name in ("attribution", "mask")):
+        assert module(torch.rand(3, 0)).numel() == 0
+    elif "quantile" not in name:
+        module.k = 0
+        assert module(torch.rand(3, 0)).numel() == 0
+        assert module(torch.rand(3, 4)).sum() == 0
+
+
+@for_each(name=MODULES)
+def test_nan_stays_nan_where_nobody_checks(name):
+    x = torch.randn(2, 6)
+    x[0, 2] = torch.nan
+    module = MODULES[name]()
+    module.check = False
+    found = module(x)
+    found = found.movedim(1, 0) if name == "quantiles" else found
+    if name != "hard":
+        assert found[0].isnan().any()
+    assert not found[1].isnan().any()
+
+
+@for_each(name=[*MODULES])
+def test_traces_and_exports_take_any_batch(name):
+    if name.startswith(("sort", "matrix")) and "bitonic" not in name:
+        return  # as ranks
+    module, x = MODULES[name](), torch.rand(9, 6)
+    shapes = ({0: torch.export.Dim("batch", min=2)},)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if "permutahedron" not in name:  # which breaks graphs
+            program = torch.export.export(module, (torch.rand(5, 6),), dynamic_shapes=shapes)
+            torch.testing.assert_close(program.module()(x), module(x), rtol=1e-4, atol=1e-4)
+
+
+def test_batches_of_gradients_end_in_one_line():
+    x = torch.randn(2, 4, dtype=torch.float64)
+    for module in (SoftSort(), SoftRank("neuralsort"), SoftRank("permutahedron"), SoftTopKMask(2)):
+        with pytest.raises(RuntimeError, match=r"is_grads_batched.*torch\.func\.jacrev"):
+            torch.autograd.functional.jacobian(module, x, vectorize=True)
+
+
+@for_each(loss=[*LOSSES, *[lambda m=m: SpearmanLoss(m) for m in METHODS]])
+def test_every_loss_learns_to_sort(loss):
+    """From ten random starts, of which all end in the true order."""
+    target = torch.arange(6.0).expand(10, 6)
+    if loss is MAPLoss:  # of the relevant, which come first
+        target = (target > 2).float()
+    scores = (0.05 * torch.randn(10, 6)).requires_grad_()
+    adam = torch.optim.Adam([scores], 0.02)
+    criterion = LambdaLoss(gain="linear") if loss is LambdaLoss else loss()
+    for _ in range(150):
+        adam.zero_grad()
+        criterion(scores, target).backward()
+        adam.step()
+    if loss is MAPLoss:
+        assert (scores[:, 3:].amin(-1) > scores[:, :3].amax(-1)).all()
+    elif loss is NDCGLoss:  # to which the last places hardly matter
+        assert scores.argmax(-1).eq(5).all()
+        assert criterion(scores.detach().sort(-1).values, target) < criterion(scores, target) + 3e-4
+    else:
+        assert (scores.diff(dim=-1) > 0).all()
