@@ -148,6 +148,7 @@ def test_options_of_a_texture(tmp_path, line, want, word):
         ("Kd 1 0 0\nmap_Bump t.png\nnorm t.png", RED, "the map_Bump of .*; the norm of"),
         ("Kd 1 0 0\nnewmtl a\nKd 0 1 0", RED, "'a' is defined twice; the first counts"),
         ("Kd spectral f.rfl", None, "is no RGB"),
+        ("Kd 1 0", None, "is no RGB"),
         ("Kd 1 0 0\nmap_Kd t.png", RED, None),  # a tint: the product
         ("Kd .8 .8 .8\nmap_Kd t.png", None, "the grey 0.8 beside its texture is not used"),
         ("Kd 0 0 0\nmap_Kd t.png", None, None),
@@ -289,7 +290,8 @@ def test_textures_of_a_ply(tmp_path, form, names):
     wedges = [[0.1, 0.1, 0.4, 0.1, 0.4, 0.4, 0.1, 0.4], [0.6, 0.6, 0.9, 0.6, 0.9, 0.9], []]
     faces = [("int", "vertex_indices", lists), ("float", "texcoord", wedges),
              ("int", "texnumber", [1, 0, 1])]  # fmt: skip
-    mesh = load(tmp_path / "m.ply", ply(faces, form=form, comments=comments))
+    bare = "1 of its faces have a texture but no UVs"
+    mesh = load(tmp_path / "m.ply", ply(faces, form=form, comments=comments), bare)
     assert len(mesh.vertices) == 4
     assert seen(mesh) == [BLUE, BLUE, RED, [1, 1, 1]]  # the last face has no UVs
     points = [("float", name, [0.6, 0.9, 0.9, 0.6]) for name in names.split()]
