@@ -252,7 +252,7 @@ FORMS = ["ascii", "binary_little_endian", "binary_big_endian"]
 def test_lists_of_mixed_lengths_among_other_properties(tmp_path, form, count):
     """A quad and two triangles, each of its own colour."""
     extra = [("foo", [("float", "a", [[1.0, 2.0], [3.0]]), ("short", "b", [1, 2])])]
-    corners = [[0, 1, 2, 3], [0, 1, 2], [0, 1, 3]]
+    corners = [[0, 1, 2], [0, 1, 2, 3], [0, 1, 3]]
     faces = [
         ("uint8", "red", [255, 0, 0]), ("int", "vertex_index", corners),
         ("uint8", "green", [0, 255, 0]), ("int16", "bar", [[1, 2, 3], [], [4]]),
@@ -260,9 +260,9 @@ def test_lists_of_mixed_lengths_among_other_properties(tmp_path, form, count):
     ]  # fmt: skip
     content = ply(faces, form=form, count=count, first=extra, axes="zyx")
     mesh = load(tmp_path / "m.ply", content, "its face bar is not used; its element foo is not")
-    assert mesh.faces.tolist() == [[0, 1, 2], [0, 2, 3], [0, 1, 2], [0, 1, 3]]
+    assert mesh.faces.tolist() == [[0, 1, 2], [0, 1, 2], [0, 2, 3], [0, 1, 3]]
     assert area(mesh) == 2
-    assert mesh.face_colors.tolist() == [RED, RED, GREEN, BLUE]
+    assert mesh.face_colors.tolist() == [RED, GREEN, GREEN, BLUE]
 
 
 @for_each(
