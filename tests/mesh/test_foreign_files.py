@@ -263,6 +263,9 @@ def test_lists_of_mixed_lengths_among_other_properties(tmp_path, form, count):
     assert mesh.faces.tolist() == [[0, 1, 2], [0, 1, 2], [0, 2, 3], [0, 1, 3]]
     assert area(mesh) == 2
     assert mesh.face_colors.tolist() == [RED, GREEN, GREEN, BLUE]
+    for lists in (corners[:2], corners[1::-1]):  # alone: lists grow, or shrink
+        content = ply([("int", "vertex_indices", lists)], form=form, count=count)
+        assert area(load(tmp_path / "m.ply", content)) == 1.5
 
 
 @for_each(
