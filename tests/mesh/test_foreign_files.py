@@ -148,6 +148,7 @@ def test_options_of_a_texture(tmp_path, line, want, word):
         ("Kd 1 0 0\nmap_Bump t.png\nnorm t.png", RED, "the map_Bump of .*; the norm of"),
         ("Kd 1 0 0\nnewmtl a\nKd 0 1 0", RED, "'a' is defined twice; the first counts"),
         ("Kd spectral f.rfl", None, "is no RGB"),
+        ("Kd 1 0", None, "is no RGB"),
         ("Kd 1 0 0\nmap_Kd t.png", RED, None),  # a tint: the product
         ("Kd .8 .8 .8\nmap_Kd t.png", None, "the grey 0.8 beside its texture is not used"),
         ("Kd 0 0 0\nmap_Kd t.png", None, None),
@@ -251,7 +252,7 @@ FORMS = ["ascii", "binary_little_endian", "binary_big_endian"]
 def test_lists_of_mixed_lengths_among_other_properties(tmp_path, form, count):
     """A quad and two triangles, each of its own colour."""
     extra = [("foo", [("float", "a", [[1.0, 2.0], [3.0]]), ("short", "b", [1, 2])])]
-    corners = [[0, 1, 2, 3], [0, 1, 2], [0, 1, 3]]
+    corners = [[0, 1, 2], [0, 1, 2, 3], [0, 1, 3]]
     faces = [
         ("uint8", "red", [255, 0, 0]), ("int", "vertex_index", corners),
         ("uint8", "green", [0, 255, 0]), ("int16", "bar", [[1, 2, 3], [], [4]]),
@@ -259,9 +260,12 @@ def test_lists_of_mixed_lengths_among_other_properties(tmp_path, form, count):
     ]  # fmt: skip
     content = ply(faces, form=form, count=count, first=extra, axes="zyx")
     mesh = load(tmp_path / "m.ply", content, "its face bar is not used; its element foo is not")
-    assert mesh.faces.tolist() == [[0, 1, 2], [0, 2, 3], [0, 1, 2], [0, 1, 3]]
+    assert mesh.faces.tolist() == [[0, 1, 2], [0, 1, 2], [0, 2, 3], [0, 1, 3]]
     assert area(mesh) == 2
-    assert mesh.face_colors.tolist() == [RED, RED, GREEN, BLUE]
+    assert mesh.face_colors.tolist() == [RED, GREEN, GREEN, BLUE]
+    for lists in (corners[:2], corners[1::-1]):  # alone: lists grow, or shrink
+        content = ply([("int", "vertex_indices", lists)], form=form, count=count)
+        assert area(load(tmp_path / "m.ply", content)) == 1.5
 
 
 @for_each(
@@ -289,7 +293,8 @@ def test_textures_of_a_ply(tmp_path, form, names):
     wedges = [[0.1, 0.1, 0.4, 0.1, 0.4, 0.4, 0.1, 0.4], [0.6, 0.6, 0.9, 0.6, 0.9, 0.9], []]
     faces = [("int", "vertex_indices", lists), ("float", "texcoord", wedges),
              ("int", "texnumber", [1, 0, 1])]  # fmt: skip
-    mesh = load(tmp_path / "m.ply", ply(faces, form=form, comments=comments))
+    bare = "1 of its faces have a texture but no UVs"
+    mesh = load(tmp_path / "m.ply", ply(faces, form=form, comments=comments), bare)
     assert len(mesh.vertices) == 4
     assert seen(mesh) == [BLUE, BLUE, RED, [1, 1, 1]]  # the last face has no UVs
     points = [("float", name, [0.6, 0.9, 0.9, 0.6]) for name in names.split()]

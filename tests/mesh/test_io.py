@@ -195,7 +195,8 @@ def test_several_images_become_one(tmp_path):
     text = "mtllib m.mtl\n" + SQUARE + "vt 0.1 0.1\nvt 0.9 0.2\nvt 0.8 0.9\nvt -2.8 1.6\n"
     text += "vt -2.2 1.1\nvt -2.5 1.9\nusemtl A\nf 1/1 2/2 3/3\nusemtl B\nf 1/4 3/5 4/6\n"
     text += "usemtl C\nf 1/1 2/2 4/3\nusemtl A\nf 2/2 3/3 4/1\nf 2 3 5\n"
-    mesh = obj(tmp_path, text, mtl)
+    with pytest.warns(UserWarning, match="1 of its faces have a texture but no UVs"):
+        mesh = obj(tmp_path, text, mtl)
     assert mesh.faces.tolist() == [[0, 1, 2], [0, 2, 3], [0, 1, 3], [1, 2, 3], [1, 2, 4]]
     uvs = torch.tensor([[0.1, 0.1], [0.9, 0.2], [0.8, 0.9], [-2.8, 1.6], [-2.2, 1.1], [-2.5, 1.9]])
     faces = [([0, 1, 2], "a"), ([3, 4, 5], "b c"), None, ([1, 2, 0], "a"), None]

@@ -15,7 +15,7 @@ from gendr._runtime.texts import find_file, read_text
 from gendr.mesh.files.colors import unit_colors
 from gendr.mesh.files.obj_text import face_rows, lines_of, named, parse, rows, without_comment
 from gendr.mesh.files.reports import damage_named, note
-from gendr.mesh.files.soup import Array, Material, Soup, note_unlit
+from gendr.mesh.files.soup import Array, Material, Soup, note_bare, note_unlit
 from gendr.mesh.files.textures import named_image, to_image
 from gendr.mesh.parts import MeshParts
 
@@ -77,6 +77,7 @@ def read_obj(path: Path, notes: list[str], max_megapixels: float) -> Soup:
     for i, key in enumerate(found.values()):
         if key in library.moves:
             _move(soup, soup.face_material == i, library.moves[key])
+    note_bare(soup, notes)
     used = np.unique(soup.face_material).tolist()
     note_unlit(soup, [i >= 0 and soup.materials[i].unlit for i in used], notes)
     return soup
@@ -147,9 +148,9 @@ def _read_mtl(
         elif key == "kd":
             try:
                 color = [float(x) for x in without_comment(rest).split()[:3]]
-                # Of one number, all three are this.
-                current.color = unit_colors(np.array([color * (4 - len(color))])[:, :3], notes)[0]
-            except (ValueError, IndexError):
+                color = color * 3 if len(color) == 1 else color  # of one number, all are this
+                current.color = unit_colors(np.reshape(color, (1, 3)), notes)[0]
+            except ValueError:
                 note(notes, f"the colour {rest!r:.60} in {path.name} is no RGB")
         elif key == "illum":
             current.unlit = rest.split()[:1] == ["0"]  # a constant colour

@@ -15,7 +15,7 @@ from gendr.mesh.files.colors import unit_colors
 from gendr.mesh.files.ply_table import Element, read_elements
 from gendr.mesh.files.polygons import integers, triangles
 from gendr.mesh.files.reports import damage_named, note
-from gendr.mesh.files.soup import Material, Soup, merge
+from gendr.mesh.files.soup import Material, Soup, merge, note_bare
 from gendr.mesh.files.textures import named_image, to_bytes
 from gendr.mesh.parts import MeshParts
 
@@ -74,6 +74,7 @@ def read_ply(path: Path, notes: list[str], max_megapixels: float) -> Soup:
         if uvs is not None and not len(soup.uvs):
             soup.uvs, soup.face_uvs = uvs.astype(np.float64), soup.faces
             merge(soup)  # the vertices were repeated along seams
+        note_bare(soup, notes)
     for element in (points, faces, strips):
         if left := [name for name in element.values if name not in _NORMALS]:
             note(notes, f"its {element.name} {_some(left)} {_are(left)} not used")

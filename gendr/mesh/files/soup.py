@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gendr._runtime.checks import dtype_name
 from gendr.mesh.files.atlas import atlas
 from gendr.mesh.files.origins import origin_of
+from gendr.mesh.files.reports import note
 from gendr.mesh.parts import MeshParts
 
 Array = NDArray[Any]
@@ -132,6 +133,14 @@ def note_unlit(soup: Soup, parts: list[bool], notes: list[str]) -> None:
     soup.unlit = bool(parts) and all(parts)
     if any(parts) and not soup.unlit:
         notes.append("only some of its materials are unlit; a mesh is lit as a whole")
+
+
+def note_bare(soup: Soup, notes: list[str]) -> None:
+    """Note faces whose material has an image while they have no UVs: these stay white."""
+    pictured = np.array([*(m.image is not None for m in soup.materials), False])
+    bare = pictured[soup.face_material] & (soup.face_uvs < 0).any(1)
+    if bare.any():
+        note(notes, f"{bare.sum()} of its faces have a texture but no UVs")
 
 
 def merge(soup: Soup) -> None:
