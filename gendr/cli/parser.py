@@ -150,8 +150,8 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     read.
 
     Attributes:
-        target: a mesh (.obj .ply .off .stl .glb .gltf), a folder of images with their cameras, or chair,
-            which is built in.
+        target: a mesh (.obj .ply .off .stl .glb .gltf), a folder of images with their cameras, or
+            chair, which is built in.
         output: where results go.
         resume: go on from the folder's checkpoint; of the settings, --steps and --budget may
             differ.
