@@ -153,8 +153,8 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     read.
 
     Attributes:
-        target: a mesh (.obj .ply .off .stl .glb), a folder of images with their cameras, or chair,
-            which is built in.
+        target: a mesh (.obj .ply .off .stl .glb .gltf), a folder of images with their cameras, or
+            chair, which is built in.
         output: where results go.
         resume: go on from the folder's checkpoint; of the settings, --steps and --budget may
             differ.
@@ -299,7 +299,7 @@ class Render(OnDevice, OnThreads, ReadsImages):
       gendr render chair -o chair.png --background transparent
 
     Attributes:
-        model: a mesh (.obj .ply .off .stl .glb), or chair.
+        model: a mesh (.obj .ply .off .stl .glb .gltf), or chair.
         output: ends in .png, .jpg or .gif.
         size: of a view.
         azimuth: one or several views; where a turntable starts.

@@ -732,7 +732,7 @@ class Mesh:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> Mesh:
-        """Read one mesh from an OBJ, PLY, OFF, STL or GLB file.
+        """Read one mesh from an OBJ, PLY, OFF, STL or glTF (GLB) file.
 
         Polygons, concave ones too, are cut into triangles that cover them. The objects of a scene
         are placed by their transforms and joined. Several texture images are put into one. Material
@@ -742,7 +742,8 @@ class Mesh:
 
         Args:
             path: The file. The path of an mtl is relative to the folder of its OBJ; the paths of
-                images are relative to the folder of the mtl or of the OBJ.
+                images are relative to the folder of the mtl or of the OBJ. What a glTF names lies
+                in its folder or below.
             max_megapixels: The largest texture image that is read, in million pixels; what is
                 larger is refused before it is decoded.
             dtype: float32 or float64; float64 leaves all coordinates as they are.
@@ -753,9 +754,8 @@ class Mesh:
             ValueError: for a folder, an unknown extension, a file that is no mesh or is damaged, a
                 mesh without faces, coordinates too large for the dtype, a texture that is too
                 large, and a file that claims far more than it holds: a face with more corners than
-                twice the vertices (and 1,000), or a GLB of more than 512 MB and 16 times its size
-                once its meshes are in all their places, of more than 100,000 such places, or nested
-                too deeply.
+                twice the vertices (and 1,000), or a glTF that becomes more than 512 MB and 20 times
+                its size once its meshes are in all their places.
         """
         path, notes = Path(path), list[str]()
         parts = formats.read(path, dtype, max_megapixels, notes)
@@ -765,7 +765,7 @@ class Mesh:
         return mesh
 
     def save(self, path: str | Path) -> None:
-        """Write one mesh to an OBJ, PLY, OFF, STL or GLB file.
+        """Write one mesh to an OBJ, PLY, OFF, STL or glTF (GLB) file.
 
         | format | texture and UVs | vertex colours | face colours                    | origin |
         |--------|-----------------|----------------|---------------------------------|--------|
@@ -773,10 +773,12 @@ class Mesh:
         | ply    | read only       | 8 bits         | 8 bits, if no vertex colours    | yes    |
         | off    | no              | no             | no                              | yes    |
         | stl    | no              | no             | no                              | no     |
-        | glb    | yes             | 8 bits         | as vertex colours; vertices repeat | yes |
+        | glb, gltf | yes          | yes            | as vertex colours; vertices repeat | yes |
 
-        GLB and OBJ also keep whether the mesh is `unlit`. OBJ, PLY and OFF keep every digit; the
-        others store positions as float32, and GLB stores the origin beside them.
+        glTF and OBJ also keep whether the mesh is `unlit`. OBJ, PLY and OFF keep every digit; the
+        others store positions as float32, and glTF stores the origin beside them. Colours are sRGB
+        here, as in images, and linear in glTF: they are converted. A `.gltf` has its buffer and
+        image within.
 
         An OBJ with a texture or face colours comes with an mtl and a png of the same name, or of
         that name and a number if such a file is there already and the OBJ that is replaced does not
@@ -796,7 +798,7 @@ class Mesh:
 
         Args:
             path: of the mesh.
-            normals: whether a GLB holds the normals of vertices, so that programs draw it smooth;
+            normals: whether a glTF holds the normals of vertices, so that programs draw it smooth;
                 without them they draw faces flat.
 
         Raises:

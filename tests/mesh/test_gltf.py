@@ -82,7 +82,7 @@ def test_accessors(tmp_path, form, normalized, layout):
     corners = file.accessor(CORNERS, "u4", **({} if "stride" in layout else layout))
     file.show({"attributes": attributes, "indices": corners})
     mesh, notes = loaded(file, tmp_path)
-    assert not notes
+    assert ("must be normalized are taken so" in notes) == (form != "f4" and not normalized)
     want = np.maximum(values / most, -1) if normalized and form != "f4" else values.astype(float)
     assert_close(mesh.vertices[mesh.faces.reshape(-1)], torch.from_numpy(want[CORNERS]))
     uvs = np.stack((want[:, 0], 1 - want[:, 1]), 1)

@@ -11,6 +11,7 @@
 | `zero_one` | all inputs of zeros and ones, which prove that a network sorts |
 | `ahead_of_time` | Triton kernels compiled without a GPU |
 | `interpreter`, `races`, `arithmetic` | Triton's interpreter: faster, with a detector, as a GPU |
+| `gltf` | files of glTF with anything in them; another decoder and the validator (`gltf.js`) |
 | `photographs` | pictures of meshes as a camera would take them |
 | `compiling` | kernels of Numba that only one process compiles |
 | `processes`, `scripts` | processes that need not import PyTorch first; scripts of the repository |

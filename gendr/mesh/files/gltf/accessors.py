@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gendr.mesh.files.gltf.document import Document, GltfError, Object, child, count
+from gendr.mesh.files.reports import note
 
 Array = NDArray[Any]
 
@@ -46,7 +47,10 @@ def values(document: Document, index: object, *kinds: str, scaled: bool = False)
     found = _raw(document, accessor, index, kinds)
     most = np.iinfo(found.dtype).max if found.dtype.kind in "iu" else 1
     result = found.astype(np.float64)
-    if accessor.get("normalized") is True or scaled:
+    normalized = accessor.get("normalized") is True
+    if scaled and not normalized and most > 1:
+        note(document.notes, "its integers that must be normalized are taken so, unsaid")
+    if normalized or scaled:
         result /= most
         np.maximum(result, -1, out=result, where=result < -1)
     return result

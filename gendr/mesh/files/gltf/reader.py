@@ -67,12 +67,11 @@ class _Reader:
     def soup(self) -> Soup:
         """All parts, joined."""
         document = self._document
-        jobs = [
-            (shown, part)
-            for shown in shown_meshes(document)
-            for part in listed(document.item("meshes", shown.mesh), "primitives")
-        ]
-        document.budget.spend(_PART * len(jobs))
+        jobs = list[tuple[Shown, Any]]()
+        for shown in shown_meshes(document):
+            primitives = listed(document.item("meshes", shown.mesh), "primitives")
+            document.budget.spend(_PART * len(primitives))
+            jobs += [(shown, primitive) for primitive in primitives]
         for _, primitive in jobs:
             if not isinstance(primitive, dict):
                 raise GltfError("a primitive of its meshes is no object")
