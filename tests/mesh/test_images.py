@@ -7,11 +7,11 @@ import zlib
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from gendr.cli import main, pose
 from gendr.mesh import Mesh, grid, load_texture
-from gendr.mesh.images import open_image, without_pillow_limit
+from gendr.mesh.images import Picture, open_image, read_orientation, without_pillow_limit
 from gendr.reconstruction.inputs import read_image
 
 SIZE = "20000 x 30000 pixels, 600 megapixels, and at most 150 are read"
@@ -133,3 +133,35 @@ def test_grey_images_of_any_depth_are_one_image(tmp_path):
         Image.fromarray(values).save(tmp_path / name)
         for each, want in zip(load, wanted, strict=True):
             torch.testing.assert_close(each(tmp_path / name), want, atol=3e-3, rtol=0, msg=name)
+
+
+def test_upright_images_of_all_formats(tmp_path):
+    """As Pillow's exif_transpose shows them; in a PNG also from behind its pixels."""
+    stored = Image.fromarray(np.random.default_rng(2).integers(0, 256, (4, 6, 3), np.uint8))
+    note = Image.Exif()
+    note[0x0112] = 6
+    for ending in ("png", "jpg", "webp", "tif"):
+        stored.save(tmp_path / f"a.{ending}", exif=note)
+    data = (tmp_path / "a.png").read_bytes()
+    start = data.index(b"eXIf") - 4
+    chunk = data[start : start + 12 + int.from_bytes(data[start : start + 4], "big")]
+    end = len(data) - 12 - len(chunk)
+    moved = data.replace(chunk, b"")
+    (tmp_path / "late.png").write_bytes(moved[:end] + chunk + moved[end:])
+    for path in sorted(tmp_path.iterdir()):
+        with Image.open(path) as image:
+            wanted = np.asarray(ImageOps.exif_transpose(image))
+        with open_image(path, turn=None) as image:
+            np.testing.assert_array_equal(np.asarray(image), wanted, path.name)
+        assert wanted.shape == (6, 4, 3)
+        assert read_orientation(path) == (1 if path.suffix == ".tif" else 6)
+
+
+def test_the_colour_of_a_png_that_is_transparent(tmp_path):
+    pixels = np.full((4, 6, 3), 200, np.uint8)
+    pixels[1:3, 2:4] = (255, 0, 0)
+    Image.fromarray(pixels).save(tmp_path / "a.png", transparency=(200, 200, 200))
+    with open_image(tmp_path / "a.png") as image:
+        picture = Picture(image)
+        assert picture.channels == 4
+        np.testing.assert_array_equal(picture.rows(0, 4)[3], 255 * (pixels[..., 1] == 0))

@@ -363,6 +363,17 @@ def test_orientation_in_exif_data(tmp_path, orientation):
         load_views(write(tmp_path, [frame], fl_x=20.0, w=12, h=16))
 
 
+def test_opaque_alpha_channels_of_masks_are_none(tmp_path):
+    """Not "everything is object": the mask is what is white."""
+    image(tmp_path / "a.png", np.arange(144).reshape(6, 8, 3))
+    image(tmp_path / "masks" / "a.png", np.dstack([blob()] * 3 + [np.full((6, 8), 255)]))
+    frame = {"file_path": "a.png"}
+    frame["transform_matrix"] = (5 * np.array(IDENTITY)).tolist()  # a factor of all numbers
+    views = load_views(write(tmp_path, [frame], fl_x=20.0))
+    np.testing.assert_array_equal(views.masks[0], blob() / 255)
+    assert torch.equal(views.camera.rotation[0].abs(), torch.eye(3))
+
+
 def test_photos_of_phones_in_heic(tmp_path, monkeypatch):
     heif = pytest.importorskip("pillow_heif")
     heif.register_heif_opener()
