@@ -385,7 +385,8 @@ class Splat(OnThreads, ReadsImages):
         resume: go on from the folder's checkpoint; of the settings, --steps and --budget may
             differ.
         settings: of the training.
-        budget: end after 90s, 10m or 1h of steps, however many they are (default: 5000 steps).
+        budget: the files are there after 90s, 10m or 1h, that of finding cameras apart, however
+            many steps that makes (default: 5000 steps).
         cameras: their file, if it is not in the folder: as gendr cameras writes it.
         image_size: shorter side (default: their own, at most 400).
         background: behind the triangles: a name or #rrggbb, which transparent photos are laid over;
