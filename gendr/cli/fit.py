@@ -43,6 +43,9 @@ PREVIEW_PART = 0.03
 # into the fit if more than HINT_SECONDS are left and faces reach further than HINT_REACH (NDC: the
 # image is 2 wide).
 FAST_CUTOFF, HINT_AFTER, HINT_SECONDS, HINT_REACH = 0.02, 5.0, 60.0, 0.5
+# The part of a budget that steps take, and that at which stereo ends, where there is stereo; else,
+# where there are colours, and where there are none. What is left is for colours and pictures.
+STEPS_PART, STEREO_UNTIL, STEPS_BEFORE_COLORS, STEPS_ALONE = 0.35, 0.75, 0.75, 0.9
 # Default size in pixels: of the images of a mesh, and of the shorter side of photos; and both for a
 # fit that starts from a sphere, whose few large faces show no more.
 MESH_SIZE, IMAGE_SIZE = 128, 256
@@ -93,10 +96,16 @@ def run(args: Fit) -> int:
     if args.subdivisions is not None:
         settings = replace(settings, subdivisions=args.subdivisions)
     out = Path(args.output)
-    args = with_masks(with_cameras(args, args.target, out), out)
+    args = with_cameras(args, args.target, out)
+    clock.lap("find cameras")
+    args = with_masks(args, out)
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
-    photos.moves_surface(args, target.views)
+    moves = photos.moves_surface(args, target.views)
+    if settings.budget is not None:
+        alone = STEPS_ALONE if carrier == "none" else STEPS_BEFORE_COLORS
+        part = STEPS_PART if moves else alone
+        settings = replace(settings, budget=part * settings.budget)
     # Fewer than four views have a hull without ends.
     few = len(target.masks) < HULL_VIEWS or args.subdivisions is not None
     kind = args.init or ("sphere" if few else "hull")
@@ -253,6 +262,12 @@ class _Stopwatch:
     def seconds(self) -> dict[str, float]:
         return {**self.phases, "total": round(time.perf_counter() - self.start, 3)}
 
+    @property
+    def budgeted(self) -> float:
+        """The seconds that count of a budget: all but those for cameras."""
+        cameras = self.phases["find cameras"] + self.phases.get("cameras", 0.0)
+        return time.perf_counter() - self.start - cameras
+
 
 class _FitReport:
     """The output of a fit: a progress bar, checkpoints, results."""
@@ -382,7 +397,7 @@ class _FitReport:
             "instance": f"{settings.law}/{settings.conorm}",
             "scale": {"start": first, "end": last, "unit": settings.unit},
             "seed": settings.seed,
-            "settings": settings.describe(),
+            "settings": settings.describe() | {"budget": self.args.settings.budget},
             "device": str(target.masks.device),
             "threads": num_threads(),
             "versions": versions(),
@@ -395,7 +410,12 @@ class _FitReport:
         refinement: dict[str, Any] = {}
         if target.views is not None and photos.moves_surface(self.args, target.views):
             views = self.photos(self.args.image_size, photos.STEREO_SIZE)
-            moved = photos.refined_shape(self.args, result, target.views, views, self.stages)
+            budget = self.args.settings.budget
+            if budget is not None:
+                spent = max(self.clock.budgeted, result.state.seconds)
+                budget = max(STEREO_UNTIL * budget - spent, 0.1 * budget)
+            given = self.args, result, target.views, views, self.stages
+            moved = photos.refined_shape(*given, budget)
             result, refinement = moved
             self.clock.lap("refine")
         mesh = result.mesh.with_origin(target.origin)
@@ -439,9 +459,13 @@ class _FitReport:
         self.stages.clear("refine", "colors")
         if not self.quiet:
             size = f"{target.masks.shape[2]} x {target.masks.shape[1]}"
+            spent = ""
+            if self.args.settings.budget is not None:
+                some = {k: v for k, v in self.clock.phases.items() if v >= 0.5}
+                spent = f" ({', '.join(f'{k} {v:.0f}' for k, v in some.items())})" if some else ""
             sys.stdout.write(
                 f"mean IoU {result.iou:.3f} over {len(target.masks)} views of {size}"
-                f"{', ' + note if note else ''}, {metrics['seconds']['total']:.1f} s\n"
+                f"{', ' + note if note else ''}, {metrics['seconds']['total']:.1f} s{spent}\n"
                 f"{out}: {', '.join([ANIMATION, SHEET, *extra, MESH, METRICS])}\n"
                 f"next: open {out / ANIMATION}, "
                 f"or turn the mesh: gendr view {out}\n"

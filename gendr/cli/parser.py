@@ -117,7 +117,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
       gendr fit chair -o out --dist "gamma(shape=0.5).reversed" --tconorm "yager(p=2)"
       gendr fit chair -o out --scale 1px:0.1px --image-size 96
       gendr fit model.glb -o out --init start.obj   files of your own
-      gendr fit photos/ -o out --budget 2m          two minutes of steps
+      gendr fit photos/ -o out --budget 2m          two minutes in all
       gendr fit photos/ -o out --shape silhouettes   no stereo, outlines alone
       gendr fit photos/ -o out --image-size 128     a folder of images, masks and transforms.json
       gendr fit photos/ -o out --view               watched in the browser while it runs
@@ -161,8 +161,9 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         view: a page in the browser that shows the fit as it goes; in a terminal it stays until
             Ctrl-C.
         settings: of the fit.
-        budget: end after 90s, 2m or 1h of steps, however many they are, and stereo after as long
-            again; less time, less quality.
+        budget: end after 90s, 2m or 1h, that of finding cameras apart: steps take a third of it and
+            stereo as much, or steps most of it without stereo, and the rest is for colours and
+            pictures, which take longer if it is too little for them; less time, less quality.
         init: what to start from: the visual hull of the masks (as by default from four views on),
             a sphere (else, or with --subdivisions), or a mesh.
         image_size: shorter side (default: 128 for a mesh; for images their own, at most 256; half
@@ -386,7 +387,8 @@ class Splat(OnThreads, ReadsImages):
         resume: go on from the folder's checkpoint; of the settings, --steps and --budget may
             differ.
         settings: of the training.
-        budget: end after 90s, 10m or 1h of steps, however many they are (default: 5000 steps).
+        budget: the files are there after 90s, 10m or 1h, that of finding cameras apart, however
+            many steps that makes (default: 5000 steps).
         cameras: their file, if it is not in the folder: as gendr cameras writes it.
         image_size: shorter side (default: their own, at most 400).
         background: behind the triangles: a name or #rrggbb, which transparent photos are laid over;

@@ -163,7 +163,12 @@ def moves_surface(args: Fit, views: Views | None) -> bool:
 
 
 def refined_shape(
-    args: Fit, result: FitResult, views: Views, large: Views, stages: Stages
+    args: Fit,
+    result: FitResult,
+    views: Views,
+    large: Views,
+    stages: Stages,
+    budget: float | None,
 ) -> tuple[FitResult, dict[str, Any]]:
     """The result with its surface moved by stereo, and what `metrics.json` says about that.
 
@@ -173,8 +178,9 @@ def refined_shape(
         views: of that fit.
         large: the same photos at the size that stereo takes.
         stages: of the fit.
+        budget: seconds that stereo may take, or None.
     """
-    refine = partial(refine_shape, budget=args.settings.budget)
+    refine = partial(refine_shape, budget=budget)
     given = result.mesh, large.rgb, large.camera, large.masks
     found = stages.run("refine", ShapeResult, refine, *given)
     facts = {

@@ -54,6 +54,8 @@ SAVE_SECONDS, PREVIEW_SECONDS, PREVIEW_PART = 30.0, 5.0, 0.03
 IMAGE_SIZE, SMALLEST = 400, 11
 # Pictures on the sheet; frames of the walk, and the longest that the shorter side of one is.
 SHOWN, FRAMES, FRAME = 12, 96, 320
+# Seconds for the sheet and for files; the part of a budget that steps have at least.
+FILES_SECONDS, LEAST_PART = 1.0, 0.1
 # The least opacities of triangles that may count as opaque: what soft ones join, hard ones cannot.
 OPACITIES = (0.5, 0.4, 0.3, 0.2, 0.1)
 # The shorter side of the masks of the surface, and cells of its grid along an axis.
@@ -79,6 +81,7 @@ def run(args: Splat) -> int:
     if args.resume:
         check_checkpoint(out, CHECKPOINT)
     args = with_cameras(args, args.photos, out)
+    found = time.perf_counter()
     photos, settings = _read(args, settings)
     scene, settings = _scene(args, photos, settings)
     budget = settings.budget
@@ -86,7 +89,8 @@ def run(args: Splat) -> int:
     session = Session("splat", total, unit, quiet=args.quiet, every=SAVE_SECONDS)
     with locked(writable_folder(out)), session:
         _check_own(out)
-        report = _Report(args, settings, scene, session)
+        plan = _Plan(args, settings, scene, found)
+        report = _Report(args, settings, scene, session, plan)
         training = fit_splats(
             scene.train, settings, init=scene.start, callback=report.step,
             held_out=scene.scored if args.hold_out else None,
@@ -97,7 +101,7 @@ def run(args: Splat) -> int:
         session.place = "before the results were written", f"from {out / CHECKPOINT}"
         session.stop.at_once = True
         session.stop.check()
-        report.finish(training, clock)
+        report.finish(training, {"cameras": found - clock})
     return 0
 
 
@@ -194,6 +198,54 @@ def _check_own(out: Path) -> None:
 # output
 
 
+class _Plan:
+    """How a budget is shared: what is left of it for steps, so that files are there at its end.
+
+    Args:
+        args: of the command.
+        settings: of the training.
+        scene: what is trained on.
+        begin: the time from which the budget counts.
+    """
+
+    def __init__(self, args: Splat, settings: SplatSettings, scene: _Scene, begin: float) -> None:
+        self.budget, self.part, self.begin = settings.budget, args.opaque, begin
+        self.soft = self.hard = self.alone = 0.0
+        if self.budget is None:
+            return
+        scored, train, splats = scene.scored, scene.train, scene.start
+        size = scored.image_size
+        for _ in range(2):  # the first time compiles
+            self.alone = self._seconds(lambda: drawn(splats, scored.camera[0], size))
+            hard = self._seconds(lambda: hard_views(splats, scored.camera[0], size))
+        shown = min(SHOWN, len(train))
+        # A part of drawing does not depend on the size of pictures.
+        film = FRAMES * (0.3 + 0.7 * math.prod(_within(size, FRAME)) / math.prod(size))
+        hull = 0 if train.alpha is None else 0.5 * len(train)
+        self.soft = len(scored) + film + hull
+        self.hard = hard * (len(scored) + shown * (len(OPACITIES) + (self.part > 0)))
+
+    @staticmethod
+    def _seconds(work: Callable[[], object]) -> float:
+        begin = time.perf_counter()
+        work()
+        return time.perf_counter() - begin
+
+    def elapsed(self, training: SplatTraining) -> float:
+        """What counts of the budget so far, steps of former sessions included."""
+        return time.perf_counter() - self.begin + training.earlier
+
+    def share(self, training: SplatTraining) -> None:
+        """Give the training what files, and opaque triangles, leave of the budget."""
+        if self.budget is None:
+            return
+        after = self.soft * self.alone + self.hard + FILES_SECONDS
+        left = self.budget - self.elapsed(training) - after
+        steps = (left - self.part * training.seconds) / (1 + self.part) + training.seconds
+        steps = max(steps, LEAST_PART * self.budget)
+        training.settings = replace(training.settings, budget=steps)
+
+
 def _within(size: tuple[int, int], most: int) -> tuple[int, int]:
     """(H, W), the shorter one at most so many pixels."""
     part = min(1.0, most / min(size))
@@ -209,9 +261,10 @@ class _Report:
     """The output of a training: a bar, previews, checkpoints, results."""
 
     def __init__(
-        self, args: Splat, settings: SplatSettings, scene: _Scene, session: Session
+        self, args: Splat, settings: SplatSettings, scene: _Scene, session: Session, plan: _Plan
     ) -> None:
         self.args, self.settings, self.scene, self.session = args, settings, scene, session
+        self.plan = plan
         self.out, self.due = Path(args.output), math.inf
 
     def step(self, training: SplatTraining) -> None:
@@ -224,7 +277,8 @@ class _Report:
         numbers = {"loss": training.loss, "triangles": len(training)}
         if training.history and "psnr" in training.history[-1]:
             numbers["PSNR"] = training.history[-1]["psnr"]
-        session.show(int(training.seconds) if timed else training.step, **numbers)
+        self.plan.share(training)
+        session.show(int(self.plan.elapsed(training)) if timed else training.step, **numbers)
         if session.is_due or training.is_over or session.stop.asked:
             training.save(self.out / CHECKPOINT)
             session.saved()
@@ -241,6 +295,7 @@ class _Report:
             return
         photos = self.scene.scored
         image, _ = drawn(training.splats(), photos.camera[0], photos.image_size)
+        self.plan.alone = time.perf_counter() - now
         title = f"{self.scene.name}: {photos.names[0]}, {self.scene.kind}"
         note = f"step {training.step:,}    {float(psnr(image, photos.images[0])):.1f} dB"
         page = pair(title, note, photos.images[0], image)
@@ -248,11 +303,19 @@ class _Report:
         spent = time.perf_counter() - now
         self.due = now + max(PREVIEW_SECONDS, spent / PREVIEW_PART)
 
-    def finish(self, training: SplatTraining, clock: float) -> None:
-        """Write the results, all together."""
+    def finish(self, training: SplatTraining, seconds: dict[str, float]) -> None:
+        """Write the results, all together.
+
+        Args:
+            training: that is over.
+            seconds: what was spent before the budget began.
+        """
         scene, out, splats = self.scene, self.out, training.splats()
-        scored = scene.scored
+        scored, begin = scene.scored, time.perf_counter()
+        own = training.seconds - training.earlier
+        seconds |= {"reading": begin - self.plan.begin - own, "training": training.seconds}
         firm, chosen = self.opaque(training, splats)
+        seconds["opaque"], begin = time.perf_counter() - begin, time.perf_counter()
         hard = [] if firm is None else list(hard_views(firm, scored.camera, scored.image_size))
         with self.session.part("pictures") as tell:
             soft = [
@@ -266,7 +329,8 @@ class _Report:
             tell(0.5)
             files[out / SHEET] = self.sheet(soft, hard, metrics, training.seconds)
             files |= self.walk(splats, lambda done: tell(0.5 + 0.5 * done))
-        seconds = {"training": training.seconds, "total": time.perf_counter() - clock}
+        seconds["files"] = time.perf_counter() - begin
+        seconds["total"] = sum(seconds.values())
         metrics["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
         write_all({**files, out / METRICS: as_json(metrics)})
         for name in {GLB, MESH, VIDEO, ANIMATION} - {path.name for path in files}:
@@ -277,8 +341,7 @@ class _Report:
         height, width = scored.image_size
         sys.stdout.write(
             f"PSNR {metrics['psnr']:.1f} dB, SSIM {metrics['ssim']:.3f} on {_pictures(scene)}, "
-            f"{width} x {height}; {len(splats):,} triangles, {training.step:,} steps, "
-            f"{seconds['total']:.1f} s\n"
+            f"{width} x {height}; {len(splats):,} triangles, {training.step:,} steps\n"
         )
         if lost := metrics["opaque"]:
             sys.stdout.write(
@@ -287,6 +350,8 @@ class _Report:
             )
         names = [name for name in FILES if out / name in files]
         sys.stdout.write(f"{out}: {', '.join([*names, METRICS])}\n")
+        parts = [f"{name} {value:.0f}" for name, value in seconds.items() if name != "total"]
+        sys.stdout.write(f"{seconds['total']:.1f} s: {', '.join(parts)}\n")
 
     def opaque(
         self, training: SplatTraining, splats: Splats

@@ -26,8 +26,9 @@ class SplatSettings:
         degree: of the spherical harmonics of colours, 0 to 3; 0 is one colour from all sides.
         triangles: how many there are in the end; by default it follows from pixels and time.
         steps: steps, if no budget is given.
-        budget: end after 90s, 2m or 1h of steps, however many they are. In Python a number of
-            seconds.
+        budget: end after 90s, 2m or 1h, however many steps that makes: on the command line, where
+            cameras are not counted, the time until files are written. In Python a number of seconds
+            for the steps and what is done between them.
         density: how triangles to be split are chosen: adaptive (those that the loss pulls), mcmc
             (by opacity) or none.
         renew_every: steps between two rounds of splitting and dropping.

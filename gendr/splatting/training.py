@@ -64,7 +64,9 @@ class SplatTraining:
         photos: to train on.
         settings: as given.
         step: the number of steps done.
-        seconds: the time spent on them, earlier sessions included.
+        seconds: the time since the first of them, looks at pictures held out, callbacks and earlier
+            sessions included.
+        earlier: those of earlier sessions.
         history: rows of step, seconds, loss, triangles, and psnr where photos held out were drawn.
 
     Args:
@@ -96,6 +98,8 @@ class SplatTraining:
         self._generator = torch.Generator().manual_seed(settings.seed)
         self._levels: dict[int, Tensor] = {1: photos.images}
         self.step, self.seconds, self.history = 0, 0.0, []
+        self.earlier = 0.0
+        self._clock: float | None = None
         self._loss, self._since, self._evaluated = 0.0, 0, 0.0
         corners = init.vertices.detach() - init.vertices.detach().mean(1, keepdim=True)
         self._size = float(corners.square().sum(-1).sqrt().median())
@@ -197,7 +201,8 @@ class SplatTraining:
         Raises:
             ValueError: if the loss is no longer finite.
         """
-        clock = time.perf_counter()
+        if self._clock is None:
+            self._clock = time.perf_counter()
         settings, progress = self.settings, self.progress
         for group in self._adam.param_groups:
             rate = _RATES[group["name"]] * settings.rate * settings.decay**progress
@@ -224,7 +229,8 @@ class SplatTraining:
         self.step += 1
         if self.step % settings.renew_every == 0 and settings.density != "none" and progress < 0.7:
             self._renew(progress)
-        self.seconds += time.perf_counter() - clock
+        before, self._clock = self._clock, time.perf_counter()
+        self.seconds += self._clock - before
         if self.progress >= self._evaluated + settings.evaluate_every or self.is_over:
             self._evaluated = self.progress
             self._write_row()
@@ -339,6 +345,7 @@ class SplatTraining:
         if saved["photos"] != own["photos"]:
             raise ValueError(f"{path} is of a training on other photos; start anew elsewhere")
         self.step, self.seconds, self.history = saved["step"], saved["seconds"], saved["history"]
+        self.earlier = self.seconds
         self._first, self._size = saved["first"], saved["size"]
         height, width = self.photos.image_size
         self._most = max(self._first, self.settings.count_for(height * width))

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from gendr import Mesh, Renderer, look_at
 from gendr.cli import main, splat
 from gendr.losses import psnr, ssim
 from gendr.mesh import icosphere, save_views
-from gendr.splatting import Splats, load_photos
+from gendr.splatting import Splats, load_photos, pictures, training
 from support.cases import for_each
 
 SMALL = ["--triangles", 60, "--renew-every", 4, "--steps", 12, "--quiet"]
@@ -184,20 +185,60 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
 
 
 @pytest.mark.every
-def test_a_budget_is_kept_and_pictures_are_shown_on_the_way(ball, tmp_path, monkeypatch, capsys):
+def test_pictures_are_shown_on_the_way(ball, tmp_path, monkeypatch, capsys):
     seen = []
     monkeypatch.setattr(splat, "PREVIEW_SECONDS", 0.0)
     whole = splat.write_whole
     monkeypatch.setattr(splat, "write_whole", lambda *args: (seen.append(args[0]), whole(*args)))
-    assert run(ball, "-o", tmp_path, "--triangles", 40, "--budget", "1s") == 0
+    assert run(ball, "-o", tmp_path, "--triangles", 40, "--steps", 20) == 0
     found = facts(tmp_path)
-    assert 1 <= found["seconds"]["training"] < 3
     assert seen
     assert {path.name for path in seen} == {"preview.png"}
     assert "preview.png" not in names(tmp_path)
     shown = capsys.readouterr()
     assert f"PSNR {found['psnr']:.1f} dB" in shown.out
     assert "triangles=" in shown.err
+
+
+@for_each(opaque=[0, 0.5], resumed=[False, True], rotating=2)
+def test_files_are_there_when_the_budget_ends(opaque, resumed, ball, tmp_path, monkeypatch):
+    """By a clock that steps and pictures move: of 300 s all are spent, and none is added."""
+    now = [0.0]
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+
+    def slow(place, name, seconds):
+        own = getattr(place, name)
+
+        def work(*args, **kwargs):
+            now[0] += seconds * (len(args[1]) if name == "hard_views" else 1)
+            return own(*args, **kwargs)
+
+        monkeypatch.setattr(place, name, work)
+
+    for module in (splat, training):
+        monkeypatch.setattr(module, "time", clock)
+    slow(splat, "load_photos", 7.0)
+    slow(splat.SplatTraining, "advance", 3.0)
+    slow(splat.SplatTraining, "psnr", 1.0)
+    slow(splat, "drawn", 0.5)
+    slow(pictures, "drawn", 0.5)  # of the film
+    slow(splat, "hard_views", 0.4)
+    if resumed:
+        Stopping(monkeypatch, 30)
+    argv = [ball, "-o", tmp_path, "--budget", "300s", "--triangles", 60, "--quiet"]
+    argv += ["--opaque", opaque]
+    assert run(*argv) == (130 if resumed else 0)
+    begin, before = now[0], 0.0
+    if resumed:
+        saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+        before = saved["seconds"]
+        assert run(*argv, "--resume") == 0
+    took = before + now[0] - (begin if resumed else 0.0)
+    assert took == pytest.approx(300, rel=0.05)
+    seconds = facts(tmp_path)["seconds"]
+    assert seconds["total"] == pytest.approx(took, abs=0.1)
+    assert seconds["total"] == pytest.approx(sum(seconds.values()) - seconds["total"], abs=0.01)
+    assert seconds["opaque"] > 0.9 * opaque * seconds["training"]
 
 
 def test_files_of_others_are_kept(ball, trained, tmp_path, capsys):
