@@ -27,6 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gendr._runtime.threads import num_threads
+from gendr.mesh.camera_files.colmap import point_text
+from gendr.mesh.camera_files.opencv import OPENCV
 from gendr.mesh.camera_files.transforms import IMAGES, find_mask
 from gendr.mesh.images import MAX_MEGAPIXELS, open_image, rgba
 
@@ -70,10 +72,18 @@ class FoundCameras:
     colors: Matrix
     error: float
 
-    @property
-    def content(self) -> dict[str, Any]:
-        """What the file holds."""
-        return {"images": list(self.entries)}
+    def files(self, file: Path) -> dict[Path, bytes]:
+        """The JSON file of the cameras, and beside it the points: contents by path.
+
+        `gendr.mesh.load_views` and `load_points` read them.
+        """
+        points = "points3D.txt" if file.name == OPENCV else f"{file.stem}_points3D.txt"
+        content = {"points": points, "images": list(self.entries)}
+        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        return {
+            file: text.encode(),
+            file.with_name(points): point_text(self.points, self.colors),
+        }
 
 
 def list_photos(folder: Path) -> list[Path]:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from gendr._runtime.command_line import say
-from gendr._runtime.files import writable_folder, write_whole
+from gendr._runtime.files import writable_folder, write_all
 from gendr._runtime.progress import Session
 from gendr.capture import FoundCameras, find_cameras
 from gendr.capture.cameras import LEAST, list_photos
-from gendr.cli.common import as_json
 from gendr.cli.parser import Cameras, Fit, Splat
 from gendr.mesh.camera_files.opencv import OPENCV
 from gendr.mesh.camera_files.transforms import NoCamerasError, read_cameras
@@ -38,7 +37,7 @@ def run(args: Cameras) -> int:
         else:
             raise ValueError(f"{folder} has cameras, in {there}; --force finds others, or -o FILE")
     found = _found(folder, args.max_megapixels, args.quiet)
-    write_whole(file, as_json(found.content))
+    write_all(found.files(file))
     if not args.quiet:
         sys.stdout.write(f"{file}: {_line(found)}\n")
     return 0
@@ -59,7 +58,7 @@ def with_cameras(args: Command, photos: str, out: Path) -> Command:
     file = writable_folder(out) / OPENCV
     if not (args.resume and file.is_file()):
         found = _found(folder, args.max_megapixels, args.quiet)
-        write_whole(file, as_json(found.content))
+        write_all(found.files(file))
         if not args.quiet:
             say("gendr", _line(found))
     return replace(args, cameras=str(file))

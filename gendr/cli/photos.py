@@ -22,7 +22,7 @@ from gendr.fitting.shape.state import FitResult
 from gendr.fitting.shape.stereo import LEAST_VIEWS
 from gendr.losses import iou
 from gendr.mesh import Mesh
-from gendr.mesh.camera_files.opencv import lens_entries
+from gendr.mesh.camera_files.opencv import lens_entries, points_of
 from gendr.mesh.camera_files.transforms import lens_of, list_frames, read_cameras
 from gendr.mesh.doubts import doubtful_masks
 from gendr.mesh.views import Views
@@ -126,6 +126,10 @@ def opencv_file(args: Fit, found: CameraResult) -> bytes:
         if frame.mask is not None:
             entry["mask"] = _within(frame.mask, cameras.root)
         entries.append(entry)
+    # Points that were found with the cameras given stay beside those that are written.
+    points = None if given is None else points_of(given)
+    if points is not None and points.parent.resolve() == Path(args.output).resolve():
+        return as_json({"points": points.name, "images": entries})
     return as_json({"images": entries})
 
 
@@ -179,7 +183,11 @@ def refined_shape(
         "iou": dict(zip(("before", "after"), found.iou, strict=True)),
         "moved": found.moved,
         "finished": found.finished,
+        "reason": found.reason,
+        "known": found.known,
     }
+    if found.reason and not args.quiet:
+        say("gendr", f"the surface stays that of the masks, without stereo: {found.reason}")
     if found.improved:
         alpha = visual.silhouettes(found.mesh, views.camera, views.image_size)
         each = iou(alpha, views.masks)

@@ -149,11 +149,11 @@ def _start(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[str, S
     given, path = args.init, Path(args.photos)
     points = None
     if given in (None, "points") and path.is_dir():
-        points = load_points(path)
+        points = load_points(path, cameras=args.cameras)
     if points is not None:
         return "points", start_from(photos, settings, points)
     if given == "points":
-        raise ValueError(f"--init points: {path} has no model of COLMAP with points")
+        raise ValueError(f"--init points: {path} has no points, as gendr cameras or COLMAP find")
     if given in (None, "hull", "cameras"):
         kind = given or ("cameras" if photos.alpha is None else "hull")
         return kind, start_from(photos, settings, given)

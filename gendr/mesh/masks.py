@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_shape
 from gendr._runtime.threads import mapped
-from gendr.mesh.backdrop import still_backdrop
+from gendr.mesh.backdrop import still_backdrop, unevenness
 
 __all__ = ["find_masks"]
 
@@ -143,7 +143,8 @@ def _cut(image: Array, behind: Array) -> Array:
 
     gap = np.abs(image - behind).max(2)
     near = gap[gap <= np.median(gap)]
-    least = max(_DIFFERS, _NOISES * 1.5 * float(np.median(near)))
+    uneven = _DIFFERS * unevenness(torch.from_numpy(behind.mean(2))).numpy()
+    least = np.maximum(uneven, _NOISES * 1.5 * float(np.median(near)))
     differs = gap > least
     # What is only darker than the backdrop, of the same tint, may be its shadow.
     light, behind_light = image.mean(2), behind.mean(2).clip(1e-3)

@@ -34,8 +34,9 @@ from gendr._runtime.checks import (
 )
 from gendr._runtime.files import write_whole
 from gendr._runtime.threads import mapped
-from gendr.mesh.camera_files.colmap import find_model, read_points
+from gendr.mesh.camera_files.colmap import find_model, read_point_file, read_points
 from gendr.mesh.camera_files.lenses import Straightening
+from gendr.mesh.camera_files.opencv import OPENCV, points_of
 from gendr.mesh.camera_files.transforms import (
     TRANSFORMS,
     TransformsFrame,
@@ -220,23 +221,39 @@ def view_sizes(
 
 
 def load_points(
-    path: str | Path, *, dtype: torch.dtype = torch.float32
+    path: str | Path,
+    *,
+    cameras: str | Path | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor] | None:
     """The points in space that COLMAP found for a folder of photos.
 
+    They are those of the model of COLMAP in the folder, or those that `gendr cameras` and other
+    commands keep beside the JSON file of cameras that they write.
+
     Args:
         path: The folder.
+        cameras: The JSON file of the cameras, if it is not in the folder.
         dtype: float32 or float64.
 
     Returns:
-        Positions [P, 3] in the world of the cameras, and RGB [P, 3] in [0, 1]; None if the folder
-        has no model of COLMAP, or that no points.
+        Positions [P, 3] in the world of the cameras, and RGB [P, 3] in [0, 1]; None if there are
+        neither, or no points in them.
 
     Raises:
-        ValueError: If the file is damaged.
+        ValueError: If a file is damaged.
     """
-    model = find_model(Path(path))
-    found = None if model is None else read_points(model)
+    folder = Path(path)
+    model = find_model(folder)
+    used = folder / OPENCV if cameras is None else Path(cameras)
+    others = model is not None or any((folder / name).is_file() for name in TRANSFORMS)
+    named = None
+    if used.is_file() and (cameras is not None or not others):
+        named = points_of(used)
+    if named is not None:
+        found = read_point_file(named)
+    else:
+        found = None if model is None else read_points(model)
     if found is None or not len(found[0]):
         return None
     return torch.from_numpy(found[0]).to(dtype), torch.from_numpy(found[1]).to(dtype)

@@ -42,15 +42,18 @@ def save(splats: Splats, path: str | Path) -> None:
     """Write our own file, an .npz that `Splats.load` reads.
 
     Raises:
-        ValueError: for another extension, or a law of the user's own, which has no name.
+        ValueError: for another extension, a law of the user's own, which has no name, or values
+            that `Splats` refuses, as `with_tensors` lets in.
     """
+    own = splats.detach()
+    type(splats)(**vars(own))
     about = {
         "format": FORMAT, "dist": str(splats.dist), "tconorm": str(splats.tconorm),
         "unit": splats.unit, "cutoff": splats.cutoff,
     }  # fmt: skip
     for read, name in ((get, about["dist"]), (tconorm, about["tconorm"])):
         read(str(name))  # raises for what could not be read again
-    arrays: dict[str, NDArray[Any]] = {name: _array(getattr(splats, name)) for name in _ARRAYS}
+    arrays: dict[str, NDArray[Any]] = {name: _array(getattr(own, name)) for name in _ARRAYS}
     if splats.shape is not None:
         arrays["shape"] = _array(splats.shape)
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)

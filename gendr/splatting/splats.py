@@ -72,7 +72,7 @@ class Splats:
         unit: Of the scale: "inradius", that of the triangle on the screen, through which gradients
             go; "px", pixels of the image; "ndc", half of its shorter side.
         background: [3], RGB, white by default; or [3, H, W], an image that stands still before the
-            camera and is stretched to the picture. Without gradient it lies in [0, 1].
+            camera and is stretched to the picture. In [0, 1].
         cutoff: In [0, 1): coverage below it, before the opacity, counts as 0.
     """
 
@@ -123,8 +123,8 @@ class Splats:
             if name in _MOST:
                 _check_range(name, value.detach(), _MOST[name])
         degree_of(harmonics.shape[1])
-        if not background.requires_grad and bool(((background - 0.5).abs() > 0.5).any()):
-            low, high = (float(x) for x in background.detach().aminmax())
+        low, high = (float(x) for x in background.detach().aminmax())
+        if low < 0 or high > 1:
             raise ValueError(f"background must be RGB in [0, 1], got {low:g} .. {high:g}")
         law = as_distribution(dist)
         if shape is not None and law.shape_parameter is None:

@@ -146,8 +146,15 @@ class SplatTraining:
         return self.progress >= 1
 
     def splats(self) -> Splats:
-        """The splats as they are, without gradient history."""
-        return self._splats().detach()
+        """The splats as they are, without gradient history, and such that files hold them."""
+        splats = self._splats().detach()
+        limits = torch.finfo(splats.vertices.dtype)
+        return splats.with_tensors(  # which may have left their ranges by rounding
+            opacity=splats.opacity.clamp(limits.tiny, 1),
+            scale=splats.scale.clamp(limits.tiny, limits.max),
+            shape=None if splats.shape is None else splats.shape.clamp(limits.tiny, limits.max),
+            background=splats.background.clamp(0, 1),  # of a checkpoint of an older version
+        )
 
     def _splats(self) -> Splats:
         """The splats, as functions of the parameters."""
@@ -210,6 +217,8 @@ class SplatTraining:
         loss.backward()
         self._pull += self._values["vertices"].grad.flatten(1).norm(dim=1)  # pyright: ignore[reportOptionalMemberAccess]
         self._adam.step()
+        if "background" in self._values:  # colours, which `Splats` holds to [0, 1]
+            self._values["background"].data.clamp_(0, 1)
         self._loss, self._since = self._loss + float(loss.detach()), self._since + 1
         self.step += 1
         if self.step % settings.renew_every == 0 and settings.density != "none" and progress < 0.7:

@@ -10,11 +10,12 @@ import torch
 from PIL import Image
 
 from gendr import look_at
+from gendr._runtime.files import write_all
 from gendr.capture import cameras as module
 from gendr.capture import find_cameras
 from gendr.capture.cameras import list_photos
 from gendr.cli import main
-from gendr.mesh import Mesh, icosphere, load_views, save_views
+from gendr.mesh import Mesh, icosphere, load_points, load_views, save_views
 from gendr.rendering import Renderer
 from gendr.splatting import load_photos
 
@@ -47,7 +48,7 @@ def test_cameras_are_found(folder, tmp_path):
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert {stage for _, stage in seen} == {"features", "match", "place"}
     assert result.left_out == ()
-    (tmp_path / "a.json").write_text(json.dumps(result.content))
+    write_all(result.files(tmp_path / "a.json"))
     views = load_views(root, cameras=tmp_path / "a.json", dtype=torch.float64)
     assert len(views) == 12
     found = views.camera
@@ -67,6 +68,12 @@ def test_cameras_are_found(folder, tmp_path):
     photos = load_photos(root, cameras=tmp_path / "a.json")
     assert 310 <= min(photos.image_size) <= 320  # what a lens bends over the border is cut off
     assert result.points.shape == result.colors.shape
+    points, colors = load_points(root, cameras=tmp_path / "a.json", dtype=torch.float64)
+    np.testing.assert_array_equal(points, result.points)
+    np.testing.assert_allclose(colors, result.colors, atol=0.5 / 255)
+    assert load_points(root) is None
+    (tmp_path / "a_points3D.txt").unlink()
+    assert load_points(root, cameras=tmp_path / "a.json") is None
     assert len(result.points) > 100
     assert np.quantile(np.linalg.norm(result.points, axis=1), 0.95) < 1.3
     assert result.error < 1

@@ -8,12 +8,13 @@ import pytest
 import torch
 from PIL import Image
 
-from gendr import look_at
+from gendr import Mesh, look_at
 from gendr.capture import find_masks
 from gendr.cli import main
-from gendr.mesh import load_views
+from gendr.mesh import cube, icosphere, load_views, remesh
 from gendr.mesh.backdrop import still_backdrop
 from support.cases import for_each
+from support.photographs import plaster
 
 pytest.importorskip("cv2")
 
@@ -122,3 +123,22 @@ def test_masks_in_commands(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("gendr.mesh.masks.find_spec", lambda name: None)
     with pytest.raises(RuntimeError, match=r"OpenCV, which is not installed: pip install opencv"):
         find_masks(images)
+
+
+@for_each(turns=[False, True], folds=[0.02, 0.15], rotating=2)
+def test_plaster_before_black_cloth_has_no_holes(turns, folds):
+    """What is always plaster, also in its own shadow, is no backdrop."""
+    ball, box = icosphere(4).vertices, remesh(cube(2), 0.3).mesh
+    lump = (
+        ball * (1 + 0.25 * (3 * ball).sin().prod(-1, keepdim=True)) * torch.tensor([0.5, 0.6, 0.3])
+    )
+    stand = 0.3 * box.vertices - torch.tensor([0.0, 0.75, 0.0])
+    faces = torch.cat([icosphere(4).faces, box.faces + len(ball)])
+    figure = Mesh(torch.cat([lump, stand]), faces)
+    camera = look_at(4.0, 20.0, [40.0 * i for i in range(9)], 40.0)
+    images, covered = plaster(figure, camera, 96, turns=turns, folds=folds)
+    found, kind = find_masks(images)
+    assert kind == ("plain" if folds < 0.1 else "still")
+    assert float(overlap(found, covered > 0.5)) > 0.93
+    inner = -torch.nn.functional.max_pool2d(-covered[:, None], 5, 1, 2)[:, 0] == 1
+    assert float(found[inner].mean()) > 0.995

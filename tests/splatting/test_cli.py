@@ -218,7 +218,7 @@ def test_files_of_others_are_kept(ball, trained, tmp_path, capsys):
         (["nothing/"], "no such file or folder: nothing"),
         (["PHOTOS", "--resume"], "--resume: no checkpoint.pt in"),
         (["PHOTOS", "--hold-out", 1], "--hold-out 1 leaves no picture to train on"),
-        (["PHOTOS", "--init", "points"], "has no model of COLMAP with points"),
+        (["PHOTOS", "--init", "points"], "has no points, as gendr cameras"),
         (["PHOTOS", "--init", "table"], "no such file or folder: table; built in: chair"),
         (["PHOTOS", "--init", "none.npz"], "there are no splats at none.npz"),
         (["PHOTOS", "--dist", "nothing"], "nothing"),

@@ -151,6 +151,20 @@ def test_exposure_and_background_are_learnt(photos):
     assert float(training.splats().background[2]) > 0.92
 
 
+def test_what_a_training_leaves_can_be_read(photos, tmp_path):
+    """Before black a learnt background is pulled below 0, and rates may be far too large."""
+    settings = replace(SMALL, steps=12, background="learnt", rate=20.0, density="none")
+    dark = replace(photos, images=0 * photos.images, alpha=None, background=torch.zeros(3))
+    training = trained(dark, settings, init=scene(seed=1).with_tensors(background=torch.zeros(3)))
+    training._values["opacity"].data[0] = -200.0  # whose sigmoid is 0 in float32
+    training._values["scale"].data[0] = 200.0
+    training.splats().save(tmp_path / "a.npz")
+    assert len(Splats.load(tmp_path / "a.npz")) == len(training)
+    with pytest.raises(ValueError, match=r"background must be RGB in \[0, 1\], got -1"):
+        scene(seed=1).with_tensors(background=-torch.ones(3)).save(tmp_path / "b.npz")
+    assert not (tmp_path / "b.npz").exists()
+
+
 def test_the_number_of_triangles_follows_from_pixels_and_time():
     assert SplatSettings(triangles=7).count_for(10**6) == 7
     few, many = (SplatSettings(budget=s).count_for(10**9) for s in (60.0, 600.0))

@@ -50,6 +50,8 @@ STEREO, DESCENT, MEASURE = 4.0, 0.4, 1.4
 LEAST_KNOWN = 0.3
 # Decibels by which photos must be met better, and the IoU that may be lost, or nothing is changed.
 LEAST_GAIN, MOST_LOST = 0.5, 0.005
+# Decibels that the steps after stereo cannot make up for, as so many photos tell.
+MOST_WORSE, FEW = 1.0, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +67,9 @@ class _Photos:
         """(H, W)."""
         return self.images.shape[2], self.images.shape[3]
 
-    def some(self) -> _Photos:
-        """At most `PAINTING` of them."""
-        rows = _spread(len(self.images))
+    def some(self, most: int = PAINTING) -> _Photos:
+        """At most so many of them."""
+        rows = _spread(len(self.images), most)
         return _Photos(self.images[rows], self.camera[rows], self.masks[rows])
 
 
@@ -85,6 +87,9 @@ class ShapeResult:
         moved: The mean distance of the new vertices from the surface given, world units; 0 if it
             was not improved.
         finished: Whether all was done; False if the `budget` was over before.
+        reason: Why it was not improved, as a sentence; empty if it was.
+        known: The part of the object's pixels that photos agree about, in [0, 1]; None if stereo
+            did not come so far.
     """
 
     mesh: Mesh
@@ -93,6 +98,8 @@ class ShapeResult:
     iou: tuple[float, float]
     moved: float
     finished: bool = True
+    reason: str = ""
+    known: float | None = None
 
 
 class _OverError(Exception):
@@ -186,8 +193,8 @@ def refine_shape(
             the photos before and after is always made; its time is kept free, as far as there is
             enough.
         callback: Called with the part of the work that is done, in [0, 1].
-        keep: Called after stereo and after every ten steps with all that is needed to go on,
-            as numbers and tensors.
+        keep: Called now and then in stereo, also at a KeyboardInterrupt, after it, and after every
+            ten steps, with all that is needed to go on, as numbers and tensors.
         resume: What `keep` was called with, to go on from there with the same other arguments; the
             result is that of an uninterrupted run, bit for bit.
 
@@ -220,15 +227,16 @@ def refine_shape(
     first = refinement.measured(given)
     clock.reserve = clock.seconds - began
     give_back()  # stereo needs most
-    found = given
-    if resume is not None:
-        found = Mesh(*(resume[name].to(given.device) for name in ("vertices", "faces")))
+    found, reason = given, ""
+    refinement.known = before.get("known")
+    if part:
+        found = Mesh(*(before[name].to(given.device) for name in ("vertices", "faces")))
     while part < parts and not clock.is_over:
         try:
             if part == 0:
-                matched = refinement.matched(found)
-                if matched is found:  # photos say nothing
-                    part = parts
+                matched = refinement.matched(found, keep, before.get("depths"))
+                if isinstance(matched, str):
+                    part, reason = parts, matched
                     break
                 found = matched
             else:
@@ -239,26 +247,44 @@ def refine_shape(
             break
         part += 1
         if keep is not None:
-            kept = {"vertices": found.vertices, "faces": found.faces}
+            kept = {"vertices": found.vertices, "faces": found.faces, "known": refinement.known}
             keep({"parts": part, "seconds": clock.seconds, **kept})
-    finished = part == parts
+    finished, known = part == parts, refinement.known
     if found is given:
         clock.tell(1.0)
-        return ShapeResult(mesh, False, (first[0], first[0]), (first[1], first[1]), 0.0, finished)
+        reason = reason or "the time was over before photos were matched"
+        both = (first[0], first[0]), (first[1], first[1])
+        return ShapeResult(mesh, False, *both, 0.0, finished, reason, known)
     found = without_cuts(remesh(found, refinement.edge(found)).mesh)
     last = refinement.measured(found)
-    improved = last[0] > first[0] + LEAST_GAIN and last[1] > first[1] - MOST_LOST
+    reason = _reason(first, last)
     clock.tell(1.0)
     both = (first[0], last[0]), (first[1], last[1])
-    if not improved:
-        return ShapeResult(mesh, False, *both, 0.0, finished)
+    if reason:
+        return ShapeResult(mesh, False, *both, 0.0, finished, reason, known)
     moved = _distance(found, given)
-    return ShapeResult(found.with_origin(mesh.origin[0]), True, *both, moved, finished)
+    found = found.with_origin(mesh.origin[0])
+    return ShapeResult(found, True, *both, moved, finished, "", known)
 
 
-def _spread(count: int) -> list[int]:
+def _reason(first: tuple[float, float], last: tuple[float, float]) -> str:
+    """Why a surface of this PSNR and IoU is not better than before; empty if it is."""
+    if last[0] <= first[0] + LEAST_GAIN:
+        return (
+            f"photos are met to {last[0]:.1f} dB with it and {first[0]:.1f} without, of which it "
+            f"must gain {LEAST_GAIN:g}"
+        )
+    if last[1] <= first[1] - MOST_LOST:
+        return (
+            f"masks are met to an IoU of {last[1]:.3f} with it and {first[1]:.3f} without, of "
+            f"which it may lose {MOST_LOST:g}"
+        )
+    return ""
+
+
+def _spread(count: int, most: int = PAINTING) -> list[int]:
     """The rows of the photos that give colours."""
-    return list(range(0, count, -(-count // PAINTING)))
+    return list(range(0, count, -(-count // most)))
 
 
 def _together(count: int) -> int:
@@ -283,11 +309,22 @@ def _distance(mesh: Mesh, other: Mesh) -> float:
     return float((square.clip(0) ** 0.5).mean())
 
 
+def _painted(
+    mesh: Mesh, photos: _Photos, tell: Callable[[float], None] | None = None
+) -> tuple[Mesh, float]:
+    """The mesh with the vertex colours that meet photos best, and their PSNR."""
+    found = fit_colors(
+        mesh, photos.images, photos.camera, photos.masks, kind="vertex", callback=tell
+    )
+    return found.mesh, float(found.psnr.double().mean())
+
+
 class _Refinement:
     """What stays the same while a shape is refined."""
 
     def __init__(self, mesh: Mesh, photos: _Photos, clock: _Budget) -> None:
         self.photos, self.camera, self.clock = photos, photos.camera, clock
+        self.known: float | None = None
         self.some = photos.some()
         low, high = mesh.bounding_box()[0], mesh.bounding_box()[1]
         self.diagonal = float((high - low).norm())
@@ -305,26 +342,58 @@ class _Refinement:
         """The length of edges, or longer where faces would be too many."""
         return max(EDGE * self.pixel, edge_of(mesh, MOST_FACES))
 
-    def matched(self, mesh: Mesh) -> Mesh:
-        """The surface that photos agree about, below that of the mesh; itself if there is none."""
+    def matched(
+        self,
+        mesh: Mesh,
+        keep: Callable[[dict[str, Any]], None] | None,
+        resume: Mapping[str, Any] | None,
+    ) -> Mesh | str:
+        """The surface that photos agree about, below that of the mesh; or why there is none.
+
+        Args:
+            mesh: within which they are matched.
+            keep: of `refine_shape`.
+            resume: what the search for depths has come to before.
+        """
         photos = self.photos
+
+        def between(depths: dict[str, Any]) -> None:
+            if keep is not None:
+                keep({"parts": 0, "seconds": self.clock.seconds, "depths": depths})
+
         tell = self.clock.part(STEREO * len(self.camera))
         with torch.no_grad():
             depths = find_depths(
                 mesh, photos.images, photos.camera, photos.masks,
-                lambda done: tell(0.8 * done), LEAST_KNOWN,
+                lambda done: tell(0.7 * done), LEAST_KNOWN, between, resume,
             )  # fmt: skip
+            self.known = depths.known
             if depths.known < LEAST_KNOWN:
-                return mesh
+                return (
+                    f"photos agree about {depths.known:.0%} of what they show, of which "
+                    f"{LEAST_KNOWN:.0%} are needed: a surface without a pattern cannot be matched"
+                )
             try:
-                vertices, faces = fused(depths, photos.camera, photos.masks)
-            except ValueError:  # masks that contradict each other, so that there is no hull
-                return mesh
+                vertices, faces = fused(
+                    depths, photos.camera, photos.masks,
+                    tell=lambda done: tell(0.7 + 0.2 * done),
+                )  # fmt: skip
+            except ValueError:
+                return "masks contradict each other, so that no hull of them is left"
         found = Mesh(
             torch.from_numpy(vertices).to(mesh.vertices), torch.from_numpy(faces).to(mesh.faces)
         )
         tell(0.9)
-        return remesh(found, self.edge(found), iterations=3).mesh
+        found = remesh(found, self.edge(found), iterations=3).mesh
+        # Steps are spared if a few photos show that it is much worse.
+        few = self.photos.some(FEW)
+        before, after = (_painted(each, few)[1] for each in (mesh, found))
+        if after < before - MOST_WORSE:
+            return (
+                f"{FEW} photos are met to {after:.1f} dB with what photos agree about, and to "
+                f"{before:.1f} without"
+            )
+        return found
 
     def stepped(self, mesh: Mesh, first: int, last: int) -> Mesh:
         """The mesh after some steps along the gradients of soft renderings.
@@ -381,12 +450,8 @@ class _Refinement:
             work: for each photo, as which it counts.
             stops: whether it ends with `_OverError` once the time is over.
         """
-        photos = self.some
-        tell = self.clock.part(work * len(photos.camera), stops=stops)
-        found = fit_colors(
-            mesh, photos.images, photos.camera, photos.masks, kind="vertex", callback=tell
-        )
-        return found.mesh, float(found.psnr.double().mean())
+        tell = self.clock.part(work * len(self.some.camera), stops=stops)
+        return _painted(mesh, self.some, tell)
 
     def measured(self, mesh: Mesh) -> tuple[float, float]:
         """How well a mesh meets the photos: PSNR in decibels, and mean hard IoU."""

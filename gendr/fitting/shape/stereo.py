@@ -10,7 +10,8 @@ stays within the hull; what none sees has the least area (see `unseen`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -45,6 +46,9 @@ _STEP, _BEFORE, _DEEP = 0.7, 1.5, 0.6
 _FIRST_TURNS, _TURNS = 3, 4
 # Further looks at what is not known by then, and the turns of each.
 _LOOKS, _LATER_TURNS = 2, 6
+# The parts of the work that are done when photos are prepared, and after the first look at all; and
+# seconds after which what is known is kept.
+_PREPARED, _FIRST, _KEEP_SECONDS = 0.05, 0.8, 30.0
 _CELL = 8  # pixels, of the map of where the object ends
 # Levels of patches, and the standard deviation of the blur of level 1 in half pixels.
 _LEVELS, _BLUR = 3, 0.6
@@ -135,6 +139,8 @@ def find_depths(
     masks: Tensor,
     tell: Callable[[float], None] = lambda done: None,
     least: float = 0.0,
+    keep: Callable[[dict[str, Any]], None] = lambda state: None,
+    resume: Mapping[str, Any] | None = None,
 ) -> Depths:
     """What photos know of the surface below that of a mesh.
 
@@ -145,38 +151,105 @@ def find_depths(
         masks: [B, H, W].
         tell: called with the part of the work that is done.
         least: the part of the pixels that must be known for a second look at the others.
+        keep: called now and then, and at a KeyboardInterrupt, with all that is needed to go on.
+        resume: what `keep` was called with, to go on from there, bit for bit.
     """
+    from_here = _Kept(keep, resume)
+    try:
+        return _found(mesh, images, camera, masks, tell, least, from_here)
+    except KeyboardInterrupt:
+        from_here.save()
+        raise
+
+
+class _Kept:
+    """What a search for depths has come to, between two photos: of one that it is at nothing.
+
+    Attributes:
+        state: the look, 0 for the first and 1 ... for those at what is not known by then; photos of
+            it that are done; the part that is known after the first; and arrays: planes and scores,
+            after the first look also those before the look, and where photos were sure. It is
+            replaced as a whole, so that an interruption finds it complete.
+    """
+
+    def __init__(
+        self, keep: Callable[[dict[str, Any]], None], resume: Mapping[str, Any] | None
+    ) -> None:
+        self._keep, self._saved = keep, time.monotonic()
+        self.state: tuple[int, int, float, dict[str, Array]] = 0, 0, 0.0, {}
+        if resume is not None:
+            arrays = {name: value.numpy().copy() for name, value in resume["arrays"].items()}
+            self.state = resume["look"], resume["done"], resume["known"], arrays
+
+    def save(self) -> None:
+        """Give away what is known, if anything is."""
+        look, done, known, arrays = self.state
+        if look or done:
+            tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
+            self._keep({"look": look, "done": done, "known": known, "arrays": tensors})
+        self._saved = time.monotonic()
+
+    def photo_done(self, ref: int) -> None:
+        """A photo of the present look is done."""
+        look, _, known, arrays = self.state
+        self.state = look, ref + 1, known, arrays
+        if time.monotonic() - self._saved > _KEEP_SECONDS:
+            self.save()
+
+
+def _found(
+    mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor, tell: Callable[[float], None],
+    least: float, kept: _Kept,
+) -> Depths:  # fmt: skip
+    """`find_depths`, from what is kept."""
     whole, half = _both_sights(mesh, images, camera, masks)
     count, (height, width) = len(images), whole.front.shape[1:]
     low, high = (corner.reshape(3) for corner in mesh.bounding_box())
     middle, deep = (low + high) / 2, _DEEP * float((high - low).norm())
     near = _neighbours(middle, camera)
-    planes = np.zeros((count, height, width, 3), np.float32)
-    scores = np.full((count, height, width), -1, np.float32)
-    for ref in range(count):
+    tell(_PREPARED)
+    if not kept.state[3]:
+        planes = np.zeros((count, height, width, 3), np.float32)
+        scores = np.full((count, height, width), -1, np.float32)
+        kept.state = 0, 0, 0.0, {"planes": planes, "scores": scores}
+    look, begin, known, arrays = kept.state
+    planes, scores = arrays["planes"], arrays["scores"]
+    for ref in range(begin, count if look == 0 else 0):
         start, sure, pairs = _swept(half, ref, near[ref], middle, deep)
+        tell(_PREPARED + (_FIRST - _PREPARED) * (ref + 0.25) / count)
         _handed_on(half, ref, near[ref], middle, deep, start, sure, pairs, _FIRST_TURNS)
         planes[ref] = _enlarged(start, (height, width)) * np.array([1, 0.5, 0.5], np.float32)
         pairs = _enlarged(pairs, (height, width))
         _handed_on(whole, ref, near[ref], middle, deep, planes[ref], scores[ref], pairs, _TURNS)
-        tell(0.85 * (ref + 1) / count)
-    enough = np.array([min(_AGREE, len(some) - 1) for some in near])[:, None, None]
+        kept.photo_done(ref)
+        tell(_PREPARED + (_FIRST - _PREPARED) * (ref + 1) / count)
     shown = whole.inside > 0
-    sure = (_agreeing(whole, near, planes, scores) >= enough) & shown
-    known = float(sure.sum() / max(1, int(shown.sum())))
-    many = np.array([len(some) > _FEW for some in near])[:, None, None]
-    asked = shown & many & (scores >= max(_LEAST))
-    if (sure & asked).sum() < _CONTRADICTED * asked.sum():
-        known = 0.0
-    for look in range(_LOOKS if known >= least else 0):
-        former = planes.copy(), sure.copy()
-        for ref in range(count):
+    if look == 0:
+        enough = np.array([min(_AGREE, len(some) - 1) for some in near])[:, None, None]
+        sure = (_agreeing(whole, near, planes, scores) >= enough) & shown
+        known = float(sure.sum() / max(1, int(shown.sum())))
+        many = np.array([len(some) > _FEW for some in near])[:, None, None]
+        asked = shown & many & (scores >= max(_LEAST))
+        if (sure & asked).sum() < _CONTRADICTED * asked.sum():
+            known = 0.0
+    else:
+        sure = arrays["sure"]
+    for again in range(max(look, 1), 1 + (_LOOKS if known >= least else 0)):
+        if again > kept.state[0]:
+            former = {"former": planes.copy(), "before": scores.copy(), "sure": sure}
+            kept.state = again, 0, known, {"planes": planes, "scores": scores, **former}
+        _, begin, _, arrays = kept.state
+        former = arrays["former"], sure
+        for ref in range(begin, count):
+            planes[ref], scores[ref] = arrays["former"][ref], arrays["before"][ref]
             _looked_again(whole, ref, near[ref], middle, deep, former, planes[ref], scores[ref])
-            tell(0.85 + 0.1 * (look + (ref + 1) / count) / _LOOKS)
+            kept.photo_done(ref)
+            tell(_FIRST + (1 - _FIRST) * (again - 1 + (ref + 1) / count) / _LOOKS)
         # One that agrees is enough where all are asked whether they see something else there.
-        sure |= (_agreeing(whole, near, planes, scores) >= 1) & shown
+        sure = sure | ((_agreeing(whole, near, planes, scores) >= 1) & shown)
+    kept.save()
     weights = np.where(sure, scores.clip(0, 1) ** 2, 0).astype(np.float32)
-    rest = ~sure & shown
+    rest, planes = ~sure & shown, planes.copy()  # what is kept stays as it is
     planes[rest] = whole.front[rest][:, None] * np.array([1, 0, 0], np.float32)
     weights[rest] = _HARDLY
     tell(1.0)
@@ -184,9 +257,15 @@ def find_depths(
 
 
 def fused(
-    depths: Depths, camera: Camera, masks: Tensor, resolution: int = 320
+    depths: Depths,
+    camera: Camera,
+    masks: Tensor,
+    resolution: int = 320,
+    tell: Callable[[float], None] = lambda done: None,
 ) -> tuple[Array, Array]:
     """The closed surface that the photos agree about, within the hull of the masks.
+
+    `tell` is called with the part of the work that is done.
 
     Raises:
         ValueError: if the masks contradict each other.
@@ -194,6 +273,7 @@ def fused(
     from gendr.fitting.shape import stereo_kernels as kernels
 
     hull = hull_field(camera, masks, resolution=resolution)
+    tell(0.15)
     grid, reach = hull.grid, _REACH * hull.grid.cell
     values = hull.values.numpy()
     cells = np.flatnonzero(values > -2 * grid.cell)
@@ -203,6 +283,7 @@ def fused(
         kernels.fuse, len(cells), cells, grid.corner, grid.cell, np.array(grid.shape), projections,
         focals, depths.planes, depths.weights, reach, _FREE, out,
     )  # fmt: skip
+    tell(0.25)
     mean, weight = (np.zeros_like(values) for _ in range(2))
     mean[cells], weight[cells] = out.T
     votes, within = mean / reach * weight.clip(0, 1), (values > 0).reshape(grid.shape)
@@ -222,16 +303,19 @@ def fused(
         return np.unique(around.clip(0, len(field) - 1))
 
     field = joined()
+    tell(0.5)
     around = missing(field)
     if len(around):  # as if photos had seen it, so that what joins it has least area too
         votes[around] = 1
         field = joined()
+    tell(0.75)
     _changed(field, without_handles((field > 0).reshape(grid.shape)), values, grid)
     for _ in range(_REPAIRS):
         around = missing(field)
         if not len(around):
             break
         field[around] = np.maximum(field[around], np.minimum(values[around], 0.5 * grid.cell))
+    tell(0.9)
     inside = (field > 0).reshape(grid.shape)
     _changed(field, without_tunnels(inside, within), values, grid)
     return surface_of(Field(torch.from_numpy(field), grid, hull.pixel), _LEAST_PART)

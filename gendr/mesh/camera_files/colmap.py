@@ -18,7 +18,9 @@ import numpy.typing as npt
 
 from gendr.mesh.camera_files.opencv import camera_to_world
 
-__all__ = ["find_model", "lenses_of", "read_model", "read_points"]
+__all__ = [
+    "find_model", "lenses_of", "point_text", "read_model", "read_point_file", "read_points",
+]  # fmt: skip
 
 # Where a model may lie in the folder of images, the first that is there.
 _PLACES = ("sparse/0", "sparse", "colmap/sparse/0", "")
@@ -125,8 +127,15 @@ def read_points(images: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.f
         ValueError: If it is damaged.
     """
     file = images.with_name("points3D" + images.suffix)
-    if not file.is_file():
-        return None
+    return read_point_file(file) if file.is_file() else None
+
+
+def read_point_file(file: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """What `read_points` returns of a points3D.bin or .txt, of any name.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
     rows = _binary_points(_Bytes(file)) if file.suffix == ".bin" else _text_points(file)
     table = np.array(list(rows), np.float64).reshape(-1, 6)
     if not np.isfinite(table).all() or (np.abs(table[:, 3:] - 127.5) > 127.5).any():
@@ -134,6 +143,17 @@ def read_points(images: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.f
             f"{file} is damaged: a position is not finite, or a colour not in 0 .. 255"
         )
     return table[:, :3], table[:, 3:] / 255
+
+
+def point_text(points: npt.NDArray[np.float64], colors: npt.NDArray[np.float64]) -> bytes:
+    """A points3D.txt of positions [P, 3] and RGB [P, 3] in [0, 1]; no errors, no tracks."""
+    head = "# 3D point list with one line of data per point:\n"
+    head += "#   POINT3D_ID, X, Y, Z, R, G, B, ERROR, TRACK[] as (IMAGE_ID, POINT2D_IDX)\n"
+    shades = (255 * colors).round().astype(int).tolist()
+    rows = enumerate(zip(points.tolist(), shades, strict=True), 1)
+    lines = (f"{i} {' '.join(map(repr, place))} {' '.join(map(str, rgb))} -1\n"
+             for i, (place, rgb) in rows)  # fmt: skip
+    return (head + "".join(lines)).encode()
 
 
 def _pose(image: _Image, where: str) -> list[list[float]]:

@@ -8,12 +8,14 @@
 but 0, for these and `K`. `K`, `dist` (k1 k2 p1 p2 k3 k4 k5 k6 s1 s2 s3 s4 tx ty, as many as there
 are), `camera_model`, `width` and `height` may stand in an image too; with the model OPENCV_FISHEYE
 `dist` is k1 k2 k3 k4, with FOV omega. `mask` names the mask of an image.
+`points` names a points3D.txt of COLMAP in the same world, from the folder of this file.
 `pixel_centre` is where K counts the centre of the first pixel: 0.5, or 0 for what
 cv2.calibrateCamera returns.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from gendr._runtime.checks import shape_text
 from gendr.mesh.camera_files.lenses import BENDS, Lens
 from gendr.mesh.rotations import ORTHONORMAL
 
-__all__ = ["OPENCV", "camera_to_world", "from_opencv_json", "lens_entries"]
+__all__ = ["OPENCV", "camera_to_world", "from_opencv_json", "lens_entries", "points_of"]
 
 # The name of the file in a folder.
 OPENCV = "cameras.json"
@@ -38,6 +40,18 @@ _OWN_MODELS: dict[str, str] = dict(zip(("radial", "fisheye", "fov"), _DISTORTION
 _LISTS = ("distCoeffs", "dist_coeffs", "distortion", "distortion_coefficients")
 
 Matrix = npt.NDArray[np.float64]
+
+
+def points_of(file: Path) -> Path | None:
+    """The file of points that a JSON file of cameras names, if it is there."""
+    try:
+        meta = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):  # which is said when the cameras are read
+        return None
+    name = meta.get("points") if isinstance(meta, dict) and "images" in meta else None
+    if not isinstance(name, str):
+        return None
+    return found if (found := file.parent / name).is_file() else None
 
 
 def from_opencv_json(file: Path, meta: dict[str, Any]) -> dict[str, Any]:
