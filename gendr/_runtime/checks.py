@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable
-from numbers import Real
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
@@ -28,8 +28,13 @@ def shape_text(shape: Iterable[int]) -> str:
     return "[" + ", ".join(str(n) for n in shape) + "]"
 
 
-def check_tensor(name: str, value: object) -> Tensor:
+def check_tensor(name: str, value: object, *, meta: bool = False) -> Tensor:
     """Return `value` if it is a dense tensor with values.
+
+    Args:
+        name: of the tensor in the message.
+        value: what is given.
+        meta: whether a tensor on the device meta, which has a shape only, will do.
 
     Raises:
         TypeError: if it is anything else, also a sparse, nested or meta tensor.
@@ -39,16 +44,16 @@ def check_tensor(name: str, value: object) -> Tensor:
             f"{name} must be a torch.Tensor, got {type(value).__name__}; "
             "convert it with torch.as_tensor"
         )
-    return _check_dense(name, value)
+    return _check_dense(name, value, meta)
 
 
-def _check_dense(name: str, tensor: Tensor) -> Tensor:
+def _check_dense(name: str, tensor: Tensor, meta: bool = False) -> Tensor:
     """Return `tensor` if its values lie in memory one by one, as all that is computed here needs.
 
     Raises:
         TypeError: if they do not.
     """
-    if tensor.is_meta:
+    if tensor.is_meta and not meta:
         raise TypeError(f"{name} must have values, got a tensor on the device meta, which has none")
     if tensor.is_nested:
         raise TypeError(f"{name} must be dense, got a nested tensor; use .to_padded_tensor(0)")
@@ -251,11 +256,13 @@ def check_number(
 ) -> float:
     """Return `value` as a float if it is a number with above < value < below and value >= least.
 
+    Numbers of NumPy count; whoever keeps a number keeps what is returned.
+
     Raises:
         TypeError: if it is no number.
         ValueError: if it is NaN, inf or outside the interval.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     if not math.isfinite(value) or not above < value < below or value < least:
         bounds = [f"> {above:g}"] if above > -math.inf else []
@@ -266,17 +273,19 @@ def check_number(
 
 
 def check_count(name: str, value: object, *, least: int = 1) -> int:
-    """Return `value` if it is an int of at least `least`.
+    """Return `value` as an int if it is a whole number of at least `least`.
+
+    Those of NumPy count; whoever keeps a number keeps what is returned.
 
     Raises:
         TypeError: if it is no int.
         ValueError: if it is too small.
     """
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an int, got {type(value).__name__}")
     if value < least:
         raise ValueError(f"{name} must be >= {least}, got {value}")
-    return value
+    return value if isinstance(value, int) else int(value)
 
 
 def check_image_size(value: object, name: str = "image_size") -> tuple[int, int]:

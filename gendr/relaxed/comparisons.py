@@ -22,6 +22,7 @@ from gendr.relaxed.values import (
     as_float,
     is_number,
     is_relaxed,
+    is_whole,
     kind,
 )
 
@@ -130,10 +131,10 @@ def _same_class(a: Value, b: Value) -> Value:
         if len(a) != len(b):
             raise ValueError(f"{kind(a)} and {kind(b)} cannot be equal; classes must match")
         return _decided((a.unit * b.unit).sum(-1))
-    if isinstance(b, int):
+    if is_whole(b):
         if not 0 <= b < len(a):
             return False
-        return _decided(a.unit[..., b])
+        return _decided(a.unit[..., int(b)])
     raise TypeError(f"a categorical value is compared with another, or an integer, not {kind(b)}")
 
 

@@ -28,6 +28,7 @@ from gendr.relaxed.values import (
     blend,
     is_number,
     is_relaxed,
+    is_whole,
     kind,
     lerp,
     stacked,
@@ -199,7 +200,7 @@ def _read(target: Array, places: tuple[Any, ...], name: str | None) -> Value:
     for axis in range(len(places) - 1, -1, -1):
         place = places[axis]
         dim = data.ndim - rank + axis
-        if isinstance(place, int):
+        if is_whole(place):
             if not -target.shape[axis] <= place < target.shape[axis]:
                 raise IndexError(f"index {place} is outside of {kind(target)}")
             data = data.select(dim, place)

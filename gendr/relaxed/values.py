@@ -31,6 +31,11 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float, np.number, np.bool_))
 
 
+def is_whole(value: object) -> bool:
+    """Whether it is a plain whole number, such as a place."""
+    return isinstance(value, (int, np.integer))
+
+
 def is_relaxed(value: object) -> bool:
     """Whether a decision about it is a soft one."""
     return isinstance(value, (Tensor, Array, Categorical))
@@ -465,7 +470,7 @@ def _categorical(p: Tensor, yes: Value, no: Value) -> Value:
     count = len(yes if isinstance(yes, Categorical) else no)
     pair: list[Categorical] = []
     for x in (yes, no):
-        if isinstance(x, int):
+        if is_whole(x):
             x = Categorical.certain(x, count)
         if not isinstance(x, Categorical):
             raise TypeError(f"one branch has a categorical value, the other {kind(x)}")
