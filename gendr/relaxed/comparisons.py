@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.tracing import is_traced
-from gendr.relaxed.settings import Rule, current
+from gendr.relaxed.settings import Rule, current, within
 from gendr.relaxed.values import (
     Array,
     Categorical,
     Value,
     aligned,
     as_float,
+    is_finite,
     is_number,
     is_relaxed,
     is_whole,
@@ -228,8 +229,12 @@ def _chain(first: Value, others: tuple[Value, ...], name: str | None, both: bool
                 return result
             result = other() if callable(other) else other
             continue
-        value = other() if callable(other) else other
+        value = within(result, both, other) if callable(other) else other
         if is_relaxed(value):
+            if isinstance(result, Tensor) and isinstance(value, Tensor) and not is_finite(value):
+                # What is not asked any more may be NaN.
+                end = 0.0 if both else 1.0
+                value = torch.where((result == end) & ~value.isfinite(), end, value)
             result = _joined(result, value, current().rule(name), both)
         elif bool(value) is not both:
             return bool(value)
