@@ -229,7 +229,9 @@ class _Rewriter(ast.NodeTransformer):
         self.name: str | None = None  # of the decisions in this expression
         self.unset: set[str] = set()  # variables that a block needs before they have a value
         self.temporary = 0
-        self.guarded = False  # whether what is read here may have no derivative where it is not taken
+        self.guarded = (
+            False  # whether what is read here may have no derivative where it is not taken
+        )
 
     # -- helpers
 
@@ -613,8 +615,9 @@ class _Rewriter(ast.NodeTransformer):
             new = self.make(tool, arguments, node)
             new.keywords = [*keywords, *new.keywords]
             return new
+        is_plain = self.is_plain(node.func, callee)  # of the text: visits change it
         function = node.func if isinstance(node.func, ast.Name) else self.visit(node.func)
-        if self.is_plain(node.func, callee):
+        if is_plain:
             return ast.Call(function, arguments, keywords)
         new = self.make("program.call", [function, *arguments], node)
         new.keywords = keywords
