@@ -668,8 +668,8 @@ class _Rewriter(ast.NodeTransformer):
 # What a program may call where it is not taken: no value that does not exist, no infinite slope.
 _TAME = {
     "len", "range", "enumerate", "zip", "reversed", "list", "tuple", "int", "float", "isinstance",
-    "max", "min", "abs", "sum", "any", "all", "smooth", "argmax", "argmin", "zeros", "full", "array",
-    "copy",
+    "max", "min", "abs", "sum", "any", "all", "smooth", "argmax", "argmin", "zeros", "full",
+    "array", "copy",
 }  # fmt: skip
 
 

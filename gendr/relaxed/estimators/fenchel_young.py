@@ -108,7 +108,7 @@ class FenchelYoungLoss(SolverLoss):
         mean = solutions.mean(0)
         value = self.sign * (products(x.detach(), wanted) - best)
         gradient = self.sign * (wanted - mean)
-        variance = solutions.var(0) / self.samples if self.samples > 1 else None
+        variance = solutions.var(0) / self.samples if self.samples > 1 and len(x) else None
         self.report = Report(self._function.count, variance, gradient.detach())
         self._function.count = 0
         second = None
