@@ -264,12 +264,13 @@ def check_number(
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    if not math.isfinite(value) or not above < value < below or value < least:
+    number = float(value)
+    if not math.isfinite(number) or not above < number < below or number < least:
         bounds = [f"> {above:g}"] if above > -math.inf else []
         bounds += [f">= {least:g}"] if least > -math.inf else []
         bounds += [f"< {below:g}"] if below < math.inf else []
         raise ValueError(f"{name} must be {' and '.join(bounds) or 'finite'}, got {value!r}")
-    return float(value)
+    return number
 
 
 def check_count(name: str, value: object, *, least: int = 1) -> int:

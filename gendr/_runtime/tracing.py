@@ -190,6 +190,8 @@ class lazy(once[T]):
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Return a @ b in the dtype of both, also under `torch.autocast`: geometry needs its digits."""
+    if a.is_meta:  # which torch.autocast does not know
+        return a @ b
     with torch.autocast(a.device.type, enabled=False):
         return a @ b
 

@@ -91,8 +91,8 @@ def gate(which: int | str) -> Gate:
     Raises:
         ValueError: if there is none.
     """
-    is_id = isinstance(which, Integral) and not isinstance(which, bool)
-    if is_id and 0 <= which < len(GATES):
+    is_id = isinstance(which, Integral) and not isinstance(which, (bool, str))
+    if is_id and 0 <= int(which) < len(GATES):
         return GATES[int(which)]
     if isinstance(which, str) and which in _BY_NAME:
         return _BY_NAME[which]

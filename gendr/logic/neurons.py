@@ -314,7 +314,7 @@ class Neurons(OfAKind):
         Raises:
             TypeError: if they have another outside of it.
         """
-        if x.dtype in HALVES and torch.is_autocast_enabled(x.device.type):
+        if x.dtype in HALVES and not x.is_meta and torch.is_autocast_enabled(x.device.type):
             return x.to(self.weight.dtype)
         if x.dtype != self.weight.dtype:
             raise TypeError(

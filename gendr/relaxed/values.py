@@ -494,7 +494,7 @@ def _categorical(p: Tensor, yes: Value, no: Value) -> Value:
     pair: list[Categorical] = []
     for x in (yes, no):
         if is_whole(x):
-            x = Categorical.certain(x, count)
+            x = Categorical.certain(int(x), count)  # pyright: ignore[reportArgumentType]
         if not isinstance(x, Categorical):
             raise TypeError(f"one branch has a categorical value, the other {kind(x)}")
         pair.append(x)
