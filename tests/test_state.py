@@ -15,6 +15,7 @@ import gendr
 from gendr import Mesh, losses, optim, relaxed, sorting
 from gendr._runtime import resnet
 from gendr.logic import Binarize, GroupSum, LogicConv2d, LogicLayer, OrPool2d, Thermometer
+from gendr.logic.kinds import OfAKind
 from gendr.logic.neurons import Neurons
 from gendr.mesh import icosphere
 from gendr.reconstruction import model
@@ -202,7 +203,7 @@ def test_every_module_is_copied_pickled_loaded_moved_and_shared(request, drawn):
     made = examples()
     ours = {cls for cls in made if cls.__module__.startswith("gendr.")}
     bases = {  # which are abstract
-        Neurons, sorting.RankingLoss, ranking._Sorting, api._Sorter, SolverLoss,
+        Neurons, OfAKind, sorting.RankingLoss, ranking._Sorting, api._Sorter, SolverLoss,
         contrastive._CacheLoss,
     }  # fmt: skip
     assert all_of(torch.nn.Module) == {*ours, *bases}

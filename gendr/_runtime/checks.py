@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable
-from numbers import Real
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
@@ -261,33 +261,38 @@ def check_number(
 ) -> float:
     """Return `value` as a float if it is a number with above < value < below and value >= least.
 
+    Numbers of NumPy count; whoever keeps a number keeps what is returned.
+
     Raises:
         TypeError: if it is no number.
         ValueError: if it is NaN, inf or outside the interval.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    # Comparisons alone, which `torch.compile` takes of symbols too; NaN and inf fail them.
-    if not above < value < below or value < least:
+    # Symbols of `torch.compile` stay what they are; NaN and inf fail the comparisons.
+    number = value if isinstance(value, (int, float)) else float(value)
+    if not above < number < below or number < least:
         bounds = [f"> {above:g}"] if above > -math.inf else []
         bounds += [f">= {least:g}"] if least > -math.inf else []
         bounds += [f"< {below:g}"] if below < math.inf else []
         raise ValueError(f"{name} must be {' and '.join(bounds) or 'finite'}, got {value!r}")
-    return float(value)
+    return float(number)
 
 
 def check_count(name: str, value: object, *, least: int = 1) -> int:
-    """Return `value` if it is an int of at least `least`.
+    """Return `value` as an int if it is a whole number of at least `least`.
+
+    Those of NumPy count; whoever keeps a number keeps what is returned.
 
     Raises:
         TypeError: if it is no int.
         ValueError: if it is too small.
     """
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an int, got {type(value).__name__}")
     if value < least:
         raise ValueError(f"{name} must be >= {least}, got {value}")
-    return value
+    return value if isinstance(value, int) else int(value)
 
 
 def check_image_size(value: object, name: str = "image_size") -> tuple[int, int]:

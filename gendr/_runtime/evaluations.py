@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_count, check_finite, shape_text
+from gendr._runtime.checks import check_choice, check_count, shape_text
 
 Parallel: TypeAlias = Literal["threads", "processes"]
 GUARD = (
@@ -30,10 +30,12 @@ class Evaluations:
 
     Attributes:
         count: of the evaluations so far; whoever reads it sets it back.
+        shape: of a result, once there was one.
 
     Args:
-        function: takes an array, and one entry of each further argument; returns an array or a
-            number. It must not change its arguments.
+        function: takes an array, and one entry of each further argument; returns an array, a list
+            of numbers, or a number. It may work in place: it gets copies, and what it returns is
+            copied.
         batched: it takes stacks [N, ...] at once, and returns [N, ...].
         workers: how many threads or processes evaluate it; 1 is this thread.
         parallel: "threads" for functions that release the lock of Python, as most of NumPy and
@@ -60,6 +62,7 @@ class Evaluations:
         self.workers = check_count("workers", workers)
         self.parallel = check_choice("parallel", parallel, ("threads", "processes"))
         self.count = 0
+        self.shape: tuple[int, ...] | None = None
         self._pool: Executor | None = None
         if workers > 1 and parallel == "processes":
             _check_sendable(function)
@@ -68,10 +71,21 @@ class Evaluations:
         """The results [N, ...] for inputs [N, ...], in their dtype and on their device.
 
         Raises:
-            ValueError: no inputs, results of different shapes or of another number, or NaN.
+            TypeError, ValueError: as `of_arrays`.
         """
-        found = self.of_arrays(inputs.detach().cpu().numpy())
-        return check_finite("the result of the function", torch.from_numpy(found).to(inputs))
+        return torch.from_numpy(self.of_arrays(inputs.detach().cpu().numpy())).to(inputs)
+
+    def solutions(self, costs: Tensor) -> Tensor:
+        """The results [N, *event] of a solver for costs of that shape, which may have no rows.
+
+        Raises:
+            TypeError, ValueError: as `of_arrays`, or solutions of another shape than their costs.
+        """
+        if not len(costs):
+            return torch.empty_like(costs)
+        found = self(costs)
+        check_solutions(costs.shape, found.shape)
+        return found
 
     def of_samples(self, samples: Tensor, args: Sequence[Any]) -> Tensor:
         """The numbers [N, S] in float64 for S samples of each of N inputs, [N, S, ...].
@@ -85,6 +99,8 @@ class Evaluations:
                 numbers.
         """
         count, each = samples.shape[:2]
+        if not count:
+            return samples.new_zeros(count, each, dtype=torch.float64, device="cpu")
         others = []
         for arg in args:
             array = arg.detach().cpu().numpy() if isinstance(arg, Tensor) else np.asarray(arg)
@@ -100,42 +116,57 @@ class Evaluations:
                 f"the function must return a number for each of {count * each} samples, got "
                 f"{shape_text(found.shape)}"
             )
-        values = torch.from_numpy(found.astype(np.float64, copy=False))
-        return check_finite("the result of the function", values).reshape(count, each)
+        return torch.from_numpy(found.astype(np.float64, copy=False)).reshape(count, each)
 
     def of_arrays(self, stack: NDArray[Any], *others: NDArray[Any]) -> NDArray[Any]:
-        """The results [N, ...] for stacks of N entries.
+        """The results [N, ...] for stacks of N entries, of which the function gets copies.
 
         Raises:
-            ValueError: no inputs, or results of different shapes or of another number.
+            TypeError: a result that is no array of numbers.
+            ValueError: no inputs, results of different shapes or of another number, or NaN or inf.
             RuntimeError: processes that cannot start.
         """
         count = len(stack)
         self.count += count
         if not count:
             raise ValueError("the function has no input: the batch is empty")
+        given = [np.array(each) for each in (stack, *others)]
         if self.batched:
-            parts = (np.array_split(each, min(self.workers, count)) for each in (stack, *others))
-            found = np.concatenate([np.asarray(part) for part in self._mapped(*parts)])
-            if len(found) != count:
-                raise ValueError(
-                    f"a batched function must return one result for each of {count} inputs, got "
-                    f"{len(found)}"
-                )
-            return found
-        results = [np.asarray(each) for each in self._mapped(*(list(s) for s in (stack, *others)))]
-        shapes = {result.shape for result in results}
+            parts = (np.array_split(each, min(self.workers, count)) for each in given)
+            results = self._mapped(*parts)
+            if any(part.ndim == 0 for part in results):
+                raise ValueError("a batched function must return one result for each of its inputs")
+        else:
+            results = self._mapped(*(list(each) for each in given))
+        shapes = {result.shape[self.batched :] for result in results}
         if len(shapes) > 1:
             raise ValueError(
                 "the function must return arrays of one shape, got "
                 f"{' and '.join(sorted(map(shape_text, shapes)))}"
             )
-        return np.stack(results)
+        found = np.concatenate(results) if self.batched else np.stack(results)
+        if len(found) != count:
+            raise ValueError(
+                f"a batched function must return one result for each of {count} inputs, got "
+                f"{len(found)}"
+            )
+        if (wrong := ~np.isfinite(found)).any():
+            first = np.argwhere(wrong)[0].tolist()
+            raise ValueError(
+                f"the result of the function must be finite, got {found[tuple(first)]} at index "
+                f"{shape_text(first)}, the result for input {first[0]}; is its problem infeasible?"
+            )
+        self.shape = found.shape[1:]
+        return found
 
-    def _mapped(self, *inputs: Sequence[Any]) -> list[Any]:
+    def _mapped(self, *inputs: Sequence[Any]) -> list[NDArray[Any]]:
         """The results in the order of the inputs; one sequence for each argument."""
         if self.workers == 1:
-            return list(map(self.function, *inputs))
+            # One by one: a function may return the same memory each time.
+            return [
+                _numbers(self.function(*each), k)
+                for k, each in enumerate(zip(*inputs, strict=True))
+            ]
         if self._pool is None:
             if self.parallel == "processes" and _importing():
                 raise RuntimeError(f"this process is one of those that were started; {GUARD}")
@@ -146,7 +177,8 @@ class Evaluations:
             )
         chunk = max(1, len(inputs[0]) // (4 * self.workers))
         try:
-            return list(self._pool.map(self.function, *inputs, chunksize=chunk))
+            found = self._pool.map(self.function, *inputs, chunksize=chunk)
+            return [_numbers(each, k) for k, each in enumerate(found)]
         except BrokenProcessPool as error:
             self.close()
             raise RuntimeError(f"the processes ended before their work did; {GUARD}") from error
@@ -160,6 +192,45 @@ class Evaluations:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+
+def _numbers(result: Any, k: int) -> NDArray[Any]:
+    """A copy of what the function returned for input k, as an array.
+
+    Raises:
+        TypeError: it is none: nothing, a pair of a solution and its objective, a text.
+    """
+    if isinstance(result, Tensor):
+        result = result.detach().cpu()
+        result = result.float() if result.dtype == torch.bfloat16 else result
+    try:
+        found = np.array(result)
+    except ValueError:  # parts of different shapes
+        found = np.array(None)
+    if found.dtype.kind in "biuf":
+        return found
+    what = "nothing (None)" if result is None else f"a {type(result).__name__}"
+    if isinstance(result, (tuple, list)):
+        what += f" of {len(result)} parts"
+    pair = isinstance(result, tuple) and len(result) == 2
+    instead = "; of (solution, objective) return the first alone" if pair else ""
+    raise TypeError(
+        f"the function, or solver, must return an array of numbers or a number, got {what} for "
+        f"input {k}{instead}"
+    )
+
+
+def check_solutions(costs: Sequence[int], solutions: Sequence[int]) -> None:
+    """Refuse solutions [N, ...] of another shape than their costs.
+
+    Raises:
+        ValueError: if they have one.
+    """
+    if tuple(solutions) != tuple(costs):
+        raise ValueError(
+            "the solver must return a solution in the shape of its costs, got "
+            f"{shape_text(solutions[1:])} for {shape_text(costs[1:])}"
+        )
 
 
 def _importing() -> bool:

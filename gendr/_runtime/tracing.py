@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
 from typing import Any, Generic, TypeVar, overload
 
 import torch
@@ -67,7 +67,7 @@ def breaking_graphs_for_masks(function: F) -> F:
     """
     place = [*inspect.signature(function).parameters].index("mask")
 
-    @wraps(function)
+    @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         mask = args[place] if place < len(args) else kwargs.get("mask")
         if mask is not None and torch.compiler.is_compiling():
@@ -231,8 +231,50 @@ class lazy(once[T]):
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Return a @ b in the dtype of both, also under `torch.autocast`: geometry needs its digits."""
+    if a.is_meta:  # which torch.autocast does not know
+        return a @ b
     with torch.autocast(a.device.type, enabled=False):
         return a @ b
+
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def in_single(function: F) -> F:
+    """Let a function of tensors compute in float32 at least, also under `torch.autocast`.
+
+    Arguments of half precision come as float32, or as the wider dtype of another one; results then
+    have the dtype in which all floating arguments meet, as given.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        floats = [
+            x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.is_floating_point()
+        ]
+        if all(x.dtype not in HALVES for x in floats):
+            return function(*args, **kwargs)
+        given = functools.reduce(torch.promote_types, (x.dtype for x in floats))
+        wide = torch.promote_types(given, torch.float32)
+
+        def widened(x: Any) -> Any:
+            return x.to(wide) if isinstance(x, Tensor) and x.dtype in HALVES else x
+
+        with torch.autocast(floats[0].device.type, enabled=False):
+            result = function(*map(widened, args), **{k: widened(x) for k, x in kwargs.items()})
+        return _in_dtype(result, given)
+
+    return call  # pyright: ignore[reportReturnType]
+
+
+def _in_dtype(result: Any, dtype: torch.dtype) -> Any:
+    """A tensor of floats in this dtype; the members of a tuple, too."""
+    if isinstance(result, Tensor):
+        return result.to(dtype) if result.is_floating_point() else result
+    if isinstance(result, tuple):
+        parts = [_in_dtype(x, dtype) for x in result]
+        return getattr(type(result), "_make", tuple)(parts)
+    return result
 
 
 def is_plain(tensor: Tensor) -> bool:

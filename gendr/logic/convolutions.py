@@ -10,7 +10,7 @@ equation 3 (trees), section 3.4 (two channels for each tree).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -119,11 +119,11 @@ class LogicConv2d(Neurons):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_count("in_channels", in_channels)
-        check_count("out_channels", out_channels)
+        in_channels = check_count("in_channels", in_channels)
+        out_channels = check_count("out_channels", out_channels)
         window = Window.of(kernel_size, stride, padding)
         area = window.size[0] * window.size[1]
-        check_count("groups", groups)
+        groups = check_count("groups", groups)
         if in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"groups must divide the {in_channels} input and the {out_channels} output "
@@ -132,12 +132,14 @@ class LogicConv2d(Neurons):
         each = in_channels // groups
         if channels_per_tree is None:
             channels_per_tree = min(CHANNELS, each)
-        if check_count("channels_per_tree", channels_per_tree) > each:
+        channels_per_tree = check_count("channels_per_tree", channels_per_tree)
+        if channels_per_tree > each:
             raise ValueError(
                 f"channels_per_tree must be <= {each}, the channels that a tree can read, got "
                 f"{channels_per_tree}"
             )
-        leaves = 1 << min(check_count("depth", depth), 62)
+        depth = check_count("depth", depth)
+        leaves = 1 << min(depth, 62)
         if isinstance(wiring, Tensor):
             places = check_wires(wiring, in_channels * area, out_channels, leaves)
             if groups > 1:
@@ -155,7 +157,7 @@ class LogicConv2d(Neurons):
         )  # fmt: skip
         self.in_channels, self.out_channels, self.depth = in_channels, out_channels, depth
         self.window, self.groups = window, groups
-        self.register_buffer("places", places.to(device))
+        self.register_buffer("places", places.to(self.weight.device))
         self.reset(init, seed=seed)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -163,10 +165,10 @@ class LogicConv2d(Neurons):
 
         Args:
             x: [B, in_channels, H, W] or [in_channels, H, W], in [0, 1], not checked; in the dtype
-                of the weights.
+                of the weights, or in that of `torch.autocast`.
 
         Returns:
-            [B, out_channels, H', W'] or [out_channels, H', W'],
+            [B, out_channels, H', W'] or [out_channels, H', W'], in the dtype of x,
             H' = floor((H + 2 padding - kernel_size) / stride) + 1.
 
         Raises:
@@ -175,17 +177,17 @@ class LogicConv2d(Neurons):
                 than the window.
         """
         images, is_batch = as_images(x, self.in_channels)
-        self._check_dtype(x)
+        images = self._entered(images)
         batch, _, height, width = images.shape
         plan = self._cached(lambda: self._planned(height, width), (height, width))
         first, *others = self._present_tables().split(self.level_sizes())
         positions = plan.shape[0] * plan.shape[1]
-        rows = batch_last(images).reshape(-1, batch)
+        rows = batch_last(images).reshape(self.in_channels * height * width, batch)
         out = self._outputs(rows, plan.levels[0], _at_positions(first, positions, plan.outside))
         for wires, tables in zip(plan.levels[1:], others, strict=True):
-            out = self._outputs(out.reshape(-1, positions * batch), wires, tables)
+            out = self._outputs(out.reshape(wires.features, positions * batch), wires, tables)
         out = out.reshape(self.out_channels, *plan.shape, batch).permute(3, 0, 1, 2)
-        return out if is_batch else out[0]
+        return (out if is_batch else out[0]).to(x.dtype)
 
     def level_sizes(self) -> list[int]:
         """How many gates each level of the trees has, all trees together."""
@@ -216,6 +218,14 @@ class LogicConv2d(Neurons):
     def _indices(self) -> tuple[str, int, str]:
         size = self.in_channels * self.window.size[0] * self.window.size[1]
         return "places", size, "places of the window"
+
+    def _kind(self) -> dict[str, Any]:
+        """See `OfAKind`."""
+        size, stride, padding = self.window
+        return {
+            **super()._kind(), "in_channels": self.in_channels, "depth": self.depth,
+            "kernel_size": list(size), "stride": list(stride), "padding": list(padding),
+        }  # fmt: skip
 
     def _planned(self, height: int, width: int) -> _ConvolutionPlan:
         """The wires for images of a size."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,8 +91,9 @@ def gate(which: int | str) -> Gate:
     Raises:
         ValueError: if there is none.
     """
-    if isinstance(which, int) and not isinstance(which, bool) and 0 <= which < len(GATES):
-        return GATES[which]
+    is_id = isinstance(which, Integral) and not isinstance(which, (bool, str))
+    if is_id and 0 <= int(which) < len(GATES):
+        return GATES[int(which)]
     if isinstance(which, str) and which in _BY_NAME:
         return _BY_NAME[which]
     if isinstance(which, str):

@@ -52,7 +52,8 @@ class GroupSum(nn.Module):
             ValueError: k does not divide the features, or low is not below high.
         """
         each = _each(k, features)
-        check_number("low", low, below=check_number("high", high))
+        high = check_number("high", high)
+        low = check_number("low", low, below=high)
         return cls(k, each / (high - low), low)
 
     @classmethod
@@ -83,7 +84,7 @@ class GroupSum(nn.Module):
         Raises:
             ValueError: if k does not divide the number of features.
         """
-        check_tensor("x", x)
+        check_tensor("x", x, meta=True)
         if x.ndim == 0 or x.shape[-1] == 0 or x.shape[-1] % self.k:
             raise ValueError(
                 f"the features must form {self.k} groups of equal size, got "
@@ -101,6 +102,7 @@ class GroupSum(nn.Module):
 
 def _each(k: int, features: int) -> int:
     """How many features a group has."""
-    if check_count("features", features) % check_count("k", k):
+    features, k = check_count("features", features), check_count("k", k)
+    if features % k:
         raise ValueError(f"k must divide the {features} features, got {k}")
     return features // k

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -111,7 +112,7 @@ def _flat(model: nn.Module) -> list[nn.Module]:
 def _input_shape(modules: Sequence[nn.Module], shape: Sequence[int] | None) -> tuple[int, ...]:
     """The shape of a row: as asked for, or as the first module that knows one says."""
     if shape is not None:
-        if isinstance(shape, int) or not len(shape):
+        if isinstance(shape, Integral) or not len(shape):
             raise ValueError(f"input_shape must be sizes such as (C, H, W), got {shape!r}")
         return tuple(check_count("each size of input_shape", size) for size in shape)
     bits, limits = 1, [1]

@@ -7,6 +7,7 @@ view of it.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -27,11 +28,11 @@ def check_padding(value: Pair) -> tuple[int, int]:
         ValueError: if one is negative.
     """
     pair = value if isinstance(value, tuple) else (value, value)
-    if len(pair) != 2 or any(isinstance(n, bool) or not isinstance(n, int) for n in pair):
+    if len(pair) != 2 or any(isinstance(n, bool) or not isinstance(n, Integral) for n in pair):
         raise TypeError(f"padding must be an int or (rows, columns), got {value!r}")
     if min(pair) < 0:
         raise ValueError(f"padding must be >= 0, got {value!r}")
-    return pair
+    return int(pair[0]), int(pair[1])
 
 
 class Window(NamedTuple):
@@ -109,11 +110,11 @@ def as_images(x: Tensor, channels: int | None = None) -> tuple[Tensor, bool]:
         TypeError: if it is no tensor.
         ValueError: if it has another shape, another number of channels, or no pixel.
     """
-    check_tensor("x", x)
+    check_tensor("x", x, meta=True)
     name = "C" if channels is None else str(channels)
-    if x.ndim not in (3, 4) or x.numel() == 0 or channels not in (None, x.shape[-3]):
+    if x.ndim not in (3, 4) or 0 in x.shape[-3:] or channels not in (None, x.shape[-3]):
         raise ValueError(
-            f"x must have shape [B, {name}, H, W] or [{name}, H, W] with one image at least, got "
+            f"x must have shape [B, {name}, H, W] or [{name}, H, W] with one pixel at least, got "
             f"{shape_text(x.shape)}"
         )
     return (x, True) if x.ndim == 4 else (x[None], False)

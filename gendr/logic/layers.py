@@ -10,7 +10,7 @@ Connections in Differentiable Logic Gate Networks, arXiv 2507.06173, 2025.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ from gendr.logic.neurons import (
     Neurons,
     Parametrization,
     chosen,
+    normal,
 )
 from gendr.logic.wiring import LearnableWiring, candidate_wiring, check_wires, random_wiring
 from gendr.tnorms import TConorm, TNorm
@@ -114,9 +115,11 @@ class LogicLayer(Neurons):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_count("in_features", in_features)
+        in_features = check_count("in_features", in_features)
+        out_features = check_count("out_features", out_features)
+        fan_in = check_count("fan_in", fan_in)
         super().__init__(
-            check_count("out_features", out_features), check_count("fan_in", fan_in),
+            out_features, fan_in,
             parametrization=parametrization, gates=gates, estimator=estimator,
             tconorm=tconorm, scale=scale, backend=backend, device=device, dtype=dtype,
         )  # fmt: skip
@@ -131,7 +134,8 @@ class LogicLayer(Neurons):
         else:
             check_choice("wiring", wiring, ("random", "learnable"))
             wires = random_wiring(in_features, out_features, fan_in, seed=seed)
-        self.register_buffer("candidates" if self.is_learnable else "wires", wires.to(device))
+        name = "candidates" if self.is_learnable else "wires"
+        self.register_buffer(name, wires.to(self.weight.device))
         self.reset(init, seed=seed)
 
     @torch.no_grad()
@@ -145,8 +149,7 @@ class LogicLayer(Neurons):
         """
         super().reset(init, seed=seed)
         if self.is_learnable and init == "normal":
-            generator = None if seed is None else torch.Generator().manual_seed(seed + 2)
-            self.wire_weight.copy_(torch.randn(self.wire_weight.shape, generator=generator))
+            self.wire_weight.copy_(normal(self.wire_weight.shape, seed, 2))
         elif self.is_learnable:
             self.wire_weight.zero_()
             self.wire_weight[0] = RESIDUAL_WIRE
@@ -162,23 +165,23 @@ class LogicLayer(Neurons):
         """The outputs of all gates.
 
         Args:
-            x: [..., in_features], in [0, 1], not checked; in the dtype of the weights.
+            x: [..., in_features], in [0, 1], not checked; in the dtype of the weights, or in that
+                of `torch.autocast`.
 
         Returns:
-            [..., out_features]. In memory, the batch is the innermost dimension, so that a layer
-            that follows reads it without a copy.
+            [..., out_features], in the dtype of x. In memory, the batch is the innermost dimension,
+            so that a layer that follows reads it without a copy.
 
         Raises:
             TypeError: if x has another dtype than the weights.
-            ValueError: if it has another number of features, or no row.
+            ValueError: if it has another number of features.
         """
-        self._check_dtype(check_tensor("x", x))
-        if x.ndim == 0 or x.shape[-1] != self.in_features or x.numel() == 0:
+        own = self._entered(check_tensor("x", x, meta=True))
+        if x.ndim == 0 or x.shape[-1] != self.in_features:
             raise ValueError(
-                f"x must have shape [..., {self.in_features}] with one row at least, got "
-                f"{shape_text(x.shape)}"
+                f"x must have shape [..., {self.in_features}], got {shape_text(x.shape)}"
             )
-        columns = x.reshape(-1, self.in_features).T  # [in_features, B]
+        columns = own.reshape(-1, self.in_features).T  # [in_features, B]
         if not self.is_learnable:
             wires, _ = self._wiring()
         elif self.training:
@@ -187,7 +190,7 @@ class LogicLayer(Neurons):
             self._wiring()  # which looks at the candidates if they are new
             wires = Wires(self.hard_wires(), self.in_features)
         out = self._outputs(columns, wires, self._present_tables())
-        return out.T.reshape(*x.shape[:-1], self.out_features)
+        return out.T.reshape(*x.shape[:-1], self.out_features).to(x.dtype)
 
     def _mixed(self, columns: Tensor) -> tuple[Tensor, Wires]:
         """What the inputs of all gates see of their candidates [fan_in N, B], and wires to it."""
@@ -206,6 +209,10 @@ class LogicLayer(Neurons):
     def _indices(self) -> tuple[str, int, str]:
         name = "candidates" if self.is_learnable else "wires"
         return name, self.in_features, "inputs of the layer"
+
+    def _kind(self) -> dict[str, Any]:
+        """See `OfAKind`."""
+        return {**super()._kind(), "in_features": self.in_features}
 
     def _make_wires(self) -> tuple[Wires, Wires]:
         """See `_wiring`; those without a learnable wiring are the same twice."""

@@ -27,7 +27,7 @@ def mixed(x: Tensor, wires: Wires, shares: Tensor) -> Tensor:
 
     Differentiable twice in x and shares.
     """
-    return _MIXED(_Bags, wires, x, shares)
+    return _MIXED(None if x.is_meta else _Bags, wires, x, shares)
 
 
 def _sums(wires: Wires, x: Tensor, shares: Tensor) -> Tensor:

@@ -15,19 +15,20 @@ Networks, arXiv 2602.03527, 2026.
 
 from __future__ import annotations
 
-from abc import ABC
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_index, check_number, dtype_name
-from gendr._runtime.tracing import is_traced, lasting, matmul
+from gendr._runtime.tracing import HALVES, is_traced, lasting, matmul
 from gendr.logic.backends.choice import choose
 from gendr.logic.backends.reference import SOFT_GATES, joined_gates
 from gendr.logic.backends.wires import Wires
 from gendr.logic.gates import MAX_FAN_IN, gate_ids, truth_tables
+from gendr.logic.kinds import OfAKind
 from gendr.tnorms import TConorm, TNorm, as_tconorm
 
 __all__ = ["Estimator", "Initialization", "Neurons", "Parametrization", "chosen"]
@@ -101,18 +102,33 @@ def decided(logits: Tensor, estimator: str, scale: float) -> Tensor:
     return soft
 
 
+def normal(shape: Sequence[int], seed: int | None, stream: int) -> Tensor:
+    """Numbers of a normal law: of a stream of a seed, or of torch's global random numbers."""
+    generator = None if seed is None else torch.Generator().manual_seed(seed + stream)
+    return torch.randn(tuple(shape), generator=generator, device="cpu")
+
+
+def _made(gates: tuple[int, ...], size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """See `Neurons._matrix`; no gates are "walsh" with 2^k = size."""
+    rows = truth_tables(gates).tolist() if gates else walsh_matrix(size.bit_length() - 1).tolist()
+    return torch.tensor(rows, dtype=dtype, device=device)
+
+
+_kept = lru_cache(maxsize=64)(lasting()(_made))
+
+
 def walsh_matrix(fan_in: int) -> Tensor:
     """H [2^k, 2^k], symmetric: the product of 1 - 2 x_i over a set, at a corner.
 
     Sets and corners are binary numbers whose first digit is the first input.
     """
-    h = torch.ones(1, 1, dtype=torch.int64)
+    h = torch.ones(1, 1, dtype=torch.int64, device="cpu")
     for _ in range(fan_in):
-        h = torch.kron(torch.tensor([[1, 1], [1, -1]]), h)
+        h = torch.kron(torch.tensor([[1, 1], [1, -1]], device="cpu"), h)
     return h
 
 
-class Neurons(nn.Module, ABC):
+class Neurons(OfAKind):
     """The neurons of a layer: their weights, tables, and how outputs come about.
 
     See `LogicLayer` for the arguments. A layer that derives from it draws its wires and then calls
@@ -158,11 +174,6 @@ class Neurons(nn.Module, ABC):
         self._cache: tuple[Tensor, tuple[int | None, Hashable], Any] | None = None
         self.tconorm = check_tconorm(tconorm, fan_in)
 
-        tables = torch.as_tensor(truth_tables(self.gates)) if self.is_mixture else None
-        if self.is_walsh:
-            tables = walsh_matrix(fan_in)
-        self._tables: Tensor | None
-        self.register_buffer("_tables", None if tables is None else tables.to(device), False)
         size = len(self.gates) if self.is_mixture else 1 << fan_in
         self.weight = nn.Parameter(torch.empty(neurons, size, device=device, dtype=dtype))
         if not self.weight.is_floating_point():
@@ -179,8 +190,7 @@ class Neurons(nn.Module, ABC):
         """
         if check_choice("init", init, get_args(Initialization)) == "normal":
             # A stream of its own: with the seed of the wiring, weights would follow from wires.
-            generator = None if seed is None else torch.Generator().manual_seed(seed + 1)
-            self.weight.copy_(torch.randn(self.weight.shape, generator=generator))
+            self.weight.copy_(normal(self.weight.shape, seed, 1))
             if self.is_walsh:  # logits of the same law as those of a table
                 self.weight *= self.weight.shape[1] ** -0.5
         elif self.is_walsh:
@@ -215,8 +225,8 @@ class Neurons(nn.Module, ABC):
     @torch.no_grad()
     def hard_tables(self) -> Tensor:
         """The tables of the most likely gates, [neurons, 2^fan_in], 0 or 1."""
-        if self._tables is not None and self.is_mixture:
-            return self._tables[self.weight.argmax(1)].to(self.weight.dtype)
+        if self.is_mixture:
+            return self._matrix()[self.weight.argmax(1)]
         return (self._logits() > 0).to(self.weight.dtype)
 
     def soft_tables(self) -> Tensor:
@@ -226,17 +236,25 @@ class Neurons(nn.Module, ABC):
 
     def _logits(self) -> Tensor:
         """The logits at the corners, [neurons, 2^fan_in]; not of a mixture of gates."""
+        return matmul(self.weight, self._matrix()) if self.is_walsh else self.weight
+
+    def _matrix(self) -> Tensor:
+        """The truth tables of the gates [gates, 4], or of the products of "walsh" [2^k, 2^k].
+
+        No buffer: what is made on the device meta, and filled later, is filled from a state dict.
+        """
         weight = self.weight
-        return matmul(weight, self._tables.to(weight.dtype)) if self._tables is not None else weight
+        make = _made if is_traced() or weight.is_meta else _kept
+        return make(self.gates, weight.shape[1], weight.device, weight.dtype)
 
     def _tables_by(self, estimator: str) -> Tensor:
         """The tables that training sees; logits for "walsh"."""
         weight = self.weight
         if self.is_walsh:
             return self._logits()
-        if self._tables is not None:
+        if self.is_mixture:
             shares = chosen(weight, 1, estimator, self.scale).to(weight.dtype)
-            return matmul(shares, self._tables.to(weight.dtype))
+            return matmul(shares, self._matrix())
         return decided(weight, estimator, self.scale)
 
     def _present_tables(self) -> Tensor:
@@ -255,16 +273,16 @@ class Neurons(nn.Module, ABC):
         """Refuse wires to features that are not there: kernels do not look where they read."""
         name, size, things = self._indices()
         wires = state_dict.get(prefix + name)
-        if isinstance(wires, Tensor) and wires.device.type != "meta":
+        if isinstance(wires, Tensor) and not wires.is_meta:
             check_index(f"{prefix}{name} of the state dict", wires, size, things)
         super()._load_from_state_dict(state_dict, prefix, *args, **options)
 
     def _cached(self, make: Callable[[], T], key: Hashable = None) -> T:
         """What `make` makes of the wires; made again if they have changed, or for another key."""
-        if is_traced():  # a graph takes the wires as they are when it runs
-            return make()
         name, size, things = self._indices()
         wires: Tensor = getattr(self, name)
+        if is_traced() or wires.is_meta:  # a graph takes the wires as they are when it runs
+            return make()
         # What tells that they were changed in place; None if nothing does.
         version = None if wires.is_inference() else wires._version
         cached, stamp = self._cache, (version, key)
@@ -290,12 +308,29 @@ class Neurons(nn.Module, ABC):
             return decided(out, self.estimator, self.scale)
         return out
 
-    def _check_dtype(self, x: Tensor) -> None:
+    def _entered(self, x: Tensor) -> Tensor:
+        """The features in the dtype of the weights, which `torch.autocast` makes of its own.
+
+        Raises:
+            TypeError: if they have another outside of it.
+        """
+        if x.dtype in HALVES and not x.is_meta and torch.is_autocast_enabled(x.device.type):
+            return x.to(self.weight.dtype)
         if x.dtype != self.weight.dtype:
             raise TypeError(
                 f"x must have the dtype of the weights, {dtype_name(self.weight.dtype)}, got "
                 f"{dtype_name(x.dtype)}; convert it with .to()"
             )
+        return x
+
+    def _kind(self) -> dict[str, Any]:
+        """See `OfAKind`."""
+        kind = "gates" if self.is_mixture else "walsh" if self.is_walsh else "table"
+        return {
+            "layer": type(self).__name__, "parametrization": kind,
+            "gates": list(self.gates), "estimator": self.estimator, "scale": self.scale,
+            "tconorm": "probabilistic" if self.tconorm is None else str(self.tconorm),
+        }  # fmt: skip
 
     def _options(self) -> list[str]:
         """What the text of a model shows of the gates and the options."""

@@ -66,8 +66,11 @@ class OrPool2d(nn.Module):
         self.window.positions(*images.shape[2:])
         # The batch as channels that lie innermost: torch then pools whole rows of it, in place of
         # a copy to another order and back.
-        columns = batch_last(images).permute(0, 3, 1, 2)
-        pooled = max_pool2d(columns, *self.window).transpose(0, 1)
+        if len(images):
+            columns = batch_last(images).permute(0, 3, 1, 2)
+            pooled = max_pool2d(columns, *self.window).transpose(0, 1)
+        else:  # for which torch has no channels
+            pooled = max_pool2d(images, *self.window)
         return pooled if is_batch else pooled[0]
 
     def extra_repr(self) -> str:

@@ -9,6 +9,7 @@ Source: thesis, section 6.4.4 (fixed thresholds).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +17,13 @@ from torch import Tensor, nn
 from gendr._runtime.checks import check_count, check_finite, check_number, check_tensor
 from gendr._runtime.words import worded
 from gendr.distributions.registry import DistributionLike, as_distribution
+from gendr.logic.kinds import OfAKind
 
 __all__ = ["Binarize", "Thermometer"]
 
 
 @worded()
-class Thermometer(nn.Module):
+class Thermometer(OfAKind):
     """Every number becomes T bits, whether it is above each of T thresholds.
 
     [..., F] becomes [..., F T]: the bits of a feature are neighbours, in the order of thresholds.
@@ -29,7 +31,8 @@ class Thermometer(nn.Module):
 
     Args:
         thresholds: [T], the same for all features, or [F, T]. In ascending order the bits are a
-            thermometer; no order is needed.
+            thermometer; no order is needed. Numbers are rounded to their dtype before they are
+            compared: 0.7 in float64 is not above 0.7 in float32, as in training and in circuits.
         dim: the dimension of the features, -1 or, for the channels of images, -3.
         learnable: whether thresholds are parameters. Then, while the module trains, bits are the
             CDF of `dist` at (x - threshold) / scale.
@@ -53,7 +56,8 @@ class Thermometer(nn.Module):
         scale: float = 0.1,
     ) -> None:
         super().__init__()
-        values = torch.as_tensor(thresholds)
+        given = isinstance(thresholds, Tensor)
+        values = thresholds if given else torch.as_tensor(thresholds, device="cpu")
         if values.dtype == torch.bool or values.is_complex():
             raise TypeError(f"thresholds must be numbers, got {values.dtype}")
         if not values.is_floating_point():
@@ -61,6 +65,7 @@ class Thermometer(nn.Module):
         if values.ndim not in (1, 2) or values.numel() == 0:
             raise ValueError(f"thresholds must have shape [T] or [F, T], got {list(values.shape)}")
         values = check_finite("thresholds", values.detach().clone())
+        values = values if given else values.to(torch.get_default_device())
         if dim not in (-1, -3):
             raise ValueError(f"dim must be -1, or -3 for the channels of images, got {dim!r}")
         self.dim = dim
@@ -82,10 +87,10 @@ class Thermometer(nn.Module):
         Raises:
             ValueError: if bits < 1, or low is not below high.
         """
-        check_count("bits", bits)
-        check_number("low", low, below=check_number("high", high))
-        steps = torch.arange(1, bits + 1, dtype=torch.float64) / (bits + 1)
-        return cls((low + (high - low) * steps).to(torch.get_default_dtype()), dim=dim)
+        bits, high = check_count("bits", bits), check_number("high", high)
+        low = check_number("low", low, below=high)
+        steps = [k / (bits + 1) for k in range(1, bits + 1)]
+        return cls([low + (high - low) * step for step in steps], dim=dim)
 
     @classmethod
     def quantiles(cls, x: Tensor, bits: int) -> Thermometer:
@@ -98,15 +103,15 @@ class Thermometer(nn.Module):
         Raises:
             ValueError: if x is no matrix, has no rows or a value that is not finite, or bits < 1.
         """
-        check_count("bits", bits)
+        bits = check_count("bits", bits)
         check_finite("x", check_tensor("x", x))
         if x.ndim != 2 or not len(x):
             raise ValueError(f"x must have shape [N, F] with N >= 1, got {list(x.shape)}")
         values = x if x.is_floating_point() else x.to(torch.get_default_dtype())
-        q = torch.arange(1, bits + 1, dtype=torch.float64) / (bits + 1)
+        q = torch.arange(1, bits + 1, dtype=torch.float64, device=x.device) / (bits + 1)
         ordered = values.sort(0).values
         # An observed value, not a mean of two: half of [0, 0, 1, 1] lies above 0, not above 0.5.
-        rows = (q * (len(values) - 1)).floor().long().to(values.device)
+        rows = (q * (len(values) - 1)).floor().long()
         return cls(ordered[rows].T.contiguous())
 
     def forward(self, x: Tensor) -> Tensor:
@@ -122,7 +127,7 @@ class Thermometer(nn.Module):
         Raises:
             ValueError: if the number of features is not that of the thresholds.
         """
-        check_tensor("x", x)
+        check_tensor("x", x, meta=True)
         dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
         limits = self.thresholds
         if x.ndim < -self.dim or (limits.ndim == 2 and x.shape[self.dim] != len(limits)):
@@ -134,8 +139,13 @@ class Thermometer(nn.Module):
         if self.learnable and self.training:
             bits = self.dist(x.to(limits.dtype) - limits, self.scale)
         else:
-            bits = x > limits
+            bits = x.to(limits.dtype) > limits  # as in training, whatever x is
         return bits.flatten(self.dim - 1, self.dim).to(dtype)
+
+    def _kind(self) -> dict[str, Any]:
+        """See `OfAKind`."""
+        law = {"dist": str(self.dist), "scale": self.scale} if self.learnable else {}
+        return {"layer": "Thermometer", "dim": self.dim, "learnable": self.learnable, **law}
 
     def extra_repr(self) -> str:
         """What the text of a model shows."""

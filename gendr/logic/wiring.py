@@ -14,8 +14,10 @@ al., A Method for Optimizing Connections in Differentiable Logic Gate Networks, 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from functools import wraps
+from typing import Any, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -26,6 +28,8 @@ __all__ = [
     "LearnableWiring", "block_wiring", "candidate_wiring", "check_wires", "random_wiring",
     "tree_wiring",
 ]  # fmt: skip
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # How many candidates an input of a gate has by default.
 CANDIDATES = 8
@@ -65,6 +69,18 @@ class LearnableWiring:
         check_count("candidates", self.candidates)
 
 
+def _on_the_cpu(function: F) -> F:
+    """Draw there, whatever torch's default device is: equal seeds are equal wirings."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch.device("cpu"):
+            return function(*args, **kwargs)
+
+    return call  # pyright: ignore[reportReturnType]
+
+
+@_on_the_cpu
 def random_wiring(
     in_features: int, out_features: int, fan_in: int = 2, *, seed: int | None = None
 ) -> Tensor:
@@ -82,10 +98,11 @@ def random_wiring(
     Raises:
         ValueError: if a number is too small.
     """
-    _check_sizes(in_features, out_features, fan_in)
+    in_features, out_features, fan_in = _checked_sizes(in_features, out_features, fan_in)
     return _draw(in_features, out_features, fan_in, _generator(seed))
 
 
+@_on_the_cpu
 def block_wiring(
     in_features: int,
     out_features: int,
@@ -112,8 +129,8 @@ def block_wiring(
     Raises:
         ValueError: if a number is too small.
     """
-    _check_sizes(in_features, out_features, fan_in)
-    check_count("blocks", blocks)
+    in_features, out_features, fan_in = _checked_sizes(in_features, out_features, fan_in)
+    blocks = check_count("blocks", blocks)
     most = min(in_features // fan_in, out_features)
     if blocks > most:
         raise ValueError(
@@ -128,6 +145,7 @@ def block_wiring(
     return torch.cat(parts, 1)
 
 
+@_on_the_cpu
 def candidate_wiring(
     in_features: int,
     out_features: int,
@@ -151,7 +169,7 @@ def candidate_wiring(
     Raises:
         ValueError: if a number is too small.
     """
-    _check_sizes(in_features, out_features, fan_in)
+    in_features, out_features, fan_in = _checked_sizes(in_features, out_features, fan_in)
     most = in_features // fan_in
     count = min(CANDIDATES, most) if candidates is None else check_count("candidates", candidates)
     if count > most:
@@ -172,6 +190,7 @@ def candidate_wiring(
     return chosen.view(count, fan_in, out_features)
 
 
+@_on_the_cpu
 def tree_wiring(
     channels: int,
     area: int,
@@ -234,15 +253,16 @@ def check_wires(wires: Tensor, in_features: int, out_features: int, fan_in: int)
     return check_index("wiring", wires, in_features, "inputs")
 
 
-def _check_sizes(in_features: int, out_features: int, fan_in: int) -> None:
-    check_count("fan_in", fan_in)
-    check_count("out_features", out_features)
-    check_count("in_features", in_features)
+def _checked_sizes(in_features: int, out_features: int, fan_in: int) -> tuple[int, int, int]:
+    fan_in = check_count("fan_in", fan_in)
+    out_features = check_count("out_features", out_features)
+    in_features = check_count("in_features", in_features)
     if in_features < fan_in:
         raise ValueError(
             f"in_features must be >= {fan_in}, as every gate reads {fan_in} different inputs, "
             f"got {in_features}"
         )
+    return in_features, out_features, fan_in
 
 
 def _generator(seed: int | None) -> torch.Generator | None:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_float, check_index, check_like, check_shape, shape_text
+from gendr._runtime.tracing import in_single
 from gendr.optim.curvature import Derivatives
 
 __all__ = ["BinaryCrossEntropy", "SigmoidBinaryCrossEntropy", "SoftmaxCrossEntropy"]
@@ -17,6 +18,7 @@ __all__ = ["BinaryCrossEntropy", "SigmoidBinaryCrossEntropy", "SoftmaxCrossEntro
 class SoftmaxCrossEntropy(nn.Module):
     """-sum of p log softmax(y): a number for each sample, (7.29)."""
 
+    @in_single
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         """The loss [N] of scores [N, k].
 
@@ -32,6 +34,7 @@ class SoftmaxCrossEntropy(nn.Module):
         """
         return -(self._probabilities(output, target) * output.log_softmax(1)).sum(1)
 
+    @in_single
     def derivatives(self, output: Tensor, target: Tensor, *, hessian: bool = True) -> Derivatives:
         """Q - p and diag(q) - q q^T, the Hessian of (7.31), where p sums to 1."""
         p = self._probabilities(output, target)
@@ -63,6 +66,7 @@ class BinaryCrossEntropy(nn.Module):
     gradient; the derivatives here are those of the loss, checked against autograd.
     """
 
+    @in_single
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         """The loss [N] of probabilities y [N, m] in [0, 1], for p [N, m] in [0, 1].
 
@@ -81,6 +85,7 @@ class BinaryCrossEntropy(nn.Module):
         # torch limits logarithms to -100, so that y = 0 or 1 has a finite loss.
         return F.binary_cross_entropy(output, p, reduction="none").flatten(1).sum(1)
 
+    @in_single
     def derivatives(self, output: Tensor, target: Tensor, *, hessian: bool = True) -> Derivatives:
         """(1 - p) / (1 - y) - p / y, and its slope on the diagonal.
 
@@ -98,6 +103,7 @@ class BinaryCrossEntropy(nn.Module):
 class SigmoidBinaryCrossEntropy(nn.Module):
     """`BinaryCrossEntropy` of sigmoid(y): a number for each sample, (7.39)."""
 
+    @in_single
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         """The loss [N] of scores y [N, m], for p [N, m] in [0, 1].
 
@@ -109,6 +115,7 @@ class SigmoidBinaryCrossEntropy(nn.Module):
         each = F.binary_cross_entropy_with_logits(output, p, reduction="none")
         return each.flatten(1).sum(1)
 
+    @in_single
     def derivatives(self, output: Tensor, target: Tensor, *, hessian: bool = True) -> Derivatives:
         """sigmoid(y) - p, and sigmoid(y) sigmoid(-y) on the diagonal, (7.41)."""
         p = _alike(output, target)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gendr._runtime.tracing import in_single
 from gendr.optim.curvature import SampleLoss, Second, checked_loss
 from gendr.optim.split import checked_output, distance_to
 from gendr.optim.steps import Curvature, NewtonStep
@@ -63,6 +64,7 @@ class NewtonLoss(nn.Module):
         self.step = NewtonStep(curvature, tikhonov, lr, second, chunk_size)
         self.value = None
 
+    @in_single
     def forward(self, output: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The mean of 1/2 ||z* - y||^2 over the samples of outputs [N, *event].
 
@@ -75,6 +77,7 @@ class NewtonLoss(nn.Module):
         self.value = target.values.mean()
         return distance_to(target.z, output)
 
+    @in_single
     def target(self, output: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The targets z* of outputs [N, *event], in their shape."""
         with torch.no_grad():

@@ -17,12 +17,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._runtime.checks import check_float, shape_text
+from gendr._runtime.tracing import in_single
 from gendr.optim.curvature import SampleLoss, checked_loss
 from gendr.optim.steps import GradientStep, NewtonStep, Step
 
 __all__ = ["SplitOptimizer", "SplitPoint", "distance_to", "split_step"]
 
 
+@in_single
 def split_step(
     output: Tensor, loss: SampleLoss, *args: Any, step: Step | None = None, **kwargs: Any
 ) -> Tensor:
@@ -177,6 +179,7 @@ class SplitOptimizer(torch.optim.Optimizer):
         self.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
         self.optimizer, self.output_step, self.scaler = optimizer, step, scaler
 
+    @in_single
     def backward(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Tensor:
         """Add the gradients of the second stage to the parameters.
 

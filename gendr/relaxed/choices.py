@@ -30,6 +30,7 @@ from gendr.relaxed.values import (
     lerp,
     stacked,
     tensor_of,
+    weighed,
 )
 
 WHAT = "max, min, argmax and argmin need"
@@ -104,7 +105,7 @@ def _extreme(values: tuple[Any, ...], name: str | None, sign: int) -> Value:
 
 
 def _expected(rule: Rule, values: Tensor, sign: int) -> Tensor:
-    return (shares(rule, values if sign > 0 else -values) * values).sum(-1)
+    return weighed(values, shares(rule, values if sign > 0 else -values))
 
 
 def maximum(*values: Any, name: str | None = None) -> Value:

@@ -13,15 +13,17 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.tracing import is_traced
-from gendr.relaxed.settings import Rule, current
+from gendr.relaxed.settings import Rule, current, within
 from gendr.relaxed.values import (
     Array,
     Categorical,
     Value,
     aligned,
     as_float,
+    is_finite,
     is_number,
     is_relaxed,
+    is_whole,
     kind,
 )
 
@@ -130,10 +132,10 @@ def _same_class(a: Value, b: Value) -> Value:
         if len(a) != len(b):
             raise ValueError(f"{kind(a)} and {kind(b)} cannot be equal; classes must match")
         return _decided((a.unit * b.unit).sum(-1))
-    if isinstance(b, int):
+    if is_whole(b):
         if not 0 <= b < len(a):
             return False
-        return _decided(a.unit[..., b])
+        return _decided(a.unit[..., int(b)])
     raise TypeError(f"a categorical value is compared with another, or an integer, not {kind(b)}")
 
 
@@ -227,8 +229,12 @@ def _chain(first: Value, others: tuple[Value, ...], name: str | None, both: bool
                 return result
             result = other() if callable(other) else other
             continue
-        value = other() if callable(other) else other
+        value = within(result, both, other) if callable(other) else other
         if is_relaxed(value):
+            if isinstance(result, Tensor) and isinstance(value, Tensor) and not is_finite(value):
+                # What is not asked any more may be NaN.
+                end = 0.0 if both else 1.0
+                value = torch.where((result == end) & ~value.isfinite(), end, value)
             result = _joined(result, value, current().rule(name), both)
         elif bool(value) is not both:
             return bool(value)

@@ -160,6 +160,12 @@ class Worlds:
         address = (*self.scope, self.count)
         self.count += 1
         plain = options.detach()
+        if not bool(plain.isfinite().all()):  # a world that does not come here may have NaN
+            known = self.reached()[..., None, None] | plain.isfinite()
+            first = torch.zeros_like(plain)
+            first[..., 0] = 1.0
+            options = torch.where(known, options, first)
+            plain = options.detach()
         if bool(((plain == 0) | (plain == 1)).all()):
             return plain
         if self.forced is None:

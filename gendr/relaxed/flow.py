@@ -6,11 +6,12 @@ import builtins
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from gendr._runtime.tracing import is_traced
 from gendr.relaxed.execution import Unlikely
-from gendr.relaxed.settings import PATIENCE, TRACED, Settings, current
+from gendr.relaxed.settings import PATIENCE, TRACED, Settings, current, reached_of
 from gendr.relaxed.values import Array, Value, as_float, blend, is_relaxed, kind
 
 
@@ -60,6 +61,36 @@ def _part(
         del settings.path[length:]
         if worlds and saved:
             worlds.leave(saved)
+
+
+def here(x: Value) -> Value:
+    """A value as it is read in a branch: no derivative by it where the branch is not taken.
+
+    There a derivative may be NaN or infinite, and 0 of it would be NaN.
+    """
+    if isinstance(x, Array) and x.ndim:
+        return x
+    if not (isinstance(x, Tensor) and x.requires_grad):
+        return x
+    reached = reached_of(current().path)
+    if reached is None or x.ndim not in (0, reached.ndim):
+        return x
+    return torch.where(reached, x, x.detach())
+
+
+def _known(settings: Settings, p: Tensor, state: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The state of a branch of a function of the user's, as `here` has it in programs."""
+    if settings.running or not any(isinstance(x, Tensor) and x.requires_grad for x in state):
+        return state
+    reached = reached_of([(p, True)])
+    if reached is None:
+        return state
+    return tuple(
+        torch.where(reached, x, x.detach())
+        if isinstance(x, Tensor) and x.ndim in (0, reached.ndim)
+        else x
+        for x in state
+    )
 
 
 def undefined(name: str) -> Any:
@@ -123,12 +154,13 @@ def cond(
     yes = no = None
     unlikely: list[Unlikely] = []
     try:
-        yes = _part(settings, (p, True), 1, if_true, state)
+        yes = _part(settings, (p, True), 1, if_true, _known(settings, p, state))
     except Unlikely as error:
         unlikely.append(error)
     try:
         same = state[0] if len(state) == 1 else state
-        no = _part(settings, (p, False), 0, if_false, state) if if_false else same
+        others = _known(settings, 1 - p, state)
+        no = _part(settings, (p, False), 0, if_false, others) if if_false else same
     except Unlikely as error:
         unlikely.append(error)
         no = yes
@@ -205,6 +237,9 @@ def while_loop(
         if is_relaxed(condition):
             p = cast(Tensor, condition)
             here = p.detach()
+            if alive is not None:  # a state that is not reached may be NaN
+                p = torch.where(alive == 0, 0.0, p)
+                here = torch.where(alive == 0, 0.0, here)
             alive = here if alive is None else alive * here
             reached = (alive, True)
             if traced:

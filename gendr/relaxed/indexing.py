@@ -28,10 +28,12 @@ from gendr.relaxed.values import (
     blend,
     is_number,
     is_relaxed,
+    is_whole,
     kind,
     lerp,
     stacked,
     tensor_of,
+    weighed,
     widened,
 )
 
@@ -177,7 +179,7 @@ def _choose(members: list[Any], places: tuple[Any, ...], name: str | None) -> Ca
     w = weights(places[0], len(rows), name)
     # [*batch, classes, members]
     table = torch.stack(torch.broadcast_tensors(*(row.probabilities.to(w) for row in rows)), -1)
-    return Categorical((table * w[..., None, :]).sum(-1))
+    return Categorical(weighed(table, w[..., None, :]))
 
 
 def _read(target: Array, places: tuple[Any, ...], name: str | None) -> Value:
@@ -193,20 +195,20 @@ def _read(target: Array, places: tuple[Any, ...], name: str | None) -> Value:
             infinite = [x for _, x in counting if is_number(x) and math.isinf(x)]
             if infinite:
                 return infinite[0]
-            return (stacked([w for w, _ in counting]) * stacked([x for _, x in counting])).sum(-1)
+            return weighed(stacked([x for _, x in counting]), stacked([w for w, _ in counting]))
     data, rank = as_float(target.data), target.ndim
     # From the last place to the first, so that dimensions keep their numbers.
     for axis in range(len(places) - 1, -1, -1):
         place = places[axis]
         dim = data.ndim - rank + axis
-        if isinstance(place, int):
+        if is_whole(place):
             if not -target.shape[axis] <= place < target.shape[axis]:
                 raise IndexError(f"index {place} is outside of {kind(target)}")
             data = data.select(dim, place)
         else:
             w = weights(place, target.shape[axis], name)
             w = w[(..., *(None,) * (rank - 1), slice(None))] if w.ndim > 1 else w
-            data = (data.movedim(dim, -1) * w.to(data.dtype)).sum(-1)
+            data = weighed(data.movedim(dim, -1), w.to(data.dtype))
         rank -= 1
     return Array.dense(data, rank) if rank else data
 

@@ -597,7 +597,7 @@ def _left(result: Any, settings: Settings) -> Any:
     elif is_number(result):
         result = torch.tensor(float(result), dtype=settings.dtype, device=settings.device)
     if isinstance(result, Tensor) and tuple(result.shape) != (*batch, *shape):
-        result = result.expand(*batch, *shape)
+        result = result.expand((*batch, *shape))
     return result
 
 
@@ -619,7 +619,7 @@ def _item(
     if not isinstance(value, Tensor):
         return value
     own = value.shape[value.ndim - form.rank :]
-    one = value.detach().expand(*batch, *own)[place]
+    one = value.detach().expand((*batch, *own))[place]
     if form.name == "Category":
         return int(one.argmax())
     if form.name == "Categories":

@@ -229,6 +229,9 @@ class _Rewriter(ast.NodeTransformer):
         self.name: str | None = None  # of the decisions in this expression
         self.unset: set[str] = set()  # variables that a block needs before they have a value
         self.temporary = 0
+        self.guarded = (
+            False  # whether what is read here may have no derivative where it is not taken
+        )
 
     # -- helpers
 
@@ -248,6 +251,19 @@ class _Rewriter(ast.NodeTransformer):
         saved, self.name = self.name, decision or self.name
         yield
         self.name = saved
+
+    @contextmanager
+    def within(self, nodes: Sequence[ast.AST]) -> Generator[None]:
+        """Guard what is read in a part of a decision that computes what may not exist."""
+        saved, self.guarded = self.guarded, self.guarded or not _is_tame(nodes)
+        yield
+        self.guarded = saved
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """A variable."""
+        if self.guarded and isinstance(node.ctx, ast.Load) and node.id in self.local:
+            return self.make("flow.here", [node], node)
+        return node
 
     def fresh(self) -> str:
         """A name that nobody has."""
@@ -453,7 +469,8 @@ class _Rewriter(ast.NodeTransformer):
         outgoing = list(state if returned is None else returned)
         # What the block sets is its own: a value from outside comes in as an argument only.
         inside = (defined - own) | set(state) | set(needed)
-        new, _ = self.scoped(body, set(outgoing) or after, inside)
+        with self.within(body):
+            new, _ = self.scoped(body, set(outgoing) or after, inside)
         if not isinstance(new[-1], ast.Return):
             several = ast.Tuple([_load(x) for x in outgoing], ast.Load())
             new = [*new, ast.Return(_tuple(outgoing) if returned is None else several)]
@@ -472,7 +489,9 @@ class _Rewriter(ast.NodeTransformer):
         self.unset |= set(state) - defined
         inside = defined | set(state)
         body = self.inner(f"body_{node.lineno}", node.body, state, head, inside, state)
-        test = _function(f"going_on_{node.lineno}", state, [ast.Return(self.truth(node.test))])
+        with self.within([node.test]):
+            going_on = self.truth(node.test)
+        test = _function(f"going_on_{node.lineno}", state, [ast.Return(going_on)])
         start = ast.Tuple([_load(x) for x in state], ast.Load())
         more = {"keep": ast.Constant(len(wanted))} if len(wanted) < len(state) else {}
         call = self.make("while_loop", [_load(test.name), _load(body.name), start], node, **more)
@@ -513,7 +532,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         """`and`, `or`; what stands behind is evaluated only where Python would."""
-        first, *others = [self.visit(value) for value in node.values]
+        first = self.visit(node.values[0])
+        with self.within(node.values[1:]):
+            others = [self.visit(value) for value in node.values[1:]]
         tool = "and_" if isinstance(node.op, ast.And) else "or_"
         return self.make(tool, [first, *map(_thunk, others)], node)
 
@@ -537,9 +558,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         """`a if c else b`."""
         test = self.truth(node.test)
-        return self.make(
-            "cond", [test, _thunk(self.visit(node.body)), _thunk(self.visit(node.orelse))], node
-        )
+        with self.within([node.body, node.orelse]):
+            parts = [_thunk(self.visit(x)) for x in (node.body, node.orelse)]
+        return self.make("cond", [test, *parts], node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """x[i], read."""
@@ -549,7 +570,8 @@ class _Rewriter(ast.NodeTransformer):
         value = self.visit(base)
         new, decision = self.places(places)
         with self.named(decision):
-            return self.make("index", [value, *new], node)
+            read = self.make("index", [value, *new], node)
+        return self.make("flow.here", [read], node) if self.guarded else read
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
         """Filters must be plain: they decide how long a list is."""
@@ -593,8 +615,9 @@ class _Rewriter(ast.NodeTransformer):
             new = self.make(tool, arguments, node)
             new.keywords = [*keywords, *new.keywords]
             return new
-        function = self.visit(node.func)
-        if self.is_plain(node.func, callee):
+        is_plain = self.is_plain(node.func, callee)  # of the text: visits change it
+        function = node.func if isinstance(node.func, ast.Name) else self.visit(node.func)
+        if is_plain:
             return ast.Call(function, arguments, keywords)
         new = self.make("program.call", [function, *arguments], node)
         new.keywords = keywords
@@ -640,6 +663,27 @@ class _Rewriter(ast.NodeTransformer):
         return module[0] == "torch" or (
             module[:2] == ["gendr", "relaxed"] and module[2:3] != ["programs"]
         )
+
+
+# What a program may call where it is not taken: no value that does not exist, no infinite slope.
+_TAME = {
+    "len", "range", "enumerate", "zip", "reversed", "list", "tuple", "int", "float", "isinstance",
+    "max", "min", "abs", "sum", "any", "all", "smooth", "argmax", "argmin", "zeros", "full",
+    "array", "copy",
+}  # fmt: skip
+
+
+def _is_tame(nodes: Sequence[ast.AST]) -> bool:
+    """Whether nothing but sums, products and comparisons is computed."""
+    for node in (x for part in nodes for x in ast.walk(part)):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if name not in _TAME:
+                return False
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Pow)):
+            if not isinstance(node.right, ast.Constant):
+                return False
+    return True
 
 
 def _assigning(node: ast.expr) -> ast.expr:

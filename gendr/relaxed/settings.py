@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr._runtime.names import unknown
-from gendr._runtime.tracing import all_hold
+from gendr._runtime.tracing import all_hold, is_traced
 from gendr._runtime.words import worded
 from gendr.distributions import Distribution, Heaviside, Logistic
 from gendr.distributions.decisions import Number
@@ -304,6 +304,30 @@ def check_peak(dist: Distribution) -> None:
             "== and a real-valued index need a law whose density has its peak at 0, such as "
             f"logistic, gaussian or cauchy, got {dist}"
         )
+
+
+def reached_of(path: Path) -> Tensor | None:
+    """Whether each item of the batch comes to where the program is; None if all of them do."""
+    away: Tensor | None = None
+    for p, true in path:
+        gone = p.detach() == (0 if true else 1)
+        away = gone if away is None else away | gone
+    if away is None or not (is_traced() or away.is_cuda or bool(away.any())):
+        return None
+    return ~away
+
+
+def within(p: Any, true: bool, function: Callable[[], Any]) -> Any:
+    """What a function gives where a decision of probability p is `true`."""
+    settings = _CURRENT.get()
+    if not (settings.running and isinstance(p, Tensor)):
+        return function()
+    length = len(settings.path)
+    settings.path.append((p, true))
+    try:
+        return function()
+    finally:
+        del settings.path[length:]
 
 
 _CURRENT: ContextVar[Settings] = ContextVar("gendr.relaxed", default=Settings())  # noqa: B039  # frozen

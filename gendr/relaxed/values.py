@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import shape_text
+from gendr._runtime.tracing import is_traced
 from gendr.relaxed.settings import current
 
 Value: TypeAlias = Any
@@ -29,6 +30,11 @@ FEW = 3
 def is_number(value: object) -> bool:
     """Whether it is a plain number, which is exact; True and False count as 1 and 0."""
     return isinstance(value, (int, float, np.number, np.bool_))
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a plain whole number, such as a place."""
+    return isinstance(value, (int, np.integer))
 
 
 def is_relaxed(value: object) -> bool:
@@ -427,7 +433,27 @@ def lerp(p: Tensor, yes: Tensor, no: Tensor) -> Tensor:
         yes, no = as_float(yes), as_float(no)
         dtype = torch.promote_types(torch.promote_types(yes.dtype, no.dtype), p.dtype)
         yes, no, p = yes.to(dtype), no.to(dtype), p.to(dtype)
-    return torch.lerp(no, yes, p)
+    mixed = torch.lerp(no, yes, p)
+    if is_finite(mixed):
+        return mixed
+    # What is not taken may be NaN or inf: 0 of it is 0, in the result and in all derivatives.
+    none, all_ = p == 0, p == 1
+    lost = (none | all_) & ~(yes - no).isfinite()
+    safe = torch.lerp(torch.where(lost, 0.0, no), torch.where(lost, 0.0, yes), p)
+    return torch.where(lost, torch.where(none, no, yes), safe)
+
+
+def is_finite(x: Tensor) -> bool:
+    """Whether all numbers are known to be finite, without waiting for a GPU or in a trace."""
+    return not (is_traced() or x.is_cuda) and math.isfinite(float(x.detach().sum()))
+
+
+def weighed(values: Tensor, weights: Tensor) -> Tensor:
+    """The sum of values times weights along the last dimension; weights of 0 count nothing."""
+    found = (values * weights).sum(-1)
+    if is_finite(found):
+        return found
+    return (torch.where((weights == 0) & ~values.isfinite(), 0.0, values) * weights).sum(-1)
 
 
 def _leading(p: Tensor, yes: Tensor, no: Tensor) -> Tensor:
@@ -442,7 +468,9 @@ def _with_number(p: Tensor, x: Tensor, number: float, swap: bool = False) -> Ten
     if math.isinf(number):  # p is the weight of x here
         return torch.where(widened(p, max(x.ndim - p.ndim, 0)) == 1, x, number)
     if number == 0 and x.ndim <= p.ndim:
-        return x - x * p if swap else x * p
+        mixed = x - x * p if swap else x * p
+        if is_finite(mixed):
+            return mixed
     constant = x.new_full((), number)
     return _leading(p, constant, x) if swap else _leading(p, x, constant)
 
@@ -465,8 +493,8 @@ def _categorical(p: Tensor, yes: Value, no: Value) -> Value:
     count = len(yes if isinstance(yes, Categorical) else no)
     pair: list[Categorical] = []
     for x in (yes, no):
-        if isinstance(x, int):
-            x = Categorical.certain(x, count)
+        if is_whole(x):
+            x = Categorical.certain(int(x), count)  # pyright: ignore[reportArgumentType]
         if not isinstance(x, Categorical):
             raise TypeError(f"one branch has a categorical value, the other {kind(x)}")
         pair.append(x)

@@ -116,7 +116,7 @@ def test_what_is_refused(tmp_path, capsys):
     small = f"{train}t.npz --steps 2 --layers 1 --width 4 --quiet".split()
     assert main(small) == 0
     circuit = f"{tmp_path}/o/circuit.npz"
-    assert "[..., 5] with one row" in refused(f"logic run {circuit} {rows}", capsys)
+    assert "[..., 5], got" in refused(f"logic run {circuit} {rows}", capsys)
     assert "must be one of .c, .v" in refused(f"logic export {circuit} net.exe", capsys)
     assert "letters, digits and _" in refused(
         f"logic export {circuit} {tmp_path}/n.c --name 1", capsys

@@ -120,8 +120,9 @@ def test_a_soft_wire_is_the_mean_of_its_candidates():
     torch.testing.assert_close(layer(x[None])[0], want, atol=1e-14, rtol=0)
     hot = LogicLayer(20, 30, wiring=LearnableWiring(4), scale=0.5, init="normal",
                      dtype=torch.float64)  # fmt: skip
-    hot.load_state_dict({k: v / 2 if v.is_floating_point() else v
-                         for k, v in layer.state_dict().items()})  # fmt: skip
+    state = {k: v / 2 if v.is_floating_point() else v for k, v in layer.state_dict().items()}
+    del state["_extra_state"]  # which refuses another scale
+    hot.load_state_dict(state)
     torch.testing.assert_close(hot(x), want, atol=1e-14, rtol=0)
 
 

@@ -281,7 +281,7 @@ def test_bad_arguments():
 def test_bad_functions_are_refused():
     for function, method, x, said in [
         (np.sort, BlackBox(minimize=False), torch.full((1, 2), torch.nan), "finite"),
-        (np.sort, BlackBox(minimize=False), torch.ones(0, 2), "empty"),
+        (np.sort, Smoothing(samples=2), torch.ones(0, 2), "empty"),
         (np.sum, BlackBox(minimize=False), torch.ones(1, 2), "shape of its costs"),
         (np.sum, StraightThrough(minimize=False), torch.ones(1, 2), "shape of the hard ones"),
         (

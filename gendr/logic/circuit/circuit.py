@@ -136,7 +136,8 @@ class Circuit:
         """Run it.
 
         Args:
-            x: [..., features], numbers if there are thresholds, else bits: bool, or 0 and 1.
+            x: [..., features], numbers if there are thresholds, which are rounded to their dtype as
+                in the network; else bits: bool, or 0 and 1.
 
         Returns:
             Scores [..., k] float32, count / tau + beta, if outputs are summed; else the outputs
@@ -144,7 +145,7 @@ class Circuit:
 
         Raises:
             TypeError: if x is neither an array nor a tensor of real numbers.
-            ValueError: if it has another number of features, no row, or is not binary.
+            ValueError: if it has another number of features, or is not binary.
         """
         rows, shape = self._rows(x)
         bits = self._pack(rows)
@@ -240,9 +241,9 @@ class Circuit:
                 f"packed bits must be uint64 words [{self.netlist.inputs}, W], got {words.dtype} "
                 f"{list(words.shape)}; Circuit.pack makes them"
             )
-        if not 0 < rows <= 64 * words.shape[1]:
+        if not 0 <= rows <= 64 * words.shape[1]:
             raise ValueError(
-                f"{words.shape[1]} words hold 1 .. {64 * words.shape[1]} rows, got {rows}"
+                f"{words.shape[1]} words hold 0 .. {64 * words.shape[1]} rows, got {rows}"
             )
         return -(-words.shape[1] // WIDE)
 
@@ -264,11 +265,8 @@ class Circuit:
         values = _array(x)
         if values.dtype.kind not in "biuf":
             raise TypeError(f"x must hold real numbers or bool, got {values.dtype}")
-        if values.ndim == 0 or values.shape[-1] != self.features or not values.size:
-            raise ValueError(
-                f"x must have shape [..., {self.features}] with one row at least, got "
-                f"{list(values.shape)}"
-            )
+        if values.ndim == 0 or values.shape[-1] != self.features:
+            raise ValueError(f"x must have shape [..., {self.features}], got {list(values.shape)}")
         return np.ascontiguousarray(values.reshape(-1, self.features)), values.shape[:-1]
 
     def _pack(self, rows: NDArray[Any]) -> PackedBits:
@@ -372,8 +370,9 @@ class Circuit:
             name: of the module.
             word: the bits of a number; then x has numbers, and the thresholds are in the module.
                 None: x has bits, and thresholds are left to what comes before.
-            fraction: how many of the bits are behind the binary point. Thresholds are exact: a
-                fixed-point number is above one as the real number is.
+            fraction: how many of the bits are behind the binary point. A fixed-point number is
+                above a threshold as the number is in the network, rounded to the dtype of the
+                thresholds; up to 24 bits no number is rounded.
             signed: whether numbers are in two's complement.
             result: "bits", "sums", "class" or "labels", as `outputs`, `counts`, `predict` and
                 `labels` of this class; by default sums if there are some.
@@ -417,7 +416,7 @@ def _like(x: Any, result: NDArray[Any]) -> Any:
 
 
 def _comparable(rows: NDArray[Any], limits: Floats) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Numbers and thresholds in types that compare as in torch, and fast.
+    """Numbers and thresholds in one type, that of the thresholds: see `Thermometer`.
 
     A byte is above a threshold if it is above its floor.
     """
@@ -425,9 +424,5 @@ def _comparable(rows: NDArray[Any], limits: Floats) -> tuple[NDArray[Any], NDArr
         rows = rows.view(np.uint8)
     if rows.dtype == np.uint8:
         return rows, np.floor(np.clip(limits, -1, 255)).astype(np.int16)
-    if rows.dtype.kind == "f":
-        # Two floating types meet in the larger one.
-        dtype = np.result_type(np.promote_types(rows.dtype, limits.dtype), np.float32)
-        dtype = np.float32 if dtype == np.float32 else np.float64  # kernels know no long double
-        return rows.astype(dtype, copy=False), limits.astype(dtype, copy=False)
-    return rows.astype(limits.dtype), limits
+    with np.errstate(over="ignore"):  # which becomes inf
+        return rows.astype(limits.dtype, copy=False), limits

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_finite, check_float, shape_text
 from gendr._runtime.operator import Operator
+from gendr._runtime.tracing import in_single
 from gendr._runtime.words import worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
@@ -61,6 +62,7 @@ class BubbleSorted(NamedTuple):
 
 
 @worded()
+@in_single
 def bubble_sort(
     x: Tensor,
     dist: DistributionLike = "logistic",

@@ -24,7 +24,7 @@ from gendr._runtime.checks import (
     check_like,
     shape_text,
 )
-from gendr._runtime.tracing import all_hold
+from gendr._runtime.tracing import all_hold, in_single
 from gendr._runtime.words import worded
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
@@ -43,6 +43,7 @@ COSTS = ("squared", "absolute", "euclidean")
 
 
 @worded()
+@in_single
 def dynamic_time_warping(
     a: Tensor,
     b: Tensor,
@@ -111,6 +112,7 @@ def dynamic_time_warping(
 
 
 @worded()
+@in_single
 def warping_of_costs(
     costs: Tensor,
     *,

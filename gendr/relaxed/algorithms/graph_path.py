@@ -32,7 +32,7 @@ from gendr._runtime.checks import (
     shape_text,
 )
 from gendr._runtime.operator import Operator
-from gendr._runtime.tracing import is_traced
+from gendr._runtime.tracing import in_single, is_traced
 from gendr._runtime.words import worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
@@ -107,6 +107,7 @@ def edges_of_csr(starts: Tensor, targets: Tensor) -> Tensor:
 
 
 @worded()
+@in_single
 def shortest_path_graph(
     edges: Tensor,
     costs: Tensor,

@@ -13,6 +13,7 @@ Source: thesis, section 2.6 and, for the equality of categories, 2.2.1.
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -24,9 +25,10 @@ from gendr._runtime.checks import (
     check_float,
     check_like,
     check_tensor,
+    dtype_name,
     shape_text,
 )
-from gendr._runtime.tracing import is_traced
+from gendr._runtime.tracing import in_single, is_traced
 from gendr._runtime.words import worded
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
@@ -44,6 +46,7 @@ _LEAST = 1e-12  # the norm of a symbol counts as at least this
 
 
 @worded()
+@in_single
 def levenshtein(
     s: Tensor,
     t: Tensor,
@@ -109,6 +112,13 @@ def _equality(s: object, t: object, check: bool) -> Tensor:
             raise ValueError("strings of integers must have shapes [..., n] and [..., m]")
         check_batches("s and t", s.shape[:-1], t.shape[:-1])
         return (s[..., :, None] == t[..., None, :]).to(torch.get_default_dtype())
+    for one, other, name in ((s, t, "t"), (t, s, "s")):
+        if other.dtype in INTEGERS and one.is_floating_point():
+            raise TypeError(
+                f"s and t must both hold probabilities, or both integers, and {name} holds "
+                f"{dtype_name(other.dtype)}; make it torch.nn.functional.one_hot({name}, "
+                f"{one.shape[-1] if one.ndim else 'A'}).to({dtype_name(one.dtype)})"
+            )
     s, t = check_float("s", s), check_float("t", t)
     check_like("t", t, "s", s)
     if s.ndim < 2 or t.ndim < 2 or s.shape[-1] != t.shape[-1] or s.shape[-1] == 0:
@@ -137,7 +147,7 @@ def _price(name: str, value: object, like: Tensor) -> Tensor:
     if isinstance(value, Tensor) and value.numel() == 1 and value.is_floating_point():
         number = 0.0 if is_traced() else float(value.detach())
         price = value.reshape(()).to(like)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+    elif isinstance(value, Real) and not isinstance(value, bool):
         number, price = float(value), like.new_tensor(float(value))
     else:
         raise TypeError(

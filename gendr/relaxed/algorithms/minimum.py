@@ -78,9 +78,9 @@ def minimum(
 
 def _reached(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     """The smallest value, what is reached, and x with the smallest in place of what is not."""
-    reached = x < torch.inf
+    reached = x != torch.inf  # NaN is reached, and stays NaN
     low = x.amin(dim, keepdim=True)
-    low = torch.where(low < torch.inf, low, 0.0)
+    low = torch.where(low != torch.inf, low, 0.0)
     return low, reached, torch.where(reached, x, low)
 
 

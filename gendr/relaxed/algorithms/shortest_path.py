@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from gendr._runtime.checks import check_count, check_finite, check_float, shape_text
 from gendr._runtime.operator import Operator
-from gendr._runtime.tracing import is_traced
+from gendr._runtime.tracing import in_single, is_traced
 from gendr._runtime.words import translated, worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
@@ -61,6 +61,7 @@ class GridTask(NamedTuple):
 
 
 @worded()
+@in_single
 def shortest_path(
     costs: Tensor,
     dist: DistributionLike = "logistic",

@@ -31,6 +31,7 @@ from gendr._runtime.checks import (
     check_image_size,
     shape_text,
 )
+from gendr._runtime.tracing import in_single
 from gendr._runtime.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
@@ -43,6 +44,7 @@ _PAIRS = 1 << 19  # pixels x faces that are worked on together; more are compute
 
 
 @worded()
+@in_single
 def silhouette(
     face_vertices: Tensor,
     image_size: int | Sequence[int],

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from gendr._runtime.backends import Choice
 from gendr._runtime.operator import Operator
+from gendr._runtime.tracing import is_traced
 from gendr.distributions.decisions import Number
 from gendr.relaxed.backends.laws import KernelLaw
 
@@ -46,7 +48,24 @@ def computed(
     """What an operator gives by the kernels of a backend, or by its definition without any."""
     module = choose(backend, tensors[0])
     kernels = None if module is None or task.law is None else module.KERNELS[operator.name]
-    return operator(kernels, task, *tensors, steepness)
+    results = operator(kernels, task, *tensors, steepness)
+    # Minima of kernels drop NaN; where an item of a batch has one, all its results have.
+    lost = tensors[0].detach().isnan()
+    lengths: Tensor | None = getattr(task, "lengths", None)
+    if lengths is not None:  # what lies beyond them does not count
+        for dim, length in enumerate(lengths.unbind(1), 1):
+            place = torch.arange(lost.shape[dim], device=lost.device).unsqueeze(2 - dim)
+            lost = lost & (place < length[:, None, None])
+    lost = lost.flatten(1).any(1)
+    if not (is_traced() or lost.is_cuda or bool(lost.any())):
+        return results
+    if isinstance(results, Tensor):
+        return _lost(results, lost)
+    return tuple(_lost(each, lost) for each in results)
+
+
+def _lost(result: Tensor, lost: Tensor) -> Tensor:
+    return torch.where(lost.reshape(-1, *(1,) * (result.ndim - 1)), torch.nan, result)
 
 
 def shaped(tensor: Tensor, shape: Sequence[int]) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from gendr._runtime.checks import check_choice, check_count, check_finite, check_float, shape_text
 from gendr._runtime.evaluations import Evaluations, Parallel
 from gendr._runtime.registry import members
-from gendr._runtime.tracing import refuse_transforms
+from gendr._runtime.tracing import in_single, refuse_transforms
 from gendr._runtime.words import renamed, translated
 from gendr.relaxed.estimators.base import Estimator
 from gendr.relaxed.estimators.direction import direction_of
@@ -76,9 +76,9 @@ def estimated(
     >>> soft = estimated(dijkstra, "black_box", minimize=True, step=20.0, workers=2)
 
     Args:
-        function: takes a NumPy array of one input's shape and returns an array or a number. It must
-            not change its argument. A solver may say by attributes `minimize` and `batched` what it
-            does, as `SolutionCache` does.
+        function: takes a NumPy array of one input's shape and returns an array or a number. It
+            may work in place: it gets copies. A solver may say by attributes `minimize` and
+            `batched` what it does, as `SolutionCache` does.
         method: one of `names()`, or an estimator.
         event_dims: how many of the last dimensions of a tensor are one input; by default all but
             the first, which counts the inputs.
@@ -134,12 +134,14 @@ class Estimated:
         self.report: Report | None = None
         self.function, self.generator, self._event_dims = function, generator, event_dims
 
+    @in_single
     def __call__(self, x: Tensor) -> Tensor:
         """The result [..., *out] for x [..., *event].
 
         Raises:
-            TypeError: x is no float32 or float64 tensor.
-            ValueError: x has fewer dimensions than one input, holds NaN or inf, or is empty.
+            TypeError: x is no floating tensor, or the function returns no numbers.
+            ValueError: x has fewer dimensions than one input, or holds NaN or inf; or a first batch
+                has no input, and nothing says which shape a result has.
         """
         refuse_transforms("an estimated gradient")
         x = check_finite("x", check_float("x", x))
@@ -151,6 +153,14 @@ class Estimated:
             )
         batch = x.shape[: x.ndim - event]
         flat = x.reshape(batch.numel(), *x.shape[x.ndim - event :])
+        if not len(flat):  # a solution has the shape of its costs
+            shape = x.shape[len(batch) :] if self.estimator.solves else self.function.shape
+            if shape is None:
+                raise ValueError(
+                    "the batch is empty, and nothing says which shape a result has; the first call "
+                    "must have an input"
+                )
+            return x.new_zeros(*batch, *shape) + 0 * x.sum()
         result = cast("Tensor", _Estimate.apply(flat, self))
         return result.reshape(*batch, *result.shape[1:])
 

@@ -34,6 +34,11 @@ class Estimator(ABC):
 
     minimize: bool | None = field(default=None, kw_only=True)
 
+    @property
+    def solves(self) -> bool:
+        """Whether the function is a solver, whose results have the shape of its inputs."""
+        return self.minimize is not None
+
     @abstractmethod
     def forward(
         self, function: Evaluations, x: Tensor, generator: torch.Generator | None

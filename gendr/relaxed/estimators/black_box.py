@@ -47,27 +47,13 @@ class BlackBox(Estimator):
         self, function: Evaluations, x: Tensor, generator: torch.Generator | None
     ) -> tuple[Tensor, Any]:
         """See `Estimator`."""
-        result = function(x)
-        check_solution(x, result)
+        result = function.solutions(x)
         return result, result
 
     def backward(self, function: Evaluations, x: Tensor, saved: Any, grad: Tensor) -> Gradient:
         """See `Estimator`."""
         sign = 1.0 if self.minimize else -1.0
         there = x + sign * self.step * grad
-        moved = function(there)
+        moved = function.solutions(there)
         check_monotone(there, x, moved, saved, bool(self.minimize))
         return Gradient(sign * (moved - saved) / self.step)
-
-
-def check_solution(costs: Tensor, solutions: Tensor) -> None:
-    """Refuse solutions of another shape than their costs.
-
-    Raises:
-        ValueError: if they have one.
-    """
-    if solutions.shape != costs.shape:
-        raise ValueError(
-            "the solver must return a solution in the shape of its costs, got "
-            f"{list(solutions.shape[1:])} for {list(costs.shape[1:])}"
-        )

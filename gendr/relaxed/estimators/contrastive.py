@@ -25,6 +25,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_number
 from gendr._runtime.evaluations import Parallel
+from gendr._runtime.tracing import in_single
 from gendr._runtime.words import worded
 from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.solution_cache import SolutionCache
@@ -67,6 +68,8 @@ class _CacheLoss(SolverLoss):
         given = predicted.detach()
         found = self.solve(given)
         check_batch(given, found, self.minimize)
+        if not (len(given) or len(self.cache)):
+            return [costs.flatten(1)[:, :1] for costs in (predicted, *others)]
         pool = torch.from_numpy(self.cache.solutions).to(predicted).flatten(1)
         return [costs.flatten(1) @ pool.mT for costs in (predicted, *others)]
 
@@ -98,6 +101,7 @@ class ContrastiveLoss(_CacheLoss):
         super().__init__(solver, **settings)
         self.hardest = hardest
 
+    @in_single
     def forward(self, predicted: Tensor, wanted: Tensor) -> Tensor:
         """The loss, [N] without reduction; the wanted solutions are learnt.
 
@@ -106,7 +110,7 @@ class ContrastiveLoss(_CacheLoss):
             wanted: solutions of the true costs, in the same shape.
 
         Raises:
-            TypeError: no float32 or float64 tensors.
+            TypeError: no floating tensors.
             ValueError: different shapes, NaN or inf, or a solver that is not of the direction that
                 was said.
         """
@@ -150,6 +154,7 @@ class SolutionRankingLoss(_CacheLoss):
         self.scale = check_number("scale", scale, above=0)
         self.margin = check_number("margin", margin, least=0)
 
+    @in_single
     def forward(self, predicted: Tensor, costs: Tensor, wanted: Tensor | None = None) -> Tensor:
         """The loss, [N] without reduction; wanted solutions are learnt.
 
@@ -159,7 +164,7 @@ class SolutionRankingLoss(_CacheLoss):
             wanted: their solutions, in the same shape; None if the cache knows them.
 
         Raises:
-            TypeError: no float32 or float64 tensors.
+            TypeError: no floating tensors.
             ValueError: different shapes, NaN or inf, or a solver that is not of the direction that
                 was said.
         """

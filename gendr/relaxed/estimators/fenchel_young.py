@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_count, check_number
 from gendr._runtime.evaluations import Parallel
+from gendr._runtime.tracing import in_single
 from gendr._runtime.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
@@ -78,11 +79,12 @@ class FenchelYoungLoss(SolverLoss):
         self.scale = check_number("scale", scale, above=0)
         self.dist = as_distribution(dist)
 
+    @in_single
     def forward(self, x: Tensor, wanted: Tensor) -> Tensor:
         """The loss, [N] without reduction, of costs x [N, *event] and wanted solutions.
 
         Raises:
-            TypeError: no float32 or float64 tensors.
+            TypeError: no floating tensors.
             ValueError: different shapes, NaN or inf, a solution of another shape, or a solver that
                 is not of the direction that was said.
         """
@@ -106,7 +108,7 @@ class FenchelYoungLoss(SolverLoss):
         mean = solutions.mean(0)
         value = self.sign * (products(x.detach(), wanted) - best)
         gradient = self.sign * (wanted - mean)
-        variance = solutions.var(0) / self.samples if self.samples > 1 else None
+        variance = solutions.var(0) / self.samples if self.samples > 1 and len(x) else None
         self.report = Report(self._function.count, variance, gradient.detach())
         self._function.count = 0
         second = None

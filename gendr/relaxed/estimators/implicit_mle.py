@@ -17,7 +17,6 @@ from gendr._runtime.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.base import Estimator, Gradient
-from gendr.relaxed.estimators.black_box import check_solution
 from gendr.relaxed.estimators.direction import check_monotone, direction_of
 from gendr.relaxed.estimators.smoothing import drawn
 
@@ -92,6 +91,4 @@ class ImplicitMLE(Estimator):
 
 def _solved(function: Evaluations, costs: Tensor) -> Tensor:
     """Solutions [S, N, *event] for costs of that shape."""
-    solutions = function(costs.flatten(0, 1))
-    check_solution(costs.flatten(0, 1), solutions)
-    return solutions.unflatten(0, costs.shape[:2])
+    return function.solutions(costs.flatten(0, 1)).unflatten(0, costs.shape[:2])

@@ -36,3 +36,8 @@ class PerturbedOptimizer(Smoothing):
     control: Control = field(default="none", init=False, repr=False)
     antithetic: bool = field(default=False, init=False, repr=False)
     result: Literal["mean", "hard"] = field(default="mean", init=False, repr=False)
+
+    @property
+    def solves(self) -> bool:
+        """See `Estimator`."""
+        return True

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice
 from gendr._runtime.evaluations import Evaluations
-from gendr.relaxed.estimators.black_box import check_solution
+from gendr._runtime.tracing import in_single
 from gendr.relaxed.estimators.direction import check_monotone, direction_of
 from gendr.relaxed.estimators.solver_loss import check_problems, products
 
 
+@in_single
 def regret(
     predicted: Tensor,
     costs: Tensor,
@@ -42,19 +43,21 @@ def regret(
         A number, or [N] without reduction; >= 0 for exact solvers.
 
     Raises:
-        TypeError: no float32 or float64 tensors.
-        ValueError: different shapes, NaN or inf, nobody says whether the solver minimises, or it
-            does the opposite.
+        TypeError: no floating tensors.
+        ValueError: different shapes, NaN or inf, a solution of another shape, nobody says whether
+            the solver minimises, or it does the opposite.
     """
     predicted, costs = check_problems(predicted=predicted.detach(), costs=costs)
     check_choice("reduction", reduction, ("normalized", "mean", "sum", "none"))
     sign = 1.0 if direction_of(solver, minimize) else -1.0
     solve = Evaluations(solver, batched=batched or bool(getattr(solver, "batched", False)))
-    found = solve(predicted)
-    check_solution(predicted, found)
-    known = solve(costs) if wanted is None else wanted
-    check_monotone(predicted, costs, found, known, minimize=sign > 0)
-    best = products(costs, known)
+    found = solve.solutions(predicted)
+    if wanted is None:
+        wanted = solve.solutions(costs)
+    else:
+        check_problems(predicted=predicted, wanted=wanted)
+    check_monotone(predicted, costs, found, wanted, minimize=sign > 0)
+    best = products(costs, wanted)
     lost = sign * (products(costs, found) - best)
     if reduction == "normalized":
         return lost.sum() / best.abs().sum()

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from gendr._runtime.checks import check_count, check_finite, check_float, check_number
 from gendr._runtime.evaluations import Evaluations, Parallel
-from gendr._runtime.tracing import refuse_transforms
+from gendr._runtime.tracing import in_single, refuse_transforms
 from gendr._runtime.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
@@ -42,8 +42,8 @@ class SmoothedLoss(nn.Module):
     >>> gendr.optim.NewtonLoss(loss, "fisher")(costs, paths).backward()
 
     Args:
-        function: takes an array, and one entry of each further argument; returns a number. It must
-            not change its arguments.
+        function: takes an array, and one entry of each further argument; returns a number. It may
+            work in place: it gets copies.
         samples: of the noise, >= 2, for each input. From each value the mean of the others is
             subtracted.
         scale: of the noise, in units of the input.
@@ -78,6 +78,7 @@ class SmoothedLoss(nn.Module):
         self._function = Evaluations(function, batched=batched, workers=workers, parallel=parallel)
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)
 
+    @in_single
     def forward(self, x: Tensor, *args: Any) -> Tensor:
         """The loss, [N] without reduction, of inputs x [N, *event], with its estimated gradient.
 

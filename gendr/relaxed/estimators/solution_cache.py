@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gendr._runtime.checks import check_count, check_number
-from gendr._runtime.evaluations import Evaluations, Parallel
+from gendr._runtime.evaluations import Evaluations, Parallel, check_solutions
 from gendr.relaxed.estimators.direction import direction_of
 
 
@@ -86,7 +86,7 @@ class SolutionCache:
     def add(self, solutions: Any) -> None:
         """Learn solutions [N, *event], a tensor or an array."""
         detached = solutions.detach().cpu().numpy() if hasattr(solutions, "detach") else solutions
-        for solution in np.asarray(detached, np.float64):
+        for solution in np.array(detached, np.float64):  # a copy, which nobody else changes
             key = solution.tobytes()
             if key not in self._known:
                 self._known[key] = solution
@@ -101,11 +101,7 @@ class SolutionCache:
             ValueError: solutions of another shape than their costs.
         """
         found = self._function.of_arrays(costs)
-        if found.shape != costs.shape:
-            raise ValueError(
-                "the solver must return a solution in the shape of its costs, got "
-                f"{list(found.shape[1:])} for {list(costs.shape[1:])}"
-            )
+        check_solutions(costs.shape, found.shape)
         self.add(found)
         return found
 

@@ -12,7 +12,6 @@ from gendr._runtime.checks import check_choice, check_finite, check_float, shape
 from gendr._runtime.evaluations import Evaluations, Parallel
 from gendr._runtime.tracing import refuse_transforms
 from gendr.relaxed.estimators.api import Report
-from gendr.relaxed.estimators.black_box import check_solution
 from gendr.relaxed.estimators.direction import direction_of
 
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
@@ -70,9 +69,7 @@ class SolverLoss(nn.Module):
         Raises:
             ValueError: a solution of another shape, or NaN.
         """
-        solutions = self._function(costs)
-        check_solution(costs, solutions)
-        return solutions
+        return self._function.solutions(costs)
 
     def finish(
         self, x: Tensor, value: Tensor, gradient: Tensor, variance: Tensor | None = None

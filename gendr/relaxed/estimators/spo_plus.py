@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from gendr._runtime.tracing import in_single
 from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.solver_loss import SolverLoss, check_problems, products
 
@@ -27,6 +28,7 @@ class SPOPlusLoss(SolverLoss):
     `SolverLoss`; nothing is drawn.
     """
 
+    @in_single
     def forward(self, predicted: Tensor, costs: Tensor, wanted: Tensor | None = None) -> Tensor:
         """The loss, [N] without reduction.
 
@@ -37,7 +39,7 @@ class SPOPlusLoss(SolverLoss):
                 doubles the work.
 
         Raises:
-            TypeError: no float32 or float64 tensors.
+            TypeError: no floating tensors.
             ValueError: different shapes, NaN or inf, solutions of another shape, or a solver that
                 is not of the direction that was said.
         """

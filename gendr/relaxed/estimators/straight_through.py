@@ -66,7 +66,7 @@ class StraightThrough(Estimator):
     ) -> tuple[Tensor, Any]:
         """See `Estimator`."""
         with torch.enable_grad():
-            given = x.detach().requires_grad_()
+            given = x.detach().clone().requires_grad_()
             soft = projected(given, self.projection) if self.soft is None else self.soft(given)
         at = soft.detach() if self.soft is None else x
         result = function(at)

@@ -47,7 +47,8 @@ def source(circuit: Circuit, name: str) -> str:
     if limits is not None:
         dtype = limits.dtype.name
         constants = f"THRESHOLDS = np.array({limits.tolist()}, np.{dtype})\n"
-        bits = "    bits = (x[:, :, None] > THRESHOLDS).reshape(len(x), -1)"
+        bits = "    x = x.astype(THRESHOLDS.dtype)  # as in training\n"
+        bits += "    bits = (x[:, :, None] > THRESHOLDS).reshape(len(x), -1)"
     takes = "numbers" if limits is not None else "bits"
     if sums is None:
         gives, result = f"bits [N, {len(netlist.outputs)}]", "    return out"

@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from gendr._runtime.names import unknown
 
@@ -95,7 +98,7 @@ def source(
 ) -> str:
     """The source; see `Circuit.to_verilog`."""
     netlist, sums = circuit.netlist, circuit.sums
-    _check("registers", registers, 0)
+    registers = _check("registers", registers, 0)
     result = result or ("sums" if sums else "bits")
     if result not in RESULTS:
         raise ValueError(unknown("result", result, RESULTS))
@@ -129,16 +132,22 @@ def source(
         lines.append(
             f"// Feature f is x[{word} f + {word - 1}:{word} f], {kind}, over {1 << fraction}."
         )
-    lines += [f"module {name} (", ",\n".join(f"  {port}" for port in ports), ");"]
+    lines += [
+        "// Features that no gate reads are no mistake.",
+        "/* verilator lint_off UNUSED */",
+        f"module {name} (", ",\n".join(f"  {port}" for port in ports), ");",
+    ]  # fmt: skip
     if module.clocked:
         lines.append(f"  localparam LATENCY = {last + 1};")
-    return "\n".join([*lines, *module.lines, *assigns, *module.updates(), "endmodule", ""])
+    return "\n".join([*lines, *module.lines, *assigns, *module.updates(), "endmodule",
+                      "/* verilator lint_on UNUSED */", ""])  # fmt: skip
 
 
-def _check(name: str, value: object, least: int) -> None:
+def _check(name: str, value: object, least: int) -> int:
     """As `check_count`, whose module needs torch, which circuits do not."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be an int >= {least}, got {value!r}")
+    return int(value)
 
 
 def _range(width: int, scalar: bool = True) -> str:
@@ -154,8 +163,7 @@ def _inputs(
         if fraction or signed:
             raise ValueError("fraction and signed say how numbers are written; give word too")
         return [_Net(f"x[{k}]", f"x{k}", 1, 0) for k in range(inputs)], inputs
-    _check("word", word, 1)
-    _check("fraction", fraction, 0)
+    word, fraction = _check("word", word, 1), _check("fraction", fraction, 0)
     if limits is None:
         raise ValueError("this circuit takes bits: it has no thresholds; leave out word")
     read = {*circuit.netlist.a.tolist(), *circuit.netlist.b.tolist()}
@@ -165,9 +173,7 @@ def _inputs(
     nets: list[_Net] = []
     for k in range(inputs):
         feature, t = divmod(k, each)
-        limit = float(limits[feature if len(limits) > 1 else 0, t])
-        # n / 2^fraction > limit for whole n: n is above the floor of limit 2^fraction.
-        floor = math.floor(Fraction(limit) * (1 << fraction))
+        floor = _floor(limits[feature if len(limits) > 1 else 0, t], fraction)
         if floor >= most or floor < least:
             text = "1'b0" if floor >= most else "1'b1"
         else:
@@ -178,6 +184,17 @@ def _inputs(
             )  # fmt: skip
         nets.append(module.wire(f"b{k}", 1, 0, text) if k in read else _Net("", f"b{k}", 1, 0))
     return nets, word * circuit.features
+
+
+def _floor(limit: np.floating[Any], fraction: int) -> int:
+    """Whole n are above this floor where n / 2^fraction, in the dtype of the limit, is above it.
+
+    Numbers become the next of that dtype from the middle between the two on, the even one of two.
+    """
+    above = np.nextafter(limit, limit.dtype.type(np.inf))
+    middle = (Fraction(float(limit)) + Fraction(float(above))) / 2 * (1 << fraction)
+    goes_up = limit.dtype.type(float((Fraction(float(limit)) + Fraction(float(above))) / 2)) > limit
+    return math.floor(middle) - (middle.denominator == 1 and bool(goes_up))
 
 
 def _results(
@@ -207,17 +224,24 @@ def _counted(bits: list[_Net], name: str, module: _Module) -> _Net:
     """How many are 1, [bit_length of their number]."""
     width = len(bits).bit_length()
     if not module.clocked:
-        return module.wire(name, width, 0, " + ".join(["{}"] * len(bits)), *bits)
+        return module.wire(name, width, 0, _sum(bits, width), *bits)
     stage, level = max(net.stage for net in bits), 0
     while len(bits) > 1 or level == 0:
         stage, level = stage + 1, level + 1
         pairs = [bits[k : k + 2] for k in range(0, len(bits), 2)]
         wide = min(width, level + 1)
         bits = [
-            module.wire(f"{name}_{level}_{k}", wide, stage, " + ".join(["{}"] * len(pair)), *pair)
+            module.wire(f"{name}_{level}_{k}", wide, stage, _sum(pair, wide), *pair)
             for k, pair in enumerate(pairs)
         ]
     return bits[0]
+
+
+def _sum(nets: list[_Net], width: int) -> str:
+    """The form of a sum, whose parts are as wide as it: what is not is a warning to many tools."""
+    return " + ".join(
+        "{}" if net.width == width else f"{{{{{width - net.width}'d0, {{}}}}}}" for net in nets
+    )
 
 
 def _largest(counts: list[_Net], module: _Module) -> _Net:
@@ -236,7 +260,9 @@ def _largest(counts: list[_Net], module: _Module) -> _Net:
                 winners.append((a, place))
                 continue
             first = module.wire(f"c{own}", 1, stage, "{} >= {}", a, b)
-            most = module.wire(f"m{own}", a.width, stage, "{} ? {} : {}", first, a, b)
+            most = a  # which nobody asks for at the end
+            if len(rows) > 2:
+                most = module.wire(f"m{own}", a.width, stage, "{} ? {} : {}", first, a, b)
             winners.append(
                 (most, module.wire(f"i{own}", width, stage, "{} ? {} : {}", first, i, j))
             )

@@ -1,0 +1,100 @@
+"""What a branch that is not taken computes does not count: not its NaN, nor its slopes."""
+
+import math
+
+import torch
+
+import gendr
+from gendr import relaxed
+from support.cases import for_each
+
+
+@gendr.relax
+def log_or(x):
+    if x > 0.0:
+        y = torch.log(x)
+    else:
+        y = -10.0
+    return y
+
+
+@gendr.relax
+def root(x):
+    return torch.sqrt(x) if x >= 0.0 else 0.0
+
+
+@gendr.relax
+def entropy(x):
+    if x > 0.0:
+        return x * math.log(x)
+    return 0.0
+
+
+@gendr.relax
+def exponential(x):
+    if x < 80.0:
+        return torch.exp(x)
+    return 1e35
+
+
+@gendr.relax
+def large_log(x):
+    if x > 0.0 and torch.log(x) > 1.0:
+        return 1.0
+    return 0.0
+
+
+@gendr.relax
+def halvings(x):
+    n = 0.0
+    while x > 1.0:
+        x = torch.sqrt(x - 1.0)
+        n = n + 1.0
+    return n
+
+
+PROGRAMS = {
+    "log": (log_or, [-1.0, 4.0], [-10.0, math.log(4.0)], [0.0, 0.25]),
+    "root": (root, [-1.0, 4.0], [0.0, 2.0], [0.0, 0.25]),
+    "entropy": (entropy, [-1.0, math.e], [0.0, math.e], [0.0, 2.0]),
+    "exponential": (exponential, [200.0, 1.0], [1e35, math.e], [0.0, math.e]),
+    "and": (large_log, [-1.0, 4.0], [0.0, 1.0], None),
+    "while": (halvings, [-3.0, 1.5, 3.0], [0.0, 1.0, 2.0], None),
+}
+WAYS = [
+    {"dist": "heaviside"},
+    {"dist": "uniform", "scale": 0.01},
+    {"scale": 0.01, "execution": "sampled"},
+    {"scale": 0.01, "execution": "joint"},
+]
+
+
+@for_each(name=PROGRAMS, options=WAYS)
+def test_values_and_slopes_are_those_of_the_branch_that_is_taken(name, options):
+    program, x, want, slope = PROGRAMS[name]
+    leaf = torch.tensor(x, requires_grad=True)
+    y = program(leaf, **options)
+    torch.testing.assert_close(y.detach(), torch.tensor(want), rtol=1e-4, atol=1e-4)
+    if y.requires_grad:
+        (grad,) = torch.autograd.grad(y.sum(), leaf)
+        assert bool(grad.isfinite().all())
+        if slope is not None:
+            torch.testing.assert_close(grad, torch.tensor(slope), rtol=1e-4, atol=1e-4)
+
+
+def test_the_functional_form():
+    x = torch.tensor([-1.0, 4.0], requires_grad=True)
+    with relaxed.smoothing(dist="heaviside"):
+        y = relaxed.cond(relaxed.greater(x, 0.0), torch.sqrt, torch.zeros_like, x)
+        (grad,) = torch.autograd.grad(y.sum(), x)
+        cells = torch.tensor([[1.0, math.inf], [math.nan, 2.0]])
+        read = relaxed.index(cells, torch.tensor([0.0, 1.0]))
+    assert y.tolist() == [0.0, 2.0]
+    assert grad.tolist() == [0.0, 0.25]
+    assert read.tolist() == [1.0, 2.0]
+
+
+@for_each(x=[torch.tensor(-2.0), -2.0])
+def test_single_numbers_run_hard(x):
+    assert float(log_or.hard(x)) == -10.0
+    assert float(log_or(torch.tensor(-2.0), dist="heaviside")) == -10.0
