@@ -71,8 +71,10 @@ class _Target:
 
     @property
     def origin(self) -> Tensor:
-        """[3], the point in the world that is the origin of the cameras' coordinates."""
-        return torch.zeros(3) if self.mesh is None else self.mesh.origin[0]
+        """[3], the point in the world that coordinates count from."""
+        if self.mesh is not None:
+            return self.mesh.origin[0]
+        return torch.zeros(3) if self.camera.origin is None else self.camera.origin
 
     def pictures(self, chosen: list[int], window: visual.Closeup) -> list[visual.Pixels]:
         """Views of the target as a person wants to see them."""
@@ -307,7 +309,7 @@ class _FitReport:
             self.shown = self.animated()
         camera, pictures = self.shown
         step, vertices, faces = state.trace[-1]
-        mesh = Mesh(state.frame.world(vertices), faces)
+        mesh = Mesh(state.frame.world(vertices), faces).with_origin(self.target.origin)
         scores = [(int(h["step"]), h["iou"]) for h in state.history if "iou" in h]
         frames = visual.fit_frames(
             # The last frame of an animation says that it is the last.
@@ -379,6 +381,11 @@ class _FitReport:
             "kind": "mesh" if target.mesh is not None else "images",
             "views": len(target.masks),
             "image_size": list(size),
+            "origin": target.origin.tolist(),
+            "cameras_from": self.args.cameras,
+            "masks_from": self.args.masks,
+            "background": self.args.background,
+            "tolerance": self.args.tolerance,
             "init": self.start,
             "instance": f"{settings.law}/{settings.conorm}",
             "scale": {"start": first, "end": last, "unit": settings.unit},
@@ -475,7 +482,7 @@ class _FitReport:
         if found is None or not found.refined:
             return views
         own, (rotation, translation, *_) = views.camera, found.camera.tensors()
-        camera = Camera(rotation, translation, own.focal * found.focal, own.principal)
+        camera = own.with_tensors(rotation, translation, own.focal * found.focal)
         return replace(views, camera=camera)
 
     def pictures(self, result: FitResult, mesh: Mesh, note: str) -> dict[Path, bytes]:

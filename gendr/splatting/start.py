@@ -77,6 +77,7 @@ def from_points(
     *,
     look: Look | None = None,
     background: Tensor | None = None,
+    origin: Tensor | None = None,
     seed: int = 0,
 ) -> Splats:
     """An equilateral triangle about each point, turned at random.
@@ -86,6 +87,7 @@ def from_points(
         colors: [N, 3], RGB in [0, 1]; grey by default.
         look: What the triangles are like.
         background: [3], RGB; white by default.
+        origin: [3], where in the world points count from; 0 by default.
         seed: Of the random rotations.
 
     Raises:
@@ -120,6 +122,7 @@ def from_points(
         each(look.scale),
         None if look.shape is None else each(look.shape),
         dist=look.dist, tconorm=look.tconorm, unit=look.unit, background=background,
+        origin=origin,
     )  # fmt: skip
 
 
@@ -175,9 +178,11 @@ def from_mesh(
     """
     if len(mesh) != 1:
         raise ValueError(f"splats start from one mesh, got a batch of {len(mesh)}; index it")
+    if photos is not None and photos.camera.origin is not None:
+        mesh = mesh.relative_to(photos.camera.origin)
     points = mesh.sample_points(count, torch.Generator().manual_seed(seed))[0].detach()
     if photos is None:
-        return from_points(points, look=look, seed=seed)
+        return from_points(points, look=look, origin=mesh.origin[0], seed=seed)
     return _painted(points.to(photos.images), photos, look, seed)
 
 
@@ -215,7 +220,10 @@ def _painted(points: Tensor, photos: Photos, look: Look | None, seed: int) -> Sp
         colors, inside = shown_at(photos.images[i : i + 1], photos.camera[i], points)
         seen.append(torch.where(inside[:, None], colors, torch.nan))
     colors = torch.stack(seen).nanmedian(0).values.nan_to_num(0.5)
-    return from_points(points, colors, look=look, background=photos.background, seed=seed)
+    return from_points(
+        points, colors, look=look, background=photos.background, origin=photos.camera.origin,
+        seed=seed,
+    )  # fmt: skip
 
 
 def _spacing(points: Tensor) -> Tensor:

@@ -164,7 +164,7 @@ def fit_colors(
     device = mesh.device
     mesh, masks = mesh.to("cpu"), None if masks is None else masks.cpu()
     with torch.no_grad(), torch_on_one_thread():
-        given = images.detach().cpu(), camera.detach().to("cpu"), masks
+        given = images.detach().cpu(), camera.toward(mesh).detach().to("cpu"), masks
         photos = _Photos(mesh, *given, callback)
         if kind == "vertex":
             found = photos.painted(Vertices.of(mesh), exposure, light)
