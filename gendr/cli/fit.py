@@ -440,6 +440,10 @@ class _FitReport:
         metrics["vertices"] = result.mesh.vertex_counts[0]
         metrics["faces"] = result.mesh.face_counts[0]
         metrics["quality"] = mesh_quality(result.mesh)
+        doubts: list[str] = []
+        if target.views is not None:
+            seen, hull = metrics["seen_by_two"], self.start == "hull"
+            doubts = photos.doubts(result.iou, seen, metrics["quality"], from_hull=hull)
         summary = f"mean IoU {result.iou:.3f} over {len(target.masks)} views"
         if self.args.report:
             from gendr.cli.report import page
@@ -462,7 +466,8 @@ class _FitReport:
                 f"{summary} of {size}"
                 f"{', ' + note if note else ''}, {metrics['seconds']['total']:.1f} s\n"
                 f"{out}: {', '.join([ANIMATION, SHEET, *extra, MESH, METRICS])}\n"
-                f"next: open {out / (REPORT if self.args.report else ANIMATION)}, "
+                + "".join(f"note: {each}\n" for each in doubts)
+                + f"next: open {out / (REPORT if self.args.report else ANIMATION)}, "
                 f"or turn the mesh: gendr view {out}\n"
             )
 
