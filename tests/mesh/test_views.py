@@ -195,7 +195,7 @@ def test_resizing_averages_areas_and_keeps_the_frame(tmp_path):
 def test_cameras_far_from_0_keep_their_places(tmp_path):
     """UTM metres: float32 would round them to half a metre."""
     near = np.array([[0, 0, 4], [0.3, 0.1, 4.2], [-0.2, 0.4, 3.9]])
-    eyes = near + (540000.0, 5400000.0, 100.0)
+    eyes = near + np.array([540000.0, 5400000.0, 100.0])
     frames = []
     for i, eye in enumerate(eyes):
         image(tmp_path / f"{i}.png", blob())
