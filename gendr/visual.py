@@ -135,7 +135,7 @@ def depths(mesh: Mesh, camera: Camera) -> tuple[float, float]:
         ValueError: if a camera is so far away that the mesh is one point.
     """
     centre, radius = around(mesh)
-    depth = camera.world_to_camera(centre[None])[..., 2]
+    depth = camera.toward(mesh).world_to_camera(centre[None])[..., 2]
     farthest = int(depth.abs().argmax())
     away = float(depth.abs().amax())
     if not radius > torch.finfo(depth.dtype).eps * away:
@@ -171,6 +171,7 @@ def render_views(
             a dist the picture is hard and antialiased; with one it has soft edges that fade with
             alpha.
     """
+    camera = camera.toward(mesh)
     options = {"composite": "alpha", "gamma": GAMMA, **(options or {})}
     name = options.pop("lighting", "auto")
     if name == "auto":
@@ -248,7 +249,7 @@ def drawn(mesh: Mesh, camera: Camera, size: tuple[int, int], near: float) -> Mes
 
 def silhouettes(mesh: Mesh, camera: Camera, size: int | tuple[int, int]) -> Tensor:
     """Hard masks [B, H, W] of a mesh of any size and number of faces; no gradient."""
-    pair = check_image_size(size)
+    pair, camera = check_image_size(size), camera.toward(mesh)
     near, far = depths(mesh, camera)
     renderer = Renderer(pair, "heaviside", "max", near=near, far=far)
     step = _together(mesh, pair)
@@ -286,7 +287,7 @@ def shaded(
         B pictures [H, W, 3] uint8.
     """
     if color is not None:
-        plain = Mesh(mesh.vertices, mesh.faces)
+        plain = Mesh(mesh.vertices, mesh.faces).with_origin(mesh.origin)
         tint = torch.tensor(color, dtype=mesh.dtype, device=mesh.device) / 255
         mesh = plain.with_face_colors(tint.expand(len(mesh.faces), 3))
     return composited(*render_views(mesh, camera, size))
@@ -347,7 +348,8 @@ class Closeup:
         zoom = self.size[1] / min(self.size) / self.half[0]
         centre = self.centre.to(camera.principal)
         principal = (camera.principal - centre) * zoom
-        return camera.with_tensors(focal=camera.focal * zoom, principal=principal)
+        whole = camera.with_window(None)  # also what a photo does not show
+        return whole.with_tensors(focal=camera.focal * zoom, principal=principal)
 
     def cut(self, image: Tensor, index: int) -> NDArray[np.float64]:
         """The window of an image [H, W] in [0, 1], at `size`; enlarged pixels stay visible."""

@@ -73,8 +73,10 @@ class _Target:
 
     @property
     def origin(self) -> Tensor:
-        """[3], the point in the world that is the origin of the cameras' coordinates."""
-        return torch.zeros(3) if self.mesh is None else self.mesh.origin[0]
+        """[3], the point in the world that coordinates count from."""
+        if self.mesh is not None:
+            return self.mesh.origin[0]
+        return torch.zeros(3) if self.camera.origin is None else self.camera.origin
 
     def pictures(self, chosen: list[int], window: visual.Closeup) -> list[visual.Pixels]:
         """Views of the target as a person wants to see them."""
@@ -321,7 +323,7 @@ class _FitReport:
             self.shown = self.animated()
         camera, pictures = self.shown
         step, vertices, faces = state.trace[-1]
-        mesh = Mesh(state.frame.world(vertices), faces)
+        mesh = Mesh(state.frame.world(vertices), faces).with_origin(self.target.origin)
         scores = [(int(h["step"]), h["iou"]) for h in state.history if "iou" in h]
         frames = visual.fit_frames(
             # The last frame of an animation says that it is the last.
@@ -393,6 +395,11 @@ class _FitReport:
             "kind": "mesh" if target.mesh is not None else "images",
             "views": len(target.masks),
             "image_size": list(size),
+            "origin": target.origin.tolist(),
+            "cameras_from": self.args.cameras,
+            "masks_from": self.args.masks,
+            "background": self.args.background,
+            "tolerance": self.args.tolerance,
             "init": self.start,
             "instance": f"{settings.law}/{settings.conorm}",
             "scale": {"start": first, "end": last, "unit": settings.unit},
@@ -452,6 +459,10 @@ class _FitReport:
         metrics["vertices"] = result.mesh.vertex_counts[0]
         metrics["faces"] = result.mesh.face_counts[0]
         metrics["quality"] = mesh_quality(result.mesh)
+        doubts: list[str] = []
+        if target.views is not None:
+            seen, hull = metrics["seen_by_two"], self.start == "hull"
+            doubts = photos.doubts(result.iou, seen, metrics["quality"], from_hull=hull)
         write_all({**files, out / METRICS: as_json(metrics)})
         for name in (PROGRESS, PREVIEW):
             (out / name).unlink(missing_ok=True)
@@ -467,7 +478,8 @@ class _FitReport:
                 f"mean IoU {result.iou:.3f} over {len(target.masks)} views of {size}"
                 f"{', ' + note if note else ''}, {metrics['seconds']['total']:.1f} s{spent}\n"
                 f"{out}: {', '.join([ANIMATION, SHEET, *extra, MESH, METRICS])}\n"
-                f"next: open {out / ANIMATION}, "
+                + "".join(f"note: {each}\n" for each in doubts)
+                + f"next: open {out / ANIMATION}, "
                 f"or turn the mesh: gendr view {out}\n"
             )
 
@@ -487,7 +499,7 @@ class _FitReport:
         if found is None or not found.refined:
             return views
         own, (rotation, translation, *_) = views.camera, found.camera.tensors()
-        camera = Camera(rotation, translation, own.focal * found.focal, own.principal)
+        camera = own.with_tensors(rotation, translation, own.focal * found.focal)
         return replace(views, camera=camera)
 
     def pictures(self, result: FitResult, mesh: Mesh, note: str) -> dict[Path, bytes]:

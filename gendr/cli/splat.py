@@ -154,7 +154,7 @@ def _start(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[str, S
     given, path = args.init, Path(args.photos)
     points = None
     if given in (None, "points") and path.is_dir():
-        points = load_points(path, cameras=args.cameras)
+        points = load_points(path, cameras=args.cameras, origin=photos.camera.origin)
     if points is not None:
         return "points", start_from(photos, settings, points)
     if given == "points":
@@ -215,6 +215,7 @@ class _Plan:
             return
         scored, train, splats = scene.scored, scene.train, scene.start
         size = scored.image_size
+        hard = 0.0
         for _ in range(2):  # the first time compiles
             self.alone = self._seconds(lambda: drawn(splats, scored.camera[0], size))
             hard = self._seconds(lambda: hard_views(splats, scored.camera[0], size))
@@ -297,8 +298,9 @@ class _Report:
         image, _ = drawn(training.splats(), photos.camera[0], photos.image_size)
         self.plan.alone = time.perf_counter() - now
         title = f"{self.scene.name}: {photos.names[0]}, {self.scene.kind}"
-        note = f"step {training.step:,}    {float(psnr(image, photos.images[0])):.1f} dB"
-        page = pair(title, note, photos.images[0], image)
+        photo, image = (photos.cropped(x, 0) for x in (photos.images[0], image))
+        note = f"step {training.step:,}    {float(psnr(image, photo)):.1f} dB"
+        page = pair(title, note, photo, image)
         write_whole(self.out / PREVIEW, visual.picture(page))
         spent = time.perf_counter() - now
         self.due = now + max(PREVIEW_SECONDS, spent / PREVIEW_PART)
@@ -369,7 +371,11 @@ class _Report:
             with suppress(ValueError):  # there is none
                 images = hard_views(firm, some.camera, some.image_size)
                 about = {"least": least, "trained": trained}
-                found.append((float(psnr(images, some.images).mean()), about, firm))
+                each = [
+                    psnr(some.cropped(a, i), some.cropped(b, i))
+                    for i, (a, b) in enumerate(zip(images, some.images, strict=True))
+                ]
+                found.append((float(torch.stack(each).mean()), about, firm))
 
         for least in OPACITIES:
             look(splats[splats.opacity >= least], least, False)
@@ -396,8 +402,8 @@ class _Report:
         for kind, found in images.items():
             for name, score in (("psnr", psnr), ("ssim", ssim)):
                 values = [
-                    round(min(float(score(a, b)), 100.0), 4)
-                    for a, b in zip(found, photos.images, strict=False)
+                    round(min(float(score(photos.cropped(a, i), photos.cropped(b, i))), 100.0), 4)
+                    for i, (a, b) in enumerate(zip(found, photos.images, strict=False))
                 ]
                 for row, value in zip(rows, values, strict=False):
                     row[kind + name] = value
@@ -414,6 +420,7 @@ class _Report:
         return {
             "kind": "splats",
             "photos": str(self.args.photos),
+            "cameras_from": self.args.cameras,
             "views": len(self.scene.train),
             "scored": self.scene.kind,
             "image_size": list(self.scene.train.image_size),
@@ -456,16 +463,16 @@ class _Report:
         chosen = visual.spread(len(photos), SHOWN)
         pictures = [metrics["pictures"][i] for i in chosen]
         rows: list[tuple[list[Tensor], list[str]]] = [
-            ([photos.images[i] for i in chosen], [""] * len(chosen)),
+            ([photos.cropped(photos.images[i], i) for i in chosen], [""] * len(chosen)),
             (
-                [soft[i] for i in chosen],
+                [photos.cropped(soft[i], i) for i in chosen],
                 [f"{p['psnr']:.1f} dB   SSIM {p['ssim']:.3f}" for p in pictures],
             ),
         ]
         parts = [f"{metrics['triangles']:,} triangles"]
         if hard:
             notes = [f"{p['opaque_psnr']:.1f} dB" for p in pictures]
-            rows.append(([hard[i] for i in chosen], notes))
+            rows.append(([photos.cropped(hard[i], i) for i in chosen], notes))
             parts.append(f"{metrics['opaque']['triangles']:,} opaque ones")
         height, width = photos.image_size
         settings = metrics["settings"]

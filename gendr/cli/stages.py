@@ -126,7 +126,8 @@ def has_begun(out: Path) -> bool:
 
 def _tensors(value: Tensor | Camera | Mesh | None) -> list[Tensor]:
     if isinstance(value, Camera):
-        return list(value.tensors())
+        places = [x for x in (value.origin, value.window) if x is not None]
+        return [*value.tensors(), *places]
     if isinstance(value, Mesh):
         return [value.vertices, value.faces, value.origin]
     return [] if value is None else [value]
@@ -137,7 +138,9 @@ def _packed(result: Any) -> dict[str, Any]:
     values = {f.name: getattr(result, f.name) for f in fields(result)}
     for name, value in values.items():
         if isinstance(value, Camera):
-            values[name] = value.tensors()
+            values[name] = {
+                "tensors": value.tensors(), "origin": value.origin, "window": value.window,
+            }  # fmt: skip
         elif isinstance(value, HarmonicLight):
             values[name] = {"coefficients": value.coefficients, "frame": value.frame}
         elif isinstance(value, Mesh):
@@ -150,7 +153,8 @@ def _unpacked(kind: type[T], values: Values, like: Tensor) -> T:
     types, found = get_type_hints(kind), dict(values)
     for name, value in values.items():
         if types[name] is Camera:
-            found[name] = Camera(*value).to(like.device)
+            camera = Camera(*value["tensors"]).with_window(value["window"])
+            found[name] = camera.with_origin(value["origin"]).to(like.device)
         elif types[name] is Mesh:
             parts = dict(value)
             origin, unlit = parts.pop("origin"), parts.pop("unlit")

@@ -45,7 +45,7 @@ class Frame:
             focal.to(camera.dtype),
             camera.principal,
             orthographic=camera.orthographic,
-        )
+        ).with_window(camera.window)
 
     def inner(self, world: Tensor) -> Tensor:
         """World points [..., 3] in this frame."""

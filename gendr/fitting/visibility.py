@@ -102,6 +102,7 @@ class Sight:
         column = ((xy[:, 0] * side + width) / 2).floor().long()
         row = ((height - xy[:, 1] * side) / 2).floor().long()
         within = (column >= 0) & (column < width) & (row >= 0) & (row < height) & (depth > 0)
+        within &= self.camera.within(xy[None])[0]
         pixel = torch.where(within, row * width + column, 0)
         step = footprint(self.camera, self.size, depth)
         # The nearest depth was taken up to 1.5 subpixels away, where the surface itself is nearer.
@@ -143,6 +144,8 @@ def shown_faces(
         rast, _ = rasterize(bare, pos, tri, (shape.height, shape.width))
         rast = rast[0].to(depth.device)
         face = rast[..., 3].flip(0).long() - 1
+        if (photo := camera.photo((shape.height, shape.width))) is not None:
+            face = torch.where(photo[0], face, -1)
         # All else at the pixels that show a face, which are few.
         row, column = (face >= 0).nonzero().unbind(1)
         u, v, _, _ = rast[shape.height - 1 - row, column].unbind(-1)
@@ -193,7 +196,7 @@ def seen_share(mesh: Mesh, camera: Camera, size: tuple[int, int], least: int = 2
         size: (H, W) of their images.
         least: How many cameras.
     """
-    bare = Mesh(mesh.vertices.detach(), mesh.faces)
+    bare, camera = Mesh(mesh.vertices.detach(), mesh.faces), camera.toward(mesh).with_origin(None)
     corners = bare.vertices[bare.faces]
     across = torch.linalg.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     points, normals = corners.mean(1), F.normalize(across, dim=-1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -73,7 +75,8 @@ def _from_rim(known: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     from scipy.ndimage import binary_opening, label
 
     wide = np.pad(binary_opening(np.pad(known, 1, mode="edge"))[1:-1, 1:-1], 1, mode="edge")
-    parts: npt.NDArray[np.int32] = label(wide)[0]  # pyright: ignore[reportAssignmentType]
+    found: Any = label(wide)  # whose type is that of all ways to call it
+    parts: npt.NDArray[np.int32] = found[0]
     rim = [parts[0], parts[-1], parts[:, 0], parts[:, -1]]
     return (np.isin(parts, np.concatenate(rim)) & wide)[1:-1, 1:-1]
 

@@ -8,14 +8,20 @@ x_ndc = f x / z + c, an orthographic one x_ndc = f x + c.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_float, check_image_size, check_like, check_shape
+from gendr._runtime.checks import (
+    check_finite,
+    check_float,
+    check_image_size,
+    check_like,
+    check_shape,
+)
 from gendr._runtime.readback import capturing
 from gendr._runtime.tracing import is_traced, lasting, matmul
 from gendr.mesh.camera_arguments import TensorKind, broadcast
@@ -49,6 +55,15 @@ _AHEAD = ((1, 0, 0), (0, 1, 0), (0, 0, -1))
 # the camera
 
 
+class Placed(Protocol):
+    """What has a place in the world."""
+
+    @property
+    def origin(self) -> Tensor:
+        """Where its coordinates count from: float64 [3] or [B, 3]."""
+        ...
+
+
 @final
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Camera:
@@ -57,6 +72,12 @@ class Camera:
     Camera coordinates are x_cam = rotation @ x_world + translation: x right, y up, z ahead (see the
     module). Everything broadcasts 1 to B. A camera without a pose sits at the origin, looks along
     -z and has y up.
+
+    Cameras of files have an `origin`, from which their coordinates and those of all that is made
+    with them count, so that float32 holds them also where the world is far from 0, as in UTM
+    metres. Cameras that were made otherwise have none, and count from that of the mesh they look
+    at. Photos of several sizes are laid into one image; the `window` of each camera is the part of
+    it that its photo fills.
 
     Attributes:
         rotation: [B, 3, 3], rows (right, up, ahead) in world coordinates, determinant -1.
@@ -71,6 +92,8 @@ class Camera:
     focal: Tensor
     principal: Tensor
     orthographic: bool
+    _origin: tuple[float, ...] | None
+    _window: Tensor | None
 
     def __init__(
         self,
@@ -119,14 +142,19 @@ class Camera:
                 raise ValueError(f"focal must be > 0, got {float(f.detach().min()):g}")
         c = kind.axes("principal", principal)
         r, t, f, c = broadcast(rotation=r, translation=t, focal=f, principal=c)
-        self._fill(r, t, f, c, bool(orthographic))
+        self._fill((r, t, f, c), bool(orthographic), None, None)
 
-    def _fill(self, r: Tensor, t: Tensor, f: Tensor, c: Tensor, orthographic: bool) -> None:
-        for name, value in zip(
-            ("rotation", "translation", "focal", "principal", "orthographic"),
-            (r, t, f, c, orthographic),
-            strict=True,
-        ):
+    def _fill(
+        self,
+        tensors: Sequence[Tensor],
+        orthographic: bool,
+        origin: tuple[float, ...] | None,
+        window: Tensor | None,
+    ) -> None:
+        names = (
+            "rotation", "translation", "focal", "principal", "orthographic", "_origin", "_window"
+        )  # fmt: skip
+        for name, value in zip(names, (*tensors, orthographic, origin, window), strict=True):
             object.__setattr__(self, name, value)
 
     def with_tensors(
@@ -147,15 +175,27 @@ class Camera:
         Raises:
             ValueError: for batches that differ.
         """
-        r, t, f, c = broadcast(
-            rotation=self.rotation if rotation is None else rotation,
-            translation=self.translation if translation is None else translation,
-            focal=self.focal if focal is None else focal,
-            principal=self.principal if principal is None else principal,
+        given = (
+            self.rotation if rotation is None else rotation,
+            self.translation if translation is None else translation,
+            self.focal if focal is None else focal,
+            self.principal if principal is None else principal,
         )
+        return self._changed(given, self._window)
+
+    def _changed(self, tensors: Iterable[Tensor], window: Tensor | None) -> Camera:
+        names = "rotation", "translation", "focal", "principal", "window"
+        given = [*tensors]
+        given.append(given[0] if window is None else window)
+        *tensors, shown = broadcast(**dict(zip(names, given, strict=True)))
         camera = object.__new__(Camera)
-        camera._fill(r, t, f, c, self.orthographic)
+        shown = None if window is None else shown
+        camera._fill(tensors, self.orthographic, self._origin, shown)
         return camera
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Camera:
+        window = None if self._window is None else change(self._window)
+        return self._changed((change(x) for x in self.tensors()), window)
 
     # -- the batch ----------------------------------------------------------------------------
 
@@ -168,7 +208,7 @@ class Camera:
             if not -len(self) <= index < len(self):
                 raise IndexError(f"camera {index} of {len(self)}")
             index = [index]
-        return self.with_tensors(*(x[index] for x in self.tensors()))
+        return self._each(lambda x: x[index])
 
     def __repr__(self) -> str:
         kind = "orthographic" if self.orthographic else "perspective"
@@ -195,11 +235,11 @@ class Camera:
 
     def to(self, *args: Any, **kwargs: Any) -> Camera:
         """The same cameras in another dtype or on another device, as `Tensor.to`."""
-        return self.with_tensors(*(x.to(*args, **kwargs) for x in self.tensors()))
+        return self._each(lambda x: x.to(*args, **kwargs))
 
     def detach(self) -> Camera:
         """The same cameras without gradient history."""
-        return self.with_tensors(*(x.detach() for x in self.tensors()))
+        return self._each(Tensor.detach)
 
     def expand(self, batch: int) -> Camera:
         """One camera repeated `batch` times; a batch of this size is returned unchanged.
@@ -209,14 +249,15 @@ class Camera:
         """
         if len(self) not in (1, batch):
             raise ValueError(f"{len(self)} cameras do not broadcast to {batch}")
-        return self.with_tensors(*(x.expand(batch, *x.shape[1:]) for x in self.tensors()))
+        return self._each(lambda x: x.expand(batch, *x.shape[1:]))
 
     @staticmethod
     def batch(cameras: Sequence[Camera]) -> Camera:
         """One batch of several, in order.
 
         Raises:
-            ValueError: If the list is empty or mixes perspective with orthographic, or devices.
+            ValueError: If the list is empty or mixes perspective with orthographic, devices, or
+                origins.
             TypeError: If it mixes dtypes.
         """
         cameras = list(cameras)
@@ -227,8 +268,152 @@ class Camera:
         if len({camera.orthographic for camera in cameras}) > 1:
             raise ValueError("a batch is all perspective or all orthographic; got both")
         TensorKind.common(**{f"camera {i}": each.rotation for i, each in enumerate(cameras)})
+        if len({camera._origin for camera in cameras}) > 1:
+            raise ValueError(
+                "cameras of a batch count from one origin; bring them there: relative_to(origin)"
+            )
+        first, windows = cameras[0], None
+        if any(camera._window is not None for camera in cameras):
+            everything = signs(first.rotation, -1, -1, 1, 1)[None] * torch.inf
+            windows = torch.cat([
+                everything.expand(len(camera), 4) if camera._window is None else camera._window
+                for camera in cameras
+            ])  # fmt: skip
         parts = zip(*(camera.tensors() for camera in cameras), strict=True)
-        return cameras[0].with_tensors(*(torch.cat(list(part)) for part in parts))
+        return first._changed((torch.cat(list(part)) for part in parts), windows)
+
+    # -- the place in the world, and in the image --------------------------------------------
+
+    @property
+    def origin(self) -> Tensor | None:
+        """Where in the world coordinates count from: float64 [3], on the CPU.
+
+        None for cameras that were not read from a file: they count from the origin of the mesh that
+        they look at.
+        """
+        return None if self._origin is None else torch.tensor(self._origin, dtype=torch.float64)
+
+    def with_origin(self, origin: Tensor | None) -> Camera:
+        """The same coordinates, counted from elsewhere in the world: the cameras move there.
+
+        Args:
+            origin: Float tensor [3], or None for that of the mesh that they look at.
+
+        Raises:
+            TypeError: for what is no float tensor.
+            ValueError: for another shape, NaN or inf.
+        """
+        camera = self._each(lambda x: x)
+        found = None
+        if origin is not None:
+            check_shape("origin", check_float("origin", origin), "[3]")
+            check_finite("origin", origin)
+            found = tuple(origin.detach().double().tolist())
+        object.__setattr__(camera, "_origin", found)
+        return camera
+
+    def relative_to(self, origin: Tensor) -> Camera:
+        """The same cameras in the same place of the world, coordinates counted from elsewhere.
+
+        Computed in float64. Cameras without an origin count from 0.
+
+        Args:
+            origin: Float tensor [3].
+
+        Raises:
+            TypeError: for what is no float tensor.
+            ValueError: for another shape, NaN or inf.
+        """
+        out = self.with_origin(origin)
+        before, now = (torch.tensor(x or (0.0,) * 3, dtype=torch.float64)
+                       for x in (self._origin, out._origin))  # fmt: skip
+        return out if bool((before == now).all()) else out._shifted(now - before)
+
+    def toward(self, what: Placed) -> Camera:
+        """The cameras in the coordinates of what they look at.
+
+        Args:
+            what: meshes or splats.
+
+        Raises:
+            ValueError: if these have no origin and the cameras have: they were made in the
+                coordinates of the cameras, or lie near 0, which nobody can tell.
+        """
+        if self._origin is None:
+            return self
+        origin = what.origin
+        shift = origin - torch.tensor(self._origin, dtype=torch.float64)
+        if not bool(shift.any()):
+            return self
+        if not bool(origin.any()):
+            place = ", ".join(f"{x:g}" if abs(x) < 1e5 else f"{x:.0f}" for x in self._origin)
+            raise ValueError(
+                f"the cameras count from ({place}) and what they look at from 0: if it was made in "
+                "their coordinates, give it theirs, with_origin(camera.origin); if it lies near 0, "
+                "move the cameras, camera.relative_to(torch.zeros(3))"
+            )
+        return self._shifted(shift).with_origin(None)
+
+    def _shifted(self, shift: Tensor) -> Camera:
+        """The cameras for points that were x and are x - shift: float64 [3] or [M, 3]."""
+        shift = shift.reshape(-1, 3).to(self.device)
+        step = matmul(self.rotation.double(), shift[..., None]).squeeze(-1)
+        moved = self.translation.double() + step
+        return self.with_tensors(translation=moved.to(self.dtype))
+
+    @property
+    def window(self) -> Tensor | None:
+        """[B, 4], left, bottom, right and top of the photo of each in the image, NDC.
+
+        None if photos fill their images. What lies outside was not seen: it is empty in renderings.
+        """
+        return self._window
+
+    def with_window(self, window: Tensor | None) -> Camera:
+        """The same cameras whose photos are parts of their images.
+
+        Args:
+            window: [B, 4] or None, as `window`.
+
+        Raises:
+            TypeError: for another dtype.
+            ValueError: for another shape or device.
+        """
+        if window is None:
+            return self if self._window is None else self._changed(self.tensors(), None)
+        check_like("window", check_float("window", window), "the camera", self.rotation)
+        check_shape("window", window, "[B, 4]", B=len(self))
+        return self._changed(self.tensors(), window.detach())
+
+    def within(self, xy: Tensor) -> Tensor:
+        """Whether places in the image [B, ..., 2], NDC, lie in the photo: bool [B, ...]."""
+        if self._window is None:
+            return torch.ones_like(xy[..., 0], dtype=torch.bool)
+        edges = self._window.reshape(-1, *(1,) * (xy.ndim - 2), 4)
+        return ((xy >= edges[..., :2]) & (xy <= edges[..., 2:])).all(-1)
+
+    def photo(self, image_size: int | Sequence[int]) -> Tensor | None:
+        """The pixels of an image, bool [B, H, W], that photos fill; None if all are."""
+        if self._window is None:
+            return None
+        height, width = check_image_size(image_size)
+        side = min(height, width)
+        like: dict[str, Any] = {"dtype": torch.float64, "device": self.device}
+        x = (2 * torch.arange(width, **like) + 1 - width) / side
+        y = (height - 1 - 2 * torch.arange(height, **like)) / side
+        left, bottom, right, top = self._window.double().T[..., None]
+        across, down = (x >= left) & (x <= right), (y >= bottom) & (y <= top)
+        return down[:, :, None] & across[:, None]
+
+    def region(self, image_size: int | Sequence[int]) -> list[tuple[slice, slice]]:
+        """Rows and columns of an image that each photo fills."""
+        height, width = check_image_size(image_size)
+        photo = self.photo((height, width))
+        if photo is None:
+            return [(slice(0, height), slice(0, width))] * len(self)
+        sides = [[view.any(axis).nonzero()[:, 0] for axis in (1, 0)] for view in photo]
+        rows = [[slice(int(where[0]), int(where[-1]) + 1) for where in side] for side in sides]
+        return [(down, across) for down, across in rows]
 
     # -- the pose -----------------------------------------------------------------------------
 

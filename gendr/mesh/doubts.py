@@ -91,7 +91,14 @@ def _places(camera: Camera, masks: Tensor, points: Tensor) -> Tensor:
         xy, depth = (part[0] for part in camera[i].project(points[None]))
         x = ((xy[:, 0] * side + width) / 2).floor().nan_to_num(-1, -1, -1).clamp(-1, width)
         y = ((height - xy[:, 1] * side) / 2).floor().nan_to_num(-1, -1, -1).clamp(-1, height)
-        inside = (depth > 0) & (x >= 0) & (x < width) & (y >= 0) & (y < height)
+        inside = (
+            (depth > 0)
+            & camera[i].within(xy[None])[0]
+            & (x >= 0)
+            & (x < width)
+            & (y >= 0)
+            & (y < height)
+        )
         return torch.where(inside, (y * width + x).long(), -1)
 
     return torch.stack(mapped(of, range(len(camera))))

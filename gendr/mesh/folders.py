@@ -20,9 +20,9 @@ from gendr.mesh.camera_files.transforms import (
     list_frames,
     pose_of,
     read_cameras,
-    size_text,
 )
 from gendr.mesh.cameras import Camera
+from gendr.mesh.files.origins import origin_of_eyes
 from gendr.mesh.images import Picture, Planes, open_image, resized
 
 __all__ = [
@@ -50,16 +50,44 @@ class Folder:
     Attributes:
         file: What its cameras were read from, for messages.
         frames: Its frames.
-        size: (H, W) to which all images are resized.
-        camera: A camera for each frame, float64.
+        size: (H, W) of what all images are laid into, in the middle: their largest sides.
+        sizes: (H, W) to which each is resized.
+        camera: A camera for each frame, float64, relative to 0, for images of `size`.
         straightenings: What is undone in the image of each frame.
     """
 
     file: Path
     frames: tuple[TransformsFrame, ...]
     size: tuple[int, int]
+    sizes: tuple[tuple[int, int], ...]
     camera: Camera
     straightenings: tuple[Straightening | None, ...]
+
+    def cameras(self, dtype: torch.dtype, device: torch.device | str) -> Camera:
+        """The cameras in a dtype, relative to an origin with which it holds their places."""
+        origin = origin_of_eyes(self.camera.eye.numpy(), dtype)
+        return self.camera.relative_to(torch.from_numpy(origin)).to(device, dtype)
+
+    def place(self, i: int) -> tuple[slice, slice]:
+        """Rows and columns of what images are laid into that image i fills."""
+        beside = [(most - n) // 2 for most, n in zip(self.size, self.sizes[i], strict=True)]
+        rows, columns = (slice(k, k + n) for k, n in zip(beside, self.sizes[i], strict=True))
+        return rows, columns
+
+    def laid(self, i: int, planes: Planes) -> Planes:
+        """Planes [C, h, w] of image i, with 0 beside them: [C, H, W]."""
+        if self.sizes[i] == self.size:
+            return planes
+        page = np.zeros((len(planes), *self.size), planes.dtype)
+        page[(slice(None), *self.place(i))] = planes
+        return page
+
+    def groups(self) -> list[list[int]]:
+        """The rows of images of one size, for each of the sizes."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for i, size in enumerate(self.sizes):
+            found.setdefault(size, []).append(i)
+        return list(found.values())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -78,7 +106,7 @@ def open_folder(
 
     Args:
         path: The folder, or the JSON file.
-        size: The shorter side, or (H, W), of what is made of all images.
+        size: The shorter side, or (H, W), to which every image is resized.
         max_megapixels: The largest image that is allowed, in million pixels.
         cameras: The file of the cameras, if it is not in the folder.
         masks: The folder of the masks, if it is not in the folder.
@@ -90,36 +118,50 @@ def open_folder(
     given = replace(given, masks=None if masks is None else Path(masks))
     frames = list_frames(given, max_megapixels)
     lenses = [lens_of(given.meta, frame) for frame in frames]
-    sizes, places = [f.size for f in frames], [f.where for f in frames]
-    straightenings = straightening(lenses, sizes, places)
+    straightenings = _straightenings(frames, lenses)
     targets: list[tuple[int, int]] = []
     pinholes: list[Lens] = []
-    for i, (frame, bent) in enumerate(zip(frames, straightenings, strict=True)):
+    for frame, lens, bent in zip(frames, lenses, straightenings, strict=True):
         own = frame.size if bent is None else bent.size(frame.size)
-        pinhole = lenses[i] if bent is None else bent.pinhole(frame.size)
+        pinhole = lens if bent is None else bent.pinhole(frame.size)
         targets.append(_target_size(own, size))
-        pinholes.append(pinhole.scaled(targets[0][1] / own[1], targets[0][0] / own[0]))
-    common, odd = common_size(targets)
-    if odd is not None:
-        frame, other = frames[odd], size_text(frames[targets.index(common)].size)
-        raise ValueError(
-            f"images must be of one {'size' if size is None else 'shape'}, most are "
-            f"{other}, got {size_text(frame.size)} in {frame.image}; give size=(H, W) to resize "
-            "them, or leave it out"
-        )
+        pinholes.append(pinhole.scaled(targets[-1][1] / own[1], targets[-1][0] / own[0]))
+    page = max(h for h, _ in targets), max(w for _, w in targets)
     poses = [pose_of(frame) for frame in frames]
     camera = Camera.from_opengl(camera_to_world=torch.from_numpy(np.stack(poses)), fov=30.0)
     k = torch.tensor([[p.fx, p.fy, p.cx, p.cy] for p in pinholes], dtype=torch.float64)
+    folder = Folder(given.file, tuple(frames), page, tuple(targets), camera, straightenings)
+    places = [folder.place(i) for i in range(len(frames))]
+    corner = torch.tensor([[x.start, y.start] for y, x in places], dtype=torch.float64)
+    end = torch.tensor([[x.stop, y.stop] for y, x in places], dtype=torch.float64)
     pixels = Camera.from_intrinsics(
-        image_size=targets[0],
+        image_size=page,
         fx=k[:, 0],
         fy=k[:, 1],
-        cx=k[:, 2],
-        cy=k[:, 3],
+        cx=k[:, 2] + corner[:, 0],
+        cy=k[:, 3] + corner[:, 1],
         rotation=camera.rotation,
         translation=camera.translation,
     )
-    return Folder(given.file, tuple(frames), targets[0], pixels, straightenings)
+    if len(set(targets)) > 1:
+        wide = torch.tensor([page[1], page[0]], dtype=torch.float64)
+        (left, top), (right, bottom) = (((2 * x - wide) / min(page)).T for x in (corner, end))
+        pixels = pixels.with_window(torch.stack([left, -bottom, right, -top], 1))
+    return replace(folder, camera=pixels.with_origin(torch.zeros(3)))
+
+
+def _straightenings(
+    frames: list[TransformsFrame], lenses: list[Lens]
+) -> tuple[Straightening | None, ...]:
+    """How photos are straightened: those of one size lose the same margins."""
+    found: list[Straightening | None] = [None] * len(frames)
+    for size in {frame.size for frame in frames}:
+        rows = [i for i, frame in enumerate(frames) if frame.size == size]
+        names = [frames[i].where for i in rows]
+        each = straightening([lenses[i] for i in rows], [size] * len(rows), names)
+        for i, bent in zip(rows, each, strict=True):
+            found[i] = bent
+    return tuple(found)
 
 
 def common_size(sizes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], int | None]:
@@ -142,19 +184,20 @@ def read_photo(folder: Folder, i: int, max_megapixels: float) -> tuple[Planes, b
     """Image i of a folder, with its mask if it has one: a file of its own, or transparency.
 
     Returns:
-        The mask, or 1, and RGB times the mask: [4, H, W] in [0, 1]; and whether there is a mask.
+        The mask, or 1, and RGB times the mask: [4, H, W] in [0, 1], 0 beside the photo; and whether
+        there is a mask.
 
     Raises:
         ValueError: if the image or the mask is unreadable or too large.
     """
-    frame, bent = folder.frames[i], folder.straightenings[i]
+    frame, bent, size = folder.frames[i], folder.straightenings[i], folder.sizes[i]
     with open_image(frame.image, max_megapixels, frame.turn) as opened:
         image = Picture(opened)
         if frame.mask is not None:
             with open_image(frame.mask, max_megapixels, frame.mask_turn) as mask:
-                return masked(frame, image, Picture(mask), folder.size, bent)[0], True
+                return folder.laid(i, masked(frame, image, Picture(mask), size, bent)[0]), True
         if not is_opaque(image):
-            return masked(frame, image, image, folder.size, bent)[0], True
+            return folder.laid(i, masked(frame, image, image, size, bent)[0]), True
         channels = [0, 1, 2] if image.channels > 2 else [0, 0, 0]
 
         def rows(start: int, stop: int) -> npt.NDArray[np.float64]:
@@ -162,8 +205,8 @@ def read_photo(folder: Folder, i: int, max_megapixels: float) -> tuple[Planes, b
             planes = [np.full(own[0].shape, image.white), *(own[c] for c in channels)]
             return np.stack(planes).astype(np.float64)
 
-        planes = resized_straight(rows, frame.size, folder.size, bent) / np.float32(image.white)
-        return planes.clip(0, 1), False
+        planes = resized_straight(rows, frame.size, size, bent) / np.float32(image.white)
+        return folder.laid(i, planes.clip(0, 1)), False
 
 
 def resized_straight(

@@ -67,7 +67,7 @@ def visual_hull(
         edge: the mean length of the edges of the mesh, in pixels; None keeps all triangles.
 
     Returns:
-        A mesh in world coordinates, in the dtype and on the device of the masks.
+        A mesh with the origin of the cameras, in the dtype and on the device of the masks.
 
     Raises:
         TypeError: if the masks are no floats.
@@ -88,7 +88,8 @@ def visual_hull(
         # As many faces as equilateral ones of this edge have the same area.
         wanted = int(_areas(vertices, faces).sum() / (3**0.5 / 4 * (edge * pixel) ** 2))
         mesh = simplified(mesh, max(wanted, 100))
-    return mesh.to(masks.device, masks.dtype)
+    mesh = mesh.to(masks.device, masks.dtype)
+    return mesh if camera.origin is None else mesh.with_origin(camera.origin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +165,10 @@ class _Distance:
     def __init__(self, camera: Camera, masks: Tensor) -> None:
         self.camera = camera.to(dtype=torch.float64, device="cpu")
         self.size = masks.shape[1:]
-        distances = mapped(_to_outline, list(masks.detach().double().cpu().numpy()))
+        photo = self.camera.photo((masks.shape[1], masks.shape[2]))
+        parts = [None] * len(masks) if photo is None else list(photo.numpy())
+        images = list(masks.detach().double().cpu().numpy())
+        distances = mapped(lambda i: _in_photo(images[i], parts[i]), range(len(images)))
         self.images = np.stack(distances).astype(np.float32)
         # NDC units of a pixel.
         self.unit = 2 / min(self.size)
@@ -197,6 +201,17 @@ class _Distance:
             count, last = count + out, torch.where(out, b, last)
         alone = last[count == 1]
         return int(alone.bincount().argmax()) if len(alone) else None
+
+
+def _in_photo(mask: NDArray[np.float64], photo: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    """`_to_outline` of what a photo shows; what is beside it goes on as at its border."""
+    if photo is None:
+        return _to_outline(mask)
+    rows, columns = (np.flatnonzero(photo.any(axis)) for axis in (1, 0))
+    sides = [(int(where[0]), int(where[-1]) + 1) for where in (rows, columns)]
+    part = mask[tuple(slice(*side) for side in sides)]
+    beside = [(first, n - last) for (first, last), n in zip(sides, mask.shape, strict=True)]
+    return np.pad(_to_outline(part), beside, mode="edge")
 
 
 def _to_outline(mask: NDArray[np.float64]) -> NDArray[np.float64]:

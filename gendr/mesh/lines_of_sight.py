@@ -130,7 +130,7 @@ def visual_sphere(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
         # Along its line of sight an orthographic camera may be anywhere.
         together = not exact.orthographic and _check_places(exact.eye, camera.dtype)
         exact, alpha = exact[seen], alpha[seen]
-        whole = ~_is_cut(alpha)
+        whole = ~_is_cut(alpha, exact)
         direction, origin, spread = _lines(exact, alpha)
         weights = torch.where(whole, 1.0, _CUT_WEIGHT).to(torch.float64)
         centre, depthless = _meeting_point(origin, direction, weights)
@@ -154,7 +154,7 @@ def in_view(camera: Camera, points: Tensor, size: tuple[int, int]) -> Tensor:
     """[B, N], whether points [N, 3] are before cameras and within their images."""
     xy, depth = camera.project(points)
     limit = xy.new_tensor([size[1] / min(size), size[0] / min(size)])
-    return (depth > 0) & (xy.abs() <= limit).all(-1)
+    return (depth > 0) & (xy.abs() <= limit).all(-1) & camera.within(xy)
 
 
 def shown_at(image: Tensor, camera: Camera, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -205,9 +205,12 @@ def _check_ahead(depth: Tensor) -> None:
         )
 
 
-def _is_cut(alpha: Tensor) -> Tensor:
-    """[B], whether much of a mask's outline runs along the image border; masks [B, H, W]."""
-    border = alpha[:, [0, -1], :].sum((1, 2)) + alpha[:, :, [0, -1]].sum((1, 2))
+def _is_cut(alpha: Tensor, camera: Camera) -> Tensor:
+    """[B], whether much of a mask's outline runs along the border of its photo; [B, H, W]."""
+    photo = camera.photo((alpha.shape[1], alpha.shape[2]))
+    whole = torch.ones_like(alpha[:1]) if photo is None else photo.to(alpha)
+    inner = -F.max_pool2d(-F.pad(whole, (1, 1, 1, 1))[:, None], 3, 1)[:, 0]
+    border = (alpha * (whole - inner)).sum((1, 2))
     outline = 2 * torch.sqrt(math.pi * alpha.sum((1, 2)))  # outline of a disc of equal area
     return border > _CUT * outline
 

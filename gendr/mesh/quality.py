@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gendr.mesh.mesh import Mesh
-from gendr.mesh.topology import euler_and_parts
+from gendr.mesh.topology import connected_parts, euler_and_parts
 
 __all__ = ["cut_faces", "mesh_quality"]
 
 # Above so many faces cuts are not counted: the pairs of near faces would fill the memory.
 _MOST = 50_000
+# The part of the area below which a part of a mesh is a crumb.
+_CRUMB = 0.01
 # Pairs of faces that are looked at in one go.
 _BLOCK = 200_000
 
@@ -28,6 +30,7 @@ def mesh_quality(mesh: Mesh) -> dict[str, Any]:
         is_watertight: whether each edge has two faces.
         euler: vertices - edges + faces of what faces use.
         parts: connected parts.
+        crumbs: of these, parts with less than a hundredth of the area.
         genus: parts - euler / 2, the number of handles; None if it is not watertight.
         smallest_angle: of a face, in degrees; None without faces.
         self_intersections: faces that an edge of another face passes through, of a face with which
@@ -45,12 +48,21 @@ def mesh_quality(mesh: Mesh) -> dict[str, Any]:
         "is_watertight": mesh.is_watertight,
         "euler": euler,
         "parts": parts,
+        "crumbs": _crumbs(vertices, faces) if parts > 1 else 0,
         "genus": (2 * parts - euler) // 2 if mesh.is_watertight else None,
         "smallest_angle": _smallest_angle(vertices[faces]) if len(faces) else None,
         "self_intersections": int(cut_faces(vertices, faces).sum())
         if len(faces) <= _MOST
         else None,
     }
+
+
+def _crumbs(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> int:
+    """The number of parts with little area."""
+    a, b, c = (vertices[faces[:, i]] for i in range(3))
+    area = np.linalg.norm(np.cross(b - a, c - a), axis=1)
+    part = np.unique(connected_parts(faces, len(vertices))[faces[:, 0]], return_inverse=True)[1]
+    return int((np.bincount(part, area) < _CRUMB * area.sum()).sum())
 
 
 def _smallest_angle(corners: NDArray[np.float64]) -> float:

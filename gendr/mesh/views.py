@@ -76,7 +76,8 @@ class Views:
         masks: [B, H, W] in [0, 1]; soft edges are kept.
         rgb: [B, 3, H, W] in [0, 1], the object over black (colour times mask, as a renderer with
             the default background shows it); None if the images are masks.
-        camera: B cameras.
+        camera: B cameras. Images of several sizes lie in the middle of [H, W], and the cameras have
+            a `window`, beside which masks and colours are 0 and say nothing.
         names: The names of the frames in the file.
     """
 
@@ -162,7 +163,7 @@ def load_views(
     interpolation, with margins cut off where the straight image would show what the lens did not
     see. As in NeRF tools, pixels are taken as they are in the file, unless `w` and `h` are those of
     the photo turned by what its EXIF data say; a mask of the photo as people see it is turned to
-    fit.
+    fit. In float32, cameras far from 0 get an `origin`, as those in UTM metres.
 
     Args:
         path: The folder, or the JSON file, whose folder is then that of the images.
@@ -170,7 +171,8 @@ def load_views(
             writes it.
         masks: The folder of the masks, named as the photos, if they are not in the folder.
         size: Resize to this shorter side, or to (H, W), by averages over areas; intrinsics follow.
-            By default images keep their size, which must be the same for all.
+            By default images keep their size. Images of several sizes, such as upright ones among
+            others, are laid into one, see `Views`.
         background: The plain colour of what is not the object: a name or #rrggbb, or RGB in [0, 1];
             "auto" finds a backdrop that stands still in all photos, or is plain in each, with
             `gendr.capture.find_masks`, where there are no masks.
@@ -183,8 +185,8 @@ def load_views(
     Raises:
         TypeError: If `dtype` is neither float32 nor float64.
         ValueError: If the folder, the transforms file, an image or a mask is missing, unreadable or
-            too large, sizes differ, `w` and `h` do not fit the image, a mask is empty, a pose is no
-            rotation and translation, intrinsics are missing, or the lens is of an unknown kind.
+            too large, `w` and `h` do not fit the image, a mask is empty, a pose is no rotation and
+            translation, intrinsics are missing, or the lens is of an unknown kind.
     """
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"dtype must be float32 or float64, got {dtype}")
@@ -192,10 +194,10 @@ def load_views(
     folder = open_folder(Path(path), size, max_megapixels, cameras, masks)
     if background == AUTO:
         found, rgb = _read_before_backdrop(folder, max_megapixels, dtype, device)
-        return Views(found, rgb, folder.camera.to(device, dtype), folder.names)
+        return Views(found, rgb, folder.cameras(dtype, device), folder.names)
     plain = None if background is None else Backdrop(color_of(background), tolerance)
     found, rgb = _read_frames(folder, max_megapixels, plain, dtype, device)
-    return Views(found, rgb, folder.camera.to(device, dtype), folder.names)
+    return Views(found, rgb, folder.cameras(dtype, device), folder.names)
 
 
 def view_sizes(
@@ -225,6 +227,7 @@ def load_points(
     *,
     cameras: str | Path | None = None,
     dtype: torch.dtype = torch.float32,
+    origin: Tensor | None = None,
 ) -> tuple[Tensor, Tensor] | None:
     """The points in space that COLMAP found for a folder of photos.
 
@@ -235,6 +238,7 @@ def load_points(
         path: The folder.
         cameras: The JSON file of the cameras, if it is not in the folder.
         dtype: float32 or float64.
+        origin: [3], where in the world positions count from: that of the cameras; by default 0.
 
     Returns:
         Positions [P, 3] in the world of the cameras, and RGB [P, 3] in [0, 1]; None if there are
@@ -256,7 +260,10 @@ def load_points(
         found = None if model is None else read_points(model)
     if found is None or not len(found[0]):
         return None
-    return torch.from_numpy(found[0]).to(dtype), torch.from_numpy(found[1]).to(dtype)
+    place = torch.from_numpy(found[0])
+    if origin is not None:
+        place = place - origin.double().cpu()
+    return place.to(dtype), torch.from_numpy(found[1]).to(dtype)
 
 
 def _read_frames(
@@ -272,17 +279,19 @@ def _read_frames(
     masks = torch.empty(len(frames), *size, **like)
     colors = torch.empty(len(frames), 3, *size, **like)
 
-    def read(i: int) -> tuple[bool, bool]:
+    def read(i: int) -> tuple[bool, bool, bool]:
         planes, highest = _read_planes(folder, i, max_megapixels, plain)
+        opaque, planes = bool((planes[0] == 1).all()), folder.laid(i, planes)
         masks[i] = torch.from_numpy(planes[0])
         if len(planes) > 1:
             colors[i] = torch.from_numpy(planes[1:])
-        return highest < MASK_NOISE, len(planes) > 1
+        return highest < MASK_NOISE, len(planes) > 1, opaque
 
     largest = max((frame.size for frame in frames), key=math.prod)
     found = mapped(read, range(len(frames)), most=decoded_at_once(largest))
-    empty = [frame.name for frame, (nothing, _) in zip(frames, found, strict=True) if nothing]
-    rgb = colors if all(colored for _, colored in found) else None
+    empty = [frame.name for frame, (nothing, *_) in zip(frames, found, strict=True) if nothing]
+    rgb = colors if all(colored for _, colored, _ in found) else None
+    whole = all(opaque for *_, opaque in found)
     if empty:
         # An empty mask would pull the whole object out of that view. If it is correct, the other
         # views show the same, so that nothing is lost without it.
@@ -293,12 +302,12 @@ def _read_frames(
             f"{file}: {count} {len(frames)} masks are empty ({shown}); {advice}, or leave out the "
             "frames that do not show the object"
         )
-    if bool((masks == 1).all()) and plain is not None:
+    if whole and plain is not None:
         raise ValueError(
             f"{file}: no mask: no pixel is within {plain.tolerance:g} of the background "
             f"{plain.text}; give its colour, or a larger tolerance"
         )
-    if bool((masks == 1).all()):
+    if whole:
         raise NoMasksError(
             f"{file}: no mask: every image is opaque all over; give images with transparency, "
             "mask_path, a folder masks, or the colour of a plain background"
@@ -315,7 +324,10 @@ def _read_before_backdrop(
     read = [read_photo(folder, i, max_megapixels) for i in range(len(folder.frames))]
     planes = torch.from_numpy(np.stack([planes for planes, _ in read])).to(device, dtype)
     if not any(has_mask for _, has_mask in read):
-        masks = find_masks(planes[:, 1:])[0]
+        masks = torch.zeros_like(planes[:, 0])
+        for rows in folder.groups():  # a backdrop stands still in photos of one size
+            y, x = folder.place(rows[0])
+            masks[rows, y, x] = find_masks(planes[rows, 1:, y, x])[0]
         return masks, planes[:, 1:] * masks[:, None]
     return planes[:, 0], planes[:, 1:]
 
@@ -323,12 +335,12 @@ def _read_before_backdrop(
 def _read_planes(
     folder: Folder, i: int, max_megapixels: float, plain: Backdrop | None
 ) -> tuple[Planes, float]:
-    """The mask and, unless the image is only a mask, RGB over black: [1 or 4, H, W] in [0, 1].
+    """The mask and, unless the image is only a mask, RGB over black: [1 or 4, h, w] in [0, 1].
 
     Returns:
         These planes, and the largest value of the mask at its full size.
     """
-    frame, size, bent = folder.frames[i], folder.size, folder.straightenings[i]
+    frame, size, bent = folder.frames[i], folder.sizes[i], folder.straightenings[i]
     with open_image(frame.image, max_megapixels, frame.turn) as opened:
         image = Picture(opened)
         if frame.mask is None and plain is not None and is_opaque(image):
@@ -440,34 +452,36 @@ def save_views(
     if rgb is not None:
         check_like("rgb", check_float("rgb", rgb), "alpha", alpha)
         check_shape("rgb", check_finite("rgb", rgb), "[B, 3, H, W]", **sizes)
-    k = camera.expand(batch).intrinsics(size).detach().double().cpu()
-    poses = camera.expand(batch).camera_to_world.detach().double().cpu()
+    exact = camera.expand(batch).detach().to("cpu", torch.float64)
+    k, poses = exact.intrinsics(size), exact.relative_to(torch.zeros(3)).camera_to_world
+    places = exact.region(size)
     names = [f"{i:03d}" for i in range(batch)] if names is None else list(names)
     if len(names) != batch or len(set(names)) != batch:
         raise ValueError(f"names must be {batch} different ones, got {len(set(names))}")
     root = Path(folder)
     (root / "images").mkdir(parents=True, exist_ok=True)
     for i, name in enumerate(names):
-        a = alpha[i].detach().clamp(0, 1).cpu().double()
+        where = places[i]
+        a = alpha[i][where].detach().clamp(0, 1).cpu().double()
         values = a
         if rgb is not None:  # files hold the colour itself, not its product with alpha
-            straight = rgb[i].detach().cpu().double() / a.clamp(min=1e-6)
+            straight = rgb[i][(slice(None), *where)].detach().cpu().double() / a.clamp(min=1e-6)
             values = torch.cat([straight.clamp(0, 1), a[None]]).permute(1, 2, 0)
         pixels = (values * 255).round().to(torch.uint8).contiguous().numpy()
         image = Image.fromarray(pixels)
         write_whole(root / "images" / f"{name}.png", partial(image.save, format="PNG"))
-    lenses = [
-        {
-            "camera_angle_x": 2 * math.atan(size[1] / (2 * float(m[0, 0]))),
+    lenses: list[dict[str, float]] = []
+    for m, (rows, columns) in zip(k, places, strict=True):
+        height, width = rows.stop - rows.start, columns.stop - columns.start
+        lenses.append({
+            "camera_angle_x": 2 * math.atan(width / (2 * float(m[0, 0]))),
             "fl_x": float(m[0, 0]),
             "fl_y": float(m[1, 1]),
-            "cx": float(m[0, 2]),
-            "cy": float(m[1, 2]),
-            "w": size[1],
-            "h": size[0],
-        }
-        for m in k
-    ]
+            "cx": float(m[0, 2]) - columns.start,
+            "cy": float(m[1, 2]) - rows.start,
+            "w": width,
+            "h": height,
+        })  # fmt: skip
     same = all(lens == lenses[0] for lens in lenses)
     frames = [
         {

@@ -269,6 +269,8 @@ class CompiledRenderer:
         backend = choose(renderer.backend, mesh.vertices)
         if not backend.CAN_BE_CAPTURED:
             return f"the host waits for the backend {renderer.backend!r}"
+        if camera.window is not None:
+            return "the camera shows a part of its image"
         if renderer.composite == "ordered":
             return "the order of faces is found without kernels"
         if mesh.dtype != torch.float32:

@@ -87,10 +87,17 @@ class Output:
         return self._blended(*self._scene.geometry.planes)
 
     @image
+    def _photo(self) -> Tensor | None:
+        """What photos fill of the images, bool [B, H, W]; None for all."""
+        size = self._scene.size
+        return self._scene.camera.photo((size.height, size.width))
+
+    @image
     def alpha(self) -> Tensor:
         """Soft coverage [B, H, W]."""
-        scene = self._scene
-        return alpha(scene.backend, scene.faces, scene.size, self._aggregation)
+        scene, photo = self._scene, self._photo
+        covered = alpha(scene.backend, scene.faces, scene.size, self._aggregation)
+        return covered if photo is None else covered * photo
 
     @image
     def rgb(self) -> Tensor:
@@ -105,6 +112,8 @@ class Output:
         if self._over_alpha:
             alpha = self.alpha.unsqueeze(-1)
             image = image * alpha + self._blending.background * (1 - alpha)
+        elif self._photo is not None:
+            image = torch.where(self._photo[..., None], image, self._blending.background)
         return image.permute(0, 3, 1, 2)
 
     @image
@@ -132,7 +141,8 @@ class Output:
 
     @image
     def _nearest(self) -> Tensor:
-        return nearest_faces(self._scene, self._blending.near, self._blending.far)
+        nearest = nearest_faces(self._scene, self._blending.near, self._blending.far)
+        return nearest if self._photo is None else torch.where(self._photo, nearest, -1)
 
     @image
     def _covered(self) -> tuple[Tensor, Tensor]:

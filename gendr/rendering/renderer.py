@@ -263,8 +263,9 @@ class Renderer(nn.Module):
 
         Raises:
             TypeError: for wrong types or dtypes.
-            ValueError: for batches that do not fit, devices that differ, NaN or inf. On a GPU
-                values of tensors that are wrong are reported by a later call.
+            ValueError: for batches that do not fit, devices that differ, NaN or inf, or a mesh
+                without an origin before cameras that have one (`Camera.toward`). On a GPU values
+                of tensors that are wrong are reported by a later call.
         """
         from gendr.mesh import Camera, Mesh
 
@@ -274,6 +275,7 @@ class Renderer(nn.Module):
                 f"{type(mesh).__name__} and {type(camera).__name__}"
             )
         check_like("the camera", camera.rotation, "the mesh", mesh.vertices)
+        camera = camera.toward(mesh)
         dist = self.dist
         if scale is None:
             number = self.scale

@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "load", "moments", "save", "save_glb", "save_ply", "to_mesh"]
 
 FORMAT = "gendr splats 1"
-_ARRAYS = ("vertices", "harmonics", "opacity", "scale", "background")  # shape may be missing
+_ARRAYS = (
+    "vertices",
+    "harmonics",
+    "opacity",
+    "scale",
+    "background",
+)  # shape and origin may be missing
 # Points of the law at which the moments of a window are summed; its tails count up to windows of so
 # many times the size of the triangle, as those of heavy laws have no moments.
 _NODES, _WIDEST = 64, 3.0
@@ -55,6 +61,8 @@ def save(splats: Splats, path: str | Path) -> None:
     for read, name in ((get, about["dist"]), (tconorm, about["tconorm"])):
         read(str(name))  # raises for what could not be read again
     arrays: dict[str, NDArray[Any]] = {name: _array(getattr(own, name)) for name in _ARRAYS}
+    if bool(splats.origin.any()):
+        arrays["origin"] = _array(splats.origin)
     if splats.shape is not None:
         arrays["shape"] = _array(splats.shape)
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
@@ -72,7 +80,7 @@ def load(path: Path, make: Callable[..., Splats]) -> Splats:
     """
     if not path.is_file():
         raise FileNotFoundError(f"there are no splats at {path}")
-    arrays = read_arrays(path, (*_ARRAYS, "shape", "about"))
+    arrays = read_arrays(path, (*_ARRAYS, "shape", "origin", "about"))
     try:
         about = json.loads(arrays.pop("about").tobytes())
         if (form := about.pop("format")) != FORMAT:
@@ -109,6 +117,7 @@ def save_ply(splats: Splats, path: str | Path) -> None:
     with torch.no_grad():
         mean, spread, mass = moments(splats)
         values, axes = torch.linalg.eigh(spread)
+        mean = mean + splats.origin
         sizes = values.clamp(min=0).sqrt()
         sizes = torch.maximum(sizes, _THICKNESS * sizes[:, 2:].clamp(min=1e-20))
         peak = mass / (2 * math.pi * sizes[:, 1] * sizes[:, 2])
@@ -126,9 +135,16 @@ def save_ply(splats: Splats, path: str | Path) -> None:
             "rot_0 rot_1 rot_2 rot_3": _quaternions(axes),
         }
     names = [name for several in columns for name in several.split()]
+    # Positions far from 0 are doubles, as float32 would round them.
+    far = "<f8" if bool(splats.origin.any()) else "<f4"
+    kinds = [(name, far if name in ("x", "y", "z") else "<f4") for name in names]
     header = ["ply", "format binary_little_endian 1.0", "comment soft triangles of gendr"]
-    header += [f"element vertex {len(splats)}", *(f"property float {n}" for n in names)]
-    table = np.concatenate([_array(part).astype("<f4") for part in columns.values()], 1)
+    header += [f"element vertex {len(splats)}"]
+    header += [f"property {'double' if kind == '<f8' else 'float'} {n}" for n, kind in kinds]
+    table = np.empty(len(splats), kinds)
+    for name, column in zip(names, np.concatenate(
+        [_array(part.double()) for part in columns.values()], 1).T, strict=True):  # fmt: skip
+        table[name] = column
     head = "\n".join([*header, "end_header"]) + "\n"
     write_whole(_named(path, ".ply"), head.encode() + table.tobytes())
 
@@ -195,7 +211,8 @@ def to_mesh(splats: Splats, least: float = 0.5) -> Mesh:
         raise ValueError(f"none of the {len(splats)} triangles has an opacity of {least:g} or more")
     vertices = chosen.vertices.reshape(-1, 3)
     faces = torch.arange(len(vertices), device=vertices.device).reshape(-1, 3)
-    return Mesh(vertices, faces, face_colors=flat_color(chosen.harmonics)).with_unlit()
+    mesh = Mesh(vertices, faces, face_colors=flat_color(chosen.harmonics))
+    return mesh.with_unlit().with_origin(splats.origin)
 
 
 def save_glb(splats: Splats, path: str | Path, least: float = 0.5) -> None:

@@ -69,7 +69,7 @@ def camera_path(camera: Camera, count: int, centre: Tensor | None = None) -> Cam
     else:
         times = times[:1].expand(count)
     eye, aim, above = at(times)
-    found = look_from(eye, aim, above, orthographic=camera.orthographic)
+    found = look_from(eye, aim, above, orthographic=camera.orthographic).with_origin(camera.origin)
     lens = {name: getattr(exact, name).mean(0).expand(count, 2) for name in ("focal", "principal")}
     return found.with_tensors(**lens).to(camera.device, camera.dtype)
 

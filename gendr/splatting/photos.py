@@ -28,7 +28,8 @@ class Photos:
     Attributes:
         images: [B, 3, H, W] in [0, 1], over the background where they are transparent.
         alpha: [B, H, W] in [0, 1], 1 in pictures without a mask; None if none has one.
-        camera: B cameras.
+        camera: B cameras. Pictures of several sizes lie in the middle of [H, W], and the cameras
+            have a `window`, beside which pictures and alpha say nothing.
         names: The names of the frames in the file.
         background: [3], RGB: what is behind the masks; of whole pictures, the median of the pixels
             at their borders, to start from. Or [3, H, W]: a backdrop that stands still.
@@ -59,6 +60,11 @@ class Photos:
         names = tuple(self.names[i] for i in index)
         return Photos(self.images[index], alpha, self.camera[index], names, self.background)
 
+    def cropped(self, image: Tensor, i: int) -> Tensor:
+        """The part of an image [..., H, W] that picture i fills."""
+        rows, columns = self.camera[i].region(self.image_size)[0]
+        return image[..., rows, columns]
+
     def to(self, *args: Any, **kwargs: Any) -> Photos:
         """The same in another dtype or on another device, as `Tensor.to`."""
         alpha = None if self.alpha is None else self.alpha.to(*args, **kwargs)
@@ -83,7 +89,7 @@ class Photos:
         Returns:
             The same with masks and the backdrop; None if it does not stand still around the rim.
         """
-        found = still_backdrop(self.images)
+        found = None if self.camera.window is not None else still_backdrop(self.images)
         if found is None:
             return None
         return Photos(self.images, found[1], self.camera, self.names, found[0])
@@ -130,9 +136,12 @@ def load_photos(
     if any_mask:
         images += (1 - alpha)[:, None] * behind[:, None, None]
     else:
-        rim = [images[:, :, [0, -1]].flatten(2), images[:, :, :, [0, -1]].flatten(2)]
-        behind = torch.cat(rim, 2).transpose(0, 1).flatten(1).median(1).values
+        rims = []
+        for i in range(len(images)):
+            own = images[i][(slice(None), *folder.place(i))]
+            rims += [own[:, [0, -1]].flatten(1), own[:, :, [0, -1]].flatten(1)]
+        behind = torch.cat(rims, 1).median(1).values
     photos = Photos(
-        images, alpha if any_mask else None, folder.camera.to(dtype), folder.names, behind
+        images, alpha if any_mask else None, folder.cameras(dtype, "cpu"), folder.names, behind
     )
     return photos.to(device)

@@ -86,7 +86,7 @@ def sheet(
     images, blocks = rows[0][0], math.ceil(len(names) / COLUMNS)
     columns = math.ceil(len(names) / blocks)
     left, gap, top, head, foot = 84, 8, 76, 26, 22
-    tall = _tall(images[0], TILE)
+    tall = max(_tall(image, TILE) for image in images)
     feet = [foot if any(notes) else 0 for _, notes in rows]
     block = head + len(rows) * (tall + gap) + sum(feet) + 8
     width = max(left + columns * (TILE + gap) + 12, 640)
@@ -102,7 +102,7 @@ def sheet(
         for (images, notes), below, (label, ink) in zip(rows, feet, _ROWS, strict=False):
             if k % columns == 0:
                 page.text(16, y + tall // 2, label, 13, ink, "lm")
-            page.tile(pixels(images[k], TILE), x, y)
+            page.tile(pixels(images[k], TILE), x, y + (tall - _tall(images[k], TILE)) // 2)
             page.text(x + TILE // 2, y + tall + 5, notes[k], 12, visual.INK, "ma")
             y += tall + gap + below
     return page.pixels()

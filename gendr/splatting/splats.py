@@ -74,6 +74,7 @@ class Splats:
         background: [3], RGB, white by default; or [3, H, W], an image that stands still before the
             camera and is stretched to the picture. In [0, 1].
         cutoff: In [0, 1): coverage below it, before the opacity, counts as 0.
+        origin: float64 [3], on the CPU: where in the world the vertices count from; by default 0.
     """
 
     vertices: Tensor
@@ -86,6 +87,7 @@ class Splats:
     unit: str
     background: Tensor
     cutoff: float
+    origin: Tensor
 
     def __init__(
         self,
@@ -100,6 +102,7 @@ class Splats:
         unit: str = "inradius",
         background: Tensor | None = None,
         cutoff: float = 1e-6,
+        origin: Tensor | None = None,
     ) -> None:
         """Check and keep what the attributes say.
 
@@ -131,9 +134,27 @@ class Splats:
             raise ValueError(f"{law} has no shape to set for each triangle; leave out shape")
         check_choice("unit", unit, UNITS)
         check_number("cutoff", cutoff, least=0, below=1)
-        rest = {"dist": law, "tconorm": as_tconorm(tconorm), "unit": unit, "cutoff": cutoff}
+        place = torch.zeros(3, dtype=torch.float64)
+        if origin is not None:
+            check_shape("origin", check_float("origin", origin), "[3]")
+            place = check_finite("origin", origin).detach().to("cpu", torch.float64)
+        rest = {
+            "dist": law, "tconorm": as_tconorm(tconorm), "unit": unit, "cutoff": cutoff,
+            "origin": place,
+        }  # fmt: skip
         for name, value in {**tensors, **rest}.items():
             object.__setattr__(self, name, value)
+
+    def relative_to(self, origin: Tensor) -> Splats:
+        """The same splats in the same place of the world, coordinates counted from elsewhere.
+
+        Args:
+            origin: Float tensor [3].
+        """
+        place = origin.detach().to("cpu", torch.float64)
+        shift = (self.origin - place).to(self.vertices.device)
+        moved = (self.vertices.double() + shift).to(self.vertices.dtype)
+        return self.with_tensors(vertices=moved, origin=place)
 
     def with_tensors(self, **tensors: Tensor | float | None) -> Splats:
         """The same with tensors replaced by name, unchecked: for loops that must not wait."""
@@ -200,7 +221,8 @@ class Splats:
 
         Raises:
             TypeError: if the camera has another dtype.
-            ValueError: if it is on another device, or for a setting that is not allowed.
+            ValueError: if it is on another device, for a setting that is not allowed, or if it has
+                an origin and the splats have none (`Camera.toward`).
         """
         from gendr.rendering.ordered import ordered
 
@@ -268,7 +290,7 @@ def projected(
         ValueError: if it is on another device, or near is not > 0.
     """
     check_number("near", near, above=0)
-    size = check_image_size(image_size)
+    size, camera = check_image_size(image_size), camera.toward(splats)
     tensors = splats.vertices, splats.harmonics, splats.scale
     fixed = not any(x.requires_grad for x in camera.tensors())
     plain = len(camera) == 1 and not camera.orthographic and files.power_of(splats.dist) == 1

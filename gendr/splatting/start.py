@@ -22,6 +22,7 @@ from gendr._runtime.checks import (
 )
 from gendr.distributions import Distribution
 from gendr.mesh import Mesh, visual_sphere
+from gendr.mesh.files.origins import origin_of
 from gendr.mesh.files.ply import Cloud
 from gendr.mesh.lines_of_sight import in_view, meeting_point, shown_at
 from gendr.splatting.files import moments
@@ -79,6 +80,7 @@ def from_points(
     *,
     look: Look | None = None,
     background: Tensor | None = None,
+    origin: Tensor | None = None,
     seed: int = 0,
 ) -> Splats:
     """An equilateral triangle about each point, turned at random.
@@ -88,6 +90,7 @@ def from_points(
         colors: [N, 3], RGB in [0, 1]; grey by default.
         look: What the triangles are like.
         background: [3], RGB; white by default.
+        origin: [3], where in the world points count from; 0 by default.
         seed: Of the random rotations.
 
     Raises:
@@ -122,6 +125,7 @@ def from_points(
         each(look.scale),
         None if look.shape is None else each(look.shape),
         dist=look.dist, tconorm=look.tconorm, unit=look.unit, background=background,
+        origin=origin,
     )  # fmt: skip
 
 
@@ -131,6 +135,7 @@ def from_cloud(
     *,
     look: Look | None = None,
     background: Tensor | None = None,
+    origin: Tensor | None = None,
     seed: int = 0,
 ) -> Splats:
     """Triangles for the points of a PLY file, as `from_points`, or for its Gaussians.
@@ -144,6 +149,8 @@ def from_cloud(
         count: How many are taken at random at most; all by default.
         look: What the triangles are like.
         background: [3], RGB; white by default.
+        origin: [3], where in the world the triangles count from; by default 0, or near the points
+            if these are far from it.
         seed: Of what is random.
 
     Raises:
@@ -161,9 +168,12 @@ def from_cloud(
                      cloud.turns)
     )  # fmt: skip
     assert points is not None
+    far = torch.from_numpy(origin_of(cloud.points, torch.float32))
+    place = far if origin is None else origin.detach().double().cpu()
+    points = points.double() - place
     plain = from_points(
         points.float(), None if colors is None else colors.float(),
-        look=look, background=background, seed=seed,
+        look=look, background=background, origin=place, seed=seed,
     )  # fmt: skip
     if sizes is None or turns is None or opacity is None or rest is None or colors is None:
         return plain
@@ -243,9 +253,11 @@ def from_mesh(
     """
     if len(mesh) != 1:
         raise ValueError(f"splats start from one mesh, got a batch of {len(mesh)}; index it")
+    if photos is not None and photos.camera.origin is not None:
+        mesh = mesh.relative_to(photos.camera.origin)
     points = mesh.sample_points(count, torch.Generator().manual_seed(seed))[0].detach()
     if photos is None:
-        return from_points(points, look=look, seed=seed)
+        return from_points(points, look=look, origin=mesh.origin[0], seed=seed)
     return _painted(points.to(photos.images), photos, look, seed)
 
 
@@ -283,7 +295,10 @@ def _painted(points: Tensor, photos: Photos, look: Look | None, seed: int) -> Sp
         colors, inside = shown_at(photos.images[i : i + 1], photos.camera[i], points)
         seen.append(torch.where(inside[:, None], colors, torch.nan))
     colors = torch.stack(seen).nanmedian(0).values.nan_to_num(0.5)
-    return from_points(points, colors, look=look, background=photos.background, seed=seed)
+    return from_points(
+        points, colors, look=look, background=photos.background, origin=photos.camera.origin,
+        seed=seed,
+    )  # fmt: skip
 
 
 def _spacing(points: Tensor) -> Tensor:

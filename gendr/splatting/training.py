@@ -88,6 +88,8 @@ class SplatTraining:
         least: float | None = None,
     ) -> None:
         photos, settings = with_background(photos, settings)
+        if photos.camera.origin is not None:
+            init = init.relative_to(photos.camera.origin)
         self._least = least
         self._middle = None if least is None else math.log(least / (1 - least))
         self.photos, self.settings, self.held_out = photos, settings, held_out
@@ -217,7 +219,9 @@ class SplatTraining:
         if "exposure" in self._values:
             gains = self._values["exposure"]
             image = image * (gains[i] - gains.mean(0)).exp()[:, None, None]
-        error = image[0] - photo
+        error, shown = image[0] - photo, self.photos.camera[i].photo(photo.shape[1:])
+        if shown is not None:
+            error = error[:, shown[0]]
         loss = 0.8 * error.abs().mean() + 2 * error.square().mean()
         self._adam.zero_grad()
         loss.backward()
@@ -252,7 +256,10 @@ class SplatTraining:
         """PSNR [B] of what the splats look like from the cameras of photos, in decibels."""
         splats = self.splats()
         found = [
-            psnr(splats.render(photos.camera[i], photos.image_size)[0][0], photos.images[i])
+            psnr(
+                photos.cropped(splats.render(photos.camera[i], photos.image_size)[0][0], i),
+                photos.cropped(photos.images[i], i),
+            )
             for i in range(len(photos))
         ]
         return torch.stack(found)
@@ -473,9 +480,9 @@ def start_from(
         photos: to train on, which colour them.
         settings: of the training.
         source: "hull", the visual hull of the masks; "cameras", what these see; a mesh; what a PLY
-            file without faces holds; or points [P, 3] and their colours [P, 3]. By default the hull
-            if there are masks, else, or if those of a backdrop that stands still have none,
-            cameras.
+            file without faces holds; or points [P, 3], which count from the origin of the cameras,
+            and their colours [P, 3]. By default the hull if there are masks, else, or if those of
+            a backdrop that stands still have none, cameras.
 
     Raises:
         ValueError: as `from_hull` and the others.
@@ -491,10 +498,14 @@ def start_from(
         generator = torch.Generator().manual_seed(seed)
         some = torch.randperm(len(points), generator=generator)[:first]
         return from_points(
-            points[some], colors[some], look=look, background=photos.background, seed=seed
+            points[some], colors[some], look=look, background=photos.background,
+            origin=photos.camera.origin, seed=seed,
         )  # fmt: skip
     if isinstance(source, Cloud):
-        return from_cloud(source, first, look=look, background=photos.background, seed=seed)
+        return from_cloud(
+            source, first, look=look, background=photos.background, origin=photos.camera.origin,
+            seed=seed,
+        )  # fmt: skip
     if isinstance(source, Mesh):
         return from_mesh(source, first, photos, look=look, seed=seed)
     if source is None and photos.alpha is not None:

@@ -101,14 +101,15 @@ def compared(views: Views, index: int, mesh: Mesh | None, kind: str) -> Pixels:
         kind: of `COMPARISONS`.
     """
     mask, camera, size = views.masks[index], views.camera[index], views.image_size
+    place = camera.region(size)[0]
     if kind == "photo" and views.rgb is not None:
-        return _pixels(views.rgb[index] + 1 - mask)
+        return _pixels(views.rgb[index] + 1 - mask)[place]
     if kind in ("photo", "mask") or mesh is None:
-        return _pixels((1 - mask).expand(3, *size))
+        return _pixels((1 - mask).expand(3, *size))[place]
     if kind == "fit":
-        return visual.composited(*visual.render_views(mesh, camera, size))[0]
+        return visual.composited(*visual.render_views(mesh, camera, size))[0][place]
     found = visual.silhouettes(mesh, camera, size)[0]
-    return visual.difference(mask.double().numpy(), found.double().numpy())
+    return visual.difference(mask.double().numpy(), found.double().numpy())[place]
 
 
 def letterboxed(pixels: Pixels, aspect: float) -> Pixels:

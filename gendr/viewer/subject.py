@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from gendr.fitting import FitState
 from gendr.mesh import Mesh
 from gendr.mesh.files.ply import read_cloud
+from gendr.mesh.folders import NoMasksError
 from gendr.mesh.views import Views, load_views
-from gendr.splatting import Look, Splats
+from gendr.splatting import Look, Splats, load_photos
 from gendr.splatting.start import from_cloud
 
 __all__ = ["Subject", "read_subject", "stamp"]
@@ -45,6 +49,31 @@ class Subject:
     views: Views | None = None
     target: Mesh | None = None
 
+    def together(self) -> Subject:
+        """The same in coordinates that count from one point, small ones if all of it is far out."""
+        origins = [mesh.origin[0] for _, mesh in self.meshes]
+        origins += [] if self.splats is None else [self.splats.origin]
+        origins += [] if self.target is None else [self.target.origin[0]]
+        if self.views is not None and self.views.camera.origin is not None:
+            origins.insert(0, self.views.camera.origin)
+        origin = next((each for each in origins if bool(each.any())), torch.zeros(3))
+        zero = torch.zeros(3)
+
+        def near(mesh: Mesh) -> Mesh:
+            return mesh.relative_to(origin).with_origin(zero)
+
+        views, splats = self.views, self.splats
+        if views is not None and views.camera.origin is not None:
+            camera = views.camera.relative_to(origin).with_origin(None)
+            views = replace(views, camera=camera)
+        return replace(
+            self,
+            meshes=tuple((name, near(mesh)) for name, mesh in self.meshes),
+            splats=None if splats is None else splats.relative_to(origin).with_tensors(origin=zero),
+            views=views,
+            target=None if self.target is None else near(self.target),
+        )
+
 
 def read_subject(path: str | Path, photos: str | Path | None = None) -> Subject:
     """Read a mesh file, splats, a folder of photos, or the output folder of a command.
@@ -62,7 +91,7 @@ def read_subject(path: str | Path, photos: str | Path | None = None) -> Subject:
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"no such file or folder: {path}")
-    views = None if photos is None else load_views(photos, size=PHOTO_SIZE)
+    views = None if photos is None else _photos(Path(photos))
     if path.suffix == ".npz":
         return Subject(path.name, splats=Splats.load(path), views=views)
     if path.suffix.lower() == ".ply" and (cloud := read_cloud(path)) is not None:
@@ -71,7 +100,18 @@ def read_subject(path: str | Path, photos: str | Path | None = None) -> Subject:
         return Subject(path.name, (("", Mesh.load(path)),), views=views)
     if path.is_dir() and (stamp(path) or any((path / name).is_file() for name in FACTS)):
         return _output(path, views)
-    return Subject(path.resolve().name, views=load_views(path, size=PHOTO_SIZE))
+    return Subject(path.resolve().name, views=_photos(path))
+
+
+def _photos(path: Path, **options: Any) -> Views:
+    """Photos with their masks, or whole ones if they have none."""
+    try:
+        return load_views(path, size=PHOTO_SIZE, **options)
+    except NoMasksError:
+        photos = load_photos(path, size=PHOTO_SIZE, cameras=options.get("cameras"))
+        shown = photos.camera.photo(photos.image_size)
+        whole = torch.ones_like(photos.images[:, 0]) if shown is None else shown.to(photos.images)
+        return Views(whole, photos.images, photos.camera, photos.names)
 
 
 def stamp(folder: Path) -> tuple[tuple[str, int], ...]:
@@ -91,23 +131,26 @@ def _output(folder: Path, views: Views | None) -> Subject:
     if facts.get("kind") == "mesh":
         target = Mesh.load(source) if source.is_file() else None
     elif views is None and source.name and source.exists():
-        cameras, masks = (
-            file if file.exists() else None for file in (folder / CAMERAS, folder / MASKS)
-        )
-        views = load_views(source, cameras=cameras, masks=masks, size=PHOTO_SIZE)
+        options = {key: facts[key] for key in ("background", "tolerance") if facts.get(key)}
+        for key, own in (("cameras_from", folder / CAMERAS), ("masks_from", folder / MASKS)):
+            file = own if own.exists() else Path(facts.get(key) or "")
+            if file.name and file.exists():
+                options[key.removesuffix("_from")] = file
+        views = _photos(source, **options)
     if (folder / SPLATS).is_file():
         splats = Splats.load(folder / SPLATS)
         return Subject(folder.resolve().name, splats=splats, views=views)
-    return Subject(folder.resolve().name, tuple(_meshes(folder)), views=views, target=target)
+    return Subject(folder.resolve().name, tuple(_meshes(folder, facts)), views=views, target=target)
 
 
-def _meshes(folder: Path) -> Sequence[tuple[str, Mesh]]:
+def _meshes(folder: Path, facts: dict[str, Any]) -> Sequence[tuple[str, Mesh]]:
     """The shapes on the way to a fit, and its result."""
     meshes: list[tuple[str, Mesh]] = []
+    origin = torch.tensor(facts.get("origin") or [0.0] * 3, dtype=torch.float64)
     with suppress(ValueError):  # there is none, or that of another command
         state = FitState.load(folder / CHECKPOINT)
         meshes = [
-            (f"step {step}", Mesh(state.frame.world(vertices), faces))
+            (f"step {step}", Mesh(state.frame.world(vertices), faces).with_origin(origin))
             for step, vertices, faces in state.trace
         ]
     for name in MESHES:

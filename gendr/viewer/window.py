@@ -102,7 +102,7 @@ class Viewer:
         """Show something else, such as the next steps of a fit; cameras of browsers stay."""
         with self._lock:
             first, before = not self._controls, self._subject
-            self._subject = subject
+            self._subject = subject = subject.together()
             if first or _kind(before) != _kind(subject):
                 self._rebuild()
             elif subject.meshes:
@@ -157,8 +157,8 @@ class Viewer:
             return
         radius = self._around()[1]
         rotation, shift, k = views.camera.to_opencv(views.image_size)
-        height, width = views.image_size
-        for i in range(len(views)):
+        for i, (rows, columns) in enumerate(views.camera.region(views.image_size)):
+            height, width = rows.stop - rows.start, columns.stop - columns.start
             where = -rotation[i].mT @ shift[i]
             handle = scene.add_camera_frustum(
                 f"{CAMERAS}/{i}",

@@ -124,7 +124,7 @@ def refine_cameras(
     masks, camera, tell = masks.detach(), camera.detach(), callback or (lambda done: None)
     frame = Frame.of_masks(masks, camera)
     given = frame.camera(camera.to("cpu", torch.float64))
-    lines = Outlines.of(masks)
+    lines = Outlines.of(masks, camera)
     gap = spread(lines, given)
     now = given
     if focal or gap > _EXACT:
@@ -174,7 +174,10 @@ def _by_colors(
             first = least = Agreement(images, masks, start, _BLURS[-1]).error
         else:
             done, first, least = (resume[name] for name in ("done", "first", "least"))
-            camera, best = (Camera(*resume[name]).to(start.device) for name in ("now", "best"))
+            camera, best = (
+                start.with_tensors(*(x.to(start.device) for x in resume[name]))
+                for name in ("now", "best")
+            )
         for number, blur in enumerate(_BLURS[done:], done + 1):
             agreement = Agreement(images, masks, camera, blur)
             if blur == _BLURS[-1] and agreement.error < least and spread(lines, camera) <= widest:
@@ -216,8 +219,8 @@ def hull_iou(masks: Tensor, camera: Camera) -> float:
 def _outer(frame: Frame, inner: Camera, like: Camera) -> Camera:
     """The cameras of the world of those of the frame; the inverse of `Frame.camera`."""
     translation = inner.translation * frame.size - inner.rotation @ frame.centre
-    moved = Camera(inner.rotation, translation, inner.focal, inner.principal)
-    return moved.to(like.device, like.dtype)
+    tensors = inner.rotation, translation, inner.focal, inner.principal
+    return like.with_tensors(*(x.to(like.device, like.dtype) for x in tensors))
 
 
 def aligned(camera: Camera, like: Camera) -> Camera:
@@ -245,7 +248,7 @@ def aligned(camera: Camera, like: Camera) -> Camera:
     moved = factor * (eyes - middle) + target
     rotation = exact.rotation @ turn.T
     translation = -(rotation @ moved[..., None])[..., 0]
-    return Camera(rotation, translation, exact.focal, exact.principal).to(camera.dtype)
+    return exact.with_tensors(rotation, translation).to(camera.dtype)
 
 
 def _angles(one: Camera, other: Camera) -> Tensor:

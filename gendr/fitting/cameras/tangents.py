@@ -56,8 +56,12 @@ class Outlines:
     pixel: float
 
     @staticmethod
-    def of(masks: Tensor) -> Outlines:
+    def of(masks: Tensor, camera: Camera | None = None) -> Outlines:
         """The hulls of masks [B, H, W], cut at 0.5 between the centres of pixels.
+
+        Args:
+            masks: [B, H, W].
+            camera: B cameras, if their photos fill only a part of these.
 
         Raises:
             ValueError: if a mask has less than three pixels that are not on one line.
@@ -80,10 +84,15 @@ class Outlines:
         most = max(map(len, hulls))
         padded = [np.pad(hull, ((0, most - len(hull)), (0, 0)), "edge") for hull in hulls]
         xy = torch.from_numpy(np.stack(padded))
-        cut = ((xy < 1) | (xy > xy.new_tensor([width - 1, height - 1]))).any(2)
         side = min(height, width)
         ndc = torch.stack([2 * xy[..., 0] - width, height - 2 * xy[..., 1]], 2) / side
-        return Outlines(ndc, cut, 2 / side)
+        steps = xy.new_tensor([[1, 0], [-1, 0], [0, 1], [0, -1]]) * (2 / side)
+        near = ndc[:, :, None] + steps  # a pixel further
+        limit = xy.new_tensor([width, height]) / side
+        seen = (near.abs() <= limit).all(-1)
+        if camera is not None:
+            seen &= camera.to("cpu", ndc.dtype).within(near)
+        return Outlines(ndc, ~seen.all(2), 2 / side)
 
 
 def _crossings(image: NDArray[Any]) -> NDArray[Any]:
@@ -294,7 +303,7 @@ def _moved(camera: Camera, move: Tensor) -> tuple[Tensor, Tensor]:
 def applied(camera: Camera, step: Tensor) -> Camera:
     """Cameras turned about the origin and shifted, by a step [6 B + 1]."""
     rotation, translation = _moved(camera, step[:-1].reshape(-1, 6))
-    return Camera(rotation, translation, camera.focal * step[-1].exp(), camera.principal)
+    return camera.with_tensors(rotation, translation, camera.focal * step[-1].exp())
 
 
 def solved(outlines: Outlines, camera: Camera, *, focal: bool = False) -> Camera:

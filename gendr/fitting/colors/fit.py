@@ -72,6 +72,8 @@ _SHARP = 0.6
 # Photos that count less than this are named as blurred. Of docs/results/photos.md, sharp photos of
 # the toy count 0.5 or more, of the bulldozer 0.3; one of the toy, blurred by a pixel, counts 0.09.
 _BLURRED = 0.15
+# But if they have this part of the detail of others, they are not blurred: they disagree.
+_DETAILED = 0.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +87,11 @@ class ColorResult:
         psnr: [B], of renderings and photos over the pixels of the object (in the mask or in the
             rendering), in decibels.
         seen: Part of the points of the surface that some photo shows, in [0, 1].
-        weights: [B], how much the photos count, in (0, 1]: less those that show less detail than
-            a rendering of what they all show, as they are blurred.
+        weights: [B], how much the photos count, in (0, 1]: less those that show less of the detail
+            that a rendering of what they all show has, as they are blurred, or show it elsewhere.
         light: What the colours are to be multiplied by; None if they hold it.
+        detail: [B], the strength of the detail of each photo, wherever it is, over that of the
+            rendering; 1 for the photo in the middle.
     """
 
     mesh: Mesh
@@ -96,11 +100,23 @@ class ColorResult:
     seen: float
     weights: Tensor
     light: HarmonicLight | None = None
+    detail: Tensor | None = None
 
     @property
     def blurred(self) -> list[int]:
         """The rows of the photos that are so blurred that they hardly count."""
-        return (self.weights < _BLURRED).nonzero()[:, 0].tolist()
+        return self._hardly(blurred=True)
+
+    @property
+    def apart(self) -> list[int]:
+        """The rows of sharp photos that hardly count, as their detail lies elsewhere."""
+        return self._hardly(blurred=False)
+
+    def _hardly(self, *, blurred: bool) -> list[int]:
+        flat = torch.ones_like(self.weights, dtype=torch.bool)
+        if self.detail is not None:
+            flat = self.detail < _DETAILED
+        return ((self.weights < _BLURRED) & (flat == blurred)).nonzero()[:, 0].tolist()
 
     def to(self, device: torch.device) -> ColorResult:
         """The same on a device."""
@@ -109,6 +125,7 @@ class ColorResult:
             self.mesh.to(device), self.exposure.to(device), self.psnr.to(device), self.seen,
             self.weights.to(device),
             light and HarmonicLight(light.coefficients.to(device), light.frame),
+            None if self.detail is None else self.detail.to(device),
         )  # fmt: skip
 
 
@@ -164,7 +181,7 @@ def fit_colors(
     device = mesh.device
     mesh, masks = mesh.to("cpu"), None if masks is None else masks.cpu()
     with torch.no_grad(), torch_on_one_thread():
-        given = images.detach().cpu(), camera.detach().to("cpu"), masks
+        given = images.detach().cpu(), camera.toward(mesh).detach().to("cpu"), masks
         photos = _Photos(mesh, *given, callback)
         if kind == "vertex":
             found = photos.painted(Vertices.of(mesh), exposure, light)
@@ -217,6 +234,7 @@ class _Photos:
         self.faces = len(mesh.faces)
         self.normals = mesh.vertex_normals[mesh.faces]
         self.quality = [1.0] * len(images)
+        self.detail = [1.0] * len(images)
         self.views = [_View(self.sights[i], self.inside[i], images[i]) for i in range(len(images))]
 
     def texture_size(self) -> int:
@@ -249,7 +267,8 @@ class _Photos:
         self.tell(1.0)
         weights = self.gains.new_tensor(self.quality)
         share = float(seen.double().mean())
-        return ColorResult(mesh, self.gains, psnr, share, weights, self.light)
+        detail = self.gains.new_tensor(self.detail)
+        return ColorResult(mesh, self.gains, psnr, share, weights, self.light, detail)
 
     def _explained(self, samples: Samples, exposure: bool | None, light: str) -> bool:
         """Find light and exposures, each by the other, as far as they are wanted; which says this.
@@ -387,7 +406,7 @@ class _Photos:
         shown = torch.from_numpy(system.mixed(colors.float().numpy()) * system.shade)
         bounds = np.searchsorted(system.view, np.arange(len(self.images) + 1))
 
-        def slope(i: int) -> float:
+        def slope(i: int) -> tuple[float, float]:
             image, use = self.images[i], self.inside[i].flatten()
             own = torch.zeros_like(image).flatten(1)
             own[:, use] = shown[bounds[i] : bounds[i + 1]].T.to(own)
@@ -396,10 +415,13 @@ class _Photos:
             inner = -F.max_pool2d(-self.inside[i][None].to(image), 3, 1, 1)[0] > 0.5
             mine, photo = detail[:, :, inner]
             plain = _PLAIN**2 * mine.numel() + 1e-12  # what has no detail is not blurred
-            return float(((mine * photo).sum() + plain) / (mine.square().sum() + plain))
+            own_energy = mine.square().sum() + plain
+            strength = ((photo.square().sum() + plain) / own_energy).sqrt()
+            return float(((mine * photo).sum() + plain) / own_energy), float(strength)
 
-        slopes = mapped(slope, range(len(self.images)))
-        found = np.array(slopes) / max(float(np.median(slopes)), 1e-6)
+        slopes, strengths = np.array(mapped(slope, range(len(self.images)))).T
+        self.detail = list(map(float, strengths / max(float(np.median(strengths)), 1e-6)))
+        found = slopes / max(float(np.median(slopes)), 1e-6)
         return [float(x) for x in found.clip(0.2, 1.0) ** 2]
 
     def _corrected(self, system: Mixtures, colors: Tensor, exposure: bool) -> Tensor:

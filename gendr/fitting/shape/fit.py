@@ -41,9 +41,10 @@ def fit(
         settings: By default `FitSettings()`.
         init: What to start from, whose parts and holes are kept: a "sphere", placed and sized from
             what all cameras see; the visual "hull" of the masks, which has parts, holes and details
-            already and is the better start from four views on; or one mesh, in the coordinates of
-            the cameras (its `origin` is kept, not added). Faces are kept too, unless the mesh is
-            remeshed on the way (`settings.remesh`), as by default from a hull.
+            already and is the better start from four views on; or one mesh, in the place of the
+            world that its `origin` says, or, if the cameras have none, in their coordinates. Faces
+            are kept too, unless the mesh is remeshed on the way (`settings.remesh`), as by default
+            from a hull.
         callback: Called with the state after every step, for progress and checkpoints
             (`state.save`). The state is a snapshot: an exception that the callback raises,
             KeyboardInterrupt included, ends the fit and leaves the state complete.
@@ -72,6 +73,8 @@ def fit(
     with torch.no_grad():
         masks, camera = target_masks.detach(), camera.detach()
         start = visual_hull(camera, masks) if init == "hull" else init
+        if isinstance(start, Mesh) and camera.origin is not None:
+            start = start.relative_to(camera.origin)
         settings = settings.resolved(init == "hull")
         job = Job(masks, camera, settings, start if isinstance(start, Mesh) else None)
     return job.run(callback, resume)

@@ -66,6 +66,8 @@ class Job:
             self.frame.check_outside(camera)
             sphere = icosphere(settings.subdivisions, dtype=masks.dtype, device=masks.device)
             self.start = sphere.scaled(SPHERE)
+            if camera.origin is not None:
+                self.start = self.start.with_origin(camera.origin)
         else:
             check_single("init", init)
             check_like("init", init.vertices, "target_masks", masks)

@@ -214,6 +214,7 @@ def refine_shape(
     if budget is not None:
         check_number("budget", budget, above=0)
     given = Mesh(mesh.vertices.detach(), mesh.faces)
+    camera = camera.toward(mesh).with_origin(None)
     photos = _Photos(images.detach(), camera.detach(), masks.detach())
     before: Mapping[str, Any] = resume or {"parts": 0, "seconds": 0.0}
     part, parts = int(before["parts"]), 1 + -(-steps // EVERY)

@@ -1,4 +1,4 @@
-"""The choice of an origin for meshes that are far from 0."""
+"""The choice of an origin for meshes and cameras that are far from 0."""
 
 from __future__ import annotations
 
@@ -15,12 +15,33 @@ Array = NDArray[Any]
 _COARSEST = 1e-4
 
 
-def origin_of(points: Array, dtype: torch.dtype) -> Array:
+# The same for the eyes of cameras, whose extent is that of the ring around an object: a tenth of a
+# pixel in a photo of 10,000.
+_COARSEST_OF_EYES = 1e-5
+
+
+def origin_of_eyes(eyes: Array, dtype: torch.dtype) -> Array:
+    """The origin from which the coordinates of cameras should count: float64 [3], 0 if not needed.
+
+    Args:
+        eyes: [B, 3], in the world. If all are at one place, their extent counts as 1.
+        dtype: The dtype that the cameras will have.
+    """
+    points = (
+        eyes
+        if len(eyes) and np.ptp(eyes, 0).max() > 0
+        else np.concatenate([eyes - 0.5, eyes + 0.5])
+    )
+    return origin_of(points, dtype, _COARSEST_OF_EYES)
+
+
+def origin_of(points: Array, dtype: torch.dtype, coarsest: float = _COARSEST) -> Array:
     """The origin from which the coordinates of a mesh should count: float64 [3], 0 if not needed.
 
     Args:
         points: [N, 3], all corners of its faces.
         dtype: The dtype that the mesh will have. For float64 no origin is needed.
+        coarsest: The spacing of numbers, in parts of the extent, from which on one is needed.
 
     On every axis where the spacing of float32 is too coarse for the mesh, the origin moves to the
     middle of the mesh. It is made of integers, or of binary fractions if the mesh is smaller than
@@ -35,4 +56,4 @@ def origin_of(points: Array, dtype: torch.dtype) -> Array:
     unit = min(1.0, 2.0 ** np.floor(np.log2(extent)))
     spacing = np.finfo(np.float32).eps * np.maximum(np.abs(low), np.abs(high))
     middle = np.round((low + high) / 2 / unit) * unit
-    return np.where(spacing > _COARSEST * extent, middle, 0.0)
+    return np.where(spacing > coarsest * extent, middle, 0.0)
