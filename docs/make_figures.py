@@ -32,7 +32,7 @@ import gendr
 from gendr.distributions import Distribution
 from gendr.mesh import icosphere
 from gendr.rendering.geometry import project_faces
-from gendr.scale import pixels_to_ndc, suggest_scale
+from gendr.rendering.scale import pixels_to_ndc, suggest_scale
 from gendr.tnorms import TConorm
 from lab.pages import fill, table
 
@@ -1076,6 +1076,7 @@ HOUSE = (
         ("reconstruction", "mesh from one image"),
         ("splatting", "soft triangles"),
         ("viewer", "a page to look at them"),
+        ("photos", "scenes"),
     ),
     (
         ("capture", "cameras of photos"),
@@ -1085,8 +1086,10 @@ HOUSE = (
     ),
     (
         ("rendering", "images of meshes"),
+        ("soft", "sign, clamp, …"),
         ("sorting", "sorts, ranks"),
         ("topk", "made of sorting"),
+        ("transport", "Sinkhorn"),
         ("relaxed", "programs, paths"),
         ("logic", "gate networks"),
         ("…", "the next system"),

@@ -53,6 +53,33 @@ def plots(rows: int, columns: int, size: tuple[float, float], **more: Any) -> tu
     return plt.subplots(rows, columns, figsize=size, **more)
 
 
+# -- functions of tensors
+
+
+def figure_soft() -> None:
+    """Functions of `gendr.soft`, hard and at three scales, and by three laws."""
+    x = torch.linspace(-2, 2, 801, dtype=torch.float64)
+    shown = {
+        "sign(x)": lambda *how: gendr.soft.sign(x, *how),
+        "abs(x)": lambda *how: gendr.soft.abs(x, *how),
+        "relu(x)": lambda *how: gendr.soft.relu(x, *how),
+        "clamp(x, -1, 1)": lambda *how: gendr.soft.clamp(x, -1, 1, *how),
+        "round(x)": lambda *how: gendr.soft.round(x, *how),
+        "equal(x, 0)": lambda *how: gendr.soft.equal(x, 0.0, *how),
+    }
+    figure, axes = plots(2, len(shown), (13, 4), sharex=True, sharey="col")
+    for column, (name, function) in enumerate(shown.items()):
+        axes[0, column].set_title(name, size=10)
+        for scale, colour in zip((0.05, 0.2, 0.5), SCALES, strict=True):
+            axes[0, column].plot(x, function(scale), color=colour, label=f"scale {scale}")
+        for dist, colour in (("logistic", BLUE), ("cauchy", RED), ("uniform", GREY)):
+            axes[1, column].plot(x, function(0.2, dist), color=colour, label=dist)
+    for row in axes:
+        row[0].legend(frameon=False, fontsize=7, loc="lower right")
+    figure.tight_layout()
+    save_plot(figure, "soft_functions.png")
+
+
 # -- what a decision is
 
 
@@ -303,6 +330,7 @@ def figure_learnt() -> None:
 
 
 FIGURES: dict[str, Callable[[], None]] = {
+    "soft": figure_soft,
     "decisions": figure_decisions,
     "sort": figure_sort,
     "tables": figure_tables,

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
         reconstruction,
         relaxed,
         rendering,
+        soft,
         sorting,
         splatting,
         tnorms,
         topk,
+        transport,
     )
     from gendr._runtime.threads import set_num_threads
     from gendr.fitting import (
@@ -95,11 +97,13 @@ __all__ = [
     "rotation_angle_between",
     "set_num_threads",
     "silhouette",
+    "soft",
     "sorting",
     "splatting",
     "suggest_scale",
     "tnorms",
     "topk",
+    "transport",
 ]
 
 # Where each name lives; a test compares this with the imports above.
@@ -115,10 +119,12 @@ _MODULES = {
         "reconstruction",
         "relaxed",
         "rendering",
+        "soft",
         "sorting",
         "splatting",
         "tnorms",
         "topk",
+        "transport",
     ),
     "gendr.rendering.instances": ("Instance", "instance", "instances"),
     "gendr._runtime.threads": ("set_num_threads",),

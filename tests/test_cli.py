@@ -321,15 +321,12 @@ def test_fit_of_a_mesh_leaves_everything(box, tmp_path, capsys):
     out = tmp_path / "deep" / "out"
     gendr.set_num_threads(3)
     try:
-        assert run("fit", box, "-o", out, *SMALL[:-1], "--seed", 3, "--report") == 0
+        assert run("fit", box, "-o", out, *SMALL[:-1], "--seed", 3) == 0
     finally:
         gendr.set_num_threads(None)
-    assert names(out) == {"report.html", *RESULTS}
+    assert names(out) == RESULTS
     shown = capsys.readouterr()
-    assert f"next: open {out / 'report.html'}" in shown.out
-    page = (out / "report.html").read_text(encoding="utf-8")
-    assert f"Mean IoU {facts(out)['iou']:.3f} over 4 views" in page
-    assert page.count("data:image/gif;base64,") == page.count('"data:image/png;base64,i') == 1
+    assert f"mean IoU {facts(out)['iou']:.3f} over 4 views" in shown.out
     assert "mean IoU" in shown.out
     assert "fit.gif" in shown.out
     assert "12/12" in shown.err

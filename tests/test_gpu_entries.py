@@ -74,3 +74,54 @@ def test_the_pretended_device_refuses_others():
     mixed, added, copied = run_python(REFUSALS, BENCHMARKS, check=True).stdout.splitlines()
     assert mixed.startswith("tensors are not all on the same device: add")
     assert added == copied == "[2.0, 2.0]"
+
+
+# What has no kernels for GPUs is computed by those of the CPU, and says so.
+THROUGH_CPU = """
+import warnings
+import torch
+import gendr
+import gendr.primitives as dr
+from gendr.rendering import ordered as ordering
+from gendr.rendering.backends.triton import backend
+from support import strict_device
+
+choose = ordering.choose
+ordering.choose = lambda name, x: choose(name, x) if x.device.type == "cpu" else backend
+ball = gendr.mesh.icosphere(2)
+pos = torch.cat([0.7 * ball.vertices, 1.5 + 0.2 * ball.vertices[:, 2:]], -1)[None]
+color = torch.rand(1, 24, 24, 2, generator=torch.Generator().manual_seed(0))
+faces = 0.5 + torch.rand(1, 30, 3, 3, generator=torch.Generator().manual_seed(1))
+colors = torch.rand(1, 30, 3, generator=torch.Generator().manual_seed(2))
+
+
+def near(a, b):  # while tensors are pretended, the definition runs in place of kernels
+    return (a - b.to("cpu")).abs().max().item() <= 1e-5 * a.abs().max().item()
+
+
+def drawn(to):
+    tri, points, paint = to(ball.faces.int()), to(pos).requires_grad_(), to(color)
+    rast, slopes = dr.rasterize(None, points, tri, (24, 24))
+    smooth = dr.antialias(paint, rast, points, tri)
+    corners = to(faces).requires_grad_()
+    image, alpha = ordering.ordered(corners, to(colors), 24, "logistic", scale=2e-2)
+    total = smooth.square().sum() + slopes.square().sum() + image.square().sum() + alpha.sum()
+    return rast, smooth, image, alpha, *torch.autograd.grad(total, [points, corners])
+
+
+here = drawn(lambda x: x.clone())
+device = strict_device.device()
+with warnings.catch_warnings(record=True) as said, strict_device.strict():
+    warnings.simplefilter("always")
+    there = drawn(strict_device.upload)
+    there = drawn(strict_device.upload)
+print([str(w.message).split(" has no")[0] for w in said if "copied there" in str(w.message)])
+print({x.device.type for x in there}, [near(*pair) for pair in zip(here, there)])
+"""
+
+
+@pytest.mark.slow
+def test_what_has_no_kernels_for_gpus_goes_through_the_cpu_and_says_so():
+    said, equal = run_python(THROUGH_CPU, check=True).stdout.splitlines()
+    assert said == "['rasterize', 'antialias', 'ordered joining']"
+    assert equal == f"{{'pretend'}} {6 * [True]}"

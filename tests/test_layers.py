@@ -30,19 +30,21 @@ ALLOWED = {
     "data": GROUND,
     "primitives": GROUND,
     "rendering": {*GROUND, "distributions", "tnorms", "mesh", "primitives"},
+    "soft": {*GROUND, "distributions"},
     "sorting": {*GROUND, "distributions"},
     "topk": {*GROUND, "distributions", "sorting"},  # networks, kernels, methods, the drawing
+    "transport": GROUND,
     "relaxed": {*GROUND, "distributions", "tnorms"},
     "logic": {*GROUND, "distributions", "tnorms", "data"},
-    "scale": {"rendering"},  # known by this name from the first release
 }
-SYSTEMS = set(ALLOWED) - {"scale"}
+SYSTEMS = set(ALLOWED)
 ALLOWED["visual"] = {*GROUND, "mesh", "rendering"}
 ALLOWED["fitting"] = {*SYSTEMS, "visual"}
 ALLOWED["reconstruction"] = {*SYSTEMS, "visual"}
 ALLOWED["splatting"] = {*SYSTEMS, "visual"}
 ALLOWED["viewer"] = {*SYSTEMS, "visual", "fitting", "splatting"}
-ALLOWED["cli"] = {*ALLOWED["viewer"], "viewer", "reconstruction", "__init__"}
+ALLOWED["photos"] = {*ALLOWED["viewer"], "viewer"}
+ALLOWED["cli"] = {*ALLOWED["photos"], "photos", "reconstruction", "__init__"}
 # Names of a part above that a part hands on at their first use: for type checkers only.
 HANDED_ON = {("gendr.primitives", "gendr.rendering.clip_space")}
 MODULES = {
@@ -114,7 +116,7 @@ def test_the_picture_of_the_house_shows_every_part_on_its_floor():
     )
     top, *lower = ([name for name, _ in row] for row in ast.literal_eval(house))
     height = {name: -i for i, row in enumerate([top, *lower]) for name in row if name != "…"}
-    assert set(height) == set(ALLOWED) - {"scale"}  # scale: an old name of a part of rendering
+    assert set(height) == set(ALLOWED)
     for name in set(height) - set(top):
         for other in ALLOWED[name] - {name}:
             assert height[other] < height[name] or (name, other) == ("topk", "sorting"), name

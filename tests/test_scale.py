@@ -9,7 +9,7 @@ import gendr
 from gendr import distributions
 from gendr.mesh import icosphere
 from gendr.rendering.geometry import project_faces
-from gendr.scale import geometric_schedule, pixels_to_ndc, suggest_scale
+from gendr.rendering.scale import geometric_schedule, pixels_to_ndc, suggest_scale
 from support.cases import for_each
 
 SIZE = 64

@@ -34,7 +34,6 @@ from gendr.rendering.backends.choice import choose
 # File names: the results of a finished fit, which are replaced together, and below them the files
 # of a fit that is under way.
 MESH, SHEET, ANIMATION, METRICS = "fit.obj", "sheet.png", "fit.gif", "metrics.json"
-REPORT = "report.html"
 CHECKPOINT, PROGRESS, PREVIEW = "checkpoint.pt", "progress.json", "preview.png"
 # Seconds between two checkpoints, and between two previews; these take at most this part of the
 # time.
@@ -433,17 +432,6 @@ class _FitReport:
         metrics["vertices"] = result.mesh.vertex_counts[0]
         metrics["faces"] = result.mesh.face_counts[0]
         metrics["quality"] = mesh_quality(result.mesh)
-        summary = f"mean IoU {result.iou:.3f} over {len(target.masks)} views"
-        if self.args.report:
-            from gendr.cli.report import page
-
-            pictures = (
-                ("Target, fit and difference", "image/png", files[out / SHEET]),
-                ("The fit on its way", "image/gif", files[out / ANIMATION]),
-            )
-            said = f"M{summary[1:]}{', ' + note if note else ''}."
-            files[out / REPORT] = page(f"{target.name}, fitted", said, mesh, metrics, pictures)
-            extra.append(REPORT)
         write_all({**files, out / METRICS: as_json(metrics)})
         for name in (PROGRESS, PREVIEW):
             (out / name).unlink(missing_ok=True)
@@ -452,10 +440,10 @@ class _FitReport:
         if not self.quiet:
             size = f"{target.masks.shape[2]} x {target.masks.shape[1]}"
             sys.stdout.write(
-                f"{summary} of {size}"
+                f"mean IoU {result.iou:.3f} over {len(target.masks)} views of {size}"
                 f"{', ' + note if note else ''}, {metrics['seconds']['total']:.1f} s\n"
                 f"{out}: {', '.join([ANIMATION, SHEET, *extra, MESH, METRICS])}\n"
-                f"next: open {out / (REPORT if self.args.report else ANIMATION)}, "
+                f"next: open {out / ANIMATION}, "
                 f"or turn the mesh: gendr view {out}\n"
             )
 

@@ -160,8 +160,6 @@ class Fit(OnDevice, OnThreads, ReadsImages):
             differ.
         view: a page in the browser that shows the fit as it goes; in a terminal it stays until
             Ctrl-C.
-        report: also write report.html, one page for any browser, without network: the mesh to turn,
-            pictures, the course of the fit, numbers and settings.
         settings: of the fit.
         budget: end after 90s, 2m or 1h of steps, however many they are, and stereo after as long
             again; less time, less quality.
@@ -207,7 +205,6 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     output: str = option("out", None, "FOLDER", flags=_OUTPUT)
     resume: bool = option(False)
     view: bool = option(False)
-    report: bool = option(False)
     settings: FitSettings = group(FitSettings)
     subdivisions: int | None = option(None, count(0))
     init: str | None = option(None, None, "hull|sphere|MESH")

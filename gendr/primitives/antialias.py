@@ -26,6 +26,7 @@ from gendr._runtime.checks import (
     check_shape,
 )
 from gendr._runtime.operator import Operator
+from gendr._runtime.through_cpu import goes_through_cpu, moved
 from gendr._runtime.tracing import is_traced
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.reference.antialias import Borders, blended, crossed, densely, linked
@@ -123,7 +124,10 @@ def antialias(
     scene = Scene(checked, images, height, width, pos.shape[-2], None, pos.ndim == 2)
     if not color.shape[-1] or not len(checked):
         return color + 0 * pos.sum() if not color.shape[-1] else color.clone()
-    return ANTIALIAS(kernels_for("antialias", color), Borders(scene, uses, boost), color, rast, pos)
+    call = Borders(scene, uses, boost), color, rast, pos
+    if goes_through_cpu("antialias", color):
+        call = moved(call, "cpu")
+    return ANTIALIAS(kernels_for("antialias", call[1]), *call).to(color.device)
 
 
 def _uses(tri: Tensor) -> Tensor:

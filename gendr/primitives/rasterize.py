@@ -26,6 +26,7 @@ from typing_extensions import Self
 from gendr._runtime.checks import check_image_size, check_index, check_integer, check_shape
 from gendr._runtime.memory import physical_memory
 from gendr._runtime.operator import Operator
+from gendr._runtime.through_cpu import goes_through_cpu, moved
 from gendr._runtime.tracing import is_traced
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.reference.raster import nearest, shaded
@@ -141,7 +142,8 @@ def rasterize(
 
     Source: Laine et al. (2020), §3.1, and the public documentation of nvdiffrast for conventions.
     """
-    rast, derivatives = RASTERIZE(*_prepared(glctx, pos, tri, resolution, ranges, None))
+    results = RASTERIZE(*_prepared(glctx, pos, tri, resolution, ranges, None))
+    rast, derivatives = moved(results, pos.device)
     rast = numbered(rast, len(tri))
     return rast, derivatives if grad_db else derivatives.detach()
 
@@ -172,6 +174,7 @@ class DepthPeeler:
     ) -> None:
         self._grad_db = grad_db
         self._call = _prepared(glctx, pos, tri, resolution, ranges, Layer())
+        self._device = pos.device
         self._open = False
 
     def __enter__(self) -> Self:
@@ -191,7 +194,7 @@ class DepthPeeler:
             raise RuntimeError("use the DepthPeeler in a with statement")
         if is_traced():
             raise RuntimeError("DepthPeeler is not made for torch.compile and torch.func")
-        rast, derivatives = RASTERIZE(*self._call)
+        rast, derivatives = moved(RASTERIZE(*self._call), self._device)
         return rast, derivatives if self._grad_db else derivatives.detach()
 
 
@@ -225,6 +228,8 @@ def _prepared(
             f"{scene.images} images of {height} x {width} need {needed / 1e9:,.3g} GB, this "
             f"machine has {physical_memory() / 1e9:,.3g} GB"
         )
+    if goes_through_cpu("rasterize", pos):
+        scene, pos = moved((scene, pos), "cpu")
     return kernels_for("raster", pos), scene, pos
 
 

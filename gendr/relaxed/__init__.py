@@ -58,6 +58,11 @@ from gendr.relaxed.algorithms.graph_path import GraphPath, edges_of_csr, shortes
 from gendr.relaxed.algorithms.levenshtein import levenshtein
 from gendr.relaxed.algorithms.shortest_path import ShortestPath, shortest_path
 from gendr.relaxed.algorithms.silhouette import silhouette
+from gendr.relaxed.algorithms.soft_dtw import (
+    soft_dtw,
+    soft_dtw_alignment,
+    soft_dtw_barycenter,
+)
 from gendr.relaxed.choices import absolute as abs
 from gendr.relaxed.choices import argmax, argmin
 from gendr.relaxed.choices import maximum as max
@@ -145,6 +150,9 @@ __all__ = [
     "silhouette",
     "smooth",
     "smoothing",
+    "soft_dtw",
+    "soft_dtw_alignment",
+    "soft_dtw_barycenter",
     "sum",
     "truth",
     "warping_of_costs",

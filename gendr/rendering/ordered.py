@@ -99,7 +99,7 @@ def ordered(
         bound: in [0, 1): faces may be left out whose weights in a pixel are less than this
             together; 0 joins all.
         backend: "auto", "cpu", "reference" or "triton", which has no kernels for it yet and takes
-            the definition, a bounded number of pairs at a time.
+            those of the CPU, with copies there and back, as a warning says.
         check: whether to look for NaN and inf, and for opacities outside [0, 1].
 
     Returns:

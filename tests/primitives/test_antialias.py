@@ -7,7 +7,8 @@ import gendr
 from gendr import primitives as dr
 from gendr._runtime.numba.compilation import available
 from gendr.mesh import icosphere
-from gendr.primitives.reference.antialias import linked
+from gendr.primitives.reference.antialias import Borders, crossed, densely, linked
+from gendr.primitives.scene import Scene
 from support.cases import for_each
 
 pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")
@@ -220,3 +221,21 @@ def test_soft_is_the_silhouette_of_the_family(law):
     both = torch.tensor([[0, len(tri)], [0, 4]], dtype=torch.int32)
     some = dr.soft(pos[0], tri, (20, 30), law, "hamacher(p=1)", "2px", ranges=both)
     torch.testing.assert_close(some[:1], found)
+
+
+def test_the_definition_finds_crossings_in_float64():
+    """Where an edge passes close to a pixel's centre far from the origin, float32 has no digits."""
+    pos, tri = shape(2, torch.float32)
+    pos = pos.clone()
+    pos[..., 3] *= 1 + 1e-3
+    size, points = (96, 96), pos.clone().requires_grad_()
+    rast, _ = dr.rasterize(None, pos, tri, size)
+    color = torch.rand(*rast.shape[:3], 2, generator=torch.Generator().manual_seed(0))
+    borders = Borders(Scene(tri, 1, *size, pos.shape[1]), linked(tri), 1.0)
+    found = densely(borders, color, points, crossed(borders, rast, pos))
+    exact_points = pos.double().requires_grad_()
+    exact = densely(borders, color.double(), exact_points, crossed(borders, rast, pos))
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=3e-7)
+    (slope,) = torch.autograd.grad(found.square().sum(), points)
+    (exact_slope,) = torch.autograd.grad(exact.square().sum(), exact_points)
+    assert (slope - exact_slope).abs().max() < 1e-6 * exact_slope.abs().max()

@@ -193,6 +193,9 @@ def blended(borders: Borders, color: Tensor, pos: Tensor, pairs: Tensor, codes: 
     image = first // (scene.height * scene.width)
     base = image * (0 if scene.shared else scene.vertices)
     half = codes.long().clamp(min=1) - 1
+    # In float64, as `crossed` decides: near a pixel's centre e and f are differences of products
+    # that are nearly equal, and in float32 t would be anything.
+    pos = pos.double()
     points = pos.reshape(-1, 4)[_ends(scene.tri, half) + base[:, None]]  # [K, 2, 4]
     line = _cross(points[:, 0], points[:, 1])
     x, y = scene.samples(pos)
@@ -206,7 +209,7 @@ def blended(borders: Borders, color: Tensor, pos: Tensor, pairs: Tensor, codes: 
     t = torch.where(real, e, 0.0) / torch.where(real, e - f, 1.0)  # from the first pixel
     real = real & (t >= 0) & (t <= 1)
     # Whichever is nearer: from t on there is what the second pixel sees, before it what the first.
-    weight = torch.where(real, t - 0.5, 0.0)
+    weight = torch.where(real, t - 0.5, 0.0).to(color.dtype)
     target = torch.where(weight > 0, second, first)
     change = weight[:, None] * (flat[first] - flat[second])
     return flat.index_add(0, target, change).reshape(color.shape)

@@ -20,10 +20,11 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
+from gendr._runtime.numba.calls import pointer, shifted
 from gendr._runtime.numba.calls import row as row_of
-from gendr._runtime.numba.calls import shifted
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
-from gendr._runtime.numba.vectors import LANES
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr._runtime.numba.mathematics import exp, log1p
+from gendr._runtime.numba.vectors import LANES, wide
 from gendr.relaxed.backends.cpu.minimum import (
     OPTIONS,
     Decision,
@@ -67,6 +68,24 @@ def _by_law(
     slopes[:, :count] = ways.by_x[:2, :count]
 
 
+@inner(**OPTIONS)
+def _log_sum_exp(
+    above, left, corner, local, count, row, column, on_corner, after, beta, target, by_above,
+    by_left, is_saved,
+):  # fmt: skip
+    """As `align`, for the minimum -log(sum exp(-beta x)) / beta; derivatives if saved."""
+    wide()
+    inverse = 1.0 / beta
+    for i in range(count):
+        a, b, c = above[i] + row, left[i] + column, corner[i] + on_corner * local[i]
+        low = min(a, min(b, c))
+        p, q, r = exp((low - a) * beta), exp((low - b) * beta), exp((low - c) * beta)
+        total = p + q + r  # one of them is 1
+        target[i] = low - log1p(total - 1.0) * inverse + after * local[i]
+        if is_saved:
+            by_above[i], by_left[i] = p / total, q / total
+
+
 @kernel(**OPTIONS)
 def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start, stop):
     """Fill in out [B] for the pairs start .. stop - 1; law is a `Decision`.
@@ -103,6 +122,11 @@ def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start
                             i, above, left, corner, local, row, column, on_corner, after, law.beta,
                             target, slopes, stride,
                         )  # fmt: skip
+                elif law.tails == 0:
+                    _log_sum_exp(
+                        above, left, corner, local, count, row, column, on_corner, after, law.beta,
+                        target, pointer(slopes[0]), pointer(slopes[1]), is_saved,
+                    )  # fmt: skip
                 else:
                     _by_law(
                         above, left, corner, local, count, row, column, on_corner, after, law,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from gendr._runtime.through_cpu import goes_through_cpu, moved
 from gendr._runtime.triton.launch import available, interpreted, run, supports
 from gendr.primitives.reference.raster import planes_of
 from gendr.rendering.backends import reference
@@ -131,9 +132,13 @@ def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor, index: None = Non
 
 
 def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
-    """Faces joined from front to back: no kernel yet, but the definition for all pairs in torch.
+    """Faces joined from front to back: no kernel yet, but those of the CPU, with copies.
 
-    A bounded number of pairs is in memory at a time, and joined again in the backward pass. It is
-    right, and slow: every face is taken in every pixel.
+    While PyTorch traces, the definition for all pairs: right, and slow.
     """
-    return ordered_densely(layered, size, _ORDERED_AT_ONCE)
+    device = layered.faces.corners.device
+    if device.type != "cpu" and not goes_through_cpu("ordered joining", layered.faces.corners):
+        return ordered_densely(layered, size, _ORDERED_AT_ONCE)
+    from gendr.rendering.backends.cpu.ordered import ordered as joined
+
+    return moved(joined(moved(layered, "cpu"), size), device)

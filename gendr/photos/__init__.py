@@ -1,0 +1,1 @@
+"""The application: from photographs to meshes."""

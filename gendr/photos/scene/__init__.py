@@ -1,0 +1,1 @@
+"""Scenes: what overlapping photographs see, without masks."""

@@ -1,0 +1,259 @@
+"""Soft forms of functions of torch: a hard decision becomes its probability under noise.
+
+x > 0 holds with probability F(x / scale) if noise of the law F is added to x, and a function that
+decides becomes the mean of its branches. As scale goes to 0 each is the function of torch of the
+same name. All are plain PyTorch, so that `torch.compile`, `torch.func`, export and any number of
+derivatives work. Sorted things have functions of their own: `gendr.sorting`, `gendr.topk`.
+
+    >>> from gendr import soft
+    >>> soft.sign(torch.tensor([-1.0, 0.0, 0.3]), scale=0.1)
+    tensor([-0.9999,  0.0000,  0.9051])
+
+Source: Petersen, Learning with Differentiable Algorithms (2022), (2.13) to (2.15).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_number, check_tensor, dtype_name
+from gendr.distributions.decisions import check_symmetric
+from gendr.distributions.registry import as_distribution
+
+if TYPE_CHECKING:
+    from gendr.distributions import Distribution
+
+__all__ = [
+    "abs", "clamp", "equal", "greater", "heaviside", "histogram", "less", "relu", "round", "sign",
+    "take_along_dim", "where",
+]  # fmt: skip
+
+Law: TypeAlias = "str | Distribution"
+Scale: TypeAlias = "float | Tensor"
+
+
+def _floating(name: str, x: object) -> Tensor:
+    tensor = check_tensor(name, x)
+    if not tensor.is_floating_point():
+        raise TypeError(
+            f"{name} must be floating, got {dtype_name(tensor.dtype)}; convert it with .float()"
+        )
+    return tensor
+
+
+def _scale(scale: Scale) -> Scale:
+    return scale if isinstance(scale, Tensor) else check_number("scale", scale, above=0.0)
+
+
+def _coverage(x: Tensor, scale: Scale, dist: Law) -> tuple[Tensor, Tensor]:
+    """F(x / scale), and 1 less that without cancellation; of half precision in float32."""
+    wide = _floating("x", x)
+    wide = wide.float() if wide.dtype in (torch.float16, torch.bfloat16) else wide
+    above, below = as_distribution(dist).coverage(wide, _scale(scale))
+    return above.to(x.dtype), below.to(x.dtype)
+
+
+def heaviside(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+    """The probability of x > 0: F(x / scale), in [0, 1].
+
+    Args:
+        x: any shape; float32, float64, or half precision.
+        scale: > 0, of the noise, in units of x; a number, or a tensor that broadcasts to x.
+        dist: its law, a name or an object.
+
+    Raises:
+        TypeError: x is no floating tensor.
+        ValueError: an unknown law, a scale that is not positive.
+    """
+    return _coverage(x, scale, dist)[0]
+
+
+def greater(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+    """The probability of a > b; see `heaviside`."""
+    return heaviside(a - b, scale, dist)
+
+
+def less(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+    """The probability of a < b; see `heaviside`."""
+    return heaviside(b - a, scale, dist)
+
+
+def equal(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+    """How much a equals b: the density at a − b over that at 0, in [0, 1]; see `heaviside`.
+
+    Raises:
+        ValueError: also for a law that is not symmetric, or whose density at 0 is no number.
+    """
+    law = check_symmetric(as_distribution(dist), "equal needs")
+    peak = law.pdf(torch.zeros((), dtype=torch.float64)).item()
+    if not 0 < peak < float("inf"):
+        raise ValueError(f"equal needs a law with a density at 0, got {law} with {peak:g}")
+    x = _floating("a", a) - b
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return (law.pdf(wide / _scale(scale)) / peak).to(x.dtype)
+
+
+def sign(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+    """2 F(x / scale) − 1, in [−1, 1]; see `heaviside`."""
+    above, below = _coverage(x, scale, dist)
+    return above - below
+
+
+def abs(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+    """`x if x > 0 else -x`: x (2 F(x / scale) − 1), at most |x|; see `heaviside`."""
+    return x * sign(x, scale, dist)
+
+
+def relu(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+    """`x if x > 0 else 0`: x F(x / scale), which is slightly negative below 0; see `heaviside`.
+
+    With the Gaussian law it is GELU, with the logistic one SiLU (swish).
+    """
+    return x * heaviside(x, scale, dist)
+
+
+def clamp(
+    x: Tensor, min: float | Tensor | None = None, max: float | Tensor | None = None,
+    scale: Scale = 0.1, dist: Law = "logistic",
+) -> Tensor:  # fmt: skip
+    """X, or a limit with the probability that x is beyond it; see `heaviside`.
+
+    x + F((min − x) / scale) (min − x) + F((x − max) / scale) (max − x). Beyond a limit by about the
+    scale, the result may be so too, by at most 0.28 scales for the logistic law.
+
+    Args:
+        x: any shape.
+        min: the lower limit, a number or a tensor that broadcasts; None for none.
+        max: the upper limit.
+        scale: of the noise.
+        dist: its law.
+
+    Raises:
+        ValueError: without limits, or as `heaviside`.
+    """
+    if min is None and max is None:
+        raise ValueError("clamp needs min, max or both")
+    low = 0 if min is None else relu(min - x, scale, dist)
+    high = 0 if max is None else relu(x - max, scale, dist)
+    return x + low - high
+
+
+def round(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+    """The nearest integer, of noise that is less than one half in magnitude.
+
+    n + (F((t − ½) / scale) − F(−½ / scale)) / (1 − 2 F(−½ / scale)) for x = n + t, 0 <= t < 1: the
+    law given that the noise lies in [−½, ½]. Monotonic, and x itself at integers and halves.
+
+    Args:
+        x: any shape.
+        scale: of the noise.
+        dist: its law; symmetric.
+
+    Raises:
+        ValueError: as `heaviside`, and for a law that is not symmetric.
+    """
+    law = check_symmetric(as_distribution(dist), "round needs")
+    below = torch.floor(_floating("x", x)).detach()
+    half = torch.full_like(x, 0.5)
+    part = x - below - half
+    high, low = _coverage(half, scale, law)
+    above, _ = _coverage(part, scale, law)
+    return below + (above - low) / (high - low)
+
+
+def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
+    """`a` with the probability `condition`, else `b`: their mean, in value and gradient.
+
+    Where a condition is exactly 0 or 1, the branch that is not taken may be NaN or infinite: it has
+    no part in the value, and gets the gradient 0.
+
+    Args:
+        condition: probabilities in [0, 1], or bool as for `torch.where`.
+        a: a tensor or number that broadcasts.
+        b: another.
+    """
+    check_tensor("condition", condition)
+    if condition.dtype == torch.bool:
+        return torch.where(condition, a, b)
+    p, zero = _floating("condition", condition), condition.new_zeros(())
+    yes, no = (torch.as_tensor(v, dtype=p.dtype, device=p.device) for v in (a, b))
+    yes = torch.where((p > 0) | yes.isfinite(), yes, zero)
+    no = torch.where((p < 1) | no.isfinite(), no, zero)
+    return p * yes + (1 - p) * no
+
+
+def take_along_dim(x: Tensor, probabilities: Tensor, dim: int = -1) -> Tensor:
+    """What soft indices select: the mean of x by probabilities.
+
+    Args:
+        x: [..., n] with n along `dim`.
+        probabilities: [..., k, n] of k indices, such as a soft permutation matrix or the
+            `attribution` of `gendr.topk.soft_topk`; other dimensions broadcast to those of x
+            without `dim`.
+        dim: of x.
+
+    Returns:
+        x with k in place of n along `dim`.
+
+    Raises:
+        ValueError: the last dimension of probabilities is not n.
+    """
+    moved = _floating("x", x).movedim(dim, -1)
+    if _floating("probabilities", probabilities).shape[-1:] != moved.shape[-1:]:
+        raise ValueError(
+            f"probabilities must end in {moved.shape[-1]}, the size of x along dim {dim}, got "
+            f"{list(probabilities.shape)}"
+        )
+    return (probabilities @ moved.unsqueeze(-1)).squeeze(-1).movedim(-1, dim)
+
+
+def histogram(
+    x: Tensor, bins: int | Tensor = 100, range: tuple[float, float] | None = None,
+    scale: Scale = 0.1, dist: Law = "logistic", weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """How many values fall into each bin: sum of F((x − low) / scale) − F((x − high) / scale).
+
+    Args:
+        x: [..., n]; histograms are taken along the last dimension.
+        bins: how many of equal width, or their edges [bins + 1], ascending.
+        range: of the bins; by default from the least to the greatest value of x, and the outer bins
+            take what noise puts beyond.
+        scale: of the noise, in units of x.
+        dist: its law.
+        weight: [..., n] of the values; 1 by default.
+
+    Returns:
+        [..., bins]; of given edges or a given range, what is beyond is not counted, else the sum is
+        that of the weights.
+
+    Raises:
+        ValueError: fewer than one bin, edges that do not ascend, or as `heaviside`.
+    """
+    _floating("x", x)
+    open_ends = not isinstance(bins, Tensor) and range is None
+    if isinstance(bins, Tensor):
+        edges = bins.to(x)
+        if edges.ndim != 1 or len(edges) < 2 or bool((edges.diff() <= 0).any()):
+            raise ValueError(
+                f"edges of bins must ascend, [bins + 1], got shape {list(edges.shape)}"
+            )
+    else:
+        if bins < 1:
+            raise ValueError(f"bins must be at least 1, got {bins}")
+        if range is None:
+            values = x.detach()
+            range = (values.amin().item(), values.amax().item()) if x.numel() else (0.0, 1.0)
+        low, high = range
+        if not low < high:
+            low, high = low - 0.5, high + 0.5
+        edges = torch.linspace(low, high, bins + 1, dtype=x.dtype, device=x.device)
+    below = heaviside(x.unsqueeze(-1) - edges, scale, dist)  # [..., n, bins + 1]
+    if open_ends:
+        one = torch.ones_like(below[..., :1])
+        below = torch.cat([one, below[..., 1:-1], 0 * one], -1)
+    if weight is not None:
+        below = below * weight.unsqueeze(-1)
+    return -below.sum(-2).diff(dim=-1)

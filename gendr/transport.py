@@ -1,0 +1,268 @@
+"""Entropic optimal transport between weighted points: Sinkhorn's plan, distance and divergence.
+
+    P = argmin sum_ij P_ij C_ij + epsilon sum_ij P_ij (log(P_ij / (a_i b_j)) - 1)
+
+over all P whose rows sum to a and whose columns sum to b. All is in logarithms, so that no epsilon
+is too small for float32. The potentials are found without a graph, by sweeps and then Newton's
+steps; one more such step with a graph gives the derivatives of the solution, as the implicit
+function theorem has them, also inside `torch.func`.
+
+Source: Cuturi, Sinkhorn Distances, NeurIPS 2013; Feydy et al., Interpolating between Optimal
+Transport and MMD using Sinkhorn Divergences, AISTATS 2019, for the divergence; Luise et al.,
+Differential Properties of Sinkhorn Approximation, NeurIPS 2018, for the derivatives.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_count, check_finite, check_float, check_like, check_number
+from gendr._runtime.tracing import is_traced
+
+__all__ = ["Transport", "sinkhorn", "sinkhorn_divergence"]
+
+_SWEEPS = 10  # between two tests of the sums, which Newton's steps follow
+_EASY = 20.0  # a range of costs in epsilons for which sweeps converge soon
+
+
+class Transport(NamedTuple):
+    """A plan and what it costs.
+
+    Attributes:
+        plan: [..., n, m] >= 0; rows sum to a, columns to b.
+        cost: [...], the sum of P C: the transport alone.
+        value: [...], with the entropy: `cost` + epsilon KL(P | a b), whose gradients are the plan
+            and the potentials.
+    """
+
+    plan: Tensor
+    cost: Tensor
+    value: Tensor
+
+
+def sinkhorn(
+    costs: Tensor,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    epsilon: float = 0.1,
+    *,
+    iterations: int = 1000,
+    tolerance: float = 1e-6,
+    check: bool = True,
+) -> Transport:
+    """The entropic transport between two weighted sets of points.
+
+    Differentiable in costs, a and b: exactly, at the solution, once; twice up to the tolerance.
+
+    Args:
+        costs: [..., n, m], of moving a unit from i to j; n, m >= 1.
+        a: [..., n] >= 0; equal weights by default. Leading dimensions broadcast.
+        b: [..., m] >= 0, with the sum of a.
+        epsilon: > 0, in units of the costs.
+        iterations: sweeps at most.
+        tolerance: of the sums of rows, relative to the sum of a.
+        check: look for NaN and inf, negative weights and unequal sums.
+
+    Raises:
+        TypeError: for what is no tensor or has the wrong dtype.
+        ValueError: for wrong shapes, or what `check` finds.
+
+    Warns:
+        RuntimeWarning: the tolerance was not reached.
+    """
+    check_float("costs", costs)
+    if costs.ndim < 2 or 0 in costs.shape[-2:]:
+        raise ValueError(f"costs must be [..., n, m] with n, m >= 1, got {list(costs.shape)}")
+    check_number("epsilon", epsilon, above=0.0)
+    check_count("iterations", iterations)
+    n, m = costs.shape[-2:]
+    a = _weights("a", a, n, costs, check)
+    b = _weights("b", b, m, costs, check)
+    batch = torch.broadcast_shapes(costs.shape[:-2], a.shape[:-1], b.shape[:-1])
+    costs, a, b = costs.expand(*batch, n, m), a.expand(*batch, n), b.expand(*batch, m)
+    if check:
+        check_finite("costs", costs)
+        if not is_traced() and a.numel() and b.numel():
+            one, other = a.detach().sum(-1), b.detach().sum(-1)
+            if not torch.allclose(one, other, rtol=1e-4, atol=0):
+                raise ValueError(
+                    "a and b must have the same sum, got "
+                    f"{one.flatten()[0]:g} and {other.flatten()[0]:g}; divide each by its sum"
+                )
+    wide = costs.double() / -epsilon
+    # Weights of 0 take no part: their rows and columns of the plan are 0.
+    log_a, log_b = a.double().log(), b.double().log()
+    with torch.no_grad():
+        u, v = _potentials(wide.detach(), log_a.detach(), log_b.detach(), iterations, tolerance)
+    plan = _newton(wide, a.double(), b.double(), u, v)
+    reference = a.double()[..., :, None] * b.double()[..., None, :]
+    ratio = torch.where(plan > 0, plan, 1.0) / torch.where(plan > 0, reference, 1.0)
+    cost = (plan * costs.double()).sum((-2, -1))
+    entropy = (plan * ratio.log()).sum((-2, -1))
+    return Transport(
+        plan.to(costs.dtype), cost.to(costs.dtype), (cost + epsilon * entropy).to(costs.dtype)
+    )
+
+
+def sinkhorn_divergence(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    epsilon: float = 0.1,
+    **options: float,
+) -> Tensor:
+    """The debiased distance of two weighted clouds: OT(x, y) - (OT(x, x) + OT(y, y)) / 2.
+
+    OT is the `value` of `sinkhorn` for squared Euclidean costs. Not negative, and 0 where both
+    clouds are the same.
+
+    Args:
+        x: [..., n, c] points.
+        y: [..., m, c] points.
+        a: [..., n], weights of x; equal by default.
+        b: [..., m], weights of y.
+        epsilon: > 0, in squared units of the points.
+        **options: of `sinkhorn`.
+
+    Returns:
+        [...].
+    """
+    check_like("y", check_float("y", y), "x", check_float("x", x))
+    if min(x.ndim, y.ndim) < 2 or x.shape[-1] != y.shape[-1]:
+        raise ValueError(
+            f"x and y must be [..., n, c] and [..., m, c], got {list(x.shape)} and {list(y.shape)}"
+        )
+
+    def between(p: Tensor, q: Tensor, of_p: Tensor | None, of_q: Tensor | None) -> Tensor:
+        squares = (p[..., :, None, :] - q[..., None, :, :]).square().sum(-1)
+        return sinkhorn(squares, of_p, of_q, epsilon, **options).value  # pyright: ignore[reportArgumentType]
+
+    return between(x, y, a, b) - (between(x, x, a, a) + between(y, y, b, b)) / 2
+
+
+def _weights(name: str, value: Tensor | None, n: int, costs: Tensor, check: bool) -> Tensor:
+    if value is None:
+        return costs.new_full((n,), 1 / n)
+    check_like(name, check_float(name, value), "costs", costs)
+    if value.shape[-1:] != (n,):
+        raise ValueError(f"{name} must be [..., {n}], got {list(value.shape)}")
+    if check:
+        check_finite(name, value)
+        if not is_traced() and bool((value < 0).any()):
+            raise ValueError(f"{name} must be >= 0, got {value.min():g}")
+    return value
+
+
+def _swept(log_k: Tensor, log_a: Tensor, log_b: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """One sweep: the potentials of rows, and then of columns."""
+    u = log_a - torch.logsumexp(log_k + v[..., None, :], -1)
+    return u, log_b - torch.logsumexp(log_k + u[..., :, None], -2)
+
+
+def _potentials(
+    log_k: Tensor, log_a: Tensor, log_b: Tensor, iterations: int, tolerance: float
+) -> tuple[Tensor, Tensor]:
+    """U [..., n] and v [..., m] with P = exp(log K + u + v); see the module.
+
+    A small epsilon is reached by halves: the potentials of a larger one are where its sweeps begin.
+    """
+    v = torch.zeros_like(log_b)
+    if is_traced():
+        for _ in range(iterations):
+            v = _swept(log_k, log_a, log_b, v)[1]
+        return _swept(log_k, log_a, log_b, v)
+    a, b = log_a.exp(), log_b.exp()
+    size = a.sum(-1).amax().clamp(min=1e-300) if a.numel() else a.new_ones(())
+    spread = float(log_k.amax() - log_k.amin()) if log_k.numel() else 0.0
+    halves = max(0, math.ceil(math.log2(spread / _EASY))) if _EASY < spread < math.inf else 0
+    left = iterations
+    for half in range(halves, -1, -1):
+        k = log_k / 2**half
+        v = v if half == halves else 2 * v
+        while left > 0:
+            u, v = _swept(k, log_a, log_b, v)
+            u, v = _scaled(k, a, b, u, v, min(_SWEEPS, left) - 1)
+            left -= _SWEEPS
+            error = float(_off(k, a, b, u, v) / size)
+            if not error > tolerance or (half and error < 1e-2):  # also for NaN
+                break
+            du, dv = _step(k, a, b, u, v)
+            for part in (1.0, 0.5, 0.25):  # far from the solution a whole step leads away
+                new = u + part * du, v + part * dv
+                off = float(_off(k, a, b, *new) / size)
+                if off < (1 - part / 2) * error:
+                    (u, v), error = new, off
+                    break
+            if error <= tolerance:
+                break
+    u, v = _swept(log_k, log_a, log_b, v)
+    error = float(_off(log_k, a, b, u, v) / size)
+    if error > tolerance:
+        warnings.warn(
+            f"sinkhorn stopped after {iterations} sweeps with sums about {error:.0e} off, relative "
+            f"to that of a, above the tolerance {tolerance:g}; raise iterations, tolerance or "
+            "epsilon",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return u, v
+
+
+def _scaled(
+    log_k: Tensor, a: Tensor, b: Tensor, u: Tensor, v: Tensor, sweeps: int
+) -> tuple[Tensor, Tensor]:
+    """More sweeps without logarithms: after one with them all factors are near 1."""
+    plan = (log_k + u[..., :, None] + v[..., None, :]).exp()
+    tiny = torch.finfo(plan.dtype).tiny
+    p, q = torch.ones_like(a[..., None]), torch.ones_like(b[..., None])
+    for _ in range(sweeps):
+        p = a[..., None] / (plan @ q).clamp(min=tiny)
+        q = b[..., None] / (plan.mT @ p).clamp(min=tiny)
+    new = torch.where(a > 0, u + p[..., 0].log(), u), torch.where(b > 0, v + q[..., 0].log(), v)
+    return new if bool(new[0].isfinite().all() | (a <= 0).any()) else (u, v)
+
+
+def _off(log_k: Tensor, a: Tensor, b: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """How far the sums of rows and columns are off, at most."""
+    plan = (log_k + u[..., :, None] + v[..., None, :]).exp()
+    if not plan.numel():
+        return plan.sum()
+    return torch.maximum((plan.sum(-1) - a).abs().amax(), (plan.sum(-2) - b).abs().amax())
+
+
+def _step(
+    log_k: Tensor, a: Tensor, b: Tensor, u: Tensor, v: Tensor
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Newton's step for the sums of rows and columns, whose derivatives are the solution's."""
+    plan = (log_k + u[..., :, None] + v[..., None, :]).exp()
+    fixed = plan.detach()
+    rows, columns = fixed.sum(-1), fixed.sum(-2)
+    safe = torch.where(rows > 0, rows, 1.0)
+    # [diag(rows) P; P' diag(columns)] (du, dv) = (a - rows, b - columns), du eliminated.
+    to_a, to_b = a - plan.sum(-1), b - plan.sum(-2)
+    scaled = fixed / safe[..., None]
+    matrix = -(fixed.mT @ scaled)
+    matrix.diagonal(dim1=-2, dim2=-1).zero_()
+    degrees = -matrix.sum(-1)
+    size = degrees.amax(-1, keepdim=True).clamp(min=torch.finfo(plan.dtype).tiny)
+    m = matrix.shape[-1]
+    matrix = matrix + size[..., None] / m  # the constant, which u takes up, is fixed
+    small = 4 * m * torch.finfo(plan.dtype).eps * size
+    matrix.diagonal(dim1=-2, dim2=-1).add_(degrees + small + (columns <= 0) * size)
+    dv = torch.linalg.solve(matrix, (to_b - (scaled.mT @ to_a[..., None])[..., 0])[..., None])
+    du = (to_a[..., None] - fixed @ dv)[..., 0] / safe
+    zero = u.new_zeros(())
+    return torch.where(rows > 0, du, zero), torch.where(columns > 0, dv[..., 0], zero)
+
+
+def _newton(log_k: Tensor, a: Tensor, b: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """The plan, whose derivatives are those of a step at the solution, and whose values are not."""
+    du, dv = _step(log_k, a, b, u, v)
+    u, v = u + (du - du.detach()), v + (dv - dv.detach())
+    return (log_k + u[..., :, None] + v[..., None, :]).exp()

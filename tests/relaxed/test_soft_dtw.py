@@ -1,0 +1,126 @@
+"""Soft-DTW against all alignments, one by one; bands, divergence, barycentres."""
+
+from functools import cache
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from gendr.relaxed import soft_dtw, soft_dtw_alignment, soft_dtw_barycenter
+
+D = torch.float64
+
+
+@cache
+def alignments(n, m):
+    """All monotonic paths from (0, 0) to (n - 1, m - 1)."""
+    if n == m == 1:
+        return [[(0, 0)]]
+    before = [(n - 1, m), (n, m - 1), (n - 1, m - 1)]
+    return [[*p, (n - 1, m - 1)] for i, j in before if i and j for p in alignments(i, j)]
+
+
+def brute(a, b, gamma, band=None):
+    """The soft distance and the expected alignment, by their definitions."""
+    n, m = len(a), len(b)
+    costs = (a[:, None] - b).square()
+    low, high = min(0, m - n), max(0, m - n)
+    paths = [
+        p for p in alignments(n, m)
+        if band is None or all(low - band <= j - i <= high + band for i, j in p)
+    ]  # fmt: skip
+    totals = torch.stack([torch.stack([costs[i, j] for i, j in p]).sum() for p in paths])
+    shares, expected = torch.softmax(-totals / gamma, 0), torch.zeros(n, m, dtype=D)
+    for share, path in zip(shares, paths, strict=True):
+        for i, j in path:
+            expected[i, j] += share
+    return -gamma * torch.logsumexp(-totals / gamma, 0), expected
+
+
+def pair(n, m, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    return torch.randn(n, dtype=D, generator=g), torch.randn(m, dtype=D, generator=g)
+
+
+def test_it_is_the_soft_minimum_over_all_alignments():
+    for n, m in ((1, 1), (1, 4), (4, 4), (5, 3)):
+        a, b = pair(n, m)
+        for gamma in (0.01, 0.5, 20.0):
+            for band in (None, 0, 1):
+                for backend in ("auto", "reference"):
+                    value, expected = brute(a, b, gamma, band)
+                    assert_close(soft_dtw(a, b, gamma, band=band, backend=backend), value)
+                    found = soft_dtw_alignment(a, b, gamma, band=band, backend=backend)
+                    assert_close(found, expected, rtol=1e-7, atol=1e-9)
+
+
+def test_gamma_zero_is_the_cheapest_path():
+    a, b = pair(5, 4)
+    costs = (a[:, None] - b).square()
+    least = min(sum(costs[i, j] for i, j in p) for p in alignments(5, 4))
+    assert_close(soft_dtw(a, b, 0.0), least)
+    path = soft_dtw_alignment(a, b, 0.0)
+    assert {*path.flatten().tolist()} == {0.0, 1.0}
+    assert_close((path * costs).sum(), least)
+
+
+def test_pairs_features_and_costs_of_ones_own():
+    g = torch.Generator().manual_seed(0)
+    a, b = torch.randn(3, 5, 2, dtype=D, generator=g), torch.randn(4, 6, 2, dtype=D, generator=g)
+    every = soft_dtw(a[:, None], b[None], 0.5, features=True)
+    assert every.shape == (3, 4)
+    assert_close(every[1, 2], soft_dtw(a[1], b[2], 0.5, features=True))
+
+    def mine(x, y):
+        return (x[..., :, None, :] - y[..., None, :, :]).square().sum(-1)
+
+    assert_close(soft_dtw(a[:, None], b[None], 0.5, features=True, cost=mine), every)
+    lengths = torch.tensor([5, 3, 4]), torch.tensor([6, 2, 6])
+    ragged = soft_dtw(a, b[:3], 0.5, features=True, lengths=lengths, normalize=True)
+    assert_close(ragged[1], soft_dtw(a[1, :3], b[1, :2], 0.5, features=True, normalize=True))
+
+
+def test_the_divergence_is_zero_where_both_are_one():
+    a, b = pair(6, 5)
+    assert soft_dtw(a, a, 1.0) < 0
+    assert_close(soft_dtw(a, a, 1.0, normalize=True), torch.zeros((), dtype=D))
+    assert soft_dtw(a, b, 1.0, normalize=True) > 0
+
+
+def test_gradients():
+    a, b = (x.requires_grad_() for x in pair(4, 5))
+    assert torch.autograd.gradcheck(lambda a, b: soft_dtw(a, b, 0.7, band=1), (a, b))
+    assert torch.autograd.gradcheck(lambda a, b: soft_dtw_alignment(a, b, 0.7), (a, b))
+
+
+def test_a_barycentre_is_better_than_its_sequences():
+    g = torch.Generator().manual_seed(0)
+    given = [torch.randn(n, dtype=D, generator=g).cumsum(0) for n in (20, 20, 17)]
+    weights = torch.tensor([1.0, 2.0, 1.0])
+
+    def loss(z):
+        each = torch.stack([soft_dtw(z, x, 0.5) / len(x) for x in given])
+        return (weights.double() * each).sum() / weights.sum()
+
+    z = soft_dtw_barycenter(given, weights, 0.5)
+    assert all(loss(z) < loss(x) for x in given)
+    z.requires_grad_()
+    (slope,) = torch.autograd.grad(loss(z), z)
+    assert slope.abs().max() < 1e-3
+
+
+REFUSED = [
+    (lambda a, b: soft_dtw(a, b, -1.0), "gamma must be >= 0"),
+    (lambda a, b: soft_dtw(a, b, band=-1), "band must be >= 0"),
+    (lambda a, b: soft_dtw(a, b, cost=lambda x, y: x), "cost must return"),
+    (lambda a, b: soft_dtw(a, b, band=1, lengths=(torch.tensor(1), torch.tensor(1))), "together"),
+    (lambda a, b: soft_dtw(a * torch.nan, b), "a "),
+    (lambda a, b: soft_dtw_barycenter([]), "at least one"),
+    (lambda a, b: soft_dtw_barycenter([a, b], torch.tensor([1.0, -1.0])), "weights must be 2"),
+]
+
+
+def test_bad_input_is_refused():
+    for call, said in REFUSED:
+        with pytest.raises(ValueError, match=said):
+            call(*pair(4, 3))

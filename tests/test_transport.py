@@ -1,0 +1,101 @@
+"""Entropic transport: its marginals and optimality, derivatives, limits, weights of zero."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from gendr.transport import sinkhorn, sinkhorn_divergence
+
+D = torch.float64
+
+
+def problem(n=6, m=4, batch=3, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    a, b = torch.rand(batch, n, dtype=D, generator=g), torch.rand(batch, m, dtype=D, generator=g)
+    costs = torch.rand(batch, n, m, dtype=D, generator=g)
+    return costs, a / a.sum(-1, keepdim=True), b / b.sum(-1, keepdim=True)
+
+
+def test_plans_have_their_sums_and_the_form_of_the_optimum():
+    costs, a, b = problem()
+    for epsilon in (1.0, 0.1, 0.02):
+        found = sinkhorn(costs, a, b, epsilon, tolerance=1e-12)
+        assert_close(found.plan.sum(-1), a)
+        assert_close(found.plan.sum(-2), b)
+        # The unique optimum is exp(u_i + v_j - C_ij / epsilon): what is left is of rank one.
+        left = found.plan.log() + costs / epsilon
+        left = left - left[..., :1, :] - left[..., :, :1] + left[..., :1, :1]
+        assert left.abs().max() < 1e-8
+        assert_close(found.cost, (found.plan * costs).sum((-2, -1)))
+
+
+def test_derivatives():
+    costs, a, b = problem(4, 3, 1)
+    costs.requires_grad_()
+    logits = a.log().requires_grad_()
+
+    def plan(costs, logits):
+        return sinkhorn(costs, logits.softmax(-1), b, 0.2, tolerance=1e-13)
+
+    assert torch.autograd.gradcheck(plan, (costs, logits))
+    (slope,) = torch.autograd.grad(plan(costs, logits).value.sum(), costs)
+    assert_close(slope, plan(costs, logits).plan.detach())  # Danskin's theorem
+    one = torch.func.jacrev(lambda c: sinkhorn(c, a[0], b[0], 0.2, tolerance=1e-13).cost)
+    (slope,) = torch.autograd.grad(sinkhorn(costs, a, b, 0.2, tolerance=1e-13).cost.sum(), costs)
+    assert_close(one(costs[0].detach()), slope[0])
+    many = problem()[0]
+    mapped = torch.func.vmap(lambda c: sinkhorn(c, epsilon=0.2, iterations=200).cost)(many)
+    assert_close(mapped, sinkhorn(many, epsilon=0.2, tolerance=1e-12).cost)
+
+
+def test_a_small_epsilon_is_the_exact_transport():
+    """Of points on a line with convex costs: in their order. float32, far beyond its exponents."""
+    x, y = torch.rand(40).sort().values, torch.rand(40).sort().values + 1
+    costs = (x[:, None] - y).square()
+    found = sinkhorn(costs, epsilon=1e-3, iterations=5000, tolerance=1e-4)
+    assert_close(found.plan.sum(), torch.tensor(1.0))
+    assert_close(found.cost, (x - y).square().mean(), rtol=2e-3, atol=0)
+
+
+def test_weights_of_zero_take_no_part():
+    costs, a, b = problem()
+    a = a.clone()
+    a[:, 1] = 0
+    a = a / a.sum(-1, keepdim=True)
+    costs.requires_grad_()
+    found = sinkhorn(costs, a, b, 0.1, tolerance=1e-10)
+    rest = [0, 2, 3, 4, 5]
+    assert_close(
+        found.plan[:, rest], sinkhorn(costs[:, rest], a[:, rest], b, 0.1).plan, rtol=1e-5, atol=1e-7
+    )
+    assert found.plan[:, 1].abs().max() == 0
+    (slope,) = torch.autograd.grad(found.value.sum(), costs)
+    assert slope.isfinite().all()
+
+
+def test_the_divergence_of_clouds():
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.rand(2, 10, 2, dtype=D, generator=g), torch.rand(2, 7, 2, dtype=D, generator=g)
+    assert_close(sinkhorn_divergence(x, x.flip(1)), torch.zeros(2, dtype=D), rtol=0, atol=1e-6)
+    assert (sinkhorn_divergence(x, y) > 1e-3).all()
+    moved = sinkhorn_divergence(x, x + 3)
+    assert_close(moved, torch.full((2,), 18.0, dtype=D), rtol=1e-4, atol=0)  # of a shift: exact
+
+
+REFUSED = [
+    (lambda c, a, b: sinkhorn(c, a, 2 * b), "same sum"),
+    (lambda c, a, b: sinkhorn(c, -a, b), "a must be >= 0"),
+    (lambda c, a, b: sinkhorn(c, b, a), r"a must be \[..., 6\]"),
+    (lambda c, a, b: sinkhorn(c, epsilon=0.0), "epsilon"),
+    (lambda c, a, b: sinkhorn(c[..., :0]), "n, m >= 1"),
+    (lambda c, a, b: sinkhorn(c * torch.nan), "costs"),
+]
+
+
+def test_bad_input_is_refused_and_what_is_not_reached_is_said():
+    for call, said in REFUSED:
+        with pytest.raises(ValueError, match=said):
+            call(*problem())
+    with pytest.warns(RuntimeWarning, match="raise iterations, tolerance or epsilon"):
+        sinkhorn(*problem(30, 30), epsilon=1e-3, iterations=1, tolerance=1e-9)
+    assert sinkhorn(torch.rand(0, 3, 2)).plan.shape == (0, 3, 2)
