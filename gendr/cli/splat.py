@@ -212,6 +212,7 @@ class _Plan:
             return
         scored, train, splats = scene.scored, scene.train, scene.start
         size = scored.image_size
+        hard = 0.0
         for _ in range(2):  # the first time compiles
             self.alone = self._seconds(lambda: drawn(splats, scored.camera[0], size))
             hard = self._seconds(lambda: hard_views(splats, scored.camera[0], size))
