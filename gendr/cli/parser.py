@@ -394,10 +394,10 @@ class Splat(OnThreads, ReadsImages):
         background: behind the triangles: a name or #rrggbb, which transparent photos are laid over;
             learnt, one colour; or still, a backdrop that is the same image in all photos, as of a
             turntable (default: white; of photos without masks still if it is so, else learnt).
-        init: what to start from: the points of COLMAP (default, if there are any), the visual hull
-            of the masks (else, if there are any), what the cameras see (else), a mesh, a PLY
-            file of points or of Gaussians, or the splats.npz of a training before, whose law,
-            T-conorm and unit then hold.
+        init: what to start from: points of COLMAP or gendr cameras (default, if any), a visual hull
+            of the masks (else, if there are any), what the cameras see (else), a mesh, a PLY file
+            of points or of Gaussians, or the splats.npz of a training before, whose law, T-conorm
+            and unit then hold.
         hold_out: every N-th picture is left out of the training, and scored; 0 for none.
         opaque: for splats.glb, train on for this part of the steps or the time, while triangles
             become opaque or vanish; 0: it holds those of the training that are opaque enough.

@@ -74,9 +74,10 @@ def _from_rim(known: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """What of [H, W] is joined to the rim, by more than single pixels."""
     from scipy.ndimage import binary_opening, label
 
-    wide = np.pad(binary_opening(np.pad(known, 1, mode="edge"))[1:-1, 1:-1], 1, mode="edge")
-    found: Any = label(wide)  # whose type is that of all ways to call it
-    parts: npt.NDArray[np.int32] = found[0]
+    opened = np.asarray(binary_opening(np.pad(known, 1, mode="edge")), bool)
+    wide = np.pad(opened[1:-1, 1:-1], 1, mode="edge")
+    labelled: Any = label(wide)
+    parts: npt.NDArray[np.int32] = labelled[0]
     rim = [parts[0], parts[-1], parts[:, 0], parts[:, -1]]
     return (np.isin(parts, np.concatenate(rim)) & wide)[1:-1, 1:-1]
 
