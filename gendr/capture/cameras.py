@@ -66,6 +66,7 @@ class FoundCameras:
         left_out: names of the photos that were not placed.
         points: [P, 3] in space.
         colors: [P, 3], of them, RGB in [0, 1].
+        tracks: of each, the entries of the photos that show it.
         error: mean distance of features from where the points are seen, pixels of up to 1600 on the
             longer side.
     """
@@ -74,6 +75,7 @@ class FoundCameras:
     left_out: tuple[str, ...]
     points: Matrix
     colors: Matrix
+    tracks: tuple[tuple[int, ...], ...]
     error: float
 
     def files(self, file: Path) -> dict[Path, bytes]:
@@ -86,7 +88,9 @@ class FoundCameras:
         text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
         return {
             file: text.encode(),
-            file.with_name(points): point_text(self.points, self.colors),
+            file.with_name(points): point_text(
+                self.points, self.colors, [[i + 1 for i in track] for track in self.tracks]
+            ),
         }
 
 
@@ -141,9 +145,9 @@ def find_cameras(
         (work / "job.json").write_text(json.dumps(job))
         _run(work, len(photos), tell)
         result = json.loads((work / "result.json").read_text())
-        table = np.zeros((0, 6))
+        table, seen = np.zeros((0, 6)), np.zeros((0, 2), np.int64)
         if (work / "points.npy").is_file():
-            table = np.load(work / "points.npy")
+            table, seen = np.load(work / "points.npy"), np.load(work / "tracks.npy")
     placed = {Path(image["name"]).stem: image for image in result["images"]}
     names = [p.relative_to(root).as_posix() for p in photos]
     missing = tuple(name for i, name in enumerate(names) if f"{i:05d}" not in placed)
@@ -154,13 +158,21 @@ def find_cameras(
             "a pattern or before a background with one that stands as still as the object"
         )
     turn, centre, scale = _world(result["images"])
-    entries = []
+    entries, place = [], {}
     for i, name in enumerate(names):
         image = placed.get(f"{i:05d}")
         if image is not None:
+            place[i] = len(entries)
             entries.append(_entry(name, image, scales[i], (turn, centre, scale)))
     points = scale * (table[:, :3] - centre) @ turn.T
-    return FoundCameras(tuple(entries), missing, points, table[:, 3:] / 255, result["error"])
+    tracks: list[set[int]] = [set() for _ in points]  # a photo may show a point twice
+    for point, photo in seen.tolist():
+        if photo in place:
+            tracks[point].add(place[photo])
+    return FoundCameras(
+        tuple(entries), missing, points, table[:, 3:] / 255,
+        tuple(tuple(sorted(track)) for track in tracks), result["error"],
+    )  # fmt: skip
 
 
 def _different(photos: list[Path]) -> list[Path]:

@@ -5,7 +5,7 @@ own copies of libraries that others use too, and has been seen to damage the mem
 crash or a hang of it ends this process only.
 
 FOLDER holds job.json, what `gendr.capture.cameras` asks for, images/GROUP/NAME and masks. Progress
-goes to stdout, lines of a stage and a number; the result to result.json and points.npy.
+goes to stdout, lines of a stage and a number; the result to result.json, points.npy and tracks.npy.
 """
 
 import json
@@ -72,6 +72,14 @@ def described(model: "pycolmap.Reconstruction | None", folder: Path) -> "dict[st
         return {"images": []}
     points = [np.r_[p.xyz, p.color] for p in model.points3D.values()]
     np.save(folder / "points.npy", np.array(points).reshape(-1, 6))
+    # Rows of a point and the number of an image, by its name, that sees it.
+    number = {image.image_id: int(Path(image.name).stem) for image in model.images.values()}
+    tracks = [
+        (k, number[element.image_id])
+        for k, point in enumerate(model.points3D.values())
+        for element in point.track.elements
+    ]
+    np.save(folder / "tracks.npy", np.array(tracks, np.int64).reshape(-1, 2))
     images = []
     for image in model.images.values():
         if not image.has_pose:

@@ -36,6 +36,7 @@ def run(args: Cameras) -> int:
             _say_unread(error, args.quiet)
         else:
             raise ValueError(f"{folder} has cameras, in {there}; --force finds others, or -o FILE")
+    writable_folder(file.parent)  # before what takes minutes
     found = _found(folder, args.max_megapixels, args.quiet)
     write_all(found.files(file))
     if not args.quiet:

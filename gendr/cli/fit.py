@@ -12,14 +12,15 @@ import torch
 from torch import Tensor
 
 from gendr import visual
+from gendr._runtime.command_line import say
 from gendr._runtime.devices import usable_device
 from gendr._runtime.files import locked, writable_folder, write_all, write_whole
 from gendr._runtime.progress import Session
 from gendr._runtime.threads import num_threads
-from gendr.cli import photos
+from gendr.cli import photos, scene
 from gendr.cli.cameras import with_cameras
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
-from gendr.cli.masks import with_masks
+from gendr.cli.masks import NoBackdropError, with_masks
 from gendr.cli.parser import Fit
 from gendr.cli.stages import Stages, has_begun
 from gendr.cli.view import beside
@@ -100,7 +101,16 @@ def run(args: Fit) -> int:
     out = Path(args.output)
     args = with_cameras(args, args.target, out)
     clock.lap("find cameras")
-    args = with_masks(args, out)
+    if args.scene:
+        return scene.run(args)
+    try:
+        args = with_masks(args, out)
+    except NoBackdropError as reason:
+        if args.object:
+            raise
+        if not args.quiet:
+            say("gendr", f"the scene, as there is no object before a backdrop: {reason.why}")
+        return scene.run(args)
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     moves = photos.moves_surface(args, target.views)

@@ -21,7 +21,7 @@ from gendr.capture.cameras import list_photos
 from gendr.cli.common import model_file
 from gendr.cli.parser import Fit, Masks
 from gendr.mesh.camera_files.photos import output_names
-from gendr.mesh.folders import common_size, has_mask, open_folder
+from gendr.mesh.folders import NoMasksError, common_size, has_mask, open_folder
 from gendr.mesh.images import decoded_at_once, open_image, read_size, rgba
 from gendr.mesh.masks import find_masks
 from gendr.mesh.views import AUTO
@@ -30,6 +30,18 @@ from gendr.mesh.views import AUTO
 COLUMNS, SIDE, SHOWN = 6, 220, 24
 SHEET = "sheet.jpg"
 GREEN = (0, 200, 80)  # of what is cut away
+
+
+class NoBackdropError(NoMasksError):
+    """Photos have no masks, and none are found.
+
+    Attributes:
+        why: none are found.
+    """
+
+    def __init__(self, why: str, text: str) -> None:
+        super().__init__(text)
+        self.why = why
 
 
 def run(args: Masks) -> int:
@@ -70,10 +82,11 @@ def with_masks(args: Fit, out: Path) -> Fit:
         try:
             said = _write(photos, place, Masks.image_size, limit, args.quiet)
         except (ValueError, RuntimeError) as error:
-            raise ValueError(
+            raise NoBackdropError(
+                str(error),
                 f"{opened.frames[0].where}: no mask: {photos[0].name} has no alpha channel and is "
                 "not grey; give images with transparency, mask_path, a folder masks, or the colour "
-                f"of a plain background. None were found either: {error}"
+                f"of a plain background. None were found either: {error}",
             ) from None
         if not args.quiet:
             say("gendr", f"{said}; look at {place / SHEET}")

@@ -106,10 +106,10 @@ class ReadsImages(Common):
 
 @dataclass(frozen=True, kw_only=True)
 class Fit(OnDevice, OnThreads, ReadsImages):
-    """Fit a mesh to the silhouettes of a mesh or of images.
+    """Make a mesh of photographs, or of the silhouettes of a mesh.
 
-    Fit a mesh to silhouettes: of any mesh file, seen from all sides, or of a folder
-    of images with masks and camera poses.
+    Make a mesh of a folder of photographs: of the object where there are masks or a backdrop, of
+    all that they see where there are none; or of the silhouettes of any mesh file.
 
     Examples:
       gendr fit chair -o out                        a built-in mesh; 24 views are rendered from it
@@ -118,6 +118,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
       gendr fit chair -o out --scale 1px:0.1px --image-size 96
       gendr fit model.glb -o out --init start.obj   files of your own
       gendr fit photos/ -o out --budget 2m          two minutes in all
+      gendr fit photos/ -o out --scene --hold-out 5   all that photos see, scored by every fifth
       gendr fit photos/ -o out --shape silhouettes   no stereo, outlines alone
       gendr fit photos/ -o out --image-size 128     a folder of images, masks and transforms.json
       gendr fit photos/ -o out --view               watched in the browser while it runs
@@ -135,6 +136,10 @@ class Fit(OnDevice, OnThreads, ReadsImages):
                         come; --resume does not do it again
       progress.json     while the fit runs, and after an interruption: what is known of it by then
       preview.png       while the fit runs, every few seconds: the shape of now, beside its target
+
+    of a scene, without masks: fit.glb with its texture, points.ply (position, normal, colour),
+    sheet.png (photos, the mesh, its shape) and metrics.json (shares of pixels matched and kept,
+    PSNR and cover, seconds of each stage); scene/ while it runs.
 
     a folder of images holds their cameras in one of these, the first that is there:
       transforms.json   of NeRF tools: frames with file_path and transform_matrix (camera to world,
@@ -172,6 +177,11 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         elevation: of the views of a mesh (default: 30).
         cameras: their file, if it is not in the folder: as gendr cameras writes it.
         masks: their folder, if it is not in the folder: as gendr masks writes it.
+        scene: a mesh of all that photos see, whatever masks there are; so by default where there
+            are no masks and no backdrop.
+        object: of the object alone: an error where there are no masks and no backdrop.
+        faces: of the mesh of a scene, at most about so many.
+        hold_out: of a scene, every N-th photo is left out of the making, and scored; 0 for none.
         keep_doubtful: also use photos whose masks contradict those of the others.
         background: of photos without masks: a name or #rrggbb; what has another colour is the
             object. Or auto (as by default): a backdrop that stands still or is plain is found.
@@ -196,7 +206,8 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         "the optimisation": "steps budget lr flatness smoothness subdivisions init remesh edge seed"
         " views_per_step",
         "the views": "image_size views elevation cameras masks keep_doubtful background tolerance",
-        "of photos": "shape refine",
+        "of photos": "scene object shape refine",
+        "a scene": "faces hold_out",
         "colours, after the shape, from photos that have them": "colors texture_size color_size"
         " exposure light",
         _RUNTIME: "device backend threads max_megapixels quiet debug",
@@ -214,6 +225,10 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     elevation: float | None = option(None, Number(-90, 90), "DEGREES")
     cameras: str | None = option(None, None, "FILE")
     masks: str | None = option(None, None, "FOLDER")
+    scene: bool = option(False)
+    object: bool = option(False)
+    faces: int = option(400_000, count(100))
+    hold_out: int = option(0, count(0))
     keep_doubtful: bool = option(False)
     background: str | None = option(None, None, "COLOUR")
     tolerance: float = option(0.1, above(0, 1))

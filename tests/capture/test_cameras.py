@@ -130,7 +130,7 @@ def fake(root, **options):
         for i, n in enumerate(names[:11])
     ]
     none = np.zeros((0, 3))
-    return module.FoundCameras(tuple(entries), tuple(names[11:]), none, none, 0.5)
+    return module.FoundCameras(tuple(entries), tuple(names[11:]), none, none, (), 0.5)
 
 
 @pytest.mark.usefixtures("small_pictures")

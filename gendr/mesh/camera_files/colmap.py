@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -22,6 +22,7 @@ from gendr.mesh.files.reports import warn_caller
 
 __all__ = [
     "find_model", "lenses_of", "point_text", "read_model", "read_point_file", "read_points",
+    "read_tracks",
 ]  # fmt: skip
 
 # Where models may lie in the folder of images: of the first of these groups that has some, that of
@@ -70,7 +71,7 @@ class _Image:
     lens: int
     turn: tuple[float, ...]  # quaternion w, x, y, z, world to camera
     shift: tuple[float, ...]
-    number: int
+    number: int  # IMAGE_ID
 
 
 def find_model(folder: Path) -> Path | None:
@@ -156,6 +157,7 @@ def read_model(images: Path, folder: Path) -> dict[str, Any]:
             {
                 "file_path": prefix + image.name,
                 "transform_matrix": _pose(image, where),
+                "image_id": image.number,
                 **_entries(lenses[image.lens], cameras, image.lens),
             }
         )
@@ -194,15 +196,51 @@ def read_point_file(file: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np
     return table[:, :3], table[:, 3:] / 255
 
 
-def point_text(points: npt.NDArray[np.float64], colors: npt.NDArray[np.float64]) -> bytes:
-    """A points3D.txt of positions [P, 3] and RGB [P, 3] in [0, 1]; no errors, no tracks."""
+def read_tracks(file: Path) -> list[tuple[int, ...]]:
+    """The numbers of the images that see each point of a points3D.bin or .txt.
+
+    They are IMAGE_ID in a model of COLMAP and `image_id` in what `read_model` makes of it; beside a
+    cameras.json they count its images from 1. Empty where nothing is said.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    if file.suffix == ".bin":
+        source = _Bytes(file)
+        tracks: list[tuple[int, ...]] = []
+        for _ in range(*source.take("Q")):
+            source.take("Q3d3Bd")
+            (length,) = source.take("Q")
+            tracks.append(source.take(f"{2 * length}i")[::2])
+        return tracks
+    try:
+        return [
+            tuple(int(word) for word in line.split()[8::2]) for line in filter(None, _lines(file))
+        ]
+    except ValueError:
+        raise ValueError(f"{file} is damaged: a track is not of whole numbers") from None
+
+
+def point_text(
+    points: npt.NDArray[np.float64],
+    colors: npt.NDArray[np.float64],
+    tracks: Sequence[Sequence[int]] | None = None,
+) -> bytes:
+    """A points3D.txt of positions [P, 3] and RGB [P, 3] in [0, 1]; no errors.
+
+    `tracks` are the numbers of the images that see each, in which they have no features of a
+    number: POINT2D_IDX is 0.
+    """
     head = "# 3D point list with one line of data per point:\n"
     head += "#   POINT3D_ID, X, Y, Z, R, G, B, ERROR, TRACK[] as (IMAGE_ID, POINT2D_IDX)\n"
     shades = (255 * colors).round().astype(int).tolist()
-    rows = enumerate(zip(points.tolist(), shades, strict=True), 1)
-    lines = (f"{i} {' '.join(map(repr, place))} {' '.join(map(str, rgb))} -1\n"
-             for i, (place, rgb) in rows)  # fmt: skip
-    return (head + "".join(lines)).encode()
+    seen = tracks or [()] * len(shades)
+    rows = enumerate(zip(points.tolist(), shades, seen, strict=True), 1)
+    lines = (
+        " ".join([str(i), *map(repr, place), *map(str, rgb), "-1", *(f"{n} 0" for n in track)])
+        for i, (place, rgb, track) in rows
+    )
+    return (head + "".join(f"{line}\n" for line in lines)).encode()
 
 
 def _pose(image: _Image, where: str) -> list[list[float]]:

@@ -1,0 +1,187 @@
+"""`gendr fit` of photos without masks: a mesh of all that they see."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gendr import visual
+from gendr._runtime.command_line import say
+from gendr._runtime.files import locked, writable_folder, write_all
+from gendr._runtime.progress import Session
+from gendr._runtime.threads import num_threads
+from gendr.cli.common import as_json, model_file, versions
+from gendr.cli.parser import Fit
+from gendr.cli.photos import TEXTURED
+from gendr.cli.stages import Stages
+from gendr.fitting.colors.fit import ColorResult, fit_colors
+from gendr.mesh import Camera, Mesh
+from gendr.mesh.views import view_sizes
+from gendr.photos.scene.build import SceneSettings, build, points_file
+from gendr.photos.scene.model import Scene, read_scene
+from gendr.photos.scene.views import camera_of, framed, scored
+
+# The longer side of photos for stereo, in pixels, unless --image-size says another shorter one.
+SIDE, LEAST_SIDE = 1600, 320
+# Seconds of one core for a megapixel, of all stages, and of none, by which --budget chooses sizes.
+_SECONDS, _ALWAYS = 22.0, 25.0
+# The largest texture that is chosen.
+TEXTURE = 4096
+POINTS, SHEET, METRICS, FOLDER = "points.ply", "sheet.png", "metrics.json", "scene"
+# Photos on the sheet, and the width of a picture.
+SHOWN, TILE = 4, 480
+
+
+def run(args: Fit) -> int:
+    """Make the mesh of a scene and return the exit status."""
+    begin = time.perf_counter()
+    out, path = Path(args.output), model_file(args.target)
+    _refuse(args)
+    side, count = _side(args, path)
+    left_out = list(range(args.hold_out - 1, count, args.hold_out)) if args.hold_out else []
+    session = Session("scene", None, quiet=args.quiet, at_once=True)
+    seconds: dict[str, float] = {}
+    with locked(writable_folder(out)), session:
+        session.place = "on its way", f"with what is in {out}"
+        if not args.resume:
+            shutil.rmtree(out / FOLDER, ignore_errors=True)
+        stages = Stages(out, session, resume=args.resume)
+        with session.part("read"):
+            scene = read_scene(
+                path, cameras=args.cameras, side=side, max_megapixels=args.max_megapixels,
+                left_out=left_out,
+            )  # fmt: skip
+        seconds["read"] = round(time.perf_counter() - begin, 2)
+        _warn(args, scene, left_out)
+        with session.part("stereo") as tell:
+            found = build(scene, out / FOLDER, SceneSettings(faces=args.faces), tell)
+        mesh, facts = found.mesh, found.facts
+        seconds |= facts.pop("seconds")
+        used = [i for i in range(len(scene)) if scene.neighbours[i]]
+        images, masks = framed(scene, used)
+        size = (images.shape[2], images.shape[3])
+        lap = time.perf_counter()
+        if args.colors != "none":
+            mesh = _colored(args, mesh, scene, used, images, masks, stages)
+        seconds["colors"] = round(time.perf_counter() - lap, 2)
+        lap = time.perf_counter()
+        with session.part("measure") as tell:
+            scores = scored(mesh, scene, left_out or used, lambda part: tell(part))
+            page = _sheet(mesh, scene, left_out or used)
+        seconds["measure"] = round(time.perf_counter() - lap, 2)
+        seconds["total"] = round(time.perf_counter() - begin, 2)
+        whole = mesh.with_origin(torch.from_numpy(scene.origin))
+        metrics: dict[str, Any] = {
+            "finished": True, "kind": "scene", "target": str(args.target),
+            "photos": list(scene.names), "placed": len(scene), "held_out": left_out,
+            "image_size": list(size), "neighbours": [list(row) for row in scene.neighbours],
+            **facts, "scores": {**scores, "held_out": bool(left_out)},
+            "vertices": len(mesh.vertices), "faces": len(mesh.faces), "seconds": seconds,
+            "threads": num_threads(), "versions": versions(),
+        }  # fmt: skip
+        files = {
+            out / SHEET: visual.picture(page), out / METRICS: as_json(metrics),
+            out / POINTS: points_file(scene, found.cloud),
+        }  # fmt: skip
+        files |= whole.to_files(out / TEXTURED)
+        write_all(files)
+        session.place = None
+        stages.clear("colors")
+        shutil.rmtree(out / FOLDER, ignore_errors=True)
+    if not args.quiet:
+        where = f"{len(left_out)} photos left out" if left_out else "the photos themselves"
+        sys.stdout.write(
+            f"a scene of {len(used)} photos: {len(mesh.faces):,} faces, "
+            f"{facts['matched']:.0%} of pixels matched; PSNR {scores['psnr']:.1f} dB over the "
+            f"{scores['cover']:.0%} that it covers of {where}, {seconds['total']:.1f} s\n"
+            f"{out}: {', '.join(path.name for path in files)}\n"
+            f"next: open {out / TEXTURED} in any viewer\n"
+        )
+    return 0
+
+
+def _refuse(args: Fit) -> None:
+    """Refuse options that only a fit to masks has."""
+    given = {
+        "masks": args.masks, "background": args.background, "init": args.init,
+        "refine": args.refine, "shape": args.shape, "subdivisions": args.subdivisions,
+    }  # fmt: skip
+    for name, value in given.items():
+        if value not in (None, ()):
+            raise ValueError(
+                f"--{name} is for an object with masks, and {args.target} is fitted as a scene, "
+                "without; leave it out"
+            )
+    if args.colors == "vertex":
+        raise ValueError("--colors vertex is not for scenes; leave it out, or give none")
+
+
+def _side(args: Fit, path: Path) -> tuple[int, int]:
+    """The longer side of what is made of photos, and how many these are."""
+    sizes = view_sizes(path, cameras=args.cameras, max_megapixels=args.max_megapixels)
+    side = SIDE
+    if args.image_size is not None:
+        side = max(round(args.image_size * max(size) / min(size)) for size in sizes)
+    elif args.settings.budget is not None:
+        own = sum(min(size) / max(size) for size in sizes)  # megapixels at a longer side of 1000
+        cores = min(num_threads(), len(sizes))
+        left = max(args.settings.budget - _ALWAYS, 0.0) * cores / _SECONDS
+        side = int(min(SIDE, max(LEAST_SIDE, 1000 * (left / own) ** 0.5)))
+    return side, len(sizes)
+
+
+def _warn(args: Fit, scene: Scene, left_out: list[int]) -> None:
+    """Say which photos overlap too little with others."""
+    if args.quiet:
+        return
+    alone = [
+        scene.names[i] for i in range(len(scene))
+        if i not in left_out and len(scene.neighbours[i]) < 2
+    ]  # fmt: skip
+    if alone:
+        names = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
+        say("gendr", f"overlap with fewer than two others, so that little is known there: {names}")
+
+
+def _colored(
+    args: Fit, mesh: Mesh, scene: Scene, used: list[int], images: torch.Tensor,
+    masks: torch.Tensor | None, stages: Stages,
+) -> Mesh:  # fmt: skip
+    """The mesh with a texture."""
+    size = (images.shape[2], images.shape[3])
+    plain = Mesh(mesh.vertices, mesh.faces)
+    found = stages.run(
+        "colors", ColorResult, fit_colors, plain, images, camera_of(scene, used, size), masks,
+        kind="texture", texture_size=args.texture_size or TEXTURE, exposure=args.exposure,
+        light="none" if args.light == "auto" else args.light,
+    )  # fmt: skip
+    return found.mesh
+
+
+def _sheet(mesh: Mesh, scene: Scene, rows: list[int]) -> visual.Pixels:
+    """Photos, and beside each the mesh with its colours and without, from the same camera."""
+    from PIL import Image
+
+    chosen = [rows[i] for i in visual.spread(len(rows), SHOWN)]
+    tiles: list[list[visual.Pixels]] = []
+    for i in chosen:
+        height, width = scene.images[i].shape[:2]
+        size = (round(TILE * height / width), TILE)
+        camera: Camera = camera_of(scene, [i], (height, width))
+        shown = Image.fromarray(scene.images[i]).resize((size[1], size[0]), Image.Resampling.BOX)
+        painted = visual.shaded(mesh.with_unlit(), camera, size)[0]
+        bare = visual.shaded(mesh, camera, size, visual.BOTH)[0]
+        tiles.append([np.asarray(shown), painted, bare])
+    page = visual.Page(3 * TILE + 20, sum(len(row[0]) + 10 for row in tiles))
+    y = 0
+    for row in tiles:
+        for k, tile in enumerate(row):
+            page.tile(tile, k * (TILE + 10), y)
+        y += len(row[0]) + 10
+    return page.pixels()

@@ -1,0 +1,193 @@
+"""From photos of a scene to its mesh: depth maps, their fusion, the surface."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from gendr.mesh import Mesh
+from gendr.photos.scene.depth_maps import DepthSettings, find_depths
+from gendr.photos.scene.fusion import Cloud, FusionSettings, fused, thinned
+from gendr.photos.scene.model import Scene
+from gendr.photos.scene.surface import SurfaceSettings, reconstruct
+
+__all__ = ["SceneSettings", "SceneSurface", "build", "digest", "points_file"]
+
+Array = npt.NDArray[Any]
+Tell = Callable[[float, str], None]
+
+# Iterations of Taubin's filter: by how much vertices move to the middle of their neighbours, and
+# back, which keeps the volume.
+_SMOOTHING, _FORTH, _BACK = 4, 0.5, -0.53
+# The spacing of points that the surface is told, in sides of the squares of which they are means.
+_SPACING = 1.0
+_SHARES = {"depths": 0.8, "fusion": 0.05, "surface": 0.15}
+
+
+@final
+@dataclass(frozen=True)
+class SceneSettings:
+    """How a scene is reconstructed.
+
+    Attributes:
+        faces: of the mesh, at most about so many.
+        depth: see `DepthSettings`.
+        fusion: see `FusionSettings`.
+        surface: see `SurfaceSettings`.
+    """
+
+    faces: int = 400_000
+    depth: DepthSettings = field(default_factory=DepthSettings)
+    fusion: FusionSettings = field(default_factory=FusionSettings)
+    surface: SurfaceSettings = field(default_factory=SurfaceSettings)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SceneSurface:
+    """The mesh of a scene.
+
+    Attributes:
+        mesh: with the colours of the points, relative to the origin of the scene.
+        facts: points, shares of pixels matched and kept, seconds of each stage.
+        cloud: the points on which photos agree.
+    """
+
+    mesh: Mesh
+    facts: dict[str, Any]
+    cloud: Cloud
+
+
+def digest(scene: Scene, settings: SceneSettings) -> str:
+    """What the result of stereo depends on, as 16 digits."""
+    found = sha256(repr(sorted(asdict(settings.depth).items())).encode())
+    for array in (*scene.images, scene.K, scene.R, scene.t, scene.points, scene.ranges):
+        found.update(np.ascontiguousarray(array).tobytes())
+    found.update(repr(scene.neighbours).encode())
+    return found.hexdigest()[:16]
+
+
+def build(
+    scene: Scene, folder: Path, settings: SceneSettings | None = None, tell: Tell | None = None
+) -> SceneSurface:
+    """The mesh of a scene; what is in the folder already is not done again.
+
+    Args:
+        scene: its photos.
+        folder: of depth maps, which is made; those of other photos or settings are in others.
+        settings: by default as they are.
+        tell: called with the part that is done and the stage.
+
+    Raises:
+        ValueError: if photos agree nowhere.
+    """
+    settings, tell = settings or SceneSettings(), tell or (lambda part, stage: None)
+    clock, seconds = time.perf_counter(), {}
+    before = 0.0
+
+    def stage(name: str) -> Callable[[float], None]:
+        return lambda part: tell(before + _SHARES[name] * part, name)
+
+    def lap(name: str) -> None:
+        nonlocal clock, before
+        now = time.perf_counter()
+        seconds[name] = round(now - clock, 2)
+        clock, before = now, before + _SHARES[name]
+
+    place = folder / digest(scene, settings)
+    files = find_depths(scene, place, settings.depth, stage("depths"))
+    lap("depths")
+    cloud = fused(scene, files, settings.fusion, stage("fusion"))
+    if len(cloud) < 100:
+        raise ValueError(
+            "the photos agree nowhere about the shape: take more of them, of which neighbours show "
+            "mostly the same, sharp, of what stands still and has a pattern"
+        )
+    positions, rows, side = thinned(scene, cloud, settings.faces // 2)
+    lap("fusion")
+    views, starts = cloud.chosen(rows)
+    first = cloud.first[rows]
+    depth = (scene.R[first][:, 2] * positions).sum(1) + scene.t[first, 2]
+    spacing = _SPACING * side * depth / scene.K[first, 0, 0]
+    surface = reconstruct(
+        positions, views, starts, scene.centres, spacing, settings.surface, stage("surface")
+    )
+    if not len(surface.faces):
+        raise ValueError("the photos agree on too few points for a surface; take more of them")
+    vertices = _smoothed(surface.vertices, surface.faces)
+    lap("surface")
+    colors = cloud.colors[rows][surface.point_of_vertex]
+    mesh = Mesh(
+        torch.from_numpy(vertices).float(), torch.from_numpy(surface.faces),
+        vertex_colors=torch.from_numpy(colors).float() / 255,
+    )  # fmt: skip
+    used = [bool(near) for near in scene.neighbours]
+    facts = {
+        "points": len(cloud),
+        "points_thinned": len(rows),
+        "square": side,
+        "matched": float(cloud.matched[used].mean()),
+        "kept": float(cloud.kept[used].mean()),
+        "seen_by": _seen_by(views, starts, surface.point_of_vertex),
+        "sparse_points": len(scene.points),
+        "seconds": seconds,
+    }
+    return SceneSurface(mesh, facts, cloud)
+
+
+def _seen_by(views: Array, starts: Array, points: Array) -> dict[str, float]:
+    """The shares of the vertices that two photos see, and that three or more do."""
+    count = np.diff(starts)[points]
+    return {"two": float((count == 2).mean()), "three": float((count >= 3).mean())}
+
+
+def _smoothed(vertices: Array, faces: Array) -> Array:
+    """The vertices less noise; the rim stays.
+
+    Source: Taubin, A Signal Processing Approach to Fair Surface Design, SIGGRAPH 1995.
+    """
+    from scipy.sparse import coo_matrix, diags
+
+    ends = np.concatenate([faces[:, [k, (k + 1) % 3]] for k in range(3)])
+    count = len(vertices)
+    joined = coo_matrix((np.ones(len(ends)), ends.T), (count, count)).tocsr()
+    joined = joined + joined.T  # of each edge, how many faces it has
+    rows, columns = joined.nonzero()
+    rim = np.zeros(count, bool)
+    open_ = np.asarray(joined[rows, columns]).ravel() == 1
+    rim[rows[open_]] = True
+    joined.data[:] = 1
+    mean = diags(1 / np.maximum(np.asarray(joined.sum(1)).ravel(), 1)) @ joined
+    found = vertices.copy()
+    for _ in range(_SMOOTHING):
+        for step in (_FORTH, _BACK):
+            moved = found + step * (mean @ found - found)
+            found = np.where(rim[:, None], found, moved)
+    return found
+
+
+def points_file(scene: Scene, cloud: Cloud) -> bytes:
+    """The cloud as a binary PLY: positions in the world, normals, colours."""
+    kinds = [(n, "<f8") for n in ("x", "y", "z")] + [(n, "<f4") for n in ("nx", "ny", "nz")]
+    kinds += [(n, "u1") for n in ("red", "green", "blue")]
+    table = np.empty(len(cloud), kinds)
+    for k in range(3):
+        table["xyz"[k]] = cloud.points[:, k] + scene.origin[k]
+        table["n" + "xyz"[k]] = cloud.normals[:, k]
+        table[("red", "green", "blue")[k]] = cloud.colors[:, k]
+    words = {"<f8": "double", "<f4": "float", "u1": "uchar"}
+    head = ["ply", "format binary_little_endian 1.0", f"element vertex {len(cloud)}"]
+    head += [f"property {words[kind]} {name}" for name, kind in kinds] + ["end_header", ""]
+    memory = BytesIO()
+    memory.write("\n".join(head).encode())
+    memory.write(table.tobytes())
+    return memory.getvalue()

@@ -1,0 +1,190 @@
+"""One cloud of depth maps: points on which photos agree, with who sees them.
+
+Source: Schönberger et al., Pixelwise View Selection for Unstructured Multi-View Stereo, ECCV 2016,
+section 4.5: three photos that agree in position and depth, or two where no third has the point in
+its frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from gendr.photos.scene.depth_maps import DepthMap
+from gendr.photos.scene.model import Scene
+
+__all__ = ["Cloud", "FusionSettings", "fused", "thinned"]
+
+Array = npt.NDArray[Any]
+
+
+@final
+@dataclass(frozen=True)
+class FusionSettings:
+    """When photos agree.
+
+    Attributes:
+        limit: the largest cost of a pixel that counts.
+        pixels: by which planes may come back elsewhere.
+        relative: by which depths may differ.
+        least: photos, of as many as have a point in their frames.
+    """
+
+    limit: float = 0.6
+    pixels: float = 1.5
+    relative: float = 0.01
+    least: int = 3
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """Points that several photos see.
+
+    Attributes:
+        points: [P, 3] float32, relative to the origin of the scene.
+        normals: [P, 3] float32, towards the first photo that sees each.
+        colors: [P, 3] uint8, of that photo.
+        first: [P] int32, that photo.
+        places: [P] int64, the pixel of it, row by row.
+        views: int32, the photos that see each point, one point after the other.
+        starts: [P + 1] int64, where those of a point begin.
+        matched: [N], the share of the pixels of each photo whose cost is low enough.
+        kept: [N], the share of them that are part of a point.
+    """
+
+    points: Array
+    normals: Array
+    colors: Array
+    first: Array
+    places: Array
+    views: Array
+    starts: Array
+    matched: Array
+    kept: Array
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def chosen(self, rows: Array) -> tuple[Array, Array]:
+        """`views` and `starts` of some of the points."""
+        count = np.diff(self.starts)[rows]
+        starts = np.concatenate([[0], np.cumsum(count)])
+        inside = np.arange(starts[-1]) - np.repeat(starts[:-1], count)
+        return self.views[np.repeat(self.starts[rows], count) + inside], starts
+
+
+def fused(
+    scene: Scene, files: list[Path], settings: FusionSettings | None = None,
+    tell: Callable[[float], None] | None = None,
+) -> Cloud:  # fmt: skip
+    """The points on which depth maps agree.
+
+    Args:
+        scene: the photos.
+        files: their depth maps, see `find_depths`; of photos without one there is no file.
+        settings: by default as they are.
+        tell: called with the part that is done.
+    """
+    from gendr.photos.scene.fusion_kernels import agree
+
+    settings, tell = settings or FusionSettings(), tell or (lambda part: None)
+    shapes = np.array([image.shape[:2] for image in scene.images], np.int64)
+    sizes = shapes.prod(1)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    depths = np.zeros(offsets[-1], np.float32)
+    heights, widths = shapes[:, 0].copy(), shapes[:, 1].copy()
+    for i, file in enumerate(files):
+        if file.is_file():
+            found = DepthMap.load(file)
+            good = (found.costs <= settings.limit) & (found.planes[..., 0] > 0)
+            depths[offsets[i] : offsets[i + 1]] = np.where(good, found.planes[..., 0], 0).ravel()
+    taken = np.zeros(len(depths), bool)
+    inverse = np.linalg.inv(scene.K)
+    parts: list[tuple[Array, ...]] = []
+    for i, near in enumerate(scene.neighbours):
+        if near and files[i].is_file():
+            pairs = [scene.between(i, j) for j in near]
+            backs = [scene.between(j, i) for j in near]
+            tables = [np.array([p[k] for p in some]) for some in (pairs, backs) for k in (0, 1)]
+            size = int(sizes[i])
+            places, positions = np.empty(size, np.int64), np.empty((size, 3), np.float32)
+            views = np.empty((size, len(near) + 1), np.int32)
+            counts = np.empty(size, np.int32)
+            n = agree(
+                i, np.array(near, np.int64), *tables, inverse, scene.R, scene.t, depths,
+                offsets[:-1], widths, heights, taken, settings.pixels, settings.relative,
+                settings.least, places, positions, views, counts,
+            )  # fmt: skip
+            places, counts = places[:n].copy(), counts[:n].copy()
+            told = views[:n][np.arange(views.shape[1]) < counts[:, None]]
+            normals = _normals(scene, i, DepthMap.load(files[i]).planes.reshape(-1, 3), places)
+            parts.append((
+                positions[:n].copy(), normals, scene.images[i].reshape(-1, 3)[places],
+                np.full(n, i, np.int32), places, told, counts,
+            ))  # fmt: skip
+        tell((i + 1) / len(scene))
+    if not parts:
+        raise ValueError("no photo has a depth map")
+    joined = [np.concatenate([part[k] for part in parts]) for k in range(7)]
+    starts = np.concatenate([[0], np.cumsum(joined[6], dtype=np.int64)])
+    per_photo = [slice(offsets[i], offsets[i + 1]) for i in range(len(scene))]
+    matched = np.array([float((depths[own] > 0).mean()) for own in per_photo])
+    kept = np.array([float(taken[own].mean()) for own in per_photo])
+    first, places, told = joined[3], joined[4], joined[5]
+    return Cloud(joined[0], joined[1], joined[2], first, places, told, starts, matched, kept)
+
+
+def _normals(scene: Scene, i: int, planes: Array, places: Array) -> Array:
+    """Unit normals of the planes at some pixels, towards the camera.
+
+    Where w = n . K^-1 p / d, K^T (wx, wy, w - x wx - y wy) is along n.
+    """
+    width = scene.images[i].shape[1]
+    w, wx, wy = planes[places].astype(np.float64).T
+    rest = w - (places % width) * wx - (places // width) * wy
+    normals = -np.stack([wx, wy, rest], 1) @ scene.K[i] @ scene.R[i]
+    normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
+    return normals.astype(np.float32)
+
+
+def thinned(scene: Scene, cloud: Cloud, most: int) -> tuple[Array, Array, int]:
+    """At most so many points, each the mean of those near a median in a square of pixels.
+
+    Args:
+        scene: the photos.
+        cloud: the points.
+        most: of them.
+
+    Returns: positions [Q, 3] float64; rows [Q] of the cloud, the points in whose place they are;
+        and the side of the squares.
+    """
+    widths = np.array([image.shape[1] for image in scene.images], np.int64)[cloud.first]
+    x, y = cloud.places % widths, cloud.places // widths
+    # Inverse depth along the axis of the first photo.
+    ahead = scene.R[cloud.first][:, 2]
+    depth = (ahead * cloud.points).sum(1) + scene.t[cloud.first, 2]
+    side = 1
+    while True:
+        key = (cloud.first.astype(np.int64) << 40) | (y // side) << 20 | (x // side)
+        count = len(np.unique(key))
+        if count <= most:
+            break
+        side = max(side + 1, int(side * (count / most) ** 0.5))
+    order = np.lexsort((depth, key))
+    _, begin, count = np.unique(key[order], return_index=True, return_counts=True)
+    middle = order[begin + count // 2]
+    group = np.repeat(np.arange(len(begin)), count)
+    pixel = depth / scene.K[cloud.first, 0, 0]
+    # What is as near as a plane of 60 degrees brings about is of the same surface.
+    near = np.abs(depth[order] - depth[middle][group]) <= 2 * side * pixel[middle][group]
+    positions = np.zeros((len(begin), 3))
+    for axis in range(3):
+        sums = np.bincount(group[near], cloud.points[order[near], axis], len(begin))
+        positions[:, axis] = sums / np.bincount(group[near], minlength=len(begin))
+    return positions, middle, side

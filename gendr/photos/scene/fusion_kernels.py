@@ -1,0 +1,115 @@
+"""The compiled kernel of fusion: points on which the depth maps of several photos agree."""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: basic, reportMissingParameterType=false
+# pyright: reportIndexIssue=false
+
+from __future__ import annotations
+
+import numpy as np
+
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
+
+ensure_cache()
+announce_compilation(__name__)
+
+F = np.float32
+
+
+@kernel(error_model="numpy")
+def agree(
+    i, near, a, b, back_a, back_b, inverse, R, t, depths, offsets, widths, heights, taken, pixels,
+    relative, least, places, positions, views, counts,
+):  # fmt: skip
+    """Points of a photo on which others agree, and which no photo before it has.
+
+    Args:
+        i: the photo.
+        near: int64 [K], its neighbours.
+        a: float64 [K, 3, 3], to the neighbours.
+        b: float64 [K, 3].
+        back_a: float64 [K, 3, 3], from the neighbours.
+        back_b: float64 [K, 3].
+        inverse: float64 [N, 3, 3], of the matrices of all lenses.
+        R: float64 [N, 3, 3].
+        t: float64 [N, 3].
+        depths: float32 [sum of pixels], inverse depths of all photos, 0 where there is none.
+        offsets: int64 [N], where each photo begins.
+        widths: int64 [N].
+        heights: int64 [N].
+        taken: bool [sum of pixels], is changed: what has become part of a point.
+        pixels: by which planes may come back elsewhere.
+        relative: by which depths may differ.
+        least: photos that agree, of as many as have the point in their frames, if more than two do.
+        places: int64 [pixels of the photo], is written: the pixel of each point.
+        positions: float32 [pixels of the photo, 3], is written.
+        views: int32 [pixels of the photo, K + 1], is written: the photos that agree, i first.
+        counts: int32 [pixels of the photo], is written: how many these are.
+
+    Returns: the number of points.
+
+    Source: Schönberger et al. 2016, section 4.5.
+    """
+    width, height, start = widths[i], heights[i], offsets[i]
+    hits = np.empty((len(near) + 1, 3), np.int64)
+    n = 0
+    for y in range(height):
+        for x in range(width):
+            w = np.float64(depths[start + y * width + x])
+            if w <= 0 or taken[start + y * width + x]:
+                continue
+            found, inside = 0, 0
+            hits[0, 0], hits[0, 1], hits[0, 2] = i, y, x
+            for k in range(len(near)):
+                j = near[k]
+                z = a[k, 2, 0] * x + a[k, 2, 1] * y + a[k, 2, 2] + w * b[k, 2]
+                if z <= 0:
+                    continue
+                u = (a[k, 0, 0] * x + a[k, 0, 1] * y + a[k, 0, 2] + w * b[k, 0]) / z
+                v = (a[k, 1, 0] * x + a[k, 1, 1] * y + a[k, 1, 2] + w * b[k, 1]) / z
+                if not (u > -0.5 and v > -0.5 and u < widths[j] - 0.5 and v < heights[j] - 0.5):
+                    continue
+                inside += 1
+                iu, iv = int(u + 0.5), int(v + 0.5)
+                other = np.float64(depths[offsets[j] + iv * widths[j] + iu])
+                # The inverse depth of the point itself in the other photo is w / z.
+                if other <= 0 or abs(other * z / w - 1) > relative:
+                    continue
+                zb = (
+                    back_a[k, 2, 0] * iu + back_a[k, 2, 1] * iv + back_a[k, 2, 2]
+                    + other * back_b[k, 2]
+                )  # fmt: skip
+                du = (
+                    back_a[k, 0, 0] * iu + back_a[k, 0, 1] * iv + back_a[k, 0, 2]
+                    + other * back_b[k, 0]
+                ) / zb - x  # fmt: skip
+                dv = (
+                    back_a[k, 1, 0] * iu + back_a[k, 1, 1] * iv + back_a[k, 1, 2]
+                    + other * back_b[k, 1]
+                ) / zb - y  # fmt: skip
+                # Its pixel is up to half of one of its own away.
+                if not du * du + dv * dv <= pixels * pixels:
+                    continue
+                found += 1
+                hits[found, 0], hits[found, 1], hits[found, 2] = j, iv, iu
+            if found + 1 < min(least, max(2, inside + 1)):
+                continue
+            p0, p1, p2 = 0.0, 0.0, 0.0
+            for k in range(found + 1):
+                j, v, u = hits[k, 0], hits[k, 1], hits[k, 2]
+                place = offsets[j] + v * widths[j] + u
+                taken[place] = True
+                d = 1 / np.float64(depths[place])
+                q0 = (inverse[j, 0, 0] * u + inverse[j, 0, 1] * v + inverse[j, 0, 2]) * d - t[j, 0]
+                q1 = (inverse[j, 1, 1] * v + inverse[j, 1, 2]) * d - t[j, 1]
+                q2 = d - t[j, 2]
+                p0 += R[j, 0, 0] * q0 + R[j, 1, 0] * q1 + R[j, 2, 0] * q2
+                p1 += R[j, 0, 1] * q0 + R[j, 1, 1] * q1 + R[j, 2, 1] * q2
+                p2 += R[j, 0, 2] * q0 + R[j, 1, 2] * q1 + R[j, 2, 2] * q2
+                views[n, k] = j
+            share = 1.0 / (found + 1)
+            positions[n, 0], positions[n, 1], positions[n, 2] = p0 * share, p1 * share, p2 * share
+            counts[n] = found + 1
+            places[n] = y * width + x
+            n += 1
+    return n

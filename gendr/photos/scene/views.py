@@ -1,0 +1,82 @@
+"""The photos of a scene for what colours a mesh and for what measures it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr import visual
+from gendr.mesh import Camera, Mesh
+from gendr.photos.scene.model import Scene
+
+__all__ = ["camera_of", "framed", "scored"]
+
+
+def camera_of(scene: Scene, rows: Sequence[int], size: tuple[int, int]) -> Camera:
+    """The cameras of some photos, whose first pixels are those of images (H, W)."""
+    chosen = list(rows)
+    return Camera.from_opencv(
+        torch.from_numpy(scene.R[chosen]).float(), torch.from_numpy(scene.t[chosen]).float(),
+        torch.from_numpy(scene.K[chosen]).float(), size, pixel_centre=0,
+    )  # fmt: skip
+
+
+def framed(scene: Scene, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    """Photos in frames of one size: [B, 3, H, W] in [0, 1], and where they are, [B, H, W].
+
+    None instead of the latter if all are of one size.
+    """
+    shapes = [scene.images[i].shape[:2] for i in rows]
+    height, width = (max(shape[k] for shape in shapes) for k in (0, 1))
+    images = torch.zeros(len(shapes), 3, height, width)
+    masks = torch.zeros(len(shapes), height, width)
+    for k, i in enumerate(rows):
+        own = torch.from_numpy(scene.images[i]).permute(2, 0, 1).float() / 255
+        images[k, :, : own.shape[1], : own.shape[2]] = own
+        masks[k, : own.shape[1], : own.shape[2]] = 1
+    return images, None if len(set(shapes)) == 1 else masks
+
+
+def scored(
+    mesh: Mesh, scene: Scene, rows: Sequence[int], tell: Callable[[float], None] | None = None
+) -> dict[str, Any]:
+    """How pictures of a mesh compare with photos, over what it covers.
+
+    Returns:
+        `psnr`, of all that is covered in all photos, in decibels; `psnr_exposed`, the same after a
+        factor for each channel of each photo, as cameras expose differently; `cover`, the mean part
+        of the pixels; and the three of each photo.
+    """
+    per: list[dict[str, Any]] = []
+    errors, counts = np.zeros(2), 0
+    for done, i in enumerate(rows):
+        photo = scene.images[i].astype(np.float64) / 255
+        size = (photo.shape[0], photo.shape[1])
+        rgb, alpha = visual.render_views(
+            mesh, camera_of(scene, [i], size), size, {"lighting": "none"}
+        )
+        inside = alpha[0].numpy() > 0.99
+        shown, true = rgb[0].permute(1, 2, 0).double().numpy()[inside], photo[inside]
+        gain = (shown * true).sum(0) / np.maximum((shown * shown).sum(0), 1e-12)
+        own = np.array([((shown - true) ** 2).sum(), ((gain * shown - true) ** 2).sum()])
+        errors, counts = errors + own, counts + true.size
+        psnr = _decibels(own, true.size)
+        per.append({
+            "photo": scene.names[i], "cover": round(float(inside.mean()), 4),
+            "psnr": psnr[0], "psnr_exposed": psnr[1],
+        })  # fmt: skip
+        if tell is not None:
+            tell((done + 1) / len(rows))
+    psnr = _decibels(errors, counts)
+    cover = float(np.mean([each["cover"] for each in per]))
+    return {"psnr": psnr[0], "psnr_exposed": psnr[1], "cover": cover, "each": per}
+
+
+def _decibels(errors: Any, count: int) -> list[float]:
+    """PSNR of sums of squares over so many numbers; 99 at most."""
+    means = np.maximum(np.asarray(errors) / max(count, 1), 1.3e-10)
+    return [round(float(x), 3) for x in -10 * np.log10(means)]
