@@ -68,7 +68,9 @@ def test_cameras_are_found(folder, tmp_path):
     photos = load_photos(root, cameras=tmp_path / "a.json")
     assert 310 <= min(photos.image_size) <= 320  # what a lens bends over the border is cut off
     assert result.points.shape == result.colors.shape
-    points, colors = load_points(root, cameras=tmp_path / "a.json", dtype=torch.float64)
+    found_points = load_points(root, cameras=tmp_path / "a.json", dtype=torch.float64)
+    assert found_points is not None
+    points, colors = found_points
     np.testing.assert_array_equal(points, result.points)
     np.testing.assert_allclose(colors, result.colors, atol=0.5 / 255)
     assert load_points(root) is None

@@ -151,6 +151,7 @@ def test_lens_models_of_colmap(tmp_path, model):
 
 def test_lines_of_images_are_told_apart_by_what_they_hold(tmp_path):
     """With any mix of empty, missing and filled second lines, as scripts of others write them."""
+    root, heads, file = tmp_path, [""], tmp_path
     points = ("", None, "3.5 2.5 -1 1 2 3", "10 20 4 11 21 5 12 22 -1 13 23 -1")
     for number, chosen in enumerate(product(points, repeat=COUNT)):
         root = tmp_path / str(number % 8)
