@@ -321,7 +321,8 @@ class Sorted(Pair):
     these, and 0 stands for the rest (-1 in `indices`).
 
     The descending order of x is the ascending one of -x, for every method. For all but networks and
-    the entropic "permutahedron" that is the ascending order of x turned round.
+    the entropic "permutahedron" that is the ascending order of x turned round, and so it is for
+    ranks of networks.
 
     Noise is drawn once, so that all parts belong to one sample; the noisy keys decide where the
     values go. All is computed in float32 at least, and comes in the dtype of what was given.

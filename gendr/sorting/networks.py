@@ -119,6 +119,15 @@ class Network:
         """Where each layer begins and ends among the pairs, in numbers, which graphs can read."""
         return tuple(pairwise(self.offsets.tolist()))
 
+    @cached_property
+    def is_own_mirror(self) -> bool:
+        """Whether reversing all wires and the order changes no layer: -x reversed goes the same."""
+        layers = np.repeat(np.arange(self.depth, dtype=np.int64), np.diff(self.offsets)) * self.n
+        there, back = self.pairs.astype(np.int64), self.n - 1 - self.pairs[:, ::-1]
+        keys = ((layers + low) * self.n + high for low, high in (there.T, back.T))
+        one, other = map(np.sort, keys)
+        return bool((one == other).all())
+
     def states(self, values: NDArray[Any]) -> Iterator[NDArray[Any]]:
         """The values [..., n] on the wires, hard: before the first layer and after every layer."""
         yield values

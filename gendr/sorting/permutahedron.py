@@ -226,6 +226,31 @@ RANKS = Operator("sorting.ranks", reference=_ranks, replay=_replayed(_ranks_with
 VALUES = Operator("sorting.values", reference=_values, replay=_replayed(_values_within))
 
 
+def isotonic(x: Tensor) -> Tensor:
+    """The sequence nearest to x [..., n], float64, that never falls: means of x over its blocks.
+
+    It is found on the CPU; inside graphs and transforms in O(n^2) memory.
+
+    Source: Best and Chakravarti, Active Set Algorithms for Isotonic Regression, 1990.
+    """
+    return ISOTONIC(_Isotonic, None, x.cpu()).to(x.device) if not x.is_meta else x.clone()
+
+
+def _isotonic(_: None, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        fixed = x.detach()
+        blocks = _blocks(fixed, fixed, torch.zeros_like(fixed), False)
+    return _with_nan(x, blocks.mean(x))
+
+
+def _isotonic_within(_: None, saved: tuple[Any, ...], x: Tensor) -> Tensor:
+    starts = torch.from_numpy(saved[0]).reshape(x.shape)
+    return _with_nan(x, _Blocks(starts, starts).mean(x))
+
+
+ISOTONIC = Operator("sorting.isotonic", reference=_isotonic, replay=_isotonic_within)
+
+
 # ---------------------------------------------------------------------------------------------
 # The kernels
 # ---------------------------------------------------------------------------------------------
@@ -265,6 +290,34 @@ class _Projection:
         else:
             _run(kernels.value_gradients, grad, _rows(x), order, starts, entropic, _rows(to_x))
         return to_x, None
+
+
+class _Isotonic:
+    """The kernels of `ISOTONIC`."""
+
+    @staticmethod
+    def forward(_: None, x: Tensor, *, save: bool) -> tuple[tuple[Tensor], tuple[Any, ...]]:
+        import numpy as np
+
+        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
+
+        rows, result = _rows(x), torch.empty_like(x)
+        starts = np.empty(rows.shape, np.int64)
+        _run(kernels.isotonic_rows, rows, starts)
+        _run(kernels.block_means, rows, starts, _rows(result))
+        spread_nan(rows, _rows(result))
+        return (result,), (starts,)
+
+    @staticmethod
+    def backward(
+        _: None, inputs: tuple[Tensor], saved: tuple[Any, ...], grads: tuple[Tensor],
+        wanted: tuple[bool, ...],
+    ) -> tuple[Tensor]:  # fmt: skip
+        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
+
+        to_x = torch.empty_like(grads[0])
+        _run(kernels.block_means, _rows(grads[0]), saved[0], _rows(to_x))
+        return (to_x,)
 
 
 def _by_replay(

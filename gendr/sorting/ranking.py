@@ -115,13 +115,6 @@ class _Sorting(RankingLoss):
         super().__init__(reduction)
         self.method = get(method, **options)
 
-    def _listed(self, scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Both in ascending order of the scores for networks, which see in what order they come."""
-        if not isinstance(self.method, NetworkSort):
-            return scores, target
-        order = scores.detach().argsort(dim=-1, stable=True)
-        return scores.gather(-1, order), target.gather(-1, order)
-
     def extra_repr(self) -> str:
         """The method and the reduction."""
         return f"{self.method}, reduction={self.reduction!r}"
@@ -169,7 +162,9 @@ class NDCGLoss(_Sorting):
 
     def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
         """1 - NDCG."""
-        scores, target = self._listed(scores, target)
+        if isinstance(self.method, NetworkSort):  # whose P sees in what order entries come
+            order = scores.detach().argsort(dim=-1, stable=True)
+            scores, target = scores.gather(-1, order), target.gather(-1, order)
         if isinstance(self.method, PermutationSort):
             p = permutation(scores, self.method, descending=True)
             if isinstance(self.method, RowSort):
@@ -213,7 +208,6 @@ class MAPLoss(_Sorting):
 
     def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
         """1 - AP."""
-        scores, target = self._listed(scores, target)
         relevant = target > self.threshold
         if is_traced() and not isinstance(self.method, NetworkSort):
             among = self._among(scores, relevant)
@@ -251,7 +245,6 @@ class SpearmanLoss(_Sorting):
 
     def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
         """1 - rho."""
-        scores, target = self._listed(scores, target)
         return 1 - spearman(soft_rank(scores, self.method), target)
 
 

@@ -11,15 +11,17 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_number
 from gendr._runtime.operator import Kernels
+from gendr._runtime.ranges import saturated
 from gendr._runtime.tracing import constant, is_traced, number_of
 from gendr.distributions import Distribution, as_distribution
-from gendr.distributions.decisions import Number, check_symmetric
+from gendr.distributions.decisions import Number, check_symmetric, scale_of
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.backends.choice import NAMES, choose
 from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.backends.reference import CARRY, GATES
 from gendr.sorting.base import PermutationSort, check_matrices, expanded
 from gendr.sorting.networks import Network, network
+from gendr.sorting.permutahedron import isotonic
 
 
 def comparator_law(dist: DistributionLike, art: float) -> Distribution:
@@ -144,6 +146,47 @@ class NetworkSort(PermutationSort):
         return self._walk(x).carried(flat).reshape(payload.shape)
 
     def ranks(self, x: Tensor) -> Tensor:
+        """Soft ranks that rise with x, lie in [1, n], and become n + 1 - ranks for -x.
+
+        Expected ranks under the columns of P have the last property for few networks and the first
+        for none, as P depends on the order in which the values come. So
+
+        1. the values are sorted, and e is the expected rank of each under P of the sorted list;
+        2. unless the network is its own mirror, e is averaged with n + 1 - those of -x;
+        3. ranks are the nearest sequence to e that rises by p at least from a value to the next, by
+           isotonic regression, and then the nearest to that which rises by p n / 2 at most; with p
+           = 2 F(d steepness) - 1, by which ranks differ of two values, d apart, that are alone.
+
+        Sums of comparisons, 1 + sum_j F((x_i - x_j) steepness), do as much. Ranks of equal values
+        are equal, those of two values are the expected ones. Ranks are continuous in x if F is, and
+        smooth but where blocks of the regressions change.
+        """
+        n, wires = x.shape[-1], self.network_of(x.shape[-1])
+        order = x.detach().argsort(dim=-1, stable=True)
+        ascending = x.gather(-1, order)
+        if wires.is_own_mirror:
+            found = self._expected(ascending).double()
+        else:
+            both = self._expected(torch.stack([ascending, -ascending.flip(-1)])).double()
+            found = (both[0] + (n + 1 - both[1].flip(-1))) / 2
+        least = torch.nn.functional.pad(self._steps(ascending.double()), (1, 0)).cumsum(-1)
+        most = max(1.0, n / 2) * least
+        ranks = most - isotonic(most - (least + isotonic(found - least)))
+        fixed = ranks.detach()
+        ranks = ranks + (fixed.cummax(-1).values.clamp(1, n) - fixed)  # but for rounding they do
+        return ranks.to(x.dtype).gather(-1, order.argsort(-1))
+
+    def _steps(self, ascending: Tensor) -> Tensor:
+        """By how much ranks of neighbours [..., n - 1] differ if the two are alone."""
+        steepness = self.steepness
+        if isinstance(steepness, Tensor):
+            steepness = saturated(steepness.reshape(()).to(ascending))
+        gaps = ascending.diff(dim=-1)
+        keep, swap = self.law.coverage(gaps, scale_of(steepness))
+        steps = saturated(keep) - saturated(swap)
+        return torch.where((gaps == 0) & (steps.detach() > 0), 0.0, steps)  # heaviside
+
+    def _expected(self, x: Tensor) -> Tensor:
         """The expected rank under each column of P, without P."""
         if is_traced():  # it cannot build a network
             return super().ranks(x)
@@ -226,7 +269,7 @@ class CustomNetworkSort(NetworkSort):
 
 def ready(wires: Network) -> Network:
     """Compute the cached arrays of a network: `torch.compile` can read them, but not make them."""
-    _ = wires.pairs, wires.spans
+    _ = wires.pairs, wires.spans, wires.is_own_mirror
     return wires
 
 

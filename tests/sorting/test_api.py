@@ -1,9 +1,11 @@
 """The functions and the module that users call: options, orders, hard results, errors."""
 
 import itertools
+import math
 
 import pytest
 import torch
+from scipy.optimize import isotonic_regression
 
 from gendr.sorting import (
     PermutationSort,
@@ -15,6 +17,7 @@ from gendr.sorting import (
     soft_sort,
 )
 from gendr.sorting.api import kinds
+from gendr.sorting.losses import hard_ranks
 from gendr.sorting.networks import NETWORKS
 from support.cases import for_each
 
@@ -70,12 +73,12 @@ def test_descending_is_the_ascending_order_of_the_negative():
                 torch.testing.assert_close(values, down.values, rtol=1e-4, atol=1e-4)
 
 
-# Those that do not depend on the order in which values come; of networks ranks only lie in [1, n].
 RANKING = [get("neuralsort"), get("softsort"), get("softsort", power=2.0),
            get("softsort", power=1.5), get("sinkhorn"), get("permutahedron")]  # fmt: skip
 
 
-@for_each(method=[*map(get, NETWORKS), *RANKING, get("permutahedron", regularization="entropic")])
+@for_each(method=[*map(get, NETWORKS), *RANKING, get("permutahedron", regularization="entropic"),
+                  *(get(name, dist="logistic", art=0.25) for name in NETWORKS)])  # fmt: skip
 def test_ranks_rise_with_values_within_1_to_n(method):
     for n, steepness, scale in itertools.product((1, 2, 3, 9, 20), (0.01, 0.3, 3.0, 30.0), (1, 50)):
         x = scale * torch.randn(6, n, dtype=torch.float64)
@@ -85,16 +88,74 @@ def test_ranks_rise_with_values_within_1_to_n(method):
         rounding = 1e-9 * n
         assert float(ranks.min()) >= 1 - rounding
         assert float(ranks.max()) <= n + rounding
-        if method.name in NETWORKS:
-            continue
         assert float(ranks.gather(-1, x.argsort(-1)).diff().clamp(max=0).sum()) >= -1e-7
         flipped = soft_rank(-x, sort)
         torch.testing.assert_close(flipped, soft_rank(x, sort, descending=True))
-        if method in RANKING:
+        if "entropic" not in str(method):
             torch.testing.assert_close(flipped, n + 1 - ranks, rtol=0, atol=1e-6)
         assert torch.equal(x[0][:, None] == x[0], (ranks[0][:, None] - ranks[0]).abs() < 1e-9) or (
             steepness * scale > 1 or steepness < 0.1
         )
+
+
+@for_each(method=[*NETWORKS, "neuralsort", "softsort", "sinkhorn", "permutahedron"])
+def test_ranks_of_random_lists_are_ranks(method):
+    """They rise, lie in [1, m] and turn round with x, also of the m values that are present."""
+    x = torch.randn(200, 10, dtype=torch.float64)
+    x[100:] = x[100:].float().mul(2).round()  # ties
+    mask = torch.rand(200, 10) < 0.8
+    above = (x[..., :, None] > x[..., None, :]) & mask[..., :, None] & mask[..., None, :]
+    for steepness, known in itertools.product((0.5, 10.0, 1000.0), (None, mask)):
+        ranks, turned = (soft_rank(s * x, method, steepness=steepness, mask=known) for s in (1, -1))
+        count = 10.0 if known is None else mask.sum(-1, keepdim=True)
+        present = torch.ones_like(mask) if known is None else mask
+        assert ranks[present].min() >= 1 - 1e-7
+        assert (ranks <= count + 1e-7).all()
+        rise = ranks[..., :, None] - ranks[..., None, :]
+        assert rise[above].min() >= -1e-7
+        torch.testing.assert_close(turned, torch.where(present, count + 1 - ranks, 0))
+    exact = hard_ranks(x)
+    torch.testing.assert_close(soft_rank(x, method, steepness=1e9), exact, rtol=0, atol=1e-5)
+
+
+def test_ranks_of_networks_are_two_isotonic_regressions_of_expected_ranks():
+    places = torch.arange(1.0, 8.0, dtype=torch.float64)
+
+    def rising(y):
+        return torch.stack([torch.from_numpy(isotonic_regression(row).x) for row in y.numpy()])
+
+    for name in NETWORKS:
+        for scale in (0.1, 1.0):
+            x = scale * torch.randn(6, 7, dtype=torch.float64)
+            s, order = x.sort(-1)
+            found = places @ permutation(s, name)
+            found = (found + 8 - (places @ permutation(-s.flip(-1), name)).flip(-1)) / 2
+            alone = 2 / math.pi * (10 * s.diff(dim=-1)).atan()  # 2 F - 1
+            least = torch.nn.functional.pad(alone.cumsum(-1), (1, 0))
+            found = least + rising(found - least)
+            found = 3.5 * least - rising(3.5 * least - found)
+            torch.testing.assert_close(soft_rank(x, name).gather(-1, order), found)
+        pair = torch.tensor([0.3, 0.1], dtype=torch.float64)
+        torch.testing.assert_close(soft_rank(pair, name), places[:2] @ permutation(pair, name))
+        x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(lambda x, m=name: soft_rank(x, m, steepness=2.0), x)
+        assert torch.autograd.gradgradcheck(lambda x, m=name: soft_rank(x, m, steepness=2.0), x)
+        at = x.detach()
+        for one, each in ((soft_rank, at), (torch.func.vmap(soft_rank), at[:, None])):
+            got = torch.func.jacrev(lambda x, f=one, m=name: f(x, method=m))(each)
+            want = torch.autograd.functional.jacobian(lambda x, m=name: soft_rank(x, m), each)
+            torch.testing.assert_close(got, want)
+
+
+def test_ranks_of_networks_are_continuous_at_ties_and_learn_from_them():
+    for name in NETWORKS:
+        x = torch.zeros(9, dtype=torch.float64, requires_grad=True)
+        weights = torch.randn(9, dtype=torch.float64)
+        torch.testing.assert_close(soft_rank(x, name), torch.full_like(x, 5))
+        nearly = soft_rank(1e-9 * torch.randn(9, dtype=torch.float64), name)
+        torch.testing.assert_close(nearly, torch.full_like(x, 5), rtol=0, atol=1e-5)
+        (slope,) = torch.autograd.grad((soft_rank(x, name) * weights).sum(), x)
+        assert slope.ne(0).any()
 
 
 def test_ranks_of_row_methods_are_those_of_the_posterior():

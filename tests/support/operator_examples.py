@@ -129,6 +129,13 @@ def _projection(operator: str) -> Example:
     return Example({"cpu": kernels}, True, inputs, empty)
 
 
+def _isotonic() -> Example:
+    from gendr.sorting import permutahedron
+
+    x = 2 * torch.randn(2, 7)
+    return Example({"cpu": permutahedron._Isotonic}, None, _leaves(x), _leaves(x[:0]))
+
+
 def _mask() -> Example:
     from gendr.distributions import get
     from gendr.topk import mask
@@ -287,6 +294,7 @@ _EXAMPLES = {
     "primitives.texture": _lookups,
     "sorting.carry": _carry,
     "sorting.gates": _comparators,
+    "sorting.isotonic": _isotonic,
     "sorting.products": _products,
     "sorting.ranks": lambda: _projection("RANKS"),
     "sorting.rows": _rows,

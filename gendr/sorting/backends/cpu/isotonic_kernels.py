@@ -74,6 +74,34 @@ def _pool_exponentials(n, s, w, weight_w, sum_s, sum_w, first):
 
 
 @kernel(error_model="numpy")
+def isotonic_rows(x, starts, start, stop):
+    """The first position of the block of every position, of the isotonic regression of x."""
+    n = x.shape[1]
+    means, zeros, zero = np.empty(n), np.empty(n), np.zeros(n)
+    first = np.empty(n + 1, np.int64)
+    for row in range(start, stop):
+        blocks = _pool_means(n, x[row], zero, means, zeros, first)
+        first[blocks] = n
+        for k in range(blocks):
+            starts[row, first[k] : first[k + 1]] = first[k]
+
+
+@kernel(error_model="numpy")
+def block_means(x, starts, result, start, stop):
+    """The mean of x over the block of every position; all [rows, n]."""
+    n = x.shape[1]
+    for row in range(start, stop):
+        f = 0
+        while f < n:
+            end, mean = f, 0.0
+            while end < n and starts[row, end] == f:
+                mean += (x[row, end] - mean) / (end + 1 - f)
+                end += 1
+            result[row, f:end] = mean
+            f = end
+
+
+@kernel(error_model="numpy")
 def rank_rows(x, order, steepness, entropic, ranks, starts, start, stop):
     """Soft ranks of every row: s = steepness x, sorted, and w = 1 .. n (its logarithm).
 
