@@ -90,6 +90,11 @@ class Folder:
         return list(found.values())
 
     @property
+    def quarters(self) -> tuple[int, ...]:
+        """Quarter turns to the right that make each image upright."""
+        return tuple(frame.quarters for frame in self.frames)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of the frames in the file."""
         return tuple(frame.name for frame in self.frames)
