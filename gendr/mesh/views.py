@@ -376,7 +376,8 @@ def _read_before_backdrop(
         masks = torch.zeros_like(planes[:, 0])
         for rows in folder.groups():  # a backdrop stands still in photos of one size
             y, x = folder.place(rows[0])
-            masks[rows, y, x] = find_masks(planes[rows, 1:, y, x])[0]
+            names = [folder.frames[i].name for i in rows]
+            masks[rows, y, x] = find_masks(planes[rows, 1:, y, x], names=names)[0]
         return masks, planes[:, 1:] * masks[:, None]
     return planes[:, 0], planes[:, 1:]
 

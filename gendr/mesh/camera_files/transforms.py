@@ -46,14 +46,12 @@ from gendr.mesh.camera_files.projections import (
     is_projections,
 )
 from gendr.mesh.files.reports import warn_caller
-from gendr.mesh.images import read_orientation, read_size
+from gendr.mesh.images import QUARTERS, read_orientation, read_size
 
 TRANSFORMS = ("transforms.json", "transforms_train.json")
 _NAMED = 5  # photos that are named in a message
 # Orientations that are not their own inverses.
 _UNDONE = {6: 8, 8: 6}
-# Quarter turns to the right of the orientations that do not mirror, which no camera does.
-_QUARTERS = {3: 2, 6: 1, 8: 3}
 # What lenses are called, and the kinds of these.
 _MODELS = dict.fromkeys(
     ("PINHOLE", "SIMPLE_PINHOLE", "PERSPECTIVE", "OPENCV", "FULL_OPENCV", "RADIAL",
@@ -241,7 +239,7 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
                 f"masks must be as large as their image, got {size_text(of_mask)} in {mask} "
                 f"and {size_text(size)} in {image}"
             )
-        quarters = _QUARTERS.get(found, 0) if turn == 1 else 0
+        quarters = QUARTERS.get(found, 0) if turn == 1 else 0
         turns = turn, mask_turn, quarters
         frames.append(TransformsFrame(entry, name, where, image, mask, size, *turns))
     _warn_of_missing(cameras, missing)
