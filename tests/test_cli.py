@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import struct
 import zlib
@@ -29,7 +30,7 @@ from gendr.fitting.pose import search
 from gendr.fitting.shape import refine as refine_shape
 from gendr.fitting.shape.job import Job
 from gendr.mesh import cube, icosphere
-from gendr.mesh.views import load_views, save_views
+from gendr.mesh.views import save_views
 from support.cases import for_each
 from support.processes import run_python
 
@@ -178,13 +179,32 @@ def test_pose_of_a_video(turning, tmp_path, capsys):
 
 
 def test_pose_in_a_rig(turning, tmp_path, capsys):
-    found = posed(turning, tmp_path, turning / "rig", "--rig")
+    """Its cameras stand in UTM metres; one photo is upright, and cut off beside the object."""
+    given = json.loads((turning / "rig" / "transforms.json").read_text())
+    at = [4.5e5, 5.4e6, 300.0]
+    for frame in given["frames"]:
+        for row, far in zip(frame["transform_matrix"], at, strict=False):
+            row[3] += far
+        frame.update({key: given[key] for key in ("fl_x", "fl_y", "cx", "cy", "h", "w")})
+    cut, second = 14, given["frames"][1]
+    folder = tmp_path / "rig"
+    shutil.copytree(turning / "rig", folder)
+    with Image.open(folder / second["file_path"]) as photo:
+        narrow = photo.crop((cut, 0, photo.width - 2, photo.height))
+    narrow.save(folder / second["file_path"])
+    second.update(w=narrow.width, cx=second["cx"] - cut)
+    (folder / "transforms.json").write_text(json.dumps({"frames": given["frames"]}))
+    found = posed(turning, tmp_path / "out", folder, "--rig")
     assert min(each["iou"] for each in found["images"]) > 0.95
-    placed = torch.tensor(found["rig"]["mesh_to_world"])
-    ours = load_views(turning / "rig").camera.camera_to_world
-    for view, each in zip(ours, found["images"], strict=True):
-        camera = torch.tensor(each["opengl"]["camera_to_world"])
+    placed = torch.tensor(found["rig"]["mesh_to_world"], dtype=torch.float64)
+    for frame, each in zip(given["frames"], found["images"], strict=True):
+        camera = torch.tensor(each["opengl"]["camera_to_world"], dtype=torch.float64)
+        view = torch.tensor(frame["transform_matrix"], dtype=torch.float64)
         torch.testing.assert_close(placed @ camera, view, rtol=0, atol=1e-3)
+        k = torch.tensor(each["opencv"]["K"])
+        wanted = [frame[key] for key in ("fl_x", "fl_y", "cx", "cy")]
+        assert [k[0, 0], k[1, 1], k[0, 2], k[1, 2]] == pytest.approx(wanted, abs=1e-3)
+        assert each["image_size"] == [frame["h"], frame["w"]]
     assert "all together: IoU" in capsys.readouterr().out
 
 

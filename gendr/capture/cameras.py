@@ -33,7 +33,7 @@ from gendr.mesh.camera_files.colmap import point_text
 from gendr.mesh.camera_files.opencv import OPENCV
 from gendr.mesh.camera_files.photos import Masks, is_photo
 from gendr.mesh.files.reports import warn_caller
-from gendr.mesh.images import MAX_MEGAPIXELS, open_image, rgba
+from gendr.mesh.images import MAX_MEGAPIXELS, QUARTERS, open_image, read_orientation, rgba
 
 __all__ = ["LEAST", "FoundCameras", "find_cameras", "list_photos"]
 
@@ -157,7 +157,9 @@ def find_cameras(
             "take more of them, of which neighbours show mostly the same, sharp, of something with "
             "a pattern or before a background with one that stands as still as the object"
         )
-    turn, centre, scale = _world(result["images"])
+    quarters = [QUARTERS.get(read_orientation(photo, max_megapixels), 0) for photo in photos]
+    order = [int(Path(image["name"]).stem) for image in result["images"]]
+    turn, centre, scale = _world(result["images"], [quarters[i] for i in order])
     entries, place = [], {}
     for i, name in enumerate(names):
         image = placed.get(f"{i:05d}")
@@ -225,8 +227,7 @@ def _prepare(
             mask = own_masks.of(photo)
             masks.append(None if mask is None else _mask(mask, size, limit))
     groups = [{"size": size[:2], "focal": size[2], "names": names} for size, names in sizes.items()]
-    if len(sizes) == 1:
-        _write_masks(work, next(iter(sizes.values())), masks)
+    _write_masks(work, list(sizes.values()), masks)
     return groups, scales
 
 
@@ -250,8 +251,29 @@ def _mask(file: Path, size: tuple[int, int], limit: float) -> Any:
     return Image.fromarray((255 * grey).astype(np.uint8)).resize(size)
 
 
-def _write_masks(work: Path, names: list[str], given: list[Any]) -> None:
-    """Masks of what moves, if the rim of all images stands still."""
+def _write_masks(work: Path, groups: list[list[str]], given: list[Any]) -> None:
+    """Masks of what moves, if the rim of all images of a size stands still, for each of the sizes.
+
+    Of a few images of a size nobody can tell: they count like the others if they have masks.
+    """
+    from PIL import Image
+
+    found = [_still_masks(work, names) for names in groups]
+    own = all(mask is not None for mask in given)
+    if not (any(each is not None for each in found) if own else all(each for each in found)):
+        return
+    for names, masks in zip(groups, found, strict=True):
+        for i, name in enumerate(names):
+            mask: Any = given[int(Path(name).stem)] if own else (masks or [])[i]
+            with Image.open(work / "images" / name) as image:
+                size = image.size
+            file = work / "masks" / f"{name}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            mask.resize(size).point(lambda value: 255 * (value > 127)).save(file)
+
+
+def _still_masks(work: Path, names: list[str]) -> list[Any] | None:
+    """Masks of what moves in images of one size whose rim stands still, else None."""
     import torch
     from PIL import Image
 
@@ -265,15 +287,8 @@ def _write_masks(work: Path, names: list[str], given: list[Any]) -> None:
     images = torch.from_numpy(np.stack(small)).permute(0, 3, 1, 2) / 255
     found = still_backdrop(images)
     if found is None:
-        return
-    own = len(given) == len(names) and all(mask is not None for mask in given)
-    for i, name in enumerate(names):
-        with Image.open(work / "images" / name) as image:
-            size = image.size
-        mask = given[i] if own else Image.fromarray((255 * found[1][i].numpy()).astype(np.uint8))
-        file = work / "masks" / f"{name}.png"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        mask.resize(size).point(lambda value: 255 * (value > 127)).save(file)
+        return None
+    return [Image.fromarray((255 * mask.numpy()).astype(np.uint8)) for mask in found[1]]
 
 
 def _run(work: Path, count: int, tell: Callable[[float, str], None]) -> None:
@@ -327,8 +342,13 @@ def _rows(work: Path, table: str) -> int:
     return 0
 
 
-def _world(images: list[dict[str, Any]]) -> tuple[Matrix, Matrix, float]:
-    """A rotation, an origin and a factor that take points to a world made for people."""
+def _world(images: list[dict[str, Any]], quarters: list[int]) -> tuple[Matrix, Matrix, float]:
+    """A rotation, an origin and a factor that take points to a world made for people.
+
+    Args:
+        images: poses of the photos as they are stored.
+        quarters: turns to the right that make each upright.
+    """
     turns = np.array([image["R"] for image in images])
     eyes = -np.einsum("bji,bj->bi", turns, np.array([image["t"] for image in images]))
     ahead = turns[:, 2]
@@ -336,7 +356,9 @@ def _world(images: list[dict[str, Any]]) -> tuple[Matrix, Matrix, float]:
     # The point that is nearest to all optical axes; a little of the mean keeps it finite.
     system = across.sum(0) + 1e-6 * np.eye(3)
     centre = np.linalg.solve(system, (across @ eyes[..., None]).sum(0)[:, 0] + 1e-6 * eyes.mean(0))
-    up = -turns[:, 1].mean(0)
+    # The side of a stored photo that is above when it is upright: top, left, bottom or right.
+    sides = np.array([[0, -1, 0], [-1, 0, 0], [0, 1, 0], [1, 0, 0]])[quarters]
+    up = np.einsum("bji,bj->i", turns, sides) / len(turns)
     up /= max(float(np.linalg.norm(up)), 1e-12)
     aside = np.cross(up, -ahead[0])
     aside /= max(float(np.linalg.norm(aside)), 1e-12)

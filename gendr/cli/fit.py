@@ -79,6 +79,13 @@ class _Target:
             return self.mesh.origin[0]
         return torch.zeros(3) if self.camera.origin is None else self.camera.origin
 
+    def upright(self) -> _Target:
+        """The same as people look at photos."""
+        if self.views is None:
+            return self
+        views = self.views.upright()
+        return replace(self, views=views, masks=views.masks, camera=views.camera)
+
     def pictures(self, chosen: list[int], window: visual.Closeup) -> list[visual.Pixels]:
         """Views of the target as a person wants to see them."""
         if self.mesh is None:
@@ -346,7 +353,7 @@ class _FitReport:
 
     def animated(self) -> tuple[Camera, list[visual.Pixels]]:
         """The cameras of the animation, and pictures of the target."""
-        target = self.target
+        target = self.target.upright()
         window = visual.Closeup.of(target.masks, TILE)
         chosen = visual.spread(len(target.masks), COLUMNS)
         return window.camera(target.camera)[chosen], target.pictures(chosen, window)
@@ -522,12 +529,13 @@ class _FitReport:
         """
         from tqdm import tqdm
 
-        target, settings = self.target, self.settings
+        height, width = self.target.masks.shape[1:]
+        target, settings = self.target.upright(), self.settings
         size = (target.masks.shape[1], target.masks.shape[2])
         found = visual.silhouettes(result.mesh, target.camera, size)
         count = len(target.masks)
         parts = [
-            f"{count} view{'s' * (count > 1)} of {size[1]} x {size[0]}",
+            f"{count} view{'s' * (count > 1)} of {width} x {height}",
             f"{settings.law} / {settings.conorm}",
             f"{result.state.step} steps in {result.state.seconds:.1f} s",
             note,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.command_line import say
@@ -21,8 +24,15 @@ from gendr.capture.cameras import list_photos
 from gendr.cli.common import model_file
 from gendr.cli.parser import Fit, Masks
 from gendr.mesh.camera_files.photos import output_names
-from gendr.mesh.folders import NoMasksError, common_size, has_mask, open_folder
-from gendr.mesh.images import decoded_at_once, open_image, read_size, rgba
+from gendr.mesh.folders import NoMasksError, grouped, has_mask, open_folder
+from gendr.mesh.images import (
+    QUARTERS,
+    decoded_at_once,
+    open_image,
+    read_orientation,
+    read_size,
+    rgba,
+)
 from gendr.mesh.masks import find_masks
 from gendr.mesh.views import AUTO
 
@@ -99,27 +109,29 @@ def _write(photos: list[Path], out: Path, side: int, limit: float, quiet: bool) 
 
     with Session("masks", None, quiet=quiet, at_once=True) as session:
         with session.part("masks") as tell:
-            images, sizes = _read(photos, side, limit)
-            masks, kind = find_masks(images, callback=tell)
+            images = _read(photos, side, limit)
+            masks, kinds = _found(images, photos, tell)
         with session.part("files") as tell:
 
             def png(i: int) -> bytes:
                 mask = Image.fromarray((255 * masks[i].numpy()).astype(np.uint8))
-                mask = mask.resize(sizes[i], Image.Resampling.BILINEAR)
+                height, width = read_size(photos[i], limit)
+                mask = mask.resize((width, height), Image.Resampling.BILINEAR)
                 return _file(partial(mask.save, format="PNG"))
 
             written = mapped(png, range(len(photos)), tell)
             files = dict(zip(_files(photos, out), written, strict=True))
-        page = Image.fromarray(_sheet(images, masks))
+        turns = [image.quarters for image in images]
+        page = Image.fromarray(_sheet([image.planes for image in images], masks, turns))
         files[out / SHEET] = _file(partial(page.save, format="JPEG", quality=88))
     for folder in dict.fromkeys(file.parent for file in files):
         writable_folder(folder)
     write_all(files)
-    parts = 100 * masks.flatten(1).mean(1)
-    how = "stands still" if kind == "still" else "is plain"
+    parts = [100 * float(mask.mean()) for mask in masks]
+    how = " or ".join({"still": "stands still", "plain": "is plain"}[kind] for kind in kinds)
     return (
-        f"{len(photos)} masks before a backdrop that {how}, {float(parts.min()):.0f} to "
-        f"{float(parts.max()):.0f} % of the photos"
+        f"{len(photos)} masks before a backdrop that {how}, {min(parts):.0f} to {max(parts):.0f} % "
+        "of the photos"
     )
 
 
@@ -128,35 +140,56 @@ def _files(photos: list[Path], out: Path) -> list[Path]:
     return [out / f"{name}.png" for name in output_names(photos)]
 
 
-def _read(
-    photos: list[Path], size: int, limit: float
-) -> tuple[torch.Tensor, list[tuple[int, int]]]:
-    """The photos at one size, [B, 3, H, W], and (W, H) of each in its file."""
+@dataclass(frozen=True, eq=False)
+class _Photo:
+    """A photo as it is stored, [3, H, W], and the turns to the right that make it upright."""
+
+    planes: Tensor
+    quarters: int
+
+
+def _read(photos: list[Path], size: int, limit: float) -> list[_Photo]:
+    """The photos at a size of the shorter side."""
     from PIL import Image
 
-    all_sizes = [read_size(photo, limit) for photo in photos]
-    (height, width), odd = common_size(all_sizes)
-    if odd is not None:
-        raise ValueError(
-            f"photos must be of one size, most have {width} x {height}, got "
-            f"{all_sizes[odd][1]} x {all_sizes[odd][0]} in {photos[odd]}"
-        )
-    first = width, height
-
-    def read(photo: Path) -> Any:
+    def read(photo: Path) -> _Photo:
         with open_image(photo, limit) as opened:
             planes = rgba(opened)[:3]
-        part = min(1.0, size / min(first))
+        part = min(1.0, size / min(planes.shape[1:]))
         small = Image.fromarray((255 * planes).round().astype(np.uint8).transpose(1, 2, 0))
-        wide, tall = (max(1, round(part * side)) for side in first)
-        return np.asarray(small.resize((wide, tall), Image.Resampling.BOX))
+        wide, tall = (max(1, round(part * side)) for side in small.size)
+        pixels = np.asarray(small.resize((wide, tall), Image.Resampling.BOX))
+        quarters = QUARTERS.get(read_orientation(photo, limit), 0)
+        return _Photo(torch.from_numpy(pixels.transpose(2, 0, 1) / np.float32(255)), quarters)
 
-    images = mapped(read, photos, most=decoded_at_once(first))
-    return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2) / 255, [first] * len(photos)
+    largest = max((read_size(photo, limit) for photo in photos), key=math.prod)
+    return mapped(read, photos, most=decoded_at_once(largest))
 
 
-def _sheet(images: torch.Tensor, masks: torch.Tensor) -> visual.Pixels:
-    """Some of the photos, green where they are cut away."""
+def _found(
+    images: list[_Photo], photos: list[Path], tell: Callable[[float], None]
+) -> tuple[list[Tensor], list[str]]:
+    """Masks [H, W], and the kinds of backdrops, which are those of photos of a size and a turn."""
+    masks: list[Tensor] = [image.planes for image in images]
+    kinds: list[str] = []
+    done = 0
+    for rows in grouped((tuple(image.planes.shape), image.quarters) for image in images):
+        stack, names = torch.stack([images[i].planes for i in rows]), [photos[i].name for i in rows]
+        told = partial(_told, tell, done / len(images), len(rows) / len(images))
+        found, kind = find_masks(stack, names=names, callback=told)
+        for i, mask in zip(rows, found, strict=True):
+            masks[i] = mask
+        kinds.append(kind)
+        done += len(rows)
+    return masks, list(dict.fromkeys(kinds))
+
+
+def _told(tell: Callable[[float], None], before: float, part: float, done: float) -> None:
+    tell(before + part * done)
+
+
+def _sheet(images: list[Tensor], masks: list[Tensor], turns: list[int]) -> visual.Pixels:
+    """Some of the photos, upright, green where they are cut away."""
     from PIL import Image
 
     chosen = visual.spread(len(images), SHOWN)
@@ -164,13 +197,15 @@ def _sheet(images: torch.Tensor, masks: torch.Tensor) -> visual.Pixels:
     tiles: list[Any] = []
     for i in chosen:
         shown = images[i] * masks[i] + (0.25 * images[i] + 0.75 * green) * (1 - masks[i])
-        tile = Image.fromarray((255 * shown).byte().permute(1, 2, 0).numpy())
+        tile = Image.fromarray(np.rot90((255 * shown).byte().permute(1, 2, 0).numpy(), -turns[i]))
         tile.thumbnail((SIDE, SIDE))
-        tiles.append(np.pad(np.asarray(tile), ((2, 2), (2, 2), (0, 0)), constant_values=255))
-    tiles += [np.full_like(tiles[0], 255)] * (-len(tiles) % min(COLUMNS, len(tiles)))
+        tiles.append(np.asarray(tile))
+    tall, wide = (max(tile.shape[axis] for tile in tiles) + 4 for axis in (0, 1))
     columns = min(COLUMNS, len(tiles))
-    rows = [np.concatenate(tiles[k : k + columns], 1) for k in range(0, len(tiles), columns)]
-    return np.concatenate(rows)
+    page = np.full((-(-len(tiles) // columns), columns, tall, wide, 3), 255, np.uint8)
+    for k, tile in enumerate(tiles):
+        page[k // columns, k % columns, 2 : 2 + len(tile), 2 : 2 + tile.shape[1]] = tile
+    return page.transpose(0, 2, 1, 3, 4).reshape(-1, columns * wide, 3)
 
 
 def _file(save: Any) -> bytes:

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from gendr import visual
 from gendr._runtime.command_line import say
 from gendr._runtime.progress import Session
@@ -113,13 +111,7 @@ def opencv_file(args: Fit, found: CameraResult) -> bytes:
     """
     given = None if args.cameras is None else Path(args.cameras)
     cameras = read_cameras(model_file(args.target), given)
-    # Of an exact rotation: what is wrong with it would be multiplied by the distance from 0.
-    left, _, right = torch.linalg.svd(found.camera.rotation.double().cpu())
-    exact = found.camera.detach().to("cpu", torch.float64)
-    turned = left @ right
-    shift = -(turned @ exact.eye[..., None])[..., 0]
-    placed = exact.with_tensors(turned, shift).relative_to(torch.zeros(3))
-    rotations, shifts, _ = placed.to_opencv(2)  # which does not depend on the size
+    rotations, shifts, _ = found.camera.in_world().to_opencv(2)  # for any size
     entries: list[dict[str, Any]] = []
     for i, frame in enumerate(list_frames(cameras, args.max_megapixels)):
         lens = lens_of(cameras.meta, frame).zoomed(found.focal)

@@ -24,7 +24,7 @@ from gendr.fitting.pose.search import PoseResult, shrunk
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.camera_files.photos import IMAGES, is_photo
 from gendr.mesh.images import open_image, rgba
-from gendr.mesh.views import load_views, view_sizes
+from gendr.mesh.views import Views, load_views, view_sizes
 from gendr.reconstruction.inputs import object_mask
 
 CAMERA, OVERLAY, SEARCH, TRACK = "camera.json", "overlay.png", "search.gif", "track.gif"
@@ -65,7 +65,7 @@ def run(args: Pose) -> int:
     """Run `gendr pose` and return the exit status."""
     _check_options(args)
     mesh = Mesh.load(model_file(args.mesh), max_megapixels=args.max_megapixels)
-    rig: Camera | None = None
+    rig: Views | None = None
     if args.rig:
         images, rig = _rig(Path(args.images[0]), args.max_megapixels)
     else:
@@ -237,13 +237,14 @@ def _read(path: Path, max_megapixels: float) -> tuple[Tensor, tuple[int, int]]:
     return mask, (pixels.shape[1], pixels.shape[2])
 
 
-def _rig(path: Path, max_megapixels: float) -> tuple[list[_Photo], Camera]:
-    """Images with cameras, at most `SIDE` pixels along their shorter sides."""
+def _rig(path: Path, max_megapixels: float) -> tuple[list[_Photo], Views]:
+    """Images with cameras, at most `SIDE` pixels along their shorter sides; and all in one size."""
     sizes = view_sizes(path, max_megapixels=max_megapixels)
     size = SIDE if min(map(min, sizes)) > SIDE else None
     views = load_views(path, size=size, max_megapixels=max_megapixels)
-    images = [_Photo(*each) for each in zip(views.names, views.masks, sizes, strict=True)]
-    return images, views.camera
+    own = zip(views.masks, views.camera.region(views.image_size), strict=True)
+    masks = [mask[rows, columns] for mask, (rows, columns) in own]
+    return [_Photo(*each) for each in zip(views.names, masks, sizes, strict=True)], views
 
 
 def _lens(numbers: tuple[float, ...] | None, size: tuple[int, int]) -> Camera | None:
@@ -273,7 +274,7 @@ def _check_images(images: list[_Photo], args: Pose) -> None:
 
 def _results(
     args: Pose, mesh: Mesh, images: list[_Photo], lenses: list[Camera | None],
-    rig: Camera | None, kept: Kept,
+    rig: Views | None, kept: Kept,
 ) -> tuple[list[PoseResult], PoseResult | None]:  # fmt: skip
     """A result for each image, and that of all together, of a video or a rig."""
 
@@ -295,19 +296,21 @@ def _results(
                 for i, image in enumerate(images)
             ], None
         whole = fitted(
-            torch.stack([image.mask for image in images]), 0,
-            lambda stage, done: tell(done, stage),
-            track=args.track, rig=rig, find_scale=args.find_scale,
+            torch.stack([image.mask for image in images]) if rig is None else rig.masks, 0,
+            lambda stage, done: tell(done, stage), track=args.track,
+            rig=None if rig is None else rig.camera, find_scale=args.find_scale,
         )  # fmt: skip
     apart = []
     for i in range(count):
         if rig is None:
             listed = whole.candidates[i]
         else:
-            listed = tuple(replace(each, camera=each.camera[i]) for each in whole.candidates[0])
-        apart.append(
-            PoseResult(whole.camera[i], whole.iou[i : i + 1], (listed,), (whole.trace[i],))
-        )
+            listed = tuple(
+                replace(each, camera=each.camera[i].cropped()) for each in whole.candidates[0]
+            )
+        trace = whole.trace[i].cropped()
+        one = whole.camera[i].cropped()
+        apart.append(PoseResult(one, whole.iou[i : i + 1], (listed,), (trace,)))
     return apart, whole
 
 
@@ -347,8 +350,8 @@ def _sure(result: PoseResult) -> str:
 
 
 def _entry(image: _Photo, result: PoseResult) -> dict[str, Any]:
-    """What camera.json says of an image, in its own pixels."""
-    camera = result.camera
+    """What camera.json says of an image, in its own pixels, in a world that counts from 0."""
+    camera = result.camera.in_world()
     r, t, k = camera.to_opencv(image.size)
     names = ("R", "T", "focal_length", "principal_point")
     torch3d = dict(zip(names, (each[0].tolist() for each in camera.to_pytorch3d()), strict=True))
@@ -365,7 +368,7 @@ def _entry(image: _Photo, result: PoseResult) -> dict[str, Any]:
             {
                 "iou": each.iou,
                 "degrees": each.angle,
-                "camera_to_world": each.camera.camera_to_world[0].tolist(),
+                "camera_to_world": each.camera.in_world().camera_to_world[0].tolist(),
             }
             for each in result.candidates[0][1:]
         ],

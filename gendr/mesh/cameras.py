@@ -354,6 +354,18 @@ class Camera:
             )
         return self._shifted(shift).with_origin(None)
 
+    def in_world(self) -> Camera:
+        """The same cameras for files: float64 on the CPU, detached, coordinates counted from 0.
+
+        Rotations are the nearest orthonormal ones, since what float32 leaves of an error in them
+        would be multiplied by the distance from 0. Cameras without an origin count from 0.
+        """
+        exact = self.detach().to("cpu", torch.float64)
+        left, _, right = torch.linalg.svd(exact.rotation)
+        turned = left @ right
+        shift = -matmul(turned, exact.eye[..., None]).squeeze(-1)
+        return exact.with_tensors(turned, shift).relative_to(torch.zeros(3))
+
     def _shifted(self, shift: Tensor) -> Camera:
         """The cameras for points that were x and are x - shift: float64 [3] or [M, 3]."""
         shift = shift.reshape(-1, 3).to(self.device)
@@ -384,6 +396,15 @@ class Camera:
         check_like("window", check_float("window", window), "the camera", self.rotation)
         check_shape("window", window, "[B, 4]", B=len(self))
         return self._changed(self.tensors(), window.detach())
+
+    def cropped(self) -> Camera:
+        """The same cameras whose images are their photos alone, without what lies beside them."""
+        if self._window is None:
+            return self
+        low, high = self._window[:, :2], self._window[:, 2:]
+        zoom = 2 / (high - low).amin(1, keepdim=True)
+        principal = (self.principal - (low + high) / 2) * zoom
+        return self.with_window(None).with_tensors(focal=self.focal * zoom, principal=principal)
 
     def within(self, xy: Tensor) -> Tensor:
         """Whether places in the image [B, ..., 2], NDC, lie in the photo: bool [B, ...]."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
@@ -28,7 +27,7 @@ from gendr.mesh.images import Picture, Planes, open_image, resized
 __all__ = [
     "Folder",
     "NoMasksError",
-    "common_size",
+    "grouped",
     "has_mask",
     "is_opaque",
     "masked",
@@ -83,11 +82,13 @@ class Folder:
         return page
 
     def groups(self) -> list[list[int]]:
-        """The rows of images of one size, for each of the sizes."""
-        found: dict[tuple[int, int], list[int]] = {}
-        for i, size in enumerate(self.sizes):
-            found.setdefault(size, []).append(i)
-        return list(found.values())
+        """The rows of images of one size and orientation, for each of these."""
+        return grouped(zip(self.sizes, self.quarters, strict=True))
+
+    @property
+    def quarters(self) -> tuple[int, ...]:
+        """Quarter turns to the right that make each image upright."""
+        return tuple(frame.quarters for frame in self.frames)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -164,10 +165,12 @@ def _straightenings(
     return tuple(found)
 
 
-def common_size(sizes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], int | None]:
-    """The size that most have, and which is the first of another; None if there is none."""
-    common = Counter(sizes).most_common(1)[0][0]  # of as many the first
-    return common, next((i for i, size in enumerate(sizes) if size != common), None)
+def grouped(keys: Iterable[Hashable]) -> list[list[int]]:
+    """The rows of equal keys, for each of the keys."""
+    found: dict[Hashable, list[int]] = {}
+    for i, key in enumerate(keys):
+        found.setdefault(key, []).append(i)
+    return list(found.values())
 
 
 def has_mask(folder: Folder, i: int, max_megapixels: float) -> bool:

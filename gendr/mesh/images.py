@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HEIC",
     "MAX_MEGAPIXELS",
+    "QUARTERS",
     "Picture",
     "Planes",
     "UnreadableImageError",
@@ -54,6 +55,8 @@ _BAND = 1 << 17
 # its ways to transpose: flips, turns by 90, 180 and 270 degrees to the left, transpose, transverse.
 _ORIENTATION = 0x0112
 _TURNS: tuple[Any, ...] = (0, 3, 1, 5, 4, 6, 2)
+# Quarter turns to the right of the orientations that do not mirror, as those of cameras.
+QUARTERS = {3: 2, 6: 1, 8: 3}
 # Names of files that Pillow alone does not read.
 HEIC = (".heic", ".heif")
 # Pillow's modes that must be converted, as they are not grey or RGB with or without alpha.

@@ -8,7 +8,7 @@ through the colours of both sides, from OpenCV.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -37,17 +37,22 @@ _SHADOW, _TINT = 0.4, 0.035
 # What lies so far on either side of the outline is certain; of the shorter side.
 _BAND = 0.012
 _ROUNDS = 3  # of GrabCut
+_NAMED = 5  # photos that are named in a message
 # Parts of less than this share of the whole are no part of the object, and gaps of less are none.
 _PART, _GAP = 0.02, 2e-4
 
 
 def find_masks(
-    images: Tensor, *, callback: Callable[[float], None] | None = None
+    images: Tensor,
+    *,
+    names: Sequence[str] | None = None,
+    callback: Callable[[float], None] | None = None,
 ) -> tuple[Tensor, str]:
     """Masks of what stands before a backdrop.
 
     Args:
         images: [B, 3, H, W] in [0, 1].
+        names: of them, for messages.
         callback: called with what is done, from 0 to 1.
 
     Returns:
@@ -66,6 +71,9 @@ def find_masks(
         )
     own = images.detach().float().cpu()
     pictures = list(own.permute(0, 2, 3, 1).numpy())
+    called: list[str] = list(names or ()) or [
+        f"photo {i + 1} of {len(own)}" for i in range(len(own))
+    ]
     behind: list[Array | None]
     still = None
     try:
@@ -81,18 +89,20 @@ def find_masks(
         backdrop = behind[i]
         if backdrop is None:
             raise ValueError(
-                f"photo {i + 1} of {len(own)} has no plain background, and it does not stand "
-                "still in all of them: masks must be given, as those that "
-                "`rembg p photos masks` makes"
+                f"{called[i]} has no plain background, and it does not stand still in all "
+                f"{len(own)} photos of this size and orientation: masks must be given, as those "
+                "that `rembg p photos masks` makes"
             )
         return _cut(pictures[i], backdrop)
 
     masks = mapped(cut, range(len(pictures)), callback)
     found = torch.from_numpy(np.stack(masks)).to(images)
-    empty = int((found.flatten(1).amax(1) == 0).sum())
+    empty = [called[i] for i in (found.flatten(1).amax(1) == 0).nonzero()[:, 0].tolist()]
     if empty:
+        shown = ", ".join(empty[:_NAMED]) + (", ..." if len(empty) > _NAMED else "")
         raise ValueError(
-            f"nothing stands before the background in {empty} of {len(own)} photos; leave them out"
+            f"nothing stands before the background in {len(empty)} of {len(own)} photos "
+            f"({shown}); leave them out"
         )
     return found, "plain" if still is None else "still"
 

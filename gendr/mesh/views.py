@@ -79,12 +79,15 @@ class Views:
         camera: B cameras. Images of several sizes lie in the middle of [H, W], and the cameras have
             a `window`, beside which masks and colours are 0 and say nothing.
         names: The names of the frames in the file.
+        quarters: Quarter turns to the right that make each image upright, as its EXIF data say; ()
+            if all are.
     """
 
     masks: Tensor
     rgb: Tensor | None
     camera: Camera
     names: tuple[str, ...]
+    quarters: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -112,6 +115,7 @@ class Views:
             None if self.rgb is None else self.rgb[chosen],
             self.camera[chosen],
             tuple(self.names[i] for i in chosen),
+            tuple(self.quarters[i] for i in chosen) if self.quarters else (),
         )
 
     def to(self, *args: Any, **kwargs: Any) -> Views:
@@ -121,7 +125,52 @@ class Views:
             None if self.rgb is None else self.rgb.to(*args, **kwargs),
             self.camera.to(*args, **kwargs),
             self.names,
+            self.quarters,
         )
+
+    def upright(self) -> Views:
+        """The same as people look at photos: turned as `quarters` says, with their cameras.
+
+        Images that are turned lie in the middle of square ones.
+        """
+        if not any(self.quarters):
+            return self
+        height, width = self.image_size
+        short, side = min(height, width), max(height, width)
+        left, top = (side - width) // 2, (side - height) // 2
+
+        def turned(images: Tensor) -> Tensor:
+            square = torch.nn.functional.pad(
+                images, (left, side - width - left, top, side - height - top)
+            )
+            each = zip(square, self.quarters, strict=True)
+            return torch.stack([torch.rot90(image, -k, (-2, -1)) for image, k in each])
+
+        # In the square, the shorter side of an image is a part of its side, and in its middle or
+        # half a pixel beside it.
+        part, camera = short / side, self.camera
+        beside = camera.focal.new_tensor([2 * left + width - side, side - height - 2 * top]) / side
+        shown = camera.window
+        if shown is None:
+            edges = camera.focal.new_tensor([-width, -height, width, height]) / short
+            shown = edges.expand(len(self), 4)
+        powers = [[[1, 0], [0, 1]], [[0, 1], [-1, 0]], [[-1, 0], [0, -1]], [[0, -1], [1, 0]]]
+        turn = camera.rotation.new_tensor(powers)[[*self.quarters]]  # [B, 2, 2], of the image
+
+        def placed(xy: Tensor) -> Tensor:
+            return (turn @ (xy * part + beside)[..., None])[..., 0]
+
+        corners = torch.stack([placed(shown[:, :2]), placed(shown[:, 2:])])
+        around = torch.nn.functional.pad(turn, (0, 1, 0, 1))
+        around[:, 2, 2] = 1
+        camera = camera.with_tensors(
+            around @ camera.rotation,
+            (around @ camera.translation[..., None])[..., 0],
+            (turn.abs() @ (camera.focal * part)[..., None])[..., 0],
+            placed(camera.principal),
+        ).with_window(torch.cat([corners.amin(0), corners.amax(0)], 1))
+        rgb = None if self.rgb is None else turned(self.rgb)
+        return Views(turned(self.masks), rgb, camera, self.names)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -194,10 +243,10 @@ def load_views(
     folder = open_folder(Path(path), size, max_megapixels, cameras, masks)
     if background == AUTO:
         found, rgb = _read_before_backdrop(folder, max_megapixels, dtype, device)
-        return Views(found, rgb, folder.cameras(dtype, device), folder.names)
+        return Views(found, rgb, folder.cameras(dtype, device), folder.names, folder.quarters)
     plain = None if background is None else Backdrop(color_of(background), tolerance)
     found, rgb = _read_frames(folder, max_megapixels, plain, dtype, device)
-    return Views(found, rgb, folder.cameras(dtype, device), folder.names)
+    return Views(found, rgb, folder.cameras(dtype, device), folder.names, folder.quarters)
 
 
 def view_sizes(
@@ -327,7 +376,8 @@ def _read_before_backdrop(
         masks = torch.zeros_like(planes[:, 0])
         for rows in folder.groups():  # a backdrop stands still in photos of one size
             y, x = folder.place(rows[0])
-            masks[rows, y, x] = find_masks(planes[rows, 1:, y, x])[0]
+            names = [folder.frames[i].name for i in rows]
+            masks[rows, y, x] = find_masks(planes[rows, 1:, y, x], names=names)[0]
         return masks, planes[:, 1:] * masks[:, None]
     return planes[:, 0], planes[:, 1:]
 
@@ -452,8 +502,8 @@ def save_views(
     if rgb is not None:
         check_like("rgb", check_float("rgb", rgb), "alpha", alpha)
         check_shape("rgb", check_finite("rgb", rgb), "[B, 3, H, W]", **sizes)
-    exact = camera.expand(batch).detach().to("cpu", torch.float64)
-    k, poses = exact.intrinsics(size), exact.relative_to(torch.zeros(3)).camera_to_world
+    exact = camera.expand(batch).in_world()
+    k, poses = exact.intrinsics(size), exact.camera_to_world
     places = exact.region(size)
     names = [f"{i:03d}" for i in range(batch)] if names is None else list(names)
     if len(names) != batch or len(set(names)) != batch:

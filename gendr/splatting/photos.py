@@ -33,6 +33,8 @@ class Photos:
         names: The names of the frames in the file.
         background: [3], RGB: what is behind the masks; of whole pictures, the median of the pixels
             at their borders, to start from. Or [3, H, W]: a backdrop that stands still.
+        quarters: Quarter turns to the right that make each picture upright, as its EXIF data say;
+            () if all are.
     """
 
     images: Tensor
@@ -40,6 +42,7 @@ class Photos:
     camera: Camera
     names: tuple[str, ...]
     background: Tensor
+    quarters: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -58,18 +61,22 @@ class Photos:
         """The pictures of a list of indices."""
         alpha = None if self.alpha is None else self.alpha[index]
         names = tuple(self.names[i] for i in index)
-        return Photos(self.images[index], alpha, self.camera[index], names, self.background)
+        quarters = tuple(self.quarters[i] for i in index) if self.quarters else ()
+        images, camera = self.images[index], self.camera[index]
+        return Photos(images, alpha, camera, names, self.background, quarters)
 
     def cropped(self, image: Tensor, i: int) -> Tensor:
-        """The part of an image [..., H, W] that picture i fills."""
+        """The part of an image [..., H, W] that picture i fills, upright."""
         rows, columns = self.camera[i].region(self.image_size)[0]
-        return image[..., rows, columns]
+        quarters = self.quarters[i] if self.quarters else 0
+        return torch.rot90(image[..., rows, columns], -quarters, (-2, -1))
 
     def to(self, *args: Any, **kwargs: Any) -> Photos:
         """The same in another dtype or on another device, as `Tensor.to`."""
         alpha = None if self.alpha is None else self.alpha.to(*args, **kwargs)
         images, camera = self.images.to(*args, **kwargs), self.camera.to(*args, **kwargs)
-        return Photos(images, alpha, camera, self.names, self.background.to(*args, **kwargs))
+        behind = self.background.to(*args, **kwargs)
+        return Photos(images, alpha, camera, self.names, behind, self.quarters)
 
     def split(self, every: int = 10, offset: int = 5) -> tuple[Photos, Photos]:
         """Those to train on, and those held out: numbers offset, offset + every, ...
@@ -92,7 +99,7 @@ class Photos:
         found = None if self.camera.window is not None else still_backdrop(self.images)
         if found is None:
             return None
-        return Photos(self.images, found[1], self.camera, self.names, found[0])
+        return Photos(self.images, found[1], self.camera, self.names, found[0], self.quarters)
 
 
 def load_photos(
@@ -142,6 +149,7 @@ def load_photos(
             rims += [own[:, [0, -1]].flatten(1), own[:, :, [0, -1]].flatten(1)]
         behind = torch.cat(rims, 1).median(1).values
     photos = Photos(
-        images, alpha if any_mask else None, folder.cameras(dtype, "cpu"), folder.names, behind
-    )
+        images, alpha if any_mask else None, folder.cameras(dtype, "cpu"), folder.names, behind,
+        folder.quarters,
+    )  # fmt: skip
     return photos.to(device)

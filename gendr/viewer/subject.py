@@ -104,14 +104,15 @@ def read_subject(path: str | Path, photos: str | Path | None = None) -> Subject:
 
 
 def _photos(path: Path, **options: Any) -> Views:
-    """Photos with their masks, or whole ones if they have none."""
+    """Photos with their masks, or whole ones if they have none, upright."""
     try:
-        return load_views(path, size=PHOTO_SIZE, **options)
+        return load_views(path, size=PHOTO_SIZE, **options).upright()
     except NoMasksError:
         photos = load_photos(path, size=PHOTO_SIZE, cameras=options.get("cameras"))
         shown = photos.camera.photo(photos.image_size)
         whole = torch.ones_like(photos.images[:, 0]) if shown is None else shown.to(photos.images)
-        return Views(whole, photos.images, photos.camera, photos.names)
+        names, quarters = photos.names, photos.quarters
+        return Views(whole, photos.images, photos.camera, names, quarters).upright()
 
 
 def stamp(folder: Path) -> tuple[tuple[str, int], ...]:

@@ -85,6 +85,56 @@ def test_a_backdrop_is_filled_in_where_the_object_always_stands():
     assert still_backdrop(images + torch.linspace(0, 0.2, 9)[:, None, None, None]) is None
 
 
+def phone(folder, count=9):
+    """A still patterned wall, a phone held level, upright (EXIF 6), and one that crops to upright.
+
+    Returns what is covered in each file, as it is stored.
+    """
+    images, masks = photos(count=3 * count)
+    stored = []
+    for i, (image, mask) in enumerate(zip(images, masks, strict=True)):
+        pixels, note = (255 * image).byte().permute(1, 2, 0).numpy(), Image.Exif()
+        if i // count == 1:  # another wall is seen from there
+            pixels, mask = pixels[::-1], mask.flip(0)
+            note[0x0112] = 6
+        elif i // count == 2:
+            pixels, mask = pixels.swapaxes(0, 1), mask.T
+        Image.fromarray(pixels).save(folder / f"{i:02d}.png", exif=note)
+        stored.append(mask)
+    return stored
+
+
+def test_masks_of_a_phone(tmp_path, capsys):
+    """Each orientation has a backdrop of its own; the sheet is upright, files are as photos."""
+    covered = phone(tmp_path)
+    assert main(["masks", str(tmp_path)]) == 0
+    assert "27 masks before a backdrop that stands still" in capsys.readouterr().out
+    for i, mask in enumerate(covered):
+        with Image.open(tmp_path / f"masks/{i:02d}.png") as file:
+            found = torch.from_numpy(np.array(file)) / 255
+        assert float(overlap(found[None], mask[None])) > 0.97, i
+    with Image.open(tmp_path / "masks/sheet.jpg") as sheet:
+        page = np.asarray(sheet).astype(float)
+    side = max(HEIGHT, WIDTH) + 4  # tiles are not enlarged
+    assert page.shape[:2] == (4 * side, 6 * side)
+    blank = (page > 250).all(-1)
+    assert blank[HEIGHT + 8 : side - 8].all()  # level ones above
+    assert not blank[-side:, :HEIGHT].all(1)[4:-4].any()  # upright ones below
+    frames = [
+        {"file_path": f"{i:02d}.png", "transform_matrix": np.eye(4).tolist()} for i in range(27)
+    ]
+    (tmp_path / "transforms.json").write_text(json.dumps({"fl_x": 90, "frames": frames}))
+    (tmp_path / "masks").rename(tmp_path / "other")
+    views = load_views(tmp_path, background="auto")
+    for i, (rows, columns) in enumerate(views.camera.region(views.image_size)):
+        assert float(overlap(views.masks[i : i + 1, rows, columns], covered[i][None])) > 0.97, i
+    images = torch.rand(3, 40, 50, generator=torch.Generator().manual_seed(0))
+    pixels = (255 * images).byte().permute(1, 2, 0).numpy()
+    Image.fromarray(pixels).save(tmp_path / "odd.png")
+    assert main(["masks", str(tmp_path)]) == 2
+    assert "odd.png has no plain background, and it does not" in capsys.readouterr().err
+
+
 def test_masks_in_commands(tmp_path, capsys, monkeypatch):
     images, masks = photos("blue")
     frames = []

@@ -350,7 +350,11 @@ def test_two_views_tell_what_one_cannot(pair):
     alone = fit_pose(mesh, masks[1], fov=3.0, **FAST).candidates[0]
     assert any(each.angle > 60 for each in alone)
     rig, placement = rigged(camera, 1.0)
-    found = fit_pose(mesh, masks, rig=rig, **FAST)
+    # Both far from 0, as in UTM metres: float32 would round these to half a metre.
+    there, at = torch.tensor([[4.5e5, 5.4e6, 300.0], [5e5, -4.6e6, 12.0]], dtype=torch.float64)
+    found = fit_pose(mesh.with_origin(there), masks, rig=rig.with_origin(at), **FAST)
+    assert torch.equal(found.camera.origin, there)
+    assert torch.equal(found.trace[0].origin, there)
     assert float(rotation_angle_between(found.camera.rotation, camera.rotation).max()) < 2
     assert float((found.camera.eye - camera.eye).norm(dim=1).max()) < 0.8
     ((best, *others),) = found.candidates
@@ -358,7 +362,10 @@ def test_two_views_tell_what_one_cannot(pair):
     assert best.iou == pytest.approx(float(found.iou.mean()))
     assert torch.equal(best.camera.rotation, found.camera.rotation)
     assert len(found.trace) == 2
-    torch.testing.assert_close(found.placement, placement, rtol=0, atol=0.05)
+    linear, shift = found.placement[:3, :3], found.placement[:3, 3]
+    torch.testing.assert_close(linear, placement[:3, :3].double(), rtol=0, atol=0.05)
+    near = linear @ there + shift - at
+    torch.testing.assert_close(near, placement[:3, 3].double(), rtol=0, atol=0.05)
 
 
 @pytest.mark.rotating(3, group="videos")
@@ -369,9 +376,10 @@ def test_unit_of_a_rig_is_found():
     rig, placement = rigged(camera, 2.5)
     found = fit_pose(mesh, masks, rig=rig, find_scale=True, **FAST)
     assert float(rotation_angle_between(found.camera.rotation, camera.rotation).max()) < 2
-    torch.testing.assert_close(found.placement, placement, rtol=0, atol=0.12)
+    torch.testing.assert_close(found.placement, placement.double(), rtol=0, atol=0.12)
     # The mesh, put into the world of the rig, is seen there as before.
-    moved = mesh.with_vertices(mesh.vertices @ found.placement[:3, :3].mT + found.placement[:3, 3])
+    placed = found.placement.float()
+    moved = mesh.with_vertices(mesh.vertices @ placed[:3, :3].mT + placed[:3, 3])
     seen = visual.silhouettes(moved, rig, 64)
     assert float((seen - visual.silhouettes(mesh, found.camera, 64)).abs().mean()) < 1e-3
 

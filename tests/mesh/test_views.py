@@ -24,7 +24,7 @@ from gendr.mesh.views import (
     visual_sphere,
 )
 from gendr.rendering import Renderer
-from gendr.visual import depths
+from gendr.visual import depths, silhouettes
 from support.cases import for_each
 
 F64 = torch.float64
@@ -760,3 +760,27 @@ def test_view_volume_refuses_what_has_none():
     shifted = Camera(camera.rotation, camera.translation, camera.focal, [1.5, 0.0])
     with pytest.raises(ValueError, match="not seen by all"):
         view_volume(shifted)
+
+
+@for_each(quarters=[(0, 1), (3, 2), (1, 1)], size=[(24, 31), (40, 40)], windows=[False, True])
+def test_views_as_people_see_them(quarters, size, windows):
+    """The mesh, seen by the cameras of turned images, is what these show, wherever it lies."""
+    mesh, camera = icosphere(1).scaled(torch.tensor(0.4)), look_at(3.0, [10.0, 40.0], [0.0, 100.0])
+    mesh = mesh.with_vertices(mesh.vertices * torch.tensor([1.0, 0.5, 0.2]) + 0.2)
+    if windows:
+        (h, w), short = size, min(size)
+        edges = torch.tensor([[4 - w, -h, w - 2, h - 6], [-w, 2 - h, w - 8, h]])
+        camera = camera.with_window(edges / short)
+    masks = silhouettes(mesh, camera, size)
+    rgb = masks[:, None] * torch.rand(2, 3, *size, generator=torch.Generator().manual_seed(0))
+    views = Views(masks, rgb, camera, ("a", "b"), quarters)
+    shown = views.upright()
+    assert shown.image_size == (max(size),) * 2
+    assert shown.upright() is shown
+    seen = silhouettes(mesh, shown.camera, shown.image_size)
+    assert float((seen - shown.masks).abs().mean()) < 1e-3
+    for i, (rows, columns) in enumerate(shown.camera.region(shown.image_size)):
+        own = views.camera.region(size)[i]
+        turned = np.rot90(rgb[i][(slice(None), *own)].numpy(), -quarters[i], (1, 2))
+        assert np.array_equal(shown.rgb[i, :, rows, columns].numpy(), turned)
+    assert views[[1]].quarters == views.to(torch.float64)[1].quarters == quarters[1:]

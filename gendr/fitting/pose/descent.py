@@ -136,9 +136,10 @@ class Descent(Generic[P]):
                 for group, rate in zip(optimizer.param_groups, rates, strict=True):
                     group["lr"] = rate * 0.1**part
                 now = moved(*values)
-                seen = face_vertices(self.mesh.vertices[None], self.mesh.faces, self.camera(now))
+                camera = self.camera(now)
+                seen = face_vertices(self.mesh.vertices[None], self.mesh.faces, camera)
                 scale = pixels[0] * (pixels[1] / pixels[0]) ** part * self.pixel
-                alpha = silhouette(seen, size, self.dist, self.tconorm, scale)
+                alpha = in_photo(silhouette(seen, size, self.dist, self.tconorm, scale), camera)
                 both = alpha * wanted
                 union = (alpha + wanted - both).sum((1, 2))
                 loss = (1 - both.sum((1, 2)) / union).sum() / len(self.masks)
@@ -164,7 +165,15 @@ def hard(mesh: Mesh, camera: Camera, size: int | tuple[int, int]) -> Tensor:
     parts = [camera[i : i + _AT_ONCE] for i in range(0, len(camera), _AT_ONCE)]
     return torch.cat(
         [
-            hard_silhouette(face_vertices(mesh.vertices[None], mesh.faces, part), size)
+            in_photo(
+                hard_silhouette(face_vertices(mesh.vertices[None], mesh.faces, part), size), part
+            )
             for part in parts
         ]
     )
+
+
+def in_photo(alpha: Tensor, camera: Camera) -> Tensor:
+    """Images [K, H, W] of K cameras, empty beside the windows that photos fill."""
+    photo = camera.photo((alpha.shape[1], alpha.shape[2]))
+    return alpha if photo is None else alpha * photo

@@ -13,6 +13,7 @@ cameras of one moment together (`gendr.fitting.pose.rig`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ from gendr._runtime.checks import (
 from gendr._runtime.command_line import changed
 from gendr.fitting.parametrization import check_single
 from gendr.fitting.pose.rig import fit_rig
-from gendr.fitting.pose.search import PoseCandidate, PoseResult, Search, View
+from gendr.fitting.pose.search import Alike, PoseCandidate, PoseResult, Poses, Search, View
 from gendr.fitting.pose.settings import PoseSettings
 from gendr.fitting.pose.track import packed, tracked, unpacked
 from gendr.mesh import Camera, Mesh
@@ -68,7 +69,8 @@ def fit_pose(
             and searched from anywhere only where that fails. An unknown `fov` is found in the first
             image and kept.
         rig: B cameras whose poses to each other are known, in any world: one pose of the object is
-            searched for that agrees with all masks. They are used instead of `fov`.
+            searched for that agrees with all masks. They are used instead of `fov`; their origin
+            counts, and of each mask only what lies in their windows.
         find_scale: the unit of the rig is not that of the mesh, and is searched for too.
         settings: by default `PoseSettings()`.
         callback: called with the name of a stage and the part of the work that is done, in [0, 1].
@@ -116,14 +118,15 @@ def fit_pose(
         if fov is not None:
             check_number("fov", fov, above=0, below=180)
         is_free = fov is None and intrinsics is None
+    alikes: list[Alike[Poses]]
     with torch.no_grad():
         search = Search(mesh.detach(), settings, optics, is_free=is_free)
         tell = callback or (lambda stage, done: None)
         if rig is not None:
-            return fit_rig(search, masks, find_scale, tell)
+            return _placed(fit_rig(search, masks, find_scale, tell), mesh)
         keep = keep or (lambda values: None)
         if track:
-            found, traces, searched = tracked(search, masks, tell, keep, resume)
+            alikes, traces, searched = tracked(search, masks, tell, keep, resume)
         else:
             images: list[dict[str, Any]] = list(resume["images"]) if resume is not None else []
             for b in range(len(images), len(masks)):
@@ -131,17 +134,31 @@ def fit_pose(
                 here = view.found(lambda stage, done, b=b: tell(stage, (b + done) / len(masks)))
                 images.append(packed(here, [*view.way, view.camera(here.poses)[0]]))
                 keep({"images": images})
-            found = [unpacked(each) for each in images]
+            alikes = [unpacked(each) for each in images]
             traces = [Camera.batch([Camera(*way) for way in each["way"]]) for each in images]
             searched = range(len(masks))
-        candidates = tuple(View(search, masks[b], b).listed(each) for b, each in enumerate(found))
-    return PoseResult(
+        candidates = tuple(View(search, masks[b], b).listed(each) for b, each in enumerate(alikes))
+    found = PoseResult(
         Camera.batch([each[0].camera for each in candidates]),
         torch.tensor([each[0].iou for each in candidates]).to(masks),
         candidates,
         tuple(traces),
         tuple(searched),
     )
+    return _placed(found, mesh)
+
+
+def _placed(found: PoseResult, mesh: Mesh) -> PoseResult:
+    """The result with cameras that have the origin of a mesh."""
+    if not bool(mesh.origin.any()):
+        return found
+
+    def at(camera: Camera) -> Camera:
+        return camera.with_origin(mesh.origin[0])
+
+    listed = (tuple(replace(c, camera=at(c.camera)) for c in each) for each in found.candidates)
+    trace = tuple(at(each) for each in found.trace)
+    return replace(found, camera=at(found.camera), candidates=tuple(listed), trace=trace)
 
 
 def _check_cameras(name: str, camera: Any, counts: tuple[int, ...]) -> None:

@@ -70,10 +70,8 @@ class _Rig(Problem[_Placed]):
         at = (rig.rotation @ poses.place[:, None, :, None])[..., 0] + rig.translation
         shift = at * (-poses.size).exp()[:, None, None]
         shift = shift - (rotation @ self.centre[:, None])[..., 0]
-        return Camera(
-            rotation.flatten(0, 1), shift.flatten(0, 1), rig.focal.repeat(len(poses), 1),
-            rig.principal.repeat(len(poses), 1),
-        )  # fmt: skip
+        many = rig[torch.arange(len(rig)).repeat(len(poses))].with_origin(None)
+        return many.with_tensors(rotation.flatten(0, 1), shift.flatten(0, 1))
 
     def scores(self, poses: _Placed, masks: Tensor, mesh: Mesh) -> Tensor:
         """[K, B], hard IoUs; 0 where the object is not ahead of a camera."""
@@ -165,7 +163,7 @@ def fit_rig(search: Search, masks: Tensor, find_scale: bool, tell: Tell) -> Pose
     Raises:
         ValueError: if the scale is wanted and all cameras stand at one place.
     """
-    eye, views = search.optics.eye, len(masks)
+    eye, views, origin = search.optics.eye, len(masks), search.mesh.origin[0]
     if find_scale:
         apart = float((eye - eye.mean(0)).norm(dim=1).max())
         if not apart > _BESIDE * float(eye.norm(dim=1).max()):
@@ -178,8 +176,10 @@ def fit_rig(search: Search, masks: Tensor, find_scale: bool, tell: Tell) -> Pose
     found = found[rig.alike(found)]
     candidates, best = rig.listed(found), found.poses[:1]
     way = [*rig.way, candidates[0].camera]
-    linear = best.rotation * best.size.exp()
-    shift = best.place - linear[0] @ search.centre
+    linear = (best.rotation * best.size.exp()).double().cpu()
+    shift = best.place.double().cpu() - linear[0] @ (search.centre.double().cpu() + origin)
+    if search.optics.origin is not None:
+        shift = shift + search.optics.origin
     return PoseResult(
         candidates[0].camera,
         rig.scores(best, masks, search.mesh)[0],

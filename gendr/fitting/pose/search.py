@@ -64,13 +64,15 @@ class PoseResult:
     """The cameras of some masks.
 
     Attributes:
-        camera: B cameras, the best for each mask; of a video, the best for all together.
+        camera: B cameras, the best for each mask; of a video, the best for all together. All
+            cameras have the origin of the mesh, if it has one, and the windows of those given.
         iou: [B], of the hard silhouettes with the masks.
         candidates: for each mask the poses that look alike, that of `camera` first. Of a rig there
             is one tuple, and each candidate has B cameras.
         trace: for each mask the best camera of some moments on the way, for pictures.
         searched: the masks that were searched from anywhere: all, but of a video only some.
-        placement: [4, 4], of a rig: from the world of the mesh to that of the rig; else None.
+        placement: [4, 4] float64, of a rig: from the world of the mesh to that of the rig, from
+            and to coordinates that count from 0; else None.
     """
 
     camera: Camera
@@ -161,10 +163,7 @@ class Search:
         """Take a focal length [2] that was found as that of all further images."""
         if self.is_free:
             self.is_free = False
-            optics = self.optics
-            self.optics = Camera(
-                optics.rotation, optics.translation, focal.expand(len(optics), 2), optics.principal
-            )
+            self.optics = self.optics.with_tensors(focal=focal.expand(len(self.optics), 2))
 
     def starts(self, mask: Tensor, focal: Tensor, count: int) -> Poses:
         """The best poses that differ: images of the search are shifted, scaled and turned."""
@@ -294,7 +293,9 @@ class View(Problem[Poses]):
 
     def camera(self, poses: Poses) -> Camera:
         """Cameras [K] that see the object so."""
-        return poses.camera(self.search.centre, self.search.radius, self.optics.principal)
+        search, shown = self.search, self.optics.window
+        camera = poses.camera(search.centre, search.radius, self.optics.principal)
+        return camera if shown is None else camera.with_window(shown.expand(len(camera), 4))
 
     def starts(self) -> Poses:
         """By images that are shifted, scaled and turned."""

@@ -46,7 +46,7 @@ from gendr.mesh.camera_files.projections import (
     is_projections,
 )
 from gendr.mesh.files.reports import warn_caller
-from gendr.mesh.images import read_orientation, read_size
+from gendr.mesh.images import QUARTERS, read_orientation, read_size
 
 TRANSFORMS = ("transforms.json", "transforms_train.json")
 _NAMED = 5  # photos that are named in a message
@@ -82,6 +82,7 @@ class TransformsFrame:
         size: (H, W) of image and mask, turned.
         turn: How the image is turned before anything else, 1 to 8 as EXIF has it; 1 for not at all.
         mask_turn: How its mask is.
+        quarters: Quarter turns to the right that make the image upright, as EXIF data have it.
     """
 
     entry: dict[str, Any]
@@ -92,6 +93,7 @@ class TransformsFrame:
     size: tuple[int, int]
     turn: int = 1
     mask_turn: int = 1
+    quarters: int = 0
 
 
 class NoCamerasError(ValueError):
@@ -224,7 +226,8 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
         size = read_size(image, max_megapixels)
         of_mask = size if mask is None else read_size(mask, max_megapixels)
         turn = mask_turn = 1
-        if size[0] != size[1] and (found := read_orientation(image, max_megapixels)) > 4:
+        found = read_orientation(image, max_megapixels)
+        if size[0] != size[1] and found > 4:
             # As in most tools photos are as they are stored, unless the file says otherwise.
             if _is_for_turned(cameras.meta, entry, size):
                 turn, size = found, (size[1], size[0])
@@ -236,7 +239,9 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
                 f"masks must be as large as their image, got {size_text(of_mask)} in {mask} "
                 f"and {size_text(size)} in {image}"
             )
-        frames.append(TransformsFrame(entry, name, where, image, mask, size, turn, mask_turn))
+        quarters = QUARTERS.get(found, 0) if turn == 1 else 0
+        turns = turn, mask_turn, quarters
+        frames.append(TransformsFrame(entry, name, where, image, mask, size, *turns))
     _warn_of_missing(cameras, missing)
     return frames
 
