@@ -31,7 +31,7 @@ from gendr.mesh import Mesh, load_points, view_sizes, visual_hull
 from gendr.mesh.files.ply import read_cloud
 from gendr.mesh.views import color_of
 from gendr.splatting import Photos, Splats, SplatSettings, camera_path, fit_splats, load_photos
-from gendr.splatting.pictures import drawn, film, hard_views, pair, sheet
+from gendr.splatting.pictures import as_seen, drawn, film, hard_views, pair, sheet
 from gendr.splatting.settings import BACKGROUNDS
 from gendr.splatting.training import (
     KIND,
@@ -215,16 +215,19 @@ class _Plan:
             return
         scored, train, splats = scene.scored, scene.train, scene.start
         size = scored.image_size
-        hard = 0.0
+        hard = looked = 0.0
         for _ in range(2):  # the first time compiles
             self.alone = self._seconds(lambda: drawn(splats, scored.camera[0], size))
             hard = self._seconds(lambda: hard_views(splats, scored.camera[0], size))
+            with suppress(ValueError):  # nothing of the start may be seen
+                looked = self._seconds(lambda: as_seen(splats, train[[0]]))
         shown = min(SHOWN, len(train))
         # A part of drawing does not depend on the size of pictures.
         film = FRAMES * (0.3 + 0.7 * math.prod(_within(size, FRAME)) / math.prod(size))
         hull = 0 if train.alpha is None else 0.5 * len(train)
         self.soft = len(scored) + film + hull
         self.hard = hard * (len(scored) + shown * (len(OPACITIES) + (self.part > 0)))
+        self.hard += looked * (len(train) + shown * len(OPACITIES))
 
     @staticmethod
     def _seconds(work: Callable[[], object]) -> float:
@@ -364,21 +367,21 @@ class _Report:
 
         Those are taken that meet photos trained on best.
         """
-        photos, found = self.scene.train, []
+        photos, found = training.even_photos(), []
         some = photos[visual.spread(len(photos), SHOWN)]
 
         def look(firm: Splats, least: float, trained: bool) -> None:
-            with suppress(ValueError):  # there is none
-                images = hard_views(firm, some.camera, some.image_size)
-                about = {"least": least, "trained": trained}
-                each = [
-                    psnr(some.cropped(a, i), some.cropped(b, i))
-                    for i, (a, b) in enumerate(zip(images, some.images, strict=True))
-                ]
-                found.append((float(torch.stack(each).mean()), about, firm))
+            images = hard_views(firm, some.camera, some.image_size)
+            about = {"least": least, "trained": trained}
+            each = [
+                psnr(some.cropped(a, i), some.cropped(b, i))
+                for i, (a, b) in enumerate(zip(images, some.images, strict=True))
+            ]
+            found.append((float(torch.stack(each).mean()), about, firm))
 
         for least in OPACITIES:
-            look(splats[splats.opacity >= least], least, False)
+            with suppress(ValueError):  # there is none
+                look(as_seen(splats[splats.opacity >= least], some), least, False)
         if not found:
             return None, {}
         least = max(found, key=itemgetter(0))[1]["least"]
@@ -391,8 +394,10 @@ class _Report:
                     least,
                     True,
                 )
-        best = max(found, key=itemgetter(0))
-        return best[2], best[1]
+        _, about, firm = max(found, key=itemgetter(0))
+        if not about["trained"]:  # by all photos
+            firm = as_seen(splats[splats.opacity >= about["least"]], photos)
+        return firm, about
 
     def scores(self, images: dict[str, list[Tensor]]) -> dict[str, Any]:
         """PSNR, at most 100 dB, and SSIM of kinds of pictures, and their means."""

@@ -21,6 +21,7 @@ from gendr._runtime.files import write_whole
 from gendr._runtime.vectors import length
 from gendr.distributions import Distribution, get
 from gendr.mesh import Mesh
+from gendr.mesh.files.reports import warn_caller
 from gendr.splatting.harmonics import COUNTS, flat_color
 from gendr.tnorms import tconorm
 
@@ -85,9 +86,24 @@ def load(path: Path, make: Callable[..., Splats]) -> Splats:
         about = json.loads(arrays.pop("about").tobytes())
         if (form := about.pop("format")) != FORMAT:
             raise ValueError(f"it has the format {form!r:.40}, this version reads {FORMAT!r}")
-        return make(**{name: torch.from_numpy(array) for name, array in arrays.items()}, **about)
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        tensors["background"] = _as_color(tensors["background"], path)
+        return make(**tensors, **about)
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path} holds no splats, or damaged ones: {error}") from None
+
+
+def _as_color(background: Tensor, path: Path) -> Tensor:
+    """A background that training once let leave [0, 1], brought back with a warning.
+
+    One that is no such is left as it is, for `Splats` to refuse.
+    """
+    if background.is_floating_point() and background.numel() and bool(background.isfinite().all()):
+        low, high = (float(x) for x in background.aminmax())
+        if low < 0 or high > 1:
+            warn_caller(f"{path}: the background {low:g} .. {high:g} was brought into [0, 1]")
+            return background.clamp(0, 1)
+    return background
 
 
 def _array(values: Tensor) -> NDArray[Any]:

@@ -13,15 +13,20 @@ import torch
 from torch import Tensor
 
 from gendr import visual
-from gendr.mesh import Camera
+from gendr.mesh import Camera, Mesh
+from gendr.rendering import Renderer
+from gendr.splatting.harmonics import harmonics_of
+from gendr.splatting.photos import Photos
 from gendr.splatting.splats import Splats
 
-__all__ = ["drawn", "film", "hard_views", "pair", "sheet"]
+__all__ = ["as_seen", "drawn", "film", "hard_views", "pair", "sheet"]
 
 # Pictures side by side on the sheet and the width of each; that of the two of a pair.
 COLUMNS, TILE, WIDE = 6, 192, 320
 # Frames of a second.
 RATE = 16
+# Points along the side of a pixel at which photos are asked about opaque triangles.
+_FINER = 2
 # Names of the rows of the sheet, and their inks.
 _ROWS = (("photo", visual.TARGET), ("splats", visual.FIT), ("opaque", visual.INK))
 
@@ -41,6 +46,51 @@ def hard_views(splats: Splats, camera: Camera, size: tuple[int, int]) -> Tensor:
     """
     rgb, alpha = visual.render_views(splats.to_mesh(0.0), camera, size)
     return rgb + (1 - alpha)[:, None] * splats.behind(size)
+
+
+def as_seen(splats: Splats, photos: Photos) -> Splats:
+    """Opaque, hard triangles in the mean colours of the pixels that show them; others are dropped.
+
+    Soft triangles may be darker or brighter than anything in the photos, where what lies before
+    and behind them makes up for it. Alone and opaque they would be shards. These means are the
+    colours of least squared error, for triangles where they are.
+
+    Args:
+        splats: Of which all are taken as opaque.
+        photos: Whose pixels are averaged.
+
+    Raises:
+        ValueError: if no photo shows a triangle.
+    """
+    if not len(splats):
+        raise ValueError("there is no triangle to be seen")
+    mesh = splats.to_mesh(0.0)
+    camera, (height, width) = photos.camera.toward(mesh), photos.image_size
+    bare = Mesh(mesh.vertices, mesh.faces)
+    near, far = visual.depths(mesh, camera)
+    size = (_FINER * height, _FINER * width)
+    renderer = Renderer(size, "heaviside", "max", near=near, far=far, check=False)
+    # RGB and how often, in doubles, which do not depend on the order of sums.
+    total = torch.zeros(len(splats), 4, dtype=torch.float64, device=mesh.device)
+    with torch.no_grad():
+        for i in range(len(photos)):
+            one = camera[i].with_origin(None)
+            face = renderer(bare, one).face_id[0]
+            shown = face >= 0
+            if (photo := one.photo(size)) is not None:
+                shown &= photo[0]
+            row, column = shown.nonzero().unbind(1)
+            colors = photos.images[i][:, row // _FINER, column // _FINER].double()
+            found = torch.cat([colors, torch.ones_like(colors[:1])]).T
+            total.index_add_(0, face[row, column].long(), found)
+    seen = total[:, 3] > 0
+    if not bool(seen.any()):
+        raise ValueError(f"no photo shows any of the {len(splats)} triangles")
+    chosen, total = splats[seen], total[seen]
+    colors = (total[:, :3] / total[:, 3:]).to(chosen.harmonics)
+    return chosen.with_tensors(
+        harmonics=harmonics_of(colors, chosen.degree), opacity=torch.ones_like(chosen.opacity)
+    )
 
 
 def pixels(image: Tensor, width: int | None = None) -> visual.Pixels:

@@ -252,6 +252,8 @@ class Splats:
     def load(path: str | Path, *, device: torch.device | str = "cpu") -> Splats:
         """Read what `save` wrote, in the dtype that it was in.
 
+        A background outside [0, 1], as was once learnt, is clamped, with a warning.
+
         Raises:
             FileNotFoundError: if there is no such file.
             ValueError: if it holds no splats, or is damaged.

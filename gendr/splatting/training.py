@@ -28,6 +28,7 @@ from gendr.losses import psnr
 from gendr.mesh import Mesh
 from gendr.mesh.files.ply import Cloud
 from gendr.splatting.photos import Photos
+from gendr.splatting.pictures import as_seen
 from gendr.splatting.settings import SplatSettings
 from gendr.splatting.splats import Splats
 from gendr.splatting.start import Look, from_cameras, from_cloud, from_hull, from_mesh, from_points
@@ -193,6 +194,14 @@ class SplatTraining:
         if factor not in self._levels:
             self._levels[factor] = F.avg_pool2d(self.photos.images, factor)
         return self._levels[factor][i]
+
+    def even_photos(self) -> Photos:
+        """The photos as the splats look, without what exposures make of them."""
+        if "exposure" not in self._values:
+            return self.photos
+        gains = self._values["exposure"].detach()
+        even = (gains.mean(0) - gains).exp()[..., None, None]
+        return replace(self.photos, images=self.photos.images * even)
 
     # -- steps
 
@@ -434,7 +443,8 @@ def opaque_splats(
 
     Meanwhile the logits of opacities grow apart, edges become crisp and colours the same from all
     sides (as opacities and edges in Held et al., Triangle Splatting+, 2025), so that corners and
-    colours can make up for it.
+    colours can make up for it. In the end each has the mean colour of the pixels that show it, and
+    those that no photo shows are dropped.
 
     Args:
         training: that is over; it stays as it is.
@@ -446,7 +456,7 @@ def opaque_splats(
         Triangles of opacity 1, fewer than before.
 
     Raises:
-        ValueError: if none is left, or the loss is no longer finite.
+        ValueError: if none is left or seen, or the loss is no longer finite.
     """
     check_number("least", least, above=0, below=1)
     check_number("part", part, above=0)
@@ -466,7 +476,7 @@ def opaque_splats(
     chosen = splats[splats.opacity >= 0.5]
     if not len(chosen):
         raise ValueError(f"none of the {len(splats)} triangles became opaque; try a smaller least")
-    return chosen.with_tensors(opacity=torch.ones_like(chosen.opacity))
+    return as_seen(chosen, hard.even_photos())
 
 
 def start_from(

@@ -210,7 +210,7 @@ def test_files_are_there_when_the_budget_ends(opaque, resumed, ball, tmp_path, m
         own = getattr(place, name)
 
         def work(*args, **kwargs):
-            now[0] += seconds * (len(args[1]) if name == "hard_views" else 1)
+            now[0] += seconds * (len(args[1]) if name in ("hard_views", "as_seen") else 1)
             return own(*args, **kwargs)
 
         monkeypatch.setattr(place, name, work)
@@ -223,6 +223,8 @@ def test_files_are_there_when_the_budget_ends(opaque, resumed, ball, tmp_path, m
     slow(splat, "drawn", 0.5)
     slow(pictures, "drawn", 0.5)  # of the film
     slow(splat, "hard_views", 0.4)
+    for module in (splat, training):
+        slow(module, "as_seen", 0.3)
     if resumed:
         Stopping(monkeypatch, 30)
     argv = [ball, "-o", tmp_path, "--budget", "300s", "--triangles", 60, "--quiet"]

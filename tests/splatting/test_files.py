@@ -96,6 +96,16 @@ def test_broken_files(case, tmp_path):
         Splats.load(tmp_path / "a.npz")
 
 
+def test_a_background_that_was_learnt_beyond_its_range_is_clamped(tmp_path):
+    broken(tmp_path / "a.npz", {"background": np.array([-0.38, 0.5, 1.2])})
+    with pytest.warns(UserWarning, match=r"background -0\.38 \.\. 1\.2 was brought into \[0, 1\]"):
+        found = Splats.load(tmp_path / "a.npz")
+    assert found.background.tolist() == [0, 0.5, 1]
+    broken(tmp_path / "a.npz", {"background": np.array([np.nan, 0.5, 1.2])})
+    with pytest.raises(ValueError, match="background must be finite"):
+        Splats.load(tmp_path / "a.npz")
+
+
 def test_files_that_are_none(tmp_path):
     with pytest.raises(FileNotFoundError, match="there are no splats at"):
         Splats.load(tmp_path / "a.npz")

@@ -11,8 +11,9 @@ from PIL import Image
 
 from gendr import look_at, look_from, visual
 from gendr.mesh import icosphere
-from gendr.splatting import camera_path, from_mesh
-from gendr.splatting.pictures import film, pair, sheet
+from gendr.splatting import Photos, Splats, camera_path, from_mesh
+from gendr.splatting.harmonics import flat_color, harmonics_of
+from gendr.splatting.pictures import as_seen, film, pair, sheet
 
 F64 = torch.float64
 AT = torch.tensor([3.0, -1.0, 2.0], dtype=F64)
@@ -112,3 +113,30 @@ def test_sheets_show_photos_and_splats_under_each_other():
     both = pair("title", "note", red, blue)
     assert (both[100, 100] == [255, 0, 0]).all()
     assert (both[100, 500] == [0, 0, 255]).all()
+
+
+def test_opaque_triangles_have_the_mean_color_of_pixels_that_show_them():
+    """Of a red and a blue photo from both sides, with walls between: black shards, one hidden."""
+    wide = torch.tensor([[-1.0, -1.0], [1.0, -1.0], [0.0, 1.0]])
+    # A front wall, one behind it that only the second camera sees, an edge-on one within, and a
+    # roof that both see alike.
+    walls = [torch.cat([wide, torch.full((3, 1), z)], 1) for z in (1.0, -1.0)]
+    hidden = 0.5 * walls[0] * torch.tensor([1.0, 1.0, 0.0])
+    roof = torch.tensor([[-1.0, 1.5, 0.0], [1.0, 1.5, 0.0], [0.0, 2.0, 0.0]])
+    vertices = torch.stack([walls[0], walls[1], hidden, roof])
+    dark = harmonics_of(torch.full((4, 3), -0.5), 1)
+    splats = Splats(vertices, dark, torch.full((4,), 0.3), torch.full((4,), 0.5))
+    camera = look_at(8.0, 0.0, torch.tensor([0.0, 180.0]), 40.0)
+    red, blue = torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0.0, 0.0, 1.0])
+    images = torch.stack([red, blue])[..., None, None].expand(2, 3, 64, 64)
+    photos = Photos(images, None, camera, ("a", "b"), torch.ones(3))
+    found = as_seen(splats, photos)
+    in_front = int(camera.eye[0, 2] < 0)  # the wall that the first camera sees
+    order = [red, blue] if in_front == 0 else [blue, red]
+    want = torch.stack([*order, (red + blue) / 2])
+    torch.testing.assert_close(found.vertices, vertices[[0, 1, 3]])
+    torch.testing.assert_close(flat_color(found.harmonics), want, atol=1e-6, rtol=0)
+    assert bool((found.opacity == 1).all())
+    assert not found.harmonics[:, 1:].any()
+    with pytest.raises(ValueError, match="no photo shows any of the 1 triangles"):
+        as_seen(splats[3:].with_tensors(vertices=vertices[3:] + torch.tensor([50.0, 0, 0])), photos)
