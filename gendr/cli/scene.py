@@ -44,7 +44,11 @@ def run(args: Fit) -> int:
     out, path = Path(args.output), model_file(args.target)
     _refuse(args)
     side, count = _side(args, path)
-    left_out = list(range(args.hold_out - 1, count, args.hold_out)) if args.hold_out else []
+    every = args.hold_out
+    if every == 1:
+        raise ValueError("--hold-out 1 leaves no photo to use; give 2 or more, or 0 for none")
+    # As gendr splat does.
+    left_out = list(range(min(every, count) // 2, count, every)) if every else []
     session = Session("scene", None, quiet=args.quiet, at_once=True)
     seconds: dict[str, float] = {}
     with locked(writable_folder(out)), session:
