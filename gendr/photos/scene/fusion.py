@@ -140,7 +140,8 @@ def fused(
     matched = np.array([float((depths[own] > 0).mean()) for own in per_photo])
     kept = np.array([float(taken[own].mean()) for own in per_photo])
     maps = tuple(depths[own].reshape(h, w) for own, (h, w) in zip(per_photo, shapes, strict=True))
-    return Cloud(*joined[:6], starts, matched, kept, maps)
+    points, normals, colors, first, places, told, _ = joined
+    return Cloud(points, normals, colors, first, places, told, starts, matched, kept, maps)
 
 
 def _normals(scene: Scene, i: int, planes: Array, places: Array) -> Array:
