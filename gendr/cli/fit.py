@@ -105,6 +105,7 @@ def run(args: Fit) -> int:
         if not args.quiet:
             say("gendr", f"the scene, as there is no object before a backdrop: {reason.why}")
         return scene.run(args)
+    scene.refuse_for_object(args)
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     photos.moves_surface(args, target.views)

@@ -166,11 +166,33 @@ def test_the_command(room, tmp_path, capsys):
     mesh = gendr.Mesh.load(out / "fit.glb")
     assert len(mesh.faces) == metrics["faces"] <= 2500
     assert mesh.texture is not None
-    assert not (out / "scene").exists()
+    assert not (out / "depth_maps").exists()
     assert cli.main([*command, "--object"]) == 2
     assert "no mask" in capsys.readouterr().err
-    assert cli.main([*command, "--scene", "--init", "hull"]) == 2
-    assert "--init is for an object" in capsys.readouterr().err
+    for more, why in (
+        (["--init", "hull"], "--init is for an object"),
+        (["--steps", "9"], "--steps is for an object"),
+        (["--object"], "contradict each other"),
+        (["--hold-out", "1"], "leaves no photo"),
+    ):
+        assert cli.main([*command, "--scene", *more]) == 2
+        assert why in capsys.readouterr().err
+    assert cli.main(["fit", "chair", "-o", str(out), "--scene"]) == 2
+    assert "is a mesh" in capsys.readouterr().err
+    assert cli.main(["fit", "chair", "-o", str(out), "--hold-out", "3"]) == 2
+    assert "--hold-out is for scenes" in capsys.readouterr().err
+
+
+def test_cameras_without_points_are_enough(tmp_path):
+    depths = rooms.photographs(tmp_path)
+    (tmp_path / "points3D.txt").unlink()
+    scene = read_scene(tmp_path)
+    assert not len(scene.points)
+    found = DepthMap.load(find_depths(scene, tmp_path / "depths", QUICK)[2])
+    good = found.costs < 0.6
+    off = np.abs(1 / found.planes[..., 0] / depths[2] - 1)
+    assert good.mean() > 0.7
+    assert np.median(off[good]) < 0.01
 
 
 def test_a_surface_ends_where_no_photo_shows_it_and_stays_whole_within():
