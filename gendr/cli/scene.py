@@ -18,6 +18,7 @@ from gendr._runtime.files import locked, writable_folder, write_all
 from gendr._runtime.progress import Session
 from gendr._runtime.threads import num_threads
 from gendr.cli.common import as_json, model_file, versions
+from gendr.cli.masks import NoBackdropError
 from gendr.cli.parser import Fit
 from gendr.cli.photos import TEXTURED
 from gendr.cli.stages import Stages
@@ -40,8 +41,22 @@ POINTS, SHEET, METRICS, FOLDER = "points.ply", "sheet.png", "metrics.json", "dep
 SHOWN, TILE = 4, 480
 
 
-def run(args: Fit) -> int:
-    """Make the mesh of a scene and return the exit status."""
+def run(args: Fit, why: NoBackdropError | None = None) -> int:
+    """Make the mesh of a scene and return the exit status.
+
+    Args:
+        args: of the command.
+        why: no object is fitted, if nobody asked for the scene.
+    """
+    try:
+        return _run(args, why is not None)
+    except ValueError as error:
+        if why is None:
+            raise
+        raise ValueError(f"{why}. No scene either: {error}") from None
+
+
+def _run(args: Fit, by_itself: bool) -> int:
     begin = time.perf_counter()
     out, path = Path(args.output), model_file(args.target)
     _refuse(args)
@@ -66,7 +81,11 @@ def run(args: Fit) -> int:
         seconds["read"] = round(time.perf_counter() - begin, 2)
         _warn(args, scene, left_out)
         with session.part("stereo") as tell:
-            found = build(scene, out / FOLDER, SceneSettings(faces=args.faces), tell)
+            try:
+                found = build(scene, out / FOLDER, SceneSettings(faces=args.faces), tell)
+            except ValueError:  # another time would find no more
+                _clear(out / FOLDER)
+                raise
         mesh, facts = found.mesh, found.facts
         seconds |= facts.pop("seconds")
         used = [i for i in range(len(scene)) if scene.neighbours[i]]
@@ -103,6 +122,7 @@ def run(args: Fit) -> int:
     if not args.quiet:
         where = f"{len(left_out)} photos left out" if left_out else "the photos themselves"
         sys.stdout.write(
+            f"{'no masks and no backdrop: ' * by_itself}"
             f"a scene of {len(used)} photos: {len(mesh.faces):,} faces, "
             f"{facts['matched']:.0%} of pixels matched; PSNR {scores['psnr']:.1f} dB over the "
             f"{scores['cover']:.0%} that it covers of {where}, {seconds['total']:.1f} s\n"

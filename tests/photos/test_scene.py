@@ -156,8 +156,7 @@ def test_the_command(room, tmp_path, capsys):
     command = ["fit", str(room[0]), "-o", str(out), "--hold-out", "4", "--faces", "2500"]
     assert cli.main([*command, "--texture-size", "256"]) == 0
     said = capsys.readouterr()
-    assert "the scene, as there is no object" in said.err
-    assert "a scene of 4 photos" in said.out
+    assert "no masks and no backdrop: a scene of 4 photos" in said.out
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["held_out"] == [2]
     assert metrics["scores"]["held_out"]
