@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from gendr import visual
-from gendr._runtime.command_line import say
 from gendr._runtime.devices import usable_device
 from gendr._runtime.files import locked, writable_folder, write_all, write_whole
 from gendr._runtime.progress import Session
@@ -115,9 +114,8 @@ def run(args: Fit) -> int:
     except NoBackdropError as reason:
         if args.object:
             raise
-        if not args.quiet:
-            say("gendr", f"the scene, as there is no object before a backdrop: {reason.why}")
-        return scene.run(args)
+        return scene.run(args, reason)
+    scene.refuse_for_object(args)
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     moves = photos.moves_surface(args, target.views)

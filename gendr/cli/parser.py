@@ -139,7 +139,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
 
     of a scene, without masks: fit.glb with its texture, points.ply (position, normal, colour),
     sheet.png (photos, the mesh, its shape) and metrics.json (shares of pixels matched and kept,
-    PSNR and cover, seconds of each stage); scene/ while it runs.
+    PSNR and cover, seconds of each stage); depth_maps/ while it runs.
 
     a folder of images holds their cameras in one of these, the first that is there:
       transforms.json   of NeRF tools: frames with file_path and transform_matrix (camera to world,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
+from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from gendr._runtime.files import locked, writable_folder, write_all
 from gendr._runtime.progress import Session
 from gendr._runtime.threads import num_threads
 from gendr.cli.common import as_json, model_file, versions
+from gendr.cli.masks import NoBackdropError
 from gendr.cli.parser import Fit
 from gendr.cli.photos import TEXTURED
 from gendr.cli.stages import Stages
+from gendr.fitting import FitSettings
 from gendr.fitting.colors.fit import ColorResult, fit_colors
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.views import view_sizes
@@ -33,24 +36,42 @@ SIDE, LEAST_SIDE = 1600, 320
 _SECONDS, _ALWAYS = 22.0, 25.0
 # The largest texture that is chosen.
 TEXTURE = 4096
-POINTS, SHEET, METRICS, FOLDER = "points.ply", "sheet.png", "metrics.json", "scene"
+POINTS, SHEET, METRICS, FOLDER = "points.ply", "sheet.png", "metrics.json", "depth_maps"
 # Photos on the sheet, and the width of a picture.
 SHOWN, TILE = 4, 480
 
 
-def run(args: Fit) -> int:
-    """Make the mesh of a scene and return the exit status."""
+def run(args: Fit, why: NoBackdropError | None = None) -> int:
+    """Make the mesh of a scene and return the exit status.
+
+    Args:
+        args: of the command.
+        why: no object is fitted, if nobody asked for the scene.
+    """
+    try:
+        return _run(args, why is not None)
+    except ValueError as error:
+        if why is None:
+            raise
+        raise ValueError(f"{why}. No scene either: {error}") from None
+
+
+def _run(args: Fit, by_itself: bool) -> int:
     begin = time.perf_counter()
     out, path = Path(args.output), model_file(args.target)
     _refuse(args)
     side, count = _side(args, path)
-    left_out = list(range(args.hold_out - 1, count, args.hold_out)) if args.hold_out else []
+    every = args.hold_out
+    if every == 1:
+        raise ValueError("--hold-out 1 leaves no photo to use; give 2 or more, or 0 for none")
+    # As gendr splat does.
+    left_out = list(range(min(every, count) // 2, count, every)) if every else []
     session = Session("scene", None, quiet=args.quiet, at_once=True)
     seconds: dict[str, float] = {}
     with locked(writable_folder(out)), session:
         session.place = "on its way", f"with what is in {out}"
         if not args.resume:
-            shutil.rmtree(out / FOLDER, ignore_errors=True)
+            _clear(out / FOLDER)
         stages = Stages(out, session, resume=args.resume)
         with session.part("read"):
             scene = read_scene(
@@ -60,7 +81,11 @@ def run(args: Fit) -> int:
         seconds["read"] = round(time.perf_counter() - begin, 2)
         _warn(args, scene, left_out)
         with session.part("stereo") as tell:
-            found = build(scene, out / FOLDER, SceneSettings(faces=args.faces), tell)
+            try:
+                found = build(scene, out / FOLDER, SceneSettings(faces=args.faces), tell)
+            except ValueError:  # another time would find no more
+                _clear(out / FOLDER)
+                raise
         mesh, facts = found.mesh, found.facts
         seconds |= facts.pop("seconds")
         used = [i for i in range(len(scene)) if scene.neighbours[i]]
@@ -93,10 +118,11 @@ def run(args: Fit) -> int:
         write_all(files)
         session.place = None
         stages.clear("colors")
-        shutil.rmtree(out / FOLDER, ignore_errors=True)
+        _clear(out / FOLDER)
     if not args.quiet:
         where = f"{len(left_out)} photos left out" if left_out else "the photos themselves"
         sys.stdout.write(
+            f"{'no masks and no backdrop: ' * by_itself}"
             f"a scene of {len(used)} photos: {len(mesh.faces):,} faces, "
             f"{facts['matched']:.0%} of pixels matched; PSNR {scores['psnr']:.1f} dB over the "
             f"{scores['cover']:.0%} that it covers of {where}, {seconds['total']:.1f} s\n"
@@ -107,19 +133,58 @@ def run(args: Fit) -> int:
 
 
 def _refuse(args: Fit) -> None:
-    """Refuse options that only a fit to masks has."""
-    given = {
-        "masks": args.masks, "background": args.background, "init": args.init,
-        "refine": args.refine, "shape": args.shape, "subdivisions": args.subdivisions,
-    }  # fmt: skip
-    for name, value in given.items():
-        if value not in (None, ()):
-            raise ValueError(
-                f"--{name} is for an object with masks, and {args.target} is fitted as a scene, "
-                "without; leave it out"
-            )
+    """Refuse options that only a fit to masks has, and what are no photos.
+
+    Raises:
+        ValueError: naming the option.
+    """
+    path = model_file(args.target)
+    if not path.is_dir() and path.suffix.lower() != ".json":
+        raise ValueError(f"--scene is for folders of photos, and {path} is a mesh; leave it out")
+    if args.object:
+        raise ValueError("--scene and --object contradict each other; give one of them")
+    usual = Fit(target=args.target, settings=FitSettings())
+    changed = [
+        name for name in ("masks", "background", "tolerance", "keep_doubtful", "init", "refine",
+                          "shape", "subdivisions", "views", "elevation", "color_size", "view")
+        if getattr(args, name) != getattr(usual, name)
+    ]  # fmt: skip
+    changed += [
+        f.name for f in fields(usual.settings)
+        if f.name not in ("budget", "seed")
+        and getattr(args.settings, f.name) != getattr(usual.settings, f.name)
+    ]  # fmt: skip
+    if changed:
+        raise ValueError(
+            f"--{changed[0].replace('_', '-')} is for an object with masks, and {args.target} is "
+            "made a scene, without; leave it out"
+        )
     if args.colors == "vertex":
         raise ValueError("--colors vertex is not for scenes; leave it out, or give none")
+
+
+def refuse_for_object(args: Fit) -> None:
+    """Refuse options that only a scene has.
+
+    Raises:
+        ValueError: naming the option.
+    """
+    usual = Fit(target=args.target, settings=FitSettings())
+    for name in ("faces", "hold_out"):
+        if getattr(args, name) != getattr(usual, name):
+            raise ValueError(
+                f"--{name.replace('_', '-')} is for scenes, and {args.target} is fitted to masks; "
+                "leave it out, or give --scene"
+            )
+
+
+def _clear(folder: Path) -> None:
+    """Remove the depth maps of an earlier run, and nothing else that may be there."""
+    for file in folder.glob("*/*_*.npz"):
+        file.unlink()
+    for place in (*folder.glob("*"), folder):
+        with suppress(OSError):  # which is not empty, or no folder
+            place.rmdir()
 
 
 def _side(args: Fit, path: Path) -> tuple[int, int]:

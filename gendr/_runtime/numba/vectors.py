@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from llvmlite import ir
+from llvmlite.ir.instructions import Instruction
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -240,7 +241,7 @@ def total(values: Sequence[Any]) -> Any:
 def where(condition: Condition, chosen: Any, other: Any) -> Lanes:
     """`chosen` in the lanes in which a comparison holds, else `other`."""
     like, lanes = condition
-    return Lanes(like.builder, like.builder.select(lanes, like.of(chosen), like.of(other)))
+    return type(like)(like.builder, like.builder.select(lanes, like.of(chosen), like.of(other)))
 
 
 def minimum(a: Lanes, b: Any) -> Lanes:
@@ -280,3 +281,38 @@ def near_exp(x: Lanes) -> Lanes:
 def exp(x: Lanes) -> Lanes:
     """The exponential of x <= 0; 0 below -708."""
     return where(x < _SMALLEST, 0.0, near_exp(maximum(x, _SMALLEST)))
+
+
+class _Places(Instruction):
+    """The addresses of the elements of an array at a vector of places, which llvmlite lacks."""
+
+    def __init__(self, parent: Any, base: Any, places: Any) -> None:
+        kind = ir.VectorType(base.type, places.type.count)
+        name = parent.scope.deduplicate("places")
+        super().__init__(parent, kind, "getelementptr", [base, places], name)
+        self.element = base.type.pointee
+
+    def descr(self, buf: Any) -> None:
+        """Write the instruction."""
+        base, places = self.operands
+        buf.append(
+            f"getelementptr {self.element}, {base.type} {base.get_reference()}, "
+            f"{places.type} {places.get_reference()}\n"
+        )
+
+
+def gathered(builder: Any, base: Any, places: Any) -> Any:
+    """The elements of an array of 32 bits, from its address, at a vector of int32: in one load."""
+    addresses = _Places(builder.block, base, places)
+    builder.block.instructions.append(addresses)
+    builder.position_at_end(builder.block)
+    count = places.type.count
+    found = ir.VectorType(base.type.pointee, count)
+    mask = ir.VectorType(ir.IntType(1), count)
+    kind = ir.FunctionType(found, [addresses.type, ir.IntType(32), mask, found])
+    name = f"llvm.masked.gather.v{count}i32.v{count}p0"
+    gather = cgutils.get_or_insert_function(builder.module, kind, name)
+    every = ir.Constant(mask, [1] * count)
+    return builder.call(
+        gather, [addresses, ir.IntType(32)(4), every, ir.Constant(found, ir.Undefined)]
+    )

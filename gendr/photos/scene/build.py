@@ -18,7 +18,8 @@ from gendr.mesh import Mesh
 from gendr.photos.scene.depth_maps import DepthSettings, find_depths
 from gendr.photos.scene.fusion import Cloud, FusionSettings, fused, thinned
 from gendr.photos.scene.model import Scene
-from gendr.photos.scene.surface import SurfaceSettings, reconstruct
+from gendr.photos.scene.support import open_at_rims, supported
+from gendr.photos.scene.surface import SurfaceSettings, large_parts, reconstruct
 
 __all__ = ["SceneSettings", "SceneSurface", "build", "digest", "points_file"]
 
@@ -123,21 +124,27 @@ def build(
     )
     if not len(surface.faces):
         raise ValueError("the photos agree on too few points for a surface; take more of them")
-    vertices = _smoothed(surface.vertices, surface.faces)
+    of_vertices = cloud.chosen(rows[surface.point_of_vertex])
+    shown = supported(scene, cloud, surface.vertices, surface.faces, *of_vertices)
+    faces = surface.faces[open_at_rims(surface.faces, shown)]
+    faces = large_parts(faces, len(surface.vertices), settings.surface.least_part)
+    used, faces = np.unique(faces, return_inverse=True)
+    faces, points = faces.reshape(-1, 3), surface.point_of_vertex[used]
+    vertices = _smoothed(surface.vertices[used], faces)
     lap("surface")
-    colors = cloud.colors[rows][surface.point_of_vertex]
+    colors = cloud.colors[rows][points]
     mesh = Mesh(
-        torch.from_numpy(vertices).float(), torch.from_numpy(surface.faces),
+        torch.from_numpy(vertices).float(), torch.from_numpy(faces),
         vertex_colors=torch.from_numpy(colors).float() / 255,
     )  # fmt: skip
-    used = [bool(near) for near in scene.neighbours]
+    paired = [bool(near) for near in scene.neighbours]
     facts = {
         "points": len(cloud),
         "points_thinned": len(rows),
         "square": side,
-        "matched": float(cloud.matched[used].mean()),
-        "kept": float(cloud.kept[used].mean()),
-        "seen_by": _seen_by(views, starts, surface.point_of_vertex),
+        "matched": float(cloud.matched[paired].mean()),
+        "kept": float(cloud.kept[paired].mean()),
+        "seen_by": _seen_by(views, starts, points),
         "sparse_points": len(scene.points),
         "seconds": seconds,
     }

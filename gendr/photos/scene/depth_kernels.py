@@ -7,7 +7,7 @@ grey values lie in one word of 32 bits, so that bilinear interpolation takes one
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
 # pyright: basic, reportMissingParameterType=false
-# pyright: reportIndexIssue=false
+# pyright: reportIndexIssue=false, reportCallIssue=false
 
 from __future__ import annotations
 
@@ -15,102 +15,20 @@ import numpy as np
 
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr._runtime.numba.vectors import wide
+from gendr.photos.scene.depth_vectors import LANES, SAMPLES, compare, prepare
 
 ensure_cache()
 announce_compilation(__name__)
 
-F = np.float32
-# A patch: SIDE x SIDE samples, STRIDE pixels apart. 16 samples are one vector of AVX-512.
-SIDE, STRIDE = 4, 2
-SAMPLES = SIDE * SIDE
-_DX = np.array([(k % SIDE) * STRIDE - (SIDE - 1) * STRIDE / 2 for k in range(SAMPLES)], F)
-_DY = np.array([(k // SIDE) * STRIDE - (SIDE - 1) * STRIDE / 2 for k in range(SAMPLES)], F)
-# Less contrast than this (of 255) is none; the difference at which a sample weighs half.
-_PLAIN, _SOFT = F(1.5), F(30.0)
-# The costs of what is outside of the other photo, of what cannot be compared, and of a pixel that
-# has no contrast.
-OUTSIDE, UNLIKE, NOTHING = F(1.2), F(1.0), F(2.0)
+F, INT = np.float32, np.int32
+# Less contrast than this (of 255) is none; the difference at which a sample weighs half; and the
+# cost of a pixel that has no contrast.
+_PLAIN, _SOFT, NOTHING = F(1.5), F(30.0), F(2.0)
 # The steepest plane: the change of w over the focal length, in w.
 _STEEPEST = F(8.0)
 # Photos that are compared, of all neighbours, once it is known which show a pixel best.
 BEST = 3
 _FAST = {"fastmath": True, "error_model": "numpy"}
-
-
-@inner(**_FAST)
-def _patch(words, base, width, height, x, y, values, weights):
-    """Bilateral weights, values less their mean, times weights over the deviation; the deviation.
-
-    Source: Schönberger et al., Pixelwise View Selection for Unstructured Multi-View Stereo, 2016,
-    eq. 13, with a rational weight of colours and none of distances.
-    """
-    start = np.int32(base)
-    row = np.int32(width)
-    centre = F(np.int32(words[base + y * width + x] & np.uint32(255)))
-    fx, fy, right, low = F(x), F(y), F(width - 1), F(height - 1)
-    total = F(0)
-    mean = F(0)
-    square = F(0)
-    for k in range(SAMPLES):
-        u = np.int32(min(max(fx + _DX[k], F(0)), right))
-        v = np.int32(min(max(fy + _DY[k], F(0)), low))
-        # A number that is surely not negative: its loads take 32-bit places.
-        place = np.uint32(start + v * row + u) & np.uint32(0x7FFFFFFF)
-        grey = F(np.int32(words[place] & np.uint32(255)))
-        off = (grey - centre) / _SOFT
-        weight = F(1) / (F(1) + off * off)
-        values[k] = grey
-        weights[k] = weight
-        total += weight
-        mean += weight * grey
-        square += weight * grey * grey
-    mean /= total
-    deviation = np.sqrt(max(square / total - mean * mean, F(1e-6)))
-    for k in range(SAMPLES):
-        weights[k] /= total
-        values[k] = (values[k] - mean) * weights[k] / deviation
-    return deviation
-
-
-@inner(**_FAST)
-def _unlike(words, base, width, height, a, b, x, y, w, wx, wy, values, weights):
-    """1 - the correlation of a patch with where its plane lies in another photo: 0 .. 2."""
-    u0 = a[0, 0] * x + a[0, 1] * y + a[0, 2] + w * b[0]
-    v0 = a[1, 0] * x + a[1, 1] * y + a[1, 2] + w * b[1]
-    z0 = a[2, 0] * x + a[2, 1] * y + a[2, 2] + w * b[2]
-    ux, uy = a[0, 0] + wx * b[0], a[0, 1] + wy * b[0]
-    vx, vy = a[1, 0] + wx * b[1], a[1, 1] + wy * b[1]
-    zx, zy = a[2, 0] + wx * b[2], a[2, 1] + wy * b[2]
-    last_u, last_v = F(width) - F(1.01), F(height) - F(1.01)
-    row, start = np.int32(width), np.int32(base)
-    out = F(0)
-    mean = F(0)
-    square = F(0)
-    both = F(0)
-    for k in range(SAMPLES):
-        z = F(1) / (z0 + _DX[k] * zx + _DY[k] * zy)
-        u = (u0 + _DX[k] * ux + _DY[k] * uy) * z
-        v = (v0 + _DX[k] * vx + _DY[k] * vy) * z
-        cu = min(max(u, F(0)), last_u)
-        cv = min(max(v, F(0)), last_v)
-        out += abs(cu - u) + abs(cv - v) + min(z, F(0)) * F(-1e9)
-        iu, iv = np.int32(cu), np.int32(cv)
-        s, r = cu - F(iu), cv - F(iv)
-        word = words[np.uint32(start + iv * row + iu) & np.uint32(0x7FFFFFFF)]
-        g00 = F(np.int32(word & np.uint32(255)))
-        g01 = F(np.int32((word >> np.uint32(8)) & np.uint32(255)))
-        g10 = F(np.int32((word >> np.uint32(16)) & np.uint32(255)))
-        g11 = F(np.int32(word >> np.uint32(24)))
-        top, low = g00 + s * (g01 - g00), g10 + s * (g11 - g10)
-        grey = top + r * (low - top)
-        part = weights[k] * grey
-        mean += part
-        square += part * grey
-        both += values[k] * grey
-    if not out <= F(0):
-        return OUTSIDE
-    variance = square - mean * mean
-    return F(1) - both / np.sqrt(variance) if variance > F(1) else UNLIKE
 
 
 @inner(**_FAST)
@@ -182,89 +100,177 @@ def sweep(
     count = len(a)
     best_of = min(count, BEST)
     share = F(1) / F(best_of)
-    values, weights = np.empty(SAMPLES, F), np.empty(SAMPLES, F)
+    values, weights = np.empty((SAMPLES, LANES), F), np.empty((SAMPLES, LANES), F)
+    # What each lane looks at: all at one neighbour, or each at those that show its pixel best.
+    lenses, sizes = np.empty((count, 12, LANES), F), np.empty((count, 3, LANES), INT)
+    own_lenses, own_sizes = np.empty((BEST, 12, LANES), F), np.empty((BEST, 3, LANES), INT)
+    for k in range(count):
+        for lane in range(LANES):
+            for r in range(9):
+                lenses[k, r, lane] = a[k, r // 3, r % 3]
+            for r in range(3):
+                lenses[k, 9 + r, lane] = b[k, r]
+            sizes[k, 0, lane], sizes[k, 1, lane] = bases[k + 1], widths[k + 1]
+            sizes[k, 2, lane] = heights[k + 1]
+    xs, deviations, out = np.empty(LANES, F), np.empty(LANES, F), np.empty(LANES, F)
+    plane, found = np.empty((3, LANES), F), np.empty((3, LANES), F)
+    best, total = np.empty(LANES, F), np.empty(LANES, F)
+    least, shown = np.empty((BEST, LANES), F), np.empty((BEST, LANES), np.int64)
+    order = np.empty((BEST, LANES), np.int64)
+    live, tried = np.empty(LANES, np.bool_), np.empty(LANES, np.bool_)
+    states = np.empty(LANES, np.uint64)
     for y in range(start, stop):
         compared = 0
-        for x in range((y + parity) % 2, width, 2):
-            fx, fy = F(x), F(y)
-            if _patch(words, bases[0], width, height, x, y, values, weights) < _PLAIN:
-                costs[y, x] = NOTHING
-                continue
-            state = np.uint64(y * width + x) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
-            best = F(9)
-            bw, bx, by = F(0), F(0), F(0)
-            first, second, third = seen[y, x, 0], seen[y, x, 1], seen[y, x, 2]
-            for n in range(9 + tries):
-                if n == 0:
-                    w, wx, wy = planes[y, x, 0], planes[y, x, 1], planes[y, x, 2]
-                elif n < 9:  # of four adjacent pixels, and of four that are farther
-                    far = 1 if n < 5 else 5
-                    side = (n - 1) % 4
-                    dx = far if side == 0 else (-far if side == 1 else 0)
-                    dy = far if side == 2 else (-far if side == 3 else 0)
-                    u, v = x + dx, y + dy
-                    if u < 0 or v < 0 or u >= width or v >= height or costs[v, u] > F(1.1):
-                        continue
-                    wx, wy = planes[v, u, 1], planes[v, u, 2]
-                    w = planes[v, u, 0] - F(dx) * wx - F(dy) * wy
+        for left in range((y + parity) % 2, width, 2 * LANES):
+            for lane in range(LANES):
+                xs[lane] = min(left + 2 * lane, width - 1)
+            prepare(
+                words, INT(bases[0]), INT(width), INT(height), xs, F(y), _SOFT, values, weights,
+                deviations,
+            )  # fmt: skip
+            any_live = False
+            for lane in range(LANES):
+                x = left + 2 * lane
+                live[lane] = x < width and deviations[lane] >= _PLAIN
+                if x < width and not live[lane]:
+                    costs[y, x] = NOTHING
+                any_live |= live[lane]
+                best[lane] = F(9)
+                states[lane] = np.uint64(y * width + x) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+                    seed
+                )
+                if live[lane]:
+                    for m in range(BEST):
+                        shown[m, lane] = seen[y, x, m]
                 else:
-                    state, r = _drawn(state)
-                    state, s = _drawn(state)
-                    state, p = _drawn(state)
-                    scale = size if n % 2 else size * F(0.25)
-                    w = bw + r * scale * (high - low)
-                    wx = bx + s * scale * F(2) * bw / focal
-                    wy = by + p * scale * F(2) * bw / focal
-                steep = _STEEPEST * w / focal
-                if not (w > low and w < high and abs(wx) < steep and abs(wy) < steep):
+                    for m in range(BEST):
+                        shown[m, lane] = 0
+            if not any_live:
+                continue
+            for n in range(9 + tries):
+                # Of four adjacent pixels, and of four that are farther.
+                far = 1 if n < 5 else 5
+                side = (n - 1) % 4
+                dx = far if side == 0 else (-far if side == 1 else 0)
+                dy = far if side == 2 else (-far if side == 3 else 0)
+                now = 0  # planes that are tried
+                for lane in range(LANES):
+                    x = left + 2 * lane
+                    w, wx, wy = F(0), F(0), F(0)
+                    good = live[lane]
+                    if good and n == 0:
+                        w, wx, wy = planes[y, x, 0], planes[y, x, 1], planes[y, x, 2]
+                    elif good and n < 9:
+                        u, v = x + dx, y + dy
+                        good = u >= 0 and v >= 0 and u < width and v < height
+                        if good:
+                            good = costs[v, u] <= F(1.1)
+                        if good:
+                            wx, wy = planes[v, u, 1], planes[v, u, 2]
+                            w = planes[v, u, 0] - F(dx) * wx - F(dy) * wy
+                    elif good:
+                        state, r = _drawn(states[lane])
+                        state, s = _drawn(state)
+                        state, p = _drawn(state)
+                        states[lane] = state
+                        scale = size if n % 2 else size * F(0.25)
+                        bw = found[0, lane]
+                        w = bw + r * scale * (high - low)
+                        wx = found[1, lane] + s * scale * F(2) * bw / focal
+                        wy = found[2, lane] + p * scale * F(2) * bw / focal
+                    steep = _STEEPEST * w / focal
+                    good = good and w > low and w < high and abs(wx) < steep and abs(wy) < steep
+                    tried[lane] = good
+                    now += good
+                    plane[0, lane], plane[1, lane], plane[2, lane] = w, wx, wy
+                if now == 0 and n > 0:
                     continue
                 if n == 0 or every:
-                    c0, c1, c2 = F(9), F(9), F(9)
-                    i, j, m = np.uint8(0), np.uint8(0), np.uint8(0)
+                    for m in range(BEST):
+                        for lane in range(LANES):
+                            least[m, lane], order[m, lane] = F(9), 0
                     for k in range(count):
-                        c = _unlike(
-                            words, bases[k + 1], widths[k + 1], heights[k + 1], a[k], b[k], fx, fy,
-                            w, wx, wy, values, weights,
-                        )  # fmt: skip
-                        if geometric > F(0):
-                            c += geometric * _apart(
-                                a[k], b[k], back_a[k], back_b[k], depths, bases[k + 1],
-                                widths[k + 1], heights[k + 1], fx, fy, w,
-                            )  # fmt: skip
-                        if c < c0:
-                            c0, c1, c2, i, j, m = c, c0, c1, np.uint8(k), i, j
-                        elif c < c1:
-                            c1, c2, j, m = c, c1, np.uint8(k), j
-                        elif c < c2:
-                            c2, m = c, np.uint8(k)
-                    compared += count
-                    c = c0
-                    if best_of > 1:
-                        c += c1
-                    if best_of > 2:
-                        c += c2
-                    c *= share
-                    if c < best:
-                        best, bw, bx, by, first, second, third = c, w, wx, wy, i, j, m
+                        compare(words, lenses, sizes, k, xs, F(y), plane, values, weights, out)
+                        compared += now
+                        for lane in range(LANES):
+                            c = out[lane]
+                            if geometric > F(0) and tried[lane]:
+                                c += geometric * _apart(
+                                    a[k], b[k], back_a[k], back_b[k], depths, bases[k + 1],
+                                    widths[k + 1], heights[k + 1], xs[lane], F(y), plane[0, lane],
+                                )  # fmt: skip
+                            if c < least[0, lane]:
+                                least[2, lane], order[2, lane] = least[1, lane], order[1, lane]
+                                least[1, lane], order[1, lane] = least[0, lane], order[0, lane]
+                                least[0, lane], order[0, lane] = c, k
+                            elif c < least[1, lane]:
+                                least[2, lane], order[2, lane] = least[1, lane], order[1, lane]
+                                least[1, lane], order[1, lane] = c, k
+                            elif c < least[2, lane]:
+                                least[2, lane], order[2, lane] = c, k
+                    for lane in range(LANES):
+                        c = least[0, lane]
+                        if best_of > 1:
+                            c += least[1, lane]
+                        if best_of > 2:
+                            c += least[2, lane]
+                        c *= share
+                        if tried[lane] and c < best[lane]:
+                            best[lane] = c
+                            for r in range(3):
+                                found[r, lane] = plane[r, lane]
+                            for m in range(BEST):
+                                shown[m, lane] = order[m, lane]
+                    if n == 0:
+                        for lane in range(LANES):
+                            if best[lane] == F(9):
+                                found[0, lane], found[1, lane], found[2, lane] = low, F(0), F(0)
+                        if not every:
+                            for m in range(BEST):
+                                for lane in range(LANES):
+                                    k = shown[m, lane]
+                                    for r in range(12):
+                                        own_lenses[m, r, lane] = lenses[k, r, lane]
+                                    for r in range(3):
+                                        own_sizes[m, r, lane] = sizes[k, r, lane]
                 else:
-                    total = F(0)
-                    for q in range(best_of):
-                        k = first if q == 0 else (second if q == 1 else third)
-                        total += share * _unlike(
-                            words, bases[k + 1], widths[k + 1], heights[k + 1], a[k], b[k], fx, fy,
-                            w, wx, wy, values, weights,
+                    for lane in range(LANES):
+                        total[lane] = F(0)
+                    hope = True
+                    for m in range(best_of):
+                        compare(
+                            words, own_lenses, own_sizes, m, xs, F(y), plane, values, weights,
+                            out,
                         )  # fmt: skip
-                        compared += 1
-                        if total >= best:
+                        compared += now
+                        hope = False
+                        for lane in range(LANES):
+                            total[lane] += share * out[lane]
+                            hope |= tried[lane] and total[lane] < best[lane]
+                        if not hope:
                             break
+                    if not hope:
+                        continue
+                    for lane in range(LANES):
+                        if not (tried[lane] and total[lane] < best[lane]):
+                            continue
                         if geometric > F(0):
-                            total += share * geometric * _apart(
-                                a[k], b[k], back_a[k], back_b[k], depths, bases[k + 1],
-                                widths[k + 1], heights[k + 1], fx, fy, w,
-                            )  # fmt: skip
-                    if total < best:
-                        best, bw, bx, by = total, w, wx, wy
-            costs[y, x] = best
-            planes[y, x, 0], planes[y, x, 1], planes[y, x, 2] = bw, bx, by
-            seen[y, x, 0], seen[y, x, 1], seen[y, x, 2] = first, second, third
+                            for m in range(best_of):
+                                k = shown[m, lane]
+                                total[lane] += share * geometric * _apart(
+                                    a[k], b[k], back_a[k], back_b[k], depths, bases[k + 1],
+                                    widths[k + 1], heights[k + 1], xs[lane], F(y), plane[0, lane],
+                                )  # fmt: skip
+                        if total[lane] < best[lane]:
+                            best[lane] = total[lane]
+                            for r in range(3):
+                                found[r, lane] = plane[r, lane]
+            for lane in range(LANES):
+                if live[lane]:
+                    x = left + 2 * lane
+                    costs[y, x] = best[lane]
+                    for r in range(3):
+                        planes[y, x, r] = found[r, lane]
+                    for m in range(BEST):
+                        seen[y, x, m] = shown[m, lane]
         counts[y] = compared

@@ -56,6 +56,8 @@ class Cloud:
         starts: [P + 1] int64, where those of a point begin.
         matched: [N], the share of the pixels of each photo whose cost is low enough.
         kept: [N], the share of them that are part of a point.
+        depths: float32 [H, W] of each photo, the inverse depths of the pixels whose cost is low
+            enough; 0 elsewhere.
     """
 
     points: Array
@@ -67,6 +69,7 @@ class Cloud:
     starts: Array
     matched: Array
     kept: Array
+    depths: tuple[Array, ...]
 
     def __len__(self) -> int:
         return len(self.points)
@@ -136,8 +139,9 @@ def fused(
     per_photo = [slice(offsets[i], offsets[i + 1]) for i in range(len(scene))]
     matched = np.array([float((depths[own] > 0).mean()) for own in per_photo])
     kept = np.array([float(taken[own].mean()) for own in per_photo])
-    first, places, told = joined[3], joined[4], joined[5]
-    return Cloud(joined[0], joined[1], joined[2], first, places, told, starts, matched, kept)
+    maps = tuple(depths[own].reshape(h, w) for own, (h, w) in zip(per_photo, shapes, strict=True))
+    points, normals, colors, first, places, told, _ = joined
+    return Cloud(points, normals, colors, first, places, told, starts, matched, kept, maps)
 
 
 def _normals(scene: Scene, i: int, planes: Array, places: Array) -> Array:

@@ -228,11 +228,13 @@ def _neighbours(
     """Of each photo those that share most points at good angles, or that stand nearest."""
     count = len(centres)
     score = np.zeros((count, count))
+    apart = np.linalg.norm(centres[:, None] - centres, axis=-1)
+    usual = max(float(np.median(apart)), 1e-12)
     for i, j in combinations(range(count), 2):
         if i in gone or j in gone:
             continue
         if not len(points):
-            score[i, j] = score[j, i] = 1e3 / (1 + np.linalg.norm(centres[i] - centres[j]))
+            score[i, j] = score[j, i] = 1e3 / (1 + apart[i, j] / usual)
             continue
         both = points[np.intersect1d(seen[i], seen[j], assume_unique=True)]
         first, second = both - centres[i], both - centres[j]

@@ -19,7 +19,7 @@ import numpy as np
 
 from gendr._runtime.threads import num_threads, run
 
-__all__ = ["Surface", "SurfaceSettings", "reconstruct"]
+__all__ = ["Surface", "SurfaceSettings", "large_parts", "reconstruct"]
 
 
 @dataclass(frozen=True)
@@ -216,10 +216,10 @@ def _supported(
             ray = centres[views[starts[vertex[some]] + i]] - middle[some]
             ray /= np.linalg.norm(ray, axis=1, keepdims=True) + 1e-300
             best[some] = np.maximum(best[some], (ray * normal[some]).sum(1))
-    return _large_parts(faces[best >= settings.grazing], len(points), settings.least_part)
+    return large_parts(faces[best >= settings.grazing], len(points), settings.least_part)
 
 
-def _large_parts(faces: np.ndarray, vertices: int, least: float) -> np.ndarray:
+def large_parts(faces: np.ndarray, vertices: int, least: float) -> np.ndarray:
     """The triangles of connected parts that have at least this share of all of them."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
