@@ -12,6 +12,7 @@ of a diagonal at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -114,7 +115,7 @@ def check_lengths(
         ValueError: a shape that does not fit, or a length out of range.
     """
     if lengths is None:
-        count = torch.Size(batch).numel()
+        count = math.prod(batch)
         return torch.tensor([[n, m]], device=device).expand(count, 2)  # pyright: ignore[reportArgumentType]
     if not isinstance(lengths, (tuple, list)) or len(lengths) != 2:
         raise TypeError(

@@ -17,6 +17,7 @@ Source: thesis, section 2.3; the while loop is (2.12). 1 - ordered is its loss.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -94,7 +95,7 @@ def bubble_sort(
     batch = x.shape[:-1]
     if x.shape[-1] == 1:
         return BubbleSorted(x.clone(), 0 * x[..., 0], 1 + 0 * x[..., 0])
-    flat, task = shaped(x, (batch.numel(), x.shape[-1])), SortTask(dist, for_kernels(dist))
+    flat, task = shaped(x, (math.prod(batch), x.shape[-1])), SortTask(dist, for_kernels(dist))
     values, swaps, ordered = computed(_BUBBLE_SORT, backend, task, flat, steepness=steepness)
     return BubbleSorted(shaped(values, x.shape), shaped(swaps, batch), shaped(ordered, batch))
 

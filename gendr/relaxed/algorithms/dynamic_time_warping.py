@@ -11,6 +11,7 @@ Source: Sakoe and Chiba, 1978; Cuturi and Blondel, Soft-DTW, 2017; relaxed as in
 
 from __future__ import annotations
 
+import math
 from typing import Literal, TypeAlias
 
 import torch
@@ -141,7 +142,7 @@ def warping_of_costs(
     if lengths is not None and not all_hold(rows >= 1):
         raise ValueError("lengths must be at least 1, got 0; an empty sequence has no partner")
     task = AlignmentTask(dist, for_kernels(dist), rows, warping=True, minimum=minimum)
-    flat, skips = shaped(costs, (costs.shape[:-2].numel(), n, m)), costs.new_zeros(2)
+    flat, skips = shaped(costs, (math.prod(costs.shape[:-2]), n, m)), costs.new_zeros(2)
     return shaped(computed(ALIGNMENT, backend, task, flat, skips, steepness=steepness), batch)
 
 

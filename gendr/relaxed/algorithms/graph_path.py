@@ -15,6 +15,7 @@ with costs of cells is the graph whose edges cost what the cell costs in which t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -165,7 +166,7 @@ def shortest_path_graph(
     order = torch.argsort(edges[:, 1], stable=True)
     task = task_of(dist, edges[order], nodes, source, target, iterations)
     batch = costs.shape[:-1]
-    flat = shaped(costs, (batch.numel(), costs.shape[-1]))[:, order]
+    flat = shaped(costs, (math.prod(batch), costs.shape[-1]))[:, order]
     by_node, by_edge = computed(_SHORTEST_PATH_GRAPH, backend, task, flat, steepness=steepness)
     by_edge = by_edge[:, torch.argsort(order)]
     return GraphPath(shaped(by_node, (*batch, nodes)), shaped(by_edge, costs.shape))
@@ -202,7 +203,7 @@ def task_of(
 
 def _reference(task: GraphTask, costs: Tensor, steepness: Number) -> tuple[Tensor, Tensor]:
     """Nodes [B, V] and edges [B, E] of costs [B, E]."""
-    sources, targets, size = task.sources, task.targets, (len(costs), task.nodes)
+    sources, targets, size = task.sources, task.targets, (costs.shape[0], task.nodes)
     start = torch.arange(task.nodes, device=costs.device) == task.source
     distance = torch.where(start, 0.0, torch.inf).to(costs).expand(size)
     weights = torch.zeros_like(costs)

@@ -17,6 +17,7 @@ Source: thesis, section 2.4, whose published program lets the walk run on from t
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any, NamedTuple, final
 
 import torch
@@ -123,7 +124,7 @@ def shortest_path(
         )
     law = for_kernels(dist) if join is None else None
     task = GridTask(dist, law, join, STEPS[:neighbourhood], iterations, least)
-    flat = shaped(costs, (costs.shape[:-2].numel(), height, width))
+    flat = shaped(costs, (math.prod(costs.shape[:-2]), height, width))
     return shaped(computed(_SHORTEST_PATH, backend, task, flat, steepness=steepness), costs.shape)
 
 
@@ -174,7 +175,7 @@ def _predecessors(task: GridTask, costs: Tensor, steepness: Number) -> Tensor:
     start = costs.new_zeros(costs.shape[1:], dtype=torch.bool)
     start[0, 0] = True
     distance = torch.where(start, 0.0, torch.inf).to(costs).expand_as(costs)
-    weights = costs.new_zeros(len(costs), len(task.steps), *costs.shape[1:])
+    weights = costs.new_zeros(costs.shape[0], len(task.steps), *costs.shape[1:])
     for sweep in range(task.iterations):
         before = distance
         around = _around(before, task.steps)
