@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_number, check_tensor, dtype_name
+from gendr._runtime.words import worded
 from gendr.distributions.decisions import check_symmetric
 from gendr.distributions.registry import as_distribution
 
@@ -56,6 +57,7 @@ def _coverage(x: Tensor, scale: Scale, dist: Law) -> tuple[Tensor, Tensor]:
     return above.to(x.dtype), below.to(x.dtype)
 
 
+@worded()
 def heaviside(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """The probability of x > 0: F(x / scale), in [0, 1].
 
@@ -71,16 +73,19 @@ def heaviside(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     return _coverage(x, scale, dist)[0]
 
 
+@worded()
 def greater(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """The probability of a > b; see `heaviside`."""
     return heaviside(a - b, scale, dist)
 
 
+@worded()
 def less(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """The probability of a < b; see `heaviside`."""
     return heaviside(b - a, scale, dist)
 
 
+@worded()
 def equal(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """How much a equals b: the density at a − b over that at 0, in [0, 1]; see `heaviside`.
 
@@ -96,17 +101,20 @@ def equal(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logisti
     return (law.pdf(wide / _scale(scale)) / peak).to(x.dtype)
 
 
+@worded()
 def sign(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """2 F(x / scale) − 1, in [−1, 1]; see `heaviside`."""
     above, below = _coverage(x, scale, dist)
     return above - below
 
 
+@worded()
 def abs(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """`x if x > 0 else -x`: x (2 F(x / scale) − 1), at most |x|; see `heaviside`."""
     return x * sign(x, scale, dist)
 
 
+@worded()
 def relu(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """`x if x > 0 else 0`: x F(x / scale), which is slightly negative below 0; see `heaviside`.
 
@@ -115,6 +123,7 @@ def relu(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     return x * heaviside(x, scale, dist)
 
 
+@worded()
 def clamp(
     x: Tensor, min: float | Tensor | None = None, max: float | Tensor | None = None,
     scale: Scale = 0.1, dist: Law = "logistic",
@@ -141,6 +150,7 @@ def clamp(
     return x + low - high
 
 
+@worded()
 def round(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """The nearest integer, of noise that is less than one half in magnitude.
 
@@ -210,6 +220,7 @@ def take_along_dim(x: Tensor, probabilities: Tensor, dim: int = -1) -> Tensor:
     return (probabilities @ moved.unsqueeze(-1)).squeeze(-1).movedim(-1, dim)
 
 
+@worded()
 def histogram(
     x: Tensor, bins: int | Tensor = 100, range: tuple[float, float] | None = None,
     scale: Scale = 0.1, dist: Law = "logistic", weight: Tensor | None = None,

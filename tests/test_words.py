@@ -23,6 +23,8 @@ ELSEWHERE = {
     ("GroupSum", "beta"),  # what is added to sums, in the paper
     ("Sums", "beta"),
     ("Renderer", "eps"),  # the weight of the background, in the paper
+    ("sinkhorn", "epsilon"),  # the weight of the entropy, in the papers; nothing is compared
+    ("sinkhorn_divergence", "epsilon"),
     ("UniformAdam", "eps"),  # of Adam
     ("uniform_adam_step", "eps"),
 }

@@ -497,7 +497,6 @@ def packed(inputs, rows, dtype=np.uint64):
         (lambda c: c.counts(packed(11, 3)), ValueError, r"\[12, W\]"),
         (lambda c: c.counts(packed(12, 3, np.int64)), ValueError, "uint64 words"),
         (lambda c: c.counts(packed(12, 65)), ValueError, r"0 \.\. 64 rows"),
-        (lambda c: c.counts(packed(12, 0)), ValueError, "rows, got 0"),
         (lambda c: Circuit(c.netlist).counts(packed(12, 2)), ValueError, "no groups to count"),
         (lambda c: Circuit(c.netlist, None, Sums(5)), ValueError, "24 outputs must form 5 groups"),
         (lambda c: Circuit(c.netlist, None, Sums(3, 0.0)), ValueError, "tau must be > 0"),
