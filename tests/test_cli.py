@@ -1074,10 +1074,11 @@ def test_a_camera_inside_the_object_is_told(tmp_path, capsys):
     """A mask that is full everywhere tells nothing; the other views are fitted."""
     folder = tmp_path / "photos"
     save_photos(folder)
-    path = sorted((folder / "images").iterdir())[2]
     (folder / "masks").mkdir()
-    with Image.open(path) as image:
-        Image.new("L", image.size, 255).save(folder / "masks" / path.name)
+    for i, path in enumerate(sorted((folder / "images").iterdir())):
+        with Image.open(path) as image:
+            mask = Image.new("L", image.size, 255) if i == 2 else image.getchannel("A")
+            mask.save(folder / "masks" / path.name)
     options = ["--init", "hull", "--steps", 2, "--quiet", "--colors", "none"]
     assert run("fit", folder, "-o", tmp_path / "out", *options) == 0
     shown = capsys.readouterr().err
