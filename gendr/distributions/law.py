@@ -171,7 +171,11 @@ def _density(law: Law, z: Tensor) -> Tensor:
 
 
 class _Tails(torch.autograd.Function):
-    """cdf and / or sf of a law; the slope in z is +-pdf, in the shape +-dF/dshape."""
+    """cdf and / or sf of a law; the slope in z is +-pdf, in the shape +-dF/dshape.
+
+    `torch.compile(dynamic=True)` makes inputs of floats that are global, and does not find them in
+    a second call: formulas of laws write such numbers out.
+    """
 
     generate_vmap_rule = True
 

@@ -35,7 +35,7 @@ from gendr._runtime.checks import (
     shape_text,
 )
 from gendr._runtime.ranges import saturated
-from gendr._runtime.tracing import all_hold, breaking_graphs_for_masks
+from gendr._runtime.tracing import all_hold, breaking_graphs_for_masks, in_single, matmul
 from gendr._runtime.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
@@ -244,6 +244,7 @@ def regrouped(
 
 
 @breaking_graphs_for_masks
+@in_single
 def ranking_cross_entropy(
     p: Tensor,
     target: Tensor,
@@ -332,6 +333,7 @@ def safe_log(p: Tensor, least: float) -> Tensor:
 
 
 @breaking_graphs_for_masks
+@in_single
 def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """Spearman's rho: the correlation of soft ranks with the ranks of values.
 
@@ -369,6 +371,7 @@ def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tenso
 
 @worded()
 @breaking_graphs_for_masks
+@in_single
 def kendall(
     x: Tensor,
     values: Tensor,
@@ -452,6 +455,7 @@ def _cosine(product: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 @breaking_graphs_for_masks
+@in_single
 def ndcg(
     p: Tensor,
     relevance: Tensor,
@@ -500,11 +504,12 @@ def ndcg(
     p = p if descending else p.flip(-2)
     gains = checked_gains(relevance, columns, gain)
     discounts = discounts_of(p)[:k]
-    result = ((discounts @ p[..., :k, :]) * gains).sum(-1)
+    result = (matmul(discounts, p[..., :k, :]) * gains).sum(-1)
     return normalised(result, gains, discounts)
 
 
 @breaking_graphs_for_masks
+@in_single
 def ndcg_of_ranks(
     ranks: Tensor,
     relevance: Tensor,

@@ -74,7 +74,8 @@ class RankingLoss(nn.Module, ABC):
                 get no gradient; lists without entries do not count.
 
         Returns:
-            A scalar; [...] for the reduction "none", with 0 for lists without entries. Lists with
+            A scalar in the dtype of the scores, computed in float32 at least; [...] for the
+            reduction "none", with 0 for lists without entries. Lists with
             nothing to order, because all their targets are 0, have no gradient, but for `ListMLE`.
 
         Raises:
@@ -82,14 +83,15 @@ class RankingLoss(nn.Module, ABC):
             ValueError: shapes differ, or NaN or inf are among what is present.
         """
         known = check_mask(mask, scores, "scores")
+        dtype = scores.dtype if scores.is_floating_point() else torch.get_default_dtype()
         if known is None:
             scores, target = checked_pair("scores", scores, "target", target)
             losses = self.of_lists(scores, target)
-            return reduced(losses, torch.ones_like(losses), self.reduction)
+            return reduced(losses, torch.ones_like(losses), self.reduction).to(dtype)
         if target.shape != scores.shape:
             checked_pair("scores", scores, "target", target)  # raises
         losses = by_lists(self._checked, known, "", scores=(scores, "n"), target=(target, "n"))
-        return reduced(losses, known.any(-1), self.reduction)
+        return reduced(losses, known.any(-1), self.reduction).to(dtype)
 
     def _checked(self, scores: Tensor, target: Tensor) -> Tensor:
         return self.of_lists(*checked_pair("scores", scores, "target", target))

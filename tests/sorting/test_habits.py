@@ -16,8 +16,18 @@ from gendr.sorting import (
     SoftRank,
     SoftSort,
     SpearmanLoss,
+    permutation,
+    soft_rank,
 )
 from gendr.sorting.api import kinds
+from gendr.sorting.losses import (
+    kendall,
+    ndcg,
+    ndcg_of_ranks,
+    permutation_matrix,
+    ranking_cross_entropy,
+    spearman,
+)
 from gendr.topk import SoftTopK, SoftTopKMask, TopKCrossEntropy
 from support.cases import for_each
 
@@ -141,3 +151,38 @@ def test_every_loss_learns_to_sort(loss):
         assert criterion(scores.detach().sort(-1).values, target) < criterion(scores, target) + 3e-4
     else:
         assert (scores.diff(dim=-1) > 0).all()
+
+
+@for_each(loss=LOSSES)
+def test_losses_come_in_the_dtype_of_scores(loss):
+    grades, mask = torch.randint(3, (4, 6)), torch.rand(4, 6) < 0.8
+    for dtype in (torch.bfloat16, torch.float16):
+        scores = torch.randn(4, 6, dtype=dtype, requires_grad=True)
+        for known in (None, mask):
+            found = loss()(scores, grades, known)
+            assert found.dtype == dtype
+            want = loss()(scores.float(), grades, known)
+            torch.testing.assert_close(found, want.to(dtype))
+            (grad,) = torch.autograd.grad(found, scores)
+            assert grad.dtype == dtype
+        p, ranks = permutation(scores.detach()), soft_rank(scores.detach())
+        for part in (
+            ndcg(p, grades, descending=False),
+            ndcg_of_ranks(ranks, grades, descending=False),
+            ranking_cross_entropy(p, permutation_matrix(grades).to(dtype)),
+            spearman(ranks, grades),
+            kendall(ranks, grades),
+        ):
+            assert part.dtype == dtype
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler itself
+def test_graphs_with_a_dynamic_batch():
+    for module in (SoftRank(), SoftSort(), SoftSort(dist="gaussian"), SoftRank("softsort")):
+        torch._dynamo.reset()
+        graph = torch.compile(module, dynamic=True, backend="aot_eager")
+        for batch in (5, 3, 7):
+            x, weights = torch.randn(batch, 6, requires_grad=True), torch.randn(batch, 6)
+            got, want = (torch.autograd.grad(f(x), x, weights) for f in (graph, module))
+            torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)

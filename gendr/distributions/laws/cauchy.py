@@ -25,13 +25,13 @@ class Cauchy(Symmetric):
 
     def _cdf(self, z: Tensor) -> Tensor:
         # The angle from the negative axis: small, not a difference, in the left tail.
-        return torch.atan2(torch.ones_like(z), -z) / pi
+        return torch.atan2(torch.ones_like(z), -z) / 3.141592653589793
 
     def _pdf(self, z: Tensor) -> Tensor:
-        return 1 / (pi * (1 + z * z))
+        return 1 / (3.141592653589793 * (1 + z * z))
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
-        return -1 / torch.tan(pi * q)
+        return -1 / torch.tan(3.141592653589793 * q)
 
 
 def tails(z: Block) -> tuple[Block, Block]:

@@ -37,7 +37,7 @@ class Gaussian(Symmetric):
         return 0.5 * torch.erfc(-(0.5**0.5) * z)
 
     def _pdf(self, z: Tensor) -> Tensor:
-        return torch.exp(-0.5 * z * z) * (2 * pi) ** -0.5
+        return torch.exp(-0.5 * z * z) * 0.3989422804014327
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
         return torch.special.ndtri(q)

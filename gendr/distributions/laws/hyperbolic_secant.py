@@ -29,11 +29,11 @@ class HyperbolicSecant(Symmetric):
     formula: ClassVar[str] = "(2/π)·atan(exp(πz/2))"
 
     def _cdf(self, z: Tensor) -> Tensor:
-        tail = 2 / pi * torch.atan(torch.exp(-pi / 2 * z.abs()))
+        tail = 2 / 3.141592653589793 * torch.atan(torch.exp(-3.141592653589793 / 2 * z.abs()))
         return torch.where(z > 0, 1 - tail, tail)
 
     def _pdf(self, z: Tensor) -> Tensor:
-        e = torch.exp(-pi / 2 * z.abs())
+        e = torch.exp(-3.141592653589793 / 2 * z.abs())
         return e / (1 + e * e)
 
     def _icdf_lower(self, q: Tensor) -> Tensor:

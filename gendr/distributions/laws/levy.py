@@ -36,14 +36,14 @@ class Levy(Law):
     support: ClassVar[tuple[float, float]] = (0.0, INF)
 
     def _cdf(self, z: Tensor) -> Tensor:
-        return torch.erfc((0.5 / z.clamp(min=_FLOOR)).sqrt())
+        return torch.erfc((0.5 / z.clamp(min=1e-4)).sqrt())
 
     def _sf(self, z: Tensor) -> Tensor:
-        return torch.erf((0.5 / z.clamp(min=_FLOOR)).sqrt())
+        return torch.erf((0.5 / z.clamp(min=1e-4)).sqrt())
 
     def _pdf(self, z: Tensor) -> Tensor:
-        z = z.clamp(min=_FLOOR)
-        return torch.exp(-0.5 / z) * z**-1.5 * (2 * pi) ** -0.5
+        z = z.clamp(min=1e-4)
+        return torch.exp(-0.5 / z) * z**-1.5 * 0.3989422804014327
 
     def _icdf(self, q: Tensor) -> Tensor:
         # Each half is computed from its own small probability; 1 - q is exact where it is used.

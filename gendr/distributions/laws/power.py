@@ -11,7 +11,7 @@ from torch import Tensor
 from gendr._runtime.vocabulary import Block, exp_and_complement, log, where
 from gendr.distributions.base import Number
 from gendr.distributions.law import Law
-from gendr.distributions.laws.gamma import PDF_FLOOR, SLOPE_FLOOR
+from gendr.distributions.laws.gamma import PDF_FLOOR
 from gendr.distributions.shaped import Shaped
 
 
@@ -49,10 +49,10 @@ class Power(Shaped):
     def _pdf(self, z: Tensor) -> Tensor:
         # For shape < 1 it is infinite at 0, as that of gamma, whose floors hold here too.
         shape = self._shape_for(z)
-        inside = (z >= PDF_FLOOR) & (z <= 1)
+        inside = (z >= 1e-30) & (z <= 1)
         safe = torch.where(inside, z, 1.0)
-        safe = torch.where(safe < SLOPE_FLOOR, safe.detach(), safe)
-        edge = ((z >= 0) & (z < PDF_FLOOR) & (shape == 1)).to(z.dtype)
+        safe = torch.where(safe < 1e-18, safe.detach(), safe)
+        edge = ((z >= 0) & (z < 1e-30) & (shape == 1)).to(z.dtype)
         return torch.where(inside, shape * safe ** (shape - 1), edge + 0 * z)
 
     def _shape_slope(self, z: Tensor) -> Tensor:

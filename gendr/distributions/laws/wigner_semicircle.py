@@ -42,13 +42,17 @@ class WignerSemicircle(Symmetric):
     def _cdf(self, z: Tensor) -> Tensor:
         # With z = -cos(t), F = (2t - sin 2t) / 2pi; |z| serves both halves.
         half = torch.asin((0.5 * (1 - z.abs())).clamp(min=0).sqrt())
-        tail = _excess(4 * half) / (2 * pi)
+        tail = _excess(4 * half) / (2 * 3.141592653589793)
         return torch.where(z > 0, 1 - tail, tail)
 
     def _pdf(self, z: Tensor) -> Tensor:
         room = (1 - z.clamp(-1, 1)) * (1 + z.clamp(-1, 1))
         # The slope is infinite at the ends and counts as 0 there.
-        return 2 / pi * torch.where(room > 0, torch.where(room > 0, room, 1.0).sqrt(), 0 * room)
+        return (
+            2
+            / 3.141592653589793
+            * torch.where(room > 0, torch.where(room > 0, room, 1.0).sqrt(), 0 * room)
+        )
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
         # Halley on t - sin t = 2 pi q; from the root of the cubic it needs 4 steps in float64.
