@@ -351,7 +351,7 @@ def _laplace(x: Tensor, k: Tensor) -> Tensor:
     below = torch.nn.functional.pad(below, (0, 1), value=-math.inf) - y
     counts = torch.arange(1, n + 1, dtype=y.dtype, device=y.device)
     sums = counts + 0.5 * (below.exp() - above.exp())  # with the threshold at y_j; they increase
-    j = torch.searchsorted(sums.contiguous(), k.contiguous())  # values above the threshold
+    j = (sums < k).sum(-1, keepdim=True)  # values above the threshold
     at = (j - 1).clamp(min=0)
     c = y.gather(-1, at)
     log_a, log_b = below.gather(-1, at), above.gather(-1, at)
@@ -376,7 +376,7 @@ def _uniform(x: Tensor, k: Tensor) -> Tensor:
     slopes = torch.where(order < n, 0.5, -0.5).cumsum(-1)
     fallen = (slopes[..., :-1] * bends.diff(dim=-1)).cumsum(-1)
     fallen = torch.nn.functional.pad(fallen, (1, 0))  # n minus the sum, at every bend
-    at = torch.searchsorted(fallen.contiguous(), (n - k).contiguous()).clamp(1, 2 * n - 1)
+    at = (fallen < n - k).sum(-1, keepdim=True).clamp(1, 2 * n - 1)
     left, slope = bends.gather(-1, at - 1), slopes.gather(-1, at - 1)
     rest = (n - k) - fallen.gather(-1, at - 1)
     return left + rest / slope.clamp(min=0.5)

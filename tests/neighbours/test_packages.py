@@ -1,7 +1,7 @@
 """What docs/neighbours.md says of other packages, where they are installed; see that page.
 
     pip install xatlas==0.0.11 meshio==5.3.5 scikit-image==0.26.0 torchmetrics==1.9.0 \
-        diffsort==0.2.0 difftopk==0.2.0
+        diffsort==0.2.0 difftopk==0.2.0 numpy-stl==4.1.1
 """
 
 import re
@@ -175,3 +175,55 @@ def test_sinkhorn_of_pot():
         )  # fmt: skip
         ours = sinkhorn(costs, a, b, epsilon, tolerance=1e-11).plan
         torch.testing.assert_close(ours, torch.tensor(theirs), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.every
+@pytest.mark.filterwarnings("ignore")
+def test_orientations_of_difftopk():
+    difftopk = pytest.importorskip("difftopk")
+    x = torch.tensor([[1.0, 4.0, 2.0, 3.0]])
+    rising = x.sort(-1).values
+    neural, soft = (kind(tau=0.02)(x)[0] for kind in (difftopk.NeuralSort, difftopk.SoftSort))
+    torch.testing.assert_close(x @ neural, rising, atol=1e-3, rtol=0)
+    torch.testing.assert_close(x @ soft.T, rising.flip(-1), atol=1e-3, rtol=0)
+    for method in ("neuralsort", "softsort", "odd_even"):
+        ours = gendr.sorting.permutation(x, method, steepness=1e3)
+        torch.testing.assert_close(x @ ours[0].T, rising, atol=1e-2, rtol=0)
+
+
+@pytest.mark.every
+def test_concave_polygons_of_trimesh(tmp_path):
+    """By the shoelace formula the area is 5.25."""
+    import trimesh
+
+    corners = "".join(f"v {x} {y} 0\n" for x, y in ((0, 0), (3, 0), (3, 3), (1.5, 0.5), (0, 3)))
+    theirs, ours = [], []
+    for first in range(5):
+        face = " ".join(str((first + i) % 5 + 1) for i in range(5))
+        (tmp_path / "a.obj").write_text(f"{corners}f {face}\n")
+        theirs.append(trimesh.load_mesh(tmp_path / "a.obj").area)
+        ours.append(gendr.Mesh.load(tmp_path / "a.obj").face_areas.sum().item())
+    assert {round(area, 6) for area in theirs} == {5.25, 8.25, 12.75}
+    np.testing.assert_allclose(ours, 5.25)
+
+
+@pytest.mark.every
+def test_turns_of_numpy_stl():
+    stl = pytest.importorskip("stl.mesh").Mesh
+    triangle = stl(np.zeros(1, stl.dtype))
+    triangle.vectors[0] = np.eye(3)
+    triangle.rotate([0, 0, 1], np.pi / 2)
+    np.testing.assert_allclose(triangle.vectors[0, 0], [0, -1, 0], atol=1e-6)
+    ours = gendr.mesh.axis_angle_to_matrix(torch.tensor([0, 0, np.pi / 2]))
+    np.testing.assert_allclose(ours[:, 0], [0, 1, 0], atol=1e-6)
+
+
+@pytest.mark.every
+def test_matrices_of_scipy_that_are_no_rotations():
+    from scipy.spatial.transform import Rotation
+
+    np.testing.assert_allclose(
+        Rotation.from_matrix(np.diag([1.0, 2.0, 3.0])).as_matrix(), np.eye(3), atol=1e-12
+    )
+    with pytest.raises(ValueError, match="determinant"):
+        Rotation.from_matrix(np.diag([1.0, 1.0, -1.0]))
