@@ -440,6 +440,9 @@ class _FitReport:
             moved = photos.refined_shape(*given, budget)
             result, refinement = moved
             self.clock.lap("refine")
+        removed: dict[str, Any] | None = None
+        if target.views is not None and (self.start == "hull" or self.settings.remesh):
+            result, removed = photos.without_crumbs(self.args, result, target.views)
         mesh = result.mesh.with_origin(target.origin)
         metrics: dict[str, Any] = {"finished": True, **result.metrics, "chamfer": None}
         note = ""
@@ -474,6 +477,7 @@ class _FitReport:
         metrics["vertices"] = result.mesh.vertex_counts[0]
         metrics["faces"] = result.mesh.face_counts[0]
         metrics["quality"] = mesh_quality(result.mesh)
+        metrics["crumbs_removed"] = removed
         doubts: list[str] = []
         if target.views is not None:
             seen, hull = metrics["seen_by_two"], self.start == "hull"

@@ -25,6 +25,7 @@ from gendr.mesh import Mesh
 from gendr.mesh.camera_files.opencv import lens_entries, points_of
 from gendr.mesh.camera_files.transforms import lens_of, list_frames, read_cameras
 from gendr.mesh.doubts import doubtful_masks
+from gendr.mesh.quality import without_crumbs as without_small_parts
 from gendr.mesh.views import Views
 
 # File names: refined cameras, in the reader's own form of OpenCV's matrices, and beside the OBJ.
@@ -34,6 +35,8 @@ STEREO_SIZE = 400
 # Of those that colours are taken from, unless --color-size says another: as many photos of a square
 # shape as there are have this many pixels in all, within limits.
 COLOR_PIXELS, COLOR_SIZES = 20_000_000, (512, 1024)
+# Small parts that the mean IoU loses more without are wanted by masks.
+_WANTED = 5e-4
 # The turntable: views, their size in pixels, and their elevation in degrees.
 FRAMES, SIZE, ELEVATION = 36, 256, 15.0
 
@@ -202,6 +205,27 @@ def refined_shape(
     return result, {"rgb": facts}
 
 
+def without_crumbs(
+    args: Fit, result: FitResult, views: Views
+) -> tuple[FitResult, dict[str, Any] | None]:
+    """The result without small floating parts, unless masks want them; and what was removed."""
+    mesh, count, share = without_small_parts(result.mesh)
+    if not count:
+        return result, None
+    seen = visual.silhouettes(mesh, views.camera, views.image_size)
+    each = iou(seen, views.masks)
+    before = float(iou(visual.silhouettes(result.mesh, views.camera, views.image_size),
+                       views.masks).double().mean())  # fmt: skip
+    found = float(each.double().mean())
+    if found < before - _WANTED:
+        return result, None
+    if not args.quiet:
+        parts = f"{count} small part{'s' * (count > 1)}"
+        say("gendr", f"removed {parts} of the mesh beside the object, {share:.2%} of its area")
+    metrics = {**result.metrics, "iou": found, "iou_per_view": [float(x) for x in each]}
+    return replace(result, mesh=mesh, metrics=metrics), {"parts": count, "area": share}
+
+
 # -- colours ---------------------------------------------------------------------------------------
 
 
@@ -234,13 +258,6 @@ def colored(args: Fit, mesh: Mesh, views: Views, kind: str, stages: Stages) -> C
     if found.blurred and not args.quiet:
         names = ", ".join(views.names[i] for i in found.blurred)
         say("gendr", f"hardly count for the colours, because they are blurred: {names}")
-    if found.apart and not args.quiet:
-        names = ", ".join(views.names[i] for i in found.apart)
-        say(
-            "gendr",
-            "hardly count for the colours, because what they show does not lie where the others "
-            f"show it (a pose that is slightly off, or a side that few see): {names}",
-        )
     return found
 
 

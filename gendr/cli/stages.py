@@ -24,7 +24,7 @@ __all__ = ["STAGES", "StageFile", "Stages"]
 
 # The stages of a fit, in their order, and their files in the output folder.
 STAGES = {"cameras": "cameras.pt", "refine": "refine.pt", "colors": "colors.pt"}
-FORMAT = "gendr stage 4"
+FORMAT = "gendr stage 5"
 _NAMES = ("input", "done", "values")
 # What a file holds of a mesh.
 _MESH = (

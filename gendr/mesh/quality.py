@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from gendr.mesh.mesh import Mesh
 from gendr.mesh.topology import connected_parts, euler_and_parts
 
-__all__ = ["cut_faces", "mesh_quality"]
+__all__ = ["cut_faces", "mesh_quality", "without_crumbs"]
 
 # Above so many faces cuts are not counted: the pairs of near faces would fill the memory.
 _MOST = 50_000
@@ -48,7 +49,7 @@ def mesh_quality(mesh: Mesh) -> dict[str, Any]:
         "is_watertight": mesh.is_watertight,
         "euler": euler,
         "parts": parts,
-        "crumbs": _crumbs(vertices, faces) if parts > 1 else 0,
+        "crumbs": int(_crumbs(vertices, faces)[0].sum()) if parts > 1 else 0,
         "genus": (2 * parts - euler) // 2 if mesh.is_watertight else None,
         "smallest_angle": _smallest_angle(vertices[faces]) if len(faces) else None,
         "self_intersections": int(cut_faces(vertices, faces).sum())
@@ -57,12 +58,35 @@ def mesh_quality(mesh: Mesh) -> dict[str, Any]:
     }
 
 
-def _crumbs(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> int:
-    """The number of parts with little area."""
+def without_crumbs(mesh: Mesh) -> tuple[Mesh, int, float]:
+    """A mesh without the parts that have less than a hundredth of its area each.
+
+    Args:
+        mesh: one mesh without colours of vertices or faces; other attributes are dropped.
+
+    Returns:
+        It, or the same if there are none; how many there were, and their share of the area.
+    """
+    faces = mesh.faces.cpu().numpy()
+    crumbs, owner, share = _crumbs(mesh.vertices.detach().double().cpu().numpy(), faces)
+    if not crumbs.any():
+        return mesh, 0, 0.0
+    used, kept = np.unique(faces[~crumbs[owner]], return_inverse=True)
+    rows = torch.from_numpy(used).to(mesh.device)
+    left = torch.from_numpy(kept.reshape(-1, 3)).to(mesh.device)
+    found = Mesh(mesh.vertices[rows], left).with_origin(mesh.origin[0])
+    return found, int(crumbs.sum()), float(share[crumbs].sum())
+
+
+def _crumbs(
+    vertices: NDArray[np.float64], faces: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.float64]]:
+    """Which parts have little area, the part of each face, and the shares of the parts."""
     a, b, c = (vertices[faces[:, i]] for i in range(3))
     area = np.linalg.norm(np.cross(b - a, c - a), axis=1)
-    part = np.unique(connected_parts(faces, len(vertices))[faces[:, 0]], return_inverse=True)[1]
-    return int((np.bincount(part, area) < _CRUMB * area.sum()).sum())
+    owner = np.unique(connected_parts(faces, len(vertices))[faces[:, 0]], return_inverse=True)[1]
+    share = np.bincount(owner, area) / max(float(area.sum()), 1e-300)
+    return share < _CRUMB, owner, share
 
 
 def _smallest_angle(corners: NDArray[np.float64]) -> float:

@@ -33,6 +33,7 @@ from gendr._runtime.checks import (
     dtype_name,
 )
 from gendr._runtime.files import write_whole
+from gendr._runtime.texts import read_text
 from gendr._runtime.threads import mapped
 from gendr.mesh.camera_files.colmap import find_model, read_point_file, read_points
 from gendr.mesh.camera_files.lenses import Straightening
@@ -44,6 +45,8 @@ from gendr.mesh.camera_files.transforms import (
     read_cameras,
 )
 from gendr.mesh.cameras import Camera
+from gendr.mesh.files.origins import origin_of
+from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.folders import (
     Folder,
     NoMasksError,
@@ -281,25 +284,29 @@ def load_points(
     """The points in space that COLMAP found for a folder of photos.
 
     They are those of the model of COLMAP in the folder, or those that `gendr cameras` and other
-    commands keep beside the JSON file of cameras that they write.
+    commands keep beside the JSON file of cameras that they write. If the cameras are those of a
+    transforms.json, points are moved by its `applied_transform`, by which nerfstudio turned the
+    cameras of that model.
 
     Args:
         path: The folder.
         cameras: The JSON file of the cameras, if it is not in the folder.
         dtype: float32 or float64.
-        origin: [3], where in the world positions count from: that of the cameras; by default 0.
+        origin: [3], where in the world positions count from: that of the cameras; by default 0,
+            with a warning if the dtype is too coarse there.
 
     Returns:
         Positions [P, 3] in the world of the cameras, and RGB [P, 3] in [0, 1]; None if there are
         neither, or no points in them.
 
     Raises:
-        ValueError: If a file is damaged.
+        ValueError: If a file is damaged, or `applied_transform` is no matrix of 3 x 4.
     """
     folder = Path(path)
     model = find_model(folder)
     used = folder / OPENCV if cameras is None else Path(cameras)
-    others = model is not None or any((folder / name).is_file() for name in TRANSFORMS)
+    file = next((folder / name for name in TRANSFORMS if (folder / name).is_file()), None)
+    others = model is not None or file is not None
     named = None
     if used.is_file() and (cameras is not None or not others):
         named = points_of(used)
@@ -310,9 +317,33 @@ def load_points(
     if found is None or not len(found[0]):
         return None
     place = torch.from_numpy(found[0])
+    if cameras is None and named is None and file is not None:
+        moved = _applied_transform(file)
+        place = place @ moved[:, :3].T + moved[:, 3]
     if origin is not None:
         place = place - origin.double().cpu()
+    elif origin_of(place.numpy(), dtype).any():
+        warn_caller(
+            f"{folder}: its points lie too far from 0 for {dtype_name(dtype)}; give the origin of "
+            "the cameras, origin=views.camera.origin, or dtype=torch.float64"
+        )
     return place.to(dtype), torch.from_numpy(found[1]).to(dtype)
+
+
+def _applied_transform(file: Path) -> Tensor:
+    """What cameras of transforms.json were moved by, [3, 4]; the unit matrix if it says nothing."""
+    meta = json.loads(read_text(file))
+    given = meta.get("applied_transform") if isinstance(meta, dict) else None
+    if given is None:
+        return torch.eye(3, 4, dtype=torch.float64)
+    try:
+        matrix = torch.tensor(given, dtype=torch.float64)[:3]
+        check_shape("applied_transform", check_finite("applied_transform", matrix), "[3, 4]")
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{file}: applied_transform must be a matrix of 3 x 4 numbers: {error}"
+        ) from None
+    return matrix
 
 
 def _read_frames(

@@ -21,6 +21,7 @@ from gendr.losses import psnr
 from gendr.mesh import cube, example, icosphere, load_texture
 from gendr.mesh.unwrapping import unwrapped
 from support.cases import for_each
+from support.photographs import photographs
 
 DATA = os.environ.get("GENDR_DATA")
 PLAIN = {"shading": "hard", "lighting": "none"}
@@ -318,6 +319,33 @@ def test_blurred_photos_count_less(chair, monkeypatch):
     found, worse = score()
     assert found.blurred == []
     assert better > worse
+
+
+def test_motion_blurs_and_the_end_of_a_ring_does_not():
+    """Half a ring around a shape that is slightly off; grain; a motion of a seventh of a photo."""
+    ball = icosphere(5)
+    source = torch.Generator().manual_seed(3)
+    waves, phase = 20 * torch.randn(60, 3, generator=source), 6 * torch.rand(60, generator=source)
+    colors = torch.sin(ball.vertices @ waves.T + phase) @ torch.randn(60, 3, generator=source)
+    target = ball.scaled(0.5).with_vertex_colors((0.5 + 0.05 * colors).clamp(0, 1))
+    camera = look_at(2.6, 15.0, torch.arange(7) * 25.0, 35.0)
+    rgb, alpha = photographs(target, camera, 96, finer=2, lighting=None)
+    rgb = rgb + 0.01 * torch.randn(rgb.shape, generator=source) * alpha[:, None]
+    for angle in (0.0, 0.4, 1.2):
+        kernel = torch.zeros(13, 13)
+        for step in torch.linspace(-6, 6, 53):
+            kernel[
+                round(6 + float(step) * math.sin(angle)), round(6 + float(step) * math.cos(angle))
+            ] += 1
+        shot = rgb.clone()
+        shot[3] = F.conv2d(rgb[3][:, None], kernel[None, None] / 53, padding=6)[:, 0] * alpha[3]
+        wrong = ball.with_vertices(
+            0.5 * ball.vertices * (1 + 0.02 * (12 * ball.vertices[:, 1:2]).sin())
+        )
+        found = fit_colors(wrong, shot.clamp(0, 1), camera, alpha, kind="vertex", light="none")
+        assert found.blurred == [3]
+        assert float(found.weights[3]) < 0.15
+        assert float(found.weights[[0, 1, 2, 4, 5, 6]].min()) > 0.5
 
 
 @pytest.mark.rotating(2, group="photos")

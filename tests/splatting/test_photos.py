@@ -289,6 +289,20 @@ def test_points_of_colmap(tmp_path):
         points, colors = found
         np.testing.assert_array_equal(points, xyz)
         np.testing.assert_array_equal(colors, rgb / 255.0)
+        # nerfstudio's cameras are those of the model, turned: z up for its -y.
+        turn = [[1, 0, 0, 5e5], [0, 0, 1, 4e6], [0, -1, 0, 0]]
+        (tmp_path / "transforms.json").write_text(json.dumps({"applied_transform": turn}))
+        want = xyz @ np.array(turn)[:, :3].T + np.array(turn)[:, 3]
+        np.testing.assert_allclose(load_points(tmp_path, dtype=F64)[0], want, rtol=1e-15)
+        with pytest.warns(UserWarning, match="its points lie too far from 0 for float32; give"):
+            load_points(tmp_path)
+        at = torch.tensor([5e5, 4e6, 0.0], dtype=F64)
+        near = load_points(tmp_path, origin=at)[0]
+        np.testing.assert_allclose(near, want - at.numpy(), atol=1e-6)
+        (tmp_path / "transforms.json").write_text('{"applied_transform": [[1, 0], [0, 1]]}')
+        with pytest.raises(ValueError, match="applied_transform must be a matrix of 3 x 4 numbers"):
+            load_points(tmp_path)
+        (tmp_path / "transforms.json").unlink()
         (model / "images.bin").write_bytes(b"")  # is read before the text
         assert kind
     (model / "points3D.bin").write_bytes(data[:-1])

@@ -69,11 +69,10 @@ _POINTS = 20_000
 _PLAIN = 0.01
 # If a photo is to count less than this because it is blurred, means are taken anew.
 _SHARP = 0.6
-# Photos that count less than this are named as blurred. Of docs/results/photos.md, sharp photos of
-# the toy count 0.5 or more, of the bulldozer 0.3; one of the toy, blurred by a pixel, counts 0.09.
+# Photos that count less than this are named as blurred.
 _BLURRED = 0.15
-# But if they have this part of the detail of others, they are not blurred: they disagree.
-_DETAILED = 0.6
+# Steps in rows and columns to neighbours in eight directions.
+_DIRECTIONS = ((0, 1), (1, 2), (1, 1), (2, 1), (1, 0), (2, -1), (1, -1), (1, -2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +86,9 @@ class ColorResult:
         psnr: [B], of renderings and photos over the pixels of the object (in the mask or in the
             rendering), in decibels.
         seen: Part of the points of the surface that some photo shows, in [0, 1].
-        weights: [B], how much the photos count, in (0, 1]: less those that show less of the detail
-            that a rendering of what they all show has, as they are blurred, or show it elsewhere.
+        weights: [B], how much the photos count, in (0, 1]: less those that are blurred, as they
+            have less detail than a rendering of what all show of the same surface.
         light: What the colours are to be multiplied by; None if they hold it.
-        detail: [B], the strength of the detail of each photo, wherever it is, over that of the
-            rendering; 1 for the photo in the middle.
     """
 
     mesh: Mesh
@@ -100,23 +97,11 @@ class ColorResult:
     seen: float
     weights: Tensor
     light: HarmonicLight | None = None
-    detail: Tensor | None = None
 
     @property
     def blurred(self) -> list[int]:
         """The rows of the photos that are so blurred that they hardly count."""
-        return self._hardly(blurred=True)
-
-    @property
-    def apart(self) -> list[int]:
-        """The rows of sharp photos that hardly count, as their detail lies elsewhere."""
-        return self._hardly(blurred=False)
-
-    def _hardly(self, *, blurred: bool) -> list[int]:
-        flat = torch.ones_like(self.weights, dtype=torch.bool)
-        if self.detail is not None:
-            flat = self.detail < _DETAILED
-        return ((self.weights < _BLURRED) & (flat == blurred)).nonzero()[:, 0].tolist()
+        return (self.weights < _BLURRED).nonzero()[:, 0].tolist()
 
     def to(self, device: torch.device) -> ColorResult:
         """The same on a device."""
@@ -125,7 +110,6 @@ class ColorResult:
             self.mesh.to(device), self.exposure.to(device), self.psnr.to(device), self.seen,
             self.weights.to(device),
             light and HarmonicLight(light.coefficients.to(device), light.frame),
-            None if self.detail is None else self.detail.to(device),
         )  # fmt: skip
 
 
@@ -234,7 +218,6 @@ class _Photos:
         self.faces = len(mesh.faces)
         self.normals = mesh.vertex_normals[mesh.faces]
         self.quality = [1.0] * len(images)
-        self.detail = [1.0] * len(images)
         self.views = [_View(self.sights[i], self.inside[i], images[i]) for i in range(len(images))]
 
     def texture_size(self) -> int:
@@ -267,8 +250,7 @@ class _Photos:
         self.tell(1.0)
         weights = self.gains.new_tensor(self.quality)
         share = float(seen.double().mean())
-        detail = self.gains.new_tensor(self.detail)
-        return ColorResult(mesh, self.gains, psnr, share, weights, self.light, detail)
+        return ColorResult(mesh, self.gains, psnr, share, weights, self.light)
 
     def _explained(self, samples: Samples, exposure: bool | None, light: str) -> bool:
         """Find light and exposures, each by the other, as far as they are wanted; which says this.
@@ -400,29 +382,35 @@ class _Photos:
     def _sharpness(self, system: Mixtures, colors: Tensor) -> list[float]:
         """The weights of the photos, in (0, 1]: less for those that are blurred.
 
-        What differs from the mean of the pixels around it is as strong in a sharp photo as in a
-        rendering of the mean colours, times a number that is alike for all such photos.
+        Differences of neighbours are as strong in a sharp photo as in a rendering of the mean
+        colours, times a number that is alike for all such photos, wherever in the photo they are: a
+        pose that is slightly off, or a side that few see, is no blur. One of motion takes those
+        along the motion only, so that the direction counts in which a photo has least.
         """
         shown = torch.from_numpy(system.mixed(colors.float().numpy()) * system.shade)
         bounds = np.searchsorted(system.view, np.arange(len(self.images) + 1))
+        reach = max(abs(step) for step in sum(_DIRECTIONS, ()))
 
-        def slope(i: int) -> tuple[float, float]:
+        def strengths(i: int) -> list[float]:
             image, use = self.images[i], self.inside[i].flatten()
             own = torch.zeros_like(image).flatten(1)
             own[:, use] = shown[bounds[i] : bounds[i + 1]].T.to(own)
             pair = torch.stack([own.reshape(image.shape), image * self.inside[i]])
-            detail = pair - F.avg_pool2d(pair, 3, 1, 1)
-            inner = -F.max_pool2d(-self.inside[i][None].to(image), 3, 1, 1)[0] > 0.5
-            mine, photo = detail[:, :, inner]
-            plain = _PLAIN**2 * mine.numel() + 1e-12  # what has no detail is not blurred
-            own_energy = mine.square().sum() + plain
-            strength = ((photo.square().sum() + plain) / own_energy).sqrt()
-            return float(((mine * photo).sum() + plain) / own_energy), float(strength)
+            pair = F.avg_pool2d(pair, 3, 1, 1)  # without most of the noise
+            side = 2 * (reach + 1) + 1
+            whole = self.inside[i][None].to(image)
+            inner = -F.max_pool2d(-whole, side, 1, side // 2)[0] > 0.5
+            plain = _PLAIN**2 * 3 * int(inner.sum()) + 1e-12  # what has no detail is not blurred
+            found: list[float] = []
+            for step in _DIRECTIONS:
+                detail = (pair - torch.roll(pair, step, (2, 3)))[:, :, inner]
+                mine, photo = (detail.square().sum((1, 2)) + plain).tolist()
+                found.append((photo / mine) ** 0.5)
+            return found
 
-        slopes, strengths = np.array(mapped(slope, range(len(self.images)))).T
-        self.detail = list(map(float, strengths / max(float(np.median(strengths)), 1e-6)))
-        found = slopes / max(float(np.median(slopes)), 1e-6)
-        return [float(x) for x in found.clip(0.2, 1.0) ** 2]
+        found = np.array(mapped(strengths, range(len(self.images))))
+        least = (found / np.maximum(np.median(found, 0), 1e-6)).min(1)
+        return [float(x) for x in least.clip(0.3, 1.0) ** 3]
 
     def _corrected(self, system: Mixtures, colors: Tensor, exposure: bool) -> Tensor:
         """Colours with which renderings agree best with the photos."""
