@@ -14,7 +14,7 @@ from gendr._runtime.threads import mapped
 from gendr.mesh.cameras import Camera
 from gendr.mesh.lines_of_sight import visual_sphere
 
-__all__ = ["LEAST_VIEWS", "doubtful_masks"]
+__all__ = ["LEAST_VIEWS", "denied_points", "doubtful_masks"]
 
 # Fewer masks cannot outvote one.
 LEAST_VIEWS = 8
@@ -40,17 +40,15 @@ def doubtful_masks(camera: Camera, masks: Tensor) -> list[int]:
     if count < LEAST_VIEWS:
         return []
     with torch.no_grad():
-        factor = max(1, min(masks.shape[1:]) // _SIDE)
-        small = F.avg_pool2d(masks.detach().float().cpu()[:, None], factor)
-        seen = (small[:, 0] > 0.5).flatten(1)
-        # What is about a pixel beside an outline is not denied: thin parts are hardly wider.
-        near = (F.max_pool2d(small, 3, 1, 1)[:, 0] > 0.5).flatten(1)
-        size = (small.shape[2], small.shape[3])
+        small = _small(masks)
+        seen = (small > 0.5).flatten(1)
+        size = (small.shape[1], small.shape[2])
         found = [int(i) for i in (~seen.any(1)).nonzero()]  # empty ones
         exact = camera.detach().to(dtype=torch.float64, device="cpu")
         kept = [i for i in range(count) if i not in found]
-        place = _grid(exact, small[:, 0], kept)
-        outside = torch.stack([~near[i][place[i].clamp(min=0)] & (place[i] >= 0) for i in kept])
+        points = _grid(exact, small, kept)
+        place = _places(exact, small, points)
+        outside = _outside(small, place)[kept]
         while len(found) < _MOST * count:
             worst = _worst(outside, seen[kept], place[kept], size)
             if worst is None:
@@ -60,8 +58,38 @@ def doubtful_masks(camera: Camera, masks: Tensor) -> list[int]:
         return found
 
 
+def denied_points(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
+    """Points of a cubic grid about the object, and which masks deny that it is there.
+
+    Args:
+        camera: B cameras.
+        masks: [B, H, W] in [0, 1], none of them empty.
+
+    Returns:
+        float64 [N^3, 3], and bool [B, N^3].
+    """
+    with torch.no_grad():
+        small = _small(masks)
+        exact = camera.detach().to(dtype=torch.float64, device="cpu")
+        points = _grid(exact, small, list(range(len(masks))))
+        return points, _outside(small, _places(exact, small, points))
+
+
+def _small(masks: Tensor) -> Tensor:
+    """Masks as they are compared."""
+    factor = max(1, min(masks.shape[1:]) // _SIDE)
+    return F.avg_pool2d(masks.detach().float().cpu()[:, None], factor)[:, 0]
+
+
+def _outside(masks: Tensor, place: Tensor) -> Tensor:
+    """The points [B, P] that masks deny, by where they are in them."""
+    # What is about a pixel beside an outline is not denied: thin parts are hardly wider.
+    near = (F.max_pool2d(masks[:, None], 3, 1, 1)[:, 0] > 0.5).flatten(1)
+    return ~near.gather(1, place.clamp(min=0)) & (place >= 0)
+
+
 def _grid(camera: Camera, masks: Tensor, kept: list[int]) -> Tensor:
-    """The pixels in each mask [B, P] of points around the object, -1 for none."""
+    """Points [P, 3] around the object, those of a cube."""
     centre, radius = visual_sphere(camera[kept], masks[kept].double())
     points = _cube(centre, _REACH * radius)
     place = _places(camera, masks, points)
@@ -71,9 +99,9 @@ def _grid(camera: Camera, masks: Tensor, kept: list[int]) -> Tensor:
         denied += ~flat[i][place[i].clamp(min=0)] | (place[i] < 0)
     body = points[denied <= _MOST * len(kept)]
     if not len(body):
-        return place
+        return points
     low, high = body.amin(0), body.amax(0)
-    return _places(camera, masks, _cube((low + high) / 2, 0.55 * (high - low).amax()))
+    return _cube((low + high) / 2, 0.55 * (high - low).amax())
 
 
 def _cube(centre: Tensor, half: Tensor) -> Tensor:

@@ -20,10 +20,11 @@ from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.fit import fit_colors
 from gendr.fitting.parametrization import SmoothParametrization, check_single
 from gendr.fitting.pulls import pulled
+from gendr.fitting.shape.bites import without_bites
 from gendr.fitting.shape.schedule import edge_of
 from gendr.fitting.shape.stereo import LEAST_VIEWS, find_depths, fused
 from gendr.losses import FlattenLoss, iou, iou_loss
-from gendr.mesh import Camera, Mesh, remesh
+from gendr.mesh import Camera, Mesh, remesh, visual_hull
 from gendr.mesh.remeshing import without_cuts
 from gendr.optim import uniform_adam_step
 from gendr.rendering import Renderer
@@ -56,11 +57,12 @@ MOST_WORSE, FEW = 1.0, 8
 
 @dataclass(frozen=True, eq=False)
 class _Photos:
-    """Images [B, 3, H, W], B cameras, and masks [B, H, W]."""
+    """Images [B, 3, H, W], B cameras, masks [B, H, W], and these without bites."""
 
     images: Tensor
     camera: Camera
     masks: Tensor
+    whole: Tensor
 
     @property
     def size(self) -> tuple[int, int]:
@@ -68,9 +70,10 @@ class _Photos:
         return self.images.shape[2], self.images.shape[3]
 
     def some(self, most: int = PAINTING) -> _Photos:
-        """At most so many of them."""
-        rows = _spread(len(self.images), most)
-        return _Photos(self.images[rows], self.camera[rows], self.masks[rows])
+        """At most so many of them, of those without bites, whose pixels are black."""
+        good = (self.masks == self.whole).flatten(1).all(1).nonzero()[:, 0]
+        rows = good[_spread(len(good), most)]
+        return _Photos(self.images[rows], self.camera[rows], self.masks[rows], self.whole[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +86,7 @@ class ShapeResult:
         psnr: Before and after: the mean over views (of more than 40 photos, every second, or
             third, …) of that of the vertex colours that meet them best (`fit_colors`), over
             the object, in decibels.
-        iou: Before and after: the mean of the hard silhouettes.
+        iou: Before and after: the mean of the hard silhouettes, with masks without bites.
         moved: The mean distance of the new vertices from the surface given, world units; 0 if it
             was not improved.
         finished: Whether all was done; False if the `budget` was over before.
@@ -181,6 +184,9 @@ def refine_shape(
     handles in the end. If photos agree about too little, as where it is plain, or are not met
     better, the mesh is returned as it was.
 
+    Where a few masks have bites, as in shadows, that photos from nearly the same direction do not
+    have, the others say what is there.
+
     The surface needs a pattern; its brightness may differ from photo to photo.
 
     Args:
@@ -215,7 +221,8 @@ def refine_shape(
         check_number("budget", budget, above=0)
     given = Mesh(mesh.vertices.detach(), mesh.faces)
     camera = camera.toward(mesh).with_origin(None)
-    photos = _Photos(images.detach(), camera.detach(), masks.detach())
+    masks = masks.detach()
+    photos = _Photos(images.detach(), camera.detach(), masks, without_bites(camera, masks))
     before: Mapping[str, Any] = resume or {"parts": 0, "seconds": 0.0}
     part, parts = int(before["parts"]), 1 + -(-steps // EVERY)
     work = 2 * MEASURE * len(_spread(sizes["B"])) + sum(
@@ -356,7 +363,7 @@ class _Refinement:
             keep: of `refine_shape`.
             resume: what the search for depths has come to before.
         """
-        photos = self.photos
+        photos, given = self.photos, mesh
 
         def between(depths: dict[str, Any]) -> None:
             if keep is not None:
@@ -364,6 +371,8 @@ class _Refinement:
 
         tell = self.clock.part(STEREO * len(self.camera))
         with torch.no_grad():
+            if photos.whole is not photos.masks:  # what bites carved away is looked at, too
+                mesh = visual_hull(photos.camera, photos.whole)
             depths = find_depths(
                 mesh, photos.images, photos.camera, photos.masks,
                 lambda done: tell(0.7 * done), LEAST_KNOWN, between, resume,
@@ -376,7 +385,7 @@ class _Refinement:
                 )
             try:
                 vertices, faces = fused(
-                    depths, photos.camera, photos.masks,
+                    depths, photos.camera, photos.whole,
                     tell=lambda done: tell(0.7 + 0.2 * done),
                 )  # fmt: skip
             except ValueError:
@@ -388,7 +397,7 @@ class _Refinement:
         found = remesh(found, self.edge(found), iterations=3).mesh
         # Steps are spared if a few photos show that it is much worse.
         few = self.photos.some(FEW)
-        before, after = (_painted(each, few)[1] for each in (mesh, found))
+        before, after = (_painted(each, few)[1] for each in (given, found))
         if after < before - MOST_WORSE:
             return (
                 f"{FEW} photos are met to {after:.1f} dB with what photos agree about, and to "
@@ -423,7 +432,8 @@ class _Refinement:
             out = renderer(painted.with_vertices(vertices), self.camera[rows])
             masks, images = photos.masks[rows], photos.images[rows]
             apart = ((out.rgb - images).abs().mean(1) * masks).sum() / photos.masks[all_rows].sum()
-            return len(rows) / len(all_rows) * iou_loss(out.alpha, masks) + COLORS * apart
+            outline = iou_loss(out.alpha, photos.whole[rows])
+            return len(rows) / len(all_rows) * outline + COLORS * apart
 
         for i in range(first, last):
             rows = list(range(i % groups, len(photos.images), groups))
@@ -460,7 +470,7 @@ class _Refinement:
         hard = Renderer(self.photos.size, "heaviside", "max", check=False, **self.planes)
         with torch.no_grad():
             scores = mapped(
-                lambda i: iou(hard(even, self.camera[i]).alpha, self.photos.masks[i : i + 1]),
+                lambda i: iou(hard(even, self.camera[i]).alpha, self.photos.whole[i : i + 1]),
                 range(len(self.camera)), device=even.device,
             )  # fmt: skip
         return self.painted(even, MEASURE, stops=False)[1], float(torch.cat(scores).double().mean())
