@@ -34,8 +34,6 @@ from gendr.photos.scene.views import camera_of, framed, scored
 SIDE, LEAST_SIDE = 1600, 320
 # Seconds of one core for a megapixel, of all stages, and of none, by which --budget chooses sizes.
 _SECONDS, _ALWAYS = 22.0, 25.0
-# The largest texture that is chosen.
-TEXTURE = 4096
 POINTS, SHEET, METRICS, FOLDER = "points.ply", "sheet.png", "metrics.json", "depth_maps"
 # Photos on the sheet, and the width of a picture.
 SHOWN, TILE = 4, 480
@@ -223,7 +221,7 @@ def _colored(
     plain = Mesh(mesh.vertices, mesh.faces)
     found = stages.run(
         "colors", ColorResult, fit_colors, plain, images, camera_of(scene, used, size), masks,
-        kind="texture", texture_size=args.texture_size or TEXTURE, exposure=args.exposure,
+        kind="texture", texture_size=args.texture_size, exposure=args.exposure,
         light="none" if args.light == "auto" else args.light,
     )  # fmt: skip
     return found.mesh

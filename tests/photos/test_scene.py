@@ -127,6 +127,9 @@ def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     assert (off < 0.1).mean() > 0.97
     assert not found.mesh.is_watertight
     assert found.facts["seen_by"]["three"] > 0.9
+    again = build(scene, tmp_path, SceneSettings(faces=3000, depth=QUICK))  # from its files
+    np.testing.assert_array_equal(again.mesh.vertices, found.mesh.vertices)
+    np.testing.assert_array_equal(again.mesh.faces, found.mesh.faces)
     assert found.facts["matched"] >= found.facts["kept"] > 0.6
 
 

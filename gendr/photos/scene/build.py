@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from gendr._runtime.files import write_whole
 from gendr.mesh import Mesh
 from gendr.photos.scene.depth_maps import DepthSettings, find_depths
 from gendr.photos.scene.fusion import Cloud, FusionSettings, fused, thinned
 from gendr.photos.scene.model import Scene
 from gendr.photos.scene.support import open_at_rims, supported
-from gendr.photos.scene.surface import SurfaceSettings, large_parts, reconstruct
+from gendr.photos.scene.surface import Surface, SurfaceSettings, large_parts, reconstruct
 
 __all__ = ["SceneSettings", "SceneSurface", "build", "digest", "points_file"]
 
@@ -119,8 +120,12 @@ def build(
     first = cloud.first[rows]
     depth = (scene.R[first][:, 2] * positions).sum(1) + scene.t[first, 2]
     spacing = _SPACING * side * depth / scene.K[first, 0, 0]
-    surface = reconstruct(
-        positions, views, starts, scene.centres, spacing, settings.surface, stage("surface")
+    key = sha256(repr(settings).encode()).hexdigest()[:16]
+    surface = _kept(
+        place / f"surface_{key}.npz",
+        lambda: reconstruct(
+            positions, views, starts, scene.centres, spacing, settings.surface, stage("surface")
+        ),
     )
     if not len(surface.faces):
         raise ValueError("the photos agree on too few points for a surface; take more of them")
@@ -149,6 +154,17 @@ def build(
         "seconds": seconds,
     }
     return SceneSurface(mesh, facts, cloud)
+
+
+def _kept(path: Path, make: Callable[[], Surface]) -> Surface:
+    """A surface that is in a file, or is made and written there."""
+    if path.is_file():
+        with np.load(path) as file:
+            return Surface(*(file[name] for name in ("vertices", "faces", "points")))
+    found, memory = make(), BytesIO()
+    np.savez(memory, vertices=found.vertices, faces=found.faces, points=found.point_of_vertex)
+    write_whole(path, memory.getvalue())
+    return found
 
 
 def _seen_by(views: Array, starts: Array, points: Array) -> dict[str, float]:
