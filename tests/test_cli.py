@@ -11,6 +11,7 @@ import signal
 import struct
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,14 +24,15 @@ from gendr._runtime.files import locked
 from gendr.cli import fit, main, photos, pose
 from gendr.cli.parser import build_parser
 from gendr.cli.stages import StageFile
-from gendr.fitting import FitState
+from gendr.fitting import FitResult, FitSettings, FitState
 from gendr.fitting.cameras import agreement
 from gendr.fitting.cameras import refine as refine_cameras
+from gendr.fitting.colors.fit import ColorResult
 from gendr.fitting.pose import search
 from gendr.fitting.shape import refine as refine_shape
 from gendr.fitting.shape.job import Job
 from gendr.mesh import cube, icosphere
-from gendr.mesh.views import save_views
+from gendr.mesh.views import Views, save_views
 from support.cases import for_each
 from support.processes import run_python
 
@@ -465,6 +467,44 @@ def test_fit_of_a_survey_ends_where_the_target_is(tmp_path, capsys):
     steps = ["--init", start, "--steps", 1, "--lr", 1e-6]
     assert run("fit", survey, "-o", out, *SMALL, *steps) == 0
     assert (corners(out / "fit.obj") - corners(start)).abs().max() < 0.01
+
+
+def test_what_is_said_of_photos_after_a_fit(capsys):
+    """Contradictions, half-seen surfaces, crumbs and blur; nothing of what is well."""
+    well, bad = {"crumbs": 0, "parts": 1}, {"crumbs": 3, "parts": 4}
+    assert photos.doubts(0.97, 0.95, well, from_hull=True) == []
+    first, second, third = photos.doubts(0.74, 0.53, bad, from_hull=True)
+    assert first.startswith("photos and cameras contradict each other: a mean IoU of 0.74 says")
+    assert second.startswith("two photos or more show only 53% of the surface")
+    assert third.startswith("the mesh has 4 parts, 3 of them crumbs")
+    assert len(photos.doubts(0.74, 0.95, well, from_hull=False)) == 0
+
+    ball, crumb = icosphere(2), icosphere(1).scaled(0.06).translated(torch.tensor([1.3, 0, 0]))
+    faces = torch.cat([ball.faces, crumb.faces + len(ball.vertices)])
+    both = Mesh(torch.cat([ball.vertices, crumb.vertices]), faces)
+    camera = look_at(4.0, 10.0, [0.0, 90.0], 50.0)
+    args, masks = (
+        SimpleNamespace(quiet=False, texture_size=None, exposure=None, light="auto"),
+        visual.silhouettes(ball, camera, 160),
+    )
+    seen = visual.silhouettes(both, camera, 160)
+    names = ("a.jpg", "b.jpg")
+    result = FitResult(both, {"iou": 0.5}, (), (), FitSettings(), None)
+    found, facts = photos.without_crumbs(args, result, Views(masks, None, camera, names))
+    assert found.mesh.face_counts == ball.face_counts
+    assert found.metrics["iou"] == pytest.approx(1)
+    assert facts["parts"] == 1
+    assert facts["area"] == pytest.approx(0.06**2, rel=0.1)
+    assert "removed 1 small part of the mesh beside the object, 0.3" in capsys.readouterr().err
+    wanted = photos.without_crumbs(args, result, Views(seen, None, camera, names))
+    assert wanted == (result, None)  # masks show it
+
+    colors = ColorResult(ball, torch.ones(2, 3), torch.ones(2), 1.0, torch.tensor([1.0, 0.1]))
+    stages = SimpleNamespace(run=lambda *given, **options: colors)
+    views = Views(masks, None, camera, names)
+    assert photos.colored(args, ball, views, "texture", stages) is colors
+    said = capsys.readouterr().err
+    assert "hardly count for the colours, because they are blurred: b.jpg" in said
 
 
 def test_fit_saves_a_textured_start_beside_files_of_others(tmp_path, box):

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import gendr
 from gendr import Mesh, look_at, visual
@@ -224,3 +225,49 @@ def test_without_viser_one_line_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "viser", None)
     with pytest.raises(RuntimeError, match=r"pip install '\.\[view\]'"):
         Viewer(Subject("a"))
+
+
+def test_outputs_beside_photos_without_masks(tmp_path):
+    """A folder of photos; what splat leaves; what fit --masks leaves. Photos are shown upright."""
+    photos, masks, note = tmp_path / "p", tmp_path / "m", Image.Exif()
+    photos.mkdir()
+    masks.mkdir()
+    note[0x0112] = 6
+    frames, at = [], [5e5, 4e6, 0.0]
+    for i, pose in enumerate(look_at(3.0, 20.0, [0.0, 90.0, 200.0]).camera_to_world.tolist()):
+        pixels = np.full((20, 30, 3), (90, 60, 60), np.uint8)
+        pixels[:, :9] = 240, 200, 60  # on the left, which is above when it is upright
+        Image.fromarray(pixels).save(photos / f"{i}.png", exif=note)
+        inside = np.pad(np.full((14, 24), 255, np.uint8), 3)
+        Image.fromarray(inside).save(masks / f"{i}.png")
+        for row, far in zip(pose, at, strict=False):
+            row[3] += far
+        frames.append({"file_path": f"{i}.png", "transform_matrix": pose})
+    (photos / "transforms.json").write_text(json.dumps({"fl_x": 40.0, "frames": frames}))
+
+    def check(path, whole):
+        subject = read_subject(path)
+        views = subject.views
+        (rows, columns), *_ = views.camera.region(views.image_size)
+        mask, rgb = views.masks[0, rows, columns], views.rgb[0, :, rows, columns]
+        height, width = mask.shape
+        assert height == pytest.approx(1.5 * width, abs=1)
+        assert bool((mask > 0.99).all()) is whole
+        top, bottom = (rgb[0, half][mask[half] > 0.99] for half in (2 * height // 8, -height // 4))
+        assert float(top.mean()) > 0.9 > 0.4 > float(bottom.mean())
+        assert float(views.camera.origin[1]) == pytest.approx(4e6, abs=10)
+        assert subject.together().views.camera.origin is None
+        return subject
+
+    check(photos, True)
+    out = tmp_path / "splat"
+    out.mkdir()
+    splats().save(out / "splats.npz")
+    (out / "metrics.json").write_text(json.dumps({"kind": "splats", "photos": str(photos)}))
+    assert len(check(out, True).splats) == 6
+    out = tmp_path / "fit"
+    out.mkdir()
+    icosphere(1).save(out / "fit.obj")
+    facts = {"kind": "images", "target": str(photos), "masks_from": str(masks)}
+    (out / "metrics.json").write_text(json.dumps(facts))
+    assert len(check(out, False).meshes) == 1
