@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,13 @@ class Remeshed:
         return (self.weights.to(values)[..., None] * taken).sum(1)
 
 
-def remesh(mesh: Mesh, target_length: float, *, iterations: int = 5) -> Remeshed:
+def remesh(
+    mesh: Mesh,
+    target_length: float,
+    *,
+    iterations: int = 5,
+    callback: Callable[[float], None] | None = None,
+) -> Remeshed:
     """The same surface with edges of about one length and about six at each vertex.
 
     Each iteration splits long edges, collapses short ones, flips edges towards six at each vertex,
@@ -61,6 +68,7 @@ def remesh(mesh: Mesh, target_length: float, *, iterations: int = 5) -> Remeshed
         mesh: one mesh.
         target_length: > 0, world units.
         iterations: >= 1.
+        callback: called with the part of the work that is done, in [0, 1].
 
     Raises:
         ValueError: for a batch of several meshes, a mesh without faces, or a bad number.
@@ -76,11 +84,13 @@ def remesh(mesh: Mesh, target_length: float, *, iterations: int = 5) -> Remeshed
     vertices = mesh.vertices.detach().double().cpu().numpy()
     faces = mesh.faces.cpu().numpy()
     tables, old = _Tables(vertices, faces), _Surface(vertices, faces)
-    for _ in range(iterations):
+    tell = callback or (lambda done: None)
+    for i in range(iterations):
         tables.split(_LONG * target_length)
         tables.collapse(_SHORT * target_length, _LONG * target_length)
         tables.flip(by_shape=False)
         tables.relax(old)
+        tell((i + 1) / (iterations + 1))
     for _ in range(_ROUNDS):
         if not tables.flip(by_shape=True):
             break
@@ -88,6 +98,7 @@ def remesh(mesh: Mesh, target_length: float, *, iterations: int = 5) -> Remeshed
     x, triangles = tables.result()
     corners, weights = old.places(x)
     new = Mesh(torch.from_numpy(x).to(mesh.vertices), torch.from_numpy(triangles).to(mesh.faces))
+    tell(1.0)
     return Remeshed(
         new.with_origin(mesh.origin[0]),
         torch.from_numpy(corners).to(mesh.faces),

@@ -205,3 +205,12 @@ def test_bad_input():
     ):
         with pytest.raises(ValueError, match=message):
             remesh(mesh, length, iterations=iterations)
+
+
+def test_the_work_is_told():
+    done = []
+    plain, told = (remesh(icosphere(2), 0.2, callback=tell) for tell in (None, done.append))
+    assert torch.equal(plain.mesh.vertices, told.mesh.vertices)
+    assert len(done) == 6
+    assert done == sorted(done)
+    assert (done[0] > 0, done[-1]) == (True, 1.0)

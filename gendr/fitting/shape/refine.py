@@ -369,13 +369,15 @@ class _Refinement:
             if keep is not None:
                 keep({"parts": 0, "seconds": self.clock.seconds, "depths": depths})
 
-        tell = self.clock.part(STEREO * len(self.camera))
+        work = STEREO * len(self.camera)
+        tell = self.clock.part(0.9 * work)
+        after = self.clock.part(0.1 * work)
         with torch.no_grad():
             if photos.whole is not photos.masks:  # what bites carved away is looked at, too
                 mesh = visual_hull(photos.camera, photos.whole)
             depths = find_depths(
                 mesh, photos.images, photos.camera, photos.masks,
-                lambda done: tell(0.7 * done), LEAST_KNOWN, between, resume,
+                lambda done: tell(0.78 * done), LEAST_KNOWN, between, resume,
             )  # fmt: skip
             self.known = depths.known
             if depths.known < LEAST_KNOWN:
@@ -386,22 +388,27 @@ class _Refinement:
             try:
                 vertices, faces = fused(
                     depths, photos.camera, photos.whole,
-                    tell=lambda done: tell(0.7 + 0.2 * done),
+                    tell=lambda done: tell(0.78 + 0.22 * done),
                 )  # fmt: skip
             except ValueError:
                 return "masks contradict each other, so that no hull of them is left"
         found = Mesh(
             torch.from_numpy(vertices).to(mesh.vertices), torch.from_numpy(faces).to(mesh.faces)
         )
-        tell(0.9)
-        found = remesh(found, self.edge(found), iterations=3).mesh
-        # Steps are spared if a few photos show that it is much worse.
-        few = self.photos.some(FEW)
-        before, after = (_painted(each, few)[1] for each in (given, found))
-        if after < before - MOST_WORSE:
+        try:
+            found = remesh(
+                found, self.edge(found), iterations=3, callback=lambda done: after(0.4 * done)
+            ).mesh
+            # Steps are spared if a few photos show that it is much worse.
+            few = self.photos.some(FEW)
+            then = _painted(given, few, lambda done: after(0.4 + 0.3 * done))[1]
+            now = _painted(found, few, lambda done: after(0.7 + 0.3 * done))[1]
+        except _OverError:
+            raise _OverError(found) from None
+        if now < then - MOST_WORSE:
             return (
-                f"{FEW} photos are met to {after:.1f} dB with what photos agree about, and to "
-                f"{before:.1f} without"
+                f"{FEW} photos are met to {now:.1f} dB with what photos agree about, and to "
+                f"{then:.1f} without"
             )
         return found
 
