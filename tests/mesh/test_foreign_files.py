@@ -176,6 +176,8 @@ def test_what_an_obj_does_not_find_or_hold_is_said(tmp_path):
         ("v 1 2 3 1 1 1\nf 1 2 3\n", "only some vertices have colours"),
     ):
         load(path, SQUARE + UVS + text, word)
+    eight = SQUARE.replace("\n", " 1 0 0 0 1\n") + "f 1 2 3\n"
+    load(path, eight, "its vertices have 8 numbers, of which only x y z")
     path.write_text(SQUARE + "surf 0 1 0 1 1 2 3 4\n")
     with pytest.raises(ValueError, match=r"holds no faces \(its lines that begin with surf"):
         Mesh.load(path)
