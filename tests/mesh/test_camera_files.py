@@ -430,6 +430,9 @@ BAD_OPENCV = {
     "dist must be at most 14": opencv(dist=[0.0] * 15),
     r"lens distortion \(tx\)": opencv(dist=[*[0.0] * 12, 0.3]),
     "distCoeffs": opencv({"distCoeffs": [[0.3, 0, 0, 0]]}),
+    r"lens distortion \(D\) is not supported": opencv({"D": [0.3, 0, 0, 0]}),
+    r"lens distortion \(omega\) is not supported": opencv({"omega": 0.3}),
+    "pixel_center is not read; write pixel_centre": opencv(pixel_center=0),
     "is outside of the folder": opencv({"file": "../view 1.png"}),
     "w must be a finite number": opencv(width="wide"),
 }

@@ -130,6 +130,8 @@ def meshroom(root, version="1.2.6"):
     lens |= {"distortionParams": ["0", "0", "0"], "sensorWidth": "32", "sensorHeight": "24"}
     offset = [CX - WIDTH / 2, CY - HEIGHT / 2] if number >= (1, 2, 1) else [CX, CY]
     lens["principalPoint"] = list(map(str, offset))
+    if number > (1, 2, 6):
+        lens |= {"type": "pinhole", "distortionType": "radialk3", "undistortionType": "none"}
     if number < (1, 2, 0):
         lens["pxFocalLength"] = str(FOCAL)
     else:
@@ -246,10 +248,38 @@ def test_poses_and_lenses_of_programs(tmp_path, write):
     check(load_views(tmp_path, dtype=torch.float64), **expected)
 
 
-@for_each(version=["1.0.0", "1.2.2", "1.2.4", "1.2.6"])
+@for_each(version=["1.0.0", "1.2.2", "1.2.4", "1.2.6", "1.2.11"])
 def test_versions_of_meshroom(tmp_path, version):
     expected = meshroom(save_photos(tmp_path), version)
     check(load_views(tmp_path, dtype=torch.float64), **expected)
+
+
+def test_lenses_of_record3d_that_focus(tmp_path):
+    """A focal length of each photo is that of K here, and K another."""
+    expected = record3d(save_photos(tmp_path))
+    file = tmp_path / "metadata.json"
+    content = json.loads(file.read_text())
+    lenses = [[FOCAL, FY, CX, CY]] * COUNT
+    file.write_text(json.dumps({**content, "K": [1.0] * 9, "perFrameIntrinsicCoeffs": lenses}))
+    check(load_views(tmp_path, dtype=torch.float64), **expected)
+    file.write_text(json.dumps({**content, "perFrameIntrinsicCoeffs": lenses[1:]}))
+    with pytest.raises(ValueError, match="it has 6 poses and 5 lenses"):
+        load_views(tmp_path)
+
+
+def test_a_photo_has_one_camera(tmp_path):
+    """Names of other folders may lead to one photo: two of a rig, labels of two memory cards."""
+    for write, old, new in (
+        (bundler, NAMES[1], f"b/{NAMES[0]}"), (metashape, NAMES[1][:-4], NAMES[0][:-4]),
+        (meshroom, NAMES[1], f"b/{NAMES[0]}"), (nvm, NAMES[1].replace(" ", '"'), "IMG 0.png"),
+    ):  # fmt: skip
+        root = save_photos(tmp_path / write.__name__)
+        write(root)
+        for file in root.rglob("*"):
+            if file.suffix in (".txt", ".xml", ".sfm", ".nvm"):
+                file.write_text(file.read_text().replace(old, new.replace(" ", old[3])))
+        with pytest.raises(ValueError, match=r"frame 1 \(.*\): frame 0 has this photo too"):
+            load_views(root)
 
 
 @for_each(write=[gaussians, opensfm, bundler, nvm, metashape, meshroom])
@@ -272,11 +302,21 @@ def test_lenses_of_programs(tmp_path):
     metashape(save_photos(tmp_path))
     text = (tmp_path / "cams.xml").read_text()
     bent = "<k1>0.01</k1><k2>0.02</k2><k3>0.03</k3><p1>0.001</p1><p2>0.002</p2><b2>0.5</b2>"
-    (tmp_path / "cams.xml").write_text(text.replace("<k1>0</k1>", bent))
+    text = text.replace("<k1>0</k1>", bent)
+    (tmp_path / "cams.xml").write_text(text)
     frame = read_cameras(tmp_path).meta["frames"][0]
     wanted = {"k1": 0.01, "k2": 0.02, "k3": 0.03, "p1": 0.002, "p2": 0.001, "skew": 0.5}
     assert {key: frame[key] for key in wanted} == wanted
-    text = (tmp_path / "cams.xml").read_text().replace('type="frame" class', 'type="fisheye" class')
+    sensor = f'type="frame"><resolution width="{WIDTH}" height="{HEIGHT}"/>'
+    assert sensor in text  # its own size is not that of the calibration
+    (tmp_path / "cams.xml").write_text(text.replace(sensor, sensor.replace('="64"', '="640"')))
+    assert read_cameras(tmp_path).meta["frames"][0]["w"] == WIDTH
+    for term in ("p3", "p4"):
+        (tmp_path / "cams.xml").write_text(text.replace("<k1>", f"<{term}>0.1</{term}><k1>"))
+        with pytest.raises(ValueError, match=r"\(p3\) is not supported for a radial"):
+            load_views(tmp_path)
+    (tmp_path / "cams.xml").write_text(text)
+    text = text.replace('type="frame" class', 'type="fisheye" class')
     (tmp_path / "cams.xml").write_text(text)
     assert read_cameras(tmp_path).meta["frames"][0]["camera_model"] == "OPENCV_FISHEYE"
     with pytest.raises(ValueError, match=r"\(p1\) is not supported for a fisheye"):

@@ -139,6 +139,7 @@ def test_options_of_a_texture(tmp_path, line, want, word):
     [
         ("Kd 0.5", [0.5, 0.5, 0.5], None),  # the others are as the first: MTL, Kd r g b
         ("Kd 255 0 51", [1, 0, 0.2], None),
+        ("Kd 1 0 0\nnewmtl b\nKd 255 0 51", [1 / 255, 0, 0], None),  # one white for all
         ("Kd 1 0 0\nTr 1\nTf 1 1 1\nd 1\nKe 0 0 0", RED, None),
         ("Kd 1 0 0\nd 0.5", RED, "transparency of its materials"),
         ("Kd 1 0 0\nTr 0.3", RED, "transparency of its materials"),
@@ -175,6 +176,8 @@ def test_what_an_obj_does_not_find_or_hold_is_said(tmp_path):
         ("v 1 2 3 1 1 1\nf 1 2 3\n", "only some vertices have colours"),
     ):
         load(path, SQUARE + UVS + text, word)
+    eight = SQUARE.replace("\n", " 1 0 0 0 1\n") + "f 1 2 3\n"
+    load(path, eight, "its vertices have 8 numbers, of which only x y z")
     path.write_text(SQUARE + "surf 0 1 0 1 1 2 3 4\n")
     with pytest.raises(ValueError, match=r"holds no faces \(its lines that begin with surf"):
         Mesh.load(path)
@@ -416,6 +419,7 @@ def test_colors_of_stl(tmp_path):
         ("COFF\n3 1 0\n", " 255 0 51", [1, 0, 0.2]), ("COFF\n3 1 0\n", " 1 0 .2 1", [1, 0, 0.2]),
         ("CNOFF\n3 1 0\n", " 0 0 1 1 0 .2 1", [1, 0, 0.2]), ("STOFF\n3 1 0\n", " .5 .25", None),
         ("STCNOFF\n3 1 0\n", " 0 0 1 1 0 .2 1 .5 .25", [1, 0, 0.2]),
+        ("CSTOFF\n3 1 0\n", " 255 0 51 255 .5 .25", [1, 0, 0.2]),  # of MeshLab
     ],
 )  # fmt: skip
 def test_keywords_of_off(tmp_path, head, tail, want):
@@ -452,7 +456,7 @@ def test_what_is_no_plain_off(tmp_path):
     load(path, text.replace("3 1", "3 2") + "2 0 1\n", "1 of its faces have fewer than 3 corners")
     for content, message in (
         ("4" + text, "is a 4OFF file"), ("nOFF\n3\n3 1 0\n", "is a nOFF file"),
-        (b"OFF BINARY\n\0\0\0\3", "is a OFF BINARY file"),
+        ("NC" + text, "has N before C"), (b"OFF BINARY\n\0\0\0\3", "is a OFF BINARY file"),
         (text.replace("3 0 1 2", "4 0 1 2"), "fewer corners than it says"),
         (text.replace("3 0 1 2", "3 0 1 1.5"), "by no integer"),
         (text.replace("3 0 1 2", "3 0 1 9"), "not there"),

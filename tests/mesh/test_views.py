@@ -126,6 +126,10 @@ def test_pixel_intrinsics_per_frame_and_scaled_images(tmp_path):
     np.testing.assert_allclose(k[0], [[9, 0, 3.5], [0, 12, 2], [0, 0, 1]], atol=1e-5)
     np.testing.assert_allclose(k[1], [[10, 0, 4], [0, 12, 2.5], [0, 0, 1]], atol=1e-5)
     assert views.rgb is None
+    # An angle of the frame comes before a focal length of all.
+    frames = [{"file_path": "a.png", "transform_matrix": IDENTITY, "camera_angle_x": math.pi / 2}]
+    k = load_views(write(tmp_path, frames, fl_x=9, fl_y=12)).camera.intrinsics((6, 8))
+    np.testing.assert_allclose(k[0], [[4, 0, 4], [0, 4, 3], [0, 0, 1]], atol=1e-5)
 
 
 @for_each(place=["masks/0.png", "masks/images/0.png", "masks/0.jpg.png", "elsewhere/m.png"])
@@ -612,6 +616,8 @@ BENT = {
     "distortion_params": ([0, 0, 0, 0.1], [0, 0, 0, 0]),
     "distortion_coefficients": ([[0.1]], [[0]]),
     "camera_model": ("THIN_PRISM_FISHEYE", "opencv"),
+    "p3": (0.1, 0),
+    "D": ([0.1, 0, 0, 0], [0.0] * 4),
     "ftheta_p0": (0.1, None),
     "latlong": (True, False),
     "equirectangular": (True, False),

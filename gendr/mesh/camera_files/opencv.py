@@ -38,8 +38,9 @@ _DISTORTION = {
     "FOV": BENDS["fov"],
 }
 _OWN_MODELS: dict[str, str] = dict(zip(("radial", "fisheye", "fov"), _DISTORTION, strict=True))
-# Other names of it, which are passed on to be refused.
-_LISTS = ("distCoeffs", "dist_coeffs", "distortion", "distortion_coefficients")
+# Other names of it, which are passed on to be refused, and coefficients by their own names.
+_LISTS = ("distCoeffs", "dist_coeffs", "distortion", "distortion_coefficients", "D")
+_NAMES = tuple(dict.fromkeys(sum(BENDS.values(), ())))
 
 Matrix = npt.NDArray[np.float64]
 
@@ -111,6 +112,8 @@ def _lens(meta: dict[str, Any], image: dict[str, Any], where: str) -> dict[str, 
     upper = np.array([k[0], [0, k[1, 1], k[1, 2]], [0, 0, 1]])
     if not np.array_equal(k, upper):
         raise ValueError(f"{where}: K must be [[fx, skew, cx], [0, fy, cy], [0, 0, 1]]")
+    if "pixel_center" in {**meta, **image}:
+        raise ValueError(f"{where}: pixel_center is not read; write pixel_centre")
     first = image.get("pixel_centre", meta.get("pixel_centre", 0.5))
     if isinstance(first, bool) or first not in (0, 0.5):
         raise ValueError(f"{where}: pixel_centre must be 0 or 0.5, got {first!r:.40}")
@@ -126,7 +129,7 @@ def _lens(meta: dict[str, Any], image: dict[str, Any], where: str) -> dict[str, 
         size = image.get(key, meta.get(key))
         if size is not None:
             entries[ours] = size
-    for key in _LISTS:
+    for key in (*_LISTS, *_NAMES):
         if image.get(key, meta.get(key)) is not None:
             entries[key] = image.get(key, meta.get(key))
     model = str(image.get("camera_model", meta.get("camera_model", "FULL_OPENCV"))).upper()

@@ -194,6 +194,14 @@ _MESHROOM = {
     "brown": ("OPENCV", "k1 k2 k3 p1 p2"),
     "fisheye4": ("OPENCV_FISHEYE", "k1 k2 k3 k4"),
 }
+# Later files have the type "pinhole" for all of these, and a distortionType.
+_MESHROOM_BENT = {
+    "none": "pinhole",
+    "radialk1": "radial1",
+    "radialk3": "radial3",
+    "brown": "brown",
+    "fisheye": "fisheye4",
+}
 
 
 def of_meshroom(file: Path, content: Meta, photos: Index) -> Meta:
@@ -222,7 +230,12 @@ def of_meshroom(file: Path, content: Meta, photos: Index) -> Meta:
 
 def _meshroom_lens(each: Meta, version: tuple[int, ...]) -> Meta:
     width, height = float(each["width"]), float(each["height"])
-    kind = str(each.get("distortionType") or each["type"])
+    kind = str(each["type"])
+    if kind == "pinhole" and each.get("distortionType"):
+        kind = str(each["distortionType"])
+        kind = _MESHROOM_BENT.get(kind, kind)
+    if str(each.get("undistortionType") or "none") != "none":
+        kind = str(each["undistortionType"])
     bends = each.get("distortionParams") or ()
     lens: Meta = {"w": width, "h": height, "camera_model": kind}
     if kind not in _MESHROOM:
@@ -288,7 +301,8 @@ def _metashape_lens(sensor: ElementTree.Element) -> Meta:
     calibration = found.get("adjusted", found.get("", found.get("initial")))
     if calibration is None or size is None:
         raise ValueError(f"its sensor {sensor.get('label', '')!r:.40} is not calibrated")
-    size = calibration.find("resolution") or size
+    within = calibration.find("resolution")
+    size = size if within is None else within  # an element without children is false
     width, height = float(size.attrib["width"]), float(size.attrib["height"])
     kind = calibration.get("type", sensor.get("type", "frame"))
     lens: Meta = {"w": width, "h": height, "camera_model": kind}
@@ -357,13 +371,19 @@ def of_polycam(file: Path, content: Meta, photos: Index) -> Meta:
 def of_record3d(file: Path, content: Meta, photos: Index) -> Meta:
     """metadata.json of Record3D: quaternions x y z w and places, y up, looking along -z.
 
-    K stands column by column; the photos are rgb/0.jpg, ...
+    K stands column by column; the photos are rgb/0.jpg, ... Of a lens that focuses,
+    `perFrameIntrinsicCoeffs` has fx, fy, cx, cy of each photo.
     """
     k = np.array(content["K"], np.float64).reshape(3, 3).T
     lens = {"w": content["w"], "h": content["h"], "fl_x": k[0, 0], "fl_y": k[1, 1]}
     lens |= {"cx": k[0, 2], "cy": k[1, 2]}
+    each = content.get("perFrameIntrinsicCoeffs") or []
+    if len(each) not in (0, len(content["poses"])):
+        raise ValueError(f"it has {len(content['poses'])} poses and {len(each)} lenses")
     frames: list[Meta] = []
     for i, (*turn, x, y, z) in enumerate(content["poses"]):
+        if each:
+            lens |= dict(zip(("fl_x", "fl_y", "cx", "cy"), map(float, each[i][:4]), strict=True))
         x0, y0, z0, w0 = map(float, turn)
         world = _quaternion(w0, x0, y0, z0)  # camera to world
         name = photos.photo(f"rgb/{i}")

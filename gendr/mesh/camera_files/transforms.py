@@ -63,9 +63,9 @@ _MODELS = dict.fromkeys(
 # What makes a lens of another kind, if it is not 0, an empty list or false: for all frames or one.
 _KINDS = ("ftheta_p0", "latlong", "equirectangular")
 # Coefficients of no kind of lens that is known here.
-_BENT = ("tx", "ty", "sx1", "sy1", "b1", "b2")
+_BENT = ("tx", "ty", "sx1", "sy1", "b1", "b2", "p3", "p4")
 _LISTS = ("distortion_params", "distortion", "distortion_coefficients", "dist", "distCoeffs",
-          "dist_coeffs")  # fmt: skip
+          "dist_coeffs", "D")  # fmt: skip
 
 
 @final
@@ -202,6 +202,7 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
     missing: list[str] = []
     masks = Masks(root, cameras.masks)
     by_name: dict[Path, Path] = {}  # masks that were found by their names, and whose they are
+    taken: dict[Path, tuple[int, Any]] = {}  # photos, and which frame has them, with its pose
     for i, entry in enumerate(cameras.meta["frames"]):
         if not isinstance(entry, dict) or not isinstance(entry.get("file_path"), str):
             raise ValueError(f"{file}: frame {i} has no file_path; {LAYOUT}")
@@ -211,6 +212,13 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
         if image is None:
             missing.append(name)
             continue
+        pose = entry.get("transform_matrix")
+        other, before = taken.setdefault(image, (i, pose))
+        if before != pose:
+            raise ValueError(
+                f"{where}: frame {other} has this photo too, with another pose; photos of equal "
+                "names must lie in folders of their own, by whose names the file tells them apart"
+            )
         mask_path = entry.get("mask_path")
         if cameras.masks is None and mask_path:
             mask = _find_image(root, str(mask_path), where)
@@ -307,6 +315,10 @@ def lens_of(meta: dict[str, Any], frame: TransformsFrame) -> Lens:
     kind, bend = _bend(meta, frame, number)
     w, h = _calibrated_size(frame, number("w"), number("h"))
     fx, fy = number("fl_x"), number("fl_y")
+    lengths, angles = ("fl_x", "fl_y"), ("camera_angle_x", "camera_angle_y")
+    own = [any(entry.get(key) is not None for key in keys) for keys in (lengths, angles)]
+    if own == [False, True]:  # what the frame says comes before what is said of all
+        fx = fy = None
     for axis, key, side in (("x", "camera_angle_x", w), ("y", "camera_angle_y", h)):
         angle = number(key)
         if angle is None or (fx if axis == "x" else fy) is not None:
@@ -400,6 +412,8 @@ def _is_bent(value: Any) -> bool:
 def pose_of(frame: TransformsFrame) -> npt.NDArray[np.float64]:
     """The [4, 4] camera-to-world matrix of a frame, its rotation made exactly orthonormal."""
     where = frame.where
+    if "transform_matrix" not in frame.entry:
+        raise ValueError(f"{where}: no transform_matrix, the 4 x 4 pose, camera to world")
     try:
         matrix = np.asarray(frame.entry.get("transform_matrix"), dtype=np.float64)
     except (TypeError, ValueError, OverflowError):  # OverflowError: an integer of 400 digits

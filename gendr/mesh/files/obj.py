@@ -135,6 +135,7 @@ def _read_mtl(
     materials: dict[str, Material] = {}
     current, name, faint = Material(), "", set[str]()
     maps: dict[str, str] = {}
+    colors: list[tuple[Material, list[float]]] = []
     for line in lines_of(read_text(path)):
         words = line.strip(" \t").replace("\t", " ").partition(" ")
         key, rest = words[0].lower(), words[2].strip()
@@ -149,7 +150,9 @@ def _read_mtl(
             try:
                 color = [float(x) for x in without_comment(rest).split()[:3]]
                 color = color * 3 if len(color) == 1 else color  # of one number, all are this
-                current.color = unit_colors(np.reshape(color, (1, 3)), notes)[0]
+                if len(color) != 3:
+                    raise ValueError
+                colors.append((current, color))
             except ValueError:
                 note(notes, f"the colour {rest!r:.60} in {path.name} is no RGB")
         elif key == "illum":
@@ -172,6 +175,10 @@ def _read_mtl(
             pass
         elif key and key[0] != "#" and key not in _LIGHT:
             note(notes, f"the {words[0]:.20} of its materials is not used")
+    if colors:  # together, as what is white is the same for all
+        found = unit_colors(np.array([color for _, color in colors]), notes)
+        for (material, _), color in zip(colors, found, strict=True):
+            material.color = color
     if faint:
         note(notes, "the transparency of its materials is dropped")
     for name, material in materials.items():

@@ -154,7 +154,9 @@ def _colors(values: Array, widths: Array, painted: str, notes: list[str]) -> Arr
     if len(widths) and np.isin(widths, (6, 7)).all():
         columns = 3 + np.arange(int(widths.min()) - 3)
         return unit_colors(values[first[:, None] + columns], notes)
-    if (widths > 4).any():
+    if (widths > 4).any() and (widths == widths[0]).all():
+        note(notes, f"its vertices have {widths[0]} numbers, of which only x y z are known")
+    elif (widths > 4).any():
         some = "only some" if (widths < 6).any() else "not all"
         note(notes, f"{some} vertices have colours, which are dropped")
     if painted:

@@ -20,7 +20,7 @@ from gendr.mesh.files.reports import damage_named, note
 from gendr.mesh.files.soup import Soup
 from gendr.mesh.parts import MeshParts
 
-_KEYWORD = re.compile(r"(?:\s|#[^\n]*\n)*(ST)?(C)?(N)?(4)?(n)?(OFF|off)[ \t]*(BINARY)?")
+_KEYWORD = re.compile(r"(?:\s|#[^\n]*\n)*(NC)?(ST)?(C)?(N)?(ST)?(4)?(n)?(OFF|off)[ \t]*(BINARY)?")
 _COUNTS = re.compile(
     r"(?:\s|#[^\n]*\n)*(\d+)[ \t\n]+(\d+)(?:[ \t]+-?\d+)?[ \t]*(?:#[^\n]*)?(?:\n|$)"
 )
@@ -31,9 +31,15 @@ def read_off(path: Path, notes: list[str], max_megapixels: float) -> Soup:
     with damage_named(path):
         text = read_text(path)
         keyword = _KEYWORD.match(text)
-        textured, colored, normals, four, other, _, binary = (
-            keyword.groups() if keyword else (None,) * 7
+        unclear, first, colored, normals, last, four, other, _, binary = (
+            keyword.groups() if keyword else (None,) * 9
         )
+        textured = first or last  # Geomview has STCOFF, MeshLab CSTOFF, with the same numbers
+        if unclear:
+            raise ValueError(
+                "its keyword has N before C, whose numbers some programs write in one order and "
+                "some in the other; save it without normals, as COFF"
+            )
         if keyword and (four or other or binary):
             raise ValueError(
                 f"it is a {' '.join(keyword[0].split()[-2:])} file, binary or of other than three "

@@ -250,8 +250,8 @@ class _Reader:
             return
         packed = child(extensions, DRACO)
         indices = primitive.get("indices")
-        if str(indices) in document.unpacked:
-            return
+        if all(str(i) in document.unpacked for i in (indices, *attributes.values())):
+            return  # primitives may share some of them
         used = [document.item("accessors", i) for i in (indices, *attributes.values())]
         try:
             import DracoPy  # pyright: ignore[reportMissingImports]
