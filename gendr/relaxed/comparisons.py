@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.tracing import is_traced
-from gendr.relaxed.settings import Rule, current, within
+from gendr.relaxed.settings import Rule, at_ties, current, with_ties, within
 from gendr.relaxed.values import (
     Array,
     Categorical,
@@ -185,7 +185,8 @@ def truth(value: Value) -> Value:
 def not_(p: Value) -> Value:
     """1 - p; `not` of plain values."""
     if isinstance(p, Tensor):
-        return 1 - as_float(p)
+        sure = at_ties(p)
+        return 1 - as_float(p) if sure is p else with_ties(1 - p, lambda: 1 - sure)
     if isinstance(p, Array):
         return p.map(lambda x: 1 - as_float(x))
     return not p
@@ -234,8 +235,13 @@ def _chain(first: Value, others: tuple[Value, ...], name: str | None, both: bool
             if isinstance(result, Tensor) and isinstance(value, Tensor) and not is_finite(value):
                 # What is not asked any more may be NaN.
                 end = 0.0 if both else 1.0
-                value = torch.where((result == end) & ~value.isfinite(), end, value)
-            result = _joined(result, value, current().rule(name), both)
+                value = torch.where((at_ties(result) == end) & ~value.isfinite(), end, value)
+            rule, one, two = current().rule(name), at_ties(result), at_ties(value)
+            tied = one is not result or two is not value
+            result = _joined(result, value, rule, both)
+            if tied and isinstance(result, Tensor):
+                sure = _joined(one, two, rule, both).detach()
+                with_ties(result, lambda sure=sure: sure)
         elif bool(value) is not both:
             return bool(value)
     return result

@@ -161,7 +161,7 @@ class Worlds:
         self.count += 1
         plain = options.detach()
         if not bool(plain.isfinite().all()):  # a world that does not come here may have NaN
-            known = self.reached()[..., None, None] | plain.isfinite()
+            known = self.reached(hard_ties=True)[..., None, None] | plain.isfinite()
             first = torch.zeros_like(plain)
             first[..., 0] = 1.0
             options = torch.where(known, options, first)
@@ -184,11 +184,12 @@ class Worlds:
             self.taken[address] = Taken(plain, picked, reached)
         return torch.nn.functional.one_hot(picked, plain.shape[-1]).to(plain.dtype)
 
-    def reached(self) -> Tensor:
-        """Whether each world comes to where the program is, [*batch]."""
+    def reached(self, hard_ties: bool = False) -> Tensor:
+        """Whether each world comes to where the program is, [*batch]; as the hard one at ties."""
         result = torch.ones(self.batch, dtype=torch.bool, device=self.log.device)
         for bit, true in self.path:
-            result = result & (bit.detach() == true)
+            sure = getattr(bit, "_at_ties", None) if hard_ties else None
+            result = result & ((bit.detach() if sure is None else sure()) == true)
         return result
 
 

@@ -10,9 +10,50 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.tracing import is_traced
-from gendr.relaxed.execution import Unlikely
-from gendr.relaxed.settings import PATIENCE, TRACED, Settings, current, reached_of
+from gendr.relaxed.execution import Path, Unlikely
+from gendr.relaxed.settings import (
+    PATIENCE,
+    TRACED,
+    Settings,
+    at_ties,
+    current,
+    doubtful_of,
+    reached_of,
+    with_ties,
+)
 from gendr.relaxed.values import Array, Value, as_float, blend, is_relaxed, kind
+
+
+class _Finite(torch.autograd.Function):
+    """The identity; gradients that are not finite are 0 where `away` is true."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, away: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (away,) = ctx.saved_tensors
+        return torch.where(away & ~grads[0].isfinite(), 0.0, grads[0]), None
+
+
+def _read(x: Tensor, path: Path) -> Tensor:
+    """What a branch reads, without the slopes that do not count in it.
+
+    There a derivative may be NaN or infinite, and 0 of it would be NaN.
+    """
+    reached, doubtful = reached_of(path), doubtful_of(path)
+    if reached is not None and x.ndim in (0, reached.ndim):
+        x = torch.where(reached, x, x.detach())
+    if doubtful is not None and x.ndim in (0, doubtful.ndim):
+        x = _Finite.apply(x.expand(torch.broadcast_shapes(x.shape, doubtful.shape)), doubtful)  # pyright: ignore[reportAssignmentType]
+    return x
 
 
 class Undefined:
@@ -66,30 +107,23 @@ def _part(
 def here(x: Value) -> Value:
     """A value as it is read in a branch: no derivative by it where the branch is not taken.
 
-    There a derivative may be NaN or infinite, and 0 of it would be NaN.
+    Where only a tie comes to it, which the hard program decides otherwise, none that is not finite.
     """
     if isinstance(x, Array) and x.ndim:
         return x
     if not (isinstance(x, Tensor) and x.requires_grad):
         return x
-    reached = reached_of(current().path)
-    if reached is None or x.ndim not in (0, reached.ndim):
-        return x
-    return torch.where(reached, x, x.detach())
+    return _read(x, current().path)
 
 
-def _known(settings: Settings, p: Tensor, state: tuple[Value, ...]) -> tuple[Value, ...]:
+def _known(
+    settings: Settings, p: Tensor, true: bool, state: tuple[Value, ...]
+) -> tuple[Value, ...]:
     """The state of a branch of a function of the user's, as `here` has it in programs."""
     if settings.running or not any(isinstance(x, Tensor) and x.requires_grad for x in state):
         return state
-    reached = reached_of([(p, True)])
-    if reached is None:
-        return state
     return tuple(
-        torch.where(reached, x, x.detach())
-        if isinstance(x, Tensor) and x.ndim in (0, reached.ndim)
-        else x
-        for x in state
+        _read(x, [(p, true)]) if isinstance(x, Tensor) and x.requires_grad else x for x in state
     )
 
 
@@ -154,12 +188,12 @@ def cond(
     yes = no = None
     unlikely: list[Unlikely] = []
     try:
-        yes = _part(settings, (p, True), 1, if_true, _known(settings, p, state))
+        yes = _part(settings, (p, True), 1, if_true, _known(settings, p, True, state))
     except Unlikely as error:
         unlikely.append(error)
     try:
         same = state[0] if len(state) == 1 else state
-        others = _known(settings, 1 - p, state)
+        others = _known(settings, p, False, state)
         no = _part(settings, (p, False), 0, if_false, others) if if_false else same
     except Unlikely as error:
         unlikely.append(error)
@@ -185,8 +219,11 @@ def cond(
 def _probability(condition: Value) -> Tensor:
     if not isinstance(condition, Tensor):
         raise TypeError(f"{kind(condition)} is no condition; ask any(...) or all(...) of it")
-    worlds = current().worlds
-    return worlds.decide(as_float(condition)) if worlds else as_float(condition)
+    worlds, sure = current().worlds, at_ties(condition)
+    if worlds is None:
+        return as_float(condition)
+    p = worlds.decide(as_float(condition))
+    return p if sure is condition else with_ties(p, lambda: sure)
 
 
 def while_loop(

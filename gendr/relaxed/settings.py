@@ -120,7 +120,11 @@ class Rule:
 
     def cdf(self, x: Tensor, strict: bool = True, dims: int = 0) -> Tensor:
         """The probability that x > 0 under noise; `strict` matters at x = 0 of a hard decision."""
-        return self.taken(x, self._cdf, strict, dims, dims=dims)
+        p = self.taken(x, self._cdf, strict, dims, dims=dims)
+        if not (self.hard or dims):
+            plain, bits = x.detach(), p.detach()
+            with_ties(p, lambda: torch.where(plain == 0, 0.0 if strict else 1.0, bits))
+        return p
 
     def _cdf(self, x: Tensor, strict: bool, dims: int) -> Tensor:
         if self.logistic:
@@ -306,11 +310,41 @@ def check_peak(dist: Distribution) -> None:
         )
 
 
+def with_ties(p: Tensor, sure: Callable[[], Tensor]) -> Tensor:
+    """P, of which `at_ties` knows what the hard program decides where its comparison is a tie."""
+    p._at_ties = sure  # pyright: ignore[reportAttributeAccessIssue]
+    return p
+
+
+def at_ties(p: Any) -> Any:
+    """A probability, with the decision of the hard program, 0 or 1, in place of ties."""
+    sure: Callable[[], Tensor] | None = getattr(p, "_at_ties", None)
+    return p if sure is None else sure()
+
+
+def doubtful_of(path: Path) -> Tensor | None:
+    """Whether an item is where the program is, or not, other than the hard one at a tie; or None.
+
+    There a slope counts only if it is finite.
+    """
+    found: Tensor | None = None
+    for p, true in path:
+        sure = at_ties(p)
+        if sure is not p:
+            end = 0 if true else 1
+            away = (sure == end) != (p.detach() == end)
+            found = away if found is None else found | away
+    if found is None or not (is_traced() or found.is_cuda or bool(found.any())):
+        return None
+    return found
+
+
 def reached_of(path: Path) -> Tensor | None:
     """Whether each item of the batch comes to where the program is; None if all of them do."""
     away: Tensor | None = None
     for p, true in path:
-        gone = p.detach() == (0 if true else 1)
+        end = 0 if true else 1
+        gone = (p.detach() == end) & (at_ties(p) == end)
         away = gone if away is None else away | gone
     if away is None or not (is_traced() or away.is_cuda or bool(away.any())):
         return None

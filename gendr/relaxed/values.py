@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import shape_text
 from gendr._runtime.tracing import is_traced
-from gendr.relaxed.settings import current
+from gendr.relaxed.settings import at_ties, current
 
 Value: TypeAlias = Any
 Index: TypeAlias = "int | slice"
@@ -393,6 +393,7 @@ def blend(p: Tensor, yes: Value, no: Value) -> Value:
     """
     if yes is no:
         return no
+    p = _tied(p, yes, no)
     if isinstance(yes, Tensor):
         if isinstance(no, Tensor):
             return _leading(p, yes, no)
@@ -427,6 +428,26 @@ def blend(p: Tensor, yes: Value, no: Value) -> Value:
     )
 
 
+def _are_numbers(*values: Value) -> bool:
+    return all(isinstance(x, Tensor) or is_number(x) for x in values)
+
+
+def _tied(p: Tensor, yes: Value, no: Value, dims: int = 0) -> Tensor:
+    """The weight of `yes`; that of the hard program at a tie, where only what it takes is finite.
+
+    Both have at least `dims` dimensions behind those of p.
+    """
+    if not (hasattr(p, "_at_ties") and _are_numbers(yes, no)):
+        return p
+    pair = [as_float(x) if isinstance(x, Tensor) else p.new_tensor(x) for x in (yes, no)]
+    if all(is_finite(x) for x in pair):
+        return p
+    missing = max(dims, *(x.ndim - p.ndim for x in pair))
+    sure, one, two = widened(at_ties(p), missing), *(x.isfinite() for x in pair)
+    lost = torch.where(sure == 0, two & ~one, (sure == 1) & one & ~two)
+    return torch.where(lost, sure, widened(p, missing))
+
+
 def lerp(p: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     """Return p yes + (1 - p) no, exact at p = 0 and 1; the three broadcast."""
     if not (yes.dtype is no.dtype is p.dtype):
@@ -438,8 +459,12 @@ def lerp(p: Tensor, yes: Tensor, no: Tensor) -> Tensor:
         return mixed
     # What is not taken may be NaN or inf: 0 of it is 0, in the result and in all derivatives.
     none, all_ = p == 0, p == 1
-    lost = (none | all_) & ~(yes - no).isfinite()
-    safe = torch.lerp(torch.where(lost, 0.0, no), torch.where(lost, 0.0, yes), p)
+    endless = ~(yes - no).isfinite()
+    lost = (none | all_) & endless
+    a, b = torch.where(lost, 0.0, yes), torch.where(lost, 0.0, no)
+    # `lerp` takes the difference, and inf - inf is NaN.
+    safe = torch.lerp(torch.where(endless, 0.0, no), torch.where(endless, 0.0, yes), p)
+    safe = torch.where(endless, p * a + (1 - p) * b, safe)
     return torch.where(lost, torch.where(none, no, yes), safe)
 
 
@@ -460,6 +485,12 @@ def _leading(p: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     """`lerp` where the dimensions of p are the first ones of both."""
     missing = max(yes.ndim, no.ndim) - p.ndim
     return lerp(widened(p, missing) if missing > 0 else p, yes, no)
+
+
+def _mixed(p: Tensor, yes: Tensor, no: Tensor, dims: int) -> Tensor:
+    """`lerp` of arrays, whose last `dims` dimensions are their own."""
+    tied = _tied(p, yes, no, dims)
+    return lerp(widened(p, dims) if tied is p else tied, yes, no)
 
 
 def _with_number(p: Tensor, x: Tensor, number: float, swap: bool = False) -> Tensor:
@@ -508,7 +539,7 @@ def _arrays(p: Tensor, yes: Array, no: Array) -> Array:
             "depend on a relaxed decision"
         )
     if not (yes.has_cells and no.has_cells):
-        return Array(yes.shape, data=lerp(widened(p, yes.ndim), yes.data, no.data))
+        return Array(yes.shape, data=_mixed(p, yes.data, no.data, yes.ndim))
     changed = [
         k
         for k, (a, b) in enumerate(zip(yes.cells, no.cells, strict=True))
@@ -524,7 +555,7 @@ def _arrays(p: Tensor, yes: Array, no: Array) -> Array:
     else:
         one, two = stacked([a for a, _ in pairs]), stacked([b for _, b in pairs])
         # A constant [n] must not meet a batch of n.
-        blended = lerp(widened(p, 1), one, two).unbind(-1)
+        blended = _mixed(p, one, two, 1).unbind(-1)
     for k, x in zip(changed, blended, strict=True):
         cells[k] = x
     return Array(yes.shape, cells=cells)

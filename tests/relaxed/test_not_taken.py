@@ -98,3 +98,104 @@ def test_the_functional_form():
 def test_single_numbers_run_hard(x):
     assert float(log_or.hard(x)) == -10.0
     assert float(log_or(torch.tensor(-2.0), dist="heaviside")) == -10.0
+
+
+@gendr.relax
+def inverse(x):
+    if x <= 0.0:
+        return 0.0
+    return 1.0 / x
+
+
+@gendr.relax
+def inverse_or(x):
+    return 1.0 / x if not (x <= 0.0 or x > 5.0) else 0.0
+
+
+@gendr.relax
+def inverse_and(x):
+    y = 0.0
+    if x > 0.0 and x < 5.0:
+        y = 1.0 / x
+    return y
+
+
+@gendr.relax
+def root_above(x):
+    return torch.sqrt(x) if x > 0.0 else 0.0
+
+
+@gendr.relax
+def slope_of_log(x):
+    return 3.0 * x if x <= 0.0 else torch.log(x)
+
+
+@gendr.relax
+def pole(x):
+    return 1.0 / x if x >= 0.0 else 2.0
+
+
+# At x = 0 and 2: the value of the hard program, its slope, and its second derivative.
+TIES = {
+    "return": (inverse, [0.0, 0.5], [0.0, -0.25], [0.0, 0.25]),
+    "or": (inverse_or, [0.0, 0.5], [0.0, -0.25], [0.0, 0.25]),
+    "and": (inverse_and, [0.0, 0.5], [0.0, -0.25], [0.0, 0.25]),
+    "slope": (slope_of_log, [0.0, math.log(2)], [3.0, 0.5], [0.0, -0.25]),
+    "finite": (root_above, [0.0, math.sqrt(2)], [0.0, 0.125**0.5], None),
+}
+TIED = [*WAYS, {"scale": 0.01}, {"scale": 0.01, "dist": "gaussian"}]
+
+
+@for_each(name=TIES, options=TIED)
+def test_at_a_tie_what_the_hard_program_does_not_take_counts_only_if_finite(name, options):
+    program, want, slope, curve = TIES[name]
+    x = torch.tensor([0.0, 2.0], dtype=torch.float64, requires_grad=True)
+    y = program(x, **options)
+    (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    exact = {"check_dtype": False, "rtol": 1e-6, "atol": 1e-6}
+    torch.testing.assert_close(y.detach(), torch.tensor(want), **exact)
+    torch.testing.assert_close(grad.detach(), torch.tensor(slope), **exact)
+    if curve is not None and options.get("execution") is None:
+        (second,) = torch.autograd.grad(grad.sum(), x)
+        torch.testing.assert_close(second, torch.tensor(curve), **exact)
+    if options.get("execution") is None:
+        func = torch.func.vmap(torch.func.grad(lambda v: program(v, **options)))(x.detach())
+        torch.testing.assert_close(func, torch.tensor(slope), **exact)
+
+
+@for_each(options=WAYS[:2])
+def test_infinities_that_the_hard_program_has_stay(options):
+    assert pole(torch.tensor([0.0, -1.0]), **options).tolist() == [math.inf, 2.0]
+    assert float(inverse(torch.tensor([1e-45]), dist="uniform", scale=0.01)) == math.inf
+
+
+def test_a_tie_in_the_functional_form():
+    x = torch.tensor([0.0, 4.0], requires_grad=True)
+    with relaxed.smoothing(scale=0.01):
+        y = relaxed.cond(relaxed.greater(x, 0.0), torch.log, torch.zeros_like, x)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(y.detach(), torch.tensor([0.0, math.log(4.0)]))
+    assert grad.tolist() == [0.0, 0.25]
+
+
+def test_a_tie_compiled():
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    y = inverse.compiled(backend="eager")(x, scale=0.01)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    assert y.tolist() == [0.0, 0.5]
+    torch.testing.assert_close(grad, torch.tensor([0.0, -0.25]))
+
+
+@gendr.relax
+def inverses(x, rows: relaxed.Vector):
+    if x > 0.0:
+        rows = rows / x
+    return rows
+
+
+def test_a_tie_of_arrays():
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    y = inverses(x, torch.tensor([[1.0, 2.0, 3.0]] * 2), scale=0.01)
+    assert y.tolist() == [[1.0, 2.0, 3.0], [0.5, 1.0, 1.5]]
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(grad, torch.tensor([0.0, -1.5]))
