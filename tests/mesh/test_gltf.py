@@ -519,6 +519,16 @@ def test_compressed_files(tmp_path):
     mesh, _ = loaded(file, tmp_path)
     assert_close(mesh.face_vertices, torch.from_numpy(POINTS[CORNERS.reshape(-1, 3)]).double())
     assert "is damaged" in refused(tmp_path / "m.glb", file.bytes().replace(b"DRACO", b"DRAKO"))
+    # Another primitive may have the same accessor of indices, and points of its own.
+    first = file.tree["meshes"][0]["primitives"][0]
+    packed = draco.encode(POINTS + 5, CORNERS.reshape(-1, 3), preserve_order=True)
+    view = {"bufferView": file.view(packed), "attributes": {"POSITION": 0}}
+    place = file.tree["accessors"][first["attributes"]["POSITION"]]
+    other = {"POSITION": file.add("accessors", **place)}
+    file.tree["meshes"][0]["primitives"].append(
+        {**first, "attributes": other, "extensions": {name: view}}
+    )
+    assert loaded(file, tmp_path)[0].vertices.amax() == POINTS.max() + 5
     optimizer = pytest.importorskip("meshoptimizer", reason="pip install meshoptimizer")
     file = gltf.plain()
     name = file.extension("EXT_meshopt_compression", required=True)
