@@ -13,7 +13,7 @@ from gendr import look_at
 from gendr._runtime.files import write_all
 from gendr.capture import cameras as module
 from gendr.capture import find_cameras
-from gendr.capture.cameras import list_photos
+from gendr.capture.cameras import _world, list_photos
 from gendr.cli import main
 from gendr.mesh import Mesh, icosphere, load_points, load_views, save_views
 from gendr.rendering import Renderer
@@ -170,3 +170,19 @@ def test_commands_find_cameras_where_there_are_none(folder, tmp_path, monkeypatc
 def test_a_folder_without_photos_says_what_it_always_did(tmp_path, capsys):
     assert main(["fit", str(tmp_path), "-o", str(tmp_path / "out")]) == 2
     assert "image folder without poses" in capsys.readouterr().err
+
+
+def test_a_world_is_upright_as_photos_are():
+    """Cameras around z, some of which lie on a side or stand on their heads, as EXIF data say."""
+    level = look_at(3.0, 20.0, [0.0, 70.0, 150.0, 230.0])
+    down, right = -level.up.double().numpy(), level.right.double().numpy()
+    ahead, eyes = level.ahead.double().numpy(), level.eye.double().numpy()
+    # Of the stored photo that is upright after k quarter turns to the right: its x and y.
+    axes = [(right, down), (down, -right), (-right, -down), (-down, right)]
+    images = []
+    for i in range(4):
+        rotation = np.stack([axes[i][0][i], axes[i][1][i], ahead[i]])
+        images.append({"R": rotation.tolist(), "t": (-rotation @ eyes[i]).tolist()})
+    turn, centre, _ = _world(images, [0, 1, 2, 3])
+    np.testing.assert_allclose(turn[1], [0, 1, 0], atol=0.15)
+    np.testing.assert_allclose(centre, 0, atol=0.05)
