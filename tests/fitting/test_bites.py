@@ -78,7 +78,7 @@ def test_what_only_one_mask_could_see_stays(figure):
     """Of seven masks, of many with bites, or where no other looks from about there."""
     _, camera, masks = figure
     bitten = with_bites(masks, 7)
-    for rows in (range(0, 30, 5), [*BITTEN, 9, 18, 29, 1, 7]):
+    for rows in (range(4, 30, 5), [*BITTEN, 9, 18, 29, 1, 7], range(1, 30, 3)):
         some = bitten[list(rows)]
         assert without_bites(camera[list(rows)], some) is some
     empty = bitten.clone()
