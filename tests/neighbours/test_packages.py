@@ -4,6 +4,7 @@
         diffsort==0.2.0 difftopk==0.2.0 numpy-stl==4.1.1
 """
 
+import ast
 import re
 from pathlib import Path
 
@@ -227,3 +228,31 @@ def test_matrices_of_scipy_that_are_no_rotations():
     )
     with pytest.raises(ValueError, match="determinant"):
         Rotation.from_matrix(np.diag([1.0, 1.0, -1.0]))
+
+
+def test_no_kernel_of_triton_sums_a_comparison():
+    """Triton 3.9's interpreter sums int1 as uint32, of which differences wrap around."""
+
+    def is_condition(node, names):
+        if isinstance(node, ast.Name):
+            return any(is_condition(value, {}) for value in names.get(node.id, ()))
+        joined = isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr)
+        inverted = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert | ast.Not)
+        return isinstance(node, ast.Compare | ast.BoolOp) or joined or inverted
+
+    count = 0
+    for path in ROOT.rglob("triton/*.py"):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            names = {}
+            for node in ast.walk(function):
+                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                    names.setdefault(node.targets[0].id, []).append(node.value)
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.sum":
+                    count += 1
+                    assert not is_condition(node.args[0], names), (
+                        f"{path.name}: {ast.unparse(node)}"
+                    )
+    assert count > 20
