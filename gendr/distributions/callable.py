@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from gendr._runtime.checks import FLOATS
+from gendr._runtime.readback import capturing
 from gendr._runtime.tracing import is_plain
 from gendr.distributions.base import Base, Part
 from gendr.distributions.law import INF
@@ -65,8 +66,7 @@ class CallableDistribution(Base):
 
     def _check_once(self, u: Tensor) -> None:
         """Look whether it is a CDF, when a callable is met first in a dtype, or with gradients."""
-        capturing = u.is_cuda and torch.cuda.is_current_stream_capturing()
-        if capturing or u.is_meta or not is_plain(u):
+        if capturing(u.device) or u.is_meta or not is_plain(u):
             return
         with_slope = u.requires_grad and torch.is_grad_enabled()
         function = self.cdf_function
