@@ -50,11 +50,8 @@ def _scale(scale: Scale) -> Scale:
 
 
 def _coverage(x: Tensor, scale: Scale, dist: Law) -> tuple[Tensor, Tensor]:
-    """F(x / scale), and 1 less that without cancellation; of half precision in float32."""
-    wide = _floating("x", x)
-    wide = wide.float() if wide.dtype in (torch.float16, torch.bfloat16) else wide
-    above, below = as_distribution(dist).coverage(wide, _scale(scale))
-    return above.to(x.dtype), below.to(x.dtype)
+    """F(x / scale), and 1 less that without cancellation."""
+    return as_distribution(dist).coverage(_floating("x", x), _scale(scale))
 
 
 @worded()
@@ -96,9 +93,7 @@ def equal(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logisti
     peak = law.pdf(torch.zeros((), dtype=torch.float64)).item()
     if not 0 < peak < float("inf"):
         raise ValueError(f"equal needs a law with a density at 0, got {law} with {peak:g}")
-    x = _floating("a", a) - b
-    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-    return (law.pdf(wide / _scale(scale)) / peak).to(x.dtype)
+    return law.pdf((_floating("a", a) - b) / _scale(scale)) / peak
 
 
 @worded()

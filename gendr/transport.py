@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_count, check_finite, check_float, check_like, check_number
-from gendr._runtime.tracing import is_traced
+from gendr._runtime.tracing import in_single, is_traced
 
 __all__ = ["Transport", "sinkhorn", "sinkhorn_divergence"]
 
@@ -45,6 +45,7 @@ class Transport(NamedTuple):
     value: Tensor
 
 
+@in_single
 def sinkhorn(
     costs: Tensor,
     a: Tensor | None = None,
@@ -109,6 +110,7 @@ def sinkhorn(
     )
 
 
+@in_single
 def sinkhorn_divergence(
     x: Tensor,
     y: Tensor,

@@ -73,6 +73,15 @@ def test_weights_of_zero_take_no_part():
     assert slope.isfinite().all()
 
 
+def test_half_precision_and_nan():
+    costs = problem()[0].to(torch.bfloat16)
+    for part in sinkhorn(costs, epsilon=0.5):
+        assert part.dtype == torch.bfloat16
+    assert sinkhorn_divergence(costs, costs).dtype == torch.bfloat16
+    lost = sinkhorn(costs.float() * torch.nan, epsilon=0.5, check=False)
+    assert lost.cost.isnan().all()
+
+
 def test_the_divergence_of_clouds():
     g = torch.Generator().manual_seed(0)
     x, y = torch.rand(2, 10, 2, dtype=D, generator=g), torch.rand(2, 7, 2, dtype=D, generator=g)

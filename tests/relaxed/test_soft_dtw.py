@@ -109,6 +109,14 @@ def test_a_barycentre_is_better_than_its_sequences():
     assert slope.abs().max() < 1e-3
 
 
+def test_half_precision_and_nan():
+    a, b = (x.to(torch.float16) for x in pair(5, 4))
+    assert soft_dtw(a, b, 1.0, normalize=True).dtype == torch.float16
+    assert soft_dtw_alignment(a, b, 1.0).dtype == torch.float16
+    lost = torch.stack([a.float(), a.float() * torch.nan])
+    assert soft_dtw(lost, b.float(), check=False).isnan().tolist() == [False, True]
+
+
 REFUSED = [
     (lambda a, b: soft_dtw(a, b, -1.0), "gamma must be >= 0"),
     (lambda a, b: soft_dtw(a, b, band=-1), "band must be >= 0"),

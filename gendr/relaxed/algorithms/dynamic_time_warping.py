@@ -84,22 +84,8 @@ def dynamic_time_warping(
         ValueError: shapes that do not fit, NaN or inf, an unknown cost, lengths out of range, or a
             law or minimum that does not fit.
     """
-    a, b = check_float("a", a), check_float("b", b)
-    check_like("b", b, "a", a)
     check_choice("cost", cost, COSTS)
-    least = 2 if features else 1
-    if a.ndim < least or b.ndim < least or (features and a.shape[-1] != b.shape[-1]):
-        wanted = "[..., n, c] and [..., m, c]" if features else "[..., n] and [..., m]"
-        raise ValueError(
-            f"a and b must have shapes {wanted}, got {shape_text(a.shape)} and "
-            f"{shape_text(b.shape)}"
-        )
-    if not features:
-        a, b = a[..., None], b[..., None]
-    check_batches("a and b", a.shape[:-2], b.shape[:-2])
-    if check:
-        check_finite("a", a)
-        check_finite("b", b)
+    a, b = check_sequences(a, b, features, check)
     return warping_of_costs(
         pair_costs(a, b, cost),
         dist=dist,
@@ -144,6 +130,30 @@ def warping_of_costs(
     task = AlignmentTask(dist, for_kernels(dist), rows, warping=True, minimum=minimum)
     flat, skips = shaped(costs, (math.prod(costs.shape[:-2]), n, m)), costs.new_zeros(2)
     return shaped(computed(ALIGNMENT, backend, task, flat, skips, steepness=steepness), batch)
+
+
+def check_sequences(a: Tensor, b: Tensor, features: bool, check: bool) -> tuple[Tensor, Tensor]:
+    """Both sequences as [..., n, c] and [..., m, c].
+
+    Raises:
+        TypeError: no floating tensors, or of two dtypes.
+        ValueError: shapes that do not fit; NaN or inf, if they are looked for.
+    """
+    check_like("b", check_float("b", b), "a", check_float("a", a))
+    least = 2 if features else 1
+    if min(a.ndim, b.ndim) < least or (features and a.shape[-1] != b.shape[-1]):
+        wanted = "[..., n, c] and [..., m, c]" if features else "[..., n] and [..., m]"
+        raise ValueError(
+            f"a and b must have shapes {wanted}, got {shape_text(a.shape)} and "
+            f"{shape_text(b.shape)}"
+        )
+    if not features:
+        a, b = a[..., None], b[..., None]
+    check_batches("a and b", a.shape[:-2], b.shape[:-2])
+    if check:
+        check_finite("a", a)
+        check_finite("b", b)
+    return a, b
 
 
 def pair_costs(a: Tensor, b: Tensor, cost: Cost) -> Tensor:

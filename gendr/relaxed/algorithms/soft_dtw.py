@@ -16,9 +16,14 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_count, check_finite, check_float, check_like, check_number
-from gendr.relaxed.algorithms.alignment import check_batches
-from gendr.relaxed.algorithms.dynamic_time_warping import Cost, pair_costs, warping_of_costs
+from gendr._runtime.checks import check_count, check_float, check_number
+from gendr._runtime.tracing import in_single
+from gendr.relaxed.algorithms.dynamic_time_warping import (
+    Cost,
+    check_sequences,
+    pair_costs,
+    warping_of_costs,
+)
 
 __all__ = ["soft_dtw", "soft_dtw_alignment", "soft_dtw_barycenter"]
 
@@ -26,6 +31,7 @@ PairCost: TypeAlias = "Cost | Callable[[Tensor, Tensor], Tensor]"
 Lengths: TypeAlias = "tuple[Tensor, Tensor] | None"
 
 
+@in_single
 def soft_dtw(
     a: Tensor,
     b: Tensor,
@@ -66,7 +72,7 @@ def soft_dtw(
         ValueError: shapes that do not fit, NaN or inf, settings out of range, or a band together
             with lengths.
     """
-    a, b = _steps(a, b, features, check)
+    a, b = check_sequences(a, b, features, check)
 
     def distance(x: Tensor, y: Tensor, of: Lengths) -> Tensor:
         return _warped(_costs(x, y, cost, band, of, gamma), gamma, of, backend)
@@ -79,6 +85,7 @@ def soft_dtw(
     return distance(a, b, lengths) - (distance(a, a, of_a) + distance(b, b, of_b)) / 2
 
 
+@in_single
 def soft_dtw_alignment(
     a: Tensor,
     b: Tensor,
@@ -99,7 +106,7 @@ def soft_dtw_alignment(
     Returns:
         [..., n, m] in [0, 1]; differentiable in a and b for gamma > 0.
     """
-    a, b = _steps(a, b, features, check)
+    a, b = check_sequences(a, b, features, check)
     costs = _costs(a, b, cost, band, lengths, gamma)
     graph = torch.is_grad_enabled() and costs.requires_grad and gamma > 0
     with torch.enable_grad():
@@ -176,24 +183,6 @@ def soft_dtw_barycenter(
     with torch.enable_grad():
         steps.step(closure)
     return z.detach()
-
-
-def _steps(a: Tensor, b: Tensor, features: bool, check: bool) -> tuple[Tensor, Tensor]:
-    """Both sequences as [..., n, c], checked."""
-    check_like("b", check_float("b", b), "a", check_float("a", a))
-    least = 2 if features else 1
-    if min(a.ndim, b.ndim) < least or (features and a.shape[-1] != b.shape[-1]):
-        wanted = "[..., n, c] and [..., m, c]" if features else "[..., n] and [..., m]"
-        raise ValueError(
-            f"a and b must have shapes {wanted}, got {list(a.shape)} and {list(b.shape)}"
-        )
-    if check:
-        check_finite("a", a)
-        check_finite("b", b)
-    if not features:
-        a, b = a[..., None], b[..., None]
-    check_batches("a and b", a.shape[:-2], b.shape[:-2])
-    return a, b
 
 
 def _costs(
