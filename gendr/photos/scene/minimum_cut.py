@@ -81,36 +81,82 @@ def _origin(p, parent, beside, stamp, distance, time):
     return steps
 
 
+@inner()
+def _activate(p, queue, next_active):
+    """Put a node at the end of the list of active ones, unless it is in it.
+
+    `queue` holds the first and the last; next_active is the next one, the node itself at the end.
+    """
+    if next_active[p] != _NONE:
+        return
+    if queue[1] < 0:
+        queue[0] = p
+    else:
+        next_active[queue[1]] = p
+    queue[1] = p
+    next_active[p] = p
+
+
+@inner()
+def _towards(edge, side, twin):
+    """The edge by which flow runs if `edge` leads from a node to its parent in a tree."""
+    return twin[edge] if side == SOURCE else edge
+
+
+@inner()
+def _least(q, side, beside, twin, capacity, terminal, parent):
+    """The least capacity from a node to the terminal of its tree."""
+    least = np.int64(1) << 62
+    while parent[q] != _TERMINAL:
+        least = min(least, np.int64(capacity[_towards(parent[q], side, twin)]))
+        q = beside[parent[q]]
+    return min(least, abs(terminal[q]))
+
+
+@inner()
+def _saturate(q, side, flow, beside, twin, capacity, terminal, parent, orphans, count):
+    """Send flow from a node to its terminal, or back; returns how many orphans there are."""
+    while True:
+        edge = parent[q]
+        if edge == _TERMINAL:
+            terminal[q] -= flow if side == SOURCE else -flow
+            left = abs(terminal[q])
+        else:
+            used = _towards(edge, side, twin)
+            capacity[used] -= flow
+            capacity[twin[used]] += flow
+            left = np.int64(capacity[used])
+        if left == 0:
+            parent[q] = _ORPHAN
+            orphans[count] = q
+            count += 1
+        if edge == _TERMINAL:
+            return count
+        q = beside[edge]
+
+
 @kernel()
 def _cut(
     beside, twin, capacity, terminal, tree, parent, stamp, distance, next_active, orphans
 ):  # fmt: skip
-    n = len(tree)
-    # The active nodes are a list: next_active is the next one, itself at the end, -1 if not in it.
-    first, last = -1, -1
-    for p in range(n):
+    queue = np.full(2, -1, np.int64)
+    for p in range(len(tree)):
         if terminal[p] != 0:
             tree[p] = SOURCE if terminal[p] > 0 else SINK
             parent[p], distance[p] = _TERMINAL, 1
-            if last < 0:
-                first = p
-            else:
-                next_active[last] = p
-            last = p
-            next_active[p] = p
+            _activate(p, queue, next_active)
     flow, time, current = np.int64(0), 0, -1
     while True:
         if current < 0 or tree[current] == FREE:
             current = -1
-            while first >= 0:
-                p = first
-                first = -1 if next_active[p] == p else next_active[p]
-                if first < 0:
-                    last = -1
+            while queue[0] >= 0 and current < 0:
+                p = queue[0]
+                queue[0] = -1 if next_active[p] == p else next_active[p]
+                if queue[0] < 0:
+                    queue[1] = -1
                 next_active[p] = _NONE
                 if tree[p] != FREE:
                     current = p
-                    break
             if current < 0:
                 return flow
         # Growth: until the tree of `current` meets the other one.
@@ -118,78 +164,38 @@ def _cut(
         side = tree[p]
         for edge in range(4 * p, 4 * p + 4):
             q = beside[edge]
-            if q < 0:
-                continue
-            back = twin[edge]
-            if (capacity[edge] if side == SOURCE else capacity[back]) == 0:
+            if q < 0 or capacity[_towards(twin[edge], side, twin)] == 0:
                 continue
             if tree[q] == FREE:
-                tree[q], parent[q] = side, back
+                tree[q], parent[q] = side, twin[edge]
                 stamp[q], distance[q] = stamp[p], distance[p] + 1
-                if next_active[q] == _NONE:
-                    if last < 0:
-                        first = q
-                    else:
-                        next_active[last] = q
-                    last = q
-                    next_active[q] = q
+                _activate(q, queue, next_active)
             elif tree[q] != side:
-                bridge = edge if side == SOURCE else back
+                bridge = edge if side == SOURCE else twin[edge]
                 break
             elif stamp[q] <= stamp[p] and distance[q] > distance[p] + 1 and parent[q] >= 0:
-                parent[q] = back
+                parent[q] = twin[edge]
                 stamp[q], distance[q] = stamp[p], distance[p] + 1
         time += 1
         if bridge < 0:
             current = -1
             continue
         # Augmentation: the least capacity of the path, from the source to the sink.
-        least = np.int64(capacity[bridge])
         start, end = beside[twin[bridge]], beside[bridge]
-        q = start
-        while parent[q] != _TERMINAL:
-            least = min(least, np.int64(capacity[twin[parent[q]]]))
-            q = beside[parent[q]]
-        least = min(least, terminal[q])
-        q = end
-        while parent[q] != _TERMINAL:
-            least = min(least, np.int64(capacity[parent[q]]))
-            q = beside[parent[q]]
-        least = min(least, -terminal[q])
+        least = min(
+            np.int64(capacity[bridge]),
+            _least(start, SOURCE, beside, twin, capacity, terminal, parent),
+            _least(end, SINK, beside, twin, capacity, terminal, parent),
+        )
         flow += least
         capacity[bridge] -= least
         capacity[twin[bridge]] += least
-        count = 0
-        q = start
-        while parent[q] != _TERMINAL:
-            edge = parent[q]
-            capacity[edge] += least
-            capacity[twin[edge]] -= least
-            if capacity[twin[edge]] == 0:
-                parent[q] = _ORPHAN
-                orphans[count] = q
-                count += 1
-            q = beside[edge]
-        terminal[q] -= least
-        if terminal[q] == 0:
-            parent[q] = _ORPHAN
-            orphans[count] = q
-            count += 1
-        q = end
-        while parent[q] != _TERMINAL:
-            edge = parent[q]
-            capacity[edge] -= least
-            capacity[twin[edge]] += least
-            if capacity[edge] == 0:
-                parent[q] = _ORPHAN
-                orphans[count] = q
-                count += 1
-            q = beside[edge]
-        terminal[q] += least
-        if terminal[q] == 0:
-            parent[q] = _ORPHAN
-            orphans[count] = q
-            count += 1
+        count = _saturate(
+            start, SOURCE, least, beside, twin, capacity, terminal, parent, orphans, 0
+        )
+        count = _saturate(
+            end, SINK, least, beside, twin, capacity, terminal, parent, orphans, count
+        )
         # Adoption: orphans look for a parent that is connected to their terminal.
         while count > 0:
             count -= 1
@@ -198,9 +204,7 @@ def _cut(
             best, found = _FAR, _NONE
             for edge in range(4 * p, 4 * p + 4):
                 q = beside[edge]
-                if q < 0 or tree[q] != side:
-                    continue
-                if (capacity[twin[edge]] if side == SOURCE else capacity[edge]) == 0:
+                if q < 0 or tree[q] != side or capacity[_towards(edge, side, twin)] == 0:
                     continue
                 steps = _origin(q, parent, beside, stamp, distance, time)
                 if steps < best:
@@ -213,16 +217,9 @@ def _cut(
                 q = beside[edge]
                 if q < 0 or tree[q] != side:
                     continue
-                back = twin[edge]
-                if (capacity[back] if side == SOURCE else capacity[edge]) > 0:
-                    if next_active[q] == _NONE:
-                        if last < 0:
-                            first = q
-                        else:
-                            next_active[last] = q
-                        last = q
-                        next_active[q] = q
-                if parent[q] == back:
+                if capacity[_towards(edge, side, twin)] > 0:
+                    _activate(q, queue, next_active)
+                if parent[q] == twin[edge]:
                     parent[q] = _ORPHAN
                     orphans[count] = q
                     count += 1
