@@ -90,7 +90,7 @@ def equal(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logisti
         ValueError: also for a law that is not symmetric, or whose density at 0 is no number.
     """
     law = check_symmetric(as_distribution(dist), "equal needs")
-    peak = law.pdf(torch.zeros((), dtype=torch.float64)).item()
+    peak = law.pdf(torch.zeros((), dtype=torch.float64, device="cpu")).item()
     if not 0 < peak < float("inf"):
         raise ValueError(f"equal needs a law with a density at 0, got {law} with {peak:g}")
     return law.pdf((_floating("a", a) - b) / _scale(scale)) / peak

@@ -1,8 +1,30 @@
-"""Devices that a user asks for by name."""
+"""Devices that a user asks for by name, and the default one of torch."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import torch
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def where_given(function: F) -> F:
+    """Let a function compute where what it is given lives: torch's default device does not count.
+
+    For long work with tables of its own on the CPU; what a user may compile names its devices.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.get_default_device().type == "cpu":
+            return function(*args, **kwargs)
+        with torch.device("cpu"):
+            return function(*args, **kwargs)
+
+    return call  # pyright: ignore[reportReturnType]
 
 
 def usable_device(text: str) -> torch.device:

@@ -123,7 +123,7 @@ def chamfer(first: Mesh, second: Mesh, n: int = 10_000, seed: int = 0) -> Tensor
     _common_batch(len(first), len(second), "meshes")
     generator = torch.Generator(first.device).manual_seed(check_count("seed", seed, least=0))
     points, others = (mesh.sample_points(n, generator) for mesh in (first, second))
-    shift = second.origin - first.origin
+    shift = second.origin - first.origin  # on the CPU
     if shift.any():  # to the coordinates of the first, in float64
         others = (others.double() + shift[:, None].to(others.device)).to(others.dtype)
     return chamfer_distance(points, others)

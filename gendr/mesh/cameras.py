@@ -291,7 +291,7 @@ class Camera:
         None for cameras that were not read from a file: they count from the origin of the mesh that
         they look at.
         """
-        return None if self._origin is None else torch.tensor(self._origin, dtype=torch.float64)
+        return None if self._origin is None else _place(self._origin)
 
     def with_origin(self, origin: Tensor | None) -> Camera:
         """The same coordinates, counted from elsewhere in the world: the cameras move there.
@@ -325,8 +325,7 @@ class Camera:
             ValueError: for another shape, NaN or inf.
         """
         out = self.with_origin(origin)
-        before, now = (torch.tensor(x or (0.0,) * 3, dtype=torch.float64)
-                       for x in (self._origin, out._origin))  # fmt: skip
+        before, now = (_place(x or (0.0,) * 3) for x in (self._origin, out._origin))
         return out if bool((before == now).all()) else out._shifted(now - before)
 
     def toward(self, what: Placed) -> Camera:
@@ -342,7 +341,7 @@ class Camera:
         if self._origin is None:
             return self
         origin = what.origin
-        shift = origin - torch.tensor(self._origin, dtype=torch.float64)
+        shift = origin - _place(self._origin)
         if not bool(shift.any()):
             return self
         if not bool(origin.any()):
@@ -364,7 +363,7 @@ class Camera:
         left, _, right = torch.linalg.svd(exact.rotation)
         turned = left @ right
         shift = -matmul(turned, exact.eye[..., None]).squeeze(-1)
-        return exact.with_tensors(turned, shift).relative_to(torch.zeros(3))
+        return exact.with_tensors(turned, shift).relative_to(_place((0.0,) * 3))
 
     def _shifted(self, shift: Tensor) -> Camera:
         """The cameras for points that were x and are x - shift: float64 [3] or [M, 3]."""
@@ -848,6 +847,11 @@ class Camera:
         flip = signs(self.rotation, -1, 1, 1)
         principal = signs(self.principal, -1, 1) * self.principal
         return (flip[:, None] * self.rotation).mT, flip * self.translation, self.focal, principal
+
+
+def _place(coordinates: Sequence[float]) -> Tensor:
+    """A place in the world: float64 [3], on the CPU wherever torch makes tensors by default."""
+    return torch.tensor(coordinates, dtype=torch.float64, device="cpu")
 
 
 def _check_camera_matrix(k: Tensor) -> None:

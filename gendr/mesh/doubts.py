@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gendr._runtime.devices import where_given
 from gendr._runtime.threads import mapped
 from gendr.mesh.cameras import Camera
 from gendr.mesh.lines_of_sight import visual_sphere
@@ -29,6 +30,7 @@ _SHOWS, _TIMES, _UNCOVERS, _CARVES, _TRIED = 0.05, 4.0, 0.005, 0.005, 3
 _MOST = 0.25
 
 
+@where_given
 def doubtful_masks(camera: Camera, masks: Tensor) -> list[int]:
     """The numbers of masks that contradict the others, the worst first.
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._runtime.checks import check_count, check_finite, check_float, check_number, check_shape
+from gendr._runtime.devices import where_given
 from gendr._runtime.threads import mapped, run
 from gendr.mesh.cameras import Camera
 from gendr.mesh.libigl import libigl
@@ -39,6 +40,7 @@ _OUTWARDS = 0.25
 _HANDLES = (0.0, 0.125, 0.25)
 
 
+@where_given
 def visual_hull(
     camera: Camera,
     masks: Tensor,

@@ -206,7 +206,7 @@ class Mesh:
 
         A vertex of mesh i lies at `vertices.double() + origin[i]`.
         """
-        zero = torch.zeros(len(self), 3, dtype=torch.float64)
+        zero = torch.zeros(len(self), 3, dtype=torch.float64, device="cpu")
         return zero if self._origin is None else self._origin
 
     @property

@@ -32,6 +32,7 @@ from gendr._runtime.checks import (
     check_shape,
     dtype_name,
 )
+from gendr._runtime.devices import where_given
 from gendr._runtime.files import write_whole
 from gendr._runtime.texts import read_text
 from gendr._runtime.threads import mapped
@@ -180,6 +181,7 @@ class Views:
 # reading
 
 
+@where_given
 def load_views(
     path: str | Path,
     *,
@@ -274,6 +276,7 @@ def view_sizes(
     return [frame.size for frame in frames]
 
 
+@where_given
 def load_points(
     path: str | Path,
     *,

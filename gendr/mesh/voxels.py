@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_finite
+from gendr._runtime.devices import where_given
 from gendr.mesh.libigl import libigl
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ INTERIORS = ("winding", "flood", "none")
 COLUMNS_AT_ONCE = 1 << 22  # places where lines are tested together: about 0.3 GB
 
 
+@where_given
 def voxelize(
     mesh: Mesh,
     resolution: int = 32,

@@ -272,8 +272,8 @@ class _Exits:
                 own = out.movedim(-1, 1)  # [worlds, n, *batch]
                 chances.append(own.flatten(0, 1))
                 n = own.shape[1]
-                world = torch.arange(len(own)).repeat_interleave(n)
-                option = torch.arange(n).repeat(len(own))
+                world = torch.arange(len(own), device=own.device).repeat_interleave(n)
+                option = torch.arange(n, device=own.device).repeat(len(own))
                 ways.append(
                     torch.stack([world, torch.full_like(world, number),
                                  torch.full_like(world, k), option], -1)

@@ -394,7 +394,7 @@ class Program:
             raise Unlikely(f"{self.function.__name__} calls itself more than {bound} times")
         if is_traced():
             return
-        chance = torch.ones(())
+        chance = torch.ones((), device="cpu")
         if settings.worlds:
             chance = settings.worlds.log.detach().exp()
         for p, true in settings.path:

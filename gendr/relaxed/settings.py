@@ -298,11 +298,11 @@ def check_peak(dist: Distribution) -> None:
     Raises:
         ValueError: it has not, so that a value would not be most like itself.
     """
-    q = torch.linspace(1e-3, 1 - 1e-3, 999, dtype=torch.float64)
+    q = torch.linspace(1e-3, 1 - 1e-3, 999, dtype=torch.float64, device="cpu")
     with torch.no_grad():
         z = dist.icdf(q)
         top = dist.pdf(z[torch.isfinite(z)]).max()
-        middle = dist.pdf(torch.zeros((), dtype=torch.float64))
+        middle = dist.pdf(q.new_zeros(()))
     if not (0 < middle < math.inf and bool(top <= middle * (1 + 1e-6))):
         raise ValueError(
             "== and a real-valued index need a law whose density has its peak at 0, such as "

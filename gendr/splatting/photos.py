@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_count
+from gendr._runtime.devices import where_given
 from gendr.mesh import Camera
 from gendr.mesh.backdrop import still_backdrop
 from gendr.mesh.folders import open_folder, read_photo
@@ -102,6 +103,7 @@ class Photos:
         return Photos(self.images, found[1], self.camera, self.names, found[0], self.quarters)
 
 
+@where_given
 def load_photos(
     path: str | Path,
     *,

@@ -134,7 +134,7 @@ class Splats:
             raise ValueError(f"{law} has no shape to set for each triangle; leave out shape")
         check_choice("unit", unit, UNITS)
         check_number("cutoff", cutoff, least=0, below=1)
-        place = torch.zeros(3, dtype=torch.float64)
+        place = torch.zeros(3, dtype=torch.float64, device="cpu")
         if origin is not None:
             check_shape("origin", check_float("origin", origin), "[3]")
             place = check_finite("origin", origin).detach().to("cpu", torch.float64)

@@ -20,6 +20,7 @@ from gendr._runtime.checks import (
     check_number,
     check_shape,
 )
+from gendr._runtime.devices import where_given
 from gendr.distributions import Distribution
 from gendr.mesh import Mesh, visual_sphere
 from gendr.mesh.files.origins import origin_of
@@ -74,6 +75,7 @@ class Look:
     unit: str = "inradius"
 
 
+@where_given
 def from_points(
     points: Tensor,
     colors: Tensor | None = None,
@@ -129,6 +131,7 @@ def from_points(
     )  # fmt: skip
 
 
+@where_given
 def from_cloud(
     cloud: Cloud,
     count: int | None = None,
@@ -201,6 +204,7 @@ def from_cloud(
     )
 
 
+@where_given
 def from_hull(photos: Photos, count: int, *, look: Look | None = None, seed: int = 0) -> Splats:
     """Triangles about `count` random points within the visual hull of masks, coloured by photos.
 
@@ -226,6 +230,7 @@ def from_hull(photos: Photos, count: int, *, look: Look | None = None, seed: int
     return _painted(points, photos, look, seed)
 
 
+@where_given
 def from_cameras(photos: Photos, count: int, *, look: Look | None = None, seed: int = 0) -> Splats:
     """Triangles about `count` random points that most cameras see, denser near where these look.
 
@@ -243,6 +248,7 @@ def from_cameras(photos: Photos, count: int, *, look: Look | None = None, seed: 
     return _painted(points, photos, look, seed)
 
 
+@where_given
 def from_mesh(
     mesh: Mesh, count: int, photos: Photos | None = None, *, look: Look | None = None, seed: int = 0
 ) -> Splats:

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from gendr._runtime.checkpoint import digest, load_checkpoint, save_checkpoint
 from gendr._runtime.checks import check_number
+from gendr._runtime.devices import where_given
 from gendr.losses import psnr
 from gendr.mesh import Mesh
 from gendr.mesh.files.ply import Cloud
@@ -374,6 +375,7 @@ class SplatTraining:
         self._generator.set_state(saved["generator"])
 
 
+@where_given
 def fit_splats(
     photos: Photos,
     settings: SplatSettings | None = None,
@@ -433,6 +435,7 @@ def with_background(photos: Photos, settings: SplatSettings) -> tuple[Photos, Sp
     return photos, replace(settings, background="learnt" if photos.alpha is None else "given")
 
 
+@where_given
 def opaque_splats(
     training: SplatTraining,
     least: float = 0.3,
@@ -479,6 +482,7 @@ def opaque_splats(
     return as_seen(chosen, hard.even_photos())
 
 
+@where_given
 def start_from(
     photos: Photos,
     settings: SplatSettings,

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from gendr import visual
+from gendr._runtime.devices import where_given
 from gendr.fitting.cameras.agreement import Agreement
 from gendr.fitting.cameras.tangents import Normals, Outlines, applied, equations, solved, spread
 from gendr.fitting.checks import check_beside, check_views
@@ -74,6 +75,7 @@ class CameraResult:
 
 
 @torch.no_grad()
+@where_given
 def refine_cameras(
     masks: Tensor,
     camera: Camera,

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_like
+from gendr._runtime.devices import where_given
 from gendr._runtime.memory import give_back
 from gendr._runtime.threads import mapped, num_threads, run, torch_on_one_thread
 from gendr.fitting.checks import check_beside, check_views
@@ -113,6 +114,7 @@ class ColorResult:
         )  # fmt: skip
 
 
+@where_given
 def fit_colors(
     mesh: Mesh,
     images: Tensor,

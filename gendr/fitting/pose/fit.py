@@ -27,6 +27,7 @@ from gendr._runtime.checks import (
     check_shape,
 )
 from gendr._runtime.command_line import changed
+from gendr._runtime.devices import where_given
 from gendr.fitting.parametrization import check_single
 from gendr.fitting.pose.rig import fit_rig
 from gendr.fitting.pose.search import Alike, PoseCandidate, PoseResult, Poses, Search, View
@@ -40,6 +41,7 @@ __all__ = ["PoseCandidate", "PoseResult", "fit_pose", "outline_problem"]
 LEAST = 16
 
 
+@where_given
 def fit_pose(
     mesh: Mesh,
     masks: Tensor,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice
 from gendr._runtime.command_line import changed
+from gendr._runtime.devices import where_given
 from gendr.fitting.checks import check_views
 from gendr.fitting.shape.job import Job
 from gendr.fitting.shape.settings import FitSettings
@@ -22,6 +23,7 @@ from gendr.mesh.hull import visual_hull
 __all__ = ["fit"]
 
 
+@where_given
 def fit(
     target_masks: Tensor,
     camera: Camera,

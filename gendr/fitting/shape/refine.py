@@ -14,6 +14,7 @@ from torch import Tensor
 from gendr import visual
 from gendr._runtime.checks import check_count, check_like, check_number
 from gendr._runtime.defaults import SHAPE
+from gendr._runtime.devices import where_given
 from gendr._runtime.memory import give_back
 from gendr._runtime.threads import mapped
 from gendr.fitting.checks import check_beside, check_views
@@ -162,6 +163,7 @@ class _Budget:
         return tell
 
 
+@where_given
 def refine_shape(
     mesh: Mesh,
     images: Tensor,

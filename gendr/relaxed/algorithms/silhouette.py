@@ -144,7 +144,7 @@ def _sides(points: Tensor, corners: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _centres(height: int, width: int, like: Tensor) -> Tensor:
     """NDC [H W, 2] of the centres of the pixels, row by row from the top left."""
     side = min(height, width)
-    x = (2 * torch.arange(width, dtype=torch.float64) + 1 - width) / side
-    y = (height - 1 - 2 * torch.arange(height, dtype=torch.float64)) / side
+    x = (2 * torch.arange(width, dtype=torch.float64, device=like.device) + 1 - width) / side
+    y = (height - 1 - 2 * torch.arange(height, dtype=torch.float64, device=like.device)) / side
     grid = torch.stack(torch.meshgrid(y, x, indexing="ij"), -1).flip(-1)
     return grid.reshape(-1, 2).to(like)

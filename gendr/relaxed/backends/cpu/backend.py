@@ -61,7 +61,7 @@ def _launch(kernel: Callable[..., None], units: int, work: float, *args: Any) ->
 
 
 def _zeros_if_none(grad: Tensor | None, *shape: int) -> Tensor:
-    return torch.zeros(shape, dtype=torch.float64) if grad is None else grad
+    return torch.zeros(shape, dtype=torch.float64, device="cpu") if grad is None else grad
 
 
 class _ShortestPath:
@@ -78,8 +78,8 @@ class _ShortestPath:
         rows = task.iterations + 1
         if not save or task.law.is_softmax or 8 * batch * rows * size > _MEMORY:
             rows = 0
-        saved = torch.empty(batch, rows, size, dtype=torch.float64)
-        used = torch.empty(batch, dtype=torch.int64)
+        saved = torch.empty(batch, rows, size, dtype=torch.float64, device="cpu")
+        used = torch.empty(batch, dtype=torch.int64, device="cpu")
         path = torch.empty_like(costs)
         _launch(
             kernels.forward, batch, _FORWARD * cls._candidates(costs, task), costs,
