@@ -226,6 +226,27 @@ def _probability(condition: Value) -> Tensor:
     return p if sure is condition else with_ties(p, lambda: sure)
 
 
+def _still(alive: Tensor | None, p: Tensor) -> Tensor:
+    """The probability to go on where the loop has come so far: a state not reached may be NaN."""
+    if alive is None:
+        return p
+    gone, sure = alive == 0, at_ties(p)
+    found = torch.where(gone, 0.0, p)
+    return found if sure is p else with_ties(found, lambda: torch.where(gone, 0.0, sure))
+
+
+def _going_on(alive: Tensor | None, p: Tensor) -> Tensor:
+    """The probability that a loop goes on once more, detached, with the ties of its decisions."""
+    if alive is None:
+        found, known = p.detach(), None
+    else:
+        found, known = alive * p.detach(), at_ties(alive)
+    sure = at_ties(p)
+    if sure is p and (known is None or known is alive):
+        return found
+    return with_ties(found, lambda: sure.detach() if known is None else known * sure.detach())
+
+
 def while_loop(
     going_on: Callable[..., Value],
     body: Callable[..., Any],
@@ -272,12 +293,8 @@ def while_loop(
             break
         condition = _part(settings, reached, 2 * count, test, state)
         if is_relaxed(condition):
-            p = cast(Tensor, condition)
-            here = p.detach()
-            if alive is not None:  # a state that is not reached may be NaN
-                p = torch.where(alive == 0, 0.0, p)
-                here = torch.where(alive == 0, 0.0, here)
-            alive = here if alive is None else alive * here
+            p = _still(alive, cast(Tensor, condition))
+            alive = _going_on(alive, p)
             reached = (alive, True)
             if traced:
                 likely = 1.0

@@ -199,3 +199,28 @@ def test_a_tie_of_arrays():
     assert y.tolist() == [[1.0, 2.0, 3.0], [0.5, 1.0, 1.5]]
     (grad,) = torch.autograd.grad(y.sum(), x)
     torch.testing.assert_close(grad, torch.tensor([0.0, -1.5]))
+
+
+@gendr.relax
+def harmonic(x):
+    y = 0.0
+    while x > 0.0:
+        y = y + 1.0 / x
+        x = x - 1.0
+    return y
+
+
+def test_a_loop_ends_at_a_tie_as_the_hard_program_does():
+    """After two steps of x = 2 the condition compares 0 with 0, and 1 / 0 follows."""
+    x = torch.tensor([0.0, 1.0, 2.0, 2.5])
+    steps = [(), (1.0,), (2.0, 1.0), (2.5, 1.5, 0.5)]
+    value = torch.tensor([sum(1 / s for s in each) for each in steps])
+    slope = torch.tensor([-sum(1 / s**2 for s in each) for each in steps])
+    for options in (
+        {"dist": "uniform"}, {"dist": "logistic"}, {"dist": "heaviside"},
+        {"dist": "logistic", "execution": "sampled"},
+    ):  # fmt: skip
+        z = x.clone().requires_grad_()
+        y = harmonic(z, scale=0.01, max_iterations=5, **options)
+        torch.testing.assert_close(y.detach(), value, rtol=0, atol=1e-4)
+        torch.testing.assert_close(torch.autograd.grad(y.sum(), z)[0], slope, rtol=1e-4, atol=1e-4)
