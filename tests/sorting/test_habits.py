@@ -188,3 +188,22 @@ def test_graphs_with_a_dynamic_batch(which):
         x, weights = torch.randn(batch, 6, requires_grad=True), torch.randn(batch, 6)
         got, want = (torch.autograd.grad(f(x), x, weights) for f in (graph, module))
         torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
+def test_traces_and_transforms_give_what_eager_calls_give():
+    x, grades = torch.randn(4, 6), torch.randint(3, (4, 6))
+    for module in (SoftSort(), SoftRank("softsort"), SoftRank(steepness=2.0)):
+        traced = torch.jit.trace(module, x)
+        y = torch.randn(4, 6)
+        torch.testing.assert_close(traced(y), module(y))
+    loss = MAPLoss("softsort")
+    relevant = (grades > 0).float()
+    eager = x.clone().requires_grad_()
+    (want,) = torch.autograd.grad(loss(eager, relevant), eager)
+    torch.testing.assert_close(torch.func.grad(loss)(x, relevant), want)
+
+
+def test_a_network_that_takes_minutes_is_refused_with_advice():
+    with pytest.raises(ValueError, match=r"permutahedron|softsort"):
+        soft_rank(torch.zeros(1, 1_000_000), "bitonic")

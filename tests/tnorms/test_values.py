@@ -183,3 +183,13 @@ def test_inverse_undoes_the_generator(t):
     A, S = t.inverse(ends)
     assert A.tolist() == [0, 1]
     assert S.tolist() == [1, 0]
+
+
+@for_each(t=TCONORMS)
+def test_nan_is_never_a_number(t):
+    lost, a = torch.tensor(torch.nan, dtype=torch.float64), uniform(3)
+    for norm in (t, t.dual):
+        assert norm(lost, a).isnan().all()
+        assert norm(a, lost).isnan().all()
+    values = torch.stack([a, torch.stack([a[0], lost, a[2]])])
+    assert t.reduce(values, -1).isnan().tolist() == [False, True]
