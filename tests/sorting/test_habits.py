@@ -191,6 +191,7 @@ def test_graphs_with_a_dynamic_batch(which):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # sizes are constants of a trace
 def test_traces_and_transforms_give_what_eager_calls_give():
     x, grades = torch.randn(4, 6), torch.randint(3, (4, 6))
     for module in (SoftSort(), SoftRank("softsort"), SoftRank(steepness=2.0)):
