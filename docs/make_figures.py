@@ -1072,22 +1072,22 @@ def save_maps(figure, name: str) -> None:
 HOUSE = (
     (("cli", "gendr fit, render, …"),),
     (
-        ("photos", "the application: cameras, masks, hulls, fits, colours, poses, scenes, viewer"),
-        ("splatting", "soft triangles"),
+        ("photos", "photographs to meshes, poses, scenes"),
+        ("splatting", "another door to it"),
     ),
     (
         ("losses", "images, meshes"),
         ("optim", "optimisers"),
     ),
     (
-        ("rendering", "images of meshes"),
-        ("soft", "sign, clamp, …"),
+        ("rendering", "images"),
+        ("soft", "sign, …"),
         ("sorting", "sorts, ranks"),
-        ("topk", "made of sorting"),
+        ("topk", "of sorts"),
         ("transport", "Sinkhorn"),
-        ("relaxed", "programs, paths"),
-        ("logic", "gate networks"),
-        ("…", "the next system"),
+        ("relaxed", "programs"),
+        ("logic", "gates"),
+        ("…", "the next"),
     ),
     (
         ("mesh", "meshes, cameras, files"),

@@ -989,7 +989,7 @@ def bad(tmp_path_factory):
 
 BAD_INPUT = [
     ("", "COMMAND"),
-    ("fti box.ply", "unknown COMMAND 'fti'; the nearest: fit"),
+    ("fti box.ply", "unknown COMMAND 'fti'; allowed: fit, "),
     ("list tconorm", "unknown WHAT 'tconorm'; allowed: tconorms"),
     ("fit", "required: TARGET"),
     ("fit box.ply --stepz 5", "--stepz"),

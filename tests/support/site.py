@@ -16,8 +16,9 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-# Not for users: the command line has a page of its own, `testing` is for tests.
-NOT_IN_THE_REFERENCE = ("cli", "testing")
+# The command line has a page of its own, `splatting` is `gendr.photos.splatting`, `testing` is for
+# tests.
+NOT_IN_THE_REFERENCE = ("cli", "splatting", "testing")
 # What is typed at a prompt, up to the next empty line.
 PROMPT = re.compile(r"^>>> .*(?:\n.*\S.*)*", re.M)
 # "> 0" where a text begins: a line, or what is said of a parameter.
@@ -26,6 +27,8 @@ GREATER = re.compile(r"^(\s*(?:\**\w+: )?)>(?!>> )", re.M)
 SOURCE = re.compile(r"^Source: .*(?:\n +\S.*)+", re.M)
 # Public modules further down that the pages speak of.
 DEEPER = (
+    "lab.data",
+    "lab.reconstruction",
     "lab.reconstruction.voxels",
     "gendr.logic.estimators",
     "gendr.relaxed.estimators",

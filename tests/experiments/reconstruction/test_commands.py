@@ -262,7 +262,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(folder, tmp_path, monkeypat
 
     monkeypatch.setattr(Training, "step", stepped)
     line = fails(capsys, *training(folder, out, "--quiet"))
-    assert line == f"gendr: error: {out / 'checkpoint.pt'}: {os.strerror(errno.ENOSPC)}"
+    assert line == f"train.py: error: {out / 'checkpoint.pt'}: {os.strerror(errno.ENOSPC)}"
     monkeypatch.undo()
     assert torch.load(out / "checkpoint.pt", weights_only=True)["steps_done"] == 2
     assert {path.name for path in out.iterdir()} <= {"checkpoint.pt", "tensorboard"}
