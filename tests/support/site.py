@@ -51,7 +51,7 @@ def public_modules() -> list[str]:
         if not found.name.startswith("_") and found.name not in NOT_IN_THE_REFERENCE
     ]
     named = [name for name in (*sorted(beside), *DEEPER) if hasattr(_load(name), "__all__")]
-    inner = [f"{name}.{each}" for name in named for each in _inner(name)]
+    inner = [_value(f"{name}.{each}").__name__ for name in named for each in _inner(name)]
     return ["gendr", *sorted({*named, *inner})]
 
 
@@ -89,7 +89,8 @@ def reference(module: str, home: dict[str, str]) -> str:
         module: One of `public_modules`.
         home: What `home_of_names` says.
     """
-    inner = {name: f"[`{name}`]({module}.{name}.md)" for name in _inner(module)}
+    # By its own name: that of a second one, `gendr.splatting`, is another.
+    inner = {n: f"[`{n}`]({_value(f'{module}.{n}').__name__}.md)" for n in _inner(module)}
     own: list[str] = []
     lent: dict[str, str] = {}
     for name in _load(module).__all__:
