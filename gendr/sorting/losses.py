@@ -378,7 +378,7 @@ def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tenso
     """
     known = check_mask(mask, ranks, "ranks", by_length=False)
     ranks, values = checked_pair("ranks", ranks, "values", values, known)
-    ranks = ranks / _magnitude(ranks)
+    ranks = ranks / magnitude(ranks)
     counts = _counts(ranks, known)
     a = present(ranks - ranks.sum(-1, keepdim=True) / counts, known)
     b = hard_ranks(values, mask=known).to(ranks.dtype)
@@ -444,7 +444,7 @@ def kendall(
     if variant == "a":
         return (soft * sign).sum((-2, -1)) / (n * (n - 1)).clamp(min=1)
     soft, sign = soft.flatten(-2), sign.flatten(-2)
-    soft = soft / _magnitude(soft)
+    soft = soft / magnitude(soft)
     return _cosine((soft * sign).sum(-1), soft.square().sum(-1), sign.square().sum(-1))
 
 
@@ -454,7 +454,7 @@ def _signs(values: Tensor) -> Tensor:
     return above.to(torch.int8) - above.mT.to(torch.int8)
 
 
-def _magnitude(x: Tensor) -> Tensor:
+def magnitude(x: Tensor) -> Tensor:
     """The power of 2 just below the largest |x| of every list, [..., 1], without gradient.
 
     Divided by it, huge numbers have finite sums and tiny ones nonzero squares; no digit changes.
@@ -590,7 +590,7 @@ def checked_gains(relevance: Tensor, like: Tensor, gain: str, mask: Tensor | Non
             f"gain {gain!r} of a relevance of {relevance.max().item():g} is beyond the range of "
             f"{dtype_name(gains.dtype)}; give relevance in smaller units"
         )
-    return gains / _magnitude(gains)  # only ratios count
+    return gains / magnitude(gains)  # only ratios count
 
 
 def discounts_of(like: Tensor) -> Tensor:
