@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_count, check_number
+from gendr._common.checks import check_choice, check_count, check_number
 from gendr.sorting import losses
 from gendr.sorting.losses import (
     checked_gains,

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_device,
     check_integer,
     check_tensor,
     dtype_name,
     shape_text,
 )
-from gendr._runtime.tracing import is_traced, refuse_vmap
+from gendr._common.tracing import is_traced, refuse_vmap
 
 
 class Group(NamedTuple):
