@@ -25,8 +25,12 @@ __all__ = ["Number", "check_steepness", "check_symmetric", "scale_of"]
 Number: TypeAlias = "float | Tensor"
 
 
-def check_steepness(value: object) -> Number:
+def check_steepness(value: object, *, rows: bool = False) -> Number:
     """Return `value` if it is a positive number, or a tensor that holds a single one.
+
+    Args:
+        value: what was given.
+        rows: whether it may be a tensor of several, one for each row.
 
     Raises:
         TypeError: if it is neither.
@@ -34,14 +38,16 @@ def check_steepness(value: object) -> Number:
     """
     if not isinstance(value, Tensor):
         return check_number("steepness", value, above=0.0)
-    if check_tensor("steepness", value).numel() != 1 or not value.is_floating_point():
+    several = check_tensor("steepness", value).numel() != 1
+    if (several and not rows) or not value.is_floating_point():
         raise TypeError(
-            "steepness must be a number or a tensor of a single floating number, "
-            f"got {value.dtype} of shape {list(value.shape)}"
+            "steepness must be a number or a tensor of a single floating number"
+            f"{', or of one for each row' * rows}, got {value.dtype} of shape {list(value.shape)}"
         )
-    if not is_traced():
-        check_number("steepness", float(value.detach()), above=0.0)
-    return value.reshape(())
+    if not is_traced() and value.numel():
+        for end in value.detach().aminmax():
+            check_number("steepness", float(end), above=0.0)
+    return value if several else value.reshape(())
 
 
 def scale_of(steepness: Number) -> Number:

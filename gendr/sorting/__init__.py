@@ -4,7 +4,7 @@
 >>> soft_sort(x, "odd_even", dist="cauchy", steepness=20.0)
 """
 
-from gendr.sorting import losses
+from gendr.sorting import losses, metrics
 from gendr.sorting.api import (
     SoftPermutation,
     SoftQuantile,
@@ -15,6 +15,7 @@ from gendr.sorting.api import (
     get,
     names,
     permutation,
+    soft_argquantile,
     soft_quantile,
     soft_rank,
     soft_sort,
@@ -24,23 +25,33 @@ from gendr.sorting.networks import Network, bitonic, network, odd_even, odd_even
 from gendr.sorting.plot import draw
 from gendr.sorting.properties import error_bound, is_monotonic
 from gendr.sorting.ranking import (
+    ApproxNDCG,
     KendallLoss,
     LambdaLoss,
     ListMLE,
+    ListNet,
     MAPLoss,
+    MRRLoss,
     NDCGLoss,
+    OrdinalLoss,
     RankingLoss,
+    RankNet,
     SpearmanLoss,
 )
 
 __all__ = [
+    "ApproxNDCG",
     "KendallLoss",
     "LambdaLoss",
     "ListMLE",
+    "ListNet",
     "MAPLoss",
+    "MRRLoss",
     "NDCGLoss",
     "Network",
+    "OrdinalLoss",
     "PermutationSort",
+    "RankNet",
     "RankingLoss",
     "SoftPermutation",
     "SoftQuantile",
@@ -56,11 +67,13 @@ __all__ = [
     "get",
     "is_monotonic",
     "losses",
+    "metrics",
     "names",
     "network",
     "odd_even",
     "odd_even_merge",
     "permutation",
+    "soft_argquantile",
     "soft_quantile",
     "soft_rank",
     "soft_sort",

@@ -6,7 +6,7 @@ wanted; the methods do none of that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import import_module
@@ -30,9 +30,10 @@ from gendr.sorting.base import (
     check_payload,
     expanded,
     named_settings,
+    of_rows,
     straight_through,
 )
-from gendr.sorting.losses import matrix_of, ranks_of
+from gendr.sorting.losses import magnitude, matrix_of, ranks_of
 from gendr.sorting.ragged import Lists, Ragged
 
 Method: TypeAlias = "str | Sort"
@@ -117,6 +118,7 @@ def soft_sort(
     dim: int = ...,
     descending: bool = ...,
     hard: bool = ...,
+    standardize: bool = ...,
     check: bool = ...,
     **options: Any,
 ) -> Tensor: ...
@@ -130,6 +132,7 @@ def soft_sort(
     dim: int = ...,
     descending: bool = ...,
     hard: bool = ...,
+    standardize: bool = ...,
     check: bool = ...,
     **options: Any,
 ) -> Sorted: ...
@@ -144,6 +147,7 @@ def soft_sort(
     dim: int = -1,
     descending: bool = False,
     hard: bool = False,
+    standardize: bool = False,
     check: bool = True,
     **options: Any,
 ) -> Tensor | Sorted:
@@ -164,8 +168,11 @@ def soft_sort(
         descending: the largest first.
         hard: the result is exactly that of `torch.sort`, the gradients are those of the soft sort
             (straight-through).
+        standardize: the softness is free of the scale of x: the steepness is in units of 1 / the
+            standard deviation of each list, the noise in units of that.
         check: whether to look for NaN and inf, which a soft sort would spread over all values.
-        **options: settings of the method, such as `steepness`, which is 1 / scale.
+        **options: settings of the method, such as `steepness`, which is 1 / scale: a number, or a
+            tensor of one for each list, in the shape of x without `dim`, or that broadcasts to it.
 
     Returns:
         The sorted values, shaped like x. With a payload the whole result, which unpacks to two:
@@ -184,7 +191,7 @@ def soft_sort(
     chosen = get(method, **options)
     if payload is not None:
         _with_permutation(chosen, "a payload")
-    found = _sorted(chosen, x, payload, mask, (dim, descending, hard), check)
+    found = _sorted(chosen, x, payload, mask, (dim, descending, hard, standardize), check)
     return found.values if payload is None else found
 
 
@@ -198,6 +205,7 @@ def soft_rank(
     dim: int = -1,
     descending: bool = False,
     hard: bool = False,
+    standardize: bool = False,
     check: bool = True,
     **options: Any,
 ) -> Tensor:
@@ -213,6 +221,7 @@ def soft_rank(
         dim: along which to rank.
         descending: rank 1 for the largest instead of the smallest.
         hard: the ranks are exact (equal values get theirs in order), the gradients soft.
+        standardize: the steepness is in units of 1 / the standard deviation of each list.
         check: look for NaN and inf.
         **options: settings of the method, such as `steepness`, which is 1 / scale.
 
@@ -224,7 +233,7 @@ def soft_rank(
         TypeError, ValueError: as `soft_sort`.
     """
     chosen = get(method, **options)
-    return _sorted(chosen, x, None, mask, (dim, descending, hard), check).ranks
+    return _sorted(chosen, x, None, mask, (dim, descending, hard, standardize), check).ranks
 
 
 @worded()
@@ -237,6 +246,7 @@ def permutation(
     dim: int = -1,
     descending: bool = False,
     hard: bool = False,
+    standardize: bool = False,
     check: bool = True,
     **options: Any,
 ) -> Tensor:
@@ -251,6 +261,7 @@ def permutation(
         dim: along which to sort. The matrices come last, whatever it is.
         descending: the largest first.
         hard: the matrix is a true permutation, the gradients are soft.
+        standardize: the steepness is in units of 1 / the standard deviation of each list.
         check: look for NaN and inf.
         **options: settings of the method, such as `steepness`, which is 1 / scale.
 
@@ -262,24 +273,27 @@ def permutation(
         TypeError, ValueError: as `soft_sort`; also for a method without a permutation matrix.
     """
     chosen = get(method, **options)
-    return _sorted(chosen, x, None, mask, (dim, descending, hard), check).permutation
+    return _sorted(chosen, x, None, mask, (dim, descending, hard, standardize), check).permutation
 
 
 def soft_quantile(
     x: Tensor,
-    q: float | Tensor,
+    q: float | Tensor = 0.5,
     method: Method = "bitonic",
     *,
     mask: Tensor | None = None,
-    dim: int = -1,
+    dim: int | None = -1,
     keepdim: bool = False,
+    interpolation: str = "linear",
     hard: bool = False,
+    standardize: bool = False,
     check: bool = True,
     **options: Any,
 ) -> Tensor:
     """Quantiles along a dimension, interpolated between soft sorted values as by `torch.quantile`.
 
-    The median is that of q = 0.5: of an even number of values the mean of the two in the middle.
+    The median is that of q = 0.5: of an even number of values the mean of the two in the middle,
+    or with the interpolation "lower" that of `torch.median`.
 
     >>> soft_quantile(torch.tensor([3.0, 1.0, 2.0, 9.0]), 0.5, steepness=1000.0)
     tensor(2.5000)
@@ -289,9 +303,11 @@ def soft_quantile(
         q: of [0, 1]; a number, or a tensor [] or [Q].
         method: a name (`names()` lists them) or a method.
         mask: bool, broadcasting to x, True where a value is present.
-        dim: along which to look.
+        dim: along which to look; None for all of x, as one list.
         keepdim: whether it stays, with size 1.
+        interpolation: between two values: "linear", "lower", "higher", "midpoint" or "nearest".
         hard: exactly the result of `torch.quantile`, the gradients soft.
+        standardize: the steepness is in units of 1 / the standard deviation of each list.
         check: look for NaN and inf.
         **options: settings of the method, such as `steepness`, which is 1 / scale.
 
@@ -301,8 +317,45 @@ def soft_quantile(
     Raises:
         TypeError, ValueError: as `soft_sort`; for q out of range.
     """
-    module = SoftQuantile(q, method, dim=dim, keepdim=keepdim, hard=hard, check=check, **options)
-    return module(x, mask)
+    return SoftQuantile(
+        q, method, dim=dim, keepdim=keepdim, interpolation=interpolation, hard=hard,
+        standardize=standardize, check=check, **options,
+    )(x, mask)  # fmt: skip
+
+
+def soft_argquantile(
+    x: Tensor,
+    q: float | Tensor = 0.5,
+    method: Method = "bitonic",
+    *,
+    mask: Tensor | None = None,
+    dim: int | None = -1,
+    keepdim: bool = False,
+    interpolation: str = "linear",
+    hard: bool = False,
+    standardize: bool = False,
+    check: bool = True,
+    **options: Any,
+) -> Tensor:
+    """Where quantiles stand: how much each value is the one; of q = 0.5 the argmedian.
+
+    These are rows of the permutation matrix, interpolated as by `soft_quantile`, whose arguments
+    they are. It is not computed but by "sinkhorn".
+
+    >>> soft_argquantile(torch.tensor([3.0, 1.0, 2.0]), 0.5, steepness=1000.0)
+    tensor([3.1797e-04, 3.1847e-04, 9.9936e-01])
+
+    Returns:
+        [..., n] >= 0 that sum to 1, x without `dim` before n; for q [Q] with Q first. 0 where
+        absent. `gendr.soft.take_along_dim` takes other things there.
+
+    Raises:
+        TypeError, ValueError: as `soft_quantile`; also for a method without a permutation matrix.
+    """
+    return SoftQuantile(
+        q, method, dim=dim, keepdim=keepdim, interpolation=interpolation, indices=True, hard=hard,
+        standardize=standardize, check=check, **options,
+    )(x, mask)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,7 +376,8 @@ class Sorted(Pair):
 
     Attributes:
         x: [..., n], what is sorted.
-        keys: by whose ascending order: x, or -x if `descending`; with the noise if there is some.
+        keys: by whose ascending order: x, or -x if `descending`; standardized, and with the noise
+            if there is some.
         is_noisy: whether there is.
         dtype: of the parts.
     """
@@ -337,6 +391,7 @@ class Sorted(Pair):
     _payload: Tensor | None
     dim: int
     dtype: torch.dtype
+    _moments: tuple[Tensor, Tensor] | None = None
     _lists: Lists | None = None
 
     def _pair(self) -> tuple[Tensor, Tensor]:
@@ -359,6 +414,8 @@ class Sorted(Pair):
             return self._carried(self.x[..., None])[..., 0]
         soft = self.method.values(self.keys) if self._n else self.keys
         soft = -soft if self.descending else soft
+        if self._moments is not None:
+            soft = soft * self._moments[1] + self._moments[0]
         if not self.hard:
             return soft
         return straight_through(self.x.sort(-1, descending=self.descending).values, soft)
@@ -429,6 +486,27 @@ class Sorted(Pair):
         hard = payload.expand(soft.shape).gather(-2, order.expand(soft.shape))
         return straight_through(hard, soft)
 
+    def weighed(self, weights: Tensor) -> Tensor:
+        """P^T @ weights, [..., n, c]: of every entry, what its ranks [..., n, c] are worth.
+
+        Raises:
+            ValueError: the method has no permutation matrix.
+        """
+        _with_permutation(self.method, "weights of ranks")
+        if self._lists is None:
+            return self._weighed(weights).to(self.dtype)
+        ragged, results = self._lists
+        pairs = zip(results, ragged.packed(weights, "rc"), strict=True)
+        parts = [result._weighed(part) for result, part in pairs]
+        return ragged.joined(parts, "nc", weights.shape[-2:]).to(self.dtype)
+
+    def _weighed(self, weights: Tensor) -> Tensor:
+        soft = _with_permutation(self.method, "weights of ranks").weighed(self.keys, weights)
+        if not self.hard:
+            return soft
+        places = self._order.argsort(-1)[..., None].expand_as(weights)
+        return straight_through(weights.gather(-2, places), soft)
+
     @property
     def _order(self) -> Tensor:
         return self.keys.detach().argsort(dim=-1, stable=True)
@@ -439,10 +517,10 @@ def _sorted(
     x: Tensor,
     payload: Tensor | None,
     mask: Tensor | None,
-    order: tuple[int, bool, bool],
+    order: tuple[int, bool, bool, bool],
     check: bool,
 ) -> Sorted:
-    """See `_Sorter._result`; the order is (dim, descending, hard)."""
+    """See `_Sorter._result`; the order is (dim, descending, hard, standardize)."""
     keys, mask = check_keys(x, check=check, dim=order[0], mask=mask)
     dtype = x.dtype if x.is_floating_point() else keys.dtype
     if payload is not None:
@@ -450,25 +528,46 @@ def _sorted(
     if mask is None:
         return _of_lists(method, keys, payload, order, dtype)
     ragged = Ragged(mask)
-    parts = [_of_lists(method, *part, order, keys.dtype) for part in ragged.split(keys, payload)]
-    dim, descending, hard = order
+    groups = zip(_of_groups(method, ragged), ragged.split(keys, payload), strict=True)
+    parts = [_of_lists(own, *part, order, keys.dtype) for own, part in groups]
+    dim, descending, hard, _ = order
     lists = Lists(ragged, parts)
-    return Sorted(method, keys, keys, descending, hard, False, payload, dim, dtype, lists)
+    return Sorted(method, keys, keys, descending, hard, False, payload, dim, dtype, None, lists)
+
+
+def _of_groups(method: Sort, ragged: Ragged) -> list[Sort]:
+    """The method for every group of lists, with the steepness of these."""
+    steepness = method.steepness
+    if not isinstance(steepness, Tensor) or steepness.numel() == 1:
+        return [method] * len(ragged.groups)
+    each = of_rows(steepness.new_ones(*ragged.batch, 1), steepness)[0].reshape(-1)
+    return [replace(method, steepness=each[group.rows]) for group in ragged.groups]
 
 
 def _of_lists(
     method: Sort,
     x: Tensor,
     payload: Tensor | None,
-    order: tuple[int, bool, bool],
+    order: tuple[int, bool, bool, bool],
     dtype: torch.dtype,
 ) -> Sorted:
-    dim, descending, hard = order
-    method, keys = method.drawn(x)
-    is_noisy = keys is not x
+    dim, descending, hard, standardize = order
+    moments = _moments(x) if standardize else None
+    plain = x if moments is None else (x - moments[0]) / moments[1]
+    method, keys = method.drawn(plain)
+    is_noisy = keys is not plain
     if descending:
         keys = -keys
-    return Sorted(method, x, keys, descending, hard, is_noisy, payload, dim, dtype)
+    return Sorted(method, x, keys, descending, hard, is_noisy, payload, dim, dtype, moments)
+
+
+def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean and the standard deviation [..., 1] of lists [..., n], 1 where all are equal."""
+    size = magnitude(x) if x.shape[-1] else 1.0
+    mean = (x / size).mean(-1, keepdim=True)
+    square = (x / size - mean).square().mean(-1, keepdim=True)
+    varies = square > 0
+    return mean * size, torch.where(varies, torch.where(varies, square, 1.0).sqrt() * size, 1.0)
 
 
 @worded()
@@ -480,6 +579,7 @@ class _Sorter(nn.Module):
         dim: along which to sort.
         descending: the largest first.
         hard: results are hard, gradients are soft (straight-through).
+        standardize: the steepness is in units of 1 / the standard deviation of each list.
         check: look for NaN and inf in the input.
         learnable: whether the steepness is a parameter; its logarithm is learnt, so it is positive.
         **options: settings of the method, such as `steepness`, which is 1 / scale.
@@ -496,6 +596,7 @@ class _Sorter(nn.Module):
         dim: int = -1,
         descending: bool = False,
         hard: bool = False,
+        standardize: bool = False,
         check: bool = True,
         learnable: bool = False,
         **options: Any,
@@ -503,6 +604,7 @@ class _Sorter(nn.Module):
         super().__init__()
         self._method = get(method, **options)
         self.dim, self.descending, self.hard, self.check = dim, descending, hard, check
+        self.standardize = standardize
         self.log_steepness: nn.Parameter | None = None
         if learnable:
             steepness = torch.as_tensor(self._method.steepness, dtype=torch.get_default_dtype())
@@ -529,12 +631,12 @@ class _Sorter(nn.Module):
             TypeError: no tensors.
             ValueError: bad shapes, NaN or inf.
         """
-        order = self.dim, self.descending, self.hard
+        order = self.dim, self.descending, self.hard, self.standardize
         return _sorted(self.method, x, payload, mask, order, self.check)
 
     def extra_repr(self) -> str:
         """The method, and the options that differ from their defaults."""
-        flags = ["descending", "hard"]
+        flags = ["descending", "hard", "standardize"]
         return ", ".join([repr(self._method), *(flag for flag in flags if getattr(self, flag))])
 
 
@@ -593,7 +695,10 @@ class SoftQuantile(_Sorter):
     Args:
         q: of [0, 1]; a number, or a tensor [] or [Q].
         method: a name (`names()` lists them) or a method.
+        dim: along which to look; None for all of x, as one list.
         keepdim: whether `dim` stays, with size 1.
+        interpolation: "linear", "lower", "higher", "midpoint" or "nearest".
+        indices: give `soft_argquantile` instead, [..., n] or [Q, ..., n].
         **options: as those of `SoftSort`, but for the order.
 
     Raises:
@@ -602,15 +707,18 @@ class SoftQuantile(_Sorter):
 
     def __init__(
         self,
-        q: float | Tensor,
+        q: float | Tensor = 0.5,
         method: Method = "bitonic",
         *,
+        dim: int | None = -1,
         keepdim: bool = False,
+        interpolation: str = "linear",
+        indices: bool = False,
         **options: Any,
     ) -> None:
         if {"descending", "largest"} & options.keys():
             raise TypeError("quantiles have no order; take 1 - q for those from above")
-        super().__init__(method, **options)
+        super().__init__(method, dim=-1 if dim is None else dim, **options)
         # No buffer, which a model that is made on the device meta would lose: no state has it.
         levels = torch.as_tensor(
             q,
@@ -620,25 +728,54 @@ class SoftQuantile(_Sorter):
         if levels.ndim > 1 or not all_hold((levels >= 0) & (levels <= 1)):
             raise ValueError(f"q must be in [0, 1], a number or a tensor [Q], got {q}")
         self.q = levels
-        self.keepdim = keepdim
+        self.keepdim, self.flat, self.indices = keepdim, dim is None, indices
+        self.interpolation = check_choice("interpolation", interpolation, _INTERPOLATIONS)
 
     @breaking_graphs_for_masks
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The quantiles of x along `dim`; see `soft_quantile`."""
-        values = along(self._result(x, None, mask).values, self.dim)
-        dtype, values = values.dtype, widened(values)
-        if not values.shape[-1]:
-            raise ValueError(f"x must have a value at least, got {shape_text(x.shape)}")
-        levels = self.q.to(values) if self.q.ndim else self.q
-        count = torch.full_like(values[..., :1], values.shape[-1])
+        mask = None if mask is None else mask.expand(x.shape)
+        shape = x.shape
+        if self.flat:
+            x, mask = x.reshape(-1), None if mask is None else mask.reshape(-1)
+        found = self._result(x, None, mask)
+        moved = along(x, self.dim)
+        if not moved.shape[-1]:
+            raise ValueError(f"x must have a value at least, got {shape_text(shape)}")
+        dtype = torch.promote_types(found.x.dtype, torch.float32)
+        levels = self.q.to(found.x) if self.q.ndim else self.q
+        count = torch.full_like(moved[..., :1], moved.shape[-1], dtype=dtype)
         if mask is not None:
-            present = along(mask.expand(x.shape), self.dim)
-            count = present.sum(-1, keepdim=True).to(values.dtype)
+            count = along(mask, self.dim).sum(-1, keepdim=True).to(dtype)
         place = (count - 1).clamp(min=0) * levels  # [..., Q]
-        low = place.floor()
-        lower, upper = (values.gather(-1, at.long()) for at in (low, place.ceil()))
-        result = lower.lerp(upper, place - low).to(dtype)
+        low, part = place.floor(), _INTERPOLATIONS[self.interpolation](place)
+        at = torch.stack([low, place.ceil()], -1).long()
+        if self.indices:
+            shares = torch.stack([1 - part, part], -1)
+            weights = shares.new_zeros(*place.shape, moved.shape[-1]).scatter_add(-1, at, shares)
+            result = found.weighed(weights.mT).mT  # [..., Q, n]
+        else:
+            values = along(found.values, self.dim)
+            ends = widened(values).gather(-1, at.flatten(-2)).unflatten(-1, (-1, 2))
+            result = torch.lerp(ends[..., 0], ends[..., 1], part).to(values.dtype)
+        level = moved.ndim - 1
+        result = result.movedim(level, 0)
         if self.keepdim:
-            result = result.unsqueeze(self.dim % values.ndim)
-        result = result.movedim(-1, 0)
-        return result if levels.ndim else result[0]
+            places = [1] * len(shape) if self.flat else [*shape]
+            places[self.dim] = 1
+            result = result.reshape(len(result), *places, *result.shape[level + 1 :])
+        return result if self.q.ndim else result[0]
+
+
+def _between(place: Tensor) -> Tensor:
+    return place - place.floor()
+
+
+# How far from the value below towards that above, of a place between them.
+_INTERPOLATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "linear": _between,
+    "lower": torch.zeros_like,
+    "higher": torch.ones_like,
+    "midpoint": lambda place: torch.full_like(place, 0.5),
+    "nearest": lambda place: place.round() - place.floor(),
+}

@@ -43,8 +43,8 @@ class Sort(ABC):
 
     Args:
         steepness: inverse of the scale of the noise (of the temperature, of the regularisation):
-            the larger, the nearer to the hard sort. Positive; a number or a tensor of a single one,
-            through which gradients flow.
+            the larger, the nearer to the hard sort. Positive; a number, or a tensor of a single one
+            or of one for each row, through which gradients flow.
 
     Raises:
         TypeError: if it is neither.
@@ -56,7 +56,7 @@ class Sort(ABC):
     steepness: Number = 10.0
 
     def __post_init__(self) -> None:
-        check_steepness(self.steepness)
+        check_steepness(self.steepness, rows=True)
 
     def drawn(self, x: Tensor) -> tuple[Sort, Tensor]:
         """The method without noise, and x with one sample of the noise: so results agree."""
@@ -95,11 +95,46 @@ class PermutationSort(Sort):
         """P @ payload, [..., n, c]: a payload [..., n, c] is sorted by the keys x [..., n]."""
         return finite(self.permutation(x) @ payload)  # a row's sum may be slightly above 1
 
+    def weighed(self, x: Tensor, weights: Tensor) -> Tensor:
+        """P^T @ weights, [..., n, c]: of every input, what its ranks are worth."""
+        return finite(self.permutation(x).mT @ weights)
+
     def ranks(self, x: Tensor) -> Tensor:
         """The expected rank, from 1 to n, under each column of P: [..., n], shaped like x."""
         p = self.permutation(x)
         positions = torch.arange(1, p.shape[-2] + 1, dtype=p.dtype, device=p.device)
         return positions @ p
+
+
+def of_rows(
+    x: Tensor, steepness: Number, power: float = 1.0
+) -> tuple[Tensor, Number, Tensor | float]:
+    """Keys [..., n] and a single steepness, of a tensor with one for each row.
+
+    Args:
+        x: [..., n].
+        steepness: a number; or a tensor of one, or that broadcasts to [...].
+        power: of x, with which it stands together.
+
+    Returns:
+        The keys, their steepness, and what x was multiplied by, 1 or [..., 1].
+
+    Raises:
+        ValueError: the tensor does not broadcast.
+    """
+    if not isinstance(steepness, Tensor):
+        return x, steepness, 1.0
+    if steepness.numel() == 1:
+        return x, steepness.reshape(()), 1.0
+    try:
+        each = steepness.to(x).expand(x.shape[:-1])
+    except RuntimeError:
+        raise ValueError(
+            f"steepness must be one number or one for each row, {shape_text(x.shape[:-1])}, got "
+            f"{shape_text(steepness.shape)}"
+        ) from None
+    factor = each[..., None] if power == 1 else each[..., None] ** (1 / power)
+    return finite(x * factor), 1.0, factor
 
 
 def spread_nan(x: np.ndarray[Any, Any], *results: np.ndarray[Any, Any]) -> None:

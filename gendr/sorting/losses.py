@@ -18,7 +18,6 @@ values differ, that is wrong, so that constant scores match nothing.
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -35,12 +34,12 @@ from gendr._common.checks import (
     shape_text,
 )
 from gendr._common.ranges import saturated
-from gendr._common.tracing import all_hold, breaking_graphs_for_masks, in_single, matmul
+from gendr._common.tracing import all_hold, in_single, matmul
 from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
-from gendr.sorting.ragged import by_lists, check_mask
+from gendr.sorting.ragged import check_mask, present
 
 __all__ = [
     "element_match",
@@ -81,13 +80,12 @@ def hard_ranks(values: Tensor, ties: str = "average", mask: Tensor | None = None
         TypeError: if `values` is no real tensor.
         ValueError: if it has no dimension, n = 0, NaN or inf, or `ties` is something else.
     """
-    if (known := check_mask(mask, values, "values")) is not None:
-        return by_lists(partial(hard_ranks, ties=ties), known, "n", values=(values, "n"))
-    values = _list("values", values)
+    known = check_mask(mask, values, "values", by_length=False)
+    values = _list("values", values, known)
     if check_choice("ties", ties, ("average", "first")) == "average":
-        first, last = _rank_range(values)
-        return (first + last).to(_float_like(values)) / 2
-    return ranks_of(values.argsort(dim=-1, stable=True), _float_like(values))
+        first, last = rank_range(values, known)
+        return present((first + last).to(_float_like(values)) / 2, known)
+    return present(ranks_of(_order(values, known), _float_like(values)), known)
 
 
 def ranks_of(order: Tensor, dtype: torch.dtype) -> Tensor:
@@ -119,22 +117,43 @@ def permutation_matrix(values: Tensor, ties: str = "first", mask: Tensor | None 
         TypeError: if `values` is no real tensor.
         ValueError: if it has no dimension, n = 0, NaN or inf, or `ties` is something else.
     """
-    if (known := check_mask(mask, values, "values")) is not None:
-        return by_lists(partial(permutation_matrix, ties=ties), known, "rn", values=(values, "n"))
-    values = _list("values", values)
+    known = check_mask(mask, values, "values", by_length=False)
+    values = _list("values", values, known)
+    columns = None if known is None else known[..., None, :]
     if check_choice("ties", ties, ("average", "first")) == "first":
-        return matrix_of(values.argsort(dim=-1, stable=True), _float_like(values))
-    first, last = (rank[..., None, :] for rank in _rank_range(values))
+        return present(matrix_of(_order(values, known), _float_like(values)), columns)
+    first, last = (rank[..., None, :] for rank in rank_range(values, known))
     rank = torch.arange(1, values.shape[-1] + 1, device=values.device)[:, None]
-    return ((first <= rank) & (rank <= last)) / (last - first + 1).to(_float_like(values))
+    shares = (last - first + 1).clamp(min=1).to(_float_like(values))
+    return present(((first <= rank) & (rank <= last)) / shares, columns)
 
 
-def _rank_range(values: Tensor) -> tuple[Tensor, Tensor]:
+def _order(values: Tensor, mask: Tensor | None) -> Tensor:
+    """The stable argsort [..., n], what is absent last."""
+    order = values.argsort(dim=-1, stable=True)
+    if mask is None:
+        return order
+    return order.gather(-1, (~mask).gather(-1, order).byte().argsort(dim=-1, stable=True))
+
+
+def rank_range(values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The first and the last rank, int64 [..., n], that each value can have, given ties."""
     values = values.contiguous()
-    ascending = values.sort(-1).values
+    ascending = values
+    if mask is not None:
+        kind = torch.finfo if values.is_floating_point() else torch.iinfo
+        ascending = values.masked_fill(~mask, kind(values.dtype).max)
+    ascending = ascending.sort(-1).values
     first = torch.searchsorted(ascending, values) + 1
-    return first, torch.searchsorted(ascending, values, right=True)
+    last = torch.searchsorted(ascending, values, right=True)
+    return first, last if mask is None else torch.minimum(last, mask.sum(-1, keepdim=True))
+
+
+def _counts(like: Tensor, mask: Tensor | None) -> Tensor | int:
+    """How many entries [..., 1] of lists [..., n] are present, at least 1."""
+    if mask is None:
+        return max(1, like.shape[-1])
+    return mask.sum(-1, keepdim=True).clamp(min=1)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -161,9 +180,8 @@ def element_match(scores: Tensor, values: Tensor, mask: Tensor | None = None) ->
 
     Source: thesis, section 3.5; Grover et al., NeuralSort, 2019.
     """
-    if (known := check_mask(mask, scores, "scores")) is not None:
-        return by_lists(element_match, known, "", scores=(scores, "n"), values=(values, "n"))
-    return _right(scores, values).mean(-1)
+    right, counts = _right(scores, values, mask)
+    return (right / counts).sum(-1)
 
 
 def exact_match(scores: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -186,16 +204,17 @@ def exact_match(scores: Tensor, values: Tensor, mask: Tensor | None = None) -> T
 
     Source: thesis, section 3.5; Grover et al., NeuralSort, 2019.
     """
-    if (known := check_mask(mask, scores, "scores")) is not None:
-        return by_lists(exact_match, known, "", scores=(scores, "n"), values=(values, "n"))
-    return _right(scores, values).amin(-1)
+    right, counts = _right(scores, values, mask)
+    return (right.sum(-1, keepdim=True) == counts)[..., 0].to(right.dtype)
 
 
-def _right(scores: Tensor, values: Tensor) -> Tensor:
-    """1 for elements of the right rank, else 0; [..., n]."""
-    scores, values = checked_pair("scores", scores, "values", values)
-    result, true = _rank_range(scores.detach()), _rank_range(values)
-    return ((true[0] <= result[0]) & (result[1] <= true[1])).to(scores.dtype)
+def _right(scores: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | int]:
+    """1 for elements of the right rank, else 0, [..., n]; and how many there are."""
+    known = check_mask(mask, scores, "scores", by_length=False)
+    scores, values = checked_pair("scores", scores, "values", values, known)
+    result, true = rank_range(scores.detach(), known), rank_range(values, known)
+    right = ((true[0] <= result[0]) & (result[1] <= true[1])).to(scores.dtype)
+    return present(right, known), _counts(scores, known)
 
 
 def regrouped(
@@ -243,7 +262,6 @@ def regrouped(
 # losses of permutation matrices
 
 
-@breaking_graphs_for_masks
 @in_single
 def ranking_cross_entropy(
     p: Tensor,
@@ -294,19 +312,22 @@ def ranking_cross_entropy(
             f"target must have the shape of p, {shape_text(p.shape)}, "
             f"got {shape_text(target.shape)}; permutation_matrix(values) makes it from values"
         )
-    if (known := check_mask(mask, p[..., 0, :] if p.shape[-1] else p, "columns of p")) is not None:
-        function = partial(ranking_cross_entropy, binary=binary, reduction="none")
-        losses = by_lists(function, known, "", p=(p, "rn"), target=(target, "rn"))
-        return reduced(losses, known.any(-1), reduction)
+    known = check_mask(mask, p[..., 0, :] if p.shape[-1] else p, "columns of p", by_length=False)
     target = check_device("target", target, "p", p).to(p.dtype)
+    inside = None if known is None else _inside(known)
+    p, target = present(p, inside), present(target, inside)
     gain = target * safe_log(p, LEAST)
     if binary:
         gain = gain + (1 - target) * safe_log(1 - p, torch.finfo(p.dtype).eps)
-    columns = max(1, p.shape[-1])
-    if check_choice("reduction", reduction, REDUCTIONS) != "mean":
-        losses = -gain.sum((-2, -1)) / columns
-        return losses if reduction == "none" else losses.sum()
-    return -gain.sum() / max(1, p.numel() // columns)
+    losses = -present(gain, inside).sum(-1) / _counts(p, known)
+    whole = torch.ones_like(losses[..., 0]) if known is None else known.any(-1)
+    return reduced(losses.sum(-1), whole, reduction)
+
+
+def _inside(mask: Tensor) -> Tensor:
+    """Where a matrix [..., rank, input] belongs to the list of those present."""
+    rows = torch.arange(mask.shape[-1], device=mask.device) < mask.sum(-1, keepdim=True)
+    return rows[..., :, None] & mask[..., None, :]
 
 
 def reduced(losses: Tensor, counts: Tensor, reduction: str) -> Tensor:
@@ -332,7 +353,6 @@ def safe_log(p: Tensor, least: float) -> Tensor:
 # rank correlations
 
 
-@breaking_graphs_for_masks
 @in_single
 def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """Spearman's rho: the correlation of soft ranks with the ranks of values.
@@ -356,13 +376,13 @@ def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tenso
 
     Source: Blondel et al., Fast Differentiable Sorting and Ranking, 2020.
     """
-    if (known := check_mask(mask, ranks, "ranks")) is not None:
-        return by_lists(spearman, known, "", ranks=(ranks, "n"), values=(values, "n"))
-    ranks, values = checked_pair("ranks", ranks, "values", values)
-    ranks = ranks / _magnitude(ranks)
-    a = ranks - ranks.mean(-1, keepdim=True)
-    b = hard_ranks(values).to(ranks.dtype)
-    b = b - b.mean(-1, keepdim=True)
+    known = check_mask(mask, ranks, "ranks", by_length=False)
+    ranks, values = checked_pair("ranks", ranks, "values", values, known)
+    ranks = ranks / magnitude(ranks)
+    counts = _counts(ranks, known)
+    a = present(ranks - ranks.sum(-1, keepdim=True) / counts, known)
+    b = hard_ranks(values, mask=known).to(ranks.dtype)
+    b = present(b - b.sum(-1, keepdim=True) / counts, known)
     # Differences of equal numbers that are only rounding count as 0.
     noise = 8 * torch.finfo(ranks.dtype).eps * ranks.detach().abs().amax(-1, keepdim=True)
     a = torch.where(a.detach().abs().amax(-1, keepdim=True) > noise, a, 0.0)
@@ -370,7 +390,6 @@ def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tenso
 
 
 @worded()
-@breaking_graphs_for_masks
 @in_single
 def kendall(
     x: Tensor,
@@ -409,22 +428,23 @@ def kendall(
 
     Source: Kendall, A New Measure of Rank Correlation, 1938; Daniels, 1944.
     """
-    if (known := check_mask(mask, x, "x")) is not None:
-        function = partial(kendall, dist=dist, steepness=steepness, variant=variant)
-        return by_lists(function, known, "", x=(x, "n"), values=(values, "n"))
+    known = check_mask(mask, x, "x", by_length=False)
     check_choice("variant", variant, ("a", "b"))
     law: Distribution = as_distribution(dist)
     steepness = check_steepness(steepness)
-    x, values = checked_pair("x", x, "values", values)
+    x, values = checked_pair("x", x, "values", values, known)
     # F for all ordered pairs; the entry of (j, i) is F(-d) for the pair (i, j).
     above = saturated(law(x[..., :, None] - x[..., None, :], scale_of(steepness)))
     soft = above - above.mT
     sign = _signs(values).to(soft.dtype)
-    n = x.shape[-1]
+    n = torch.as_tensor(x.shape[-1], device=x.device)
+    if known is not None:
+        pairs, n = known[..., :, None] & known[..., None, :], known.sum(-1)
+        soft, sign = present(soft, pairs), present(sign, pairs)
     if variant == "a":
-        return (soft * sign).sum((-2, -1)) / max(1, n * (n - 1))
+        return (soft * sign).sum((-2, -1)) / (n * (n - 1)).clamp(min=1)
     soft, sign = soft.flatten(-2), sign.flatten(-2)
-    soft = soft / _magnitude(soft)
+    soft = soft / magnitude(soft)
     return _cosine((soft * sign).sum(-1), soft.square().sum(-1), sign.square().sum(-1))
 
 
@@ -434,7 +454,7 @@ def _signs(values: Tensor) -> Tensor:
     return above.to(torch.int8) - above.mT.to(torch.int8)
 
 
-def _magnitude(x: Tensor) -> Tensor:
+def magnitude(x: Tensor) -> Tensor:
     """The power of 2 just below the largest |x| of every list, [..., 1], without gradient.
 
     Divided by it, huge numbers have finite sums and tiny ones nonzero squares; no digit changes.
@@ -454,7 +474,6 @@ def _cosine(product: Tensor, a: Tensor, b: Tensor) -> Tensor:
 # discounted cumulative gain
 
 
-@breaking_graphs_for_masks
 @in_single
 def ndcg(
     p: Tensor,
@@ -498,17 +517,20 @@ def ndcg(
     sizes = check_shape("p", p, "[..., n, n]")
     k = sizes["n"] if k is None else check_count("k", k)
     columns = p[..., 0, :] if sizes["n"] else p
-    if (known := check_mask(mask, columns, "columns of p")) is not None:
-        function = partial(ndcg, k=k, gain=gain, descending=descending)
-        return by_lists(function, known, "", p=(p, "rn"), relevance=(relevance, "n"))
-    p = p if descending else p.flip(-2)
-    gains = checked_gains(relevance, columns, gain)
+    known = check_mask(mask, columns, "columns of p", by_length=False)
+    gains = checked_gains(relevance, columns, gain, known)
     discounts = discounts_of(p)[:k]
+    if known is not None:
+        p = present(p, _inside(known))
+        if not descending:  # the last row is that of the last one present
+            shift = (sizes["n"] - known.sum(-1))[..., None, None]
+            rows = torch.arange(sizes["n"], device=p.device)[:, None] - shift
+            p = p.gather(-2, (rows % sizes["n"]).expand_as(p))
+    p = p if descending else p.flip(-2)
     result = (matmul(discounts, p[..., :k, :]) * gains).sum(-1)
     return normalised(result, gains, discounts)
 
 
-@breaking_graphs_for_masks
 @in_single
 def ndcg_of_ranks(
     ranks: Tensor,
@@ -541,25 +563,24 @@ def ndcg_of_ranks(
         ValueError: if shapes differ, n = 0, a rank is not above 0, relevance is negative or so
             large that its gain overflows, or NaN or inf are among them.
     """
-    if (known := check_mask(mask, ranks, "ranks")) is not None:
-        function = partial(ndcg_of_ranks, gain=gain, descending=descending)
-        return by_lists(function, known, "", ranks=(ranks, "n"), relevance=(relevance, "n"))
-    ranks = _floats("ranks", ranks)
-    ranks = ranks if descending else ranks.shape[-1] + 1 - ranks
+    known = check_mask(mask, ranks, "ranks", by_length=False)
+    ranks = _floats("ranks", ranks, known)
+    ranks = ranks if descending else _counts(ranks, known) + 1 - ranks
+    ranks = ranks if known is None else ranks.masked_fill(~known, 1)
     if ranks.numel() and not all_hold(ranks > 0):
         raise ValueError(f"ranks must be > 0, got {ranks.min().item():g}; they count from 1")
-    gains = checked_gains(relevance, ranks, gain)
+    gains = checked_gains(relevance, ranks, gain, known)
     return normalised((gains / torch.log2(1 + ranks)).sum(-1), gains, discounts_of(ranks))
 
 
-def checked_gains(relevance: Tensor, like: Tensor, gain: str) -> Tensor:
+def checked_gains(relevance: Tensor, like: Tensor, gain: str, mask: Tensor | None = None) -> Tensor:
     """The gains of elements with these relevances, [..., n]."""
     check_choice("gain", gain, ("exponential", "linear"))
-    relevance = _floats("relevance", relevance)
-    if relevance.shape != like.shape:
+    if check_tensor("relevance", relevance).shape != like.shape:
         raise ValueError(
             f"relevance must have shape {shape_text(like.shape)}, got {shape_text(relevance.shape)}"
         )
+    relevance = _floats("relevance", relevance, mask)
     if relevance.numel() and not all_hold(relevance >= 0):
         raise ValueError(f"relevance must be >= 0, got {relevance.min().item():g}")
     relevance = check_device("relevance", relevance, "the others", like).to(like.dtype)
@@ -569,7 +590,7 @@ def checked_gains(relevance: Tensor, like: Tensor, gain: str) -> Tensor:
             f"gain {gain!r} of a relevance of {relevance.max().item():g} is beyond the range of "
             f"{dtype_name(gains.dtype)}; give relevance in smaller units"
         )
-    return gains / _magnitude(gains)  # only ratios count
+    return gains / magnitude(gains)  # only ratios count
 
 
 def discounts_of(like: Tensor) -> Tensor:
@@ -590,13 +611,14 @@ def normalised(result: Tensor, gains: Tensor, discounts: Tensor) -> Tensor:
 # checks of arguments
 
 
-def _list(name: str, x: object) -> Tensor:
+def _list(name: str, x: object, mask: Tensor | None = None) -> Tensor:
     """A finite tensor [..., n], n >= 1; integers stay integers, as floats may merge them."""
     x = check_tensor(name, x)
     if x.is_complex():
         raise TypeError(f"{name} must be real, got {dtype_name(x.dtype)}")
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ValueError(f"{name} must have shape [..., n] with n >= 1, got {shape_text(x.shape)}")
+    x = present(x, mask)
     if x.is_floating_point():
         return check_finite(name, x)
     return x.byte() if x.dtype is torch.bool else x
@@ -609,18 +631,21 @@ def _float_like(x: Tensor) -> torch.dtype:
     return torch.get_default_dtype()
 
 
-def _floats(name: str, x: object) -> Tensor:
+def _floats(name: str, x: object, mask: Tensor | None = None) -> Tensor:
     """What `_list` gives, in float32 or float64."""
-    x = _list(name, x)
+    x = _list(name, x, mask)
     return x.to(_float_like(x))
 
 
-def checked_pair(name: str, x: object, other_name: str, other: object) -> tuple[Tensor, Tensor]:
-    """`x` as floats, and `other` as a list of the same shape on the same device."""
-    one, two = _floats(name, x), _list(other_name, other)
+def checked_pair(
+    name: str, x: object, other_name: str, other: object, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """`x` as floats, and `other` as a list of the same shape on the same device; 0 if absent."""
+    one, two = check_tensor(name, x), check_tensor(other_name, other)
     if one.shape != two.shape:
         raise ValueError(
             f"{name} and {other_name} must have one shape, "
             f"got {shape_text(one.shape)} and {shape_text(two.shape)}"
         )
+    one, two = _floats(name, one, mask), _list(other_name, two, mask)
     return one, check_device(other_name, two, name, one)

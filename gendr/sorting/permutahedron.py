@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import torch
@@ -11,10 +11,10 @@ from typing_extensions import override
 
 from gendr._common.checks import check_choice
 from gendr._common.ranges import finite
-from gendr.distributions.decisions import Number, check_steepness
+from gendr.distributions.decisions import Number
 from gendr.kernels.operator import Operator
 from gendr.kernels.threads import run
-from gendr.sorting.base import Sort, spread_nan
+from gendr.sorting.base import Sort, of_rows, spread_nan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,13 +100,28 @@ class FastSort(Sort):
         return self._on_cpu(operator, x)
 
     def _on_cpu(self, operator: Operator, x: Tensor) -> Tensor:
-        steepness = check_steepness(self.steepness)
+        steepness = self.steepness
+        if isinstance(steepness, Tensor) and steepness.numel() != 1:
+            return self._by_rows(operator, x, steepness)
         if isinstance(steepness, Tensor):
-            steepness = steepness.cpu()
+            steepness = steepness.reshape(()).cpu()
         entropic = self.regularization == "entropic"
         if x.is_meta:
             return operator(None, entropic, x, steepness)
         return operator(_Projection(operator), entropic, x.cpu(), steepness).to(x.device)
+
+    def _by_rows(self, operator: Operator, x: Tensor, steepness: Tensor) -> Tensor:
+        """As `_on_cpu`, with a steepness for each row."""
+        keys, _, _ = of_rows(x, steepness)  # also checks the shape
+        if operator is RANKS:
+            return replace(self, steepness=1.0)._on_cpu(operator, keys)
+        if self.regularization == "l2":  # x and the steepness scale together
+            keys, _, factor = of_rows(x, 1 / steepness)
+            return replace(self, steepness=1.0)._on_cpu(operator, keys) / factor
+        each = steepness.expand(x.shape[:-1]).reshape(-1)
+        rows = zip(x.reshape(len(each), -1), each, strict=True)
+        found = [replace(self, steepness=s)._on_cpu(operator, row) for row, s in rows]
+        return torch.stack(found).reshape(x.shape)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ ranks or places, of which the first exist; others, such as "c", have one size fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,12 +19,12 @@ from torch import Tensor
 
 from gendr._common.checks import (
     check_device,
-    check_finite,
+    check_integer,
     check_tensor,
     dtype_name,
     shape_text,
 )
-from gendr._common.tracing import is_traced
+from gendr._common.tracing import is_traced, refuse_vmap
 
 
 class Group(NamedTuple):
@@ -39,13 +39,21 @@ class Group(NamedTuple):
     places: Tensor
 
 
-def check_mask(mask: object, x: object, name: str = "x") -> Tensor | None:
+def check_mask(
+    mask: object, x: object, name: str = "x", *, by_length: bool = True
+) -> Tensor | None:
     """Return a mask in the shape of x, or None if there is none or nothing is absent.
+
+    Args:
+        mask: True where an entry is present.
+        x: what it belongs to.
+        name: of x, for messages.
+        by_length: lists are to be grouped by their lengths, which are values.
 
     Raises:
         TypeError: it is no bool tensor.
         ValueError: its shape does not broadcast to that of x, or it is on another device.
-        RuntimeError: `torch.compile` or `torch.func` traces; the lengths of lists are values.
+        RuntimeError: `torch.compile` or `torch.func` traces, and lengths would decide.
     """
     if mask is None:
         return None
@@ -64,6 +72,8 @@ def check_mask(mask: object, x: object, name: str = "x") -> Tensor | None:
             f"got {shape_text(mask.shape)}"
         ) from None
     if is_traced():
+        if not by_length:
+            return mask
         raise RuntimeError(
             "a mask is not made for torch.compile and torch.func: how long lists are is not known "
             "while they trace; leave the call out of the graph by torch.compiler.disable"
@@ -72,8 +82,56 @@ def check_mask(mask: object, x: object, name: str = "x") -> Tensor | None:
 
 
 def present(x: Tensor, mask: Tensor | None) -> Tensor:
-    """The tensor x [..., n] with 0 for what is absent, whose gradient is 0."""
-    return x if mask is None else x.masked_fill(~mask, 0)
+    """The tensor x [..., n], or [..., n, c], with 0 for what is absent, whose gradient is 0."""
+    if mask is None:
+        return x
+    return x.masked_fill(~(mask if mask.ndim == x.ndim else mask[..., None]), 0)
+
+
+def by_query(
+    indexes: object, mask: Tensor | None, *tensors: Tensor
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Flat lists as a batch of padded ones.
+
+    Args:
+        indexes: integers of any shape, of which list each entry is.
+        mask: bool in this shape, True where an entry is present.
+        *tensors: in this shape, or with one dimension more.
+
+    Returns:
+        The mask [Q, L] of the Q lists, by ascending index, the longest of which has L entries; and
+        the tensors as [Q, L, ...]. `torch.compile` breaks its graph here.
+
+    Raises:
+        TypeError: they are no integers.
+        ValueError: tensors of other shapes.
+        RuntimeError: `torch.func.vmap` is at work.
+    """
+    if torch.compiler.is_compiling():
+        return torch.compiler.disable(by_query)(indexes, mask, *tensors)  # pyright: ignore[reportCallIssue]
+    refuse_vmap("indexes")
+    ids = check_integer("indexes", indexes)
+    for x in (*tensors, *([] if mask is None else [check_tensor("mask", mask)])):
+        if check_tensor("scores", x).shape[: ids.ndim] != ids.shape:
+            raise ValueError(
+                f"indexes must have the shape of scores and target, {shape_text(x.shape)}, got "
+                f"{shape_text(ids.shape)}"
+            )
+    _, query, counts = ids.flatten().unique(return_inverse=True, return_counts=True)
+    longest = int(counts.max()) if len(counts) else 1
+    order = query.argsort(stable=True)
+    query = query[order]
+    place = torch.arange(len(query), device=query.device) - (counts.cumsum(0) - counts)[query]
+    at = query * longest + place
+
+    def padded(x: Tensor) -> Tensor:
+        flat = x.flatten(0, ids.ndim - 1) if ids.ndim else x[None]
+        room = flat.new_zeros(len(counts) * longest, *flat.shape[1:])
+        whole = room.index_copy(0, at, flat[order])
+        return whole.unflatten(0, (len(counts), longest))
+
+    known = padded(torch.ones_like(ids, dtype=torch.bool) if mask is None else mask)
+    return known, tuple(padded(x) for x in tensors)
 
 
 class Ragged:
@@ -171,24 +229,3 @@ class Lists(NamedTuple):
 
 def _flat(places: Sequence[Tensor]) -> Tensor:
     return torch.cat([place.reshape(-1) for place in places])
-
-
-def by_lists(
-    function: Callable[..., Tensor], mask: Tensor, result: str, **tensors: tuple[Tensor, str]
-) -> Tensor:
-    """Call a function of lists without what is absent, and put its results together.
-
-    Args:
-        function: takes [R, ...] by the names of `tensors`.
-        mask: [..., n] bool.
-        result: the letters of the dimensions of what it returns after the first; all of size n.
-        **tensors: each [..., *dims], and its letters.
-    """
-    ragged, n = Ragged(mask), mask.shape[-1]
-    for name, (tensor, dims) in tensors.items():
-        if dims == "n" and tensor.is_floating_point():
-            check_finite(name, present(tensor, mask))  # whose message has the place in the whole
-    packed = [ragged.packed(tensor, dims) for tensor, dims in tensors.values()]
-    groups = zip(*packed, strict=True)
-    found = [function(**dict(zip(tensors, group, strict=True))) for group in groups]
-    return ragged.joined(found, result, [n] * len(result))

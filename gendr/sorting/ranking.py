@@ -1,10 +1,12 @@
 """Losses of rankings: from scores and what is true to a number to minimise.
 
 Scores and targets are [..., n], the larger the better both, so that no direction can be wrong.
-Lists of different lengths come with a mask, True where an entry is present.
+Lists of different lengths come with a mask, True where an entry is present, or flat with the query
+of each entry. `gendr.sorting.metrics` has what is to be reported.
 
     >>> loss = NDCGLoss("softsort", steepness=1.0, k=10)
     >>> loss(model(documents), grades, mask).backward()
+    >>> loss(model(documents), grades, indexes=queries)     # all [N]
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._common.checks import check_choice, check_count, check_number
-from gendr._common.tracing import breaking_graphs_for_masks, is_traced
+from gendr._common.checks import check_choice, check_count, check_number, check_tensor, shape_text
+from gendr._common.tracing import all_hold, is_traced
 from gendr._common.words import worded
 from gendr.distributions import as_distribution
-from gendr.distributions.decisions import Number, check_steepness
+from gendr.distributions.decisions import Number, check_steepness, check_symmetric, scale_of
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.api import Method, get, permutation, soft_rank
 from gendr.sorting.base import PermutationSort
@@ -37,12 +39,14 @@ from gendr.sorting.losses import (
     reduced,
     spearman,
 )
-from gendr.sorting.ragged import by_lists, check_mask
+from gendr.sorting.permutahedron import FastSort
+from gendr.sorting.ragged import by_query, check_mask, present
 from gendr.sorting.relaxed import NetworkSort
 from gendr.sorting.rows import RowSort
 
 __all__ = [
-    "KendallLoss", "LambdaLoss", "ListMLE", "MAPLoss", "NDCGLoss", "RankingLoss", "SpearmanLoss",
+    "ApproxNDCG", "KendallLoss", "LambdaLoss", "ListMLE", "ListNet", "MAPLoss", "MRRLoss",
+    "NDCGLoss", "OrdinalLoss", "RankNet", "RankingLoss", "SpearmanLoss",
 ]  # fmt: skip
 
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
@@ -62,8 +66,13 @@ class RankingLoss(nn.Module, ABC):
         super().__init__()
         self.reduction = check_choice("reduction", reduction, REDUCTIONS)
 
-    @breaking_graphs_for_masks
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        mask: Tensor | None = None,
+        indexes: Tensor | None = None,
+    ) -> Tensor:
         """The loss.
 
         Args:
@@ -72,33 +81,43 @@ class RankingLoss(nn.Module, ABC):
                 top.
             mask: bool [..., n], True where an entry is present. Absent ones may be anything and
                 get no gradient; lists without entries do not count.
+            indexes: integers in the shape of the target: the query of each entry, in any order;
+                entries of one query are a list. None if the last dimension is a list.
 
         Returns:
             A scalar in the dtype of the scores, computed in float32 at least; [...] for the
-            reduction "none", with 0 for lists without entries. Lists with
-            nothing to order, because all their targets are 0, have no gradient, but for `ListMLE`.
+            reduction "none", with 0 for lists without entries, or [Q] for Q queries by ascending
+            index. Lists with nothing to order, because all their targets are 0, have no gradient,
+            but for `ListMLE`, `ListNet` and `OrdinalLoss`.
 
         Raises:
             TypeError: no real tensors.
             ValueError: shapes differ, or NaN or inf are among what is present.
         """
-        known = check_mask(mask, scores, "scores")
+        scores, target = check_tensor("scores", scores), check_tensor("target", target)
+        if indexes is not None:
+            mask, (scores, target) = by_query(indexes, mask, scores, target)
+        known = check_mask(mask, target, "target", by_length=False)
         dtype = scores.dtype if scores.is_floating_point() else torch.get_default_dtype()
-        if known is None:
-            scores, target = checked_pair("scores", scores, "target", target)
-            losses = self.of_lists(scores, target)
-            return reduced(losses, torch.ones_like(losses), self.reduction).to(dtype)
-        if target.shape != scores.shape:
-            checked_pair("scores", scores, "target", target)  # raises
-        losses = by_lists(self._checked, known, "", scores=(scores, "n"), target=(target, "n"))
-        return reduced(losses, known.any(-1), self.reduction).to(dtype)
+        scores, target = self._checked(scores, target, known)
+        losses = self.of_lists(scores, target, known)
+        count = torch.ones_like(losses)
+        if known is not None:
+            count = known.any(-1)
+            losses = torch.where(count, losses, 0.0)
+        return reduced(losses, count, self.reduction).to(dtype)
 
-    def _checked(self, scores: Tensor, target: Tensor) -> Tensor:
-        return self.of_lists(*checked_pair("scores", scores, "target", target))
+    def _checked(
+        self, scores: Tensor, target: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        return checked_pair("scores", scores, "target", target, mask)
 
     @abstractmethod
-    def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
-        """The losses [...] of whole lists [..., n]; checked, scores floating."""
+    def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+        """The losses [...] of lists [..., n]; checked, scores floating, 0 where absent.
+
+        Those of lists without entries may be any finite number.
+        """
 
 
 class _Sorting(RankingLoss):
@@ -116,6 +135,29 @@ class _Sorting(RankingLoss):
     ) -> None:
         super().__init__(reduction)
         self.method = get(method, **options)
+
+    def _ranks(self, scores: Tensor, mask: Tensor | None, *, descending: bool = True) -> Tensor:
+        """Ranks among those present, 1 where absent."""
+        scores, rest = self._apart(scores, mask, descending)
+        ranks = soft_rank(scores, self.method, descending=descending, mask=rest)
+        return ranks if mask is None else ranks.masked_fill(~mask, 1)
+
+    def _apart(
+        self, scores: Tensor, mask: Tensor | None, descending: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """The scores, and the mask that a sort of them still needs.
+
+        Lengths of lists are no values of a graph. There those absent come so far behind that no
+        method but networks mixes them with others.
+        """
+        if mask is None or not is_traced() or isinstance(self.method, NetworkSort):
+            return scores, mask
+        low, high = scores.detach().aminmax(dim=-1, keepdim=True)
+        # Ranks of the permutahedron pool whole lists that are not further apart than they are long.
+        widths = 100.0 + scores.shape[-1] * isinstance(self.method, FastSort)
+        gap = widths / torch.as_tensor(self.method.steepness).detach().amin().to(scores)
+        behind = 2 * low - high - gap if descending else 2 * high - low + gap
+        return torch.where(mask, scores, behind), None
 
     def extra_repr(self) -> str:
         """The method and the reduction."""
@@ -162,18 +204,21 @@ class NDCGLoss(_Sorting):
                 "leave out k or take another method"
             )
 
-    def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
+    def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """1 - NDCG."""
+        if not isinstance(self.method, PermutationSort):
+            ranks = self._ranks(scores, mask)
+            return 1 - ndcg_of_ranks(ranks, target, self.gain, descending=True, mask=mask)
         if isinstance(self.method, NetworkSort):  # whose P sees in what order entries come
             order = scores.detach().argsort(dim=-1, stable=True)
             scores, target = scores.gather(-1, order), target.gather(-1, order)
-        if isinstance(self.method, PermutationSort):
-            p = permutation(scores, self.method, descending=True)
-            if isinstance(self.method, RowSort):
-                p = p / p.sum(-2, keepdim=True)
-            return 1 - ndcg(p, target, self.k, self.gain, descending=True)
-        ranks = soft_rank(scores, self.method, descending=True)
-        return 1 - ndcg_of_ranks(ranks, target, self.gain, descending=True)
+            mask = None if mask is None else mask.gather(-1, order)
+        keys, rest = self._apart(scores, mask, True)
+        p = permutation(keys, self.method, descending=True, mask=rest)
+        if isinstance(self.method, RowSort):
+            sums = p.sum(-2, keepdim=True)
+            p = p / torch.where(sums > 0, sums, 1.0)
+        return 1 - ndcg(p, target, self.k, self.gain, descending=True, mask=mask)
 
 
 @final
@@ -208,26 +253,50 @@ class MAPLoss(_Sorting):
         super().__init__(method, reduction=reduction, **options)
         self.threshold = check_number("threshold", threshold)
 
-    def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
+    def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """1 - AP."""
         relevant = target > self.threshold
-        if is_traced() and not isinstance(self.method, NetworkSort):
-            among = self._among(scores, relevant)
-        else:
-            among = soft_rank(scores, self.method, descending=True, mask=relevant)
-        ranks = soft_rank(scores, self.method, descending=True)
-        precision = torch.where(relevant, among / ranks, 0.0)
-        return 1 - precision.sum(-1) / relevant.sum(-1).clamp(min=1)
+        relevant = relevant if mask is None else relevant & mask
+        precision = self._ranks(scores, relevant) / self._ranks(scores, mask)
+        return 1 - present(precision, relevant).sum(-1) / relevant.sum(-1).clamp(min=1)
 
-    def _among(self, scores: Tensor, relevant: Tensor) -> Tensor:
-        """The ranks of the relevant among themselves, with all in one list, as graphs need it.
 
-        The others come so far below that no method but networks mixes them with the relevant.
-        """
-        fixed = scores.detach()
-        low, high = fixed.aminmax(dim=-1, keepdim=True)
-        below = 2 * low - high - 100 / torch.as_tensor(self.method.steepness).detach().to(fixed)
-        return soft_rank(torch.where(relevant, scores, below), self.method, descending=True)
+@final
+class MRRLoss(_Sorting):
+    """1 - the reciprocal rank of the first relevant entry, with soft ranks; its mean is 1 - MRR.
+
+        RR = max over the relevant of 1 / (rank among all)
+
+    With exact ranks it is the metric itself.
+
+    Args:
+        method: a name or a method.
+        threshold: a target above it is relevant.
+        reduction: "mean", "sum" or "none". Lists without relevant entries have the loss 1.
+        **options: settings of the method, such as `steepness`.
+
+    Raises:
+        TypeError, ValueError: as `soft_rank`.
+
+    Source: Voorhees, The TREC-8 Question Answering Track Report, 1999, for the metric.
+    """
+
+    def __init__(
+        self,
+        method: Method = "sinkhorn",
+        *,
+        threshold: float = 0.0,
+        reduction: Reduction = "mean",
+        **options: Any,
+    ) -> None:
+        super().__init__(method, reduction=reduction, **options)
+        self.threshold = check_number("threshold", threshold)
+
+    def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+        """1 - RR."""
+        relevant = target > self.threshold
+        relevant = relevant if mask is None else relevant & mask
+        return 1 - present(1 / self._ranks(scores, mask), relevant).amax(-1)
 
 
 @final
@@ -245,9 +314,9 @@ class SpearmanLoss(_Sorting):
     Source: Blondel et al., Fast Differentiable Sorting and Ranking, 2020.
     """
 
-    def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
+    def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """1 - rho."""
-        return 1 - spearman(soft_rank(scores, self.method), target)
+        return 1 - spearman(self._ranks(scores, mask, descending=False), target, mask)
 
 
 @worded()
@@ -277,9 +346,9 @@ class KendallLoss(RankingLoss):
         self.dist, self.steepness = as_distribution(dist), check_steepness(steepness)
         self.variant = check_choice("variant", variant, ("a", "b"))
 
-    def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
+    def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """1 - tau."""
-        return 1 - kendall(scores, target, self.dist, self.steepness, self.variant)
+        return 1 - kendall(scores, target, self.dist, self.steepness, self.variant, mask)
 
 
 @final
@@ -300,13 +369,168 @@ class ListMLE(RankingLoss):
         super().__init__(reduction)
         self.k = None if k is None else check_count("k", k)
 
-    def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
+    def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """The negative logarithm of the likelihood."""
-        by_score = scores.detach().argsort(dim=-1, descending=True, stable=True)
-        order = target.gather(-1, by_score).argsort(dim=-1, descending=True, stable=True)
-        ordered = scores.gather(-1, by_score.gather(-1, order))
+        order = scores.detach().argsort(dim=-1, descending=True, stable=True)
+        for keys in (target,) if mask is None else (target, mask.byte()):  # those absent last
+            again = keys.gather(-1, order).argsort(dim=-1, descending=True, stable=True)
+            order = order.gather(-1, again)
+        ordered = scores.gather(-1, order)
+        inside = None if mask is None else mask.gather(-1, order)
+        if inside is not None:
+            ordered = ordered.masked_fill(~inside, _lowest(scores))
         rest = ordered.flip(-1).logcumsumexp(-1).flip(-1)
-        return (rest - ordered)[..., : self.k].sum(-1)
+        return present(rest - ordered, inside)[..., : self.k].sum(-1)
+
+
+def _lowest(like: Tensor) -> float:
+    """A number of which the exponential is 0, with room for differences."""
+    return torch.finfo(like.dtype).min / 4
+
+
+@final
+class ListNet(RankingLoss):
+    """The cross-entropy of who is first: by the targets, and by the scores.
+
+        L = -sum_i softmax(y)_i log softmax(s)_i
+
+    Args:
+        reduction: "mean", "sum" or "none".
+
+    Source: Cao et al., Learning to Rank: From Pairwise Approach to Listwise Approach, 2007, with
+        top one probabilities.
+    """
+
+    def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+        """The cross-entropy."""
+        target = target.to(scores.dtype)
+        if mask is not None:
+            scores, target = (x.masked_fill(~mask, _lowest(scores)) for x in (scores, target))
+        return -(target.softmax(-1) * present(scores.log_softmax(-1), mask)).sum(-1)
+
+
+@worded(paper=("sigma",))
+@final
+class RankNet(RankingLoss):
+    """The logistic loss of pairs, alike for all of which one has the larger target.
+
+        L = mean over y_i > y_j of log(1 + exp(-steepness (s_i - s_j)))
+
+    Memory is O(n^2) a list.
+
+    Args:
+        steepness: of the logistic loss, positive.
+        reduction: "mean", "sum" or "none". Lists of equal targets have the loss 0.
+
+    Raises:
+        TypeError, ValueError: the steepness is not positive.
+
+    Source: Burges et al., Learning to Rank using Gradient Descent, 2005.
+    """
+
+    def __init__(self, steepness: float = 1.0, *, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction)
+        self.steepness = check_number("steepness", steepness, above=0.0)
+
+    def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+        """The mean over pairs."""
+        pairs = target[..., :, None] > target[..., None, :]
+        if mask is not None:
+            pairs = pairs & mask[..., :, None] & mask[..., None, :]
+        costs = functional.softplus(self.steepness * (scores[..., None, :] - scores[..., :, None]))
+        return present(costs, pairs).sum((-2, -1)) / pairs.sum((-2, -1)).clamp(min=1)
+
+
+@worded()
+@final
+class ApproxNDCG(RankingLoss):
+    """1 - NDCG with ranks that are sums of comparisons.
+
+        rank_i = 1 + sum over j != i of F(steepness (s_j - s_i))
+
+    Other ranks: `NDCGLoss("permutahedron")`. Memory is O(n^2) a list.
+
+    Args:
+        dist: the law F of comparisons, symmetric: a name, an object or a callable CDF.
+        steepness: 1 / scale, > 0.
+        gain: "exponential", 2^grade - 1, or "linear".
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        TypeError, ValueError: a law that is not symmetric, or an option out of range.
+
+    Source: Qin et al., A General Approximation Framework for Direct Optimization of Information
+        Retrieval Measures, 2010, where F is logistic.
+    """
+
+    def __init__(
+        self,
+        dist: DistributionLike = "logistic",
+        steepness: Number = 10.0,
+        gain: str = "exponential",
+        *,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(reduction)
+        self.dist = check_symmetric(as_distribution(dist), "ApproxNDCG needs")
+        self.steepness = check_steepness(steepness)
+        self.gain = check_choice("gain", gain, ("exponential", "linear"))
+
+    def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+        """1 - NDCG."""
+        differences = scores[..., None, :] - scores[..., :, None]
+        above = self.dist(differences, scale_of(self.steepness))
+        others = ~torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+        others = others if mask is None else others & mask[..., None, :]
+        ranks = 1 + present(above, others.expand_as(above)).sum(-1)
+        return 1 - ndcg_of_ranks(ranks, target, self.gain, descending=True, mask=mask)
+
+
+@final
+class OrdinalLoss(RankingLoss):
+    """The likelihood of grades by scores of every level: is the grade at least k?
+
+        L = -mean over entries of sum_k log P(y >= k or not),    P(y >= k) = sigmoid(s_k)
+
+    Scores are [..., n, K] for the grades 0 .. K, target [..., n]; `scores.sigmoid().sum(-1)` is the
+    expected grade, to sort by.
+
+    Args:
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ValueError: scores without the dimension of levels, or grades that are not 0 .. K.
+
+    Source: Niu et al., Ordinal Regression with Multiple Output CNN for Age Estimation, 2016;
+        Pobrotyn et al., Context-Aware Learning to Rank with Self-Attention, 2020.
+    """
+
+    def _checked(
+        self, scores: Tensor, target: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        if scores.ndim != target.ndim + 1 or 0 in scores.shape[-1:]:
+            raise ValueError(
+                "scores must have shape [..., n, K] for the target [..., n] of grades 0 .. K, got "
+                f"{shape_text(scores.shape)} and {shape_text(target.shape)}"
+            )
+        # Every level's scores have to fit the target.
+        moved, wide = scores.movedim(-1, 0), target.expand(scores.shape[-1], *target.shape)
+        whole = None if mask is None else mask.expand(wide.shape)
+        scores, wide = checked_pair("scores", moved, "target", wide, whole)
+        return scores.movedim(0, -1), wide[0]
+
+    def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+        """The mean over entries."""
+        levels = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
+        if not all_hold((target >= 0) & (target <= scores.shape[-1])):
+            raise ValueError(
+                f"grades must lie in 0 .. {scores.shape[-1]}, the number of levels of scores, got "
+                f"{target.min().item():g} .. {target.max().item():g}"
+            )
+        is_reached = (target[..., None] >= levels).to(scores.dtype)
+        costs = functional.binary_cross_entropy_with_logits(scores, is_reached, reduction="none")
+        counts = target.shape[-1] if mask is None else mask.sum(-1).clamp(min=1)
+        return present(costs.sum(-1), mask).sum(-1) / counts
 
 
 @worded(paper=("sigma",))
@@ -350,13 +574,14 @@ class LambdaLoss(RankingLoss):
         self.steepness = check_number("steepness", steepness, above=0.0)
         self.gain = check_choice("gain", gain, ("exponential", "linear"))
 
-    def of_lists(self, scores: Tensor, target: Tensor) -> Tensor:
+    def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """The sum over pairs."""
-        gains = checked_gains(target, scores, self.gain)
+        gains = checked_gains(target, scores, self.gain, mask)
         by_rank = discounts_of(scores)
         one = torch.ones_like(gains[..., 0])
         gains = gains * normalised(one, gains, by_rank[: self.k])[..., None]
-        order = scores.detach().argsort(dim=-1, descending=True, stable=True)
+        keys = scores.detach() if mask is None else scores.detach().masked_fill(~mask, -torch.inf)
+        order = keys.argsort(dim=-1, descending=True, stable=True)
         place = order.argsort(dim=-1)  # from 0
         discount = by_rank[place]
         distance = (place[..., :, None] - place[..., None, :]).abs()
@@ -367,6 +592,8 @@ class LambdaLoss(RankingLoss):
             is_first = place < self.k
             weights = weights * (is_first[..., :, None] | is_first[..., None, :])
         gap = (gains[..., :, None] - gains[..., None, :]).clamp(min=0)
+        if mask is not None:  # others have the gain 0
+            gap = gap * mask[..., None, :]
         margin = scores[..., :, None] - scores[..., None, :]
         costs = functional.softplus(-self.steepness * margin) / math.log(2)
         return (gap * weights * costs).sum((-2, -1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from typing import ClassVar, final
 
@@ -17,9 +17,9 @@ from gendr.distributions.decisions import Number, check_symmetric, scale_of
 from gendr.distributions.registry import DistributionLike
 from gendr.kernels.operator import Kernels
 from gendr.sorting.backends.choice import NAMES, choose
-from gendr.sorting.backends.comparators import Comparators, has_kernel
+from gendr.sorting.backends.comparators import Comparators, has_kernel, power_of
 from gendr.sorting.backends.reference import CARRY, GATES
-from gendr.sorting.base import PermutationSort, check_matrices, expanded
+from gendr.sorting.base import PermutationSort, check_matrices, expanded, of_rows
 from gendr.sorting.networks import Network, network
 from gendr.sorting.permutahedron import isotonic
 
@@ -137,13 +137,22 @@ class NetworkSort(PermutationSort):
 
     def values(self, x: Tensor) -> Tensor:
         """P @ x, without P."""
-        return self._walk(x).values.reshape(x.shape)
+        return self._walk(x).values.reshape(x.shape) / self._keyed(x)[2]
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c], without P."""
         x, payload = expanded(x, payload)
         flat = payload.reshape(-1, *payload.shape[-2:])
         return self._walk(x).carried(flat).reshape(payload.shape)
+
+    def weighed(self, x: Tensor, weights: Tensor) -> Tensor:
+        """P^T @ weights, [..., n, c], without P."""
+        if is_traced():  # it cannot build a network
+            return super().weighed(x, weights)
+        x, weights = expanded(x, weights)
+        walked = self._walk(x)
+        flat = weights.reshape(-1, *weights.shape[-2:])
+        return walked.returned(flat, backwards(walked.wires)).reshape(weights.shape)
 
     def ranks(self, x: Tensor) -> Tensor:
         """Soft ranks that rise with x, lie in [1, n], and become n + 1 - ranks for -x.
@@ -161,6 +170,9 @@ class NetworkSort(PermutationSort):
         are equal, those of two values are the expected ones. Ranks are continuous in x if F is, and
         smooth but where blocks of the regressions change.
         """
+        keys, _, factor = self._keyed(x)
+        if isinstance(factor, Tensor):  # of every row
+            return replace(self, steepness=1.0).ranks(keys)
         n, wires = x.shape[-1], self.network_of(x.shape[-1])
         order = x.detach().argsort(dim=-1, stable=True)
         ascending = x.gather(-1, order)
@@ -178,9 +190,9 @@ class NetworkSort(PermutationSort):
 
     def _steps(self, ascending: Tensor) -> Tensor:
         """By how much ranks of neighbours [..., n - 1] differ if the two are alone."""
-        steepness = self.steepness
+        ascending, steepness, _ = self._keyed(ascending)
         if isinstance(steepness, Tensor):
-            steepness = saturated(steepness.reshape(()).to(ascending))
+            steepness = saturated(steepness.to(ascending))
         gaps = ascending.diff(dim=-1)
         keep, swap = self.law.coverage(gaps, scale_of(steepness))
         steps = saturated(keep) - saturated(swap)
@@ -188,18 +200,16 @@ class NetworkSort(PermutationSort):
 
     def _expected(self, x: Tensor) -> Tensor:
         """The expected rank under each column of P, without P."""
-        if is_traced():  # it cannot build a network
-            return super().ranks(x)
-        walked = self._walk(x)
-        # The ranks are P^T @ positions.
         positions = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
-        payload = positions[:, None].expand(walked.keep.shape[0], -1, -1)
-        return walked.returned(payload, backwards(walked.wires)).reshape(x.shape)
+        return self.weighed(x, positions[:, None])[..., 0]
 
     def _walk(self, x: Tensor) -> Walk:
-        n = x.shape[-1]
-        flat = x.flatten(0, -2) if x.ndim > 1 else x[None]
-        return walk(flat, self.network_of(n), self.law, self.steepness, self.backend)
+        keys, steepness, _ = self._keyed(x)
+        flat = keys.flatten(0, -2) if x.ndim > 1 else keys[None]
+        return walk(flat, self.network_of(x.shape[-1]), self.law, steepness, self.backend)
+
+    def _keyed(self, x: Tensor) -> tuple[Tensor, Number, Tensor | float]:
+        return of_rows(x, self.steepness, power_of(self.law))
 
 
 @final

@@ -23,7 +23,15 @@ from gendr._common.ranges import finite, saturated
 from gendr.distributions.decisions import Number
 from gendr.kernels.operator import Operator
 from gendr.kernels.threads import run
-from gendr.sorting.base import PermutationSort, Sort, check_matrices, expanded, gumbel, spread_nan
+from gendr.sorting.base import (
+    PermutationSort,
+    Sort,
+    check_matrices,
+    expanded,
+    gumbel,
+    of_rows,
+    spread_nan,
+)
 
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
 NO_GRADIENTS = np.empty((0, 0)), np.empty(0)
@@ -100,10 +108,7 @@ class RowSort(PermutationSort):
     def last_rows(self, x: Tensor, count: int) -> Tensor:
         """The last rows of P, [..., count, n]; no others are computed."""
         check_matrices(self.name, x, count)
-        keys = self.perturbed(x)
-        steepness = self.steepness
-        if isinstance(steepness, Tensor):
-            steepness = saturated(steepness.reshape(()))
+        keys, steepness = self._keyed(x)
         kernels = _RowKernels if x.device.type == "cpu" and self.has_kernel else None
         return ROWS(kernels, (self, count), keys, steepness)
 
@@ -130,11 +135,23 @@ class RowSort(PermutationSort):
         """P @ payload, or P^T @ payload."""
         if x.device.type != "cpu" or not self.has_kernel or payload.shape[-1] > NARROW:
             return _times(self.permutation(x), payload, by_columns)
-        keys, payload = expanded(self.perturbed(x), payload)
-        steepness = self.steepness
-        if isinstance(steepness, Tensor):
-            steepness = saturated(steepness.reshape(()))
+        keys, steepness = self._keyed(x)
+        keys, payload = expanded(keys, payload)
         return PRODUCTS(_ProductKernels, (self, by_columns), keys, steepness, payload)
+
+    def weighed(self, x: Tensor, weights: Tensor) -> Tensor:
+        """P^T @ weights, [..., n, c], of the noisy x if there is noise; without P if narrow."""
+        return self._product(x, weights, True)
+
+    def _keyed(self, x: Tensor) -> tuple[Tensor, Number]:
+        """The inputs with noise, and their steepness."""
+        keys, steepness, _ = of_rows(self.perturbed(x), self.steepness, self.degree)
+        return keys, saturated(steepness) if isinstance(steepness, Tensor) else steepness
+
+    @property
+    def degree(self) -> float:
+        """The power of the inputs in the arguments of the softmax."""
+        return 1.0
 
     def perturbed(self, x: Tensor) -> Tensor:
         """The inputs with a fresh sample of the noise."""

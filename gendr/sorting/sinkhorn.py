@@ -15,8 +15,8 @@ from typing_extensions import override
 from gendr._common.checks import check_choice, check_count, check_number
 from gendr._common.ranges import saturated
 from gendr._common.tracing import is_traced, refuse_transforms
-from gendr.distributions.decisions import Number, check_steepness
-from gendr.sorting.base import PermutationSort, check_matrices
+from gendr.distributions.decisions import Number
+from gendr.sorting.base import PermutationSort, check_matrices, of_rows
 
 Gradient: TypeAlias = Literal["implicit", "unrolled"]
 GRADIENTS = ("implicit", "unrolled")
@@ -95,10 +95,10 @@ class SinkhornSort(PermutationSort):
         if x.is_meta:
             return x[..., None].expand(*x.shape, x.shape[-1]).clone()
         check_matrices(self.name, x, x.shape[-1])
-        steepness = check_steepness(self.steepness)
+        keys, steepness, _ = of_rows(x.double(), self.steepness)
         if isinstance(steepness, Tensor):
             steepness = saturated(steepness)
-        z = 2 * steepness * saturated(_centred(x.double(), steepness))
+        z = 2 * steepness * saturated(_centred(keys, steepness))
         if self.gradient == "implicit":
             p = cast("Tensor", _Plan.apply(z, self.iterations, self.tolerance))
         else:

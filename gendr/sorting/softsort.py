@@ -44,6 +44,11 @@ class SoftSort(RowSort):
         super().__post_init__()
         check_number("power", self.power, above=0.0)
 
+    @property
+    def degree(self) -> float:
+        """The power."""
+        return self.power
+
     def ranks(self, x: Tensor) -> Tensor:
         """The expected rank of every input, see `RowSort.ranks`.
 

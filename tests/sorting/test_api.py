@@ -282,7 +282,7 @@ def test_bad_input_ends_in_one_line():
         (lambda: soft_sort(KEYS, "softsort", dist="cauchy"), TypeError, "no setting 'dist'"),
         (lambda: soft_sort(KEYS, steepness=0.0), ValueError, "steepness must be > 0, got 0"),
         (lambda: soft_sort(KEYS, steepness=-torch.ones(())), ValueError, "steepness must be > 0"),
-        (lambda: soft_sort(KEYS, steepness=torch.ones(2)), TypeError, "a single floating number"),
+        (lambda: soft_sort(KEYS, steepness=torch.ones(9)), ValueError, "one for each row"),
         (lambda: soft_sort(KEYS, steepness="3"), TypeError, "steepness must be a number, got str"),
         (lambda: soft_sort(KEYS, dist="exponential"), ValueError, "symmetric"),
         (lambda: permutation(KEYS, "permutahedron"), ValueError, "no permutation matrix.*bitonic"),

@@ -17,6 +17,7 @@ from gendr.sorting import (
     losses,
     names,
     permutation,
+    soft_argquantile,
     soft_quantile,
     soft_rank,
     soft_sort,
@@ -170,6 +171,14 @@ def test_quantiles_are_those_of_torch():
             assert torch.equal(soft_quantile(x, q, dim=dim, keepdim=keepdim, hard=True), want)
             near = soft_quantile(x, q, "odd_even", dim=dim, keepdim=keepdim, steepness=1e6)
             torch.testing.assert_close(near, want, rtol=0, atol=1e-3)
+    q = torch.tensor([0.0, 0.31, 0.5, 0.75], dtype=x.dtype)
+    for how, dim, keepdim in itertools.product(
+        ("linear", "lower", "higher", "midpoint", "nearest"), (None, 0, -2), (False, True)
+    ):
+        found = soft_quantile(x, q, dim=dim, keepdim=keepdim, interpolation=how, hard=True)
+        want = x.quantile(q, dim, keepdim, interpolation=how)
+        torch.testing.assert_close(found, want, rtol=1e-14, atol=0)
+    assert torch.equal(soft_quantile(x, interpolation="lower", hard=True), x.median(-1).values)
     x = poisoned(numbers(6, 6))
     q = torch.tensor([0.2, 0.5], dtype=x.dtype)
     found = soft_quantile(x, q, mask=MASK, hard=True)
@@ -179,6 +188,87 @@ def test_quantiles_are_those_of_torch():
     assert torch.autograd.grad(found.sum(), x)[0].isfinite().all()
     with pytest.raises(ValueError, match=r"q must be in \[0, 1\]"):
         soft_quantile(x, 1.5, mask=MASK)
+    with pytest.raises(ValueError, match="unknown interpolation"):
+        soft_quantile(x, 0.5, interpolation="cubic")
+
+
+@for_each(method=["odd_even", "softsort", "neuralsort", "sinkhorn"])
+def test_where_quantiles_stand_are_rows_of_the_matrix(method):
+    x, q = numbers(3, 7), torch.tensor([0.5, 0.1], dtype=torch.float64)
+    p = permutation(x, method, steepness=2.0)
+    found = soft_argquantile(x, q, method, steepness=2.0)
+    torch.testing.assert_close(found[0], p[:, 3])  # the argmedian
+    torch.testing.assert_close(found[1], 0.4 * p[:, 0] + 0.6 * p[:, 1])
+    values = soft_quantile(x, q, method, steepness=2.0)
+    torch.testing.assert_close((found * x).sum(-1), values)
+    hard = soft_argquantile(x, q, method, hard=True)
+    torch.testing.assert_close((hard * x).sum(-1), x.quantile(q, -1))
+    assert ((hard > 0).sum(-1) == torch.tensor([[1], [2]])).all()
+    kept = soft_argquantile(x.mT, 0.5, method, dim=0, keepdim=True, steepness=2.0)
+    torch.testing.assert_close(kept, found[:1])
+    flat = soft_argquantile(x, 0.5, method, dim=None, keepdim=True)
+    assert flat.shape == (1, 1, 21)
+    leaf = x.clone().requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda x: soft_argquantile(x, q, method, steepness=2.0), leaf, fast_mode=True, atol=1e-4
+    )
+    x = poisoned(numbers(6, 6))
+    exact = get(method, **({"tolerance": 1e-13} if method == "sinkhorn" else {}))
+    masked = soft_argquantile(x, 0.5, exact, mask=MASK)
+    assert_of_lists(masked, lambda a, _: soft_argquantile(a, 0.5, exact), x, dims="n")
+    with pytest.raises(ValueError, match="no permutation matrix, which weights of ranks needs"):
+        soft_argquantile(x, 0.5, "permutahedron", mask=MASK)
+
+
+def test_softness_free_of_scale():
+    x, huge = numbers(4, 5), torch.tensor([3e38, -3e38, 1e38])
+    mean, std = x.mean(-1, keepdim=True), x.std(-1, keepdim=True, correction=0)
+    for method in (*OTHERS, get("bitonic", dist="logistic.squared"), get("odd_even")):
+        for options in ({}, {"descending": True}):
+            free = {**options, "standardize": True}
+            torch.testing.assert_close(
+                soft_rank(x, method, **free), soft_rank((x - mean) / std, method, **options)
+            )
+            want = soft_sort((x - mean) / std, method, **options) * std + mean
+            torch.testing.assert_close(soft_sort(x, method, **free), want)
+            torch.testing.assert_close(soft_sort(9 * x - 4, method, **free), 9 * want - 4)
+        masked = soft_rank(poisoned(numbers(6, 6)), method, mask=MASK, standardize=True)
+        row = numbers(6, 6)[1, MASK[1]]
+        torch.testing.assert_close(masked[1, MASK[1]], soft_rank(row, method, standardize=True))
+    for function in (soft_rank, soft_sort):
+        call = lambda x, f=function: f(x, "softsort", steepness=2.0, standardize=True)  # noqa: E731
+        assert torch.autograd.gradcheck(call, x.clone().requires_grad_())
+        assert function(huge, standardize=True).isfinite().all()
+        equal = torch.ones(3, requires_grad=True)
+        assert (
+            torch.autograd.grad(function(equal, standardize=True).sum(), equal)[0].isfinite().all()
+        )
+    assert torch.equal(soft_quantile(x, hard=True, standardize=True), x.median(-1).values)
+
+
+@for_each(method=[*OTHERS, *(get(name, dist=law) for name, law in (
+    ("bitonic", "cauchy"), ("odd_even", "logistic.squared"), ("odd_even", "gaussian"),
+))])  # fmt: skip
+def test_a_steepness_for_each_row(method):
+    x = numbers(6, 6).requires_grad_()
+    each = torch.tensor([0.3, 0.7, 1.0, 1.5, 2.0, 0.2], dtype=torch.float64, requires_grad=True)
+    functions = [soft_sort, soft_rank]
+    if isinstance(method, PermutationSort):
+        functions += [permutation, soft_argquantile]
+    for function in functions:
+        found = function(x, method=method, steepness=each)
+        want = [function(row, method=method, steepness=s) for row, s in zip(x, each, strict=True)]
+        want = torch.stack(want)
+        torch.testing.assert_close(found, want, rtol=1e-7, atol=1e-9)
+        weights = torch.randn_like(found)
+        slopes = [torch.autograd.grad((y * weights).sum(), (x, each)) for y in (found, want)]
+        for one, other in zip(*slopes, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+    masked = soft_rank(poisoned(x.detach()), method, mask=MASK, steepness=each)
+    alone = soft_rank(x[5, MASK[5]], method, steepness=each[5])
+    torch.testing.assert_close(masked[5, MASK[5]], alone)
+    with pytest.raises(ValueError, match=r"one for each row, \[6\], got \[6, 1\]"):
+        soft_rank(x, method, steepness=each[:, None])
 
 
 def test_modules_stand_in_sequences():

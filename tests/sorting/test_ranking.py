@@ -7,13 +7,19 @@ import torch
 from torch.autograd import gradcheck
 
 from gendr.sorting import (
+    ApproxNDCG,
     KendallLoss,
     LambdaLoss,
     ListMLE,
+    ListNet,
     MAPLoss,
+    MRRLoss,
     NDCGLoss,
+    OrdinalLoss,
+    RankNet,
     SpearmanLoss,
     losses,
+    metrics,
 )
 from support.cases import for_each
 
@@ -29,6 +35,11 @@ KINDS = {
     "mle, k": ListMLE(k=2),
     "lambda": LambdaLoss(),
     "lambda, k": LambdaLoss(k=2, mu=0.0, sigma=2.0),
+    "mrr": MRRLoss(threshold=1.0, steepness=1.0),
+    "net": ListNet(),
+    "pairs": RankNet(2.0),
+    "approx": ApproxNDCG(steepness=2.0),
+    "approx, cauchy": ApproxNDCG("cauchy", 2.0, "linear"),
 }
 
 
@@ -71,6 +82,14 @@ def test_masks_and_reductions(kind):
         got, wanted = (torch.autograd.grad(y.sum(), x)[0] for y in (each, torch.stack(want)))
         torch.testing.assert_close(got, wanted)
         assert (got[~mask] == 0).all()
+        queries = torch.tensor([7, -2, 0, 3])[:, None].expand_as(mask)
+        mixed = torch.randperm(20)
+        parts = [y.flatten()[mixed] for y in (x, grades, mask, queries)]
+        flat = loss(*parts[:2], mask=parts[2], indexes=parts[3])
+        torch.testing.assert_close(flat, each[[1, 2, 3, 0]])
+        here = parts[2]
+        flat = loss(parts[0][here], parts[1][here], indexes=parts[3][here])
+        torch.testing.assert_close(flat, each[[2, 3, 0]])
         loss.reduction = "sum"
         torch.testing.assert_close(loss(x, grades, mask), each.sum())
         loss.reduction = "mean"
@@ -80,10 +99,41 @@ def test_masks_and_reductions(kind):
         loss.reduction = "mean"
 
 
-@for_each(kind=["ndcg", "map", "kendall", "mle", "mle, k", "lambda", "lambda, k"])
+@for_each(kind=[kind for kind in KINDS if kind not in ("ndcg of ranks", "spearman")])
 def test_gradients(kind):
     scores, grades = lists(3, 5)
-    assert gradcheck(lambda x: KINDS[kind](x, grades), scores.requires_grad_(), fast_mode=True)
+    mask = torch.tensor([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]]).bool()
+    for m in (None, mask):
+        loss = lambda x, m=m: KINDS[kind](x, grades, m)  # noqa: E731
+        assert gradcheck(loss, scores.requires_grad_(), fast_mode=True)
+    sure = torch.func.grad(lambda x: KINDS[kind](x, grades))(scores.detach())
+    torch.testing.assert_close(sure, torch.autograd.grad(KINDS[kind](scores, grades), scores)[0])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler itself
+@for_each(kind=[kind for kind in KINDS if kind not in ("ndcg, k", "ndcg of ranks")], rotating=5)
+def test_masks_stay_in_graphs(kind):
+    """But for those of networks, at which graphs break."""
+    loss, (scores, grades) = KINDS[kind], lists(4, 5)
+    mask = torch.tensor([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1], [0, 1, 0, 1, 1]]).bool()
+    x = scores.masked_fill(~mask, torch.nan).requires_grad_()
+    torch.compiler.reset()
+    compiled = torch.compile(loss, fullgraph=True, backend="eager")
+    found, want = (f(x, grades, mask) for f in (compiled, loss))
+    torch.testing.assert_close(found, want)
+    slopes = [torch.autograd.grad(y, x)[0] for y in (found, want)]
+    torch.testing.assert_close(*slopes)
+
+
+def test_graphs_break_at_queries_and_networks():
+    scores, grades = lists(3, 6)
+    queries = torch.tensor([0, 1, 1, 0, 0, 2]).expand(3, 6)
+    for loss, more in (
+        (ListNet(), {"indexes": queries}),
+        (KINDS["ndcg, k"], {"mask": queries > 0}),
+    ):
+        compiled = torch.compile(loss, backend="eager")
+        torch.testing.assert_close(compiled(scores, grades, **more), loss(scores, grades, **more))
 
 
 def test_hard_ones_are_the_metrics():
@@ -104,6 +154,11 @@ def test_hard_ones_are_the_metrics():
                 precisions.append(hits / (r + 1))
         found = MAPLoss("softsort", threshold=1.0, **SHARP)(scores[row], grades[row])
         assert float(found) == pytest.approx(1 - sum(precisions) / len(precisions), abs=1e-9)
+    for loss, metric in ((MAPLoss, metrics.average_precision), (MRRLoss, metrics.reciprocal_rank)):
+        found = loss("softsort", threshold=1.0, reduction="none", **SHARP)(scores, grades)
+        torch.testing.assert_close(1 - found, metric(scores, grades, threshold=1.0))
+    found = ApproxNDCG(reduction="none", **SHARP)(scores, grades)
+    torch.testing.assert_close(1 - found, metrics.ndcg(scores, grades))
     distinct = torch.arange(7).expand(6, 7)
     rho = SpearmanLoss("permutahedron", steepness=1e4)(scores, distinct)
     ranks = scores.argsort(-1).argsort(-1)
@@ -127,6 +182,52 @@ def test_list_mle_by_a_loop():
     torch.testing.assert_close(
         ListMLE(reduction="none")(scores[:, shuffled], grades[:, shuffled]), each
     )
+
+
+def test_pairs_tops_and_ranks_by_loops():
+    scores, grades = lists(4, 6)
+    found = [f(scores, grades) for f in (
+        RankNet(1.5, reduction="none"), ListNet(reduction="none"),
+        ApproxNDCG(steepness=3.0, reduction="none"),
+    )]  # fmt: skip
+    for row in range(4):
+        s, g = scores[row].tolist(), grades[row].tolist()
+        pairs = [(i, j) for i in range(6) for j in range(6) if g[i] > g[j]]
+        costs = [math.log(1 + math.exp(-1.5 * (s[i] - s[j]))) for i, j in pairs]
+        assert float(found[0][row]) == pytest.approx(sum(costs) / len(pairs))
+        p, q = ([math.exp(v) / sum(map(math.exp, x)) for v in x] for x in (g, s))
+        cross = -sum(a * math.log(b) for a, b in zip(p, q, strict=True))
+        assert float(found[1][row]) == pytest.approx(cross)
+        ranks = [0.5 + sum(1 / (1 + math.exp(3 * (a - b))) for b in s) for a in s]
+        dcg = sum((2**v - 1) / math.log2(1 + r) for v, r in zip(g, ranks, strict=True))
+        best = sum((2**v - 1) / math.log2(2 + r) for r, v in enumerate(sorted(g, reverse=True)))
+        assert float(found[2][row]) == pytest.approx(1 - dcg / best)
+    assert RankNet()(scores, torch.ones(4, 6)) == 0
+
+
+def test_levels_of_grades():
+    logits = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
+    grades = torch.tensor([[0, 1, 2, 3, 1], [3, 3, 0, 0, 2]])
+    loss = OrdinalLoss(reduction="none")
+    want = torch.zeros(2, dtype=torch.float64)
+    for row in range(2):
+        for i in range(5):
+            for k in range(3):
+                p = 1 / (1 + math.exp(-logits[row, i, k].item()))
+                want[row] -= math.log(p if grades[row, i] > k else 1 - p) / 5
+    torch.testing.assert_close(loss(logits, grades), want)
+    assert gradcheck(loss, (logits, grades))
+    mask = torch.tensor([[1, 1, 0, 0, 1], [0, 0, 0, 0, 0]]).bool()
+    poisoned = logits.detach().masked_fill(~mask[..., None], torch.nan)
+    found = loss(poisoned, grades.masked_fill(~mask, -7), mask)
+    torch.testing.assert_close(found[0], loss(logits[0, mask[0]], grades[0, mask[0]]))
+    assert found[1] == 0
+    flat = loss(logits.flatten(0, 1), grades.flatten(), indexes=torch.arange(10) // 5)
+    torch.testing.assert_close(flat, want)
+    for given, said in ((grades + 1, "lie in 0 .. 3"), (grades[:, :4], "one shape"),
+                        (logits, "n, K]")):  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            loss(logits, given)
 
 
 def test_lambda_loss_by_a_loop():
@@ -155,7 +256,7 @@ def test_lists_with_nothing_to_order_have_no_gradient():
         value = loss(x, torch.zeros(3))
         assert value.isfinite()
         (gradient,) = torch.autograd.grad(value + 0 * x.sum(), x)
-        if "mle" not in name:
+        if "mle" not in name and name != "net":
             torch.testing.assert_close(gradient, torch.zeros_like(x), rtol=0, atol=1e-12)
 
 

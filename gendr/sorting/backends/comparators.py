@@ -10,7 +10,7 @@ from gendr.distributions import Distribution, Law
 from gendr.distributions.bodies import kernel_name
 from gendr.sorting.networks import Network
 
-__all__ = ["Comparators", "has_kernel"]
+__all__ = ["Comparators", "has_kernel", "power_of"]
 
 
 class Comparators(NamedTuple):
@@ -21,13 +21,18 @@ class Comparators(NamedTuple):
 
     @property
     def power(self) -> float:
-        """The p of sign(d) |d|^p, into which a law's transforms turn a difference d."""
-        return 2.0 if self.law.is_squared else 1.0 - self.law.art_exponent
+        """See `power_of`."""
+        return power_of(self.law)
 
     @property
     def kernel_name(self) -> str:
         """By which kernels know the law."""
         return kernel_name(type(cast("Law", self.law.law)))
+
+
+def power_of(law: Distribution) -> float:
+    """The p of sign(d) |d|^p, into which a law's transforms turn a difference d."""
+    return 2.0 if law.is_squared else 1.0 - law.art_exponent
 
 
 def has_kernel(law: Distribution) -> bool:
