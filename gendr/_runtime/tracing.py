@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar, overload
 
@@ -43,6 +44,52 @@ def is_traced() -> bool:
         or forward_ad._current_level >= 0
         or torch._C._is_tracing()
     )
+
+
+@constant
+def is_for_onnx() -> bool:
+    """Whether `torch.onnx.export` traces, which knows fewer operators than PyTorch has."""
+    flags = sys.modules.get("torch.onnx._internal.exporter._flags")
+    return flags is not None and flags._is_onnx_exporting
+
+
+def stable_sort(x: Tensor, *, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """Values and indices of a stable sort along the last dimension.
+
+    ONNX has no word for it: its `TopK`, as which it takes any sort, always is.
+    """
+    if is_for_onnx():
+        return x.sort(dim=-1, descending=descending)
+    return x.sort(dim=-1, descending=descending, stable=True)
+
+
+def running_max(x: Tensor) -> Tensor:
+    """The largest value so far along the last dimension."""
+    if not is_for_onnx():
+        return x.cummax(-1).values
+    shift = 1  # ONNX has no scan of maxima: those of windows twice as wide each time
+    while shift < x.shape[-1]:
+        wider = torch.maximum(x[..., shift:], x[..., :-shift])
+        x, shift = torch.cat([x[..., :shift], wider], -1), 2 * shift
+    return x
+
+
+def without_gradients() -> AbstractContextManager[object]:
+    """`torch.no_grad`, but for ONNX, which knows no gradients.
+
+    There a block of its own becomes a function, of which onnxscript 0.7.2 loses constants.
+    """
+    return nullcontext() if is_for_onnx() else torch.no_grad()
+
+
+def refuse_onnx(what: str, instead: str) -> None:
+    """Raise for something that ONNX has no operators for.
+
+    Raises:
+        RuntimeError: `torch.onnx.export` traces.
+    """
+    if is_for_onnx():
+        raise RuntimeError(f"{what} has no form in ONNX; {instead}")
 
 
 def is_transformed() -> bool:

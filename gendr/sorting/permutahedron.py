@@ -13,6 +13,7 @@ from gendr._runtime.checks import check_choice
 from gendr._runtime.operator import Operator
 from gendr._runtime.ranges import finite
 from gendr._runtime.threads import run
+from gendr._runtime.tracing import running_max, without_gradients
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.base import Sort, spread_nan
 
@@ -187,14 +188,14 @@ def _blocks(order: Tensor, s: Tensor, w: Tensor, entropic: bool) -> _Blocks:
         levels = s - w
     else:
         levels = torch.where(k < j, 0.0, (s - w)[..., None, :]).cumsum(-1) / (k - j + 1)
-    levels = torch.where(k < j, torch.inf, levels).flip(-1).cummin(-1).values.flip(-1)
+    levels = -running_max(torch.where(k < j, -torch.inf, -levels).flip(-1)).flip(-1)
     starts = torch.where(k < j, -torch.inf, levels).argmax(-2)
     # By rounding, a position may name a start that names another one.
-    return _Blocks(order, torch.where(starts == k, k, 0).cummax(-1).values)
+    return _Blocks(order, running_max(torch.where(starts == k, k, 0)))
 
 
 def _ranks(entropic: bool, x: Tensor, steepness: Number) -> Tensor:
-    with torch.no_grad():
+    with without_gradients():
         keys = x.detach().double()
         order = keys.argsort(-1)
         s = steepness * keys.gather(-1, order)
@@ -204,7 +205,7 @@ def _ranks(entropic: bool, x: Tensor, steepness: Number) -> Tensor:
 
 
 def _values(entropic: bool, x: Tensor, steepness: Number) -> Tensor:
-    with torch.no_grad():
+    with without_gradients():
         keys = x.detach().double()
         order = keys.argsort(-1)
         s = steepness * torch.arange(x.shape[-1], dtype=keys.dtype, device=x.device)
@@ -237,7 +238,7 @@ def isotonic(x: Tensor) -> Tensor:
 
 
 def _isotonic(_: None, x: Tensor) -> Tensor:
-    with torch.no_grad():
+    with without_gradients():
         fixed = x.detach()
         blocks = _blocks(fixed, fixed, torch.zeros_like(fixed), False)
     return _with_nan(x, blocks.mean(x))

@@ -12,7 +12,7 @@ from torch import Tensor
 from gendr._runtime.checks import check_choice, check_number
 from gendr._runtime.operator import Kernels
 from gendr._runtime.ranges import saturated
-from gendr._runtime.tracing import constant, is_traced, number_of
+from gendr._runtime.tracing import constant, is_traced, number_of, running_max, stable_sort
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_symmetric, scale_of
 from gendr.distributions.registry import DistributionLike
@@ -162,7 +162,7 @@ class NetworkSort(PermutationSort):
         smooth but where blocks of the regressions change.
         """
         n, wires = x.shape[-1], self.network_of(x.shape[-1])
-        order = x.detach().argsort(dim=-1, stable=True)
+        order = stable_sort(x.detach())[1]
         ascending = x.gather(-1, order)
         if wires.is_own_mirror:
             found = self._expected(ascending).double()
@@ -173,7 +173,7 @@ class NetworkSort(PermutationSort):
         most = max(1.0, n / 2) * least
         ranks = most - isotonic(most - (least + isotonic(found - least)))
         fixed = ranks.detach()
-        ranks = ranks + (fixed.cummax(-1).values.clamp(1, n) - fixed)  # but for rounding they do
+        ranks = ranks + (running_max(fixed).clamp(1, n) - fixed)  # but for rounding they do
         return ranks.to(x.dtype).gather(-1, order.argsort(-1))
 
     def _steps(self, ascending: Tensor) -> Tensor:

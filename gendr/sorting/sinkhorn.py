@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr._runtime.ranges import saturated
-from gendr._runtime.tracing import is_traced, refuse_transforms
+from gendr._runtime.tracing import is_traced, refuse_onnx, refuse_transforms
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.base import PermutationSort, check_matrices
 
@@ -90,6 +90,7 @@ class SinkhornSort(PermutationSort):
 
     @override
     def permutation(self, x: Tensor) -> Tensor:
+        refuse_onnx("the sort 'sinkhorn'", "export 'softsort', 'neuralsort' or a network")
         if self.gradient == "unrolled":
             refuse_transforms("the sort 'sinkhorn' with gradient='unrolled'")
         if x.is_meta:

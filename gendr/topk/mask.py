@@ -14,7 +14,13 @@ from gendr._runtime.numba.compilation import available
 from gendr._runtime.operator import Operator
 from gendr._runtime.ranges import finite
 from gendr._runtime.threads import run
-from gendr._runtime.tracing import all_hold, breaking_graphs_for_masks, is_traced
+from gendr._runtime.tracing import (
+    all_hold,
+    breaking_graphs_for_masks,
+    is_traced,
+    stable_sort,
+    without_gradients,
+)
 from gendr._runtime.words import worded
 from gendr.distributions import Distribution, Law, as_distribution
 from gendr.distributions.bodies import kernel_name
@@ -121,7 +127,7 @@ def soft_topk_mask(
         lowest = rows.detach()
         if present is not None:
             lowest = lowest.masked_fill(~present.reshape(rows.shape), -math.inf)
-        order = lowest.sort(dim=-1, descending=True, stable=True).indices
+        order = stable_sort(lowest, descending=True)[1]
         selected = torch.arange(n, device=rows.device) < total.detach()
         exact = torch.zeros_like(p).scatter(-1, order, selected.to(p.dtype))
         if present is not None:
@@ -228,7 +234,7 @@ def _hard(x: Tensor, k: Tensor) -> Tensor:
 
 def _mask(law: Distribution, x: Tensor, k: Tensor, scale: Tensor) -> Tensor:
     """The mask [rows, n]; k and scale are [rows, 1] in float64."""
-    with torch.no_grad():
+    with without_gradients():
         b = _threshold(x.double(), k, scale, law, _TOLERANCES[x.dtype])
     return _mask_at(law, (b,), x, k, scale)
 

@@ -97,7 +97,8 @@ def test_words_of_the_languages_are_no_names(tmp_path):
                 export(name)
     if shutil.which("verilator") is None:
         return
-    for options in ({}, {"word": 8, "signed": True, "result": "class", "registers": 1}):
+    stream = {"word": 4, "registers": 2, "stream": True}
+    for options in ({}, stream, {"word": 8, "signed": True, "result": "class", "registers": 1}):
         (tmp_path / "net.v").write_text(circuit.to_verilog("net", **options))
         command = ["verilator", "--lint-only", "-Wall", "net.v"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
