@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar, overload
 
@@ -74,12 +74,9 @@ def running_max(x: Tensor) -> Tensor:
     return x
 
 
-def without_gradients() -> AbstractContextManager[object]:
-    """`torch.no_grad`, but for ONNX, which knows no gradients.
-
-    There a block of its own becomes a function, of which onnxscript 0.7.2 loses constants.
-    """
-    return nullcontext() if is_for_onnx() else torch.no_grad()
+def wide(x: Tensor) -> Tensor:
+    """Return x in float64, but for ONNX as it is: its runtime lacks atan and erf of doubles."""
+    return x if is_for_onnx() else x.double()
 
 
 def refuse_onnx(what: str, instead: str) -> None:
@@ -130,9 +127,9 @@ def refuse_transforms(what: str) -> None:
     """Raise for something that has no form of which `torch.func` finds derivatives or batches.
 
     Raises:
-        RuntimeError: a transform of `torch.func` is at work.
+        RuntimeError: a transform of `torch.func`, or forward mode, is at work.
     """
-    if torch._C._are_functorch_transforms_active():
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         raise RuntimeError(
             f"{what} is not made for the transforms of torch.func (grad, vmap, ...); use "
             "torch.autograd.grad, and batches of inputs"
@@ -143,6 +140,8 @@ def check_reverse_mode() -> None:
     """Refuse what an autograd function of ours, which has a backward pass only, cannot do.
 
     PyTorch names the function then, or in a compiled transform differentiates its forward pass.
+    A value that stops gradients by `detach` or `no_grad` does not stop forward mode, which would
+    find other derivatives without a word.
 
     Raises:
         RuntimeError: forward mode is at work, or `torch.compile` traces into a transform.
@@ -176,6 +175,19 @@ def refuse_batched(grads: Iterable[object]) -> None:
             "gendr is not made for batches of gradients (is_grads_batched, or vectorize=True of "
             "torch.autograd.functional); use torch.func.jacrev, or leave the option out"
         )
+
+
+def refuse_batch(what: str, x: Tensor) -> None:
+    """Raise for a tensor of `torch.func.vmap` where its numbers are needed.
+
+    Raises:
+        RuntimeError: it is one.
+    """
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    while functorch.is_functorch_wrapped_tensor(x):
+        if functorch.is_batchedtensor(x):
+            raise RuntimeError(f"{what} is not made for torch.func.vmap; give it a batch instead")
+        x = functorch.get_unwrapped(x)
 
 
 def refuse_vmap(what: str) -> None:

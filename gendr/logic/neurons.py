@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_index, check_number, dtype_name
-from gendr._runtime.tracing import HALVES, is_traced, lasting, matmul
+from gendr._runtime.tracing import HALVES, check_reverse_mode, is_traced, lasting, matmul
 from gendr.logic.backends.choice import choose
 from gendr.logic.backends.reference import SOFT_GATES, joined_gates
 from gendr.logic.backends.wires import Wires
@@ -86,6 +86,7 @@ def chosen(weight: Tensor, dim: int, estimator: str, scale: float) -> Tensor:
         weight = weight - torch.empty_like(weight).exponential_().clamp(min=tiny).log()
     soft = (weight / scale if scale != 1 else weight).softmax(dim)
     if estimator.endswith("straight_through"):
+        check_reverse_mode()
         hard = torch.zeros_like(soft).scatter_(dim, weight.detach().argmax(dim, keepdim=True), 1)
         return hard + (soft - soft.detach())
     return soft
@@ -98,6 +99,7 @@ def decided(logits: Tensor, estimator: str, scale: float) -> Tensor:
         logits = logits + (u.log() - (-u).log1p())  # logistic: a difference of two Gumbels
     soft = (logits / scale if scale != 1 else logits).sigmoid()
     if estimator.endswith("straight_through"):
+        check_reverse_mode()
         return (logits.detach() > 0).to(logits.dtype) + (soft - soft.detach())
     return soft
 

@@ -13,7 +13,7 @@ from gendr._runtime.checks import check_choice
 from gendr._runtime.operator import Operator
 from gendr._runtime.ranges import finite
 from gendr._runtime.threads import run
-from gendr._runtime.tracing import running_max, without_gradients
+from gendr._runtime.tracing import running_max
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.base import Sort, spread_nan
 
@@ -195,7 +195,7 @@ def _blocks(order: Tensor, s: Tensor, w: Tensor, entropic: bool) -> _Blocks:
 
 
 def _ranks(entropic: bool, x: Tensor, steepness: Number) -> Tensor:
-    with without_gradients():
+    with torch.no_grad():
         keys = x.detach().double()
         order = keys.argsort(-1)
         s = steepness * keys.gather(-1, order)
@@ -205,7 +205,7 @@ def _ranks(entropic: bool, x: Tensor, steepness: Number) -> Tensor:
 
 
 def _values(entropic: bool, x: Tensor, steepness: Number) -> Tensor:
-    with without_gradients():
+    with torch.no_grad():
         keys = x.detach().double()
         order = keys.argsort(-1)
         s = steepness * torch.arange(x.shape[-1], dtype=keys.dtype, device=x.device)
@@ -238,7 +238,7 @@ def isotonic(x: Tensor) -> Tensor:
 
 
 def _isotonic(_: None, x: Tensor) -> Tensor:
-    with without_gradients():
+    with torch.no_grad():
         fixed = x.detach()
         blocks = _blocks(fixed, fixed, torch.zeros_like(fixed), False)
     return _with_nan(x, blocks.mean(x))

@@ -12,7 +12,7 @@ from torch import Tensor
 from gendr._runtime.checks import check_choice, check_number
 from gendr._runtime.operator import Kernels
 from gendr._runtime.ranges import saturated
-from gendr._runtime.tracing import constant, is_traced, number_of, running_max, stable_sort
+from gendr._runtime.tracing import constant, is_traced, number_of, running_max, stable_sort, wide
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_symmetric, scale_of
 from gendr.distributions.registry import DistributionLike
@@ -165,11 +165,11 @@ class NetworkSort(PermutationSort):
         order = stable_sort(x.detach())[1]
         ascending = x.gather(-1, order)
         if wires.is_own_mirror:
-            found = self._expected(ascending).double()
+            found = wide(self._expected(ascending))
         else:
-            both = self._expected(torch.stack([ascending, -ascending.flip(-1)])).double()
+            both = wide(self._expected(torch.stack([ascending, -ascending.flip(-1)])))
             found = (both[0] + (n + 1 - both[1].flip(-1))) / 2
-        least = torch.nn.functional.pad(self._steps(ascending.double()), (1, 0)).cumsum(-1)
+        least = torch.nn.functional.pad(self._steps(wide(ascending)), (1, 0)).cumsum(-1)
         most = max(1.0, n / 2) * least
         ranks = most - isotonic(most - (least + isotonic(found - least)))
         fixed = ranks.detach()

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr._runtime.ranges import saturated
-from gendr._runtime.tracing import is_traced, refuse_onnx, refuse_transforms
+from gendr._runtime.tracing import is_traced, refuse_batched, refuse_onnx, refuse_transforms
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.base import PermutationSort, check_matrices
 
@@ -213,6 +213,7 @@ class _Plan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_batched(grad_outputs)
         # Written in terms of P, the output of this function, so that it can be differentiated
         # again.
         (p,), (grad,) = ctx.saved_tensors, grad_outputs

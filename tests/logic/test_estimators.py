@@ -135,7 +135,9 @@ def test_weights_of_rows(kind):
     repeated = model.fit(x.repeat(np.arange(120) % 4, 0), y.repeat(np.arange(120) % 4))
     assert (limits == repeated.circuit_.thresholds).mean() > 0.8  # the others are neighbours
     for wrong in (-weights, 0 * weights):
-        with pytest.raises(ValueError, match="sample_weight must be >= 0 and|at least one non-zero"):
+        with pytest.raises(
+            ValueError, match=r"sample_weight must be >= 0 and|at least one non-zero"
+        ):
             model.fit(x, y, sample_weight=wrong)
 
 
