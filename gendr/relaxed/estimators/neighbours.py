@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_count, check_finite, check_float, check_number, shape_text
-from gendr._runtime.tracing import in_single
+from gendr._common.checks import check_count, check_finite, check_float, check_number, shape_text
+from gendr._common.tracing import in_single
 
 
 @in_single

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_number
-from gendr._runtime.tracing import in_single
-from gendr._runtime.words import worded
+from gendr._common.checks import check_number
+from gendr._common.tracing import in_single
+from gendr._common.words import worded
 from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.solver_loss import SolverLoss, check_problems, products
 
