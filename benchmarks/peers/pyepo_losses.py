@@ -18,16 +18,18 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import numpy as np
 import torch
 from pyepo import EPO, func  # pyright: ignore[reportMissingImports]
-from pyepo.data.dataset import optDataset  # pyright: ignore[reportMissingImports]
+from pyepo.data.dataset import optDataset, optDatasetKNN  # pyright: ignore[reportMissingImports]
 from pyepo.model.opt import optModel  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
 from gendr.relaxed.estimators import (
     ContrastiveLoss,
+    PerturbationGradientLoss,
     SolutionCache,
     SolutionRankingLoss,
     SPOPlusLoss,
     estimated,
+    knn_costs,
 )
 from lab.studies.decisions import Knapsack, Problem, ShortestPath
 
@@ -82,6 +84,17 @@ def compare(problem: Problem) -> None:
             func.SPOPlus(model, processes=1, reduction="none")(x, costs, wanted, best).flatten(),
             SPOPlusLoss(problem.solve, reduction="none", **ours)(x, costs, wanted),
         ),
+        **{
+            f"perturbation gradient{', two-sided' * two}": (
+                func.perturbationGradient(model, sigma=0.2, two_sides=two, reduction="none")(
+                    x, costs
+                ).flatten(),
+                PerturbationGradientLoss(
+                    problem.solve, step=0.2, two_sided=two, reduction="none", **ours
+                )(x, costs),
+            )
+            for two in (False, True)
+        },
         "black-box": (
             (func.blackboxOpt(model, lambd=3.0, processes=1)(x) * weights).sum(1),
             decided("black_box", step=3.0),
@@ -104,6 +117,9 @@ def compare(problem: Problem) -> None:
             func.pointwiseLearningToRank(model, **theirs)(x, costs), ranked("pointwise"),
         ),
     }  # fmt: skip
+    robust = optDatasetKNN(model, training.features.numpy(), training.costs.numpy(), k=5).costs
+    mean = knn_costs(training.features, training.costs, 5).mean(1)
+    print(f"{problem.name}, costs of neighbours: {float((robust - mean).abs().max()):.1e}")
     for name, values in pairs.items():
         slopes = [torch.autograd.grad(value.sum(), x)[0] for value in values]
         apart = [float((a - b).detach().abs().max()) for a, b in (values, slopes)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -70,13 +71,18 @@ class Evaluations:
     def __call__(self, inputs: Tensor) -> Tensor:
         """The results [N, ...] for inputs [N, ...], in their dtype and on their device.
 
+        Those of inputs without one are NaN, with a warning; see `of_arrays`.
+
         Raises:
             TypeError, ValueError: as `of_arrays`.
         """
-        return torch.from_numpy(self.of_arrays(inputs.detach().cpu().numpy())).to(inputs)
+        found = self.of_arrays(inputs.detach().cpu().numpy(), gaps=True)
+        return torch.from_numpy(found).to(inputs)
 
     def solutions(self, costs: Tensor) -> Tensor:
         """The results [N, *event] of a solver for costs of that shape, which may have no rows.
+
+        Those of infeasible problems are NaN.
 
         Raises:
             TypeError, ValueError: as `of_arrays`, or solutions of another shape than their costs.
@@ -118,8 +124,16 @@ class Evaluations:
             )
         return torch.from_numpy(found.astype(np.float64, copy=False)).reshape(count, each)
 
-    def of_arrays(self, stack: NDArray[Any], *others: NDArray[Any]) -> NDArray[Any]:
+    def of_arrays(
+        self, stack: NDArray[Any], *others: NDArray[Any], gaps: bool = False
+    ) -> NDArray[Any]:
         """The results [N, ...] for stacks of N entries, of which the function gets copies.
+
+        Args:
+            stack: an entry for each input.
+            *others: further arguments, of as many entries.
+            gaps: whether an input may have no result, such as an infeasible problem: one NaN in
+                what the function returns for it makes it NaN throughout, and there is a warning.
 
         Raises:
             TypeError: a result that is no array of numbers.
@@ -150,11 +164,20 @@ class Evaluations:
                 f"a batched function must return one result for each of {count} inputs, got "
                 f"{len(found)}"
             )
-        if (wrong := ~np.isfinite(found)).any():
+        if gaps and (lost := np.isnan(found).reshape(count, -1).any(1)).any():
+            found[lost] = np.nan
+            warnings.warn(
+                "the function, or solver, found no result for some inputs (NaN): their rows are "
+                "NaN, without gradient, and means and sums leave them out",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        if (wrong := np.isinf(found) if gaps else ~np.isfinite(found)).any():
             first = np.argwhere(wrong)[0].tolist()
             raise ValueError(
                 f"the result of the function must be finite, got {found[tuple(first)]} at index "
-                f"{shape_text(first)}, the result for input {first[0]}; is its problem infeasible?"
+                f"{shape_text(first)}, the result for input {first[0]}"
+                + ("; for an infeasible problem return NaN" if gaps else "")
             )
         self.shape = found.shape[1:]
         return found
@@ -214,6 +237,8 @@ def _numbers(result: Any, k: int) -> NDArray[Any]:
         what += f" of {len(result)} parts"
     pair = isinstance(result, tuple) and len(result) == 2
     instead = "; of (solution, objective) return the first alone" if pair else ""
+    if result is None:
+        instead = "; for an infeasible problem return NaN in the shape of its costs"
     raise TypeError(
         f"the function, or solver, must return an array of numbers or a number, got {what} for "
         f"input {k}{instead}"

@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from gendr._common.tracing import check_reverse_mode
+from gendr._common.tracing import check_reverse_mode, is_for_onnx
 
 __all__ = ["finite", "quotient", "ratio", "saturated"]
 
@@ -15,6 +15,8 @@ __all__ = ["finite", "quotient", "ratio", "saturated"]
 def finite(x: Tensor) -> Tensor:
     """Replace infinities by the largest finite numbers (0 * inf would be NaN); NaN stays NaN."""
     limit = torch.finfo(x.dtype).max
+    if is_for_onnx():  # onnxscript 0.7.2 loses the limits of a `Clip` that follows another one
+        return torch.where(x > limit, limit, torch.where(x < -limit, -limit, x))
     return x.clamp(-limit, limit)
 
 

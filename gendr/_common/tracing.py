@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -45,6 +46,49 @@ def is_traced() -> bool:
     )
 
 
+@constant
+def is_for_onnx() -> bool:
+    """Whether `torch.onnx.export` traces, which knows fewer operators than PyTorch has."""
+    flags = sys.modules.get("torch.onnx._internal.exporter._flags")
+    return flags is not None and flags._is_onnx_exporting
+
+
+def stable_sort(x: Tensor, *, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """Values and indices of a stable sort along the last dimension.
+
+    ONNX has no word for it: its `TopK`, as which it takes any sort, always is.
+    """
+    if is_for_onnx():
+        return x.sort(dim=-1, descending=descending)
+    return x.sort(dim=-1, descending=descending, stable=True)
+
+
+def running_max(x: Tensor) -> Tensor:
+    """The largest value so far along the last dimension."""
+    if not is_for_onnx():
+        return x.cummax(-1).values
+    shift = 1  # ONNX has no scan of maxima: those of windows twice as wide each time
+    while shift < x.shape[-1]:
+        wider = torch.maximum(x[..., shift:], x[..., :-shift])
+        x, shift = torch.cat([x[..., :shift], wider], -1), 2 * shift
+    return x
+
+
+def wide(x: Tensor) -> Tensor:
+    """Return x in float64, but for ONNX as it is: its runtime lacks atan and erf of doubles."""
+    return x if is_for_onnx() else x.double()
+
+
+def refuse_onnx(what: str, instead: str) -> None:
+    """Raise for something that ONNX has no operators for.
+
+    Raises:
+        RuntimeError: `torch.onnx.export` traces.
+    """
+    if is_for_onnx():
+        raise RuntimeError(f"{what} has no form in ONNX; {instead}")
+
+
 def is_transformed() -> bool:
     """Whether a transform of `torch.func` (`grad`, `vmap`, ...) is at work, outside of a graph."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
@@ -83,9 +127,9 @@ def refuse_transforms(what: str) -> None:
     """Raise for something that has no form of which `torch.func` finds derivatives or batches.
 
     Raises:
-        RuntimeError: a transform of `torch.func` is at work.
+        RuntimeError: a transform of `torch.func`, or forward mode, is at work.
     """
-    if torch._C._are_functorch_transforms_active():
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         raise RuntimeError(
             f"{what} is not made for the transforms of torch.func (grad, vmap, ...); use "
             "torch.autograd.grad, and batches of inputs"
@@ -96,6 +140,8 @@ def check_reverse_mode() -> None:
     """Refuse what an autograd function of ours, which has a backward pass only, cannot do.
 
     PyTorch names the function then, or in a compiled transform differentiates its forward pass.
+    A value that stops gradients by `detach` or `no_grad` does not stop forward mode, which would
+    find other derivatives without a word.
 
     Raises:
         RuntimeError: forward mode is at work, or `torch.compile` traces into a transform.
@@ -129,6 +175,19 @@ def refuse_batched(grads: Iterable[object]) -> None:
             "gendr is not made for batches of gradients (is_grads_batched, or vectorize=True of "
             "torch.autograd.functional); use torch.func.jacrev, or leave the option out"
         )
+
+
+def refuse_batch(what: str, x: Tensor) -> None:
+    """Raise for a tensor of `torch.func.vmap` where its numbers are needed.
+
+    Raises:
+        RuntimeError: it is one.
+    """
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    while functorch.is_functorch_wrapped_tensor(x):
+        if functorch.is_batchedtensor(x):
+            raise RuntimeError(f"{what} is not made for torch.func.vmap; give it a batch instead")
+        x = functorch.get_unwrapped(x)
 
 
 def refuse_vmap(what: str) -> None:

@@ -27,6 +27,7 @@ import torch
 from numba import types
 from torch import Tensor
 
+from gendr._common.tracing import refuse_batch
 from gendr.distributions.bodies import Kind, bodies, has_shape, kernel_name
 from gendr.distributions.law import Law
 from gendr.kernels.numba.bodies import compiled, compiled_loop
@@ -149,6 +150,8 @@ def evaluated(cls: type[Law], kind: Kind, z: Tensor, shape: Tensor) -> list[Tens
     Returns:
         (cdf, sf), or (dF/dshape,), float64 without gradients, where z lives.
     """
+    for each in (z, shape):
+        refuse_batch(f"the law {kernel_name(cls)!r}", each)
     shapes = shape.detach().double().flatten().cpu()
     order = shapes.argsort(stable=True) if bool((shapes != shapes[:1]).any()) else slice(None)
     shapes, inputs = shapes[order].numpy(), z.detach().double().flatten().cpu()[order].numpy()

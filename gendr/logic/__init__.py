@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gendr.logic.groups import GroupSum
     from gendr.logic.hardening import harden
     from gendr.logic.layers import LogicLayer
+    from gendr.logic.neurons import inference_state_dict
     from gendr.logic.pooling import OrPool2d
     from gendr.logic.thresholds import Binarize, Thermometer
     from gendr.logic.wiring import LearnableWiring, block_wiring, random_wiring
@@ -52,6 +53,7 @@ __all__ = [
     "block_wiring",
     "gate",
     "harden",
+    "inference_state_dict",
     "random_wiring",
 ]
 
@@ -63,6 +65,7 @@ _MODULES = {
     "gendr.logic.groups": ("GroupSum",),
     "gendr.logic.hardening": ("harden",),
     "gendr.logic.layers": ("LogicLayer",),
+    "gendr.logic.neurons": ("inference_state_dict",),
     "gendr.logic.pooling": ("OrPool2d",),
     "gendr.logic.thresholds": ("Binarize", "Thermometer"),
     "gendr.logic.wiring": ("LearnableWiring", "block_wiring", "random_wiring"),

@@ -29,7 +29,12 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
-    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+    from sklearn.utils.validation import (
+        _check_sample_weight,  # which estimators outside of scikit-learn take too
+        check_is_fitted,
+        column_or_1d,
+        validate_data,
+    )
 except ImportError as error:
     raise ImportError(
         "the estimators need scikit-learn >= 1.6: pip install 'scikit-learn>=1.6'"
@@ -74,33 +79,53 @@ class _LogicEstimator(BaseEstimator):
             check_number("scale", self.scale, above=0)
 
     def _train(
-        self, x: Any, target: Tensor, head: Callable[[int], GroupSum], groups: int, loss: Any
-    ) -> None:
-        """Train a network on rows x, and keep its circuit."""
-        seed = int(check_random_state(self.random_state).randint(2**30))
-        generator = torch.Generator().manual_seed(seed)
+        self, x: Any, target: Tensor, weights: Tensor | None, head: Callable[[int], GroupSum],
+        groups: int, loss: Any, *, goes_on: bool = False,
+    ) -> None:  # fmt: skip
+        """Train a network on rows x, a new one or that of before, and keep its circuit."""
         rows = torch.from_numpy(np.array(x))  # which may be read-only
-        thermometer = Thermometer.quantiles(rows, self.bits)
-        features = x.shape[1] * self.bits
+        if weights is not None:
+            rows, target, weights = rows[weights > 0], target[weights > 0], weights[weights > 0]
+        if not goes_on:
+            self._begin(rows, weights, head, groups)
+        thermometer, *layers = self._network
+        gates, steps = nn.Sequential(*layers), self.steps
+        if goes_on:
+            steps = -(-len(rows) // self.batch)  # about one pass
+        if self._adam is None:
+            self._adam = torch.optim.Adam(gates.parameters(), self.lr, fused=True)
+        generator = torch.Generator().manual_seed(self._seed + self._calls)
+        self._calls += 1
+        bits = thermometer(rows) > 0
+        with torch.enable_grad(), torch_on_one_thread():
+            for step in range(steps):
+                for group in self._adam.param_groups:
+                    group["lr"] = self.lr * (1.0 if goes_on else min(1.0, 2 * (1 - step / steps)))
+                index = _drawn(weights, len(bits), min(self.batch, len(bits)), generator)
+                self._adam.zero_grad()
+                loss(gates(bits[index].float()), target[index]).backward()
+                self._adam.step()
+        if not goes_on:
+            self._adam = None  # its last steps were small ones
+        self.circuit_ = harden(self._network)
+
+    def _begin(
+        self, rows: Tensor, weights: Tensor | None, head: Callable[[int], GroupSum], groups: int
+    ) -> None:
+        """A network that has learnt nothing but its thresholds."""
+        self._seed = seed = int(check_random_state(self.random_state).randint(2**30))
+        self._calls, self._adam = 0, None
         width = groups * -(-self.width // groups)  # a group of equal size for each
-        sizes = [features, *[width] * self.layers]
-        gates = nn.Sequential(
+        sizes = [rows.shape[1] * self.bits, *[width] * self.layers]
+        self._network = nn.Sequential(
+            Thermometer.quantiles(rows, self.bits, weights),
             *(self._layer(sizes[k], sizes[k + 1], seed + 7 * k) for k in range(self.layers)),
             head(width),
         )
-        bits = thermometer(rows) > 0
-        adam = torch.optim.Adam(gates.parameters(), self.lr, fused=True)
-        decay = torch.optim.lr_scheduler.LambdaLR(
-            adam, lambda step: min(1.0, 2 * (1 - step / self.steps))
-        )
-        with torch.enable_grad(), torch_on_one_thread():
-            for _ in range(self.steps):
-                index = torch.randint(len(bits), (min(self.batch, len(bits)),), generator=generator)
-                adam.zero_grad()
-                loss(gates(bits[index].float()), target[index]).backward()
-                adam.step()
-                decay.step()
-        self.circuit_ = harden(nn.Sequential(thermometer, *gates))
+
+    def _goes_on(self) -> bool:
+        """Whether there is a network for `partial_fit` to go on with."""
+        return hasattr(self, "circuit_")
 
     def _layer(self, inputs: int, outputs: int, seed: int) -> LogicLayer:
         kind = cast("Parametrization | None", self.parametrization)
@@ -110,6 +135,26 @@ class _LogicEstimator(BaseEstimator):
         """Rows to predict."""
         check_is_fitted(self, "circuit_")
         return validate_data(self, x, reset=False, dtype=(np.float64, np.float32))
+
+
+def _weights(sample_weight: Any, x: Any) -> Tensor | None:
+    """Weights [N] float64 of rows x, or None."""
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(sample_weight, x, dtype=np.float64)
+    if (weights < 0).any() or not weights.any():
+        raise ValueError(
+            "sample_weight must be >= 0 and somewhere > 0, got values from "
+            f"{weights.min():g} to {weights.max():g}"
+        )
+    return torch.from_numpy(np.array(weights))
+
+
+def _drawn(weights: Tensor | None, rows: int, count: int, generator: torch.Generator) -> Tensor:
+    """Places of rows, drawn with their weights."""
+    if weights is None:
+        return torch.randint(rows, (count,), generator=generator)
+    return torch.multinomial(weights, count, replacement=True, generator=generator)
 
 
 @final
@@ -148,35 +193,76 @@ class LogicClassifier(ClassifierMixin, _LogicEstimator):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> LogicClassifier:  # scikit-learn's word
-        """Train on rows X [N, F] with classes y [N] or labels y [N, L], and make the circuit."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LogicClassifier:
+        """Train on rows X [N, F] with classes y [N] or labels y [N, L], and make the circuit.
+
+        Rows are drawn with their weights [N], >= 0; those of weight 0 are as if they were not.
+        """
+        return self._fit(X, y, None, sample_weight, goes_on=False)
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> LogicClassifier:
+        """Go on with about one pass over more rows.
+
+        The thresholds are those of the first call, or of `fit`; it names all `classes` that will
+        come, by default those in y. The learning rate does not fall.
+        """
+        return self._fit(X, y, classes, sample_weight, goes_on=self._goes_on())
+
+    def _fit(
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, *, goes_on: bool
+    ) -> LogicClassifier:
         self._check_settings()
-        x, y = validate_data(self, X, y, dtype=(np.float64, np.float32), multi_output=True)
+        x, y = validate_data(
+            self, X, y, dtype=(np.float64, np.float32), multi_output=True, reset=not goes_on
+        )
+        weights = _weights(sample_weight, x)
         check_classification_targets(y)
         kind = type_of_target(y)
         if kind == "multiclass-multioutput":
             raise ValueError(f"several outputs must be labels, 0 or 1, got {kind}")
-        self._has_labels = kind == "multilabel-indicator"
-        if self._has_labels:
+        has_labels = kind == "multilabel-indicator"
+        if has_labels:
             y = y.toarray() if hasattr(y, "toarray") else y
-            self.classes_, labels = np.arange(y.shape[1]), y
+            known = np.arange(y.shape[1])
         else:
-            self.classes_, labels = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+            y = column_or_1d(y, warn=True)
+            known = np.unique(y if classes is None else classes)
+        if not goes_on:
+            self._has_labels, self.classes_ = has_labels, known
+        elif has_labels != self._has_labels or (has_labels and len(known) != len(self.classes_)):
+            raise ValueError(
+                f"y must be like that of the first call, with {len(self.classes_)} classes or "
+                f"labels, got {kind} {list(y.shape)}"
+            )
+        elif classes is not None and not np.array_equal(known, self.classes_):
+            raise ValueError(f"the classes are {self.classes_.tolist()}, got {known.tolist()}")
         count = len(self.classes_)
-        if count < 2 and not self._has_labels:
+        if count < 2 and not has_labels:
             raise ValueError(f"y must have at least 2 classes, got {count} class")
+        if not has_labels:
+            places = np.searchsorted(self.classes_, y).clip(max=count - 1)
+            if (wrong := self.classes_[places] != y).any():
+                raise ValueError(
+                    f"y holds {y[wrong][0]!r}, which is none of the classes "
+                    f"{self.classes_.tolist()}; name all of them in the first call"
+                )
+            y = places
         gates = -(-self.width // count)
         scale = max(1.0, gates**0.5 / 2) if self.scale is None else self.scale
-        target = torch.from_numpy(labels).long()
-        if self._has_labels:
+        target = torch.from_numpy(y).long()
+        if has_labels:
             self._train(
-                x, target.float(), lambda width: GroupSum.of_labels(count, width, scale), count,
-                functional.binary_cross_entropy_with_logits,
+                x, target.float(), weights,
+                lambda width: GroupSum.of_labels(count, width, scale), count,
+                functional.binary_cross_entropy_with_logits, goes_on=goes_on,
             )  # fmt: skip
         else:
             self._train(
-                x, target, lambda _: GroupSum(count, scale), count, functional.cross_entropy
-            )
+                x, target, weights, lambda _: GroupSum(count, scale), count,
+                functional.cross_entropy, goes_on=goes_on,
+            )  # fmt: skip
         return self
 
     def predict_proba(self, X: Any) -> Any:
@@ -226,20 +312,45 @@ class LogicRegressor(RegressorMixin, _LogicEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> LogicRegressor:
-        """Train on rows X [N, F] with numbers y [N] or [N, K], and make the circuit."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LogicRegressor:
+        """Train on rows X [N, F] with numbers y [N] or [N, K], and make the circuit.
+
+        Rows are drawn with their weights [N], >= 0; those of weight 0 are as if they were not.
+        """
+        return self._fit(X, y, sample_weight, goes_on=False)
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> LogicRegressor:
+        """Go on with about one pass over more rows.
+
+        The thresholds and the range of y are those of the first call, or of `fit`; numbers outside
+        count as its ends. The learning rate does not fall.
+        """
+        return self._fit(X, y, sample_weight, goes_on=self._goes_on())
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, *, goes_on: bool) -> LogicRegressor:
         self._check_settings()
         x, y = validate_data(
-            self, X, y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True
-        )
+            self, X, y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True,
+            reset=not goes_on,
+        )  # fmt: skip
+        weights = _weights(sample_weight, x)
         y = y.astype(np.float64)
-        self.low_, span = y.min(0), np.ptp(y, 0)
-        self.span_ = np.where(span > 0, span, 1.0)
-        target = torch.from_numpy((y - self.low_) / self.span_).float().reshape(len(y), -1)
+        if not goes_on:
+            present = y if weights is None else y[weights.numpy() > 0]
+            self.low_, span = present.min(0), np.ptp(present, 0)
+            self.span_ = np.where(span > 0, span, 1.0)
+        elif y.shape[1:] != self.low_.shape:
+            raise ValueError(
+                f"y must be like that of the first call, [N, *{list(self.low_.shape)}], got "
+                f"{list(y.shape)}"
+            )
+        target = torch.from_numpy(((y - self.low_) / self.span_).clip(0, 1)).float()
+        target = target.reshape(len(y), -1)
         count = target.shape[1]
         self._train(
-            x, target, lambda width: GroupSum.of_values(count, width), count, functional.mse_loss
-        )
+            x, target, weights, lambda width: GroupSum.of_values(count, width), count,
+            functional.mse_loss, goes_on=goes_on,
+        )  # fmt: skip
         return self
 
     def predict(self, X: Any) -> Any:

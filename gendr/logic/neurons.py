@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._common.checks import check_choice, check_index, check_number, dtype_name
-from gendr._common.tracing import HALVES, is_traced, lasting, matmul
+from gendr._common.tracing import HALVES, check_reverse_mode, is_traced, lasting, matmul
 from gendr.logic.backends.choice import choose
 from gendr.logic.backends.reference import SOFT_GATES, joined_gates
 from gendr.logic.backends.wires import Wires
@@ -31,13 +31,17 @@ from gendr.logic.gates import MAX_FAN_IN, gate_ids, truth_tables
 from gendr.logic.kinds import OfAKind
 from gendr.tnorms import TConorm, TNorm, as_tconorm
 
-__all__ = ["Estimator", "Initialization", "Neurons", "Parametrization", "chosen"]
+__all__ = [
+    "Estimator", "Initialization", "Neurons", "Parametrization", "chosen", "inference_state_dict",
+]  # fmt: skip
 
 # The weight of the gate that passes the first input on, where the others have 0: it starts with a
 # probability of 0.91 (Petersen et al. 2024, section 3.2).
 RESIDUAL_GATE = 5.0
 # The corners of a table start this far on their side of 0: at 0.95 and 0.05 after the sigmoid.
 RESIDUAL_TABLE = 3.0
+
+_CHOICES = "choices"  # in the state dict for inference
 
 T = TypeVar("T")
 Parametrization = Literal["gates", "table", "walsh"]
@@ -86,6 +90,7 @@ def chosen(weight: Tensor, dim: int, estimator: str, scale: float) -> Tensor:
         weight = weight - torch.empty_like(weight).exponential_().clamp(min=tiny).log()
     soft = (weight / scale if scale != 1 else weight).softmax(dim)
     if estimator.endswith("straight_through"):
+        check_reverse_mode()
         hard = torch.zeros_like(soft).scatter_(dim, weight.detach().argmax(dim, keepdim=True), 1)
         return hard + (soft - soft.detach())
     return soft
@@ -98,6 +103,7 @@ def decided(logits: Tensor, estimator: str, scale: float) -> Tensor:
         logits = logits + (u.log() - (-u).log1p())  # logistic: a difference of two Gumbels
     soft = (logits / scale if scale != 1 else logits).sigmoid()
     if estimator.endswith("straight_through"):
+        check_reverse_mode()
         return (logits.detach() > 0).to(logits.dtype) + (soft - soft.detach())
     return soft
 
@@ -261,7 +267,25 @@ class Neurons(OfAKind):
         """The tables that the layer has in its present mode."""
         return self._tables_by(self.estimator) if self.training else self.hard_tables()
 
+    def _weight_of(self, choices: Tensor) -> Tensor:
+        """Weights of which `choices` are these."""
+        if self.is_mixture:
+            weight = choices.long()[:, None] == torch.tensor(self.gates, device=choices.device)
+            if not bool(weight.any(1).all()):
+                raise ValueError(f"the state has other gates than {list(self.gates)}")
+            return weight.to(self.weight.dtype)
+        size = self.weight.shape[1]
+        digits = torch.arange(size - 1, -1, -1, device=choices.device)
+        logits = 2.0 * (choices.long()[:, None] >> digits & 1) - 1
+        if self.is_walsh:  # whose matrix is its own inverse, but for a factor
+            logits = logits @ walsh_matrix(size.bit_length() - 1).to(logits) / size
+        return logits.to(self.weight.dtype)
+
     # -- wires
+
+    def hard_wires(self) -> Tensor:
+        """What gates read in `eval` mode, int64."""
+        return getattr(self, self._indices()[0])
 
     def _indices(self) -> tuple[str, int, str]:
         """The name of the buffer of what gates read, and how many of which things it indexes."""
@@ -273,6 +297,13 @@ class Neurons(OfAKind):
         """Refuse wires to features that are not there: kernels do not look where they read."""
         name, size, things = self._indices()
         wires = state_dict.get(prefix + name)
+        if prefix + _CHOICES in state_dict:  # of `inference_state_dict`
+            choices = state_dict.pop(prefix + _CHOICES)
+            state_dict[prefix + "weight"] = self._weight_of(choices.to(self.weight.device))
+            own = getattr(self, name)
+            if isinstance(wires, Tensor) and wires.ndim < own.ndim:  # of many candidates the best
+                wires = state_dict[prefix + name] = wires.expand(len(own), *wires.shape)
+                state_dict[prefix + "wire_weight"] = torch.zeros(own.shape)
         if isinstance(wires, Tensor) and not wires.is_meta:
             check_index(f"{prefix}{name} of the state dict", wires, size, things)
         super()._load_from_state_dict(state_dict, prefix, *args, **options)
@@ -343,3 +374,26 @@ class Neurons(OfAKind):
         if self.scale != 1:
             parts.append(f"scale={self.scale:g}")
         return parts
+
+
+def inference_state_dict(model: nn.Module) -> dict[str, Tensor]:
+    """The state of a model for `eval` mode alone: a byte for a gate of two inputs, and its wires.
+
+    >>> torch.save(inference_state_dict(model), "small.pt")
+    >>> model.load_state_dict(torch.load("small.pt")); model.eval()     # the same outputs
+
+    In place of its weights a layer has the most likely gates, `choices`, uint8 or for tables of
+    more than 8 numbers int64; wires are int32, and learnt ones the most likely. A model that has
+    loaded it knows nothing else: training would begin anew. `harden` gives what needs no torch.
+    """
+    state = dict(model.state_dict())
+    for name, module in model.named_modules():
+        if isinstance(module, Neurons):
+            prefix = f"{name}." if name else ""
+            choices, wires = module.choices(), module.hard_wires()
+            small = torch.uint8 if module.hard_tables().shape[1] <= 8 else torch.int64
+            del state[prefix + "weight"]
+            state.pop(prefix + "wire_weight", None)
+            state[prefix + _CHOICES] = choices.to(small)
+            state[prefix + module._indices()[0]] = wires.to(torch.int32)
+    return state

@@ -14,7 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gendr._common.checks import check_count, check_finite, check_number, check_tensor
+from gendr._common.checks import (
+    check_count,
+    check_finite,
+    check_number,
+    check_tensor,
+    shape_text,
+)
 from gendr._common.words import worded
 from gendr.distributions.registry import DistributionLike, as_distribution
 from gendr.logic.kinds import OfAKind
@@ -93,15 +99,17 @@ class Thermometer(OfAKind):
         return cls([low + (high - low) * step for step in steps], dim=dim)
 
     @classmethod
-    def quantiles(cls, x: Tensor, bits: int) -> Thermometer:
+    def quantiles(cls, x: Tensor, bits: int, weights: Tensor | None = None) -> Thermometer:
         """Thresholds between which each feature has equally many of the given rows.
 
         Args:
             x: [N, F], such as the training data.
             bits: per feature.
+            weights: [N] of the rows, >= 0 and somewhere > 0; by default all count alike.
 
         Raises:
-            ValueError: if x is no matrix, has no rows or a value that is not finite, or bits < 1.
+            ValueError: if x is no matrix, has no rows or a value that is not finite, bits < 1, or
+                the weights are others.
         """
         bits = check_count("bits", bits)
         check_finite("x", check_tensor("x", x))
@@ -109,7 +117,17 @@ class Thermometer(OfAKind):
             raise ValueError(f"x must have shape [N, F] with N >= 1, got {list(x.shape)}")
         values = x if x.is_floating_point() else x.to(torch.get_default_dtype())
         q = torch.arange(1, bits + 1, dtype=torch.float64, device=x.device) / (bits + 1)
-        ordered = values.sort(0).values
+        ordered, place = values.sort(0)
+        if weights is not None:
+            weights = check_finite("weights", check_tensor("weights", weights)).double()
+            if weights.shape != x.shape[:1] or (weights < 0).any() or not weights.any():
+                raise ValueError(
+                    f"weights must be [{len(x)}], >= 0 and somewhere > 0, got "
+                    f"{shape_text(weights.shape)}"
+                )
+            reached = (weights / weights.mean())[place].cumsum(0).T.contiguous()
+            goals = (q * (len(values) - 1)).expand(x.shape[1], -1).contiguous()
+            return cls(ordered.T.gather(1, torch.searchsorted(reached, goals, right=True)))
         # An observed value, not a mean of two: half of [0, 0, 1, 1] lies above 0, not above 0.5.
         rows = (q * (len(values) - 1)).floor().long()
         return cls(ordered[rows].T.contiguous())

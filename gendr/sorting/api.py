@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from gendr._common.checks import check_choice, shape_text, widened
 from gendr._common.registry import definitions, members
-from gendr._common.tracing import all_hold, breaking_graphs_for_masks, lazy, once
+from gendr._common.tracing import all_hold, breaking_graphs_for_masks, lazy, once, stable_sort
 from gendr._common.words import worded
 from gendr.sorting.base import (
     Pair,
@@ -509,7 +509,7 @@ class Sorted(Pair):
 
     @property
     def _order(self) -> Tensor:
-        return self.keys.detach().argsort(dim=-1, stable=True)
+        return stable_sort(self.keys.detach())[1]
 
 
 def _sorted(

@@ -26,7 +26,7 @@ from gendr._common.checks import (
     widened,
 )
 from gendr._common.ranges import finite
-from gendr._common.tracing import is_traced
+from gendr._common.tracing import check_reverse_mode, is_traced
 from gendr._common.words import translated
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.networks import INSTEAD
@@ -146,6 +146,7 @@ def spread_nan(x: np.ndarray[Any, Any], *results: np.ndarray[Any, Any]) -> None:
 
 def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
     """The hard value forward, the gradient of the soft one backward; equal shapes."""
+    check_reverse_mode()
     return hard.detach() + (soft - soft.detach()).nan_to_num()
 
 

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from gendr._common.checks import check_choice
 from gendr._common.ranges import finite
+from gendr._common.tracing import running_max
 from gendr.distributions.decisions import Number
 from gendr.kernels.operator import Operator
 from gendr.kernels.threads import run
@@ -202,10 +203,10 @@ def _blocks(order: Tensor, s: Tensor, w: Tensor, entropic: bool) -> _Blocks:
         levels = s - w
     else:
         levels = torch.where(k < j, 0.0, (s - w)[..., None, :]).cumsum(-1) / (k - j + 1)
-    levels = torch.where(k < j, torch.inf, levels).flip(-1).cummin(-1).values.flip(-1)
+    levels = -running_max(torch.where(k < j, -torch.inf, -levels).flip(-1)).flip(-1)
     starts = torch.where(k < j, -torch.inf, levels).argmax(-2)
     # By rounding, a position may name a start that names another one.
-    return _Blocks(order, torch.where(starts == k, k, 0).cummax(-1).values)
+    return _Blocks(order, running_max(torch.where(starts == k, k, 0)))
 
 
 def _ranks(entropic: bool, x: Tensor, steepness: Number) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gendr._common.checks import check_choice, check_number
 from gendr._common.ranges import saturated
-from gendr._common.tracing import constant, is_traced, number_of
+from gendr._common.tracing import constant, is_traced, number_of, running_max, stable_sort, wide
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_symmetric, scale_of
 from gendr.distributions.registry import DistributionLike
@@ -174,18 +174,18 @@ class NetworkSort(PermutationSort):
         if isinstance(factor, Tensor):  # of every row
             return replace(self, steepness=1.0).ranks(keys)
         n, wires = x.shape[-1], self.network_of(x.shape[-1])
-        order = x.detach().argsort(dim=-1, stable=True)
+        order = stable_sort(x.detach())[1]
         ascending = x.gather(-1, order)
         if wires.is_own_mirror:
-            found = self._expected(ascending).double()
+            found = wide(self._expected(ascending))
         else:
-            both = self._expected(torch.stack([ascending, -ascending.flip(-1)])).double()
+            both = wide(self._expected(torch.stack([ascending, -ascending.flip(-1)])))
             found = (both[0] + (n + 1 - both[1].flip(-1))) / 2
-        least = torch.nn.functional.pad(self._steps(ascending.double()), (1, 0)).cumsum(-1)
+        least = torch.nn.functional.pad(self._steps(wide(ascending)), (1, 0)).cumsum(-1)
         most = max(1.0, n / 2) * least
         ranks = most - isotonic(most - (least + isotonic(found - least)))
         fixed = ranks.detach()
-        ranks = ranks + (fixed.cummax(-1).values.clamp(1, n) - fixed)  # but for rounding they do
+        ranks = ranks + (running_max(fixed).clamp(1, n) - fixed)  # but for rounding they do
         return ranks.to(x.dtype).gather(-1, order.argsort(-1))
 
     def _steps(self, ascending: Tensor) -> Tensor:

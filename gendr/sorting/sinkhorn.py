@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from gendr._common.checks import check_choice, check_count, check_number
 from gendr._common.ranges import saturated
-from gendr._common.tracing import is_traced, refuse_transforms
+from gendr._common.tracing import is_traced, refuse_batched, refuse_onnx, refuse_transforms
 from gendr.distributions.decisions import Number
 from gendr.sorting.base import PermutationSort, check_matrices, of_rows
 
@@ -90,6 +90,7 @@ class SinkhornSort(PermutationSort):
 
     @override
     def permutation(self, x: Tensor) -> Tensor:
+        refuse_onnx("the sort 'sinkhorn'", "export 'softsort', 'neuralsort' or a network")
         if self.gradient == "unrolled":
             refuse_transforms("the sort 'sinkhorn' with gradient='unrolled'")
         if x.is_meta:
@@ -212,6 +213,7 @@ class _Plan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_batched(grad_outputs)
         # Written in terms of P, the output of this function, so that it can be differentiated
         # again.
         (p,), (grad,) = ctx.saved_tensors, grad_outputs

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gendr._common.checks import check_number
 from gendr._common.ranges import finite
+from gendr._common.tracing import stable_sort
 from gendr.distributions.decisions import Number
 from gendr.sorting.rows import NO_GRADIENTS, Products, RowSort, launch, launch_windows
 
@@ -64,7 +65,7 @@ class SoftSort(RowSort):
 
     def reference(self, x: Tensor, steepness: Number, count: int | None = None) -> Tensor:
         """The formula of the paper in plain torch: P [..., n, n], or its last rows."""
-        ordered = x.sort(dim=-1, stable=True).values
+        ordered = stable_sort(x)[0]
         ordered = ordered if count is None else ordered[..., x.shape[-1] - count :]
         # An overflow becomes the largest finite number: P is 0 there, and so is the gradient.
         difference = finite(ordered[..., :, None] - x[..., None, :])

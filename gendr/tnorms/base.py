@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.registry import Registered
-from gendr._common.tracing import constant, is_traced
+from gendr._common.tracing import check_reverse_mode, constant, is_traced
 from gendr.tnorms.groups import Along, Grouping
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class TConorm(Registered, ABC):
         Returns:
             `values` without `dim`, with true derivatives as in a pairwise call.
         """
+        check_reverse_mode()
         values = _floating(values)
         return self._fold_with_gradient(values, 1 - values, Along(dim), partials=True)[0]
 
@@ -108,6 +109,7 @@ class TConorm(Registered, ABC):
             (s <= 0) gives exactly (1, 0). Members with a = 0 and all members of saturated groups
             get gradient 0. Twice differentiable in a, once in p.
         """
+        check_reverse_mode()
         return self._fold_with_gradient(a, s, group, partials=False)
 
     @abstractmethod
@@ -182,6 +184,7 @@ class TNorm:
         Returns:
             `values` without `dim`, with true derivatives.
         """
+        check_reverse_mode()
         values = _floating(values)
         # The T-norm of the values is the complement of the T-conorm of theirs: small values
         # keep their digits.

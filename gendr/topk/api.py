@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._common.checks import check_choice, check_count
-from gendr._common.tracing import breaking_graphs_for_masks, lazy, once
+from gendr._common.tracing import breaking_graphs_for_masks, lazy, once, stable_sort
 from gendr._common.words import worded
 from gendr.sorting.base import (
     Pair,
@@ -122,7 +122,7 @@ class Selected(Pair):
     @once
     def _hard(self) -> Tensor:
         """The indices of the hard selection [..., k]; of equal values the first one first."""
-        order = self._keys.detach().sort(dim=-1, descending=self.largest, stable=True).indices
+        order = stable_sort(self._keys.detach(), descending=self.largest)[1]
         return order[..., : self.k]
 
     def _carried(self, payload: Tensor) -> Tensor:

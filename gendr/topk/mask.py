@@ -11,7 +11,14 @@ from torch import Tensor, nn
 
 from gendr._common.checks import check_device, check_number, check_tensor, shape_text
 from gendr._common.ranges import finite
-from gendr._common.tracing import all_hold, breaking_graphs_for_masks, is_traced
+from gendr._common.tracing import (
+    all_hold,
+    breaking_graphs_for_masks,
+    is_for_onnx,
+    is_traced,
+    stable_sort,
+    wide,
+)
 from gendr._common.words import worded
 from gendr.distributions import Distribution, Law, as_distribution
 from gendr.distributions.bodies import kernel_name
@@ -121,7 +128,7 @@ def soft_topk_mask(
         lowest = rows.detach()
         if present is not None:
             lowest = lowest.masked_fill(~present.reshape(rows.shape), -math.inf)
-        order = lowest.sort(dim=-1, descending=True, stable=True).indices
+        order = stable_sort(lowest, descending=True)[1]
         selected = torch.arange(n, device=rows.device) < total.detach()
         exact = torch.zeros_like(p).scatter(-1, order, selected.to(p.dtype))
         if present is not None:
@@ -166,7 +173,7 @@ def _of_present(law: Distribution, rows: Tensor, k: Tensor, scale: Tensor, mask:
 def _parameter(
     name: str, value: Number, x: Tensor, most: float | None, check: bool, dim: int
 ) -> Tensor:
-    """Return k, of 0 .. most, or scale, positive, as float64 on the device of x.
+    """Return k, of 0 .. most, or scale, positive, as float64 (see `wide`) on the device of x.
 
     Its shape broadcasts to the batch of x, whose dimension `dim` has come last.
     """
@@ -175,11 +182,12 @@ def _parameter(
         below = "" if most in (None, math.inf) else f" and <= {most:g}"
         return ValueError(f"{name} must be {'> 0' if most is None else '>= 0'}{below}, got {got}")
 
+    dtype = x.dtype if is_for_onnx() else torch.float64
     if not isinstance(value, Tensor):
         least = {"above": 0.0} if most is None else {"least": 0.0}
         if (number := check_number(name, value, **least)) > (math.inf if most is None else most):
             raise refusal(f"{number:g}")
-        return torch.full((), number, dtype=torch.float64, device=x.device)
+        return torch.full((), number, dtype=dtype, device=x.device)
     check_device(name, check_tensor(name, value, meta=x.is_meta), "x", x)
     inside = (value > 0) & (value < math.inf) if most is None else (value >= 0) & (value <= most)
     if check and not x.is_meta and not all_hold(inside):
@@ -195,7 +203,7 @@ def _parameter(
             f"{name} must broadcast to the batch of x, {shape_text(x.shape[:-1])}, or be a column "
             f"with size 1 where x has n, got {shape_text(shape)}; for other batches expand x"
         ) from None
-    return value.double()
+    return value.to(dtype)
 
 
 def _distance(law: Distribution, scale: Tensor) -> Tensor:
@@ -229,7 +237,7 @@ def _hard(x: Tensor, k: Tensor) -> Tensor:
 def _mask(law: Distribution, x: Tensor, k: Tensor, scale: Tensor) -> Tensor:
     """The mask [rows, n]; k and scale are [rows, 1] in float64."""
     with torch.no_grad():
-        b = _threshold(x.double(), k, scale, law, _TOLERANCES[x.dtype])
+        b = _threshold(wide(x), k, scale, law, _TOLERANCES[x.dtype])
     return _mask_at(law, (b,), x, k, scale)
 
 
@@ -237,7 +245,7 @@ def _mask_at(
     law: Distribution, threshold: tuple[Any, ...], x: Tensor, k: Tensor, scale: Tensor
 ) -> Tensor:
     """The mask, given its threshold [rows, 1] without gradient."""
-    dtype, x, b = x.dtype, x.double(), threshold[0]
+    dtype, x, b = x.dtype, wide(x), threshold[0]
     if not _learnt(law):
         b = cast("Tensor", _Threshold.apply(x, k, scale, b, law))
     elif torch.is_grad_enabled():
@@ -317,7 +325,7 @@ def searched(
     b = torch.where((low < b) & (b < high), b, 0.5 * low + 0.5 * high)
     best, error, least = b, torch.full_like(b, math.inf), torch.full_like(b, math.inf)
     is_found = torch.zeros_like(b, dtype=torch.bool)
-    for _ in range(steps):
+    for _ in range(min(steps, 32) if is_for_onnx() else steps):  # float32 has no more digits
         z = finite((x - b) / scale)
         cdf, sf = law.coverage(z)
         inside, outside = cdf.sum(-1, keepdim=True), sf.sum(-1, keepdim=True)

@@ -375,10 +375,63 @@ def test_a_whole_classifier_in_a_simulator(word, fraction, signed, registers, tm
     assert np.array_equal([[int(v) >> k & 1 for k in range(15)] for v in bits], want)
 
 
+@HAS_IVERILOG
+def test_a_bench_beside_the_module_passes_and_fails(tmp_path):
+    """Of a stream the source has gaps and the sink makes results wait; faults are found."""
+    limits = torch.tensor([[90.0, 200.5], [60.0, 99.5]])
+    numbers = harden(nn.Sequential(
+        Thermometer(limits), LogicLayer(4, 20, init="normal", seed=1),
+        LogicLayer(20, 12, fan_in=3, init="normal", seed=2), GroupSum(3),
+    ).eval())  # fmt: skip
+    rows = torch.randint(0, 256, (30, 2)).float()
+    _, plain, x, _ = made("bits", 30)
+
+    def said(module, bench):
+        (tmp_path / "net.v").write_text(module)
+        (tmp_path / "bench.v").write_text(bench)
+        command = ["iverilog", "-g2001", "-Wall", "-Wno-timescale", "-o", "net", "net.v", "bench.v"]
+        made = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+        assert not made.stderr, made.stderr
+        run = subprocess.run(["vvp", "-n", "net"], cwd=tmp_path, capture_output=True, text=True)
+        if shutil.which("verilator") is not None:
+            command = ["verilator", "--lint-only", "-Wall", "net.v"]
+            lint = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+            assert (lint.returncode, lint.stderr) == (0, ""), lint.stderr
+        return run.stdout
+
+    for circuit, given, options in (
+        (plain, x, {}),
+        (plain, x, {"registers": 30, "stream": True}),  # a latency of 1
+        (numbers, rows, {"word": 8, "registers": 1}),
+        (numbers, rows, {"word": 8, "registers": 1, "stream": True}),
+        (numbers, rows, {"word": 8, "registers": 2, "stream": True, "result": "class"}),
+    ):
+        module = circuit.to_verilog("net", **options)
+        bench = circuit.to_testbench(given, "net", **options)
+        assert said(module, bench) == "PASS: 30 rows\n", options
+        wrong = bench.replace("wanted[7] = ", "wanted[7] = 1 ^ ")
+        assert said(module, wrong).startswith("FAIL: row 7 gives"), options
+        if options.get("stream"):
+            for right, fault in (
+                ("= m_axis_tready | ~m_axis_tvalid;", "= 1'b1;"),  # nothing waits
+                ("s_axis_tready = enable &", "s_axis_tready ="),  # rows get lost
+                ("if (enable) final_one", "final_one"),
+                ("if (enable) valid", "valid"),
+            ):
+                assert right in module
+                assert "FAIL" in said(module.replace(right, fault), bench), (options, fault)
+
+
 def test_what_verilog_refuses():
-    _, plain, _, _ = made("bits")
+    _, plain, x, _ = made("bits")
     _, sums, _, _ = made("sums")
+    numbers = Circuit(plain.netlist, np.float32([[0.5]]))
     for call, message in (
+        (lambda: plain.to_verilog(stream=True), "give registers=1 or more"),
+        (lambda: plain.to_testbench(x[:0]), "needs rows"),
+        (lambda: plain.to_testbench(x + 0.5), "must be binary"),
+        (lambda: numbers.to_testbench(x + 0.5, word=4), "unsigned numbers of 4 bits over 1, got"),
+        (lambda: numbers.to_testbench(x - 20, word=4, signed=True), "signed numbers of 4 bits"),
         (lambda: plain.to_verilog(word=8), "has no thresholds; leave out word"),
         (lambda: plain.to_verilog(signed=True), "give word too"),
         (lambda: plain.to_verilog(result="class"), "end with a GroupSum"),

@@ -8,7 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from gendr.logic import Binarize, GroupSum, LogicConv2d, LogicLayer, OrPool2d, Thermometer, harden
+from gendr.logic import (
+    Binarize,
+    GroupSum,
+    LogicConv2d,
+    LogicLayer,
+    OrPool2d,
+    Thermometer,
+    harden,
+    inference_state_dict,
+)
 from support.cases import for_each
 
 KINDS = [
@@ -97,8 +106,48 @@ def test_words_of_the_languages_are_no_names(tmp_path):
                 export(name)
     if shutil.which("verilator") is None:
         return
-    for options in ({}, {"word": 8, "signed": True, "result": "class", "registers": 1}):
+    stream = {"word": 4, "registers": 2, "stream": True}
+    for options in ({}, stream, {"word": 8, "signed": True, "result": "class", "registers": 1}):
         (tmp_path / "net.v").write_text(circuit.to_verilog("net", **options))
         command = ["verilator", "--lint-only", "-Wall", "net.v"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+
+
+@for_each(parametrization=["gates", "table", "walsh"], wiring=["random", "learnable"])
+def test_a_state_for_inference_alone(parametrization, wiring, tmp_path):
+    """The same outputs in `eval` mode from less than a tenth of the bytes."""
+    fan_in = 2 if parametrization == "gates" else 4
+
+    def made(seed):
+        return nn.Sequential(
+            LogicConv2d(1, 20, 3, seed=seed, init="normal", gates=None),
+            nn.Flatten(),
+            LogicLayer(80, 60, fan_in, parametrization=parametrization, wiring=wiring, seed=seed,
+                       init="normal"),
+            LogicLayer(60, 30, gates=["a", "and", "xor"], seed=seed, init="normal"),
+            GroupSum(3),
+        ).eval()  # fmt: skip
+
+    model, other = made(1), made(2)
+    if wiring == "learnable":
+        nn.init.normal_(model[2].wire_weight)
+    state = inference_state_dict(model)
+    torch.save(state, tmp_path / "small.pt")
+    other.load_state_dict(torch.load(tmp_path / "small.pt"))
+    x = (torch.rand(40, 1, 4, 4) > 0.5).float()
+    assert torch.equal(other(x), model(x))
+    assert not torch.equal(made(2)(x), model(x))
+    assert str(harden(other, input_shape=(1, 4, 4))) == str(harden(model, input_shape=(1, 4, 4)))
+    assert "2.weight" in model.state_dict()
+    if wiring == "learnable":
+        full = sum(t.numel() * t.element_size() for t in model[2].state_dict().values())
+        small = sum(t.numel() * t.element_size() for k, t in state.items() if k.startswith("2."))
+        assert 10 * small < full
+    state["3.choices"] = torch.full((30,), 14, dtype=torch.uint8)
+    with pytest.raises(ValueError, match="other gates than"):
+        other.load_state_dict(state)
+    state["3.choices"] = state["3.choices"] * 0 + 3
+    state["3.wires"][0, 0] = 60
+    with pytest.raises(ValueError, match="must index the 60 inputs"):
+        other.load_state_dict(state)

@@ -1,5 +1,6 @@
 """Numbers as bits, and sums of groups."""
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -54,6 +55,15 @@ def test_quantiles_part_the_data_equally():
     )
     halves = torch.tensor([[0.0], [0.0], [1.0], [1.0]])
     assert Thermometer.quantiles(halves, 1)(halves).flatten().tolist() == [0, 0, 1, 1]
+    # With weights: `numpy.quantile`, whose "inverted_cdf" takes them.
+    x, weights = torch.randn(4000, 2), torch.rand(4000) * (torch.rand(4000) > 0.5)
+    found = Thermometer.quantiles(x, 4, weights).thresholds
+    wanted = np.quantile(
+        x.numpy(), np.arange(1, 5) / 5, axis=0, weights=weights.numpy(), method="inverted_cdf"
+    ).T
+    np.testing.assert_allclose(found, wanted, atol=0.01)
+    plain = Thermometer.quantiles(x, 4).thresholds
+    assert torch.equal(Thermometer.quantiles(x, 4, torch.full((4000,), 0.3)).thresholds, plain)
 
 
 def test_learnable_thresholds_are_soft_while_they_train():
@@ -84,6 +94,11 @@ CHANNELS = Thermometer([[0.1], [0.2]], dim=-3)
         (lambda: Thermometer.uniform(0), ValueError, "bits must be >= 1"),
         (lambda: Thermometer.uniform(2, 1, 0), ValueError, "low must be < 0"),
         (lambda: Thermometer.quantiles(torch.zeros(0, 3), 2), ValueError, "N >= 1"),
+        (
+            lambda: Thermometer.quantiles(torch.zeros(2, 3), 2, torch.ones(3)),
+            ValueError,
+            r"be \[2\]",
+        ),
         (lambda: Thermometer([[0.1], [0.2]])(torch.rand(4, 3)), ValueError, "have 2 features"),
         (lambda: Thermometer([0.5], dim=1), ValueError, "dim must be -1, or -3 for the channels"),
         (lambda: CHANNELS(torch.rand(3, 4, 4)), ValueError, "have 2 features in dimension -3"),

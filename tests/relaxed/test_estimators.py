@@ -285,7 +285,7 @@ def test_bad_functions_are_refused():
         (np.sum, BlackBox(minimize=False), torch.ones(1, 2), "shape of its costs"),
         (np.sum, StraightThrough(minimize=False), torch.ones(1, 2), "shape of the hard ones"),
         (
-            lambda x: x * np.nan,
+            lambda x: x * np.inf,
             BlackBox(minimize=False),
             torch.ones(1, 2),
             "result of the function",

@@ -13,11 +13,13 @@ from gendr.relaxed.estimators import (
     ContrastiveLoss,
     FenchelYoungLoss,
     ImplicitMLE,
+    PerturbationGradientLoss,
     SolutionCache,
     SolutionRankingLoss,
     SPOPlusLoss,
     StraightThrough,
     estimated,
+    knn_costs,
     names,
     regret,
 )
@@ -100,6 +102,56 @@ def test_spo_plus_is_convex_above_the_regret_and_0_at_the_truth(minimize):
     other = torch.randn_like(x)
     half = loss((x + other) / 2, costs, wanted)
     assert (half <= (value + loss(other, costs, wanted)) / 2 + 1e-12).all()
+
+
+@for_each(minimize=[True, False], two_sided=[False, True])
+def test_the_perturbation_gradient_is_a_difference_of_best_objectives(minimize, two_sided):
+    """Objectives by enumeration; in the limit, what the decision costs."""
+    solver = Enumerated(minimize)
+    x, costs, _ = problems(solver, 40)
+    loss = PerturbationGradientLoss(solver, step=0.3, two_sided=two_sided, reduction="none")
+
+    def best(values):
+        scores = values @ torch.from_numpy(SUBSETS).T
+        return scores.amin(1) if minimize else -scores.amax(1)
+
+    value = loss(x, costs)
+    ahead = best(x + 0.3 * costs) if two_sided else best(x)
+    expected = (ahead - best(x - 0.3 * costs)) / (0.6 if two_sided else 0.3)
+    torch.testing.assert_close(value, expected)
+    (grad,) = torch.autograd.grad(value.sum(), x)
+    assert grad.any()
+    torch.testing.assert_close(grad, slopes(lambda y: loss(y, costs), x.detach()))
+    near = PerturbationGradientLoss(solver, step=1e-9, two_sided=two_sided, reduction="none")
+    sign = 1.0 if minimize else -1.0
+    decided = torch.from_numpy(solver(x.detach().numpy()))
+    torch.testing.assert_close(
+        near(x, costs).detach(), sign * (costs * decided).sum(1), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_costs_of_neighbours_against_a_search():
+    """By sorting distances one by one; PyEPO's data set has the mean of these costs."""
+    features = torch.randn(1100, 3, dtype=torch.float64)
+    features[5] = features[7]  # which does not make an instance its own neighbour
+    costs = torch.randn(1100, 2, 2, dtype=torch.float64)
+    found = knn_costs(features, costs, 4, 0.25)
+    assert found.shape == (1100, 4, 2, 2)
+    for i in (0, 5, 7, 1024, 1099):
+        apart = (features - features[i]).square().sum(1).tolist()
+        order = sorted((d, j) for j, d in enumerate(apart) if j != i)[:4]
+        near = costs[[j for _, j in order]]
+        torch.testing.assert_close(found[i], 0.25 * costs[i] + 0.75 * near)
+    assert torch.equal(knn_costs(features, costs, 1, 1.0)[:, 0], costs)
+    assert knn_costs(features.bfloat16(), costs.bfloat16(), 1).dtype == torch.bfloat16
+    for call, said in (
+        (lambda: knn_costs(features, costs, 1100), "less than the 1100 instances"),
+        (lambda: knn_costs(features, costs, 2, 1.5), "weight"),
+        (lambda: knn_costs(features[:3], costs), "same instances"),
+        (lambda: knn_costs(features * torch.nan, costs), "features must be finite"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            call()
 
 
 def test_reductions():
@@ -353,6 +405,7 @@ def test_every_method_trains_downhill_around_either_kind_of_solver(minimize):
     for loss, given in (
         (SPOPlusLoss(solver, reduction="sum"), (many, best)),
         (FenchelYoungLoss(solver, reduction="sum", seed=0), (best,)),
+        (PerturbationGradientLoss(solver, reduction="sum", step=0.5, two_sided=True), (many,)),
         (ContrastiveLoss(solver, reduction="sum", refresh=1.0), (best,)),
         (ContrastiveLoss(solver, reduction="sum", refresh=1.0, hardest=True), (best,)),
         (SolutionRankingLoss(solver, reduction="sum", refresh=1.0), (many, best)),
@@ -371,6 +424,7 @@ def test_a_wrong_direction_is_no_silence(minimize):
     wrong.minimize = said  # what it does stays
     for make in (
         lambda: SPOPlusLoss(wrong)(x, costs, wanted),
+        lambda: PerturbationGradientLoss(wrong)(x, costs),
         lambda: regret(x, costs, wrong),
         lambda: FenchelYoungLoss(wrong)(x, wanted),
         lambda: ContrastiveLoss(wrong)(x, wanted),

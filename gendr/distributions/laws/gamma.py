@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
+from gendr._common.tracing import refuse_batch
 from gendr.distributions.base import Number
 from gendr.distributions.law import INF, Law
 from gendr.distributions.laws.exponential import density as exponential_density
@@ -105,6 +106,7 @@ class Gamma(Shaped):
         return self._inverse(q, gammainccinv)
 
     def _inverse(self, q: Tensor, function: Callable[..., object]) -> Tensor:
+        refuse_batch(f"the quantile of {self}", q)
         shape = self._shape_for(q).detach().cpu().numpy()
         return torch.as_tensor(function(shape, q.detach().cpu().numpy()), device=q.device).to(q)
 

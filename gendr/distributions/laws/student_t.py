@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
+from gendr._common.tracing import refuse_batch
 from gendr.distributions.base import Number
 from gendr.distributions.law import Law, Symmetric
 from gendr.distributions.shaped import Shaped
@@ -80,6 +81,7 @@ class StudentT(Shaped, Symmetric):
     def _icdf_lower(self, q: Tensor) -> Tensor:
         from scipy.special import betaincinv
 
+        refuse_batch(f"the quantile of {self}", q)
         half = 0.5 * self._shape_for(q).detach().cpu().double().numpy()
         p = q.detach().cpu().double().numpy()
         x = torch.as_tensor(betaincinv(half, 0.5, 2 * p), device="cpu").to(q)

@@ -361,6 +361,7 @@ class Circuit:
         signed: bool = False,
         result: str | None = None,
         registers: int = 0,
+        stream: bool = False,
     ) -> str:
         """Verilog source of a module; see `gendr.logic.circuit.exports.verilog`.
 
@@ -378,13 +379,37 @@ class Circuit:
                 `labels` of this class; by default sums if there are some.
             registers: after how many levels of gates there is one; 0 for none. With some, the
                 module has a clock and gives a result `LATENCY` clocks after its row.
+            stream: the ports are those of AXI4-Stream, with handshakes; needs registers.
 
         Raises:
-            ValueError: as all exports; numbers without thresholds, or a result without sums.
+            ValueError: as all exports; numbers without thresholds, a result without sums, or a
+                stream without registers.
         """
-        return exports.verilog.source(
-            self, check_name(name), word, fraction, signed, result, registers
-        )
+        options = exports.verilog.Options(word, fraction, signed, result, registers, stream)
+        return exports.verilog.source(self, check_name(name), options)
+
+    def to_testbench(self, rows: Any, name: str = "circuit", **options: Any) -> str:
+        """Verilog source of a test bench for the module that `to_verilog` gives.
+
+        >>> Path("net_bench.v").write_text(circuit.to_testbench(rows, "net", word=8, registers=2))
+
+        The bench drives the module with rows and compares with what this circuit gives for them. A
+        stream is driven with gaps, and its results are made to wait. It prints PASS, or FAIL and
+        the first difference:
+
+            iverilog -o bench net.v net_bench.v && vvp bench
+
+        Args:
+            rows: [N, features], N >= 1: bits, or with `word` numbers that it can write.
+            name: of the module.
+            **options: those of `to_verilog`.
+
+        Raises:
+            TypeError, ValueError: as `to_verilog` and calls do, or no rows, or numbers that a word
+                does not hold.
+        """
+        made = exports.verilog.Options(**options)
+        return exports.bench.source(self, check_name(name), rows, made)
 
     def to_numpy(self, name: str = "circuit") -> str:
         """Python source that needs NumPy only; see `gendr.logic.circuit.exports.numpy`."""

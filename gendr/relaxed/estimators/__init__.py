@@ -19,6 +19,8 @@ from gendr.relaxed.estimators.contrastive import ContrastiveLoss, SolutionRankin
 from gendr.relaxed.estimators.fenchel_young import FenchelYoungLoss
 from gendr.relaxed.estimators.finite_differences import FiniteDifferences
 from gendr.relaxed.estimators.implicit_mle import ImplicitMLE
+from gendr.relaxed.estimators.neighbours import knn_costs
+from gendr.relaxed.estimators.perturbation_gradient import PerturbationGradientLoss
 from gendr.relaxed.estimators.perturbed import PerturbedOptimizer
 from gendr.relaxed.estimators.regret import regret
 from gendr.relaxed.estimators.smoothed_loss import SmoothedLoss
@@ -37,6 +39,7 @@ __all__ = [
     "FenchelYoungLoss",
     "FiniteDifferences",
     "ImplicitMLE",
+    "PerturbationGradientLoss",
     "PerturbedOptimizer",
     "Report",
     "SPOPlusLoss",
@@ -47,6 +50,7 @@ __all__ = [
     "SolverLoss",
     "StraightThrough",
     "estimated",
+    "knn_costs",
     "names",
     "regret",
 ]

@@ -57,7 +57,7 @@ class AdaptiveImplicitMLE(ImplicitMLE):
         if reach == 0.0:  # nothing to go along
             return Gradient(torch.zeros_like(x))
         found = self._along(function, saved, grad, reach)
-        numbers = float((found.value != 0).sum()) / len(x)
+        numbers = float((found.value.nan_to_num(nan=0.0) != 0).sum()) / len(x)
         self.state["moved"] = 0.9 * self.state["moved"] + 0.1 * numbers
         step = self.rate if self.state["moved"] <= self.target else -self.rate
         self.state["adapted"] = max(adapted + step, self.rate)

@@ -40,7 +40,7 @@ class Report:
         """The sum of the variances over the squared length of the gradient."""
         if self.variance is None:
             return None
-        return float(self.variance.sum() / self.gradient.square().sum().clamp(min=1e-300))
+        return float(self.variance.nansum() / self.gradient.square().sum().clamp(min=1e-300))
 
 
 @cache
@@ -72,7 +72,8 @@ def estimated(
     Args:
         function: takes a NumPy array of one input's shape and returns an array or a number. It
             may work in place: it gets copies. A solver may say by attributes `minimize` and
-            `batched` what it does, as `SolutionCache` does.
+            `batched` what it does, as `SolutionCache` does. NaN says that an input has no result,
+            as an infeasible problem: the result is NaN, the gradient of that input 0.
         method: one of `names()`, or an estimator.
         event_dims: how many of the last dimensions of a tensor are one input; by default all but
             the first, which counts the inputs.
@@ -167,15 +168,19 @@ class _Estimate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, of: Estimated) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         result, ctx.results = of.estimator.forward(of.function, x.detach(), of.generator)
-        ctx.save_for_backward(x)
+        ctx.save_for_backward(
+            x, result.flatten(1).isnan().any(1) if result.ndim > 1 else result.isnan()
+        )
         ctx.of = of
         return result
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        (x,), of = ctx.saved_tensors, ctx.of
-        result = of.estimator.backward(of.function, x.detach(), ctx.results, grads[0])
-        of.report = Report(of.function.count, result.variance, result.value)
+        (x, lost), of = ctx.saved_tensors, ctx.of
+        grad = grads[0].masked_fill(lost.reshape(-1, *(1 for _ in grads[0].shape[1:])), 0.0)
+        result = of.estimator.backward(of.function, x.detach(), ctx.results, grad)
+        value = result.value.where(~result.value.isnan(), 0.0)  # of inputs without a result
+        of.report = Report(of.function.count, result.variance, value)
         of.function.count = 0
-        return result.value, None
+        return value, None

@@ -33,6 +33,7 @@ from gendr.relaxed.estimators.solver_loss import (
     Reduction,
     SolverLoss,
     check_problems,
+    feasible,
     products,
     reduced,
 )
@@ -68,8 +69,9 @@ class _CacheLoss(SolverLoss):
         given = predicted.detach()
         found = self.solve(given)
         check_batch(given, found, self.minimize)
-        if not (len(given) or len(self.cache)):
-            return [costs.flatten(1)[:, :1] for costs in (predicted, *others)]
+        if not len(self.cache):  # no problem, or none that is feasible
+            none = torch.ones((), dtype=torch.bool, device=given.device)
+            return [c.flatten(1)[:, :1].masked_fill(none, torch.nan) for c in (predicted, *others)]
         pool = torch.from_numpy(self.cache.solutions).to(predicted).flatten(1)
         return [costs.flatten(1) @ pool.mT for costs in (predicted, *others)]
 
@@ -117,8 +119,10 @@ class ContrastiveLoss(_CacheLoss):
         predicted, wanted = check_problems(predicted=predicted, wanted=wanted)
         self.cache.add(wanted)
         (scores,) = self.scores(predicted)
-        ahead = self.sign * (products(predicted, wanted)[:, None] - scores)
-        return reduced(ahead.amax(1) if self.hardest else ahead.mean(1), self.reduction)
+        ahead = self.sign * (products(predicted, feasible(wanted))[:, None] - scores)
+        values = ahead.amax(1) if self.hardest else ahead.mean(1)
+        lost = wanted.isnan().flatten(1).any(1)
+        return reduced(values.masked_fill(lost, torch.nan), self.reduction)
 
 
 @worded()

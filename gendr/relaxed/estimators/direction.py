@@ -43,7 +43,7 @@ def check_monotone(x: Tensor, y: Tensor, of_x: Tensor, of_y: Tensor, minimize: b
     Raises:
         ValueError: if most of them do so.
     """
-    moved = ((x - y) * (of_x - of_y)).flatten(1).sum(1)
+    moved = ((x - y) * (of_x - of_y)).flatten(1).sum(1).nan_to_num(nan=0.0)  # the infeasible ones
     won = -moved.sum() if minimize else moved.sum()
     if bool(won < -MISSED * moved.abs().sum()):
         raise ValueError(

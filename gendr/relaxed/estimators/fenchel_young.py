@@ -31,6 +31,7 @@ from gendr.relaxed.estimators.solver_loss import (
     Reduction,
     SolverLoss,
     check_problems,
+    feasible,
     products,
     reduced,
     with_gradient,
@@ -107,7 +108,7 @@ class FenchelYoungLoss(SolverLoss):
         best = (noisy * solutions).flatten(2).sum(2).mean(0)
         mean = solutions.mean(0)
         value = self.sign * (products(x.detach(), wanted) - best)
-        gradient = self.sign * (wanted - mean)
+        gradient = feasible(self.sign * (wanted - mean))
         variance = solutions.var(0) / self.samples if self.samples > 1 and len(x) else None
         self.report = Report(self._function.count, variance, gradient.detach())
         self._function.count = 0
@@ -117,5 +118,5 @@ class FenchelYoungLoss(SolverLoss):
             score = score_of(self.dist, noise).flatten(2) / self.scale
             around = (solutions - mean).flatten(2) * (self.samples / max(self.samples - 1, 1))
             second = -self.sign * torch.einsum("sni,snj->nij", around, score) / self.samples
-            second = 0.5 * (second + second.mT)
+            second = feasible(0.5 * (second + second.mT))
         return value, gradient.flatten(1), second

@@ -11,7 +11,7 @@ from gendr._common.checks import check_choice
 from gendr._common.evaluations import Evaluations
 from gendr._common.tracing import in_single
 from gendr.relaxed.estimators.direction import check_monotone, direction_of
-from gendr.relaxed.estimators.solver_loss import check_problems, products
+from gendr.relaxed.estimators.solver_loss import check_problems, products, reduced
 
 
 @in_single
@@ -36,7 +36,7 @@ def regret(
         minimize: whether it minimises <x, w>; else it maximises.
         wanted: g(c), if they are known.
         reduction: "normalized" is the sum over the batch over the sum of all |<c, g(c)>|; "mean",
-            "sum" or "none".
+            "sum" or "none". Problems without a solution, NaN, are NaN then, and left out before.
         batched: the solver takes stacks [N, *event] at once.
 
     Returns:
@@ -60,5 +60,5 @@ def regret(
     best = products(costs, wanted)
     lost = sign * (products(costs, found) - best)
     if reduction == "normalized":
-        return lost.sum() / best.abs().sum()
-    return lost if reduction == "none" else getattr(lost, reduction)()
+        return reduced(lost, "sum") / best.where(~lost.isnan(), 0.0).abs().sum()
+    return reduced(lost, reduction)

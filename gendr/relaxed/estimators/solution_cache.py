@@ -84,11 +84,11 @@ class SolutionCache:
         return self._stack
 
     def add(self, solutions: Any) -> None:
-        """Learn solutions [N, *event], a tensor or an array."""
+        """Learn solutions [N, *event], a tensor or an array; those that are NaN are none."""
         detached = solutions.detach().cpu().numpy() if hasattr(solutions, "detach") else solutions
         for solution in np.array(detached, np.float64):  # a copy, which nobody else changes
             key = solution.tobytes()
-            if key not in self._known:
+            if key not in self._known and not np.isnan(solution).any():
                 self._known[key] = solution
                 self._stack = None
         while self.limit is not None and len(self._known) > self.limit:
@@ -100,7 +100,7 @@ class SolutionCache:
         Raises:
             ValueError: solutions of another shape than their costs.
         """
-        found = self._function.of_arrays(costs)
+        found = self._function.of_arrays(costs, gaps=True)
         check_solutions(costs.shape, found.shape)
         self.add(found)
         return found

@@ -64,10 +64,10 @@ class SolverLoss(nn.Module):
         return 1.0 if self.minimize else -1.0
 
     def solve(self, costs: Tensor) -> Tensor:
-        """Solutions [N, *event] for costs of that shape, without gradient.
+        """Solutions [N, *event] for costs of that shape, without gradient; NaN if infeasible.
 
         Raises:
-            ValueError: a solution of another shape, or NaN.
+            ValueError: a solution of another shape, or inf.
         """
         return self._function.solutions(costs)
 
@@ -75,7 +75,7 @@ class SolverLoss(nn.Module):
         self, x: Tensor, value: Tensor, gradient: Tensor, variance: Tensor | None = None
     ) -> Tensor:
         """The reduced loss of values [N] whose gradients [N, *event] are known, and the report."""
-        self.report = Report(self._function.count, variance, gradient)
+        self.report = Report(self._function.count, variance, feasible(gradient))
         self._function.count = 0
         return reduced(with_gradient(x, value, gradient), self.reduction)
 
@@ -90,19 +90,37 @@ def check_reduction(reduction: str) -> Reduction:
 
 
 def reduced(values: Tensor, reduction: Reduction) -> Tensor:
-    """A loss [N], or its mean or sum."""
-    return values if reduction == "none" else getattr(values, reduction)()
+    """A loss [N], or its mean or sum over the problems that have a solution, the others' are NaN.
+
+    Without any, it is NaN.
+    """
+    if reduction == "none" or not len(values):
+        return values if reduction == "none" else getattr(values, reduction)()
+    known = ~values.isnan()
+    total = values.where(known, 0.0).sum()
+    count = known.sum()
+    total = total.where(count > 0, torch.nan)
+    return total / count if reduction == "mean" else total
+
+
+def feasible(gradient: Tensor) -> Tensor:
+    """A gradient [N, *event] that is 0 where that of an infeasible problem would be NaN."""
+    return gradient.where(~gradient.isnan(), 0.0)
 
 
 def check_problems(**tensors: Tensor) -> list[Tensor]:
     """Costs and solutions [N, *event] of one shape, finite; the first is the prediction.
+
+    Those `wanted` may be NaN, of infeasible problems.
 
     Raises:
         TypeError: no float32 or float64 tensors.
         ValueError: different shapes, no event, NaN or inf.
     """
     refuse_transforms("an estimated gradient")
-    found = [check_finite(name, check_float(name, tensor)) for name, tensor in tensors.items()]
+    found = [check_float(name, tensor) for name, tensor in tensors.items()]
+    for name, tensor in zip(tensors, found, strict=True):
+        check_finite(name, feasible(tensor) if name == "wanted" else tensor)
     shapes = [tensor.shape for tensor in found]
     if len(set(shapes)) > 1 or len(shapes[0]) < 2:
         names, said = list(tensors), [shape_text(shape) for shape in shapes]
@@ -126,13 +144,13 @@ def with_gradient(x: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
 class _WithGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, value: Tensor, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx.save_for_backward(gradient)
+        ctx.save_for_backward(feasible(gradient), value)
         return value.clone()
 
     @staticmethod
     # Its own derivative would be that of a constant: no curvature, without a word.
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        (gradient,) = ctx.saved_tensors
-        weight = grads[0].reshape(-1, *(1 for _ in gradient.shape[1:]))
+        gradient, value = ctx.saved_tensors
+        weight = grads[0].where(~value.isnan(), 0.0).reshape(-1, *(1 for _ in gradient.shape[1:]))
         return weight * gradient, None, None

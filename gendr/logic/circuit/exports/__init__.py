@@ -1,5 +1,5 @@
-"""Circuits as source code: C, Verilog, Python with NumPy, and graphs for Graphviz."""
+"""Circuits as source code: C, Verilog and its test benches, NumPy, and graphs for Graphviz."""
 
-from gendr.logic.circuit.exports import c, dot, numpy, verilog
+from gendr.logic.circuit.exports import bench, c, dot, numpy, verilog
 
-__all__ = ["c", "dot", "numpy", "verilog"]
+__all__ = ["bench", "c", "dot", "numpy", "verilog"]

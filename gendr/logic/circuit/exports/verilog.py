@@ -9,6 +9,11 @@ With `registers` there is an input `clk`, and the module is a pipeline: it takes
 clock, and what belongs to it is at the output `LATENCY` clocks later. Thresholds, every so many
 levels of gates, every level of the trees of adders and of comparisons, and the output have a stage
 each.
+
+With `stream` the ports are those of AXI4-Stream (AMBA, ARM IHI 0051): `s_axis_tdata` has x and
+`m_axis_tdata` the results, the first one lowest, each filled up to whole bytes by zeros; `tlast`
+stays with its row. The pipeline stands still while a result waits for `m_axis_tready`, so none is
+lost; `aresetn` empties it.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from gendr._common.names import unknown
 if TYPE_CHECKING:
     from gendr.logic.circuit.circuit import Circuit
 
-__all__ = ["source"]
+__all__ = ["RESULTS", "Options", "source", "whole_bytes"]
 
 _EVERYWHERE = 1 << 30  # the stage of constants, after which nothing has to be kept
 RESULTS = ("bits", "sums", "class", "labels")
@@ -80,30 +85,42 @@ class _Module:
         self.lines.append(f"  wire {_range(width)}{name} = {form.format(*texts)};")
         return _Net(name, name, width, stage)
 
-    def updates(self) -> list[str]:
+    def updates(self, when: str = "") -> list[str]:
         """What happens at every clock."""
         if not self._updates:
             return []
-        return ["  always @(posedge clk) begin", *self._updates, "  end"]
+        return [f"  always @(posedge clk) {when}begin", *self._updates, "  end"]
 
 
-def source(
-    circuit: Circuit,
-    name: str,
-    word: int | None = None,
-    fraction: int = 0,
-    signed: bool = False,
-    result: str | None = None,
-    registers: int = 0,
-) -> str:
+class Options(NamedTuple):
+    """What the module takes and gives; see `Circuit.to_verilog`."""
+
+    word: int | None = None
+    fraction: int = 0
+    signed: bool = False
+    result: str | None = None
+    registers: int = 0
+    stream: bool = False
+
+    def checked(self, circuit: Circuit) -> Options:
+        """The same with the result that the circuit has by default."""
+        registers = _check("registers", self.registers, 0)
+        result = self.result or ("sums" if circuit.sums else "bits")
+        if result not in RESULTS:
+            raise ValueError(unknown("result", result, RESULTS))
+        if circuit.sums is None and result != "bits":
+            raise ValueError(
+                f"result {result!r} needs outputs that are summed; end with a GroupSum"
+            )
+        if self.stream and not registers:
+            raise ValueError("a stream needs a clock: give registers=1 or more")
+        return self._replace(result=result, registers=registers)
+
+
+def source(circuit: Circuit, name: str, options: Options) -> str:
     """The source; see `Circuit.to_verilog`."""
-    netlist, sums = circuit.netlist, circuit.sums
-    registers = _check("registers", registers, 0)
-    result = result or ("sums" if sums else "bits")
-    if result not in RESULTS:
-        raise ValueError(unknown("result", result, RESULTS))
-    if sums is None and result != "bits":
-        raise ValueError(f"result {result!r} needs outputs that are summed; end with a GroupSum")
+    netlist = circuit.netlist
+    word, fraction, signed, result, registers, stream = options = options.checked(circuit)
     module = _Module(registers > 0)
     signals, width = _inputs(circuit, word, fraction, signed, module)
     first = 1 if word is not None and module.clocked else 0
@@ -117,15 +134,22 @@ def source(
         form = form.replace("{a}", "{}").replace("{b}", "{}")
         signals.append(module.wire(f"g{k}", 1, stage, form, *own))
     outputs = [signals[signal] for signal in netlist.outputs.tolist()]
-    found = _results(circuit, result, outputs, module)
+    found = _results(circuit, result or "bits", outputs, module)
     ports = ["input wire clk"] * module.clocked
     ports.append(f"input wire {_range(width, scalar=False)}x")
     last = max(net.stage for _, _, net in found)
+    latency = last + 1
+    results: list[str] = []
     assigns: list[str] = []
     for port, (_, place, net) in zip(_ports(found), found, strict=True):
         if port:
-            ports.append(port)
-        assigns.append(f"  assign {place} = {module.at(net, last + 1)};")
+            results.append(port)
+        assigns.append(f"  assign {place} = {module.at(net, latency)};")
+    around: list[str] = []
+    if stream:
+        ports, around = _stream(width, results, latency)
+    else:
+        ports += results
     lines = [f"// A logic gate circuit, made by gendr: {len(netlist)} gates."]
     if word is not None:
         kind = "signed" if signed else "unsigned"
@@ -138,9 +162,55 @@ def source(
         f"module {name} (", ",\n".join(f"  {port}" for port in ports), ");",
     ]  # fmt: skip
     if module.clocked:
-        lines.append(f"  localparam LATENCY = {last + 1};")
-    return "\n".join([*lines, *module.lines, *assigns, *module.updates(), "endmodule",
+        lines.append(f"  localparam LATENCY = {latency};")
+    updates = module.updates("if (enable) " * stream)
+    return "\n".join([*lines, *around, *module.lines, *assigns, *updates, "endmodule",
                       "/* verilator lint_on UNUSED */", ""])  # fmt: skip
+
+
+def _stream(width: int, results: list[str], latency: int) -> tuple[list[str], list[str]]:
+    """The ports of AXI4-Stream, and what is between them and the pipeline."""
+    taken, given = whole_bytes(width), whole_bytes(sum(map(_width_of, results)))
+    ports = [
+        "input wire aclk", "input wire aresetn",
+        f"input wire [{taken - 1}:0] s_axis_tdata", "input wire s_axis_tvalid",
+        "input wire s_axis_tlast", "output wire s_axis_tready",
+        f"output wire [{given - 1}:0] m_axis_tdata", "output wire m_axis_tvalid",
+        "output wire m_axis_tlast", "input wire m_axis_tready",
+    ]  # fmt: skip
+    names = [port.split()[-1] for port in results]
+    filled = given - sum(map(_width_of, results))
+    parts = [f"{filled}'d0"] * (filled > 0) + names[::-1]
+
+    def shifted(name: str, first: str) -> str:
+        return f"{{{name}[{latency - 2}:0], {first}}}" if latency > 1 else first
+
+    return ports, [
+        "  wire clk = aclk;",
+        f"  wire {_range(width, scalar=False)}x = s_axis_tdata[{width - 1}:0];",
+        *(f"  {port.removeprefix('output ')};" for port in results),
+        f"  reg {_range(latency, scalar=False)}valid, final_one;",
+        "  wire enable = m_axis_tready | ~m_axis_tvalid;",
+        "  assign s_axis_tready = enable & aresetn;",
+        f"  assign m_axis_tvalid = valid[{latency - 1}];",
+        f"  assign m_axis_tlast = final_one[{latency - 1}];",
+        f"  assign m_axis_tdata = {{{', '.join(parts)}}};",
+        "  always @(posedge clk)",
+        f"    if (!aresetn) valid <= {latency}'d0;",
+        f"    else if (enable) valid <= {shifted('valid', 's_axis_tvalid')};",
+        "  always @(posedge clk)",
+        f"    if (enable) final_one <= {shifted('final_one', 's_axis_tlast')};",
+    ]
+
+
+def _width_of(port: str) -> int:
+    """The bits of a port by its declaration, which has a range."""
+    return int(port.split("[")[1].split(":")[0]) + 1
+
+
+def whole_bytes(bits: int) -> int:
+    """Bits that are filled up to bytes."""
+    return -(-bits // 8) * 8
 
 
 def _check(name: str, value: object, least: int) -> int:

@@ -1,0 +1,158 @@
+"""Graphs for others: `torch.export` and ONNX with a free batch; forward mode and Jacobians."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from gendr import distributions, logic, relaxed, sorting, tnorms, topk
+from support.cases import for_each
+
+torch.manual_seed(0)
+LISTS = (torch.randn(3, 4),)
+PAIRS = (torch.randn(3, 3), torch.randn(3, 4))
+NET = nn.Sequential(logic.LogicLayer(4, 6, seed=0), logic.GroupSum(2))
+WORDS = (torch.randint(0, 3, (3, 2)), torch.randint(0, 3, (3, 3)))
+CASES = {
+    **{
+        f"sort {m}": (lambda x, m=m: sorting.soft_sort(x, m), LISTS)
+        for m in ("bitonic", "neuralsort", "softsort", "permutahedron")
+    },
+    **{
+        f"rank {m}": (lambda x, m=m: sorting.soft_rank(x, m), LISTS)
+        for m in ("bitonic", "softsort", "permutahedron")
+    },
+    "quantile": (lambda x: sorting.soft_quantile(x, 0.3), LISTS),
+    "top-k": (lambda x: topk.soft_topk(x, 2).values, LISTS),
+    "top-k, hard": (lambda x: topk.soft_topk(x, 2, hard=True).values, LISTS),
+    "mask": (lambda x: topk.soft_topk_mask(x, 2), LISTS),
+    "mask, hard": (lambda x: topk.soft_topk_mask(x, 2, "uniform", hard=True), LISTS),
+    "mask, cauchy": (lambda x: topk.soft_topk_mask(x, 2, "cauchy"), LISTS),
+    "path": (lambda c: relaxed.shortest_path(c), (torch.rand(3, 2, 3),)),
+    "warping": (lambda a, b: relaxed.dynamic_time_warping(a, b), PAIRS),
+    "soft-DTW": (lambda a, b: relaxed.soft_dtw(a, b), PAIRS),
+    "levenshtein": (lambda s, t: relaxed.levenshtein(s, t), WORDS),
+    "logic": (lambda x: NET.train()(x), (torch.rand(3, 4),)),
+    "logic, bits": (lambda x: NET.eval()(x), ((torch.rand(3, 4) > 0.5).float(),)),
+}
+# What ONNX or its runtime has no word for: torch 2.13, onnxscript 0.7.2, ONNX Runtime 1.32.
+LACKING = ("sort.stable", "cummax", "cummin", "searchsorted", "linalg", "igamma")
+
+
+class Graph(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+def made(name):
+    """A module, its arguments, others of another batch, and what torch is told of the batch."""
+    function, args = CASES[name]
+    others = tuple(torch.cat([t, t.flip(0), t[:1]]) for t in args)
+    free = (tuple({0: torch.export.Dim("batch", min=2)} for _ in args),)
+    return Graph(function).eval(), args, others, free
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own
+@for_each(name=CASES, onnx=[False, True], rotating=12)
+def test_graphs_take_any_batch(name, onnx, monkeypatch):
+    """Also those for ONNX, of other operators than eager ones."""
+    from torch.onnx._internal.exporter import _flags
+
+    module, args, others, free = made(name)
+    want = module(*others)
+    monkeypatch.setattr(_flags, "_is_onnx_exporting", onnx)
+    program = torch.export.export(module, args, dynamic_shapes=free)
+    monkeypatch.setattr(_flags, "_is_onnx_exporting", False)
+    if onnx:
+        nodes = [str(n.target) for m in program.graph_module.modules() for n in m.graph.nodes]
+        assert not [node for node in nodes if any(word in node for word in LACKING)]
+    torch.testing.assert_close(program.module()(*others), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@for_each(name=CASES, rotating=12)
+def test_onnx_runtime_gives_what_torch_gives(name):
+    for package in ("onnx", "onnxscript"):
+        pytest.importorskip(package)
+    runtime = pytest.importorskip("onnxruntime")
+    module, args, others, free = made(name)
+    file = io.BytesIO()
+    torch.onnx.export(module, args, dynamo=True, dynamic_shapes=free, verbose=False).save(file)
+    session = runtime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
+    given = zip(session.get_inputs(), others, strict=True)
+    (found,) = session.run(None, {one.name: t.numpy() for one, t in given})
+    np.testing.assert_allclose(found, module(*others).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_what_onnx_cannot_say_is_refused(monkeypatch):
+    from torch.onnx._internal.exporter import _flags
+
+    monkeypatch.setattr(_flags, "_is_onnx_exporting", True)
+    with pytest.raises(RuntimeError, match="'sinkhorn' has no form in ONNX; export 'softsort'"):
+        sorting.soft_sort(*LISTS, "sinkhorn")
+
+
+# -- derivatives
+
+SHAPES = {name: {"shape": 2.0} for name in ("gamma", "student_t", "power")}
+CURVED = {
+    **{name: case for name, case in CASES.items() if name not in ("levenshtein", "logic, bits")},
+    **{
+        f"T-conorm {name}": (lambda x, name=name: tnorms.tconorm(name)(x.sigmoid(), 0.3), LISTS)
+        for name in ("max", "average", "probabilistic", "yager(p=2)")
+    },
+    "T-norm": (lambda x: tnorms.tnorm("max")(x.sigmoid(), 0.3), LISTS),
+    **{
+        f"law {name}": (lambda x, n=name: distributions.get(n, **SHAPES.get(n, {}))(x, 0.5), LISTS)
+        for name in ("logistic", "gamma", "student_t", "power")
+    },
+    "mask, gamma": (lambda x: topk.soft_topk_mask(x, 2, "gamma(shape=2)"), LISTS),
+    "sort sinkhorn": (lambda x: sorting.soft_sort(x, "sinkhorn"), LISTS),
+    "MAP": (lambda x: sorting.MAPLoss()(x, (x.detach() > 0).to(x.dtype)), LISTS),
+}
+
+
+def right_or_refused(find, want):
+    """Compare them; an error must be ours and say what works instead."""
+    try:
+        found = find()
+    except RuntimeError as error:
+        if not re.search("(gendr is not made for .*; |; give it a batch instead)", str(error)):
+            raise
+        return
+    torch.testing.assert_close(found, want)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch's own
+@for_each(name=CURVED, rotating=6)
+def test_forward_mode_and_jacobians_are_right_or_refused(name):
+    function, args = CURVED[name]
+    x, *rest = (t.double() for t in args)
+    if name == "logic":
+        function = nn.Sequential(logic.LogicLayer(4, 6, seed=0, dtype=torch.float64))
+
+    def of(x):
+        return function(x, *rest)
+
+    jacobian = torch.autograd.functional.jacobian(of, x)
+    tangent = torch.randn_like(x)
+    pushed = (jacobian * tangent).flatten(jacobian.ndim - x.ndim).sum(-1)
+    torch.testing.assert_close(torch.func.jacrev(of)(x), jacobian)
+    right_or_refused(lambda: torch.func.vmap(torch.func.jacrev(of))(x[None])[0], jacobian)
+    right_or_refused(lambda: torch.func.jvp(of, (x,), (tangent,))[1], pushed)
+    right_or_refused(lambda: torch.func.jacfwd(of)(x), jacobian)
+    for strategy in ("reverse-mode", "forward-mode"):
+        right_or_refused(
+            lambda s=strategy: torch.autograd.functional.jacobian(
+                of, x, vectorize=True, strategy=s
+            ),
+            jacobian,
+        )
