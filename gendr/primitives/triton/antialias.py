@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gendr._runtime.triton.launch import blocks_of, power_of_2, run
+from gendr._runtime.triton.launch import blocks_of, power_of_2
 from gendr.primitives.graphs import antialiased as traced
 from gendr.primitives.reference.antialias import MEETING, STEPS, Borders, linked
-from gendr.primitives.triton.sums import BLOCK, EXACT, Segments, key_type, vertex_sums
+from gendr.primitives.triton.sums import Segments, each, key_type, vertex_sums
 
 __all__ = ["backend", "backward", "edges", "forward", "traced"]
 
@@ -22,10 +22,9 @@ def edges(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
     scene, pixels = borders.scene, rast.numel() // 4
     uses = linked(scene.tri) if borders.uses is None else borders.uses
     codes = torch.empty(2, *rast.shape[:3], dtype=torch.int32, device=rast.device)
-    run(
-        kernels.find_silhouettes, (blocks_of(pixels, BLOCK), 2), rast.device, pos, scene.tri, uses,
-        rast, codes, pixels, _stride(borders), scene.height, scene.width, STEPS=STEPS,
-        MEETING=MEETING, BLOCK=BLOCK, **EXACT,
+    each(
+        kernels.find_silhouettes, rast.device, pixels, pos, scene.tri, uses, rast, codes, pixels,
+        _stride(borders), scene.height, scene.width, others=(2,), STEPS=STEPS, MEETING=MEETING,
     )  # fmt: skip
     return codes
 
@@ -49,10 +48,10 @@ def _blended(
 
     scene, result, channels = borders.scene, torch.empty_like(color), color.shape[-1]
     pixels, wide = codes[0].numel(), min(4, power_of_2(channels))
-    run(
-        kernels.blend_pairs, (blocks_of(pixels, BLOCK), blocks_of(channels, wide)), color.device,
-        pos, scene.tri, codes, color, grad, result, pixels, _stride(borders), scene.height,
-        scene.width, channels, BACKWARD=backward, BLOCK=BLOCK, WIDE=wide, **EXACT,
+    each(
+        kernels.blend_pairs, color.device, pixels, pos, scene.tri, codes, color, grad, result,
+        pixels, _stride(borders), scene.height, scene.width, channels,
+        others=(blocks_of(channels, wide),), BACKWARD=backward, WIDE=wide,
     )  # fmt: skip
     return result
 
@@ -72,10 +71,10 @@ def backward(
     count = scene.images * len(scene.tri)
     corners = pos.new_empty(2 * pixels, 12)
     keys = torch.empty(2 * pixels, dtype=key_type(count), device=pos.device)
-    run(
-        kernels.line_gradients, (blocks_of(pixels, BLOCK), 2), pos.device, pos, scene.tri, codes,
-        color, grad, corners, keys, pixels, _stride(borders), scene.height, scene.width, channels,
-        len(scene.tri), count, BLOCK=BLOCK, WIDE=min(4, power_of_2(channels)), **EXACT,
+    each(
+        kernels.line_gradients, pos.device, pixels, pos, scene.tri, codes, color, grad, corners,
+        keys, pixels, _stride(borders), scene.height, scene.width, channels, len(scene.tri), count,
+        others=(2,), WIDE=min(4, power_of_2(channels)),
     )  # fmt: skip
     segments = Segments.of(keys, count)
     found = vertex_sums(segments, scene.tri, pos, corners, None, scene.images)

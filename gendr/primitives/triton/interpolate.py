@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.tracing import lasting
-from gendr._runtime.triton.launch import blocks_of, power_of_2, run
-from gendr.primitives.triton.sums import BLOCK, EXACT, pixels_of, vertex_sums
+from gendr._runtime.triton.launch import power_of_2
+from gendr.primitives.triton.sums import each, pixels_of, vertex_sums
 
 if TYPE_CHECKING:
     from gendr.primitives.interpolate import Faces
@@ -42,12 +42,12 @@ def forward(
     pixels, channels, count = images * height * width, attr.shape[-1], len(faces.selected)
     values = rast.new_empty(images, height, width, channels)
     slopes = rast.new_empty(images, height, width, 2 * count)
-    size = {"WIDE": min(4, power_of_2(channels)), "BLOCK": BLOCK, **EXACT}
-    run(
-        kernels.interpolated, (blocks_of(pixels, BLOCK),), rast.device, attr, faces.tri,
-        rast, rast if rast_db is None else rast_db,
-        _tables(faces.selected, channels, rast.device)[0], values, slopes, pixels, height * width,
-        _stride(attr), channels, count, SLOPED=rast_db is not None, **size,
+    wide = min(4, power_of_2(channels))
+    each(
+        kernels.interpolated, rast.device, pixels, attr, faces.tri, rast,
+        rast if rast_db is None else rast_db, _tables(faces.selected, channels, rast.device)[0],
+        values, slopes, pixels, height * width, _stride(attr), channels, count,
+        SLOPED=rast_db is not None, WIDE=wide,
     )  # fmt: skip
     return (values, slopes), ()
 
@@ -71,17 +71,16 @@ def backward(
     sloped = of_slopes is not None and rast_db is not None
     values = rast if of_values is None else of_values
     slopes = of_slopes if of_slopes is not None and sloped else rast
-    size = {"WIDE": min(4, power_of_2(channels)), "BLOCK": BLOCK, **EXACT}
-    grid = (blocks_of(pixels, BLOCK),)
+    wide = min(4, power_of_2(channels))
     of_attr: Tensor | None = None
     of_rast = torch.empty_like(rast) if wanted[1] else None
     of_db = torch.empty_like(rast) if wanted[2] and sloped else None
     if of_rast is not None or of_db is not None:
-        run(
-            kernels.position_gradients, grid, rast.device, attr, faces.tri, rast, selected, values,
-            slopes, rast if of_rast is None else of_rast, rast if of_db is None else of_db, pixels,
-            height * width, _stride(attr), channels, count, VALUES=of_values is not None,
-            RAST=of_rast is not None, SLOPED=of_db is not None, **size,
+        each(
+            kernels.position_gradients, rast.device, pixels, attr, faces.tri, rast, selected,
+            values, slopes, rast if of_rast is None else of_rast, rast if of_db is None else of_db,
+            pixels, height * width, _stride(attr), channels, count, VALUES=of_values is not None,
+            RAST=of_rast is not None, SLOPED=of_db is not None, WIDE=wide,
         )  # fmt: skip
     if wanted[0] and not (attr.numel() and pixels and len(faces.tri)):
         of_attr = torch.zeros_like(attr)
@@ -89,9 +88,9 @@ def backward(
         segments = pixels_of(faces.pixels, rast, len(faces.tri))
         if sloped and rast_db is not None:
             corners = rast.new_empty(pixels, 3 * channels)
-            run(
-                kernels.corner_gradients, grid, rast.device, rast, rast_db, places, values, slopes,
-                corners, pixels, channels, count, VALUES=of_values is not None, **size,
+            each(
+                kernels.corner_gradients, rast.device, pixels, rast, rast_db, places, values,
+                slopes, corners, pixels, channels, count, VALUES=of_values is not None, WIDE=wide,
             )  # fmt: skip
             of_attr = vertex_sums(segments, faces.tri, attr, corners, None, images)
         else:

@@ -9,18 +9,14 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.tracing import lasting
-from gendr._runtime.triton.launch import blocks_of, interpreted, run
+from gendr._runtime.triton.launch import run
 from gendr.primitives.graphs import rasterized as traced
 from gendr.primitives.scene import Pixels, Scene, check_indices
-from gendr.primitives.triton.sums import BLOCK, EXACT, pixels_of, vertex_sums
+from gendr.primitives.triton.sums import EXACT, LAUNCH, each, pixels_of, vertex_sums
 
 __all__ = ["backend", "backward", "forward", "seen", "traced"]
 
 backend = "triton"
-
-MOST = 32  # pixels of a box that one thread draws
-CHUNK = 1 << 10 if interpreted() else 512  # pixels of larger boxes that a program draws at once
-PROGRAMS = 4 if interpreted() else 1056  # that share these chunks: 8 for each multiprocessor
 
 
 def forward(scene: Scene, pos: Tensor, *, save: bool) -> tuple[tuple[Tensor, Tensor], Any]:
@@ -76,23 +72,27 @@ def _drawn(
     if items and pixels:
         counts = torch.empty(items, dtype=torch.int32, device=device)
         numbers = items, triangles, scene.images, stride, scene.height, scene.width
-        flags = {"RANGES": scene.ranges is not None, "PEELED": peeled, "CHUNK": CHUNK, **EXACT}
-        ends = counts
+        flags: dict[str, Any] = {
+            "RANGES": scene.ranges is not None,
+            "PEELED": peeled,
+            "CHUNK": LAUNCH.chunk,
+        }
+        call, ends = (pos, scene.tri, first, offsets, depths, nearest, *floor), counts
         for stage in (0, 1):
-            call = pos, scene.tri, first, offsets, depths, nearest, *floor
-            run(
-                kernels.draw_small, (blocks_of(items, BLOCK),), device, *call, counts, *numbers,
-                STAGE=stage, MOST=MOST, BLOCK=BLOCK, **flags,
+            each(
+                kernels.draw_small, device, items, *call, counts, *numbers, STAGE=stage,
+                MOST=LAUNCH.small, **flags,
             )  # fmt: skip
             ends = counts.cumsum(0, dtype=torch.int64) if stage == 0 else ends
             run(
-                kernels.draw_large, (PROGRAMS,), device, *call, ends, *numbers, STAGE=stage, **flags
-            )
-    run(
-        kernels.shade, (blocks_of(pixels, BLOCK),), device, pos, scene.tri, depths, nearest,
+                kernels.draw_large, (LAUNCH.programs,), device, *call, ends, *numbers, STAGE=stage,
+                **flags, **EXACT,
+            )  # fmt: skip
+    each(
+        kernels.shade, device, pixels, pos, scene.tri, depths, nearest,
         pos if rast is None else rast, pos if derivatives is None else derivatives, ids, layer,
         pixels, stride, scene.height, scene.width, SHADED=rast is not None, SLOPED=scene.sloped,
-        PEELED=behind is not None, BLOCK=BLOCK, **EXACT,
+        PEELED=behind is not None,
     )  # fmt: skip
     if behind is not None:
         behind.depths, behind.ids = layer, ids
@@ -112,11 +112,11 @@ def backward(
         return (torch.zeros_like(pos),)
     corners = pos.new_empty(ids.numel(), 12 if both else 4)
     weights = pos.new_empty(ids.numel(), 0 if both else 2)
-    run(
-        kernels.raster_gradients, (blocks_of(ids.numel(), BLOCK),), pos.device, pos, scene.tri, ids,
+    each(
+        kernels.raster_gradients, pos.device, ids.numel(), pos, scene.tri, ids,
         pos if of_rast is None else of_rast, of_derivatives if both else pos, corners,
         corners if both else weights, ids.numel(), 0 if scene.shared else scene.vertices,
-        scene.height, scene.width, RAST=of_rast is not None, BOTH=both, BLOCK=BLOCK, **EXACT,
+        scene.height, scene.width, RAST=of_rast is not None, BOTH=both,
     )  # fmt: skip
     segments = pixels_of(pixels, ids, len(scene.tri))
     found = vertex_sums(

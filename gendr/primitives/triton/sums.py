@@ -11,15 +11,46 @@ from torch import Tensor
 from gendr._runtime.triton.launch import blocks_of, interpreted, power_of_2, run
 from gendr.primitives.scene import Pixels, kept
 
-__all__ = ["BLOCK", "EXACT", "Segments", "key_type", "pixels_of", "vertex_sums"]
+__all__ = ["EXACT", "LAUNCH", "Segments", "each", "key_type", "pixels_of", "vertex_sums"]
 
-K = 64  # entries of a block; K blocks are summed up again
+
+@dataclass
+class Launch:
+    """How the work is cut into programs; powers of 2.
+
+    Attributes:
+        block: pixels, entries or triangles that a program takes at once.
+        rows: of sums that a program takes at once, times the threads of each.
+        blocks: of entries that a program sums up at once.
+        group: entries of such a block; as many blocks are summed up again.
+        small: pixels of a box that one thread draws.
+        chunk: pixels of larger boxes that a program draws at once.
+        programs: that share these chunks: 8 for each multiprocessor of an H100.
+    """
+
+    block: int = 128
+    rows: int = 128
+    blocks: int = 4
+    group: int = 64
+    small: int = 32
+    chunk: int = 512
+    programs: int = 1056
+
+
 # The interpreter pays per operation, not per element.
-BLOCK = 1 << 14 if interpreted() else 128  # pixels, entries, triangles of a program
-LANES_ROWS = 1 << 12 if interpreted() else 128  # rows of sums times lanes of a program
+LAUNCH = Launch(1 << 14, 1 << 12, 64, chunk=1 << 10, programs=4) if interpreted() else Launch()
 # No product is fused into a sum, so that decisions are those of the CPU.
 EXACT: dict[str, Any] = {} if interpreted() else {"num_warps": 4, "enable_fp_fusion": False}
 OWN, TRIANGLE, TABLE = range(3)  # see the kernels
+
+
+def each(
+    kernel: Any, device: torch.device, count: int, *args: Any, others: tuple[int, ...] = (),
+    **constants: Any,
+) -> None:  # fmt: skip
+    """Launch a kernel with a thread for each of `count` things, and more dimensions of the grid."""
+    grid = blocks_of(count, LAUNCH.block), *others
+    run(kernel, grid, device, *args, BLOCK=LAUNCH.block, **constants, **EXACT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +78,9 @@ class Segments:
 
         keys, order = torch.sort(keys, stable=True)
         ends = torch.zeros(2, max(1, count), dtype=torch.int32, device=keys.device)
-        run(
-            sum_kernels.segment_ends, (blocks_of(len(keys), BLOCK),), keys.device, keys, ends[0],
-            ends[1], len(keys), count, BLOCK=BLOCK, **EXACT,
+        each(
+            sum_kernels.segment_ends, keys.device, len(keys), keys, ends[0], ends[1], len(keys),
+            count,
         )  # fmt: skip
         return Segments(keys, order, ends[0], ends[1], count)
 
@@ -61,22 +92,22 @@ class Segments:
         from gendr.primitives.triton import sum_kernels
 
         entries, columns = len(self.keys), corners * channels
+        rows, k = LAUNCH.blocks, LAUNCH.group
         lower = torch.empty(
-            max(1, entries // K), columns, dtype=torch.float64, device=values.device
+            max(1, entries // k), columns, dtype=torch.float64, device=values.device
         )
         upper = torch.empty(
-            max(1, entries // K**2), columns, dtype=torch.float64, device=values.device
+            max(1, entries // k**2), columns, dtype=torch.float64, device=values.device
         )
-        rows = max(1, 16 * BLOCK // K) if interpreted() else 4
         wide = min(4, power_of_2(channels))
         run(
-            sum_kernels.block_sums, (blocks_of(entries // K, rows),), values.device, self.order,
+            sum_kernels.block_sums, (blocks_of(entries // k, rows),), values.device, self.order,
             self.keys, values, weights, lower, entries, self.count, channels, CORNERS=corners,
-            STRIDE=stride, RULE=rule, SLOTS=slots, K=K, BLOCKS=rows, WIDE=wide, **EXACT,
+            STRIDE=stride, RULE=rule, SLOTS=slots, K=k, BLOCKS=rows, WIDE=wide, **EXACT,
         )  # fmt: skip
         run(
-            sum_kernels.upper_sums, (blocks_of(entries // K**2, rows),), values.device, self.keys,
-            lower, upper, entries, self.count, columns, K=K, BLOCKS=rows,
+            sum_kernels.upper_sums, (blocks_of(entries // k**2, rows),), values.device, self.keys,
+            lower, upper, entries, self.count, columns, K=k, BLOCKS=rows,
             WIDE=min(4, power_of_2(columns)), **EXACT,
         )  # fmt: skip
         return lower, upper
@@ -101,10 +132,9 @@ def pixels_of(pixels: Pixels, ids: Tensor, triangles: int) -> Segments:
         images, height, width = ids.shape[:3]
         number, count = images * height * width, images * triangles
         keys = torch.empty(number, dtype=key_type(count), device=ids.device)
-        run(
-            sum_kernels.pixel_keys, (blocks_of(number, BLOCK),), ids.device, ids, keys, number,
-            height * width, triangles, count, STRIDE=1 if ids.ndim == 3 else 4,
-            COLUMN=0 if ids.ndim == 3 else 3, BLOCK=BLOCK, **EXACT,
+        each(
+            sum_kernels.pixel_keys, ids.device, number, ids, keys, number, height * width,
+            triangles, count, STRIDE=1 if ids.ndim == 3 else 4, COLUMN=0 if ids.ndim == 3 else 3,
         )  # fmt: skip
         return Segments.of(keys, count)
 
@@ -151,12 +181,12 @@ def vertex_sums(
     # Few triangles are large, and their pixels the work of many threads.
     lanes = min(32, power_of_2(len(segments.keys) // max(1, segments.count)))
     wide = min(4, power_of_2(channels))
-    rows = max(1, LANES_ROWS // lanes)
+    rows = max(1, LAUNCH.rows // lanes)
     grid = blocks_of(vertices, rows), 1 if shared else images, blocks_of(channels, wide)
     run(
         sum_kernels.vertex_sums, grid, out.device, offsets, corners, segments.starts,
         segments.stops, segments.order, values, given, *blocks, out, vertices, len(tri), images,
-        channels, SHARED=shared, STRIDE=stride, RULE=rule, K=K, ROWS=rows,
+        channels, SHARED=shared, STRIDE=stride, RULE=rule, K=LAUNCH.group, ROWS=rows,
         LANES=lanes, WIDE=wide, **EXACT,
     )  # fmt: skip
     return out

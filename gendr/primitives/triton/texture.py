@@ -13,7 +13,7 @@ from gendr._runtime.tracing import lasting
 from gendr._runtime.triton.launch import blocks_of, power_of_2, run
 from gendr.primitives.cubes import SEAMS
 from gendr.primitives.texture import Sampling, Stack
-from gendr.primitives.triton.sums import BLOCK, EXACT, LANES_ROWS, K, Segments, key_type
+from gendr.primitives.triton.sums import EXACT, LAUNCH, Segments, each, key_type
 
 __all__ = ["Mipmaps", "Texture"]
 
@@ -60,16 +60,14 @@ class _Call:
             self.pixels, self.pixels // len(uv), kept * self.base,
             kept * (self.texels - self.base), self.channels, len(spec.sizes) - 1,
         )  # fmt: skip
-        self.flags = {
+        self.flags: dict[str, Any] = {
             "MODE": spec.mode, "BOUNDARY": spec.boundary, "SLOPED": uv_da is not None,
             "BIASED": bias is not None, "WIDE": min(4, power_of_2(self.channels)),
-            "BLOCK": BLOCK, **EXACT,
         }  # fmt: skip
 
     def run(self, kernel: Any, *args: Any, **flags: Any) -> None:
         """Launch a kernel over all pixels."""
-        flags = self.flags | flags
-        run(kernel, (blocks_of(self.pixels, flags["BLOCK"]),), self.device, *args, **flags)
+        each(kernel, self.device, self.pixels, *args, **{**self.flags, **flags})
 
 
 class Texture:
@@ -110,6 +108,7 @@ class Texture:
                     kernels.sample_gradients, *call.places, *call.levels, call.sizes, call.seams,
                     grad, of_uv, uv if of_da is None else of_da, uv if of_bias is None else of_bias,
                     *call.numbers, TO_DA=of_da is not None, TO_BIAS=of_bias is not None,
+                    WIDE=1,  # with four channels at once registers would not do
                 )  # fmt: skip
         if wanted[1] or wanted[2]:
             of_tex = torch.empty_like(tex)
@@ -136,14 +135,14 @@ def _texel_sums(spec: Sampling, call: _Call, grad: Tensor, to_tex: Tensor, to_mi
     blocks = segments.blocks(grad, table, channels, corners, 4, 2, slots)
     # Few texels are looked up by many pixels.
     lanes = min(32, power_of_2(entries // max(1, count)))
-    rows, wide = max(1, LANES_ROWS // lanes), min(4, power_of_2(channels))
+    rows, wide = max(1, LAUNCH.rows // lanes), min(4, power_of_2(channels))
     run(
         sum_kernels.texel_sums,
         (blocks_of(images * call.texels, rows), blocks_of(channels, wide)), call.device,
         call.sizes, call.seams, segments.starts, segments.stops, segments.order, grad, table,
         *blocks, to_tex, to_mips, images * call.texels, call.texels, call.base, call.cells,
         len(spec.sizes), channels, WRAPS=spec.boundary == _WRAP, CUBE=spec.boundary == _CUBE,
-        CORNERS=corners, SLOTS=slots, K=K, ROWS=rows, LANES=lanes, WIDE=wide, **EXACT,
+        CORNERS=corners, SLOTS=slots, K=LAUNCH.group, ROWS=rows, LANES=lanes, WIDE=wide, **EXACT,
     )  # fmt: skip
 
 
@@ -161,10 +160,9 @@ class Mipmaps:
         fine, step, first, to_first = tex, tex[0].numel(), 0, 0
         for size, half in zip(spec.sizes[:-1], spec.sizes[1:], strict=True):
             of_image = spec.faces * prod(half) * channels
-            run(
-                kernels.halve, (blocks_of(images * of_image, BLOCK),), tex.device, fine, mips,
-                images * of_image, step, first, *size, numbers, to_first, *half, spec.faces,
-                channels, BLOCK=BLOCK, **EXACT,
+            each(
+                kernels.halve, tex.device, images * of_image, fine, mips, images * of_image, step,
+                first, *size, numbers, to_first, *half, spec.faces, channels,
             )  # fmt: skip
             fine, step, first, to_first = mips, numbers, to_first, to_first + of_image
         return (mips,), ()
@@ -180,9 +178,8 @@ class Mipmaps:
         (tex,), (grad,) = inputs, grads
         of_tex = torch.empty_like(tex)
         sizes, _, _ = _sizes(spec.sizes, spec.faces, tex.device)
-        run(
-            kernels.halve_gradients, (blocks_of(tex.numel(), BLOCK),), tex.device, grad, of_tex,
-            sizes, tex.numel(), tex[0].numel(), grad.shape[1], tex.shape[-1], len(spec.sizes),
-            BLOCK=BLOCK, **EXACT,
+        each(
+            kernels.halve_gradients, tex.device, tex.numel(), grad, of_tex, sizes, tex.numel(),
+            tex[0].numel(), grad.shape[1], tex.shape[-1], len(spec.sizes),
         )  # fmt: skip
         return (of_tex,)
