@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from gendr._runtime.backends import Choice
+from gendr.kernels.backends import Choice
 
 __all__ = ["NAMES", "backends", "kernels_for"]
 

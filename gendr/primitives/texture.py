@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_choice,
     check_count,
     check_float,
@@ -22,8 +22,8 @@ from gendr._runtime.checks import (
     check_shape,
     shape_text,
 )
-from gendr._runtime.operator import Operator
-from gendr._runtime.tracing import is_traced
+from gendr._common.tracing import is_traced
+from gendr.kernels.operator import Operator
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS
 

@@ -8,7 +8,7 @@ import torch
 
 import gendr
 from gendr import primitives as dr
-from gendr._runtime.numba.compilation import available
+from gendr.kernels.numba.compilation import available
 from gendr.mesh import icosphere
 from support import relative_l2
 from support.ahead_of_time import CAPABILITIES, launches_compiled
@@ -16,7 +16,7 @@ from support.cases import for_each
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr._runtime.triton.launch import interpreted
+from gendr.kernels.triton.launch import interpreted
 from gendr.primitives.triton.sums import LAUNCH
 
 pytestmark = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gendr._runtime.numba.compilation import available, supports
+from gendr.kernels.numba.compilation import available, supports
 from gendr.primitives.kernels import antialias, interpolate, raster, topology
 from gendr.primitives.kernels.sampling import Mipmaps as mipmaps
 from gendr.primitives.kernels.sampling import Texture as texture

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime import memory
-from gendr._runtime.threads import run
+from gendr._common import memory
+from gendr.kernels.threads import run
 from gendr.primitives.kernels import texture as kernels
 from gendr.primitives.texture import Sampling, Stack
 
@@ -62,7 +62,7 @@ class _Call(NamedTuple):
 
 
 class Texture:
-    """Lookups by kernels; see `gendr._runtime.operator.Kernels`."""
+    """Lookups by kernels; see `gendr.kernels.operator.Kernels`."""
 
     @staticmethod
     def forward(spec: Sampling, *inputs: Any, save: bool) -> tuple[tuple[Tensor], tuple[Any, ...]]:
@@ -131,7 +131,7 @@ def _sum_texels(
 
 
 class Mipmaps:
-    """Mipmaps by kernels; see `gendr._runtime.operator.Kernels`."""
+    """Mipmaps by kernels; see `gendr.kernels.operator.Kernels`."""
 
     @staticmethod
     def forward(spec: Stack, tex: Tensor, *, save: bool) -> tuple[tuple[Tensor], tuple[Any, ...]]:

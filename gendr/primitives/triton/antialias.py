@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gendr._runtime.triton.launch import blocks_of, power_of_2
+from gendr.kernels.triton.launch import blocks_of, power_of_2
 from gendr.primitives.graphs import antialiased as traced
 from gendr.primitives.reference.antialias import MEETING, STEPS, Borders, linked
 from gendr.primitives.triton.sums import Segments, each, key_type, vertex_sums

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gendr._runtime.triton.launch import available, supports
+from gendr.kernels.triton.launch import available, supports
 from gendr.primitives.reference import antialias as topology
 from gendr.primitives.triton import antialias, interpolate, raster
 from gendr.primitives.triton.texture import Mipmaps as mipmaps

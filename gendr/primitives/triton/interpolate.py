@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import lasting
-from gendr._runtime.triton.launch import power_of_2
+from gendr._common.tracing import lasting
+from gendr.kernels.triton.launch import power_of_2
 from gendr.primitives.triton.sums import each, pixels_of, vertex_sums
 
 if TYPE_CHECKING:

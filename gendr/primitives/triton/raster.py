@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import lasting
-from gendr._runtime.triton.launch import run
+from gendr._common.tracing import lasting
+from gendr.kernels.triton.launch import run
 from gendr.primitives.graphs import rasterized as traced
 from gendr.primitives.scene import Pixels, Scene, check_indices
 from gendr.primitives.triton.sums import EXACT, LAUNCH, each, pixels_of, vertex_sums

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._runtime.triton.launch import blocks_of, interpreted, power_of_2, run
+from gendr.kernels.triton.launch import blocks_of, interpreted, power_of_2, run
 from gendr.primitives.scene import Pixels, kept
 
 __all__ = ["EXACT", "LAUNCH", "Segments", "each", "key_type", "pixels_of", "vertex_sums"]

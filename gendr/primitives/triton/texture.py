@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import lasting
-from gendr._runtime.triton.launch import blocks_of, power_of_2, run
+from gendr._common.tracing import lasting
+from gendr.kernels.triton.launch import blocks_of, power_of_2, run
 from gendr.primitives.cubes import SEAMS
 from gendr.primitives.texture import Sampling, Stack
 from gendr.primitives.triton.sums import EXACT, LAUNCH, Segments, each, key_type
@@ -71,7 +71,7 @@ class _Call:
 
 
 class Texture:
-    """Lookups; see `gendr._runtime.operator.Kernels`."""
+    """Lookups; see `gendr.kernels.operator.Kernels`."""
 
     @staticmethod
     def forward(spec: Sampling, *inputs: Any, save: bool) -> tuple[tuple[Tensor], tuple[Any, ...]]:
@@ -147,7 +147,7 @@ def _texel_sums(spec: Sampling, call: _Call, grad: Tensor, to_tex: Tensor, to_mi
 
 
 class Mipmaps:
-    """Mipmaps; see `gendr._runtime.operator.Kernels`."""
+    """Mipmaps; see `gendr.kernels.operator.Kernels`."""
 
     @staticmethod
     def forward(spec: Stack, tex: Tensor, *, save: bool) -> tuple[tuple[Tensor], tuple[Any, ...]]:

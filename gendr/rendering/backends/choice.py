@@ -6,9 +6,9 @@ from typing import cast
 
 from torch import Tensor
 
-from gendr._runtime.backends import Choice
-from gendr._runtime.checks import check_choice
-from gendr._runtime.tracing import refuse_vmap
+from gendr._common.checks import check_choice
+from gendr._common.tracing import refuse_vmap
+from gendr.kernels.backends import Choice
 from gendr.primitives.choice import backends as of_primitives
 from gendr.rendering.backends.interface import Backend
 
