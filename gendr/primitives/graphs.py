@@ -1,7 +1,7 @@
 """The primitives where PyTorch traces: its own operators, but for what is seen and where edges are.
 
-What is searched for has no gradient: one operator of a graph each, which takes the kernels of the
-device. All else is traced from the definitions.
+What is searched for has no gradient: it is one operator of a graph for each backend. All else is
+traced from the definitions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr.primitives.choice import kernels_for
 from gendr.primitives.reference.antialias import Borders, densely
 from gendr.primitives.reference.raster import shaded
 from gendr.primitives.scene import Scene, check_indices
@@ -20,50 +19,59 @@ from gendr.primitives.scene import Scene, check_indices
 __all__ = ["antialiased", "rasterized"]
 
 
-def rasterized(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
-    """What `rasterize` gives."""
-    ids = _seen(
-        pos.detach(), scene.tri, scene.height, scene.width, scene.ranges, scene.images
-    )  # fmt: skip
-    return shaded(scene, pos, ids)
+def rasterized(backend: str, seen: Callable[[Scene, Tensor], Tensor]) -> Callable[..., Any]:
+    """What `rasterize` gives, from the ids [N, H, W] that `seen` finds of a scene and positions."""
+
+    @torch.library.custom_op(f"gendr::seen_triangles_{backend}", mutates_args=())
+    def operator(
+        pos: Tensor, tri: Tensor, height: int, width: int, ranges: Tensor | None, images: int
+    ) -> Tensor:
+        scene = Scene(tri, images, height, width, pos.shape[-2], ranges, pos.ndim == 2)
+        check_indices(tri, scene.vertices)
+        return seen(scene, pos.contiguous())
+
+    @operator.register_fake
+    def _(
+        pos: Tensor, tri: Tensor, height: int, width: int, ranges: Tensor | None, images: int
+    ) -> Tensor:
+        return pos.new_empty(images, height, width, dtype=torch.int32)
+
+    def traced(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
+        size = scene.height, scene.width
+        ids = operator(pos.detach(), scene.tri, *size, scene.ranges, scene.images)
+        return shaded(scene, pos, ids)
+
+    operator.register_vmap(_one_by_one(operator))
+    return traced
 
 
-def antialiased(borders: Borders, color: Tensor, rast: Tensor, pos: Tensor) -> Tensor:
-    """What `antialias` gives."""
-    codes = _edges(rast.detach(), pos.detach(), borders.scene.tri)
-    return densely(borders, color, pos, codes)
+def antialiased(
+    backend: str, edges: Callable[[Borders, Tensor, Tensor], Tensor]
+) -> Callable[..., Tensor]:
+    """What `antialias` gives, from the codes that `edges` finds; see `reference.antialias.crossed`.
 
+    Args:
+        backend: its name.
+        edges: (borders, rast, pos) -> codes [2, N, H, W].
+    """
 
-@torch.library.custom_op("gendr::seen_triangles", mutates_args=())
-def _seen(
-    pos: Tensor, tri: Tensor, height: int, width: int, ranges: Tensor | None, images: int
-) -> Tensor:
-    """The ids [N, H, W] of the triangles that are seen."""
-    scene = Scene(tri, images, height, width, pos.shape[-2], ranges, pos.ndim == 2)
-    check_indices(tri, scene.vertices)
-    return kernels_for("raster", pos).seen(scene, pos.contiguous())
+    @torch.library.custom_op(f"gendr::silhouette_edges_{backend}", mutates_args=())
+    def operator(rast: Tensor, pos: Tensor, tri: Tensor) -> Tensor:
+        images, height, width = rast.shape[:3]
+        scene = Scene(tri, images, height, width, pos.shape[-2], None, pos.ndim == 2)
+        check_indices(tri, scene.vertices)
+        return edges(Borders(scene, None, 1.0), rast.contiguous(), pos.contiguous())
 
+    @operator.register_fake
+    def _(rast: Tensor, pos: Tensor, tri: Tensor) -> Tensor:
+        return rast.new_empty(2, *rast.shape[:3], dtype=torch.int32)
 
-@_seen.register_fake
-def _(
-    pos: Tensor, tri: Tensor, height: int, width: int, ranges: Tensor | None, images: int
-) -> Tensor:
-    return pos.new_empty(images, height, width, dtype=torch.int32)
+    def traced(borders: Borders, color: Tensor, rast: Tensor, pos: Tensor) -> Tensor:
+        codes = operator(rast.detach(), pos.detach(), borders.scene.tri)
+        return densely(borders, color, pos, codes)
 
-
-@torch.library.custom_op("gendr::silhouette_edges", mutates_args=())
-def _edges(rast: Tensor, pos: Tensor, tri: Tensor) -> Tensor:
-    """The codes [2, N, H, W] of `gendr.primitives.reference.antialias.crossed`."""
-    images, height, width = rast.shape[:3]
-    scene = Scene(tri, images, height, width, pos.shape[-2], None, pos.ndim == 2)
-    check_indices(tri, scene.vertices)
-    borders = Borders(scene, None, 1.0)
-    return kernels_for("antialias", pos).edges(borders, rast.contiguous(), pos.contiguous())
-
-
-@_edges.register_fake
-def _(rast: Tensor, pos: Tensor, tri: Tensor) -> Tensor:
-    return rast.new_empty(2, *rast.shape[:3], dtype=torch.int32)
+    operator.register_vmap(_one_by_one(operator))
+    return traced
 
 
 def _one_by_one(operator: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, int]]:
@@ -81,7 +89,3 @@ def _one_by_one(operator: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, 
         return torch.stack([of(row) for row in range(info.batch_size)]), 0
 
     return rule
-
-
-_seen.register_vmap(_one_by_one(_seen))
-_edges.register_vmap(_one_by_one(_edges))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -26,14 +26,23 @@ from gendr._common.tracing import is_traced
 from gendr.kernels.operator import Operator
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS
+from gendr.primitives.sampling import (
+    BOUNDARIES,
+    CLAMP,
+    CUBE,
+    FILTERS,
+    LEVEL,
+    LEVELS,
+    LINEAR,
+    NEAREST,
+    WRAP,
+    ZERO,
+    Sampling,
+    Stack,
+)
 
 __all__ = ["Mipmaps", "texture", "texture_construct_mip"]
 
-FILTERS = ("nearest", "linear", "linear-mipmap-nearest", "linear-mipmap-linear")
-BOUNDARIES = ("wrap", "clamp", "zero", "cube")
-# Places in these lists, as the kernels have them.
-_NEAREST, _LINEAR, _LEVEL, _LEVELS = range(4)
-_WRAP, _CLAMP, _ZERO, _CUBE = range(4)
 _STEEPEST = 2.0**100  # see the kernels
 # As lists: `torch.compile` keeps arrays as tensors of the trace that met them first.
 _AXES, _SIGNS, _SEAMS = AXES.tolist(), SIGNS.tolist(), SEAMS.tolist()
@@ -54,32 +63,6 @@ class Mipmaps:
     sizes: tuple[tuple[int, int], ...]
     cube: bool
     channels: int
-
-
-class Sampling(NamedTuple):
-    """What of a lookup is no tensor: places in `FILTERS` and `BOUNDARIES`, sizes of levels."""
-
-    mode: int
-    boundary: int
-    sizes: tuple[tuple[int, int], ...]
-
-    @property
-    def faces(self) -> int:
-        return 6 if self.boundary == _CUBE else 1
-
-    def starts(self) -> list[int]:
-        """The first texel of every level, counted through those of one image."""
-        starts = [0]
-        for height, width in self.sizes:
-            starts.append(starts[-1] + self.faces * height * width)
-        return starts
-
-
-class Stack(NamedTuple):
-    """The sizes of the levels of a stack of mipmaps, the first among them, and its faces."""
-
-    sizes: tuple[tuple[int, int], ...]
-    faces: int
 
 
 def texture(
@@ -135,9 +118,9 @@ def texture(
     boundary = BOUNDARIES.index(check_choice("boundary_mode", boundary_mode, BOUNDARIES))
     if filter_mode == "auto":
         sought = uv_da is not None or mip_level_bias is not None
-        filter_mode = FILTERS[_LEVELS if sought else _LINEAR]
+        filter_mode = FILTERS[LEVELS if sought else LINEAR]
     mode = FILTERS.index(filter_mode)
-    cube = boundary == _CUBE
+    cube = boundary == CUBE
     _check_texture("tex", tex, cube)
     axes = 3 if cube else 2
     check_like("uv", check_float("uv", uv), "tex", tex)
@@ -159,7 +142,7 @@ def texture(
         if uv_da is not None:
             _check_no_nan("uv_da", uv_da)
     kernels = kernels_for("texture", tex, backend)
-    if mode < _LEVEL:
+    if mode < LEVEL:
         base = (cast("tuple[int, int]", tuple(tex.shape[-3:-1])),)
         return _TEXTURE(kernels, Sampling(mode, boundary, base), uv, tex, None, None, None)
     if uv_da is None and mip_level_bias is None:
@@ -320,7 +303,7 @@ def _sample(
     uv = uv.double()
     uv_da = None if uv_da is None else uv_da.double().unflatten(-1, (-1, 2))
     face = uv.new_zeros(uv.shape[:-1], dtype=torch.int64)
-    if spec.boundary == _CUBE:
+    if spec.boundary == CUBE:
         size = uv.detach().abs()
         valid = (size.sum(-1) > 0) & size.isfinite().all(-1)
         uv = torch.where(valid.unsqueeze(-1), uv, 1.0)
@@ -338,19 +321,19 @@ def _sample(
             steps = steps * signs.unsqueeze(-1)
             uv_da = steps[..., :2, :] - ratio.unsqueeze(-1) * steps[..., 2:, :]
             uv_da = 0.5 * uv_da / length.unsqueeze(-1)
-    elif spec.boundary == _WRAP:
+    elif spec.boundary == WRAP:
         valid = uv.detach().isfinite().all(-1)
         uv = torch.where(valid.unsqueeze(-1), uv, 0.0)
         uv = uv - uv.detach().floor()
     else:
         valid = torch.ones_like(face, dtype=torch.bool)
         uv = uv.clamp(-_STEEPEST, _STEEPEST)
-    if spec.mode < _LEVEL:
+    if spec.mode < LEVEL:
         result = _look_up(spec, texels, uv, face, torch.zeros_like(face))
     else:
         last = len(spec.sizes) - 1
         level = _level(spec, uv_da, bias).nan_to_num(0.0).clamp(0, last)
-        if spec.mode == _LEVEL:
+        if spec.mode == LEVEL:
             nearest = (level.detach() + 0.5).floor().long()
             result = _look_up(spec, texels, uv, face, nearest)
         else:
@@ -393,39 +376,39 @@ def _look_up(
         return found.reshape(*place.shape, -1) * there.unsqueeze(-1)
 
     x, y = uv[..., 0] * width, uv[..., 1] * height
-    if spec.mode == _NEAREST:
+    if spec.mode == NEAREST:
         i, j = _inside(x.detach(), width), _inside(y.detach(), height)
-        if spec.boundary == _WRAP:
+        if spec.boundary == WRAP:
             i, j = i % width, j % height
         there = (i >= 0) & (i < width) & (j >= 0) & (j < height)
-        if spec.boundary != _ZERO:
+        if spec.boundary != ZERO:
             there = torch.ones_like(there)
             i, j = _clamped(i, width), _clamped(j, height)
         return value(i, j, face, there)
     x, y = x - 0.5, y - 0.5
-    if spec.boundary == _CLAMP:
+    if spec.boundary == CLAMP:
         x = torch.minimum(x.clamp(min=0), width - 1.0)
         y = torch.minimum(y.clamp(min=0), height - 1.0)
     i, j = _inside(x.detach(), width), _inside(y.detach(), height)
     fx, fy = (x - i).unsqueeze(-1), (y - j).unsqueeze(-1)
-    if spec.boundary == _ZERO:  # far outside, where all texels are 0
+    if spec.boundary == ZERO:  # far outside, where all texels are 0
         fx, fy = fx.clamp(0, 1), fy.clamp(0, 1)
     found, missing = [], []
     for dj in (0, 1):
         for di in (0, 1):
             column, row, own = i + di, j + dj, face
             there = torch.ones_like(own, dtype=torch.bool)
-            if spec.boundary == _WRAP:
+            if spec.boundary == WRAP:
                 column, row = column % width, row % height
-            elif spec.boundary == _CLAMP:
+            elif spec.boundary == CLAMP:
                 column, row = _clamped(column, width), _clamped(row, height)
             else:
                 there = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-                if spec.boundary == _CUBE:
+                if spec.boundary == CUBE:
                     column, row, own, there = _beyond(column, row, own, width)
             found.append(value(column, row, own, there))
             missing.append(~there.unsqueeze(-1))
-    if spec.boundary == _CUBE:
+    if spec.boundary == CUBE:
         mean = (found[0] + found[1] + found[2] + found[3]) / 3
         found = [torch.where(gone, mean, x) for gone, x in zip(missing, found, strict=True)]
     low = found[0] * (1 - fx) + found[1] * fx

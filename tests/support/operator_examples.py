@@ -225,9 +225,9 @@ def _splats() -> Example:
 
 def _lookups() -> Example:
     from gendr.primitives.kernels.backend import texture
+    from gendr.primitives.sampling import CUBE, LEVELS, Sampling
 
-    module = import_module("gendr.primitives.texture")  # the function has the name of its file
-    spec = module.Sampling(module._LEVELS, module._CUBE, ((4, 4), (2, 2), (1, 1)))
+    spec = Sampling(LEVELS, CUBE, ((4, 4), (2, 2), (1, 1)))
     mips = spec.starts()[-1] - spec.starts()[1]
     leaves = _leaves(
         torch.randn(2, 2, 3, 3), torch.rand(2, 6, 4, 4, 2), torch.rand(2, 2 * mips),
@@ -238,8 +238,9 @@ def _lookups() -> Example:
 
 def _mipmaps() -> Example:
     from gendr.primitives.kernels.backend import mipmaps
+    from gendr.primitives.sampling import Stack
 
-    spec = import_module("gendr.primitives.texture").Stack(((4, 2), (2, 1), (1, 1)), 1)
+    spec = Stack(((4, 2), (2, 1), (1, 1)), 1)
     return Example({"cpu": mipmaps}, spec, _leaves(torch.rand(2, 4, 2, 3)))
 
 

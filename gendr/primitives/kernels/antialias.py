@@ -21,7 +21,7 @@ from torch import Tensor
 from gendr._common import memory
 from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.kernels.threads import run
-from gendr.primitives.graphs import antialiased as traced
+from gendr.primitives.graphs import antialiased
 from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.raster import corner, cross, determinant, is_solid, pixels
 from gendr.primitives.kernels.topology import linked
@@ -108,6 +108,9 @@ def edges(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
     dense = torch.zeros(2, rast.numel() // 4, dtype=torch.int32, device="cpu")
     dense[pairs[:, 1], pairs[:, 0]] = codes
     return dense.view(2, *rast.shape[:3])
+
+
+traced = antialiased(backend, edges)
 
 
 @kernel(**OPTIONS)

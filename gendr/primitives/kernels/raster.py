@@ -30,7 +30,7 @@ from gendr._common import memory
 from gendr.kernels.numba.calls import row as pointer_to
 from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.kernels.threads import num_threads, run
-from gendr.primitives.graphs import rasterized as traced
+from gendr.primitives.graphs import rasterized
 from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.gather import gather
 from gendr.primitives.scene import Scene, check_indices
@@ -64,6 +64,9 @@ def seen(scene: Scene, pos: Tensor) -> Tensor:
     """The ids [N, H, W] alone."""
     nothing = pos.new_empty(0, 0, 0, 4)
     return _drawn(scene, pos, nothing, nothing)
+
+
+traced = rasterized(backend, seen)
 
 
 def _drawn(scene: Scene, pos: Tensor, rast: Tensor, derivatives: Tensor) -> Tensor:

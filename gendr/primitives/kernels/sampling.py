@@ -12,7 +12,7 @@ from torch import Tensor
 from gendr._common import memory
 from gendr.kernels.threads import run
 from gendr.primitives.kernels import texture as kernels
-from gendr.primitives.texture import Sampling, Stack
+from gendr.primitives.sampling import LEVEL, Sampling, Stack
 
 __all__ = ["Mipmaps", "Texture"]
 
@@ -50,7 +50,7 @@ class _Call(NamedTuple):
                 0 if shared else (starts[-1] - first) * channels, starts[-1], first,
             ]
         )  # fmt: skip
-        if spec.mode < kernels.LEVEL:
+        if spec.mode < LEVEL:
             uv_da = bias = None
         return _Call(
             (_flat(uv, uv), _flat(uv_da, uv), _flat(bias, uv)),

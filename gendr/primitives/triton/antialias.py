@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gendr.kernels.triton.launch import blocks_of, power_of_2
-from gendr.primitives.graphs import antialiased as traced
+from gendr.primitives.graphs import antialiased
 from gendr.primitives.reference.antialias import MEETING, STEPS, Borders, linked
 from gendr.primitives.triton.sums import Segments, each, key_type, vertex_sums
 
@@ -27,6 +27,9 @@ def edges(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
         _stride(borders), scene.height, scene.width, others=(2,), STEPS=STEPS, MEETING=MEETING,
     )  # fmt: skip
     return codes
+
+
+traced = antialiased(backend, edges)
 
 
 def _stride(borders: Borders) -> int:

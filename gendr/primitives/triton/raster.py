@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gendr._common.tracing import lasting
 from gendr.kernels.triton.launch import run
-from gendr.primitives.graphs import rasterized as traced
+from gendr.primitives.graphs import rasterized
 from gendr.primitives.scene import Pixels, Scene, check_indices
 from gendr.primitives.triton.sums import EXACT, LAUNCH, each, pixels_of, vertex_sums
 
@@ -36,6 +36,9 @@ def forward(scene: Scene, pos: Tensor, *, save: bool) -> tuple[tuple[Tensor, Ten
 def seen(scene: Scene, pos: Tensor) -> Tensor:
     """The ids [N, H, W] alone."""
     return _drawn(scene, pos, None, None)
+
+
+traced = rasterized(backend, seen)
 
 
 @lru_cache(maxsize=256)

@@ -12,12 +12,10 @@ from torch import Tensor
 from gendr._common.tracing import lasting
 from gendr.kernels.triton.launch import blocks_of, power_of_2, run
 from gendr.primitives.cubes import SEAMS
-from gendr.primitives.texture import Sampling, Stack
+from gendr.primitives.sampling import CUBE, LEVEL, LEVELS, WRAP, Sampling, Stack
 from gendr.primitives.triton.sums import EXACT, LAUNCH, Segments, each, key_type
 
 __all__ = ["Mipmaps", "Texture"]
-
-_LEVEL, _LEVELS, _WRAP, _CUBE = 2, 3, 0, 3  # see the kernels
 
 
 @lru_cache(maxsize=256)
@@ -51,7 +49,7 @@ class _Call:
         self.sizes, self.texels, self.cells = _sizes(spec.sizes, spec.faces, uv.device)
         self.seams, self.shared = _seams(uv.device), len(tex) == 1
         self.base = spec.faces * prod(spec.sizes[0])
-        if spec.mode < _LEVEL:
+        if spec.mode < LEVEL:
             uv_da = bias = None
         self.places = uv, uv if uv_da is None else uv_da, uv if bias is None else bias
         self.levels = tex, tex if mips is None else mips
@@ -122,7 +120,7 @@ def _texel_sums(spec: Sampling, call: _Call, grad: Tensor, to_tex: Tensor, to_mi
     from gendr.primitives.triton import sum_kernels
     from gendr.primitives.triton import texture_kernels as kernels
 
-    slots, images = 2 if spec.mode == _LEVELS else 1, len(to_tex)
+    slots, images = 2 if spec.mode == LEVELS else 1, len(to_tex)
     entries, count = slots * call.pixels, images * call.cells
     keys = torch.empty(entries, dtype=key_type(count), device=call.device)
     table = torch.empty(entries, 4, dtype=torch.float64, device=call.device)
@@ -141,7 +139,7 @@ def _texel_sums(spec: Sampling, call: _Call, grad: Tensor, to_tex: Tensor, to_mi
         (blocks_of(images * call.texels, rows), blocks_of(channels, wide)), call.device,
         call.sizes, call.seams, segments.starts, segments.stops, segments.order, grad, table,
         *blocks, to_tex, to_mips, images * call.texels, call.texels, call.base, call.cells,
-        len(spec.sizes), channels, WRAPS=spec.boundary == _WRAP, CUBE=spec.boundary == _CUBE,
+        len(spec.sizes), channels, WRAPS=spec.boundary == WRAP, CUBE=spec.boundary == CUBE,
         CORNERS=corners, SLOTS=slots, K=LAUNCH.group, ROWS=rows, LANES=lanes, WIDE=wide, **EXACT,
     )  # fmt: skip
 
