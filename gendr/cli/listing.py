@@ -57,6 +57,16 @@ T-conorms: how the faces that cover a pixel are joined, here two
 
 def _backends() -> str:
     from gendr import backends
+    from gendr.logic.backends.choice import backends as of_logic
+    from gendr.sorting.backends.choice import backends as of_sorting
 
-    rows = [(name, "usable" if why is None else why) for name, why in backends().items()]
+    systems = {
+        "renderers": backends(), "primitives": backends("primitives"),
+        "sorting, top-k": of_sorting(), "logic networks": of_logic(),
+    }  # fmt: skip
+    rows = [
+        (system * (k == 0), name, "usable" if why is None else why)
+        for system, found in systems.items()
+        for k, (name, why) in enumerate(found.items())
+    ]
     return f"Backends: what computes, auto takes the first that serves the device\n{_table(rows)}"

@@ -42,10 +42,13 @@ class Choice(Generic[B]):
             in plain torch. It imports by plain statements, because `torch.compile` cannot trace
             `import_module`.
         names: of the backends, in the order in which `auto` asks them; the last takes every tensor.
+        traced: whether all have forms of their own for the transforms of `torch.func`.
     """
 
-    def __init__(self, load: Callable[[str], B], names: tuple[str, ...]) -> None:
-        self.load, self.names = load, names
+    def __init__(
+        self, load: Callable[[str], B], names: tuple[str, ...], *, traced: bool = False
+    ) -> None:
+        self.load, self.names, self.traced = load, names, traced
 
     def backends(self) -> dict[str, str | None]:
         """Every backend's name -> None if it is usable here, else the reason why not."""
@@ -66,7 +69,7 @@ class Choice(Generic[B]):
         """
         if name not in self.names:
             check_choice("backend", name, ("auto", *self.names))
-        if name != self.names[-1] and is_transformed():
+        if name != self.names[-1] and not self.traced and is_transformed():
             if name != "auto":
                 refuse_transforms(f"backend {name!r}")
             name = self.names[-1]

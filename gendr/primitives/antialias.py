@@ -71,6 +71,8 @@ def antialias(
     tri: Tensor,
     topology_hash: TopologyHash | None = None,
     pos_gradient_boost: float = 1.0,
+    *,
+    backend: str = "auto",
 ) -> Tensor:
     """Blend the pixels at silhouettes by the part that each side covers.
 
@@ -85,6 +87,7 @@ def antialias(
             a mesh cut along the seams of its texture coordinates has silhouettes there.
         topology_hash: of `antialias_construct_topology_hash`; None finds and keeps it.
         pos_gradient_boost: a factor of the gradients of pos.
+        backend: as of `rasterize`.
 
     Returns:
         [N, H, W, C].
@@ -125,9 +128,11 @@ def antialias(
     if not color.shape[-1] or not len(checked):
         return color + 0 * pos.sum() if not color.shape[-1] else color.clone()
     call = Borders(scene, uses, boost), color, rast, pos
-    if goes_through_cpu("antialias", color):
+    kernels = kernels_for("antialias", color, backend)
+    if kernels is None and backend == "auto" and goes_through_cpu("antialias", color):
         call = moved(call, "cpu")
-    return ANTIALIAS(kernels_for("antialias", call[1]), *call).to(color.device)
+        kernels = kernels_for("antialias", call[1])
+    return ANTIALIAS(kernels, *call).to(color.device)
 
 
 def _uses(tri: Tensor) -> Tensor:

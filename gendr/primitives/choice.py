@@ -1,4 +1,4 @@
-"""Which kernels serve a tensor; a Triton backend would be another answer here."""
+"""Which kernels serve a tensor: by its device, or by the name of a backend."""
 
 from __future__ import annotations
 
@@ -6,33 +6,39 @@ from typing import Any
 
 from torch import Tensor
 
-from gendr._common.tracing import constant
-from gendr.kernels.numba.compilation import available
+from gendr.kernels.backends import Choice
 
-__all__ = ["kernels_for"]
+__all__ = ["NAMES", "backends", "kernels_for"]
 
-
-@constant
-def _works() -> bool:
-    return available() is None
+# In the order in which `auto` asks them; the definitions, which take every tensor, are the last.
+NAMES = ("cpu", "triton", "reference")
 
 
-def kernels_for(name: str, tensor: Tensor) -> Any:
-    """The kernels of a primitive for tensors like this one; None for its definition.
+def _load(name: str) -> Any:
+    if name == "cpu":
+        from gendr.primitives.kernels import backend as module
+    elif name == "triton":
+        from gendr.primitives.triton import backend as module
+    else:
+        return None
+    return module
+
+
+_choice = Choice(_load, NAMES, traced=True)
+backends = _choice.backends
+
+
+def kernels_for(operator: str, tensor: Tensor, backend: str = "auto") -> Any:
+    """The kernels of an operator for tensors like this one; None for its definition.
 
     Args:
-        name: a module of `gendr.primitives.kernels`, imported by a plain statement, because
-            `torch.compile` cannot trace `import_module`.
+        operator: "raster", "interpolate", "antialias", "texture", "mipmaps" or "topology".
         tensor: an input.
+        backend: "auto", or one of `NAMES`.
+
+    Raises:
+        ValueError: for an unknown name, or a backend that does not serve this device.
+        RuntimeError: for a backend that is not usable here, with its reason.
     """
-    if tensor.device.type != "cpu" or not _works():
-        return None
-    if name == "raster":
-        from gendr.primitives.kernels import raster as module
-    elif name == "interpolate":
-        from gendr.primitives.kernels import interpolate as module
-    elif name == "antialias":
-        from gendr.primitives.kernels import antialias as module
-    else:
-        from gendr.primitives.kernels import topology as module
-    return module
+    module = _choice.choose(backend, tensor)
+    return None if module is None else getattr(module, operator)

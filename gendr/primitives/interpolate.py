@@ -8,7 +8,7 @@ Source: Laine et al., Modular Primitives for High-Performance Differentiable Ren
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 from gendr._common.checks import check_float, check_like, check_shape, shape_text
 from gendr.kernels.operator import Operator
 from gendr.primitives.choice import kernels_for
-from gendr.primitives.scene import check_ids, check_rast, check_tri
+from gendr.primitives.scene import Pixels, check_ids, check_rast, check_tri, pixels_of
 
 __all__ = ["interpolate"]
 
@@ -29,10 +29,12 @@ class Faces:
     Attributes:
         tri: [T, 3] int32, rows of the attributes of an image.
         selected: the attributes of which derivatives are wanted.
+        pixels: what is known of the pixels of triangles.
     """
 
     tri: Tensor
     selected: tuple[int, ...]
+    pixels: Pixels = field(default_factory=Pixels)
 
 
 def interpolate(
@@ -41,6 +43,8 @@ def interpolate(
     tri: Tensor,
     rast_db: Tensor | None = None,
     diff_attrs: Sequence[int] | Literal["all"] | None = None,
+    *,
+    backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
     """Interpolate attributes of vertices with perspective.
 
@@ -53,6 +57,7 @@ def interpolate(
             may have other rows, as texture coordinates often do.
         rast_db: [N, H, W, 4], the second result of `rasterize`.
         diff_attrs: the attributes of which derivatives are wanted, or "all"; they need rast_db.
+        backend: as of `rasterize`.
 
     Returns:
         [N, H, W, A]: the attributes, 0 where nothing is seen.
@@ -82,8 +87,9 @@ def interpolate(
         check_like("rast_db", rast_db, "attr", attr)
     else:
         rast_db = None
+    faces = Faces(tri, selected, pixels_of(rast))
     values, slopes = INTERPOLATE(
-        kernels_for("interpolate", attr), Faces(tri, selected), attr, rast, rast_db
+        kernels_for("interpolate", attr, backend), faces, attr, rast, rast_db
     )
     return values, slopes
 

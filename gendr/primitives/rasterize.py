@@ -100,6 +100,8 @@ def rasterize(
     resolution: Sequence[int],
     ranges: Tensor | None = None,
     grad_db: bool = True,
+    *,
+    backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
     """Find the nearest triangle at the centre of every pixel.
 
@@ -127,6 +129,8 @@ def rasterize(
         ranges: [N, 2], int32, on the CPU: the first triangle of each image and how many there are.
             For range mode; ignored in instanced mode.
         grad_db: whether gradients of the second result reach pos.
+        backend: "auto" takes what serves the device; "cpu", "triton", or "reference", the
+            definition: every triangle at every pixel, for small scenes.
 
     Returns:
         [N, H, W, 4], rows from the bottom: (u, v, z/w, triangle number + 1), zeros where nothing
@@ -142,9 +146,9 @@ def rasterize(
 
     Source: Laine et al. (2020), §3.1, and the public documentation of nvdiffrast for conventions.
     """
-    results = RASTERIZE(*_prepared(glctx, pos, tri, resolution, ranges, None))
-    rast, derivatives = moved(results, pos.device)
-    rast = numbered(rast, len(tri))
+    call = _prepared(glctx, pos, tri, resolution, ranges, None, backend)
+    rast, derivatives = moved(RASTERIZE(*call), pos.device)
+    rast = numbered(rast, len(tri), call[1].pixels)
     return rast, derivatives if grad_db else derivatives.detach()
 
 
@@ -161,6 +165,7 @@ class DepthPeeler:
         resolution: (height, width).
         ranges: for range mode.
         grad_db: whether gradients of derivatives reach pos.
+        backend: as of `rasterize`.
     """
 
     def __init__(
@@ -171,9 +176,11 @@ class DepthPeeler:
         resolution: Sequence[int],
         ranges: Tensor | None = None,
         grad_db: bool = True,
+        *,
+        backend: str = "auto",
     ) -> None:
         self._grad_db = grad_db
-        self._call = _prepared(glctx, pos, tri, resolution, ranges, Layer())
+        self._call = _prepared(glctx, pos, tri, resolution, ranges, Layer(), backend)
         self._device = pos.device
         self._open = False
 
@@ -200,7 +207,7 @@ class DepthPeeler:
 
 def _prepared(
     glctx: Any, pos: Tensor, tri: Tensor, resolution: Sequence[int], ranges: Tensor | None,
-    peeled: Layer | None,
+    peeled: Layer | None, backend: str,
 ) -> tuple[Any, Scene, Tensor]:  # fmt: skip
     """(kernels, scene, pos), checked."""
     pos, sloped = check_pos(pos), bool(getattr(glctx, "output_db", True))
@@ -228,9 +235,11 @@ def _prepared(
             f"{scene.images} images of {height} x {width} need {needed / 1e9:,.3g} GB, this "
             f"machine has {physical_memory() / 1e9:,.3g} GB"
         )
-    if goes_through_cpu("rasterize", pos):
+    kernels = kernels_for("raster", pos, backend)
+    if kernels is None and backend == "auto" and goes_through_cpu("rasterize", pos):
         scene, pos = moved((scene, pos), "cpu")
-    return kernels_for("raster", pos), scene, pos
+        kernels = kernels_for("raster", pos)
+    return kernels, scene, pos
 
 
 def _reference(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
@@ -240,7 +249,7 @@ def _reference(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
     return shaded(scene, pos, ids)
 
 
-def _replay(scene: Scene, saved: tuple[Tensor], pos: Tensor) -> tuple[Tensor, Tensor]:
+def _replay(scene: Scene, saved: tuple[Tensor, ...], pos: Tensor) -> tuple[Tensor, Tensor]:
     return shaded(scene, pos, saved[0])
 
 

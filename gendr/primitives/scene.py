@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
-    "Layer", "Scene", "check_ids", "check_pos", "check_rast", "check_tri", "kept", "numbered",
+    "Layer", "Pixels", "Scene", "check_ids", "check_pos", "check_rast", "check_tri", "kept",
+    "numbered", "pixels_of",
 ]  # fmt: skip
 
 LARGEST = 1e75  # of coordinates: a product of four is still a finite float64
@@ -45,6 +47,23 @@ class Layer:
     ids: Tensor | None = None
 
 
+class Pixels:
+    """What backends find out about the pixels of each triangle, once for all uses of a `rast`.
+
+    Attributes:
+        found: by what was asked for.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[Any, Any] = {}
+
+    def get(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` gives, or gave before for this key."""
+        if key not in self.found:
+            self.found[key] = make()
+        return self.found[key]
+
+
 @dataclass(frozen=True, eq=False)
 class Scene:
     """Triangles in N images.
@@ -59,6 +78,7 @@ class Scene:
         shared: whether all images have the same vertices.
         peeled: the layer behind which is drawn, which the new one replaces.
         sloped: whether derivatives of barycentric coordinates are wanted.
+        pixels: what is known of the pixels of triangles, for the image that is drawn.
     """
 
     tri: Tensor
@@ -70,6 +90,7 @@ class Scene:
     shared: bool = False
     peeled: Layer | None = None
     sloped: bool = True
+    pixels: Pixels = field(default_factory=Pixels)
 
     @property
     def keeps_depth(self) -> bool:
@@ -116,11 +137,23 @@ def kept(tensor: Tensor, name: str, make: Any) -> Any:
     return values[name]
 
 
-def numbered(rast: Tensor, triangles: int) -> Tensor:
-    """The output of `rasterize`, of which `check_ids` then knows the numbers there may be."""
+def numbered(rast: Tensor, triangles: int, pixels: Pixels) -> Tensor:
+    """The output of `rasterize`, of which others then know what has been found out already.
+
+    Args:
+        rast: the output.
+        triangles: the numbers there may be, for `check_ids`.
+        pixels: those of the scene.
+    """
     if not is_traced():
         kept(rast, "ids", lambda _: (0.0, float(triangles)))
+        kept(rast, "pixels", lambda _: pixels)
     return rast
+
+
+def pixels_of(rast: Tensor) -> Pixels:
+    """What is known of the pixels of triangles in the output of `rasterize`."""
+    return Pixels() if is_traced() else kept(rast, "pixels", lambda _: Pixels())
 
 
 def _limits(tri: Tensor) -> tuple[int, int]:

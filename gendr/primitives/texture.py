@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any, NamedTuple, cast
+from typing import cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._common import memory
 from gendr._common.checks import (
     check_choice,
     check_count,
@@ -25,24 +22,30 @@ from gendr._common.checks import (
     check_shape,
     shape_text,
 )
-from gendr._common.tracing import constant, is_traced
-from gendr.kernels.numba.compilation import available, supports
+from gendr._common.tracing import is_traced
 from gendr.kernels.operator import Operator
-from gendr.kernels.threads import run
+from gendr.primitives.choice import kernels_for
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS
+from gendr.primitives.sampling import (
+    BOUNDARIES,
+    CLAMP,
+    CUBE,
+    FILTERS,
+    LEVEL,
+    LEVELS,
+    LINEAR,
+    NEAREST,
+    WRAP,
+    ZERO,
+    Sampling,
+    Stack,
+)
 
 __all__ = ["Mipmaps", "texture", "texture_construct_mip"]
 
-FILTERS = ("nearest", "linear", "linear-mipmap-nearest", "linear-mipmap-linear")
-BOUNDARIES = ("wrap", "clamp", "zero", "cube")
-# Places in these lists, as the kernels have them.
-_NEAREST, _LINEAR, _LEVEL, _LEVELS = range(4)
-_WRAP, _CLAMP, _ZERO, _CUBE = range(4)
 _STEEPEST = 2.0**100  # see the kernels
 # As lists: `torch.compile` keeps arrays as tensors of the trace that met them first.
 _AXES, _SIGNS, _SEAMS = AXES.tolist(), SIGNS.tolist(), SEAMS.tolist()
-# Pixels, or numbers of a mipmap, below which a second thread is not worth waking.
-_SHARED = 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,32 +65,6 @@ class Mipmaps:
     channels: int
 
 
-class _Sampling(NamedTuple):
-    """What of a lookup is no tensor: places in `FILTERS` and `BOUNDARIES`, sizes of levels."""
-
-    mode: int
-    boundary: int
-    sizes: tuple[tuple[int, int], ...]
-
-    @property
-    def faces(self) -> int:
-        return 6 if self.boundary == _CUBE else 1
-
-    def starts(self) -> list[int]:
-        """The first texel of every level, counted through those of one image."""
-        starts = [0]
-        for height, width in self.sizes:
-            starts.append(starts[-1] + self.faces * height * width)
-        return starts
-
-
-class _Stack(NamedTuple):
-    """The sizes of the levels of a stack of mipmaps, the first among them, and its faces."""
-
-    sizes: tuple[tuple[int, int], ...]
-    faces: int
-
-
 def texture(
     tex: Tensor,
     uv: Tensor,
@@ -97,6 +74,8 @@ def texture(
     filter_mode: str = "auto",
     boundary_mode: str = "wrap",
     max_mip_level: int | None = None,
+    *,
+    backend: str = "auto",
 ) -> Tensor:
     """Look up a texture at every pixel.
 
@@ -121,6 +100,7 @@ def texture(
             "cube", which lookups cross the edges of without a seam; at its corners, where three
             faces meet, the missing fourth texel is their mean.
         max_mip_level: how many smaller levels to make and use at most.
+        backend: as of `rasterize`.
 
     Returns:
         [B, h, w, C]. Directions that are 0 or not finite, and coordinates that are infinite and to
@@ -138,9 +118,9 @@ def texture(
     boundary = BOUNDARIES.index(check_choice("boundary_mode", boundary_mode, BOUNDARIES))
     if filter_mode == "auto":
         sought = uv_da is not None or mip_level_bias is not None
-        filter_mode = FILTERS[_LEVELS if sought else _LINEAR]
+        filter_mode = FILTERS[LEVELS if sought else LINEAR]
     mode = FILTERS.index(filter_mode)
-    cube = boundary == _CUBE
+    cube = boundary == CUBE
     _check_texture("tex", tex, cube)
     axes = 3 if cube else 2
     check_like("uv", check_float("uv", uv), "tex", tex)
@@ -161,29 +141,30 @@ def texture(
         _check_no_nan("uv", uv)
         if uv_da is not None:
             _check_no_nan("uv_da", uv_da)
-    if mode < _LEVEL:
+    kernels = kernels_for("texture", tex, backend)
+    if mode < LEVEL:
         base = (cast("tuple[int, int]", tuple(tex.shape[-3:-1])),)
-        return _apply(_Sampling(mode, boundary, base), uv, tex, None, None, None)
+        return _TEXTURE(kernels, Sampling(mode, boundary, base), uv, tex, None, None, None)
     if uv_da is None and mip_level_bias is None:
         raise ValueError(f'filter_mode "{filter_mode}" needs uv_da, mip_level_bias or both')
     if max_mip_level is not None:
         check_count("max_mip_level", max_mip_level, least=0)
     if mip is None:
-        mip = _construct(tex, max_mip_level, cube)
+        mip = _construct(tex, max_mip_level, cube, backend)
     elif not isinstance(mip, Mipmaps):
         mip = _joined(tex, mip, cube)
     _check_stack(tex, mip, cube)
-    sampling = _Sampling(mode, boundary, mip.sizes)
+    sampling = Sampling(mode, boundary, mip.sizes)
     if max_mip_level is not None and max_mip_level + 1 < len(mip.sizes):
         sampling = sampling._replace(sizes=mip.sizes[: max_mip_level + 1])
         starts = sampling.starts()
         kept = (starts[-1] - starts[1]) * tex.shape[-1]
         mip = Mipmaps(mip.texels[:, :kept], sampling.sizes, cube, mip.channels)
-    return _apply(sampling, uv, tex, mip.texels, uv_da, mip_level_bias)
+    return _TEXTURE(kernels, sampling, uv, tex, mip.texels, uv_da, mip_level_bias)
 
 
 def texture_construct_mip(
-    tex: Tensor, max_mip_level: int | None = None, cube_mode: bool = False
+    tex: Tensor, max_mip_level: int | None = None, cube_mode: bool = False, *, backend: str = "auto"
 ) -> Mipmaps:
     """The mipmaps of a texture, for several lookups: each level has the means of 2 x 2 texels.
 
@@ -193,6 +174,7 @@ def texture_construct_mip(
         tex: as in `texture`.
         max_mip_level: how many smaller levels to make at most; None for all down to 1 x 1.
         cube_mode: whether it is a cube map.
+        backend: as of `rasterize`.
 
     Returns:
         What `texture` takes as `mip`.
@@ -204,7 +186,7 @@ def texture_construct_mip(
     _check_texture("tex", tex, cube_mode)
     if max_mip_level is not None:
         check_count("max_mip_level", max_mip_level, least=0)
-    return _construct(tex, max_mip_level, cube_mode)
+    return _construct(tex, max_mip_level, cube_mode, backend)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -309,7 +291,7 @@ def _check_stack(tex: Tensor, mip: Mipmaps, cube: bool) -> None:
 
 
 def _sample(
-    spec: _Sampling, uv: Tensor, tex: Tensor, mips: Tensor | None, uv_da: Tensor | None,
+    spec: Sampling, uv: Tensor, tex: Tensor, mips: Tensor | None, uv_da: Tensor | None,
     bias: Tensor | None,
 ) -> Tensor:  # fmt: skip
     """What `texture` gives, in plain torch and float64."""
@@ -321,7 +303,7 @@ def _sample(
     uv = uv.double()
     uv_da = None if uv_da is None else uv_da.double().unflatten(-1, (-1, 2))
     face = uv.new_zeros(uv.shape[:-1], dtype=torch.int64)
-    if spec.boundary == _CUBE:
+    if spec.boundary == CUBE:
         size = uv.detach().abs()
         valid = (size.sum(-1) > 0) & size.isfinite().all(-1)
         uv = torch.where(valid.unsqueeze(-1), uv, 1.0)
@@ -339,19 +321,19 @@ def _sample(
             steps = steps * signs.unsqueeze(-1)
             uv_da = steps[..., :2, :] - ratio.unsqueeze(-1) * steps[..., 2:, :]
             uv_da = 0.5 * uv_da / length.unsqueeze(-1)
-    elif spec.boundary == _WRAP:
+    elif spec.boundary == WRAP:
         valid = uv.detach().isfinite().all(-1)
         uv = torch.where(valid.unsqueeze(-1), uv, 0.0)
         uv = uv - uv.detach().floor()
     else:
         valid = torch.ones_like(face, dtype=torch.bool)
         uv = uv.clamp(-_STEEPEST, _STEEPEST)
-    if spec.mode < _LEVEL:
+    if spec.mode < LEVEL:
         result = _look_up(spec, texels, uv, face, torch.zeros_like(face))
     else:
         last = len(spec.sizes) - 1
         level = _level(spec, uv_da, bias).nan_to_num(0.0).clamp(0, last)
-        if spec.mode == _LEVEL:
+        if spec.mode == LEVEL:
             nearest = (level.detach() + 0.5).floor().long()
             result = _look_up(spec, texels, uv, face, nearest)
         else:
@@ -362,7 +344,7 @@ def _sample(
     return torch.where(valid.unsqueeze(-1), result, 0.0).to(dtype)
 
 
-def _level(spec: _Sampling, uv_da: Tensor | None, bias: Tensor | None) -> Tensor:
+def _level(spec: Sampling, uv_da: Tensor | None, bias: Tensor | None) -> Tensor:
     """The level [B, h, w] before it is clamped."""
     offset = 0.0 if bias is None else bias.double()
     if uv_da is None:
@@ -380,7 +362,7 @@ def _level(spec: _Sampling, uv_da: Tensor | None, bias: Tensor | None) -> Tensor
 
 
 def _look_up(
-    spec: _Sampling, texels: Tensor, uv: Tensor, face: Tensor, level: Tensor
+    spec: Sampling, texels: Tensor, uv: Tensor, face: Tensor, level: Tensor
 ) -> Tensor:  # fmt: skip
     """Look up one level per pixel: [B, h, w, C]."""
     device = uv.device
@@ -394,39 +376,39 @@ def _look_up(
         return found.reshape(*place.shape, -1) * there.unsqueeze(-1)
 
     x, y = uv[..., 0] * width, uv[..., 1] * height
-    if spec.mode == _NEAREST:
+    if spec.mode == NEAREST:
         i, j = _inside(x.detach(), width), _inside(y.detach(), height)
-        if spec.boundary == _WRAP:
+        if spec.boundary == WRAP:
             i, j = i % width, j % height
         there = (i >= 0) & (i < width) & (j >= 0) & (j < height)
-        if spec.boundary != _ZERO:
+        if spec.boundary != ZERO:
             there = torch.ones_like(there)
             i, j = _clamped(i, width), _clamped(j, height)
         return value(i, j, face, there)
     x, y = x - 0.5, y - 0.5
-    if spec.boundary == _CLAMP:
+    if spec.boundary == CLAMP:
         x = torch.minimum(x.clamp(min=0), width - 1.0)
         y = torch.minimum(y.clamp(min=0), height - 1.0)
     i, j = _inside(x.detach(), width), _inside(y.detach(), height)
     fx, fy = (x - i).unsqueeze(-1), (y - j).unsqueeze(-1)
-    if spec.boundary == _ZERO:  # far outside, where all texels are 0
+    if spec.boundary == ZERO:  # far outside, where all texels are 0
         fx, fy = fx.clamp(0, 1), fy.clamp(0, 1)
     found, missing = [], []
     for dj in (0, 1):
         for di in (0, 1):
             column, row, own = i + di, j + dj, face
             there = torch.ones_like(own, dtype=torch.bool)
-            if spec.boundary == _WRAP:
+            if spec.boundary == WRAP:
                 column, row = column % width, row % height
-            elif spec.boundary == _CLAMP:
+            elif spec.boundary == CLAMP:
                 column, row = _clamped(column, width), _clamped(row, height)
             else:
                 there = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-                if spec.boundary == _CUBE:
+                if spec.boundary == CUBE:
                     column, row, own, there = _beyond(column, row, own, width)
             found.append(value(column, row, own, there))
             missing.append(~there.unsqueeze(-1))
-    if spec.boundary == _CUBE:
+    if spec.boundary == CUBE:
         mean = (found[0] + found[1] + found[2] + found[3]) / 3
         found = [torch.where(gone, mean, x) for gone, x in zip(missing, found, strict=True)]
     low = found[0] * (1 - fx) + found[1] * fx
@@ -462,7 +444,7 @@ def _beyond(
     )
 
 
-def _halve(spec: _Stack, tex: Tensor) -> Tensor:
+def _halve(spec: Stack, tex: Tensor) -> Tensor:
     """All smaller levels [B, N], in plain torch."""
     level = tex.reshape(len(tex), spec.faces, *spec.sizes[0], -1)
     levels = []
@@ -473,198 +455,13 @@ def _halve(spec: _Stack, tex: Tensor) -> Tensor:
     return torch.cat(levels, 1) if levels else tex.new_zeros(len(tex), 0)
 
 
-# ---------------------------------------------------------------------------------------------
-# Kernels
-# ---------------------------------------------------------------------------------------------
-
-
-def _flat(tensor: Tensor | None, like: Tensor) -> np.ndarray:
-    return (like.new_zeros(0) if tensor is None else tensor).reshape(-1).numpy()
-
-
-class _Call(NamedTuple):
-    """What all kernels of lookups take."""
-
-    inputs: tuple[np.ndarray, ...]
-    levels: tuple[np.ndarray, ...]
-    tables: tuple[Any, ...]
-    pixels: int
-    channels: int
-
-    @staticmethod
-    def of(spec: _Sampling, inputs: tuple[Any, ...]) -> _Call:
-        uv, tex, mips, uv_da, bias = inputs
-        channels, images = tex.shape[-1], len(uv)
-        starts = np.array(spec.starts())
-        shared = len(tex) == 1
-        first = starts[1]
-        sizes = np.zeros((len(spec.sizes), 3), np.int64)
-        sizes[:, 0] = np.maximum(starts[:-1] - first, 0) * channels
-        sizes[:, 1:] = spec.sizes
-        pixels = prod(uv.shape[:-1])
-        counts = np.array(
-            [
-                pixels // images, channels, 0 if shared else first * channels,
-                0 if shared else (starts[-1] - first) * channels, starts[-1], first,
-            ]
-        )  # fmt: skip
-        if spec.mode < _LEVEL:
-            uv_da = bias = None
-        return _Call(
-            (_flat(uv, uv), _flat(uv_da, uv), _flat(bias, uv)),
-            (_flat(tex, uv), _flat(mips, uv)),
-            (sizes, counts, spec.mode, spec.boundary),
-            pixels,
-            channels,
-        )
-
-
-class _SampleKernels:
-    """Lookups by kernels; see `gendr.kernels.operator.Kernels`."""
-
-    @staticmethod
-    def forward(spec: _Sampling, *inputs: Any, save: bool) -> tuple[tuple[Tensor], tuple[Any, ...]]:
-        from gendr.primitives.kernels import texture as kernels
-
-        call = _Call.of(spec, inputs)
-        uv, tex = inputs[:2]
-        out = memory.empty((*uv.shape[:-1], tex.shape[-1]), uv.dtype)
-        run(
-            kernels.sample, call.pixels, *call.inputs, *call.levels, *call.tables,
-            out.reshape(-1).numpy(), alone=call.pixels < _SHARED,
-        )  # fmt: skip
-        return (out,), ()
-
-    @staticmethod
-    def backward(
-        spec: _Sampling, inputs: tuple[Any, ...], saved: tuple[Any, ...],
-        grads: tuple[Tensor, ...], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        from gendr.primitives.kernels import texture as kernels
-
-        call = _Call.of(spec, inputs)
-        uv, tex, mips, uv_da, bias = inputs
-        grad = grads[0].reshape(-1).numpy()
-        alone = call.pixels < _SHARED
-        of_uv = of_da = of_bias = of_tex = of_mips = None
-        if wanted[0] or wanted[3] or wanted[4]:
-            of_uv = torch.zeros_like(uv)
-            of_da = torch.zeros_like(uv_da) if wanted[3] else None
-            of_bias = torch.zeros_like(bias) if wanted[4] else None
-            found = (_flat(x, uv) for x in (of_uv, of_da, of_bias))
-            run(
-                kernels.sample_back, call.pixels, *call.inputs, *call.levels, *call.tables, grad,
-                *found, alone=alone,
-            )  # fmt: skip
-        if wanted[1] or wanted[2]:
-            of_tex = memory.empty_like(tex)
-            of_mips = None if mips is None else memory.empty_like(mips)
-            _sum_texels(call, grad, _flat(of_tex, uv), _flat(of_mips, uv), alone)
-        return of_uv, of_tex, of_mips, of_da, of_bias
-
-
-def _sum_texels(
-    call: _Call, grad: np.ndarray, to_tex: np.ndarray, to_mips: np.ndarray, alone: bool
-) -> None:
-    """The gradients of texels; see the kernels."""
-    from gendr.primitives.kernels import texture as kernels
-
-    sizes, counts, mode, boundary = call.tables
-    found = memory.empty((3, call.pixels), torch.float64).numpy()
-    faces = np.zeros(call.pixels, np.int8)
-    run(
-        kernels.find_places, call.pixels, *call.inputs, sizes, mode, boundary, found, faces,
-        alone=alone,
-    )  # fmt: skip
-    total = (len(to_tex) + len(to_mips)) // call.channels
-    shift = max(10, (total // 256).bit_length())
-    chunk = max(2048, -(-call.pixels // 64))
-    bins, chunks = -(-total >> shift), -(-call.pixels // chunk)
-    common = (found, faces, sizes, counts, mode, boundary, grad, shift)
-    places, none = np.zeros((chunks, bins), np.int64), np.zeros(0, np.int64)
-    run(kernels.list_texels, chunks, *common, chunk, places, none, alone=alone)
-    ends = np.cumsum(places.T).reshape(bins, chunks)
-    starts = np.ascontiguousarray((ends - places.T).T)
-    entries = np.empty(ends[-1, -1], np.int64)
-    if len(entries):
-        run(kernels.list_texels, chunks, *common, chunk, starts, entries, alone=alone)
-    last = np.ascontiguousarray(ends[:, -1])
-    run(kernels.add_texels, bins, *common, last, entries, to_tex, to_mips, pieces=32, alone=alone)
-
-
-class _HalveKernels:
-    """Mipmaps by kernels; see `gendr.kernels.operator.Kernels`."""
-
-    @staticmethod
-    def forward(spec: _Stack, tex: Tensor, *, save: bool) -> tuple[tuple[Tensor], tuple[Any, ...]]:
-        from gendr.primitives.kernels import texture as kernels
-
-        numbers = spec.faces * sum(h * w for h, w in spec.sizes[1:]) * tex.shape[-1]
-        mips = memory.empty((len(tex), numbers), tex.dtype)
-        for level, layout, rows in _layouts(spec, tex, numbers):
-            fine = tex if level == 0 else mips
-            run(
-                kernels.halve, rows, _flat(fine, tex), _flat(mips, tex), layout, tex.shape[-1],
-                pieces=2, alone=_is_small(spec, tex, level),
-            )  # fmt: skip
-        return (mips,), ()
-
-    @staticmethod
-    def backward(
-        spec: _Stack, inputs: tuple[Tensor], saved: tuple[Any, ...], grads: tuple[Tensor],
-        wanted: tuple[bool, ...],
-    ) -> tuple[Tensor]:  # fmt: skip
-        from gendr.primitives.kernels import texture as kernels
-
-        (tex,), mips = inputs, grads[0].clone()
-        of_tex = torch.zeros_like(tex)
-        for level, layout, rows in reversed(_layouts(spec, tex, mips.shape[1])):
-            fine = of_tex if level == 0 else mips
-            run(
-                kernels.halve_back, rows, _flat(fine, tex), _flat(mips, tex), layout,
-                tex.shape[-1], pieces=2, alone=_is_small(spec, tex, level),
-            )  # fmt: skip
-        return (of_tex,)
-
-
-def _is_small(spec: _Stack, tex: Tensor, level: int) -> bool:
-    return len(tex) * spec.faces * prod(spec.sizes[level]) * tex.shape[-1] < 8 * _SHARED
-
-
-def _layouts(spec: _Stack, tex: Tensor, numbers: int) -> list[tuple[int, np.ndarray, int]]:
-    """Of every level that is halved: its place, where it and its half lie, rows of the half."""
-    found, channels = [], tex.shape[-1]
-    step, start = tex[0].numel(), 0
-    end = 0
-    for level, (size, half) in enumerate(zip(spec.sizes[:-1], spec.sizes[1:], strict=True)):
-        layout = np.array([step, start, *size, numbers, end, *half, spec.faces])
-        found.append((level, layout, len(tex) * spec.faces * half[0]))
-        step, start = numbers, end
-        end += spec.faces * prod(half) * channels
-    return found
-
-
 _TEXTURE = Operator("primitives.texture", reference=_sample)
 _MIPMAPS = Operator("primitives.mipmaps", reference=_halve)
 
 
-@constant
-def _is_compiled() -> bool:
-    return available() is None
-
-
-def _kernels_for(tex: Tensor, kernels: Any) -> Any:
-    """The kernels, if they serve this tensor here; else None, for the definition."""
-    return kernels if _is_compiled() and supports(tex) else None
-
-
-def _construct(tex: Tensor, most: int | None, cube: bool) -> Mipmaps:
+def _construct(tex: Tensor, most: int | None, cube: bool, backend: str) -> Mipmaps:
     height, width, channels = tex.shape[-3:]
     sizes = _sizes(height, width, most)
-    stack = _Stack(sizes, 6 if cube else 1)
-    texels = _MIPMAPS(_kernels_for(tex, _HalveKernels), stack, tex)
+    stack = Stack(sizes, 6 if cube else 1)
+    texels = _MIPMAPS(kernels_for("mipmaps", tex, backend), stack, tex)
     return Mipmaps(texels, sizes, cube, channels)
-
-
-def _apply(spec: _Sampling, uv: Tensor, tex: Tensor, *others: Tensor | None) -> Tensor:
-    return _TEXTURE(_kernels_for(tex, _SampleKernels), spec, uv, tex, *others)

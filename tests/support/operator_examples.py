@@ -285,20 +285,24 @@ def _splats() -> Example:
 
 
 def _lookups() -> Example:
-    module = import_module("gendr.primitives.texture")  # the function has the name of its file
-    spec = module._Sampling(module._LEVELS, module._CUBE, ((4, 4), (2, 2), (1, 1)))
+    from gendr.primitives.kernels.backend import texture
+    from gendr.primitives.sampling import CUBE, LEVELS, Sampling
+
+    spec = Sampling(LEVELS, CUBE, ((4, 4), (2, 2), (1, 1)))
     mips = spec.starts()[-1] - spec.starts()[1]
     leaves = _leaves(
         torch.randn(2, 2, 3, 3), torch.rand(2, 6, 4, 4, 2), torch.rand(2, 2 * mips),
         0.5 * torch.randn(2, 2, 3, 6), 0.5 * torch.randn(2, 2, 3),
     )  # fmt: skip
-    return Example({"cpu": module._SampleKernels}, spec, leaves)
+    return Example({"cpu": texture}, spec, leaves)
 
 
 def _mipmaps() -> Example:
-    module = import_module("gendr.primitives.texture")
-    spec = module._Stack(((4, 2), (2, 1), (1, 1)), 1)
-    return Example({"cpu": module._HalveKernels}, spec, _leaves(torch.rand(2, 4, 2, 3)))
+    from gendr.primitives.kernels.backend import mipmaps
+    from gendr.primitives.sampling import Stack
+
+    spec = Stack(((4, 2), (2, 1), (1, 1)), 1)
+    return Example({"cpu": mipmaps}, spec, _leaves(torch.rand(2, 4, 2, 3)))
 
 
 def _law(name: str) -> tuple[Any, Any]:

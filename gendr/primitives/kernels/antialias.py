@@ -21,17 +21,17 @@ from torch import Tensor
 from gendr._common import memory
 from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.kernels.threads import run
+from gendr.primitives.graphs import antialiased
 from gendr.primitives.kernels import OPTIONS
-from gendr.primitives.kernels.batching import one_by_one
 from gendr.primitives.kernels.raster import corner, cross, determinant, is_solid, pixels
 from gendr.primitives.kernels.topology import linked
-from gendr.primitives.reference.antialias import MEETING, STEPS, Borders, densely
-from gendr.primitives.scene import Scene, check_indices
+from gendr.primitives.reference.antialias import MEETING, STEPS, Borders
+from gendr.primitives.scene import Scene
 
 ensure_cache()
 announce_compilation(__name__)
 
-__all__ = ["backend", "backward", "forward", "traced"]
+__all__ = ["backend", "backward", "edges", "forward", "traced"]
 
 backend = "cpu"
 
@@ -102,31 +102,15 @@ def _silhouettes(borders: Borders, rast: Tensor, pos: Tensor) -> tuple[Tensor, T
     return torch.from_numpy(np.stack([places // 2, places % 2], -1)), torch.from_numpy(found)
 
 
-@torch.library.custom_op("gendr::silhouette_edges", mutates_args=())
-def _edges(rast: Tensor, pos: Tensor, tri: Tensor) -> Tensor:
+def edges(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
     """The codes [2, N, H, W] of `gendr.primitives.reference.antialias.crossed`."""
-    images, height, width = rast.shape[:3]
-    scene = Scene(tri, images, height, width, pos.shape[-2], None, pos.ndim == 2)
-    check_indices(tri, scene.vertices)
-    borders = Borders(scene, None, 1.0)
-    pairs, codes = _silhouettes(borders, rast.contiguous(), pos.contiguous())
-    dense = torch.zeros(2, images * height * width, dtype=torch.int32, device="cpu")
+    pairs, codes = _silhouettes(borders, rast, pos)
+    dense = torch.zeros(2, rast.numel() // 4, dtype=torch.int32, device="cpu")
     dense[pairs[:, 1], pairs[:, 0]] = codes
-    return dense.view(2, images, height, width)
+    return dense.view(2, *rast.shape[:3])
 
 
-@_edges.register_fake
-def _(rast: Tensor, pos: Tensor, tri: Tensor) -> Tensor:
-    return rast.new_empty(2, *rast.shape[:3], dtype=torch.int32)
-
-
-_edges.register_vmap(one_by_one(_edges))
-
-
-def traced(borders: Borders, color: Tensor, rast: Tensor, pos: Tensor) -> Tensor:
-    """The result where PyTorch traces: by its own operators, but for where silhouettes are."""
-    codes = _edges(rast.detach(), pos.detach(), borders.scene.tri)
-    return densely(borders, color, pos, codes)
+traced = antialiased(backend, edges)
 
 
 @kernel(**OPTIONS)

@@ -30,10 +30,9 @@ from gendr._common import memory
 from gendr.kernels.numba.calls import row as pointer_to
 from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.kernels.threads import num_threads, run
+from gendr.primitives.graphs import rasterized
 from gendr.primitives.kernels import OPTIONS
-from gendr.primitives.kernels.batching import one_by_one
 from gendr.primitives.kernels.gather import gather
-from gendr.primitives.reference.raster import shaded
 from gendr.primitives.scene import Scene, check_indices
 
 ensure_cache()
@@ -65,6 +64,9 @@ def seen(scene: Scene, pos: Tensor) -> Tensor:
     """The ids [N, H, W] alone."""
     nothing = pos.new_empty(0, 0, 0, 4)
     return _drawn(scene, pos, nothing, nothing)
+
+
+traced = rasterized(backend, seen)
 
 
 def _drawn(scene: Scene, pos: Tensor, rast: Tensor, derivatives: Tensor) -> Tensor:
@@ -122,34 +124,6 @@ def backward(
     )  # fmt: skip
     found = gather(ids, scene.tri, base, len(points), weights, corners)
     return (found.reshape(pos.shape).to(pos.dtype),)
-
-
-@torch.library.custom_op("gendr::seen_triangles", mutates_args=())
-def _seen(
-    pos: Tensor, tri: Tensor, height: int, width: int, ranges: Tensor | None, images: int
-) -> Tensor:
-    """The ids [N, H, W] of the triangles that are seen."""
-    scene = Scene(tri, images, height, width, pos.shape[-2], ranges, pos.ndim == 2)
-    check_indices(tri, scene.vertices)
-    return seen(scene, pos.contiguous())
-
-
-@_seen.register_fake
-def _(
-    pos: Tensor, tri: Tensor, height: int, width: int, ranges: Tensor | None, images: int
-) -> Tensor:
-    return pos.new_empty(images, height, width, dtype=torch.int32)
-
-
-_seen.register_vmap(one_by_one(_seen))
-
-
-def traced(scene: Scene, pos: Tensor) -> tuple[Tensor, Tensor]:
-    """Both results where PyTorch traces: by its own operators, but for what is seen."""
-    ids = _seen(
-        pos.detach(), scene.tri, scene.height, scene.width, scene.ranges, scene.images
-    )  # fmt: skip
-    return shaded(scene, pos, ids)
 
 
 @inner(**OPTIONS)

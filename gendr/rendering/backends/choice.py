@@ -6,8 +6,10 @@ from typing import cast
 
 from torch import Tensor
 
+from gendr._common.checks import check_choice
 from gendr._common.tracing import refuse_vmap
 from gendr.kernels.backends import Choice
+from gendr.primitives.choice import backends as of_primitives
 from gendr.rendering.backends.interface import Backend
 
 # In the order in which `auto` asks them; the reference, which takes every tensor, is the last.
@@ -37,6 +39,14 @@ def choose(name: str, tensor: Tensor) -> Backend:
     return _choice.choose(name, tensor)
 
 
-def backends() -> dict[str, str | None]:
-    """Every backend's name -> None if it is usable here, else the reason why not."""
-    return _choice.backends()
+def backends(of: str = "rendering") -> dict[str, str | None]:
+    """Every backend's name -> None if it is usable here, else the reason why not.
+
+    Args:
+        of: "rendering", or "primitives": `rasterize`, `interpolate`, `texture` and `antialias`.
+
+    Raises:
+        ValueError: for another one.
+    """
+    known = {"rendering": _choice.backends, "primitives": of_primitives}
+    return known[check_choice("of", of, tuple(known))]()

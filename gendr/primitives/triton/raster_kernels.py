@@ -1,0 +1,439 @@
+"""The kernels of the rasteriser: nearest depths, then who has them, then what is seen there.
+
+A triangle whose box has few pixels is one thread's work. The boxes of the others are cut into
+chunks, of which a running sum gives every program its share, so that one triangle across the whole
+image keeps the GPU as busy as many. The depth of a pixel is a minimum that all triangles there take
+part in, by integers that are ordered as the depths are; of those that reach it the lowest number is
+another minimum. Neither depends on the order of programs.
+"""
+
+# Triton compiles these functions; their arguments are pointers, numbers and blocks.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from gendr.primitives.triton.shared_kernels import (
+    centre,
+    corner,
+    cross,
+    determinant,
+    fours,
+    place_among,
+    vertices_of,
+)
+
+NONE = tl.constexpr(0x7F7F7F7F)  # of triangles; the depth of eight such bytes is beyond all others
+MARGIN = tl.constexpr(1e-6)  # pixels by which boxes are wider, far more than rounding moves them
+FLAT = tl.constexpr(8 * 2.0**-52)  # see `gendr.primitives.kernels.raster.is_solid`
+_MAGNITUDE = tl.constexpr(0x7FFFFFFFFFFFFFFF)  # the bits of a float64 but for its sign
+
+
+# -------------------------------------------------------------------------------------------------
+# Triangles
+# -------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _is_solid(a, b, c):
+    """Whether the determinant of a triangle is more than rounding, in whatever order."""
+    terms = (
+        tl.abs(a[0]) * (tl.abs(b[1] * c[3]) + tl.abs(b[3] * c[1]))
+        + tl.abs(a[1]) * (tl.abs(b[3] * c[0]) + tl.abs(b[0] * c[3]))
+        + tl.abs(a[3]) * (tl.abs(b[0] * c[1]) + tl.abs(b[1] * c[0]))
+    )
+    return tl.abs(determinant(a, cross(b, c))) > FLAT * terms
+
+
+@triton.jit
+def _beyond(a, b, c, AXIS: tl.constexpr):
+    """Whether all corners are beyond one of two planes of the frustum."""
+    above = (a[AXIS] > a[3]) & (b[AXIS] > b[3]) & (c[AXIS] > c[3])
+    return above | ((a[AXIS] < -a[3]) & (b[AXIS] < -b[3]) & (c[AXIS] < -c[3]))
+
+
+@triton.jit
+def _cut(p, q, low, high, whole, AXIS: tl.constexpr):
+    """Widen an interval by the part of an edge that is in front of the near plane."""
+    dp, dq = p[2] + p[3], q[2] + q[3]
+    cut = (dp < 0.0) != (dq < 0.0)
+    t = dp / tl.where(cut, dp - dq, 1.0)
+    x, w = p[AXIS] + t * (q[AXIS] - p[AXIS]), p[3] + t * (q[3] - p[3])
+    front = dq >= 0.0
+    whole = whole | (cut & (w <= 1e-9 * (tl.abs(p[3]) + tl.abs(q[3])))) | (front & (q[3] <= 0.0))
+    edge, end = x / w, q[AXIS] / q[3]
+    low = tl.where(cut, tl.minimum(low, edge - 1e-3), low)
+    high = tl.where(cut, tl.maximum(high, edge + 1e-3), high)
+    low = tl.where(front, tl.minimum(low, end), low)
+    high = tl.where(front, tl.maximum(high, end), high)
+    return low, high, whole
+
+
+@triton.jit
+def _interval(a, b, c, AXIS: tl.constexpr):
+    """The NDC that the visible part of triangles takes, a little more where it leaves the view."""
+    ahead = (a[3] > 0.0) & (b[3] > 0.0) & (c[3] > 0.0)
+    u, v, w = a[AXIS] / a[3], b[AXIS] / b[3], c[AXIS] / c[3]
+    low, high = tl.zeros_like(u) + float("inf"), tl.zeros_like(u) - float("inf")
+    low, high, whole = _cut(c, a, low, high, tl.zeros_like(ahead), AXIS)
+    low, high, whole = _cut(a, b, low, high, whole, AXIS)
+    low, high, whole = _cut(b, c, low, high, whole, AXIS)
+    low, high = tl.where(whole, -1.0, low), tl.where(whole, 1.0, high)
+    low = tl.where(ahead, tl.minimum(tl.minimum(u, v), w), low)
+    return low, tl.where(ahead, tl.maximum(tl.maximum(u, v), w), high)
+
+
+@triton.jit
+def _pixels(low, high, n):
+    """(first, last) of the n pixels whose centres lie in an interval of NDC."""
+    size = n.to(tl.float64)
+    low = tl.maximum((low * size + size - 1.0) * 0.5 - MARGIN, 0.0)
+    high = tl.minimum((high * size + size - 1.0) * 0.5 + MARGIN, size - 1.0)
+    # Those of an empty interval may be far away.
+    first, last = tl.minimum(tl.ceil(low), size), tl.maximum(tl.floor(high), -1.0)
+    return first.to(tl.int32), last.to(tl.int32)
+
+
+@triton.jit
+def _box(a, b, c, on, height, width):
+    """The first row, the first and the last column of the boxes of triangles, and their pixels."""
+    outside = _beyond(a, b, c, 0) | _beyond(a, b, c, 1) | _beyond(a, b, c, 2)
+    low, high = _interval(a, b, c, 0)
+    j0, j1 = _pixels(low, high, width)
+    low, high = _interval(a, b, c, 1)
+    i0, i1 = _pixels(low, high, height)
+    some = on & ~outside & (j0 <= j1) & (i0 <= i1) & _is_solid(a, b, c)
+    area = (i1 - i0 + 1).to(tl.int64) * (j1 - j0 + 1)
+    return i0, j0, j1, tl.where(some, area, 0)
+
+
+@triton.jit
+def _swapped(a, b):
+    """Two corners in order, by x, y, w and z."""
+    later = (a[3] > b[3]) | ((a[3] == b[3]) & (a[2] > b[2]))
+    later = (a[1] > b[1]) | ((a[1] == b[1]) & later)
+    later = (a[0] > b[0]) | ((a[0] == b[0]) & later)
+    first = (
+        tl.where(later, b[0], a[0]), tl.where(later, b[1], a[1]),
+        tl.where(later, b[2], a[2]), tl.where(later, b[3], a[3]),
+    )  # fmt: skip
+    second = (
+        tl.where(later, a[0], b[0]), tl.where(later, a[1], b[1]),
+        tl.where(later, a[2], b[2]), tl.where(later, a[3], b[3]),
+    )  # fmt: skip
+    return first, second
+
+
+@triton.jit
+def _planes(a, b, c, height, width):
+    """The planes of the three edge functions and of the depth; see `reference.raster.planes_of`."""
+    a, b = _swapped(a, b)  # in one order, so that faces with the same corners have the same depths
+    b, c = _swapped(b, c)
+    a, b = _swapped(a, b)
+    e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
+    det = determinant(a, e0)
+    s = tl.where(det > 0.0, 1.0, -1.0).to(tl.float64)
+    u, v = s * height.to(tl.float64), s * width.to(tl.float64)
+    w = u * width.to(tl.float64)
+    first = u * e0[0], v * e0[1], w * e0[2]
+    second = u * e1[0], v * e1[1], w * e1[2]
+    third = u * e2[0], v * e2[1], w * e2[2]
+    f = 1.0 / (det * w)
+    depth = (
+        (a[2] * first[0] + b[2] * second[0] + c[2] * third[0]) * f,
+        (a[2] * first[1] + b[2] * second[1] + c[2] * third[1]) * f,
+        (a[2] * first[2] + b[2] * second[2] + c[2] * third[2]) * f,
+    )
+    return first, second, third, depth
+
+
+@triton.jit
+def _inside(plane, x, y):
+    """Whether samples are on the inner side of an edge; on it by the top-left rule."""
+    h = plane[0] * x + (plane[1] * y + plane[2])
+    owns = (plane[0] > 0.0) | ((plane[0] == 0.0) & (plane[1] < 0.0))
+    return (h > 0.0) | ((h == 0.0) & owns)
+
+
+@triton.jit
+def _ordered(d):
+    """Integers that are ordered as numbers are."""
+    bits = tl.where(d == 0.0, 0.0, d).to(tl.int64, bitcast=True)  # -0 is 0
+    return tl.where(bits < 0, bits ^ _MAGNITUDE, bits)
+
+
+@triton.jit
+def _number(key):
+    """The numbers of `_ordered`."""
+    return tl.where(key < 0, key ^ _MAGNITUDE, key).to(tl.float64, bitcast=True)
+
+
+@triton.jit
+def _meet(
+    planes, pixel, i, j, t, live, depths, nearest, floor, floor_ids, height, width,
+    STAGE: tl.constexpr, PEELED: tl.constexpr,
+):  # fmt: skip
+    """Take part in the minima of pixels: of depths, or then of the triangles that reach them."""
+    x, y = (2 * j + 1 - width).to(tl.float64), (2 * i + 1 - height).to(tl.float64)
+    d = planes[3][0] * x + (planes[3][1] * y + planes[3][2])
+    inside = _inside(planes[0], x, y) & _inside(planes[1], x, y) & _inside(planes[2], x, y)
+    hit = live & inside & (d >= -1.0) & (d <= 1.0)
+    if PEELED:
+        least, before = tl.load(floor + pixel, hit, 0.0), tl.load(floor_ids + pixel, hit, 0)
+        hit = hit & ((d > least) | ((d == least) & (t > before)))
+    key = _ordered(d)
+    if STAGE == 0:
+        tl.atomic_min(depths + pixel, key, hit, sem="relaxed")
+    else:
+        hit = hit & (tl.load(depths + pixel, hit, 0) == key)
+        tl.atomic_min(nearest + pixel, t.to(tl.int32), hit, sem="relaxed")
+
+
+@triton.jit
+def _item(item, on, firsts, offsets, triangles, images, RANGES: tl.constexpr):
+    """The image and the triangle of items, which count through the triangles of all images."""
+    if RANGES:
+        n = place_among(offsets + 1, images, item)
+        t = tl.load(firsts + n, on, 0) + item - tl.load(offsets + n, on, 0)
+    else:
+        n = item // triangles
+        t = item - n * triangles
+    return n, t
+
+
+@triton.jit(do_not_specialize=["items", "triangles", "images", "stride", "height", "width"])
+def draw_small(
+    pos, tri, firsts, offsets, depths, nearest, floor, floor_ids, counts,
+    items, triangles, images, stride, height, width,
+    STAGE: tl.constexpr, RANGES: tl.constexpr, PEELED: tl.constexpr,
+    MOST: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The triangles whose boxes have few pixels; a thread takes one.
+
+    What it is given:
+        pos: [.., 4], of all images.
+        tri: [T, 3].
+        firsts, offsets: [N], [N + 1] int64, of the triangles of images, if they have RANGES.
+        depths: [N, H, W] int64, as `_ordered` makes them, in place.
+        nearest: [N, H, W] int32, in place in stage 1.
+        floor, floor_ids: [N, H, W], behind which is drawn if PEELED.
+        counts: [items] int32, out in stage 0: chunks of those whose boxes have more than MOST.
+        stride: vertices of an image; 0 if all have the same.
+    """
+    item = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    on = item < items
+    n, t = _item(tl.where(on, item, 0), on, firsts, offsets, triangles, images, RANGES)
+    va, vb, vc = vertices_of(tri, t, on)
+    base = n * stride
+    a, b, c = corner(pos, base + va, on), corner(pos, base + vb, on), corner(pos, base + vc, on)
+    i, j0, j1, area = _box(a, b, c, on, height, width)
+    if STAGE == 0:
+        tl.store(counts + item, tl.where(area > MOST, (area + CHUNK - 1) // CHUNK, 0), on)
+    area = tl.where(area > MOST, 0, area).to(tl.int32)
+    planes = _planes(a, b, c, height, width)
+    j, k, most = j0, 0, tl.max(area)
+    while k < most:
+        pixel = (n * height + i) * width + j
+        _meet(
+            planes, pixel, i, j, t, k < area, depths, nearest, floor, floor_ids, height, width,
+            STAGE, PEELED,
+        )  # fmt: skip
+        i = tl.where(j == j1, i + 1, i)
+        j = tl.where(j == j1, j0, j + 1)
+        k += 1
+
+
+@triton.jit(do_not_specialize=["items", "triangles", "images", "stride", "height", "width"])
+def draw_large(
+    pos, tri, firsts, offsets, depths, nearest, floor, floor_ids, ends,
+    items, triangles, images, stride, height, width,
+    STAGE: tl.constexpr, RANGES: tl.constexpr, PEELED: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Chunks of the other triangles; every program takes one after the other.
+
+    `ends` are the running sums of the `counts` of `draw_small`, all else is as there.
+    """
+    work = tl.program_id(0).to(tl.int64)
+    total = tl.load(ends + items - 1)
+    while work < total:
+        one = work + tl.zeros([1], tl.int64)
+        item = place_among(ends, items, one)
+        before = tl.load(ends + item - 1, item > 0, 0)
+        on = item >= 0
+        n, t = _item(item, on, firsts, offsets, triangles, images, RANGES)
+        va, vb, vc = vertices_of(tri, t, on)
+        base = n * stride
+        a, b, c = corner(pos, base + va, on), corner(pos, base + vb, on), corner(pos, base + vc, on)
+        i0, j0, j1, area = _box(a, b, c, on, height, width)
+        planes = _planes(a, b, c, height, width)
+        k = (one - before) * CHUNK + tl.arange(0, CHUNK)
+        wide = (j1 - j0 + 1).to(tl.int64)
+        i, j = i0 + (k // wide).to(tl.int32), j0 + (k % wide).to(tl.int32)
+        pixel = (n * height + i) * width + j
+        t = t + tl.zeros_like(k)
+        _meet(
+            planes, pixel, i, j, t, k < area, depths, nearest, floor, floor_ids, height, width,
+            STAGE, PEELED,
+        )  # fmt: skip
+        work += tl.num_programs(0)
+
+
+@triton.jit(do_not_specialize=["pixels", "stride", "height", "width"])
+def shade(
+    pos, tri, depths, nearest, rast, derivatives, ids, layer, pixels, stride, height, width,
+    SHADED: tl.constexpr, SLOPED: tl.constexpr, PEELED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """What is written of the triangles that are seen.
+
+    What it is given:
+        pos, tri, stride: as `draw_small`.
+        depths, nearest: as it leaves them.
+        rast, derivatives: [N, H, W, 4], out if SHADED, and SLOPED.
+        ids: [N, H, W] int32, out, -1 for none.
+        layer: [N, H, W] float64, out if PEELED: the depths.
+        pixels: N H W.
+    """
+    p = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    on = p < pixels
+    t = tl.load(nearest + p, on, NONE)
+    seen = t != NONE
+    t = tl.where(seen, t, 0)
+    tl.store(ids + p, tl.where(seen, t, -1), on)
+    if PEELED:
+        d = _number(tl.load(depths + p, on, 0))
+        tl.store(layer + p, tl.where(seen, d, float("inf")), on)
+    if SHADED:
+        j, i, n = p % width, p // width % height, p // width // height
+        va, vb, vc = vertices_of(tri, t, seen)
+        base = n * stride
+        a, b = corner(pos, base + va, seen), corner(pos, base + vb, seen)
+        c = corner(pos, base + vc, seen)
+        e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
+        f = 1.0 / determinant(a, e0)
+        wide, high = 1.0 / width.to(tl.float64), 1.0 / height.to(tl.float64)
+        p0, p1, p2 = e0[0] * wide, e1[0] * wide, e2[0] * wide
+        q0, q1, q2 = e0[1] * high, e1[1] * high, e2[1] * high
+        ps, qs, rs = p0 + p1 + p2, q0 + q1 + q2, e0[2] + e1[2] + e2[2]
+        pz = (a[2] * p0 + b[2] * p1 + c[2] * p2) * f
+        qz = (a[2] * q0 + b[2] * q1 + c[2] * q2) * f
+        rz = (a[2] * e0[2] + b[2] * e1[2] + c[2] * e2[2]) * f
+        x, y = (2 * j + 1 - width).to(tl.float64), (2 * i + 1 - height).to(tl.float64)
+        g = 1.0 / (ps * x + (qs * y + rs))
+        u = (p0 * x + (q0 * y + e0[2])) * g
+        v = (p1 * x + (q1 * y + e1[2])) * g
+        z = pz * x + (qz * y + rz)
+        number = (t + 1).to(tl.float64)
+        at = p[:, None] * 4 + tl.arange(0, 4)[None, :]
+        written, drawn = on[:, None], seen[:, None]
+        row = tl.where(drawn, fours(u, v, z, number), 0.0)
+        tl.store(rast + at, row.to(rast.dtype.element_ty), written)
+        if SLOPED:
+            g = g * 2.0
+            row = fours((p0 - u * ps) * g, (q0 - u * qs) * g, (p1 - v * ps) * g, (q1 - v * qs) * g)
+            row = tl.where(drawn, row, 0.0)
+            tl.store(derivatives + at, row.to(derivatives.dtype.element_ty), written)
+
+
+# -------------------------------------------------------------------------------------------------
+# Gradients
+# -------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _four(at, on):
+    """Four numbers of rows, in float64."""
+    return (
+        tl.load(at, on, 0.0).to(tl.float64), tl.load(at + 1, on, 0.0).to(tl.float64),
+        tl.load(at + 2, on, 0.0).to(tl.float64), tl.load(at + 3, on, 0.0).to(tl.float64),
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["pixels", "stride", "height", "width"])
+def raster_gradients(
+    pos, tri, ids, of_rast, of_derivatives, corners, weights, pixels, stride, height, width,
+    RAST: tl.constexpr, BOTH: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """What each pixel adds to the gradients of its three corners.
+
+    What it is given:
+        pos, tri, stride: as `draw_small`.
+        ids: [N, H, W].
+        of_rast, of_derivatives: [N, H, W, 4], gradients, if RAST, and BOTH.
+        corners: [N H W, 12], out: of the three corners, if BOTH. Else [N H W, 4], one vector, and
+        weights: [N H W, 2], out: u and v, by which corners get it.
+    """
+    p = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    t = tl.load(ids + p, p < pixels, -1)
+    on = t >= 0
+    j, i, n = p % width, p // width % height, p // width // height
+    va, vb, vc = vertices_of(tri, t, on)
+    base = n * stride
+    a, b, c = corner(pos, base + va, on), corner(pos, base + vb, on), corner(pos, base + vc, on)
+    e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
+    f = 1.0 / determinant(a, e0)
+    ps, qs, rs = e0[0] + e1[0] + e2[0], e0[1] + e1[1] + e2[1], e0[2] + e1[2] + e2[2]
+    x, y = centre(j, width), centre(i, height)
+    total = ps * x + (qs * y + rs)  # det / w
+    g = 1.0 / total
+    u = (e0[0] * x + (e0[1] * y + e0[2])) * g
+    v = (e1[0] * x + (e1[1] * y + e1[2])) * g
+    r = (e2[0] * x + (e2[1] * y + e2[2])) * g
+    near = total * f  # 1 / w
+    z = (a[2] * u + b[2] * v + c[2] * r) * near
+    gz = tl.zeros_like(u)
+    ga, gb = gz, gz
+    if RAST:
+        ga, gb, gz, _ = _four(of_rast + p * 4, on)
+        gz = gz * near
+    ga = ga + gz * (a[2] - z * a[3])
+    gb = gb + gz * (b[2] - z * b[3])
+    gc = gz * (c[2] - z * c[3])
+    ux, uy, vx, vy = gz, gz, gz, gz
+    if BOTH:
+        ux, uy, vx, vy = _four(of_derivatives + p * 4, on)
+        wide, high = 2.0 / width.to(tl.float64), 2.0 / height.to(tl.float64)
+        ux, uy, vx, vy = ux * wide * g, uy * high * g, vx * wide * g, vy * high * g
+        ga -= ux * ps + uy * qs
+        gb -= vx * ps + vy * qs
+    mean = ga * u + gb * v + gc * r
+    ga, gb, gc = (ga - mean) * f, (gb - mean) * f, (gc - mean) * f
+    hx = -(e0[0] * ga + e1[0] * gb + e2[0] * gc)
+    hy = -(e0[1] * ga + e1[1] * gb + e2[1] * gc)
+    hw = -(e0[2] * ga + e1[2] * gb + e2[2] * gc) - gz * z
+    kind = corners.dtype.element_ty
+    if BOTH:
+        # The gradients of the three products of corners, of which derivatives are made.
+        gs = -(ux * (e0[0] - u * ps) + uy * (e0[1] - u * qs)
+               + vx * (e1[0] - v * ps) + vy * (e1[1] - v * qs)) * g  # fmt: skip
+        mx, my = ux * u + vx * v, uy * u + vy * v
+        d0 = gs * x + (ux - mx), gs * y + (uy - my), gs
+        d1 = gs * x + (vx - mx), gs * y + (vy - my), gs
+        d2 = gs * x - mx, gs * y - my, gs
+        b0, c0 = _of_product(b, c, d0)
+        c1, a1 = _of_product(c, a, d1)
+        a2, b2 = _of_product(a, b, d2)
+        at = corners + p[:, None] * 12 + tl.arange(0, 4)[None, :]
+        of_a = fours(u * hx + (a1[0] + a2[0]), u * hy + (a1[1] + a2[1]), u * gz,
+                     u * hw + (a1[2] + a2[2]))  # fmt: skip
+        of_b = fours(v * hx + (b0[0] + b2[0]), v * hy + (b0[1] + b2[1]), v * gz,
+                     v * hw + (b0[2] + b2[2]))  # fmt: skip
+        of_c = fours(r * hx + (c0[0] + c1[0]), r * hy + (c0[1] + c1[1]), r * gz,
+                     r * hw + (c0[2] + c1[2]))  # fmt: skip
+        tl.store(at, of_a.to(kind), on[:, None])
+        tl.store(at + 4, of_b.to(kind), on[:, None])
+        tl.store(at + 8, of_c.to(kind), on[:, None])
+    else:
+        at = corners + p[:, None] * 4 + tl.arange(0, 4)[None, :]
+        tl.store(at, fours(hx, hy, gz, hw).to(kind), on[:, None])
+        tl.store(weights + p * 2, u.to(kind), on)
+        tl.store(weights + p * 2 + 1, v.to(kind), on)
+
+
+@triton.jit
+def _of_product(a, b, d):
+    """The gradients (x, y, w) of the corners a and b of their cross product, whose own is d."""
+    of_a = b[1] * d[2] - b[3] * d[1], b[3] * d[0] - b[0] * d[2], b[0] * d[1] - b[1] * d[0]
+    of_b = d[1] * a[3] - d[2] * a[1], d[2] * a[0] - d[0] * a[3], d[0] * a[1] - d[1] * a[0]
+    return of_a, of_b

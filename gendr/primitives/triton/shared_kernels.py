@@ -1,0 +1,72 @@
+"""What the kernels of the primitives share: corners of triangles, and how they are searched.
+
+Coordinates are float64 blocks. The formulas are those of `gendr.primitives.kernels.raster`, in the
+same order, so that both round alike.
+"""
+
+# Triton compiles these functions; their arguments are pointers, numbers and blocks.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def corner(pos, vertex, on):
+    """The x, y, z, w of vertices; those of no vertex are 0."""
+    at = pos + vertex.to(tl.int64) * 4
+    x, y = tl.load(at, on, 0.0), tl.load(at + 1, on, 0.0)
+    z, w = tl.load(at + 2, on, 0.0), tl.load(at + 3, on, 0.0)
+    return x.to(tl.float64), y.to(tl.float64), z.to(tl.float64), w.to(tl.float64)
+
+
+@triton.jit
+def vertices_of(tri, t, on):
+    """The three vertices of triangles."""
+    at = tri + t.to(tl.int64) * 3
+    return tl.load(at, on, 0), tl.load(at + 1, on, 0), tl.load(at + 2, on, 0)
+
+
+@triton.jit
+def cross(a, b):
+    """The cross product of the (x, y, w) of two corners."""
+    return (
+        a[1] * b[3] - a[3] * b[1],
+        a[3] * b[0] - a[0] * b[3],
+        a[0] * b[1] - a[1] * b[0],
+    )
+
+
+@triton.jit
+def determinant(a, c):
+    """The product of the (x, y, w) of the corner a and the cross product of the others."""
+    return a[0] * c[0] + a[1] * c[1] + a[3] * c[2]
+
+
+@triton.jit
+def centre(i, n):
+    """The coordinate in NDC of the centres of pixels i of n."""
+    return (2 * i + 1 - n).to(tl.float64) / n.to(tl.float64)
+
+
+@triton.jit
+def place_among(ends, count, x):
+    """The first of `count` rising ends that is above x, for a block of x below the last."""
+    low, high = tl.zeros_like(x), tl.zeros_like(x) + count
+    left = count
+    while left > 0:
+        searching, middle = low < high, (low + high) // 2
+        beyond = searching & (tl.load(ends + middle, searching, 0) <= x)
+        high = tl.where(searching & ~beyond, middle, high)
+        low = tl.where(beyond, middle + 1, low)
+        left //= 2
+    return low
+
+
+@triton.jit
+def fours(a, b, c, d):
+    """Rows of four numbers, for one store: [.., 4]."""
+    pairs = tl.join(tl.join(a, c), tl.join(b, d))
+    return tl.reshape(pairs, [a.shape[0], 4])
