@@ -82,17 +82,11 @@ import warnings
 import torch
 import gendr
 import gendr.primitives as dr
-from gendr.rendering import ordered as ordering
-from gendr.rendering.backends.triton import backend
 from support import strict_device
 
-choose = ordering.choose
-ordering.choose = lambda name, x: choose(name, x) if x.device.type == "cpu" else backend
 ball = gendr.mesh.icosphere(2)
 pos = torch.cat([0.7 * ball.vertices, 1.5 + 0.2 * ball.vertices[:, 2:]], -1)[None]
 color = torch.rand(1, 24, 24, 2, generator=torch.Generator().manual_seed(0))
-faces = 0.5 + torch.rand(1, 30, 3, 3, generator=torch.Generator().manual_seed(1))
-colors = torch.rand(1, 30, 3, generator=torch.Generator().manual_seed(2))
 
 
 def near(a, b):  # while tensors are pretended, the definition runs in place of kernels
@@ -103,10 +97,8 @@ def drawn(to):
     tri, points, paint = to(ball.faces.int()), to(pos).requires_grad_(), to(color)
     rast, slopes = dr.rasterize(None, points, tri, (24, 24))
     smooth = dr.antialias(paint, rast, points, tri)
-    corners = to(faces).requires_grad_()
-    image, alpha = ordering.ordered(corners, to(colors), 24, "logistic", scale=2e-2)
-    total = smooth.square().sum() + slopes.square().sum() + image.square().sum() + alpha.sum()
-    return rast, smooth, image, alpha, *torch.autograd.grad(total, [points, corners])
+    total = smooth.square().sum() + slopes.square().sum()
+    return rast, smooth, *torch.autograd.grad(total, [points])
 
 
 here = drawn(lambda x: x.clone())
@@ -123,5 +115,77 @@ print({x.device.type for x in there}, [near(*pair) for pair in zip(here, there)]
 @pytest.mark.slow
 def test_what_has_no_kernels_for_gpus_goes_through_the_cpu_and_says_so():
     said, equal = run_python(THROUGH_CPU, check=True).stdout.splitlines()
-    assert said == "['rasterize', 'antialias', 'ordered joining']"
-    assert equal == f"{{'pretend'}} {6 * [True]}"
+    assert said == "['rasterize', 'antialias']"
+    assert equal == f"{{'pretend'}} {3 * [True]}"
+
+
+# Photos stay on the CPU; the second training launches nothing and counts for what the host waits.
+TRAINING = """
+import torch
+import gendr
+from gendr._runtime.readback import Readback
+from gendr._runtime.triton.launch import Launcher
+from gendr.rendering import ordered as ordering
+from gendr.rendering.backends.triton import backend, tiles
+from gendr.splatting import Photos, SplatSettings, from_cameras, training
+from support import strict_device
+
+camera = gendr.look_at(2.5, 20.0, torch.tensor([0.0, 90.0, 200.0]))
+images = gendr.Renderer(24, scale=1e-2)(gendr.mesh.icosphere(1), camera).rgb.detach()
+photos = Photos(images, None, camera, ("a", "b", "c"), torch.ones(3))
+start = from_cameras(photos, 30)
+device = strict_device.device()
+training.usable_device = lambda _: device
+
+
+def trained(name, **options):
+    given = {"triangles": 40, "steps": 3, "renew_every": 1, "device": name, **options}
+    found = training.SplatTraining(photos, SplatSettings(**given), start)
+    while not found.is_over:
+        found.advance()
+    return found
+
+
+here = trained(None)
+with strict_device.strict():
+    there = trained("pretend")
+    pictures, splats = there._levels[1], there.splats()
+    print(pictures.dtype, pictures.device.type, splats.vertices.device.type, len(there))
+    print(len(here) == len(there), abs(here.history[-1]["loss"] - there.history[-1]["loss"]) < 1e-3)
+    print((splats.vertices - here.splats().vertices).abs().max().item() < 1e-2)
+
+waits, launched, compute = [], [], strict_device._compute
+
+
+def counted(func, args, kwargs):
+    name, to = func._schema.name.split("::")[1], (kwargs or {}).get("device")
+    if any(isinstance(x, strict_device.Pretended) for x in args) and (
+        name in ("_local_scalar_dense", "nonzero") or (to is not None and to.type == "cpu")
+    ):
+        waits.append(name)
+    return compute(func, args, kwargs)
+
+
+Launcher.__call__ = lambda self, grid, *args: launched.append(
+    (self.kernel.fn.__name__, all(x.device.type == "pretend" for x in args
+                                  if isinstance(x, torch.Tensor))))
+ordering.choose = lambda name, x: backend
+tiles.Capacity.of_step = lambda self, totals: (4096, 0)
+Readback.wait = lambda self: [1000]
+with strict_device.strict():
+    quiet = training.SplatTraining(
+        photos, SplatSettings(triangles=40, density="none", device="pretend"), start)
+    quiet._write_row = lambda: None
+    quiet.advance()
+    strict_device._compute, launched[:] = counted, []
+    quiet.advance()
+print(waits, {"join_layers", "part_layers", "layer_gradients"} <= {name for name, _ in launched})
+print(all(there for _, there in launched))
+"""
+
+
+@pytest.mark.slow
+def test_splats_are_trained_on_a_device_of_their_own_without_waiting_for_it():
+    lines = run_python(TRAINING, check=True).stdout.splitlines()
+    assert lines[0] == "torch.float16 pretend cpu 40"
+    assert lines[1:] == ["True True", "True", "[] True", "True"]

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.checkpoint import load_checkpoint
+from gendr._runtime.devices import usable_device
 from gendr._runtime.files import locked, writable_folder, write_all, write_whole
 from gendr._runtime.progress import Session
 from gendr._runtime.threads import num_threads
@@ -78,6 +79,7 @@ def run(args: Splat) -> int:
     """Run `gendr splat` and return the exit status."""
     clock = time.perf_counter()
     out, settings = Path(args.output), args.settings
+    usable_device(settings.device or "cpu")
     if args.resume:
         check_checkpoint(out, CHECKPOINT)
     args = with_cameras(args, args.photos, out)

@@ -335,7 +335,8 @@ def _projected(
     xyw, depth = camera.clip_coordinates(splats.vertices.reshape(-1, 3))
     xyw, depth = xyw.unflatten(1, (-1, 3)), depth.unflatten(1, (-1, 3))
     w, hidden = xyw[..., 2:], (depth.detach() < near).any(-1)[..., None, None]
-    if some := is_traced() or bool(hidden.any()):
+    # On a GPU the host would wait for the answer.
+    if some := is_traced() or hidden.device.type != "cpu" or bool(hidden.any()):
         # Before the division and after it, so that what is behind the eye has a gradient of 0.
         w = torch.where(hidden, 1.0, w)
     corners = torch.cat([xyw[..., :2] / w, depth[..., None]], -1)

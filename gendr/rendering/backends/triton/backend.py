@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr._runtime.through_cpu import goes_through_cpu, moved
+from gendr._runtime.tracing import is_traced
 from gendr._runtime.triton.launch import available, interpreted, run, supports
 from gendr.primitives.reference.raster import planes_of
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.triton import alpha as silhouettes
+from gendr.rendering.backends.triton import ordered as layers
 from gendr.rendering.backends.triton import project as projecting
 from gendr.rendering.backends.triton import softmax as colours
 from gendr.rendering.backends.triton import tiles
@@ -132,13 +133,7 @@ def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor, index: None = Non
 
 
 def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
-    """Faces joined from front to back: no kernel yet, but those of the CPU, with copies.
-
-    While PyTorch traces, the definition for all pairs: right, and slow.
-    """
-    device = layered.faces.corners.device
-    if device.type != "cpu" and not goes_through_cpu("ordered joining", layered.faces.corners):
+    """Faces joined from front to back; while PyTorch traces, by the definition for all pairs."""
+    if is_traced():
         return ordered_densely(layered, size, _ORDERED_AT_ONCE)
-    from gendr.rendering.backends.cpu.ordered import ordered as joined
-
-    return moved(joined(moved(layered, "cpu"), size), device)
+    return layers.ordered(layered, size)
