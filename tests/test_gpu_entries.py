@@ -189,3 +189,87 @@ def test_splats_are_trained_on_a_device_of_their_own_without_waiting_for_it():
     lines = run_python(TRAINING, check=True).stdout.splitlines()
     assert lines[0] == "torch.float16 pretend cpu 40"
     assert lines[1:] == ["True True", "True", "[] True", "True"]
+
+
+# What PyTorch lists, in `torch.use_deterministic_algorithms`, as different from run to run on CUDA,
+# as far as it adds up floats. A fit takes a stand-in for the renderer, whose kernels have no such
+# sums: they are looked at by `test_triton_hazards.py`.
+SAME_EVERY_TIME = """
+import torch
+import gendr
+from gendr import losses
+from gendr.fitting import FitSettings, fit
+from gendr.fitting.shape import job
+from gendr.splatting import Splats
+from support import soup, strict_device
+
+ADDING = {
+    "index_add", "index_add_", "index_select_backward", "scatter_add", "scatter_add_",
+    "scatter_reduce", "scatter_reduce_", "index_reduce", "embedding_dense_backward", "cumsum",
+    "cumsum_", "cumprod", "histc", "put_", "kthvalue", "grid_sampler_2d_backward",
+    "upsample_bilinear2d_backward", "upsample_nearest2d_backward", "_adaptive_avg_pool2d_backward",
+    "segment_reduce_backward",
+}
+found, compute = set(), strict_device._compute
+
+
+def looked_at(func, args, kwargs):
+    out = compute(func, args, kwargs)
+    name = func._schema.name.split("::")[1]
+    here = [x for x in (*args, out) if isinstance(x, strict_device.Pretended)]
+    if name in ADDING and any(x.is_floating_point() for x in here):
+        found.add(name)
+    return out
+
+
+class Standin(torch.nn.Module):
+    def __init__(self, size, *args, **options):
+        super().__init__()
+        self.size = size if isinstance(size, tuple) else (size, size)
+
+    def forward(self, mesh, camera, **options):
+        spread = mesh.vertices.square().mean(0)  # something smooth of the vertices
+        plane = (spread.sum() - 1).sigmoid().expand(len(camera), *self.size)
+        return type("Out", (), {"alpha": plane})
+
+
+def slopes(value, *leaves):
+    torch.autograd.grad(value.sum(), leaves)
+
+
+strict_device.device()
+job.Renderer = Standin
+camera = gendr.look_at(2.5, 20.0, torch.tensor([0.0, 120.0]))
+masks = (torch.rand(2, 16, 16) > 0.5).float()
+ball = gendr.mesh.icosphere(1)
+with strict_device.strict():
+    strict_device._compute = looked_at
+    up = strict_device.upload
+    there = camera.to(up(masks).device)
+    fit(up(masks), there, FitSettings(steps=4, subdivisions=1))
+    x = up(ball.vertices).requires_grad_()
+    mesh = gendr.Mesh(x, up(ball.faces))
+    for loss in (losses.laplacian_loss, losses.flatten_loss, losses.edge_length_loss,
+                 losses.normal_consistency_loss):
+        slopes(loss(mesh), x)
+    slopes(gendr.Mesh.batch([mesh, mesh.scaled(2.0)]).volumes, x)
+    slopes(mesh.subdivided().vertices, x)
+    slopes(mesh.face_vertices.square() + mesh.vertex_normals.sum(), x)
+    slopes(losses.chamfer_distance(x, up(torch.rand(20, 3))), x)
+    eyes = up(torch.tensor([10.0, 50.0])).requires_grad_()
+    turned = gendr.look_at(3.0, 20.0, eyes)
+    slopes(turned.world_to_camera(x[:4], up(torch.tensor([0, 1, 1, 0]))), eyes, x)
+    slopes(mesh.sample_points(9, torch.Generator().manual_seed(0)), x)
+    corners = soup(1, 5, 3, torch.float32)[0] - torch.tensor([0, 0, 1.5])
+    values = [up(v).requires_grad_() for v in (corners, torch.rand(5, 4, 3), 0.5 * torch.rand(5) + 0.1,
+                                               torch.rand(5) + 0.1)]
+    from gendr.splatting.splats import projected
+    slopes(sum(y.sum() for y in projected(Splats(*values), gendr.look_at(3.0, 20.0, 0.0).to(
+        x.device), 8)), *values[:2], values[3])
+print(sorted(found))
+"""
+
+
+@pytest.mark.slow
+def test_fits_and_losses_add_up_in_the_same_order_every_time_on_a_gpu():
+    assert run_python(SAME_EVERY_TIME, check=True).stdout.splitlines()[-1] == "[]"
