@@ -261,8 +261,8 @@ with strict_device.strict():
     slopes(turned.world_to_camera(x[:4], up(torch.tensor([0, 1, 1, 0]))), eyes, x)
     slopes(mesh.sample_points(9, torch.Generator().manual_seed(0)), x)
     corners = soup(1, 5, 3, torch.float32)[0] - torch.tensor([0, 0, 1.5])
-    values = [up(v).requires_grad_() for v in (corners, torch.rand(5, 4, 3), 0.5 * torch.rand(5) + 0.1,
-                                               torch.rand(5) + 0.1)]
+    half = 0.5 * torch.rand(5) + 0.1
+    values = [up(v).requires_grad_() for v in (corners, torch.rand(5, 4, 3), half, half + 0.1)]
     from gendr.splatting.splats import projected
     slopes(sum(y.sum() for y in projected(Splats(*values), gendr.look_at(3.0, 20.0, 0.0).to(
         x.device), 8)), *values[:2], values[3])
