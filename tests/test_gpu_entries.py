@@ -123,11 +123,11 @@ def test_what_has_no_kernels_for_gpus_goes_through_the_cpu_and_says_so():
 TRAINING = """
 import torch
 import gendr
-from gendr._runtime.readback import Readback
-from gendr._runtime.triton.launch import Launcher
+from gendr._common.readback import Readback
+from gendr.kernels.triton.launch import Launcher
 from gendr.rendering import ordered as ordering
 from gendr.rendering.backends.triton import backend, tiles
-from gendr.splatting import Photos, SplatSettings, from_cameras, training
+from gendr.photos.splatting import Photos, SplatSettings, from_cameras, training
 from support import strict_device
 
 camera = gendr.look_at(2.5, 20.0, torch.tensor([0.0, 90.0, 200.0]))
@@ -198,9 +198,9 @@ SAME_EVERY_TIME = """
 import torch
 import gendr
 from gendr import losses
-from gendr.fitting import FitSettings, fit
-from gendr.fitting.shape import job
-from gendr.splatting import Splats
+from gendr.photos.fitting import FitSettings, fit
+from gendr.photos.fitting.shape import job
+from gendr.photos.splatting import Splats
 from support import soup, strict_device
 
 ADDING = {
@@ -263,7 +263,7 @@ with strict_device.strict():
     corners = soup(1, 5, 3, torch.float32)[0] - torch.tensor([0, 0, 1.5])
     half = 0.5 * torch.rand(5) + 0.1
     values = [up(v).requires_grad_() for v in (corners, torch.rand(5, 4, 3), half, half + 0.1)]
-    from gendr.splatting.splats import projected
+    from gendr.photos.splatting.splats import projected
     slopes(sum(y.sum() for y in projected(Splats(*values), gendr.look_at(3.0, 20.0, 0.0).to(
         x.device), 8)), *values[:2], values[3])
 print(sorted(found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_count,
     check_finite,
     check_float,
@@ -14,7 +14,7 @@ from gendr._runtime.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._runtime.vectors import taken
+from gendr._common.vectors import taken
 from gendr.mesh import Mesh
 
 __all__ = ["chamfer", "chamfer_distance"]

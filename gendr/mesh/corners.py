@@ -12,8 +12,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import is_traced
-from gendr._runtime.vectors import summed, taken
+from gendr._common.tracing import is_traced
+from gendr._common.vectors import summed, taken
 
 Lists = tuple[Tensor, Tensor]  # starts and entries of `Topology.vertex_corners`
 

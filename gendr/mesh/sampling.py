@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gendr._runtime.vectors import taken
+from gendr._common.vectors import taken
 from gendr.mesh.topology import offsets
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gendr._runtime.vectors import taken
+from gendr._common.vectors import taken
 from gendr.mesh.topology import Topology
 from gendr.mesh.uvs import UVs
 

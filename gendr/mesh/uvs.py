@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gendr._runtime.vectors import taken
+from gendr._common.vectors import taken
 from gendr.mesh.topology import offsets
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from gendr._runtime.vectors import summed, taken
+from gendr._common.vectors import summed, taken
 
 
 class Grouping(Protocol):

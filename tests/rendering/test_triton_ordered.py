@@ -7,7 +7,7 @@ import torch
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr._runtime.triton.launch import interpreted
+from gendr.kernels.triton.launch import interpreted
 from gendr.rendering.backends.triton import ordered as joining
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.ordered import ordered
@@ -178,7 +178,7 @@ FACES = soup(1, 3, 1, torch.float32)
 # Nothing is launched: what would have been read back is made up.
 SCRIPT = """
 import torch
-from gendr._runtime.readback import Readback
+from gendr._common.readback import Readback
 from gendr.rendering.backends.triton import backend, tiles
 from support.ahead_of_time import compile_launches
 from support.layers import Scene

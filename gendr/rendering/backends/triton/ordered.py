@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.operator import Operator
-from gendr._runtime.readback import Readback, capturing
-from gendr._runtime.triton.launch import Launcher, blocks_of, interpreted
+from gendr._common.readback import Readback, capturing
+from gendr.kernels.operator import Operator
+from gendr.kernels.triton.launch import Launcher, blocks_of, interpreted
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.recipes import Recipe, described, rows_of_faces
 from gendr.rendering.backends.triton.tiles import GradientSums, TileLaunch, TilePlan, plan_of

@@ -22,7 +22,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gendr._runtime.triton.mathematics import any_of
+from gendr.kernels.triton.mathematics import any_of
 from gendr.rendering.backends.triton.shared_kernels import (
     CUTOFF,
     FAMILY_P,
