@@ -97,8 +97,9 @@ def drawn(to):
     tri, points, paint = to(ball.faces.int()), to(pos).requires_grad_(), to(color)
     rast, slopes = dr.rasterize(None, points, tri, (24, 24))
     smooth = dr.antialias(paint, rast, points, tri)
+    ranks = gendr.sorting.soft_rank(paint[0, 0, :, 0], "permutahedron")
     total = smooth.square().sum() + slopes.square().sum()
-    return rast, smooth, *torch.autograd.grad(total, [points])
+    return rast, smooth, ranks, *torch.autograd.grad(total, [points])
 
 
 here = drawn(lambda x: x.clone())
@@ -115,8 +116,8 @@ print({x.device.type for x in there}, [near(*pair) for pair in zip(here, there)]
 @pytest.mark.slow
 def test_what_has_no_kernels_for_gpus_goes_through_the_cpu_and_says_so():
     said, equal = run_python(THROUGH_CPU, check=True).stdout.splitlines()
-    assert said == "['rasterize', 'antialias']"
-    assert equal == f"{{'pretend'}} {3 * [True]}"
+    assert said == "['rasterize', 'antialias', 'the projection onto the permutahedron']"
+    assert equal == f"{{'pretend'}} {4 * [True]}"
 
 
 # Photos stay on the CPU; the second training launches nothing and counts for what the host waits.
