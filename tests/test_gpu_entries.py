@@ -126,7 +126,9 @@ import torch
 import gendr
 from gendr._common.readback import Readback
 from gendr.kernels.triton.launch import Launcher
+from gendr.photos.splatting import splats as projecting
 from gendr.rendering import ordered as ordering
+from gendr.rendering.backends import reference
 from gendr.rendering.backends.triton import backend, tiles
 from gendr.photos.splatting import Photos, SplatSettings, from_cameras, training
 from support import strict_device
@@ -171,6 +173,7 @@ Launcher.__call__ = lambda self, grid, *args: launched.append(
     (self.kernel.fn.__name__, all(x.device.type == "pretend" for x in args
                                   if isinstance(x, torch.Tensor))))
 ordering.choose = lambda name, x: backend
+projecting.choose = lambda name, x: reference if name == "reference" else backend
 tiles.Capacity.of_step = lambda self, totals: (4096, 0)
 Readback.wait = lambda self: [1000]
 with strict_device.strict():
@@ -180,7 +183,8 @@ with strict_device.strict():
     quiet.advance()
     strict_device._compute, launched[:] = counted, []
     quiet.advance()
-print(waits, {"join_layers", "part_layers", "layer_gradients"} <= {name for name, _ in launched})
+kernels = {"join_layers", "part_layers", "layer_gradients", "project_triangles", "project_backward"}
+print(waits, kernels <= {name for name, _ in launched})
 print(all(there for _, there in launched))
 """
 

@@ -105,7 +105,8 @@ class SplatTraining:
         init, pictures = init.to(self._device), photos.images
         if self._device != pictures.device:  # half of the memory; 11 bits hold those of a photo
             pictures = pictures.half().to(self._device)
-        self._camera = photos.camera.to(self._device)
+        moved = photos.camera.to(self._device)
+        self._cameras = [moved[i] for i in range(len(photos))]  # each keeps its projection
         self._least = least
         self._middle = None if least is None else math.log(least / (1 - least))
         self.photos, self.settings, self.held_out = photos, settings, held_out
@@ -253,7 +254,7 @@ class SplatTraining:
         i = int(torch.randint(len(self.photos), (), generator=self._generator))
         photo = self._photo(factor, i)
         image, _ = self._splats().render(
-            self._camera[i], (photo.shape[1], photo.shape[2]), bound=1e-3
+            self._cameras[i], (photo.shape[1], photo.shape[2]), bound=1e-3
         )
         if "exposure" in self._values:
             gains = self._values["exposure"]
