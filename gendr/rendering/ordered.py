@@ -171,11 +171,13 @@ def ordered(
         keep = (depth > 0).all(-1)
         offsets = tuple(b * count for b in range(images + 1))
         faces = screen_faces(corners, offsets, keep, leave_out=False)
-        planes, limits = depth_keys(corners.detach(), depth, sort)
+        chosen = choose(backend, face_vertices)
+        keys = getattr(chosen, "depth_keys", depth_keys)
+        planes, limits = keys(corners.detach(), depth, sort)
         layered = Layered(
             faces, law, join, float(cutoff), float(bound), colors.flatten(0, 1),
             opacities, widths, planes, limits, sort == "pixel",
         )  # fmt: skip
-        image, alpha = choose(backend, face_vertices).ordered(layered, size)
+        image, alpha = chosen.ordered(layered, size)
     shape_of = images, size.height, size.width
     return image.reshape(*shape_of, colors.shape[-1]).permute(0, 3, 1, 2), alpha.reshape(shape_of)

@@ -10,6 +10,7 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 from gendr.kernels.triton.launch import interpreted
 from gendr.rendering.backends.triton import ordered as joining
 from gendr.rendering.backends.triton import tiles
+from gendr.rendering.layers import depth_keys
 from gendr.rendering.ordered import ordered
 from support import TOLERANCES, ahead_of_time, degenerate, soup
 from support.backends import place
@@ -71,6 +72,15 @@ def test_batches_tiles_and_channels_equal_the_definition(small, sort, size, tcon
     got, want = (scene.found(b, d, sort=sort) for b, d in
                  (("triton", torch.float32), ("reference", torch.float64)))  # fmt: skip
     assert_same(got, want, torch.float32)
+
+
+@for_each(sort=["pixel", "centroid"])
+def test_keys_of_depth_are_those_of_the_definition(sort):
+    corners = torch.cat([soup(1, 130, 2), degenerate()], 1)[0].float()
+    depth = corners[..., 2].abs() + 1e-3
+    found = joining.keys(corners[..., :2], depth, sort)
+    for got, want in zip(found, depth_keys(corners[..., :2], depth, sort), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-14, atol=0)
 
 
 @for_each(sort=["pixel", "centroid"])

@@ -31,13 +31,14 @@ from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, runs_of
 from gendr.rendering.geometry import ImageSize, ScreenFaces
 from gendr.rendering.layers import Layered, ordered_densely
+from gendr.rendering.layers import depth_keys as plain_keys
 
 if TYPE_CHECKING:
     from gendr.rendering.shading import Scene
 
 __all__ = [
-    "alpha", "available", "distance", "gather", "interpreted", "nearest", "ordered", "pairs",
-    "project", "set_atomic", "settings", "softmax", "supports",
+    "alpha", "available", "depth_keys", "distance", "gather", "interpreted", "nearest", "ordered",
+    "pairs", "project", "set_atomic", "settings", "softmax", "supports",
 ]  # fmt: skip
 
 TAKES_ANY_CDF = False
@@ -130,6 +131,13 @@ def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor, index: None = Non
         **tiles.options(2 * plan.launch.tile_warps, exact=True),
     )  # fmt: skip
     return out.reshape(faces.images, size.height, size.width)
+
+
+def depth_keys(corners: Tensor, depth: Tensor, sort: str) -> tuple[Tensor, Tensor]:
+    """Keys of depth; see `gendr.rendering.layers.depth_keys`."""
+    if is_traced():
+        return plain_keys(corners, depth, sort)
+    return layers.keys(corners, depth, sort)
 
 
 def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:

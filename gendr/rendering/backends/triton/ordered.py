@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gendr._common.readback import Readback, capturing
 from gendr.kernels.operator import Operator
-from gendr.kernels.triton.launch import Launcher, blocks_of, interpreted
+from gendr.kernels.triton.launch import Launcher, blocks_of, interpreted, run
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.recipes import Recipe, described, rows_of_faces
 from gendr.rendering.backends.triton.tiles import GradientSums, TileLaunch, TilePlan, plan_of
@@ -36,6 +36,20 @@ def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
         dist.total_shift(), dist.shape_parameter, layered.tconorm.given_p,
     )  # fmt: skip
     return image.to(corners.dtype), alpha.to(corners.dtype)
+
+
+def keys(corners: Tensor, depth: Tensor, sort: str) -> tuple[Tensor, Tensor]:
+    """`gendr.rendering.layers.depth_keys`, by one kernel."""
+    from gendr.rendering.backends.triton.ordered_kernels import depth_planes
+
+    count, made = len(depth), {"dtype": torch.float64, "device": depth.device}
+    planes, limits = (torch.empty(count, n, **made) for n in (3, 2))
+    run(
+        depth_planes, (blocks_of(count, 128),), depth.device, corners.contiguous(),
+        depth.contiguous(), planes, limits, count, CENTROID=sort == "centroid", BLOCK=128,
+        **tiles.options(4, exact=True),
+    )  # fmt: skip
+    return planes, limits
 
 
 class _Kernels(NamedTuple):

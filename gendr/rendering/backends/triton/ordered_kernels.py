@@ -71,6 +71,47 @@ GRAD_SHAPE = tl.constexpr(3)
 GRAD_COLOUR = tl.constexpr(4)
 _FACES = tl.constexpr(8)  # between two looks whether there is more to do
 _NEVER = tl.constexpr(float("-inf"))  # the key of no face
+_TINY = tl.constexpr(2.2250738585072014e-308)  # the least normal float64
+
+
+@triton.jit(do_not_specialize=["count"])
+def depth_planes(
+    corners, depth, planes, limits, count, CENTROID: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """What `gendr.rendering.layers.depth_keys` finds, of BLOCK faces; all in float64."""
+    f = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
+    valid = f < count
+    z0 = tl.load(depth + f * 3, valid, 1.0).to(tl.float64)
+    z1 = tl.load(depth + f * 3 + 1, valid, 1.0).to(tl.float64)
+    z2 = tl.load(depth + f * 3 + 2, valid, 1.0).to(tl.float64)
+    none = z0 * 0.0
+    if CENTROID:
+        r = 1.0 / ((z0 + z1 + z2) / 3.0)
+        p, q, low, high = none, none, r, r
+    else:
+        at = corners + f * 6
+        ax, ay = tl.load(at, valid, 0.0).to(tl.float64), tl.load(at + 1, valid, 0.0).to(tl.float64)
+        ux = tl.load(at + 2, valid, 0.0).to(tl.float64) - ax
+        uy = tl.load(at + 3, valid, 0.0).to(tl.float64) - ay
+        vx = tl.load(at + 4, valid, 0.0).to(tl.float64) - ax
+        vy = tl.load(at + 5, valid, 0.0).to(tl.float64) - ay
+        k0, k1, k2 = 1.0 / z0, 1.0 / z1, 1.0 / z2
+        du, dv, area = k1 - k0, k2 - k0, ux * vy - uy * vx
+        flat = tl.abs(area) < _TINY
+        area = tl.where(flat, 1.0, area)
+        p, q = (du * vy - dv * uy) / area, (dv * ux - du * vx) / area
+        r = k0 - p * ax - q * ay
+        whole = p + q + r
+        wrong = flat | (whole != whole) | (tl.abs(whole) == float("inf"))
+        p, q = tl.where(wrong, 0.0, p), tl.where(wrong, 0.0, q)
+        r = tl.where(wrong, (k0 + k1 + k2) / 3.0, r)
+        low = tl.minimum(k0, tl.minimum(k1, k2))
+        high = tl.maximum(k0, tl.maximum(k1, k2))
+    tl.store(planes + f * 3, p, valid)
+    tl.store(planes + f * 3 + 1, q, valid)
+    tl.store(planes + f * 3 + 2, r, valid)
+    tl.store(limits + f * 2, low, valid)
+    tl.store(limits + f * 2 + 1, high, valid)
 
 
 @triton.jit
