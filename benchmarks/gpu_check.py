@@ -457,6 +457,104 @@ def graphs(place: Place) -> None:
         place.row("steps", scene=setup.name, way="compiled()", both_ms=both_ms)
 
 
+def layers(place: Place) -> None:
+    """Ordered joining, both passes, and steps of a training of splats; gsplat if it is installed.
+
+    The rows are those of the targets: 20,574 triangles at 400 × 400 in 1.2 ms, a step in 3 ms.
+    """
+    from ordered import ours, scene
+
+    from gendr.rendering.backends.triton import ordered as joining
+
+    count, side = (60, 24) if place.dry else (20_574, 400)
+    start = [x.detach() for x in scene(count, side)]
+    grad = torch.rand(1, 4, side, side, generator=torch.Generator().manual_seed(1))
+    backend = "triton" if place.dry else "auto"
+
+    def both(device: str, sort: str, backend: str) -> tuple[Tensor, ...]:
+        leaves = [x.to(device).requires_grad_() for x in start]
+        found = ours(side, sort, *leaves, backend=backend)
+        return found.detach(), *torch.autograd.grad(found, leaves, grad.to(device))
+
+    for sort in ("pixel", "centroid"):
+        got = both(place.device, sort, backend)
+        place.check(f"{sort}: twice the same bits", same(both(place.device, sort, backend), got))
+        pairs = list(zip(got, both("cpu", sort, "cpu"), strict=True))
+        apart = float((pairs[0][0].cpu() - pairs[0][1]).abs().max())
+        place.check(f"{sort}: the image is the CPU's", apart <= 1e-4, f"{apart:.1e}")
+        errors = [float((a.cpu() - b).norm() / b.norm().clamp(min=1e-20)) for a, b in pairs[1:]]
+        place.check(f"{sort}: so are gradients", max(errors) <= 1e-3, f"{max(errors):.1e} relative")
+        run = partial(both, place.device, sort, backend)
+        launch = joining.LAUNCH
+        for tile, warps in ((launch.tile, launch.tile_warps), ((8, 8), 2), ((16, 16), 8)):
+            if place.dry and tile != launch.tile:
+                continue
+            joining.LAUNCH = replace(launch, tile=tile, tile_warps=warps)
+            try:
+                row = {"sort": sort, "tile": str(tile), "both_ms": place.milliseconds(run)}
+                busy, kernels = _profiled(run, place)
+            finally:
+                joining.LAUNCH = launch
+            place.row("ordered joining", **row, busy_ms=busy, waits=len(_waits(run, place)))
+        for kernel in kernels[:12]:
+            place.row(f"kernels: {sort}", **kernel)
+    _splat_steps(place)
+    if importlib.util.find_spec("gsplat") and not place.dry:
+        _gsplat(place, count, side)
+
+
+def _splat_steps(place: Place) -> None:
+    """Steps of a training on pictures of a ball."""
+    import gendr
+    from gendr.photos.splatting import Photos, SplatSettings, from_cameras
+    from gendr.photos.splatting.training import SplatTraining
+
+    side, count = (24, 60) if place.dry else (400, 20_574)
+    camera = gendr.look_at(2.5, 20.0, torch.arange(8.0) * 45)
+    images = gendr.Renderer(side, scale=1e-3, backend="cpu")(gendr.mesh.icosphere(3), camera).rgb
+    names = tuple(map(str, range(8)))
+    photos = Photos(images.detach(), None, camera, names, torch.ones(3))
+    device = None if place.dry else place.device
+    settings = SplatSettings(triangles=count, steps=10**6, device=device, evaluate_every=2.0)
+    training = SplatTraining(photos, settings, from_cameras(photos, count))
+    busy, kernels = _profiled(training.advance, place)
+    step_ms = place.milliseconds(training.advance)
+    waits = _waits(training.advance, place)
+    launches = sum(x["launches"] for x in kernels)
+    place.row("a step of splats", ms=step_ms, busy_ms=busy, launches=launches, waits=len(waits))
+    for line in sorted(set(waits)):
+        place.row("waits", line=line, times=waits.count(line))
+
+
+def _gsplat(place: Place, count: int, side: int) -> None:
+    """As many Gaussians of the same size and depth by gsplat, both passes: its public function."""
+    gsplat: Any = importlib.import_module("gsplat")
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator).to(place.device)
+
+    eye = torch.eye(4, device=place.device)[None]
+    lens = torch.tensor([[side * 1.5, 0, side / 2], [0, side * 1.5, side / 2], [0, 0, 1.0]])
+    means = torch.cat([random(count, 2) * 2 - 1, 3 + random(count, 1)], 1).requires_grad_()
+    turns = random(count, 4).requires_grad_()
+    sizes = (0.01 * torch.ones(count, 3, device=place.device)).requires_grad_()
+    leaves = [
+        means,
+        turns,
+        sizes,
+        random(count).requires_grad_(),
+        random(count, 3).requires_grad_(),
+    ]
+
+    def run() -> None:
+        image = gsplat.rasterization(*leaves, eye, lens[None].to(place.device), side, side)[0]
+        torch.autograd.grad(image.sum(), leaves)
+
+    row = {"both_ms": place.milliseconds(run), "busy_ms": _profiled(run, place)[0]}
+    place.row("ordered joining", sort=f"gsplat {gsplat.__version__}", **row)
+
+
 def rendering(place: Place) -> None:
     """`speed.py`, the most wanted scenes first, so that those are there if time runs out."""
     wanted = "sphere_40k/1x1024", "sphere_642/.*x64/", "sphere_642/.*x1024/", "million/.*/uniform"
@@ -532,6 +630,7 @@ STAGES: dict[str, tuple[float, Callable[[Place], None], str]] = {
     "targets": (2.5, targets, "scenes with a target and scenes hard to divide, with a profile"),
     "launches": (3.5, launches, "tiles, warps and blocks: which are best"),
     "graphs": (1.5, graphs, "steps of `renderer.compiled()`, and torch.compile's reduce-overhead"),
+    "layers": (2.0, layers, "ordered joining and a step of splats against their targets"),
     "rendering": (3.5, rendering, "the table of benchmarks/speed.py"),
     "sorting": (1.5, sorting, "the table of benchmarks/sorting.py"),
     "logic": (1.0, logic, "layers of gates against the reference, table of benchmarks/logic.py"),

@@ -48,12 +48,13 @@ def scene(count: int, side: int) -> list[Tensor]:
 
 
 def ours(
-    side: int, sort: str, corners: Tensor, colors: Tensor, opacity: Tensor, scale: Tensor
-) -> Tensor:
+    side: int, sort: str, corners: Tensor, colors: Tensor, opacity: Tensor, scale: Tensor,
+    backend: str = "auto",
+) -> Tensor:  # fmt: skip
     """What is timed."""
     image, alpha = ordered(
         corners, colors, side, "uniform", "probabilistic", scale, opacity=opacity, sort=sort,
-        cutoff=0.0, bound=0.0, check=False,
+        cutoff=0.0, bound=0.0, check=False, backend=backend,
     )  # fmt: skip
     return torch.cat([image, alpha[:, None]], 1)
 

@@ -259,12 +259,12 @@ def test_chamfer_against_a_tree(squared):
     assert float(one) == pytest.approx(each[0], rel=1e-13)
 
 
-def test_chunked_search_finds_the_same_neighbours(monkeypatch):
+def test_nearest_points_are_those_of_all_pairs():
     a, b = torch.randn(31, 3, dtype=F64), torch.randn(47, 3, dtype=F64)
-    want = points.nearest_indices(a, b)
-    monkeypatch.setattr(points, "_CHUNK", 100)
-    for got, index in zip(points.nearest_in_chunks(a, b), want, strict=True):
-        assert torch.equal(got, index)
+    apart = (a[:, None] - b).square().sum(-1)
+    there, back = points.nearest_indices(a, b)
+    assert torch.equal(there, apart.argmin(1))
+    assert torch.equal(back, apart.argmin(0))
 
 
 @for_each(squared=[False, True])

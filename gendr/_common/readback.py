@@ -49,6 +49,12 @@ class Readback:
         self._pending = False
         return values
 
+    def wait(self) -> list[Any]:
+        """What was sent last, for which the host waits if it has not arrived; again and again."""
+        if self._event is not None:
+            self._event.synchronize()
+        return self._host.tolist()
+
 
 @lru_cache(maxsize=256)
 @lasting()

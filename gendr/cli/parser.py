@@ -367,7 +367,7 @@ class Splat(OnThreads, ReadsImages):
     """A scene of soft triangles from photos, seen from anywhere.
 
     Train soft triangles, joined front to back, until they look like photos from known
-    cameras; then look at them from elsewhere. On the CPU.
+    cameras; then look at them from elsewhere.
 
     Examples:
       gendr splat photos/ -o out --budget 10m       ten minutes of training
@@ -421,7 +421,7 @@ class Splat(OnThreads, ReadsImages):
         ),
         "the training": "steps budget opaque init density renew_every rate decay exposure seed",
         "the photos": "cameras image_size hold_out evaluate_every",
-        _RUNTIME: "threads max_megapixels quiet debug",
+        _RUNTIME: "device threads max_megapixels quiet debug",
     }
 
     photos: str = option(metavar="PHOTOS", flags="")

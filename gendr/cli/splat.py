@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checkpoint import load_checkpoint
+from gendr._common.devices import usable_device
 from gendr._common.files import locked, writable_folder, write_all, write_whole
 from gendr.cli.cameras import with_cameras
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
@@ -85,6 +86,7 @@ def run(args: Splat) -> int:
     """Run `gendr splat` and return the exit status."""
     clock = time.perf_counter()
     out, settings = Path(args.output), args.settings
+    usable_device(settings.device or "cpu")
     if args.resume:
         check_checkpoint(out, CHECKPOINT)
     args = with_cameras(args, args.photos, out)

@@ -16,7 +16,8 @@ and is computed once for many z:
 One body serves float64 (Numba) and float32 (Triton) if it keeps to `gendr.kernels.vocabulary`.
 Where float32 needs other formulas, `<name>_float32` stands beside it: that one is for Triton alone
 and may use its language `tl`, and `<name>` is for Numba alone and may branch and use `math`. Its
-`constant_float32(shape)` is plain Python. mpmath and SciPy are the oracles of all of them.
+`constant_float32(shape)` and `slope_constant_float32(shape)` are PyTorch, for float64 tensors of
+any shape. mpmath and SciPy are the oracles of all of them.
 """
 
 from __future__ import annotations

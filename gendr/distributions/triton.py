@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from gendr.distributions.bodies import Kind, bodies, has_shape
 from gendr.kernels.bodies import moved, rebound
@@ -63,20 +64,22 @@ def shape_slope(name: str) -> Any:
     return function(name, "shape_slope")
 
 
-def parameters(name: str, shape: float) -> tuple[float, float, float]:
-    """The scalars of a law that depend on its shape alone: (shape, constant, psi).
+def parameters(name: str, shape: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The numbers of a law that depend on its shape alone: (shape, constant, psi), float64.
 
     The shape is rounded to float32, as the kernel sees it. The others are computed in float64; the
-    file of the law defines them.
+    file of the law defines them. The host waits only for laws that define them for single numbers.
 
     Args:
         name: the name of a law that has a shape.
-        shape: > 0.
+        shape: > 0, of any shape itself.
     """
-    rounded = torch.tensor(shape, dtype=torch.float32, device="cpu").double().item()
-    of = bodies(name)
-    return (
-        rounded,
-        of.for_float32("constant")(rounded),
-        of.for_float32("slope_constant")(rounded),
-    )
+    of, rounded = bodies(name), shape.detach().to(torch.float32).double()
+
+    def found(kind: Kind) -> Tensor:
+        if of.has(f"{kind}_float32"):
+            return of.for_float32(kind)(rounded)
+        every, index = rounded.unique(return_inverse=True)
+        return rounded.new_tensor([of.for_float64(kind)(x) for x in every.tolist()])[index]
+
+    return rounded, found("constant"), found("slope_constant")

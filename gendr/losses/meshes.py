@@ -19,7 +19,7 @@ from gendr._common.checks import (
     check_shape,
 )
 from gendr._common.tracing import lasting
-from gendr._common.vectors import unit
+from gendr._common.vectors import summed, taken, unit
 from gendr.losses.means import mean
 from gendr.mesh import Mesh
 
@@ -71,9 +71,10 @@ class LaplacianLoss(nn.Module):
         check_device("vertices", vertices, "faces", self.edges)
         first, second = self.edges
         # Subtract before summing, so that a mesh far from the origin loses no digits.
-        step = vertices.index_select(-2, first) - vertices.index_select(-2, second)
-        total = torch.zeros_like(vertices).index_add(-2, first, step)
-        return total.index_add(-2, second, -step) / self.degree
+        step = taken(vertices, first, -2) - taken(vertices, second, -2)
+        rows = torch.cat([step, -step], -2).movedim(-2, 0)
+        total = summed(rows, self.edges.reshape(-1), self.num_vertices)
+        return total.movedim(0, -2) / self.degree
 
     def forward(self, vertices: Tensor) -> Tensor:
         """The loss: a sum over vertices and axes, and a mean over the batch.
@@ -123,9 +124,10 @@ class FlattenLoss(nn.Module):
         check_float("vertices", vertices)
         check_shape("vertices", vertices, "[V, 3] or [B, V, 3]", V=self.num_vertices)
         check_device("vertices", vertices, "faces", self.faces)
-        a, b, c = (vertices.index_select(-2, corner) for corner in self.faces.unbind(1))
+        corners = taken(vertices, self.faces.T.reshape(-1), -2)
+        a, b, c = corners.unflatten(-2, (3, -1)).unbind(-3)
         normal = unit(torch.linalg.cross(b - a, c - a))
-        first, second = (normal.index_select(-2, face) for face in self.pairs)
+        first, second = taken(normal, self.pairs.reshape(-1), -2).unflatten(-2, (2, -1)).unbind(-3)
         return (first * second).sum(-1) * self.sign
 
     def forward(self, vertices: Tensor) -> Tensor:
@@ -266,7 +268,7 @@ def edge_length_loss(mesh: Mesh, target: float | None = None) -> Tensor:
     if not isinstance(mesh, Mesh):
         raise TypeError(f"mesh must be a Mesh, got {type(mesh).__name__}")
     first, second = mesh.edges.unbind(1)
-    ends = mesh.vertices.index_select(0, first) - mesh.vertices.index_select(0, second)
+    ends = taken(mesh.vertices, first) - taken(mesh.vertices, second)
     length = torch.linalg.vector_norm(ends, dim=-1)
     if target is not None:
         if check_number("target", target) < 0:
@@ -274,8 +276,7 @@ def edge_length_loss(mesh: Mesh, target: float | None = None) -> Tensor:
         wanted: float | Tensor = target
     else:
         which, count = _members(first, mesh.vertex_offsets, length)
-        total = length.new_zeros(len(mesh)).index_add(0, which, length)
-        wanted = (total / count).index_select(0, which)
+        wanted = taken(summed(length, which, len(mesh)) / count, which)
     return _mean_per_mesh((length - wanted).square(), first, mesh.vertex_offsets)
 
 
@@ -289,4 +290,4 @@ def _members(item: Tensor, offsets: tuple[int, ...], like: Tensor) -> tuple[Tens
 def _mean_per_mesh(values: Tensor, item: Tensor, offsets: tuple[int, ...]) -> Tensor:
     """Mean over each mesh, then over the meshes, of values that belong to packed items."""
     which, count = _members(item, offsets, values)
-    return (values.new_zeros(len(offsets)).index_add(0, which, values) / count).mean()
+    return (summed(values, which, len(offsets)) / count).mean()

@@ -14,12 +14,10 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
+from gendr._common.vectors import taken
 from gendr.mesh import Mesh
 
 __all__ = ["chamfer", "chamfer_distance"]
-
-# Distances per chunk of the search for nearest neighbours on a GPU: 2^25 float64 are 256 MB.
-_CHUNK = 1 << 25
 
 
 def chamfer_distance(first: Tensor, second: Tensor, *, squared: bool = False) -> Tensor:
@@ -33,7 +31,7 @@ def chamfer_distance(first: Tensor, second: Tensor, *, squared: bool = False) ->
     Returns:
         Scalar >= 0, world units (squared): (mean_i min_j |a_i - b_j| + mean_j min_i |b_j - a_i|) /
         2, mean over the batch. Differentiable in both sets for the neighbours found; points that
-        coincide have gradient 0. Memory O(N + M): a k-d tree on the CPU, chunks on a GPU.
+        coincide have gradient 0. Memory O(N + M): k-d trees, on the CPU.
 
     Raises:
         TypeError: If dtypes are wrong or differ.
@@ -52,7 +50,7 @@ def chamfer_distance(first: Tensor, second: Tensor, *, squared: bool = False) ->
     for one, other in zip(a.expand(batch, -1, -1), b.expand(batch, -1, -1), strict=True):
         to_other, to_one = nearest_indices(one, other)
         for x, y, index in ((one, other, to_other), (other, one, to_one)):
-            gap = x - y.index_select(0, index)
+            gap = x - taken(y, index)
             distance = gap.square().sum(-1) if squared else torch.linalg.vector_norm(gap, dim=-1)
             total = total + distance.mean() / 2
     return total / batch
@@ -66,28 +64,16 @@ def _common_batch(first: int, second: int, what: str) -> int:
 
 
 def nearest_indices(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Index of the nearest point of the other set for [N, 3] and [M, 3]: [N], [M]."""
-    a, b = a.detach(), b.detach()
-    if a.device.type != "cpu":
-        return nearest_in_chunks(a, b)
+    """Index of the nearest point of the other set for [N, 3] and [M, 3]: [N], [M].
+
+    By k-d trees on the CPU, wherever the points are: a GPU takes longer to compare all pairs of a
+    few thousand than the copies and the trees.
+    """
     from scipy.spatial import KDTree  # slow to import, needed only here
 
-    x, y = a.double().numpy(), b.double().numpy()
+    x, y = (points.detach().double().cpu().numpy() for points in (a, b))
     there, back = KDTree(y).query(x)[1], KDTree(x).query(y)[1]
-    return torch.from_numpy(there), torch.from_numpy(back)
-
-
-def nearest_in_chunks(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Find what `nearest_indices` finds, by brute force on any device, in bounded memory."""
-    nearest = []
-    for x, y in ((a, b), (b, a)):
-        rows = max(1, _CHUNK // len(y))
-        # The form of cdist with a matrix product suffers from cancellation and picks wrong
-        # neighbours.
-        exact = "donot_use_mm_for_euclid_dist"
-        parts = [torch.cdist(part, y, compute_mode=exact).argmin(1) for part in x.split(rows)]
-        nearest.append(torch.cat(parts))
-    return nearest[0], nearest[1]
+    return torch.from_numpy(there).to(a.device), torch.from_numpy(back).to(a.device)
 
 
 def chamfer(first: Mesh, second: Mesh, n: int = 10_000, seed: int = 0) -> Tensor:

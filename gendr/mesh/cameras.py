@@ -24,6 +24,7 @@ from gendr._common.checks import (
 )
 from gendr._common.readback import capturing
 from gendr._common.tracing import is_traced, lasting, matmul
+from gendr._common.vectors import taken
 from gendr.mesh.camera_arguments import TensorKind, broadcast
 from gendr.mesh.rotations import (
     PARALLEL,
@@ -508,8 +509,7 @@ class Camera:
             check_shape("index", index, "[V]", V=len(points))
             if len(self) == 1:  # every index is 0
                 return rotate(self.rotation[0], points) + self.translation[0]
-            rotation = self.rotation.index_select(0, index)
-            return rotate(rotation, points) + self.translation.index_select(0, index)
+            return rotate(taken(self.rotation, index), points) + taken(self.translation, index)
         check_shape("points", points, "[V, 3] or [B, V, 3]")
         p = points[None] if points.ndim == 2 else points
         if p.shape[0] != len(self) and 1 not in (p.shape[0], len(self)):

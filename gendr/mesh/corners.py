@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.tracing import is_traced
+from gendr._common.vectors import summed, taken
 
 Lists = tuple[Tensor, Tensor]  # starts and entries of `Topology.vertex_corners`
 
@@ -32,8 +33,7 @@ def at_corners(values: Tensor, faces: Tensor, lists: Lists | None = None) -> Ten
     """
     flat = faces.reshape(-1)
     if lists is None:
-        # index_select, because its backward is an ordered index_add; that of values[faces] sorts.
-        corners = values.index_select(0, flat)
+        corners = taken(values, flat)
     else:
         corners = cast(Tensor, _Spread.apply(values, flat, *lists))
     return corners.reshape(-1, 3, values.shape[-1])
@@ -50,8 +50,7 @@ def sums_of_corners(values: Tensor, faces: Tensor, count: int, lists: Lists | No
     """
     flat = faces.reshape(-1)
     if lists is None:
-        zeros = values.new_zeros(count, values.shape[-1])
-        return zeros.index_add(0, flat, values)
+        return summed(values, flat, count)
     return cast(Tensor, _Join.apply(values, flat, *lists))
 
 

@@ -24,7 +24,7 @@ from gendr._common.checks import (
 )
 from gendr._common.files import write_all
 from gendr._common.tracing import matmul
-from gendr._common.vectors import length, unit
+from gendr._common.vectors import length, summed, taken, unit
 from gendr.mesh.attributes import Attributes, check_reach, packed
 from gendr.mesh.corners import Lists, at_corners, needs_lists, sums_of_corners
 from gendr.mesh.files import formats, pytorch3d_objects, trimesh_objects
@@ -582,8 +582,7 @@ class Mesh:
         """
         a, b, c = self.face_vertices.unbind(1)
         each = (a * torch.linalg.cross(b, c)).sum(-1) / 6
-        total = each.new_zeros(len(self))
-        return total.index_add(0, owners(self.face_counts, each.device), each)
+        return summed(each, owners(self.face_counts, each.device), len(self))
 
     def bounding_box(self) -> tuple[Tensor, Tensor]:
         """Lowest and highest coordinates of the vertices of each mesh: [B, 3] and [B, 3].
@@ -601,7 +600,7 @@ class Mesh:
         """Values per mesh [B, ...] for each of its vertices: [ΣV, ...]."""
         if len(self) == 1:
             return values.expand(self.vertex_counts[0], *values.shape[1:])
-        return values.index_select(0, owners(self.vertex_counts, values.device))
+        return taken(values, owners(self.vertex_counts, values.device))
 
     def _checked(self, name: str, values: Tensor, shape: str) -> Tensor:
         """A finite tensor of the dtype of the vertices, by which they are moved."""

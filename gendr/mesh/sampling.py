@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gendr._common.vectors import taken
 from gendr.mesh.topology import offsets
 
 
@@ -35,16 +36,18 @@ def sample_points(
         len(counts), count, 3, dtype=torch.float64, device=where, generator=generator
     ).to(device)
     picked: list[Tensor] = []
-    parts = areas.detach().double().split(list(counts))
+    # On the CPU: a GPU adds up in blocks, whose order differs from run to run.
+    parts = areas.detach().double().cpu().split(list(counts))
     for i, (start, part) in enumerate(zip(offsets(counts), parts, strict=True)):
         total = part.cumsum(0)
         if len(total) == 0 or not bool(total[-1] > 0):
             raise ValueError(f"mesh {i} has no area to sample points from")
         # right=True never picks a face without area; the clamp guards against rounding at the end.
-        face = torch.searchsorted(total, random[i, :, 0] * total[-1], right=True)
+        drawn = random[i, :, 0] * float(total[-1])
+        face = torch.searchsorted(total.to(device), drawn, right=True)
         picked.append(start + face.clamp(max=int(part.nonzero()[-1])))
     root = random[..., 1].sqrt()
     weights = torch.stack((1 - root, root * (1 - random[..., 2]), root * random[..., 2]), -1)
-    chosen = corners.index_select(0, torch.cat(picked))
+    chosen = taken(corners, torch.cat(picked))
     points = (weights.reshape(-1, 3, 1).to(corners.dtype) * chosen).sum(1)
     return points.reshape(len(counts), count, 3)

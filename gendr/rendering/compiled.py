@@ -61,7 +61,10 @@ def warm(run: Callable[[], object], device: torch.device) -> None:
 
 
 class Inputs:
-    """The tensors that a graph reads.
+    """The tensors that a graph reads, leaves that nothing else is made of.
+
+    Autograd keeps with a leaf on which stream its gradient is added up: those of the user may have
+    been used on others than a capture is made on, of which PyTorch warns.
 
     Args:
         given: those of the first call; gradients are made for those that require one.
@@ -70,15 +73,10 @@ class Inputs:
 
     def __init__(self, given: Sequence[Tensor], parameters: int, with_gradients: bool) -> None:
         copied = len(given) - parameters
-        self.tensors = [
-            x.detach()
-            .clone(memory_format=torch.contiguous_format)
-            .requires_grad_(with_gradients and x.requires_grad)
-            if i < copied
-            else x
-            for i, x in enumerate(given)
-        ]
         self.wanted = [with_gradients and x.requires_grad for x in given]
+        own = [x.detach() for x in given]
+        own[:copied] = [x.clone(memory_format=torch.contiguous_format) for x in own[:copied]]
+        self.tensors = [x.requires_grad_(w) for x, w in zip(own, self.wanted, strict=True)]
         self._copied = copied
         self._last: list[tuple[Any, int] | None] = [None] * copied
 
@@ -108,6 +106,7 @@ class RendererGraphs:
         unused: list[bool] = []
 
         def forward() -> list[Tensor]:
+            held.clear()  # and with it what autograd knows of the leaves, such as a stream
             held[:] = [function(inputs.tensors)]
             return [held[0].detach()]
 
@@ -377,7 +376,7 @@ class CompiledRenderer:
     ) -> RendererGraphs:
         """The graphs of a kind of calls."""
         renderer, mesh, camera = self.renderer, mesh.detach(), camera.detach()
-        with_gradients = torch.is_grad_enabled()
+        with_gradients, copied = torch.is_grad_enabled(), len(given)
 
         def alpha(tensors: list[Tensor]) -> Tensor:
             now = renderer.scale if learnt else number
@@ -388,8 +387,17 @@ class CompiledRenderer:
             # Without looking for NaN, also before the capture: kernels that look are others.
             return renderer._drawn(moved, view, renderer.dist, now, check=False).alpha
 
+        def of_leaves(tensors: list[Tensor]) -> Tensor:
+            names = [name for name, _ in renderer.named_parameters()]
+            before = dict(renderer._parameters)
+            renderer._parameters.update(zip(names, tensors[copied:], strict=True))  # pyright: ignore[reportCallIssue, reportArgumentType]
+            try:
+                return alpha(tensors)
+            finally:
+                renderer._parameters.update(before)
+
         # What is kept is written to in later calls too, which may be in another mode.
         with torch.inference_mode(False), torch.cuda.device(mesh.device):
             inputs = Inputs([*given, *parameters], len(parameters), with_gradients)
             inputs.fill(given)
-            return RendererGraphs(alpha, inputs)
+            return RendererGraphs(of_leaves, inputs)

@@ -41,6 +41,7 @@ class Layered:
         scale: [T] > 0, NDC (NDC^2 for squared distributions).
         planes: [T, 3] float64, the keys p x + q y + r, which grow towards the camera.
         limits: [T, 2] float64, the least and the greatest key of a face; keys are clamped to them.
+        sorts: whether the keys of a face may differ from pixel to pixel.
     """
 
     faces: ScreenFaces
@@ -53,6 +54,7 @@ class Layered:
     scale: Tensor
     planes: Tensor
     limits: Tensor
+    sorts: bool = True
 
     def covered(
         self, d: Tensor, index: Tensor, gather: Callable[[Tensor, Tensor], Tensor] = getitem

@@ -98,8 +98,9 @@ def ordered(
             each other then jump where a camera moves. Equal depths go by the order of the faces.
         bound: in [0, 1): faces may be left out whose weights in a pixel are less than this
             together; 0 joins all.
-        backend: "auto", "cpu", "reference" or "triton", which has no kernels for it yet and takes
-            those of the CPU, with copies there and back, as a warning says.
+        backend: "auto", "cpu", "reference" or "triton", which computes in float32, and keys of
+            depth in float64. Where pixels have orders of their own it looks for the nearest pairs
+            again and again, and stores none to sort them. The others compute in float64.
         check: whether to look for NaN and inf, and for opacities outside [0, 1].
 
     Returns:
@@ -170,11 +171,13 @@ def ordered(
         keep = (depth > 0).all(-1)
         offsets = tuple(b * count for b in range(images + 1))
         faces = screen_faces(corners, offsets, keep, leave_out=False)
-        planes, limits = depth_keys(corners.detach(), depth, sort)
+        chosen = choose(backend, face_vertices)
+        keys = getattr(chosen, "depth_keys", depth_keys)
+        planes, limits = keys(corners.detach(), depth, sort)
         layered = Layered(
             faces, law, join, float(cutoff), float(bound), colors.flatten(0, 1),
-            opacities, widths, planes, limits,
+            opacities, widths, planes, limits, sort == "pixel",
         )  # fmt: skip
-        image, alpha = choose(backend, face_vertices).ordered(layered, size)
+        image, alpha = chosen.ordered(layered, size)
     shape_of = images, size.height, size.width
     return image.reshape(*shape_of, colors.shape[-1]).permute(0, 3, 1, 2), alpha.reshape(shape_of)

@@ -109,7 +109,7 @@ def _layered(
             limits, planes = key.expand(-1, 2), torch.cat([0 * key, 0 * key, key], -1)
     return Layered(
         scene.faces, dist, aggregation.tconorm, coverage.cutoff, ordering.bound,
-        scene.colours[:, 0], opacity, scale, planes, limits,
+        scene.colours[:, 0], opacity, scale, planes, limits, ordering.sort == "pixel",
     )  # fmt: skip
 
 

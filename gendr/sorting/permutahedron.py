@@ -15,6 +15,7 @@ from gendr._common.tracing import running_max
 from gendr.distributions.decisions import Number
 from gendr.kernels.operator import Operator
 from gendr.kernels.threads import run
+from gendr.kernels.through_cpu import goes_through_cpu
 from gendr.sorting.base import Sort, of_rows, spread_nan
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class FastSort(Sort):
     change; at a kink, and among equal values in `values`, they are those of one side.
 
     The projection is computed on the CPU in compiled code, in float64 inside, by all threads over
-    the rows of the batch; tensors on other devices go to the CPU and back, and so do gradients.
+    the rows of the batch; tensors on other devices go to the CPU and back, as a warning says once,
+    and so do gradients.
     `torch.compile` breaks its graph here; inside transforms of `torch.func` plain torch computes
     it, in O(n^2) memory.
 
@@ -109,6 +111,7 @@ class FastSort(Sort):
         entropic = self.regularization == "entropic"
         if x.is_meta:
             return operator(None, entropic, x, steepness)
+        goes_through_cpu("the projection onto the permutahedron", x)
         return operator(_Projection(operator), entropic, x.cpu(), steepness).to(x.device)
 
     def _by_rows(self, operator: Operator, x: Tensor, steepness: Tensor) -> Tensor:
@@ -249,6 +252,7 @@ def isotonic(x: Tensor) -> Tensor:
 
     Source: Best and Chakravarti, Active Set Algorithms for Isotonic Regression, 1990.
     """
+    goes_through_cpu("isotonic regression", x)
     return ISOTONIC(_Isotonic, None, x.cpu()).to(x.device) if not x.is_meta else x.clone()
 
 

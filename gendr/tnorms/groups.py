@@ -13,6 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from gendr._common.vectors import summed, taken
+
 
 class Grouping(Protocol):
     """Sums and maxima over groups, and the way back from group to member."""
@@ -62,18 +64,14 @@ class Along:
 
 @dataclass(frozen=True)
 class Segments:
-    """Groups are given by `index` [K] in 0 .. size - 1; values are [K] or [K, C].
-
-    On a CPU `index_add_` runs in order, so sums are the same from run to run.
-    """
+    """Groups are given by `index` [K] in 0 .. size - 1; values are [K] or [K, C]."""
 
     index: Tensor
     size: int
 
     def sum(self, values: Tensor) -> Tensor:
         """Sum per segment: [size] or [size, C]."""
-        out = values.new_zeros((self.size, *values.shape[1:]))
-        return out.index_add(0, self.index, values)
+        return summed(values, self.index, self.size)
 
     def max(self, values: Tensor) -> Tensor:
         """Maximum per segment, 0 for an empty one."""
@@ -83,7 +81,7 @@ class Segments:
 
     def expand(self, totals: Tensor) -> Tensor:
         """Row `index` of the totals."""
-        return totals.index_select(0, self.index)
+        return taken(totals, self.index)
 
     def count(self, values: Tensor) -> Tensor:
         """Entries per segment."""

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gendr import distributions
+from gendr.distributions.bodies import bodies
 from gendr.distributions.laws.gamma import Gamma
 from support.cases import for_each
 from support.laws import EXAMPLES, points
@@ -72,7 +73,8 @@ def launch(kernel, z, outputs, scalars, function):
 def scalars(law):
     if law.shape_parameter is None:
         return 0.0, 0.0, 0.0
-    return compiled.parameters(law.name, law.shape_parameter)
+    shape = torch.tensor(law.shape_parameter, dtype=torch.float64)
+    return tuple(x.item() for x in compiled.parameters(law.name, shape))
 
 
 def tails(law, z):
@@ -168,10 +170,17 @@ def test_infinities_reach_the_limits_and_a_nan_spares_the_others(law):
         assert shape_slope(law, z[:4]).tolist() == pytest.approx([0, 0, 0, 0], abs=1e-17)
 
 
-@for_each(shape=[1e-3, 0.5, 2.0, 300.0, 1e6])
-def test_parameters_of_a_shape(shape):
-    rounded, constant, psi = compiled.parameters("gamma", shape)
-    assert rounded == torch.tensor(shape).item()
-    a = mp.mpf(rounded)
-    assert constant == pytest.approx(float(a * mp.log(a) - a - mp.loggamma(a)), abs=1e-8)
-    assert psi == pytest.approx(float(mp.digamma(a) - mp.log(a)), rel=1e-7)
+def test_parameters_of_shapes():
+    """Of gamma by mpmath; of the others those that Numba has, which are found one by one."""
+    shapes = torch.tensor([1e-3, 0.5, 2.0, 0.5, 300.0, 1e6], dtype=torch.float64)
+    rounded, constant, psi = compiled.parameters("gamma", shapes)
+    assert rounded.tolist() == shapes.float().tolist()
+    for a, c, s in zip(map(mp.mpf, rounded.tolist()), constant, psi, strict=True):
+        assert c.item() == pytest.approx(float(a * mp.log(a) - a - mp.loggamma(a)), abs=1e-8)
+        assert s.item() == pytest.approx(float(mp.digamma(a) - mp.log(a)), rel=1e-7)
+    for name in ("power", "student_t"):
+        of = bodies(name)
+        rounded, *found = compiled.parameters(name, shapes)
+        for kind, values in zip(("constant", "slope_constant"), found, strict=True):
+            want = [of.for_float64(kind)(x) for x in rounded.tolist()]
+            assert values.tolist() == pytest.approx(want, rel=1e-9, abs=1e-12)

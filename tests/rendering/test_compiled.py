@@ -128,6 +128,35 @@ def test_the_third_call_is_captured_and_every_call_has_the_bits_of_the_renderer(
     assert Graph.captures == 3
 
 
+def test_captures_are_made_of_leaves_that_no_other_stream_has_seen(graphs, monkeypatch):
+    """Else PyTorch warns that AccumulateGrad's stream is another one than the capture's."""
+    inputs, make, seen = [], module.Inputs, []
+
+    def marked(tensors, mark):
+        """What AccumulateGrad of leaves was marked with so far; nobody keeps it alive."""
+        nodes = [x.view_as(x).grad_fn.next_functions[0][0] for x in tensors if x.requires_grad]
+        found = [node.metadata.get("stream") for node in nodes]
+        for node in nodes:
+            node.metadata["stream"] = mark
+        return found
+
+    def noted(run, pool):
+        found = capture(run, pool)
+        seen.append(marked(inputs[0].tensors, "capture"))
+        return found
+
+    monkeypatch.setattr(module, "Inputs", lambda *x: inputs.append(make(*x)) or inputs[-1])
+    monkeypatch.setattr(module, "capture", noted)
+    monkeypatch.setattr(module, "warm", lambda run, _: run() or marked(inputs[0].tensors, "beside"))
+    renderer = gendr.Renderer(8, scale=2e-2, learnable=("scale",))
+    mesh, camera, given = moved(*scene(), 0)
+    fast, kept = renderer.compiled(), []
+    for _ in range(3):
+        kept.append(fast(mesh, camera).alpha)  # a graph of the user's own that lives on
+        marked([*given, renderer.log_scale], "user")
+    assert seen == [[None] * 3, ["capture"] * 3]  # vertices, rotation, the scale
+
+
 def test_calls_whose_backward_passes_come_later_and_more_than_once(graphs):
     mesh, camera = scene()
     renderer = gendr.Renderer(16, "logistic", scale=2e-2)

@@ -8,89 +8,18 @@ import torch
 from torch.autograd import gradcheck
 
 import gendr
-from gendr.distributions import as_distribution
 from gendr.rendering.backends.cpu import backend as cpu
 from gendr.rendering.ordered import ordered
-from gendr.tnorms import as_tconorm
-from support import TOLERANCES, degenerate, relative_l2, soup
+from support import degenerate, relative_l2, soup
 from support.cases import for_each
 from support.laws import EXAMPLES, SMOOTH, forms
+from support.layers import Scene, assert_finite, assert_same, deep, layers, weights, wild
 from support.tconorms import EVERY
 
 BACKENDS = ["cpu", "reference"]
 # Those with a pdf that is finite everywhere and, in `CONTINUOUS`, without a jump.
 CONTINUOUS = ["cubic_hermite", "wigner_semicircle", "gaussian", "logistic", "cauchy", "gumbel_max",
               "gamma(shape=2.5)", "student_t(shape=3)", "levy", "logistic.squared"]  # fmt: skip
-
-
-class Scene:
-    """Faces with all that they have, as leaves, and weights for a loss."""
-
-    def __init__(self, corners, size, dist, tconorm, scale=0.05, seed=0, channels=3):
-        like = corners.double()
-        images, count = corners.shape[:2]
-        generator = torch.Generator().manual_seed(seed)
-
-        def uniform(*shape):
-            return torch.rand(*shape, generator=generator, dtype=torch.float64)
-
-        self.size, dist, tconorm = size, as_distribution(dist), as_tconorm(tconorm)
-        self.leaves = {
-            "corners": like,
-            "colours": uniform(images, count, channels),
-            "opacity": 0.2 + 0.7 * uniform(images, count),
-            "scale": scale * (0.5 + uniform(images, count)),
-        }
-        if dist.shape_parameter is not None:
-            shape = float(dist.shape_parameter)
-            self.leaves["shape"] = shape * (0.8 + 0.4 * uniform(images, count))
-        if not dist.is_centred and dist.total_shift() == 0:
-            self.leaves["shift"] = torch.tensor(0.2, dtype=torch.float64)
-        if tconorm.given_p is not None:
-            self.leaves["p"] = torch.tensor(float(tconorm.given_p), dtype=torch.float64)
-        self.leaves = {k: v.detach().clone().requires_grad_() for k, v in self.leaves.items()}
-        self.dist, self.tconorm = dist, tconorm
-        self.weights = uniform(images, channels, *size), uniform(images, *size)
-
-    def drawn(self, backend, leaves=None, **options):
-        """The image and alpha, from other leaves if there are."""
-        leaves = self.leaves if leaves is None else leaves
-        dist, tconorm = self.dist, self.tconorm
-        if "shift" in leaves:
-            dist = dist.shifted(leaves["shift"])
-        if "p" in leaves:
-            tconorm = tconorm.with_p(leaves["p"])
-        options = {"cutoff": 1e-3, "bound": 0.0, **options}
-        return ordered(
-            leaves["corners"], leaves["colours"], self.size, dist, tconorm, leaves["scale"],
-            opacity=leaves["opacity"], shape=leaves.get("shape"), backend=backend, **options,
-        )  # fmt: skip
-
-    def found(self, backend, dtype=torch.float64, **options):
-        """The image, alpha, by name the gradients of all leaves, and these."""
-        leaves = {k: v.detach().to(dtype).requires_grad_() for k, v in self.leaves.items()}
-        image, alpha = self.drawn(backend, leaves, **options)
-        assert image.dtype == alpha.dtype == dtype
-        loss = (image * self.weights[0].to(dtype)).sum() + (alpha * self.weights[1].to(dtype)).sum()
-        gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-        return image.detach(), alpha.detach(), dict(zip(leaves, gradients, strict=True)), leaves
-
-
-def assert_same(got, want, dtype=torch.float64):
-    tolerance = TOLERANCES[dtype]
-    for x, y in zip(got[:2], want[:2], strict=True):
-        torch.testing.assert_close(x.double(), y, rtol=0, atol=tolerance.alpha)
-    for name, gradient in want[2].items():
-        error = (got[2][name].double() - gradient).norm()
-        rounding = 0.0
-        if name == "p":  # terms of the logarithm of p cancel
-            rounding = 1e-2 * tolerance.alpha / min(1, abs(want[3]["p"].item()))
-        assert error <= tolerance.gradient * gradient.norm() + rounding, name
-
-
-def assert_finite(found):
-    for value in (*found[:2], *found[2].values()):
-        assert torch.isfinite(value).all()
 
 
 # ---------------------------------------------------------------------------------------------
@@ -164,24 +93,6 @@ def test_same_bits_from_run_to_run_and_for_any_number_of_threads(tconorm):
 # ---------------------------------------------------------------------------------------------
 # The order
 # ---------------------------------------------------------------------------------------------
-
-BIG = [[-9.0, -9.0], [9.0, -9.0], [0.0, 12.0]]
-
-
-def layers(*depths, dtype=torch.float64):
-    """Triangles that cover everything, with the depths of their corners, [1, F, 3, 3]."""
-    corners = torch.tensor(BIG, dtype=dtype).expand(len(depths), 3, 2)
-    z = torch.tensor(depths, dtype=dtype).reshape(len(depths), -1, 1).expand(-1, 3, 1)
-    return torch.cat([corners, z], -1)[None]
-
-
-def weights(scene, size=1, tconorm="probabilistic", opacity=0.5, **options):
-    """The weights [F, H, W] of faces, which are the colours of an image with a channel of each."""
-    count = scene.shape[1]
-    colours = torch.eye(count, dtype=scene.dtype)[None]
-    opacity = torch.as_tensor(opacity, dtype=scene.dtype).expand(1, count)
-    options = {"bound": 0.0, **options}
-    return ordered(scene, colours, size, "heaviside", tconorm, opacity=opacity, **options)[0][0]
 
 
 @for_each(backend=BACKENDS, sort=["pixel", "centroid"])
@@ -288,13 +199,6 @@ def test_the_probabilistic_sum_is_the_over_operator(backend):
             left *= 1 - a
         np.testing.assert_allclose(image[0, :, row, column], colour, atol=1e-12)
         np.testing.assert_allclose(alpha[0, row, column], 1 - left, atol=1e-12)
-
-
-def deep(count, seed, size=2.0):
-    """Faces one behind the other, each of which spans a little of the depth."""
-    corners = soup(1, count, seed, size=size)
-    corners[..., 2] = corners[..., 2] * 0.05 + torch.rand(1, count, 1) * 3
-    return corners
 
 
 @for_each(tconorm=EVERY)
@@ -407,32 +311,6 @@ def test_hard_faces(dist, tconorm):
     without = [name for name in scene.leaves if name != "corners"]  # of which two are at a corner
     for name in without:
         assert relative_l2(got[2][name], want[2][name]) <= 1e-8, name
-
-
-def wild(scenes, seed):
-    """Scenes of 5 faces each of which is hard in a way of its own, and their numbers."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def uniform(*shape):
-        return torch.rand(scenes, 5, *shape, generator=generator, dtype=torch.float64)
-
-    corners = torch.randn(scenes, 5, 3, 3, generator=generator, dtype=torch.float64)
-    a, b = corners[..., 0, :], corners[..., 1, :]
-    kinds = [
-        corners,
-        torch.stack([a, b, a + 1e-9 * corners[..., 2, :]], -2),  # needles
-        torch.stack([a, b, a + 0.3 * (b - a)], -2),  # edge-on
-        torch.stack([a, a, b], -2),
-        (corners * 4).round() / 4,  # corners and edges on pixel centres, and equal depths
-    ]
-    pick = torch.randint(len(kinds), (scenes, 5), generator=generator)
-    corners = torch.stack(kinds)[pick, torch.arange(scenes)[:, None], torch.arange(5)]
-    corners = corners * 10 ** (6 * uniform(1, 1) - 3)
-    depth = 10 ** (6 * uniform(1) - 3) * torch.where(pick == 4, 1.0, 0)[..., None]
-    corners[..., 2] = corners[..., 2].abs() + depth + 1e-9
-    edge = uniform()
-    opacity = torch.where(edge < 0.2, 0.0, torch.where(edge > 0.7, 1.0, uniform()))
-    return corners, uniform(3), opacity, 10 ** (9 * uniform() - 6)
 
 
 def in_batches(seed, every):

@@ -13,10 +13,11 @@ from support import TOLERANCES, relative_l2, soup
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from gendr.kernels.triton.launch import Launcher
-from gendr.rendering.backends.triton import backend, tiles
+from gendr.rendering.backends.triton import backend, ordered, tiles
 from support import ahead_of_time
 from support.arithmetic import pessimistic_arithmetic
 from support.cases import for_each
+from support.layers import Scene
 from support.races import RaceError, checked_launches, in_any_order
 
 pytestmark = [
@@ -33,6 +34,7 @@ SMALL = {"tile": (4, 8), "block_faces": 4, "block_pixels": 32, "programs": 16, "
 @pytest.fixture(autouse=True)
 def _small_launches(monkeypatch):
     monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, **SMALL))
+    monkeypatch.setattr(ordered, "LAUNCH", replace(ordered.LAUNCH, **SMALL | {"block_faces": 1}))
     for name, value in {"PIECE": 24, "PIECES": 4, "_WHOLE": 0, "SEGMENT": 4}.items():
         monkeypatch.setattr(tiles, name, value)
 
@@ -83,6 +85,15 @@ def rendered(name, dist="gaussian", near=1.0, **options):
     return {**found, "face_id": out.face_id, "vertices": vertices.grad, **grads}
 
 
+def joined(name, dist="logistic", tconorm="probabilistic", sort="pixel"):
+    """Faces joined in order, with gradients of all that they have."""
+    scene = Scene(soup(2, 6, 21), SIZE, dist, tconorm, channels=4)
+    dtype = torch.float32 if name == "triton" else torch.float64
+    scene.leaves = {k: v.detach().float().double() for k, v in scene.leaves.items()}
+    image, alpha, grads, _ = scene.found(name, dtype, sort=sort, bound=1e-3)
+    return {"image": image, "alpha": alpha, **grads}
+
+
 SCENES = {
     "lists": lambda name: silhouette(name, "logistic", "probabilistic", 8, 0.2, 0.02),
     "walks": lambda name: silhouette(name, "gamma(shape=1.7)", "yager(p=2)"),
@@ -91,9 +102,11 @@ SCENES = {
     "colours": lambda name: rendered(name, gamma=0.1),
     "hard": lambda name: rendered(name, shading="hard"),
     "clipped": lambda name: rendered(name, near=2.5, shading="hard"),
+    "layers": joined,
+    "layers of one order": lambda name: joined(name, "gamma(shape=2)", "frank(p=2)", "centroid"),
 }
 # The others, and launches as on a GPU, with --every only.
-USUAL = ("lists", "walks", "max", "colours", "clipped")
+USUAL = ("lists", "walks", "max", "colours", "clipped", "layers")
 IN_GPU_ARITHMETIC = ("walks", "max", "colours")
 
 

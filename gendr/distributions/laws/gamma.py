@@ -266,16 +266,14 @@ def shape_slope(z: Block, shape: Block, constant: Block, psi: Block) -> Block:
 # -- Q by Legendre's continued fraction on the right. Scalar branches: a launch takes one of them.
 
 
-def constant_float32(shape: float) -> float:
+def constant_float32(shape: Tensor) -> Tensor:
     """Shape log(shape) - shape - log Gamma(shape), which stays small."""
-    return shape * math.log(shape) - shape - math.lgamma(shape)
+    return shape * shape.log() - shape - torch.lgamma(shape)
 
 
-def slope_constant_float32(shape: float) -> float:
+def slope_constant_float32(shape: Tensor) -> Tensor:
     """digamma(shape) - log(shape)."""
-    return float(torch.digamma(torch.tensor(shape, dtype=torch.float64, device="cpu"))) - math.log(
-        shape
-    )
+    return torch.digamma(shape) - shape.log()
 
 
 def _positive(z: Block) -> Block:

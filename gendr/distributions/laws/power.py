@@ -78,6 +78,16 @@ def slope_constant(shape: Block) -> Block:
     return 0.0
 
 
+def constant_float32(shape: Tensor) -> Tensor:
+    """The same for Triton, of tensors."""
+    return torch.where(shape < 1, shape, shape - 1)
+
+
+def slope_constant_float32(shape: Tensor) -> Tensor:
+    """Not needed."""
+    return torch.zeros_like(shape)
+
+
 def tails(z: Block, shape: Block, constant: Block) -> tuple[Block, Block]:
     """Cdf and sf."""
     return exp_and_complement(shape * log(where(z > 1.0, 1.0, where(z < 0.0, 0.0, z))))

@@ -68,14 +68,14 @@ class StudentT(Shaped, Symmetric):
         near = torch.where(far, 1.0, z)
         power = 2 * torch.where(far, z.abs(), 1.0).log() - nu.log()
         log = torch.where(far, power, (near * near / nu).log1p())
-        return (_constant(nu) - 0.5 * nu.log() - 0.5 * (nu + 1) * log).exp()
+        return (constant_float32(nu) - 0.5 * nu.log() - 0.5 * (nu + 1) * log).exp()
 
     def _pdf_shape_slope(self, z: Tensor) -> Tensor:
         nu = self._shape_for(z)
         z = z.clamp(-_FAR, _FAR)
         square = z * z / nu
         y = square / (1 + square)
-        slope = _slope_constant(nu) - 0.5 * square.log1p() + (nu + 1) / (2 * nu) * y
+        slope = slope_constant_float32(nu) - 0.5 * square.log1p() + (nu + 1) / (2 * nu) * y
         return self._pdf(z) * slope
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class StudentT(Shaped, Symmetric):
         return -(self._shape_for(q).detach() * odds).sqrt()
 
 
-def _constant(nu: Tensor) -> Tensor:
+def constant_float32(nu: Tensor) -> Tensor:
     """-log B(nu/2, 1/2)."""
     a = 0.5 * nu
     r = 1 / (a * a)
@@ -100,7 +100,7 @@ def _constant(nu: Tensor) -> Tensor:
     return torch.where(a < _STIRLING, plain, 0.5 * a.log() - rest) - 0.5 * _LOG_PI
 
 
-def _slope_constant(nu: Tensor) -> Tensor:
+def slope_constant_float32(nu: Tensor) -> Tensor:
     """The derivative of `_constant` by nu, less 1 / 2nu."""
     a = 0.5 * nu
     r = 1 / (a * a)

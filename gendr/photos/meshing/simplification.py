@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._common.vectors import summed
 from gendr.mesh.mesh import Mesh
 from gendr.photos.meshing.libigl import libigl
 
@@ -82,7 +83,7 @@ def _in_cells(mesh: Mesh, corner: Tensor, cell: float) -> Mesh:
     place = torch.floor((mesh.vertices - corner) / cell).long()
     _, owner = torch.unique(place, dim=0, return_inverse=True)
     count = torch.bincount(owner).to(mesh.dtype)
-    vertices = mesh.vertices.new_zeros(len(count), 3).index_add(0, owner, mesh.vertices)
+    vertices = summed(mesh.vertices, owner, len(count))
     faces = owner[mesh.faces]
     a, b, c = faces.unbind(1)
     faces = faces[(a != b) & (b != c) & (c != a)]

@@ -45,6 +45,13 @@ class View(NamedTuple):
     thin: float
 
 
+def _view(sight: Any) -> tuple[Any, ...]:
+    """What a camera sees by, as the kernels take it."""
+    camera = sight.camera
+    rows, eye = (x[0].detach().double().numpy() for x in (camera.projection, camera.eye))
+    return tuple(View(rows, eye, sight.near, sight.unit, sight.thin))
+
+
 def forward(
     sight: Any, vertices: Tensor, harmonics: Tensor, scale: Tensor, *, save: bool
 ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[()]]:
@@ -53,7 +60,7 @@ def forward(
     corners, colours = torch.empty_like(vertices), harmonics.new_empty(count, 3)
     width = torch.empty_like(scale)
     run(
-        project_triangles, count, tuple(sight.view), vertices.numpy(), harmonics.numpy(),
+        project_triangles, count, _view(sight), vertices.numpy(), harmonics.numpy(),
         scale.numpy(), corners.numpy(), colours.numpy(), width.numpy(), pieces=2,
     )  # fmt: skip
     return (corners, colours, width), ()
@@ -72,7 +79,7 @@ def backward(
     ]
     found = tuple(torch.zeros_like(x) for x in inputs)
     run(
-        project_backward, len(vertices), tuple(sight.view), vertices.numpy(), harmonics.numpy(),
+        project_backward, len(vertices), _view(sight), vertices.numpy(), harmonics.numpy(),
         scale.numpy(), *(x.numpy() for x in upstream), *(x.numpy() for x in found), pieces=2,
     )  # fmt: skip
     return found  # pyright: ignore[reportReturnType]

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._common.vectors import summed
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
 from gendr.photos.splatting.harmonics import harmonics_of
@@ -70,7 +71,7 @@ def as_seen(splats: Splats, photos: Photos) -> Splats:
     near, far = visual.depths(mesh, camera)
     size = (_FINER * height, _FINER * width)
     renderer = Renderer(size, "heaviside", "max", near=near, far=far, check=False)
-    # RGB and how often, in doubles, which do not depend on the order of sums.
+    # RGB and how often.
     total = torch.zeros(len(splats), 4, dtype=torch.float64, device=mesh.device)
     with torch.no_grad():
         for i in range(len(photos)):
@@ -82,7 +83,7 @@ def as_seen(splats: Splats, photos: Photos) -> Splats:
             row, column = shown.nonzero().unbind(1)
             colors = photos.images[i][:, row // _FINER, column // _FINER].double()
             found = torch.cat([colors, torch.ones_like(colors[:1])]).T
-            total.index_add_(0, face[row, column].long(), found)
+            total += summed(found, face[row, column].long(), len(splats))
     seen = total[:, 3] > 0
     if not bool(seen.any()):
         raise ValueError(f"no photo shows any of the {len(splats)} triangles")

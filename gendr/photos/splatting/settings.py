@@ -45,6 +45,8 @@ class SplatSettings:
         cutoff: coverage at or below it counts as 0.
         evaluate_every: part of the training between two looks at the pictures held out.
         seed: of all that is drawn.
+        device: that trains, such as cuda or cuda:0 (default: where the photos are). Photos stay
+            where they are, with a copy there in half precision.
 
     Raises:
         TypeError: for values of another type.
@@ -70,6 +72,7 @@ class SplatSettings:
     cutoff: float = option(0.01, Number(0, 0.5))
     evaluate_every: float = option(0.1, above(0))
     seed: int = option(0, count(0))
+    device: str | None = option(None)
 
     def __post_init__(self) -> None:
         from gendr._common.checks import check_choice, check_number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 import torch.nn.functional as F
@@ -25,16 +25,13 @@ from gendr._common.tracing import is_traced
 from gendr._common.vectors import unit
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.registry import DistributionLike
-from gendr.kernels.numba.compilation import available
 from gendr.kernels.operator import Operator
 from gendr.mesh import Camera
 from gendr.photos.splatting import files
 from gendr.photos.splatting.harmonics import colors_of, degree_of
 from gendr.photos.splatting.settings import UNITS
+from gendr.rendering.backends.choice import choose
 from gendr.tnorms import TConorm, as_tconorm
-
-if TYPE_CHECKING:
-    from gendr.photos.splatting.kernels import View
 
 __all__ = ["NEAR", "UNITS", "Splats", "projected"]
 
@@ -296,26 +293,44 @@ def projected(
     tensors = splats.vertices, splats.harmonics, splats.scale
     fixed = not any(x.requires_grad for x in camera.tensors())
     plain = len(camera) == 1 and not camera.orthographic and files.power_of(splats.dist) == 1
-    if not (fixed and plain and splats.vertices.device.type == "cpu") or available() is not None:
+    kernels = _kernels(splats.vertices) if fixed and plain else None
+    if kernels is None:
         return _projected(splats, camera, size, near)
-    from gendr.photos.splatting import kernels
-
     check_like("the camera", camera.rotation, "vertices", splats.vertices)
     unit = {"inradius": 0.0, "px": 2 / min(size), "ndc": 1.0}[splats.unit]
-    rows, eye = (x[0].detach().double().numpy() for x in (camera.projection, camera.eye))
-    view = kernels.View(rows, eye, near, unit, _THIN)
-    found = _PROJECT(kernels, _Sight(splats, camera, size, near, view), *tensors)
+    found = _PROJECT(kernels, _Sight(splats, camera, size, near, unit, _THIN), *tensors)
     return tuple(x[None] for x in found)
 
 
+def _kernels(vertices: Tensor) -> Any:
+    """What projects them: kernels of the CPU, or of Triton; None for plain torch."""
+    chosen = choose("auto", vertices)
+    if chosen is not choose("reference", vertices):
+        if vertices.device.type == "cpu":
+            from gendr.photos.splatting import kernels
+
+            return kernels
+        if vertices.dtype == torch.float32:
+            from gendr.photos.splatting import triton
+
+            return triton
+    return None
+
+
 class _Sight(NamedTuple):
-    """What one camera sees splats with."""
+    """What one camera sees splats with.
+
+    Attributes:
+        unit: NDC in a unit of scale; 0 for inradii.
+        thin: the smallest inradius.
+    """
 
     splats: Splats
     camera: Camera
     size: tuple[int, int]
     near: float
-    view: View
+    unit: float
+    thin: float
 
 
 def _definition(
@@ -335,7 +350,8 @@ def _projected(
     xyw, depth = camera.clip_coordinates(splats.vertices.reshape(-1, 3))
     xyw, depth = xyw.unflatten(1, (-1, 3)), depth.unflatten(1, (-1, 3))
     w, hidden = xyw[..., 2:], (depth.detach() < near).any(-1)[..., None, None]
-    if some := is_traced() or bool(hidden.any()):
+    # On a GPU the host would wait for the answer.
+    if some := is_traced() or hidden.device.type != "cpu" or bool(hidden.any()):
         # Before the division and after it, so that what is behind the eye has a gradient of 0.
         w = torch.where(hidden, 1.0, w)
     corners = torch.cat([xyw[..., :2] / w, depth[..., None]], -1)

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from gendr._common.checkpoint import digest, load_checkpoint, save_checkpoint
 from gendr._common.checks import check_number
-from gendr._common.devices import where_given
+from gendr._common.devices import usable_device, where_given
+from gendr._common.readback import Readback
 from gendr.losses import psnr
 from gendr.mesh import Mesh
 from gendr.mesh.files.ply import Cloud
@@ -81,7 +82,7 @@ class SplatTraining:
     Args:
         photos: to train on.
         settings: of the training.
-        init: the splats to start from.
+        init: the splats to start from, which are moved to the device of the settings.
         held_out: photos that are drawn, not trained on.
         least: an opacity: as the training goes on, triangles above it become opaque, and those
             below vanish.
@@ -99,6 +100,13 @@ class SplatTraining:
         photos, settings = with_background(photos, settings)
         if photos.camera.origin is not None:
             init = init.relative_to(photos.camera.origin)
+        place = settings.device
+        self._device = photos.images.device if place is None else usable_device(place)
+        init, pictures = init.to(self._device), photos.images
+        if self._device != pictures.device:  # half of the memory; 11 bits hold those of a photo
+            pictures = pictures.half().to(self._device)
+        moved = photos.camera.to(self._device)
+        self._cameras = [moved[i] for i in range(len(photos))]  # each keeps its projection
         self._least = least
         self._middle = None if least is None else math.log(least / (1 - least))
         self.photos, self.settings, self.held_out = photos, settings, held_out
@@ -107,11 +115,12 @@ class SplatTraining:
         height, width = photos.image_size
         self._most = max(self._first, settings.count_for(height * width))
         self._generator = torch.Generator().manual_seed(settings.seed)
-        self._levels: dict[int, Tensor] = {1: photos.images}
+        self._levels: dict[int, Tensor] = {1: pictures}
         self.step, self.seconds, self.history = 0, 0.0, []
         self.earlier = 0.0
         self._clock: float | None = None
-        self._loss, self._since, self._evaluated = 0.0, 0, 0.0
+        self._evaluated = 0.0
+        self._forget_loss()
         corners = init.vertices.detach() - init.vertices.detach().mean(1, keepdim=True)
         self._size = float(corners.square().sum(-1).sqrt().median())
         values = {
@@ -125,9 +134,9 @@ class SplatTraining:
             values["shape"] = init.shape.log()
         if settings.background in ("learnt", "still"):
             still = settings.background == "still"
-            values["background"] = photos.background if still else init.background
+            values["background"] = photos.background.to(init.vertices) if still else init.background
         if settings.exposure:
-            values["exposure"] = photos.images.new_zeros(len(photos), 3)
+            values["exposure"] = init.vertices.new_zeros(len(photos), 3)
         self._values = {k: v.detach().clone().requires_grad_() for k, v in values.items()}
         self._adam = self._optimizer()
         self._pull = init.vertices.new_zeros(self._first)
@@ -151,10 +160,20 @@ class SplatTraining:
 
     @property
     def loss(self) -> float:
-        """The mean loss since the last row of the history, or of that row."""
-        if not self._since and self.history:
-            return self.history[-1]["loss"]
-        return self._loss / max(1, self._since)
+        """The mean loss since the last row of the history, or of that row.
+
+        On a GPU without its latest steps: nobody waits for them.
+        """
+        if (found := self._arriving.read()) is not None:
+            self._known = found[0] / max(1.0, found[1])
+        self._arriving.send(self._sums)
+        return self._known
+
+    def _forget_loss(self) -> None:
+        """Begin with another mean."""
+        self._sums = torch.zeros(2, device=self._device)  # of losses, and how many they are
+        self._arriving = Readback(self._device, 2, torch.float32)
+        self._known = self.history[-1]["loss"] if self.history else 0.0
 
     @property
     def is_over(self) -> bool:
@@ -162,7 +181,11 @@ class SplatTraining:
         return self.progress >= 1
 
     def splats(self) -> Splats:
-        """The splats as they are, without gradient history, and such that files hold them."""
+        """The splats as they are, where the photos are, and such that files hold them."""
+        return self._settled().to(self.photos.images.device)
+
+    def _settled(self) -> Splats:
+        """The splats without gradient history."""
         splats = self._splats().detach()
         limits = torch.finfo(splats.vertices.dtype)
         return splats.with_tensors(  # which may have left their ranges by rounding
@@ -200,14 +223,14 @@ class SplatTraining:
 
     def _photo(self, factor: int, i: int) -> Tensor:
         if factor not in self._levels:
-            self._levels[factor] = F.avg_pool2d(self.photos.images, factor)
-        return self._levels[factor][i]
+            self._levels[factor] = F.avg_pool2d(self._levels[1], factor)
+        return self._levels[factor][i].to(self._like.vertices.dtype)
 
     def even_photos(self) -> Photos:
         """The photos as the splats look, without what exposures make of them."""
         if "exposure" not in self._values:
             return self.photos
-        gains = self._values["exposure"].detach()
+        gains = self._values["exposure"].detach().to(self.photos.images)
         even = (gains.mean(0) - gains).exp()[..., None, None]
         return replace(self.photos, images=self.photos.images * even)
 
@@ -231,7 +254,7 @@ class SplatTraining:
         i = int(torch.randint(len(self.photos), (), generator=self._generator))
         photo = self._photo(factor, i)
         image, _ = self._splats().render(
-            self.photos.camera[i], (photo.shape[1], photo.shape[2]), bound=1e-3
+            self._cameras[i], (photo.shape[1], photo.shape[2]), bound=1e-3
         )
         if "exposure" in self._values:
             gains = self._values["exposure"]
@@ -246,7 +269,7 @@ class SplatTraining:
         self._adam.step()
         if "background" in self._values:  # colours, which `Splats` holds to [0, 1]
             self._values["background"].data.clamp_(0, 1)
-        self._loss, self._since = self._loss + float(loss.detach()), self._since + 1
+        self._sums += torch.stack([loss.detach(), torch.ones_like(loss)])
         self.step += 1
         if self.step % settings.renew_every == 0 and settings.density != "none" and progress < 0.7:
             self._renew(progress)
@@ -257,10 +280,10 @@ class SplatTraining:
             self._write_row()
 
     def _write_row(self) -> None:
-        mean = self.loss
+        total, count = self._sums.tolist()
+        mean = total / max(1.0, count)
         if not math.isfinite(mean):
             raise ValueError(f"the loss is {mean} after {self.step} steps; try a smaller rate")
-        self._loss, self._since = 0.0, 0
         row = {
             "step": self.step, "seconds": self.seconds, "loss": mean,
             "triangles": len(self),
@@ -268,17 +291,14 @@ class SplatTraining:
         if self.held_out is not None:
             row["psnr"] = float(self.psnr(self.held_out).mean())
         self.history.append(row)
+        self._forget_loss()
 
     def psnr(self, photos: Photos) -> Tensor:
         """PSNR [B] of what the splats look like from the cameras of photos, in decibels."""
-        splats = self.splats()
-        found = [
-            psnr(
-                photos.cropped(splats.render(photos.camera[i], photos.image_size)[0][0], i),
-                photos.cropped(photos.images[i], i),
-            )
-            for i in range(len(photos))
-        ]
+        splats, camera, found = self._settled(), photos.camera.to(self._device), []
+        for i in range(len(photos)):
+            image = splats.render(camera[i], photos.image_size)[0][0].to(photos.images)
+            found.append(psnr(*(photos.cropped(x, i) for x in (image, photos.images[i]))))
         return torch.stack(found)
 
     # -- density
@@ -293,8 +313,10 @@ class SplatTraining:
         new = min(int(wanted) - len(live), int((likely > 0).sum()))
         chosen = live[:0]
         if new > 0:
-            # The same are drawn on every device.
-            chosen = torch.multinomial(likely.cpu(), new, generator=self._generator).to(live)
+            # As `torch.multinomial` draws on the CPU, so that the same are drawn on every device.
+            race = torch.empty(len(live), dtype=likely.dtype)
+            race.exponential_(generator=self._generator)
+            chosen = (likely / race.to(likely)).topk(new).indices
         self._keep(torch.cat([live, live[chosen]]))
         self._pull = likely.new_zeros(len(self._values["vertices"]))
         if new > 0:
@@ -334,9 +356,9 @@ class SplatTraining:
         save_checkpoint(path, KIND, self._state())
 
     def _state(self) -> dict[str, Any]:
-        settings = self.settings.describe()
+        settings, free = self.settings.describe(), ("steps", "budget", "device")
         return {
-            "settings": {k: v for k, v in settings.items() if k not in ("steps", "budget")}
+            "settings": {k: v for k, v in settings.items() if k not in free}
             | {"least": self._least},
             "photos": digest(self.photos.images, *self.photos.camera.tensors()),
             "step": self.step,
@@ -347,7 +369,7 @@ class SplatTraining:
             "values": self._values,
             "adam": self._adam.state_dict(),
             "pull": self._pull,
-            "loss": (self._loss, self._since, self._evaluated),
+            "loss": (*self._sums.tolist(), self._evaluated),
             "generator": self._generator.get_state(),
         }
 
@@ -373,12 +395,13 @@ class SplatTraining:
         self._first, self._size = saved["first"], saved["size"]
         height, width = self.photos.image_size
         self._most = max(self._first, self.settings.count_for(height * width))
-        device = self.photos.images.device
-        self._values = {k: v.to(device).requires_grad_() for k, v in saved["values"].items()}
+        self._values = {k: v.to(self._device).requires_grad_() for k, v in saved["values"].items()}
         self._adam = self._optimizer()
         self._adam.load_state_dict(saved["adam"])
-        self._pull, self._loss = saved["pull"].to(device), saved["loss"][0]
-        self._since, self._evaluated = saved["loss"][1:]
+        self._pull = saved["pull"].to(self._device)
+        *sums, self._evaluated = saved["loss"]
+        self._forget_loss()
+        self._sums += torch.tensor(sums, device=self._device)
         self._generator.set_state(saved["generator"])
 
 

@@ -259,6 +259,7 @@ def test_files_of_others_are_kept(ball, trained, tmp_path, capsys):
 @for_each(
     "argv, words",
     [
+        (["PHOTOS", "--device", "cuda:9"], "no device 'cuda:9' here; usable: cpu"),
         (["nothing/"], "no such file or folder: nothing"),
         (["PHOTOS", "--resume"], "--resume: no checkpoint.pt in"),
         (["PHOTOS", "--hold-out", 1], "--hold-out 1 leaves no picture to train on"),

@@ -235,3 +235,70 @@ def test_render_is_the_sum_over_faces_from_front_to_back():
         torch.testing.assert_close(alpha[b], 1 - left)
         want += left * splats.background[:, None, None]
         torch.testing.assert_close(image[b], want, atol=1e-5, rtol=0)
+
+
+@for_each(count=[1, 4, 9, 16], unit=["inradius", "px"])
+def test_kernels_of_triton_see_what_the_definition_sees(count, unit, monkeypatch):
+    """Also of triangles that are too near, on edge, and in one point; 70 fill more than a block."""
+    pytest.importorskip("triton", reason="Triton has no wheels for this platform")
+    from gendr.photos.splatting import splats as module
+    from gendr.photos.splatting import triton
+
+    generator = torch.Generator().manual_seed(count)
+    vertices = torch.rand(70, 3, 3, generator=generator, dtype=torch.float64) * 2 - 1
+    vertices[1] += torch.tensor([0, 0, -40.0]).double()
+    vertices[2, 1] = vertices[2, 0]
+    vertices[3] = vertices[3, :1]
+    harmonics = torch.rand(70, count, 3, generator=generator, dtype=torch.float64) - 0.6
+    scale = torch.rand(70, generator=generator, dtype=torch.float64) + 0.1
+    values = [x.float().double() for x in (vertices, harmonics, scale)]
+    grads = [torch.rand(70, *shape, generator=generator) for shape in ((3, 3), (3,), ())]
+
+    def seen(dtype, kernels):
+        monkeypatch.setattr(module, "_kernels", lambda _: kernels)
+        v, h, s = (x.to(dtype).requires_grad_() for x in values)
+        camera = look_at(2.5, 20.0, 200.0, dtype=dtype)
+        splats = Splats(v, h, torch.ones_like(s), s, unit=unit)
+        found = [x[0] for x in projected(splats, camera, (30, 40))]
+        total = sum((x * g.to(dtype)).sum() for x, g in zip(found, grads, strict=True))
+        return [*found, *torch.autograd.grad(total, (v, h, s))]
+
+    want = seen(torch.float64, None)
+    for x, y in zip(seen(torch.float32, triton), want, strict=True):
+        assert x.isfinite().all()
+        some = torch.ones(70, dtype=torch.bool)
+        some[2:4] = x is not None and x.shape != (70, 3, 3)  # whose inradius has a kink
+        torch.testing.assert_close(x[some].double(), y[some], rtol=2e-4, atol=2e-5)
+
+
+# Nothing is launched, so that what is projected is what was in memory.
+COMPILED = """
+import torch
+import gendr
+from gendr.photos.splatting import Splats, splats, triton
+from support.ahead_of_time import compile_launches
+
+cases = compile_launches()
+splats._kernels = lambda _: triton
+for count, unit in cases:
+    values = [torch.rand(70, *shape).requires_grad_() for shape in ((3, 3), (count, 3), ())]
+    vertices, harmonics, scale = values
+    made = Splats(vertices, harmonics, torch.ones(70), scale.clamp(min=0.1), unit=unit)
+    found = splats.projected(made, gendr.look_at(2.5, 20.0, 200.0), 32)
+    torch.autograd.grad([x.sum() for x in found], values)
+"""
+
+
+@pytest.mark.slow
+def test_kernels_of_triton_compile_and_spill_nothing(request, seed):
+    pytest.importorskip("triton", reason="Triton has no wheels for this platform")
+    from support.ahead_of_time import CAPABILITIES, launches_compiled
+
+    cases = [(1, "px"), (16, "inradius")]
+    every = request.config.getoption("--every")
+    capabilities = CAPABILITIES if every else [CAPABILITIES[seed % len(CAPABILITIES)]]
+    found = launches_compiled(COMPILED, cases, capabilities)
+    assert {name for name, *_ in found} == {"project_triangles", "project_backward"}
+    for name, _, usage in found:
+        assert usage.size > 0, name
+        assert usage.local == 0, name

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gendr._common.vectors import summed
 from gendr.mesh import Camera
 from gendr.mesh.rotations import axis_angle_to_matrix
 
@@ -236,9 +237,10 @@ class _Gaps:
         for k, a in sides:
             weighted = weight[:, None] * a
             for m, b in sides:
-                blocks.index_add_(0, k * count + m, weighted[:, :, None] * b[:, None])
-            vector.index_add_(0, k, weighted * self.pixels[:, None])
-            edge.index_add_(0, k, weighted * grow[:, None])
+                each = weighted[:, :, None] * b[:, None]
+                blocks += summed(each, k * count + m, count * count)
+            vector += summed(weighted * self.pixels[:, None], k, count)
+            edge += summed(weighted * grow[:, None], k, count)
         matrix = like(6 * count + 1, 6 * count + 1)
         matrix[:-1, :-1] = (
             blocks.reshape(count, count, 6, 6).transpose(1, 2).flatten(2).flatten(0, 1)

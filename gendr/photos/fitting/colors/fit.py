@@ -30,6 +30,7 @@ from torch import Tensor
 from gendr._common.checks import check_choice, check_count, check_like
 from gendr._common.devices import where_given
 from gendr._common.memory import give_back
+from gendr._common.vectors import summed
 from gendr.kernels.threads import mapped, num_threads, run, torch_on_one_thread
 from gendr.losses import psnr
 from gendr.mesh import Camera, Mesh
@@ -440,10 +441,9 @@ class _Photos:
         else:
             shown = shown * self.gains[i]
         shown = (shown * sight.share).to(self.images)
-        image = torch.zeros_like(self.images[i]).flatten(1).T.contiguous()
-        image = image.index_add(0, sight.pixel, shown).T.reshape(self.images[i].shape)
-        cover = torch.zeros_like(image[0]).flatten()
-        cover = cover.index_add(0, sight.pixel, torch.full_like(shown[:, 0], sight.share))
+        pixels = self.images[i][0].numel()
+        image = summed(shown, sight.pixel, pixels).T.reshape(self.images[i].shape)
+        cover = summed(torch.full_like(shown[:, 0], sight.share), sight.pixel, pixels)
         where = cover.reshape(self.size) > 0.5
         target = self.images[i]
         where = where | (self.masks[i] > 0.5) if self.masks is not None else where

@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from gendr._common.vectors import summed
 from gendr.kernels.threads import mapped
 from gendr.mesh import Camera
 from gendr.photos.fitting.colors.light import LEAST, HarmonicLight, harmonics
@@ -57,14 +58,11 @@ class Samples:
         """The same without the exposures [B, 3] of the photos."""
         return replace(self, color=self.color / gains[self.view].to(self.color))
 
-    def _sum(self, values: Tensor, by: Tensor, count: int) -> Tensor:
-        return values.new_zeros(count, values.shape[1]).index_add_(0, by, values)
-
     def albedo(self, shade: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """The albedo [K, 3] of the points by factors [R, 3], and which have one [K]."""
         weight = weight[:, None]
-        own = self._sum(weight * shade * shade, self.point, self.points)
-        both = self._sum(weight * shade * self.color, self.point, self.points)
+        own = summed(weight * shade * shade, self.point, self.points)
+        both = summed(weight * shade * self.color, self.point, self.points)
         return both / own.clamp(min=1e-12), own[:, 0] > 0
 
     def trust(self, albedo: Tensor, shade: Tensor) -> Tensor:
@@ -83,8 +81,8 @@ class Samples:
             weight = self.trust(albedo, scale)
             shown = albedo[self.point] * shade
             gains = gains_of(
-                self._sum(weight[:, None] * self.color * shown, self.view, count),
-                self._sum(weight[:, None] * shown * shown, self.view, count),
+                summed(weight[:, None] * self.color * shown, self.view, count),
+                summed(weight[:, None] * shown * shown, self.view, count),
             )
         return gains
 
@@ -140,9 +138,9 @@ class Samples:
         albedo, known = before.albedo(shade[kept], before.trust(albedo, shade[kept]))
         off = (after.color - albedo[after.point] * shade[~kept]).square().mean(1)
         weight = after.weight * known[after.point]
-        sums = self._sum(torch.stack([weight * off, weight], 1), after.view, len(self.camera))
-        summed, total = sums[sums[:, 1] > 0].unbind(1)
-        return summed / total
+        sums = summed(torch.stack([weight * off, weight], 1), after.view, len(self.camera))
+        each, total = sums[sums[:, 1] > 0].unbind(1)
+        return each / total
 
     def chosen_light(self) -> HarmonicLight | None:
         """Light that moves with the camera if it predicts photos that were left out better."""

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr.kernels.through_cpu import goes_through_cpu, moved
+from gendr._common.tracing import is_traced
 from gendr.kernels.triton.launch import available, interpreted, run, supports
 from gendr.primitives.reference.raster import planes_of
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.triton import alpha as silhouettes
+from gendr.rendering.backends.triton import ordered as layers
 from gendr.rendering.backends.triton import project as projecting
 from gendr.rendering.backends.triton import softmax as colours
 from gendr.rendering.backends.triton import tiles
@@ -30,13 +31,14 @@ from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, runs_of
 from gendr.rendering.geometry import ImageSize, ScreenFaces
 from gendr.rendering.layers import Layered, ordered_densely
+from gendr.rendering.layers import depth_keys as plain_keys
 
 if TYPE_CHECKING:
     from gendr.rendering.shading import Scene
 
 __all__ = [
-    "alpha", "available", "distance", "gather", "interpreted", "nearest", "ordered", "pairs",
-    "project", "set_atomic", "settings", "softmax", "supports",
+    "alpha", "available", "depth_keys", "distance", "gather", "interpreted", "nearest", "ordered",
+    "pairs", "project", "set_atomic", "settings", "softmax", "supports",
 ]  # fmt: skip
 
 TAKES_ANY_CDF = False
@@ -131,14 +133,15 @@ def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor, index: None = Non
     return out.reshape(faces.images, size.height, size.width)
 
 
+def depth_keys(corners: Tensor, depth: Tensor, sort: str) -> tuple[Tensor, Tensor]:
+    """Keys of depth; see `gendr.rendering.layers.depth_keys`."""
+    if is_traced():
+        return plain_keys(corners, depth, sort)
+    return layers.keys(corners, depth, sort)
+
+
 def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
-    """Faces joined from front to back: no kernel yet, but those of the CPU, with copies.
-
-    While PyTorch traces, the definition for all pairs: right, and slow.
-    """
-    device = layered.faces.corners.device
-    if device.type != "cpu" and not goes_through_cpu("ordered joining", layered.faces.corners):
+    """Faces joined from front to back; while PyTorch traces, by the definition for all pairs."""
+    if is_traced():
         return ordered_densely(layered, size, _ORDERED_AT_ONCE)
-    from gendr.rendering.backends.cpu.ordered import ordered as joined
-
-    return moved(joined(moved(layered, "cpu"), size), device)
+    return layers.ordered(layered, size)

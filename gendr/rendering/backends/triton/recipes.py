@@ -21,6 +21,7 @@ from gendr.distributions.base import Transformed
 from gendr.tnorms import bodies as families
 
 if TYPE_CHECKING:
+    from gendr.distributions.base import Number
     from gendr.rendering.coverage import Coverage
     from gendr.tnorms import TConorm
 
@@ -217,6 +218,43 @@ def numbered_table(
     return image_table(recipe, table, cutoff)
 
 
+def rows_of_faces(
+    recipe: Recipe, coverage: Coverage, shift: Number, shape: Number | None, p: Number | None
+) -> Tensor:
+    """The image table with one row for every face, [T, IMAGE_COLUMNS] float32.
+
+    Args:
+        recipe: of the renderer.
+        coverage: whose scale is [T].
+        shift: of the law, a number, [] or [T].
+        shape: of the law, the same; None if it has none.
+        p: of the family, a number or [].
+    """
+    from gendr.distributions.triton import parameters
+    from gendr.rendering.backends.triton import shared_kernels as shared
+
+    scale = coverage.scale
+    learnt = isinstance(shift, Tensor) or isinstance(shape, Tensor)
+    known = recipe._replace(shape=None) if learnt else recipe
+    constants, power = _constants(known, coverage.cutoff, 1, scale.device)
+    rows = constants.repeat(len(scale), 1)
+    if learnt:
+        rows[:, shared.RADIUS.value] = coverage.radius()
+        rows[:, shared.SHIFT.value] = shift
+        if shape is not None:
+            values = parameters(recipe.law, torch.as_tensor(shape, device=scale.device))
+            for column, value in zip(
+                (shared.SHAPE, shared.CONSTANT, shared.PSI), values, strict=True
+            ):
+                rows[:, column.value] = value
+    else:
+        rows[:, shared.RADIUS.value] *= scale if power == 1.0 else scale**power
+    rows[:, shared.SCALE.value] = scale
+    if p is not None:
+        rows[:, shared.FAMILY_P.value] = p
+    return rows
+
+
 @lru_cache(maxsize=64)
 @lasting()
 def _constants(
@@ -240,7 +278,8 @@ def _constants(
     )
     constants = (0.0, 0.0, 0.0)
     if recipe.shape is not None:
-        constants = parameters(recipe.law, float(recipe.shape))
+        given = torch.tensor(recipe.shape, dtype=torch.float64, device="cpu")
+        constants = tuple(x.item() for x in parameters(recipe.law, given))
     columns = {
         shared.SHIFT: recipe.shift,
         shared.RADIUS: float(dist.radius(1.0, cutoff)),

@@ -81,12 +81,12 @@ class TileLaunch:
         if not self.fits:
             return self
         pixels = images * size.pixels
-        many = faces * _PIXELS_OF_SMALL_FACES >= pixels
+        many = faces * PIXELS_OF_SMALL_FACES >= pixels
         return self.with_small(tiles=pixels < _PIXELS_OF_LARGE_TILES, blocks=many)
 
 
 _PIXELS_OF_LARGE_TILES = 2048 * 16 * 16  # below, they are not 16 for each of 132 multiprocessors
-_PIXELS_OF_SMALL_FACES = 64  # of an image, for each of its faces
+PIXELS_OF_SMALL_FACES = 64  # of an image, for each of its faces
 
 # The interpreter pays per operation, not per element.
 LAUNCH = TileLaunch((32, 32), 16, 1024, 1) if interpreted() else TileLaunch(fits=True)

@@ -1,0 +1,228 @@
+"""Ordered joining on the Triton backend against the definition in float64; interpreted."""
+
+from itertools import product
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="Triton has no wheels for this platform")
+
+from gendr.kernels.triton.launch import interpreted
+from gendr.rendering.backends.triton import ordered as joining
+from gendr.rendering.backends.triton import tiles
+from gendr.rendering.layers import depth_keys
+from gendr.rendering.ordered import ordered
+from support import TOLERANCES, ahead_of_time, degenerate, soup
+from support.backends import place
+from support.cases import for_each
+from support.laws import EXAMPLES, forms
+from support.layers import Scene, assert_finite, assert_same, deep, layers, weights, wild
+from support.tconorms import EVERY
+
+pytestmark = [
+    pytest.mark.skipif(place("triton")[0] != "cpu", reason="its scenes are on the CPU"),
+    pytest.mark.usefixtures("nan_in_new_tensors"),
+]
+
+TOLERANCE = TOLERANCES[torch.float32]
+MEMBERS = [*product([forms(law)[k] for law in EXAMPLES for k in (0, 4, 5, 7)], EVERY)]
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Small tiles and blocks, lists for all, pieces of faces: every loop turns."""
+    small = tiles.TileLaunch((4, 8), 1, 16, 64, walked=0)
+    monkeypatch.setattr(joining, "LAUNCH", small)
+    monkeypatch.setattr(tiles, "LAUNCH", small)
+    for name, value in {"PIECE": 24, "PIECES": 4, "_WHOLE": 0}.items():
+        monkeypatch.setattr(tiles, name, value)
+
+
+def rounded(scene):
+    """The scene with the float32 numbers that the kernels see."""
+    scene.leaves = {k: v.detach().float().double() for k, v in scene.leaves.items()}
+    return scene
+
+
+def steep(scene):
+    """Whether a law is so steep that float32 is off by more than `TOLERANCES` says of others."""
+    shape = scene.dist.shape_parameter
+    return shape is not None and float(shape) < 1
+
+
+@for_each("dist, tconorm", MEMBERS, rotating=1200)
+def test_every_law_and_family_equals_the_definition(dist, tconorm):
+    scene = rounded(Scene(soup(1, 7, 3), (9, 12), dist, tconorm, scale=0.1))
+    got, want = scene.found("triton", torch.float32), scene.found("reference")
+    if steep(scene):
+        assert (got[1].double() - want[1]).abs().max() <= TOLERANCE.steep_alpha
+    else:
+        assert_same(got, want, torch.float32)
+
+
+@for_each(
+    sort=["pixel", "centroid"],
+    size=[(1, 1), (9, 19), (13, 3)],
+    tconorm=["probabilistic", "average", "max", "yager(p=2)"],
+    channels=[1, 5],
+    rotating=24,
+)
+def test_batches_tiles_and_channels_equal_the_definition(small, sort, size, tconorm, channels):
+    scene = rounded(Scene(soup(2, 9, 4), size, "gamma(shape=2)", tconorm, channels=channels))
+    got, want = (scene.found(b, d, sort=sort) for b, d in
+                 (("triton", torch.float32), ("reference", torch.float64)))  # fmt: skip
+    assert_same(got, want, torch.float32)
+
+
+@for_each(sort=["pixel", "centroid"])
+def test_keys_of_depth_are_those_of_the_definition(sort):
+    corners = torch.cat([soup(1, 130, 2), degenerate()], 1)[0].float()
+    depth = corners[..., 2].abs() + 1e-3
+    found = joining.keys(corners[..., :2], depth, sort)
+    for got, want in zip(found, depth_keys(corners[..., :2], depth, sort), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-14, atol=0)
+
+
+@for_each(sort=["pixel", "centroid"])
+def test_nearer_faces_come_first_and_equal_ones_by_their_number(sort):
+    for depths in ((1.0, 2.0, 3.0), (3.0, 1.0, 2.0), (2.0,) * 9, (2.0, 1.0, 2.0, 1.0)):
+        got, want = (weights(layers(*depths, dtype=torch.float32), backend=b, sort=sort)
+                     for b in ("triton", "reference"))  # fmt: skip
+        assert torch.equal(got, want), depths
+
+
+def test_faces_that_pass_through_each_other_are_sorted_in_every_pixel():
+    scene = layers([1.0, 4.0, 1.6], [4.0, 1.0, 1.6], dtype=torch.float32)
+    for sort in ("pixel", "centroid"):
+        got, want = (weights(scene, 8, opacity=1.0, sort=sort, backend=b)
+                     for b in ("triton", "reference"))  # fmt: skip
+        assert torch.equal(got, want)
+
+
+@for_each(
+    tconorm=["probabilistic", "max", "einstein", "average"], sort=["pixel", "centroid"], rotating=4
+)
+def test_many_faces_of_a_pixel_and_what_is_behind_the_bound(tconorm, sort):
+    """The nearest four are looked for again and again; some are equally deep."""
+    corners = deep(24, 10)
+    corners[:, 12:] = corners[:, :12] * torch.tensor([1.0, 0.9, 1.0])
+    scene = rounded(Scene(corners, (5, 9), "logistic", tconorm))
+    got, want = scene.found("triton", torch.float32, sort=sort), scene.found("reference", sort=sort)
+    assert_same(got, want, torch.float32)
+    image, alpha, grads, _ = scene.found("triton", torch.float32, sort=sort, bound=0.3)
+    less = got[1] - alpha
+    assert less.min() >= -1e-6
+    assert less.max() < 0.3
+    assert (image - got[0]).abs().max() < 0.3
+    if tconorm in ("probabilistic", "average"):
+        assert torch.equal(image, got[0]) == (tconorm == "average")
+    assert_finite((image, alpha, grads))
+
+
+def test_opacities_of_0_and_faces_that_are_not_seen():
+    for tconorm in ("probabilistic", "average", "max"):
+        for images, count in ((2, 0), (0, 3), (0, 0)):
+            found = Scene(soup(images, count, 0), (3, 5), "logistic", tconorm).found("triton")
+            assert found[0].shape == (images, 3, 3, 5)
+            assert not found[0].any()
+        seen = soup(1, 3, 12)
+        unseen = [seen * torch.tensor([1, 1, -1.0]), seen + torch.tensor([50.0, 0, 0])]
+        scene = rounded(Scene(torch.cat([*unseen, seen], 1), (4, 5), "uniform", tconorm))
+        scene.leaves["opacity"][:, -1] = 0
+        got, want = scene.found("triton", torch.float32), scene.found("reference")
+        assert_same(got, want, torch.float32)
+
+
+@for_each("dist, tconorm", [("logistic", "probabilistic"), ("uniform", "max")])
+def test_hard_faces_and_wild_scenes_are_finite(dist, tconorm):
+    scene = Scene(degenerate(), (5, 5), dist, tconorm)
+    got, want = scene.found("triton", torch.float32), scene.found("reference")
+    assert_finite(got)
+    assert (got[1] - want[1]).abs().max() <= TOLERANCE.alpha
+    corners, colours, opacity, scale = wild(4, 5)
+    scene = Scene(corners, (4, 4), dist, tconorm)
+    given = {"corners": corners, "colours": colours, "opacity": opacity, "scale": scale}
+    scene.leaves |= {k: v.double() for k, v in given.items()}
+    found = scene.found("triton", torch.float32, cutoff=1e-6)
+    assert_finite(found)
+    assert found[1].min() >= 0
+    assert found[1].max() <= 1 + 1e-6
+
+
+def test_too_little_room_for_pairs_is_found_out_in_the_backward_pass(monkeypatch):
+    scene, seen = rounded(Scene(soup(1, 6, 3), (7, 9), "logistic", "frank(p=2)")), []
+    want = scene.found("triton", torch.float32)
+    joined = joining._joined
+    monkeypatch.setattr(joining, "_joined", lambda *x: seen.append(x[-1]) or joined(*x))
+    monkeypatch.setattr(joining.OrderedPlan, "fit", lambda plan, pairs: None)
+    plan = tiles.plan_of.__wrapped__
+    monkeypatch.setattr(joining, "plan_of", lambda *x: roomy(plan(*x), 5))
+    got = scene.found("triton", torch.float32)
+    assert seen[0] == 5
+    assert len(seen) == 2
+    assert seen[1] > 5
+    assert all(torch.equal(got[2][k], want[2][k]) for k in want[2])
+    with torch.no_grad():
+        scene.drawn("triton", {k: v.float() for k, v in scene.leaves.items()})
+    assert seen[2] is None
+
+
+def roomy(plan, room):
+    plan.room = room
+    return plan
+
+
+def test_gradients_in_a_cuda_graph_are_refused(monkeypatch):
+    monkeypatch.setattr(joining, "capturing", lambda _: True)
+    scene = Scene(soup(1, 2, 3), (3, 4), "logistic", "max")
+    with pytest.raises(RuntimeError, match=r"cannot be captured in a CUDA graph: .*take the step"):
+        scene.found("triton")
+    faces = FACES.clone()
+    faces[0, 1, 2, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"face_vertices .*(NaN|inf)"):
+        ordered(faces, FACES[..., 0], 4, backend="triton")
+
+
+FACES = soup(1, 3, 1, torch.float32)
+
+# Nothing is launched: what would have been read back is made up.
+SCRIPT = """
+import torch
+from gendr._common.readback import Readback
+from gendr.rendering.backends.triton import backend, tiles
+from support.ahead_of_time import compile_launches
+from support.layers import Scene
+from support import soup
+
+cases = compile_launches()
+backend.available, backend.supports = lambda: None, lambda _: True
+tiles.Capacity.of_step = lambda self, totals: (4096, 0)
+Readback.wait = lambda self: [100_000]
+for dist, tconorm, sort, channels in cases:
+    scene = Scene(soup(1, 70, 3), (64, 64), dist, tconorm, channels=channels)
+    scene.found("triton", torch.float32, sort=sort)
+"""
+COMPILED = [
+    ("power(shape=1)", "probabilistic", "pixel", 3),
+    ("logistic", "probabilistic", "centroid", 3),
+    ("gamma(shape=2)", "yager(p=2)", "pixel", 5),
+    ("uniform", "max", "centroid", 1),
+    ("cauchy", "average", "pixel", 2),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not interpreted(), reason="its launches are those of a GPU")
+def test_its_kernels_compile_and_spill_hardly_anything(request, seed):
+    every = request.config.getoption("--every")
+    cases = COMPILED if every else [COMPILED[seed % len(COMPILED)]]
+    capabilities = ahead_of_time.CAPABILITIES
+    capabilities = capabilities if every else [capabilities[seed % len(capabilities)]]
+    found = ahead_of_time.launches_compiled(SCRIPT, cases, capabilities)
+    for kernel in ("join_layers", "part_layers", "layer_gradients"):
+        usages = [usage for name, _, usage in found if name == kernel]
+        assert len(usages) == len(cases) * len(capabilities)
+        for usage in usages:
+            assert usage.size > 0
+            assert usage.registers <= 168
+            assert usage.local <= 16
