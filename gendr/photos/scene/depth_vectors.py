@@ -220,8 +220,10 @@ def prepare(typingctx, words, start, width, height, xs, y, soft, values, weights
         # What the sky has beside a roof is the roof's: where the centre is brighter than the rest,
         # only what is of its colour counts.
         strict = []
-        for share in shares:
-            strict.append(share * share * share * share)
+        for value in greys:
+            off = (value - centre) * inverse
+            part = 1.0 / (1.0 + off * off * 4.0)
+            strict.append(part * part * part * part)
         whole = sum(strict[1:], strict[0])
         own, spread = 0.0 * x, 0.0 * x
         for value, share in zip(greys, strict, strict=True):
