@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gendr._runtime.numba.vectors import Lanes, gathered, maximum, minimum, where
+from gendr.kernels.numba.vectors import Lanes, gathered, maximum, minimum, where
 
 LANES = 16
 # A patch: SIDE x SIDE samples, STRIDE pixels apart.
@@ -231,9 +231,7 @@ def prepare(typingctx, words, start, width, height, xs, y, soft, values, weights
         own = own / whole
         for value, share in zip(greys, strict, strict=True):
             spread = spread + share * (value - own) * (value - own)
-        narrow = _Pixels(
-            builder, builder.call(sqrt, [maximum(spread / whole, 1e-6).value])
-        )
+        narrow = _Pixels(builder, builder.call(sqrt, [maximum(spread / whole, 1e-6).value]))
         plain = sum(greys[1:], greys[0]) * (1.0 / SAMPLES)
         put(data[9], 0, where(centre > plain, narrow, deviation))
         return context.get_dummy_value()

@@ -122,7 +122,11 @@ def fused(
     per_photo = [slice(offsets[i], offsets[i + 1]) for i in range(len(scene))]
     matched = np.array([float((depths[own] > 0).mean()) for own in per_photo])
     assumed = np.zeros(len(depths), bool)
-    ground = find_ground(scene, *(np.concatenate(part) for part in zip(*flat, strict=True))) if flat else None
+    ground = (
+        find_ground(scene, *(np.concatenate(part) for part in zip(*flat, strict=True)))
+        if flat
+        else None
+    )
     for i, own in enumerate(per_photo if ground is not None else ()):
         assert ground is not None
         if files[i].is_file():
