@@ -149,6 +149,7 @@ def build(
         "square": side,
         "matched": float(cloud.matched[paired].mean()),
         "kept": float(cloud.kept[paired].mean()),
+        "assumed": float(cloud.assumed[paired].mean()),
         "seen_by": _seen_by(views, starts, points),
         "sparse_points": len(scene.points),
         "seconds": seconds,

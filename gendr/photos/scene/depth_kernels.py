@@ -25,7 +25,7 @@ F, INT = np.float32, np.int32
 # cost of a pixel that has no contrast.
 _PLAIN, _SOFT, NOTHING = F(1.5), F(30.0), F(2.0)
 # The steepest plane: the change of w over the focal length, in w.
-_STEEPEST = F(8.0)
+_STEEPEST = F(60.0)
 # Photos that are compared, of all neighbours, once it is known which show a pixel best.
 BEST = 3
 _FAST = {"fastmath": True, "error_model": "numpy"}

@@ -47,7 +47,7 @@ class DepthSettings:
     """
 
     levels: tuple[int, ...] = (4, 2, 1)
-    rounds: tuple[int, int, int, int] = (5, 2, 1, 2)
+    rounds: tuple[int, int, int, int] = (5, 2, 1, 1)
     tries: tuple[int, int] = (4, 2)
     size: tuple[float, float] = (0.15, 0.01)
     geometric: float = 0.15

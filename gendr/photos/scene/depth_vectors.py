@@ -161,7 +161,7 @@ def prepare(typingctx, words, start, width, height, xs, y, soft, values, weights
         soft: float32, the difference of grey values at which a sample weighs half.
         values: float32 [SAMPLES, LANES], is written.
         weights: float32 [SAMPLES, LANES], is written.
-        deviations: float32 [LANES], is written.
+        deviations: float32 [LANES], is written: the contrast of what is like the centre.
 
     Source: Schönberger et al., Pixelwise View Selection for Unstructured Multi-View Stereo, 2016,
     eq. 13, with a rational weight of colours and none of distances.
@@ -217,7 +217,23 @@ def prepare(typingctx, words, start, width, height, xs, y, soft, values, weights
         for k, (value, share) in enumerate(zip(greys, shares, strict=True)):
             put(data[7], k, (value - mean) * share / deviation)
             put(data[8], k, share)
-        put(data[9], 0, deviation)
+        # What the sky has beside a roof is the roof's: where the centre is brighter than the rest,
+        # only what is of its colour counts.
+        strict = []
+        for value in greys:
+            off = (value - centre) * inverse
+            part = 1.0 / (1.0 + off * off * 4.0)
+            strict.append(part * part * part * part)
+        whole = sum(strict[1:], strict[0])
+        own, spread = 0.0 * x, 0.0 * x
+        for value, share in zip(greys, strict, strict=True):
+            own = own + share * value
+        own = own / whole
+        for value, share in zip(greys, strict, strict=True):
+            spread = spread + share * (value - own) * (value - own)
+        narrow = _Pixels(builder, builder.call(sqrt, [maximum(spread / whole, 1e-6).value]))
+        plain = sum(greys[1:], greys[0]) * (1.0 / SAMPLES)
+        put(data[9], 0, where(centre > plain, narrow, deviation))
         return context.get_dummy_value()
 
     return (

@@ -16,11 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from gendr.photos.scene.depth_maps import DepthMap
+from gendr.photos.scene.ground import find_ground
 from gendr.photos.scene.model import Scene
 
 __all__ = ["Cloud", "FusionSettings", "fused", "thinned"]
 
 Array = npt.NDArray[Any]
+
+# Every so many-th pixel that is sure tells of the ground.
+_SPARSE = 16
 
 
 @final
@@ -33,12 +37,14 @@ class FusionSettings:
         pixels: by which planes may come back elsewhere.
         relative: by which depths may differ.
         least: photos, of as many as have a point in their frames.
+        sure: the largest cost of a pixel by which the ground is found.
     """
 
     limit: float = 0.6
     pixels: float = 1.5
     relative: float = 0.01
     least: int = 3
+    sure: float = 0.3
 
 
 @final
@@ -56,8 +62,9 @@ class Cloud:
         starts: [P + 1] int64, where those of a point begin.
         matched: [N], the share of the pixels of each photo whose cost is low enough.
         kept: [N], the share of them that are part of a point.
+        assumed: [N], the share that is taken to be ground, see `Ground`.
         depths: float32 [H, W] of each photo, the inverse depths of the pixels whose cost is low
-            enough; 0 elsewhere.
+            enough, or that are assumed; 0 elsewhere.
     """
 
     points: Array
@@ -69,6 +76,7 @@ class Cloud:
     starts: Array
     matched: Array
     kept: Array
+    assumed: Array
     depths: tuple[Array, ...]
 
     def __len__(self) -> int:
@@ -102,11 +110,28 @@ def fused(
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     depths = np.zeros(offsets[-1], np.float32)
     heights, widths = shapes[:, 0].copy(), shapes[:, 1].copy()
+    flat: list[tuple[Array, Array]] = []
     for i, file in enumerate(files):
         if file.is_file():
             found = DepthMap.load(file)
             good = (found.costs <= settings.limit) & (found.planes[..., 0] > 0)
             depths[offsets[i] : offsets[i + 1]] = np.where(good, found.planes[..., 0], 0).ravel()
+            places = np.flatnonzero(good & (found.costs <= settings.sure))[::_SPARSE]
+            planes = found.planes.reshape(-1, 3)
+            flat.append((_positions(scene, i, planes, places), _normals(scene, i, planes, places)))
+    per_photo = [slice(offsets[i], offsets[i + 1]) for i in range(len(scene))]
+    matched = np.array([float((depths[own] > 0).mean()) for own in per_photo])
+    assumed = np.zeros(len(depths), bool)
+    ground = (
+        find_ground(scene, *(np.concatenate(part) for part in zip(*flat, strict=True)))
+        if flat
+        else None
+    )
+    for i, own in enumerate(per_photo if ground is not None else ()):
+        assert ground is not None
+        if files[i].is_file():
+            extra = ground.assumed(scene, i, depths[own].reshape(shapes[i])).ravel()
+            assumed[own], depths[own] = extra > 0, depths[own] + extra
     taken = np.zeros(len(depths), bool)
     inverse = np.linalg.inv(scene.K)
     parts: list[tuple[Array, ...]] = []
@@ -121,12 +146,14 @@ def fused(
             counts = np.empty(size, np.int32)
             n = agree(
                 i, np.array(near, np.int64), *tables, inverse, scene.R, scene.t, depths,
-                offsets[:-1], widths, heights, taken, settings.pixels, settings.relative,
+                offsets[:-1], widths, heights, assumed, taken, settings.pixels, settings.relative,
                 settings.least, places, positions, views, counts,
             )  # fmt: skip
             places, counts = places[:n].copy(), counts[:n].copy()
             told = views[:n][np.arange(views.shape[1]) < counts[:, None]]
             normals = _normals(scene, i, DepthMap.load(files[i]).planes.reshape(-1, 3), places)
+            if ground is not None:
+                normals[assumed[offsets[i] + places]] = ground.up
             parts.append((
                 positions[:n].copy(), normals, scene.images[i].reshape(-1, 3)[places],
                 np.full(n, i, np.int32), places, told, counts,
@@ -136,12 +163,19 @@ def fused(
         raise ValueError("no photo has a depth map")
     joined = [np.concatenate([part[k] for part in parts]) for k in range(7)]
     starts = np.concatenate([[0], np.cumsum(joined[6], dtype=np.int64)])
-    per_photo = [slice(offsets[i], offsets[i + 1]) for i in range(len(scene))]
-    matched = np.array([float((depths[own] > 0).mean()) for own in per_photo])
     kept = np.array([float(taken[own].mean()) for own in per_photo])
+    shares = np.array([float(assumed[own].mean()) for own in per_photo])
     maps = tuple(depths[own].reshape(h, w) for own, (h, w) in zip(per_photo, shapes, strict=True))
     points, normals, colors, first, places, told, _ = joined
-    return Cloud(points, normals, colors, first, places, told, starts, matched, kept, maps)
+    return Cloud(points, normals, colors, first, places, told, starts, matched, kept, shares, maps)
+
+
+def _positions(scene: Scene, i: int, planes: Array, places: Array) -> Array:
+    """Where the planes at some pixels are: [P, 3]."""
+    width = scene.images[i].shape[1]
+    pixels = np.stack([places % width, places // width, np.ones(len(places))], 1)
+    x = pixels @ np.linalg.inv(scene.K[i]).T / planes[places, :1]
+    return (x - scene.t[i]) @ scene.R[i]
 
 
 def _normals(scene: Scene, i: int, planes: Array, places: Array) -> Array:

@@ -18,8 +18,8 @@ F = np.float32
 
 @kernel(error_model="numpy")
 def agree(
-    i, near, a, b, back_a, back_b, inverse, R, t, depths, offsets, widths, heights, taken, pixels,
-    relative, least, places, positions, views, counts,
+    i, near, a, b, back_a, back_b, inverse, R, t, depths, offsets, widths, heights, assumed, taken,
+    pixels, relative, least, places, positions, views, counts,
 ):  # fmt: skip
     """Points of a photo on which others agree, and which no photo before it has.
 
@@ -37,6 +37,8 @@ def agree(
         offsets: int64 [N], where each photo begins.
         widths: int64 [N].
         heights: int64 [N].
+        assumed: bool [sum of pixels], depths by which no other photo needs to agree if none has the
+            point in its frame.
         taken: bool [sum of pixels], is changed: what has become part of a point.
         pixels: by which planes may come back elsewhere.
         relative: by which depths may differ.
@@ -92,7 +94,8 @@ def agree(
                     continue
                 found += 1
                 hits[found, 0], hits[found, 1], hits[found, 2] = j, iv, iu
-            if found + 1 < min(least, max(2, inside + 1)):
+            alone = 1 if assumed[start + y * width + x] else 2
+            if found + 1 < min(least, max(alone, inside + 1)):
                 continue
             p0, p1, p2 = 0.0, 0.0, 0.0
             for k in range(found + 1):

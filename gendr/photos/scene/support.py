@@ -27,7 +27,10 @@ _RELATIVE, _REACH = 0.03, 1
 def supported(
     scene: Scene, cloud: Cloud, vertices: Array, faces: Array, views: Array, starts: Array
 ) -> Array:
-    """Whether photos that see corners of triangles have found the surface in their middles: [F].
+    """Whether photos that see corners of triangles have found the surface within them: [F].
+
+    In their middles, and in those of two of their edges: of a triangle between two spires some
+    photo may have found one of them where the middle is.
 
     Args:
         scene: the photos.
@@ -37,26 +40,38 @@ def supported(
         views: int32, the photos that see each vertex, one after the other.
         starts: [V + 1], where those of a vertex begin.
     """
-    middles = vertices[faces].mean(1)
-    found = np.zeros(len(faces), bool)
+    corners = vertices[faces]
+    places = [corners.mean(1)] + [corners[:, [k, (k + 1) % 3]].mean(1) for k in range(3)]
+    found = np.zeros((len(places), len(faces)), bool)
     owner = np.repeat(np.arange(len(vertices)), np.diff(starts))
     for j in np.unique(views):
         sees = np.zeros(len(vertices), bool)
         sees[owner[views == j]] = True
-        some = np.flatnonzero(~found & sees[faces].any(1))
-        x = middles[some] @ scene.R[j].T + scene.t[j]
-        depths = cloud.depths[j]
-        height, width = depths.shape
-        pixels = x @ scene.K[j].T
-        with np.errstate(all="ignore"):
-            u, v = (np.rint(pixels[:, k] / pixels[:, 2]) for k in (0, 1))
-            inside = (x[:, 2] > 0) & (u >= 0) & (v >= 0) & (u < width) & (v < height)
-        some, u, v = some[inside], u[inside].astype(np.int64), v[inside].astype(np.int64)
-        wanted = 1 / x[inside, 2]
-        for dy in range(-_REACH, _REACH + 1):
-            for dx in range(-_REACH, _REACH + 1):
-                there = depths[(v + dy).clip(0, height - 1), (u + dx).clip(0, width - 1)]
-                found[some] |= np.abs(there - wanted) <= _RELATIVE * wanted
+        own = sees[faces].any(1)
+        for shown, place in zip(found, places, strict=True):
+            some = np.flatnonzero(own & ~shown)
+            shown[some] = _found(scene, cloud, j, place[some])
+    return found[0] & (found[1:].sum(0) >= 2)
+
+
+def _found(scene: Scene, cloud: Cloud, j: int, points: Array) -> Array:
+    """Whether photo j has found the surface at points, to a pixel: [P]."""
+    x = points @ scene.R[j].T + scene.t[j]
+    depths = cloud.depths[j]
+    height, width = depths.shape
+    pixels = x @ scene.K[j].T
+    with np.errstate(all="ignore"):
+        u, v = (np.rint(pixels[:, k] / pixels[:, 2]) for k in (0, 1))
+        rows = np.flatnonzero((x[:, 2] > 0) & (u >= 0) & (v >= 0) & (u < width) & (v < height))
+    u, v = u[rows].astype(np.int64), v[rows].astype(np.int64)
+    wanted = 1 / x[rows, 2]
+    shown = np.zeros(len(rows), bool)
+    for dy in range(-_REACH, _REACH + 1):
+        for dx in range(-_REACH, _REACH + 1):
+            there = depths[(v + dy).clip(0, height - 1), (u + dx).clip(0, width - 1)]
+            shown |= np.abs(there - wanted) <= _RELATIVE * wanted
+    found = np.zeros(len(points), bool)
+    found[rows] = shown
     return found
 
 

@@ -37,8 +37,8 @@ class SurfaceSettings:
 
     smooth: float = 1.0
     deviation: float = 0.3
-    longest_edge: float = 20.0
-    grazing: float = 0.12
+    longest_edge: float = 60.0
+    grazing: float = 0.02
     least_part: float = 0.002
 
 

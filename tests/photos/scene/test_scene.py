@@ -1,6 +1,7 @@
 """Scenes: stereo, fusion and surface of a painted room, whose depths a formula gives."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,10 +10,17 @@ import gendr
 from gendr import cli
 from gendr.photos.camera_files.colmap import point_text, read_point_file, read_tracks
 from gendr.photos.scene.build import SceneSettings, build
-from gendr.photos.scene.depth_maps import DepthMap, DepthSettings, find_depths, packed
+from gendr.photos.scene.depth_maps import (
+    DepthMap,
+    DepthSettings,
+    _Sweeper,
+    find_depths,
+    packed,
+)
 from gendr.photos.scene.fusion import fused, thinned
+from gendr.photos.scene.ground import find_ground
 from gendr.photos.scene.model import at_level, read_scene, shrunk
-from gendr.photos.scene.support import open_at_rims
+from gendr.photos.scene.support import open_at_rims, supported
 from support import rooms
 
 QUICK = DepthSettings(levels=(2, 1), rounds=(3, 1, 1, 1))
@@ -100,7 +108,9 @@ def test_points_lie_in_the_room(room, stereo):
     assert np.median(off) < 0.01
     assert (off < 0.08).mean() > 0.95
     counts = np.diff(cloud.starts)
-    assert counts.min() >= 2
+    alone = counts < 2  # at a corner that no other photo has in its frame, the floor is assumed
+    assert alone.mean() < 0.03
+    np.testing.assert_allclose(places[alone, 1], rooms.FLOOR, atol=0.05)
     assert counts.max() <= 5
     wall = np.abs(places[:, 2] - rooms.WALL) < 0.05
     away = cloud.normals[wall & (places[:, 1] < 0.7)]
@@ -210,3 +220,62 @@ def test_a_surface_ends_where_no_photo_shows_it_and_stays_whole_within():
     assert keep[within]
     assert not keep[[0, 1]].any()
     assert keep.sum() == len(faces) - 2
+
+
+def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
+    """The floor of the room, by a few points of it among many of the wall."""
+    _, depths, scene = room
+    dice = np.random.default_rng(0)
+    floor = np.stack([dice.uniform(-2, 2, 300), np.full(300, rooms.FLOOR), dice.uniform(3, 4, 300)])
+    wall = np.stack([dice.uniform(-2, 2, 3000), dice.uniform(-3, 1, 3000), np.full(3000, 4.0)])
+    points = np.concatenate([floor, wall], 1).T - scene.origin
+    normals = np.repeat([[0.0, -1, 0], [0, 0, -1]], [300, 3000], 0)
+    ground = find_ground(scene, points + dice.normal(0, 1e-3, points.shape), normals)
+    np.testing.assert_allclose(ground.up, [0, -1, 0], atol=2e-3)
+    np.testing.assert_allclose(ground.height, scene.origin[1] - rooms.FLOOR, atol=2e-3)
+    # A wall is no ground, nor is what some cameras are below.
+    assert find_ground(scene, points[300:], normals[300:]) is None
+    assert find_ground(scene, points * [1, -1, 1], normals * [1, -1, 1]) is None
+    true = 1 / depths[2]
+    R, t, K = rooms.cameras()
+    on_floor = rooms.seen(R[2], t[2], K)[0][..., 1] > 0.999
+    known = np.where(on_floor & (np.arange(72)[:, None] > 62), 0, true).astype(np.float32)
+    known[10:20, 30:50] = 0  # above the horizon nothing is assumed
+    known[46:50, 30:50] = 0  # nor behind a wall that was found around it
+    assert not on_floor[46:50, 30:50].any()
+    own = ground.assumed(scene, 2, known)
+    assert ((own > 0) == (on_floor & (known == 0))).mean() > 0.999
+    np.testing.assert_allclose(own[own > 0], true[own > 0], rtol=0.01)
+
+
+def test_the_sky_beside_a_roof_has_no_contrast(room):
+    scene = room[2]
+    image = np.full((72, 96), 240, np.uint8)
+    image[:, 48:] = np.random.default_rng(1).integers(20, 120, (72, 48))
+    image[:, 48] = 130  # the pixel in which both are
+    for bright, flip in ((True, 0), (False, 255)):
+        sweeper = _Sweeper(scene, [image ^ flip] * 5, 0, 1)
+        costs, planes = np.ones((72, 96), np.float32), np.full((72, 96, 3), 0.25, np.float32)
+        sweeper.sweep(
+            planes, costs, np.zeros((72, 96, 3), np.uint8), every=True, geometric=0.0, size=0.1,
+            tries=1, seed=0,
+        )  # fmt: skip
+        assert (costs[:, :44] == 2).all()
+        assert (costs[:, 45:47] == 2).all() == bright  # what is dark may be thin
+        assert (costs[:, 50:] == 2).mean() < 0.1
+
+
+def test_triangles_are_shown_in_their_middles_and_at_edges(room):
+    """A web from the wall to a point before it lies where photos have found the wall."""
+    _, depths, scene = room
+    maps = tuple((1 / far).astype(np.float32) for far in depths)
+    cloud = SimpleNamespace(depths=maps)
+    wall = np.array([[-0.5, -0.5, 4], [0.5, -0.5, 4], [0, 0.5, 4], [0.0, 0.0, 2.0]]) - scene.origin
+    faces = np.array([[0, 1, 2], [0, 1, 3]])
+    views, starts = np.tile(np.arange(5, dtype=np.int32), 4), np.arange(0, 21, 5)
+    assert supported(scene, cloud, wall, faces, views, starts).tolist() == [True, False]
+    # As if one photo had found something in the middle of the web.
+    x = scene.R[2] @ wall[faces[1]].mean(0) + scene.t[2]
+    u, v, _ = np.rint(scene.K[2] @ x / x[2]).astype(int)
+    maps[2][v, u] = 1 / x[2]
+    assert supported(scene, cloud, wall, faces, views, starts).tolist() == [True, False]
