@@ -21,6 +21,7 @@ from gendr._runtime.files import writable_folder, write_all
 from gendr._runtime.progress import Session
 from gendr._runtime.threads import mapped
 from gendr.capture.cameras import list_photos
+from gendr.cli.cameras import photo_folder
 from gendr.cli.common import model_file
 from gendr.cli.parser import Fit, Masks
 from gendr.mesh.camera_files.photos import output_names
@@ -56,9 +57,7 @@ class NoBackdropError(NoMasksError):
 
 def run(args: Masks) -> int:
     """Run `gendr masks` and return the exit status."""
-    folder = Path(args.photos)
-    if not folder.is_dir():
-        raise ValueError(f"no such folder: {folder}")
+    folder = photo_folder(args.photos)
     photos = list_photos(folder)
     if not photos:
         raise ValueError(f"{folder} holds no photos")
