@@ -1,5 +1,4 @@
-"""From photographs alone to what fits need: cameras, by COLMAP's package pycolmap, masks, and
-photos from videos."""
+"""From photographs alone to what fits need: cameras, by COLMAP's package pycolmap, and masks."""
 
 from gendr.capture.cameras import FoundCameras, find_cameras
 from gendr.capture.video import extract_frames

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -75,7 +76,7 @@ def extract_frames(
         raise ValueError(f"{path} cannot be read as a video: it is damaged, or of another kind")
     bounds = np.linspace(0, len(sharp), min(count, len(sharp)) + 1).astype(int)
     chosen: list[int] = []
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, stop in pairwise(bounds):
         best = start + int(np.argmax(sharp[start:stop]))
         if not chosen or np.abs(small[best] - small[chosen[-1]]).mean() >= _STILL:
             chosen.append(best)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -55,7 +56,9 @@ def photo_folder(text: str) -> Path:
     if folder.is_dir():
         return folder
     if is_video(folder):
-        raise ValueError(f"{folder} is a video, which gendr fit and gendr splat take; here a folder")
+        raise ValueError(
+            f"{folder} is a video, which gendr fit and gendr splat take; here a folder"
+        )
     raise ValueError(f"no such folder: {folder}")
 
 
@@ -116,6 +119,16 @@ def _line(found: FoundCameras) -> str:
     count, missing = len(found.entries), found.left_out
     text = f"{count} of {count + len(missing)} photos placed, to {found.error:.2f} pixels"
     if missing:
-        names = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
-        text += f"; left out: {names}"
+        text += f"; left out: {_named(missing)}"
+    if found.gps is not None:
+        text += f"; in metres, with up and north, by GPS of {len(found.gps.used)} photos, which "
+        text += f"agree to {found.gps.error:.1f} m"
+        if found.gps.wrong:
+            text += f"; wrong there: {_named([found.entries[i]['file'] for i in found.gps.wrong])}"
+    elif found.fixes:
+        text += f"; of any size: GPS of {found.fixes} photos is too little or contradicts them"
     return text
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
