@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -93,31 +94,49 @@ class Solid:
     tiles: int = 0
     gloss: bool = False
 
-    def inside(self, points: Array, *, only_turn: bool = False) -> Array:
-        """Points [N, 3], or directions, in its own frame."""
-        c, s = math.cos(math.radians(self.turn)), math.sin(math.radians(self.turn))
-        turn = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]])
-        return (points if only_turn else points - np.array(self.centre)) @ turn.T
-
     def distances(self, points: Array) -> Array:
-        """How far points are from its surface, [N]."""
-        own = self.inside(points)
+        """How far points [N, 3] are from its surface, [N]."""
+        c, s = self.row[-2:]
+        own = (points - np.array(self.centre)) @ np.array([[c, 0, s], [0, 1, 0], [-s, 0, c]])
         if isinstance(self.half, float):
             return np.abs(np.linalg.norm(own, axis=1) - self.half)
         off = np.abs(own) - np.array(self.half)
         return np.abs(np.linalg.norm(np.maximum(off, 0), axis=1) + np.minimum(off.max(1), 0))
 
-    def met(self, eye: Array, rays: Array) -> Array:
-        """How many times as far as they are long rays go until they meet it, [N]; inf if not."""
-        own, start = self.inside(rays, only_turn=True), self.inside(eye[None])[0]
-        with np.errstate(all="ignore"):
-            if isinstance(self.half, float):
-                a, b = (own * own).sum(1), own @ start
-                t = (-b - np.sqrt(b * b - a * (start @ start - self.half**2))) / a
-                return np.where(t > 1e-9, t, np.inf)
-            ends = np.stack([(way * np.array(self.half) - start) / own for way in (-1, 1)])
-            first, last = ends.min(0).max(1), ends.max(0).min(1)
-            return np.where((first <= last) & (first > 1e-9), first, np.inf)
+    @property
+    def row(self) -> list[float]:
+        """Centre, half of the sides (the radius, -1, -1 of a ball), cosine and sine of the turn."""
+        half = [self.half, -1.0, -1.0] if isinstance(self.half, float) else self.half
+        turn = math.radians(self.turn)
+        return [*self.centre, *half, math.cos(turn), math.sin(turn)]
+
+
+@numba.njit(cache=True)
+def cast(eye: Array, rays: Array, rows: Array) -> Array:
+    """How many times as far as they are long rays go until they meet a solid, [N]; inf if none."""
+    found = np.full(len(rays), np.inf)
+    for n in range(len(rays)):
+        for x, y, z, a, b, c, cosine, sine in rows:
+            u, v, w = eye[0] - x, eye[1] - y, eye[2] - z
+            p, q, r = rays[n]
+            if b < 0:
+                square, middle = p * p + q * q + r * r, p * u + q * v + r * w
+                root = middle * middle - square * (u * u + v * v + w * w - a * a)
+                near = -(middle + math.sqrt(root)) / square if root >= 0 else np.inf
+            else:
+                u, w, p, r = (
+                    cosine * u - sine * w, sine * u + cosine * w,
+                    cosine * p - sine * r, sine * p + cosine * r,
+                )  # fmt: skip
+                near, far = -np.inf, np.inf
+                for start, way, half in ((u, p, a), (v, q, b), (w, r, c)):
+                    way = way if way != 0 else 1e-300
+                    first, last = (-half - start) / way, (half - start) / way
+                    near, far = max(near, min(first, last)), min(far, max(first, last))
+                near = near if near <= far else np.inf
+            if 1e-9 < near < found[n]:
+                found[n] = near
+    return found
 
 
 def box(x: float, y: float, z: float, *half: float, **more: Any) -> Solid:
@@ -327,59 +346,62 @@ def pinhole(eye: Array, look: Array, shape: tuple[int, int]) -> tuple[Array, Arr
     return K, np.stack([right, np.cross(ahead, right), ahead])
 
 
-def draw(work: Path, name: str, count: int, shape: tuple[int, int], samples: int) -> None:
-    """Draw the photos of a scene, with cameras, points as features give them, and the truth."""
-    import mitsuba as mi
-
-    mi.set_variant("llvm_ad_rgb")
-    folder = work / name / "photos"
-    folder.mkdir(parents=True, exist_ok=True)
-    solids = SCENES[name](np.random.default_rng(SEED))
-    scene = traced(name, solids, np.random.default_rng(11))
+def survey(folder: Path, name: str, count: int, shape: tuple[int, int]) -> None:
+    """Write the cameras of a scene, points as features give them, and the truth."""
+    photos = folder / "photos"
+    photos.mkdir(parents=True, exist_ok=True)
+    solids = np.array([solid.row for solid in SCENES[name](np.random.default_rng(SEED))])
     eyes, looks = paths(name, count)
     images: list[dict[str, Any]] = []
     seen: list[Array] = []
-    poses: list[tuple[Array, Array, Array]] = []
     height, width = shape
-    for k, (eye, look) in enumerate(zip(eyes, looks, strict=True)):
-        K, R = pinhole(eye, look, shape)
-        path = folder / f"{k:02d}.png"
-        if not path.is_file():
-            sensor = mi.load_dict({
-                "type": "perspective", "fov": ANGLE, "fov_axis": "x",
-                "to_world": mi.ScalarTransform4f().look_at(list(eye), list(look), [0, 1, 0]),
-                "film": {"type": "hdrfilm", "width": width, "height": height,
-                         "rfilter": {"type": "box"}},
-                "sampler": {"type": "independent", "sample_count": samples},
-            })  # fmt: skip
-            drawn = mi.Bitmap(mi.render(scene, sensor=sensor, seed=k))
-            kind = mi.Bitmap.PixelFormat.RGB
-            drawn.convert(kind, mi.Struct.Type.UInt8, srgb_gamma=True).write(str(path))
-        v, u = (axis.ravel()[:: EVERY * EVERY] + 0.5 for axis in np.mgrid[:height, :width])
+    v, u = (axis.ravel()[:: EVERY * EVERY] + 0.5 for axis in np.mgrid[:height, :width])
+    poses = [pinhole(eye, look, shape) for eye, look in zip(eyes, looks, strict=True)]
+    for k, (eye, (K, R)) in enumerate(zip(eyes, poses, strict=True)):
         rays = np.stack([u, v, np.ones_like(u)], 1) @ np.linalg.inv(K).T @ R
-        far = np.min([solid.met(eye, rays) for solid in solids], axis=0)
+        far = cast(eye, rays, solids)
         seen.append((eye + far[:, None] * rays)[np.isfinite(far)])
-        poses.append((K, R, eye))
-        images.append({"file": path.name, "width": width, "height": height, "K": K.tolist(),
+        images.append({"file": f"{k:02d}.png", "width": width, "height": height, "K": K.tolist(),
                        "R": R.tolist(), "t": (-R @ eye).tolist()})  # fmt: skip
     points = np.concatenate(seen)
     views = np.zeros((len(points), count), bool)
-    for k, (K, R, eye) in enumerate(poses):
+    for k, (eye, (K, R)) in enumerate(zip(eyes, poses, strict=True)):
         x = (points - eye) @ R.T @ K.T
         inside = (x[:, 2] > 0) & (x[:, :2] > 0).all(1)
         inside &= (x[:, :2] < np.array([width, height]) * x[:, 2:]).all(1)
-        rays = points[inside] - eye
-        views[inside, k] = np.min([solid.met(eye, rays) for solid in solids], axis=0) > 1 - 1e-4
-    lines: list[str] = []
-    for p in range(0, len(points), 1 + len(points) // 3000):  # as many as features would find
-        place = " ".join(map(repr, points[p].tolist()))
-        lines.append(
-            f"{p} {place} 0 0 0 -1 {' '.join(f'{n + 1} 0' for n in np.flatnonzero(views[p]))}"
-        )
-    (folder / "points3D.txt").write_text("\n".join(lines) + "\n")
+        views[inside, k] = cast(eye, points[inside] - eye, solids) > 1 - 1e-4
+    rows = [
+        f"{p} {' '.join(map(repr, points[p].tolist()))} 0 0 0 -1 "
+        + " ".join(f"{n + 1} 0" for n in np.flatnonzero(views[p]))
+        for p in range(0, len(points), 1 + len(points) // 3000)  # as many as features would find
+    ]
+    (photos / "points3D.txt").write_text("\n".join(rows) + "\n")
     content = {"points": "points3D.txt", "images": images}
-    (folder / "cameras.json").write_text(json.dumps(content))
-    np.savez(work / name / "truth.npz", points=points, views=views.sum(1), eyes=eyes)
+    (photos / "cameras.json").write_text(json.dumps(content))
+    np.savez(folder / "truth.npz", points=points, views=views.sum(1), eyes=eyes)
+
+
+def draw(folder: Path, name: str, count: int, shape: tuple[int, int], samples: int) -> None:
+    """Draw the photos of a scene that are not there yet."""
+    import mitsuba as mi
+
+    mi.set_variant("llvm_ad_rgb")
+    solids = SCENES[name](np.random.default_rng(SEED))
+    scene = traced(name, solids, np.random.default_rng(11))
+    for k, (eye, look) in enumerate(zip(*paths(name, count), strict=True)):
+        path = folder / "photos" / f"{k:02d}.png"
+        if path.is_file():
+            continue
+        sensor = mi.load_dict({
+            "type": "perspective", "fov": ANGLE, "fov_axis": "x",
+            "to_world": mi.ScalarTransform4f().look_at(list(eye), list(look), [0, 1, 0]),
+            "film": {"type": "hdrfilm", "width": shape[1], "height": shape[0],
+                     "rfilter": {"type": "box"}},
+            "sampler": {"type": "independent", "sample_count": samples},
+        })  # fmt: skip
+        drawn = mi.Bitmap(mi.render(scene, sensor=sensor, seed=k))
+        kind = mi.Bitmap.PixelFormat.RGB
+        drawn.convert(kind, mi.Struct.Type.UInt8, srgb_gamma=True).write(str(path))
 
 
 # -- measuring -------------------------------------------------------------------------------------
@@ -495,7 +517,9 @@ def main() -> None:
     work = args.folders[-1]
     if args.what == "draw":
         for name in args.scenes:
-            draw(work, name, args.photos, (args.width * 3 // 4, args.width), args.samples)
+            shape = args.width * 3 // 4, args.width
+            survey(work / name, name, args.photos, shape)
+            draw(work / name, name, args.photos, shape, args.samples)
         return
     kept = json.loads(RESULTS.read_text())["rows"] if args.docs and RESULTS.is_file() else []
     for name in args.scenes if args.what == "measure" else [""]:
