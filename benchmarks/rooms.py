@@ -428,7 +428,7 @@ def aligned(found: Array, true: Array) -> tuple[float, Array, Array]:
 def compared(mesh: Mesh, solids: list[Solid], truth: Array, found: Array | None,
              eyes: Array) -> dict[str, Any]:  # fmt: skip
     """Measures of a mesh; `found` are the places of the cameras in its frame, `eyes` the true."""
-    points = mesh.sample_points(POINTS, torch.Generator().manual_seed(0)).double().numpy()
+    points = mesh.sample_points(POINTS, torch.Generator().manual_seed(0))[0].double().numpy()
     points = points + mesh.origin[0].double().numpy()
     if found is not None:
         scale, turn, shift = aligned(found, eyes)

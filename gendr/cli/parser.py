@@ -182,6 +182,8 @@ class Fit(OnDevice, OnThreads, ReadsImages):
             are no masks and no backdrop.
         object: of the object alone: an error where there are no masks and no backdrop.
         faces: of the mesh of a scene, at most about so many.
+        box: of a scene, what is in a box alone: auto, about what the cameras look at, or two
+            corners, the smaller numbers first, in the frame of the cameras.
         hold_out: of a scene, every N-th photo is left out of the making, and scored; 0 for none.
         keep_doubtful: also use photos whose masks contradict those of the others.
         background: of photos without masks: a name or #rrggbb; what has another colour is the
@@ -209,7 +211,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         "the views": "image_size views elevation cameras frames masks keep_doubtful background"
         " tolerance",
         "of photos": "scene object shape refine",
-        "a scene": "faces hold_out",
+        "a scene": "faces box hold_out",
         "colours, after the shape, from photos that have them": "colors texture_size color_size"
         " exposure light",
         _RUNTIME: "device backend threads max_megapixels quiet debug",
@@ -231,6 +233,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     scene: bool = option(False)
     object: bool = option(False)
     faces: int = option(400_000, count(100))
+    box: tuple[str, ...] = option((), None, "X", nargs="+")
     hold_out: int = option(0, count(0))
     keep_doubtful: bool = option(False)
     background: str | None = option(None, None, "COLOUR")
