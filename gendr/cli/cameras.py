@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -15,17 +16,18 @@ from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.transforms import NoCamerasError, read_cameras
 from gendr.photos.capture import FoundCameras, find_cameras
 from gendr.photos.capture.cameras import LEAST, list_photos
+from gendr.photos.capture.video import extract_frames, is_video
 
 NAMED = 5  # photos left out that are named
+# Where frames of a video go in the output folder, and how many there are by default.
+FRAMES, FRAME_COUNT = "frames", 60
 
 Command = TypeVar("Command", Fit, Splat)
 
 
 def run(args: Cameras) -> int:
     """Run `gendr cameras` and return the exit status."""
-    folder = Path(args.photos)
-    if not folder.is_dir():
-        raise ValueError(f"no such folder: {folder}")
+    folder = photo_folder(args.photos)
     file = folder / OPENCV if args.output is None else Path(args.output)
     if file.is_dir():
         file = file / OPENCV
@@ -44,8 +46,43 @@ def run(args: Cameras) -> int:
     return 0
 
 
+def photo_folder(text: str) -> Path:
+    """The folder that a command is given.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    folder = Path(text)
+    if folder.is_dir():
+        return folder
+    if is_video(folder):
+        raise ValueError(
+            f"{folder} is a video, which gendr fit and gendr splat take; here a folder"
+        )
+    raise ValueError(f"no such folder: {folder}")
+
+
+def with_photos(args: Command, photos: str, out: Path) -> tuple[Command, str]:
+    """The options of a command and its photos, which are frames if a video is given."""
+    path = Path(photos)
+    if not is_video(path):
+        if args.frames is not None:
+            raise ValueError(f"--frames is for videos, and {path} is none; leave it out")
+        return args, photos
+    name = "target" if isinstance(args, Fit) else "photos"
+    place = out / FRAMES
+    if not (args.resume and any(place.glob("frame_*.jpg"))):
+        with Session("frames", None, quiet=args.quiet, at_once=True) as session:
+            with session.part("frames") as tell:
+                found = extract_frames(path, place, args.frames or FRAME_COUNT, callback=tell)
+        if not args.quiet:
+            say("gendr", f"{len(found)} sharp frames of {path.name}, in {place}")
+    return replace(args, **{name: str(place)}), str(place)
+
+
 def with_cameras(args: Command, photos: str, out: Path) -> Command:
     """The options of a command with the file of cameras, which are found if there are none."""
+    args, photos = with_photos(args, photos, out)
     folder = Path(photos)
     if args.cameras is not None or not folder.is_dir():
         return args
@@ -82,6 +119,16 @@ def _line(found: FoundCameras) -> str:
     count, missing = len(found.entries), found.left_out
     text = f"{count} of {count + len(missing)} photos placed, to {found.error:.2f} pixels"
     if missing:
-        names = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
-        text += f"; left out: {names}"
+        text += f"; left out: {_named(missing)}"
+    if found.gps is not None:
+        text += f"; in metres, with up and north, by GPS of {len(found.gps.used)} photos, which "
+        text += f"agree to {found.gps.error:.1f} m"
+        if found.gps.wrong:
+            text += f"; wrong there: {_named([found.entries[i]['file'] for i in found.gps.wrong])}"
+    elif found.fixes:
+        text += f"; of any size: GPS of {found.fixes} photos is too little or contradicts them"
     return text
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")

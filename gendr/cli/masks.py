@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gendr._common.command_line import say
 from gendr._common.files import writable_folder, write_all
+from gendr.cli.cameras import photo_folder
 from gendr.cli.common import model_file
 from gendr.cli.parser import Fit, Masks
 from gendr.cli.progress import Session
@@ -56,9 +57,7 @@ class NoBackdropError(NoMasksError):
 
 def run(args: Masks) -> int:
     """Run `gendr masks` and return the exit status."""
-    folder = Path(args.photos)
-    if not folder.is_dir():
-        raise ValueError(f"no such folder: {folder}")
+    folder = photo_folder(args.photos)
     photos = list_photos(folder)
     if not photos:
         raise ValueError(f"{folder} holds no photos")

@@ -155,8 +155,8 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     read.
 
     Attributes:
-        target: a mesh (.obj .ply .off .stl .glb .gltf), a folder of images with their cameras, or
-            chair, which is built in.
+        target: a mesh (.obj .ply .off .stl .glb .gltf), a folder of images with their cameras or
+            without, a video (.mp4 .mov ...), or chair, which is built in.
         output: where results go.
         resume: go on from the folder's checkpoint; of the settings, --steps and --budget may
             differ.
@@ -173,11 +173,14 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         views: of a mesh, evenly around it (default: 24).
         elevation: of the views of a mesh (default: 30).
         cameras: their file, if it is not in the folder: as gendr cameras writes it.
+        frames: of a video, in pieces of equal length the sharpest of each (default: 60).
         masks: their folder, if it is not in the folder: as gendr masks writes it.
         scene: a mesh of all that photos see, whatever masks there are; so by default where there
             are no masks and no backdrop.
         object: of the object alone: an error where there are no masks and no backdrop.
         faces: of the mesh of a scene, at most about so many.
+        box: of a scene, what is in a box alone: auto, about what the cameras look at, or two
+            corners, the smaller numbers first, in the frame of the cameras.
         hold_out: of a scene, every N-th photo is left out of the making, and scored; 0 for none.
         keep_doubtful: also use photos whose masks contradict those of the others.
         background: of photos without masks: a name or #rrggbb; what has another colour is the
@@ -202,9 +205,10 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         _RENDERER: "dist tconorm scale cutoff",
         "the optimisation": "steps budget lr flatness smoothness subdivisions init remesh edge seed"
         " views_per_step",
-        "the views": "image_size views elevation cameras masks keep_doubtful background tolerance",
+        "the views": "image_size views elevation cameras frames masks keep_doubtful background"
+        " tolerance",
         "of photos": "scene object shape refine",
-        "a scene": "faces hold_out",
+        "a scene": "faces box hold_out",
         "colours, after the shape, from photos that have them": "colors texture_size color_size"
         " exposure light",
         _RUNTIME: "device backend threads max_megapixels quiet debug",
@@ -221,10 +225,12 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     views: int | None = option(None, count(1))
     elevation: float | None = option(None, Number(-90, 90), "DEGREES")
     cameras: str | None = option(None, None, "FILE")
+    frames: int | None = option(None, count(4))
     masks: str | None = option(None, None, "FOLDER")
     scene: bool = option(False)
     object: bool = option(False)
     faces: int = option(400_000, count(100))
+    box: tuple[str, ...] = option((), None, "X", nargs="+")
     hold_out: int = option(0, count(0))
     keep_doubtful: bool = option(False)
     background: str | None = option(None, None, "COLOUR")
@@ -394,7 +400,7 @@ class Splat(OnThreads, ReadsImages):
       preview.png     while it runs: a picture held out, and the triangles of now
 
     Attributes:
-        photos: a folder of images with their cameras, or the file of the cameras.
+        photos: a folder of images with their cameras, the file of the cameras, or a video.
         output: where results go.
         resume: go on from the folder's checkpoint; of the settings, --steps and --budget may
             differ.
@@ -402,6 +408,7 @@ class Splat(OnThreads, ReadsImages):
         budget: the files are there after 90s, 10m or 1h, that of finding cameras apart, however
             many steps that makes (default: 5000 steps).
         cameras: their file, if it is not in the folder: as gendr cameras writes it.
+        frames: of a video, in pieces of equal length the sharpest of each (default: 60).
         image_size: shorter side (default: their own, at most 400).
         background: behind the triangles: a name or #rrggbb, which transparent photos are laid over;
             learnt, one colour; or still, a backdrop that is the same image in all photos, as of a
@@ -420,7 +427,7 @@ class Splat(OnThreads, ReadsImages):
             "dist tconorm shape scale learn_scale unit degree triangles cutoff background"
         ),
         "the training": "steps budget opaque init density renew_every rate decay exposure seed",
-        "the photos": "cameras image_size hold_out evaluate_every",
+        "the photos": "cameras frames image_size hold_out evaluate_every",
         _RUNTIME: "device threads max_megapixels quiet debug",
     }
 
@@ -429,6 +436,7 @@ class Splat(OnThreads, ReadsImages):
     resume: bool = option(False)
     settings: SplatSettings = group(SplatSettings)
     cameras: str | None = option(None, None, "FILE")
+    frames: int | None = option(None, count(4))
     image_size: int | None = option(None, count(16), "PIXELS")
     background: str | None = option(None, None, "COLOUR")
     init: str | None = option(None, None, "hull|cameras|points|MESH|SPLATS")

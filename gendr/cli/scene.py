@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
 from gendr.photos.fitting import FitSettings
 from gendr.photos.fitting.colors.fit import ColorResult, fit_colors
+from gendr.photos.scene.box import find_box, read_box
 from gendr.photos.scene.build import SceneSettings, build, points_file
 from gendr.photos.scene.model import Scene, read_scene
 from gendr.photos.scene.views import camera_of, framed, scored
@@ -35,6 +37,10 @@ SIDE, LEAST_SIDE = 1600, 320
 # Seconds of one core for a megapixel, of all stages, and of none, by which --budget chooses sizes.
 _SECONDS, _ALWAYS = 22.0, 25.0
 POINTS, SHEET, METRICS, FOLDER = "points.ply", "sheet.png", "metrics.json", "depth_maps"
+# The preview: its files, the longer side of photos for it and from which on there is one, and the
+# part of the faces that it has; and all stages in times of those that it takes.
+PREVIEWS, SIDE_FILE = ("preview.glb", "preview.png"), "side.json"
+PREVIEW_SIDE, PREVIEW_FROM, PREVIEW_PART, _ALL = 500, 800, 0.25, 1.6
 # Photos on the sheet, and the width of a picture.
 SHOWN, TILE = 4, 480
 
@@ -64,6 +70,7 @@ def _run(args: Fit, by_itself: bool) -> int:
         raise ValueError("--hold-out 1 leaves no photo to use; give 2 or more, or 0 for none")
     # As gendr splat does.
     left_out = list(range(min(every, count) // 2, count, every)) if every else []
+    given = read_box(args.box) if args.box else None
     session = Session("scene", None, quiet=args.quiet, at_once=True)
     seconds: dict[str, float] = {}
     with locked(writable_folder(out)), session:
@@ -78,9 +85,17 @@ def _run(args: Fit, by_itself: bool) -> int:
             )  # fmt: skip
         seconds["read"] = round(time.perf_counter() - begin, 2)
         _warn(args, scene, left_out)
+        box: Any = None
+        if args.box:
+            corners = find_box(scene) if given is None else given - scene.origin
+            box = tuple(map(tuple, corners.tolist()))
+        settings = SceneSettings(faces=args.faces, box=box)
+        lap = time.perf_counter()
+        scene = _previewed(args, scene, settings, session, lap - begin)
+        seconds["preview"] = round(time.perf_counter() - lap, 2)
         with session.part("stereo") as tell:
             try:
-                found = build(scene, out / FOLDER, SceneSettings(faces=args.faces), tell)
+                found = build(scene, out / FOLDER, settings, tell)
             except ValueError:  # another time would find no more
                 _clear(out / FOLDER)
                 raise
@@ -104,6 +119,7 @@ def _run(args: Fit, by_itself: bool) -> int:
             "finished": True, "kind": "scene", "target": str(args.target),
             "photos": list(scene.names), "placed": len(scene), "held_out": left_out,
             "image_size": list(size), "neighbours": [list(row) for row in scene.neighbours],
+            "box": None if box is None else (np.array(box) + scene.origin).tolist(),
             **facts, "scores": {**scores, "held_out": bool(left_out)},
             "vertices": len(mesh.vertices), "faces": len(mesh.faces), "seconds": seconds,
             "threads": num_threads(), "versions": versions(),
@@ -117,6 +133,8 @@ def _run(args: Fit, by_itself: bool) -> int:
         session.place = None
         stages.clear("colors")
         _clear(out / FOLDER)
+        for name in PREVIEWS:
+            (out / name).unlink(missing_ok=True)
     if not args.quiet:
         where = f"{len(left_out)} photos left out" if left_out else "the photos themselves"
         sys.stdout.write(
@@ -168,7 +186,7 @@ def refuse_for_object(args: Fit) -> None:
         ValueError: naming the option.
     """
     usual = Fit(target=args.target, settings=FitSettings())
-    for name in ("faces", "hold_out"):
+    for name in ("faces", "box", "hold_out"):
         if getattr(args, name) != getattr(usual, name):
             raise ValueError(
                 f"--{name.replace('_', '-')} is for scenes, and {args.target} is fitted to masks; "
@@ -178,7 +196,7 @@ def refuse_for_object(args: Fit) -> None:
 
 def _clear(folder: Path) -> None:
     """Remove the depth maps of an earlier run, and nothing else that may be there."""
-    for file in folder.glob("*/*_*.npz"):
+    for file in (*folder.glob("*/*_*.npz"), *folder.glob(SIDE_FILE)):
         file.unlink()
     for place in (*folder.glob("*"), folder):
         with suppress(OSError):  # which is not empty, or no folder
@@ -195,8 +213,47 @@ def _side(args: Fit, path: Path) -> tuple[int, int]:
         own = sum(min(size) / max(size) for size in sizes)  # megapixels at a longer side of 1000
         cores = min(num_threads(), len(sizes))
         left = max(args.settings.budget - _ALWAYS, 0.0) * cores / _SECONDS
-        side = int(min(SIDE, max(LEAST_SIDE, 1000 * (left / own) ** 0.5)))
+        # The preview tells more, but takes time itself.
+        guess = int(max(LEAST_SIDE, 1000 * (left / own) ** 0.5))
+        side = guess if guess < PREVIEW_FROM else SIDE
     return side, len(sizes)
+
+
+def _previewed(
+    args: Fit, scene: Scene, settings: SceneSettings, session: Session, spent: float
+) -> Scene:
+    """The scene at a size for which there is time, after a preview from small photos.
+
+    The preview shows how fast the machine is, by which --budget chooses the size; what it chose is
+    kept for --resume.
+    """
+    out = Path(args.output)
+    kept, side = out / FOLDER / SIDE_FILE, max(max(image.shape[:2]) for image in scene.images)
+    if args.resume and kept.is_file():
+        return scene.smaller(int(json.loads(kept.read_text())["side"]))
+    if side < PREVIEW_FROM:
+        return scene
+    begin, small = time.perf_counter(), scene.smaller(PREVIEW_SIDE)
+    with session.part("preview") as tell:
+        try:
+            faces = max(100, int(PREVIEW_PART * settings.faces))
+            found = build(small, out / FOLDER, replace(settings, faces=faces), tell)
+        except ValueError:  # larger photos may show what small ones do not
+            return scene
+        glb, png = (out / name for name in PREVIEWS)
+        rows = [i for i in range(len(scene)) if scene.neighbours[i]]
+        whole = found.mesh.with_origin(torch.from_numpy(scene.origin))
+        files = {png: visual.picture(_sheet(found.mesh, small, rows)), **whole.to_files(glb)}
+    taken = time.perf_counter() - begin
+    budget = args.settings.budget
+    if budget is not None:
+        share = max(0.0, budget - spent - taken) / (_ALL * taken)
+        side = int(min(side, max(LEAST_SIDE, PREVIEW_SIDE * share**0.5)))
+    write_all({**files, kept: as_json({"side": side})})
+    if not args.quiet:
+        text = f"a preview after {taken:.0f} s: {glb}"
+        session.write(text + (f"; going on with {side} pixels" if budget is not None else ""))
+    return scene.smaller(side)
 
 
 def _warn(args: Fit, scene: Scene, left_out: list[int]) -> None:

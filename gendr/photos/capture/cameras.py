@@ -18,7 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +34,7 @@ from gendr.mesh.images import MAX_MEGAPIXELS, QUARTERS, open_image, read_orienta
 from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.photos import Masks, is_photo
+from gendr.photos.capture.gps import Placement, place_by_gps, read_fix
 
 __all__ = ["LEAST", "FoundCameras", "find_cameras", "list_photos"]
 
@@ -51,6 +52,7 @@ _NAMED = 5  # copies of photos that are named
 _FOCAL_35 = 0xA405  # of EXIF: the focal length as with film of 36 x 24 mm
 
 Matrix = npt.NDArray[np.float64]
+Fix = tuple[float, float, float]
 
 
 @final
@@ -59,7 +61,8 @@ class FoundCameras:
     """Cameras that were found for the photos of a folder.
 
     The world has its origin where the cameras look, y up if they are upright on average, and the
-    cameras at a median distance of 3.
+    cameras at a median distance of 3. Where GPS fixes in EXIF agree with the cameras it is in
+    metres, with x east, y up and z south.
 
     Attributes:
         entries: what `cameras.json` says of each photo that was placed: OpenCV's matrices.
@@ -69,6 +72,9 @@ class FoundCameras:
         tracks: of each, the entries of the photos that show it.
         error: mean distance of features from where the points are seen, pixels of up to 1600 on the
             longer side.
+        gps: what fixes of photos say, rows of `entries`; `middle` is in this world. None if they
+            are too few or contradict the cameras.
+        fixes: photos that were placed and have a fix.
     """
 
     entries: tuple[dict[str, Any], ...]
@@ -77,6 +83,8 @@ class FoundCameras:
     colors: Matrix
     tracks: tuple[tuple[int, ...], ...]
     error: float
+    gps: Placement | None = None
+    fixes: int = 0
 
     def files(self, file: Path) -> dict[Path, bytes]:
         """The JSON file of the cameras, and beside it the points: contents by path.
@@ -84,7 +92,14 @@ class FoundCameras:
         `gendr.photos.load_views` and `load_points` read them.
         """
         points = "points3D.txt" if file.name == OPENCV else f"{file.stem}_points3D.txt"
-        content = {"points": points, "images": list(self.entries)}
+        content: dict[str, Any] = {"points": points, "images": list(self.entries)}
+        if self.gps is not None:
+            content["gps"] = {
+                "axes": "x east, y up, z south, in metres", "at": self.gps.middle.tolist(),
+                "latitude": self.gps.latitude, "longitude": self.gps.longitude,
+                "altitude": self.gps.altitude, "error": self.gps.error,
+                "photos": len(self.gps.used), "of": self.fixes,
+            }  # fmt: skip
         text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
         return {
             file: text.encode(),
@@ -137,7 +152,7 @@ def find_cameras(
     tell = callback or (lambda done, stage: None)
     with TemporaryDirectory() as place:
         work = Path(place)
-        groups, scales = _prepare(root, photos, work, max_megapixels, tell)
+        groups, scales, fixes = _prepare(root, photos, work, max_megapixels, tell)
         job = {
             "groups": groups, "model": "SIMPLE_RADIAL", "masks": (work / "masks").is_dir(),
             "neighbours": _NEIGHBOURS if len(photos) > _MANY else 0, "threads": num_threads(),
@@ -160,6 +175,12 @@ def find_cameras(
     quarters = [QUARTERS.get(read_orientation(photo, max_megapixels), 0) for photo in photos]
     order = [int(Path(image["name"]).stem) for image in result["images"]]
     turn, centre, scale = _world(result["images"], [quarters[i] for i in order])
+    eyes = -np.einsum(
+        "bji,bj->bi", *(np.array([image[k] for image in result["images"]]) for k in "Rt")
+    )
+    gps = place_by_gps(eyes, turn[1], [fixes[i] for i in order])
+    if gps is not None:
+        turn, scale = gps.turn, gps.scale
     entries, place = [], {}
     for i, name in enumerate(names):
         image = placed.get(f"{i:05d}")
@@ -171,9 +192,16 @@ def find_cameras(
     for point, photo in seen.tolist():
         if photo in place:
             tracks[point].add(place[photo])
+    if gps is not None:
+        rows = [[place[order[i]] for i in each] for each in (gps.used, gps.wrong)]
+        gps = replace(
+            gps, used=tuple(sorted(rows[0])), wrong=tuple(sorted(rows[1])),
+            middle=scale * turn @ (gps.middle - centre),
+        )  # fmt: skip
     return FoundCameras(
         tuple(entries), missing, points, table[:, 3:] / 255,
-        tuple(tuple(sorted(track)) for track in tracks), result["error"],
+        tuple(tuple(sorted(track)) for track in tracks), result["error"], gps,
+        sum(fixes[i] is not None for i in order),
     )  # fmt: skip
 
 
@@ -198,18 +226,23 @@ def _different(photos: list[Path]) -> list[Path]:
 
 def _prepare(
     root: Path, photos: list[Path], work: Path, limit: float, tell: Callable[[float, str], None]
-) -> tuple[list[dict[str, Any]], list[tuple[float, float]]]:
-    """Write images of bounded size and their masks; groups of a size, and scales x, y of each."""
+) -> tuple[list[dict[str, Any]], list[tuple[float, float]], list[Fix | None]]:
+    """Write images of bounded size and their masks.
+
+    Returns: groups of a size; of each photo the scales x, y, and the GPS fix.
+    """
     from PIL import Image
 
     sizes: dict[tuple[int, int, float], list[str]] = {}
     scales: list[tuple[float, float]] = []
     masks: list[Image.Image | None] = []
+    fixes: list[Fix | None] = []
     own_masks = Masks(root)
     for i, photo in enumerate(photos):
         tell(0.3 * _STAGES["features"] * i / len(photos), "features")
         with open_image(photo, limit) as opened:
             focal = _focal_35(opened)
+            fixes.append(read_fix(opened))
             factor = min(1.0, _SIDE / max(opened.size))
             size = (max(1, round(factor * opened.width)), max(1, round(factor * opened.height)))
             planes = rgba(opened)
@@ -228,7 +261,7 @@ def _prepare(
             masks.append(None if mask is None else _mask(mask, size, limit))
     groups = [{"size": size[:2], "focal": size[2], "names": names} for size, names in sizes.items()]
     _write_masks(work, list(sizes.values()), masks)
-    return groups, scales
+    return groups, scales, fixes
 
 
 def _focal_35(image: Any) -> float:

@@ -32,6 +32,7 @@ Tell = Callable[[float, str], None]
 _SMOOTHING, _FORTH, _BACK = 4, 0.5, -0.53
 # The spacing of points that the surface is told, in sides of the squares of which they are means.
 _SPACING = 1.0
+_LEAST = 100  # points on which photos agree
 _SHARES = {"depths": 0.8, "fusion": 0.05, "surface": 0.15}
 
 
@@ -42,12 +43,14 @@ class SceneSettings:
 
     Attributes:
         faces: of the mesh, at most about so many.
+        box: two corners, relative to the origin of the scene, of what is made; None for all.
         depth: see `DepthSettings`.
         fusion: see `FusionSettings`.
         surface: see `SurfaceSettings`.
     """
 
     faces: int = 400_000
+    box: tuple[tuple[float, float, float], tuple[float, float, float]] | None = None
     depth: DepthSettings = field(default_factory=DepthSettings)
     fusion: FusionSettings = field(default_factory=FusionSettings)
     surface: SurfaceSettings = field(default_factory=SurfaceSettings)
@@ -109,7 +112,12 @@ def build(
     files = find_depths(scene, place, settings.depth, stage("depths"))
     lap("depths")
     cloud = fused(scene, files, settings.fusion, stage("fusion"))
-    if len(cloud) < 100:
+    if settings.box is not None and len(cloud) >= _LEAST:
+        cloud = cloud.within(np.array(settings.box))
+        if len(cloud) < _LEAST:
+            raise ValueError(f"the box holds {len(cloud)} of the points on which photos agree; "
+                             "give another, in the frame of the cameras")  # fmt: skip
+    if len(cloud) < _LEAST:
         raise ValueError(
             "the photos agree nowhere about the shape: take more of them, of which neighbours show "
             "mostly the same, sharp, of what stands still and has a pattern"

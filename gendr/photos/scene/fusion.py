@@ -8,7 +8,7 @@ its frame.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -81,6 +81,14 @@ class Cloud:
 
     def __len__(self) -> int:
         return len(self.points)
+
+    def within(self, box: Array) -> Cloud:
+        """The points between the corners [2, 3] of a box."""
+        rows = np.flatnonzero(((self.points >= box[0]) & (self.points <= box[1])).all(1))
+        views, starts = self.chosen(rows)
+        names = ("points", "normals", "colors", "first", "places")
+        own = {name: getattr(self, name)[rows] for name in names}
+        return replace(self, **own, views=views, starts=starts)
 
     def chosen(self, rows: Array) -> tuple[Array, Array]:
         """`views` and `starts` of some of the points."""

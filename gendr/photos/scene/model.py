@@ -7,7 +7,7 @@ follows, also where the world is in UTM metres.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, final
@@ -76,6 +76,23 @@ class Scene:
     def centres(self) -> Array:
         """[N, 3], where the cameras stand."""
         return -np.einsum("nji,nj->ni", self.R, self.t)
+
+    def smaller(self, side: int) -> Scene:
+        """The same with photos whose longer sides are at most so many pixels."""
+        from PIL import Image
+
+        images: list[Array] = []
+        K = self.K.copy()
+        for i, image in enumerate(self.images):
+            height, width = image.shape[:2]
+            part = min(1.0, side / max(height, width))
+            size = max(1, round(part * width)), max(1, round(part * height))
+            small = Image.fromarray(image).resize(size, Image.Resampling.BOX)
+            images.append(image if part == 1 else np.array(small))
+            for axis, ratio in enumerate((size[0] / width, size[1] / height)):
+                K[i, axis] *= ratio
+                K[i, axis, 2] += (ratio - 1) / 2
+        return replace(self, images=tuple(images), K=K)
 
     def between(self, i: int, j: int, level: int = 1) -> tuple[Array, Array]:
         """A [3, 3], b [3]: pixel p of photo i with inverse depth w is at A p + w b in photo j."""

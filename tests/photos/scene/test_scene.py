@@ -8,7 +8,10 @@ import pytest
 
 import gendr
 from gendr import cli
+from gendr.cli import scene as command
 from gendr.photos.camera_files.colmap import point_text, read_point_file, read_tracks
+from gendr.photos.scene import build as build_module
+from gendr.photos.scene.box import find_box, read_box
 from gendr.photos.scene.build import SceneSettings, build
 from gendr.photos.scene.depth_maps import (
     DepthMap,
@@ -166,8 +169,8 @@ def test_tracks_are_read_again(tmp_path):
 def test_the_command(room, tmp_path, capsys):
     """Photos without masks are a scene, and what is said of it is what the mesh is."""
     out = tmp_path / "out"
-    command = ["fit", str(room[0]), "-o", str(out), "--hold-out", "4", "--faces", "2500"]
-    assert cli.main([*command, "--texture-size", "256"]) == 0
+    words = ["fit", str(room[0]), "-o", str(out), "--hold-out", "4", "--faces", "2500"]
+    assert cli.main([*words, "--texture-size", "256"]) == 0
     said = capsys.readouterr()
     assert "no masks and no backdrop: a scene of 4 photos" in said.out
     metrics = json.loads((out / "metrics.json").read_text())
@@ -179,20 +182,86 @@ def test_the_command(room, tmp_path, capsys):
     assert len(mesh.faces) == metrics["faces"] <= 2500
     assert mesh.texture is not None
     assert not (out / "depth_maps").exists()
-    assert cli.main([*command, "--object"]) == 2
+    assert cli.main([*words, "--object"]) == 2
     assert "no mask" in capsys.readouterr().err
     for more, why in (
         (["--init", "hull"], "--init is for an object"),
         (["--steps", "9"], "--steps is for an object"),
         (["--object"], "contradict each other"),
         (["--hold-out", "1"], "leaves no photo"),
+        (["--box", "1", "2"], "--box takes auto"),
     ):
-        assert cli.main([*command, "--scene", *more]) == 2
+        assert cli.main([*words, "--scene", *more]) == 2
         assert why in capsys.readouterr().err
     assert cli.main(["fit", "chair", "-o", str(out), "--scene"]) == 2
     assert "is a mesh" in capsys.readouterr().err
     assert cli.main(["fit", "chair", "-o", str(out), "--hold-out", "3"]) == 2
     assert "--hold-out is for scenes" in capsys.readouterr().err
+
+
+def test_after_any_stage_the_command_goes_on_with_equal_bits(room, tmp_path, monkeypatch, capsys):
+    """Stopped once in each stage, one after the other: in the preview, and in what follows."""
+    monkeypatch.setattr(command, "PREVIEW_FROM", 90)
+    monkeypatch.setattr(command, "PREVIEW_SIDE", 64)
+    words = ["fit", str(room[0]), "--scene", "--faces", "1500", "--quiet", "--texture-size", "64"]
+    assert cli.main([*words, "-o", str(tmp_path / "whole")]) == 0
+    out, results = tmp_path / "out", ("fit.glb", "points.ply", "sheet.png")
+    assert {path.name for path in (tmp_path / "whole").iterdir()} == {*results, "metrics.json"}
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    inner = [(build_module, name) for name in ("find_depths", "reconstruct")]
+    outer = [(command, name) for name in ("fit_colors", "scored")]
+    more = ["-o", str(out)]
+    for number, (module, name) in enumerate([*inner, *inner, *outer]):
+        with monkeypatch.context() as patch:
+            real = getattr(module, name)  # which the preview calls once before
+            turns = iter([real, stop] if number == 2 else [stop])
+            patch.setattr(module, name, lambda *a, _t=turns, **k: next(_t)(*a, **k))
+            assert cli.main([*words, *more]) == 130, name
+        assert (out / "preview.glb").is_file() == (number > 1), name
+        more = ["-o", str(out), "--resume"]
+    assert cli.main([*words, *more]) == 0
+    for file in results:
+        assert (out / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+    assert not (out / "preview.glb").exists()
+    capsys.readouterr()
+
+
+def test_a_budget_chooses_the_size_after_the_preview(room, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "PREVIEW_FROM", 90)
+    monkeypatch.setattr(command, "PREVIEW_SIDE", 64)
+    monkeypatch.setattr(command, "LEAST_SIDE", 70)
+    words = ["fit", str(room[0]), "-o", str(tmp_path), "--scene", "--colors", "none", "--budget"]
+    monkeypatch.setattr(command, "_ALWAYS", -1e6)  # what is guessed before is not looked at
+    for budget, side in (("1h", 96), ("0.9s", 70)):
+        assert cli.main([*words, budget]) == 0
+        assert f"going on with {side} pixels" in capsys.readouterr().err
+        metrics = json.loads((tmp_path / "metrics.json").read_text())
+        assert max(metrics["image_size"]) == side
+
+
+def test_an_object_in_a_box(room, tmp_path, stereo):
+    scene, low, high = room[2], np.array([-0.8, -0.5, 3.0]), np.array([0.6, 0.6, 4.2])
+    box = tuple(tuple((corner - scene.origin).tolist()) for corner in (low, high))
+    found = build(scene, tmp_path, SceneSettings(depth=QUICK, faces=2000, box=box))
+    vertices = found.mesh.vertices.numpy() + scene.origin
+    assert (vertices >= low - 0.02).all()
+    assert (vertices <= high + 0.02).all()
+    assert np.ptp(vertices[:, :2], axis=0) == pytest.approx([1.4, 1.1], abs=0.15)
+    with pytest.raises(ValueError, match="the box holds 0 of the points"):
+        build(scene, tmp_path, SceneSettings(depth=QUICK, box=((8.0,) * 3, (9.0,) * 3)))
+    # By default about what all look at: the wall at the height of the cameras.
+    corners = find_box(scene) + scene.origin
+    assert (corners[0] < [0, 0, 4]).all()
+    assert (corners[1] > [0, 0, 4]).all()
+    assert corners[1, 2] < 4.6
+    np.testing.assert_array_equal(read_box("-1 -2 -3 1 2 3.5".split()), [[-1, -2, -3], [1, 2, 3.5]])
+    assert read_box(["auto"]) is None
+    for words in (["1"], ["a"] * 6, ["nan"] * 6, ["1"] * 6, "1 1 1 0 2 2".split()):
+        with pytest.raises(ValueError, match="six numbers"):
+            read_box(words)
 
 
 def test_cameras_without_points_are_enough(tmp_path):

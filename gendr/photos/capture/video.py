@@ -1,0 +1,129 @@
+"""Photos from a video: frames evenly spaced in time, of each piece of it the sharpest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gendr._common.files import writable_folder
+
+__all__ = ["extract_frames", "is_video"]
+
+_VIDEOS = {".mp4", ".mov", ".m4v", ".avi", ".mkv", ".webm", ".mts", ".m2ts", ".3gp", ".mpg"}
+# The width at which frames are compared, and that of the small pictures by which it is found out
+# whether anything moved; these then differ by so much, in grey levels of 255.
+_WIDTH, _SMALL, _STILL = 960, 48, 2.0
+_QUALITY = 95  # of JPEG
+
+
+def is_video(path: Path) -> bool:
+    """Whether the name of a file is that of a video."""
+    return path.suffix.lower() in _VIDEOS and not path.is_dir()
+
+
+def extract_frames(
+    file: str | Path,
+    folder: str | Path,
+    count: int = 60,
+    *,
+    callback: Callable[[float], None] | None = None,
+) -> list[Path]:
+    """Write frames of a video as photos.
+
+    The video is cut into `count` pieces of equal length. Of each the sharpest frame is taken, by
+    the variance of its Laplacian (Pech-Pacheco et al., ICPR 2000), unless it shows what the one
+    before shows, as where the camera stood still. Frames are turned upright as the file says.
+
+    Args:
+        file: the video.
+        folder: of the photos, which is made; `frame_00001.jpg` and so on, numbers of the frames.
+            Files of such names that are there are replaced, all at the end.
+        count: pieces, at most; at least 1.
+        callback: called with what is done, from 0 to 1.
+
+    Returns: the photos, in their order.
+
+    Raises:
+        RuntimeError: if OpenCV is not installed.
+        ValueError: if there is no such file, or it cannot be read as a video.
+    """
+    path, tell = Path(file), callback or (lambda done: None)
+    if count < 1:
+        raise ValueError(f"count must be >= 1, got {count}")
+    if not path.is_file():
+        raise ValueError(f"no such file: {path}")
+    if find_spec("cv2") is None:
+        raise RuntimeError(
+            f"{path}: videos are read with OpenCV, which is not installed: pip install "
+            "opencv-python-headless; or give a folder of its frames as images"
+        )
+    sharp: list[float] = []
+    small: list[npt.NDArray[np.float32]] = []
+    for frame, total in _frames(path):
+        seen = _compared(frame)
+        sharp.append(seen[0])
+        small.append(seen[1])
+        tell(0.5 * min(1.0, len(sharp) / total))
+    if not sharp:
+        raise ValueError(f"{path} cannot be read as a video: it is damaged, or of another kind")
+    bounds = np.linspace(0, len(sharp), min(count, len(sharp)) + 1).astype(int)
+    chosen: list[int] = []
+    for start, stop in pairwise(bounds):
+        best = start + int(np.argmax(sharp[start:stop]))
+        if not chosen or np.abs(small[best] - small[chosen[-1]]).mean() >= _STILL:
+            chosen.append(best)
+    place = writable_folder(Path(folder))
+    with TemporaryDirectory(dir=place) as work:
+        written: list[Path] = []
+        for number, (frame, _) in enumerate(_frames(path)):
+            if len(written) < len(chosen) and number == chosen[len(written)]:
+                written.append(_write(frame, Path(work) / f"frame_{number + 1:05d}.jpg"))
+                tell(0.5 + 0.5 * len(written) / len(chosen))
+        for old in place.glob("frame_*.jpg"):
+            old.unlink()
+        return [photo.replace(place / photo.name) for photo in written]
+
+
+def _frames(path: Path) -> Generator[tuple[Any, int], None, None]:
+    """The frames of a video, BGR, each with the number that there may be."""
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # what is damaged is said here
+    import cv2
+
+    video = cv2.VideoCapture(str(path))
+    try:
+        total = max(1, int(video.get(cv2.CAP_PROP_FRAME_COUNT)))
+        while True:
+            there, frame = video.read()
+            if not there:
+                return
+            yield frame, total
+    finally:
+        video.release()
+
+
+def _compared(frame: Any) -> tuple[float, npt.NDArray[np.float32]]:
+    """How sharp a frame is, and a small picture of it."""
+    import cv2
+
+    grey = cv2.cvtColor(frame, cv2.COLOR_BGR2GRAY)
+    height, width = grey.shape
+    part = min(1.0, _WIDTH / width)
+    size = max(1, round(part * width)), max(1, round(part * height))
+    grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
+    small = cv2.resize(grey, (_SMALL, _SMALL), interpolation=cv2.INTER_AREA)
+    return float(cv2.Laplacian(grey, cv2.CV_32F).var()), small.astype(np.float32)
+
+
+def _write(frame: Any, path: Path) -> Path:
+    from PIL import Image
+
+    Image.fromarray(np.ascontiguousarray(frame[..., ::-1])).save(path, quality=_QUALITY)
+    return path

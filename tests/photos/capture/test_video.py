@@ -1,0 +1,66 @@
+"""Photos from a video: the sharp frames, evenly spaced, and none twice."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gendr.cli import main
+from gendr.photos.capture import extract_frames
+from gendr.photos.capture import video as module
+
+cv2 = pytest.importorskip("cv2")
+LENGTH, SHARP = 40, (3, 9, 11, 18, 21, 29)  # the frames that are not blurred
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory):
+    """A video that moves along a pattern, blurred but in some frames, and stands still at last."""
+    file = tmp_path_factory.mktemp("video") / "walk.AVI"
+    wall = np.random.default_rng(0).integers(0, 255, (12, 60, 3)).astype(np.uint8)
+    wall = cv2.resize(wall, (600, 120), interpolation=cv2.INTER_NEAREST)
+    out = cv2.VideoWriter(str(file), cv2.VideoWriter_fourcc(*"MJPG"), 10, (160, 120))
+    for k in range(LENGTH):
+        place = 10 * min(k, 29)
+        frame = wall[:, place : place + 160]
+        out.write(frame if k in SHARP or k > 29 else cv2.GaussianBlur(frame, (0, 0), 3))
+    out.release()
+    return file, wall
+
+
+def test_frames_are_sharp_evenly_spaced_and_upright(walk, tmp_path):
+    file, wall = walk
+    (tmp_path / "frame_00077.jpg").write_bytes(b"of before")
+    (tmp_path / "mine.txt").write_text("stays")
+    seen = []
+    found = extract_frames(file, tmp_path, 8, callback=seen.append)
+    # Pieces of five frames; the two last ones show what frame 29 shows.
+    assert [photo.name for photo in found] == [
+        f"frame_{k + 1:05d}.jpg" for k in (3, 9, 11, 18, 21, 29)
+    ]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [*(p.name for p in found), "mine.txt"]
+    assert seen == sorted(seen)
+    assert seen[-1] == 1
+    first = np.asarray(Image.open(found[0])).astype(int)
+    assert np.abs(first - wall[:, 30:190, ::-1]).mean() < 12  # two compressions
+    assert len(extract_frames(file, tmp_path, 1000)) > 25  # as many as there are, none twice
+
+
+def test_what_is_no_video_is_said(walk, tmp_path, monkeypatch, capsys):
+    (tmp_path / "a.mp4").write_bytes(b"no video at all")
+    for command in ("fit", "splat"):
+        assert main([command, str(tmp_path / "a.mp4"), "-o", str(tmp_path / "out")]) == 2
+        assert "cannot be read as a video" in capsys.readouterr().err
+        assert main([command, str(tmp_path / "b.mp4"), "-o", str(tmp_path / "out")]) == 2
+        assert "no such file" in capsys.readouterr().err
+        assert main([command, str(tmp_path), "--frames", "9", "-o", str(tmp_path / "out")]) == 2
+        assert "--frames is for videos" in capsys.readouterr().err
+    for command in ("cameras", "masks"):
+        assert main([command, str(walk[0])]) == 2
+        assert "is a video" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="count must be >= 1"):
+        extract_frames(walk[0], tmp_path, 0)
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    assert main(["fit", str(walk[0]), "-o", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "pip install opencv-python-headless" in said
+    assert said.count("\n") == 1
