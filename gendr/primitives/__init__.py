@@ -18,7 +18,7 @@ the documentation.
 """
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gendr.primitives.antialias import antialias, antialias_construct_topology_hash
 from gendr.primitives.devices import on_cpu
@@ -32,9 +32,6 @@ from gendr.primitives.rasterize import (
     set_log_level,
 )
 from gendr.primitives.texture import texture, texture_construct_mip
-
-if TYPE_CHECKING:
-    from gendr.rendering.clip_space import soft
 
 __all__ = [
     "DepthPeeler",

@@ -15,7 +15,6 @@ from gendr.tnorms.groups import Grouping, Segments
 
 if TYPE_CHECKING:
     from gendr.distributions.base import Number
-    from gendr.rendering.backends.interface import Backend
     from gendr.rendering.geometry import ImageSize, ScreenFaces
     from gendr.tnorms import TConorm
 
@@ -50,20 +49,6 @@ class Aggregation:
     def join(self, a: Tensor, s: Tensor, pixels: Grouping) -> Tensor:
         """Alpha of every pixel from coverages a and s = 1 - a; equation (5.4)."""
         return self.tconorm.aggregate(a, s, pixels)[0]
-
-
-def alpha(
-    backend: Backend, faces: ScreenFaces, size: ImageSize, aggregation: Aggregation
-) -> Tensor:
-    """Alpha of every pixel, [B, H, W].
-
-    Only torch can evaluate a CDF that is the user's own Python function. It is evaluated on lists
-    of pairs, unless the backend takes any CDF itself (`Backend.TAKES_ANY_CDF`).
-    """
-    if not aggregation.coverage.has_own_cdf or backend.TAKES_ANY_CDF:
-        return backend.alpha(faces, size, aggregation)
-    runs = backend.pairs(faces, size, aggregation.coverage.radius(), PAIRS_AT_ONCE)
-    return alpha_of_pairs(runs, backend.distance, backend.gather, faces, size, aggregation)
 
 
 def alpha_of_pairs(

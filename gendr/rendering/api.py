@@ -21,8 +21,9 @@ from gendr._common.checks import (
 from gendr._common.readback import earlier
 from gendr._common.tracing import all_hold, is_traced
 from gendr._common.words import worded
-from gendr.rendering.aggregation import Aggregation, alpha
+from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends.choice import choose
+from gendr.rendering.backends.dispatch import alpha
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.geometry import ImageSize, can_leave_out, screen_faces
 

@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 
 from gendr.rendering.aggregation import Aggregation
+from gendr.rendering.backends.interface import Backend
 from gendr.rendering.fragments import PixelPairs, recomputed
 from gendr.rendering.layers import Layered, joined
 from gendr.rendering.output import PAIRS_AT_ONCE, Output, image
-from gendr.rendering.shading import Blending, Scene, depth_planes
+from gendr.rendering.scene import Scene
+from gendr.rendering.shading import Blending, depth_planes
 from gendr.tnorms.groups import Segments
 
 if TYPE_CHECKING:
@@ -46,12 +48,13 @@ class OrderedOutput(Output):
 
     def __init__(
         self,
+        backend: Backend,
         scene: Scene,
         aggregation: Aggregation,
         blended: Callable[[float, float], Blending],
         ordering: Ordering,
     ) -> None:
-        super().__init__(scene, aggregation, blended, "softmax", "ordered")
+        super().__init__(backend, scene, aggregation, blended, "softmax", "ordered")
         self._ordering = ordering
 
     @image
@@ -73,9 +76,9 @@ class OrderedOutput(Output):
         layered = _layered(scene, self._aggregation, self._ordering, blend.near, blend.far)
         varying = scene.mesh.vertex_colors is not None or not scene.is_linear
         if varying or self._aggregation.coverage.has_own_cdf:
-            colours, alpha = _joined_pairs(scene, layered, PAIRS_AT_ONCE)
+            colours, alpha = _joined_pairs(self._backend, scene, layered, PAIRS_AT_ONCE)
         else:
-            colours, alpha = scene.backend.ordered(layered, scene.size)
+            colours, alpha = self._backend.ordered(layered, scene.size)
         shape = scene.faces.images, scene.size.height, scene.size.width
         return colours.reshape(*shape, 3), alpha.reshape(shape)
 
@@ -113,7 +116,9 @@ def _layered(
     )  # fmt: skip
 
 
-def _joined_pairs(scene: Scene, layered: Layered, limit: int) -> tuple[Tensor, Tensor]:
+def _joined_pairs(
+    backend: Backend, scene: Scene, layered: Layered, limit: int
+) -> tuple[Tensor, Tensor]:
     """Colours [B H W, 3] over black, and alpha [B H W], by lists of about `limit` pairs."""
     faces, size, family = scene.faces, scene.size, layered.tconorm
     scene.prepare()
@@ -125,7 +130,7 @@ def _joined_pairs(scene: Scene, layered: Layered, limit: int) -> tuple[Tensor, T
 
     def run(listing: Callable[[], PixelPairs]) -> tuple[Tensor, Tensor]:
         pixels, face, first, last = listing()
-        d = scene.backend.distance(faces, size, pixels, face)
+        d = backend.distance(faces, size, pixels, face)
         a, s = layered.covered(d, face, scene.gather)
         kept = (a.detach() > 0).nonzero().squeeze(-1)
         key = layered.keys(size.centres(pixels[kept], torch.float64), face[kept])
@@ -141,7 +146,7 @@ def _joined_pairs(scene: Scene, layered: Layered, limit: int) -> tuple[Tensor, T
             share, alpha = _joined_groups(family, a, s, group)
         return group.sum(share.unsqueeze(-1) * colours), alpha
 
-    found = recomputed(run, scene.backend.pairs(faces, size, radius, limit))
+    found = recomputed(run, backend.pairs(faces, size, radius, limit))
     none = faces.corners.reshape(-1)[:0]  # what a batch of 0 images is made of
     colours = torch.cat([none.reshape(0, 3), *(c for c, _ in found)])
     return colours, torch.cat([none, *(alpha for _, alpha in found)])

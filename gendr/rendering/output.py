@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from gendr._common.tracing import lazy
-from gendr.rendering.aggregation import Aggregation, alpha
+from gendr.rendering.aggregation import Aggregation
+from gendr.rendering.backends.dispatch import alpha
+from gendr.rendering.backends.interface import Backend
+from gendr.rendering.scene import Scene
 from gendr.rendering.shading import (
     Blending,
-    Scene,
     closest_faces,
     nearest_faces,
     softmax_rgb,
@@ -64,13 +66,15 @@ class Output:
 
     def __init__(
         self,
+        backend: Backend,
         scene: Scene,
         aggregation: Aggregation,
         blended: Callable[[float, float], Blending],
         shading: str,
         composite: str,
     ) -> None:
-        self._scene, self._aggregation, self._blended = scene, aggregation, blended
+        self._backend, self._scene = backend, scene
+        self._aggregation, self._blended = aggregation, blended
         self._is_soft, self._over_alpha = shading == "softmax", composite == "alpha"
         self.device = scene.mesh.device
         self.allows_graph = torch.is_grad_enabled()
@@ -96,7 +100,7 @@ class Output:
     def alpha(self) -> Tensor:
         """Soft coverage [B, H, W]."""
         scene, photo = self._scene, self._photo
-        covered = alpha(scene.backend, scene.faces, scene.size, self._aggregation)
+        covered = alpha(self._backend, scene.faces, scene.size, self._aggregation)
         return covered if photo is None else covered * photo
 
     @image
@@ -106,7 +110,9 @@ class Output:
         if self._over_alpha:
             blending = blending.without_background()
         if self._is_soft:
-            image = softmax_rgb(self._scene, self._aggregation.coverage, blending, PAIRS_AT_ONCE)
+            image = softmax_rgb(
+                self._backend, self._scene, self._aggregation.coverage, blending, PAIRS_AT_ONCE
+            )
         else:
             image = self._hard_rgb()
         if self._over_alpha:
@@ -141,7 +147,7 @@ class Output:
 
     @image
     def _nearest(self) -> Tensor:
-        nearest = nearest_faces(self._scene, self._blending.near, self._blending.far)
+        nearest = nearest_faces(self._backend, self._scene, self._blending.near, self._blending.far)
         return nearest if self._photo is None else torch.where(self._photo, nearest, -1)
 
     @image
@@ -194,4 +200,6 @@ class Output:
     def _fringe(self) -> tuple[Tensor, Tensor]:
         """Pixels [K] that no face covers but some reach softly, and the nearest face of each."""
         wanted = (self._nearest.reshape(-1) < 0) & (self.alpha.detach().reshape(-1) > 0)
-        return closest_faces(self._scene, self._aggregation.coverage, wanted, PAIRS_AT_ONCE)
+        return closest_faces(
+            self._backend, self._scene, self._aggregation.coverage, wanted, PAIRS_AT_ONCE
+        )

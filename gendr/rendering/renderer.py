@@ -34,7 +34,8 @@ from gendr.rendering.geometry import Geometry, common_batch
 from gendr.rendering.ordered import SORTS
 from gendr.rendering.ordered_output import OrderedOutput, Ordering
 from gendr.rendering.output import Output
-from gendr.rendering.shading import Blending, Scene
+from gendr.rendering.scene import Scene
+from gendr.rendering.shading import Blending
 
 if TYPE_CHECKING:
     from gendr.distributions import Distribution
@@ -325,7 +326,7 @@ class Renderer(nn.Module):
             dist, self.tconorm, number, self.cutoff, images, mesh.vertices
         )
         light = None if mesh.unlit and self.lighting is self._default_lighting else self.lighting
-        scene = Scene(mesh, camera, geometry, self.size, backend, light, self.mipmaps)
+        scene = Scene(mesh, camera, geometry, self.size, backend.gather, light, self.mipmaps)
         gamma, background = self.gamma, self.background
 
         def blended(near: float, far: float) -> Blending:
@@ -333,8 +334,8 @@ class Renderer(nn.Module):
 
         if self.composite == "ordered":
             ordering = Ordering(_checked_opacity(self.opacity), self.sort, self.bound)
-            return OrderedOutput(scene, aggregation, blended, ordering)
-        return Output(scene, aggregation, blended, self.shading, self.composite)
+            return OrderedOutput(backend, scene, aggregation, blended, ordering)
+        return Output(backend, scene, aggregation, blended, self.shading, self.composite)
 
     def compiled(self) -> CompiledRenderer:
         """The renderer, with its steps of alpha as CUDA graphs; it is called in the same way.

@@ -15,7 +15,7 @@ from gendr.rendering.geometry import ImageSize, ScreenFaces
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
     from gendr.rendering.layers import Layered
-    from gendr.rendering.shading import Scene
+    from gendr.rendering.scene import Scene
 
 
 class Backend(Protocol):

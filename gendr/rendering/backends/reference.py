@@ -23,7 +23,7 @@ from gendr.tnorms.groups import Along
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
-    from gendr.rendering.shading import Scene
+    from gendr.rendering.scene import Scene
 
 TAKES_ANY_CDF = True
 CAN_BE_CAPTURED = False

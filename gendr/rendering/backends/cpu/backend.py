@@ -46,7 +46,7 @@ from gendr.rendering.fragments import PixelPairs, runs_of, signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces
 
 if TYPE_CHECKING:
-    from gendr.rendering.shading import Scene
+    from gendr.rendering.scene import Scene
 
 TAKES_ANY_CDF = False
 CAN_BE_CAPTURED = False

@@ -27,7 +27,7 @@ from gendr.rendering.geometry import ImageSize
 from gendr.rendering.layers import ordered_densely
 
 if TYPE_CHECKING:
-    from gendr.rendering.ordered import Layered
+    from gendr.rendering.layers import Layered
 
 _Spec: TypeAlias = "tuple[Layered, ImageSize]"
 # Into so many pieces the tiles are cut for each thread: some have far more faces than others.

@@ -27,7 +27,7 @@ from gendr.tnorms import Max
 
 if TYPE_CHECKING:
     from gendr.mesh import Lighting
-    from gendr.rendering.shading import Scene
+    from gendr.rendering.scene import Scene
 
 # In the backward pass, the most numbers (64 MB) that are kept at a time of gradients for textures.
 CAPACITY = 8_000_000

@@ -34,7 +34,7 @@ from gendr.rendering.layers import Layered, ordered_densely
 from gendr.rendering.layers import depth_keys as plain_keys
 
 if TYPE_CHECKING:
-    from gendr.rendering.shading import Scene
+    from gendr.rendering.scene import Scene
 
 __all__ = [
     "alpha", "available", "depth_keys", "distance", "gather", "interpreted", "nearest", "ordered",

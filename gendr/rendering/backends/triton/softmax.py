@@ -21,7 +21,7 @@ from gendr.rendering.coverage import Coverage
 from gendr.rendering.geometry import ImageSize
 
 if TYPE_CHECKING:
-    from gendr.rendering.shading import Scene
+    from gendr.rendering.scene import Scene
 
 
 def softmax(
