@@ -8,6 +8,7 @@ the package that a warm call enters, forward and backward; files are those they 
 
 from __future__ import annotations
 
+import argparse
 import ast
 import io
 import sys
@@ -173,6 +174,7 @@ def ways() -> list[str]:
 
 def main() -> None:
     """Print the tables."""
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     print("\n".join(sizes()), "\n")
     print("\n".join(ways()), "\n")
     groups, functions = circles(), autograd_functions()

@@ -20,6 +20,7 @@ from gendr.mesh import icosphere
 from gendr.relaxed.estimators import (
     ContrastiveLoss,
     FenchelYoungLoss,
+    PerturbationGradientLoss,
     SmoothedLoss,
     SolutionRankingLoss,
     SolverLoss,
@@ -119,6 +120,9 @@ def examples():
                 rand(2, 4),
             )
         ],
+        PerturbationGradientLoss: [
+            (lambda: PerturbationGradientLoss(np.sign, minimize=False), rand(2, 4), rand(2, 4)),
+        ],
         SPOPlusLoss: [
             (lambda: SPOPlusLoss(np.sign, minimize=False), rand(2, 4), rand(2, 4)),
         ],
@@ -152,6 +156,11 @@ def examples():
         sorting.SpearmanLoss: [(sorting.SpearmanLoss, rand(3, 5), labels(4, 3, 5))],
         sorting.KendallLoss: [(sorting.KendallLoss, rand(3, 5), labels(4, 3, 5))],
         sorting.LambdaLoss: [(sorting.LambdaLoss, rand(3, 5), labels(4, 3, 5))],
+        sorting.MRRLoss: [(sorting.MRRLoss, rand(3, 5), labels(2, 3, 5))],
+        sorting.ListNet: [(sorting.ListNet, rand(3, 5), rand(3, 5))],
+        sorting.RankNet: [(sorting.RankNet, rand(3, 5), labels(4, 3, 5))],
+        sorting.ApproxNDCG: [(sorting.ApproxNDCG, rand(3, 5), labels(4, 3, 5))],
+        sorting.OrdinalLoss: [(sorting.OrdinalLoss, rand(3, 5, 4), labels(4, 3, 5))],
         sorting.ListMLE: [(lambda: sorting.ListMLE(k=2), rand(3, 5), labels(4, 3, 5))],
         SoftTopK: [(lambda: SoftTopK(2, learnable=True), rand(3, 5))],
         SoftTopKMask: [(lambda: SoftTopKMask(2, "cauchy", learnable=True), rand(3, 5))],
