@@ -41,8 +41,9 @@ BATCH, LONGEST, QUERIES = 32, 120, 100
 
 def losses(name: str, quick: bool) -> comparison.Groups:
     """A loss of padded lists; those of allRank mark absent entries by a target of -1."""
-    # Its reader of data sets wants torchvision and more; losses want a number of it.
+    # Its readers of data sets and files want torchvision and gcsfs; losses want a number of them.
     sys.modules["allrank.data.dataset_loading"] = MagicMock(PADDED_Y_VALUE=-1)
+    sys.modules["allrank.utils.file_utils"] = MagicMock()
     import allrank.models.losses as theirs  # pyright: ignore[reportMissingImports]
 
     n = 8 if quick else LONGEST
@@ -158,9 +159,7 @@ def alignments(name: str, quick: bool) -> comparison.Groups:
         },
         "its alignment": {
             "gendr": soft_dtw_alignment,
-            "tslearn": lambda a, b: torch.as_tensor(
-                theirs.soft_dtw_alignment(*pair, gamma=1.0)[0]
-            ),
+            "tslearn": lambda a, b: torch.as_tensor(theirs.soft_dtw_alignment(*pair, gamma=1.0)[0]),
         },
     }[name]
     return [comparison.outcomes(functions, [a, b], torch.ones(()))]
