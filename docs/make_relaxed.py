@@ -34,7 +34,7 @@ from make_figures import DOCS, main, save_plot, write_block
 from torch import Tensor
 
 import gendr
-from gendr import relaxed
+from gendr import relaxed, sorting
 from gendr.relaxed import Vector, programs, smoothing
 from lab.data import cheapest_paths
 from lab.pages import table
@@ -78,6 +78,55 @@ def figure_soft() -> None:
         row[0].legend(frameon=False, fontsize=7, loc="lower right")
     figure.tight_layout()
     save_plot(figure, "soft_functions.png")
+
+
+def figure_quantiles() -> None:
+    """A median as one value moves, where it stands, and ranks of that list."""
+    figure, (left, middle, right) = plots(1, 3, (11, 3))
+    rest = torch.tensor([0.0, 0.3, 1.0, 1.4], dtype=torch.float64)
+    moved = torch.linspace(-0.6, 2, 521, dtype=torch.float64)
+    x = torch.cat([rest.expand(len(moved), 4), moved[:, None]], -1)
+    left.plot(moved, x.median(-1).values, color=RED, lw=1.2, label="hard")
+    for steepness, colour in zip((50.0, 10.0, 4.0), SCALES, strict=True):
+        options: dict[str, Any] = {"method": "softsort", "steepness": steepness}
+        label = f"steepness {steepness:g}"
+        left.plot(moved, sorting.soft_quantile(x, **options), color=colour, label=label)
+        middle.plot(moved, sorting.soft_argquantile(x, **options)[:, -1], color=colour)
+        right.plot(moved, sorting.soft_rank(x, **options)[:, -1], color=colour)
+    left.legend(frameon=False, fontsize=7)
+    titles = ("median of 0, 0.3, 1, 1.4 and x", "how much x is it", "rank of x")
+    for axis, title in zip((left, middle, right), titles, strict=True):
+        axis.set_title(title, size=10)
+        axis.set_xlabel("x")
+    figure.tight_layout()
+    save_plot(figure, "soft_quantiles.png")
+
+
+def figure_ranking() -> None:
+    """Losses of three scores, of which that of the best entry moves."""
+    figure, axis = plots(1, 1, (7, 3.4))
+    moved = torch.linspace(-3, 3, 601, dtype=torch.float64)
+    scores = torch.stack([moved, 0 * moved - 1, 0 * moved + 1], -1)
+    grades = torch.tensor([2, 0, 1]).expand(len(moved), 3)
+    losses: dict[str, sorting.RankingLoss] = {
+        "NDCGLoss": sorting.NDCGLoss(steepness=1.0, reduction="none"),
+        "ApproxNDCG": sorting.ApproxNDCG(steepness=3.0, reduction="none"),
+        "MAPLoss": sorting.MAPLoss(threshold=1.0, steepness=1.0, reduction="none"),
+        "MRRLoss": sorting.MRRLoss("softsort", threshold=1.0, steepness=3.0, reduction="none"),
+        "KendallLoss": sorting.KendallLoss(steepness=3.0, reduction="none"),
+        "ListNet": sorting.ListNet(reduction="none"),
+        "ListMLE": sorting.ListMLE(reduction="none"),
+        "RankNet": sorting.RankNet(reduction="none"),
+    }
+    for name, loss in losses.items():
+        value = loss(scores, grades)
+        value = value - value.amin()
+        axis.plot(moved, value / value.amax(), label=name, lw=1.2)
+    axis.legend(frameon=False, fontsize=7, ncols=2)
+    axis.set_xlabel("score of the entry of grade 2; others at -1 and 1, of grades 0 and 1")
+    axis.set_ylabel("loss, from its least to its largest")
+    figure.tight_layout()
+    save_plot(figure, "ranking_losses.png")
 
 
 # -- what a decision is
@@ -331,6 +380,8 @@ def figure_learnt() -> None:
 
 FIGURES: dict[str, Callable[[], None]] = {
     "soft": figure_soft,
+    "quantiles": figure_quantiles,
+    "ranking": figure_ranking,
     "decisions": figure_decisions,
     "sort": figure_sort,
     "tables": figure_tables,

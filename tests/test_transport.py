@@ -48,6 +48,22 @@ def test_derivatives():
     assert_close(mapped, sinkhorn(many, epsilon=0.2, tolerance=1e-12).cost)
 
 
+def test_transforms():
+    """Gradients of a batch, each alone, and a Hessian, are those without transforms."""
+    costs = problem()[0]
+    options = {"epsilon": 0.5, "iterations": 100, "tolerance": 1e-13}
+    value = lambda c: sinkhorn(c, **options).value  # noqa: E731
+    slopes = torch.func.vmap(torch.func.grad(value))(costs)
+    assert_close(slopes, sinkhorn(costs, **options).plan)
+    one = costs[0, :3, :2].contiguous()
+    found = torch.func.jacrev(torch.func.jacrev(value))(one)
+    assert_close(found, torch.autograd.functional.hessian(value, one), rtol=1e-5, atol=1e-8)
+    x, y = torch.rand(5, 2, dtype=D), torch.rand(4, 2, dtype=D)
+    loss = lambda x: sinkhorn_divergence(x, y, **options)  # noqa: E731
+    x.requires_grad_()
+    assert_close(torch.func.grad(loss)(x.detach()), torch.autograd.grad(loss(x), x)[0])
+
+
 def test_a_small_epsilon_is_the_exact_transport():
     """Of points on a line with convex costs: in their order. float32, far beyond its exponents."""
     x, y = torch.rand(40).sort().values, torch.rand(40).sort().values + 1

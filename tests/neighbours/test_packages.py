@@ -163,6 +163,28 @@ def test_soft_dtw_of_tslearn():
 
 
 @pytest.mark.every
+def test_rankings_of_torchmetrics():
+    theirs = pytest.importorskip("torchmetrics.functional.retrieval")
+    from gendr.sorting import metrics
+
+    scores, relevant = torch.rand(30), torch.randint(2, (30,))
+    for k in (None, 5):
+        for name, metric in (
+            ("normalized_dcg", lambda *a, **b: metrics.ndcg(*a, gain="linear", **b)),
+            ("precision", metrics.precision),
+            ("recall", metrics.recall),
+            ("reciprocal_rank", metrics.reciprocal_rank),
+        ):
+            want = getattr(theirs, f"retrieval_{name}")(scores, relevant, top_k=k)
+            torch.testing.assert_close(metric(scores, relevant, k=k), want)
+    want = theirs.retrieval_average_precision(scores, relevant)
+    torch.testing.assert_close(metrics.average_precision(scores, relevant), want)
+    # Scores that are not positive are irrelevant to them.
+    assert theirs.retrieval_reciprocal_rank(scores - 2, relevant) == 0
+    assert metrics.reciprocal_rank(scores - 2, relevant) > 0
+
+
+@pytest.mark.every
 @pytest.mark.filterwarnings("ignore")
 def test_sinkhorn_of_pot():
     ot = pytest.importorskip("ot")

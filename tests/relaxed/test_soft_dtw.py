@@ -54,6 +54,27 @@ def test_it_is_the_soft_minimum_over_all_alignments():
                     assert_close(found, expected, rtol=1e-7, atol=1e-9)
 
 
+def test_sums_have_the_range_of_their_logarithms():
+    """Of 500 steps, where products of 128 exponentials would overflow, and vanish."""
+    a, b = pair(250, 260)
+    costs = (a[:, None] - b).square()
+    for gamma in (1e-18, 1e-3, 1e6):
+        value = torch.full((251, 261), torch.inf, dtype=D)
+        value[0, 0] = 0
+        for k in range(2, 511):
+            i = torch.arange(max(1, k - 260), min(250, k - 1) + 1)
+            j = k - i
+            ways = torch.stack([value[i - 1, j], value[i, j - 1], value[i - 1, j - 1]])
+            least = ways.amin(0)
+            rest = (-(ways - least) / gamma).exp().sum(0).log()
+            value[i, j] = costs[i - 1, j - 1] + least - gamma * rest
+        assert_close(soft_dtw(a, b, gamma), value[-1, -1], rtol=1e-12, atol=1e-12)
+    far = lambda x, y: torch.where(torch.eye(9, dtype=torch.bool), 1.0, torch.inf)  # noqa: E731
+    assert soft_dtw(a[:9], b[:9], 0.5, cost=far).item() == 9
+    never = lambda x, y: torch.full((9, 9), torch.inf)  # noqa: E731
+    assert soft_dtw(a[:9], b[:9], 0.5, cost=never).item() == torch.inf
+
+
 def test_gamma_zero_is_the_cheapest_path():
     a, b = pair(5, 4)
     costs = (a[:, None] - b).square()

@@ -6,6 +6,7 @@ have their batches flattened to one dimension; the last is the steepness, a numb
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -49,6 +50,8 @@ def computed(
     module = choose(backend, tensors[0])
     kernels = None if module is None or task.law is None else module.KERNELS[operator.name]
     results = operator(kernels, task, *tensors, steepness)
+    if not (is_traced() or tensors[0].is_cuda) and math.isfinite(float(tensors[0].detach().sum())):
+        return results
     # Minima of kernels drop NaN; where an item of a batch has one, all its results have.
     lost = tensors[0].detach().isnan()
     lengths: Tensor | None = getattr(task, "lengths", None)

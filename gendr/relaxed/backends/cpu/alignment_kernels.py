@@ -20,11 +20,11 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
-from gendr.kernels.numba.calls import pointer, shifted
 from gendr.kernels.numba.calls import row as row_of
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr.kernels.numba.mathematics import exp, log1p
-from gendr.kernels.numba.vectors import LANES, wide
+from gendr.kernels.numba.calls import shifted
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
+from gendr.kernels.numba.mathematics import exp
+from gendr.kernels.numba.vectors import LANES
 from gendr.relaxed.backends.cpu.minimum import (
     OPTIONS,
     Decision,
@@ -33,10 +33,13 @@ from gendr.relaxed.backends.cpu.minimum import (
     smallest,
     weigh,
 )
-from gendr.relaxed.backends.cpu.vectors import align
+from gendr.relaxed.backends.cpu.vectors import align, align_sums, align_sums_saved
 
 ensure_cache()
 announce_compilation(__name__)
+
+_LN2, _LOG2_E = math.log(2), 1 / math.log(2)
+_STEPS = 128  # in each of which a sum grows by a factor of 3 sqrt(2) at most
 
 
 @register_jitable
@@ -48,42 +51,40 @@ def _inside(k, n, m):
 
 @register_jitable
 def _by_law(
-    above, left, corner, local, count, row, column, on_corner, after, law, log_sum_exp, target,
-    slopes, ways,
-):  # fmt: skip
-    """As `align`, for any law and minimum; without derivatives if slopes are empty."""
+    above, left, corner, local, count, row, column, on_corner, after, law, target, slopes, ways
+):
+    """As `align`, for any law; without derivatives if slopes are empty."""
     first, second, third = ways.x[0], ways.x[1], ways.x[2]
     for i in range(count):
         first[i] = above[i] + row
         second[i] = left[i] + column
         third[i] = corner[i] + on_corner * local[i]
     weigh(ways, count, law)
-    smallest(ways, count, law.beta, log_sum_exp)
+    smallest(ways, count)
     for i in range(count):
         target[i] = ways.value[i] + after * local[i]
     if slopes.shape[1] == 0:
         return
     ways.by_value[:count] = 1.0
-    pull(ways, count, law, log_sum_exp, False)
+    pull(ways, count, law, False)
     slopes[:, :count] = ways.by_x[:2, :count]
 
 
-@inner(**OPTIONS)
-def _log_sum_exp(
-    above, left, corner, local, count, row, column, on_corner, after, beta, target, by_above,
-    by_left, is_saved,
-):  # fmt: skip
-    """As `align`, for the minimum -log(sum exp(-beta x)) / beta; derivatives if saved."""
-    wide()
-    inverse = 1.0 / beta
-    for i in range(count):
-        a, b, c = above[i] + row, left[i] + column, corner[i] + on_corner * local[i]
-        low = min(a, min(b, c))
-        p, q, r = exp((low - a) * beta), exp((low - b) * beta), exp((low - c) * beta)
-        total = p + q + r  # one of them is 1
-        target[i] = low - log1p(total - 1.0) * inverse + after * local[i]
-        if is_saved:
-            by_above[i], by_left[i] = p / total, q / total
+@register_jitable
+def _set_sum(target, place, length, x):
+    """Set a sum to exp(x)."""
+    power = math.floor(x * _LOG2_E + 0.5) if x > -math.inf else -math.inf
+    target[place] = exp(x - power * _LN2) if x > -math.inf else 0.0
+    target[place + length] = power
+
+
+@register_jitable
+def _rescale(sums, length):
+    """Take powers of two out of sums, of which neither may overflow nor vanish."""
+    for i in range(length):
+        if sums[i] > 0.0:
+            sums[i], power = math.frexp(sums[i])
+            sums[i + length] += power
 
 
 @kernel(**OPTIONS)
@@ -91,16 +92,22 @@ def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start
     """Fill in out [B] for the pairs start .. stop - 1; law is a `Decision`.
 
     saved [B, 2, n m + LANES] gets the derivatives of every cell by those above and to the left of
-    it, diagonal after diagonal, unless it is empty.
+    it, diagonal after diagonal, unless it is empty. For the minimum -log(sum exp(-beta x)) / beta,
+    of a softmax, diagonals hold the sums, see `align_sums`.
     """
     n, m = matrix.shape[1:]
     is_saved, size = saved.shape[2] > 0, n + 2 + LANES
     unsaved = np.empty((2, size))
-    diagonals, local = np.zeros((3, size)), np.zeros(size)
+    diagonals, local = np.zeros((3, 2 * size)), np.zeros(size)
     law, ways = Decision(*law), candidates(3, size)
     row, column = (0.0, 0.0) if warping else (skips[0], skips[1])
     on_corner, after = (0.0, 1.0) if warping else (1.0, 0.0)
-    is_fast = law.tails == 0 and not log_sum_exp
+    prices = np.zeros((2, 2))
+    _set_sum(prices[0], 0, 1, -law.beta * row)
+    _set_sum(prices[1], 0, 1, -law.beta * column)
+    rows_by = prices[0, 0], prices[0, 1]
+    columns_by = prices[1, 0], prices[1, 1]
+    stride = saved.shape[2] if is_saved else size
     for b in range(start, stop):
         rows, columns = lengths[b, 0], lengths[b, 1]
         at = 0
@@ -115,30 +122,47 @@ def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start
                 above, left = shifted(before, first - 1), shifted(before, first)
                 corner, target = shifted(across, first - 1), shifted(current, first)
                 slopes = saved[b, :, at:] if is_saved else unsaved
-                if is_fast:
-                    stride = saved.shape[2] if is_saved else size
+                if log_sum_exp and is_saved:
+                    for i in range(0, count, LANES):
+                        align_sums_saved(
+                            i, above, left, corner, local, rows_by, columns_by, on_corner, after,
+                            law.beta, target, size, slopes, stride,
+                        )  # fmt: skip
+                elif log_sum_exp:
+                    for i in range(0, count, LANES):
+                        align_sums(
+                            i, above, left, corner, local, rows_by, columns_by, on_corner, after,
+                            law.beta, target, size,
+                        )  # fmt: skip
+                elif law.tails == 0:
                     for i in range(0, count, LANES):
                         align(
                             i, above, left, corner, local, row, column, on_corner, after, law.beta,
                             target, slopes, stride,
                         )  # fmt: skip
-                elif law.tails == 0:
-                    _log_sum_exp(
-                        above, left, corner, local, count, row, column, on_corner, after, law.beta,
-                        target, pointer(slopes[0]), pointer(slopes[1]), is_saved,
-                    )  # fmt: skip
                 else:
                     _by_law(
                         above, left, corner, local, count, row, column, on_corner, after, law,
-                        log_sum_exp, target, slopes if is_saved else unsaved[:, :0], ways,
+                        target, slopes if is_saved else unsaved[:, :0], ways,
                     )  # fmt: skip
                 at += count
             # The borders come last, since vectors are written beyond the last cell.
-            if k <= columns:
-                current[0] = math.inf if warping and k > 0 else k * column
-            if k <= rows:
-                current[k] = math.inf if warping and k > 0 else k * row
-        out[b] = diagonals[(rows + columns) % 3, rows]
+            for place, end, price in ((0, columns, column), (k, rows, row)):
+                if k <= end:
+                    border = math.inf if warping and k > 0 else k * price
+                    if log_sum_exp:
+                        _set_sum(current, place, size, -law.beta * border)
+                    else:
+                        current[place] = border
+            if log_sum_exp and k % _STEPS == _STEPS - 1:
+                _rescale(current, size)
+                _rescale(before, size)
+        last = row_of(diagonals, (rows + columns) % 3)
+        if log_sum_exp:
+            whole = math.log(last[rows]) + last[rows + size] * _LN2 if last[rows] > 0 else -math.inf
+            out[b] = -whole / law.beta
+        else:
+            out[b] = last[rows]
 
 
 @kernel(**OPTIONS)

@@ -18,7 +18,7 @@ from numba.extending import register_jitable
 
 from gendr.kernels.numba.calls import call_cdf, call_pdf, pointer
 from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner
-from gendr.kernels.numba.mathematics import exp, log1p
+from gendr.kernels.numba.mathematics import exp
 
 ensure_cache()
 announce_compilation(__name__)
@@ -146,14 +146,9 @@ def weigh(c, n, law):
 
 
 @inner(**OPTIONS)
-def smallest(c, n, beta, log_sum_exp):
+def smallest(c, n):
     """Fill in the relaxed minima from what `weigh` filled in."""
     low, total, value = c.low, c.total, c.value
-    if log_sum_exp:
-        for i in range(n):
-            # The total is at least 1, the odds of the smallest candidate.
-            value[i] = low[i] - log1p(total[i] - 1.0) / beta if total[i] > 0.0 else math.inf
-        return
     value[:n] = 0.0
     for k in range(len(c.x)):
         row, weights = c.x[k], c.w[k]
@@ -180,21 +175,12 @@ def _slopes(c, k, n, law):
 
 
 @inner(**OPTIONS)
-def pull(c, n, law, log_sum_exp, with_weights):
+def pull(c, n, law, with_weights):
     """Fill in the gradients of the candidates, after `smallest`, and add to that of beta.
 
     They follow from those of the minima and, if `with_weights`, those of the weights.
     """
     g, low, value, by_beta, z = c.by_value, c.low, c.value, c.by_beta, c.z
-    if log_sum_exp:  # the weights are its gradient
-        for k in range(len(c.x)):
-            row, weights, out = c.x[k], c.w[k], c.by_x[k]
-            for i in range(n):
-                beyond = row[i] - value[i]
-                beyond = beyond if beyond < math.inf else 0.0
-                out[i] = g[i] * weights[i]
-                by_beta[i] += out[i] * beyond / law.beta
-        return
     q, moved, mean = c.q, c.moved, c.mean
     mean[:n] = 0.0
     moved[:n] = 0.0

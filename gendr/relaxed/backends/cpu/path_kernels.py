@@ -187,7 +187,7 @@ def _expected(grid, before, end, ways):
         for i in range(n):
             out[i] = source[i]
     weigh(ways, n, grid.law)
-    smallest(ways, n, grid.law.beta, False)
+    smallest(ways, n)
 
 
 @inner(**OPTIONS)
@@ -418,7 +418,7 @@ def _pull_by_law(grid, end, ways, g, gw, is_last, summed, following):
     ways.by_value[:n] = g[begin:end]
     if is_last:
         ways.by_w[:, :n] = gw[:, begin:end]
-    pull(ways, n, grid.law, False, is_last)
+    pull(ways, n, grid.law, is_last)
     following[:] = 0.0
     for k in range(len(grid.offsets)):
         source, offset = ways.by_x[k], grid.offsets[k]
