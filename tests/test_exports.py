@@ -102,6 +102,11 @@ def test_what_onnx_cannot_say_is_refused(monkeypatch):
     monkeypatch.setattr(_flags, "_is_onnx_exporting", True)
     with pytest.raises(RuntimeError, match="'sinkhorn' has no form in ONNX; export 'softsort'"):
         sorting.soft_sort(*LISTS, "sinkhorn")
+    with pytest.raises(RuntimeError, match="gaussian has no form in ONNX; take logistic"):
+        distributions.get("gaussian").icdf(LISTS[0].sigmoid())
+    module = Graph(lambda x: topk.soft_topk_mask(x, 2, "gamma(shape=2)"))
+    with pytest.raises(RuntimeError, match=r"no graph for torch.export; take logistic"):
+        torch.export.export(module, LISTS)
 
 
 # -- derivatives
