@@ -177,12 +177,17 @@ def refuse_batched(grads: Iterable[object]) -> None:
         )
 
 
+KNOWN_LAWS = "take logistic, laplace or cauchy"  # which are elementary functions
+
+
 def refuse_batch(what: str, x: Tensor) -> None:
-    """Raise for a tensor of `torch.func.vmap` where its numbers are needed.
+    """Raise for a tensor of `torch.func.vmap` or `torch.export` where its numbers are needed.
 
     Raises:
         RuntimeError: it is one.
     """
+    if torch.compiler.is_exporting():
+        raise RuntimeError(f"{what} has no graph for torch.export; {KNOWN_LAWS}")
     functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
     while functorch.is_functorch_wrapped_tensor(x):
         if functorch.is_batchedtensor(x):

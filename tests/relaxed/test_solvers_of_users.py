@@ -102,7 +102,7 @@ def test_an_infeasible_problem_is_nan_and_the_others_as_without_it(name, batched
         found[rows[:, 0] < -50, 1] = np.nan  # one number that is none is enough
         return found if batched else found[0]
 
-    solver.batched = batched
+    vars(solver)["batched"] = batched
     hopeless = torch.tensor([[-100.0, 1.0, 2.0, 3.0]])
     x, c = torch.cat([X[:1], hopeless, X[1:]]), torch.cat([C[:1], hopeless, C[1:]])
     w = torch.cat([W[:1], W[:1] * (1.0 if known else torch.nan), W[1:]])

@@ -296,16 +296,3 @@ def test_sampled_subsets_have_the_probabilities_of_draws_without_replacement():
     assert torch.equal(module.eval()(x[0]), soft_topk_mask(x[0], 2, hard=True))
     torch.nn.Sequential(torch.nn.Linear(4, 6), module)(x[:3])[:, 0].sum().backward()
     assert module.log_scale.grad.isfinite()
-
-
-def test_masks_are_exported_without_operators_that_onnx_lacks():
-    """`torch.onnx` has no `searchsorted` (torch 2.13, onnxscript 0.7.2)."""
-
-    class Mask(torch.nn.Module):
-        def forward(self, x):
-            return [soft_topk_mask(x, 3, dist=d) for d in ("laplace", "uniform", "logistic")]
-
-    module = torch.export.export(Mask(), (torch.randn(5, 9),)).graph_module
-    graphs = [m.graph for m in module.modules() if isinstance(m, torch.fx.GraphModule)]
-    assert len(graphs) > 1  # what finds the threshold is a graph of its own, without gradients
-    assert not any("searchsorted" in str(node.target) for g in graphs for node in g.nodes)

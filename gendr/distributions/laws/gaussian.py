@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
+from gendr._common.tracing import KNOWN_LAWS, refuse_onnx
 from gendr.distributions.law import Symmetric
 from gendr.kernels.vocabulary import Block, exp, two_sided
 
@@ -40,6 +41,7 @@ class Gaussian(Symmetric):
         return torch.exp(-0.5 * z * z) * 0.3989422804014327
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
+        refuse_onnx("the quantile of gaussian", KNOWN_LAWS)
         return torch.special.ndtri(q)
 
 

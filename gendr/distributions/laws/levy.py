@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
+from gendr._common.tracing import KNOWN_LAWS, refuse_onnx
 from gendr.distributions.law import INF, Law
 from gendr.kernels.vocabulary import Block, exp
 
@@ -47,11 +48,13 @@ class Levy(Law):
 
     def _icdf(self, q: Tensor) -> Tensor:
         # Each half is computed from its own small probability; 1 - q is exact where it is used.
+        refuse_onnx("the quantile of levy", KNOWN_LAWS)
         left = torch.special.ndtri(0.5 * q.clamp(max=0.5)) ** -2
         right = 0.5 * torch.erfinv((1 - q).clamp(max=0.5)) ** -2
         return torch.where(q <= 0.5, left, right)
 
     def _isf(self, q: Tensor) -> Tensor:
+        refuse_onnx("the quantile of levy", KNOWN_LAWS)
         left = torch.special.ndtri(0.5 * (1 - q).clamp(max=0.5)) ** -2
         right = 0.5 * torch.erfinv(q.clamp(max=0.5)) ** -2
         return torch.where(q < 0.5, right, left)
