@@ -141,8 +141,9 @@ def test_a_pipeline_and_its_gradients(small, attributes, selected, dtype):
         b, _ = dr.interpolate(each, rast, there, backend=backend)
         color = torch.cat([a, slopes, b], -1)
         smooth = dr.antialias(color, rast, points, there, pos_gradient_boost=1.7, backend=backend)
+        seen = dr.antialias(b, rast, points, there, edges="seen", backend=backend)
         assert (smooth != color).any()
-        return a, slopes, b, smooth
+        return a, slopes, b, smooth, seen
 
     (want, want_grads), (got, got_grads) = outcomes(image, pos, own[0], own)
     for a, b in zip((*got, *got_grads), (*want, *want_grads), strict=True):
