@@ -152,8 +152,10 @@ def _reference(borders: Borders, color: Tensor, rast: Tensor, pos: Tensor) -> Te
 
 
 def _replay(
-    borders: Borders, saved: tuple[Tensor, Tensor], color: Tensor, rast: Tensor, pos: Tensor
+    borders: Borders, saved: tuple[Tensor, ...], color: Tensor, rast: Tensor, pos: Tensor
 ) -> Tensor:
+    if len(saved) == 1:  # the codes of all pairs, of a GPU
+        return densely(borders, color, pos, saved[0])
     return blended(borders, color, pos, *saved)
 
 

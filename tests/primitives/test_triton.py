@@ -172,6 +172,24 @@ def test_silhouettes_of_the_definition_and_decisions_in_float64(small):
         assert relative_l2(a, b) < 1e-6
 
 
+def test_second_derivatives_are_those_of_the_definitions(small):
+    """Of what the kernels have found: an order of triangles, silhouettes."""
+    pos, tri = ball(0)
+
+    def slopes(backend, points, colors):
+        there = on(tri, points)
+        rast, db = dr.rasterize(None, points, there, (7, 6), backend=backend)
+        color, _ = dr.interpolate(colors, rast, there, db, backend=backend)
+        image = dr.antialias(color, rast, points, there, backend=backend)
+        total = image.square().sum() + db.square().sum()
+        return torch.autograd.grad(total, (points, colors), create_graph=True)
+
+    colors = torch.rand(2, pos.shape[1], 2, generator=torch.Generator().manual_seed(1)).double()
+    pair = outcomes(slopes, pos, colors)
+    for a, b in zip(*(results + grads for results, grads in pair), strict=True):
+        assert relative_l2(a, b) < 1e-12
+
+
 FLAT = ("wrap", "clamp", "zero")
 FILTERS = ("nearest", "linear", "linear-mipmap-nearest", "linear-mipmap-linear")
 MODES = [*itertools.product((*FLAT, "cube"), FILTERS)]
