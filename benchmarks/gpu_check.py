@@ -622,6 +622,127 @@ def logic(place: Place) -> None:
     _benchmark("logic", place, "--out", str(place.out))
 
 
+def primitives(place: Place) -> None:
+    """Rasterize, interpolate, antialias and texture against the CPU; nvdiffrast where it is.
+
+    Both passes. "all" is one picture: the three of them, with colours and a mask.
+    """
+    import primitives as pictures
+    import textures
+
+    from gendr import primitives as ours
+    from support import relative_l2
+
+    peer: Any = None
+    if not place.dry and importlib.util.find_spec("nvdiffrast"):
+        peer = importlib.import_module("nvdiffrast.torch")
+    for faces, side in ((40, 12),) if place.dry else ((40_000, 512), (1_000_000, 1024)):
+        pos, colors, tri = pictures.ball(faces)
+        there = [x.to(place.device).requires_grad_() for x in (pos, colors)]
+        here = [x.clone().requires_grad_() for x in (pos, colors)]
+        index, backend = tri.to(place.device), "triton"
+        got = _picture(ours, side, index, *there, backend=backend)
+        want = _picture(ours, side, tri, *here, backend="cpu")
+        what = f"{faces} faces, {side}²"
+        place.check(f"{what}: the CPU's triangles", torch.equal(got[0].cpu(), want[0]))
+        for name, a, b, limit in zip(
+            ("picture", "positions", "colours"), got[1:], want[1:], (1e-6, 1e-5, 1e-5), strict=True
+        ):
+            apart = relative_l2(a.cpu(), b)
+            place.check(f"{what}: the CPU's {name}", apart <= limit, f"{apart:.1e} relative")
+        again = _picture(ours, side, index, *there, backend=backend)
+        place.check(f"{what}: twice the same bits", same(again, got))
+        runs: dict[str, Callable[[], object]] = {
+            "gendr": partial(_picture, ours, side, index, *there, backend=backend)
+        }
+        if peer is not None:
+            runs["nvdiffrast"] = partial(_picture, peer, side, index, *there)
+        for name, run in runs.items():
+            _timed(place, f"all, {what}", name, run)
+        with torch.no_grad():
+            rast, _ = ours.rasterize(None, there[0], index, (side, side), backend=backend)
+            color = torch.rand(1, side, side, 4, device=place.device)
+        size, named = (side, side), {"backend": backend}
+        parts: dict[str, Callable[..., Any]] = {
+            "rasterize": partial(_rasterized, ours, size, index, **named),
+            "interpolate": partial(_interpolated, ours, rast, index, **named),
+            "antialias": partial(_antialiased, ours, color, rast, index, **named),
+        }
+        for name, part in parts.items():
+            _timed(place, f"{name}, {what}", "gendr", partial(_both_passes, part, there))
+    side = 8 if place.dry else 1024
+    tex = torch.rand(1, side, side, 3, generator=torch.Generator().manual_seed(0))
+    uv, uv_da = textures.floor(side)
+    inputs = [x.to(place.device).requires_grad_() for x in (tex, uv, uv_da)]
+    mode: dict[str, Any] = {"filter_mode": "linear-mipmap-linear"}
+    lookup = partial(ours.texture, backend="triton", **mode)
+    got = _both_passes(lookup, inputs)
+    here = [x.clone().requires_grad_() for x in (tex, uv, uv_da)]
+    want = _both_passes(partial(ours.texture, backend="cpu", **mode), here)
+    apart = max(relative_l2(a.cpu(), b) for a, b in zip(got, want, strict=True))
+    what = f"texture trilinear {side}²"
+    place.check(f"{what}: as on the CPU", apart <= 1e-5, f"{apart:.1e} relative")
+    place.check(f"{what}: twice the same bits", same(_both_passes(lookup, inputs), got))
+    _timed(place, what, "gendr", partial(_both_passes, lookup, inputs))
+    if peer is not None:
+        run = partial(_both_passes, partial(peer.texture, **mode), inputs)
+        _timed(place, what, "nvdiffrast", run)
+
+
+def _picture(
+    library: Any, side: int, tri: Tensor, pos: Tensor, colors: Tensor, **backend: str
+) -> tuple[Tensor, ...]:
+    """The triangles of a picture, the picture, and the gradients of positions and colours."""
+    context = library.RasterizeCudaContext() if not backend else None
+    rast, _ = library.rasterize(context, pos, tri, (side, side), **backend)
+    color, _ = library.interpolate(colors, rast, tri, **backend)
+    color = torch.cat([color, (rast[..., 3:] > 0).to(color.dtype)], -1)
+    image = library.antialias(color, rast, pos, tri, **backend)
+    grads = torch.autograd.grad(image, (pos, colors), _spread(image))
+    return rast[..., 3].detach(), image.detach(), *grads
+
+
+def _rasterized(
+    library: Any, size: tuple[int, int], tri: Tensor, pos: Tensor, _: Tensor, **backend: str
+) -> Tensor:
+    return library.rasterize(None, pos, tri, size, **backend)[0]
+
+
+def _interpolated(
+    library: Any, rast: Tensor, tri: Tensor, _: Tensor, colors: Tensor, **backend: str
+) -> Tensor:
+    return library.interpolate(colors, rast, tri, **backend)[0]
+
+
+def _antialiased(
+    library: Any, color: Tensor, rast: Tensor, tri: Tensor, pos: Tensor, _: Tensor, **backend: str
+) -> Tensor:
+    return library.antialias(color, rast, pos, tri, **backend)
+
+
+def _both_passes(part: Callable[..., Tensor], inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    """A result and the gradients of the inputs, zeros of those that it does not depend on."""
+    found = part(*inputs)
+    grads = torch.autograd.grad(found, inputs, _spread(found), materialize_grads=True)
+    return found.detach(), *grads
+
+
+def _spread(like: Tensor) -> Tensor:
+    """Upstream gradients of all signs, the same on every device."""
+    return (torch.arange(like.numel(), device=like.device) % 7 - 3.0).view_as(like)
+
+
+def _timed(place: Place, case: str, library: str, run: Callable[[], object]) -> None:
+    """A row of milliseconds on the clock and of the GPU, of launches, and of waits of the host."""
+    wall = place.milliseconds(run)
+    busy, kernels = _profiled(run, place)
+    launched, waits = sum(x["launches"] for x in kernels), len(_waits(run, place))
+    place.row(
+        "primitives", case=case, library=library, wall_ms=wall, busy_ms=busy, launches=launched,
+        waits=waits,
+    )  # fmt: skip
+
+
 # In their order: minutes of each, and what it does.
 STAGES: dict[str, tuple[float, Callable[[Place], None], str]] = {
     "smoke": (1.5, smoke, "a silhouette and gradients against the reference, the same bits twice"),
@@ -634,6 +755,7 @@ STAGES: dict[str, tuple[float, Callable[[Place], None], str]] = {
     "rendering": (3.5, rendering, "the table of benchmarks/speed.py"),
     "sorting": (1.5, sorting, "the table of benchmarks/sorting.py"),
     "logic": (1.0, logic, "layers of gates against the reference, table of benchmarks/logic.py"),
+    "primitives": (2.0, primitives, "rasterize, interpolate, texture, antialias; nvdiffrast"),
     "instances": (3.0, instances, "all 1242 renderers against the reference, as time allows"),
 }  # fmt: skip
 

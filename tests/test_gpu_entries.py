@@ -82,8 +82,10 @@ import warnings
 import torch
 import gendr
 import gendr.primitives as dr
+from gendr.primitives.triton import backend as primitives
 from support import strict_device
 
+primitives.available = lambda: "Triton is missing here"  # else they have kernels
 ball = gendr.mesh.icosphere(2)
 pos = torch.cat([0.7 * ball.vertices, 1.5 + 0.2 * ball.vertices[:, 2:]], -1)[None]
 color = torch.rand(1, 24, 24, 2, generator=torch.Generator().manual_seed(0))
@@ -110,12 +112,20 @@ with warnings.catch_warnings(record=True) as said, strict_device.strict():
     there = drawn(strict_device.upload)
 print([str(w.message).split(" has no")[0] for w in said if "copied there" in str(w.message)])
 print({x.device.type for x in there}, [near(*pair) for pair in zip(here, there)])
+
+with strict_device.strict():  # a later call says what this one got
+    for bad in ([[torch.nan, 1.0]], [[0.0, 1.0]]):
+        try:
+            dr.texture(*map(strict_device.upload, (color, torch.tensor([[bad]]))))
+        except ValueError as error:
+            print(error)
 """
 
 
 @pytest.mark.slow
 def test_what_has_no_kernels_for_gpus_goes_through_the_cpu_and_says_so():
-    said, equal = run_python(THROUGH_CPU, check=True).stdout.splitlines()
+    said, equal, late = run_python(THROUGH_CPU, check=True).stdout.splitlines()
+    assert late == "uv must not hold NaN, got one in an earlier call on pretend:0"
     assert said == "['rasterize', 'antialias', 'the projection onto the permutahedron']"
     assert equal == f"{{'pretend'}} {4 * [True]}"
 

@@ -1,7 +1,7 @@
 """Rasterize, interpolate, texture, antialias: the primitives of differentiable hard rasterisation.
 
 The names, arguments and conventions are those of the public documentation of nvdiffrast, so that
-programs written for it run on a CPU:
+programs written for it run on a CPU, or an NVIDIA GPU by Triton kernels:
 
     import gendr.primitives as dr                      # was: import nvdiffrast.torch as dr
 
@@ -10,8 +10,8 @@ programs written for it run on a CPU:
     color = dr.antialias(color, rast, pos, tri)
 
 Images have their rows from the bottom, positions are clip-space, y up. Every result has the same
-bits on any number of threads; float32 and float64; derivatives of any order. `soft` gives, from the
-same inputs, the alpha of any renderer of the family.
+bits on every run and any number of threads; float32 and float64; derivatives of any order. `soft`
+gives, from the same inputs, the alpha of any renderer of the family.
 
 Source: Laine et al., Modular Primitives for High-Performance Differentiable Rendering (2020), and
 the documentation.

@@ -7,7 +7,8 @@ triangle on its other side, or one that turns back. If the edge is closer to upr
 (for pixels above each other: the other way), it is taken as a border across the pixel: with t the
 place of the crossing, from 0 at the nearer pixel's centre to 1 at the other's, the surface covers
 t - 1/2 of the other pixel if t > 1/2, else it leaves 1/2 - t of its own. The paper looks at the
-edges of the nearer triangle only, which misses silhouettes of triangles smaller than pixels.
+edges of the nearer triangle only (`edges="seen"`), which misses silhouettes of triangles smaller
+than pixels.
 
 Source: Laine et al., Modular Primitives for High-Performance Differentiable Rendering (2020), §3.4.
 """
@@ -15,11 +16,12 @@ Source: Laine et al., Modular Primitives for High-Performance Differentiable Ren
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Literal, final
 
 from torch import Tensor
 
 from gendr._common.checks import (
+    check_choice,
     check_float,
     check_like,
     check_number,
@@ -29,7 +31,7 @@ from gendr._common.tracing import is_traced
 from gendr.kernels.operator import Operator
 from gendr.kernels.through_cpu import goes_through_cpu, moved
 from gendr.primitives.choice import kernels_for
-from gendr.primitives.reference.antialias import Borders, blended, crossed, densely, linked
+from gendr.primitives.reference.antialias import STEPS, Borders, blended, crossed, densely, linked
 from gendr.primitives.scene import Scene, check_ids, check_pos, check_rast, check_tri, kept
 
 __all__ = ["antialias", "antialias_construct_topology_hash"]
@@ -72,6 +74,7 @@ def antialias(
     topology_hash: TopologyHash | None = None,
     pos_gradient_boost: float = 1.0,
     *,
+    edges: Literal["all", "seen"] = "all",
     backend: str = "auto",
 ) -> Tensor:
     """Blend the pixels at silhouettes by the part that each side covers.
@@ -87,6 +90,9 @@ def antialias(
             a mesh cut along the seams of its texture coordinates has silhouettes there.
         topology_hash: of `antialias_construct_topology_hash`; None finds and keeps it.
         pos_gradient_boost: a factor of the gradients of pos.
+        edges: which may be silhouettes between two pixels: "all" on the way from the nearer
+            surface to the other pixel, also of triangles that no pixel sees, or those of the
+            triangle "seen" in the nearer pixel only, as in the paper and nvdiffrast.
         backend: as of `rasterize`.
 
     Returns:
@@ -127,7 +133,8 @@ def antialias(
     scene = Scene(checked, images, height, width, pos.shape[-2], None, pos.ndim == 2)
     if not color.shape[-1] or not len(checked):
         return color + 0 * pos.sum() if not color.shape[-1] else color.clone()
-    call = Borders(scene, uses, boost), color, rast, pos
+    steps = STEPS if check_choice("edges", edges, ("all", "seen")) == "all" else 1
+    call = Borders(scene, uses, boost, steps), color, rast, pos
     kernels = kernels_for("antialias", color, backend)
     if kernels is None and backend == "auto" and goes_through_cpu("antialias", color):
         call = moved(call, "cpu")
@@ -145,8 +152,10 @@ def _reference(borders: Borders, color: Tensor, rast: Tensor, pos: Tensor) -> Te
 
 
 def _replay(
-    borders: Borders, saved: tuple[Tensor, Tensor], color: Tensor, rast: Tensor, pos: Tensor
+    borders: Borders, saved: tuple[Tensor, ...], color: Tensor, rast: Tensor, pos: Tensor
 ) -> Tensor:
+    if len(saved) == 1:  # the codes of all pairs, of a GPU
+        return densely(borders, color, pos, saved[0])
     return blended(borders, color, pos, *saved)
 
 

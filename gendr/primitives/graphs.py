@@ -56,18 +56,18 @@ def antialiased(
     """
 
     @torch.library.custom_op(f"gendr::silhouette_edges_{backend}", mutates_args=())
-    def operator(rast: Tensor, pos: Tensor, tri: Tensor) -> Tensor:
+    def operator(rast: Tensor, pos: Tensor, tri: Tensor, steps: int) -> Tensor:
         images, height, width = rast.shape[:3]
         scene = Scene(tri, images, height, width, pos.shape[-2], None, pos.ndim == 2)
         check_indices(tri, scene.vertices)
-        return edges(Borders(scene, None, 1.0), rast.contiguous(), pos.contiguous())
+        return edges(Borders(scene, None, 1.0, steps), rast.contiguous(), pos.contiguous())
 
     @operator.register_fake
-    def _(rast: Tensor, pos: Tensor, tri: Tensor) -> Tensor:
+    def _(rast: Tensor, pos: Tensor, tri: Tensor, steps: int) -> Tensor:
         return rast.new_empty(2, *rast.shape[:3], dtype=torch.int32)
 
     def traced(borders: Borders, color: Tensor, rast: Tensor, pos: Tensor) -> Tensor:
-        codes = operator(rast.detach(), pos.detach(), borders.scene.tri)
+        codes = operator(rast.detach(), pos.detach(), borders.scene.tri, borders.steps)
         return densely(borders, color, pos, codes)
 
     operator.register_vmap(_one_by_one(operator))

@@ -13,6 +13,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gendr._common.checks import (
     INTEGERS,
     check_finite,
+    check_finite_late,
     check_float,
     check_index,
     check_like,
@@ -133,7 +134,7 @@ def kept(tensor: Tensor, name: str, make: Any) -> Any:
     if values is None or values["version"] != tensor._version:
         values = _cache[tensor] = {"version": tensor._version}
     if name not in values:
-        values[name] = make(tensor)
+        values[name] = make(tensor)  # not if it raises
     return values[name]
 
 
@@ -190,8 +191,16 @@ def check_indices(tri: Tensor, vertices: int) -> None:
             check_index("tri", torch.tensor([low, high], device="cpu"), vertices, "vertices")
 
 
+def _check_values(pos: Tensor) -> None:
+    check_finite_late("pos", pos, ("primitives", tuple(pos.shape)))
+    if pos.dtype == torch.float64 and pos.numel():
+        largest = float(pos.detach().abs().max())
+        if largest > LARGEST:
+            raise ValueError(f"pos must be at most {LARGEST:g} in magnitude, got {largest:g}")
+
+
 def check_pos(pos: object) -> Tensor:
-    """Clip-space positions [N, V, 4] or [V, 4], finite.
+    """Clip-space positions [N, V, 4] or [V, 4], finite; on a GPU a later call says so.
 
     Raises:
         TypeError: for what is neither float32 nor float64.
@@ -199,11 +208,10 @@ def check_pos(pos: object) -> Tensor:
     """
     pos = check_float("pos", pos)
     check_shape("pos", pos, "[N, V, 4] or [V, 4]")
-    check_finite("pos", pos)
-    if pos.dtype == torch.float64 and pos.numel() and not is_traced():
-        largest = float(pos.detach().abs().max())
-        if largest > LARGEST:
-            raise ValueError(f"pos must be at most {LARGEST:g} in magnitude, got {largest:g}")
+    if is_traced():
+        check_finite("pos", pos)
+    else:
+        kept(pos, "finite", _check_values)
     return pos
 
 

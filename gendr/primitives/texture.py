@@ -22,6 +22,7 @@ from gendr._common.checks import (
     check_shape,
     shape_text,
 )
+from gendr._common.readback import earlier
 from gendr._common.tracing import is_traced
 from gendr.kernels.operator import Operator
 from gendr.primitives.choice import kernels_for
@@ -40,6 +41,7 @@ from gendr.primitives.sampling import (
     Sampling,
     Stack,
 )
+from gendr.primitives.scene import kept
 
 __all__ = ["Mipmaps", "texture", "texture_construct_mip"]
 
@@ -212,12 +214,22 @@ def _check_texture(name: str, tex: object, cube: bool) -> None:
 
 
 def _check_no_nan(name: str, tensor: Tensor) -> None:
-    if is_traced():
-        return
-    values = tensor.detach()
-    if not bool(values.sum().isfinite()) and bool(values.isnan().any()):
-        first = values.isnan().nonzero()[0].tolist()
-        raise ValueError(f"{name} must not hold NaN, got one at index {shape_text(first)}")
+    """Raise for NaN; on a GPU without waiting: a later call raises for the tensor of this one."""
+
+    def look(values: Tensor) -> None:
+        values = values.detach()
+        wrong = f"{name} must not hold NaN, got one"
+        if values.is_cuda:
+            largest = torch.linalg.vector_norm(values, torch.inf).reshape(1)
+            found = earlier(("texture", tuple(values.shape)), name, largest)
+            if found is not None and found[0] != found[0]:
+                raise ValueError(f"{wrong} in an earlier call on {values.device}")
+        elif not bool(values.sum().isfinite()) and bool(values.isnan().any()):
+            first = values.isnan().nonzero()[0].tolist()
+            raise ValueError(f"{wrong} at index {shape_text(first)}")
+
+    if not is_traced():
+        kept(tensor, f"{name} without NaN", look)
 
 
 def _halved(size: tuple[int, int]) -> tuple[int, int]:

@@ -239,3 +239,69 @@ def test_the_definition_finds_crossings_in_float64():
     (slope,) = torch.autograd.grad(found.square().sum(), points)
     (exact_slope,) = torch.autograd.grad(exact.square().sum(), exact_points)
     assert (slope - exact_slope).abs().max() < 1e-6 * exact_slope.abs().max()
+
+
+def seen_edges(color, rast, pos, tri):
+    """Antialiasing as the paper has it, pair by pair: only edges of the nearer pixel's triangle."""
+    height, width = color.shape[:2]
+    points = pos[:, :2] / pos[:, 3:] * torch.tensor([width, height]) / 2  # in pixels
+    neighbours = {}
+    for a, b, c in tri.tolist():
+        for x, y, z in ((a, b, c), (b, c, a), (c, a, b)):
+            neighbours.setdefault(frozenset((x, y)), []).append(z)
+
+    def side(a, b, p):
+        (ax, ay), (bx, by), (px, py) = a.tolist(), b.tolist(), p.tolist()
+        return (bx - ax) * (py - ay) - (by - ay) * (px - ax)
+
+    out, centre = color.clone(), torch.tensor([width, height]) / 2 - 0.5
+    for i, j in torch.cartesian_prod(torch.arange(height), torch.arange(width)).tolist():
+        for di, dj in ((0, 1), (1, 0)):
+            if i + di == height or j + dj == width:
+                continue
+            p, q = (i, j), (i + di, j + dj)
+            ids = [int(rast[k][3]) for k in (p, q)]
+            if ids[0] == ids[1]:
+                continue
+            depth = [
+                float(rast[k][2]) if t else torch.inf for k, t in zip((p, q), ids, strict=True)
+            ]
+            near = 0 if depth[0] <= depth[1] else 1
+            corners = tri[ids[near] - 1].tolist()
+            here, there = (torch.tensor([k[1], k[0]]) - centre for k in (p, q))
+            for k in range(3):
+                a, b, third = (corners[(k + m) % 3] for m in range(3))
+                va, vb = points[a], points[b]
+                run = (vb - va).abs().tolist()
+                upright = run[1] >= run[0]
+                others = [z for z in neighbours[frozenset((a, b))] if z != third]
+                ends = any(
+                    side(va, vb, points[z]) * side(va, vb, points[third]) < 0 for z in others
+                )
+                e, f = side(va, vb, here), side(va, vb, there)
+                if ends or upright != (dj == 1) or e * f > 0 or e == f:
+                    continue
+                reach = [side(here, there, v) for v in (va, vb)]
+                if reach[0] * reach[1] > 0:
+                    continue
+                t = e / (e - f)
+                target = q if t > 0.5 else p
+                out[target] += (t - 0.5) * (color[p] - color[q])
+    return out
+
+
+def test_edges_that_are_seen_are_those_of_the_paper():
+    for seed in (1, 0, 3):
+        pos, tri = shape(seed)
+        rast, _ = dr.rasterize(None, pos, tri, (19, 22))
+        draw = torch.Generator().manual_seed(seed)
+        color = torch.rand(1, 19, 22, 2, generator=draw, dtype=torch.float64)
+        wanted = seen_edges(color[0], rast[0], pos[0], tri)
+        for backend in ("cpu", "reference"):
+            found = dr.antialias(color, rast, pos, tri, edges="seen", backend=backend)[0]
+            torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+        assert (wanted != color[0]).any()
+        every = dr.antialias(color, rast, pos, tri)[0]
+        assert (every != color[0]).sum() >= (wanted != color[0]).sum()
+    with pytest.raises(ValueError, match="unknown edges 'none'"):
+        dr.antialias(color, rast, pos, tri, edges="none")

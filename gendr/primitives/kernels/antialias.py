@@ -25,7 +25,7 @@ from gendr.primitives.graphs import antialiased
 from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.raster import corner, cross, determinant, is_solid, pixels
 from gendr.primitives.kernels.topology import linked
-from gendr.primitives.reference.antialias import MEETING, STEPS, Borders
+from gendr.primitives.reference.antialias import MEETING, Borders
 from gendr.primitives.scene import Scene
 
 ensure_cache()
@@ -96,7 +96,7 @@ def _silhouettes(borders: Borders, rast: Tensor, pos: Tensor) -> tuple[Tensor, T
         step = np.arange(scene.images)[:, None] * (2 * scene.height * scene.width)
         places = (places + step).reshape(-1)
     found = np.empty(len(places), np.int32)
-    run(find, len(places), points, *tables, uses, rast.numpy(), places, found,
+    run(find, len(places), points, *tables, uses, rast.numpy(), borders.steps, places, found,
         alone=len(places) < SMALL // 16)  # fmt: skip
     places, found = places[found > 0], found[found > 0]
     return torch.from_numpy(np.stack([places // 2, places % 2], -1)), torch.from_numpy(found)
@@ -174,7 +174,7 @@ def mark(pos, tri, base, uses, facing, marks, start, stop):
 
 
 @kernel(**OPTIONS)
-def find(pos, tri, base, uses, rast, places, found, start, stop):
+def find(pos, tri, base, uses, rast, steps, places, found, start, stop):
     """The codes of silhouettes between pairs of pixels, 0 where there is none."""
     height, width = rast.shape[1:3]
     for k in range(start, stop):
@@ -189,11 +189,11 @@ def find(pos, tri, base, uses, rast, places, found, start, stop):
         x, y = (2 * j + 1 - width) / width, (2 * i + 1 - height) / height
         step = 2.0 / width if axis == 0 else 2.0 / height
         if near:
-            h = walk(pos, tri, base[n], uses, t, t2, x, y, step, axis)
+            h = walk(pos, tri, base[n], uses, t, t2, x, y, step, axis, steps)
         elif axis == 0:
-            h = walk(pos, tri, base[n], uses, t2, t, x + step, y, -step, axis)
+            h = walk(pos, tri, base[n], uses, t2, t, x + step, y, -step, axis, steps)
         else:
-            h = walk(pos, tri, base[n], uses, t2, t, x, y + step, -step, axis)
+            h = walk(pos, tri, base[n], uses, t2, t, x, y + step, -step, axis, steps)
         if h < 0:
             continue
         a, b = ends(tri, h)
@@ -228,7 +228,7 @@ def side(line, p):
 
 
 @inner(**OPTIONS)
-def walk(pos, tri, base, uses, t, goal, x, y, step, axis):
+def walk(pos, tri, base, uses, t, goal, x, y, step, axis, steps):
     """The half-edge where the surface ends that is seen at (x, y), on the way to the other pixel.
 
     -1 if it ends nowhere on it.
@@ -257,7 +257,7 @@ def walk(pos, tri, base, uses, t, goal, x, y, step, axis):
     else:
         b, db, vb, c, s = c, dc, vc, b, other
         h = 3 * t + (k + 1) % 3
-    for _ in range(STEPS):
+    for _ in range(steps):
         if not 0.0 <= s <= 1.0:
             return np.int64(-1)
         line = cross(a, b)

@@ -27,11 +27,13 @@ class Borders:
         scene: the triangles.
         uses: of `TopologyHash`; None while PyTorch traces.
         boost: a factor of the gradients of positions.
+        steps: triangles whose edges are looked at between two pixels, at most.
     """
 
     scene: Scene
     uses: Tensor | None
     boost: float
+    steps: int = STEPS
 
 
 def linked(tri: Tensor) -> Tensor:
@@ -125,7 +127,7 @@ def crossed(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
         t = torch.maximum(tm, tn)
         half = 3 * triangle + third
         code = torch.zeros_like(here)
-        for _ in range(min(STEPS, len(tri))):
+        for _ in range(min(borders.steps, len(tri))):
             active = active & (t >= 0) & (t <= 1)
             if not is_traced() and not bool(active.any()):
                 break

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gendr.kernels.triton.launch import blocks_of, power_of_2
 from gendr.primitives.graphs import antialiased
-from gendr.primitives.reference.antialias import MEETING, STEPS, Borders, linked
+from gendr.primitives.reference.antialias import MEETING, Borders, linked
 from gendr.primitives.triton.sums import Segments, each, key_type, vertex_sums
 
 __all__ = ["backend", "backward", "edges", "forward", "traced"]
@@ -24,7 +24,8 @@ def edges(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
     codes = torch.empty(2, *rast.shape[:3], dtype=torch.int32, device=rast.device)
     each(
         kernels.find_silhouettes, rast.device, pixels, pos, scene.tri, uses, rast, codes, pixels,
-        _stride(borders), scene.height, scene.width, others=(2,), STEPS=STEPS, MEETING=MEETING,
+        _stride(borders), scene.height, scene.width, others=(2,), STEPS=borders.steps,
+        MEETING=MEETING,
     )  # fmt: skip
     return codes
 

@@ -60,12 +60,12 @@ class _Call:
         )  # fmt: skip
         self.flags: dict[str, Any] = {
             "MODE": spec.mode, "BOUNDARY": spec.boundary, "SLOPED": uv_da is not None,
-            "BIASED": bias is not None, "WIDE": min(4, power_of_2(self.channels)),
+            "BIASED": bias is not None, "WIDE": 1,  # four channels at once would take all registers
         }  # fmt: skip
 
     def run(self, kernel: Any, *args: Any, **flags: Any) -> None:
         """Launch a kernel over all pixels."""
-        each(kernel, self.device, self.pixels, *args, **{**self.flags, **flags})
+        each(kernel, self.device, self.pixels, *args, **self.flags, **flags)
 
 
 class Texture:
@@ -106,7 +106,6 @@ class Texture:
                     kernels.sample_gradients, *call.places, *call.levels, call.sizes, call.seams,
                     grad, of_uv, uv if of_da is None else of_da, uv if of_bias is None else of_bias,
                     *call.numbers, TO_DA=of_da is not None, TO_BIAS=of_bias is not None,
-                    WIDE=1,  # with four channels at once registers would not do
                 )  # fmt: skip
         if wanted[1] or wanted[2]:
             of_tex = torch.empty_like(tex)

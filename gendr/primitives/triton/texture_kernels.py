@@ -323,17 +323,18 @@ def sample(
     weights = _weights(texels, fx, fy, MODE, BOUNDARY)
     image = p // of_image
     at_tex, at_mips = _start(sizes, first, image, of_tex, of_mips, channels, on)
+    if MODE == LEVELS:
+        more = on & (share != 0.0)
+        coarse, _, _, gx, gy, _, _, _, _ = _lookup(
+            seams, sizes, second, face, u, v, more, MODE, BOUNDARY
+        )
+        others = _weights(coarse, gx, gy, MODE, BOUNDARY)
+        of_tex_2, of_mips_2 = _start(sizes, second, image, of_tex, of_mips, channels, more)
     start = 0
     while start < channels:
         c = start + tl.arange(0, WIDE)
         x = _four(tex, mips, at_tex, at_mips, first, texels, weights, c, on, channels)
         if MODE == LEVELS:
-            more = on & (share != 0.0)
-            coarse, _, _, gx, gy, _, _, _, _ = _lookup(
-                seams, sizes, second, face, u, v, more, MODE, BOUNDARY
-            )
-            others = _weights(coarse, gx, gy, MODE, BOUNDARY)
-            of_tex_2, of_mips_2 = _start(sizes, second, image, of_tex, of_mips, channels, more)
             y = _four(tex, mips, of_tex_2, of_mips_2, second, coarse, others, c, more, channels)
             x = x * (1.0 - share)[:, None] + y * share[:, None]
         at = p[:, None] * channels + c[None, :]
