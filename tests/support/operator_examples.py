@@ -278,8 +278,7 @@ def _splats() -> Example:
     leaves = _leaves(0.3 * vertices, harmonics, torch.rand(4) + 0.5)
     splats = Splats(leaves[0], leaves[1], leaves[2] / 2, leaves[2])
     camera = look_at(3.0, 20.0, 30.0).to(torch.float64)
-    rows, eye = camera.projection[0].numpy(), camera.eye[0].numpy()
-    sight = _Sight(splats, camera, (8, 8), 0.01, kernels.View(rows, eye, 0.01, 0.0, 1e-6))
+    sight = _Sight(splats, camera, (8, 8), 0.01, 0.0, 1e-6)
     empty = tuple(x[:0].detach().requires_grad_() for x in leaves)
     return Example({"cpu": kernels}, sight, leaves, empty)
 
