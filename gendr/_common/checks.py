@@ -199,7 +199,7 @@ def check_index(name: str, tensor: Tensor, size: int, what: str) -> Tensor:
         ValueError: if an index is negative or too large.
     """
     if tensor.numel() and not is_transformed():
-        low, high = (int(x) for x in torch.aminmax(tensor))
+        low, high = torch.stack(torch.aminmax(tensor)).tolist()  # a GPU is waited for once
         if low < 0 or high >= size:
             worst = low if low < 0 else high
             hint = "; indices count from 0" if high == size and low >= 1 else ""

@@ -28,7 +28,7 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._common.tracing import breaking_graphs_for_masks, is_traced
+from gendr._common.tracing import breaking_graphs_for_masks, is_traced, lasting
 from gendr._common.words import worded
 from gendr.kernels.numba.compilation import available
 from gendr.kernels.operator import Operator
@@ -124,6 +124,7 @@ class TopKCrossEntropy(nn.Module):
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
         self.check = check
+        self._kept: tuple[Tensor, Any, tuple[Tensor, Tensor, Tensor]] | None = None
 
     @property
     def _is_softmax(self) -> bool:
@@ -273,15 +274,13 @@ class TopKCrossEntropy(nn.Module):
 
     def _composed(self, logits: Tensor, labels: Tensor, by_row: Tensor | None) -> Tensor:
         """The losses [N] of labels that are in range, in plain torch."""
-        p_k = self.p_k if by_row is None else by_row
-        p_k = p_k[labels] if by_row is None and p_k.ndim == 2 else p_k
         weight = None if self.weight is None else self.weight.to(logits.dtype)
         softmax = functional.cross_entropy(
             logits, labels, weight, reduction="none", label_smoothing=self.label_smoothing
         )
         if self._is_softmax and by_row is None:
             return softmax
-        first, rest, places = _weights(p_k.to(logits.dtype), self.top1)
+        first, rest, places = self._weighed(logits.dtype, labels, by_row)
         m = self._size(logits.shape[-1])
         top = logits.detach().topk(m, dim=-1).indices
         is_there = (top == labels[:, None]).any(-1)
@@ -289,6 +288,21 @@ class TopKCrossEntropy(nn.Module):
         top = torch.cat([top[:, :-1], last[:, None]], -1)
         wanted = (top == labels[:, None]).to(logits.dtype)
         return first * softmax + rest * self._selected(logits, top, wanted, places)
+
+    def _weighed(
+        self, dtype: torch.dtype, labels: Tensor, by_row: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`_weights` of rows; kept where all have those of the loss."""
+        if by_row is not None or self.p_k.ndim == 2:
+            p_k = self.p_k[labels] if by_row is None else by_row
+            return _weights(p_k.to(dtype), self.top1)
+        if is_traced():
+            return _weights(self.p_k.to(dtype), self.top1)
+        of, kept = (self.p_k._version, dtype), self._kept
+        if kept is None or kept[0] is not self.p_k or kept[1] != of:
+            with lasting():
+                kept = self._kept = self.p_k, of, _weights(self.p_k.to(dtype), self.top1)
+        return kept[2]
 
     def _of_many(self, logits: Tensor, target: Tensor, by_row: Tensor | None) -> Tensor:
         """The losses [N] for several true labels, [N, C]."""
@@ -325,11 +339,12 @@ class TopKCrossEntropy(nn.Module):
 
     def _selected(self, logits: Tensor, top: Tensor, target: Tensor, places: Tensor) -> Tensor:
         """The cross-entropy of the selection among the classes `top` [N, m]."""
-        scores = logits.gather(-1, top)
         # The true classes first, the others ascending: so a wire only ever changes to another class
         # of the same score, and the loss has no jumps.
-        order = scores.detach().masked_fill(target > 0, -math.inf).argsort(dim=-1, stable=True)
-        scores, top, target = (x.gather(-1, order) for x in (scores, top, target))
+        scores = logits.detach().gather(-1, top).masked_fill(target > 0, -math.inf)
+        order = scores.argsort(dim=-1, stable=True)
+        top, target = top.gather(-1, order), target.gather(-1, order)
+        scores = logits.gather(-1, top)
         method, keys = self.method.drawn(scores)
         p = method.select(keys, places.shape[-1]).weighted(places)
         smooth = self.label_smoothing

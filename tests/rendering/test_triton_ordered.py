@@ -7,12 +7,14 @@ import torch
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
+import gendr
 from gendr.kernels.triton.launch import interpreted
+from gendr.mesh import icosphere
 from gendr.rendering.backends.triton import ordered as joining
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.layers import depth_keys
 from gendr.rendering.ordered import ordered
-from support import TOLERANCES, ahead_of_time, degenerate, soup
+from support import TOLERANCES, ahead_of_time, degenerate, relative_l2, soup
 from support.backends import place
 from support.cases import for_each
 from support.laws import EXAMPLES, forms
@@ -147,6 +149,43 @@ def test_hard_faces_and_wild_scenes_are_finite(dist, tconorm):
     assert_finite(found)
     assert found[1].min() >= 0
     assert found[1].max() <= 1 + 1e-6
+
+
+def test_without_channels_there_is_alpha():
+    scene = rounded(Scene(soup(1, 3, 12), (4, 5), "uniform", "einstein", channels=0))
+    got, want = scene.found("triton", torch.float32), scene.found("reference")
+    assert got[1].any()
+    assert_same(got, want, torch.float32)
+
+
+@for_each(
+    "dist, tconorm, learnable, options",
+    [
+        ("logistic", "probabilistic", ("scale",), {}),
+        ("logistic", "yager(p=2)", ("scale", "p"), {"near": 2.35}),  # which cuts faces
+        ("gamma(shape=2).centred", "max", ("scale", "shape"), {"orthographic": True}),
+    ],
+    rotating=3,
+)
+def test_scenes_and_what_a_renderer_learns(dist, tconorm, learnable, options):
+    found, near = [], options.get("near", 1.0)
+    for backend, dtype in (("triton", torch.float32), ("reference", torch.float64)):
+        ball, views = icosphere(0, dtype=dtype), torch.tensor([10.0, 80.0])
+        vertices = ball.vertices.clone().requires_grad_()
+        colours = torch.linspace(0, 1, 60, dtype=dtype).reshape(20, 3).requires_grad_()
+        renderer = gendr.Renderer(
+            (9, 13), dist, tconorm, scale=3e-2, near=near, composite="ordered", backend=backend,
+            learnable=learnable, lighting="none", opacity=0.6, bound=0.0,
+        ).to(dtype)  # fmt: skip
+        camera = gendr.look_at(
+            2.7, 20.0, views, orthographic=options.get("orthographic", False), dtype=dtype
+        )
+        out = renderer(gendr.Mesh(vertices, ball.faces, face_colors=colours), camera)
+        loss = (out.rgb * torch.linspace(-1, 1, out.rgb.numel()).reshape(out.rgb.shape).cos()).sum()
+        leaves = [vertices, colours, *renderer.parameters()]
+        found.append([out.rgb.detach(), *torch.autograd.grad(loss + out.alpha.sum(), leaves)])
+    for got, want in zip(*found, strict=True):
+        assert relative_l2(got, want) <= 1e-5
 
 
 def test_too_little_room_for_pairs_is_found_out_in_the_backward_pass(monkeypatch):

@@ -209,9 +209,10 @@ def _joined(
     )  # fmt: skip
     by_generator = join.kind == "archimedean" and not join.is_product
     limit = layered.enough if by_generator else max(layered.bound, 0.0)
+    grid = *plan.grid, max(1, blocks_of(channels, 3))
     plan.run(
-        "join_layers", room is not None, (*plan.grid, blocks_of(channels, 3)), *head, colours,
-        *found, kept, limit, size.height, size.width,
+        "join_layers", room is not None, grid, *head, colours, *found, kept, limit, size.height,
+        size.width,
     )  # fmt: skip
     return found
 

@@ -382,7 +382,7 @@ def join_layers(
                 k += 1
             going = any_of(shows) & (k < stop)
     here = image + pixels * CHANNELS + channel
-    tl.store(here, red, on)
+    tl.store(here, red, on & (channel < CHANNELS))
     tl.store(here + 1, green, on & (channel + 1 < CHANNELS))
     tl.store(here + 2, blue, on & (channel + 2 < CHANNELS))
     on = on & (chunk == 0)
@@ -409,7 +409,7 @@ def part_layers(
     column, row = (pixels % width).to(tl.int32), (pixels // width % height).to(tl.int32)
     total, left = tl.load(alpha + pixels, on, 0.0), tl.load(rest + pixels, on, 1.0)
     here = grads + pixels * CHANNELS
-    red = tl.load(here, on, 0.0)
+    red = tl.load(here, on & (CHANNELS > 0), 0.0)
     green, blue = tl.load(here + 1, on & (CHANNELS > 1), 0.0), red * 0.0
     if CHANNELS > 2:
         blue = tl.load(here + 2, on, 0.0)
