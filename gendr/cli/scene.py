@@ -35,6 +35,8 @@ SIDE, LEAST_SIDE = 1600, 320
 # Seconds of one core for a megapixel, of all stages, and of none, by which --budget chooses sizes.
 _SECONDS, _ALWAYS = 22.0, 25.0
 POINTS, SHEET, METRICS, FOLDER = "points.ply", "sheet.png", "metrics.json", "depth_maps"
+# The least cosine at which photos show colours: the ground is seen at a degree.
+GRAZING = 0.02
 # Photos on the sheet, and the width of a picture.
 SHOWN, TILE = 4, 480
 
@@ -221,7 +223,8 @@ def _colored(
     plain = Mesh(mesh.vertices, mesh.faces)
     found = stages.run(
         "colors", ColorResult, fit_colors, plain, images, camera_of(scene, used, size), masks,
-        kind="texture", texture_size=args.texture_size, exposure=args.exposure,
+        kind="texture", texture_size=args.texture_size, exposure=args.exposure is not False,
+        least_cosine=GRAZING,
         light="none" if args.light == "auto" else args.light,
     )  # fmt: skip
     return found.mesh
