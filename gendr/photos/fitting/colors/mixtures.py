@@ -109,9 +109,7 @@ class Mixtures:
             return seen + hold * x + stiff * (smooth @ x)
 
         diagonal = diagonal + hold + stiff * smooth.diagonal()
-        right = self.spread(
-            weight * (self.photo / self.shade - self.mixed(start)), len(start)
-        )
+        right = self.spread(weight * (self.photo / self.shade - self.mixed(start)), len(start))
         return start + conjugate_gradients(normal, diagonal, right, _STEPS)
 
 
