@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -248,13 +249,7 @@ class _Photos:
         rows = range(len(self.images))
         # All photos at once, or one after the other, of which only a median is kept.
         system = None if self.many else self._system(canvas, rows)
-
-        def judged(i: int) -> tuple[list[float], Array]:
-            own = self._system(canvas, [i]) if system is None else system
-            off = _misses(own, colors) if system is None else np.zeros(0)
-            return self._strengths(own, colors, i), off
-
-        found = mapped(judged, rows)
+        found = mapped(partial(self._judged, canvas, colors, system), rows)
         self.quality = self._sharpness([strengths for strengths, _ in found])
         if min(self.quality) < _SHARP:
             colors, seen = self._means(canvas)
@@ -265,7 +260,8 @@ class _Photos:
         )  # fmt: skip
         if np.median(off) < _APART:
             system = system or self._system(canvas, rows)
-            system.weight[:] *= np.array(self.quality, np.float32)[system.view]
+            if min(self.quality) < _SHARP:
+                system.weight[:] *= np.array(self.quality, np.float32)[system.view]
             colors = self._corrected(system, canvas, colors, exposure)
         del system, off, found
         mesh = canvas.painted(colors).with_unlit(self.light is None)
@@ -402,6 +398,15 @@ class _Photos:
         mapped(fill, range(len(counts)))
         return Mixtures(columns, values, photo, weight, shade, view)
 
+    def _judged(
+        self, canvas: Canvas, colors: Tensor, system: Mixtures | None, i: int
+    ) -> tuple[list[float], Array]:
+        """The `_strengths` of photo i, and its `_misses` if its pixels are not in a system."""
+        if system is not None:
+            return self._strengths(system, colors, i), np.zeros(0)
+        own = self._system(canvas, [i])
+        return self._strengths(own, colors, i), _misses(own, colors)
+
     def _strengths(self, system: Mixtures, colors: Tensor, i: int) -> list[float]:
         """How strong detail is in photo i, over that in a rendering, in each direction.
 
@@ -496,8 +501,8 @@ class _View:
         colors, weights = np.zeros((len(points), 3), np.float32), np.zeros(len(points), np.float32)
         run(
             kernels.see, len(points), points.float().numpy(), normals.float().numpy(), self.matrix,
-            self.eye, self.ahead, self.unit, np.float32(self.least_cosine), self.nearest, self.inside,
-            self.image, colors, weights,
+            self.eye, self.ahead, self.unit, np.float32(self.least_cosine), self.nearest,
+            self.inside, self.image, colors, weights,
         )  # fmt: skip
         return torch.from_numpy(colors), torch.from_numpy(weights)
 
