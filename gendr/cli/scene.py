@@ -41,6 +41,8 @@ POINTS, SHEET, METRICS, FOLDER = "points.ply", "sheet.png", "metrics.json", "dep
 # part of the faces that it has; and all stages in times of those that it takes.
 PREVIEWS, SIDE_FILE = ("preview.glb", "preview.png"), "side.json"
 PREVIEW_SIDE, PREVIEW_FROM, PREVIEW_PART, _ALL = 500, 800, 0.25, 1.6
+# The least cosine at which photos show colours: the ground is seen at a degree.
+GRAZING = 0.02
 # Photos on the sheet, and the width of a picture.
 SHOWN, TILE = 4, 480
 
@@ -278,7 +280,8 @@ def _colored(
     plain = Mesh(mesh.vertices, mesh.faces)
     found = stages.run(
         "colors", ColorResult, fit_colors, plain, images, camera_of(scene, used, size), masks,
-        kind="texture", texture_size=args.texture_size, exposure=args.exposure,
+        kind="texture", texture_size=args.texture_size, exposure=args.exposure is not False,
+        least_cosine=GRAZING,
         light="none" if args.light == "auto" else args.light,
     )  # fmt: skip
     return found.mesh

@@ -316,7 +316,7 @@ def test_blurred_photos_count_less(chair, monkeypatch):
     found, better = score()
     assert found.blurred == [2, 5]
     assert float(found.weights.max()) == 1
-    monkeypatch.setattr(_Photos, "_sharpness", lambda self, system, colors: [1.0] * len(rgb))
+    monkeypatch.setattr(_Photos, "_sharpness", lambda self, strengths: [1.0] * len(rgb))
     found, worse = score()
     assert found.blurred == []
     assert better > worse
@@ -382,7 +382,7 @@ def test_kernels_are_their_definitions(chair):
     camera = ring(chair, 3, 20.0)
     rgb, alpha = shots(target, camera)
     shape = shape_of(target)
-    photos = _Photos(shape, rgb, camera, alpha, None)
+    photos = _Photos(shape, rgb, camera, alpha, 0.15, None)
     for i, view in enumerate(photos.views):
         sight = photos.sights[i]
         rows, xy, weight = sight.seen(shape.vertices, shape.vertex_normals, photos.inside[i])
@@ -518,3 +518,28 @@ def test_psnr_by_hand():
     assert float(psnr(a[0], a[0])) == math.inf
     with pytest.raises(ValueError, match="image must have shape"):
         psnr(a[0, 0], b[0, 0])
+
+
+def test_what_one_photo_shows_from_nearby_is_not_the_mean():
+    """Something red before the object in the nearest of five photos."""
+    ball = icosphere(3)
+    near = torch.tensor([2.0, 3.0, 3.0, 3.0, 3.0])
+    camera = look_at(near, 0.0, torch.tensor([0.0, -8.0, 8.0, -4.0, 4.0]))
+    rgb, alpha = shots(ball.with_vertex_colors(torch.full_like(ball.vertices, 0.5)), camera)
+    rgb[0] = alpha[0] * torch.tensor([1.0, 0.0, 0.0])[:, None, None]
+    found = fit_colors(ball, rgb, camera, alpha, kind="vertex", exposure=False, light="none")
+    front = F.normalize(camera.eye[0], dim=0) @ ball.vertices.T > 0.8
+    assert int(front.sum()) > 20
+    assert float((found.mesh.vertex_colors[front] - 0.5).abs().max()) < 0.06
+
+
+def test_how_steeply_photos_show_is_the_callers():
+    ball = icosphere(4)
+    camera = ring(ball, 1, 10.0)
+    camera = Camera(camera.rotation, camera.translation, torch.tensor([0.8]), orthographic=True)
+    rgb, alpha = shots(ball.with_vertex_colors(torch.full_like(ball.vertices, 0.5)), camera)
+    for least in (0.3, 0.7):  # a cap of the ball
+        found = fit_colors(ball, rgb, camera, alpha, kind="vertex", least_cosine=least)
+        assert abs(found.seen - (1 - least) / 2) < 0.03
+    with pytest.raises(ValueError, match="least_cosine must be > 0 and < 1, got 1"):
+        fit_colors(ball, rgb, camera, alpha, least_cosine=1.0)

@@ -310,6 +310,7 @@ def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     on_floor = rooms.seen(R[2], t[2], K)[0][..., 1] > 0.999
     known = np.where(on_floor & (np.arange(72)[:, None] > 62), 0, true).astype(np.float32)
     known[10:20, 30:50] = 0  # above the horizon nothing is assumed
+    known[:8, :20] = 0.05  # however far it would be
     known[46:50, 30:50] = 0  # nor behind a wall that was found around it
     assert not on_floor[46:50, 30:50].any()
     own = ground.assumed(scene, 2, known)

@@ -17,8 +17,9 @@ linear system, which is solved instead of descending along gradients:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gendr._common.checks import check_choice, check_count, check_like
+from gendr._common.checks import check_choice, check_count, check_like, check_number
 from gendr._common.devices import where_given
 from gendr._common.memory import give_back
 from gendr._common.vectors import summed
@@ -52,7 +53,7 @@ KINDS = ("texture", "vertex")
 LIGHTS = ("auto", "camera", "none")
 # The least and the largest side of a texture whose size is chosen, and how full an atlas is.
 SIZES, _FILL = (256, 2048), 0.6
-# Photos with more pixels than this, in all, are compared without subpixels.
+# Photos with more pixels than this, in all, are compared without subpixels, and one by one.
 _MANY_PIXELS = 6_000_000
 # Rounds in which photos that disagree lose weight.
 _ROUNDS = 3
@@ -126,6 +127,7 @@ def fit_colors(
     texture_size: int | None = None,
     exposure: bool | None = None,
     light: str = "auto",
+    least_cosine: float = LEAST_COSINE,
     callback: Callable[[float], None] | None = None,
 ) -> ColorResult:
     """Find the colours of a mesh that make it look as in photographs.
@@ -148,6 +150,9 @@ def fit_colors(
             "none": the colours hold the light, as they must where it stands still beside the
             object, for then no photo can tell it from paint. "auto": the former if it predicts
             photos that were left out better.
+        least_cosine: Photos show points that face them at this cosine or a larger one, in (0, 1).
+            They count by its square; what none shows takes the colours beside it. At 0.02, about a
+            degree, a ground that reaches far has colours.
         callback: Called with the part of the work that is done, in [0, 1].
 
     Raises:
@@ -162,6 +167,7 @@ def fit_colors(
         masks = masks.detach()
     check_choice("kind", kind, KINDS)
     check_choice("light", light, LIGHTS)
+    check_number("least_cosine", least_cosine, above=0, below=1)
     if texture_size is not None:
         check_count("texture_size", texture_size, least=16)
     mesh = mesh.detach()
@@ -169,7 +175,7 @@ def fit_colors(
     mesh, masks = mesh.to("cpu"), None if masks is None else masks.cpu()
     with torch.no_grad(), torch_on_one_thread():
         given = images.detach().cpu(), camera.toward(mesh).detach().to("cpu"), masks
-        photos = _Photos(mesh, *given, callback)
+        photos = _Photos(mesh, *given, least_cosine, callback)
         if kind == "vertex":
             found = photos.painted(Vertices.of(mesh), exposure, light)
         else:
@@ -195,13 +201,14 @@ class _Photos:
 
     def __init__(
         self, mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor | None,
-        callback: Callable[[float], None] | None,
+        least_cosine: float, callback: Callable[[float], None] | None,
     ) -> None:  # fmt: skip
         self.images, self.camera, self.masks = images, camera, masks
         self.size = images.shape[2], images.shape[3]
         self.tell = callback or (lambda done: None)
         pixels = len(images) * self.size[0] * self.size[1]
-        oversampling = 2 if pixels <= _MANY_PIXELS else 1
+        self.many = pixels > _MANY_PIXELS
+        oversampling = 1 if self.many else 2
 
         def seen(i: int) -> tuple[Sight, Tensor]:
             sight = look(mesh, camera[i], self.size, oversampling)
@@ -210,7 +217,7 @@ class _Photos:
 
         found = mapped(seen, range(len(images)), lambda done: self.tell(0.4 * done))
         self.sights, self.inside = [sight for sight, _ in found], [inside for _, inside in found]
-        if pixels > _MANY_PIXELS:  # to take anew what few need takes longer than it is worth
+        if self.many:  # to take anew what few need takes longer than it is worth
             give_back()
         if not any(bool(inside.any()) for inside in self.inside):
             raise ValueError(
@@ -221,7 +228,10 @@ class _Photos:
         self.faces = len(mesh.faces)
         self.normals = mesh.vertex_normals[mesh.faces]
         self.quality = [1.0] * len(images)
-        self.views = [_View(self.sights[i], self.inside[i], images[i]) for i in range(len(images))]
+        self.views = [
+            _View(self.sights[i], self.inside[i], images[i], least_cosine)
+            for i in range(len(images))
+        ]
 
     def texture_size(self) -> int:
         """A power of two that the photos carry."""
@@ -237,18 +247,26 @@ class _Photos:
         exposure = self._explained(self._samples(canvas), exposure, light)
         colors, seen = self._means(canvas)
         self.tell(0.5)
-        system = self._system(canvas)
-        self.quality = self._sharpness(system, colors)
+        rows = range(len(self.images))
+        # All photos at once, or one after the other, of which only a median is kept.
+        system = None if self.many else self._system(canvas, rows)
+        found = mapped(partial(self._judged, canvas, colors, system), rows)
+        self.quality = self._sharpness([strengths for strengths, _ in found])
         if min(self.quality) < _SHARP:
             colors, seen = self._means(canvas)
-            system.weight[:] *= np.array(self.quality, np.float32)[system.view]
         colors = _filled(canvas, colors, seen)
         self.tell(0.6)
-        if _miss(system, colors) < _APART:
-            colors = self._corrected(system, colors, exposure)
+        off = np.concatenate([off for _, off in found]) if system is None else (
+            _misses(system, colors)
+        )  # fmt: skip
+        if np.median(off) < _APART:
+            system = system or self._system(canvas, rows)
+            if min(self.quality) < _SHARP:
+                system.weight[:] *= np.array(self.quality, np.float32)[system.view]
+            colors = self._corrected(system, canvas, colors, exposure)
+        del system, off, found
         mesh = canvas.painted(colors).with_unlit(self.light is None)
         self.tell(0.95)
-        rows = range(len(self.images))
         psnr = torch.stack(mapped(lambda i: self._psnr(canvas, colors, i), rows))
         self.tell(1.0)
         weights = self.gains.new_tensor(self.quality)
@@ -361,12 +379,11 @@ class _Photos:
         photo = self.images[i].flatten(1).T[pixels]
         return columns, values, *(x.float().numpy() for x in (photo, cosine, shade))
 
-    def _system(self, canvas: Canvas) -> Mixtures:
-        """All pixels that are compared as mixtures of the colours of points."""
-        smooth = laplacian(canvas.edges.numpy(), len(canvas.points), np.float32)
+    def _system(self, canvas: Canvas, chosen: Sequence[int]) -> Mixtures:
+        """The pixels of some photos that are compared as mixtures of the colours of points."""
         surface = torch.cat([canvas.points, canvas.normals], 1).float().numpy()
-        counts = [int(inside.sum()) for inside in self.inside]
-        view, ends = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts)
+        counts = [int(self.inside[i].sum()) for i in chosen]
+        view, ends = np.repeat(np.array(chosen), counts), np.cumsum(counts)
         # All subpixels of these pixels show a face.
         most = canvas.MIXED * round(1 / self.sights[0].share)
         columns = np.empty((len(view), most), np.int32)
@@ -374,49 +391,62 @@ class _Photos:
             np.empty((len(view), *shape), np.float32) for shape in ((most,), (3,), (), (3,))
         )
 
-        def fill(i: int) -> None:
-            rows = slice(ends[i] - counts[i], ends[i])
-            found = self._mixture(canvas, surface, i)
+        def fill(k: int) -> None:
+            rows = slice(ends[k] - counts[k], ends[k])
+            found = self._mixture(canvas, surface, chosen[k])
             columns[rows], values[rows], photo[rows], weight[rows], shade[rows] = found
 
         mapped(fill, range(len(counts)))
-        return Mixtures(columns, values, photo, weight, shade, view, smooth)
+        return Mixtures(columns, values, photo, weight, shade, view)
 
-    def _sharpness(self, system: Mixtures, colors: Tensor) -> list[float]:
-        """The weights of the photos, in (0, 1]: less for those that are blurred.
+    def _judged(
+        self, canvas: Canvas, colors: Tensor, system: Mixtures | None, i: int
+    ) -> tuple[list[float], Array]:
+        """The `_strengths` of photo i, and its `_misses` if its pixels are not in a system."""
+        if system is not None:
+            return self._strengths(system, colors, i), np.zeros(0)
+        own = self._system(canvas, [i])
+        return self._strengths(own, colors, i), _misses(own, colors)
+
+    def _strengths(self, system: Mixtures, colors: Tensor, i: int) -> list[float]:
+        """How strong detail is in photo i, over that in a rendering, in each direction.
 
         Differences of neighbours are as strong in a sharp photo as in a rendering of the mean
         colours, times a number that is alike for all such photos, wherever in the photo they are: a
         pose that is slightly off, or a side that few see, is no blur. One of motion takes those
         along the motion only, so that the direction counts in which a photo has least.
         """
-        shown = torch.from_numpy(system.mixed(colors.float().numpy()) * system.shade)
-        bounds = np.searchsorted(system.view, np.arange(len(self.images) + 1))
+        first, last = np.searchsorted(system.view, [i, i + 1])
+        parts = system.columns[first:last], system.values[first:last]
+        shown = mixed(*parts, colors.float().numpy()) * system.shade[first:last]
         reach = max(abs(step) for step in sum(_DIRECTIONS, ()))
+        image, use = self.images[i], self.inside[i].flatten()
+        own = torch.zeros_like(image).flatten(1)
+        own[:, use] = torch.from_numpy(shown.T).to(own)
+        pair = torch.stack([own.reshape(image.shape), image * self.inside[i]])
+        pair = F.avg_pool2d(pair, 3, 1, 1)  # without most of the noise
+        side = 2 * (reach + 1) + 1
+        whole = self.inside[i][None].to(image)
+        inner = -F.max_pool2d(-whole, side, 1, side // 2)[0] > 0.5
+        plain = _PLAIN**2 * 3 * int(inner.sum()) + 1e-12  # what has no detail is not blurred
+        found: list[float] = []
+        for step in _DIRECTIONS:
+            detail = (pair - torch.roll(pair, step, (2, 3)))[:, :, inner]
+            mine, photo = (detail.square().sum((1, 2)) + plain).tolist()
+            found.append((photo / mine) ** 0.5)
+        return found
 
-        def strengths(i: int) -> list[float]:
-            image, use = self.images[i], self.inside[i].flatten()
-            own = torch.zeros_like(image).flatten(1)
-            own[:, use] = shown[bounds[i] : bounds[i + 1]].T.to(own)
-            pair = torch.stack([own.reshape(image.shape), image * self.inside[i]])
-            pair = F.avg_pool2d(pair, 3, 1, 1)  # without most of the noise
-            side = 2 * (reach + 1) + 1
-            whole = self.inside[i][None].to(image)
-            inner = -F.max_pool2d(-whole, side, 1, side // 2)[0] > 0.5
-            plain = _PLAIN**2 * 3 * int(inner.sum()) + 1e-12  # what has no detail is not blurred
-            found: list[float] = []
-            for step in _DIRECTIONS:
-                detail = (pair - torch.roll(pair, step, (2, 3)))[:, :, inner]
-                mine, photo = (detail.square().sum((1, 2)) + plain).tolist()
-                found.append((photo / mine) ** 0.5)
-            return found
-
-        found = np.array(mapped(strengths, range(len(self.images))))
+    def _sharpness(self, strengths: list[list[float]]) -> list[float]:
+        """The weights of the photos, in (0, 1]: less for those that are blurred."""
+        found = np.array(strengths)
         least = (found / np.maximum(np.median(found, 0), 1e-6)).min(1)
         return [float(x) for x in least.clip(0.3, 1.0) ** 3]
 
-    def _corrected(self, system: Mixtures, colors: Tensor, exposure: bool) -> Tensor:
+    def _corrected(
+        self, system: Mixtures, canvas: Canvas, colors: Tensor, exposure: bool
+    ) -> Tensor:
         """Colours with which renderings agree best with the photos."""
+        smooth = laplacian(canvas.edges.numpy(), len(canvas.points), np.float32)
         start = found = colors.float().numpy()
         for turn in range(_TURNS):
             if exposure:
@@ -424,7 +454,7 @@ class _Photos:
                 system.shade[:] *= further[system.view]
                 gains = self.gains * torch.from_numpy(further).to(self.gains)
                 self.gains = gains / gains.mean(0)
-            found = system.corrected(start, found)
+            found = system.corrected(smooth, start, found)
             self.tell(0.6 + 0.35 * (turn + 1) / _TURNS)
         return torch.from_numpy(found.clip(0, 1)).to(colors)
 
@@ -453,7 +483,8 @@ class _Photos:
 class _View:
     """One photo as the kernels take it."""
 
-    def __init__(self, sight: Sight, inside: Tensor, image: Tensor) -> None:
+    def __init__(self, sight: Sight, inside: Tensor, image: Tensor, least_cosine: float) -> None:
+        self.least_cosine = least_cosine
         camera = sight.camera
         self.matrix = camera.projection[0].float().numpy()
         self.eye = camera.eye[0].float().numpy()
@@ -470,16 +501,16 @@ class _View:
         colors, weights = np.zeros((len(points), 3), np.float32), np.zeros(len(points), np.float32)
         run(
             kernels.see, len(points), points.float().numpy(), normals.float().numpy(), self.matrix,
-            self.eye, self.ahead, self.unit, np.float32(LEAST_COSINE), self.nearest, self.inside,
-            self.image, colors, weights,
+            self.eye, self.ahead, self.unit, np.float32(self.least_cosine), self.nearest,
+            self.inside, self.image, colors, weights,
         )  # fmt: skip
         return torch.from_numpy(colors), torch.from_numpy(weights)
 
 
-def _miss(system: Mixtures, colors: Tensor) -> float:
-    """By which squared difference colours miss the pixel in the middle."""
+def _misses(system: Mixtures, colors: Tensor) -> Array:
+    """By which squared differences [P] colours miss the pixels."""
     off = system.photo - system.mixed(colors.float().numpy()) * system.shade
-    return float(np.median(np.square(off).mean(1)))
+    return np.square(off).mean(1)
 
 
 def _filled(canvas: Canvas, colors: Tensor, seen: Tensor) -> Tensor:

@@ -80,7 +80,10 @@ def see(
 
 @kernel(**_FAST)
 def gather(colors, weights, shade, mean, off, summed, total, start, stop):
-    """Add colours of points over their shade to weighted sums [K, 3], [K, 3]; robustly if off > 0.
+    """Add colours of points over their shade to weighted sums [K, 3], [K, 3].
+
+    With off > 0 what is far from the mean by it counts less; with 0 there is no mean yet, and the
+    photos count nearly alike, lest one that shows something else, but from nearby, is the mean.
 
     shade: [K, 3] or [1, 3], the factors of the photo over the colours of points.
     """
@@ -97,6 +100,8 @@ def gather(colors, weights, shade, mean, off, summed, total, start, stop):
                 square += d * d
             trust = _ONE / (_ONE + square / (3 * off * off))
             weight *= trust * trust
+        else:
+            weight = np.sqrt(np.sqrt(weight))
         for c in range(3):
             summed[k, c] += weight * shade[j, c] * colors[k, c]
             total[k, c] += weight * shade[j, c] * shade[j, c]

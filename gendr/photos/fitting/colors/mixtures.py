@@ -54,7 +54,6 @@ class Mixtures:
         weight: [P], >= 0.
         shade: [P, 3], the factors of the photos over the colours of points.
         view: int [P], the photo of each pixel.
-        smooth: Sparse [K, K], the Laplacian of the points.
     """
 
     columns: Array
@@ -63,17 +62,16 @@ class Mixtures:
     weight: Array
     shade: Array
     view: Array
-    smooth: Any
 
     def mixed(self, colors: Array) -> Array:
         """Mixtures [P, 3] of colours [K, 3]."""
         return mixed(self.columns, self.values, colors)
 
-    def spread(self, pixels: Array, power: int = 1) -> Array:
-        """The transpose: [K, C] of pixels [P, C]; or that with squared parts."""
+    def spread(self, pixels: Array, count: int, power: int = 1) -> Array:
+        """The transpose: [K, C] of pixels [P, C], K the count; or that with squared parts."""
         from gendr.photos.fitting.colors import kernels
 
-        out = np.zeros((self.smooth.shape[0], pixels.shape[1]), np.float32)
+        out = np.zeros((count, pixels.shape[1]), np.float32)
         run(
             kernels.spread, pixels.shape[1], self.columns, self.values, pixels, power, out, pieces=3
         )  # by channels, so that the order of sums is always the same
@@ -89,10 +87,11 @@ class Mixtures:
         )
         return gains_of(both, own).astype(np.float32)
 
-    def corrected(self, start: Array, colors: Array) -> Array:
+    def corrected(self, smooth: Any, start: Array, colors: Array) -> Array:
         """Colours [K, 3] that meet the photos best, near `start` and smoothly so.
 
         Args:
+            smooth: Sparse [K, K], the Laplacian of the points.
             start: [K, 3], from which the correction counts.
             colors: [K, 3], by which it is judged how far each pixel is to be trusted.
         """
@@ -101,16 +100,16 @@ class Mixtures:
         scale = self.shade.mean(1)
         weight = self.weight * trusted((off * off).mean(1)) * scale * scale
         weight = weight.astype(np.float32)[:, None]
-        diagonal = self.spread(weight, 2)[:, 0]
+        diagonal = self.spread(weight, len(start), 2)[:, 0]
         hold, stiff = _HOLD * float(diagonal.mean()), _SMOOTH * float(diagonal.mean())
         hold, stiff = np.float32(hold), np.float32(stiff)
 
         def normal(x: Array) -> Array:
-            seen = self.spread(weight * self.mixed(x))
-            return seen + hold * x + stiff * (self.smooth @ x)
+            seen = self.spread(weight * self.mixed(x), len(start))
+            return seen + hold * x + stiff * (smooth @ x)
 
-        diagonal = diagonal + hold + stiff * self.smooth.diagonal()
-        right = self.spread(weight * (self.photo / self.shade - self.mixed(start)))
+        diagonal = diagonal + hold + stiff * smooth.diagonal()
+        right = self.spread(weight * (self.photo / self.shade - self.mixed(start)), len(start))
         return start + conjugate_gradients(normal, diagonal, right, _STEPS)
 
 
