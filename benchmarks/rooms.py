@@ -607,6 +607,17 @@ def lines(rows: list[dict[str, Any]], facts: dict[str, str]) -> list[str]:
             f"{said}; {', '.join(facts.values())}."]  # fmt: skip
 
 
+def summary(rows: list[dict[str, Any]]) -> list[str]:
+    """The table of the page for readers."""
+    head = ["scene", "cameras", "accuracy, median", "F-score at 0.5 %", "at 1 %"]
+    cells = [
+        [row["scene"], row["cameras"], f"{100 * row['accuracy_median']:.2f} %",
+         *(f"{row[key]:.3f}" for key in ("f_0.005", "f_0.01"))]
+        for row in rows if "f_0.01" in row
+    ]  # fmt: skip
+    return table(head, cells, left=2)
+
+
 def main() -> None:
     """Draw, or measure and with --docs keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -648,6 +659,7 @@ def main() -> None:
             RESULTS.write_text(json.dumps({"measured_on": facts, "rows": kept}, indent=1) + "\n")
             if name:
                 fill(PAGE, "rooms", lines(kept, facts))
+                fill(PAGE.parents[1] / PAGE.name, "rooms-summary", summary(kept))
 
 
 if __name__ == "__main__":

@@ -395,9 +395,9 @@ def _world(images: list[dict[str, Any]], quarters: list[int]) -> tuple[Matrix, M
     # The side of a stored photo that is above when it is upright: top, left, bottom or right.
     sides = np.array([[0, -1, 0], [-1, 0, 0], [0, 1, 0], [1, 0, 0]])[quarters]
     up = _upwards(np.einsum("bji,bj->bi", turns, sides), ahead)
-    aside = np.cross(up, -ahead[0])
+    aside: Matrix = np.cross(up, -ahead[0])
     aside /= max(float(np.linalg.norm(aside)), 1e-12)
-    turn = np.stack([aside, up, np.cross(aside, up)])
+    turn: Matrix = np.stack([aside, up, np.cross(aside, up)])
     if abs(np.linalg.det(turn) - 1) > 1e-6:  # cameras that stand on their heads in turn
         turn = np.eye(3)
     far = float(np.median(np.linalg.norm(eyes - centre, axis=1)))
@@ -416,10 +416,11 @@ def _upwards(ups: Matrix, ahead: Matrix) -> Matrix:
     """
     mean = ups.mean(0)
     mean /= max(float(np.linalg.norm(mean)), 1e-12)
-    level, up = np.cross(ahead, ups), mean
+    level: Matrix = np.cross(ahead, ups)
+    up = mean
     for _ in range(10):
         weight = 1 / (1 + (level @ up / _ASLANT) ** 2)
-        system = np.einsum("b,bi,bj->ij", weight / weight.sum(), level, level)
+        system: Matrix = np.einsum("b,bi,bj->ij", weight / weight.sum(), level, level)
         axes: Matrix = np.linalg.eigh(system + _LEAN * (np.eye(3) - np.outer(mean, mean)))[1]
         up = axes[:, 0] * (-1.0 if axes[:, 0] @ mean < 0 else 1.0)
     return up
