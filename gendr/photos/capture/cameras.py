@@ -395,7 +395,7 @@ def _world(images: list[dict[str, Any]], quarters: list[int]) -> tuple[Matrix, M
     # The side of a stored photo that is above when it is upright: top, left, bottom or right.
     sides = np.array([[0, -1, 0], [-1, 0, 0], [0, 1, 0], [1, 0, 0]])[quarters]
     up = _upwards(np.einsum("bji,bj->bi", turns, sides), ahead)
-    aside: Matrix = np.cross(up, -ahead[0])
+    aside = np.cross(up, -ahead[0]).astype(np.float64)
     aside /= max(float(np.linalg.norm(aside)), 1e-12)
     turn: Matrix = np.stack([aside, up, np.cross(aside, up)])
     if abs(np.linalg.det(turn) - 1) > 1e-6:  # cameras that stand on their heads in turn
