@@ -4,6 +4,7 @@
     python benchmarks/rooms.py draw WORK                  # three scenes, 30 photos of 1 MP of each
     python benchmarks/rooms.py measure WORK --docs        # cameras given
     python benchmarks/rooms.py measure WORK --find --docs # cameras found
+    python benchmarks/rooms.py harms WORK --docs          # photos that suffer, the whole command
     python benchmarks/rooms.py photos FOLDER WORK --docs  # any folder of photographs
 
 Drawn by Mitsuba 3 (Jakob et al. 2022): a furnished room under a lamp, a front with windows, stairs
@@ -20,11 +21,14 @@ from __future__ import annotations
 import _clone  # noqa: F401  # before what it makes importable
 
 import argparse
+import contextlib
+import io
 import json
 import math
+import re
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +36,7 @@ import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFilter
 from rows import measured_on
 from scipy.spatial import KDTree
 
@@ -257,6 +261,13 @@ def heap(dice: np.random.Generator) -> list[Solid]:
     return solids + tops
 
 
+def white(dice: np.random.Generator) -> list[Solid]:
+    """The heap before walls of one colour."""
+    floor, *walls = (solids := heap(dice))[:3]
+    plain = [replace(wall, contrast=0.0, tiles=0, color=WHITE) for wall in walls]
+    return [floor, *plain, *solids[3:]]
+
+
 def ring(start: float, stop: float, far: float, heights: tuple[float, ...], look: Array,
          count: int) -> tuple[Array, Array]:  # fmt: skip
     """Places of cameras and what they look at, both [count, 3]; angles from z towards x."""
@@ -270,14 +281,14 @@ def paths(name: str, count: int) -> tuple[Array, Array]:
     """Where the photos of a scene are taken from, and towards what."""
     if name == "room":
         return ring(-50, 60, 2.5, (1.1, 1.7), np.array([0.0, 0.6, -0.9]), count)
-    if name == "heap":
+    if name in ("heap", "white"):
         return ring(-30, 120, 3.4, (1.0, 1.9), np.array([-0.2, 0.4, -0.2]), count)
     eyes = np.stack([np.linspace(-5, 5, count), np.tile([1.5, 1.9, 1.7], count)[:count],
                      6.0 - 0.08 * np.linspace(-5, 5, count) ** 2], 1)  # fmt: skip
     return eyes, eyes * [0.45, 0, 0] + np.array([0, 2.1, -1.8])
 
 
-SCENES = {"room": room, "front": front, "heap": heap}
+SCENES = {"room": room, "front": front, "heap": heap, "white": white}
 # Of each scene a lamp (place, half of its side) or else a sky with a sun.
 LAMPS = {"room": ((0.4, 2.9, 0.6), 0.7)}
 
@@ -482,6 +493,100 @@ def photos(folder: Path, work: Path, more: list[str]) -> dict[str, Any]:
     return row | {"processor_seconds": round(seconds, 1)}
 
 
+# Kinds of harm; of the others than the first ones all photos have it.
+HARMS = (
+    "none", "three blurred", "exposures", "one of another place", "two copies", "five portraits",
+    "every fourth alone", "a moving person", "a white wall",
+)  # fmt: skip
+
+
+def harmed(work: Path, kind: str) -> Path:
+    """A folder of photos of the heap that suffer from something; a copy, without cameras."""
+    source = work / ("white" if kind == "a white wall" else "heap") / "photos"
+    folder = work / "harms" / kind.replace(" ", "-") / "photos"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    files = sorted(source.glob("*.png"))
+    dice = np.random.default_rng(3)
+    for k, file in enumerate(files):
+        with Image.open(file) as opened:
+            image = opened.convert("RGB")
+        height, width = image.height, image.width
+        if kind == "three blurred" and k % 5 == 2:
+            image = image.filter(ImageFilter.GaussianBlur(width / 150))
+        elif kind == "exposures":
+            gain = dice.uniform(0.5, 1.6)
+            image = image.point(lambda value, gain=gain: min(255, int(gain * value)))
+        elif kind == "five portraits" and k % 3 == 1:  # the middle, turned as phones store it
+            middle = image.crop(
+                (width // 2 - 3 * height // 8, 0, width // 2 + 3 * height // 8, height)
+            )
+            exif = Image.Exif()
+            exif[0x112] = 6
+            turned = middle.transpose(Image.Transpose.ROTATE_90)
+            turned.save(folder / f"{k:02d}.jpg", quality=95, exif=exif)
+            continue
+        elif kind == "a moving person":
+            tall = int(height * dice.uniform(0.4, 0.6))
+            noise = dice.integers(0, 255, (12, 5, 3)).astype(np.uint8)
+            body = Image.fromarray(noise).resize((tall // 3, tall), Image.Resampling.NEAREST)
+            shape = Image.new("L", body.size)
+            ImageDraw.Draw(shape).ellipse((0, 0, *body.size), fill=255)
+            image.paste(body, (int(dice.uniform(0, width - tall // 3)), height // 4), shape)
+        if kind != "every fourth alone" or k % 4 == 0:
+            image.save(folder / f"{k:02d}.png")
+    if kind == "one of another place":
+        shutil.copy(sorted((work / "front" / "photos").glob("*.png"))[5], folder / "other.png")
+    if kind == "two copies":
+        shutil.copy(files[3], folder / "a.png")
+        Image.open(files[6]).save(folder / "b.jpg", quality=80)
+    return folder
+
+
+def suffered(work: Path, kind: str) -> dict[str, Any]:
+    """What the whole command makes of harmed photos, and what it says."""
+    photos = harmed(work, kind)
+    out, said = photos.parent / "out", io.StringIO()
+    words = ["fit", str(photos), "-o", str(out), "--scene", "--colors", "none"]
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        status = cli.main([*words, "--image-size", "240"])
+    told = [text.strip() for text in re.split(r"[\r\n]", said.getvalue())]
+    notes = [text.removeprefix("gendr: ") for text in told if text.startswith("gendr: ")]
+    row: dict[str, Any] = {
+        "harm": kind, "photos": len(list(photos.iterdir())), "status": status, "said": notes,
+    }  # fmt: skip
+    if status:
+        return row
+    metrics = json.loads((out / "metrics.json").read_text())
+    images = json.loads((out / "cameras.json").read_text())["images"]
+    name = "white" if kind == "a white wall" else "heap"
+    known = np.load(work / name / "truth.npz")
+    own = [image for image in images if Path(image["file"]).stem.isdigit()]
+    places = np.stack([-np.array(i["R"]).T @ np.array(i["t"]) for i in own])
+    eyes = known["eyes"][[int(Path(image["file"]).stem) for image in own]]
+    solids = SCENES[name](np.random.default_rng(SEED))
+    truth = known["points"][known["views"] >= LEAST]
+    row |= compared(Mesh.load(out / "fit.glb"), solids, truth, places, eyes)
+    row |= {
+        "placed": len(images),
+        "matched": metrics["matched"],
+        "cover": metrics["scores"]["cover"],
+    }
+    return row | {"psnr": metrics["scores"]["psnr"], "seconds": metrics["seconds"]["total"]}
+
+
+def harm_lines(rows: list[dict[str, Any]], facts: dict[str, str]) -> list[str]:
+    """The table of the page."""
+    head = ["photos", "what is said", "placed", "matched, %", "precision at 1 %", "recall at 1 %"]
+    cells: list[list[str]] = []
+    for row in rows:
+        told = "; ".join(row["said"]).replace("|", "/")
+        cells.append([row["harm"], told, f"{row.get('placed', 0)} of {row['photos']}"])
+        numbers = [row.get(f"{name}_0.01", math.nan) for name in ("precision", "recall")]
+        cells[-1] += [f"{100 * row.get('matched', math.nan):.0f}", *(f"{x:.3f}" for x in numbers)]
+    return [*table(head, cells, left=2), "", f"{', '.join(facts.values())}."]
+
+
 def lines(rows: list[dict[str, Any]], facts: dict[str, str]) -> list[str]:
     """The table of the page."""
     head = [
@@ -502,12 +607,23 @@ def lines(rows: list[dict[str, Any]], facts: dict[str, str]) -> list[str]:
             f"{said}; {', '.join(facts.values())}."]  # fmt: skip
 
 
+def summary(rows: list[dict[str, Any]]) -> list[str]:
+    """The table of the page for readers."""
+    head = ["scene", "cameras", "accuracy, median", "F-score at 0.5 %", "at 1 %"]
+    cells = [
+        [row["scene"], row["cameras"], f"{100 * row['accuracy_median']:.2f} %",
+         *(f"{row[key]:.3f}" for key in ("f_0.005", "f_0.01"))]
+        for row in rows if "f_0.01" in row
+    ]  # fmt: skip
+    return table(head, cells, left=2)
+
+
 def main() -> None:
     """Draw, or measure and with --docs keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=("draw", "measure", "photos"))
+    parser.add_argument("what", choices=("draw", "measure", "harms", "photos"))
     parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--scenes", nargs="+", choices=SCENES, default=list(SCENES))
+    parser.add_argument("--scenes", nargs="+", choices=SCENES, default=list(SCENES)[:3])
     parser.add_argument("--find", action="store_true", help="find the cameras, too")
     parser.add_argument("--photos", type=int, default=30)
     parser.add_argument("--width", type=int, default=1152)
@@ -521,6 +637,17 @@ def main() -> None:
             survey(work / name, name, args.photos, shape)
             draw(work / name, name, args.photos, shape, args.samples)
         return
+    if args.what == "harms":
+        rows: list[dict[str, Any]] = []
+        for kind in HARMS:
+            rows.append(suffered(work, kind))
+            print(json.dumps(rows[-1]), flush=True)
+        if args.docs:
+            facts = measured_on()
+            content = json.dumps({"measured_on": facts, "rows": rows}, indent=1)
+            RESULTS.with_name("harms.json").write_text(content + "\n")
+            fill(PAGE, "harms", harm_lines(rows, facts))
+        return
     kept = json.loads(RESULTS.read_text())["rows"] if args.docs and RESULTS.is_file() else []
     for name in args.scenes if args.what == "measure" else [""]:
         row = measured(work, name, args.find, *more) if name else photos(*args.folders, more)
@@ -532,6 +659,7 @@ def main() -> None:
             RESULTS.write_text(json.dumps({"measured_on": facts, "rows": kept}, indent=1) + "\n")
             if name:
                 fill(PAGE, "rooms", lines(kept, facts))
+                fill(PAGE.parents[1] / PAGE.name, "rooms-summary", summary(kept))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -44,7 +45,7 @@ PREVIEW_SIDE, PREVIEW_FROM, PREVIEW_PART, _ALL = 500, 800, 0.25, 1.6
 # The least cosine at which photos show colours: the ground is seen at a degree.
 GRAZING = 0.02
 # Photos on the sheet, and the width of a picture.
-SHOWN, TILE = 4, 480
+SHOWN, TILE, LINE = 4, 480, 20  # and the height of a line above them
 
 
 def run(args: Fit, why: NoBackdropError | None = None) -> int:
@@ -113,7 +114,7 @@ def _run(args: Fit, by_itself: bool) -> int:
         lap = time.perf_counter()
         with session.part("measure") as tell:
             scores = scored(mesh, scene, left_out or used, lambda part: tell(part))
-            page = _sheet(mesh, scene, left_out or used)
+            page = _sheet(mesh, scene, left_out or used, _told(args, facts, scores, mesh, used))
         seconds["measure"] = round(time.perf_counter() - lap, 2)
         seconds["total"] = round(time.perf_counter() - begin, 2)
         whole = mesh.with_origin(torch.from_numpy(scene.origin))
@@ -287,8 +288,26 @@ def _colored(
     return found.mesh
 
 
-def _sheet(mesh: Mesh, scene: Scene, rows: list[int]) -> visual.Pixels:
-    """Photos, and beside each the mesh with its colours and without, from the same camera."""
+def _told(
+    args: Fit, facts: dict[str, Any], scores: dict[str, Any], mesh: Mesh, used: list[int]
+) -> list[str]:
+    """What the sheet says of a mesh, which does not differ from run to run."""
+    two, three = facts["seen_by"]["two"], facts["seen_by"]["three"]
+    which = "photos left out" if args.hold_out else "its own photos"
+    return [
+        f"{Path(args.target).name}: {len(used)} photos, {facts['matched']:.0%} of their pixels "
+        f"matched, {facts['kept']:.0%} kept as {facts['points']:,} points; "
+        f"{len(mesh.faces):,} faces",
+        f"Of the surface {three:.0%} is seen by three photos or more, {two:.0%} by two. PSNR "
+        f"{scores['psnr']:.1f} dB over the {scores['cover']:.0%} that it covers of {which}.",
+    ]
+
+
+def _sheet(mesh: Mesh, scene: Scene, rows: list[int], said: Sequence[str] = ()) -> visual.Pixels:
+    """Photos, and beside each the mesh with its colours and without, from the same camera.
+
+    Above them lines that say what is known of the mesh.
+    """
     from PIL import Image
 
     chosen = [rows[i] for i in visual.spread(len(rows), SHOWN)]
@@ -301,8 +320,10 @@ def _sheet(mesh: Mesh, scene: Scene, rows: list[int]) -> visual.Pixels:
         painted = visual.shaded(mesh.with_unlit(), camera, size)[0]
         bare = visual.shaded(mesh, camera, size, visual.BOTH)[0]
         tiles.append([np.asarray(shown), painted, bare])
-    page = visual.Page(3 * TILE + 20, sum(len(row[0]) + 10 for row in tiles))
-    y = 0
+    y = LINE * len(said)
+    page = visual.Page(3 * TILE + 20, y + sum(len(row[0]) + 10 for row in tiles))
+    for k, text in enumerate(said):
+        page.text(4, LINE * k + 2, text)
     for row in tiles:
         for k, tile in enumerate(row):
             page.tile(tile, k * (TILE + 10), y)

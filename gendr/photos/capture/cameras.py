@@ -48,6 +48,9 @@ _MANY, _NEIGHBOURS = 250, 12
 _STAGES = {"features": 0.35, "match": 0.35, "place": 0.3}
 # The median distance of the cameras from what they look at, in the world that is made.
 _DISTANCE = 3.0
+# The sine of a lean to a side from which on a photo counts less for what is up, and how much less
+# the mean of the photos counts than that their horizontals are level.
+_ASLANT, _LEAN = 0.1, 0.003
 _NAMED = 5  # copies of photos that are named
 _FOCAL_35 = 0xA405  # of EXIF: the focal length as with film of 36 x 24 mm
 
@@ -391,15 +394,36 @@ def _world(images: list[dict[str, Any]], quarters: list[int]) -> tuple[Matrix, M
     centre = np.linalg.solve(system, (across @ eyes[..., None]).sum(0)[:, 0] + 1e-6 * eyes.mean(0))
     # The side of a stored photo that is above when it is upright: top, left, bottom or right.
     sides = np.array([[0, -1, 0], [-1, 0, 0], [0, 1, 0], [1, 0, 0]])[quarters]
-    up = np.einsum("bji,bj->i", turns, sides) / len(turns)
-    up /= max(float(np.linalg.norm(up)), 1e-12)
-    aside = np.cross(up, -ahead[0])
+    up = _upwards(np.einsum("bji,bj->bi", turns, sides), ahead)
+    aside = np.cross(up, -ahead[0]).astype(np.float64)
     aside /= max(float(np.linalg.norm(aside)), 1e-12)
-    turn = np.stack([aside, up, np.cross(aside, up)])
+    turn: Matrix = np.stack([aside, up, np.cross(aside, up)])
     if abs(np.linalg.det(turn) - 1) > 1e-6:  # cameras that stand on their heads in turn
         turn = np.eye(3)
     far = float(np.median(np.linalg.norm(eyes - centre, axis=1)))
     return turn, centre, _DISTANCE / max(far, 1e-12)
+
+
+def _upwards(ups: Matrix, ahead: Matrix) -> Matrix:
+    """What is up, by photos: their mean, turned so that their horizontals are level.
+
+    Cameras that all look down from one side lean forward; what is right of a photo is level anyway.
+    Where they all look the same way the mean decides. Some that are held aslant count less.
+
+    Args:
+        ups: [N, 3], the directions of the upper sides of photos.
+        ahead: [N, 3], and of what they look at.
+    """
+    mean = ups.mean(0)
+    mean /= max(float(np.linalg.norm(mean)), 1e-12)
+    level: Matrix = np.cross(ahead, ups)
+    up = mean
+    for _ in range(10):
+        weight = 1 / (1 + (level @ up / _ASLANT) ** 2)
+        system: Matrix = np.einsum("b,bi,bj->ij", weight / weight.sum(), level, level)
+        axes: Matrix = np.linalg.eigh(system + _LEAN * (np.eye(3) - np.outer(mean, mean)))[1]
+        up = axes[:, 0] * (-1.0 if axes[:, 0] @ mean < 0 else 1.0)
+    return up
 
 
 def _entry(
