@@ -14,6 +14,7 @@ import torch
 
 import gendr
 from gendr.mesh import unwrapped
+from support.gltf import POINTS, Gltf
 
 ROOT = Path(gendr.__file__).parent
 
@@ -206,6 +207,49 @@ def test_concave_polygons_of_trimesh(tmp_path):
         ours.append(gendr.Mesh.load(tmp_path / "a.obj").face_areas.sum().item())
     assert {round(area, 6) for area in theirs} == {5.25, 8.25, 12.75}
     np.testing.assert_allclose(ours, 5.25)
+
+
+def square_of_gltf(kind):
+    """A square of area 1, or of 2 where it stands twice, by a feature of glTF."""
+    file = Gltf()
+    wide = np.concatenate([POINTS * 32767, POINTS[:, :1]], 1)  # rows of eight bytes
+    square = {
+        "fan": lambda: file.primitive(corners=np.arange(4, dtype="u2"), mode=6),
+        "sparse": lambda: file.primitive() | {
+            "attributes": {"POSITION": file.accessor(POINTS, sparse=[2])}
+        },
+        "normalized": lambda: file.primitive() | {
+            "attributes": {
+                "POSITION": file.accessor(wide[:, :3], "i2", stride=8, normalized=True)
+            }
+        },
+    }  # fmt: skip
+    node = {}
+    if kind == "normalized":
+        file.extension("KHR_mesh_quantization", required=True)
+    if kind == "instances":
+        moved = file.accessor(np.array([[0, 0, 0], [5, 0, 0]], "f4"))
+        name = file.extension("EXT_mesh_gpu_instancing", required=True)
+        node = {"extensions": {name: {"attributes": {"TRANSLATION": moved}}}}
+    file.show(square.get(kind, file.primitive)(), **node)
+    return file.bytes()
+
+
+@pytest.mark.every
+def test_glb_by_trimesh(tmp_path):
+    """What glTF 2.0 means, 3.6.2 and 3.7.2.1, is read here; trimesh gives other areas silently."""
+    import trimesh
+
+    theirs = {}
+    for kind, area in {"fan": 1, "sparse": 1, "normalized": 1, "instances": 2}.items():
+        (tmp_path / "a.glb").write_bytes(square_of_gltf(kind))
+        mesh = gendr.Mesh.load(tmp_path / "a.glb")
+        assert mesh.face_areas.sum().item() == pytest.approx(area), kind
+        theirs[kind] = trimesh.load(tmp_path / "a.glb", force="mesh", process=False).area
+    assert theirs["fan"] == 0
+    assert theirs["instances"] == 1
+    assert theirs["normalized"] > 1e9
+    assert theirs["sparse"] != pytest.approx(1)
 
 
 @pytest.mark.every

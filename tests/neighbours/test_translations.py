@@ -183,17 +183,21 @@ def test_torchlogix(theirs, ours, fan_in, sign, monkeypatch):
         monkeypatch.setitem(sys.modules, "torchlogix.circuit", exporter)
     layers = pytest.importorskip("torchlogix.layers")
     torch.manual_seed(0)
-    layer = layers.LogicDense(
-        12, 16, lut_rank=fan_in, parametrization=theirs,
-        parametrization_kwargs={"weight_init": "random"},
-        connections_kwargs={"init_method": "random-unique"},
-    )  # fmt: skip
-    own = LogicLayer(12, 16, fan_in, parametrization=ours, wiring=layer.connections.indices)
-    with torch.no_grad():
-        own.weight.copy_(sign * layer.weight)
     x = torch.rand(20, 12)
-    assert_close(own(x), layer(x))
-    assert_close(own.eval()(x.round()), layer.eval()(x.round()))
+    for sampling, estimator in (("soft", "expected"), ("hard", "straight_through")):
+        layer = layers.LogicDense(
+            12, 16, lut_rank=fan_in, parametrization=theirs,
+            parametrization_kwargs={"weight_init": "random", "forward_sampling": sampling},
+            connections_kwargs={"init_method": "random-unique"},
+        )  # fmt: skip
+        wires = layer.connections.indices
+        own = LogicLayer(12, 16, fan_in, parametrization=ours, wiring=wires, estimator=estimator)
+        with torch.no_grad():
+            own.weight.copy_(sign * layer.weight)
+        slopes = [torch.autograd.grad(m(x).square().sum(), m.weight)[0] for m in (own, layer)]
+        assert_close(own(x), layer(x))
+        assert_close(sign * slopes[0], slopes[1], rtol=0, atol=1e-5)
+        assert_close(own.eval()(x.round()), layer.eval()(x.round()))
     assert_close(GroupSum(4, 2.0, beta=0.5)(x), layers.GroupSum(4, tau=2.0, beta=1.0)(x))
 
 
@@ -316,6 +320,39 @@ def test_gsplat():
     coefficients = drawn(9, 16, dtype=torch.float32)[..., None].expand(9, 16, 3).contiguous()
     theirs = gsplat._spherical_harmonics(3, directions, coefficients)
     assert_close(torch.einsum("nk,nkc->nc", basis(directions, 3), coefficients), theirs)
+
+
+def columns_of(file):
+    """The vertices of a binary PLY file of floats, by name."""
+    head, data = file.read_bytes().split(b"end_header\n", 1)
+    names = [line.split()[-1].decode() for line in head.split(b"\n") if b"property" in line]
+    table = np.frombuffer(data, "<f4").reshape(-1, len(names))
+    return dict(zip(names, table.T, strict=True))
+
+
+def test_files_of_gsplat(tmp_path):
+    """Our file of Gaussians is what gsplat writes of the same numbers."""
+    exporter = pytest.importorskip("gsplat.exporter")
+    from gendr.splatting import Look, from_mesh
+
+    splats = from_mesh(gendr.mesh.icosphere(1), 20, look=Look(degree=3))
+    splats = splats.with_tensors(harmonics=drawn(*splats.harmonics.shape).float())
+    splats.to_ply(tmp_path / "ours.ply")
+    ours = columns_of(tmp_path / "ours.ply")
+
+    def table(*names):
+        return torch.tensor(np.stack([ours[name] for name in names], 1))
+
+    exporter.export_splats(
+        means=table(*"xyz"), scales=table("scale_0", "scale_1", "scale_2"),
+        quats=table("rot_0", "rot_1", "rot_2", "rot_3"), opacities=table("opacity")[:, 0],
+        sh0=splats.harmonics[:, :1], shN=splats.harmonics[:, 1:],
+        format="ply", save_to=str(tmp_path / "theirs.ply"),
+    )  # fmt: skip
+    theirs = columns_of(tmp_path / "theirs.ply")
+    assert {*ours} - {*theirs} <= {"nx", "ny", "nz"}
+    for name, column in theirs.items():
+        np.testing.assert_array_equal(column, ours[name], err_msg=name)
 
 
 def test_nerfstudio():
