@@ -27,10 +27,10 @@ import torch
 from numba import types
 from torch import Tensor
 
-from gendr._runtime.numba.bodies import compiled, compiled_loop
-from gendr._runtime.numba.vectors import wide
 from gendr.distributions.bodies import Kind, bodies, has_shape, kernel_name
 from gendr.distributions.law import Law
+from gendr.kernels.numba.bodies import compiled, compiled_loop
+from gendr.kernels.numba.vectors import wide
 
 _POINTER = ctypes.POINTER(ctypes.c_double)
 _P = types.CPointer(types.float64)

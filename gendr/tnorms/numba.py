@@ -19,8 +19,8 @@ from typing import Any
 
 from numba import types
 
-from gendr._runtime.numba.bodies import compiled, compiled_loop
-from gendr._runtime.numba.vectors import wide
+from gendr.kernels.numba.bodies import compiled, compiled_loop
+from gendr.kernels.numba.vectors import wide
 from gendr.tnorms.bodies import Kind, bodies, body, derives, of_norm
 
 _P = types.CPointer(types.float64)

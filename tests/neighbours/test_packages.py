@@ -14,7 +14,7 @@ import torch
 from scipy.ndimage import binary_dilation, binary_erosion, binary_opening
 
 import gendr
-from gendr.mesh import unwrapped
+from gendr.photos import unwrapped
 from support.gltf import POINTS, Gltf
 
 ROOT = Path(gendr.__file__).parent

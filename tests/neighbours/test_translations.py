@@ -309,7 +309,7 @@ def pixels(camera, points, height, width):
 
 def test_gsplat():
     gsplat = pytest.importorskip("gsplat.cuda._torch_impl")
-    from gendr.splatting.harmonics import basis
+    from gendr.photos.splatting.harmonics import basis
 
     camera, view, k = a_camera(120, 160)
     points = drawn(9, 3, dtype=torch.float32) / 2
@@ -333,7 +333,7 @@ def columns_of(file):
 def test_files_of_gsplat(tmp_path):
     """Our file of Gaussians is what gsplat writes of the same numbers."""
     exporter = pytest.importorskip("gsplat.exporter")
-    from gendr.splatting import Look, from_mesh
+    from gendr.photos.splatting import Look, from_mesh
 
     splats = from_mesh(gendr.mesh.icosphere(1), 20, look=Look(degree=3))
     splats = splats.with_tensors(harmonics=drawn(*splats.harmonics.shape).float())
