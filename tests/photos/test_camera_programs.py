@@ -324,7 +324,7 @@ def test_lenses_of_programs(tmp_path):
     (tmp_path / "cams.xml").write_text(
         text.replace('type="fisheye" class', 'type="spherical" class')
     )
-    with pytest.raises(ValueError, match="lenses of the kind spherical are not supported; undist"):
+    with pytest.raises(ValueError, match="kind spherical are not supported; they look all around"):
         load_views(tmp_path)
 
 

@@ -632,10 +632,10 @@ def test_no_unknown_lens_is_taken_for_a_pinhole(tmp_path):
         edit(root, **{key: straight})
         load_views(root)
         edit(root, frame={key: bent})
-        with pytest.raises(ValueError, match="undistort the images first"):
+        with pytest.raises(ValueError, match=r"undistort the images first|they look all around"):
             load_views(root)
         edit(root, frame={key: None}, **{key: bent})
-        with pytest.raises(ValueError, match="undistort the images first"):
+        with pytest.raises(ValueError, match=r"undistort the images first|they look all around"):
             load_views(root)
         root = folder(tmp_path, fl_x=6.0)
     views = load_views(folder(tmp_path, fl_x=10.0, k1=1e-3, k2=-1e-4, p1=0.0))  # invisible

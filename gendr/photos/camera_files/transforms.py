@@ -62,6 +62,8 @@ _MODELS = dict.fromkeys(
 ) | {"FOV": "fov"}  # fmt: skip
 # What makes a lens of another kind, if it is not 0, an empty list or false: for all frames or one.
 _KINDS = ("ftheta_p0", "latlong", "equirectangular")
+# Of which `colmap image_undistorter` leaves the photos as they are, without a word.
+_ALL_AROUND = {"latlong", "equirectangular", "spherical", "cylindrical"}
 # Coefficients of no kind of lens that is known here.
 _BENT = ("tx", "ty", "sx1", "sy1", "b1", "b2", "p3", "p4")
 _LISTS = ("distortion_params", "distortion", "distortion_coefficients", "dist", "distCoeffs",
@@ -354,9 +356,13 @@ def _bend(
     if kind is None:
         others.insert(0, f"{model:.40}" if isinstance(model, str) else f"{model!r:.40}")
     if kind is None or others:
-        raise ValueError(
-            f"{where}: lenses of the kind {others[0]} are not supported; undistort the images first"
-        )
+        advice = "undistort the images first"
+        if others[0].lower() in _ALL_AROUND:
+            advice = (
+                "they look all around, and no undistortion makes that flat: cut views of at most "
+                "100 degrees out of them first, as panorama_sfm.py of COLMAP does"
+            )
+        raise ValueError(f"{where}: lenses of the kind {others[0]} are not supported; {advice}")
     if _given(meta, entry, "is_fisheye"):
         kind = "fisheye"
     own = set(BENDS[kind])

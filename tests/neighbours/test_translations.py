@@ -1,0 +1,385 @@
+"""The tables "theirs, here" of docs/neighbours.md, run against the packages; see that page.
+
+    pip install diffsort==0.2.0 difftopk==0.2.0 torchsort==0.1.10 pyepo==2.2.7 cvxpylayers==1.2.0
+    pip install --no-deps torchlogix==0.2.2 gsplat==1.5.3 nerfstudio==1.1.5 jaxtyping tyro plyfile
+    pip install --ignore-requires-python softtorch==0.1.1 torchopt
+
+torchsort builds for CUDA where it finds nvcc: hide it. Those of one line without `--no-deps` may
+take another torch.
+"""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+import gendr
+from gendr import relaxed
+from gendr.logic import GroupSum, LogicLayer
+from gendr.relaxed.estimators import (
+    ContrastiveLoss,
+    FenchelYoungLoss,
+    SolutionCache,
+    SolutionRankingLoss,
+    SPOPlusLoss,
+    estimated,
+    regret,
+)
+from gendr.sorting import permutation, soft_quantile, soft_rank, soft_sort
+from gendr.topk import SmoothTopKSVM, TopKCrossEntropy, soft_topk, soft_topk_mask
+
+pytestmark = [pytest.mark.every, pytest.mark.filterwarnings("ignore")]
+
+
+def drawn(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(shape[-1]))
+
+
+def assert_both(theirs, ours, x, atol=1e-6):
+    """Values, and gradients of their sum to x."""
+    assert_close(ours, theirs.reshape(ours.shape), rtol=0, atol=atol, check_dtype=False)
+    slopes = (torch.autograd.grad(value.sum(), x)[0] for value in (ours, theirs))
+    assert_close(*slopes, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [("l2", "l2"), ("kl", "entropic")])
+def test_torchsort(theirs, ours):
+    torchsort = pytest.importorskip("torchsort")
+    x, r = drawn(4, 8).requires_grad_(), 0.3
+    names = {"regularization": theirs, "regularization_strength": r}
+    for kind, own in ((torchsort.soft_rank, soft_rank), (torchsort.soft_sort, soft_sort)):
+        assert_both(
+            kind(x, **names), own(x, "permutahedron", steepness=1 / r, regularization=ours), x
+        )
+
+
+@pytest.mark.parametrize("method", ["odd_even", "bitonic"])
+def test_diffsort(method):
+    diffsort = pytest.importorskip("diffsort")
+    x = drawn(4, 8)
+    for theirs, options in {
+        "cauchy": {"dist": "cauchy", "steepness": 5.0},
+        "logistic": {"dist": "logistic", "steepness": 5.0},
+        "gaussian": {"dist": "gaussian", "steepness": 5.0},
+        "optimal": {"dist": "optimal", "steepness": 5.0},
+        "reciprocal": {"dist": "reciprocal", "steepness": 2.5},
+        "logistic_phi": {"dist": "logistic", "steepness": 5.0, "art": 0.25},
+    }.items():
+        values, p = diffsort.DiffSortNet(method, 8, steepness=5.0, distribution=theirs)(x)
+        assert_close(permutation(x, method, **options), p.mT, rtol=0, atol=1e-9)
+        assert_close(soft_sort(x, method, **options), values, rtol=0, atol=1e-9)
+
+
+def test_difftopk():
+    difftopk = pytest.importorskip("difftopk")
+    x, tau = drawn(4, 8, dtype=torch.float32), 0.5
+    falling = {"steepness": 1 / tau, "descending": True}
+    pairs = {
+        "NeuralSort": (
+            difftopk.NeuralSort(tau)(x), permutation(x, "neuralsort", steepness=1 / tau).mT,
+        ),
+        "SoftSort": (difftopk.SoftSort(tau)(x), permutation(x, "softsort", **falling)),
+        "pow": (difftopk.SoftSort(tau, pow=2)(x), permutation(x, "softsort", power=2.0, **falling)),
+        "network": (
+            difftopk.DiffTopkNet("odd_even", 8, 3, steepness=5.0)(x)[1],
+            soft_topk(x, 3, "odd_even", steepness=5.0).attribution.flip(-2).mT,
+        ),
+    }  # fmt: skip
+    labels = torch.tensor([0, 3, 7, 2])
+    pairs["svm"] = (
+        difftopk.SmoothTopKLoss(8, k=3, tau=tau)(x, labels),
+        SmoothTopKSVM(3, tau)(x, labels),
+    )
+    shares = [0.5, 0.2, 0.3]
+    for theirs, ours in (("sort", "network"), ("smce", "softmax")):
+        loss = difftopk.TopKCrossEntropyLoss("softsort", 0.5, shares, 8, top1_mode=theirs)
+        own = TopKCrossEntropy(shares, "softsort", m=None, top1=ours, steepness=0.5)
+        pairs[theirs] = loss(x, labels), own(x, labels)
+    for name, (theirs, ours) in pairs.items():
+        assert_close(ours, theirs, rtol=0, atol=1e-5, msg=name)
+    plain = difftopk.TopKCrossEntropyLoss("softsort", 0.5, shares, 8)(x, labels)
+    assert (plain - pairs["smce"][1]).abs() > 0.1  # "sm", their default, has no counterpart
+
+
+def test_softtorch():
+    softtorch = pytest.importorskip("softtorch")
+    x, s, n = drawn(4, 8).requires_grad_(), 0.2, 8
+    as_is = {"softness": s, "standardize": False}
+    fast = {"method": "fast_soft_sort", "mode": "c0", **as_is}
+    network = {"method": "sorting_network", "return_indices": False, **as_is}
+    pairs = [
+        (
+            softtorch.sort(x, method="softsort", **as_is).values,
+            soft_sort(x, "softsort", steepness=5.0),
+        ),
+        (
+            softtorch.argsort(x, method="softsort", **as_is),
+            permutation(x, "softsort", steepness=5.0),
+        ),
+        (
+            softtorch.sort(x, **network).values,
+            soft_sort(x, "bitonic", dist="logistic", steepness=5.0),
+        ),
+        (
+            softtorch.sort(x, return_indices=False, **fast).values,
+            soft_sort(x, "permutahedron", steepness=1 / (s * (n - 1))),
+        ),
+        (
+            softtorch.rank(x, dim=-1, descending=False, **fast),
+            soft_rank(x, "permutahedron", steepness=(n - 1) / s),
+        ),
+        (
+            softtorch.topk(x, 3, method="softsort", **as_is).values,
+            soft_topk(x, 3, "softsort", steepness=5.0).values,
+        ),
+        (
+            softtorch.quantile(x, 0.3, dim=-1, method="softsort", **as_is),
+            soft_quantile(x, 0.3, method="softsort", steepness=5.0),
+        ),
+    ]
+    for theirs, ours in pairs:
+        assert_both(theirs, ours, x, 1e-9)
+    # Its NeuralSort smooths |x_i - x_j|: not the formula of Grover et al.
+    theirs = softtorch.argsort(x, method="neuralsort", **as_is)
+    assert (theirs - permutation(x, "neuralsort", steepness=5.0)).abs().max() > 0.05
+    # And by default values are squashed first.
+    assert softtorch.sort(torch.tensor([1.0, 2.0, 3.0, 100.0])).values[-1] < 99
+    assert softtorch.rank(10 * torch.eye(2)).flatten()[1:3].max() > 2.5  # of all, not of a row
+
+
+@pytest.mark.parametrize(
+    ("mode", "dist", "factor"),
+    [("smooth", "logistic", 1), ("c0", "uniform", 5), ("c1", "cubic_hermite", 5)],
+)
+def test_comparisons_of_softtorch(mode, dist, factor):
+    softtorch = pytest.importorskip("softtorch")
+    x, s, zero = torch.linspace(-3, 3, 41, dtype=torch.float64), 0.2, torch.zeros(41).double()
+    law = gendr.distributions.get(dist)
+    assert_close(law(x, factor * s), softtorch.sigmoidal(x, softness=s, mode=mode))
+    with relaxed.smoothing(scale=factor * s, dist=dist):
+        for name in ("less", "greater", "less_equal", "greater_equal"):
+            theirs = getattr(softtorch, name)(x, zero, softness=s, mode=mode)
+            assert_close(getattr(relaxed, name)(x, zero), theirs, rtol=0, atol=1e-9)
+    p, q = torch.rand(2, 9, dtype=torch.float64)
+    assert_close(gendr.tnorms.tnorm("probabilistic")(p, q), softtorch.logical_and(p, q))
+    assert_close(gendr.tnorms.tconorm("probabilistic")(p, q), softtorch.logical_or(p, q))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "fan_in", "sign"),
+    [
+        ("raw", "gates", 2, 1), ("light", "table", 2, 1),
+        ("warp", "walsh", 2, -1), ("warp", "walsh", 4, -1),
+    ],
+)  # fmt: skip
+def test_torchlogix(theirs, ours, fan_in, sign, monkeypatch):
+    """Weights and wires of a trained layer give the same outputs here, soft and hard."""
+    if sys.version_info < (3, 12):  # its exporter is written for Python 3.12
+        exporter = types.ModuleType("torchlogix.circuit")
+        exporter.Circuit = None
+        monkeypatch.setitem(sys.modules, "torchlogix.circuit", exporter)
+    layers = pytest.importorskip("torchlogix.layers")
+    torch.manual_seed(0)
+    x = torch.rand(20, 12)
+    for sampling, estimator in (("soft", "expected"), ("hard", "straight_through")):
+        layer = layers.LogicDense(
+            12, 16, lut_rank=fan_in, parametrization=theirs,
+            parametrization_kwargs={"weight_init": "random", "forward_sampling": sampling},
+            connections_kwargs={"init_method": "random-unique"},
+        )  # fmt: skip
+        wires = layer.connections.indices
+        own = LogicLayer(12, 16, fan_in, parametrization=ours, wiring=wires, estimator=estimator)
+        with torch.no_grad():
+            own.weight.copy_(sign * layer.weight)
+        slopes = [torch.autograd.grad(m(x).square().sum(), m.weight)[0] for m in (own, layer)]
+        assert_close(own(x), layer(x))
+        assert_close(sign * slopes[0], slopes[1], rtol=0, atol=1e-5)
+        assert_close(own.eval()(x.round()), layer.eval()(x.round()))
+    assert_close(GroupSum(4, 2.0, beta=0.5)(x), layers.GroupSum(4, tau=2.0, beta=1.0)(x))
+
+
+def cheapest_two(costs):
+    return (costs.argsort().argsort() < 2).astype(costs.dtype)
+
+
+def test_pyepo():
+    pytest.importorskip("pyepo")
+    from pyepo import EPO, func, metric
+    from pyepo.data.dataset import optDataset
+    from pyepo.model.opt import optModel
+
+    class Model(optModel):
+        def __init__(self):
+            self.modelSense = EPO.MINIMIZE
+            super().__init__()
+
+        def _getModel(self):
+            return None, dict(enumerate(range(5)))
+
+        @property
+        def num_cost(self):
+            return 5
+
+        def setObj(self, c):
+            self.costs = np.asarray(c, np.float64)
+
+        def solve(self):
+            found = cheapest_two(self.costs)
+            return found, float(found @ self.costs)
+
+    model, costs, features = Model(), drawn(12, 5).abs().float(), drawn(12, 3).float()
+    known = optDataset(model, features.numpy(), costs.numpy())
+    w, z = torch.tensor(known.sols), torch.tensor(known.objs)
+    x, weights = (costs + drawn(12, 5).flip(0).float()).requires_grad_(), drawn(12, 5).float()
+    cache = SolutionCache(cheapest_two, minimize=True, refresh=0.0)
+    cache.add(w)
+    pool = {"processes": 1, "solve_ratio": 0.0, "dataset": known}
+
+    def solution(method, **options):
+        return estimated(cheapest_two, method, minimize=True, **options)(x) * weights
+
+    pairs = [
+        (func.SPOPlus(model)(x, costs, w, z), SPOPlusLoss(cheapest_two, minimize=True)(x, costs)),
+        (func.blackboxOpt(model, lambd=3.0)(x) * weights, solution("black_box", step=3.0)),
+        (func.negativeIdentity(model)(x) * weights, solution("straight_through")),
+        (func.noiseContrastiveEstimation(model, **pool)(x, w), ContrastiveLoss(cache)(x, w)),
+        (func.contrastiveMAP(model, **pool)(x, w), ContrastiveLoss(cache, hardest=True)(x, w)),
+    ]
+    pairs += [
+        (kind(model, **pool)(x, costs), SolutionRankingLoss(cache, order=order)(x, costs))
+        for order, kind in {
+            "listwise": func.listwiseLearningToRank,
+            "pairwise": func.pairwiseLearningToRank,
+            "pointwise": func.pointwiseLearningToRank,
+        }.items()
+    ]
+    for theirs, ours in pairs:
+        assert_both(theirs, ours, x)
+    theirs = func.perturbedFenchelYoung(model, n_samples=4000, sigma=0.5)(x, w)
+    ours = FenchelYoungLoss(cheapest_two, minimize=True, samples=4000, scale=0.5, seed=0)(x, w)
+    assert_both(theirs, ours, x, 0.03)
+    linear = torch.nn.Linear(3, 5)
+    data = torch.utils.data.DataLoader(known, batch_size=4)
+    ours = regret(linear(features), costs, cheapest_two, minimize=True).item()
+    assert ours == pytest.approx(metric.regret(linear, model, data), abs=1e-6)
+
+
+def test_cvxpylayers():
+    """Two masks are convex programs: a capped simplex with squares, and with binary entropies."""
+    layers = pytest.importorskip("cvxpylayers.torch")
+    import cvxpy as cp
+
+    p, c = cp.Variable(6), cp.Parameter(6)
+    inside, total = [p >= 0, p <= 1], [cp.sum(p) == 2]
+    x, weights = drawn(3, 6).requires_grad_(), drawn(3, 6).flip(0)
+
+    def layer(objective, constraints):
+        problem = cp.Problem(cp.Minimize(objective), constraints)
+        return layers.CvxpyLayer(problem, parameters=[c], variables=[p])(x)[0] * weights
+
+    entropies = 0.3 * cp.sum(cp.entr(p) + cp.entr(1 - p))
+    for theirs, dist, scale in (
+        (layer(0.4 * cp.sum_squares(p) - c @ p, inside + total), "uniform", 0.4),
+        (layer(-c @ p - entropies, total), "logistic", 0.3),
+    ):
+        assert_both(theirs, soft_topk_mask(x, 2, dist=dist, scale=scale) * weights, x, 1e-3)
+    (slope,) = torch.autograd.grad(layer(-c @ p, inside + total).sum(), x)
+    assert slope.abs().max() < 1e-2  # a linear program has no gradient
+
+
+def a_camera(height, width):
+    turn = gendr.mesh.axis_angle_to_matrix(torch.tensor([0.3, -0.2, 0.1]))
+    shift = torch.tensor([0.1, 0.2, 4.0])
+    k = torch.tensor([[150.0, 0, 83], [0, 140.0, 55], [0, 0, 1]])
+    view = torch.eye(4)
+    view[:3, :3], view[:3, 3] = turn, shift
+    return gendr.Camera.from_opencv(turn, shift, k, (height, width)), view, k
+
+
+def pixels(camera, points, height, width):
+    """x, y of points with the centre of the first pixel at 0.5, 0.5: [V, 2]."""
+    (ndc,), _ = camera.project(points[None])
+    return (
+        ndc * torch.tensor([1.0, -1.0]) * min(height, width) / 2 + torch.tensor([width, height]) / 2
+    )
+
+
+def test_gsplat():
+    gsplat = pytest.importorskip("gsplat.cuda._torch_impl")
+    from gendr.photos.splatting.harmonics import basis
+
+    camera, view, k = a_camera(120, 160)
+    points = drawn(9, 3, dtype=torch.float32) / 2
+    small = 1e-4 * torch.eye(3).expand(9, 3, 3)
+    _, means, *_ = gsplat._fully_fused_projection(points, small, view[None], k[None], 160, 120)
+    assert_close(pixels(camera, points, 120, 160), means[0], rtol=0, atol=1e-3)
+    directions = torch.nn.functional.normalize(points, dim=-1)
+    coefficients = drawn(9, 16, dtype=torch.float32)[..., None].expand(9, 16, 3).contiguous()
+    theirs = gsplat._spherical_harmonics(3, directions, coefficients)
+    assert_close(torch.einsum("nk,nkc->nc", basis(directions, 3), coefficients), theirs)
+
+
+def columns_of(file):
+    """The vertices of a binary PLY file of floats, by name."""
+    head, data = file.read_bytes().split(b"end_header\n", 1)
+    names = [line.split()[-1].decode() for line in head.split(b"\n") if b"property" in line]
+    table = np.frombuffer(data, "<f4").reshape(-1, len(names))
+    return dict(zip(names, table.T, strict=True))
+
+
+def test_files_of_gsplat(tmp_path):
+    """Our file of Gaussians is what gsplat writes of the same numbers."""
+    exporter = pytest.importorskip("gsplat.exporter")
+    from gendr.photos.splatting import Look, from_mesh
+
+    splats = from_mesh(gendr.mesh.icosphere(1), 20, look=Look(degree=3))
+    splats = splats.with_tensors(harmonics=drawn(*splats.harmonics.shape).float())
+    splats.to_ply(tmp_path / "ours.ply")
+    ours = columns_of(tmp_path / "ours.ply")
+
+    def table(*names):
+        return torch.tensor(np.stack([ours[name] for name in names], 1))
+
+    exporter.export_splats(
+        means=table(*"xyz"), scales=table("scale_0", "scale_1", "scale_2"),
+        quats=table("rot_0", "rot_1", "rot_2", "rot_3"), opacities=table("opacity")[:, 0],
+        sh0=splats.harmonics[:, :1], shN=splats.harmonics[:, 1:],
+        format="ply", save_to=str(tmp_path / "theirs.ply"),
+    )  # fmt: skip
+    theirs = columns_of(tmp_path / "theirs.ply")
+    assert {*ours} - {*theirs} <= {"nx", "ny", "nz"}
+    for name, column in theirs.items():
+        np.testing.assert_array_equal(column, ours[name], err_msg=name)
+
+
+def test_nerfstudio():
+    cameras = pytest.importorskip("nerfstudio.cameras.cameras")
+    camera, view, k = a_camera(120, 160)
+    pose = torch.linalg.inv(view)
+    pose[:, 1:3] *= -1  # its cameras look along -z, y up
+    ours = gendr.Camera.from_opengl(camera_to_world=pose)
+    assert_close((ours.rotation, ours.translation), (camera.rotation, camera.translation))
+    rays = cameras.Cameras(
+        pose[None, :3], fx=k[0, 0], fy=k[1, 1], cx=k[0, 2], cy=k[1, 2], width=160, height=120
+    ).generate_rays(0)
+    ends = (rays.origins + 5 * rays.directions).reshape(-1, 3)
+    v, u = torch.meshgrid(torch.arange(120) + 0.5, torch.arange(160) + 0.5, indexing="ij")
+    expected = torch.stack([u, v], -1).reshape(-1, 2)
+    assert_close(pixels(camera, ends, 120, 160), expected, rtol=0, atol=1e-3)
+
+
+def test_trimesh():
+    trimesh = pytest.importorskip("trimesh")
+    theirs = trimesh.creation.box((4, 1, 2)).subdivide()
+    theirs.vertices += 0.03 * drawn(*theirs.vertices.shape).numpy()
+    ours = gendr.Mesh.from_trimesh(theirs, dtype=torch.float64)
+    assert_close(ours.face_areas, torch.tensor(theirs.area_faces))
+    assert_close(ours.face_normals, torch.tensor(theirs.face_normals))
+    assert_close(ours.volumes.item(), theirs.volume)
+    assert {*map(tuple, ours.edges.tolist())} == {*map(tuple, theirs.edges_unique.tolist())}
+    assert ours.is_watertight == theirs.is_watertight
+    # Weighted by angles there, by areas here.
+    assert (ours.vertex_normals - torch.tensor(theirs.vertex_normals)).abs().max() > 0.1
