@@ -29,10 +29,12 @@ from gendr.primitives.scene import Scene as Triangles
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.cpu.ordered import ordered as ordered
+from gendr.distributions import bodies as laws
 from gendr.rendering.backends.cpu.tables import (
     KernelPair,
     Number,
     formulas_of,
+    has_single,
     narrowed,
     number_of,
     pixel_grid,
@@ -42,6 +44,7 @@ from gendr.rendering.backends.cpu.tables import (
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, runs_of
 from gendr.rendering.geometry import ImageSize, ScreenFaces
+from gendr.tnorms import bodies as families
 
 if TYPE_CHECKING:
     from gendr.rendering.shading import Scene
@@ -60,15 +63,57 @@ project, settings = reference.project, reference.settings
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
     """Coverage of every pixel, [B, H, W]."""
     coverage, dist = aggregation.coverage, aggregation.coverage.dist
-    flat = _ALPHA(
-        KernelPair(_alpha_forward, _alpha_backward), (faces, size, aggregation), faces.corners,
-        coverage.scale, dist.total_shift(), dist.shape_parameter, aggregation.tconorm.given_p,
+    scalars = (
+        coverage.scale, dist.total_shift(), dist.shape_parameter, aggregation.tconorm.given_p
     )  # fmt: skip
+    if _is_single(faces, size, aggregation, scalars):
+        operator, kernels = _SINGLE_ALPHA, KernelPair(_single_forward, _single_backward)
+    else:
+        operator, kernels = _ALPHA, KernelPair(_alpha_forward, _alpha_backward)
+    flat = operator(kernels, (faces, size, aggregation), faces.corners, *scalars)
     return flat.reshape(faces.images, size.height, size.width)
+
+
+# The least width of a law, in pixels, at which distances in float32 have the digits of coverage:
+# their errors are below 1e-6 pixels.
+_STEEPEST = 0.01
+
+
+def _is_single(
+    faces: ScreenFaces, size: ImageSize, aggregation: Aggregation, scalars: tuple[Any, ...]
+) -> bool:
+    """Whether float32 has the digits, and its kernels what is wanted.
+
+    The maximum compares coverages, whose ties are those of float64, and a step compares distances.
+    """
+    coverage, dist = aggregation.coverage, aggregation.coverage.dist
+    if faces.corners.dtype != torch.float32 or aggregation.double:
+        return False
+    if aggregation.tconorm.kind != "archimedean":
+        return False
+    if any(isinstance(x, Tensor) and (x.requires_grad or x.ndim > 1) for x in scalars):
+        return False
+    law, family = laws.kernel_name(type(dist.law)), families.kernel_name(type(aggregation.tconorm))
+    if dist.art_exponent or dist.support[0] == dist.support[1] or not has_single(law, family):
+        return False
+    least = float(coverage.scale.detach().min()) if len(coverage.scale) else 1.0
+    return (least**0.5 if dist.is_squared else least) * size.side / 2 >= _STEEPEST
 
 
 _ALPHA = Operator("alpha of the cpu backend", reference=None, wide=True)
 _AlphaSpec: TypeAlias = "tuple[ScreenFaces, ImageSize, Aggregation]"
+
+
+def _columns(spec: _AlphaSpec, scale: Tensor, shift: Number, p: Number | None) -> dict[int, Any]:
+    """The numbers of images that kernels take."""
+    from gendr.rendering.backends.cpu import kernels
+
+    counts = 1.0 / np.maximum(np.asarray(spec[0].present_counts, np.float64), 1.0)
+    return {
+        kernels.SCALE: scale.numpy(),
+        kernels.SHIFT: number_of(shift),
+        kernels.FAMILY_P: counts if spec[2].tconorm.kind == "mean" else number_of(p),
+    }
 
 
 def _alpha_forward(
@@ -79,13 +124,9 @@ def _alpha_forward(
     from gendr.rendering.backends.cpu import kernels
 
     faces, size, aggregation = spec
-    counts = np.maximum(np.asarray(faces.present_counts, np.float64), 1.0)
-    columns = {
-        kernels.SCALE: scale.numpy(),
-        kernels.SHIFT: number_of(shift),
-        kernels.FAMILY_P: 1.0 / counts if aggregation.tconorm.kind == "mean" else number_of(p),
-    }
-    tables = tables_of(faces, corners, size, aggregation.coverage.radius(), columns)
+    tables = tables_of(
+        faces, corners, size, aggregation.coverage.radius(), _columns(spec, scale, shift, p)
+    )
     pixels = faces.images * size.pixels
     totals, ties = np.zeros(pixels + kernels.LANES), np.zeros(pixels, np.int32)
     run(
@@ -97,11 +138,78 @@ def _alpha_forward(
         a, s = total, 1.0 - total
     elif aggregation.tconorm.kind == "mean":
         per_pixel = torch.ones_like(total)
-        per_pixel[:pixels] = torch.from_numpy(np.repeat(counts, size.pixels))
-        a, s = total / per_pixel, torch.ones_like(total)
+        per_pixel[:pixels] = torch.from_numpy(
+            np.repeat(tables.images[:, kernels.FAMILY_P], size.pixels)
+        )
+        a, s = total * per_pixel, torch.ones_like(total)
     else:
         a, s = aggregation.tconorm.inverse(total)
     return (a[:pixels],), (a, s, ties, tables)
+
+
+_SINGLE_ALPHA = Operator("float32 alpha of the cpu backend", reference=None)
+
+
+def _single_forward(
+    spec: _AlphaSpec, corners: Tensor, scale: Tensor, shift: Number, shape: Number | None,
+    p: Number | None, *, save: bool,
+) -> tuple[tuple[Tensor], tuple[Any, ...]]:  # fmt: skip
+    """As `_alpha_forward`, by tiles."""
+    from gendr.rendering.backends.cpu import tile_kernels
+
+    faces, size, aggregation = spec
+    tables = tables_of(
+        faces, corners, size, aggregation.coverage.radius(), _columns(spec, scale, shift, p)
+    )
+    tiles = [-(-n // tile_kernels.SIDE) for n in (size.height, size.width)]
+    totals = torch.zeros(faces.images, *tiles, tile_kernels.SINGLES, dtype=torch.float64)
+    extent = size.height, size.width
+    run(
+        tile_kernels.alpha_tiles, faces.images * tiles[0], tables.corners, tables.offsets,
+        tables.boxes, tables.images, extent,
+        tuple(formulas_of(aggregation.coverage, aggregation.tconorm, slopes=False, single=True)),
+        totals.numpy(),
+    )  # fmt: skip
+    a, s = aggregation.tconorm.inverse(totals)
+    a = a.float()
+    return (_from_tiles(a, size).reshape(-1),), (a, s.float(), tables)
+
+
+def _single_backward(
+    spec: _AlphaSpec, inputs: tuple[Any, ...], saved: tuple[Any, ...], grads: tuple[Tensor],
+    wanted: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """Gradients per face."""
+    from gendr.rendering.backends.cpu import tile_kernels
+
+    (faces, size, aggregation), (a, s, tables) = spec, saved
+    grad = _into_tiles(grads[0].reshape(faces.images, size.height, size.width), a)
+    grad = torch.where(s > 0, grad, 0.0)  # a saturated pixel has no gradient
+    out = memory.empty(tables.corners.shape, torch.float32).zero_()
+    run(
+        tile_kernels.backward_tiles, len(out), tables.corners, tables.offsets,
+        tables.image_of_face, tables.boxes, tables.images, (size.height, size.width),
+        tuple(formulas_of(aggregation.coverage, aggregation.tconorm, single=True)),
+        (a.numpy(), s.numpy(), grad.numpy()), out.numpy(),
+    )  # fmt: skip
+    return out, None, None, None, None
+
+
+def _from_tiles(tiles: Tensor, size: ImageSize) -> Tensor:
+    """Images [B, H, W] from tiles [B, H / 4, W / 4, 16], both rounded up."""
+    images, down, across, _ = tiles.shape
+    whole = tiles.reshape(images, down, across, 4, 4).transpose(2, 3).reshape(images, down * 4, -1)
+    return whole[:, : size.height, : size.width]
+
+
+def _into_tiles(values: Tensor, like: Tensor) -> Tensor:
+    """The reverse; 0 where there is no pixel."""
+    images, down, across, _ = like.shape
+    rest = [4 * n - m for n, m in ((across, values.shape[2]), (down, values.shape[1]))]
+    if any(rest):
+        values = torch.nn.functional.pad(values, (0, rest[0], 0, rest[1]))
+    tiles = values.reshape(images, down, 4, across, 4).transpose(2, 3)
+    return tiles.reshape(like.shape).contiguous()
 
 
 def _alpha_backward(
@@ -155,7 +263,7 @@ def pairs(
     """
     from gendr.rendering.backends.cpu import kernels
 
-    tables = tables_of(faces, faces.corners, size, radius)
+    tables = tables_of(faces, faces.corners.double(), size, radius)
     rows = faces.images * size.height
     counts = np.zeros(rows, np.int64)
     run(kernels.count_rows, rows, tuple(tables), counts)

@@ -43,21 +43,21 @@ def tables_of(
     """
     from gendr.rendering.backends.cpu import kernels
 
-    wide = corners.detach().to(torch.float64).contiguous().numpy()
+    given = corners.detach().contiguous().numpy()
     offsets = np.asarray(faces.offsets, np.int64)
     image_of_face = np.repeat(np.arange(faces.images), np.diff(offsets))
     images = np.zeros((faces.images, kernels.IMAGE_COLUMNS))
     images[:, kernels.RADIUS] = radius.detach().to(torch.float64).numpy()
     for column, values in (columns or {}).items():
         images[:, column] = values
-    boxes = np.zeros((len(wide), 4), np.int32)
+    boxes = np.zeros((len(given), 4), np.int32)
     run(
-        kernels.face_boxes, len(wide), wide, image_of_face, images,
+        kernels.face_boxes, len(given), given, image_of_face, images,
         size.height, size.width, boxes, pieces=2,
     )  # fmt: skip
     if faces.present is not None:
         boxes[~faces.present.numpy()] = 0  # kernels walk the boxes
-    return FaceTables(wide, offsets, image_of_face, boxes, images, pixel_grid(size))
+    return FaceTables(given, offsets, image_of_face, boxes, images, pixel_grid(size))
 
 
 def pixel_grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
@@ -86,10 +86,11 @@ def number_of(value: Any) -> float:
 
 def formulas_of(
     coverage: Coverage, tconorm: TConorm, *, slopes: bool = True, scalars: bool = False,
-    shape: bool = False, p: bool = False, inverse: bool = False,
+    shape: bool = False, p: bool = False, inverse: bool = False, single: bool = False,
 ) -> Formulas:  # fmt: skip
     """Look both up, with what is wanted for gradients of scalars, shape and p, and the inverse.
 
+    With `single` they are those of float32, which `has_single` has to know.
     A forward pass wants no `slopes`, which would be compiled before the first picture.
     """
     dist = coverage.dist
@@ -103,7 +104,11 @@ def formulas_of(
         number_of(dist.shape_parameter),
         dist.art_exponent,
         coverage.cutoff,
-        *_addresses(law, family, tconorm.kind == "max", slopes, shape, p, inverse),
+        *(
+            _single_addresses(law, family, slopes)
+            if single
+            else _addresses(law, family, tconorm.kind == "max", slopes, shape, p, inverse)
+        ),
         inverse and tconorm.is_product,
     )
 
@@ -124,6 +129,34 @@ def _addresses(
         of_families.weight_address(family) if slopes and not idempotent else 0,
         of_families.weight_p_address(family) if p else 0,
         of_families.inverse_address(family) if inverse else 0,
+    )
+
+
+@cache
+def has_single(law: str, family: str) -> bool:
+    """Whether both have loops in float32, by the names of their kernels."""
+    from gendr.distributions import numba as of_laws
+    from gendr.tnorms import numba as of_families
+
+    return of_laws.has_single(law) and of_families.has_single(family)
+
+
+@cache
+def _single_addresses(
+    law: str, family: str, slopes: bool
+) -> tuple[int, int, int, int, int, int, int]:
+    """As `_addresses`, of loops in float32."""
+    from gendr.distributions import numba as of_laws
+    from gendr.tnorms import numba as of_families
+
+    return (
+        of_laws.single_loop(law, "tails").address,
+        of_laws.single_loop(law, of_laws.BOTH).address if slopes else 0,
+        0,
+        of_families.single_loop(family, "generator").address,
+        of_families.single_loop(family, "weight").address if slopes else 0,
+        0,
+        0,
     )
 
 
