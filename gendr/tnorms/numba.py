@@ -84,7 +84,19 @@ def _single_weight(a, s, A, S, n, p, w):
         STEP(i, a, s, A, S, narrow, w)
 
 
+def _step_of_inverse(i, t, p, A, S):
+    A[i], S[i] = BODY(t[i], p)
+
+
+def _single_inverse(t, n, p, A, S):
+    narrow = np.float32(p)
+    for i in range(0, n, SINGLES):
+        STEP(i, t, narrow, A, S)
+
+
 _SINGLE_LOOPS = {
+    "inverse": (_step_of_inverse, _single_inverse,
+                types.void(_S, types.int64, types.float64, _S, _S)),
     "generator": (_step_of_generator, _single_generator,
                   types.void(_S, _S, types.int64, types.float64, _S)),
     "weight": (_step_of_weight, _single_weight,
@@ -116,11 +128,11 @@ def has_single(name: str) -> bool:
     """Whether `single_loop` has a family: its texts are plain, see `singles.is_plain`."""
     if bodies(name).cls.kind == "max":
         return False
-    return all(is_plain(body(name, part, float32=True)) for part in ("generator", "weight"))
+    return all(is_plain(body(name, part, float32=True)) for part in _SINGLE_LOOPS)
 
 
 @cache
-def single_loop(name: str, kind: Literal["generator", "weight"]) -> Any:
+def single_loop(name: str, kind: Literal["generator", "inverse", "weight"]) -> Any:
     """The loop of a family, which `has_single`, in vectors of float32.
 
     Args:

@@ -161,18 +161,18 @@ def _single_forward(
     tables = tables_of(
         faces, corners, size, aggregation.coverage.radius(), _columns(spec, scale, shift, p)
     )
-    tiles = [-(-n // tile_kernels.SIDE) for n in (size.height, size.width)]
-    totals = torch.zeros(faces.images, *tiles, tile_kernels.SINGLES, dtype=torch.float64)
-    extent = size.height, size.width
+    shape = faces.images, *(-(-n // tile_kernels.SIDE) for n in (size.height, size.width))
+    a, s = (memory.empty((*shape, tile_kernels.SINGLES), torch.float32) for _ in range(2))
+    drawn = torch.empty(faces.images * size.pixels, device="cpu")
     run(
-        tile_kernels.alpha_tiles, faces.images * tiles[0], tables.corners, tables.offsets,
-        tables.boxes, tables.images, extent,
-        tuple(formulas_of(aggregation.coverage, aggregation.tconorm, slopes=False, single=True)),
-        totals.numpy(),
+        tile_kernels.alpha_tiles, shape[0] * shape[1], tables.corners, tables.offsets,
+        tables.boxes, tables.images, (size.height, size.width),
+        tuple(
+            formulas_of(aggregation.coverage, aggregation.tconorm, slopes=False, single=True)
+        ),
+        a.numpy(), s.numpy(), drawn.numpy(),
     )  # fmt: skip
-    a, s = aggregation.tconorm.inverse(totals)
-    a = a.float()
-    return (_from_tiles(a, size).reshape(-1),), (a, s.float(), tables)
+    return (drawn,), (a, s, tables)
 
 
 def _single_backward(
@@ -183,33 +183,19 @@ def _single_backward(
     from gendr.rendering.backends.cpu import tile_kernels
 
     (faces, size, aggregation), (a, s, tables) = spec, saved
-    grad = _into_tiles(grads[0].reshape(faces.images, size.height, size.width), a)
-    grad = torch.where(s > 0, grad, 0.0)  # a saturated pixel has no gradient
+    extent, grad = (size.height, size.width), memory.empty(a.shape, torch.float32).zero_()
+    run(
+        tile_kernels.take_gradients, a.shape[0] * a.shape[1], grads[0].numpy(), s.numpy(), extent,
+        grad.numpy(),
+    )  # fmt: skip
     out = memory.empty(tables.corners.shape, torch.float32).zero_()
     run(
         tile_kernels.backward_tiles, len(out), tables.corners, tables.offsets,
-        tables.image_of_face, tables.boxes, tables.images, (size.height, size.width),
+        tables.image_of_face, tables.boxes, tables.images, extent,
         tuple(formulas_of(aggregation.coverage, aggregation.tconorm, single=True)),
         (a.numpy(), s.numpy(), grad.numpy()), out.numpy(),
     )  # fmt: skip
     return out, None, None, None, None
-
-
-def _from_tiles(tiles: Tensor, size: ImageSize) -> Tensor:
-    """Images [B, H, W] from tiles [B, H / 4, W / 4, 16], both rounded up."""
-    images, down, across, _ = tiles.shape
-    whole = tiles.reshape(images, down, across, 4, 4).transpose(2, 3).reshape(images, down * 4, -1)
-    return whole[:, : size.height, : size.width]
-
-
-def _into_tiles(values: Tensor, like: Tensor) -> Tensor:
-    """The reverse; 0 where there is no pixel."""
-    images, down, across, _ = like.shape
-    rest = [4 * n - m for n, m in ((across, values.shape[2]), (down, values.shape[1]))]
-    if any(rest):
-        values = torch.nn.functional.pad(values, (0, rest[0], 0, rest[1]))
-    tiles = values.reshape(images, down, 4, across, 4).transpose(2, 3)
-    return tiles.reshape(like.shape).contiguous()
 
 
 def _alpha_backward(

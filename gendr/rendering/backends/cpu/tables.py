@@ -156,7 +156,7 @@ def _single_addresses(
         of_families.single_loop(family, "generator").address,
         of_families.single_loop(family, "weight").address if slopes else 0,
         0,
-        0,
+        of_families.single_loop(family, "inverse").address,
     )
 
 

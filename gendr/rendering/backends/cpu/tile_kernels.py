@@ -29,6 +29,7 @@ from gendr._runtime.numba.calls import (
     call_cdf,
     call_cdf_and_pdf,
     call_generator,
+    call_inverse,
     call_weight,
     pointer,
     shifted,
@@ -411,9 +412,46 @@ def _add(i, a, g, cutoff, pixel, totals):
     builder.store(builder.fadd(before, builder.fpext(value, kind)), address, align=8)
 
 
+@lanewise
+def _narrow(pixel, totals, i, block):
+    kind = ir.VectorType(ir.DoubleType(), SINGLES)
+    address = pixel.builder.bitcast(
+        pixel.builder.gep(totals.base, [pixel.value]), kind.as_pointer()
+    )
+    value = pixel.builder.fptrunc(pixel.builder.load(address, align=8), _FLOATS)
+    block[i] = Lanes(pixel.builder, value)
+
+
+@lanewise
+def _draw_tile(pixel, tiles, place, width, image):
+    """Write the rows of a tile into an image."""
+    value = tiles[pixel].value
+    for k in range(SIDE):
+        row = range(SIDE * k, SIDE * k + SIDE)
+        _store(image, place + width * k, _shuffled(pixel.builder, value, value, row))
+
+
+@inner()
+def _draw_rows(row, size, tiles, image):
+    """Write a row of tiles of all images into the rows of their pixels."""
+    height, width = size
+    down, across = (height + SIDE - 1) // SIDE, (width + SIDE - 1) // SIDE
+    first = row // down * height + row % down * SIDE
+    count = min(SIDE, height - row % down * SIDE)
+    whole = width // SIDE if count == SIDE else 0
+    for x in range(whole):
+        _draw_tile((row * across + x) * SINGLES, tiles, first * width + x * SIDE, width, image)
+    for y in range(count):
+        for x in range(whole * SIDE, width):
+            place = (row * across + (x >> _BITS)) * SINGLES + y * SIDE + (x & (SIDE - 1))
+            image[(first + y) * width + x] = tiles[place]
+
+
 @kernel()
-def alpha_tiles(corners, offsets, boxes, images, size, formulas, totals, start, stop):
-    """Fill in `totals`, the sums of generators, for the rows of tiles start .. stop - 1.
+def alpha_tiles(
+    corners, offsets, boxes, images, size, formulas, alpha, rest, drawn, start, stop
+):
+    """Fill in alpha for the rows of tiles start .. stop - 1.
 
     Args:
         corners: float32 [T, N, 2].
@@ -422,15 +460,18 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, totals, start, 
         images: see `kernels.IMAGE_COLUMNS`.
         size: height and width.
         formulas: a tuple of `Formulas`.
-        totals: float64 [tiles, 16].
+        alpha: float32 [tiles, 16]; and so `rest`, 1 - alpha.
+        rest: see there.
+        drawn: float32 [B, H, W], alpha as images.
         start: a row of tiles, of all images.
         stop: one past the last.
     """
     law = Formulas(*formulas)
-    down = (size[0] + SIDE - 1) // SIDE
-    block = new_block()
+    down, across = (size[0] + SIDE - 1) // SIDE, (size[1] + SIDE - 1) // SIDE
+    block, first, count = new_block(), start * across * SINGLES, (stop - start) * across * SINGLES
+    sums = np.zeros(count)
     cursor, columns, tiles = block[0], pointer(block[1]), block[2]
-    cutoff, sums = np.float32(law.cutoff), pointer(totals)
+    cutoff = np.float32(law.cutoff)
     cdf, sf, g = shifted(columns, CDF), shifted(columns, SF), shifted(columns, GENERATOR)
     a, s = (sf, cdf) if law.reversed else (cdf, sf)
     for b in range(start // down, (stop - 1) // down + 1):
@@ -446,7 +487,19 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, totals, start, 
             call_cdf(law.cdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf)
             call_generator(law.generator, a, s, n * SINGLES, image[FAMILY_P], g)
             for k in range(n):
-                _add(k * SINGLES, a, g, cutoff, tiles[k], sums)
+                _add(k * SINGLES, a, g, cutoff, tiles[k] - first, sums)
+        begin, end = (b * down + rows[0]) * across, (b * down + rows[1]) * across
+        begin, end = begin * SINGLES, end * SINGLES
+        for i in range(begin, end, STRIDE):
+            n = min(end - i, STRIDE)
+            for k in range(0, n, SINGLES):
+                _narrow(i - first + k, sums, k, g)
+            call_inverse(
+                law.inverse, g, n, image[FAMILY_P],
+                shifted(pointer(alpha), i), shifted(pointer(rest), i),
+            )  # fmt: skip
+    for row in range(start, stop):
+        _draw_rows(row, size, pointer(alpha), pointer(drawn))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -548,6 +601,46 @@ def _moving(count):
 
 
 _move_three, _move_four = _moving(3), _moving(4)
+
+
+@lanewise
+def _take_tile(pixel, rest, place, width, image, tiles):
+    """Read a tile from the rows of an image; pixels that are saturated have no gradient."""
+    builder = pixel.builder
+    rows = [_loaded(image, place + width * k, SIDE) for k in range(SIDE)]
+    while len(rows) > 1:
+        both = range(2 * rows[0].type.count)
+        rows = [_shuffled(builder, a, b, both) for a, b in zip(rows[::2], rows[1::2], strict=True)]
+    tiles[pixel] = where(rest[pixel] > 0.0, Lanes(builder, rows[0]), 0.0)
+
+
+@kernel()
+def take_gradients(image, rest, size, tiles, start, stop):
+    """Fill in the gradient of alpha [tiles, 16] from images, where alpha is not saturated.
+
+    Args:
+        image: float32 [B, H, W].
+        rest: float32 [tiles, 16], 1 - alpha.
+        size: height and width.
+        tiles: is 0 before.
+        start: a row of tiles, of all images.
+        stop: one past the last.
+    """
+    height, width = size
+    down, across = (height + SIDE - 1) // SIDE, (width + SIDE - 1) // SIDE
+    pixels, rests, out = pointer(image), pointer(rest), pointer(tiles)
+    for row in range(start, stop):
+        first = row // down * height + row % down * SIDE
+        count = min(SIDE, height - row % down * SIDE)
+        whole = width // SIDE if count == SIDE else 0
+        for x in range(whole):
+            place = (row * across + x) * SINGLES
+            _take_tile(place, rests, first * width + x * SIDE, width, pixels, out)
+        for y in range(count):
+            for x in range(whole * SIDE, width):
+                place = (row * across + (x >> _BITS)) * SINGLES + y * SIDE + (x & (SIDE - 1))
+                if rests[place] > 0.0:
+                    out[place] = pixels[(first + y) * width + x]
 
 
 @kernel(error_model="numpy")
