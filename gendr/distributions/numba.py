@@ -168,7 +168,7 @@ def loop(name: str, kind: Kind | Literal["tails_and_density"]) -> Any:
 
 
 def has_single(name: str) -> bool:
-    """Whether `single_loop` has a law: its texts are plain (`singles.is_plain`), and it no shape."""
+    """Whether `single_loop` has a law: plain texts (`singles.is_plain`), and no shape."""
     of = bodies(name)
     texts = [of.for_float32(part) for part in ("tails", "density")]
     return not has_shape(of) and all(map(is_plain, texts))

@@ -28,12 +28,10 @@ class Aggregation:
     Attributes:
         coverage: computes how far one face covers a pixel.
         tconorm: joins the coverages of all faces of a pixel.
-        double: whether the CPU computes in float64, whatever the dtype of the faces.
     """
 
     coverage: Coverage
     tconorm: TConorm
-    double: bool = False
 
     def join(self, a: Tensor, s: Tensor, pixels: Grouping) -> Tensor:
         """Alpha of every pixel from coverages a and s = 1 - a; equation (5.4)."""

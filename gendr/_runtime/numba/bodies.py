@@ -112,7 +112,9 @@ def compiled(body: Any, *, inlined: bool = False) -> Any:
     return decorate(rebound(body, global_of))
 
 
-def compiled_step(step: Any, loop: Any, signature: Any, of: Bodies[Any], kind: str, **bound: Any) -> Any:
+def compiled_step(
+    step: Any, loop: Any, signature: Any, of: Bodies[Any], kind: str, **bound: Any
+) -> Any:
     """A loop over a body for vectors of float32 as a C function; see `compiled_loop`.
 
     Args:

@@ -162,8 +162,9 @@ _WORDS: dict[str, Any] = {
 def is_plain(body: Any) -> bool:
     """Whether a body is written in the vocabulary alone, without a branch or a loop."""
     read = [body.__globals__.get(name) for name in body.__code__.co_names]
-    branches = any(op.opcode in dis.hasjrel or op.opcode in dis.hasjabs
-                   for op in dis.get_instructions(body))
+    branches = any(
+        op.opcode in dis.hasjrel or op.opcode in dis.hasjabs for op in dis.get_instructions(body)
+    )
     return not branches and all(
         isinstance(value, int | float)
         or (is_word(value) and value.__name__ in _WORDS)

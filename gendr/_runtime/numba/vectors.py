@@ -6,8 +6,8 @@ cells at once, with everything in registers: a function of cell i that `lanewise
 
 Arrays are contiguous, and places are int64. Vectors of float64 have `LANES` numbers, those of
 float32 `SINGLES`: 64 bytes, which LLVM divides among as many registers as a processor needs. Loads
-and stores go up to `LANES` - 1 numbers beyond the last cell, so arrays end with as many numbers that
-do not count.
+and stores go up to `LANES` - 1 numbers beyond the last cell, so arrays end with as many numbers
+that do not count.
 """
 
 # Numba runs these functions while it compiles; their arguments are objects of its own.
@@ -171,7 +171,8 @@ class Pointer:
 
     def all(self, place: Place | int) -> Lanes:
         """One number in all lanes."""
-        return Lanes.splat(self.builder, self.builder.load(self.builder.gep(self.base, [Place.of(place)])))
+        number = self.builder.load(self.builder.gep(self.base, [Place.of(place)]))
+        return Lanes.splat(self.builder, number)
 
     def put(self, place: Place, number: Any) -> None:
         """Store one number."""

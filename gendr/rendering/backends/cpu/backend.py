@@ -25,11 +25,11 @@ from gendr._runtime.threads import run
 from gendr._runtime.threads import (
     set_num_threads as set_num_threads,  # exists here since the first release
 )
+from gendr.distributions import bodies as laws
 from gendr.primitives.scene import Scene as Triangles
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.cpu.ordered import ordered as ordered
-from gendr.distributions import bodies as laws
 from gendr.rendering.backends.cpu.tables import (
     KernelPair,
     Number,
@@ -87,7 +87,7 @@ def _is_single(
     The maximum compares coverages, whose ties are those of float64, and a step compares distances.
     """
     coverage, dist = aggregation.coverage, aggregation.coverage.dist
-    if faces.corners.dtype != torch.float32 or aggregation.double:
+    if faces.corners.dtype != torch.float32 or coverage.double:
         return False
     if aggregation.tconorm.kind != "archimedean":
         return False
@@ -182,7 +182,7 @@ def _single_backward(
     """Gradients per face."""
     from gendr.rendering.backends.cpu import tile_kernels
 
-    (faces, size, aggregation), (a, s, tables) = spec, saved
+    (_, size, aggregation), (a, s, tables) = spec, saved
     extent, grad = (size.height, size.width), memory.empty(a.shape, torch.float32).zero_()
     run(
         tile_kernels.take_gradients, a.shape[0] * a.shape[1], grads[0].numpy(), s.numpy(), extent,

@@ -9,8 +9,8 @@ inward of the edge that is, and how far along. What a pixel adds to them is at m
 Next to an edge both are small, so that float32 has all digits that the coverage needs, however
 large faces and images are. Sums over the faces of a pixel are float64.
 
-A forward unit is a run of rows of tiles, a backward unit a run of faces, as in `kernels`: any number
-of threads gives the same bits.
+A forward unit is a run of rows of tiles, a backward unit a run of faces, as in `kernels`: any
+number of threads gives the same bits.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -292,8 +292,10 @@ _slopes_three, _slopes_four = _measuring_slopes(3), _measuring_slopes(4)
 
 @inner()
 def new_block():
-    """The memory of a walk: its cursor; columns; the tiles of a block; the parts that belong to one
-    face each, where one begins, and its face; the numbers of the faces of parts, and of one tile.
+    """The memory of a walk.
+
+    Its cursor; columns; the tiles of a block; the parts that belong to one face each, where one
+    begins, and its face; the numbers of the faces of parts, and of one tile.
     """
     return (
         np.zeros(4, np.int64), np.zeros(_COLUMNS, np.float32), np.zeros(TILES, np.int64),
@@ -448,9 +450,7 @@ def _draw_rows(row, size, tiles, image):
 
 
 @kernel()
-def alpha_tiles(
-    corners, offsets, boxes, images, size, formulas, alpha, rest, drawn, start, stop
-):
+def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, drawn, start, stop):
     """Fill in alpha for the rows of tiles start .. stop - 1.
 
     Args:
@@ -595,7 +595,8 @@ def _moving(count):
             before = builder.fpext(_loaded(out, corner + 2 * k, 2), both.type)
             after = Lanes(builder, builder.fsub(before, both))
             after = maximum(minimum(after, _LIMIT), -_LIMIT)  # vertices sum several
-            _store(out, corner + 2 * k, builder.fptrunc(after.value, ir.VectorType(ir.FloatType(), 2)))
+            narrow = builder.fptrunc(after.value, ir.VectorType(ir.FloatType(), 2))
+            _store(out, corner + 2 * k, narrow)
 
     return lanewise(step)
 
