@@ -126,7 +126,7 @@ def loop(name: str, kind: Kind) -> Any:
 
 def has_single(name: str) -> bool:
     """Whether `single_loop` has a family: its texts are plain, see `singles.is_plain`."""
-    if bodies(name).cls.kind == "max":
+    if bodies(name).cls.kind != "archimedean":
         return False
     return all(is_plain(body(name, part, float32=True)) for part in _SINGLE_LOOPS)
 

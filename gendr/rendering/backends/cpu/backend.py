@@ -25,7 +25,6 @@ from gendr._runtime.threads import run
 from gendr._runtime.threads import (
     set_num_threads as set_num_threads,  # exists here since the first release
 )
-from gendr.distributions import bodies as laws
 from gendr.primitives.scene import Scene as Triangles
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
@@ -34,7 +33,7 @@ from gendr.rendering.backends.cpu.tables import (
     KernelPair,
     Number,
     formulas_of,
-    has_single,
+    is_single,
     narrowed,
     number_of,
     pixel_grid,
@@ -44,7 +43,6 @@ from gendr.rendering.backends.cpu.tables import (
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, runs_of
 from gendr.rendering.geometry import ImageSize, ScreenFaces
-from gendr.tnorms import bodies as families
 
 if TYPE_CHECKING:
     from gendr.rendering.shading import Scene
@@ -66,38 +64,12 @@ def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tens
     scalars = (
         coverage.scale, dist.total_shift(), dist.shape_parameter, aggregation.tconorm.given_p
     )  # fmt: skip
-    if _is_single(faces, size, aggregation, scalars):
+    if is_single(faces, size, coverage, aggregation.tconorm, scalars):
         operator, kernels = _SINGLE_ALPHA, KernelPair(_single_forward, _single_backward)
     else:
         operator, kernels = _ALPHA, KernelPair(_alpha_forward, _alpha_backward)
     flat = operator(kernels, (faces, size, aggregation), faces.corners, *scalars)
     return flat.reshape(faces.images, size.height, size.width)
-
-
-# The least width of a law, in pixels, at which distances in float32 have the digits of coverage:
-# their errors are below 1e-6 pixels.
-_STEEPEST = 0.01
-
-
-def _is_single(
-    faces: ScreenFaces, size: ImageSize, aggregation: Aggregation, scalars: tuple[Any, ...]
-) -> bool:
-    """Whether float32 has the digits, and its kernels what is wanted.
-
-    The maximum compares coverages, whose ties are those of float64, and a step compares distances.
-    """
-    coverage, dist = aggregation.coverage, aggregation.coverage.dist
-    if faces.corners.dtype != torch.float32 or coverage.double:
-        return False
-    if aggregation.tconorm.kind != "archimedean":
-        return False
-    if any(isinstance(x, Tensor) and (x.requires_grad or x.ndim > 1) for x in scalars):
-        return False
-    law, family = laws.kernel_name(type(dist.law)), families.kernel_name(type(aggregation.tconorm))
-    if dist.art_exponent or dist.support[0] == dist.support[1] or not has_single(law, family):
-        return False
-    least = float(coverage.scale.detach().min()) if len(coverage.scale) else 1.0
-    return (least**0.5 if dist.is_squared else least) * size.side / 2 >= _STEEPEST
 
 
 _ALPHA = Operator("alpha of the cpu backend", reference=None, wide=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -90,7 +90,7 @@ def formulas_of(
 ) -> Formulas:  # fmt: skip
     """Look both up, with what is wanted for gradients of scalars, shape and p, and the inverse.
 
-    With `single` they are those of float32, which `has_single` has to know.
+    With `single` they are those of float32, which `is_single` has allowed.
     A forward pass wants no `slopes`, which would be compiled before the first picture.
     """
     dist = coverage.dist
@@ -105,7 +105,7 @@ def formulas_of(
         dist.art_exponent,
         coverage.cutoff,
         *(
-            _single_addresses(law, family, slopes)
+            _single_addresses(law, family, slopes, tconorm.kind == "max")
             if single
             else _addresses(law, family, tconorm.kind == "max", slopes, shape, p, inverse)
         ),
@@ -132,18 +132,51 @@ def _addresses(
     )
 
 
+# The least width of a law, in pixels, at which distances in float32 have the digits of coverage:
+# their errors are below 1e-6 pixels.
+_STEEPEST = 0.01
+
+
+def is_single(
+    faces: ScreenFaces, size: ImageSize, coverage: Coverage, tconorm: TConorm | None,
+    scalars: Iterable[Any],
+) -> bool:  # fmt: skip
+    """Whether float32 has the digits that are needed, and its kernels what is wanted.
+
+    The maximum compares coverages, whose ties are those of float64, and a step compares distances.
+
+    Args:
+        faces: of the batch.
+        size: of the images.
+        coverage: how faces cover pixels.
+        tconorm: that joins them, if one does.
+        scalars: other tensors and numbers, of which none may want a gradient.
+    """
+    dist = coverage.dist
+    if faces.corners.dtype != torch.float32 or coverage.double or dist.art_exponent:
+        return False
+    if any(isinstance(x, Tensor) and (x.requires_grad or x.ndim > 1) for x in scalars):
+        return False
+    law = laws.kernel_name(type(dist.law))
+    family = None if tconorm is None else families.kernel_name(type(tconorm))
+    if dist.support[0] == dist.support[1] or not _has_single(law, family):
+        return False
+    least = float(coverage.scale.detach().min()) if len(coverage.scale) else 1.0
+    return (least**0.5 if dist.is_squared else least) * size.side / 2 >= _STEEPEST
+
+
 @cache
-def has_single(law: str, family: str) -> bool:
-    """Whether both have loops in float32, by the names of their kernels."""
+def _has_single(law: str, family: str | None) -> bool:
+    """Whether there are loops in float32, by the names of the kernels."""
     from gendr.distributions import numba as of_laws
     from gendr.tnorms import numba as of_families
 
-    return of_laws.has_single(law) and of_families.has_single(family)
+    return of_laws.has_single(law) and (family is None or of_families.has_single(family))
 
 
 @cache
 def _single_addresses(
-    law: str, family: str, slopes: bool
+    law: str, family: str, slopes: bool, alone: bool
 ) -> tuple[int, int, int, int, int, int, int]:
     """As `_addresses`, of loops in float32."""
     from gendr.distributions import numba as of_laws
@@ -153,10 +186,10 @@ def _single_addresses(
         of_laws.single_loop(law, "tails").address,
         of_laws.single_loop(law, of_laws.BOTH).address if slopes else 0,
         0,
-        of_families.single_loop(family, "generator").address,
-        of_families.single_loop(family, "weight").address if slopes else 0,
+        0 if alone else of_families.single_loop(family, "generator").address,
+        of_families.single_loop(family, "weight").address if slopes and not alone else 0,
         0,
-        of_families.single_loop(family, "inverse").address,
+        0 if alone else of_families.single_loop(family, "inverse").address,
     )
 
 

@@ -55,11 +55,14 @@ DISTANCE, ARGUMENT, CDF, SF, GENERATOR = (k * STRIDE for k in range(5))
 # In the backward pass, what comes after them: the nearest point as the gap to it along the normal
 # and along the edge, of a length of 1; where on the edge it is, 0 to 1; and the number of the edge.
 PDF, WEIGHT, ALPHA, REST, GRAD, HEIGHT, ALONG, FOOT, EDGE = (k * STRIDE for k in range(4, 13))
-_COLUMNS = 13 * STRIDE
+# For colours: how far inward of its three edges a pixel is.
+INWARD = 13 * STRIDE
+_COLUMNS = 16 * STRIDE
 # A face, as numbers of its four edges; the fourth of a triangle repeats the third. In float64: how
 # far inward and how far along the centre of tile (0, 0) is; what both change by from a tile to the
 # next one in a row, and in a column; zeros and lengths; what is too far outside. Then a disc that
-# holds the centres of all tiles within reach, its radius squared; and 1 if the face has an area.
+# holds the centres of all tiles within reach, its radius squared; 1 if the face has an area, and
+# twice that.
 CENTRE, ACROSS, DOWN, LENGTH, LEAST, DISC = range(0, 48, 8)
 _FRAME = 48
 # In float32, for a tile: how far inward and how far along its centre is, how far beyond the end of
@@ -89,7 +92,7 @@ def _loaded(values, place, count):
     return values.builder.load(values.builder.bitcast(address, kind.as_pointer()), align=4)
 
 
-def _store(array, place, value):
+def store(array, place, value):
     address = array.builder.gep(array.base, [Place.of(place)])
     array.builder.store(
         value, array.builder.bitcast(address, value.type.as_pointer()), align=4
@@ -151,13 +154,14 @@ def _setting_up(count):
             spread = maximum(spread, Lanes(builder, other))
         far = reach + half * sqrt(spread) * (1.0 + 1e-9)
         solid = where(area.compared("!=", 0.0), zero + 1.0, zero)
-        parts = x * half + middle, centre - y * half, far * far, solid
+        parts = x * half + middle, centre - y * half, far * far, solid, area * half * half
+        parts = *parts[:4], where(area > 0.0, parts[4], -parts[4])
         for k, part in enumerate(parts):
             frame.put(Place(builder, _LONG(DISC + k)), builder.extract_element(part.value, _INT(0)))
         single = ir.VectorType(ir.FloatType(), 8)
-        _store(base, _ACROSS, builder.fptrunc(across.value, single))
-        _store(base, _DOWN, builder.fptrunc(down.value, single))
-        _store(base, _INVERSE, builder.fptrunc(inverse.value, ir.VectorType(ir.FloatType(), 4)))
+        store(base, _ACROSS, builder.fptrunc(across.value, single))
+        store(base, _DOWN, builder.fptrunc(down.value, single))
+        store(base, _INVERSE, builder.fptrunc(inverse.value, ir.VectorType(ir.FloatType(), 4)))
         bits = builder.bitcast(there.lanes, ir.IntType(4))
         none, all_ = ir.IntType(4)(0), ir.IntType(4)(-1)
         return builder.and_(
@@ -200,7 +204,7 @@ def _place(frame, column, row, base):
     beyond = here - frame[LENGTH]
     for place, numbers in ((_BASE, here), (_BEYOND - 4, beyond)):
         numbers = maximum(minimum(numbers, _MOST), -_MOST)
-        _store(base, place, builder.fptrunc(numbers.value, ir.VectorType(ir.FloatType(), 8)))
+        store(base, place, builder.fptrunc(numbers.value, ir.VectorType(ir.FloatType(), 8)))
     bits = builder.bitcast(near.lanes, ir.IntType(8))
     return builder.icmp_signed("==", bits, ir.IntType(8)(-1))
 
@@ -232,14 +236,19 @@ def _signed(square, lowest, beyond, solid):
     return where(inside, distance, -distance)
 
 
-def _measuring(count):
-    """A step that measures the distances of a tile to a face of so many edges."""
+def _measuring(count, places=False):
+    """A step that measures the distances of a tile to a face of so many edges.
+
+    With `places` it keeps how far inward of each edge pixels are.
+    """
 
     def step(i, base, solid, block):
         x, y = _pixels(i.builder, True), _pixels(i.builder, False)
         best = lowest = gap = None
         for k in range(count):
             inward, along, beyond = _edge(base, k, x, y)
+            if places:
+                block[i + (INWARD + k * STRIDE)] = inward
             outside = maximum(maximum(-along, beyond), 0.0)
             here = inward * inward + outside * outside
             if best is None:
@@ -252,7 +261,7 @@ def _measuring(count):
     return lanewise(step)
 
 
-def _measuring_slopes(count):
+def _measuring_slopes(count, places=False):
     """A step that also finds the nearest point, for gradients; see the columns of a block."""
 
     def step(i, base, solid, block):
@@ -260,6 +269,8 @@ def _measuring_slopes(count):
         best = lowest = height = gap = foot = edge = None
         for k in range(count):
             inward, along, beyond = _edge(base, k, x, y)
+            if places:
+                block[i + (INWARD + k * STRIDE)] = inward
             outside = maximum(beyond, 0.0) + minimum(along, 0.0)
             here = inward * inward + outside * outside
             place = along * base.all(_INVERSE + k)
@@ -283,6 +294,7 @@ def _measuring_slopes(count):
 
 _measure_three, _measure_four = _measuring(3), _measuring(4)
 _slopes_three, _slopes_four = _measuring_slopes(3), _measuring_slopes(4)
+_places_three, _slopes_and_places = _measuring(3, True), _measuring_slopes(3, True)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -305,11 +317,11 @@ def new_block():
 
 
 @inner()
-def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes):
+def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, places):
     """Collect the next tiles within reach of faces before `last` and measure their distances.
 
     Returns their number; 0 at the end of the walk. Faces are visited in order. Unless there are
-    `slopes`, a constant, only distances are measured.
+    `slopes` or `places`, constants, only distances are measured.
     """
     cursor, tiles, starts, faces, frames = block[0], block[2], block[3], block[4], block[5]
     columns, base = pointer(block[1]), pointer(block[6])
@@ -344,7 +356,12 @@ def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes):
             ):
                 place = SINGLES * n
                 # Constants in each branch: triangles have no fourth edge to measure.
-                if slopes:
+                if places:
+                    if slopes:
+                        _slopes_and_places(place, base, np.float32(mark), columns)
+                    else:
+                        _places_three(place, base, np.float32(mark), columns)
+                elif slopes:
                     if quad:
                         _slopes_four(place, base, np.float32(mark), columns)
                     else:
@@ -380,16 +397,16 @@ def _squared_argument(i, factor, shift, block):
 
 
 @inner(error_model="numpy")
-def _per_pixel(image, law, size):
+def per_pixel(image, law, size):
     """How much the argument of a law changes by in a pixel, or its square."""
     pixel = 2.0 / min(size[0], size[1])
     return (pixel * pixel if law.squared else pixel) / image[SCALE]
 
 
 @inner()
-def _arguments(count, image, law, size, block):
+def arguments(count, image, law, size, block):
     """Fill in the arguments of a law."""
-    factor, shift = _per_pixel(image, law, size), np.float32(image[SHIFT])
+    factor, shift = per_pixel(image, law, size), np.float32(image[SHIFT])
     narrow = np.float32(-factor if law.reversed else factor)
     for i in range(0, count, SINGLES):
         if law.squared:
@@ -430,7 +447,7 @@ def _draw_tile(pixel, tiles, place, width, image):
     value = tiles[pixel].value
     for k in range(SIDE):
         row = range(SIDE * k, SIDE * k + SIDE)
-        _store(image, place + width * k, _shuffled(pixel.builder, value, value, row))
+        store(image, place + width * k, _shuffled(pixel.builder, value, value, row))
 
 
 @inner()
@@ -479,11 +496,11 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, dr
         cursor[FACE], cursor[ROW], image = offsets[b], -1, images[b]
         while True:
             n = next_tiles(
-                corners, boxes, offsets[b + 1], rows, b, image[RADIUS], size, block, False
+                corners, boxes, offsets[b + 1], rows, b, image[RADIUS], size, block, False, False
             )  # fmt: skip
             if n == 0:
                 break
-            _arguments(n * SINGLES, image, law, size, columns)
+            arguments(n * SINGLES, image, law, size, columns)
             call_cdf(law.cdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf)
             call_generator(law.generator, a, s, n * SINGLES, image[FAMILY_P], g)
             for k in range(n):
@@ -514,20 +531,20 @@ def _copy(i, block, alpha, rest, grad, pixel):
 
 
 @lanewise
-def _through(i, a, cutoff, slope, block):
+def through(i, a, cutoff, slope, block):
     """Turn the gradients of alpha into those of distances."""
     through = where(a[i] > cutoff, block[i + GRAD], 0.0)
     block[i + GRAD] = through * block[i + WEIGHT] * (block[i + PDF] * slope)
 
 
 @lanewise
-def _through_squared(i, a, cutoff, slope, block):
+def through_squared(i, a, cutoff, slope, block):
     through = where(a[i] > cutoff, block[i + GRAD], 0.0)
     slope = slope * 2.0 * fabs(block[i + DISTANCE])
     block[i + GRAD] = through * block[i + WEIGHT] * (block[i + PDF] * slope)
 
 
-def _four_sums(vectors):
+def four_sums(vectors):
     """The sums of four vectors as one vector of four numbers."""
     builder = vectors[0].builder
 
@@ -579,7 +596,7 @@ def _moving(count):
             return Lanes(builder, _shuffled(builder, value, other, places))
 
         for k in range(count):
-            sums = _four_sums([Lanes(builder, builder.load(x)) for x in kept[4 * k : 4 * k + 4]])
+            sums = four_sums([Lanes(builder, builder.load(x)) for x in kept[4 * k : 4 * k + 4]])
             normal, tangent = (
                 lanes(across, down, [n + k, n + k + 8] * 2) * half for n in (0, 4)
             )  # fmt: skip
@@ -596,12 +613,12 @@ def _moving(count):
             after = Lanes(builder, builder.fsub(before, both))
             after = maximum(minimum(after, _LIMIT), -_LIMIT)  # vertices sum several
             narrow = builder.fptrunc(after.value, ir.VectorType(ir.FloatType(), 2))
-            _store(out, corner + 2 * k, narrow)
+            store(out, corner + 2 * k, narrow)
 
     return lanewise(step)
 
 
-_move_three, _move_four = _moving(3), _moving(4)
+move_three, move_four = _moving(3), _moving(4)
 
 
 @lanewise
@@ -674,12 +691,12 @@ def backward_tiles(
     for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
         last, image = min(stop, offsets[b + 1]), images[b]
         cursor[FACE], cursor[ROW] = max(start, offsets[b]), -1
-        slope = np.float32(_per_pixel(image, law, size))
+        slope = np.float32(per_pixel(image, law, size))
         while True:
-            n = next_tiles(corners, boxes, last, rows, b, image[RADIUS], size, block, True)
+            n = next_tiles(corners, boxes, last, rows, b, image[RADIUS], size, block, True, False)
             if n == 0:
                 break
-            _arguments(n * SINGLES, image, law, size, columns)
+            arguments(n * SINGLES, image, law, size, columns)
             call_cdf_and_pdf(
                 law.cdf_and_pdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf, pdf
             )
@@ -691,13 +708,13 @@ def backward_tiles(
             )  # fmt: skip
             for i in range(0, n * SINGLES, SINGLES):
                 if law.squared:
-                    _through_squared(i, a, cutoff, slope, columns)
+                    through_squared(i, a, cutoff, slope, columns)
                 else:
-                    _through(i, a, cutoff, slope, columns)
+                    through(i, a, cutoff, slope, columns)
             for p in range(cursor[PARTS]):
                 first, end = starts[p] * SINGLES, starts[p + 1] * SINGLES
                 frame, corner = row_of(block[5], p), faces[p] * count * 2
                 if count == 4:
-                    _move_four(first, end, columns, frame, half, grads, corner)
+                    move_four(first, end, columns, frame, half, grads, corner)
                 else:
-                    _move_three(first, end, columns, frame, half, grads, corner)
+                    move_three(first, end, columns, frame, half, grads, corner)
