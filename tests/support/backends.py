@@ -109,8 +109,8 @@ def assert_equals_reference(
     steep = shape is not None and shape < 1
     bound = tolerance.steep_alpha if steep else tolerance.alpha
     assert ((got - want) * clear).abs().max() <= bound
-    # In float32 the sums over pixels round, whose terms cancel.
-    rounding = 1e-7 * clear.numel() if dtype == torch.float32 else 0.0
+    # Sums over pixels round, whose terms cancel.
+    rounding = (1e-7 if dtype == torch.float32 else 1e-15) * clear.numel()
     alone = backend == "cpu" and dtype == torch.float32
     assert got_grads.keys() == ({"vertices"} if alone else want_grads.keys())
     for key, found in got_grads.items():
