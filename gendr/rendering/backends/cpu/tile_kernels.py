@@ -93,6 +93,7 @@ def _loaded(values, place, count):
 
 
 def store(array, place, value):
+    """Store a vector of any kind."""
     address = array.builder.gep(array.base, [Place.of(place)])
     array.builder.store(
         value, array.builder.bitcast(address, value.type.as_pointer()), align=4
@@ -539,6 +540,7 @@ def through(i, a, cutoff, slope, block):
 
 @lanewise
 def through_squared(i, a, cutoff, slope, block):
+    """As `through`, for a law of the square of the distance."""
     through = where(a[i] > cutoff, block[i + GRAD], 0.0)
     slope = slope * 2.0 * fabs(block[i + DISTANCE])
     block[i + GRAD] = through * block[i + WEIGHT] * (block[i + PDF] * slope)
