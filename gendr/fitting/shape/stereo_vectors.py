@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gendr._runtime.numba.vectors import Lanes, where
+from gendr._runtime.numba.vectors import Condition, Lanes, where
 
 # A patch is SIDE x SIDE samples.
 SIDE = 4
@@ -92,7 +92,7 @@ def sampled(typingctx, images, n, values, weights, columns, rows, depths):
             last = Lanes.splat(builder, builder.sitofp(builder.sub(size, _LONG(1)), _FLOAT))
             from_zero = builder.fcmp_ordered(">=", place.value, place.of(0.0))
             seen = builder.and_(seen, builder.and_(from_zero, (place < last)[1]))
-        u, v = (where((place, seen), place, 0.0).value for place in (u, v))
+        u, v = (where(Condition(place, seen), place, 0.0).value for place in (u, v))
         column, row = (builder.fptosi(place, _INTS) for place in (u, v))
         s, t = (
             Lanes(builder, builder.fsub(place, builder.sitofp(whole, _FLOATS)))

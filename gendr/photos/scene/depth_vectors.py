@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gendr._runtime.numba.vectors import Lanes, gathered, maximum, minimum, where
+from gendr._runtime.numba.vectors import Condition, Lanes, gathered, maximum, minimum, where
 
 LANES = 16
 # A patch: SIDE x SIDE samples, STRIDE pixels apart.
@@ -120,7 +120,7 @@ def compare(typingctx, words, lenses, sizes, which, xs, y, planes, values, weigh
         # What is behind the camera, or not a number, is outside too.
         like, ahead = nearest > 0.0
         _, fine = outside < 1e-6
-        cost = where((like, builder.and_(ahead, fine)), cost, OUTSIDE)
+        cost = where(Condition(like, builder.and_(ahead, fine)), cost, OUTSIDE)
         address = builder.bitcast(data[9], _FLOATS.as_pointer())
         builder.store(cost.value, address, align=4)
         return context.get_dummy_value()

@@ -133,11 +133,12 @@ def _single_forward(
     tables = tables_of(
         faces, corners, size, aggregation.coverage.radius(), _columns(spec, scale, shift, p)
     )
-    shape = faces.images, *(-(-n // tile_kernels.SIDE) for n in (size.height, size.width))
-    a, s = (memory.empty((*shape, tile_kernels.SINGLES), torch.float32) for _ in range(2))
+    down, across = (-(-n // tile_kernels.SIDE) for n in (size.height, size.width))
+    tiles = faces.images, down, across, tile_kernels.SINGLES
+    a, s = (memory.empty(tiles, torch.float32) for _ in range(2))
     drawn = torch.empty(faces.images * size.pixels, device="cpu")
     run(
-        tile_kernels.alpha_tiles, shape[0] * shape[1], tables.corners, tables.offsets,
+        tile_kernels.alpha_tiles, faces.images * down, tables.corners, tables.offsets,
         tables.boxes, tables.images, (size.height, size.width),
         tuple(
             formulas_of(aggregation.coverage, aggregation.tconorm, slopes=False, single=True)

@@ -157,6 +157,7 @@ def is_single(
         return False
     if any(isinstance(x, Tensor) and (x.requires_grad or x.ndim > 1) for x in scalars):
         return False
+    assert isinstance(dist.law, Law)  # callers handle other CDFs
     law = laws.kernel_name(type(dist.law))
     family = None if tconorm is None else families.kernel_name(type(tconorm))
     if dist.support[0] == dist.support[1] or not _has_single(law, family):

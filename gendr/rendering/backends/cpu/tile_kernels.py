@@ -15,6 +15,7 @@ number of threads gives the same bits.
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
 # pyright: basic, reportMissingParameterType=false, reportIndexIssue=false, reportCallIssue=false
+# pyright: reportArgumentType=false
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ Source: Liu et al., Soft Rasterizer (2019), the softmax over depth.
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
 # pyright: basic, reportMissingParameterType=false, reportIndexIssue=false, reportCallIssue=false
+# pyright: reportArgumentType=false
 
 from __future__ import annotations
 
