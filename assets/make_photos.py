@@ -20,8 +20,8 @@ from PIL import Image
 from torch import Tensor
 
 import gendr
-from gendr import visual
-from gendr.mesh import Camera, Mesh, example, save_views
+from gendr.mesh import Camera, Mesh, example
+from gendr.photos import save_views, visual
 from support.photographs import photographs
 
 FOLDER = Path(__file__).resolve().parent

@@ -24,10 +24,10 @@ from rows import Rows, make_parser
 from torch import Tensor
 
 import gendr
-from gendr import visual
 from gendr.losses import chamfer, iou, psnr
 from gendr.mesh import Camera, Mesh, load_texture
 from gendr.mesh.examples import example, example_names
+from gendr.photos import visual
 
 PLAIN = {"lighting": "none"}
 ABOVE = (50.0, 60.0, 70.0, 80.0)

@@ -24,9 +24,9 @@ from rows import Rows, make_parser
 from torch import Tensor
 
 import gendr
-from gendr.fitting.cameras.refine import aligned
 from gendr.mesh import Camera, Mesh, axis_angle_to_matrix, load_texture, rotation_angle_between
 from gendr.mesh.examples import example, example_names
+from gendr.photos.fitting.cameras.refine import aligned
 
 DEGREES, PART = 1.5, 0.02
 WAYS = ("masks", "hard masks", "colours")

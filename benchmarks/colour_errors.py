@@ -31,10 +31,10 @@ from rows import Rows, measured_on
 from scipy.ndimage import binary_erosion, gaussian_filter
 
 import gendr
-from gendr.fitting.colors.light import HarmonicLight
 from gendr.losses import psnr
 from gendr.mesh import Mesh
-from gendr.mesh.views import Views, load_views
+from gendr.photos.fitting.colors.light import HarmonicLight
+from gendr.photos.views import Views, load_views
 from lab.pages import fill, table
 
 RESULTS = MEASURES.with_name("colour-errors.json")

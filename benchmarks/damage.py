@@ -25,12 +25,12 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 import gendr
-from gendr import visual
 from gendr.cli import main as run_command
-from gendr.fitting.colors.light import HarmonicLight
 from gendr.losses import iou
-from gendr.mesh import Camera, Mesh, Views, example, load_views
-from gendr.mesh.doubts import doubtful_masks
+from gendr.mesh import Camera, Mesh, example
+from gendr.photos import Views, load_views, visual
+from gendr.photos.doubts import doubtful_masks
+from gendr.photos.fitting.colors.light import HarmonicLight
 from lab.pages import fill, table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "photos.md"

@@ -25,9 +25,9 @@ from rows import Rows, make_parser
 from speed import peak_of, resident_bytes
 
 import gendr
-from gendr import visual
 from gendr.mesh import Mesh
 from gendr.mesh.examples import example, example_names
+from gendr.photos import visual
 
 MESHES = ("teapot",)
 # What varies: views, sizes in pixels and lengths of edges in pixels; and what the others then are.

@@ -21,9 +21,9 @@ from rows import Rows, make_parser
 from torch import Tensor
 
 import gendr
-from gendr import visual
 from gendr.losses import iou
-from gendr.mesh import Camera, Mesh, look_at, mesh_quality, visual_hull
+from gendr.mesh import Camera, Mesh, look_at, mesh_quality
+from gendr.photos import visual, visual_hull
 
 SIZE, VIEWS, HELD_VIEWS = 256, 48, 9
 # Of the masks that carve what silhouettes tell at best.

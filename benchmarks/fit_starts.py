@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from rows import Rows, make_parser
 
 import gendr
-from gendr import visual
 from gendr.losses import chamfer, iou
 from gendr.mesh import Mesh, mesh_quality
+from gendr.photos import visual
 
 STARTS = ("sphere", "hull")
 SIZE, VIEWS, ELEVATION = 128, 24, 30.0

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 import gendr
 import gendr.primitives as dr
 from gendr.mesh import icosphere
-from gendr.mesh.doubts import doubtful_masks
-from gendr.splatting import Photos, SplatSettings, fit_splats, from_cameras, opaque_splats
+from gendr.photos.doubts import doubtful_masks
+from gendr.photos.splatting import Photos, SplatSettings, fit_splats, from_cameras, opaque_splats
 
 Device = str | torch.device
 
@@ -93,7 +93,7 @@ def hard_images(device: Device) -> list[Tensor]:
 
 def textures(device: Device) -> list[Tensor]:
     """Render a texture that learns."""
-    mesh = gendr.mesh.unwrapped(_ball("cpu"), 32).to(device)
+    mesh = gendr.photos.unwrapped(_ball("cpu"), 32).to(device)
     texture = torch.full((32, 32, 3), 0.5, device=device, requires_grad=True)
     renderer = gendr.Renderer(16, "logistic", scale=2e-2).to(device)
     out = renderer(mesh.with_texture(texture), _cameras(device)).rgb
@@ -124,7 +124,7 @@ def meshes(device: Device) -> list[Tensor]:
     return [
         fine.vertices, mesh.vertex_normals, mesh.face_areas, mesh.volumes, mesh.edges,
         mesh.sample_points(10), *mesh.bounding_box(), mesh.normalized().vertices,
-        gendr.mesh.remesh(mesh, 0.3).mesh.vertices, mesh[0].vertices,
+        gendr.photos.remesh(mesh, 0.3).mesh.vertices, mesh[0].vertices,
         gendr.Mesh.batch([mesh, fine]).faces, mesh.repeated(2).vertices,
     ]  # fmt: skip
 
@@ -208,7 +208,7 @@ def hull(device: Device) -> list[Tensor]:
     masks[3] = 0
     if doubtful_masks(camera, masks) != [3]:
         raise ValueError("the mask that is empty is not the one that is doubted")
-    return [gendr.mesh.visual_hull(camera[:3], masks[:3]).vertices]
+    return [gendr.photos.visual_hull(camera[:3], masks[:3]).vertices]
 
 
 def cameras(device: Device) -> list[Tensor]:
@@ -434,7 +434,7 @@ def gates(device: Device) -> list[Tensor]:
 
 def reconstruction(device: Device) -> list[Tensor]:
     """Reconstruct meshes by the network, and render them, with gradients."""
-    from gendr.reconstruction import Reconstructor, camera_of_view
+    from lab.reconstruction import Reconstructor, camera_of_view
 
     torch.manual_seed(0)
     model = Reconstructor().to(device)

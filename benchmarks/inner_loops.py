@@ -35,14 +35,14 @@ from numba import njit
 from rows import ROOT, measured_on
 from steps import CASES, LARGE
 
-from gendr._runtime.numba.calls import (
+from gendr.distributions import numba as laws
+from gendr.kernels.numba.calls import (
     call_cdf,
     call_cdf_and_pdf,
     call_generator,
     call_weight,
     pointer,
 )
-from gendr.distributions import numba as laws
 from gendr.rendering.backends.cpu import backend, kernels
 from gendr.tnorms import numba as families
 from lab.pages import fill, table

@@ -35,7 +35,7 @@ from comparison import Case, Comparison, Groups, Run, drawn, take_turns
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.threads import torch_on_one_thread
+from gendr.kernels.threads import torch_on_one_thread
 from gendr.logic import GATES, Binarize, Circuit, GroupSum, LogicLayer, harden
 from lab.pages import table
 

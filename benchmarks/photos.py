@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from rows import Rows, make_parser
 
-from gendr import visual
 from gendr.cli import main as run_command
 from gendr.losses import iou, psnr
-from gendr.mesh import Camera, Mesh, load_texture, load_views
+from gendr.mesh import Camera, Mesh, load_texture
+from gendr.photos import load_views, visual
 
 Array = NDArray[np.float64]
 

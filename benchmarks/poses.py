@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 import gendr
-from gendr import visual
-from gendr.fitting import PoseResult, fit_pose
 from gendr.mesh import Camera, Mesh, example, rotation_angle_between
+from gendr.photos import visual
+from gendr.photos.fitting import PoseResult, fit_pose
 from lab import script
 from support.cameras import random_camera
 

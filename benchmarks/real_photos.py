@@ -26,15 +26,15 @@ import torch
 from PIL import Image
 from rows import measured_on
 
-from gendr import visual
 from gendr.cli import main as run_command
-from gendr.fitting.colors.light import HarmonicLight
 from gendr.losses import iou, psnr
 from gendr.mesh import Camera, Mesh
-from gendr.mesh.camera_files.opencv import lens_entries
-from gendr.mesh.camera_files.transforms import lens_of, list_frames, read_cameras
 from gendr.mesh.images import MAX_MEGAPIXELS
-from gendr.mesh.views import Views, load_views
+from gendr.photos import visual
+from gendr.photos.camera_files.opencv import lens_entries
+from gendr.photos.camera_files.transforms import lens_of, list_frames, read_cameras
+from gendr.photos.fitting.colors.light import HarmonicLight
+from gendr.photos.views import Views, load_views
 from lab.pages import fill, table
 
 ROOT = Path(__file__).resolve().parents[1]

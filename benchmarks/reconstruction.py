@@ -29,12 +29,12 @@ import numpy as np
 import torch
 
 from gendr import Renderer
-from gendr._runtime.command_line import count
-from gendr._runtime.threads import num_threads, set_num_threads
+from gendr._common.command_line import count
+from gendr.kernels.threads import num_threads, set_num_threads
 from gendr.mesh import icosphere
-from gendr.reconstruction import ShapeNetRenderings, Training, TrainingSettings, camera_of_view
-from gendr.reconstruction.renderings import SIDE, VIEWS, VOXELS, published_images
 from lab.pages import fill, table
+from lab.reconstruction import ShapeNetRenderings, Training, TrainingSettings, camera_of_view
+from lab.reconstruction.renderings import SIDE, VIEWS, VOXELS, published_images
 
 ROOT = Path(__file__).parent.parent
 SHAPES = 16

@@ -26,10 +26,10 @@ from fit_quality import made, spiral
 from fit_starts import volume_iou
 
 import gendr
-from gendr import visual
-from gendr._runtime.files import write_whole
+from gendr._common.files import write_whole
 from gendr.losses import iou, psnr
 from gendr.mesh import Mesh, example, mesh_quality
+from gendr.photos import visual
 from lab import script
 from support.photographs import photographs
 

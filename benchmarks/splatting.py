@@ -23,12 +23,12 @@ from PIL import Image
 from rows import measured_on
 from tqdm import tqdm
 
-from gendr._runtime.threads import num_threads, torch_on_one_thread
+from gendr.kernels.threads import num_threads, torch_on_one_thread
 from gendr.losses import psnr, ssim
-from gendr.splatting import Photos, Splats, load_photos
-from gendr.splatting.pictures import drawn, sheet
-from gendr.splatting.settings import SplatSettings
-from gendr.splatting.training import SplatTraining, fit_splats
+from gendr.photos.splatting import Photos, Splats, load_photos
+from gendr.photos.splatting.pictures import drawn, sheet
+from gendr.photos.splatting.settings import SplatSettings
+from gendr.photos.splatting.training import SplatTraining, fit_splats
 from lab.pages import fill, table
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -38,12 +38,12 @@ from rows import measured_on
 from torch import Tensor
 
 import gendr
-from gendr import visual
 from gendr.cli.fit import IMAGE_SIZE
 from gendr.cli.photos import STEREO_SIZE
-from gendr.fitting.visibility import shown_faces
-from gendr.mesh import Camera, Mesh, example, load_views, mesh_quality
-from gendr.mesh.hull import Field, Grid, surface_of
+from gendr.mesh import Camera, Mesh, example, mesh_quality
+from gendr.photos import load_views, visual
+from gendr.photos.fitting.visibility import shown_faces
+from gendr.photos.meshing.hull import Field, Grid, surface_of
 from lab.pages import fill, table
 
 ROOT = Path(__file__).resolve().parents[1]

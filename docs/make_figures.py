@@ -703,10 +703,10 @@ def figure_sample() -> None:
 
 def draw_sample(folder: Path) -> None:
     """Draw results `teapot` and `pose` of a folder: photos above the mesh found, and the pose."""
-    from gendr import visual
+    from gendr.photos import visual
     from support.photographs import photographs
 
-    views = gendr.mesh.load_views(DOCS.parent / "assets" / "photos")
+    views = gendr.photos.load_views(DOCS.parent / "assets" / "photos")
     assert views.rgb is not None
     shown = [0, 1, 2, 5, 9, 13]
     found = gendr.Mesh.load(folder / "teapot" / "fit.glb")

@@ -35,8 +35,8 @@ from torch import Tensor
 
 import gendr
 from gendr import relaxed
-from gendr.data import cheapest_paths
 from gendr.relaxed import Vector, programs, smoothing
+from lab.data import cheapest_paths
 from lab.pages import table
 from lab.report import paths
 from lab.studies import hard_programs

@@ -22,10 +22,10 @@ from typing import Any
 from PIL import Image
 from torch import Tensor
 
-from gendr import visual
-from gendr._runtime.threads import torch_on_one_thread
+from gendr.kernels.threads import torch_on_one_thread
 from gendr.losses import psnr
-from gendr.splatting import (
+from gendr.photos import visual
+from gendr.photos.splatting import (
     Splats,
     SplatSettings,
     camera_path,
@@ -33,8 +33,8 @@ from gendr.splatting import (
     load_photos,
     opaque_splats,
 )
-from gendr.splatting.pictures import drawn, hard_views, pixels
-from gendr.splatting.training import SplatTraining, start_from
+from gendr.photos.splatting.pictures import drawn, hard_views, pixels
+from gendr.photos.splatting.training import SplatTraining, start_from
 
 IMAGES = Path(__file__).parent / "images"
 EFFECTS = Path(__file__).parent / "results" / "splatting-effects.json"

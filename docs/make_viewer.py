@@ -25,9 +25,9 @@ from typing import Any
 from PIL import Image
 from websockets.sync.client import connect
 
-from gendr.fitting import fit
-from gendr.mesh import load_views
-from gendr.viewer import Subject, Viewer
+from gendr.photos import load_views
+from gendr.photos.fitting import fit
+from gendr.photos.viewer import Subject, Viewer
 
 DOCS = Path(__file__).parent
 SIZE, SECONDS = (960, 440), 8.0

@@ -25,8 +25,8 @@ import numpy as np
 import torch
 
 import gendr
-from gendr import visual
-from gendr._runtime.threads import torch_on_one_thread
+from gendr.kernels.threads import torch_on_one_thread
+from gendr.photos import visual
 from lab import script
 from lab.studies.pose import Pairs, PoseTask, Recovery
 from lab.studies.scene import overlays

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.command_line import count
+from gendr._common.command_line import count
 from gendr.sorting import (
     KendallLoss,
     LambdaLoss,

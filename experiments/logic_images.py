@@ -31,10 +31,10 @@ from functools import partial
 from statistics import mean, stdev
 from typing import Any
 
-from gendr._runtime.command_line import count
-from gendr.data import MultiDigits, cifar10
+from gendr._common.command_line import count
 from gendr.logic.training import LogicSettings, LogicTraining, Samples
 from lab import script
+from lab.data import MultiDigits, cifar10
 from lab.pages import table
 from lab.trials import Found, run_trials
 

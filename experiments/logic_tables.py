@@ -40,10 +40,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from gendr._runtime.command_line import count
-from gendr.data import BitTable, TableSplits, read_adult, read_breast_cancer, read_monk
+from gendr._common.command_line import count
 from gendr.logic.training import LogicSettings, LogicTraining, Samples
 from lab import script
+from lab.data import BitTable, TableSplits, read_adult, read_breast_cancer, read_monk
 from lab.pages import table
 from lab.trials import Found, run_trials
 

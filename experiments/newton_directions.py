@@ -26,12 +26,12 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gendr._runtime.command_line import count
-from gendr.data import Splits
+from gendr._common.command_line import count
 from gendr.optim import NewtonStep, derivatives
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
 from lab import script
+from lab.data import Splits
 from lab.studies.newton import SortingSettings, SortingTraining
 from support import relative_l2
 

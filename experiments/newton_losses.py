@@ -34,8 +34,8 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from gendr._runtime.command_line import count
-from gendr._runtime.training import TrainingLoop
+from gendr._common.command_line import count
+from gendr.logic.training_loop import TrainingLoop
 from lab import script
 from lab.report.newton import Entry, case_of, entry, figure, table
 from lab.studies.newton import (

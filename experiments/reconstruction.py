@@ -27,14 +27,15 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from gendr import cli, visual
-from gendr._runtime.command_line import INTERRUPTED, count
-from gendr._runtime.files import write_whole
-from gendr.reconstruction import ClassScore, ShapeNetRenderings, evaluate, load_model
-from gendr.reconstruction.pictures import evaluation_sheet
-from gendr.reconstruction.renderings import VIEWS
+from gendr import cli
+from gendr._common.command_line import INTERRUPTED, count
+from gendr._common.files import write_whole
+from gendr.photos import visual
 from lab import script
 from lab.pages import table as markdown
+from lab.reconstruction import ClassScore, ShapeNetRenderings, evaluate, load_model
+from lab.reconstruction.pictures import evaluation_sheet
+from lab.reconstruction.renderings import VIEWS
 from lab.report.curves import spread
 
 BASELINE = "mean shape"

@@ -21,8 +21,8 @@ import time
 from collections.abc import Sequence
 
 import gendr
-from gendr import visual
-from gendr._runtime.threads import torch_on_one_thread
+from gendr.kernels.threads import torch_on_one_thread
+from gendr.photos import visual
 from lab import script
 from lab.studies.scene import overlays
 from lab.studies.shape import Search, ShapeTask

@@ -28,10 +28,10 @@ from pathlib import Path
 
 import torch
 
-from gendr._runtime.progress import Session, has_tensorboard
-from gendr._runtime.training import drive
-from gendr.data import Splits, svhn_splits
+from gendr.cli.progress import Session, has_tensorboard
+from gendr.logic.training_loop import drive
 from lab import script
+from lab.data import Splits, svhn_splits
 from lab.engine.store import software_version
 from lab.studies.ranking import Metrics, RankingSettings, RankingTraining
 from lab.studies.training import StudyResult

@@ -118,10 +118,10 @@ _photos: dict[tuple[str, int], Any] = {}
 def train(folders: dict[str, str], run: Run) -> tuple[Run, list[str]]:
     """Do a run: its score, the seconds of its steps, and their number."""
     import gendr
-    from gendr.splatting import load_photos
-    from gendr.splatting import training as module
-    from gendr.splatting.settings import SplatSettings
-    from gendr.splatting.training import fit_splats, start_from
+    from gendr.photos.splatting import load_photos
+    from gendr.photos.splatting import training as module
+    from gendr.photos.splatting.settings import SplatSettings
+    from gendr.photos.splatting.training import fit_splats, start_from
 
     torch.set_num_threads(1)
     gendr.set_num_threads(1)
@@ -297,7 +297,7 @@ def ranking(
 
 def is_large(folder: str, side: int) -> bool:
     """Whether all photos have such a shorter side at least."""
-    from gendr.mesh.views import view_sizes
+    from gendr.photos.views import view_sizes
 
     return min(map(min, view_sizes(folder))) >= side
 

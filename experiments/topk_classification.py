@@ -36,10 +36,10 @@ from typing import Any
 
 import torch
 
-from gendr._runtime.command_line import count
-from gendr.data import Examples, ExampleSplits, cifar100_splits, download_cifar100, read_embeddings
-from gendr.data.examples import split_by_group
+from gendr._common.command_line import count
 from lab import script
+from lab.data import Examples, ExampleSplits, cifar100_splits, download_cifar100, read_embeddings
+from lab.data.examples import split_by_group
 from lab.pages import table as markdown
 from lab.studies.classification import (
     LOSSES,

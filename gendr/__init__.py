@@ -5,7 +5,7 @@ Names are imported when they are first used, so that `gendr --help` does not wai
 
 from typing import TYPE_CHECKING
 
-from gendr._runtime.names import lazily, warn_of_namesake
+from gendr._common.names import lazily, warn_of_namesake
 
 __version__ = "0.1.0"
 
@@ -13,35 +13,21 @@ warn_of_namesake(__file__)
 
 if TYPE_CHECKING:
     from gendr import (
-        data,
         distributions,
         logic,
         losses,
         mesh,
         optim,
         primitives,
-        reconstruction,
         relaxed,
         rendering,
         soft,
         sorting,
-        splatting,
         tnorms,
         topk,
         transport,
     )
-    from gendr._runtime.threads import set_num_threads
-    from gendr.fitting import (
-        FitResult,
-        FitSettings,
-        RemeshingAdam,
-        SmoothParametrization,
-        fit,
-        fit_colors,
-        fit_pose,
-        refine_cameras,
-        refine_shape,
-    )
+    from gendr.kernels.threads import set_num_threads
     from gendr.mesh import (
         Camera,
         Lighting,
@@ -52,11 +38,24 @@ if TYPE_CHECKING:
         rotation_6d_to_matrix,
         rotation_angle_between,
     )
+    from gendr.photos import splatting
+    from gendr.photos.fitting import (
+        FitResult,
+        FitSettings,
+        RemeshingAdam,
+        SmoothParametrization,
+        fit,
+        fit_colors,
+        fit_pose,
+        refine_cameras,
+        refine_shape,
+    )
     from gendr.relaxed import relax
     from gendr.rendering import Output, Renderer, silhouette
     from gendr.rendering.backends.choice import backends
     from gendr.rendering.instances import Instance, instance, instances
     from gendr.rendering.scale import geometric_schedule, pixels_to_ndc, suggest_scale
+    from lab import data, reconstruction
 
 __all__ = [
     "Camera",
@@ -127,8 +126,8 @@ _MODULES = {
         "transport",
     ),
     "gendr.rendering.instances": ("Instance", "instance", "instances"),
-    "gendr._runtime.threads": ("set_num_threads",),
-    "gendr.fitting": (
+    "gendr.kernels.threads": ("set_num_threads",),
+    "gendr.photos.fitting": (
         "FitResult",
         "FitSettings",
         "RemeshingAdam",

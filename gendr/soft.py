@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_number, check_tensor, dtype_name
-from gendr._runtime.words import worded
+from gendr._common.checks import check_number, check_tensor, dtype_name
+from gendr._common.words import worded
 from gendr.distributions.decisions import check_symmetric
 from gendr.distributions.registry import as_distribution
 

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_count, check_finite, check_float, check_like, check_number
-from gendr._runtime.tracing import in_single, is_traced
+from gendr._common.checks import check_count, check_finite, check_float, check_like, check_number
+from gendr._common.tracing import in_single, is_traced
 
 __all__ = ["Transport", "sinkhorn", "sinkhorn_divergence"]
 

@@ -19,20 +19,21 @@ import torch
 from PIL import Image
 
 import gendr
-from gendr import Mesh, Renderer, look_at, visual
-from gendr._runtime.files import locked
+from gendr import Mesh, Renderer, look_at
+from gendr._common.files import locked
 from gendr.cli import fit, main, photos, pose
 from gendr.cli.parser import build_parser
 from gendr.cli.stages import StageFile
-from gendr.fitting import FitResult, FitSettings, FitState
-from gendr.fitting.cameras import agreement
-from gendr.fitting.cameras import refine as refine_cameras
-from gendr.fitting.colors.fit import ColorResult
-from gendr.fitting.pose import search
-from gendr.fitting.shape import refine as refine_shape
-from gendr.fitting.shape.job import Job
 from gendr.mesh import cube, icosphere
-from gendr.mesh.views import Views, save_views
+from gendr.photos import visual
+from gendr.photos.fitting import FitResult, FitSettings, FitState
+from gendr.photos.fitting.cameras import agreement
+from gendr.photos.fitting.cameras import refine as refine_cameras
+from gendr.photos.fitting.colors.fit import ColorResult
+from gendr.photos.fitting.pose import search
+from gendr.photos.fitting.shape import refine as refine_shape
+from gendr.photos.fitting.shape.job import Job
+from gendr.photos.views import Views, save_views
 from support.cases import for_each
 from support.processes import run_python
 
@@ -1101,7 +1102,7 @@ def test_hard_input_is_one_line_that_says_what_to_do(
     elif change == "huge":
         images[2].write_bytes(header_of_png(20_000, 20_000))
     else:
-        monkeypatch.setattr("gendr.fitting.shape.job.MOST_GIVEN", 10)
+        monkeypatch.setattr("gendr.photos.fitting.shape.job.MOST_GIVEN", 10)
         options[1] = box
     shown = refused(capsys, "fit", folder, "-o", tmp_path / "out", *options)
     assert text.format(photos=folder) in shown

@@ -6,7 +6,7 @@ import torch
 import gendr
 import gendr.primitives as dr
 from gendr import logic, losses, relaxed, soft, transport
-from gendr.splatting import from_points
+from gendr.photos.splatting import from_points
 
 
 @gendr.relax
@@ -40,7 +40,7 @@ def calls():
         "far": lambda: camera.with_origin(torch.ones(3, device="cpu")).in_world(),
         "chamfer": lambda: losses.chamfer(mesh, mesh, n=50),
         "fit": lambda: gendr.fit(masks, camera, steps=2, subdivisions=1).mesh.vertices,
-        "hull": lambda: gendr.mesh.visual_hull(camera, masks, resolution=16),
+        "hull": lambda: gendr.photos.visual_hull(camera, masks, resolution=16),
         "colours": lambda: gendr.fit_colors(mesh, rgb, camera, masks, kind="vertex"),
         "cameras": lambda: gendr.refine_cameras(masks, camera),
         "pose": lambda: gendr.fit_pose(mesh, masks[:1], starts=4, steps=2),

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import gendr
-from gendr import fitting
+from gendr.photos import fitting
 from support.cases import for_each
 from support.processes import run_python
 
@@ -221,7 +221,7 @@ def test_nothing_at_import_is_of_one_system_only():
     assert run.returncode == 0, run.stderr
 
 
-@for_each(package=[gendr, fitting, gendr.logic, gendr.reconstruction, gendr.splatting])
+@for_each(package=[gendr, fitting, gendr.logic, lab.reconstruction, gendr.photos.splatting])
 def test_names_that_are_imported_at_first_use_exist_for_type_checkers_too(package):
     homes = {name: home for home, names in package._MODULES.items() for name in names}
     assert sorted(package.__all__) == sorted(homes)

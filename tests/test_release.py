@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import gendr
-from gendr._runtime.names import warn_of_namesake
+from gendr._common.names import warn_of_namesake
 
 ROOT = Path(__file__).parents[1]
 

@@ -13,13 +13,10 @@ import torch
 
 import gendr
 from gendr import Mesh, losses, optim, relaxed, sorting
-from gendr._runtime import resnet
 from gendr.logic import Binarize, GroupSum, LogicConv2d, LogicLayer, OrPool2d, Thermometer
 from gendr.logic.kinds import OfAKind
 from gendr.logic.neurons import Neurons
 from gendr.mesh import icosphere
-from gendr.reconstruction import model
-from gendr.reconstruction.ranks import GlobalBatchNorm2d, Ranks
 from gendr.relaxed.estimators import (
     ContrastiveLoss,
     FenchelYoungLoss,
@@ -31,6 +28,9 @@ from gendr.relaxed.estimators import (
 )
 from gendr.sorting import api, ranking
 from gendr.topk import SmoothTopKSVM, SoftTopK, SoftTopKMask, TopKCrossEntropy
+from lab import resnet
+from lab.reconstruction import model
+from lab.reconstruction.ranks import GlobalBatchNorm2d, Ranks
 from lab.studies import classification
 from lab.studies.convolution import ConvolutionNet
 from lab.studies.newton import DigitsNet
@@ -252,7 +252,7 @@ def test_optimisers_are_copied_pickled_and_loaded():
         optim.UniformAdam: adam,
         optim.SplitOptimizer: lambda net: optim.SplitOptimizer(adam(net), optim.GradientStep()),
     }
-    # The last holds a mesh of its own: tests/fitting/test_remeshing.py.
+    # The last holds a mesh of its own: tests/photos/fitting/test_remeshing.py.
     assert all_of(torch.optim.Optimizer) == {*makes, gendr.RemeshingAdam}
     x, target = torch.rand(5, 3), torch.rand(5, 2)
 

@@ -112,8 +112,9 @@ def fused(given, kind):
 def write_depths(photos, file):
     """Find the depths as `gendr fit` does, and keep them and the cameras."""
     from gendr.cli.photos import STEREO_SIZE
-    from gendr.fitting.shape.stereo import find_depths
-    from gendr.mesh import Mesh, load_views
+    from gendr.mesh import Mesh
+    from gendr.photos import load_views
+    from gendr.photos.fitting.shape.stereo import find_depths
 
     start, own = Mesh.load(photos / "silhouettes.ply"), load_views(photos)
     views, begun = load_views(photos, size=STEREO_SIZE), time.process_time()
@@ -157,7 +158,8 @@ def main():
     from rows import measured_on
     from truth import compared
 
-    from gendr.mesh import Mesh, load_views
+    from gendr.mesh import Mesh
+    from gendr.photos import load_views
     from lab.pages import fill, table
 
     if args.python is None:

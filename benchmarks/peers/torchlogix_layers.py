@@ -25,8 +25,8 @@ from torch import nn
 from torch.nn import functional
 
 import gendr
-from gendr.data import mnist_digits
 from gendr.logic import GroupSum, LogicLayer
+from lab.data import mnist_digits
 
 PAIRS = {  # what torchlogix calls it -> inputs, and what we do
     "raw": (2, "gates"),

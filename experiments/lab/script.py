@@ -13,7 +13,7 @@ A script says which options it has and what it does with them, and gets the beha
     if __name__ == "__main__":
         sys.exit(main())
 
-How a script ends is said in `gendr/_runtime/command_line.py`. Nothing here imports torch before it
+How a script ends is said in `gendr/_common/command_line.py`. Nothing here imports torch before it
 is needed, so that --help is instant.
 """
 
@@ -28,15 +28,15 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from gendr._runtime import command_line
-from gendr._runtime.command_line import Parser, count, run_program
-from gendr._runtime.files import writable_folder, write_whole
+from gendr._common import command_line
+from gendr._common.command_line import Parser, count, run_program
+from gendr._common.files import writable_folder, write_whole
 from lab import PROTOCOLS
 
 if TYPE_CHECKING:
     import torch
 
-    from gendr.data import Splits, TerrainSplits
+    from lab.data import Splits, TerrainSplits
     from lab.engine.tasks import Outcome, Task
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -270,7 +270,7 @@ def device_of(args: argparse.Namespace) -> torch.device:
     """
     import torch
 
-    from gendr._runtime.devices import usable_device
+    from gendr._common.devices import usable_device
 
     device, threads = usable_device(args.device), getattr(args, "threads", None)
     if threads is not None:
@@ -296,7 +296,7 @@ def digits_in(folder: Path, *, download: bool = False) -> Splits:
         ValueError: If something is missing or damaged.
         OSError: If the download fails.
     """
-    from gendr.data import download_mnist, mnist_splits
+    from lab.data import download_mnist, mnist_splits
 
     if download:
         download_mnist(writable_folder(folder, "--data"))
@@ -313,7 +313,7 @@ def digits_of(args: argparse.Namespace) -> Splits:
         ValueError: If something is missing or damaged.
         OSError: If a download fails.
     """
-    from gendr.data import segment_splits
+    from lab.data import segment_splits
 
     if args.smoke and args.data is None and not args.download:
         return segment_splits()
@@ -326,7 +326,7 @@ def terrain_of(args: argparse.Namespace) -> TerrainSplits:
     Raises:
         ValueError: If something is missing or damaged.
     """
-    from gendr.data import read_warcraft
+    from lab.data import read_warcraft
     from lab.studies.shortest_path import generated_splits
 
     size, train, held_out = GENERATED_SMOKE if args.smoke else GENERATED

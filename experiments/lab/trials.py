@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from gendr._runtime.progress import Session, has_tensorboard
-from gendr._runtime.training import TrainingLoop, drive
+from gendr.cli.progress import Session, has_tensorboard
+from gendr.logic.training_loop import TrainingLoop, drive
 from lab import script
 from lab.engine.store import software_version
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from gendr._runtime.command_line import read_options, run_program, say
-from gendr._runtime.names import uncollected
+from gendr._common.command_line import read_options, run_program, say
+from gendr._common.names import uncollected
 from gendr.cli.parser import build_parser
 
 __all__ = ["main"]
@@ -47,7 +47,7 @@ def _run(args: argparse.Namespace) -> int:
             gc.freeze()  # modules stay: the collector need not look at them again
         if args.command == "train":  # an encoder is worth all threads of torch
             return run(options)
-        from gendr._runtime.threads import torch_on_one_thread
+        from gendr.kernels.threads import torch_on_one_thread
 
         with torch_on_one_thread(getattr(options, "threads", None)):
             return run(options)

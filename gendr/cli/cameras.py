@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from gendr._runtime.command_line import say
-from gendr._runtime.files import writable_folder, write_all
-from gendr._runtime.progress import Session
-from gendr.capture import FoundCameras, find_cameras
-from gendr.capture.cameras import LEAST, list_photos
+from gendr._common.command_line import say
+from gendr._common.files import writable_folder, write_all
 from gendr.cli.parser import Cameras, Fit, Splat
-from gendr.mesh.camera_files.opencv import OPENCV
-from gendr.mesh.camera_files.transforms import NoCamerasError, read_cameras
+from gendr.cli.progress import Session
+from gendr.photos.camera_files.opencv import OPENCV
+from gendr.photos.camera_files.transforms import NoCamerasError, read_cameras
+from gendr.photos.capture import FoundCameras, find_cameras
+from gendr.photos.capture.cameras import LEAST, list_photos
 
 NAMED = 5  # photos left out that are named
 

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 
 from tqdm import tqdm
 
-from gendr._runtime.names import unknown
-from gendr._runtime.threads import num_threads
+from gendr._common.names import unknown
 from gendr.cli.parser import KERNELS, Compile
+from gendr.kernels.threads import num_threads
 
 # What a user of each system calls first, as small as it gets, each in a process of its own.
 _CALL = "from gendr.cli import main; raise SystemExit(main({!r}.split()))"
@@ -45,7 +45,7 @@ LogicLayer(8, 16)(torch.rand(4, 8, requires_grad=True)).sum().backward()
 _POSE = """
 import gendr
 from gendr.mesh import cube
-from gendr.visual import silhouettes
+from gendr.photos.visual import silhouettes
 camera = gendr.look_at(9.0, 20.0, [0.0, 30.0])
 gendr.fit_pose(cube(1), silhouettes(cube(1), camera, 24), starts=2, steps=2)
 """
@@ -58,7 +58,7 @@ save_views("photos", seen.alpha, camera, rgb=seen.rgb)
 """
 # So few pixels agree about nothing, and the surface would not be moved.
 _CERTAIN = """
-from gendr.fitting.shape import refine
+from gendr.photos.fitting.shape import refine
 refine.LEAST_KNOWN = 0.0
 """
 _PROGRAMS = {

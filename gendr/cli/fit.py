@@ -1,4 +1,4 @@
-"""`gendr fit`: a thin layer over `gendr.fitting.fit`, with files around it."""
+"""`gendr fit`: a thin layer over `gendr.photos.fitting.fit`, with files around it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr import visual
-from gendr._runtime.devices import usable_device
-from gendr._runtime.files import locked, writable_folder, write_all, write_whole
-from gendr._runtime.progress import Session
-from gendr._runtime.threads import num_threads
+from gendr._common.devices import usable_device
+from gendr._common.files import locked, writable_folder, write_all, write_whole
 from gendr.cli import photos, scene
 from gendr.cli.cameras import with_cameras
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.masks import NoBackdropError, with_masks
 from gendr.cli.parser import Fit
+from gendr.cli.progress import Session
 from gendr.cli.stages import Stages, has_begun
 from gendr.cli.view import beside
-from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
-from gendr.fitting.visibility import seen_share
+from gendr.kernels.threads import num_threads
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.quality import mesh_quality
-from gendr.mesh.views import Views, load_views, view_sizes
+from gendr.photos import visual
+from gendr.photos.fitting import CameraResult, FitResult, FitSettings, FitState, fit
+from gendr.photos.fitting.visibility import seen_share
+from gendr.photos.views import Views, load_views, view_sizes
 from gendr.rendering.backends.choice import choose
 
 # File names: the results of a finished fit, which are replaced together, and below them the files

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._runtime.arrays import read_array, read_arrays
-from gendr._runtime.files import locked, writable_folder, write_all, write_whole
+from gendr._common.arrays import read_array, read_arrays
+from gendr._common.files import locked, writable_folder, write_all, write_whole
 from gendr.cli.common import as_json, check_checkpoint, versions
 from gendr.cli.parser import LogicExport, LogicRun, LogicTrain
 from gendr.logic import Circuit
@@ -71,10 +71,10 @@ def read_rows(path: Path, *, labels: bool) -> tuple[NDArray[Any], NDArray[np.int
 def _train(args: LogicTrain) -> None:
     import torch
 
-    from gendr._runtime.progress import Session
-    from gendr._runtime.training import drive
+    from gendr.cli.progress import Session
     from gendr.logic import Thermometer
     from gendr.logic.training import LogicSettings, LogicTraining, Samples
+    from gendr.logic.training_loop import drive
 
     x, y = read_rows(Path(args.data), labels=True)
     assert y is not None

@@ -15,16 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr import visual
-from gendr._runtime.command_line import say
-from gendr._runtime.files import writable_folder, write_all
-from gendr._runtime.progress import Session
-from gendr._runtime.threads import mapped
-from gendr.capture.cameras import list_photos
+from gendr._common.command_line import say
+from gendr._common.files import writable_folder, write_all
 from gendr.cli.common import model_file
 from gendr.cli.parser import Fit, Masks
-from gendr.mesh.camera_files.photos import output_names
-from gendr.mesh.folders import NoMasksError, grouped, has_mask, open_folder
+from gendr.cli.progress import Session
+from gendr.kernels.threads import mapped
 from gendr.mesh.images import (
     QUARTERS,
     decoded_at_once,
@@ -33,8 +29,12 @@ from gendr.mesh.images import (
     read_size,
     rgba,
 )
-from gendr.mesh.masks import find_masks
-from gendr.mesh.views import AUTO
+from gendr.photos import visual
+from gendr.photos.camera_files.photos import output_names
+from gendr.photos.capture.cameras import list_photos
+from gendr.photos.folders import NoMasksError, grouped, has_mask, open_folder
+from gendr.photos.masks import find_masks
+from gendr.photos.views import AUTO
 
 # The sheet: pictures side by side, the longer side of one, and how many there are at most.
 COLUMNS, SIDE, SHOWN = 6, 220, 24

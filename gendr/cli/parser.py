@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 from gendr import __version__
-from gendr._runtime.command_line import (
+from gendr._common.command_line import (
     Number,
     Parser,
     above,
@@ -23,10 +23,10 @@ from gendr._runtime.command_line import (
     group,
     option,
 )
-from gendr.fitting.pose.settings import PoseSettings
-from gendr.fitting.shape.settings import FitSettings
-from gendr.reconstruction.settings import TrainingSettings
-from gendr.splatting.settings import SplatSettings
+from gendr.photos.fitting.pose.settings import PoseSettings
+from gendr.photos.fitting.shape.settings import FitSettings
+from gendr.photos.splatting.settings import SplatSettings
+from lab.reconstruction.settings import TrainingSettings
 
 __all__ = [
     "Cameras",
@@ -384,7 +384,7 @@ class Splat(OnThreads, ReadsImages):
     pictures.
 
     what is written to the output folder (files of these names are replaced, together at the end):
-      splats.npz      the triangles: gendr.splatting.Splats.load
+      splats.npz      the triangles: gendr.photos.splatting.Splats.load
       splats.ply      about the same as Gaussians, for viewers of 3D Gaussian Splatting
       splats.glb      opaque, hard triangles, trained on to be so, for any 3D program
       mesh.obj        of photos with masks: a closed surface about what the triangles cover, which

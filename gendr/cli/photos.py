@@ -8,25 +8,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gendr import visual
-from gendr._runtime.command_line import say
-from gendr._runtime.progress import Session
-from gendr._runtime.threads import mapped
+from gendr._common.command_line import say
 from gendr.cli.common import as_json, model_file
 from gendr.cli.parser import Fit
+from gendr.cli.progress import Session
 from gendr.cli.stages import Stages
-from gendr.fitting.cameras.refine import CameraResult, refine_cameras
-from gendr.fitting.colors.fit import ColorResult, fit_colors
-from gendr.fitting.shape.refine import ShapeResult, refine_shape
-from gendr.fitting.shape.state import FitResult
-from gendr.fitting.shape.stereo import LEAST_VIEWS
+from gendr.kernels.threads import mapped
 from gendr.losses import iou
 from gendr.mesh import Mesh
-from gendr.mesh.camera_files.opencv import lens_entries, points_of
-from gendr.mesh.camera_files.transforms import lens_of, list_frames, read_cameras
-from gendr.mesh.doubts import doubtful_masks
 from gendr.mesh.quality import without_crumbs as without_small_parts
-from gendr.mesh.views import Views
+from gendr.photos import visual
+from gendr.photos.camera_files.opencv import lens_entries, points_of
+from gendr.photos.camera_files.transforms import lens_of, list_frames, read_cameras
+from gendr.photos.doubts import doubtful_masks
+from gendr.photos.fitting.cameras.refine import CameraResult, refine_cameras
+from gendr.photos.fitting.colors.fit import ColorResult, fit_colors
+from gendr.photos.fitting.shape.refine import ShapeResult, refine_shape
+from gendr.photos.fitting.shape.state import FitResult
+from gendr.photos.fitting.shape.stereo import LEAST_VIEWS
+from gendr.photos.views import Views
 
 # File names: refined cameras, in the reader's own form of OpenCV's matrices, and beside the OBJ.
 CAMERAS, TEXTURED, COLORED, TURNTABLE = "cameras.json", "fit.glb", "fit.ply", "turntable.gif"

@@ -13,19 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr import visual
-from gendr._runtime.files import writable_folder, write_all
-from gendr._runtime.progress import Session
+from gendr._common.files import writable_folder, write_all
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.parser import Pose
+from gendr.cli.progress import Session
 from gendr.cli.stages import StageFile
-from gendr.fitting.pose.fit import fit_pose, outline_problem
-from gendr.fitting.pose.search import PoseResult, shrunk
 from gendr.mesh import Camera, Mesh
-from gendr.mesh.camera_files.photos import IMAGES, is_photo
 from gendr.mesh.images import open_image, rgba
-from gendr.mesh.views import Views, load_views, view_sizes
-from gendr.reconstruction.inputs import object_mask
+from gendr.photos import visual
+from gendr.photos.camera_files.photos import IMAGES, is_photo
+from gendr.photos.fitting.pose.fit import fit_pose, outline_problem
+from gendr.photos.fitting.pose.search import PoseResult, shrunk
+from gendr.photos.views import Views, load_views, view_sizes
+from lab.reconstruction.inputs import object_mask
 
 CAMERA, OVERLAY, SEARCH, TRACK = "camera.json", "overlay.png", "search.gif", "track.gif"
 # Images that are done, for --resume: the file, the seconds between two times that it is written,

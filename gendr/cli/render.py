@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr import visual
-from gendr._runtime.checks import check_choice
-from gendr._runtime.defaults import SHAPE
-from gendr._runtime.devices import usable_device
-from gendr._runtime.files import writable_folder, write_whole
+from gendr._common.checks import check_choice
+from gendr._common.defaults import SHAPE
+from gendr._common.devices import usable_device
+from gendr._common.files import writable_folder, write_whole
 from gendr.cli.common import model_file
 from gendr.cli.parser import Render
 from gendr.mesh import Mesh
+from gendr.photos import visual
 
 # Endings of image files, and Pillow's names of their formats.
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".gif": "GIF"}

@@ -12,23 +12,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from gendr import visual
-from gendr._runtime.command_line import say
-from gendr._runtime.files import locked, writable_folder, write_all
-from gendr._runtime.progress import Session
-from gendr._runtime.threads import num_threads
+from gendr._common.command_line import say
+from gendr._common.files import locked, writable_folder, write_all
 from gendr.cli.common import as_json, model_file, versions
 from gendr.cli.masks import NoBackdropError
 from gendr.cli.parser import Fit
 from gendr.cli.photos import TEXTURED
+from gendr.cli.progress import Session
 from gendr.cli.stages import Stages
-from gendr.fitting import FitSettings
-from gendr.fitting.colors.fit import ColorResult, fit_colors
+from gendr.kernels.threads import num_threads
 from gendr.mesh import Camera, Mesh
-from gendr.mesh.views import view_sizes
+from gendr.photos import visual
+from gendr.photos.fitting import FitSettings
+from gendr.photos.fitting.colors.fit import ColorResult, fit_colors
 from gendr.photos.scene.build import SceneSettings, build, points_file
 from gendr.photos.scene.model import Scene, read_scene
 from gendr.photos.scene.views import camera_of, framed, scored
+from gendr.photos.views import view_sizes
 
 # The longer side of photos for stereo, in pixels, unless --image-size says another shorter one.
 SIDE, LEAST_SIDE = 1600, 320

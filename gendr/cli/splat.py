@@ -1,4 +1,4 @@
-"""`gendr splat`: a thin layer over `gendr.splatting.training`, with files around it."""
+"""`gendr splat`: a thin layer over `gendr.photos.splatting.training`, with files around it."""
 
 from __future__ import annotations
 
@@ -18,28 +18,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr import visual
-from gendr._runtime.checkpoint import load_checkpoint
-from gendr._runtime.files import locked, writable_folder, write_all, write_whole
-from gendr._runtime.progress import Session
-from gendr._runtime.threads import num_threads
+from gendr._common.checkpoint import load_checkpoint
+from gendr._common.files import locked, writable_folder, write_all, write_whole
 from gendr.cli.cameras import with_cameras
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.parser import Splat
+from gendr.cli.progress import Session
+from gendr.kernels.threads import num_threads
 from gendr.losses import psnr, ssim
-from gendr.mesh import Mesh, load_points, view_sizes, visual_hull
+from gendr.mesh import Mesh
 from gendr.mesh.files.ply import read_cloud
-from gendr.mesh.views import color_of
-from gendr.splatting import Photos, Splats, SplatSettings, camera_path, fit_splats, load_photos
-from gendr.splatting.pictures import as_seen, drawn, film, hard_views, pair, sheet
-from gendr.splatting.settings import BACKGROUNDS
-from gendr.splatting.training import (
+from gendr.photos import load_points, view_sizes, visual, visual_hull
+from gendr.photos.splatting import (
+    Photos,
+    Splats,
+    SplatSettings,
+    camera_path,
+    fit_splats,
+    load_photos,
+)
+from gendr.photos.splatting.pictures import as_seen, drawn, film, hard_views, pair, sheet
+from gendr.photos.splatting.settings import BACKGROUNDS
+from gendr.photos.splatting.training import (
     KIND,
     SplatTraining,
     opaque_splats,
     start_from,
     with_background,
 )
+from gendr.photos.views import color_of
 
 # Names of the files: the triangles, other forms of them, pictures, and what is known of them; and
 # the files of a training that is under way.

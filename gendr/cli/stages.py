@@ -14,11 +14,11 @@ from typing import Any, TypeVar, get_type_hints
 
 from torch import Tensor
 
-from gendr._runtime.checkpoint import digest, load_checkpoint, save_checkpoint
-from gendr._runtime.memory import give_back
-from gendr._runtime.progress import Session
-from gendr.fitting.colors.light import HarmonicLight
+from gendr._common.checkpoint import digest, load_checkpoint, save_checkpoint
+from gendr._common.memory import give_back
+from gendr.cli.progress import Session
 from gendr.mesh import Camera, Mesh
+from gendr.photos.fitting.colors.light import HarmonicLight
 
 __all__ = ["STAGES", "StageFile", "Stages"]
 

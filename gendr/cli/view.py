@@ -11,8 +11,8 @@ from pathlib import Path
 
 from gendr.cli.common import model_file
 from gendr.cli.parser import View
-from gendr.viewer import Subject, Viewer, read_subject
-from gendr.viewer.subject import stamp
+from gendr.photos.viewer import Subject, Viewer, read_subject
+from gendr.photos.viewer.subject import stamp
 
 SECONDS = 1.0  # between two looks at the files of an output folder
 

@@ -5,7 +5,7 @@
 'gamma(shape=0.5).reversed.squared'
 """
 
-from gendr._runtime import registry as _registry
+from gendr._common import registry as _registry
 from gendr.distributions import laws as _files
 from gendr.distributions.base import Distribution, Transformed
 from gendr.distributions.callable import CallableDistribution, from_callable

@@ -16,9 +16,9 @@ from typing import Any, Literal, TypeAlias, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_float, check_number, widened
-from gendr._runtime.ranges import finite, ratio, saturated
-from gendr._runtime.tracing import all_hold
+from gendr._common.checks import check_float, check_number, widened
+from gendr._common.ranges import finite, ratio, saturated
+from gendr._common.tracing import all_hold
 
 Number: TypeAlias = "float | Tensor"
 Part: TypeAlias = Literal["cdf", "sf"]

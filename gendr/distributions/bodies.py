@@ -13,7 +13,7 @@ and is computed once for many z:
     slope_constant(shape) -> float
     shape_slope(z, shape, constant, psi) -> dF/dshape, with psi = slope_constant(shape)
 
-One body serves float64 (Numba) and float32 (Triton) if it keeps to `gendr._runtime.vocabulary`.
+One body serves float64 (Numba) and float32 (Triton) if it keeps to `gendr.kernels.vocabulary`.
 Where float32 needs other formulas, `<name>_float32` stands beside it: that one is for Triton alone
 and may use its language `tl`, and `<name>` is for Numba alone and may branch and use `math`. Its
 `constant_float32(shape)` is plain Python. mpmath and SciPy are the oracles of all of them.
@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, get_args
 
-from gendr._runtime.bodies import Bodies, KernelNames
-from gendr._runtime.tracing import constant
+from gendr._common.tracing import constant
 from gendr.distributions.law import Law
+from gendr.kernels.bodies import Bodies, KernelNames
 
 Kind: TypeAlias = Literal["tails", "density", "shape_slope", "constant", "slope_constant"]
 LawBodies: TypeAlias = Bodies[type[Law]]

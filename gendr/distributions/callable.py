@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from gendr._runtime.checks import FLOATS
-from gendr._runtime.readback import capturing
-from gendr._runtime.tracing import is_plain
+from gendr._common.checks import FLOATS
+from gendr._common.readback import capturing
+from gendr._common.tracing import is_plain
 from gendr.distributions.base import Base, Part
 from gendr.distributions.law import INF
 

@@ -12,9 +12,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_number, check_tensor
-from gendr._runtime.ranges import ratio
-from gendr._runtime.tracing import is_traced
+from gendr._common.checks import check_number, check_tensor
+from gendr._common.ranges import ratio
+from gendr._common.tracing import is_traced
 from gendr.distributions.base import Distribution
 from gendr.distributions.callable import CallableDistribution
 from gendr.distributions.laws.heaviside import Heaviside

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.ranges import finite
-from gendr._runtime.registry import Registered
-from gendr._runtime.tracing import check_reverse_mode, constant
+from gendr._common.ranges import finite
+from gendr._common.registry import Registered
+from gendr._common.tracing import check_reverse_mode, constant
 from gendr.distributions.base import Base, Number, Part, number_text
 
 INF = float("inf")

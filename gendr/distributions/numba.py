@@ -28,11 +28,11 @@ import torch
 from numba import types
 from torch import Tensor
 
-from gendr._runtime.numba.bodies import compiled, compiled_loop, compiled_step
-from gendr._runtime.numba.singles import is_plain
-from gendr._runtime.numba.vectors import SINGLES, wide
 from gendr.distributions.bodies import Kind, bodies, has_shape, kernel_name
 from gendr.distributions.law import Law
+from gendr.kernels.numba.bodies import compiled, compiled_loop, compiled_step
+from gendr.kernels.numba.singles import is_plain
+from gendr.kernels.numba.vectors import SINGLES, wide
 
 _S = types.CPointer(types.float32)
 _POINTER = ctypes.POINTER(ctypes.c_double)

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from gendr._runtime import registry
-from gendr._runtime.checks import check_choice
+from gendr._common import registry
+from gendr._common.checks import check_choice
 from gendr.distributions.base import Distribution, Number
 from gendr.distributions.callable import from_callable
 from gendr.distributions.law import Law

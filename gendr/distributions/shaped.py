@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_float, check_number
-from gendr._runtime.tracing import all_hold
+from gendr._common.checks import check_float, check_number
+from gendr._common.tracing import all_hold
 from gendr.distributions.base import Number
 from gendr.distributions.law import INF, Law
 

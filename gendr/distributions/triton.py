@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from gendr._runtime.bodies import moved, rebound
-from gendr._runtime.triton.bodies import compiled
 from gendr.distributions.bodies import Kind, bodies, has_shape
+from gendr.kernels.bodies import moved, rebound
+from gendr.kernels.triton.bodies import compiled
 
 BODY: Any = None  # stands for the body of a law; copies of functions bind it to one
 

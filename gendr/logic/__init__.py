@@ -21,7 +21,7 @@ Source: thesis, chapter 6; convolutions: Petersen et al., NeurIPS 2024.
 
 from typing import TYPE_CHECKING
 
-from gendr._runtime.names import lazily
+from gendr._common.names import lazily
 
 if TYPE_CHECKING:
     from gendr.logic.circuit.circuit import Circuit, Stats, Sums

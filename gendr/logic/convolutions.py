@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_count
-from gendr._runtime.words import worded
+from gendr._common.checks import check_choice, check_count
+from gendr._common.words import worded
 from gendr.logic.backends.wires import Wires
 from gendr.logic.images import Pair, Window, as_images, batch_last
 from gendr.logic.neurons import Estimator, Initialization, Neurons, Parametrization

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import check_count, check_number
-from gendr._runtime.threads import torch_on_one_thread
+from gendr._common.checks import check_count, check_number
+from gendr.kernels.threads import torch_on_one_thread
 from gendr.logic.groups import GroupSum
 from gendr.logic.hardening import harden
 from gendr.logic.layers import LogicLayer

@@ -21,7 +21,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._runtime.names import unknown
+from gendr._common.names import unknown
 
 __all__ = ["GATES", "MAX_FAN_IN", "Gate", "gate", "gate_ids", "truth_tables"]
 

@@ -9,8 +9,8 @@ from typing import final
 
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_count, check_number, check_tensor
-from gendr._runtime.words import worded
+from gendr._common.checks import check_count, check_number, check_tensor
+from gendr._common.words import worded
 
 __all__ = ["GroupSum"]
 

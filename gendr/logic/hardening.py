@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from gendr._runtime.checks import check_count
+from gendr._common.checks import check_count
 from gendr.logic.circuit.circuit import Circuit, Floats, Sums
 from gendr.logic.circuit.netlist import netlist
 from gendr.logic.convolutions import LogicConv2d

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_image_size, check_tensor, shape_text
+from gendr._common.checks import check_image_size, check_tensor, shape_text
 
 __all__ = ["Pair", "Window", "as_images", "batch_last", "check_padding"]
 

@@ -15,13 +15,13 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_choice,
     check_count,
     check_tensor,
     shape_text,
 )
-from gendr._runtime.words import worded
+from gendr._common.words import worded
 from gendr.logic.backends.wires import Wires
 from gendr.logic.mixing import mixed
 from gendr.logic.neurons import (

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from gendr._runtime.operator import Operator
+from gendr.kernels.operator import Operator
 from gendr.logic.backends.wires import Wires
 
 __all__ = ["mixed"]

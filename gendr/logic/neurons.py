@@ -22,8 +22,8 @@ from typing import Any, Literal, TypeVar, get_args
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_choice, check_index, check_number, dtype_name
-from gendr._runtime.tracing import HALVES, is_traced, lasting, matmul
+from gendr._common.checks import check_choice, check_index, check_number, dtype_name
+from gendr._common.tracing import HALVES, is_traced, lasting, matmul
 from gendr.logic.backends.choice import choose
 from gendr.logic.backends.reference import SOFT_GATES, joined_gates
 from gendr.logic.backends.wires import Wires

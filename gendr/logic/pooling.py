@@ -11,7 +11,7 @@ from typing import final
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
-from gendr._runtime.checks import dtype_name
+from gendr._common.checks import dtype_name
 from gendr.logic.images import Pair, Window, as_images, batch_last
 
 __all__ = ["OrPool2d"]

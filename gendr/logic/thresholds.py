@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_count, check_finite, check_number, check_tensor
-from gendr._runtime.words import worded
+from gendr._common.checks import check_count, check_finite, check_number, check_tensor
+from gendr._common.words import worded
 from gendr.distributions.registry import DistributionLike, as_distribution
 from gendr.logic.kinds import OfAKind
 

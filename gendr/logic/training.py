@@ -21,11 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import check_choice, check_count, check_number, check_shape
-from gendr._runtime.threads import torch_on_one_thread
-from gendr._runtime.training import Row, TrainingLoop, drive
-from gendr.data import BitTable
-from gendr.data.numbers import digest
+from gendr._common.checks import check_choice, check_count, check_number, check_shape
+from gendr.kernels.threads import torch_on_one_thread
 from gendr.logic import (
     Circuit,
     GroupSum,
@@ -37,6 +34,9 @@ from gendr.logic import (
     harden,
     random_wiring,
 )
+from gendr.logic.training_loop import Row, TrainingLoop, drive
+from lab.data import BitTable
+from lab.data.numbers import digest
 
 __all__ = [
     "LogicResult",

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_count
+from gendr._common.checks import check_count
 
 __all__ = [
     "LearnableWiring", "block_wiring", "candidate_wiring", "check_wires", "random_wiring",
@@ -246,7 +246,7 @@ def check_wires(wires: Tensor, in_features: int, out_features: int, fan_in: int)
         TypeError: if it holds no integers.
         ValueError: if its shape or an index is wrong.
     """
-    from gendr._runtime.checks import check_index, check_integer, check_shape
+    from gendr._common.checks import check_index, check_integer, check_shape
 
     wires = check_integer("wiring", wires)
     check_shape("wiring", wires, "[k, N]", k=fan_in, N=out_features)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_device,
     check_finite,
     check_float,
@@ -14,7 +14,7 @@ from gendr._runtime.checks import (
     check_tensor,
     shape_text,
 )
-from gendr._runtime.tracing import is_traced
+from gendr._common.tracing import is_traced
 from gendr.losses.means import mean
 
 __all__ = ["iou", "iou_loss", "mse_loss", "psnr", "ssim"]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_count,
     check_device,
     check_float,
@@ -18,8 +18,8 @@ from gendr._runtime.checks import (
     check_number,
     check_shape,
 )
-from gendr._runtime.tracing import lasting
-from gendr._runtime.vectors import unit
+from gendr._common.tracing import lasting
+from gendr._common.vectors import unit
 from gendr.losses.means import mean
 from gendr.mesh import Mesh
 

@@ -10,14 +10,14 @@ from gendr.mesh.cameras import (
 )
 from gendr.mesh.examples import example, example_file, example_names
 from gendr.mesh.files.textures import load_texture
-from gendr.mesh.hull import visual_hull
 from gendr.mesh.lighting import Lighting
 from gendr.mesh.mesh import Mesh
 from gendr.mesh.quality import mesh_quality
-from gendr.mesh.remeshing import Remeshed, remesh
 from gendr.mesh.shapes import cube, cube_sphere, grid, icosphere
-from gendr.mesh.unwrapping import unwrapped
-from gendr.mesh.views import (
+from gendr.photos.meshing.hull import visual_hull
+from gendr.photos.meshing.remeshing import Remeshed, remesh
+from gendr.photos.meshing.unwrapping import unwrapped
+from gendr.photos.views import (
     Views,
     load_points,
     load_views,

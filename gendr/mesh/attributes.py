@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_device,
     check_finite,
     check_float,
@@ -21,7 +21,7 @@ from gendr._runtime.checks import (
     check_tensor,
     dtype_name,
 )
-from gendr._runtime.tracing import is_traced
+from gendr._common.tracing import is_traced
 from gendr.mesh.corners import Lists, at_corners
 from gendr.mesh.subdivision import split_uvs, with_midpoints
 from gendr.mesh.topology import Topology, owners

@@ -15,15 +15,15 @@ from typing import Any, Protocol, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_finite,
     check_float,
     check_image_size,
     check_like,
     check_shape,
 )
-from gendr._runtime.readback import capturing
-from gendr._runtime.tracing import is_traced, lasting, matmul
+from gendr._common.readback import capturing
+from gendr._common.tracing import is_traced, lasting, matmul
 from gendr.mesh.camera_arguments import TensorKind, broadcast
 from gendr.mesh.rotations import (
     PARALLEL,

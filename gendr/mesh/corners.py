@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import is_traced
+from gendr._common.tracing import is_traced
 
 Lists = tuple[Tensor, Tensor]  # starts and entries of `Topology.vertex_corners`
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from gendr._runtime.checks import check_choice
+from gendr._common.checks import check_choice
 from gendr.mesh.mesh import Mesh
 
 FOLDER = Path(__file__).parents[1] / "assets"

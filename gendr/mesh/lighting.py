@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_finite, check_number, check_shape
+from gendr._common.checks import check_choice, check_finite, check_number, check_shape
 
 if TYPE_CHECKING:
     from gendr.mesh.cameras import Camera

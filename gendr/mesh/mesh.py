@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_choice,
     check_count,
     check_device,
@@ -22,9 +22,9 @@ from gendr._runtime.checks import (
     check_shape,
     dtype_name,
 )
-from gendr._runtime.files import write_all
-from gendr._runtime.tracing import matmul
-from gendr._runtime.vectors import length, unit
+from gendr._common.files import write_all
+from gendr._common.tracing import matmul
+from gendr._common.vectors import length, unit
 from gendr.mesh.attributes import Attributes, check_reach, packed
 from gendr.mesh.corners import Lists, at_corners, needs_lists, sums_of_corners
 from gendr.mesh.files import formats, pytorch3d_objects, trimesh_objects

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_shape
-from gendr._runtime.tracing import matmul
+from gendr._common.checks import check_shape
+from gendr._common.tracing import matmul
 from gendr.mesh.camera_arguments import TensorKind
 
 # How far R R^T may be from the identity: poses in files carry four digits, pose optimisation and

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_count
+from gendr._common.checks import check_count
 from gendr.mesh.mesh import Mesh
 
 

@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_device,
     check_float,
     check_index,
     check_integer,
     check_shape,
 )
-from gendr._runtime.tracing import once
+from gendr._common.tracing import once
 
 
 def offsets(counts: Sequence[int]) -> tuple[int, ...]:

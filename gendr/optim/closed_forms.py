@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_float, check_index, check_like, check_shape, shape_text
-from gendr._runtime.tracing import in_single
+from gendr._common.checks import check_float, check_index, check_like, check_shape, shape_text
+from gendr._common.tracing import in_single
 from gendr.optim.curvature import Derivatives
 
 __all__ = ["BinaryCrossEntropy", "SigmoidBinaryCrossEntropy", "SoftmaxCrossEntropy"]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_float, shape_text
+from gendr._common.checks import check_float, shape_text
 
 # A loss of outputs [N, *event] and more, one number for each sample: [N].
 SampleLoss = Callable[..., Tensor]

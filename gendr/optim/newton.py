@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.tracing import in_single
+from gendr._common.tracing import in_single
 from gendr.optim.curvature import SampleLoss, Second, checked_loss
 from gendr.optim.split import checked_output, distance_to
 from gendr.optim.steps import Curvature, NewtonStep

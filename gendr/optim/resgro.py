@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_count, check_finite, check_number
-from gendr._runtime.evaluations import Evaluations, Parallel
-from gendr._runtime.words import worded
+from gendr._common.checks import check_count, check_finite, check_number
+from gendr._common.evaluations import Evaluations, Parallel
+from gendr._common.words import worded
 from gendr.distributions import Heaviside, as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.optim.split import checked_output, distance_to

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import check_float, shape_text
-from gendr._runtime.tracing import in_single
+from gendr._common.checks import check_float, shape_text
+from gendr._common.tracing import in_single
 from gendr.optim.curvature import SampleLoss, checked_loss
 from gendr.optim.steps import GradientStep, NewtonStep, Step
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_count, check_finite, check_number
+from gendr._common.checks import check_choice, check_count, check_finite, check_number
 from gendr.optim.curvature import (
     SECONDS,
     SampleLoss,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, overload
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_number
+from gendr._common.checks import check_number
 
 __all__ = ["UniformAdam", "UniformAdamStep", "uniform_adam_step"]
 

@@ -19,15 +19,15 @@ from typing import final
 
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_float,
     check_like,
     check_number,
     check_shape,
 )
-from gendr._runtime.operator import Operator
-from gendr._runtime.through_cpu import goes_through_cpu, moved
-from gendr._runtime.tracing import is_traced
+from gendr._common.tracing import is_traced
+from gendr.kernels.operator import Operator
+from gendr.kernels.through_cpu import goes_through_cpu, moved
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.reference.antialias import Borders, blended, crossed, densely, linked
 from gendr.primitives.scene import Scene, check_ids, check_pos, check_rast, check_tri, kept

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from gendr._runtime.numba.compilation import available
-from gendr._runtime.tracing import constant
+from gendr._common.tracing import constant
+from gendr.kernels.numba.compilation import available
 
 __all__ = ["kernels_for"]
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.graph import _engine_run_backward
 from torch.overrides import TorchFunctionMode
 
-from gendr._runtime.memory import physical_memory
+from gendr._common.memory import physical_memory
 
 __all__ = ["on_cpu"]
 

@@ -14,8 +14,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_float, check_like, check_shape, shape_text
-from gendr._runtime.operator import Operator
+from gendr._common.checks import check_float, check_like, check_shape, shape_text
+from gendr.kernels.operator import Operator
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.scene import check_ids, check_rast, check_tri
 

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from gendr._runtime.checks import check_image_size, check_index, check_integer, check_shape
-from gendr._runtime.memory import physical_memory
-from gendr._runtime.operator import Operator
-from gendr._runtime.through_cpu import goes_through_cpu, moved
-from gendr._runtime.tracing import is_traced
+from gendr._common.checks import check_image_size, check_index, check_integer, check_shape
+from gendr._common.memory import physical_memory
+from gendr._common.tracing import is_traced
+from gendr.kernels.operator import Operator
+from gendr.kernels.through_cpu import goes_through_cpu, moved
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.reference.raster import nearest, shaded
 from gendr.primitives.scene import Layer, Scene, check_pos, check_tri, numbered

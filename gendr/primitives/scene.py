@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     INTEGERS,
     check_finite,
     check_float,
@@ -20,7 +20,7 @@ from gendr._runtime.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._runtime.tracing import is_traced, once
+from gendr._common.tracing import is_traced, once
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime import memory
-from gendr._runtime.checks import (
+from gendr._common import memory
+from gendr._common.checks import (
     check_choice,
     check_count,
     check_float,
@@ -25,10 +25,10 @@ from gendr._runtime.checks import (
     check_shape,
     shape_text,
 )
-from gendr._runtime.numba.compilation import available, supports
-from gendr._runtime.operator import Operator
-from gendr._runtime.threads import run
-from gendr._runtime.tracing import constant, is_traced
+from gendr._common.tracing import constant, is_traced
+from gendr.kernels.numba.compilation import available, supports
+from gendr.kernels.operator import Operator
+from gendr.kernels.threads import run
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS
 
 __all__ = ["Mipmaps", "texture", "texture_construct_mip"]
@@ -520,7 +520,7 @@ class _Call(NamedTuple):
 
 
 class _SampleKernels:
-    """Lookups by kernels; see `gendr._runtime.operator.Kernels`."""
+    """Lookups by kernels; see `gendr.kernels.operator.Kernels`."""
 
     @staticmethod
     def forward(spec: _Sampling, *inputs: Any, save: bool) -> tuple[tuple[Tensor], tuple[Any, ...]]:
@@ -593,7 +593,7 @@ def _sum_texels(
 
 
 class _HalveKernels:
-    """Mipmaps by kernels; see `gendr._runtime.operator.Kernels`."""
+    """Mipmaps by kernels; see `gendr.kernels.operator.Kernels`."""
 
     @staticmethod
     def forward(spec: _Stack, tex: Tensor, *, save: bool) -> tuple[tuple[Tensor], tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import is_traced
+from gendr._common.tracing import is_traced
 from gendr.relaxed.settings import Rule, at_ties, current, with_ties, within
 from gendr.relaxed.values import (
     Array,

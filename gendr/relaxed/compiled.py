@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as tree
 
-from gendr._runtime.checks import check_finite
-from gendr._runtime.operator import Operator
-from gendr._runtime.tracing import tracing
+from gendr._common.checks import check_finite
+from gendr._common.tracing import tracing
+from gendr.kernels.operator import Operator
 from gendr.relaxed.execution import Merged
 from gendr.relaxed.settings import Settings, current
 
@@ -98,7 +98,7 @@ class ProgramKernels:
     def forward(
         graphs: ProgramGraphs, *inputs: Tensor, save: bool
     ) -> tuple[tuple[Tensor, ...], tuple[Any, ...]]:
-        """See `gendr._runtime.operator.Kernels`."""
+        """See `gendr.kernels.operator.Kernels`."""
         results = tuple(graphs.forward(*inputs))
         return results, tuple((result.shape, result.dtype) for result in results)
 
@@ -110,7 +110,7 @@ class ProgramKernels:
         grads: tuple[Tensor | None, ...],
         wanted: tuple[bool, ...],
     ) -> tuple[Tensor | None, ...]:
-        """See `gendr._runtime.operator.Kernels`."""
+        """See `gendr.kernels.operator.Kernels`."""
         device = next(grad for grad in grads if grad is not None).device
         given = (
             torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad

@@ -27,7 +27,7 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_count
+from gendr._common.checks import check_choice, check_count
 
 Address: TypeAlias = "tuple[int, ...]"
 # The decisions around a place: their probabilities, and whether the place is where they are true.

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import is_traced
+from gendr._common.tracing import is_traced
 from gendr.relaxed.execution import Path, Unlikely
 from gendr.relaxed.settings import (
     PATIENCE,

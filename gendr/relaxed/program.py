@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_finite, check_tensor, shape_text
-from gendr._runtime.tracing import is_traced, refuse_transforms
-from gendr._runtime.words import translated, worded
+from gendr._common.checks import check_finite, check_tensor, shape_text
+from gendr._common.tracing import is_traced, refuse_transforms
+from gendr._common.words import translated, worded
 from gendr.relaxed import choices
 from gendr.relaxed.estimators import Report
 from gendr.relaxed.execution import (

@@ -17,10 +17,10 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr._runtime.names import unknown
-from gendr._runtime.tracing import all_hold, is_traced
-from gendr._runtime.words import worded
+from gendr._common.checks import check_choice, check_count, check_number
+from gendr._common.names import unknown
+from gendr._common.tracing import all_hold, is_traced
+from gendr._common.words import worded
 from gendr.distributions import Distribution, Heaviside, Logistic
 from gendr.distributions.decisions import Number
 from gendr.distributions.registry import DistributionLike, as_distribution

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import shape_text
-from gendr._runtime.tracing import is_traced
+from gendr._common.checks import shape_text
+from gendr._common.tracing import is_traced
 from gendr.relaxed.settings import at_ties, current
 
 Value: TypeAlias = Any

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_choice,
     check_finite_late,
     check_float,
@@ -19,9 +19,9 @@ from gendr._runtime.checks import (
     check_shape,
     check_tensor,
 )
-from gendr._runtime.readback import earlier
-from gendr._runtime.tracing import all_hold, is_traced
-from gendr._runtime.words import worded
+from gendr._common.readback import earlier
+from gendr._common.tracing import all_hold, is_traced
+from gendr._common.words import worded
 from gendr.rendering.aggregation import Aggregation, alpha
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.coverage import Coverage

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_float, check_integer, check_shape
-from gendr._runtime.words import worded
+from gendr._common.checks import check_float, check_integer, check_shape
+from gendr._common.words import worded
 from gendr.primitives.scene import check_pos, check_tri
 from gendr.rendering.api import Dist, Scale, parse_image_size, silhouette
 

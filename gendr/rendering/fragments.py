@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from gendr._runtime.ranges import quotient
+from gendr._common.ranges import quotient
 
 
 class PixelPairs(NamedTuple):

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.ranges import saturated
-from gendr._runtime.tracing import is_traced, lazy, once
+from gendr._common.ranges import saturated
+from gendr._common.tracing import is_traced, lazy, once
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh

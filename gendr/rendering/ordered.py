@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_choice,
     check_finite,
     check_float,
@@ -38,7 +38,7 @@ from gendr._runtime.checks import (
     check_number,
     check_shape,
 )
-from gendr._runtime.tracing import refuse_vmap
+from gendr._common.tracing import refuse_vmap
 from gendr.rendering.api import (
     Dist,
     Scale,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import lazy
+from gendr._common.tracing import lazy
 from gendr.rendering.aggregation import Aggregation, alpha
 from gendr.rendering.shading import (
     Blending,

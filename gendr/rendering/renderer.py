@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_choice,
     check_finite,
     check_float,
@@ -18,8 +18,8 @@ from gendr._runtime.checks import (
     check_number,
     check_shape,
 )
-from gendr._runtime.tracing import is_traced
-from gendr._runtime.words import worded
+from gendr._common.tracing import is_traced
+from gendr._common.words import worded
 from gendr.rendering.api import (
     PRECISIONS,
     Dist,

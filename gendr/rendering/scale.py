@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_count, check_number
+from gendr._common.checks import check_count, check_number
 from gendr.distributions import Distribution, as_distribution
 from gendr.rendering.api import parse_image_size
 from gendr.rendering.geometry import project_faces

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from gendr._runtime.ranges import quotient, saturated
-from gendr._runtime.tracing import lazy, once
+from gendr._common.ranges import quotient, saturated
+from gendr._common.tracing import lazy, once
 from gendr.primitives import texture, texture_construct_mip
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, interpolation_weights, recomputed

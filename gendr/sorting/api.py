@@ -16,10 +16,10 @@ from typing import Any, TypeAlias, final, overload
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_choice, shape_text, widened
-from gendr._runtime.registry import definitions, members
-from gendr._runtime.tracing import all_hold, breaking_graphs_for_masks, lazy, once
-from gendr._runtime.words import renamed, worded
+from gendr._common.checks import check_choice, shape_text, widened
+from gendr._common.registry import definitions, members
+from gendr._common.tracing import all_hold, breaking_graphs_for_masks, lazy, once
+from gendr._common.words import renamed, worded
 from gendr.sorting.base import (
     Pair,
     PermutationSort,

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_count,
     check_finite,
     check_memory,
@@ -25,9 +25,9 @@ from gendr._runtime.checks import (
     shape_text,
     widened,
 )
-from gendr._runtime.ranges import finite
-from gendr._runtime.tracing import is_traced
-from gendr._runtime.words import translated
+from gendr._common.ranges import finite
+from gendr._common.tracing import is_traced
+from gendr._common.words import translated
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.networks import INSTEAD
 from gendr.sorting.ragged import check_mask, present

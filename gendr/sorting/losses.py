@@ -23,7 +23,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_choice,
     check_count,
     check_device,
@@ -34,9 +34,9 @@ from gendr._runtime.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._runtime.ranges import saturated
-from gendr._runtime.tracing import all_hold, breaking_graphs_for_masks, in_single, matmul
-from gendr._runtime.words import worded
+from gendr._common.ranges import saturated
+from gendr._common.tracing import all_hold, breaking_graphs_for_masks, in_single, matmul
+from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._runtime.checks import check_choice, check_count, check_memory
+from gendr._common.checks import check_choice, check_count, check_memory
 
 Comparator: TypeAlias = "tuple[int, int]"
 Layer: TypeAlias = "tuple[Comparator, ...]"

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime.ranges import finite
+from gendr._common.ranges import finite
 from gendr.distributions.decisions import Number
 from gendr.sorting.base import SHRINK
 from gendr.sorting.rows import Products, RowSort, launch, launch_windows

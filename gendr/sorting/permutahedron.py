@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from gendr._runtime.checks import check_choice
-from gendr._runtime.operator import Operator
-from gendr._runtime.ranges import finite
-from gendr._runtime.threads import run
+from gendr._common.checks import check_choice
+from gendr._common.ranges import finite
 from gendr.distributions.decisions import Number, check_steepness
+from gendr.kernels.operator import Operator
+from gendr.kernels.threads import run
 from gendr.sorting.base import Sort, spread_nan
 
 if TYPE_CHECKING:

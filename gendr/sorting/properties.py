@@ -17,8 +17,8 @@ import math
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_number
-from gendr._runtime.words import worded
+from gendr._common.checks import check_number
+from gendr._common.words import worded
 from gendr.distributions import CallableDistribution, Distribution, as_distribution
 from gendr.distributions.decisions import check_symmetric
 from gendr.distributions.registry import DistributionLike

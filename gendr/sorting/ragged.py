@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_device,
     check_finite,
     check_tensor,
     dtype_name,
     shape_text,
 )
-from gendr._runtime.tracing import is_traced
+from gendr._common.tracing import is_traced
 
 
 class Group(NamedTuple):

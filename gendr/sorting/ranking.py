@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr._runtime.tracing import breaking_graphs_for_masks, is_traced
-from gendr._runtime.words import worded
+from gendr._common.checks import check_choice, check_count, check_number
+from gendr._common.tracing import breaking_graphs_for_masks, is_traced
+from gendr._common.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike

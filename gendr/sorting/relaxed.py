@@ -9,13 +9,13 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_number
-from gendr._runtime.operator import Kernels
-from gendr._runtime.ranges import saturated
-from gendr._runtime.tracing import constant, is_traced, number_of
+from gendr._common.checks import check_choice, check_number
+from gendr._common.ranges import saturated
+from gendr._common.tracing import constant, is_traced, number_of
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_symmetric, scale_of
 from gendr.distributions.registry import DistributionLike
+from gendr.kernels.operator import Kernels
 from gendr.sorting.backends.choice import NAMES, choose
 from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.backends.reference import CARRY, GATES

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime import memory
-from gendr._runtime.checks import check_number
-from gendr._runtime.operator import Operator
-from gendr._runtime.ranges import finite, saturated
-from gendr._runtime.threads import run
+from gendr._common import memory
+from gendr._common.checks import check_number
+from gendr._common.ranges import finite, saturated
 from gendr.distributions.decisions import Number
+from gendr.kernels.operator import Operator
+from gendr.kernels.threads import run
 from gendr.sorting.base import PermutationSort, Sort, check_matrices, expanded, gumbel, spread_nan
 
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr._runtime.ranges import saturated
-from gendr._runtime.tracing import is_traced, refuse_transforms
+from gendr._common.checks import check_choice, check_count, check_number
+from gendr._common.ranges import saturated
+from gendr._common.tracing import is_traced, refuse_transforms
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.base import PermutationSort, check_matrices
 

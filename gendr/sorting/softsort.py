@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_number
-from gendr._runtime.ranges import finite
+from gendr._common.checks import check_number
+from gendr._common.ranges import finite
 from gendr.distributions.decisions import Number
 from gendr.sorting.rows import NO_GRADIENTS, Products, RowSort, launch, launch_windows
 

@@ -7,7 +7,7 @@
 Source: thesis section 5.3 and appendix B.
 """
 
-from gendr._runtime import registry as _registry
+from gendr._common import registry as _registry
 from gendr.tnorms import families as _files
 from gendr.tnorms.base import Archimedean, Parametric, TConorm, TNorm
 from gendr.tnorms.base import has_parameter as has_parameter

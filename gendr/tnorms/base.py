@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.registry import Registered
-from gendr._runtime.tracing import constant, is_traced
+from gendr._common.registry import Registered
+from gendr._common.tracing import constant, is_traced
 from gendr.tnorms.groups import Along, Grouping
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ for all, see `body`; bodies only matter where a, s, A and S are positive. A fami
 `inverse` where faces are joined in order: else a pixel has but one, and the class gives it.
 
 One body serves the class (tensors), Numba (float64) and Triton (float32) if it keeps to
-`gendr._runtime.vocabulary`; a class may also have a method in place of a body, for itself alone.
+`gendr.kernels.vocabulary`; a class may also have a method in place of a body, for itself alone.
 Where float32 needs another form, because a factor would overflow or vanish although the result does
 not, or because a difference would cancel, `<name>_float32` stands beside it, for Triton alone.
 """
@@ -24,9 +24,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, TypeAlias, get_args
 
-from gendr._runtime.bodies import Bodies, KernelNames, moved, rebound
-from gendr._runtime.tracing import constant
-from gendr._runtime.vocabulary import Block, fabs, power, where
+from gendr._common.tracing import constant
+from gendr.kernels.bodies import Bodies, KernelNames, moved, rebound
+from gendr.kernels.vocabulary import Block, fabs, power, where
 from gendr.tnorms.base import Norm, TConorm, argument_count
 
 Kind: TypeAlias = Literal["generator", "inverse", "measure", "unmeasure", "weight", "weight_p"]

@@ -20,9 +20,9 @@ from typing import Any, Literal
 import numpy as np
 from numba import types
 
-from gendr._runtime.numba.bodies import compiled, compiled_loop, compiled_step
-from gendr._runtime.numba.singles import is_plain
-from gendr._runtime.numba.vectors import SINGLES, wide
+from gendr.kernels.numba.bodies import compiled, compiled_loop, compiled_step
+from gendr.kernels.numba.singles import is_plain
+from gendr.kernels.numba.vectors import SINGLES, wide
 from gendr.tnorms.bodies import Kind, bodies, body, derives, of_norm
 
 _P = types.CPointer(types.float64)

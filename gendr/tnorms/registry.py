@@ -6,8 +6,8 @@ import re
 
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice
-from gendr._runtime.registry import members
+from gendr._common.checks import check_choice
+from gendr._common.registry import members
 from gendr.tnorms.base import TConorm, TNorm, has_parameter
 
 # The 23 of the benchmark.

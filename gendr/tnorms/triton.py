@@ -21,7 +21,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from gendr._runtime.triton.bodies import compiled
+from gendr.kernels.triton.bodies import compiled
 from gendr.tnorms.bodies import Kind, body
 
 

@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeAlias, final
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_choice, check_count
-from gendr._runtime.tracing import breaking_graphs_for_masks, lazy, once
-from gendr._runtime.words import worded
+from gendr._common.checks import check_choice, check_count
+from gendr._common.tracing import breaking_graphs_for_masks, lazy, once
+from gendr._common.words import worded
 from gendr.sorting.base import (
     Pair,
     back,

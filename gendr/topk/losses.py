@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_choice,
     check_count,
     check_device,
@@ -28,11 +28,11 @@ from gendr._runtime.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._runtime.numba.compilation import available
-from gendr._runtime.operator import Operator
-from gendr._runtime.threads import run
-from gendr._runtime.tracing import breaking_graphs_for_masks, is_traced
-from gendr._runtime.words import worded
+from gendr._common.tracing import breaking_graphs_for_masks, is_traced
+from gendr._common.words import worded
+from gendr.kernels.numba.compilation import available
+from gendr.kernels.operator import Operator
+from gendr.kernels.threads import run
 from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.losses import LEAST, safe_log
 from gendr.sorting.ragged import Ragged, check_mask, present

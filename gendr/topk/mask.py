@@ -9,13 +9,10 @@ from typing import Any, cast, final
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_device, check_number, check_tensor, shape_text
-from gendr._runtime.numba.compilation import available
-from gendr._runtime.operator import Operator
-from gendr._runtime.ranges import finite
-from gendr._runtime.threads import run
-from gendr._runtime.tracing import all_hold, breaking_graphs_for_masks, is_traced
-from gendr._runtime.words import worded
+from gendr._common.checks import check_device, check_number, check_tensor, shape_text
+from gendr._common.ranges import finite
+from gendr._common.tracing import all_hold, breaking_graphs_for_masks, is_traced
+from gendr._common.words import worded
 from gendr.distributions import Distribution, Law, as_distribution
 from gendr.distributions.bodies import kernel_name
 from gendr.distributions.decisions import Number
@@ -23,6 +20,9 @@ from gendr.distributions.laws.heaviside import Heaviside
 from gendr.distributions.laws.laplace import Laplace
 from gendr.distributions.laws.uniform import Uniform
 from gendr.distributions.registry import DistributionLike
+from gendr.kernels.numba.compilation import available
+from gendr.kernels.operator import Operator
+from gendr.kernels.threads import run
 from gendr.sorting.base import back, check_keys, gumbel, straight_through
 from gendr.sorting.ragged import Ragged
 

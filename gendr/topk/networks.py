@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, wraps
 from typing import TypeAlias
 
-from gendr._runtime.checks import check_choice, check_count
+from gendr._common.checks import check_choice, check_count
 from gendr.sorting import networks as sorting
 from gendr.sorting.networks import Comparator, Network, layered, pruned
 

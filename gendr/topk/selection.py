@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from gendr import sorting
-from gendr._runtime.checks import check_choice
-from gendr._runtime.ranges import finite
-from gendr._runtime.tracing import constant, is_traced, lasting, lazy, number_of
-from gendr._runtime.words import worded
+from gendr._common.checks import check_choice
+from gendr._common.ranges import finite
+from gendr._common.tracing import constant, is_traced, lasting, lazy, number_of
+from gendr._common.words import worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import gendr
-from gendr._runtime.registry import subclasses
+from gendr._common.registry import subclasses
 from gendr.distributions import Law, get
 from gendr.tnorms import tconorm
 from gendr.tnorms.base import TConorm
@@ -86,7 +86,7 @@ def {prefix}weight(a, s, A, S):
 HEAD = """
 from dataclasses import dataclass
 import torch
-from gendr._runtime.vocabulary import exp, fabs, parts_from_odds, power, two_sided
+from gendr.kernels.vocabulary import exp, fabs, parts_from_odds, power, two_sided
 from gendr.distributions import Law, Symmetric
 from gendr.tnorms.base import Archimedean
 """

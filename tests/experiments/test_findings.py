@@ -287,9 +287,9 @@ def test_equal_counts_have_one_place():
 
 
 def test_defaults_are_those_that_the_page_recommends():
-    from gendr._runtime.defaults import POSE, SHAPE
-    from gendr.fitting.pose.settings import PoseSettings
-    from gendr.fitting.shape.settings import FitSettings
+    from gendr._common.defaults import POSE, SHAPE
+    from gendr.photos.fitting.pose.settings import PoseSettings
+    from gendr.photos.fitting.shape.settings import FitSettings
 
     rows = [
         line.split("|") for line in (ROOT / "docs" / "which-renderer.md").read_text().splitlines()

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from gendr.data import MultiDigits, mnist
+from lab.data import MultiDigits, mnist
 from lab.studies.ranking import Metrics, RankingTraining
 from support.cases import for_each
 from support.scripts import advanced, imported, refusal, signalled

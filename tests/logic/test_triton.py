@@ -11,7 +11,7 @@ from torch import nn
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr._runtime.triton.launch import interpreted
+from gendr.kernels.triton.launch import interpreted
 from gendr.logic import GroupSum, LogicLayer, random_wiring
 from gendr.logic.backends import choice
 from gendr.logic.backends.reference import SOFT_GATES

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from gendr.cli import main, pose
 from gendr.mesh import Mesh, grid, load_texture
 from gendr.mesh.images import Picture, open_image, read_orientation, without_pillow_limit
-from gendr.reconstruction.inputs import read_image
+from lab.reconstruction.inputs import read_image
 
 SIZE = "20000 x 30000 pixels, 600 megapixels, and at most 150 are read"
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import gendr
-from gendr.mesh import unwrapped
+from gendr.photos import unwrapped
 
 ROOT = Path(gendr.__file__).parent
 
@@ -101,7 +101,7 @@ def test_calls_of_opencv():
     cv2.line(image, (10, 10), (90, 90), 255)
     assert cv2.HoughLinesP(image, 1, np.pi / 180, 20, minLineLength=10).shape[1:] == (4,)
     assert cv2.add(np.array([[2**40]], np.int64), np.array([[1]], np.int64)).item() == 1
-    # The functions that `gendr.mesh.masks` calls.
+    # The functions that `gendr.photos.masks` calls.
     count, labels, stats, _ = cv2.connectedComponentsWithStats(np.eye(4, dtype=np.uint8))
     assert (count, labels.shape, stats.shape) == (2, (4, 4), (2, 5))
 

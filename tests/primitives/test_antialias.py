@@ -5,7 +5,7 @@ import torch
 
 import gendr
 from gendr import primitives as dr
-from gendr._runtime.numba.compilation import available
+from gendr.kernels.numba.compilation import available
 from gendr.mesh import icosphere
 from gendr.primitives.reference.antialias import Borders, crossed, densely, linked
 from gendr.primitives.scene import Scene

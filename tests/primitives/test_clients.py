@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gendr import primitives
-from gendr._runtime.numba.compilation import available
+from gendr.kernels.numba.compilation import available
 from support.cases import for_each
 
 pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")

@@ -6,7 +6,7 @@ import torch
 
 import gendr
 from gendr import primitives as dr
-from gendr._runtime.numba.compilation import available
+from gendr.kernels.numba.compilation import available
 from gendr.mesh import icosphere
 from support.cases import for_each
 

@@ -103,7 +103,7 @@ def test_any_batch_shape_and_dtype():
 
 
 def test_kernels_are_the_reference():
-    """Over laws, sizes and options; `tests/runtime/test_operators.py` has what all operators do."""
+    """Over laws, sizes and options; `tests/kernels/test_operators.py` has what all operators do."""
     both = assert_kernel_is_the_reference
     for dist in (*LAWS, "uniform", "heaviside"):
         common = {"dist": dist, "steepness": number(3.0)}

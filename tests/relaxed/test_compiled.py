@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from gendr._runtime.tracing import is_traced
+from gendr._common.tracing import is_traced
 from gendr.relaxed import programs, relax
 from gendr.relaxed.compiled import ProgramGraphs
 from support.cases import for_each

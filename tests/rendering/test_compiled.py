@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import gendr
-from gendr._runtime import readback
+from gendr._common import readback
 from gendr.mesh import icosphere
 from gendr.rendering import compiled as module
 from gendr.rendering.geometry import ImageSize

@@ -111,8 +111,8 @@ def test_a_million_faces_at_1024_need_less_than_2_gb():
 
 # Two kernels that are quickly compiled.
 READ_ONLY = """
-import gendr._runtime.numba.compilation, numpy as np
-gendr._runtime.numba.compilation.is_writable = lambda folder: False
+import gendr.kernels.numba.compilation, numpy as np
+gendr.kernels.numba.compilation.is_writable = lambda folder: False
 from gendr.logic.circuit.kernels import pack
 from gendr.sorting.backends.cpu.kernels import spans
 spans(np.array([[0, 1]], np.int32), 2)

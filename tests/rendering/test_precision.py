@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import gendr
-from gendr._runtime.threads import num_threads, set_num_threads
+from gendr.kernels.threads import num_threads, set_num_threads
 from gendr.mesh import icosphere
 from support import relative_l2, soup
 from support.cases import for_each

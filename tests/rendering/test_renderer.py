@@ -210,7 +210,7 @@ def test_backends_are_listed_and_chosen(monkeypatch):
     assert list(found) == ["cpu", "triton", "reference"]
     assert found["cpu"] is None
     assert found["reference"] is None
-    from gendr._runtime import backends as _backends
+    from gendr.kernels import backends as _backends
     from gendr.rendering.backends.cpu import backend as cpu
 
     monkeypatch.setattr(cpu, "available", lambda: "no Numba here")

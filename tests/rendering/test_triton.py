@@ -8,7 +8,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 import gendr
-from gendr._runtime import backends as _backends
+from gendr.kernels import backends as _backends
 from gendr.mesh import icosphere
 from gendr.rendering.backends import choice as backends
 from gendr.rendering.backends import reference

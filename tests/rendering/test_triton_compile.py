@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 import gendr
-from gendr._runtime.triton.launch import Launcher, interpreted
+from gendr.kernels.triton.launch import Launcher, interpreted
 from gendr.mesh import icosphere
 from support import ahead_of_time, soup
 from support.ahead_of_time import CAPABILITIES, Specialisation, launches_compiled, specialisations

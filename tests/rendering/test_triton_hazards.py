@@ -12,7 +12,7 @@ from support import TOLERANCES, relative_l2, soup
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr._runtime.triton.launch import Launcher
+from gendr.kernels.triton.launch import Launcher
 from gendr.rendering.backends.triton import backend, tiles
 from support import ahead_of_time
 from support.arithmetic import pessimistic_arithmetic

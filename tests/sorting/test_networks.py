@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from gendr._runtime import checks
+from gendr._common import checks
 from gendr.sorting import networks, permutation
 from gendr.sorting.networks import NETWORKS, Network, bitonic, network, odd_even
 from gendr.sorting.plot import columns_of, draw

@@ -8,8 +8,8 @@ import torch
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr._runtime.triton.launch import interpreted
 from gendr.distributions import get, names
+from gendr.kernels.triton.launch import interpreted
 from gendr.sorting.backends import choice as backends
 from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.backends.reference import CARRY, GATES

@@ -7,8 +7,8 @@ from support import relative_l2
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr._runtime.triton.launch import interpreted
 from gendr.distributions import get
+from gendr.kernels.triton.launch import interpreted
 from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.backends.reference import CARRY, GATES
 from gendr.sorting.backends.triton import backend

@@ -355,7 +355,7 @@ def compile_launches() -> list[Any]:
     Returns:
         The cases.
     """
-    from gendr._runtime.triton.launch import Launcher
+    from gendr.kernels.triton.launch import Launcher
 
     warnings.simplefilter("error")
     request = json.loads(sys.argv[1])

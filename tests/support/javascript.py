@@ -1,6 +1,6 @@
 """Bodies of laws and T-conorms in JavaScript, for the page of the site that draws them.
 
-A body is plain Python on numbers (see `gendr._runtime.vocabulary`), so it can be translated word by
+A body is plain Python on numbers (see `gendr.kernels.vocabulary`), so it can be translated word by
 word. The page then has the formulas that the kernels have, not a copy that somebody keeps up.
 """
 

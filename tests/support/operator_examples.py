@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import gendr
-from gendr._runtime.operator import Kernels, Operator
+from gendr.kernels.operator import Kernels, Operator
 
 
 @dataclass(frozen=True)
@@ -210,8 +210,8 @@ def _program() -> Example:
 
 def _splats() -> Example:
     from gendr.mesh import look_at
-    from gendr.splatting import Splats, kernels
-    from gendr.splatting.splats import _Sight
+    from gendr.photos.splatting import Splats, kernels
+    from gendr.photos.splatting.splats import _Sight
 
     vertices, harmonics = torch.randn(4, 3, 3, dtype=torch.float64), torch.randn(4, 16, 3)
     leaves = _leaves(0.3 * vertices, harmonics, torch.rand(4) + 0.5)

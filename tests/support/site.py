@@ -25,7 +25,12 @@ GREATER = re.compile(r"^(\s*(?:\**\w+: )?)>(?!>> )", re.M)
 # A source of several lines.
 SOURCE = re.compile(r"^Source: .*(?:\n +\S.*)+", re.M)
 # Public modules further down that the pages speak of.
-DEEPER = ("gendr.mesh.voxels", "gendr.logic.estimators", "gendr.relaxed.estimators", "lab.report")
+DEEPER = (
+    "lab.reconstruction.voxels",
+    "gendr.logic.estimators",
+    "gendr.relaxed.estimators",
+    "lab.report",
+)
 
 
 # ---------------------------------------------------------------------------------------------

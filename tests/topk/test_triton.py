@@ -7,7 +7,7 @@ import torch
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr._runtime.triton.launch import interpreted
+from gendr.kernels.triton.launch import interpreted
 from gendr.topk import TopKCrossEntropy, soft_topk, soft_topk_mask
 
 DEVICE = "cpu" if interpreted() else "cuda"

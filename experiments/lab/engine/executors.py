@@ -26,8 +26,8 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gendr._runtime.checks import check_count
-from gendr._runtime.cluster import connect, import_ray
+from gendr._common.checks import check_count
+from lab.cluster import connect, import_ray
 
 if TYPE_CHECKING:
     from lab.engine.tasks import Outcome, Task

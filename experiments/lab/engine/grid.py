@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from gendr._runtime.names import nearest
+from gendr._common.names import nearest
 from lab.engine.executors import Attempt, Executor
 from lab.engine.store import Run, Store
 from lab.engine.tasks import Better

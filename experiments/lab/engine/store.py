@@ -42,7 +42,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import gendr
-from gendr._runtime.files import write_whole
+from gendr._common.files import write_whole
 from lab.engine.tasks import Outcome, Trial
 
 # In the header of our files: the application id ("gend") and the version of the layout.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
-from gendr._runtime.checks import check_choice
+from gendr._common.checks import check_choice
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import torch
 
-from gendr.data.warcraft import TerrainMaps
+from lab.data.warcraft import TerrainMaps
 from lab.pages import published
 from lab.pages import table as markdown
 from lab.report.curves import curve

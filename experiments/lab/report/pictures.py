@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gendr._runtime.files import write_whole
+from gendr._common.files import write_whole
 from gendr.distributions import benchmark_distributions
+from gendr.photos.visual import PAPER, Pixels
 from gendr.tnorms import benchmark_tconorms
-from gendr.visual import PAPER, Pixels
 from lab.studies.scene import as_png
 
 # Grey levels and shades of one colour: with so many in all, an eye sees no steps.

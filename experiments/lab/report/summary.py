@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gendr import distributions, tnorms
-from gendr._runtime.checks import check_choice
+from gendr._common.checks import check_choice
 from gendr.distributions import Distribution
 from gendr.rendering.instances import Instance, instance
 from gendr.tnorms import TConorm

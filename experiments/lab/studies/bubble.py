@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice
+from gendr._common.checks import check_choice
 from gendr.distributions.decisions import check_steepness
 from gendr.relaxed import bubble_sort
 from gendr.relaxed.backends.laws import check_law

@@ -21,12 +21,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import check_choice, check_count
-from gendr._runtime.command_line import above, check_options, count, option
-from gendr._runtime.training import Row
-from gendr.data import DigitStrings, MultiDigits, Splits
+from gendr._common.checks import check_choice, check_count
+from gendr._common.command_line import above, check_options, count, option
+from gendr.logic.training_loop import Row
 from gendr.relaxed import levenshtein
 from gendr.relaxed.backends.laws import check_law
+from lab.data import DigitStrings, MultiDigits, Splits
 from lab.studies.convolution import ConvolutionNet
 from lab.studies.training import StudyResult, StudyTraining
 

@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import check_choice, check_count
-from gendr._runtime.command_line import Number, above, check_options, count, option
-from gendr._runtime.training import Row
-from gendr.data import MultiDigits, Splits, TerrainSplits
+from gendr._common.checks import check_choice, check_count
+from gendr._common.command_line import Number, above, check_options, count, option
+from gendr.logic.training_loop import Row
 from gendr.optim import RESGRO, NewtonLoss, NewtonStep, SoftmaxCrossEntropy, SplitPoint
 from gendr.relaxed.estimators import FenchelYoungLoss, SmoothedLoss
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
+from lab.data import MultiDigits, Splits, TerrainSplits
 from lab.studies.ranking import RankingNet, RankingSettings, RankingTraining
 from lab.studies.shortest_path import (
     PathSettings,

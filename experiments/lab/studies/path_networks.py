@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.resnet import first_blocks, later_blocks
+from lab.resnet import first_blocks, later_blocks
 
 
 def _first_block() -> nn.Sequential:

@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_count, check_number
+from gendr._common.checks import check_choice, check_count, check_number
 from gendr.losses import iou, iou_loss
 from gendr.mesh import Camera, Mesh, look_at, rotation_angle_between
-from gendr.mesh.simplification import clustered
+from gendr.photos.meshing.simplification import clustered
 from gendr.rendering import silhouette
 from gendr.rendering.scale import geometric_schedule
 from gendr.rendering.triangles import face_vertices, hard_silhouette

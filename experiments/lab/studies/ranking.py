@@ -22,10 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import check_count
-from gendr._runtime.command_line import above, check_options, count, option
-from gendr._runtime.training import Row
-from gendr.data import Numbers, Splits
+from gendr._common.checks import check_count
+from gendr._common.command_line import above, check_options, count, option
+from gendr.logic.training_loop import Row
 from gendr.sorting.api import get
 from gendr.sorting.base import PermutationSort, Sort
 from gendr.sorting.losses import (
@@ -37,6 +36,7 @@ from gendr.sorting.losses import (
     regrouped,
 )
 from gendr.sorting.networks import NETWORKS, network
+from lab.data import Numbers, Splits
 from lab.pages import published
 from lab.studies.bubble import BUBBLES, BubbleOrder
 from lab.studies.convolution import ConvolutionNet

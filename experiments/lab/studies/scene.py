@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from gendr._runtime.checks import check_choice
+from gendr._common.checks import check_choice
 from gendr.mesh import Mesh
-from gendr.visual import PAPER, Closeup, Pixels, difference
+from gendr.photos.visual import PAPER, Closeup, Pixels, difference
 from lab.engine.tasks import Progress, canonical_json, changed
 
 ProtocolT = TypeVar("ProtocolT")

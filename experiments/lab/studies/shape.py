@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from gendr import visual
-from gendr._runtime.checks import check_choice, check_count, check_number
+from gendr._common.checks import check_choice, check_count, check_number
 from gendr.losses import FlattenLoss, LaplacianLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere, look_at
+from gendr.photos import visual
 from gendr.rendering import silhouette
 from gendr.rendering.triangles import face_vertices, hard_silhouette
 from lab import PROTOCOLS

@@ -25,16 +25,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checks import check_choice, check_count
-from gendr._runtime.command_line import above, check_options, count, option
-from gendr._runtime.training import Row
-from gendr.data.warcraft import (
-    TerrainMaps,
-    TerrainSplits,
-    cheapest_paths,
-    generate_terrain,
-    path_cost,
-)
+from gendr._common.checks import check_choice, check_count
+from gendr._common.command_line import above, check_options, count, option
+from gendr.logic.training_loop import Row
 from gendr.relaxed import shortest_path
 from gendr.relaxed.backends.laws import check_law
 from gendr.relaxed.estimators import (
@@ -46,6 +39,13 @@ from gendr.relaxed.estimators import (
     Smoothing,
     StraightThrough,
     estimated,
+)
+from lab.data.warcraft import (
+    TerrainMaps,
+    TerrainSplits,
+    cheapest_paths,
+    generate_terrain,
+    path_cost,
 )
 from lab.studies.path_networks import CostNet, PathNet
 from lab.studies.training import StudyResult, StudyTraining

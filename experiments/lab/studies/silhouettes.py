@@ -11,9 +11,9 @@ from torch import Tensor
 from tqdm import tqdm
 
 import gendr
-from gendr._runtime.arrays import read_arrays
-from gendr.data import Examples, ExampleSplits
-from gendr.data.examples import split_by_group
+from gendr._common.arrays import read_arrays
+from lab.data import Examples, ExampleSplits
+from lab.data.examples import split_by_group
 
 DISTANCE, FIELD = 4.0, 30.0  # of the camera; the unit ball fills the image
 ELEVATIONS = (-20.0, 50.0)

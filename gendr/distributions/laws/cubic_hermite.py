@@ -9,8 +9,8 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, clip, fabs, where
 from gendr.distributions.law import Symmetric
+from gendr.kernels.vocabulary import Block, clip, fabs, where
 
 
 @final

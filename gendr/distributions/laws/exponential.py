@@ -8,8 +8,8 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, exp, exp_and_complement, where
 from gendr.distributions.law import INF, Law
+from gendr.kernels.vocabulary import Block, exp, exp_and_complement, where
 
 
 @final

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block
 from gendr.distributions.base import Number
 from gendr.distributions.law import INF, Law
 from gendr.distributions.laws.exponential import density as exponential_density
 from gendr.distributions.laws.exponential import tails as exponential_tails
 from gendr.distributions.shaped import Shaped
+from gendr.kernels.vocabulary import Block
 
 if TYPE_CHECKING:
     import triton.language as tl
 
-    from gendr._runtime.triton.mathematics import any_of, erf_and_erfc, exp_of_double, exp_sum
+    from gendr.kernels.triton.mathematics import any_of, erf_and_erfc, exp_of_double, exp_sum
 
 # For shape < 1 the pdf grows without bound towards 0. It counts as 0 below PDF_FLOOR, and as
 # constant below SLOPE_FLOOR, so that neither it nor its slope leaves the range of float32.

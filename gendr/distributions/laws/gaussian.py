@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, exp, two_sided
 from gendr.distributions.law import Symmetric
+from gendr.kernels.vocabulary import Block, exp, two_sided
 
 if TYPE_CHECKING:
     import triton.language as tl
 
-    from gendr._runtime.triton.mathematics import erfcx, exp_sum
+    from gendr.kernels.triton.mathematics import erfcx, exp_sum
 
 
 _SQRT_HALF = 0.5**0.5

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, exp, expm1
 from gendr.distributions.law import Law
+from gendr.kernels.vocabulary import Block, exp, expm1
 
 if TYPE_CHECKING:
     import triton.language as tl
 
-    from gendr._runtime.triton.mathematics import exp_and_complement, exp_parts, exp_sum
+    from gendr.kernels.triton.mathematics import exp_and_complement, exp_parts, exp_sum
 
 
 _END = 30.0  # exp(-exp(30)) is 0, and exp(30) no infinity

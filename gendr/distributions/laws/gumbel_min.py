@@ -8,10 +8,10 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, exp, expm1
 from gendr.distributions.law import Law
 from gendr.distributions.laws.gumbel_max import density_float32 as mirrored_density
 from gendr.distributions.laws.gumbel_max import tails_float32 as mirrored_tails
+from gendr.kernels.vocabulary import Block, exp, expm1
 
 
 @final

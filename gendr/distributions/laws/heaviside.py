@@ -8,8 +8,8 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, where, zeros_like
 from gendr.distributions.law import Law
+from gendr.kernels.vocabulary import Block, where, zeros_like
 
 
 @final

@@ -9,8 +9,8 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, arccot, exp, fabs, two_sided
 from gendr.distributions.law import Symmetric
+from gendr.kernels.vocabulary import Block, arccot, exp, fabs, two_sided
 
 _HALF_PI = pi / 2
 _TWO_OVER_PI = 2 / pi

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, exp
 from gendr.distributions.law import INF, Law
+from gendr.kernels.vocabulary import Block, exp
 
 if TYPE_CHECKING:
     import triton.language as tl
 
-    from gendr._runtime.triton.mathematics import erf_and_erfc, exp_sum
+    from gendr.kernels.triton.mathematics import erf_and_erfc, exp_sum
 
 # Below this exp(-1 / 2z) is 0 in float64; at it z^-1.5 is still finite.
 _FLOOR = 1e-4

@@ -8,8 +8,8 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, fabs, two_sided, where
 from gendr.distributions.law import Symmetric
+from gendr.kernels.vocabulary import Block, fabs, two_sided, where
 
 
 @final

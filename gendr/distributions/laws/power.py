@@ -8,11 +8,11 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, exp_and_complement, log, where
 from gendr.distributions.base import Number
 from gendr.distributions.law import Law
 from gendr.distributions.laws.gamma import PDF_FLOOR
 from gendr.distributions.shaped import Shaped
+from gendr.kernels.vocabulary import Block, exp_and_complement, log, where
 
 
 @final

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, two_sided
 from gendr.distributions.base import Number
 from gendr.distributions.law import Law, Symmetric
 from gendr.distributions.shaped import Shaped
+from gendr.kernels.vocabulary import Block, two_sided
 
 if TYPE_CHECKING:
     import triton.language as tl
 
-    from gendr._runtime.triton.mathematics import any_of, exp_of_double
+    from gendr.kernels.triton.mathematics import any_of, exp_of_double
 
 _STIRLING = 10.0  # from this a on the series of log Gamma(a + 1/2) / Gamma(a) is exact to 1e-15
 _MAX_TERMS = 20_000  # about 10 sqrt(nu) are needed

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, clip, two_sided
 from gendr.distributions.law import Symmetric
+from gendr.kernels.vocabulary import Block, clip, two_sided
 
 if TYPE_CHECKING:
     import triton.language as tl

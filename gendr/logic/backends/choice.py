@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gendr._runtime.backends import Choice
+from gendr.kernels.backends import Choice
 
 # In the order in which `auto` asks them; the reference, which takes every tensor, is the last.
 NAMES = ("cpu", "triton", "reference")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gendr._runtime.operator import Operator
+from gendr.kernels.operator import Operator
 from gendr.logic.backends.wires import Wires
 from gendr.tnorms import TNorm
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import once
+from gendr._common.tracing import once
 
 __all__ = ["Readers", "Wires"]
 

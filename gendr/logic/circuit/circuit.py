@@ -192,7 +192,7 @@ class Circuit:
         Raises:
             ValueError: if outputs are not summed, or the bits are not those of this circuit.
         """
-        from gendr._runtime.threads import run
+        from gendr.kernels.threads import run
         from gendr.logic.circuit import kernels
 
         if self.sums is None:
@@ -212,7 +212,7 @@ class Circuit:
         Raises:
             ValueError: if the bits are not those of this circuit.
         """
-        from gendr._runtime.threads import run
+        from gendr.kernels.threads import run
         from gendr.logic.circuit import kernels
 
         blocks = self._blocks(bits)
@@ -270,7 +270,7 @@ class Circuit:
         return np.ascontiguousarray(values.reshape(-1, self.features)), values.shape[:-1]
 
     def _pack(self, rows: NDArray[Any]) -> PackedBits:
-        from gendr._runtime.threads import run
+        from gendr.kernels.threads import run
         from gendr.logic.circuit import kernels
 
         limits = self.thresholds

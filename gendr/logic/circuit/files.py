@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._runtime.arrays import read_arrays
-from gendr._runtime.files import write_whole
+from gendr._common.arrays import read_arrays
+from gendr._common.files import write_whole
 from gendr.logic.circuit.netlist import Netlist
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, register_jitable
 
-from gendr._runtime.numba.calls import pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.calls import pointer
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.logic.circuit import packed
 
 ensure_cache()

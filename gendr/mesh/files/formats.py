@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gendr._runtime.names import nearest
+from gendr._common.names import nearest
 from gendr.mesh.attributes import check_reach
 from gendr.mesh.files.gltf.reader import read_gltf
 from gendr.mesh.files.gltf.writer import gltf_bytes

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gendr._runtime.texts import find_file, read_text
+from gendr._common.texts import find_file, read_text
 from gendr.mesh.files.colors import unit_colors
 from gendr.mesh.files.obj_text import face_rows, lines_of, named, parse, rows, without_comment
 from gendr.mesh.files.reports import damage_named, note

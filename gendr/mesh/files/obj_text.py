@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gendr._runtime.texts import read_text
+from gendr._common.texts import read_text
 from gendr.mesh.files.bounds import is_too_long, most_corners
 from gendr.mesh.files.colors import unit_colors
 from gendr.mesh.files.polygons import triangles

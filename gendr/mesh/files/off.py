@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gendr._runtime.texts import read_text
+from gendr._common.texts import read_text
 from gendr.mesh.files.colors import unit_colors
 from gendr.mesh.files.obj_text import Lines, read_floats, rows
 from gendr.mesh.files.polygons import integers, ranges, triangles

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._runtime.texts import decode
+from gendr._common.texts import decode
 
 Array = NDArray[Any]
 

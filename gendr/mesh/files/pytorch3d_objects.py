@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gendr._runtime.checks import check_tensor
+from gendr._common.checks import check_tensor
 from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.parts import MeshParts
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gendr._runtime.checks import dtype_name
+from gendr._common.checks import dtype_name
 from gendr.mesh.files.atlas import atlas
 from gendr.mesh.files.origins import origin_of
 from gendr.mesh.files.reports import note

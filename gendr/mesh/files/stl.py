@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gendr._runtime.texts import read_text
+from gendr._common.texts import read_text
 from gendr.mesh.files.reports import damage_named, note
 from gendr.mesh.files.soup import Array, Soup, merge
 from gendr.mesh.parts import MeshParts

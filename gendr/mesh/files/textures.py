@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gendr._runtime.texts import find_file
+from gendr._common.texts import find_file
 from gendr.mesh.files.reports import note, warn_of
 from gendr.mesh.images import MAX_MEGAPIXELS, Picture, UnreadableImageError, open_image
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from gendr._runtime.files import write_whole
+from gendr._common.files import write_whole
 from gendr.mesh import Mesh
 from gendr.photos.scene.depth_maps import DepthSettings, find_depths
 from gendr.photos.scene.fusion import Cloud, FusionSettings, fused, thinned

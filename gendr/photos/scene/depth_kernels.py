@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.vectors import wide
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.vectors import wide
 from gendr.photos.scene.depth_vectors import LANES, SAMPLES, compare, prepare
 
 ensure_cache()

@@ -22,8 +22,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from gendr._runtime.files import write_whole
-from gendr._runtime.threads import run
+from gendr._common.files import write_whole
+from gendr.kernels.threads import run
 from gendr.photos.scene.model import Scene, at_level, shrunk
 
 __all__ = ["DepthMap", "DepthSettings", "find_depths", "packed"]

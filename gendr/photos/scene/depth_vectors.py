@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gendr._runtime.numba.vectors import Condition, Lanes, gathered, maximum, minimum, where
+from gendr.kernels.numba.vectors import Condition, Lanes, gathered, maximum, minimum, where
 
 LANES = 16
 # A patch: SIDE x SIDE samples, STRIDE pixels apart.

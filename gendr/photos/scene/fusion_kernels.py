@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
 
 ensure_cache()
 announce_compilation(__name__)

@@ -15,13 +15,13 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from gendr._runtime.threads import mapped
-from gendr.mesh.camera_files.colmap import find_model, read_point_file, read_tracks
-from gendr.mesh.camera_files.lenses import straightening
-from gendr.mesh.camera_files.opencv import OPENCV, points_of
-from gendr.mesh.camera_files.transforms import lens_of, list_frames, pose_of, read_cameras
-from gendr.mesh.folders import resized_straight
+from gendr.kernels.threads import mapped
 from gendr.mesh.images import MAX_MEGAPIXELS, Picture, decoded_at_once, open_image
+from gendr.photos.camera_files.colmap import find_model, read_point_file, read_tracks
+from gendr.photos.camera_files.lenses import straightening
+from gendr.photos.camera_files.opencv import OPENCV, points_of
+from gendr.photos.camera_files.transforms import lens_of, list_frames, pose_of, read_cameras
+from gendr.photos.folders import resized_straight
 
 __all__ = ["MOST_NEIGHBOURS", "Scene", "at_level", "read_scene", "shrunk"]
 
@@ -112,7 +112,7 @@ def read_scene(
     """Read the photos of a folder, of any sizes and lenses, and the points found with the cameras.
 
     Args:
-        path: the folder, or its file of cameras; see `gendr.mesh.load_views`.
+        path: the folder, or its file of cameras; see `gendr.photos.load_views`.
         cameras: the JSON file of the cameras, if it is not in the folder.
         side: the longer side of what is made of each photo, in pixels, at most its own.
         max_megapixels: the largest photo that is read.

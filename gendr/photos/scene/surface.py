@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gendr._runtime.threads import num_threads, run
+from gendr.kernels.threads import num_threads, run
 
 __all__ = ["Surface", "SurfaceSettings", "large_parts", "reconstruct"]
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr import visual
 from gendr.mesh import Camera, Mesh
+from gendr.photos import visual
 from gendr.photos.scene.model import Scene
 
 __all__ = ["camera_of", "framed", "scored"]

@@ -1,4 +1,4 @@
-"""The compiled kernels of the primitives, one module for each; see `gendr/_runtime/operator.py`."""
+"""The compiled kernels of the primitives, one module for each; see `gendr/kernels/operator.py`."""
 
 from typing import Any
 

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime import memory
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.threads import run
+from gendr._common import memory
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.threads import run
 from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.batching import one_by_one
 from gendr.primitives.kernels.raster import corner, cross, determinant, is_solid, pixels

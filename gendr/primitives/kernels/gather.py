@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime import memory
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
-from gendr._runtime.threads import run
+from gendr._common import memory
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
+from gendr.kernels.threads import run
 from gendr.primitives.kernels import OPTIONS
 
 ensure_cache()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from gendr._runtime import memory
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
-from gendr._runtime.threads import run
+from gendr._common import memory
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
+from gendr.kernels.threads import run
 from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.gather import gather
 

@@ -26,10 +26,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime import memory
-from gendr._runtime.numba.calls import row as pointer_to
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.threads import num_threads, run
+from gendr._common import memory
+from gendr.kernels.numba.calls import row as pointer_to
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.threads import num_threads, run
 from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.batching import one_by_one
 from gendr.primitives.kernels.gather import gather

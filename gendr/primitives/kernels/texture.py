@@ -20,9 +20,9 @@ import math
 
 import numpy as np
 
-from gendr._runtime.numba.calls import pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.mathematics import bits_of, from_bits
+from gendr.kernels.numba.calls import pointer
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.mathematics import bits_of, from_bits
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS
 
 ensure_cache()

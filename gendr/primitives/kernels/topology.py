@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.primitives.kernels import OPTIONS
 
 ensure_cache()

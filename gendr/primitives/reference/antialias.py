@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import is_traced
+from gendr._common.tracing import is_traced
 from gendr.primitives.scene import Scene
 
 __all__ = ["MEETING", "STEPS", "Borders", "blended", "crossed", "densely", "linked"]

@@ -19,11 +19,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_integer, shape_text
-from gendr._runtime.operator import Operator
-from gendr._runtime.tracing import all_hold
+from gendr._common.checks import check_integer, shape_text
+from gendr._common.tracing import all_hold
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number
+from gendr.kernels.operator import Operator
 from gendr.relaxed.algorithms.minimum import Minimum, minimum, weigh
 from gendr.relaxed.backends.laws import KernelLaw
 

@@ -23,13 +23,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_finite, check_float, shape_text
-from gendr._runtime.operator import Operator
-from gendr._runtime.tracing import in_single
-from gendr._runtime.words import worded
+from gendr._common.checks import check_finite, check_float, shape_text
+from gendr._common.tracing import in_single
+from gendr._common.words import worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
+from gendr.kernels.operator import Operator
 from gendr.relaxed.backends.choice import computed, shaped
 from gendr.relaxed.backends.laws import KernelLaw, check_law, for_kernels
 

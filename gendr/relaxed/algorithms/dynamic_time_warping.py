@@ -17,15 +17,15 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_choice,
     check_finite,
     check_float,
     check_like,
     shape_text,
 )
-from gendr._runtime.tracing import all_hold, in_single
-from gendr._runtime.words import worded
+from gendr._common.tracing import all_hold, in_single
+from gendr._common.words import worded
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.algorithms.alignment import (

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_count,
     check_device,
     check_finite,
@@ -31,12 +31,12 @@ from gendr._runtime.checks import (
     check_integer,
     shape_text,
 )
-from gendr._runtime.operator import Operator
-from gendr._runtime.tracing import in_single, is_traced
-from gendr._runtime.words import worded
+from gendr._common.tracing import in_single, is_traced
+from gendr._common.words import worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
+from gendr.kernels.operator import Operator
 from gendr.relaxed.algorithms.minimum import odds_of
 from gendr.relaxed.algorithms.shortest_path import GONE
 from gendr.relaxed.backends.choice import computed, shaped

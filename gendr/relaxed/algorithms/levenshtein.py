@@ -18,7 +18,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     INTEGERS,
     check_device,
     check_finite,
@@ -28,8 +28,8 @@ from gendr._runtime.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._runtime.tracing import in_single, is_traced
-from gendr._runtime.words import worded
+from gendr._common.tracing import in_single, is_traced
+from gendr._common.words import worded
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.algorithms.alignment import (

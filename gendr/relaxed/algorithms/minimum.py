@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice
+from gendr._common.checks import check_choice
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, scale_of
 from gendr.relaxed.backends.laws import is_softmax

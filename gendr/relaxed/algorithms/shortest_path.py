@@ -23,13 +23,13 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_count, check_finite, check_float, shape_text
-from gendr._runtime.operator import Operator
-from gendr._runtime.tracing import in_single, is_traced
-from gendr._runtime.words import translated, worded
+from gendr._common.checks import check_count, check_finite, check_float, shape_text
+from gendr._common.tracing import in_single, is_traced
+from gendr._common.words import translated, worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
+from gendr.kernels.operator import Operator
 from gendr.relaxed.algorithms.minimum import minimum, weigh
 from gendr.relaxed.backends.choice import computed, shaped
 from gendr.relaxed.backends.laws import KernelLaw, check_law, for_kernels

@@ -24,15 +24,15 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from gendr._runtime.checks import (
+from gendr._common.checks import (
     check_choice,
     check_finite,
     check_float,
     check_image_size,
     shape_text,
 )
-from gendr._runtime.tracing import in_single
-from gendr._runtime.words import worded
+from gendr._common.tracing import in_single
+from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike

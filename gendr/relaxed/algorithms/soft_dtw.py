@@ -16,8 +16,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_count, check_float, check_number
-from gendr._runtime.tracing import in_single
+from gendr._common.checks import check_count, check_float, check_number
+from gendr._common.tracing import in_single
 from gendr.relaxed.algorithms.dynamic_time_warping import (
     Cost,
     check_sequences,

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from gendr._runtime.backends import Choice
-from gendr._runtime.operator import Operator
-from gendr._runtime.tracing import is_traced
+from gendr._common.tracing import is_traced
 from gendr.distributions.decisions import Number
+from gendr.kernels.backends import Choice
+from gendr.kernels.operator import Operator
 from gendr.relaxed.backends.laws import KernelLaw
 
 # In the order in which `auto` asks them; the reference, which takes every tensor, is the last.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from gendr._runtime.registry import definitions
+from gendr._common.registry import definitions
 from gendr.distributions import Distribution, Law, as_distribution
 from gendr.distributions.bodies import kernel_name
 from gendr.distributions.decisions import check_symmetric

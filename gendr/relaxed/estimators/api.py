@@ -11,11 +11,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_count, check_finite, check_float, shape_text
-from gendr._runtime.evaluations import Evaluations, Parallel
-from gendr._runtime.registry import members
-from gendr._runtime.tracing import in_single, refuse_transforms
-from gendr._runtime.words import renamed, translated
+from gendr._common.checks import check_choice, check_count, check_finite, check_float, shape_text
+from gendr._common.evaluations import Evaluations, Parallel
+from gendr._common.registry import members
+from gendr._common.tracing import in_single, refuse_transforms
+from gendr._common.words import renamed, translated
 from gendr.relaxed.estimators.base import Estimator
 from gendr.relaxed.estimators.direction import direction_of
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.evaluations import Evaluations
+from gendr._common.evaluations import Evaluations
 
 
 class Gradient(NamedTuple):

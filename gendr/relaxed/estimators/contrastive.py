@@ -23,10 +23,10 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_number
-from gendr._runtime.evaluations import Parallel
-from gendr._runtime.tracing import in_single
-from gendr._runtime.words import worded
+from gendr._common.checks import check_choice, check_number
+from gendr._common.evaluations import Parallel
+from gendr._common.tracing import in_single
+from gendr._common.words import worded
 from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.solution_cache import SolutionCache
 from gendr.relaxed.estimators.solver_loss import (

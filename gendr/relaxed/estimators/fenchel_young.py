@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_count, check_number
-from gendr._runtime.evaluations import Parallel
-from gendr._runtime.tracing import in_single
-from gendr._runtime.words import worded
+from gendr._common.checks import check_count, check_number
+from gendr._common.evaluations import Parallel
+from gendr._common.tracing import in_single
+from gendr._common.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.api import Report

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_number
-from gendr._runtime.evaluations import Evaluations
+from gendr._common.checks import check_number
+from gendr._common.evaluations import Evaluations
 from gendr.relaxed.estimators.base import Estimator, Gradient
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, final
 
-from gendr._runtime.words import worded
+from gendr._common.words import worded
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.smoothing import Control, Smoothing
 

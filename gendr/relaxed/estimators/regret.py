@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice
-from gendr._runtime.evaluations import Evaluations
-from gendr._runtime.tracing import in_single
+from gendr._common.checks import check_choice
+from gendr._common.evaluations import Evaluations
+from gendr._common.tracing import in_single
 from gendr.relaxed.estimators.direction import check_monotone, direction_of
 from gendr.relaxed.estimators.solver_loss import check_problems, products
 

@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr._runtime.evaluations import Evaluations
-from gendr._runtime.words import worded
+from gendr._common.checks import check_choice, check_count, check_number
+from gendr._common.evaluations import Evaluations
+from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.base import Estimator, Gradient

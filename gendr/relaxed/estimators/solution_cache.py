@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._runtime.checks import check_count, check_number
-from gendr._runtime.evaluations import Evaluations, Parallel, check_solutions
+from gendr._common.checks import check_count, check_number
+from gendr._common.evaluations import Evaluations, Parallel, check_solutions
 from gendr.relaxed.estimators.direction import direction_of
 
 

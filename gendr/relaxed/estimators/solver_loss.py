@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias, cast
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_choice, check_finite, check_float, shape_text
-from gendr._runtime.evaluations import Evaluations, Parallel
-from gendr._runtime.tracing import refuse_transforms
+from gendr._common.checks import check_choice, check_finite, check_float, shape_text
+from gendr._common.evaluations import Evaluations, Parallel
+from gendr._common.tracing import refuse_transforms
 from gendr.relaxed.estimators.api import Report
 from gendr.relaxed.estimators.direction import direction_of
 

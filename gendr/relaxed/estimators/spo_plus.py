@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gendr._runtime.tracing import in_single
+from gendr._common.tracing import in_single
 from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.solver_loss import SolverLoss, check_problems, products
 

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Literal, TypeAlias, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice
-from gendr._runtime.evaluations import Evaluations
+from gendr._common.checks import check_choice
+from gendr._common.evaluations import Evaluations
 from gendr.relaxed.estimators.base import Estimator, Gradient
 from gendr.relaxed.estimators.direction import check_batch, direction_of
 

@@ -6,8 +6,8 @@ from typing import cast
 
 from torch import Tensor
 
-from gendr._runtime.backends import Choice
-from gendr._runtime.tracing import refuse_vmap
+from gendr._common.tracing import refuse_vmap
+from gendr.kernels.backends import Choice
 from gendr.rendering.backends.interface import Backend
 
 # In the order in which `auto` asks them; the reference, which takes every tensor, is the last.

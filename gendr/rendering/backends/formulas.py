@@ -1,4 +1,4 @@
-"""Formulas of rendering in the words of `gendr._runtime.vocabulary`: one text for both compilers.
+"""Formulas of rendering in the words of `gendr.kernels.vocabulary`: one text for both compilers.
 
 The place of a point on a triangle, which is at the corners (ax, ay), (bx, by) and (cx, cy) on the
 screen. Its barycentric coordinates v there are the parts of the area over their sum. Clamped to
@@ -7,7 +7,7 @@ screen. Its barycentric coordinates v there are the parts of the area over their
 
 from __future__ import annotations
 
-from gendr._runtime.vocabulary import Block, where
+from gendr.kernels.vocabulary import Block, where
 
 
 def clamped(v: Block) -> Block:

@@ -22,10 +22,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gendr._runtime.operator import Operator
-from gendr._runtime.ranges import finite, saturated
-from gendr._runtime.tracing import check_reverse_mode
+from gendr._common.ranges import finite, saturated
+from gendr._common.tracing import check_reverse_mode
 from gendr.distributions.decisions import Number, scale_of
+from gendr.kernels.operator import Operator
 from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.networks import Network
 

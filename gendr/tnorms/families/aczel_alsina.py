@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, hazard, log, parts_from_hazard, power
+from gendr.kernels.vocabulary import Block, hazard, log, parts_from_hazard, power
 from gendr.tnorms.base import Norm
 
 

@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, minimum, zeros_like
+from gendr.kernels.vocabulary import Block, minimum, zeros_like
 from gendr.tnorms.base import TConorm
 from gendr.tnorms.groups import Grouping
 

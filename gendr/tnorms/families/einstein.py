@@ -5,7 +5,7 @@ from typing import final
 
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, expm1, log1p, parts_from_odds
+from gendr.kernels.vocabulary import Block, expm1, log1p, parts_from_odds
 from gendr.tnorms.base import Archimedean
 
 

@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import (
+from gendr.kernels.vocabulary import (
     Block,
     exp_and_complement,
     expm1,

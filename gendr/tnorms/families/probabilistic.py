@@ -5,7 +5,7 @@ from typing import final
 
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, hazard, parts_from_hazard
+from gendr.kernels.vocabulary import Block, hazard, parts_from_hazard
 from gendr.tnorms.base import Archimedean
 
 

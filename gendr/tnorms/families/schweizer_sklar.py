@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, expm1, hazard, log1p, parts_from_hazard, power
+from gendr.kernels.vocabulary import Block, expm1, hazard, log1p, parts_from_hazard, power
 from gendr.tnorms.base import Parametric
 from gendr.tnorms.groups import Grouping
 

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, expm1, hazard, log, minimum, power, where
+from gendr.kernels.vocabulary import Block, expm1, hazard, log, minimum, power, where
 from gendr.tnorms.base import Norm
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from gendr._runtime import training as engine
-from gendr._runtime.training import TrainingLoop, drive
+from gendr.logic import training as engine
+from gendr.logic.training_loop import TrainingLoop, drive
 from support.trainings import resumed, trained
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gendr.data import Examples, ExampleSplits
+from lab.data import Examples, ExampleSplits
 from lab.studies.classification import (
     ClassificationSettings,
     ClassificationTraining,

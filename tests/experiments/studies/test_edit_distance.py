@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gendr.data import MultiDigits, Splits
 from gendr.relaxed import levenshtein
+from lab.data import MultiDigits, Splits
 from lab.studies.edit_distance import (
     EditSettings,
     EditTraining,

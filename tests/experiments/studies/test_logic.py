@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gendr._runtime.training import drive
 from gendr.logic import Circuit
 from gendr.logic.training import (
     LogicSettings,
@@ -18,6 +17,7 @@ from gendr.logic.training import (
     member,
     train_logic,
 )
+from gendr.logic.training_loop import drive
 from support.cases import for_each
 from support.scripts import imported
 

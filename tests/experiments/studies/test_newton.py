@@ -8,9 +8,9 @@ import scipy.stats
 import torch
 import torch.nn.functional as F
 
-from gendr.data import segment_splits
 from gendr.optim import NewtonLoss, NewtonStep
 from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
+from lab.data import segment_splits
 from lab.report.curves import spread
 from lab.report.newton import Entry, summary, table
 from lab.studies import newton

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gendr.data.warcraft import TerrainMaps, cheapest_paths, generate_terrain
+from lab.data.warcraft import TerrainMaps, cheapest_paths, generate_terrain
 from lab.report.paths import PUBLISHED, table
 from lab.studies.path_networks import CostNet, PathNet
 from lab.studies.shortest_path import (

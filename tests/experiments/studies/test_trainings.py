@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gendr.data import Examples, ExampleSplits, HouseNumbers, MultiDigits, Splits, segment_splits
+from lab.data import Examples, ExampleSplits, HouseNumbers, MultiDigits, Splits, segment_splits
 from lab.studies import training as studies
 from lab.studies.classification import ClassificationSettings, ClassificationTraining
 from lab.studies.edit_distance import EditSettings, EditTraining

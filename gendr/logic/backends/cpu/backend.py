@@ -12,11 +12,11 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime import memory
-from gendr._runtime.checks import FLOATS
-from gendr._runtime.numba.compilation import available as available
-from gendr._runtime.numba.compilation import supports as _is_on_cpu
-from gendr._runtime.threads import run
+from gendr._common import memory
+from gendr._common.checks import FLOATS
+from gendr.kernels.numba.compilation import available as available
+from gendr.kernels.numba.compilation import supports as _is_on_cpu
+from gendr.kernels.threads import run
 from gendr.logic.backends.wires import Wires
 
 __all__ = ["available", "backward", "forward", "supports"]
@@ -33,7 +33,7 @@ def supports(tensor: Tensor) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------
-# Kernels of `gates`, see `gendr._runtime.operator.Kernels`
+# Kernels of `gates`, see `gendr.kernels.operator.Kernels`
 # ---------------------------------------------------------------------------------------------
 
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.prefetch import prefetch_row
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.prefetch import prefetch_row
 
 ensure_cache()
 announce_compilation(__name__)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from gendr._runtime.triton import launch as _triton_launch
-from gendr._runtime.triton.launch import available, blocks_of, interpreted, power_of_2, run
+from gendr.kernels.triton import launch as _triton_launch
+from gendr.kernels.triton.launch import available, blocks_of, interpreted, power_of_2, run
 from gendr.logic.backends.wires import Wires
 
 __all__ = ["available", "backward", "forward", "supports", "traced"]
@@ -61,7 +61,7 @@ def traced(wires: Wires, x: Tensor, tables: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------
-# Kernels of `gates`, see `gendr._runtime.operator.Kernels`
+# Kernels of `gates`, see `gendr.kernels.operator.Kernels`
 # ---------------------------------------------------------------------------------------------
 
 

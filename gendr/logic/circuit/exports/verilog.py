@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gendr._runtime.names import unknown
+from gendr._common.names import unknown
 
 if TYPE_CHECKING:
     from gendr.logic.circuit.circuit import Circuit

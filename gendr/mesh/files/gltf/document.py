@@ -18,7 +18,7 @@ from urllib.parse import unquote, unquote_to_bytes
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._runtime.texts import decode, find_file
+from gendr._common.texts import decode, find_file
 from gendr.mesh.files.bounds import Budget
 from gendr.mesh.files.reports import note
 

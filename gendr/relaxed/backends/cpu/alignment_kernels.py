@@ -20,11 +20,11 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
-from gendr._runtime.numba.calls import pointer, shifted
-from gendr._runtime.numba.calls import row as row_of
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.mathematics import exp, log1p
-from gendr._runtime.numba.vectors import LANES, wide
+from gendr.kernels.numba.calls import pointer, shifted
+from gendr.kernels.numba.calls import row as row_of
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.mathematics import exp, log1p
+from gendr.kernels.numba.vectors import LANES, wide
 from gendr.relaxed.backends.cpu.minimum import (
     OPTIONS,
     Decision,

@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.numba.compilation import available as available
-from gendr._runtime.numba.compilation import supports as supports
-from gendr._runtime.operator import Kernels
-from gendr._runtime.threads import run
 from gendr.distributions.decisions import Number
+from gendr.kernels.numba.compilation import available as available
+from gendr.kernels.numba.compilation import supports as supports
+from gendr.kernels.operator import Kernels
+from gendr.kernels.threads import run
 from gendr.relaxed.backends.laws import KernelLaw
 
 __all__ = ["KERNELS", "available", "supports"]
@@ -223,4 +223,4 @@ KERNELS: dict[str, Kernels] = {
     "relaxed.shortest_path_graph": _ShortestPathGraph,
     "relaxed.alignment": _Alignment,
     "relaxed.bubble_sort": _BubbleSort,
-}  # of each operator, see `gendr._runtime.operator.Kernels`
+}  # of each operator, see `gendr.kernels.operator.Kernels`

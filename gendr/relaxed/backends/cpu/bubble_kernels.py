@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
-from gendr._runtime.numba.calls import call_cdf, call_pdf, row
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.calls import call_cdf, call_pdf, row
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.relaxed.backends.cpu.minimum import LARGE, OPTIONS, Decision
 
 ensure_cache()

@@ -16,8 +16,8 @@ import math
 
 import numpy as np
 
-from gendr._runtime.numba.calls import call_pdf, pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.calls import call_pdf, pointer
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.relaxed.backends.cpu.minimum import LARGE, OPTIONS, Decision, odds_of, slope_of
 
 ensure_cache()

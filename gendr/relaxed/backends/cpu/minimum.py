@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from gendr._runtime.numba.calls import call_cdf, call_pdf, pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner
-from gendr._runtime.numba.mathematics import exp, log1p
+from gendr.kernels.numba.calls import call_cdf, call_pdf, pointer
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner
+from gendr.kernels.numba.mathematics import exp, log1p
 
 ensure_cache()
 announce_compilation(__name__)

@@ -29,9 +29,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from gendr._runtime.numba.calls import pointer, row
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.vectors import LANES
+from gendr.kernels.numba.calls import pointer, row
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.vectors import LANES
 from gendr.relaxed.backends.cpu.minimum import (
     OPTIONS,
     Decision,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from gendr._runtime.numba.vectors import lanewise, near_exp, total, where
+from gendr.kernels.numba.vectors import lanewise, near_exp, total, where
 
 
 def _around(i, offsets, values):

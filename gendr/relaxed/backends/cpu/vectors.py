@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from gendr._runtime.numba.vectors import exp, lanewise, minimum, total, where
+from gendr.kernels.numba.vectors import exp, lanewise, minimum, total, where
 
 
 @lanewise

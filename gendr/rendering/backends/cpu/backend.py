@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime import memory
-from gendr._runtime.numba.compilation import available as available
-from gendr._runtime.numba.compilation import supports as supports
-from gendr._runtime.operator import Operator
-from gendr._runtime.threads import run
-from gendr._runtime.threads import (
+from gendr._common import memory
+from gendr.kernels.numba.compilation import available as available
+from gendr.kernels.numba.compilation import supports as supports
+from gendr.kernels.operator import Operator
+from gendr.kernels.threads import run
+from gendr.kernels.threads import (
     set_num_threads as set_num_threads,  # exists here since the first release
 )
 from gendr.primitives.scene import Scene as Triangles

@@ -27,7 +27,7 @@ import math
 
 import numpy as np
 
-from gendr._runtime.numba.calls import (
+from gendr.kernels.numba.calls import (
     call_cdf,
     call_cdf_and_pdf,
     call_generator,
@@ -36,9 +36,9 @@ from gendr._runtime.numba.calls import (
     pointer,
     shifted,
 )
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.mathematics import fma
-from gendr._runtime.numba.vectors import LANES, lanewise, put_before, where, wide
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.mathematics import fma
+from gendr.kernels.numba.vectors import LANES, lanewise, put_before, where, wide
 from gendr.rendering.backends.cpu.records import DrawnAlpha, FaceTables, Formulas
 
 ensure_cache()

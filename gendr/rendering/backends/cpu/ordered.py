@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_memory
-from gendr._runtime.operator import Operator
-from gendr._runtime.threads import run
+from gendr._common.checks import check_memory
+from gendr.kernels.operator import Operator
+from gendr.kernels.threads import run
 from gendr.rendering.backends.cpu.records import FaceTables, Layers
 from gendr.rendering.backends.cpu.tables import (
     KernelPair,

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gendr._runtime.numba.calls import (
+from gendr.kernels.numba.calls import (
     call_cdf,
     call_cdf_and_pdf,
     call_generator,
@@ -31,8 +31,8 @@ from gendr._runtime.numba.calls import (
     row,
     shifted,
 )
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.vectors import LANES
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.vectors import LANES
 from gendr.rendering.backends.cpu.kernels import (
     _ENDS,
     _FOOT,

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime import memory
-from gendr._runtime.operator import Operator
-from gendr._runtime.threads import run
+from gendr._common import memory
+from gendr.kernels.operator import Operator
+from gendr.kernels.threads import run
 from gendr.rendering.backends.cpu.tables import (
     FaceTables,
     KernelPair,

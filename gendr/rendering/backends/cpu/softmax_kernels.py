@@ -24,12 +24,12 @@ import math
 
 import numpy as np
 
-from gendr._runtime.numba.bodies import compiled
-from gendr._runtime.numba.calls import pointer, row, shifted
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.mathematics import power_of_two, split_exp
-from gendr._runtime.numba.vectors import LANES, lanewise, maximum, put_before, where
-from gendr._runtime.numba.vectors import power_of_two as power_of_two_of_lanes
+from gendr.kernels.numba.bodies import compiled
+from gendr.kernels.numba.calls import pointer, row, shifted
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.mathematics import power_of_two, split_exp
+from gendr.kernels.numba.vectors import LANES, lanewise, maximum, put_before, where
+from gendr.kernels.numba.vectors import power_of_two as power_of_two_of_lanes
 from gendr.rendering.backends import formulas
 from gendr.rendering.backends.cpu.kernels import (
     DISTANCE,

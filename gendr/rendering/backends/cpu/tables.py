@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime.threads import run
 from gendr.distributions import bodies as laws
 from gendr.distributions.law import Law
+from gendr.kernels.threads import run
 from gendr.rendering.backends.cpu.records import FaceTables, Formulas
 from gendr.rendering.geometry import ImageSize, ScreenFaces
 from gendr.tnorms import bodies as families
@@ -70,7 +70,7 @@ def pixel_grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
 
 
 class KernelPair(NamedTuple):
-    """Kernels of this backend for an operator; see `gendr._runtime.operator.Kernels`."""
+    """Kernels of this backend for an operator; see `gendr.kernels.operator.Kernels`."""
 
     forward: Callable[..., Any]
     backward: Callable[..., Any]

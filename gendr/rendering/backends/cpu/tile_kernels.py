@@ -26,7 +26,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from gendr._runtime.numba.calls import (
+from gendr.kernels.numba.calls import (
     call_cdf,
     call_cdf_and_pdf,
     call_generator,
@@ -35,10 +35,10 @@ from gendr._runtime.numba.calls import (
     pointer,
     shifted,
 )
-from gendr._runtime.numba.calls import row as row_of
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.singles import fabs, sqrt
-from gendr._runtime.numba.vectors import SINGLES, Lanes, Place, lanewise, maximum, minimum, where
+from gendr.kernels.numba.calls import row as row_of
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.singles import fabs, sqrt
+from gendr.kernels.numba.vectors import SINGLES, Lanes, Place, lanewise, maximum, minimum, where
 from gendr.rendering.backends.cpu.kernels import FAMILY_P, RADIUS, SCALE, SHIFT, SHORTEST
 from gendr.rendering.backends.cpu.records import Formulas
 

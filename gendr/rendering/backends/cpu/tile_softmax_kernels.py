@@ -20,10 +20,10 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
-from gendr._runtime.numba.calls import call_cdf, call_cdf_and_pdf, pointer, row, shifted
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.singles import exp, of_lanes
-from gendr._runtime.numba.vectors import SINGLES, Lanes, Place, lanewise, where
+from gendr.kernels.numba.calls import call_cdf, call_cdf_and_pdf, pointer, row, shifted
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.singles import exp, of_lanes
+from gendr.kernels.numba.vectors import SINGLES, Lanes, Place, lanewise, where
 from gendr.rendering.backends import formulas as texts
 from gendr.rendering.backends.cpu.kernels import RADIUS
 from gendr.rendering.backends.cpu.records import Formulas

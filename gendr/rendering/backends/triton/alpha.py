@@ -8,9 +8,9 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.operator import Operator
-from gendr._runtime.tracing import is_plain
-from gendr._runtime.triton.launch import Launcher, blocks_of
+from gendr._common.tracing import is_plain
+from gendr.kernels.operator import Operator
+from gendr.kernels.triton.launch import Launcher, blocks_of
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.operators import GraphKernels

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr._runtime.through_cpu import goes_through_cpu, moved
-from gendr._runtime.triton.launch import available, interpreted, run, supports
+from gendr.kernels.through_cpu import goes_through_cpu, moved
+from gendr.kernels.triton.launch import available, interpreted, run, supports
 from gendr.primitives.reference.raster import planes_of
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.triton import alpha as silhouettes

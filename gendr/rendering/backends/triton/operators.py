@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from gendr._runtime.operator import no_second_derivative
-from gendr._runtime.tracing import constant, is_plain
+from gendr._common.tracing import constant, is_plain
+from gendr.kernels.operator import no_second_derivative
 
 # CUDA graphs of `torch.compile` leave the operators out. They keep tables and the capacity of lists
 # from call to call, and its graphs take the memory of a call back. A graph that the user captures
@@ -32,7 +32,7 @@ def text_of(values: Any) -> str:
 
 
 class GraphKernels:
-    """Kernels of an operator with one result; see `gendr._runtime.operator.Kernels`.
+    """Kernels of an operator with one result; see `gendr.kernels.operator.Kernels`.
 
     Plain tensors go past PyTorch's dispatcher, which takes the host as long again; for others the
     same functions are the operators `gendr::<name>` and `gendr::<name>_gradients`.

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.operator import Operator
-from gendr._runtime.readback import Readback, capturing, readback_of
-from gendr._runtime.tracing import is_plain, is_traced
-from gendr._runtime.triton.launch import Launcher, blocks_of, interpreted, power_of_2
+from gendr._common.readback import Readback, capturing, readback_of
+from gendr._common.tracing import is_plain, is_traced
+from gendr.kernels.operator import Operator
+from gendr.kernels.triton.launch import Launcher, blocks_of, interpreted, power_of_2
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.operators import GraphKernels, text_of
 from gendr.rendering.geometry import FAR, NEAR, ScreenFaces, common_batch

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.readback import hold
-from gendr._runtime.tracing import lasting
+from gendr._common.readback import hold
+from gendr._common.tracing import lasting
 from gendr.distributions import bodies as laws
 from gendr.distributions.base import Transformed
 from gendr.tnorms import bodies as families

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr._runtime.operator import Operator
-from gendr._runtime.triton.launch import Launcher, run
+from gendr.kernels.operator import Operator
+from gendr.kernels.triton.launch import Launcher, run
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.operators import GraphKernels
 from gendr.rendering.backends.triton.recipes import Recipe, described, image_table, table_of

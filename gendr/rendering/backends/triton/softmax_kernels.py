@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gendr._runtime.triton.bodies import compiled
+from gendr.kernels.triton.bodies import compiled
 from gendr.rendering.backends import formulas
 from gendr.rendering.backends.triton.shared_kernels import (
     BACKDROP,

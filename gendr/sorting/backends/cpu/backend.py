@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime.numba.compilation import available as available
-from gendr._runtime.numba.compilation import supports as supports
-from gendr._runtime.threads import run
 from gendr.distributions.decisions import Number
+from gendr.kernels.numba.compilation import available as available
+from gendr.kernels.numba.compilation import supports as supports
+from gendr.kernels.threads import run
 from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.networks import Network
 
@@ -39,7 +39,7 @@ _SHARED = 450_000
 
 
 # ---------------------------------------------------------------------------------------------
-# Kernels of `gates` and `carry`, see `gendr._runtime.operator.Kernels`
+# Kernels of `gates` and `carry`, see `gendr.kernels.operator.Kernels`
 # ---------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 
 ensure_cache()
 announce_compilation(__name__)

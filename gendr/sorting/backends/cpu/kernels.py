@@ -32,9 +32,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, register_jitable
 
-from gendr._runtime.numba.calls import call_cdf, call_pdf, pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.mathematics import TWO_52, TWO_52_BITS, bits_of, exp, from_bits, log1p
+from gendr.kernels.numba.calls import call_cdf, call_pdf, pointer
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.mathematics import TWO_52, TWO_52_BITS, bits_of, exp, from_bits, log1p
 
 ensure_cache()
 announce_compilation(__name__)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, kernel
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
 
 ensure_cache()
 announce_compilation(__name__)

@@ -25,10 +25,10 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from gendr._runtime.numba import vectors
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.mathematics import ROUNDER, exp
-from gendr._runtime.numba.vectors import LANES, lanewise, maximum, minimum, power_of_two, where
+from gendr.kernels.numba import vectors
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.mathematics import ROUNDER, exp
+from gendr.kernels.numba.vectors import LANES, lanewise, maximum, minimum, power_of_two, where
 from gendr.sorting.backends.cpu.row_kernels import (
     COEFFICIENTS,
     LOG2_E,

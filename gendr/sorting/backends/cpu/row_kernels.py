@@ -24,8 +24,8 @@ import numpy as np
 from numba import types
 from numba.extending import overload, register_jitable
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.mathematics import (
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.mathematics import (
     ROUNDER,
     ROUNDER_BITS,
     bits_of,

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import lasting
-from gendr._runtime.triton import launch as _triton_launch
-from gendr._runtime.triton.launch import available, blocks_of, interpreted, power_of_2, run
+from gendr._common.tracing import lasting
 from gendr.distributions.decisions import Number
+from gendr.kernels.triton import launch as _triton_launch
+from gendr.kernels.triton.launch import available, blocks_of, interpreted, power_of_2, run
 from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.networks import Network
 
@@ -74,7 +74,7 @@ def supports(tensor: Tensor) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------
-# Kernels of `gates` and `carry`, see `gendr._runtime.operator.Kernels`
+# Kernels of `gates` and `carry`, see `gendr.kernels.operator.Kernels`
 # ---------------------------------------------------------------------------------------------
 
 

@@ -28,8 +28,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gendr._runtime.triton.mathematics import bounded
-from gendr._runtime.triton.mathematics import power as raised
+from gendr.kernels.triton.mathematics import bounded
+from gendr.kernels.triton.mathematics import power as raised
 
 # What overflows counts as the largest number, so that 0 times it is 0, and in a sum as this, so
 # that no inf - inf is in it.

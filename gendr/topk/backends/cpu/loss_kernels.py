@@ -17,8 +17,8 @@ import math
 
 import numpy as np
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr._runtime.numba.mathematics import exp
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.mathematics import exp
 from gendr.sorting.backends.cpu.kernels import GROUP, gates, gates_back
 from gendr.sorting.backends.cpu.row_kernels import short_exp
 

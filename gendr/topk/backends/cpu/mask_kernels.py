@@ -19,8 +19,8 @@ import math
 
 import numpy as np
 
-from gendr._runtime.numba.calls import call_cdf, call_pdf, pointer
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.calls import call_cdf, call_pdf, pointer
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 
 ensure_cache()
 announce_compilation(__name__)

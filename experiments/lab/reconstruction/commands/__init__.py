@@ -1,0 +1,1 @@
+"""What the scripts train.py, dataset.py and predict.py do."""

@@ -1,0 +1,347 @@
+"""Checks of arguments; each raises an error of one line: what came, and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable
+from numbers import Integral, Real
+
+import torch
+from torch import Tensor
+
+from gendr._common.memory import physical_memory
+from gendr._common.names import unknown
+from gendr._common.readback import earlier
+from gendr._common.tracing import is_traced, is_transformed
+
+FLOATS = (torch.float32, torch.float64)
+INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """`float32` for torch.float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def shape_text(shape: Iterable[int]) -> str:
+    """`[2, 3]` for any iterable of sizes."""
+    return "[" + ", ".join(str(n) for n in shape) + "]"
+
+
+def check_tensor(name: str, value: object, *, meta: bool = False) -> Tensor:
+    """Return `value` if it is a dense tensor with values.
+
+    Args:
+        name: of the tensor in the message.
+        value: what is given.
+        meta: whether a tensor on the device meta, which has a shape only, will do.
+
+    Raises:
+        TypeError: if it is anything else, also a sparse, nested or meta tensor.
+    """
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{name} must be a torch.Tensor, got {type(value).__name__}; "
+            "convert it with torch.as_tensor"
+        )
+    return _check_dense(name, value, meta)
+
+
+def _check_dense(name: str, tensor: Tensor, meta: bool = False) -> Tensor:
+    """Return `tensor` if its values lie in memory one by one, as all that is computed here needs.
+
+    Raises:
+        TypeError: if they do not.
+    """
+    if tensor.is_meta and not meta:
+        raise TypeError(f"{name} must have values, got a tensor on the device meta, which has none")
+    if tensor.is_nested:
+        raise TypeError(f"{name} must be dense, got a nested tensor; use .to_padded_tensor(0)")
+    if tensor.layout is not torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.")
+        raise TypeError(f"{name} must be dense, got the layout {kind}; use .to_dense()")
+    return tensor
+
+
+def check_float(name: str, value: object) -> Tensor:
+    """Return `value` if it is a float32 or float64 tensor.
+
+    Raises:
+        TypeError: if it is no tensor or has another dtype.
+    """
+    tensor = check_tensor(name, value)
+    if tensor.dtype not in FLOATS:
+        raise TypeError(
+            f"{name} must be float32 or float64, got {dtype_name(tensor.dtype)}; "
+            "convert it with .float()"
+        )
+    return tensor
+
+
+def widened(x: Tensor) -> Tensor:
+    """Convert half precision to float32, in which is computed; keep other dtypes."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def check_integer(name: str, value: object) -> Tensor:
+    """Return `value` as int64 if it is a tensor of integers.
+
+    Raises:
+        TypeError: if it is no tensor or has another dtype.
+    """
+    tensor = check_tensor(name, value)
+    if tensor.dtype not in INTEGERS:
+        raise TypeError(
+            f"{name} must hold integers, got {dtype_name(tensor.dtype)}; convert it with .long()"
+        )
+    return tensor.long()
+
+
+def _fits(shape: torch.Size, pattern: str, sizes: dict[str, int]) -> bool:
+    """Whether `shape` fits e.g. `[..., V, 3]`; fills `sizes` with what the letters stand for."""
+    parts = [part.strip() for part in pattern.strip().strip("[]").split(",") if part.strip()]
+    dims = list(shape)
+    if parts and parts[0] == "...":
+        parts = parts[1:]
+        dims = dims[max(0, len(dims) - len(parts)) :]
+    if len(parts) != len(dims):
+        return False
+    return all(
+        n == (int(part) if part.isdigit() else sizes.setdefault(part, n))
+        for part, n in zip(parts, dims, strict=True)
+    )
+
+
+def check_shape(name: str, tensor: Tensor, pattern: str, **known: int) -> dict[str, int]:
+    """Compare a shape with a pattern and return the sizes of its letters.
+
+    Args:
+        name: What the tensor is called in the message.
+        tensor: Any tensor.
+        pattern: Such as `"[B, F, 3, 3]"`, `"[..., 3]"` or `"[V, 3] or [B, V, 3]"`. Numbers must
+            match, equal letters must be equal, leading dots stand for any number of dimensions.
+        **known: Sizes of letters that are known beforehand.
+
+    Raises:
+        ValueError: if no alternative fits.
+    """
+    for alternative in pattern.split(" or "):
+        sizes = dict(known)
+        if _fits(tensor.shape, alternative, sizes):
+            return sizes
+    where = ", ".join(f"{k} = {v}" for k, v in known.items() if k in pattern)
+    where = f" with {where}" if where else ""
+    raise ValueError(f"{name} must have shape {pattern}{where}, got {shape_text(tensor.shape)}")
+
+
+def check_finite(name: str, tensor: Tensor) -> Tensor:
+    """Return `tensor` if it holds neither NaN nor inf.
+
+    Tensors that `torch.compile` or `torch.func` traces have no values yet: they are not checked.
+
+    Raises:
+        TypeError: if it is sparse, nested, or has no values.
+        ValueError: that names the tensor, how many values are wrong, and where the first is.
+    """
+    _check_dense(name, tensor)
+    if is_traced():
+        return tensor
+    # If the sum is finite, all values are. If it is not, it may also have overflowed: look again.
+    if math.isfinite(float(tensor.detach().sum())):
+        return tensor
+    good = torch.isfinite(tensor.detach())
+    if not bool(good.all()):
+        bad = (~good).nonzero()
+        first = bad[0].tolist()
+        value = tensor.detach()[tuple(first)].item()
+        at = f" at index {shape_text(first)}" if first else ""
+        raise ValueError(
+            f"{name} must be finite, got {len(bad)} NaN or inf values, the first ({value}){at}"
+        )
+    return tensor
+
+
+def check_finite_late(name: str, tensor: Tensor, owner: Hashable) -> Tensor:
+    """`check_finite`; on a GPU without waiting: a later call raises for the tensor of this one.
+
+    Args:
+        name: of the tensor in the message.
+        tensor: of floats.
+        owner: whose later call; see `earlier`.
+
+    Raises:
+        ValueError: that names the tensor; on a GPU it says that it was that of an earlier call.
+    """
+    if not tensor.is_cuda:
+        return check_finite(name, tensor)
+    if is_traced() or not tensor.numel():
+        return tensor
+    # The largest magnitude: other than a sum it does not overflow.
+    largest = torch.linalg.vector_norm(tensor.detach(), torch.inf)
+    found = earlier(owner, name, largest.reshape(1))
+    if found is not None and not math.isfinite(found[0]):
+        raise ValueError(
+            f"{name} must be finite, got NaN or inf in an earlier call on {tensor.device}"
+        )
+    return tensor
+
+
+def check_index(name: str, tensor: Tensor, size: int, what: str) -> Tensor:
+    """Return `tensor`, which holds indices, if all of them lie in 0 .. size - 1.
+
+    Args:
+        name: What the indices are called in the message.
+        tensor: Integers of any shape.
+        size: The number of things that they index.
+        what: What these things are called, in the plural.
+
+    Raises:
+        ValueError: if an index is negative or too large.
+    """
+    if tensor.numel() and not is_transformed():
+        low, high = (int(x) for x in torch.aminmax(tensor))
+        if low < 0 or high >= size:
+            worst = low if low < 0 else high
+            hint = "; indices count from 0" if high == size and low >= 1 else ""
+            allowed = f"0 .. {size - 1}" if size else "nothing"
+            raise ValueError(
+                f"{name} must index the {size} {what} ({allowed}), got the index {worst}{hint}"
+            )
+    return tensor
+
+
+def check_like(name: str, tensor: Tensor, other_name: str, other: Tensor) -> Tensor:
+    """Return `tensor` if it has the dtype and device of `other`.
+
+    Raises:
+        TypeError: if the dtypes differ.
+        ValueError: if the devices differ.
+    """
+    if tensor.dtype != other.dtype:
+        raise TypeError(
+            f"{name} must have the dtype of {other_name}, {dtype_name(other.dtype)}, "
+            f"got {dtype_name(tensor.dtype)}; convert one of them with .to()"
+        )
+    return check_device(name, tensor, other_name, other)
+
+
+def check_device(name: str, tensor: Tensor, other_name: str, other: Tensor) -> Tensor:
+    """Return `tensor` if it lives on the device of `other`.
+
+    Raises:
+        ValueError: if the devices differ.
+    """
+    if tensor.device != other.device:
+        raise ValueError(
+            f"{name} must be on the device of {other_name}, {other.device}, "
+            f"got {tensor.device}; move one of them with .to()"
+        )
+    return tensor
+
+
+def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
+    """Return `value` if it is one of the allowed strings.
+
+    Raises:
+        ValueError: with the allowed names; with the nearest if they are more than a dozen.
+    """
+    names = list(allowed)
+    if isinstance(value, str) and value in names:
+        return value
+    raise ValueError(unknown(name, value, names))
+
+
+def check_number(
+    name: str,
+    value: object,
+    *,
+    above: float = -math.inf,
+    below: float = math.inf,
+    least: float = -math.inf,
+) -> float:
+    """Return `value` as a float if it is a number with above < value < below and value >= least.
+
+    Numbers of NumPy count; whoever keeps a number keeps what is returned.
+
+    Raises:
+        TypeError: if it is no number.
+        ValueError: if it is NaN, inf or outside the interval.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    # Symbols of `torch.compile` stay what they are; NaN and inf fail the comparisons.
+    number = value if isinstance(value, (int, float)) else float(value)
+    if not above < number < below or number < least:
+        bounds = [f"> {above:g}"] if above > -math.inf else []
+        bounds += [f">= {least:g}"] if least > -math.inf else []
+        bounds += [f"< {below:g}"] if below < math.inf else []
+        raise ValueError(f"{name} must be {' and '.join(bounds) or 'finite'}, got {value!r}")
+    return float(number)
+
+
+def check_count(name: str, value: object, *, least: int = 1) -> int:
+    """Return `value` as an int if it is a whole number of at least `least`.
+
+    Those of NumPy count; whoever keeps a number keeps what is returned.
+
+    Raises:
+        TypeError: if it is no int.
+        ValueError: if it is too small.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name} must be >= {least}, got {value}")
+    return value if isinstance(value, int) else int(value)
+
+
+def check_image_size(value: object, name: str = "image_size") -> tuple[int, int]:
+    """(H, W) of a number of pixels, which stands for a square, or of a pair (H, W).
+
+    Whole numbers of any type count: 64, np.int64(64), and 64.0, as calibration files have it.
+
+    Args:
+        value: A number, or two in a list, a tuple, an array or a tensor.
+        name: What it is called in the message.
+
+    Raises:
+        TypeError: if it is neither one whole number nor two.
+        ValueError: if a side is below 1.
+        MemoryError: one image of float32 is larger than the memory.
+    """
+    if isinstance(value, Tensor):
+        value = value.tolist()
+    pair = tuple(value) if isinstance(value, Iterable) else (value, value)
+    sides: list[int] = []
+    for n in pair:
+        if isinstance(n, bool):
+            continue
+        if isinstance(n, int):
+            sides.append(n)  # as it is: under `torch.compile` it may be a symbol
+        elif isinstance(n, Real) and float(n).is_integer():
+            sides.append(int(float(n)))
+    if len(pair) != 2 or len(sides) != 2:
+        raise TypeError(f"{name} must be an int or (height, width), got {value!r}")
+    if min(sides) < 1:
+        raise ValueError(f"{name} must be >= 1, got {value!r}")
+    if not torch.compiler.is_compiling():
+        check_memory(f"an image of {name} {value!r}", 4 * sides[0] * sides[1])
+    return sides[0], sides[1]
+
+
+def check_memory(what: str, size: int, instead: str = "") -> None:
+    """Raise for what would not even fit if the machine had nothing else in its memory.
+
+    Args:
+        what: is to be made, for the message.
+        size: its bytes.
+        instead: what to do, if there is something.
+
+    Raises:
+        MemoryError: the machine has less, as far as the system tells.
+    """
+    if size > (memory := physical_memory()):
+        advice = f"; {instead}" if instead else ""
+        raise MemoryError(
+            f"{what} needs {size / 1e9:,.3g} GB, this machine has {memory / 1e9:,.3g} GB{advice}"
+        )

@@ -1,0 +1,325 @@
+"""What all programs have in common: how they read options, and how they end.
+
+Options are declared once, as fields of a frozen dataclass: `option` says what a field may be, and
+the first sentence of its entry in the docstring's table "Attributes" what it means.
+
+    class Settings:
+        steps: int = option(100, count(1), "N")
+
+    add_options(parser, Settings)
+    settings = read_options(Settings, vars(parser.parse_args()))
+
+Exit status: what the program returns, by default 0; 2 for bad input, with one line on stderr that
+says what is wrong; 130 after Ctrl-C. Imports nothing heavy, so that --help is instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import math
+import os
+import re
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from typing import Any, NoReturn, TypeVar
+
+from gendr._common.names import unknown
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+SettingsT = TypeVar("SettingsT")
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        say(self.prog, f"error: {' '.join(message.split())}; see {self.prog} --help")
+        raise SystemExit(BAD_INPUT)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is none of the choices, as argparse does, but name the nearest of them."""
+        if action.choices is None or value in action.choices:
+            return
+        what = action.metavar or action.dest
+        names = [str(choice) for choice in action.choices]
+        raise argparse.ArgumentError(None, unknown(str(what), value, names))
+
+
+@dataclass(frozen=True)
+class Number:
+    """Which numbers an option may be; called, it reads one from a text.
+
+    Attributes:
+        low: the smallest.
+        high: the largest.
+        closed: whether these two are allowed themselves.
+        whole: whether it is an int, which has no largest.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    closed: bool = True
+    whole: bool = False
+
+    def __call__(self, text: str) -> float:
+        """The number that a text says.
+
+        Raises:
+            ArgumentTypeError: if it says none, or one that is not allowed.
+        """
+        try:
+            number = int(text) if self.whole else float(text)
+        except ValueError:
+            number = None
+        if self.whole and (number is None or number < self.low):
+            wanted = f"must be a whole number >= {self.low:g}"
+            raise argparse.ArgumentTypeError(f"{wanted}, got {text!r}")
+        if number is None:
+            raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
+        low, high = self.low, self.high
+        inside = low <= number <= high if self.closed else low < number < high
+        if not inside or math.isinf(number):
+            bounds = f"between {low:g} and {high:g}" + ("" if self.closed else ", ends excluded")
+            if high == math.inf:
+                bounds = f"{'>=' if self.closed else '>'} {low:g}"
+            raise argparse.ArgumentTypeError(f"must be {bounds}, got {text}")
+        return number
+
+    def check(self, name: str, value: object) -> None:
+        """Refuse a value that comes from Python.
+
+        Raises:
+            TypeError: if it is no number.
+            ValueError: if it is one that is not allowed.
+        """
+        from gendr._common.checks import check_count, check_number
+
+        if self.whole:
+            check_count(name, value, least=int(self.low))
+        elif self.closed:
+            check_number(name, value, least=self.low)
+        else:
+            check_number(name, value, above=self.low, below=self.high)
+
+
+def count(least: int) -> Number:
+    """The type of options that are whole numbers of at least `least`."""
+    return Number(least, whole=True)
+
+
+def above(low: float, high: float = math.inf) -> Number:
+    """The type of options that are numbers in (low, high)."""
+    return Number(low, high, closed=False)
+
+
+def option(
+    default: Any = MISSING,
+    convert: Callable[[str], Any] | None = None,
+    metavar: str | tuple[str, ...] | None = None,
+    flags: str | tuple[str, ...] = (),
+    **more: Any,
+) -> Any:
+    """A field of settings that is an option of a command.
+
+    Args:
+        default: of the field; without one the option must be given.
+        convert: its type for argparse; `check_options` checks a `Number` in Python, too.
+        metavar: what stands for its value in the help; N and X for numbers.
+        flags: what it is called if not --name, or "" for a positional argument.
+        **more: further arguments of `add_argument`.
+    """
+    if metavar is None and isinstance(convert, Number):
+        metavar = "N" if convert.whole else "X"
+    flags = (flags,) if isinstance(flags, str) else flags
+    arguments = {"type": convert, "metavar": metavar, **more}
+    return field(default=default, metadata={"flags": flags, "arguments": arguments})
+
+
+def seconds(text: str) -> float:
+    """The type of options that are times such as 90, 90s, 2m or 1.5h."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    try:
+        found = float(number) * units[unit]
+    except ValueError:
+        found = 0.0
+    if not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a time > 0 such as 90s, 2m or 1h, got {text!r}")
+    return found
+
+
+def group(settings: type) -> Any:
+    """A field that holds settings, whose options are options of the command."""
+    return field(metadata={"settings": settings})
+
+
+def check_options(settings: Any) -> None:
+    """Refuse settings that are out of the range of their option; None is always allowed.
+
+    Raises:
+        TypeError: for a setting that is no number.
+        ValueError: for one that is out of range.
+    """
+    for name, each in _options(type(settings)):
+        value, convert = getattr(settings, name), each.metadata["arguments"]["type"]
+        if isinstance(convert, Number) and (value is not None or each.default is not None):
+            convert.check(name, value)
+
+
+def changed(settings: SettingsT, what: str, changes: Mapping[str, Any]) -> SettingsT:
+    """Settings with some of them replaced.
+
+    Args:
+        settings: a dataclass.
+        what: one of them is, for the message, such as "setting of a fit".
+        changes: by name.
+
+    Raises:
+        ValueError: for a setting that does not exist; the nearest names are listed.
+    """
+    from gendr._common.checks import check_choice
+
+    for name in changes:
+        check_choice(what, name, [f.name for f in fields(type(settings))])  # pyright: ignore[reportArgumentType]
+    return replace(settings, **changes)  # pyright: ignore[reportArgumentType]
+
+
+def add_options(
+    parser: argparse.ArgumentParser, settings: type, titles: Mapping[str, str] | None = None
+) -> None:
+    """Add the options of settings to a parser.
+
+    Args:
+        parser: that they are added to.
+        settings: a dataclass with fields by `option` and `group`.
+        titles: groups of options in the help: their titles, and the names of their fields.
+    """
+    found = dict(_options(settings))
+    titled = {title: names.split() for title, names in (titles or {}).items()}
+    inside = {name for names in titled.values() for name in names}
+    _add(parser, settings, {name: found[name] for name in found if name not in inside})
+    for title, names in titled.items():
+        _add(parser.add_argument_group(title), settings, {name: found[name] for name in names})
+
+
+def _add(to: Any, settings: type, options: Mapping[str, Field[Any]]) -> None:
+    texts = _texts(settings)
+    for name, each in options.items():
+        flags, arguments = each.metadata["flags"], dict(each.metadata["arguments"])
+        help_text = re.split(r"\.(?:\s|$)", texts.get(name, ""), maxsplit=1)[0]
+        arguments = {"help": help_text.replace("%", "%%"), **arguments}
+        if flags == ("",):
+            if each.default is not MISSING:
+                arguments["default"] = each.default
+            to.add_argument(name, **arguments)
+            continue
+        if str(each.type).removeprefix("<class '").startswith("bool"):
+            is_plain = each.default is False
+            action = "store_true" if is_plain else argparse.BooleanOptionalAction
+            arguments = {"help": arguments["help"], "action": action}
+        needed = each.default is MISSING
+        default = {"required": True} if needed else {"default": each.default}
+        flags = flags or (f"--{name.replace('_', '-')}",)
+        to.add_argument(*flags, dest=name, **default, **arguments)
+
+
+def _options(settings: type) -> Iterator[tuple[str, Field[Any]]]:
+    """The fields that are options, also those of settings inside; the outer ones come first."""
+    own = {each.name: each for each in fields(settings)}
+    for name, each in own.items():
+        if "arguments" in each.metadata:
+            yield name, each
+    for each in own.values():
+        if inner := each.metadata.get("settings"):
+            yield from ((name, option) for name, option in _options(inner) if name not in own)
+
+
+def _texts(settings: type) -> dict[str, str]:
+    """What the docstrings of settings, of their bases and of settings inside say of each field."""
+    texts: dict[str, str] = {}
+    for each in fields(settings):
+        if inner := each.metadata.get("settings"):
+            texts |= _texts(inner)
+    for base in reversed(settings.__mro__):
+        _, _, table = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")
+        entries = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", table, re.MULTILINE)
+        texts |= {name: " ".join(text.split()) for name, text in entries}
+    return texts
+
+
+def read_options(settings: type[SettingsT], values: Mapping[str, Any]) -> SettingsT:
+    """Settings from the values of a parser's namespace.
+
+    Args:
+        settings: whose options were added to the parser.
+        values: by name; lists become tuples.
+
+    Raises:
+        TypeError: as the settings themselves do.
+        ValueError: as the settings themselves do.
+    """
+    own = {each.name: each for each in fields(settings)}  # pyright: ignore[reportArgumentType]
+    left = {name: value for name, value in values.items() if name not in own}
+    found: dict[str, Any] = {}
+    for name, each in own.items():
+        if inner := each.metadata.get("settings"):
+            found[name] = read_options(inner, left)
+        elif name in values:
+            value = values[name]
+            found[name] = tuple(value) if isinstance(value, list) else value
+    return settings(**found)
+
+
+def run_program(
+    parser: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace], int | None],
+    argv: Sequence[str] | None = None,
+    *,
+    resumes: Callable[[argparse.Namespace], bool] = lambda args: False,
+) -> int:
+    """Read the options and run a program with them.
+
+    With an option --debug, bad input shows its traceback.
+
+    Args:
+        parser: Best a `Parser`.
+        run: The program; may return an exit status.
+        argv: The arguments without the name of the program; by default those of the process.
+        resumes: Whether the same command with --resume goes on after an interruption.
+
+    Returns:
+        The exit status.
+    """
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit as end:  # --help, --version and mistakes; the parser has spoken
+        return end.code if isinstance(end.code, int) else BAD_INPUT
+    try:
+        return run(args) or 0
+    except KeyboardInterrupt:
+        hint = "; the same command with --resume goes on" if resumes(args) else ""
+        say(parser.prog, f"stopped{hint}")
+        return INTERRUPTED
+    except BrokenPipeError:  # such as `gendr list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (MemoryError, OSError, RuntimeError, TypeError, ValueError, sqlite3.Error) as error:
+        if getattr(args, "debug", False):
+            raise
+        say(parser.prog, f"error: {_one_line(error)}")
+        return BAD_INPUT
+
+
+def say(program: str, text: str) -> None:
+    """One line on stderr."""
+    sys.stderr.write(f"{program}: {text}\n")
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,6 +1,0 @@
-"""From photographs alone to what fits need: cameras, by COLMAP's package pycolmap, and masks."""
-
-from gendr.capture.cameras import FoundCameras, find_cameras
-from gendr.mesh.masks import find_masks
-
-__all__ = ["FoundCameras", "find_cameras", "find_masks"]

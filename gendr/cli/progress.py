@@ -1,0 +1,240 @@
+"""A run that takes long: what it shows on its way, when it saves, and how it ends after Ctrl-C."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from tqdm import tqdm
+from typing_extensions import Self
+
+from gendr._common.command_line import say
+from gendr.logic.training_loop import TrainingLoop
+
+__all__ = ["Curves", "Session", "Stop", "has_tensorboard"]
+
+
+def has_tensorboard() -> bool:
+    """Whether `Curves` are written."""
+    return find_spec("tensorboard") is not None
+
+
+class Stop:
+    """What Ctrl-C and SIGTERM do: they wait for `check`, because half a step cannot be resumed.
+
+    A second one does not wait, and none does while `at_once` is set: it raises KeyboardInterrupt.
+
+    Args:
+        at_once: whether signals wait.
+
+    Attributes:
+        asked: whether there was a signal.
+    """
+
+    def __init__(self, *, at_once: bool = False) -> None:
+        self.asked, self.at_once = False, at_once
+        # Ctrl-C raises by itself.
+        self._numbers = (signal.SIGTERM,) if at_once else (signal.SIGINT, signal.SIGTERM)
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            for number in self._numbers:
+                self._before[number] = signal.signal(number, self._caught)
+        except ValueError:  # not in the main thread: signals go to that one only
+            pass
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _caught(self, *_: object) -> None:
+        if self.asked or self.at_once:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if there was a signal."""
+        if self.asked:
+            raise KeyboardInterrupt
+
+
+class Curves:
+    """What TensorBoard shows, if it is installed. If it cannot be written, the run goes on.
+
+    Args:
+        folder: for its files; None draws nothing.
+        step: the step that the run goes on from; what is there of later ones is dropped.
+    """
+
+    def __init__(self, folder: Path | None, step: int) -> None:
+        self._writer: Any = None
+        if folder is None or not has_tensorboard():
+            return
+        with self._or_none():
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(folder), purge_step=step or None)
+
+    @property
+    def are_drawn(self) -> bool:
+        """Whether anything is written."""
+        return self._writer is not None
+
+    def add(self, step: int, values: Mapping[str, float]) -> None:
+        """Add a point to each of these curves."""
+        with self._or_none():
+            for name, value in values.items():
+                if self._writer is not None:
+                    self._writer.add_scalar(name, value, step)
+
+    def add_picture(self, step: int, name: str, pixels: Tensor) -> None:
+        """Add a picture, uint8 [3, H, W]."""
+        with self._or_none():
+            if self._writer is not None:
+                self._writer.add_image(name, pixels, step)
+                self._writer.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        with self._or_none():
+            if self._writer is not None:
+                self._writer.close()
+        self._writer = None
+
+    @contextmanager
+    def _or_none(self) -> Generator[None, None, None]:
+        """After an error of the disk, say so and draw no more: checkpoints may still fit."""
+        try:
+            yield
+        except OSError as error:
+            self._writer = None
+            reason = error.strerror or type(error).__name__
+            say("gendr", f"warning: no more curves of this training: {reason}")
+
+
+class Session:
+    """A run from its start, or from where it was resumed, to its end or interruption.
+
+    Args:
+        name: of the run, before the bar.
+        total: what the bar counts to; None if something else ends the run.
+        unit: what it counts.
+        quiet: whether there is no bar.
+        curves: the folder for TensorBoard; None writes nothing.
+        every: seconds between two checkpoints.
+        at_once: whether Ctrl-C and SIGTERM do not wait, see `Stop`.
+
+    Attributes:
+        stop: which tells of signals.
+        curves: from `begin` on.
+        place: where the run is, such as "after step 3 of 7", and what --resume goes on with: what
+            is said after an interruption. None says nothing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        total: int | None,
+        unit: str = "step",
+        *,
+        quiet: bool = False,
+        curves: Path | None = None,
+        every: float = math.inf,
+        at_once: bool = False,
+    ) -> None:
+        self.stop = Stop(at_once=at_once)
+        self.place: tuple[str, str] | None = None
+        self._name, self._total, self._unit, self._quiet = name, total, unit, quiet
+        self._every, self._saved = every, -math.inf
+        self._folder, self.curves, self._rows = curves, Curves(None, 0), 0
+        self._bar: tqdm[Any] | None = None
+        self._shown: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        self.stop.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close()
+        self.stop.__exit__()
+        if kind is not None and issubclass(kind, KeyboardInterrupt) and self.place is not None:
+            where, source = self.place
+            say("gendr", f"stopped {where}; the same command with --resume goes on {source}")
+
+    def close(self) -> None:
+        """End the bar and the curves."""
+        if self._bar is not None:
+            self._bar.close()
+        self.curves.close()
+
+    def begin(self, done: int) -> tqdm[Any]:
+        """Show the bar and begin the curves; what was done before does not count for the speed."""
+        self.curves = Curves(self._folder, done)
+        self._bar = tqdm(
+            total=self._total, initial=done, desc=self._name, unit=self._unit,
+            disable=self._quiet, dynamic_ncols=True,
+        )  # fmt: skip
+        return self._bar
+
+    def show(self, done: int, **numbers: float) -> None:
+        """Move the bar, which begins at the first time, and say the latest numbers."""
+        bar = self.begin(done) if self._bar is None else self._bar
+        for name, value in numbers.items():
+            self._shown[name] = f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+        bar.set_postfix(self._shown, refresh=False)
+        bar.update(min(done, self._total or done) - bar.n)
+
+    @contextmanager
+    def part(self, name: str) -> Generator[Callable[..., None], None, None]:
+        """A bar of its own that goes away at the end, and a function tell(done, stage="").
+
+        `done` is in [0, 1]. It tells the time left, by the mean speed so far.
+        """
+        with tqdm(
+            total=100, desc=name, unit="%", disable=self._quiet, leave=False, smoothing=0
+        ) as bar:
+
+            def tell(done: float, stage: str = "") -> None:
+                bar.set_postfix_str(stage, refresh=False)
+                bar.update(int(100 * done) - bar.n)
+
+            yield tell
+
+    def write(self, text: str) -> None:
+        """A line on stderr, above the bar."""
+        tqdm.write(text, file=sys.stderr)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a checkpoint is to be written; `saved` says that it was."""
+        return time.monotonic() - self._saved >= self._every
+
+    def saved(self) -> None:
+        """A checkpoint was written."""
+        self._saved = time.monotonic()
+
+    def each_step(self, training: TrainingLoop[Any, Any]) -> None:
+        """Show the step of a training that is done, and what is new in its history.
+
+        Raises:
+            KeyboardInterrupt: after Ctrl-C or SIGTERM.
+        """
+        if self._bar is None:  # rows of before were drawn before
+            self.begin(training.step)
+            self._rows = sum(row["step"] < training.step for row in training.history)
+        row = training.history[-1] if training.history else {}
+        self.show(training.step, **{name: row[name] for name in row if name != "step"})
+        for row in training.history[self._rows :]:
+            self.curves.add(int(row["step"]), {name: row[name] for name in row if name != "step"})
+        self._rows = len(training.history)
+        self.stop.check()

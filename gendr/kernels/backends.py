@@ -1,0 +1,102 @@
+"""Which implementation of an operation is used: chosen by device, or named."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from torch import Tensor
+
+from gendr._common.checks import check_choice, dtype_name
+from gendr._common.tracing import constant, is_transformed, refuse_transforms
+
+
+class AnyBackend(Protocol):
+    """What every backend has, whatever it computes."""
+
+    def available(self) -> str | None:
+        """None if usable here, else the reason."""
+        ...
+
+    def supports(self, tensor: Tensor) -> bool:
+        """Whether it works where this tensor lives, and in its dtype."""
+        ...
+
+
+B = TypeVar("B", bound=AnyBackend | None)
+
+
+@constant
+def reason_of(load: Callable[[str], AnyBackend | None], name: str) -> str | None:
+    """Why the backend that `load` gives for a name is not usable here, None if it is."""
+    backend = load(name)
+    return None if backend is None else backend.available()
+
+
+class Choice(Generic[B]):
+    """The choice of one system's backend.
+
+    Args:
+        load: name of a backend -> the backend; None where there are no kernels, but definitions
+            in plain torch. It imports by plain statements, because `torch.compile` cannot trace
+            `import_module`.
+        names: of the backends, in the order in which `auto` asks them; the last takes every tensor.
+    """
+
+    def __init__(self, load: Callable[[str], B], names: tuple[str, ...]) -> None:
+        self.load, self.names = load, names
+
+    def backends(self) -> dict[str, str | None]:
+        """Every backend's name -> None if it is usable here, else the reason why not."""
+        return {name: reason_of(self.load, name) for name in self.names}
+
+    def choose(self, name: str, tensor: Tensor) -> B:
+        """The backend of that name, or for `auto` the first that serves the tensor.
+
+        Inside a transform of `torch.func` it is the last, for others are kernels.
+
+        Args:
+            name: one of the names, or "auto".
+            tensor: an input of the computation; its device and dtype decide.
+
+        Raises:
+            ValueError: for an unknown name, or a backend that does not serve this device or dtype.
+            RuntimeError: for a backend that is not usable here, with its reason.
+        """
+        if name not in self.names:
+            check_choice("backend", name, ("auto", *self.names))
+        if name != self.names[-1] and is_transformed():
+            if name != "auto":
+                refuse_transforms(f"backend {name!r}")
+            name = self.names[-1]
+        candidates = self.names if name == "auto" else (name,)
+        for candidate in candidates:
+            if name == "auto" and candidate == "triton" and tensor.device.type == "cpu":
+                continue  # only Triton's interpreter could: it is for tests, by name
+            module = self.load(candidate)
+            reason = reason_of(self.load, candidate)
+            if name != "auto" and reason is not None:
+                raise RuntimeError(reason)
+            if module is not None and not module.supports(tensor):
+                if name != "auto":
+                    raise ValueError(
+                        f"backend {name!r} does not serve tensors on {tensor.device} of "
+                        f"{dtype_name(tensor.dtype)}; use the backend auto, or move or convert them"
+                    )
+                continue
+            if reason is not None:
+                warn_once(candidate, reason)
+                continue
+            return module
+        raise RuntimeError(f"no backend serves tensors on {tensor.device}")  # reference serves all
+
+
+def warn_once(name: str, reason: str) -> None:
+    """Warn that a backend is not usable here; each backend once in a process."""
+    if name not in warned:
+        warned.add(name)
+        warnings.warn(f"{reason}; falling back to a slower backend", RuntimeWarning, stacklevel=4)
+
+
+warned: set[str] = set()  # names of backends that the user was told about

@@ -1,0 +1,221 @@
+"""The one layer between kernels and autograd.
+
+An operator is a function of tensors and of a `spec`, everything else that it needs. It is declared
+once: its definition in plain torch, and where a backend keeps its kernels. This layer owns the
+rest: detached, contiguous inputs for kernels; first derivatives by a kernel; derivatives of any
+higher order, and everything that `torch.func` and `torch.compile` do, by the definition, or where
+there is none an error for second ones; gradients in the shape and dtype of their inputs.
+
+    GATES = Operator("gates", reference=gates)
+    y = GATES(kernels, wires, x, tables)     # kernels: what a backend has for it, or None
+
+A system asks `gendr.kernels.backends.Choice` for the backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from gendr._common import memory
+from gendr._common.ranges import finite
+from gendr._common.tracing import is_plain, is_traced, refuse_batched
+
+__all__ = ["Kernels", "Operator", "no_second_derivative"]
+
+Tensors: TypeAlias = "tuple[Tensor, ...]"
+Input: TypeAlias = "Tensor | float | None"
+
+
+class Kernels(Protocol):
+    """What a backend has for an operator: functions of detached, contiguous tensors.
+
+    A third one, `traced(spec, *inputs)`, may stand beside them: the operator in graphs of
+    `torch.compile`, where without it the definition is traced. Those of operators without a
+    definition have the name of their `backend`, for errors.
+    """
+
+    @property
+    def forward(self) -> Callable[..., tuple[Tensors, tuple[Any, ...]]]:
+        """(spec, *inputs, save) -> the results, and what `backward` wants to have saved.
+
+        Without `save` nothing need be.
+        """
+        ...
+
+    @property
+    def backward(self) -> Callable[..., tuple[Tensor | None, ...]]:
+        """(spec, inputs, saved, grads, wanted) -> the gradients of the inputs.
+
+        Those not `wanted` may be None. That of a number may come in parts, a tensor of any shape
+        whose sum it is. Of the `grads` of several results some, but not all, may be None, which
+        stands for zeros.
+        """
+        ...
+
+
+class Operator:
+    """A differentiable function of tensors and a spec, with kernels beside its definition.
+
+    Args:
+        name: for messages and tests.
+        reference: (spec, *inputs) -> the result, or a tuple of them, in plain torch; None if there
+            are kernels only, and so no second derivatives.
+        replay: (spec, saved, *inputs) -> what `reference` gives, with what `forward` saved in place
+            of what the definition would search for, such as an order or a threshold; higher
+            derivatives are then those of the result that kernels found. None for the reference.
+        constant: the places of results that have no gradient.
+        wide: whether kernels take and give float64, whatever the dtype of the inputs.
+    """
+
+    known: ClassVar[dict[str, Operator]] = {}
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        reference: Callable[..., Any] | None,
+        replay: Callable[..., Any] | None = None,
+        constant: Sequence[int] = (),
+        wide: bool = False,
+    ) -> None:
+        self.name, self.reference, self.replay = name, reference, replay
+        self.constant, self.wide = constant, wide
+        if reference is not None:
+            self.known[name] = self
+
+    def __call__(self, kernels: Kernels | None, spec: Any, *inputs: Input) -> Any:
+        """The result, or a tuple of them.
+
+        Args:
+            kernels: of a backend; None for the definition.
+            spec: what is no tensor.
+            inputs: tensors that may get gradients, the first of which decides the dtype; numbers
+                in place of 0-dim ones; None where one is optional.
+        """
+        traced = getattr(kernels, "traced", None)
+        if kernels is None or (traced is None and self.reference is not None and is_traced()):
+            return cast("Any", self.reference)(spec, *inputs)
+        if traced is not None and not all(is_plain(x) for x in inputs if isinstance(x, Tensor)):
+            return traced(spec, *inputs)
+        results = _Applied.apply(self, kernels, spec, *inputs)
+        return results[0] if len(results) == 1 else results  # pyright: ignore[reportArgumentType, reportIndexIssue, reportOptionalSubscript]
+
+    def plain(self, value: Any) -> Any:
+        """An input as kernels take it; they may read it only, as it may be the user's own."""
+        if not isinstance(value, Tensor):
+            return value
+        if value.requires_grad:
+            value = value.detach()
+        value = value.double() if self.wide else value
+        if value.is_contiguous() or value.device.type != "cpu":
+            return value.contiguous()
+        return memory.empty_like(value).copy_(value)
+
+    def again(
+        self,
+        spec: Any,
+        inputs: Sequence[Input],
+        grads: Sequence[Tensor | None],
+        saved: Sequence[Any] = (),
+    ) -> tuple[Tensor | None, ...]:
+        """The gradients of the inputs through the definition, or its replay, with a graph."""
+        wanted = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
+        with torch.enable_grad():
+            if self.replay is None:
+                results = cast("Any", self.reference)(spec, *inputs)
+            else:
+                results = self.replay(spec, saved, *inputs)
+            results = (results,) if isinstance(results, Tensor) else results
+            pairs = [
+                # The zero keeps a result that depends on no input in the graph.
+                (result if result.requires_grad else result + 0 * wanted[0].sum(), grad)
+                for result, grad in zip(results, grads, strict=True)
+                if grad is not None
+            ]
+            outputs, upstream = zip(*pairs, strict=True)
+            gradients = iter(
+                torch.autograd.grad(
+                    outputs, wanted, upstream, create_graph=True, materialize_grads=True
+                )
+            )
+        return tuple(
+            next(gradients) if isinstance(t, Tensor) and t.requires_grad else None for t in inputs
+        )
+
+
+def _in_place_of(value: Any, grad: Tensor | None) -> Tensor | None:
+    """A gradient in the shape and dtype of its input; None if that is no tensor."""
+    if grad is None or not isinstance(value, Tensor):
+        return None
+    if grad.shape == value.shape:
+        return grad if grad.dtype == value.dtype else grad.to(value.dtype)
+    if value.ndim == 0:
+        return finite(grad.sum().to(value.dtype))
+    return grad.reshape(value.shape).to(value.dtype)
+
+
+class _Applied(torch.autograd.Function):
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, operator: Operator, kernels: Kernels, spec: Any, *inputs: Input
+    ) -> Tensors:
+        save = True in ctx.needs_input_grad
+        results, saved = kernels.forward(spec, *map(operator.plain, inputs), save=save)
+        if operator.wide:
+            dtype = next(t.dtype for t in inputs if isinstance(t, Tensor))
+            results = tuple(result.to(dtype) for result in results)
+        ctx.set_materialize_grads(False)
+        if operator.constant:
+            ctx.mark_non_differentiable(*(results[i] for i in operator.constant))
+        if save:
+            values = inputs + saved
+            ctx.save_for_backward(*[x for x in values if isinstance(x, Tensor)])
+            others = [None if isinstance(x, Tensor) else (x,) for x in values]
+            ctx.call = operator, kernels, spec, len(inputs), others
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        refuse_batched(grads)
+        operator, kernels, spec, count, others = ctx.call
+        tensors = iter(ctx.saved_tensors)
+        values = tuple([next(tensors) if other is None else other[0] for other in others])
+        inputs, saved = values[:count], values[count:]
+        if all([grad is None for grad in grads]):
+            return (None,) * (3 + count)
+        graded = torch.is_grad_enabled()  # a graph of the backward pass is wanted
+        if graded and operator.reference is not None:
+            return None, None, None, *operator.again(spec, inputs, grads, saved)
+        gradients = kernels.backward(
+            spec, tuple(map(operator.plain, inputs)), saved, tuple(map(operator.plain, grads)),
+            ctx.needs_input_grad[3:],
+        )  # fmt: skip
+        results = [_in_place_of(value, grad) for value, grad in zip(inputs, gradients, strict=True)]
+        if graded:
+            sources = [x for x in (*grads, *inputs) if isinstance(x, Tensor)]
+            results = [None if x is None else _Once.apply(kernels, x, *sources) for x in results]
+        return None, None, None, *results
+
+
+class _Once(torch.autograd.Function):
+    """Gradients that depend on their sources, so that a second derivative raises an error."""
+
+    @staticmethod
+    def forward(ctx: Any, kernels: Kernels, value: Tensor, *sources: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.kernels = kernels
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        no_second_derivative(ctx.kernels.backend)
+
+
+def no_second_derivative(backend: str) -> None:
+    """Raise for the derivative of a gradient that only kernels have found."""
+    raise RuntimeError(
+        f"the {backend} backend has no second derivatives; use backend='reference' for them"
+    )

@@ -1,0 +1,392 @@
+"""The cameras of photos that come without: structure from motion by COLMAP.
+
+Features of photos, all pairs matched, lead to poses, one lens for all photos of a size, and points.
+Where the rim of the photos stands still, as on a turntable before a screen, features are those of
+what moves; otherwise, and where people walk around something, all are used.
+
+Source: Schönberger & Frahm, Structure-from-Motion Revisited (2016), whose package does it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from gendr.kernels.threads import num_threads
+from gendr.mesh.files.reports import warn_caller
+from gendr.mesh.images import MAX_MEGAPIXELS, QUARTERS, open_image, read_orientation, rgba
+from gendr.photos.camera_files.colmap import point_text
+from gendr.photos.camera_files.opencv import OPENCV
+from gendr.photos.camera_files.photos import Masks, is_photo
+
+__all__ = ["LEAST", "FoundCameras", "find_cameras", "list_photos"]
+
+# The fewest photos, placed and of all of them; the part of these that must be placed.
+LEAST, LEAST_PART = 4, 0.5
+# The longer side of what features are looked for in.
+_SIDE = 1600
+# From so many photos on, each is matched with so many that follow, near and further away, only.
+_MANY, _NEIGHBOURS = 250, 12
+# The stages and the parts of the time that they take.
+_STAGES = {"features": 0.35, "match": 0.35, "place": 0.3}
+# The median distance of the cameras from what they look at, in the world that is made.
+_DISTANCE = 3.0
+_NAMED = 5  # copies of photos that are named
+_FOCAL_35 = 0xA405  # of EXIF: the focal length as with film of 36 x 24 mm
+
+Matrix = npt.NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FoundCameras:
+    """Cameras that were found for the photos of a folder.
+
+    The world has its origin where the cameras look, y up if they are upright on average, and the
+    cameras at a median distance of 3.
+
+    Attributes:
+        entries: what `cameras.json` says of each photo that was placed: OpenCV's matrices.
+        left_out: names of the photos that were not placed.
+        points: [P, 3] in space.
+        colors: [P, 3], of them, RGB in [0, 1].
+        tracks: of each, the entries of the photos that show it.
+        error: mean distance of features from where the points are seen, pixels of up to 1600 on the
+            longer side.
+    """
+
+    entries: tuple[dict[str, Any], ...]
+    left_out: tuple[str, ...]
+    points: Matrix
+    colors: Matrix
+    tracks: tuple[tuple[int, ...], ...]
+    error: float
+
+    def files(self, file: Path) -> dict[Path, bytes]:
+        """The JSON file of the cameras, and beside it the points: contents by path.
+
+        `gendr.photos.load_views` and `load_points` read them.
+        """
+        points = "points3D.txt" if file.name == OPENCV else f"{file.stem}_points3D.txt"
+        content = {"points": points, "images": list(self.entries)}
+        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        return {
+            file: text.encode(),
+            file.with_name(points): point_text(
+                self.points, self.colors, [[i + 1 for i in track] for track in self.tracks]
+            ),
+        }
+
+
+def list_photos(folder: Path) -> list[Path]:
+    """The photos of a folder without a file of cameras: those in `images`, or else in itself.
+
+    They come in the order of their names, numbers by their size.
+    """
+    inside = folder / "images"
+    place = inside if inside.is_dir() else folder
+    found = [p for p in place.iterdir() if is_photo(p)]
+    return sorted(found, key=lambda p: [
+        (0, int(part), "") if part.isdigit() else (1, 0, part)
+        for part in re.split(r"(\d+)", p.name.lower()) if part
+    ])  # fmt: skip
+
+
+def find_cameras(
+    folder: str | Path,
+    *,
+    max_megapixels: float = MAX_MEGAPIXELS,
+    callback: Callable[[float, str], None] | None = None,
+) -> FoundCameras:
+    """Find out from where the photos of a folder were taken.
+
+    Args:
+        folder: with photos in it, or in its folder `images`; masks in its folder `masks`, if there
+            are any, say where features may lie if the background stands still.
+        max_megapixels: the largest photo that is read, in million pixels.
+        callback: called with what is done, from 0 to 1, and the stage. What it raises ends it.
+
+    Raises:
+        RuntimeError: if pycolmap is not installed, or fails.
+        ValueError: if there are fewer than four photos, or too few of them can be placed.
+    """
+    if find_spec("pycolmap") is None:
+        raise RuntimeError(
+            "photos without cameras need pycolmap, which is not installed: pip install pycolmap"
+        )
+    root = Path(folder)
+    photos = _different(list_photos(root))
+    if len(photos) < LEAST:
+        raise ValueError(f"cameras need at least {LEAST} photos, and {root} holds {len(photos)}")
+    tell = callback or (lambda done, stage: None)
+    with TemporaryDirectory() as place:
+        work = Path(place)
+        groups, scales = _prepare(root, photos, work, max_megapixels, tell)
+        job = {
+            "groups": groups, "model": "SIMPLE_RADIAL", "masks": (work / "masks").is_dir(),
+            "neighbours": _NEIGHBOURS if len(photos) > _MANY else 0, "threads": num_threads(),
+        }  # fmt: skip
+        (work / "job.json").write_text(json.dumps(job))
+        _run(work, len(photos), tell)
+        result = json.loads((work / "result.json").read_text())
+        table, seen = np.zeros((0, 6)), np.zeros((0, 2), np.int64)
+        if (work / "points.npy").is_file():
+            table, seen = np.load(work / "points.npy"), np.load(work / "tracks.npy")
+    placed = {Path(image["name"]).stem: image for image in result["images"]}
+    names = [p.relative_to(root).as_posix() for p in photos]
+    missing = tuple(name for i, name in enumerate(names) if f"{i:05d}" not in placed)
+    if len(placed) < max(LEAST, LEAST_PART * len(photos)):
+        raise ValueError(
+            f"only {len(placed)} of {len(photos)} photos of {root} could be placed: it helps to "
+            "take more of them, of which neighbours show mostly the same, sharp, of something with "
+            "a pattern or before a background with one that stands as still as the object"
+        )
+    quarters = [QUARTERS.get(read_orientation(photo, max_megapixels), 0) for photo in photos]
+    order = [int(Path(image["name"]).stem) for image in result["images"]]
+    turn, centre, scale = _world(result["images"], [quarters[i] for i in order])
+    entries, place = [], {}
+    for i, name in enumerate(names):
+        image = placed.get(f"{i:05d}")
+        if image is not None:
+            place[i] = len(entries)
+            entries.append(_entry(name, image, scales[i], (turn, centre, scale)))
+    points = scale * (table[:, :3] - centre) @ turn.T
+    tracks: list[set[int]] = [set() for _ in points]  # a photo may show a point twice
+    for point, photo in seen.tolist():
+        if photo in place:
+            tracks[point].add(place[photo])
+    return FoundCameras(
+        tuple(entries), missing, points, table[:, 3:] / 255,
+        tuple(tuple(sorted(track)) for track in tracks), result["error"],
+    )  # fmt: skip
+
+
+def _different(photos: list[Path]) -> list[Path]:
+    """Photos without those that are copies of others, byte for byte, of which it warns."""
+    sizes = Counter(photo.stat().st_size for photo in photos)
+    first: dict[bytes, Path] = {}
+    copies: list[str] = []
+    kept: list[Path] = []
+    for photo in photos:
+        if sizes[photo.stat().st_size] > 1:
+            other = first.setdefault(sha256(photo.read_bytes()).digest(), photo)
+            if other != photo:
+                copies.append(f"{photo.name} is {other.name}")
+                continue
+        kept.append(photo)
+    if copies:
+        named = ", ".join(copies[:_NAMED]) + (", ..." if len(copies) > _NAMED else "")
+        warn_caller(f"photos that are copies of others are used once: {named}")
+    return kept
+
+
+def _prepare(
+    root: Path, photos: list[Path], work: Path, limit: float, tell: Callable[[float, str], None]
+) -> tuple[list[dict[str, Any]], list[tuple[float, float]]]:
+    """Write images of bounded size and their masks; groups of a size, and scales x, y of each."""
+    from PIL import Image
+
+    sizes: dict[tuple[int, int, float], list[str]] = {}
+    scales: list[tuple[float, float]] = []
+    masks: list[Image.Image | None] = []
+    own_masks = Masks(root)
+    for i, photo in enumerate(photos):
+        tell(0.3 * _STAGES["features"] * i / len(photos), "features")
+        with open_image(photo, limit) as opened:
+            focal = _focal_35(opened)
+            factor = min(1.0, _SIDE / max(opened.size))
+            size = (max(1, round(factor * opened.width)), max(1, round(factor * opened.height)))
+            planes = rgba(opened)
+            scales.append((opened.width / size[0], opened.height / size[1]))
+        # What is transparent is grey, as if there were a plain wall behind it.
+        planes = planes[:3] * planes[3] + 0.5 * (1 - planes[3])
+        pixels = (255 * planes).round().astype(np.uint8).transpose(1, 2, 0)
+        image = Image.fromarray(pixels).resize(size, Image.Resampling.BOX)
+        pixels_focal = focal / 36 * max(size)
+        name = f"{size[0]}x{size[1]}/{i:05d}.png"
+        sizes.setdefault((*size, pixels_focal), []).append(name)
+        (work / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        image.save(work / "images" / name)
+        with suppress(ValueError):  # one that is missing
+            mask = own_masks.of(photo)
+            masks.append(None if mask is None else _mask(mask, size, limit))
+    groups = [{"size": size[:2], "focal": size[2], "names": names} for size, names in sizes.items()]
+    _write_masks(work, list(sizes.values()), masks)
+    return groups, scales
+
+
+def _focal_35(image: Any) -> float:
+    """What EXIF data say of the focal length, mm with 36 x 24 mm film; 0 if they say nothing."""
+    with suppress(Exception):  # of anything that cameras write there
+        said = float(image.getexif().get_ifd(0x8769).get(_FOCAL_35, 0))
+        return said if 5 < said < 2000 else 0.0
+    return 0.0
+
+
+def _mask(file: Path, size: tuple[int, int], limit: float) -> Any:
+    """The mask in a file, grey, of another size (W, H); None if it is as large as no photo here."""
+    with open_image(file, limit) as opened:
+        planes = rgba(opened)
+        if (opened.width < opened.height) != (size[0] < size[1]):
+            return None
+    from PIL import Image
+
+    grey = planes[:3].mean(0) * planes[3]
+    return Image.fromarray((255 * grey).astype(np.uint8)).resize(size)
+
+
+def _write_masks(work: Path, groups: list[list[str]], given: list[Any]) -> None:
+    """Masks of what moves, if the rim of all images of a size stands still, for each of the sizes.
+
+    Of a few images of a size nobody can tell: they count like the others if they have masks.
+    """
+    from PIL import Image
+
+    found = [_still_masks(work, names) for names in groups]
+    own = all(mask is not None for mask in given)
+    if not (any(each is not None for each in found) if own else all(each for each in found)):
+        return
+    for names, masks in zip(groups, found, strict=True):
+        for i, name in enumerate(names):
+            mask: Any = given[int(Path(name).stem)] if own else (masks or [])[i]
+            with Image.open(work / "images" / name) as image:
+                size = image.size
+            file = work / "masks" / f"{name}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            mask.resize(size).point(lambda value: 255 * (value > 127)).save(file)
+
+
+def _still_masks(work: Path, names: list[str]) -> list[Any] | None:
+    """Masks of what moves in images of one size whose rim stands still, else None."""
+    import torch
+    from PIL import Image
+
+    from gendr.photos.backdrop import still_backdrop
+
+    small: list[npt.NDArray[np.uint8]] = []
+    for name in names:
+        with Image.open(work / "images" / name) as image:
+            image.thumbnail((480, 480))
+            small.append(np.asarray(image))
+    images = torch.from_numpy(np.stack(small)).permute(0, 3, 1, 2) / 255
+    found = still_backdrop(images)
+    if found is None:
+        return None
+    return [Image.fromarray((255 * mask.numpy()).astype(np.uint8)) for mask in found[1]]
+
+
+def _run(work: Path, count: int, tell: Callable[[float, str], None]) -> None:
+    """Run the process, and tell how far it has come.
+
+    Raises:
+        RuntimeError: if it fails.
+    """
+    command = [sys.executable, str(Path(__file__).with_name("structure.py")), str(work)]
+    pairs = count * _NEIGHBOURS if count > _MANY else count * (count - 1) / 2
+    stage, done = "features", 0.0
+    log = work / "log.txt"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+        assert process.stdout is not None  # for the type checker
+        os.set_blocking(process.stdout.fileno(), False)
+        text = b""
+        try:
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.2)
+                text += process.stdout.read() or b""
+                *lines, text = text.split(b"\n")
+                for line in lines:
+                    word, _, number = line.decode(errors="replace").partition(" ")
+                    if word in _STAGES and number.isdigit():
+                        stage, done = word, int(number) / count
+                if stage == "features":
+                    done = 0.3 + 0.7 * _rows(work, "keypoints") / count
+                elif stage == "match":
+                    done = _rows(work, "two_view_geometries") / pairs
+                before = sum(list(_STAGES.values())[: list(_STAGES).index(stage)])
+                tell(min(1.0, before + _STAGES[stage] * min(1.0, done)), stage)
+                if process.poll() is not None:
+                    break
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+    if process.returncode or not (work / "result.json").is_file():
+        last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
+        raise RuntimeError(f"pycolmap failed ({process.returncode}): {last[0][:200]}")
+
+
+def _rows(work: Path, table: str) -> int:
+    """How many rows a table of the features has by now."""
+    with suppress(sqlite3.Error):
+        place = f"file:{work / 'features.db'}?mode=ro"
+        with closing(sqlite3.connect(place, uri=True, timeout=0.1)) as base:
+            return int(base.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    return 0
+
+
+def _world(images: list[dict[str, Any]], quarters: list[int]) -> tuple[Matrix, Matrix, float]:
+    """A rotation, an origin and a factor that take points to a world made for people.
+
+    Args:
+        images: poses of the photos as they are stored.
+        quarters: turns to the right that make each upright.
+    """
+    turns = np.array([image["R"] for image in images])
+    eyes = -np.einsum("bji,bj->bi", turns, np.array([image["t"] for image in images]))
+    ahead = turns[:, 2]
+    across = np.eye(3) - ahead[:, :, None] * ahead[:, None]
+    # The point that is nearest to all optical axes; a little of the mean keeps it finite.
+    system = across.sum(0) + 1e-6 * np.eye(3)
+    centre = np.linalg.solve(system, (across @ eyes[..., None]).sum(0)[:, 0] + 1e-6 * eyes.mean(0))
+    # The side of a stored photo that is above when it is upright: top, left, bottom or right.
+    sides = np.array([[0, -1, 0], [-1, 0, 0], [0, 1, 0], [1, 0, 0]])[quarters]
+    up = np.einsum("bji,bj->i", turns, sides) / len(turns)
+    up /= max(float(np.linalg.norm(up)), 1e-12)
+    aside = np.cross(up, -ahead[0])
+    aside /= max(float(np.linalg.norm(aside)), 1e-12)
+    turn = np.stack([aside, up, np.cross(aside, up)])
+    if abs(np.linalg.det(turn) - 1) > 1e-6:  # cameras that stand on their heads in turn
+        turn = np.eye(3)
+    far = float(np.median(np.linalg.norm(eyes - centre, axis=1)))
+    return turn, centre, _DISTANCE / max(far, 1e-12)
+
+
+def _entry(
+    name: str,
+    image: dict[str, Any],
+    scale: tuple[float, float],
+    world: tuple[Matrix, Matrix, float],
+) -> dict[str, Any]:
+    """What a file of OpenCV's matrices says of a photo; a lens of SIMPLE_RADIAL."""
+    focal, cx, cy, bend = image["params"]
+    width, height = image["size"]
+    x, y = scale
+    turn, centre, factor = world
+    rotation, shift = np.array(image["R"]), np.array(image["t"])
+    return {
+        "file": name,
+        "width": round(width * x),
+        "height": round(height * y),
+        "K": [[focal * x, 0, cx * x], [0, focal * y, cy * y], [0, 0, 1]],
+        "dist": [bend],
+        "R": (rotation @ turn.T).tolist(),
+        "t": (factor * (shift + rotation @ centre)).tolist(),
+    }

@@ -1,0 +1,97 @@
+"""Structure from motion by pycolmap, as a process of its own: `python structure.py FOLDER`.
+
+Nothing of this package is imported here, nor anything else that reads images: pycolmap brings its
+own copies of libraries that others use too, and has been seen to damage the memory of Pillow. A
+crash or a hang of it ends this process only.
+
+FOLDER holds job.json, what `gendr.photos.capture.cameras` asks for, images/GROUP/NAME and masks. Progress
+goes to stdout, lines of a stage and a number; the result to result.json, points.npy and tracks.npy.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pycolmap
+
+
+def main(folder: Path) -> None:
+    """Find features, match them, and place the images."""
+    job = json.loads((folder / "job.json").read_text())
+    pycolmap.logging.minloglevel = pycolmap.logging.ERROR.value
+    database, images, cpu = folder / "features.db", folder / "images", pycolmap.Device.cpu
+    extraction = pycolmap.FeatureExtractionOptions()
+    extraction.use_gpu, extraction.num_threads = False, job["threads"]
+    for group in job["groups"]:
+        reader = pycolmap.ImageReaderOptions()
+        reader.camera_model = job["model"]
+        if group["focal"]:
+            width, height = group["size"]
+            reader.camera_params = f"{group['focal']},{width / 2},{height / 2},0"
+        if job["masks"]:
+            reader.mask_path = folder / "masks"
+        pycolmap.extract_features(
+            database, images, image_names=group["names"], reader_options=reader, device=cpu,
+            camera_mode=pycolmap.CameraMode.SINGLE, extraction_options=extraction,
+        )  # fmt: skip
+    print("match 0", flush=True)  # noqa: T201
+    matching = pycolmap.FeatureMatchingOptions()
+    matching.use_gpu, matching.num_threads = False, job["threads"]
+    if job["neighbours"]:
+        pairing = pycolmap.SequentialPairingOptions()
+        pairing.overlap = job["neighbours"]
+        pycolmap.match_sequential(
+            database, matching_options=matching, pairing_options=pairing, device=cpu
+        )
+    else:
+        pycolmap.match_exhaustive(database, matching_options=matching, device=cpu)
+    placed = 0
+
+    def next_image() -> None:
+        nonlocal placed
+        placed += 1
+        print(f"place {placed}", flush=True)  # noqa: T201
+
+    print("place 0", flush=True)  # noqa: T201
+    options = pycolmap.IncrementalPipelineOptions()
+    options.num_threads, options.random_seed = job["threads"], 0
+    options.extract_colors = True
+    (folder / "models").mkdir()
+    found = pycolmap.incremental_mapping(
+        database, images, folder / "models", options=options, next_image_callback=next_image
+    )
+    best = max(found.values(), key=lambda model: model.num_reg_images(), default=None)
+    (folder / "result.json").write_text(json.dumps(described(best, folder)))
+
+
+def described(model: "pycolmap.Reconstruction | None", folder: Path) -> "dict[str, Any]":
+    """The cameras of a model as plain values; its points go to a file."""
+    if model is None:
+        return {"images": []}
+    points = [np.r_[p.xyz, p.color] for p in model.points3D.values()]
+    np.save(folder / "points.npy", np.array(points).reshape(-1, 6))
+    # Rows of a point and the number of an image, by its name, that sees it.
+    number = {image.image_id: int(Path(image.name).stem) for image in model.images.values()}
+    tracks = [
+        (k, number[element.image_id])
+        for k, point in enumerate(model.points3D.values())
+        for element in point.track.elements
+    ]
+    np.save(folder / "tracks.npy", np.array(tracks, np.int64).reshape(-1, 2))
+    images = []
+    for image in model.images.values():
+        if not image.has_pose:
+            continue
+        pose, lens = image.cam_from_world(), image.camera
+        images.append({
+            "name": image.name, "R": pose.rotation.matrix().tolist(),
+            "t": pose.translation.tolist(), "model": lens.model.name,
+            "params": lens.params.tolist(), "size": [lens.width, lens.height],
+        })  # fmt: skip
+    return {"images": images, "error": model.compute_mean_reprojection_error()}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

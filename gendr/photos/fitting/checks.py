@@ -1,0 +1,53 @@
+"""Checks at the doors of fits: images of one object, with the cameras that saw them."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gendr._common.checks import check_finite, check_float, check_like, check_shape
+from gendr.mesh import Camera
+
+__all__ = ["check_beside", "check_views"]
+
+
+def check_views(name: str, images: Tensor, pattern: str, camera: Camera) -> dict[str, int]:
+    """Images and the cameras that saw them; the sizes by the letters of the pattern.
+
+    Args:
+        name: of the argument, such as "masks" or "target_masks".
+        images: floating-point and finite.
+        pattern: their shape, in which B is the number of images, such as "[B, H, W]".
+        camera: as many, on the same device and of the same dtype.
+
+    Raises:
+        TypeError: if an argument has the wrong type or dtype.
+        ValueError: if shapes, numbers or devices do not fit.
+    """
+    check_finite(name, check_float(name, images))
+    sizes = check_shape(name, images, pattern)
+    if not isinstance(camera, Camera):
+        raise TypeError(f"camera must be a gendr.Camera, got {type(camera).__name__}")
+    if len(camera) != sizes["B"]:
+        what = name.removeprefix("target_")
+        raise ValueError(f"{sizes['B']} {what} need as many cameras, got {len(camera)}")
+    check_like("the camera", camera.rotation, name, images)
+    return sizes
+
+
+def check_beside(name: str, value: Tensor, pattern: str, views: str, of: Tensor) -> None:
+    """Further images of the same views: [B, H, W] or [B, 3, H, W], floating-point and finite.
+
+    Args:
+        name: of the argument.
+        value: of it.
+        pattern: its shape.
+        views: the name of the images that were checked.
+        of: these, whose size, dtype and device it must have.
+
+    Raises:
+        TypeError: if it has the wrong type or dtype.
+        ValueError: if shapes, numbers or devices do not fit.
+    """
+    sizes = dict(B=of.shape[0], H=of.shape[-2], W=of.shape[-1])
+    check_like(name, check_float(name, value), views, of)
+    check_shape(name, check_finite(name, value), pattern, **sizes)

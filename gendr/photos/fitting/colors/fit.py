@@ -1,0 +1,502 @@
+"""`fit_colors`: the colours of a mesh whose shape is known, from photographs of it.
+
+The shape does not move, so every pixel of a rendering is a fixed mixture of a few colours: those of
+the texels around the places that its subpixels show, or of the corners of faces. `gendr.Renderer`
+says once which these are, with all that is hidden in a view. The best colours are then those of a
+linear system, which is solved instead of descending along gradients:
+
+1. Every point of the surface takes the mean of the photos that show it, weighted by how many pixels
+   show it and how steeply, away from outlines and from what hides it. Photos that disagree with the
+   mean (reflections, errors of the shape) count less.
+2. Points that no photo shows take the colours of the nearest that one does.
+3. Conjugate gradients find the correction, small and smooth, with which renderings agree best with
+   the photos: it takes away the blur of the means. Where means miss the photos by much more than
+   that, by errors of shape, poses or light, it would do harm and is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gendr._common.checks import check_choice, check_count, check_like
+from gendr._common.devices import where_given
+from gendr._common.memory import give_back
+from gendr.kernels.threads import mapped, num_threads, run, torch_on_one_thread
+from gendr.losses import psnr
+from gendr.mesh import Camera, Mesh
+from gendr.photos.fitting.checks import check_beside, check_views
+from gendr.photos.fitting.colors.canvases import Canvas, Texels, Vertices
+from gendr.photos.fitting.colors.light import HarmonicLight
+from gendr.photos.fitting.colors.mixtures import OFF, Mixtures, mixed
+from gendr.photos.fitting.colors.samples import Samples
+from gendr.photos.fitting.graph import laplacian
+from gendr.photos.fitting.parametrization import check_single
+from gendr.photos.fitting.visibility import LEAST_COSINE, Sight, cosine_to_eye, look
+from gendr.photos.meshing.unwrapping import unwrapped
+
+__all__ = ["ColorResult", "fit_colors"]
+
+Array = NDArray[Any]
+
+KINDS = ("texture", "vertex")
+LIGHTS = ("auto", "camera", "none")
+# The least and the largest side of a texture whose size is chosen, and how full an atlas is.
+SIZES, _FILL = (256, 2048), 0.6
+# Photos with more pixels than this, in all, are compared without subpixels.
+_MANY_PIXELS = 6_000_000
+# Rounds in which photos that disagree lose weight.
+_ROUNDS = 3
+# What photos show of points, seven numbers for each, is kept between them if it is not more than
+# so many; otherwise that of a few photos at a time is.
+_NUMBERS, _KEPT, _FEW = 7, 64_000_000, 4
+# Solutions of the linear system, between which pixels that disagree lose weight.
+_TURNS = 2
+# If means miss half of the pixels by more than this squared difference, it is not for their blur.
+# Clean renderings are missed by less than 1e-6; the bulldozer and the toy of docs/results/photos.md
+# by 8e-4 and 2e-3, where the correction takes half of the time and photos left out lose by it.
+_APART = 3e-4
+# Light and exposures are found from this many points.
+_POINTS = 20_000
+# Less detail than this is noise.
+_PLAIN = 0.01
+# If a photo is to count less than this because it is blurred, means are taken anew.
+_SHARP = 0.6
+# Photos that count less than this are named as blurred.
+_BLURRED = 0.15
+# Steps in rows and columns to neighbours in eight directions.
+_DIRECTIONS = ((0, 1), (1, 2), (1, 1), (2, 1), (1, 0), (2, -1), (1, -1), (1, -2))
+
+
+@dataclass(frozen=True, eq=False)
+class ColorResult:
+    """A mesh with the colours of photographs.
+
+    Attributes:
+        mesh: With UVs and a texture, or with vertex colours; `unlit` if they hold the light.
+        exposure: [B, 3], the factor of each channel of every photo over the colours of the mesh,
+            with a mean of 1; all 1 if none are used.
+        psnr: [B], of renderings and photos over the pixels of the object (in the mask or in the
+            rendering), in decibels.
+        seen: Part of the points of the surface that some photo shows, in [0, 1].
+        weights: [B], how much the photos count, in (0, 1]: less those that are blurred, as they
+            have less detail than a rendering of what all show of the same surface.
+        light: What the colours are to be multiplied by; None if they hold it.
+    """
+
+    mesh: Mesh
+    exposure: Tensor
+    psnr: Tensor
+    seen: float
+    weights: Tensor
+    light: HarmonicLight | None = None
+
+    @property
+    def blurred(self) -> list[int]:
+        """The rows of the photos that are so blurred that they hardly count."""
+        return (self.weights < _BLURRED).nonzero()[:, 0].tolist()
+
+    def to(self, device: torch.device) -> ColorResult:
+        """The same on a device."""
+        light = self.light
+        return ColorResult(
+            self.mesh.to(device), self.exposure.to(device), self.psnr.to(device), self.seen,
+            self.weights.to(device),
+            light and HarmonicLight(light.coefficients.to(device), light.frame),
+        )  # fmt: skip
+
+
+@where_given
+def fit_colors(
+    mesh: Mesh,
+    images: Tensor,
+    camera: Camera,
+    masks: Tensor | None = None,
+    *,
+    kind: str = "texture",
+    texture_size: int | None = None,
+    exposure: bool | None = None,
+    light: str = "auto",
+    callback: Callable[[float], None] | None = None,
+) -> ColorResult:
+    """Find the colours of a mesh that make it look as in photographs.
+
+    Args:
+        mesh: One mesh, in the world of the cameras; its own colours are replaced. UVs in [0, 1]
+            that it has are used; otherwise it gets an atlas (`gendr.photos.unwrapped`).
+        images: [B, 3, H, W] in [0, 1], the object over black, as `load_views` reads them.
+        camera: B cameras.
+        masks: [B, H, W] in [0, 1]; by default what the mesh covers is used, also where the photo
+            shows something else.
+        kind: "texture", or "vertex" for vertex colours.
+        texture_size: Side of the texture in texels, >= 16; by default a power of two, 256 to 2048,
+            that has a texel for each pixel that the best photos show of each place.
+        exposure: Whether photos may be brighter or darker than each other, or of another tint: each
+            gets a factor per channel, whose mean over the photos is 1. By default, from eight
+            photos on, if that predicts photos that were left out better.
+        light: "camera" if light moves with the camera, as where an object turns in front of it:
+            nine spherical harmonics for each channel are divided out, and the colours are albedo.
+            "none": the colours hold the light, as they must where it stands still beside the
+            object, for then no photo can tell it from paint. "auto": the former if it predicts
+            photos that were left out better.
+        callback: Called with the part of the work that is done, in [0, 1].
+
+    Raises:
+        TypeError: If an argument has the wrong type or dtype.
+        ValueError: If shapes or values are wrong, UVs leave [0, 1], or no photo shows the mesh.
+    """
+    check_single("mesh", mesh)
+    check_views("images", images, "[B, 3, H, W]", camera)
+    check_like("the mesh", mesh.vertices, "images", images)
+    if masks is not None:
+        check_beside("masks", masks, "[B, H, W]", "images", images)
+        masks = masks.detach()
+    check_choice("kind", kind, KINDS)
+    check_choice("light", light, LIGHTS)
+    if texture_size is not None:
+        check_count("texture_size", texture_size, least=16)
+    mesh = mesh.detach()
+    device = mesh.device
+    mesh, masks = mesh.to("cpu"), None if masks is None else masks.cpu()
+    with torch.no_grad(), torch_on_one_thread():
+        given = images.detach().cpu(), camera.toward(mesh).detach().to("cpu"), masks
+        photos = _Photos(mesh, *given, callback)
+        if kind == "vertex":
+            found = photos.painted(Vertices.of(mesh), exposure, light)
+        else:
+            size = texture_size or photos.texture_size()
+            found = photos.painted(Texels.of(_with_uvs(mesh, size), size), exposure, light)
+        return found.to(device)
+
+
+def _with_uvs(mesh: Mesh, size: int) -> Mesh:
+    if mesh.uvs is None:
+        return unwrapped(mesh, size)
+    low, high = (float(x) for x in torch.aminmax(mesh.uvs))
+    if low < 0 or high > 1:
+        raise ValueError(
+            f"the uvs of the mesh must lie in [0, 1] to fit a texture, got {low:g} .. {high:g}; "
+            "remove them for new ones: mesh.with_uvs(None)"
+        )
+    return mesh
+
+
+class _Photos:
+    """Photos of a mesh, and what each of them sees of it."""
+
+    def __init__(
+        self, mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor | None,
+        callback: Callable[[float], None] | None,
+    ) -> None:  # fmt: skip
+        self.images, self.camera, self.masks = images, camera, masks
+        self.size = images.shape[2], images.shape[3]
+        self.tell = callback or (lambda done: None)
+        pixels = len(images) * self.size[0] * self.size[1]
+        oversampling = 2 if pixels <= _MANY_PIXELS else 1
+
+        def seen(i: int) -> tuple[Sight, Tensor]:
+            sight = look(mesh, camera[i], self.size, oversampling)
+            use = sight.whole if masks is None else sight.whole & (masks[i] > 0.99)
+            return sight, -F.max_pool2d(-use[None].to(images), 3, 1, 1)[0] > 0.5
+
+        found = mapped(seen, range(len(images)), lambda done: self.tell(0.4 * done))
+        self.sights, self.inside = [sight for sight, _ in found], [inside for _, inside in found]
+        if pixels > _MANY_PIXELS:  # to take anew what few need takes longer than it is worth
+            give_back()
+        if not any(bool(inside.any()) for inside in self.inside):
+            raise ValueError(
+                "no photo shows the mesh away from its outlines; are mesh and cameras of one world?"
+            )
+        self.gains = images.new_ones(len(images), 3)
+        self.light: HarmonicLight | None = None
+        self.faces = len(mesh.faces)
+        self.normals = mesh.vertex_normals[mesh.faces]
+        self.quality = [1.0] * len(images)
+        self.views = [_View(self.sights[i], self.inside[i], images[i]) for i in range(len(images))]
+
+    def texture_size(self) -> int:
+        """A power of two that the photos carry."""
+        most = torch.zeros(self.faces)
+        for sight in self.sights:
+            pixels = torch.bincount(sight.face, minlength=self.faces).float() * sight.share
+            most = torch.maximum(most, pixels)
+        wanted = float(most.sum() / _FILL) ** 0.5
+        return int(min(max(2 ** math.ceil(math.log2(max(wanted, 1.0))), SIZES[0]), SIZES[1]))
+
+    def painted(self, canvas: Canvas, exposure: bool | None, light: str) -> ColorResult:
+        """The mesh of a canvas with the best colours."""
+        exposure = self._explained(self._samples(canvas), exposure, light)
+        colors, seen = self._means(canvas)
+        self.tell(0.5)
+        system = self._system(canvas)
+        self.quality = self._sharpness(system, colors)
+        if min(self.quality) < _SHARP:
+            colors, seen = self._means(canvas)
+            system.weight[:] *= np.array(self.quality, np.float32)[system.view]
+        colors = _filled(canvas, colors, seen)
+        self.tell(0.6)
+        if _miss(system, colors) < _APART:
+            colors = self._corrected(system, colors, exposure)
+        mesh = canvas.painted(colors).with_unlit(self.light is None)
+        self.tell(0.95)
+        rows = range(len(self.images))
+        psnr = torch.stack(mapped(lambda i: self._psnr(canvas, colors, i), rows))
+        self.tell(1.0)
+        weights = self.gains.new_tensor(self.quality)
+        share = float(seen.double().mean())
+        return ColorResult(mesh, self.gains, psnr, share, weights, self.light)
+
+    def _explained(self, samples: Samples, exposure: bool | None, light: str) -> bool:
+        """Find light and exposures, each by the other, as far as they are wanted; which says this.
+
+        Light comes first: exposures would take for their own how bright a side is.
+        """
+
+        def find_light(even: Samples) -> None:
+            if light != "none":
+                self.light = even.chosen_light() if light == "auto" else even.light("camera")
+
+        find_light(samples)
+        shade = samples.shade(self.light)
+        if exposure is None:
+            gains = samples.chosen_exposures(shade)
+        else:
+            gains = samples.exposures(shade) if exposure else None
+        if gains is None:
+            return False
+        find_light(samples.exposed(gains))
+        self.gains = samples.exposures(samples.shade(self.light)).to(self.gains)
+        return True
+
+    def _shade(self, normals: Tensor, i: int) -> Tensor:
+        """The factors [N, 3] or [1, 3] of photo i over the colours of points."""
+        if self.light is None:
+            return self.gains[i][None]
+        return self.gains[i] * self.light.factors(normals, self.camera[i])
+
+    # -- the start ----------------------------------------------------------------------------
+
+    def _samples(self, canvas: Canvas) -> Samples:
+        """What the photos show of some of the points."""
+        step = max(1, len(canvas.points) // _POINTS)
+        points, normals = canvas.points[::step].contiguous(), canvas.normals[::step].contiguous()
+        rows: list[tuple[Tensor, ...]] = []
+        for i, view in enumerate(self.views):
+            color, weight = view.seen(points, normals)
+            where = (weight > 0).nonzero()[:, 0]
+            number = torch.full_like(where, i)
+            rows.append((number, where, color[where], weight[where], normals[where]))
+        view, point, color, weight, own = (torch.cat(part) for part in zip(*rows, strict=True))
+        weight = weight / weight.max().clamp(min=1e-30)
+        return Samples(self.camera, len(points), view, point, color, weight, own)
+
+    def _means(self, canvas: Canvas) -> tuple[Tensor, Tensor]:
+        """Robust means [K, 3] of what the photos show of points, and which are shown [K]."""
+        from gendr.photos.fitting.colors import kernels
+
+        points, normals = canvas.points, canvas.normals
+        mean = total = torch.zeros(len(points), 3)
+
+        def shown(i: int) -> tuple[Array, Array, Array]:
+            color, weight = self.views[i].seen(points, normals)
+            weight = weight * self.quality[i]
+            shade = self.gains[i][None].float()
+            if self.light is not None:
+                rows = (weight > 0).nonzero()[:, 0]
+                own, shade = self._shade(normals[rows], i).float(), torch.zeros_like(color)
+                shade[rows] = own
+            return color.numpy(), weight.numpy(), shade.numpy()
+
+        count = len(self.views)
+        # All at once, or a few at a time, in every round anew.
+        few = count if count * len(points) * _NUMBERS <= _KEPT else min(num_threads(), _FEW)
+        blocks = [range(i, min(i + few, count)) for i in range(0, count, few)]
+        known = mapped(shown, blocks[0]) if len(blocks) == 1 else None
+        for turn in range(_ROUNDS):
+            summed, total = torch.zeros_like(mean), torch.zeros_like(mean)
+            for block in blocks:
+                for each in known or mapped(shown, block):
+                    run(
+                        kernels.gather, len(points), *each, mean.numpy(),
+                        np.float32(OFF if turn > 0 else 0), summed.numpy(), total.numpy(),
+                    )  # fmt: skip
+            mean = summed / torch.where(total > 0, total, 1.0)
+        return mean.to(points), total[:, 0] > 0
+
+    # -- the correction -----------------------------------------------------------------------
+
+    def _mixture(self, canvas: Canvas, surface: Array, i: int) -> tuple[Array, ...]:
+        """The pixels of photo i that are compared: columns, values, colours, weights, shade.
+
+        Args:
+            canvas: whose points are mixed.
+            surface: float32 [K, 6], these points and their normals.
+            i: the number of the photo.
+        """
+        use = self.inside[i].flatten()
+        pixels = use.nonzero()[:, 0]
+        sight = self.sights[i].of_pixels(use)
+        columns, values = canvas.mixing(sight)
+        if sight.share < 1:
+            order = torch.argsort(sight.pixel, stable=True)
+            columns, values = columns[order], values[order]
+        shape = len(pixels), canvas.MIXED * round(1 / sight.share)
+        columns = columns.reshape(shape).to(torch.int32).numpy()
+        values = (values * sight.share).reshape(shape).float().numpy()
+        points, normals = (
+            torch.from_numpy(mixed(columns, values, surface)).to(canvas.points).split(3, 1)
+        )
+        normals = F.normalize(normals, dim=-1)
+        cosine = cosine_to_eye(sight.camera, points, normals).clamp(0, 1)
+        shade = self._shade(normals, i).expand(len(pixels), 3)
+        photo = self.images[i].flatten(1).T[pixels]
+        return columns, values, *(x.float().numpy() for x in (photo, cosine, shade))
+
+    def _system(self, canvas: Canvas) -> Mixtures:
+        """All pixels that are compared as mixtures of the colours of points."""
+        smooth = laplacian(canvas.edges.numpy(), len(canvas.points), np.float32)
+        surface = torch.cat([canvas.points, canvas.normals], 1).float().numpy()
+        counts = [int(inside.sum()) for inside in self.inside]
+        view, ends = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts)
+        # All subpixels of these pixels show a face.
+        most = canvas.MIXED * round(1 / self.sights[0].share)
+        columns = np.empty((len(view), most), np.int32)
+        values, photo, weight, shade = (
+            np.empty((len(view), *shape), np.float32) for shape in ((most,), (3,), (), (3,))
+        )
+
+        def fill(i: int) -> None:
+            rows = slice(ends[i] - counts[i], ends[i])
+            found = self._mixture(canvas, surface, i)
+            columns[rows], values[rows], photo[rows], weight[rows], shade[rows] = found
+
+        mapped(fill, range(len(counts)))
+        return Mixtures(columns, values, photo, weight, shade, view, smooth)
+
+    def _sharpness(self, system: Mixtures, colors: Tensor) -> list[float]:
+        """The weights of the photos, in (0, 1]: less for those that are blurred.
+
+        Differences of neighbours are as strong in a sharp photo as in a rendering of the mean
+        colours, times a number that is alike for all such photos, wherever in the photo they are: a
+        pose that is slightly off, or a side that few see, is no blur. One of motion takes those
+        along the motion only, so that the direction counts in which a photo has least.
+        """
+        shown = torch.from_numpy(system.mixed(colors.float().numpy()) * system.shade)
+        bounds = np.searchsorted(system.view, np.arange(len(self.images) + 1))
+        reach = max(abs(step) for step in sum(_DIRECTIONS, ()))
+
+        def strengths(i: int) -> list[float]:
+            image, use = self.images[i], self.inside[i].flatten()
+            own = torch.zeros_like(image).flatten(1)
+            own[:, use] = shown[bounds[i] : bounds[i + 1]].T.to(own)
+            pair = torch.stack([own.reshape(image.shape), image * self.inside[i]])
+            pair = F.avg_pool2d(pair, 3, 1, 1)  # without most of the noise
+            side = 2 * (reach + 1) + 1
+            whole = self.inside[i][None].to(image)
+            inner = -F.max_pool2d(-whole, side, 1, side // 2)[0] > 0.5
+            plain = _PLAIN**2 * 3 * int(inner.sum()) + 1e-12  # what has no detail is not blurred
+            found: list[float] = []
+            for step in _DIRECTIONS:
+                detail = (pair - torch.roll(pair, step, (2, 3)))[:, :, inner]
+                mine, photo = (detail.square().sum((1, 2)) + plain).tolist()
+                found.append((photo / mine) ** 0.5)
+            return found
+
+        found = np.array(mapped(strengths, range(len(self.images))))
+        least = (found / np.maximum(np.median(found, 0), 1e-6)).min(1)
+        return [float(x) for x in least.clip(0.3, 1.0) ** 3]
+
+    def _corrected(self, system: Mixtures, colors: Tensor, exposure: bool) -> Tensor:
+        """Colours with which renderings agree best with the photos."""
+        start = found = colors.float().numpy()
+        for turn in range(_TURNS):
+            if exposure:
+                further = system.exposures(found)
+                system.shade[:] *= further[system.view]
+                gains = self.gains * torch.from_numpy(further).to(self.gains)
+                self.gains = gains / gains.mean(0)
+            found = system.corrected(start, found)
+            self.tell(0.6 + 0.35 * (turn + 1) / _TURNS)
+        return torch.from_numpy(found.clip(0, 1)).to(colors)
+
+    def _psnr(self, canvas: Canvas, colors: Tensor, i: int) -> Tensor:
+        """The PSNR of photo i rendered with these colours, over the pixels of the object."""
+        sight = self.sights[i]
+        columns, values = canvas.mixing(sight)
+        shown = torch.from_numpy(
+            mixed(columns.to(torch.int32).numpy(), values.float().numpy(), colors.float().numpy())
+        )
+        if self.light is not None:
+            normals = (self.normals[sight.face] * sight.weights[..., None]).sum(1)
+            shown = shown * self._shade(F.normalize(normals, dim=-1), i)
+        else:
+            shown = shown * self.gains[i]
+        shown = (shown * sight.share).to(self.images)
+        image = torch.zeros_like(self.images[i]).flatten(1).T.contiguous()
+        image = image.index_add(0, sight.pixel, shown).T.reshape(self.images[i].shape)
+        cover = torch.zeros_like(image[0]).flatten()
+        cover = cover.index_add(0, sight.pixel, torch.full_like(shown[:, 0], sight.share))
+        where = cover.reshape(self.size) > 0.5
+        target = self.images[i]
+        where = where | (self.masks[i] > 0.5) if self.masks is not None else where
+        return psnr(image, target, where)
+
+
+class _View:
+    """One photo as the kernels take it."""
+
+    def __init__(self, sight: Sight, inside: Tensor, image: Tensor) -> None:
+        camera = sight.camera
+        self.matrix = camera.projection[0].float().numpy()
+        self.eye = camera.eye[0].float().numpy()
+        self.ahead = camera.ahead[0].float().numpy() * np.float32(camera.orthographic)
+        self.unit = np.float32(2 / (min(sight.size) * float(camera.focal.mean())))
+        self.nearest = sight.nearest.float().numpy()
+        self.inside = inside.byte().numpy()
+        self.image = image.float().numpy()
+
+    def seen(self, points: Tensor, normals: Tensor) -> tuple[Tensor, Tensor]:
+        """The colours [K, 3] of points that the photo shows, and their weights [K]; 0 for none."""
+        from gendr.photos.fitting.colors import kernels
+
+        colors, weights = np.zeros((len(points), 3), np.float32), np.zeros(len(points), np.float32)
+        run(
+            kernels.see, len(points), points.float().numpy(), normals.float().numpy(), self.matrix,
+            self.eye, self.ahead, self.unit, np.float32(LEAST_COSINE), self.nearest, self.inside,
+            self.image, colors, weights,
+        )  # fmt: skip
+        return torch.from_numpy(colors), torch.from_numpy(weights)
+
+
+def _miss(system: Mixtures, colors: Tensor) -> float:
+    """By which squared difference colours miss the pixel in the middle."""
+    off = system.photo - system.mixed(colors.float().numpy()) * system.shade
+    return float(np.median(np.square(off).mean(1)))
+
+
+def _filled(canvas: Canvas, colors: Tensor, seen: Tensor) -> Tensor:
+    """Colours of unseen points from the eight nearest seen ones, by distance in space."""
+    from scipy.spatial import KDTree
+
+    if bool(seen.all()) or not bool(seen.any()):
+        return colors
+    points = canvas.points.double().cpu().numpy()
+    known = seen.cpu().numpy()
+    values = colors.cpu().numpy()
+    near = min(8, int(known.sum()))
+    distance, index = KDTree(points[known]).query(points[~known], near)
+    distance, index = distance.reshape(-1, near), index.reshape(-1, near)
+    weight = 1 / (distance + 1e-3 * distance.mean() + 1e-30)
+    weight /= weight.sum(1, keepdims=True)
+    filled = (values[known][index] * weight[..., None]).sum(1)
+    out = colors.clone()
+    out[~seen] = torch.from_numpy(filled).to(colors)
+    return out

@@ -1,0 +1,126 @@
+"""The compiled kernels of colours: what photos show of points, and mixtures of their colours."""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: basic, reportMissingParameterType=false
+# pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
+
+ensure_cache()
+announce_compilation(__name__)
+
+_OPTIONS: Any = {"error_model": "numpy"}
+# No reordering of sums, which would change from compiler to compiler.
+_FAST: Any = {**_OPTIONS, "fastmath": {"contract", "nsz"}}
+
+_ONE = np.float32(1.0)
+
+
+@kernel(**_FAST)
+def see(
+    points, normals, matrix, eye, ahead, unit, least, nearest, inside, image, colors, weights,
+    start, stop,
+):  # fmt: skip
+    """Fill in colours [K, 3] and weights [K] of points start .. stop - 1 in a photo; 0: not seen.
+
+    points, normals: float32 [K, 3]. matrix: float32 [4, 4], from the world to X, Y, W and depth.
+    eye, ahead: float32 [3]; of `ahead` all is 0 for perspective cameras. unit: of a pixel at depth
+    1. least: the cosine. nearest: [H, W], depths. inside: uint8 [H, W]. image: [3, H, W].
+    """
+    height, width = inside.shape
+    side = np.float32(min(height, width))
+    flat = ahead[0] != 0 or ahead[1] != 0 or ahead[2] != 0
+    half = np.float32(0.5)
+    for k in range(start, stop):
+        weights[k] = 0
+        px, py, pz = points[k, 0], points[k, 1], points[k, 2]
+        nx, ny, nz = normals[k, 0], normals[k, 1], normals[k, 2]
+        if flat:
+            cosine = -(nx * ahead[0] + ny * ahead[1] + nz * ahead[2])
+        else:
+            dx, dy, dz = eye[0] - px, eye[1] - py, eye[2] - pz
+            cosine = (nx * dx + ny * dy + nz * dz) / np.sqrt(dx * dx + dy * dy + dz * dz)
+        if not cosine > least:
+            continue
+        cosine = min(cosine, _ONE)
+        depth = matrix[3, 0] * px + matrix[3, 1] * py + matrix[3, 2] * pz + matrix[3, 3]
+        if not depth > 0:
+            continue
+        w = matrix[2, 0] * px + matrix[2, 1] * py + matrix[2, 2] * pz + matrix[2, 3]
+        x = (matrix[0, 0] * px + matrix[0, 1] * py + matrix[0, 2] * pz + matrix[0, 3]) / w
+        y = (matrix[1, 0] * px + matrix[1, 1] * py + matrix[1, 2] * pz + matrix[1, 3]) / w
+        x, y = (x * side + width) * half, (height - y * side) * half
+        if not (x >= 0 and y >= 0 and x < width and y < height):
+            continue
+        column, row = int(x), int(y)
+        if inside[row, column] == 0:
+            continue
+        step = unit if flat else unit * depth
+        # The nearest depth was taken up to 1.5 subpixels away, where the surface itself is nearer.
+        slope = np.float32(1.5) * np.sqrt(_ONE - cosine * cosine) / cosine
+        if depth > nearest[row, column] + step * (_ONE + slope):
+            continue
+        x, y = x - half, y - half
+        column, row = int(np.floor(x)), int(np.floor(y))
+        s, t = np.float32(x - column), np.float32(y - row)
+        left, right = max(column, 0), min(column + 1, width - 1)
+        top, down = max(row, 0), min(row + 1, height - 1)
+        for c in range(3):
+            above = image[c, top, left] + s * (image[c, top, right] - image[c, top, left])
+            below = image[c, down, left] + s * (image[c, down, right] - image[c, down, left])
+            colors[k, c] = above + t * (below - above)
+        weights[k] = cosine * cosine / (step * step)
+
+
+@kernel(**_FAST)
+def gather(colors, weights, shade, mean, off, summed, total, start, stop):
+    """Add colours of points over their shade to weighted sums [K, 3], [K, 3]; robustly if off > 0.
+
+    shade: [K, 3] or [1, 3], the factors of the photo over the colours of points.
+    """
+    each = len(shade) > 1
+    for k in range(start, stop):
+        weight = weights[k]
+        if weight == 0:
+            continue
+        j = k if each else 0
+        if off > 0:
+            square = np.float32(0.0)
+            for c in range(3):
+                d = colors[k, c] - mean[k, c] * shade[j, c]
+                square += d * d
+            trust = _ONE / (_ONE + square / (3 * off * off))
+            weight *= trust * trust
+        for c in range(3):
+            summed[k, c] += weight * shade[j, c] * colors[k, c]
+            total[k, c] += weight * shade[j, c] * shade[j, c]
+
+
+@kernel(**_FAST)
+def mix(columns, values, colors, out, start, stop):
+    """Fill in mixtures [P, C] of colours [K, C]: columns and values are [P, M]."""
+    for p in range(start, stop):
+        for c in range(colors.shape[1]):
+            out[p, c] = 0
+        for m in range(columns.shape[1]):
+            k, value = columns[p, m], values[p, m]
+            for c in range(colors.shape[1]):
+                out[p, c] += value * colors[k, c]
+
+
+@kernel(**_FAST)
+def spread(columns, values, pixels, power, out, start, stop):
+    """Add the transpose of `mix`, for channels start .. stop - 1; or of its squared values."""
+    for p in range(len(columns)):
+        for m in range(columns.shape[1]):
+            value = values[p, m]
+            if power == 2:
+                value *= value
+            for c in range(start, stop):
+                out[columns[p, m], c] += value * pixels[p, c]

@@ -1,0 +1,329 @@
+"""One fit from its first step to its result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gendr._common.checkpoint import digest
+from gendr._common.checks import check_like
+from gendr.kernels.threads import mapped
+from gendr.losses import FlattenLoss, iou, iou_loss
+from gendr.mesh import Camera, Mesh, icosphere
+from gendr.optim import uniform_adam_step
+from gendr.photos import remesh
+from gendr.photos.fitting.frame import SPHERE, Frame
+from gendr.photos.fitting.parametrization import SmoothParametrization, check_single
+from gendr.photos.fitting.pulls import pulled
+from gendr.photos.fitting.remeshing import carried_moments
+from gendr.photos.fitting.shape.schedule import FitSchedule, pixel_at_middle, shortest_edge
+from gendr.photos.fitting.shape.settings import FitSettings
+from gendr.photos.fitting.shape.state import FitResult, FitState
+from gendr.photos.meshing.remeshing import without_cuts
+from gendr.rendering import Renderer
+
+__all__ = ["Job"]
+
+# Decay rates of the optimiser's averages; the second is below the usual 0.999, as runs are short.
+BETAS = (0.9, 0.99)
+# How many times hard silhouettes are compared during a fit; of so many views at once, which bounds
+# the memory.
+EVALUATIONS, TOGETHER = 20, 6
+# How many times a mesh is remeshed during a fit, the last time before the last part of it; and the
+# iterations of each.
+REMESHES, ITERATIONS = 8, 3
+# A start that is not remeshed may have at most so many.
+MOST_GIVEN = 250_000
+# Lengths in pixels that edges have at the end if none is asked for: the first that costs the start
+# at most so much of its IoU when it is remeshed, or the last.
+EDGES, LOSS_BY_EDGES = (2.0, 1.4, 1.0, 0.7, 0.5), 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class _Surface:
+    """What belongs to the faces of a mesh that is fitted."""
+
+    shape: SmoothParametrization
+    creases: FlattenLoss
+
+
+class Job:
+    """One fit: what stays the same through its steps."""
+
+    def __init__(
+        self, masks: Tensor, camera: Camera, settings: FitSettings, init: Mesh | None
+    ) -> None:
+        self.settings, self.masks = settings, masks
+        size = (masks.shape[1], masks.shape[2])
+        self.frame = Frame.of_masks(masks, camera)
+        self.camera = self.frame.camera(camera)
+        if init is None:
+            self.frame.check_outside(camera)
+            sphere = icosphere(settings.subdivisions, dtype=masks.dtype, device=masks.device)
+            self.start = sphere.scaled(SPHERE)
+            if camera.origin is not None:
+                self.start = self.start.with_origin(camera.origin)
+        else:
+            check_single("init", init)
+            check_like("init", init.vertices, "target_masks", masks)
+            _check_faces(init, settings)
+            # Only the shape is fitted; colours and textures move along with it.
+            self.start = init.detach().with_vertices(self.frame.inner(init.vertices.detach()))
+        pixel = pixel_at_middle(self.camera, size)
+        self.remeshed = bool(settings.remesh)
+        # Depths at which the object can be; silhouettes need no depth precision.
+        depth = self.camera.translation[:, 2]
+        near, far = float(depth.clamp(min=1e-3).min()) * 1e-2, float(depth.abs().max()) * 10 + 10
+        planes: dict[str, Any] = {"near": near, "far": far, "backend": settings.backend}
+        self.hard = Renderer(size, "heaviside", "max", check=False, **planes)
+        self.schedule = FitSchedule(masks, settings, self._edge(settings.edge, pixel))
+        self.soft = [
+            Renderer(
+                level, settings.law, settings.conorm, cutoff=settings.cutoff, check=False, **planes
+            )
+            for level in self.schedule.sizes
+        ]
+        self.batches = _batches(len(masks), settings)
+        frames = min(settings.frames, settings.steps)
+        self.kept = {round(i * settings.steps / frames) for i in range(frames)} if frames else set()
+        every = max(1, settings.steps // EVALUATIONS)
+        self.measured = {*range(every, settings.steps, every), settings.steps}
+        # Steps before which the mesh is remeshed; the start is as well.
+        often = max(1, round(settings.steps / REMESHES))
+        self.evened = (
+            set(range(often, settings.steps - often // 2, often)) if self.remeshed else set()
+        )
+        self._known: tuple[Tensor, _Surface] | None = None
+        given = digest(masks, *camera.tensors(), self.start.vertices, self.start.faces)
+        self.signature = {**settings.describe(), "input": given}
+
+    def _edge(self, wanted: float | None, pixel: float) -> float:
+        """The length of edges at the end, from that asked for in pixels and the size of these."""
+        least = shortest_edge(self.start)
+        if wanted is not None or not self.remeshed:
+            return max((wanted or EDGES[0]) * pixel, least)
+        before = self.measure(self.start.vertices, self.start.faces).mean()
+        edge = EDGES[0] * pixel
+        for edge in (max(each * pixel, least) for each in EDGES):
+            even = remesh(self.start, edge, iterations=ITERATIONS).mesh
+            if before - self.measure(even.vertices, even.faces).mean() <= LOSS_BY_EDGES:
+                break
+        return edge
+
+    def surface(self, faces: Tensor, vertices: Tensor) -> _Surface:
+        """What belongs to some faces, kept until others come; the vertices [V, 3] are a start."""
+        if self._known is None or self._known[0] is not faces:
+            start = self.mesh(vertices, faces)
+            shape = SmoothParametrization(start, self.settings.smoothness)
+            creases = FlattenLoss(start.faces, start.vertex_counts[0])
+            self._known = faces, _Surface(shape, creases)
+        return self._known[1]
+
+    def mesh(self, vertices: Tensor, faces: Tensor) -> Mesh:
+        """The mesh in the frame, with colours and textures of the start if it is not remeshed."""
+        if not self.remeshed:
+            return self.start.with_vertices(vertices)
+        return Mesh(vertices, faces).with_origin(self.start.origin[0])
+
+    def even(self, state: FitState, progress: float) -> FitState:
+        """The state with the mesh remeshed, and all that Adam knows carried over."""
+        old = self.surface(state.faces, state.u).shape
+        mesh = Mesh(old(state.u).detach(), state.faces)
+        found = remesh(mesh, self.schedule.edge(progress), iterations=ITERATIONS)
+        faces = found.mesh.faces
+        u = self.surface(faces, found.mesh.vertices).shape.u.detach().clone()
+        first, second = carried_moments(found, state.first, state.second)
+        return replace(state, faces=faces, u=u, first=first, second=second)
+
+    def progress(self, state: FitState, seconds: float = 0.0) -> float:
+        """That of the next step: the remaining steps share what is left of the schedule.
+
+        With a budget, the seconds spent say how far it has come: those of the state and `seconds`
+        since then.
+        """
+        if state.step == 0:
+            return self.schedule.begin
+        if self.settings.budget is not None:
+            return max(state.progress, min((state.seconds + seconds) / self.settings.budget, 1.0))
+        return state.progress + (1 - state.progress) / (self.settings.steps - state.step)
+
+    def begin(self) -> FitState:
+        """The state before the first step."""
+        mesh = self.start
+        if self.remeshed:
+            mesh = remesh(mesh, self.schedule.edge(0.0)).mesh
+        shape = self.surface(mesh.faces, mesh.vertices).shape
+        u = shape.u.detach().clone()
+        vertices = shape(u).detach()
+        trace = ((0, vertices, mesh.faces),) if 0 in self.kept else ()
+        zero = torch.zeros_like(u)
+        score = float(self.measure(vertices, mesh.faces).mean())
+        return FitState(
+            0, self.schedule.begin, mesh.faces, u, zero, zero, (), 0, score, (vertices, mesh.faces),
+            trace, self.frame, 0.0, self.signature,
+        )  # fmt: skip
+
+    def restore(self, resume: FitState | str | Path) -> FitState:
+        """The state to continue from, which is given itself or as the path of a checkpoint.
+
+        Raises:
+            ValueError: If it belongs to another fit, or has done more steps than are asked for.
+        """
+        state = resume if isinstance(resume, FitState) else FitState.load(resume, self.masks.device)
+        if self.settings.budget is None and state.step > self.settings.steps:
+            raise ValueError(
+                f"the checkpoint has {state.step} steps, more than the {self.settings.steps} asked "
+                "for; resume with more steps, or start anew"
+            )
+        for key, value in self.signature.items():
+            then = state.signature.get(key)
+            if then != value and key not in ("steps", "budget"):
+                what = "masks, cameras or start" if key == "input" else f"{key}={then!r}"
+                now = "others now" if key == "input" else f"{key}={value!r} now"
+                raise ValueError(
+                    f"the checkpoint is of a fit with {what}, {now}; resume with the same "
+                    "arguments, or start anew"
+                )
+        return replace(state, signature=self.signature)
+
+    def measure(self, vertices: Tensor, faces: Tensor) -> Tensor:
+        """Hard IoU of every view, [B]."""
+        parts = [slice(i, i + TOGETHER) for i in range(0, len(self.masks), TOGETHER)]
+        with torch.no_grad():
+            mesh = self.mesh(vertices, faces)
+            seen = mapped(
+                lambda part: iou(self._seen(mesh, part), self.masks[part]),
+                parts, device=vertices.device,
+            )  # fmt: skip
+        return torch.cat(seen)
+
+    def _seen(self, mesh: Mesh, part: slice) -> Tensor:
+        """Hard masks of some views."""
+        out = self.hard(mesh, self.camera[part])
+        # On a CPU what is nearest is found in half the time of what covers.
+        return out.alpha if mesh.vertices.is_cuda else (out.face_id >= 0).to(mesh.dtype)
+
+    def step(self, state: FitState, seconds: float) -> FitState:
+        """One step of `UniformAdam`; returns a new state and does not change the one given."""
+        i, progress = state.step, self.progress(state, seconds)
+        even, kept, measured = self.events(state, seconds)
+        if even:
+            state = self.even(state, progress)
+        rows, level = self.batches[i % len(self.batches)], self.schedule.level(progress)
+        scale = self.schedule.scale(progress)
+        surface = self.surface(state.faces, state.u)
+        u = state.u.clone().requires_grad_()
+        vertices = surface.shape(u)
+
+        def off(vertices: Tensor, some: list[int]) -> Tensor:
+            mesh = self.mesh(vertices, state.faces)
+            alpha = self.soft[level](mesh, self.camera[some], scale=scale).alpha
+            return len(some) / len(rows) * iou_loss(alpha, self.schedule.masks[level][some])
+
+        loss, pull = pulled(off, vertices, rows, len(state.faces))
+        bent = vertices.new_zeros(())
+        if self.settings.flatness > 0 and surface.creases.pairs.shape[1] > 0:
+            bends = (1 - surface.creases.cosines(vertices)).square()
+            bent = self.settings.flatness * bends.mean()
+        (grad,) = torch.autograd.grad((vertices * pull).sum() + bent, u)
+        moved = uniform_adam_step(
+            state.u, grad, state.first, state.second, step=i + 1,
+            lr=self.schedule.step_length(progress), betas=BETAS,
+        )  # fmt: skip
+        entry = {"step": i + 1, "loss": float(loss + bent.detach()), "scale": scale}
+        best = state.best_step, state.best_iou, state.best
+        trace = state.trace
+        if measured or kept:
+            vertices = surface.shape(moved.value).detach()
+            if kept:
+                trace = (*trace, (i + 1, vertices, state.faces))
+            if measured:
+                entry["iou"] = float(self.measure(vertices, state.faces).mean())
+                if entry["iou"] >= best[1]:
+                    best = i + 1, entry["iou"], (vertices, state.faces)
+        return FitState(
+            i + 1, progress, state.faces, *moved, (*state.history, entry), *best, trace,
+            state.frame, state.seconds + seconds, state.signature,
+        )  # fmt: skip
+
+    def events(self, state: FitState, seconds: float) -> tuple[bool, bool, bool]:
+        """Whether a step remeshes first, keeps its shape for pictures, and measures it."""
+        budget = self.settings.budget
+        if budget is None:
+            after = state.step + 1
+            return state.step in self.evened, after in self.kept, after in self.measured
+        before, now = state.seconds / budget, (state.seconds + seconds) / budget
+
+        def crossed(count: int) -> bool:
+            return int(min(now, 1.0) * count) > int(before * count)
+
+        even = self.remeshed and crossed(REMESHES) and now < 1 - 0.5 / REMESHES
+        return even, crossed(self.settings.frames), crossed(EVALUATIONS)
+
+    def run(
+        self, callback: Callable[[FitState], None] | None, resume: FitState | str | Path | None
+    ) -> FitResult:
+        """Do all remaining steps and return the result."""
+        state = self.begin() if resume is None else self.restore(resume)
+        clock = time.perf_counter()
+        while not self.settings.is_over(state.step, state.seconds):
+            now = time.perf_counter()
+            state, clock = self.step(state, now - clock), now
+            if callback is not None:
+                callback(state)
+        return self.result(state)
+
+    def result(self, state: FitState) -> FitResult:
+        """The best mesh of a state, in world coordinates, with its metrics."""
+        best = state.best
+        if self.remeshed:
+            found = remesh(Mesh(*best), self.schedule.edge_at_end, iterations=ITERATIONS).mesh
+            found = without_cuts(found)
+            best = found.vertices, found.faces
+        per_view = self.measure(*best)
+        metrics = {
+            "iou": float(per_view.double().mean()),
+            "iou_per_view": [float(x) for x in per_view],
+            "best_step": state.best_step,
+            "best_iou": state.best_iou,
+            "final_iou": next((h["iou"] for h in reversed(state.history) if "iou" in h), None),
+            "seconds": state.seconds,
+        }
+        shapes = (*state.trace, (state.best_step, *best))
+        if not self.settings.frames:
+            shapes = ()
+        meshes = tuple((i, self.world(vertices, faces)) for i, vertices, faces in shapes)
+        mesh = self.world(*best)
+        return FitResult(mesh, metrics, state.history, meshes, self.settings, state)
+
+    def world(self, vertices: Tensor, faces: Tensor) -> Mesh:
+        """The mesh in the world of vertices [V, 3] of the frame."""
+        return self.mesh(self.frame.world(vertices), faces)
+
+
+def _check_faces(init: Mesh, settings: FitSettings) -> None:
+    """Refuse a start with so many faces that each step would take minutes."""
+    count = init.face_counts[0]
+    if count > MOST_GIVEN and not settings.remesh:
+        raise ValueError(
+            f"init has {count:,} faces, and at most {MOST_GIVEN:,} are fitted as they are; "
+            "simplify it, or let the fit remesh it (remesh, on the command line --remesh)"
+        )
+
+
+def _batches(count: int, settings: FitSettings) -> list[list[int]]:
+    """The views of every step: all, or successive parts of seeded random permutations."""
+    size = settings.views_per_step
+    if count <= size:
+        return [list(range(count))] * settings.steps
+    generator = torch.Generator().manual_seed(settings.seed)
+    order: list[int] = []
+    while len(order) < size * settings.steps:
+        order += torch.randperm(count, generator=generator).tolist()
+    return [sorted(order[i * size : (i + 1) * size]) for i in range(settings.steps)]

@@ -1,0 +1,485 @@
+"""`refine_shape`: colours move a surface where silhouettes cannot see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gendr._common.checks import check_count, check_like, check_number
+from gendr._common.defaults import SHAPE
+from gendr._common.devices import where_given
+from gendr._common.memory import give_back
+from gendr.kernels.threads import mapped
+from gendr.losses import FlattenLoss, iou, iou_loss
+from gendr.mesh import Camera, Mesh
+from gendr.optim import uniform_adam_step
+from gendr.photos import remesh, visual, visual_hull
+from gendr.photos.fitting.checks import check_beside, check_views
+from gendr.photos.fitting.colors.fit import fit_colors
+from gendr.photos.fitting.parametrization import SmoothParametrization, check_single
+from gendr.photos.fitting.pulls import pulled
+from gendr.photos.fitting.shape.bites import without_bites
+from gendr.photos.fitting.shape.schedule import edge_of
+from gendr.photos.fitting.shape.stereo import LEAST_VIEWS, find_depths, fused
+from gendr.photos.meshing.remeshing import without_cuts
+from gendr.rendering import Renderer
+
+__all__ = ["ShapeResult", "refine_shape"]
+
+
+# The length of edges in pixels, or longer where there would be more faces.
+EDGE, MOST_FACES = 1.5, 100_000
+# The steps after stereo: the scale, the longest step in edges, and the weights of colours and
+# creases beside that of the silhouettes; a larger scale would swell faces as small as these. Steps
+# of a tenth of an edge would end on the way: more of them, or longer ones, meet photos better.
+# Colours are found anew after so many steps.
+SCALE, STEP_IN_EDGES, COLORS, FLATNESS, EVERY = "0.05px", 0.4, 1.0, 0.02, 10
+# Of more photos only so many, spread evenly, give the colours for steps and for measuring.
+PAINTING = 40
+# As for a fit.
+VIEWS_PER_STEP, BETAS = 8, (0.9, 0.99)
+# The work of a part, for each photo that it looks at, in parts of that of finding colours: of
+# stereo, of a step, and of measuring a mesh.
+STEREO, DESCENT, MEASURE = 4.0, 0.4, 1.4
+# The part of the object's pixels that photos must agree about, or nothing is changed. Of a plain
+# surface they see shading that moves with the light, which is alike at wrong depths.
+LEAST_KNOWN = 0.3
+# Decibels by which photos must be met better, and the IoU that may be lost, or nothing is changed.
+LEAST_GAIN, MOST_LOST = 0.5, 0.005
+# Decibels that the steps after stereo cannot make up for, as so many photos tell.
+MOST_WORSE, FEW = 1.0, 8
+
+
+@dataclass(frozen=True, eq=False)
+class _Photos:
+    """Images [B, 3, H, W], B cameras, masks [B, H, W], and these without bites."""
+
+    images: Tensor
+    camera: Camera
+    masks: Tensor
+    whole: Tensor
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(H, W)."""
+        return self.images.shape[2], self.images.shape[3]
+
+    def some(self, most: int = PAINTING) -> _Photos:
+        """At most so many of them, of those without bites, whose pixels are black."""
+        good = (self.masks == self.whole).flatten(1).all(1).nonzero()[:, 0]
+        rows = good[_spread(len(good), most)]
+        return _Photos(self.images[rows], self.camera[rows], self.masks[rows], self.whole[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class ShapeResult:
+    """A shape refined by colours.
+
+    Attributes:
+        mesh: The mesh, without colours; the one that was given if it was not improved.
+        improved: Whether the photos are met better than before.
+        psnr: Before and after: the mean over views (of more than 40 photos, every second, or
+            third, …) of that of the vertex colours that meet them best (`fit_colors`), over
+            the object, in decibels.
+        iou: Before and after: the mean of the hard silhouettes, with masks without bites.
+        moved: The mean distance of the new vertices from the surface given, world units; 0 if it
+            was not improved.
+        finished: Whether all was done; False if the `budget` was over before.
+        reason: Why it was not improved, as a sentence; empty if it was.
+        known: The part of the object's pixels that photos agree about, in [0, 1]; None if stereo
+            did not come so far.
+    """
+
+    mesh: Mesh
+    improved: bool
+    psnr: tuple[float, float]
+    iou: tuple[float, float]
+    moved: float
+    finished: bool = True
+    reason: str = ""
+    known: float | None = None
+
+
+class _OverError(Exception):
+    """The budget is over in the midst of a part.
+
+    Args:
+        found: What the part has come to; None if it is to be left out.
+    """
+
+    def __init__(self, found: Mesh | None = None) -> None:
+        super().__init__()
+        self.found = found
+
+
+class _Budget:
+    """How much is done, and whether the time is over.
+
+    Args:
+        tell: called with the part of the work that is done.
+        total: the work of all parts.
+        budget: seconds, or None.
+        spent: those of an earlier run.
+    """
+
+    def __init__(
+        self, tell: Callable[[float], None], total: float, budget: float | None, spent: float
+    ) -> None:
+        self.tell, self.total, self.budget = tell, total, budget
+        self.start = time.perf_counter() - spent
+        self.done = self.reserve = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The seconds spent so far."""
+        return time.perf_counter() - self.start
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is only time left for what is reserved."""
+        return self.budget is not None and self.seconds + self.reserve >= self.budget
+
+    def part(self, work: float, *, stops: bool = True) -> Callable[[float], None]:
+        """What is to be called with the part of some work that is done; it counts as done now.
+
+        Args:
+            work: the whole of it.
+            stops: whether a call raises `_OverError` once the time is over.
+        """
+        before = self.done
+        self.done += work
+
+        def tell(share: float) -> None:
+            self.tell(min((before + share * work) / self.total, 1.0))
+            if stops and self.is_over:
+                raise _OverError
+
+        return tell
+
+
+@where_given
+def refine_shape(
+    mesh: Mesh,
+    images: Tensor,
+    camera: Camera,
+    masks: Tensor,
+    *,
+    steps: int = 20,
+    budget: float | None = None,
+    callback: Callable[[float], None] | None = None,
+    keep: Callable[[dict[str, Any]], None] | None = None,
+    resume: Mapping[str, Any] | None = None,
+) -> ShapeResult:
+    """Move a surface to where photos agree about its colours, as in hollows no outline shows.
+
+    First stereo: neighbouring photos are matched by patches, at depths between the surface and
+    where the object ends behind it, and what several agree about is fused into one surface within
+    the hull of the masks. Then steps of Adam along the gradients of soft renderings
+    (`shading="softmax"`) bring silhouettes and colours to those of the photos; colours and shape
+    take turns, ten steps for each. The mesh is remeshed on the way, and may have other parts and
+    handles in the end. If photos agree about too little, as where it is plain, or are not met
+    better, the mesh is returned as it was.
+
+    Where a few masks have bites, as in shadows, that photos from nearly the same direction do not
+    have, the others say what is there.
+
+    The surface needs a pattern; its brightness may differ from photo to photo.
+
+    Args:
+        mesh: One closed mesh, as `fit` makes it, in the world of the cameras. Colours are not kept.
+        images: [B, 3, H, W] in [0, 1], the object over black, as `load_views` reads them; B >= 3.
+        camera: B perspective cameras.
+        masks: [B, H, W] in [0, 1].
+        steps: >= 0, those after stereo.
+        budget: Seconds, > 0, after which it ends with what it has come to. Only the comparison of
+            the photos before and after is always made; its time is kept free, as far as there is
+            enough.
+        callback: Called with the part of the work that is done, in [0, 1].
+        keep: Called now and then in stereo, also at a KeyboardInterrupt, after it, and after every
+            ten steps, with all that is needed to go on, as numbers and tensors.
+        resume: What `keep` was called with, to go on from there with the same other arguments; the
+            result is that of an uninterrupted run, bit for bit.
+
+    Raises:
+        TypeError: If an argument has the wrong type or dtype.
+        ValueError: If shapes or values are wrong, or no photo shows the mesh.
+    """
+    check_single("mesh", mesh)
+    sizes = check_views("images", images, "[B, 3, H, W]", camera)
+    if sizes["B"] < LEAST_VIEWS:
+        raise ValueError(
+            f"at least {LEAST_VIEWS} photos are needed to see where colours agree, got {sizes['B']}"
+        )
+    check_like("the mesh", mesh.vertices, "images", images)
+    check_beside("masks", masks, "[B, H, W]", "images", images)
+    check_count("steps", steps, least=0)
+    if budget is not None:
+        check_number("budget", budget, above=0)
+    given = Mesh(mesh.vertices.detach(), mesh.faces)
+    camera = camera.toward(mesh).with_origin(None)
+    masks = masks.detach()
+    photos = _Photos(images.detach(), camera.detach(), masks, without_bites(camera, masks))
+    before: Mapping[str, Any] = resume or {"parts": 0, "seconds": 0.0}
+    part, parts = int(before["parts"]), 1 + -(-steps // EVERY)
+    work = 2 * MEASURE * len(_spread(sizes["B"])) + sum(
+        _work(i, steps, sizes["B"]) for i in range(part, parts)
+    )
+    clock = _Budget(callback or (lambda done: None), work, budget, before["seconds"])
+    refinement = _Refinement(given, photos, clock)
+    clock.tell(0.0)
+    began = clock.seconds
+    first = refinement.measured(given)
+    clock.reserve = clock.seconds - began
+    give_back()  # stereo needs most
+    found, reason = given, ""
+    refinement.known = before.get("known")
+    if part:
+        found = Mesh(*(before[name].to(given.device) for name in ("vertices", "faces")))
+    while part < parts and not clock.is_over:
+        try:
+            if part == 0:
+                matched = refinement.matched(found, keep, before.get("depths"))
+                if isinstance(matched, str):
+                    part, reason = parts, matched
+                    break
+                found = matched
+            else:
+                begin = EVERY * (part - 1)
+                found = refinement.stepped(found, begin, min(begin + EVERY, steps))
+        except _OverError as over:
+            found = over.found or found
+            break
+        part += 1
+        if keep is not None:
+            kept = {"vertices": found.vertices, "faces": found.faces, "known": refinement.known}
+            keep({"parts": part, "seconds": clock.seconds, **kept})
+    finished, known = part == parts, refinement.known
+    if found is given:
+        clock.tell(1.0)
+        reason = reason or "the time was over before photos were matched"
+        both = (first[0], first[0]), (first[1], first[1])
+        return ShapeResult(mesh, False, *both, 0.0, finished, reason, known)
+    found = without_cuts(remesh(found, refinement.edge(found)).mesh)
+    last = refinement.measured(found)
+    reason = _reason(first, last)
+    clock.tell(1.0)
+    both = (first[0], last[0]), (first[1], last[1])
+    if reason:
+        return ShapeResult(mesh, False, *both, 0.0, finished, reason, known)
+    moved = _distance(found, given)
+    found = found.with_origin(mesh.origin[0])
+    return ShapeResult(found, True, *both, moved, finished, "", known)
+
+
+def _reason(first: tuple[float, float], last: tuple[float, float]) -> str:
+    """Why a surface of this PSNR and IoU is not better than before; empty if it is."""
+    if last[0] <= first[0] + LEAST_GAIN:
+        return (
+            f"photos are met to {last[0]:.1f} dB with it and {first[0]:.1f} without, of which it "
+            f"must gain {LEAST_GAIN:g}"
+        )
+    if last[1] <= first[1] - MOST_LOST:
+        return (
+            f"masks are met to an IoU of {last[1]:.3f} with it and {first[1]:.3f} without, of "
+            f"which it may lose {MOST_LOST:g}"
+        )
+    return ""
+
+
+def _spread(count: int, most: int = PAINTING) -> list[int]:
+    """The rows of the photos that give colours."""
+    return list(range(0, count, -(-count // most)))
+
+
+def _together(count: int) -> int:
+    """How many of some photos a step looks at: all take turns."""
+    return -(-count // -(-count // VIEWS_PER_STEP))
+
+
+def _work(part: int, steps: int, count: int) -> float:
+    """That of stereo with `count` photos, or of a group of steps with their colours."""
+    if part == 0:
+        return STEREO * count
+    some = min(EVERY, steps - EVERY * (part - 1))
+    return len(_spread(count)) + some * DESCENT * _together(count)
+
+
+def _distance(mesh: Mesh, other: Mesh) -> float:
+    """Mean distance of the vertices of a mesh from the surface of another."""
+    from gendr.photos.meshing.libigl import libigl
+
+    parts: list[Any] = [m.double().cpu().numpy() for m in (mesh.vertices, other.vertices)]
+    square, _, _ = libigl().point_mesh_squared_distance(*parts, other.faces.cpu().numpy())
+    return float((square.clip(0) ** 0.5).mean())
+
+
+def _painted(
+    mesh: Mesh, photos: _Photos, tell: Callable[[float], None] | None = None
+) -> tuple[Mesh, float]:
+    """The mesh with the vertex colours that meet photos best, and their PSNR."""
+    found = fit_colors(
+        mesh, photos.images, photos.camera, photos.masks, kind="vertex", callback=tell
+    )
+    return found.mesh, float(found.psnr.double().mean())
+
+
+class _Refinement:
+    """What stays the same while a shape is refined."""
+
+    def __init__(self, mesh: Mesh, photos: _Photos, clock: _Budget) -> None:
+        self.photos, self.camera, self.clock = photos, photos.camera, clock
+        self.known: float | None = None
+        self.some = photos.some()
+        low, high = mesh.bounding_box()[0], mesh.bounding_box()[1]
+        self.diagonal = float((high - low).norm())
+        middle = ((low + high) / 2).reshape(1, 1, 3)
+        depth = self.camera.world_to_camera(middle)[..., 2].flatten()
+        depth = torch.ones_like(depth) if self.camera.orthographic else depth.clamp(min=1e-12)
+        unit = 2 / (min(photos.size) * self.camera.focal.mean(-1))
+        self.pixel = float((unit * depth).median())
+        # The object may grow a little on the way.
+        near, far = visual.depths(mesh, self.camera)
+        more = 0.1 * self.diagonal
+        self.planes: dict[str, Any] = {"near": max(near - more, 0.1 * near), "far": far + more}
+
+    def edge(self, mesh: Mesh) -> float:
+        """The length of edges, or longer where faces would be too many."""
+        return max(EDGE * self.pixel, edge_of(mesh, MOST_FACES))
+
+    def matched(
+        self,
+        mesh: Mesh,
+        keep: Callable[[dict[str, Any]], None] | None,
+        resume: Mapping[str, Any] | None,
+    ) -> Mesh | str:
+        """The surface that photos agree about, below that of the mesh; or why there is none.
+
+        Args:
+            mesh: within which they are matched.
+            keep: of `refine_shape`.
+            resume: what the search for depths has come to before.
+        """
+        photos, given = self.photos, mesh
+
+        def between(depths: dict[str, Any]) -> None:
+            if keep is not None:
+                keep({"parts": 0, "seconds": self.clock.seconds, "depths": depths})
+
+        work = STEREO * len(self.camera)
+        tell = self.clock.part(0.9 * work)
+        after = self.clock.part(0.1 * work)
+        with torch.no_grad():
+            if photos.whole is not photos.masks:  # what bites carved away is looked at, too
+                mesh = visual_hull(photos.camera, photos.whole)
+            depths = find_depths(
+                mesh, photos.images, photos.camera, photos.masks,
+                lambda done: tell(0.78 * done), LEAST_KNOWN, between, resume,
+            )  # fmt: skip
+            self.known = depths.known
+            if depths.known < LEAST_KNOWN:
+                return (
+                    f"photos agree about {depths.known:.0%} of what they show, of which "
+                    f"{LEAST_KNOWN:.0%} are needed: a surface without a pattern cannot be matched"
+                )
+            try:
+                vertices, faces = fused(
+                    depths, photos.camera, photos.whole,
+                    tell=lambda done: tell(0.78 + 0.22 * done),
+                )  # fmt: skip
+            except ValueError:
+                return "masks contradict each other, so that no hull of them is left"
+        found = Mesh(
+            torch.from_numpy(vertices).to(mesh.vertices), torch.from_numpy(faces).to(mesh.faces)
+        )
+        try:
+            found = remesh(
+                found, self.edge(found), iterations=3, callback=lambda done: after(0.4 * done)
+            ).mesh
+            # Steps are spared if a few photos show that it is much worse.
+            few = self.photos.some(FEW)
+            then = _painted(given, few, lambda done: after(0.4 + 0.3 * done))[1]
+            now = _painted(found, few, lambda done: after(0.7 + 0.3 * done))[1]
+        except _OverError:
+            raise _OverError(found) from None
+        if now < then - MOST_WORSE:
+            return (
+                f"{FEW} photos are met to {now:.1f} dB with what photos agree about, and to "
+                f"{then:.1f} without"
+            )
+        return found
+
+    def stepped(self, mesh: Mesh, first: int, last: int) -> Mesh:
+        """The mesh after some steps along the gradients of soft renderings.
+
+        Args:
+            mesh: which is remeshed, and takes its colours from the photos, before the steps.
+            first: the number of the first of these steps.
+            last: that of the step after them.
+        """
+        photos = self.photos
+        renderer = Renderer(
+            photos.size, *SHAPE, SCALE, shading="softmax", composite="alpha",
+            lighting="none", cutoff=1e-3, check=False, **self.planes,
+        )  # fmt: skip
+        part = _together(len(photos.images))
+        groups = -(-len(photos.images) // part)
+        mesh = remesh(mesh, self.edge(mesh), iterations=2).mesh
+        painted, shape = self.painted(mesh, 1.0)[0], SmoothParametrization(mesh)
+        creases = FlattenLoss(mesh.faces, len(mesh.vertices))
+        lr = STEP_IN_EDGES * self.edge(mesh)
+        u = shape.u.detach()
+        means = torch.zeros_like(u), torch.zeros_like(u)
+        tell = self.clock.part((last - first) * DESCENT * part)
+
+        def off(vertices: Tensor, rows: list[int], all_rows: list[int]) -> Tensor:
+            out = renderer(painted.with_vertices(vertices), self.camera[rows])
+            masks, images = photos.masks[rows], photos.images[rows]
+            apart = ((out.rgb - images).abs().mean(1) * masks).sum() / photos.masks[all_rows].sum()
+            outline = iou_loss(out.alpha, photos.whole[rows])
+            return len(rows) / len(all_rows) * outline + COLORS * apart
+
+        for i in range(first, last):
+            rows = list(range(i % groups, len(photos.images), groups))
+            u = u.clone().requires_grad_()
+            vertices = shape(u)
+            _, pull = pulled(partial(off, all_rows=rows), vertices, rows, len(mesh.faces))
+            bent = vertices.new_zeros(())
+            if creases.pairs.shape[1] > 0:
+                bent = FLATNESS * (1 - creases.cosines(vertices)).square().mean()
+            (grad,) = torch.autograd.grad((vertices * pull).sum() + bent, u)
+            u, *means = uniform_adam_step(
+                u.detach(), grad, *means, step=i - first + 1, lr=lr, betas=BETAS
+            )
+            try:
+                tell((i + 1 - first) / (last - first))
+            except _OverError:
+                raise _OverError(mesh.with_vertices(shape(u).detach())) from None
+        return mesh.with_vertices(shape(u).detach())
+
+    def painted(self, mesh: Mesh, work: float, *, stops: bool = True) -> tuple[Mesh, float]:
+        """The mesh with the best vertex colours, and their PSNR.
+
+        Args:
+            mesh: whose colours are not used.
+            work: for each photo, as which it counts.
+            stops: whether it ends with `_OverError` once the time is over.
+        """
+        tell = self.clock.part(work * len(self.some.camera), stops=stops)
+        return _painted(mesh, self.some, tell)
+
+    def measured(self, mesh: Mesh) -> tuple[float, float]:
+        """How well a mesh meets the photos: PSNR in decibels, and mean hard IoU."""
+        even = remesh(mesh, self.edge(mesh), iterations=2).mesh
+        hard = Renderer(self.photos.size, "heaviside", "max", check=False, **self.planes)
+        with torch.no_grad():
+            scores = mapped(
+                lambda i: iou(hard(even, self.camera[i]).alpha, self.photos.whole[i : i + 1]),
+                range(len(self.camera)), device=even.device,
+            )  # fmt: skip
+        return self.painted(even, MEASURE, stops=False)[1], float(torch.cat(scores).double().mean())

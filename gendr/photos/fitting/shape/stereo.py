@@ -1,0 +1,739 @@
+"""Stereo inside the hull: what photos say of a surface that no outline shows.
+
+Neighbouring photos are matched by patches, at depths between the surface that the masks allow and
+where the object ends: first at half of the size with all depths, then with slanted planes that
+pixels hand on to each other, also at the whole size. Patches are as wide as patterns and noise ask
+for. What several photos agree about is fused into one signed distance (Curless & Levoy 1996) that
+stays within the hull; what none sees has the least area (see `unseen`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gendr.kernels.threads import mapped, run
+from gendr.mesh import Camera, Mesh
+from gendr.photos import visual
+from gendr.photos.fitting.shape.handles import without_handles, without_tunnels
+from gendr.photos.fitting.shape.unseen import of_least_area
+from gendr.photos.meshing.hull import Field, Grid, hull_field, surface_of
+from gendr.rendering import Renderer
+
+__all__ = ["LEAST_VIEWS", "Depths", "find_depths", "fused"]
+
+Array = npt.NDArray[Any]
+
+# Photos that stereo needs.
+LEAST_VIEWS = 3
+# Neighbours of a photo, and the angles between their lines of sight, degrees: of a wall within a
+# hollow most see nothing. The nearest few say how far apart depths are tried.
+_NEIGHBOURS, _NEAREST, _FURTHEST, _FEW = 8, 2.0, 50.0, 4
+# Depths are tried so many pixels apart; up to so many before the surface, and so deep below it, as
+# a part of the diagonal, if the object goes on so far.
+_STEP, _BEFORE, _DEEP = 0.7, 1.5, 0.6
+# Turns of handing planes on, at half of the size and at the whole.
+_FIRST_TURNS, _TURNS = 3, 4
+# Further looks at what is not known by then, and the turns of each.
+_LOOKS, _LATER_TURNS = 2, 6
+# The parts of the work that are done when photos are prepared, and after the first look at all; and
+# seconds after which what is known is kept.
+_PREPARED, _FIRST, _KEEP_SECONDS = 0.05, 0.8, 30.0
+_CELL = 8  # pixels, of the map of where the object ends
+# Levels of patches, and the standard deviation of the blur of level 1 in half pixels.
+_LEVELS, _BLUR = 3, 0.6
+# A patch must tell its place to so many pixels, one standard deviation; and the least noise.
+_SURE, _ROUNDED = 0.3, 0.001
+# What is dark has no tint; the part of the pixels that must need a tint; and how many times as much
+# it must tell as brightness, in which photos are sharper.
+_DARK, _WORTH, _RATHER = 0.1, 0.01, 2.0
+# What of a pixel the object must cover for its colour to be the object's.
+_COVERED = 0.99
+# A correlation that counts, with few neighbours and with more, of which some agree by chance about
+# noise; and how many must see the same.
+_LEAST, _AGREE = (0.5, 0.6), 2
+# Of the pixels that a photo with more than a few neighbours is sure of, so many must be known:
+# shading that moves with a lamp is alike somewhere for each pair, but elsewhere for the next.
+_CONTRADICTED = 0.6
+# What is seen through weighs so much of what is seen; and a pixel of which photos say nothing, by
+# which the surface given stays where it is seen.
+_FREE, _HARDLY = 0.25, 0.02
+# Weights that one photo has less of alone, in which case what is likely counts too.
+_ALONE = 0.4
+# The fused surface is looked for so many cells around what photos say.
+_REACH = 4.0
+# Cells over which distances are averaged.
+_SMOOTH = 1.0
+# Parts of less of the area are none of the object's: cavities, specks.
+_LEAST_PART = 0.02
+# Cells by which the surface runs beside what is cut off or filled.
+_BESIDE = 0.5
+# Times that what the masks show, and the surface does not, is brought back.
+_REPAIRS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Depths:
+    """What photos know of the surface.
+
+    Attributes:
+        planes: float32 [B, H, W, 3], the inverse of the depth and its change by pixel, right and
+            down.
+        weights: float32 [B, H, W], of what is known.
+        known: the part of the pixels of the object that photos agree about at first; 0 if they
+            contradict each other about much of what each is sure of.
+    """
+
+    planes: Array
+    weights: Array
+    known: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Sights:
+    """Photos at one size, and the geometry between them.
+
+    Attributes:
+        smooth: float32 [L, T, B, H, W], smoother at each level, in each tint.
+        levels: uint8 [B, H, W], where the patch at a pixel tells enough: the level, plus 8 times
+            the tint.
+        inside: uint8 [B, H, W].
+        front: float32 [B, H, W], inverse depths of the surface given, 0 where it is not.
+        end: float32 [B, H, W], those at which lines of sight have left it.
+        projections: float64 [B, 3, 4].
+        focals: float64 [B].
+    """
+
+    smooth: Array
+    levels: Array
+    inside: Array
+    front: Array
+    end: Array
+    projections: Array
+    focals: Array
+
+    def pair(self, ref: int, near: Array) -> tuple[Array, Array]:
+        """A [K, 3, 3] and b [K, 3] that take pixels of a photo to those of others."""
+        m, p = self.projections[ref, :, :3], self.projections[ref, :, 3]
+        back = np.linalg.inv(m)
+        others = self.projections[near]
+        a = others[:, :, :3] @ back
+        b = others[:, :, 3] - a @ p
+        return a.astype(np.float32), b.astype(np.float32)
+
+
+def find_depths(
+    mesh: Mesh,
+    images: Tensor,
+    camera: Camera,
+    masks: Tensor,
+    tell: Callable[[float], None] = lambda done: None,
+    least: float = 0.0,
+    keep: Callable[[dict[str, Any]], None] = lambda state: None,
+    resume: Mapping[str, Any] | None = None,
+) -> Depths:
+    """What photos know of the surface below that of a mesh.
+
+    Args:
+        mesh: one mesh, which the object does not leave.
+        images: [B, 3, H, W] in [0, 1].
+        camera: B perspective cameras.
+        masks: [B, H, W].
+        tell: called with the part of the work that is done.
+        least: the part of the pixels that must be known for a second look at the others.
+        keep: called now and then, and at a KeyboardInterrupt, with all that is needed to go on.
+        resume: what `keep` was called with, to go on from there, bit for bit.
+    """
+    from_here = _Kept(keep, resume)
+    try:
+        return _found(mesh, images, camera, masks, tell, least, from_here)
+    except KeyboardInterrupt:
+        from_here.save()
+        raise
+
+
+class _Kept:
+    """What a search for depths has come to, between two photos: of one that it is at nothing.
+
+    Attributes:
+        state: the look, 0 for the first and 1 ... for those at what is not known by then; photos of
+            it that are done; the part that is known after the first; and arrays: planes and scores,
+            after the first look also those before the look, and where photos were sure. It is
+            replaced as a whole, so that an interruption finds it complete.
+    """
+
+    def __init__(
+        self, keep: Callable[[dict[str, Any]], None], resume: Mapping[str, Any] | None
+    ) -> None:
+        self._keep, self._saved = keep, time.monotonic()
+        self.state: tuple[int, int, float, dict[str, Array]] = 0, 0, 0.0, {}
+        if resume is not None:
+            arrays = {name: value.numpy().copy() for name, value in resume["arrays"].items()}
+            self.state = resume["look"], resume["done"], resume["known"], arrays
+
+    def save(self) -> None:
+        """Give away what is known, if anything is."""
+        look, done, known, arrays = self.state
+        if look or done:
+            tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
+            self._keep({"look": look, "done": done, "known": known, "arrays": tensors})
+        self._saved = time.monotonic()
+
+    def photo_done(self, ref: int) -> None:
+        """A photo of the present look is done."""
+        look, _, known, arrays = self.state
+        self.state = look, ref + 1, known, arrays
+        if time.monotonic() - self._saved > _KEEP_SECONDS:
+            self.save()
+
+
+def _found(
+    mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor, tell: Callable[[float], None],
+    least: float, kept: _Kept,
+) -> Depths:  # fmt: skip
+    """`find_depths`, from what is kept."""
+    whole, half = _both_sights(mesh, images, camera, masks)
+    count, (height, width) = len(images), whole.front.shape[1:]
+    low, high = (corner.reshape(3) for corner in mesh.bounding_box())
+    middle, deep = (low + high) / 2, _DEEP * float((high - low).norm())
+    near = _neighbours(middle, camera)
+    tell(_PREPARED)
+    if not kept.state[3]:
+        planes = np.zeros((count, height, width, 3), np.float32)
+        scores = np.full((count, height, width), -1, np.float32)
+        kept.state = 0, 0, 0.0, {"planes": planes, "scores": scores}
+    look, begin, known, arrays = kept.state
+    planes, scores = arrays["planes"], arrays["scores"]
+    for ref in range(begin, count if look == 0 else 0):
+        start, sure, pairs = _swept(half, ref, near[ref], middle, deep)
+        tell(_PREPARED + (_FIRST - _PREPARED) * (ref + 0.25) / count)
+        _handed_on(half, ref, near[ref], middle, deep, start, sure, pairs, _FIRST_TURNS)
+        planes[ref] = _enlarged(start, (height, width)) * np.array([1, 0.5, 0.5], np.float32)
+        pairs = _enlarged(pairs, (height, width))
+        _handed_on(whole, ref, near[ref], middle, deep, planes[ref], scores[ref], pairs, _TURNS)
+        kept.photo_done(ref)
+        tell(_PREPARED + (_FIRST - _PREPARED) * (ref + 1) / count)
+    shown = whole.inside > 0
+    if look == 0:
+        enough = np.array([min(_AGREE, len(some) - 1) for some in near])[:, None, None]
+        sure = (_agreeing(whole, near, planes, scores) >= enough) & shown
+        known = float(sure.sum() / max(1, int(shown.sum())))
+        many = np.array([len(some) > _FEW for some in near])[:, None, None]
+        asked = shown & many & (scores >= max(_LEAST))
+        if (sure & asked).sum() < _CONTRADICTED * asked.sum():
+            known = 0.0
+    else:
+        sure = arrays["sure"]
+    for again in range(max(look, 1), 1 + (_LOOKS if known >= least else 0)):
+        if again > kept.state[0]:
+            former = {"former": planes.copy(), "before": scores.copy(), "sure": sure}
+            kept.state = again, 0, known, {"planes": planes, "scores": scores, **former}
+        _, begin, _, arrays = kept.state
+        former = arrays["former"], sure
+        for ref in range(begin, count):
+            planes[ref], scores[ref] = arrays["former"][ref], arrays["before"][ref]
+            _looked_again(whole, ref, near[ref], middle, deep, former, planes[ref], scores[ref])
+            kept.photo_done(ref)
+            tell(_FIRST + (1 - _FIRST) * (again - 1 + (ref + 1) / count) / _LOOKS)
+        # One that agrees is enough where all are asked whether they see something else there.
+        sure = sure | ((_agreeing(whole, near, planes, scores) >= 1) & shown)
+    kept.save()
+    weights = np.where(sure, scores.clip(0, 1) ** 2, 0).astype(np.float32)
+    rest, planes = ~sure & shown, planes.copy()  # what is kept stays as it is
+    planes[rest] = whole.front[rest][:, None] * np.array([1, 0, 0], np.float32)
+    weights[rest] = _HARDLY
+    tell(1.0)
+    return Depths(planes, weights, known)
+
+
+def fused(
+    depths: Depths,
+    camera: Camera,
+    masks: Tensor,
+    resolution: int = 320,
+    tell: Callable[[float], None] = lambda done: None,
+) -> tuple[Array, Array]:
+    """The closed surface that the photos agree about, within the hull of the masks.
+
+    `tell` is called with the part of the work that is done.
+
+    Raises:
+        ValueError: if the masks contradict each other.
+    """
+    from gendr.photos.fitting.shape import stereo_kernels as kernels
+
+    hull = hull_field(camera, masks, resolution=resolution)
+    tell(0.15)
+    grid, reach = hull.grid, _REACH * hull.grid.cell
+    values = hull.values.numpy()
+    cells = np.flatnonzero(values > -2 * grid.cell)
+    out = np.zeros((len(cells), 2), np.float32)
+    projections, focals = _projections(camera, depths.weights.shape[1:])
+    run(
+        kernels.fuse, len(cells), cells, grid.corner, grid.cell, np.array(grid.shape), projections,
+        focals, depths.planes, depths.weights, reach, _FREE, out,
+    )  # fmt: skip
+    tell(0.25)
+    mean, weight = (np.zeros_like(values) for _ in range(2))
+    mean[cells], weight[cells] = out.T
+    votes, within = mean / reach * weight.clip(0, 1), (values > 0).reshape(grid.shape)
+    wanted = (masks > 0.5).cpu().numpy()
+
+    def joined() -> Array:
+        body = of_least_area(votes.reshape(grid.shape), within).ravel()
+        guess = (body[cells] - 0.5) * _REACH * grid.cell
+        return _smoothed(values, cells, out, guess, grid, reach)
+
+    def missing(field: Array) -> Array:
+        # Of those in the hull, and of cells that are alike that which is deepest in it.
+        likely = np.where(values > 0, field + 0.1 * values.clip(-reach, reach), -np.inf)
+        places = _uncovered(field, likely, grid, wanted, projections, focals)
+        strides = np.array([grid.shape[1] * grid.shape[2], grid.shape[2], 1])
+        around = places[:, None] + np.concatenate([[0], strides, -strides])
+        return np.unique(around.clip(0, len(field) - 1))
+
+    field = joined()
+    tell(0.5)
+    around = missing(field)
+    if len(around):  # as if photos had seen it, so that what joins it has least area too
+        votes[around] = 1
+        field = joined()
+    tell(0.75)
+    _changed(field, without_handles((field > 0).reshape(grid.shape)), values, grid)
+    for _ in range(_REPAIRS):
+        around = missing(field)
+        if not len(around):
+            break
+        field[around] = np.maximum(field[around], np.minimum(values[around], 0.5 * grid.cell))
+    tell(0.9)
+    inside = (field > 0).reshape(grid.shape)
+    _changed(field, without_tunnels(inside, within), values, grid)
+    return surface_of(Field(torch.from_numpy(field), grid, hull.pixel), _LEAST_PART)
+
+
+def _changed(field: Array, body: npt.NDArray[np.bool_], values: Array, grid: Grid) -> None:
+    """Make a field positive in a body, and negative elsewhere."""
+    wanted = body.ravel()
+    more, less = np.flatnonzero(wanted & (field <= 0)), np.flatnonzero(~wanted & (field > 0))
+    field[more] = np.minimum(values[more], _BESIDE * grid.cell)
+    field[less] = -_BESIDE * grid.cell
+
+
+def _smoothed(
+    values: Array, cells: Array, out: Array, guess: Array, grid: Grid, reach: float
+) -> Array:
+    """What photos say, averaged over neighbouring cells by its weight, within the hull.
+
+    Where it is less than one photo says, also what is guessed.
+    """
+    from scipy.ndimage import gaussian_filter
+
+    mean, weight = np.zeros_like(values), np.zeros_like(values)
+    weight[cells] = out[:, 1]
+    mean[cells] = out[:, 0] * out[:, 1]
+    mean, weight = mapped(
+        lambda part: gaussian_filter(part.reshape(grid.shape), _SMOOTH, truncate=2).ravel(),
+        (mean, weight),
+    )
+    own = values[cells].clip(-reach, reach)
+    weight, mean = weight[cells], mean[cells]
+    field = values.copy()
+    rest = (_ALONE - weight).clip(0)
+    field[cells] = np.minimum((mean + rest * guess) / (weight + rest), own)
+    return field
+
+
+def _uncovered(
+    field: Array,
+    likely: Array,
+    grid: Grid,
+    wanted: npt.NDArray[np.bool_],
+    projections: Array,
+    focals: Array,
+) -> Array:
+    """The cells that must be inside for masks to be covered: of each line of sight, the likeliest.
+
+    Thin parts are lost where photos disagree about what is seen beside them.
+    """
+    from scipy.ndimage import binary_opening
+
+    from gendr.photos.fitting.shape import stereo_kernels as kernels
+
+    inside = field.reshape(grid.shape) > 0
+    within = inside.copy()
+    for axis in range(3):
+        for shift in (-1, 1):
+            within &= np.roll(inside, shift, axis)
+    covered = np.zeros(wanted.shape, np.uint8)
+    shell = np.flatnonzero(inside & ~within)
+    shape = np.array(grid.shape)
+    common = grid.corner, grid.cell, shape
+    run(kernels.cover, len(wanted), shell, *common, projections, focals, covered, pieces=32)
+    # Single pixels along outlines are rounding.
+    missing = binary_opening(wanted & (covered == 0), np.ones((1, 2, 2)))
+    view, row, column = np.nonzero(missing)
+    back = np.linalg.inv(projections[:, :, :3])
+    eyes = -(back @ projections[:, :, 3:])[..., 0]
+    pixel = np.stack([column, row, np.ones(len(row))], -1)
+    rays = np.einsum("nij,nj->ni", back[view], pixel)
+    rays /= np.linalg.norm(rays, axis=-1, keepdims=True)
+    extent = grid.cell * np.array(grid.shape)
+    distance = np.linalg.norm(eyes - (grid.corner + extent / 2), axis=-1)
+    first, last = distance.min() - np.linalg.norm(extent), distance.max() + np.linalg.norm(extent)
+    places = np.full(len(row), -1, np.int64)
+    run(
+        kernels.restore, len(row), likely, *common, rays, eyes[view], max(0.0, first), last,
+        np.float32(-np.inf), places,
+    )  # fmt: skip
+    return np.unique(places[places >= 0])
+
+
+def _projections(camera: Camera, size: tuple[int, ...]) -> tuple[Array, Array]:
+    """[B, 3, 4] to pixels times depth, the centre of the first at 0; and focal lengths [B]."""
+    exact = camera.to(torch.float64)
+    turn, shift, k = exact.to_opencv((size[0], size[1]), pixel_centre=0)
+    projections = k @ torch.cat([turn, shift[..., None]], -1)
+    return projections.cpu().numpy(), k[:, [0, 1], [0, 1]].mean(-1).cpu().numpy()
+
+
+def _fronts(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
+    """Inverse depths [B, H, W] of a surface, 0 where it is not."""
+    near, far = visual.depths(mesh, camera)
+    renderer = Renderer(size, "heaviside", "max", near=near, far=far, check=False)
+    bare = Mesh(mesh.vertices, mesh.faces)
+    with torch.no_grad():
+        return torch.cat([1 / renderer(bare, camera[i]).depth for i in range(len(camera))])
+
+
+def _ends(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
+    """Inverse depths [B, H, W] of where lines of sight have left a mesh for good, at the latest."""
+    from scipy.ndimage import maximum_filter
+
+    vertices = mesh.vertices.double().cpu().numpy()
+    ends = mesh.vertices[mesh.faces].double()
+    longest = float((ends - ends.roll(1, 1)).norm(dim=-1).max())
+    maps = []
+    for projection, focal in zip(*_projections(camera, size), strict=True):
+        x, y, z = (projection[:, :3] @ vertices.T + projection[:, 3:]).clip(1e-12)
+        # No face steps over a cell.
+        cell = max(_CELL, math.ceil(min(longest * focal / z.min(), max(size))))
+        rows, columns = (n // cell + 1 for n in size)
+        last = np.zeros((rows, columns))
+        place = (y / z / cell).astype(int).clip(0, rows - 1), (x / z / cell).astype(int)
+        np.maximum.at(last, (place[0], place[1].clip(0, columns - 1)), z)
+        last = maximum_filter(last, 3)
+        last[last == 0] = z.max()
+        wide = last.repeat(cell, 0).repeat(cell, 1)[: size[0], : size[1]]
+        maps.append(torch.from_numpy((1 / wide).astype(np.float32)))
+    return torch.stack(maps)
+
+
+def _both_sights(
+    mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor
+) -> tuple[_Sights, _Sights]:
+    """The photos at their size and at half of it, and where the surface of a mesh is in them.
+
+    What they are made of, as large as they are, is let go at the end.
+    """
+    size = images.shape[2], images.shape[3]
+    surface = _fronts(mesh, camera, size), _ends(mesh, camera, size)
+    tints = _extended(_tints(images), masks)
+    return (
+        _sights(tints, camera, masks, *surface, 1), _sights(tints, camera, masks, *surface, 2)
+    )  # fmt: skip
+
+
+def _sights(
+    tints: Array, camera: Camera, masks: Tensor, fronts: Tensor, ends: Tensor, factor: int
+) -> _Sights:
+    """The photos, shrunk."""
+    height, width = (n // factor for n in tints.shape[2:])
+    cut = torch.from_numpy(tints[:, :, : height * factor, : width * factor])
+    small = (F.avg_pool2d(cut, factor) if factor > 1 else cut).numpy()
+    inside = F.avg_pool2d(masks[:, None, : height * factor, : width * factor], factor)[:, 0] > 0.9
+    # What was cut off moves the middle of the image, which cameras count from.
+    projections, focals = _projections(camera, tints.shape[2:])
+    # Pixel x of the small image is at factor x + (factor - 1) / 2 of the large one.
+    shrink = np.diag([1 / factor, 1 / factor, 1.0])
+    shrink[:2, 2] = -(factor - 1) / (2 * factor)
+    front = F.max_pool2d(fronts[:, None], factor)[:, 0]
+    shown = (inside & (front > 0)).byte().cpu().numpy()
+    smooth, levels = _levels(small, shown)
+    end = ends[:, ::factor, ::factor][:, : front.shape[1], : front.shape[2]]
+    return _Sights(
+        smooth, levels, shown, front.float().cpu().numpy(), end.numpy(), shrink @ projections,
+        focals / factor,
+    )  # fmt: skip
+
+
+def _tints(images: Tensor) -> Array:
+    """[T, B, H, W], what is matched of colours [B, 3, H, W]: brightness, and two ratios of them.
+
+    Shadows, shading and the light of a lamp that moves change all three colours alike.
+    """
+    r, g, b = images.unbind(1)
+    red, blue = (r - g) / (r + g + 2 * _DARK), (r + g - 2 * b) / (r + g + 2 * b + 4 * _DARK)
+    return torch.stack([images.mean(1), red, blue]).float().cpu().numpy()
+
+
+def _extended(images: Array, masks: Tensor) -> Array:
+    """Images [T, B, H, W] in which what lies around the object is as its rim.
+
+    A rim beside another background would look like a pattern, which is where the outline is.
+    """
+    from scipy.ndimage import distance_transform_edt
+
+    def where(mask: Array) -> Array | None:
+        sure = mask > _COVERED
+        if not sure.any():
+            return None
+        found: Any = distance_transform_edt(~sure, return_distances=False, return_indices=True)
+        return found
+
+    found = images.copy()
+    for i, at in enumerate(mapped(where, list(masks.cpu().numpy()))):
+        if at is not None:
+            found[:, i] = found[:, i, at[0], at[1]]
+    return found
+
+
+def _levels(tints: Array, inside: Array) -> tuple[Array, Array]:
+    """Images of each level and tint, and where a patch is first told apart.
+
+    Args:
+        tints: float32 [T, B, H, W].
+        inside: uint8 [B, H, W].
+
+    Returns:
+        float32 [L, T, B, H, W], without tints that few pixels need; and uint8 [B, H, W], the first
+        level at which a tint tells enough, plus 8 times the tint that tells most there.
+    """
+    levels, most = np.full(inside.shape, _LEVELS, np.uint8), np.zeros(inside.shape, np.float32)
+    images: list[Array] = []
+    shown = inside > 0
+    for tint in tints:
+        noise = _rough(tint, inside) if images else _noise(tint, inside)
+        smooth, first, told = _told(tint, max(_ROUNDED, noise))
+        told = told / _RATHER if images else told
+        before = levels & 7
+        better = (first < before) | ((first == before) & (told > most))
+        if not images or (better & shown).sum() >= _WORTH * max(1, shown.sum()):
+            levels[better], most[better] = first[better] + 8 * len(images), told[better]
+            images.append(smooth)
+    if len(images) == 1:
+        return images[0][:, None], levels
+    found = np.empty((_LEVELS, len(images), *inside.shape), np.float32)
+    for i in reversed(range(len(images))):  # one by one, so that no two copies of all are held
+        found[:, i] = images.pop()
+    return found, levels
+
+
+def _told(tint: Array, noise: float) -> tuple[Array, Array, Array]:
+    """Images [L, B, H, W] of each level, the first [B, H, W] that tells enough, and how much.
+
+    A patch whose brightness only climbs is alike at many depths, and noise is like nothing. What
+    tells where it belongs are the changes of its slope (those that neither another brightness nor
+    another contrast makes), beside the noise (Cramer and Rao's bound).
+    """
+    smooth = np.empty((_LEVELS, *tint.shape), np.float32)
+    first, told = np.empty(tint.shape, np.uint8), np.empty(tint.shape, np.float32)
+
+    def fill(i: int) -> None:
+        smooth[:, i], first[i], told[i] = _told_of_one(tint[i], noise)
+
+    mapped(fill, range(len(tint)))
+    return smooth, first, told
+
+
+def _told_of_one(tint: Array, noise: float) -> tuple[Array, Array, Array]:
+    """What `_told` gives of one image [H, W]."""
+    from scipy.ndimage import gaussian_filter
+
+    from gendr.photos.fitting.shape.stereo_kernels import SAMPLES
+
+    images = np.stack([tint] * _LEVELS)
+    first = np.full(tint.shape, _LEVELS, np.uint8)
+    told = np.zeros(tint.shape, np.float32)
+    for level in range(_LEVELS):
+        # The variance of noise, and of its slope, as parts of that of the photo.
+        variance, jagged = 1.0, 0.5
+        if level:
+            sigma = _BLUR * 2**level
+            images[level] = gaussian_filter(tint, sigma)
+            variance, jagged = 1 / (4 * math.pi * sigma**2), 1 / (8 * math.pi * sigma**4)
+        # Of one direction, less that of the noise; which is in both photos.
+        here = _energy(images[level], level) / 2 - jagged * noise**2
+        here *= SAMPLES / (2 * variance * noise**2)
+        enough = (first == _LEVELS) & ((here > _SURE**-2) | (level == _LEVELS - 1))
+        first[enough], told[enough] = level, here[enough]
+    return images, first, told
+
+
+def _energy(image: Array, level: int) -> Array:
+    """The squares of slopes [H, W] in patches, less what brightness and contrast explain."""
+    from scipy.ndimage import uniform_filter
+
+    from gendr.photos.fitting.shape.stereo_kernels import SIDE, STRIDE
+
+    size = STRIDE * 2**level * (SIDE - 1) + 1
+    mean = partial(uniform_filter, size=size)
+    middle = mean(image)
+    spread = np.maximum(mean(image * image) - middle * middle, 1e-12)
+    energy = np.zeros_like(image)
+    for axis in (0, 1):
+        slope = np.gradient(image, axis=axis)
+        climb = mean(slope)
+        alike = mean(slope * image) - climb * middle
+        energy += np.maximum(mean(slope * slope) - climb * climb - alike * alike / spread, 0)
+    return energy
+
+
+def _rough(tint: Array, inside: Array) -> float:
+    """The noise of a tint, of which cameras keep every second pixel; as of independent pixels."""
+    height, width = (n // 2 * 2 for n in tint.shape[1:])
+    parts = (part[:, :height, :width] for part in (tint, inside))
+    half, within = (p.reshape(len(p), height // 2, 2, width // 2, 2) for p in parts)
+    pooled = half.mean((2, 4), dtype=np.float32), within.min((2, 4))
+    return max(_noise(tint, inside), 2 * _noise(*pooled))
+
+
+def _noise(grey: Array, inside: Array) -> float:
+    """The standard deviation of the noise of photos (Immerkaer 1996), where they are plainest."""
+    from scipy.ndimage import binary_erosion, convolve1d
+
+    kernel = np.array([1.0, -2.0, 1.0], np.float32)
+    rough = np.abs(convolve1d(convolve1d(grey, kernel, axis=1), kernel, axis=2))
+    within = binary_erosion(inside, np.ones((1, 3, 3)))
+    height, width = (8 * (n // 8) for n in grey.shape[1:])
+
+    def blocks(values: Array) -> Array:
+        cut = values[:, :height, :width].reshape(len(grey), height // 8, 8, width // 8, 8)
+        return cut.mean((2, 4), dtype=np.float64)
+
+    share, total = blocks(within), blocks(rough * within)
+    means = (total / np.maximum(share, 1e-6))[share > 0.5]
+    return float(np.quantile(means, 0.25)) * (math.pi / 2) ** 0.5 / 6 if means.size else 0.0
+
+
+def _neighbours(middle: Tensor, camera: Camera) -> list[Array]:
+    """The photos from directions that are neither too like nor too unlike, for each."""
+    ways = F.normalize(camera.eye - middle, dim=-1).double()
+    angles = torch.rad2deg((ways @ ways.T).clamp(-1, 1).acos()).cpu().numpy()
+    found = []
+    for i, row in enumerate(angles):
+        usable = np.flatnonzero((row >= _NEAREST) & (row <= _FURTHEST))
+        if len(usable) < 2:
+            usable = np.array([j for j in np.argsort(row, kind="stable") if j != i][:2])
+        order = usable[np.argsort(row[usable], kind="stable")]
+        found.append(order[:_NEIGHBOURS].astype(np.int64))
+    return found
+
+
+def _bounds(
+    sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float
+) -> tuple[Array, Array, float]:
+    """The largest and the smallest w of each pixel, and by how much it changes in a step."""
+    p = sights.projections[ref]
+    x = p @ np.append(middle.double().cpu().numpy(), 1.0)
+    a, b = (part.astype(float) for part in sights.pair(ref, near))
+    w, pixel = 1 / x[2], np.append(x[:2] / x[2], 1.0)
+
+    def there(w: float) -> Array:
+        q = a @ pixel + w * b
+        return q[:, :2] / q[:, 2:]
+
+    moved = np.linalg.norm(there(1.01 * w) - there(w), axis=1) / (0.01 * w)
+    step = _STEP / float(np.median(moved[:_FEW]))
+    front = sights.front[ref]
+    with np.errstate(divide="ignore"):
+        back = np.where(front > 0, 1 / (1 / np.maximum(front, 1e-12) + deep), 0)
+    back = np.where(front > 0, np.maximum(back, np.minimum(front, sights.end[ref])), 0)
+    return front, back.astype(np.float32), step
+
+
+def _swept(
+    sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float
+) -> tuple[Array, Array, Array]:
+    """Planes [H, W, 3] of a photo at the best of all depths, their scores, and who sees them."""
+    from gendr.photos.fitting.shape import stereo_kernels as kernels
+
+    front, back, step = _bounds(sights, ref, near, middle, deep)
+    planes, scores = np.zeros((*front.shape, 3), np.float32), np.zeros(front.shape, np.float32)
+    pairs = np.zeros(front.shape, np.uint8)
+    run(
+        kernels.sweep, len(front), sights.smooth, ref, sights.inside[ref], sights.levels[ref], near,
+        *sights.pair(ref, near), front, back, np.float32(_BEFORE * step), np.float32(step),
+        np.float32(sights.focals[ref]), planes, scores, pairs,
+    )  # fmt: skip
+    return planes, scores, pairs
+
+
+def _agreeing(sights: _Sights, near: list[Array], planes: Array, scores: Array) -> Array:
+    """How many neighbours [B, H, W] see the surface of a pixel at the same place."""
+    from gendr.photos.fitting.shape import stereo_kernels as kernels
+
+    counts = np.zeros(scores.shape, np.uint8)
+    for ref, some in enumerate(near):
+        pairs = [sights.pair(int(n), np.array([ref])) for n in some]
+        back = np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
+        run(
+            kernels.agree, scores.shape[1], ref, some, *sights.pair(ref, some), *back, planes,
+            scores, np.float32(_LEAST[len(some) > _FEW]), counts[ref],
+        )  # fmt: skip
+    return counts
+
+
+def _looked_again(
+    sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float,
+    former: tuple[Array, Array], planes: Array, scores: Array,
+) -> None:  # fmt: skip
+    """Improve planes and scores where nothing is known, by what is: `former`, and where."""
+    from gendr.photos.fitting.shape import stereo_again as kernels
+
+    front, back, step = _bounds(sights, ref, near, middle, deep)
+    common = (
+        sights.smooth, ref, sights.inside[ref], sights.levels[ref], near, *sights.pair(ref, near),
+        front, back, np.float32(_BEFORE * step), np.float32(sights.focals[ref]),
+    )  # fmt: skip
+    for turn in range(_LATER_TURNS):
+        spread = np.float32(4 * step / 2 ** (turn // 2))
+        run(
+            kernels.look_again, len(front), *common, spread, turn, *former, planes, scores
+        )  # fmt: skip
+
+
+def _enlarged(values: Array, size: tuple[int, int]) -> Array:
+    """An image of twice the size."""
+    rows = np.minimum(np.arange(size[0]) // 2, values.shape[0] - 1)
+    columns = np.minimum(np.arange(size[1]) // 2, values.shape[1] - 1)
+    return values[rows[:, None], columns]
+
+
+def _handed_on(
+    sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float, planes: Array,
+    scores: Array, pairs: Array, turns: int,
+) -> None:  # fmt: skip
+    """Improve planes, and score them."""
+    from gendr.photos.fitting.shape import stereo_kernels as kernels
+
+    front, back, step = _bounds(sights, ref, near, middle, deep)
+    inside = sights.inside[ref]
+    planes[..., 0] = np.where(inside > 0, np.clip(planes[..., 0], back, front), front)
+    scores[:] = np.where(inside > 0, 0, -1)
+    common = (
+        sights.smooth, ref, inside, sights.levels[ref], near, *sights.pair(ref, near), front, back,
+        np.float32(_BEFORE * step), np.float32(sights.focals[ref]),
+    )  # fmt: skip
+    for turn in range(turns):
+        spread = np.float32(4 * step / 2 ** (turn // 2))
+        run(kernels.hand_on, len(front), *common, spread, turn, planes, scores, pairs)

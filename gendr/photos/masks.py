@@ -1,0 +1,206 @@
+"""Masks of photos that come without: what differs from a backdrop, its outline cut by colours.
+
+A backdrop that stands still, as that of a turntable, is the median of the photos. Otherwise it must
+be plain in each photo, a wall, a sheet or a sweep: a smooth function of the place, fitted to its
+border. What is uncertain, shadows and edges, is settled by GrabCut (Rother et al. 2004), a cut
+through the colours of both sides, from OpenCV.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gendr._common.checks import check_float, check_shape
+from gendr.kernels.threads import mapped
+from gendr.photos.backdrop import still_backdrop, unevenness
+
+__all__ = ["find_masks"]
+
+Array = npt.NDArray[Any]
+
+# The width of the border that shows the backdrop, of the shorter side.
+_BORDER = 0.06
+# By how much a border may differ from a smooth backdrop, and in which part of its pixels it must
+# not do so: to be taken for plain at once, and if there is no backdrop that stands still.
+_PLAIN, _ALMOST_PLAIN = (0.06, 0.95), (0.1, 0.75)
+# By how much the object differs at least, and how many times the noise.
+_DIFFERS, _NOISES = 0.06, 4.0
+# A shadow has so much of the light of the backdrop, and its colour up to so much.
+_SHADOW, _TINT = 0.4, 0.035
+# What lies so far on either side of the outline is certain; of the shorter side.
+_BAND = 0.012
+_ROUNDS = 3  # of GrabCut
+_NAMED = 5  # photos that are named in a message
+# Parts of less than this share of the whole are no part of the object, and gaps of less are none.
+_PART, _GAP = 0.02, 2e-4
+
+
+def find_masks(
+    images: Tensor,
+    *,
+    names: Sequence[str] | None = None,
+    callback: Callable[[float], None] | None = None,
+) -> tuple[Tensor, str]:
+    """Masks of what stands before a backdrop.
+
+    Args:
+        images: [B, 3, H, W] in [0, 1].
+        names: of them, for messages.
+        callback: called with what is done, from 0 to 1.
+
+    Returns:
+        Masks [B, H, W], 0 or 1, and which backdrop it was, "still"
+        or "plain".
+
+    Raises:
+        RuntimeError: if OpenCV is not installed.
+        ValueError: if there is no such backdrop, or nothing before it.
+    """
+    check_shape("images", check_float("images", images), "[B, 3, H, W]")
+    if find_spec("cv2") is None:
+        raise RuntimeError(
+            "masks are found with OpenCV, which is not installed: pip install "
+            "opencv-python-headless"
+        )
+    own = images.detach().float().cpu()
+    pictures = list(own.permute(0, 2, 3, 1).numpy())
+    called: list[str] = list(names or ()) or [
+        f"photo {i + 1} of {len(own)}" for i in range(len(own))
+    ]
+    behind: list[Array | None]
+    still = None
+    try:
+        behind = list(mapped(_plain, pictures))
+    except _NotPlainError:
+        still = still_backdrop(own)
+        if still is not None:
+            behind = [still[0].permute(1, 2, 0).numpy()] * len(pictures)
+        else:
+            behind = mapped(lambda image: _smooth(image, *_ALMOST_PLAIN), pictures)
+
+    def cut(i: int) -> Array:
+        backdrop = behind[i]
+        if backdrop is None:
+            raise ValueError(
+                f"{called[i]} has no plain background, and it does not stand still in all "
+                f"{len(own)} photos of this size and orientation: masks must be given, as those "
+                "that `rembg p photos masks` makes"
+            )
+        return _cut(pictures[i], backdrop)
+
+    masks = mapped(cut, range(len(pictures)), callback)
+    found = torch.from_numpy(np.stack(masks)).to(images)
+    empty = [called[i] for i in (found.flatten(1).amax(1) == 0).nonzero()[:, 0].tolist()]
+    if empty:
+        shown = ", ".join(empty[:_NAMED]) + (", ..." if len(empty) > _NAMED else "")
+        raise ValueError(
+            f"nothing stands before the background in {len(empty)} of {len(own)} photos "
+            f"({shown}); leave them out"
+        )
+    return found, "plain" if still is None else "still"
+
+
+class _NotPlainError(Exception):
+    """An image has no plain backdrop."""
+
+
+def _plain(image: Array) -> Array:
+    """The plain backdrop [H, W, 3] of an image.
+
+    Raises:
+        _NotPlainError: if it has none, so that no other image need be looked at.
+    """
+    found = _smooth(image, *_PLAIN)
+    if found is None:
+        raise _NotPlainError
+    return found
+
+
+def _smooth(image: Array, most: float, share: float) -> Array | None:
+    """The backdrop [H, W, 3] as a quadratic function of the place.
+
+    None if not such a share of the border is met to `most`.
+    """
+    height, width = image.shape[:2]
+    y, x = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
+    terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], -1)
+    rim = max(2, round(_BORDER * min(height, width)))
+    border = np.ones((height, width), bool)
+    border[rim:-rim, rim:-rim] = False
+    rows, colors = terms[border], image[border].astype(np.float64)
+    use = np.ones(len(rows), bool)
+    fitted, weights = colors, np.zeros((terms.shape[-1], 3))
+    for _ in range(5):  # without what stands out, such as an object that is cut by the border
+        weights = np.linalg.lstsq(rows[use], colors[use], rcond=None)[0]
+        fitted = rows @ weights
+        far = np.abs(fitted - colors).max(1)
+        use = far <= max(0.03, 2.5 * float(np.median(far)))
+    if float((np.abs(fitted - colors).max(1) < most).mean()) < share:
+        return None
+    return (terms @ weights).astype(np.float32)
+
+
+def _cut(image: Array, behind: Array) -> Array:
+    """The mask of an image [H, W, 3] before a backdrop."""
+    import cv2
+
+    gap = np.abs(image - behind).max(2)
+    near = gap[gap <= np.median(gap)]
+    uneven = _DIFFERS * unevenness(torch.from_numpy(behind.mean(2))).numpy()
+    least = np.maximum(uneven, _NOISES * 1.5 * float(np.median(near)))
+    differs = gap > least
+    # What is only darker than the backdrop, of the same tint, may be its shadow.
+    light, behind_light = image.mean(2), behind.mean(2).clip(1e-3)
+    left = light / behind_light
+    tint = np.abs(image - left[..., None] * behind).max(2)
+    shadow = (left > _SHADOW) & (left < 1) & (tint < _TINT)
+    reach = max(2, round(_BAND * min(image.shape[:2])))
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
+    sure = differs & ~shadow
+    bits = _parts(cv2.morphologyEx(sure.astype(np.uint8), cv2.MORPH_OPEN, np.ones((3, 3))))
+    if not bits.any():
+        return np.zeros(gap.shape, np.float32)
+    state = np.where(bits > 0, cv2.GC_PR_FGD, cv2.GC_PR_BGD).astype(np.uint8)
+    state[(cv2.erode(bits, disc) > 0) & (gap > 1.5 * least)] = cv2.GC_FGD
+    state[(cv2.dilate(bits, disc) == 0) & (~differs | shadow)] = cv2.GC_BGD
+    state[(gap < 0.5 * least) & (bits == 0)] = cv2.GC_BGD
+    levels = (255 * image.clip(0, 1)).round().astype(np.uint8)[..., ::-1].copy()
+    # Only the surroundings matter, and the cut takes time for each pixel.
+    ys, xs = np.nonzero(cv2.dilate(bits, disc))
+    y0, y1 = max(0, int(ys.min()) - 4 * reach), int(ys.max()) + 4 * reach
+    x0, x1 = max(0, int(xs.min()) - 4 * reach), int(xs.max()) + 4 * reach
+    window = state[y0:y1, x0:x1].copy()
+    kinds = set(np.unique(window).tolist())
+    if kinds & {cv2.GC_FGD, cv2.GC_PR_FGD} and kinds & {cv2.GC_BGD, cv2.GC_PR_BGD}:
+        cv2.setRNGSeed(0)
+        models = np.zeros((1, 65)), np.zeros((1, 65))
+        part = levels[y0:y1, x0:x1].copy()
+        cv2.grabCut(part, window, (0, 0, 1, 1), *models, _ROUNDS, cv2.GC_INIT_WITH_MASK)
+    cut = np.zeros(gap.shape, np.uint8)
+    cut[y0:y1, x0:x1] = (window == cv2.GC_FGD) | (window == cv2.GC_PR_FGD)
+    return _parts(cut).astype(np.float32)
+
+
+def _parts(mask: Array) -> Array:
+    """A mask without small parts and small gaps, uint8."""
+    import cv2
+
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
+    if count < 2:
+        return mask
+    areas = stats[:, cv2.CC_STAT_AREA]
+    keep = areas >= _PART * areas[1:].max()
+    keep[0] = False
+    whole = keep[labels].astype(np.uint8)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(1 - whole, connectivity=4)
+    gaps = stats[:, cv2.CC_STAT_AREA] < max(4, _GAP * mask.size)
+    gaps[0] = False
+    whole[gaps[labels]] = 1
+    return whole

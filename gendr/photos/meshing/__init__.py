@@ -1,0 +1,1 @@
+"""Meshes of photographed objects: hulls, remeshing, simplification, charts."""

@@ -1,0 +1,201 @@
+"""Pictures of splats beside photos, and films of a walk through them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr.mesh import Camera, Mesh
+from gendr.photos import visual
+from gendr.photos.splatting.harmonics import harmonics_of
+from gendr.photos.splatting.photos import Photos
+from gendr.photos.splatting.splats import Splats
+from gendr.rendering import Renderer
+
+__all__ = ["as_seen", "drawn", "film", "hard_views", "pair", "sheet"]
+
+# Pictures side by side on the sheet and the width of each; that of the two of a pair.
+COLUMNS, TILE, WIDE = 6, 192, 320
+# Frames of a second.
+RATE = 16
+# Points along the side of a pixel at which photos are asked about opaque triangles.
+_FINER = 2
+# Names of the rows of the sheet, and their inks.
+_ROWS = (("photo", visual.TARGET), ("splats", visual.FIT), ("opaque", visual.INK))
+
+
+def drawn(splats: Splats, camera: Camera, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """What one camera sees, without gradient: RGB [3, H, W] in [0, 1] and alpha [H, W]."""
+    with torch.no_grad():
+        image, alpha = splats.render(camera, size)
+    return image[0].clamp(0, 1), alpha[0]
+
+
+def hard_views(splats: Splats, camera: Camera, size: tuple[int, int]) -> Tensor:
+    """The triangles as opaque, hard ones: RGB [B, 3, H, W], antialiased.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    rgb, alpha = visual.render_views(splats.to_mesh(0.0), camera, size)
+    return rgb + (1 - alpha)[:, None] * splats.behind(size)
+
+
+def as_seen(splats: Splats, photos: Photos) -> Splats:
+    """Opaque, hard triangles in the mean colours of the pixels that show them; others are dropped.
+
+    Soft triangles may be darker or brighter than anything in the photos, where what lies before
+    and behind them makes up for it. Alone and opaque they would be shards. These means are the
+    colours of least squared error, for triangles where they are.
+
+    Args:
+        splats: Of which all are taken as opaque.
+        photos: Whose pixels are averaged.
+
+    Raises:
+        ValueError: if no photo shows a triangle.
+    """
+    if not len(splats):
+        raise ValueError("there is no triangle to be seen")
+    mesh = splats.to_mesh(0.0)
+    camera, (height, width) = photos.camera.toward(mesh), photos.image_size
+    bare = Mesh(mesh.vertices, mesh.faces)
+    near, far = visual.depths(mesh, camera)
+    size = (_FINER * height, _FINER * width)
+    renderer = Renderer(size, "heaviside", "max", near=near, far=far, check=False)
+    # RGB and how often, in doubles, which do not depend on the order of sums.
+    total = torch.zeros(len(splats), 4, dtype=torch.float64, device=mesh.device)
+    with torch.no_grad():
+        for i in range(len(photos)):
+            one = camera[i].with_origin(None)
+            face = renderer(bare, one).face_id[0]
+            shown = face >= 0
+            if (photo := one.photo(size)) is not None:
+                shown &= photo[0]
+            row, column = shown.nonzero().unbind(1)
+            colors = photos.images[i][:, row // _FINER, column // _FINER].double()
+            found = torch.cat([colors, torch.ones_like(colors[:1])]).T
+            total.index_add_(0, face[row, column].long(), found)
+    seen = total[:, 3] > 0
+    if not bool(seen.any()):
+        raise ValueError(f"no photo shows any of the {len(splats)} triangles")
+    chosen, total = splats[seen], total[seen]
+    colors = (total[:, :3] / total[:, 3:]).to(chosen.harmonics)
+    return chosen.with_tensors(
+        harmonics=harmonics_of(colors, chosen.degree), opacity=torch.ones_like(chosen.opacity)
+    )
+
+
+def pixels(image: Tensor, width: int | None = None) -> visual.Pixels:
+    """An image [3, H, W] as a picture, of a width if there is one; enlarged pixels stay visible."""
+    from PIL import Image
+
+    values = (image.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
+    wide = image.shape[2]
+    if width is None or width == wide:
+        return values
+    how = Image.Resampling.BOX if width < wide else Image.Resampling.NEAREST
+    return np.asarray(Image.fromarray(values).resize((width, _tall(image, width)), how))
+
+
+def _tall(image: Tensor, width: int) -> int:
+    return max(1, round(width * image.shape[1] / image.shape[2]))
+
+
+def pair(title: str, note: str, photo: Tensor, found: Tensor) -> visual.Pixels:
+    """A photo [3, H, W] beside what splats look like from there, with a line above."""
+    page = visual.Page(2 * WIDE + 30, _tall(photo, WIDE) + 44)
+    page.text(10, 11, title, 13)
+    page.text(2 * WIDE + 20, 11, note, 13, visual.FAINT, "ra")
+    for i, image in enumerate((photo, found)):
+        page.tile(pixels(image, WIDE), 10 + i * (WIDE + 10), 34)
+    return page.pixels()
+
+
+def sheet(
+    title: str,
+    subtitle: str,
+    names: Sequence[str],
+    rows: Sequence[tuple[Sequence[Tensor], Sequence[str]]],
+) -> visual.Pixels:
+    """One page of pictures: columns of a photo, the splats and the opaque triangles alone.
+
+    Args:
+        title: First line.
+        subtitle: Second line.
+        names: Of the columns.
+        rows: Two or three: images [3, H, W], and what is said under each, which may be nothing.
+    """
+    images, blocks = rows[0][0], math.ceil(len(names) / COLUMNS)
+    columns = math.ceil(len(names) / blocks)
+    left, gap, top, head, foot = 84, 8, 76, 26, 22
+    tall = max(_tall(image, TILE) for image in images)
+    feet = [foot if any(notes) else 0 for _, notes in rows]
+    block = head + len(rows) * (tall + gap) + sum(feet) + 8
+    width = max(left + columns * (TILE + gap) + 12, 640)
+    page = visual.Page(width, top + blocks * block)
+    page.text(16, 14, title, 20)
+    page.text(16, 44, subtitle, 13, visual.FAINT)
+    for k, name in enumerate(names):
+        x, y = left + k % columns * (TILE + gap), top + k // columns * block
+        if k % columns == 0:
+            page.box(16, y, width - 32, 1, visual.LINE)
+        page.text(x + TILE // 2, y + 8, _short(name), 12, visual.FAINT, "ma")
+        y += head
+        for (images, notes), below, (label, ink) in zip(rows, feet, _ROWS, strict=False):
+            if k % columns == 0:
+                page.text(16, y + tall // 2, label, 13, ink, "lm")
+            page.tile(pixels(images[k], TILE), x, y + (tall - _tall(images[k], TILE)) // 2)
+            page.text(x + TILE // 2, y + tall + 5, notes[k], 12, visual.INK, "ma")
+            y += tall + gap + below
+    return page.pixels()
+
+
+def _short(name: str) -> str:
+    """The end of a name, as it tells pictures apart."""
+    name = name.removeprefix("./")
+    return name if len(name) <= 28 else f"…{name[-27:]}"
+
+
+def film(
+    splats: Splats,
+    camera: Camera,
+    size: tuple[int, int],
+    tell: Callable[[float], object] = lambda done: None,
+) -> tuple[str, bytes]:
+    """The content of a film with a frame for each camera, and the extension of its file.
+
+    That is .mp4 if imageio-ffmpeg is installed, else .gif.
+
+    Args:
+        splats: What is seen.
+        camera: B cameras.
+        size: (H, W).
+        tell: Called with what is done, from 0 to 1.
+    """
+    frames = []
+    for i in range(len(camera)):
+        frames.append(pixels(drawn(splats, camera[i], size)[0]))
+        tell((i + 1) / len(camera))
+    if find_spec("imageio_ffmpeg") is None:
+        return ".gif", visual.gif(frames, seconds=1 / RATE)
+    import imageio_ffmpeg  # pyright: ignore[reportMissingImports]
+
+    height, width = (n - n % 2 for n in size)  # players want even sides
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "film.mp4"
+        writer = imageio_ffmpeg.write_frames(
+            str(path), (width, height), fps=RATE, quality=8, macro_block_size=2
+        )
+        writer.send(None)
+        for frame in frames:
+            writer.send(np.ascontiguousarray(frame[:height, :width]))
+        writer.close()
+        return ".mp4", path.read_bytes()

@@ -1,0 +1,105 @@
+"""The settings of a training of splats. Imports nothing heavy, so that --help is instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from gendr._common.command_line import Number, above, check_options, count, option, seconds
+
+__all__ = ["BACKGROUNDS", "DENSITIES", "UNITS", "SplatSettings"]
+
+# What the scale of a triangle may be measured in.
+UNITS = ("inradius", "px", "ndc")
+DENSITIES = ("adaptive", "mcmc", "none")
+BACKGROUNDS = ("given", "learnt", "still")
+
+
+@dataclass(frozen=True)
+class SplatSettings:
+    """How splats are trained.
+
+    Attributes:
+        dist: the law, by which a triangle fades at its edges, as gendr list distributions names it.
+        tconorm: the T-conorm that joins triangles, as gendr list tconorms names it.
+        unit: what the scale of a triangle is measured in: its inradius on the screen, px or ndc.
+        degree: of the spherical harmonics of colours, 0 to 3; 0 is one colour from all sides.
+        triangles: how many there are in the end; by default it follows from pixels and time.
+        steps: steps, if no budget is given.
+        budget: end after 90s, 2m or 1h, however many steps that makes: on the command line, where
+            cameras are not counted, the time until files are written. In Python a number of seconds
+            for the steps and what is done between them.
+        density: how triangles to be split are chosen: adaptive (those that the loss pulls), mcmc
+            (by opacity) or none.
+        renew_every: steps between two rounds of splitting and dropping.
+        rate: a factor of all learning rates.
+        decay: the learning rates at the end over those at the start.
+        scale: of triangles at the start, in the unit.
+        learn_scale: each triangle learns its own.
+        shape: of the law of each triangle at the start, from where it is learnt; by default all
+            have that of the law.
+        background: "given": that of the photos; "learnt": one colour, found with the rest; "still":
+            an image, that of the backdrop of a turntable, found with the rest. By default given
+            where there are masks, else still if it is so, else learnt.
+        exposure: photos may be brighter or darker than each other.
+        cutoff: coverage at or below it counts as 0.
+        evaluate_every: part of the training between two looks at the pictures held out.
+        seed: of all that is drawn.
+
+    Raises:
+        TypeError: for values of another type.
+        ValueError: for those that are not allowed.
+    """
+
+    dist: str = option("uniform", None, "LAW")
+    tconorm: str = option("probabilistic", None, "NAME")
+    unit: str = option("inradius", None, "UNIT", choices=UNITS)
+    degree: int = option(1, count(0))
+    triangles: int | None = option(None, count(1))
+    steps: int = option(5000, count(1))
+    budget: float | None = option(None, seconds, "TIME")
+    density: str = option("mcmc", None, "HOW", choices=DENSITIES)
+    renew_every: int = option(100, count(1))
+    rate: float = option(1.0, above(0))
+    decay: float = option(0.05, above(0))
+    scale: float = option(0.5, above(0))
+    learn_scale: bool = option(True)
+    shape: float | None = option(None, above(0))
+    background: str | None = option(None, None, "HOW", choices=BACKGROUNDS)
+    exposure: bool = option(False)
+    cutoff: float = option(0.01, Number(0, 0.5))
+    evaluate_every: float = option(0.1, above(0))
+    seed: int = option(0, count(0))
+
+    def __post_init__(self) -> None:
+        from gendr._common.checks import check_choice, check_number
+        from gendr.distributions import as_distribution
+        from gendr.tnorms import as_tconorm
+
+        check_options(self)
+        if self.budget is not None:
+            check_number("budget", self.budget, above=0)
+        if self.degree > 3:
+            raise ValueError(f"degree must be 0, 1, 2 or 3, got {self.degree}")
+        for name, choices in (("unit", UNITS), ("density", DENSITIES), ("background", BACKGROUNDS)):
+            if getattr(self, name) is not None:
+                check_choice(name, getattr(self, name), choices)
+        law = as_distribution(self.dist)
+        as_tconorm(self.tconorm)
+        if self.shape is not None and law.shape_parameter is None:
+            raise ValueError(f"{law} has no shape to set for each triangle; leave out shape")
+
+    def count_for(self, pixels: int) -> int:
+        """How many triangles there are in the end.
+
+        Args:
+            pixels: of one photo.
+        """
+        if self.triangles is not None:
+            return self.triangles
+        time = self.budget or 0.06 * self.steps
+        return max(500, int(min(pixels / 2, 4000 * time**0.4)))
+
+    def describe(self) -> dict[str, Any]:
+        """The settings as plain values, for files."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}

@@ -1,0 +1,321 @@
+"""Where splats start from: a visual hull, points or Gaussians, a mesh, or cameras alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gendr._common.checks import (
+    check_count,
+    check_finite,
+    check_float,
+    check_like,
+    check_number,
+    check_shape,
+)
+from gendr._common.devices import where_given
+from gendr.distributions import Distribution
+from gendr.mesh import Mesh
+from gendr.mesh.files.origins import origin_of
+from gendr.mesh.files.ply import Cloud
+from gendr.photos import visual_sphere
+from gendr.photos.lines_of_sight import in_view, meeting_point, shown_at
+from gendr.photos.splatting.files import moments
+from gendr.photos.splatting.harmonics import COUNTS, degree_of, harmonics_of
+from gendr.photos.splatting.photos import Photos
+from gendr.photos.splatting.splats import Splats
+from gendr.tnorms import TConorm
+
+__all__ = ["Look", "from_cameras", "from_cloud", "from_hull", "from_mesh", "from_points"]
+
+# Points that are tried at once, how many times, and how many times for none at all.
+_TRIES, _ROUNDS, _PATIENCE = 50_000, 400, 10
+# How far from its middle an object may reach, in radii of the visual sphere.
+_REACH = 3.0
+# A mask shows a point where it is at least this.
+_INSIDE = 0.3
+# The part of the cameras that see a point of the volume before them.
+_MOST = 0.6
+# Views whose colours at a point are compared: the median of these is taken.
+_VIEWS = 16
+# Neighbours whose mean distance is the size of a triangle.
+_NEIGHBOURS = 3
+
+
+@final
+@dataclass(frozen=True)
+class Look:
+    """What triangles are like at the start; the attributes of `Splats`, one number for all.
+
+    Attributes:
+        size: Distance of the corners from the centre, in mean distances to the three nearest
+            neighbours.
+        degree: Of the harmonics, 0 to 3; all but the first are 0.
+        opacity: In (0, 1].
+        scale: > 0, in `unit`.
+        shape: > 0, the shape of each triangle's law, or None.
+        dist: The law.
+        tconorm: The T-conorm.
+        unit: Of the scale.
+    """
+
+    size: float = 1.0
+    degree: int = 3
+    opacity: float = 0.4
+    scale: float = 0.5
+    shape: float | None = None
+    dist: str | Distribution = "uniform"
+    tconorm: str | TConorm = "probabilistic"
+    unit: str = "inradius"
+
+
+@where_given
+def from_points(
+    points: Tensor,
+    colors: Tensor | None = None,
+    *,
+    look: Look | None = None,
+    background: Tensor | None = None,
+    origin: Tensor | None = None,
+    seed: int = 0,
+) -> Splats:
+    """An equilateral triangle about each point, turned at random.
+
+    Args:
+        points: [N, 3], world; those of COLMAP are read by `gendr.photos.load_points`.
+        colors: [N, 3], RGB in [0, 1]; grey by default.
+        look: What the triangles are like.
+        background: [3], RGB; white by default.
+        origin: [3], where in the world points count from; 0 by default.
+        seed: Of the random rotations.
+
+    Raises:
+        TypeError: if something is no tensor of floats.
+        ValueError: if shapes or settings are wrong, or there is no point.
+    """
+    look = Look() if look is None else look
+    count = check_shape("points", check_float("points", points), "[N, 3]")["N"]
+    check_finite("points", points)
+    check_count("number of points", count)
+    if look.degree not in range(len(COUNTS)):
+        raise ValueError(f"degree must be 0, 1, 2 or 3, got {look.degree!r:.40}")
+    check_number("size", look.size, above=0)
+    if colors is None:
+        colors = torch.full_like(points, 0.5)
+    check_shape("colors", check_like("colors", colors, "points", points), "[N, 3]", N=count)
+    points, colors = points.detach(), colors.detach()
+    source = torch.Generator().manual_seed(seed)
+    # Two directions at random, made orthonormal, span the plane of a triangle.
+    across = torch.linalg.qr(torch.randn(count, 3, 2, generator=source, dtype=torch.float64))[0]
+    angles = torch.arange(3, dtype=torch.float64) * (2 * math.pi / 3)
+    corners = torch.stack([angles.cos(), angles.sin()]).T @ across.mT
+    radius = look.size * _spacing(points)
+
+    def each(value: float) -> Tensor:
+        return points.new_full((count,), value)
+
+    return Splats(
+        points[:, None] + radius[:, None, None] * corners.to(points),
+        harmonics_of(colors, look.degree),
+        each(look.opacity),
+        each(look.scale),
+        None if look.shape is None else each(look.shape),
+        dist=look.dist, tconorm=look.tconorm, unit=look.unit, background=background,
+        origin=origin,
+    )  # fmt: skip
+
+
+@where_given
+def from_cloud(
+    cloud: Cloud,
+    count: int | None = None,
+    *,
+    look: Look | None = None,
+    background: Tensor | None = None,
+    origin: Tensor | None = None,
+    seed: int = 0,
+) -> Splats:
+    """Triangles for the points of a PLY file, as `from_points`, or for its Gaussians.
+
+    A Gaussian becomes a triangle in the plane of its two longer axes, with its mean, its integral,
+    and a window of its size there. The law, the scale and the degree of the harmonics are those of
+    the look.
+
+    Args:
+        cloud: What `gendr.mesh.files.ply.read_cloud` has read.
+        count: How many are taken at random at most; all by default.
+        look: What the triangles are like.
+        background: [3], RGB; white by default.
+        origin: [3], where in the world the triangles count from; by default 0, or near the points
+            if these are far from it.
+        seed: Of what is random.
+
+    Raises:
+        ValueError: if settings are wrong, or the harmonics are of no degree.
+    """
+    from scipy.spatial.transform import Rotation
+
+    look = Look() if look is None else look
+    total = len(cloud.points)
+    source = torch.Generator().manual_seed(seed)
+    some = torch.randperm(total, generator=source)[:count] if count else torch.arange(total)
+    points, colors, rest, opacity, sizes, turns = (
+        None if part is None else torch.from_numpy(part)[some]
+        for part in (cloud.points, cloud.colors, cloud.harmonics, cloud.opacity, cloud.sizes,
+                     cloud.turns)
+    )  # fmt: skip
+    assert points is not None
+    far = torch.from_numpy(origin_of(cloud.points, torch.float32))
+    place = far if origin is None else origin.detach().double().cpu()
+    points = points.double() - place
+    plain = from_points(
+        points.float(), None if colors is None else colors.float(),
+        look=look, background=background, origin=place, seed=seed,
+    )  # fmt: skip
+    if sizes is None or turns is None or opacity is None or rest is None or colors is None:
+        return plain
+    degree_of(1 + rest.shape[1])
+    harmonics = torch.cat([colors[:, None], rest], 1)[:, : plain.harmonics.shape[1]]
+    harmonics = F.pad(harmonics, (0, 0, 0, plain.harmonics.shape[1] - harmonics.shape[1]))
+    lengths, order = sizes.exp().clamp(1e-12, 1e12).sort(dim=1, descending=True)
+    turns = torch.where(
+        turns.abs().amax(1, keepdim=True) > 0, turns, turns.new_tensor([1, 0, 0, 0])
+    )
+    axes = torch.from_numpy(Rotation.from_quat(np.roll(turns.numpy(), -1, axis=1)).as_matrix())
+    axes = axes.gather(2, order[:, None].expand(-1, 3, -1))[:, :, :2] * lengths[:, None, :2]
+    angles = torch.arange(3, dtype=torch.float64) * (2 * math.pi / 3)
+    corners = torch.stack([angles.cos(), angles.sin()]).T @ axes.mT  # [N, 3, 3]
+    # Triangles of any one size tell by how much theirs is wrong, as all lengths scale together.
+    made = plain.to(torch.float64).with_tensors(vertices=corners, opacity=opacity[:, 0] * 0 + 1)
+    mean, spread, mass = moments(made)
+    ratio = lengths[:, :2].square().sum(1) / spread.diagonal(dim1=1, dim2=2).sum(1).clamp(1e-300)
+    vertices = points[:, None] + (corners - mean[:, None]) * ratio.sqrt()[:, None, None]
+    integral = opacity[:, 0].sigmoid() * 2 * math.pi * lengths[:, 0] * lengths[:, 1]
+    return plain.with_tensors(
+        vertices=vertices.float(),
+        harmonics=harmonics.float(),
+        opacity=(integral / (mass * ratio).clamp(1e-300)).clamp(1e-3, 1.0).float(),
+    )
+
+
+@where_given
+def from_hull(photos: Photos, count: int, *, look: Look | None = None, seed: int = 0) -> Splats:
+    """Triangles about `count` random points within the visual hull of masks, coloured by photos.
+
+    Raises:
+        ValueError: if there are no masks, or (almost) no point lies within all of them.
+    """
+    if photos.alpha is None:
+        raise ValueError("whole pictures have no hull; start from points, a mesh or the cameras")
+    masks, camera = photos.alpha[:, None], photos.camera
+    centre, radius = visual_sphere(camera, masks[:, 0])
+
+    def within(points: Tensor) -> Tensor:
+        for i in range(len(masks)):
+            points = points[shown_at(masks[i : i + 1], camera[i], points)[0][:, 0] >= _INSIDE]
+        return points
+
+    few = _accepted(
+        centre, _REACH * radius, 1 / 3, within, min(check_count("count", count), 500), seed
+    )
+    low, high = few.amin(0), few.amax(0)  # where the others are sought
+    reach = 0.6 * torch.linalg.vector_norm(high - low) + 0.05 * radius
+    points = _accepted((low + high) / 2, reach, 1 / 3, within, count, seed)
+    return _painted(points, photos, look, seed)
+
+
+@where_given
+def from_cameras(photos: Photos, count: int, *, look: Look | None = None, seed: int = 0) -> Splats:
+    """Triangles about `count` random points that most cameras see, denser near where these look.
+
+    Raises:
+        ValueError: if the cameras look in parallel, away from each other, or at nothing in common.
+    """
+    camera, size = photos.camera, photos.image_size
+    centre = meeting_point(camera)
+    reach = torch.linalg.vector_norm(camera.eye - centre, dim=-1).median()
+
+    def seen(points: Tensor) -> Tensor:
+        return points[in_view(camera, points, size).double().mean(0) >= _MOST]
+
+    points = _accepted(centre, reach, 1.0, seen, check_count("count", count), seed)
+    return _painted(points, photos, look, seed)
+
+
+@where_given
+def from_mesh(
+    mesh: Mesh, count: int, photos: Photos | None = None, *, look: Look | None = None, seed: int = 0
+) -> Splats:
+    """Triangles about `count` points spread evenly over one mesh, grey or coloured by photos.
+
+    Raises:
+        ValueError: for a batch of meshes, or a mesh without area.
+    """
+    if len(mesh) != 1:
+        raise ValueError(f"splats start from one mesh, got a batch of {len(mesh)}; index it")
+    if photos is not None and photos.camera.origin is not None:
+        mesh = mesh.relative_to(photos.camera.origin)
+    points = mesh.sample_points(count, torch.Generator().manual_seed(seed))[0].detach()
+    if photos is None:
+        return from_points(points, look=look, origin=mesh.origin[0], seed=seed)
+    return _painted(points.to(photos.images), photos, look, seed)
+
+
+def _accepted(
+    centre: Tensor,
+    reach: Tensor,
+    power: float,
+    accept: Callable[[Tensor], Tensor],
+    count: int,
+    seed: int,
+) -> Tensor:
+    """Random points [count, 3] of a ball that are accepted; power 1/3 spreads them evenly."""
+    source = torch.Generator().manual_seed(seed)
+    found: list[Tensor] = []
+    for i in range(_ROUNDS):
+        way = F.normalize(torch.randn(_TRIES, 3, generator=source), dim=-1)
+        way = way * torch.rand(_TRIES, 1, generator=source) ** power
+        found.append(accept(centre + reach * way.to(centre)))
+        total = sum(map(len, found))
+        if total >= count:
+            return torch.cat(found)[:count]
+        if total < i - _PATIENCE:
+            break
+    raise ValueError(
+        "the pictures have (almost) no point in common, as by a wrong pose or an inverted mask; "
+        "start from points or a mesh"
+    )
+
+
+def _painted(points: Tensor, photos: Photos, look: Look | None, seed: int) -> Splats:
+    """`from_points` with the median of what some of the photos show at each point."""
+    step = max(1, len(photos) // _VIEWS)
+    seen: list[Tensor] = []
+    for i in range(0, len(photos), step):
+        colors, inside = shown_at(photos.images[i : i + 1], photos.camera[i], points)
+        seen.append(torch.where(inside[:, None], colors, torch.nan))
+    colors = torch.stack(seen).nanmedian(0).values.nan_to_num(0.5)
+    return from_points(
+        points, colors, look=look, background=photos.background, origin=photos.camera.origin,
+        seed=seed,
+    )  # fmt: skip
+
+
+def _spacing(points: Tensor) -> Tensor:
+    """The mean distance [N] of each point to its nearest neighbours."""
+    from scipy.spatial import KDTree
+
+    places = points.double().cpu().numpy()
+    size = float(np.linalg.norm(np.ptp(places, axis=0))) or 1.0
+    if len(places) == 1:
+        return points.new_ones(1)
+    near = KDTree(places).query(places, k=min(_NEIGHBOURS + 1, len(places)))[0][:, 1:].mean(1)
+    # Points of equal position would have triangles without area.
+    return torch.from_numpy(near.clip(min=1e-6 * size)).to(points)

@@ -1,0 +1,142 @@
+"""Every operator under the transforms of `torch.func`, and in a graph whose kernels are not cached.
+
+A transform gives what autograd and a loop over the items give, or our error, never PyTorch's.
+"""
+
+import re
+
+import pytest
+import torch
+from torch.func import grad, vmap
+
+import gendr
+from gendr.relaxed import estimators, shortest_path
+from gendr.sorting import names, permutation, soft_sort
+from gendr.topk import soft_topk_mask
+from support.operators import entries
+
+SQUARE = gendr.Mesh(torch.tensor([[-1.0, -1, 0], [1, -1, 0], [0, 1, 0]]), torch.tensor([[0, 1, 2]]))
+RENDERER = gendr.Renderer(image_size=6, scale=0.1)
+
+
+@gendr.relax(max_iterations=4)
+def halved(x, below):
+    while x > below:
+        x = x / 2
+    return x
+
+
+def rendered(part):
+    def run(shift):
+        mesh = SQUARE.with_vertices(SQUARE.vertices.double() + shift)
+        return getattr(RENDERER(mesh, gendr.look_at(3.0, 0.0, 0.0).to(torch.float64)), part)
+
+    return run, (torch.rand(()),)
+
+
+def operators():
+    """Calls in float64: of the public entry points, and with other settings."""
+    keys = (torch.randn(5),)
+    # Renderers of meshes with colours, what takes no part in training, and losses of points.
+    left_out = re.compile("(cpu|reference|smooth) |circuit|chamfer|parametrization")
+    found = {name: call for name, call in entries().items() if not left_out.match(name)}
+    found |= {f"render {name}": rendered(name) for name in ("alpha", "rgb", "depth", "normals")}
+    for name in {*names()} - {"network", "permutahedron"}:
+        found[f"permutation {name}"] = lambda x, name=name: permutation(x, name), keys
+    return found | {
+        "hard": (lambda x: soft_sort(x, hard=True), keys),
+        "payload": (lambda x: soft_sort(x, payload=x[:, None].exp())[1], keys),
+        "steepness": (lambda x: soft_sort(x, steepness=x[0].exp()), keys),
+        "mask heaviside": (lambda x: soft_topk_mask(x, 2, "heaviside", 0.5), keys),
+        "k": (lambda x: soft_topk_mask(x, 1 + x[0].sigmoid()), keys),
+        "4 neighbours": (lambda x: shortest_path(x, neighbourhood=4), (torch.rand(3, 3),)),
+        "loop": (lambda x: halved(x, 0.5, scale=0.3), keys),
+        "scale": (lambda x: halved(x, 0.5, scale=x[0].exp()), keys),
+        "estimated": (estimators.estimated(lambda x: x, "smoothing", event_dims=1), keys),
+    }
+
+
+def outcome(find):
+    """What it gives, or None for our error."""
+    try:
+        return find()
+    except RuntimeError as error:
+        if "is not made for " not in str(error):
+            raise
+        return None
+
+
+@pytest.fixture
+def _in_float64():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+# PyTorch's word on speed about the layout of what vmap hands to the closed form of a mask.
+@pytest.mark.filterwarnings("ignore:.*searchsorted")
+@pytest.mark.usefixtures("_in_float64")
+def test_transforms_give_what_autograd_and_loops_give_or_our_error(drawn):
+    for name, (operator, leaves) in drawn(operators().items(), 3):
+        twice = [torch.stack([x, 0.9 * x]).detach() for x in leaves]
+        places = tuple(range(len(leaves)))
+
+        def loss(*inputs, operator=operator):
+            return operator(*inputs).square().sum()
+
+        found = {
+            "grad": outcome(lambda: grad(loss, places)(*(x[0] for x in twice))),  # noqa: B023
+            "vmap": outcome(lambda: [vmap(operator)(*twice)]),  # noqa: B023
+            "vmap(grad)": outcome(lambda: vmap(grad(loss, places))(*twice)),  # noqa: B023
+        }
+        refused = {transform for transform, value in found.items() if value is None}
+        # Some refuse all of them, and the renderer is not batched.
+        wanted = {*found} if re.search("estimated", name) else set()
+        wanted |= {"vmap", "vmap(grad)"} if re.match("render|silhouette$", name) else set()
+        assert refused == wanted, name
+        own = [x.clone().requires_grad_() for x in twice]
+        results = torch.stack([operator(*(x[k] for x in own)) for k in range(2)])
+        slopes = [torch.zeros_like(x) for x in own]
+        if results.requires_grad:
+            slopes = torch.autograd.grad(results.square().sum(), own, materialize_grads=True)
+        want = {"grad": [x[0] for x in slopes], "vmap": [results.detach()], "vmap(grad)": slopes}
+        for transform in found.keys() - refused:
+            for got, right in zip(found[transform], want[transform], strict=True):
+                assert torch.allclose(got.to(right), right, rtol=1e-5, atol=1e-6), (name, transform)
+
+
+def test_a_named_backend_and_an_endless_loop_say_what_to_do():
+    x = torch.randn(3, 4, 5)
+    with pytest.raises(RuntimeError, match="backend 'cpu' is not made for the transforms"):
+        vmap(lambda x: shortest_path(x, backend="cpu"))(x)
+    with pytest.raises(RuntimeError, match="bound it by max_iterations"):
+        vmap(lambda x: halved(x, 0.5, scale=0.3, max_iterations=None))(x[:, 0])
+
+
+def test_dynamo_stays_out_of_the_compiler_of_kernels():
+    """It took the frames of Numba one by one, which ended in a RecursionError."""
+    numba = pytest.importorskip("numba")
+    from torch._dynamo.convert_frame import input_codes
+
+    from gendr.kernels.numba.compilation import ensure_cache
+
+    ensure_cache()
+
+    @numba.njit
+    def kernel(x, y):
+        for i in range(len(x)):
+            y[i] = 2 * x[i]
+
+    def function(x):
+        torch._dynamo.graph_break()
+        y = torch.empty_like(x)
+        kernel(x.numpy(), y.numpy())
+        return y
+
+    x = torch.rand(3)
+    assert torch.equal(torch.compile(function, backend="eager")(x), 2 * x)
+    codes = [code() for code in input_codes.seen if code() is not None]
+    assert any(code.co_filename == __file__ for code in codes)
+    assert not [
+        code.co_filename for code in codes if re.search("llvmlite|numba/core", code.co_filename)
+    ]

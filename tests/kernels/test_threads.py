@@ -1,0 +1,172 @@
+"""Threads of the compiled kernels."""
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from gendr.kernels import threads
+from gendr.kernels.threads import (
+    mapped,
+    num_threads,
+    run,
+    set_num_threads,
+    torch_on_one_thread,
+)
+from support.cases import for_each
+from support.operators import all_work_shared, entries, from_threads, graded
+from support.processes import run_python
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+    set_num_threads(None)
+
+
+@for_each("own, asked, want", [(None, None, 2), (3, None, 3), (3, 4, 4)])
+def test_torch_has_one_thread_for_a_while(own, asked, want):
+    torch.set_num_threads(2)
+    set_num_threads(own)
+    seen = []
+
+    @torch_on_one_thread(asked)
+    def fail():
+        seen.extend((torch.get_num_threads(), num_threads()))
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert seen == [1, want]
+    assert torch.get_num_threads() == 2
+    assert num_threads() == (own or 2)
+
+
+def test_all_calls_share_one_pool(monkeypatch):
+    made, pools = [], threads.ThreadPoolExecutor
+
+    def pool(*args):
+        made.append(args)
+        return pools(*args)
+
+    def kernel(seen, start, stop):
+        seen[start:stop] += 1
+
+    monkeypatch.setattr(threads, "ThreadPoolExecutor", pool)
+    set_num_threads(7)  # as in no other test, whose pool would serve
+    for _ in range(3):
+        seen = np.zeros(100)
+        run(kernel, 100, seen)
+        assert (seen == 1).all()
+    seen = np.zeros(100)
+    run(kernel, 100, seen, alone=True)
+    assert (seen == 1).all()
+    assert made == [(6, "gendr")]
+
+
+def test_alone_is_one_call_by_this_thread():
+    calls = []
+    for alone in (True, False):
+        set_num_threads(2)
+        seen = []
+        run(lambda *args: seen.append(args), 10, "given", pieces=3, alone=alone)  # noqa: B023
+        calls.append(sorted(seen))
+    assert calls[0] == [("given", 0, 10)]
+    assert len(calls[1]) == 6
+    assert [stop for _, _, stop in calls[1][:-1]] == [start for _, start, _ in calls[1][1:]]
+
+
+# In a process that has not drawn or sorted yet: what is compiled, loaded or kept at the first call
+# is for four threads to share.
+COLD = """
+import sys, torch
+from support.operators import all_work_shared, from_threads
+
+with all_work_shared():
+    torch.save(from_threads([0, 1] * 2), sys.argv[1])
+"""
+
+
+def test_every_entry_gives_the_bits_of_a_serial_run_from_four_threads(tmp_path, request):
+    """Whatever else runs, whichever call is first, and however many threads the kernels have."""
+
+    def serial(threads):
+        """Of two kinds, so that a thread which reads or writes what is another's is seen."""
+        set_num_threads(threads)
+        return [{name: graded(*call) for name, call in entries(k).items()} for k in (0, 1)]
+
+    wanted, others = serial(1), []
+    with all_work_shared():
+        others += serial(8) + from_threads([0, 1] * 2)
+    if request.config.getoption("--every"):  # where nothing is compiled yet, which takes minutes
+        cold = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+        run_python(COLD, tmp_path / "cold.pt", env=cold, check=True, timeout=3000)
+        others += torch.load(tmp_path / "cold.pt")
+    for k, found in enumerate(others):
+        for name, tensors in wanted[k % 2].items():
+            for a, b in zip(tensors, found[name], strict=True):
+                assert (a is None and b is None) or torch.equal(a, b), name
+
+
+def test_after_an_exception_no_thread_works_on():
+    started, done = threading.Event(), []
+
+    def kernel(start, stop):
+        if threading.current_thread() is threading.main_thread():
+            started.wait(10)
+            raise ZeroDivisionError
+        started.set()
+        time.sleep(0.1)
+        done.append(start)
+
+    set_num_threads(2)
+    with pytest.raises(ZeroDivisionError):
+        run(kernel, 16)
+    assert len(done) == 1
+    time.sleep(0.3)
+    assert len(done) == 1
+
+
+@for_each(threads=[1, 3])
+def test_mapped_is_a_list_in_order_with_the_switches_of_its_caller(threads):
+    main, parts, inside = threading.get_ident(), [], []
+    set_num_threads(threads)
+    torch.set_num_threads(2)
+
+    def square(x):
+        time.sleep(0.002)
+        inside.append((torch.is_grad_enabled(), torch.get_num_threads(), threading.get_ident()))
+        return x * x
+
+    def tell(part):
+        assert threading.get_ident() == main
+        parts.append(part)
+
+    with torch.no_grad():
+        assert mapped(square, range(20), tell) == [x * x for x in range(20)]
+    assert {seen[:2] for seen in inside} == {(False, 1 if threads > 1 else 2)}
+    assert torch.get_num_threads() == 2
+    assert (len({ident for *_, ident in inside}) > 1) == (threads > 1)
+    assert parts == sorted(set(parts))
+    assert parts[-1] == 1
+    del inside[:]
+    mapped(square, range(20), most=1)
+    assert {seen[0::2] for seen in inside} == {(True, main)}
+
+
+@for_each(threads=[1, 2])
+def test_mapped_raises_what_the_first_item_does(threads):
+    def fail(x):
+        time.sleep(0.02 if x == 4 else 0)  # the other thread has failed by then
+        if x >= 4:
+            raise ValueError(f"item {x}")
+
+    set_num_threads(threads)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="item 4"):
+            mapped(fail, range(12))

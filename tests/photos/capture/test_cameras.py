@@ -1,0 +1,189 @@
+"""Cameras of photos that come without: found again, and said well where they are not."""
+
+import json
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from gendr import look_at
+from gendr._common.files import write_all
+from gendr.cli import main
+from gendr.mesh import Mesh, icosphere
+from gendr.photos import load_points, load_views, save_views
+from gendr.photos.capture import cameras as module
+from gendr.photos.capture import find_cameras
+from gendr.photos.capture.cameras import _world, list_photos
+from gendr.photos.splatting import load_photos
+from gendr.rendering import Renderer
+
+needs_pycolmap = pytest.mark.skipif(find_spec("pycolmap") is None, reason="needs pycolmap")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Photos of a stone with spots all over, and the cameras that took them."""
+    root = tmp_path_factory.mktemp("photos")
+    torch.manual_seed(1)
+    ball = icosphere(4)
+    vertices = ball.vertices * torch.tensor([0.8, 0.6, 0.7])
+    vertices = vertices * (1 + 0.15 * (5 * vertices).sin().sum(-1, keepdim=True))
+    stone = Mesh(vertices, ball.faces, face_colors=torch.rand(len(ball.faces), 3))
+    camera = look_at(3.0, [15, 25] * 6, [12.0 * i for i in range(12)], 30.0)
+    render = Renderer(image_size=320, dist="heaviside", lighting="none")
+    with torch.no_grad():
+        seen = render(stone, camera)
+    save_views(root, seen.alpha, camera, rgb=seen.rgb)
+    (root / "transforms.json").unlink()
+    return root, camera
+
+
+@needs_pycolmap
+def test_cameras_are_found(folder, tmp_path):
+    root, true = folder
+    seen = []
+    result = find_cameras(root, callback=lambda done, stage: seen.append((done, stage)))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert {stage for _, stage in seen} == {"features", "match", "place"}
+    assert result.left_out == ()
+    write_all(result.files(tmp_path / "a.json"))
+    views = load_views(root, cameras=tmp_path / "a.json", dtype=torch.float64)
+    assert len(views) == 12
+    found = views.camera
+    # The same but for the world, which one rotation, factor and shift takes to the true one.
+    turns = found.rotation.mT @ true.rotation.double()
+    u, _, v = torch.linalg.svd(turns.mean(0))
+    left = (turns @ (u @ v).mT).diagonal(dim1=-2, dim2=-1).sum(-1)
+    degrees = torch.rad2deg(((left - 1) / 2).clamp(max=1).acos())
+    assert float(degrees.max()) < 0.5
+    gaps = [torch.cdist(c.eye.double(), c.eye.double()) for c in (found, true)]
+    part = gaps[0][gaps[1] > 0.5] / gaps[1][gaps[1] > 0.5]
+    assert float(part.std() / part.mean()) < 0.01
+    assert float(found.focal[0, 0] / true.focal[0, 0]) == pytest.approx(1, abs=0.03)
+    # A world for people: the object in the middle, upright, at a distance that is always the same.
+    assert float(found.eye.norm(dim=-1).quantile(0.5)) == pytest.approx(3, rel=1e-6)
+    assert float(found.rotation[:, 1, 1].min()) > 0.7
+    photos = load_photos(root, cameras=tmp_path / "a.json")
+    assert 310 <= min(photos.image_size) <= 320  # what a lens bends over the border is cut off
+    assert result.points.shape == result.colors.shape
+    found_points = load_points(root, cameras=tmp_path / "a.json", dtype=torch.float64)
+    assert found_points is not None
+    points, colors = found_points
+    np.testing.assert_array_equal(points, result.points)
+    np.testing.assert_allclose(colors, result.colors, atol=0.5 / 255)
+    assert load_points(root) is None
+    (tmp_path / "a_points3D.txt").unlink()
+    assert load_points(root, cameras=tmp_path / "a.json") is None
+    assert len(result.points) > 100
+    assert np.quantile(np.linalg.norm(result.points, axis=1), 0.95) < 1.3
+    assert result.error < 1
+
+
+@needs_pycolmap
+def test_interrupted(folder):
+    def stop(done, stage):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        find_cameras(folder[0], callback=stop)
+
+
+@needs_pycolmap
+def test_photos_that_cannot_be_placed(tmp_path):
+    rng = np.random.default_rng(0)
+    for i in range(5):
+        noise = rng.integers(0, 256, (120, 160, 3)).astype(np.uint8)
+        Image.fromarray(noise).save(tmp_path / f"{i}.png")
+    with pytest.raises(ValueError, match=r"only 0 of 5 photos of .* could be placed: it helps to"):
+        find_cameras(tmp_path)
+
+
+def test_a_process_that_fails_is_one_line(folder, monkeypatch):
+    root, _ = folder
+    monkeypatch.setattr(module, "find_spec", lambda name: True)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match=r"pycolmap failed \(1\): no reason given"):
+        find_cameras(root)
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match=r"not installed: pip install pycolmap"):
+        find_cameras(root)
+
+
+def test_which_photos(tmp_path):
+    for name in ("b10.png", "b9.JPG", "a.png", "note.txt"):
+        Image.new("L", (4, 4)).save(tmp_path / name) if name[-3:] != "txt" else None
+    assert [p.name for p in list_photos(tmp_path)] == ["a.png", "b9.JPG", "b10.png"]
+    (tmp_path / "images").mkdir()
+    Image.new("L", (4, 4)).save(tmp_path / "images" / "c.png")
+    assert [p.name for p in list_photos(tmp_path)] == ["c.png"]
+    with pytest.raises(ValueError, match=r"at least 4 photos, and .* holds 1"):
+        find_cameras(tmp_path)
+
+
+def fake(root, **options):
+    """Cameras without looking at photos."""
+    names = [p.relative_to(root).as_posix() for p in list_photos(root)]
+    camera = look_at(3.0, [15, 25] * 6, [12.0 * i for i in range(12)], 30.0, dtype=torch.float64)
+    turns, shifts, k = camera.to_opencv((320, 320))
+    entries = [
+        {"file": n, "K": k[i].tolist(), "R": turns[i].tolist(), "t": shifts[i].tolist()}
+        for i, n in enumerate(names[:11])
+    ]
+    none = np.zeros((0, 3))
+    return module.FoundCameras(tuple(entries), tuple(names[11:]), none, none, (), 0.5)
+
+
+@pytest.mark.usefixtures("small_pictures")
+def test_commands_find_cameras_where_there_are_none(folder, tmp_path, monkeypatch, capsys):
+    """They keep the file, name what was left out, and do not look again on --resume."""
+    root, _ = folder
+    calls = []
+    monkeypatch.setattr("gendr.photos.doubts._POINTS", 36)
+    monkeypatch.setattr("gendr.cli.splat.FRAMES", 4)
+    monkeypatch.setattr("gendr.cli.cameras.find_cameras", lambda r, **o: calls.append(r) or fake(r))
+    out = tmp_path / "out"
+    options = ["--image-size", "24", "--colors", "none", "--shape", "silhouettes"]
+    assert main(["fit", str(root), "-o", str(out), "--steps", "2", *options]) == 0
+    shown = capsys.readouterr()
+    assert "11 of 12 photos placed, to 0.50 pixels; left out: images/011.png" in shown.err
+    assert len(json.loads((out / "cameras.json").read_text())["images"]) == 11
+    assert main(["fit", str(root), "-o", str(out), "--steps", "3", *options, "--resume"]) == 0
+    assert len(calls) == 1
+    given = ["--cameras", str(out / "cameras.json")]
+    soft = ["--steps", "2", "--image-size", "16", "--triangles", "20", "--opaque", "0", "--quiet"]
+    assert main(["splat", str(root), "-o", str(tmp_path / "s"), *given, *soft]) == 0
+    assert len(calls) == 1
+    capsys.readouterr()
+    # Beside the photos; a second time only if they may be replaced.
+    assert main(["cameras", str(root)]) == 0
+    assert "cameras.json: 11 of 12 photos placed" in capsys.readouterr().out
+    assert main(["cameras", str(root)]) == 2
+    assert "--force finds others" in capsys.readouterr().err
+    assert main(["cameras", str(root), "--force", "--quiet"]) == 0
+    (root / "cameras.json").unlink()
+    assert main(["cameras", str(root / "nowhere")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+
+
+def test_a_folder_without_photos_says_what_it_always_did(tmp_path, capsys):
+    assert main(["fit", str(tmp_path), "-o", str(tmp_path / "out")]) == 2
+    assert "image folder without poses" in capsys.readouterr().err
+
+
+def test_a_world_is_upright_as_photos_are():
+    """Cameras around z, some of which lie on a side or stand on their heads, as EXIF data say."""
+    level = look_at(3.0, 20.0, [0.0, 70.0, 150.0, 230.0])
+    down, right = -level.up.double().numpy(), level.right.double().numpy()
+    ahead, eyes = level.ahead.double().numpy(), level.eye.double().numpy()
+    # Of the stored photo that is upright after k quarter turns to the right: its x and y.
+    axes = [(right, down), (down, -right), (-right, -down), (-down, right)]
+    images = []
+    for i in range(4):
+        rotation = np.stack([axes[i][0][i], axes[i][1][i], ahead[i]])
+        images.append({"R": rotation.tolist(), "t": (-rotation @ eyes[i]).tolist()})
+    turn, centre, _ = _world(images, [0, 1, 2, 3])
+    np.testing.assert_allclose(turn[1], [0, 1, 0], atol=0.15)
+    np.testing.assert_allclose(centre, 0, atol=0.05)

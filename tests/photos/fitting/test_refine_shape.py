@@ -1,0 +1,481 @@
+"""Colours move a surface: photos agree at the true depth only, and a lid becomes a hollow."""
+
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from gendr import Camera, Mesh, Renderer, look_at, refine_shape, set_num_threads
+from gendr.losses import iou
+from gendr.mesh import cube, icosphere
+from gendr.photos import remesh, visual
+from gendr.photos.fitting.shape import refine as refining
+from gendr.photos.fitting.shape import stereo
+from gendr.photos.fitting.shape.stereo import Depths, find_depths, fused
+from support.cases import for_each
+
+
+def pattern(points):
+    """Waves of two sizes."""
+    turned = points @ torch.tensor([[1.0, 0.4, 0.2], [0.1, 1.0, 0.5], [0.6, 0.2, 1.0]])
+    return 0.5 + 0.25 * torch.sin(4 * turned) + 0.2 * torch.sin(11 * turned.roll(1, -1))
+
+
+def shots(mesh, camera, size=48):
+    return visual.render_views(mesh, camera, size, {"lighting": "none"})
+
+
+def above(count=9):
+    """Cameras above the plane y = 0, with principal points off the middle."""
+    i = torch.arange(count)
+    camera = look_at(4.0, 45.0 + 20.0 * (i % 3), 360.0 * i / count)
+    return Camera(camera.rotation, camera.translation, camera.focal, torch.tensor([0.1, -0.05]))
+
+
+def board(height, fine=5):
+    """A square over [-1, 1]^2 at a height, facing up."""
+    line = torch.linspace(-1, 1, 2**fine + 1)
+    n = len(line)
+    z, x = torch.meshgrid(line, line, indexing="ij")
+    vertices = torch.stack([x, torch.full_like(x, height), z], -1).reshape(-1, 3)
+    i = torch.arange(n * n).reshape(n, n)
+    a, b, c, d = (part.flatten() for part in (i[:-1, :-1], i[:-1, 1:], i[1:, :-1], i[1:, 1:]))
+    return Mesh(vertices, torch.cat([torch.stack([a, c, b], 1), torch.stack([b, c, d], 1)]))
+
+
+@pytest.fixture(scope="module")
+def plane():
+    """Photos of a board at height 0, and another board 0.3 above it."""
+    truth = board(0.0, fine=6)
+    camera = above()
+    rgb, alpha = shots(truth.with_vertex_colors(pattern(1.5 * truth.vertices)), camera, 96)
+    return rgb, camera, alpha, lid(0.3)
+
+
+def lid(height):
+    """A closed box over [-1, 1]^2 from below the board to a height."""
+    box = remesh(cube(2), 0.3).mesh
+    low, high = box.bounding_box()
+    unit = (box.vertices - (low + high) / 2) / ((high - low) / 2)
+    return Mesh(unit * torch.tensor([1.0, height, 1.0]), box.faces)
+
+
+def test_a_patch_is_compared_with_what_lies_between_pixels():
+    from numba import njit
+    from scipy.ndimage import map_coordinates
+
+    from gendr.photos.fitting.shape.stereo_vectors import SAMPLES, SIDE, sampled
+
+    rng = np.random.default_rng(0)
+    images = rng.random((2, 30, 40), np.float32)
+    values, weights = (rng.random(SAMPLES, np.float32) for _ in range(2))
+    weights[3] = 0.0
+    found = njit(lambda *given: sampled(*given[:4], given[4][0], given[4][1], given[4][2]))
+    steps = np.arange(SIDE)
+
+    def both(u, v, q=(1.1, 0.004, -0.003)):
+        lines = tuple(tuple(np.float32(part) for part in line) for line in (u, v, q))
+        exact = np.array(lines, np.float64)
+        places = (exact[:, :1] + exact[:, 1:2] * np.tile(steps, SIDE)
+                  + exact[:, 2:] * steps.repeat(SIDE))  # fmt: skip
+        x, y = places[:2] / places[2]
+        colors = map_coordinates(images[1].astype(np.float64), [y, x], order=1, mode="nearest")
+        sums = (weights * colors).sum(), (weights * colors**2).sum(), (values * colors).sum()
+        return found(images, 1, values, weights, lines), sums
+
+    (*sums, seen), expected = both((9.3, 3.1, 0.4), (14.2, -0.3, 2.9))
+    assert seen
+    np.testing.assert_allclose(sums, expected, rtol=2e-6)
+    # Sample 3 is the last one to the right of the first row, and does not count.
+    assert both((34.5, 3.2, -3.5), (14.2, 0.0, 2.9))[0][3]
+    for u, v in (((35.5, 3.2, 0.0), (14.2, 0.0, 2.9)), ((9.3, 3.1, 0.4), (-0.1, 1.0, 2.9))):
+        assert not both(u, v)[0][3]
+    assert not both((9.3, 3.1, 0.4), (14.2, -0.3, 2.9), (-1.1, -0.004, 0.003))[0][3]
+
+
+def heights(depths, camera, i):
+    """How high the places are that a photo knows, away from the rim of the board."""
+    size = depths.weights.shape[1:]
+    turn, shift, k = (part[0].double() for part in camera[i].to_opencv(size, pixel_centre=0))
+    y, x = torch.meshgrid(*(torch.arange(n, dtype=torch.float64) for n in size), indexing="ij")
+    rays = torch.stack([x, y, torch.ones_like(x)], -1) @ torch.linalg.inv(k).T
+    places = (rays / torch.from_numpy(depths.planes[i, ..., :1]) - shift) @ turn
+    middle = (places[..., [0, 2]].abs() < 0.7).all(-1)
+    return places[..., 1][middle & torch.from_numpy(depths.weights[i] > 0.1)]
+
+
+def test_photos_agree_at_the_true_depth(plane):
+    rgb, camera, alpha, lid = plane
+    done = []
+    depths = find_depths(lid, rgb, camera, alpha, done.append)
+    assert done == sorted(done)
+    assert done[-1] == 1
+    assert depths.known > 0.5
+    found = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
+    assert float(found.abs().median()) < 0.01  # a pixel is 0.03 wide
+    assert float(found.abs().quantile(0.8)) < 0.05
+
+
+@pytest.mark.rotating(3, group="stereo")
+@for_each(gain=[0.5, 1.5], rotating=2)
+def test_brightness_may_differ(plane, gain):
+    rgb, camera, alpha, lid = plane
+    gains = torch.linspace(0.5, 0.5 * gain, len(rgb))[:, None, None, None]
+    depths = find_depths(lid, gains * rgb, camera, alpha)
+    found = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
+    assert float(found.abs().median()) < 0.02
+
+
+@pytest.mark.rotating(3, group="stereo")
+def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
+    """Wide patches see what small ones take for a slope with noise."""
+    _, camera, alpha, lid = plane
+    camera, alpha = camera[:6], alpha[:6]
+    truth = board(0.0, fine=6)
+    rgb = shots(truth.with_vertex_colors(pattern(0.5 * truth.vertices)), camera, 96)[0]
+    grain = torch.randn(rgb.shape, generator=torch.Generator().manual_seed(0))
+    noisy = (rgb + 0.02 * 3**0.5 * grain * alpha[:, None]).clamp(0, 1)
+    inside = (alpha > 0.9).numpy()
+    assert stereo._noise(noisy.mean(1).numpy(), inside) == pytest.approx(0.02, rel=0.15)
+    assert stereo._noise(rgb.mean(1).numpy(), inside) < 0.002
+
+    def near():
+        depths = find_depths(lid, noisy, camera, alpha, least=0.3)
+        found = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
+        return float((found.abs() < 0.06).sum()) / len(camera)
+
+    found = near()
+    monkeypatch.setattr(stereo, "_LEVELS", 1)
+    assert found > 3 * near()
+
+
+@pytest.mark.rotating(3, group="stereo")
+def test_tints_tell_what_light_hides(plane, monkeypatch):
+    """Grain that is alike in all three colours, as of light, over colours of equal brightness."""
+    _, camera, alpha, lid = plane
+    truth = board(0.0, fine=6)
+    colors = pattern(truth.vertices)
+    colors = 0.5 + 0.4 * (colors - colors.mean(1, keepdim=True))
+    rgb = shots(truth.with_vertex_colors(colors), camera, 96)[0]
+    grain = torch.randn(alpha.shape, generator=torch.Generator().manual_seed(0))[:, None]
+    lit = (rgb * (1 + 0.05 * grain)).clamp(0, 1)
+    inside = (alpha > 0.9).byte().numpy()
+    for images, least, most in ((lit, 2, 3), (lit.mean(1, True).expand_as(lit), 1, 1)):
+        kept = stereo._levels(stereo._tints(images), inside)[0].shape[1]
+        assert least <= kept <= most  # what few pixels need takes no memory
+
+    def near():
+        depths = find_depths(lid, lit, camera, alpha)
+        found = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
+        return float((found.abs() < 0.03).sum()) / len(camera)
+
+    found = near()
+    tints = stereo._tints
+    monkeypatch.setattr(stereo, "_tints", lambda images: tints(images)[:1])
+    assert found > 3 * near()
+
+
+@pytest.mark.rotating(3, group="stereo")
+def test_hollows_may_be_deep(plane):
+    """A board that lies further below the hull than a third of its diagonal."""
+    rgb, camera, alpha, _ = plane
+    depths = find_depths(lid(1.1), rgb, camera, alpha)
+    found = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
+    assert len(found) > 1000
+    assert float(found.abs().median()) < 0.02
+
+
+def turned(*profile, around=64, step=0.04):
+    """The surface of revolution of a line through points (radius, height), from axis to axis."""
+    points = torch.tensor(profile)
+    line = torch.cat([
+        a + (b - a) * torch.linspace(0, 1, int((b - a).norm() / step) + 1)[:-1, None]
+        for a, b in pairwise(points)
+    ] + [points[-1:]])  # fmt: skip
+    angle = torch.arange(around) * (2 * torch.pi / around)
+    x, z = line[:, :1] * angle.cos(), line[:, :1] * angle.sin()
+    vertices = torch.stack([x, line[:, 1:].expand_as(x), z], -1).reshape(-1, 3)
+    i, j = torch.meshgrid(torch.arange(len(line) - 1), torch.arange(around), indexing="ij")
+    a, b = i * around + j, i * around + (j + 1) % around
+    corners = torch.stack([a, a + around, b, b, a + around, b + around], -1)
+    return Mesh(vertices, corners.reshape(-1, 3))
+
+
+def part_of_a_wall(radius, camera, size, below, grain=0.0):
+    """How much of the inside of a cup is known and right, of what is so far below its lid."""
+    outside = ((0.0, -0.6), (radius + 0.1, -0.6), (radius + 0.1, 0.6))
+    truth = turned(*outside, (radius, 0.6), (radius, -0.4), (0.0, -0.4))
+    closed = turned(*outside, (0.0, 0.6))
+    rgb, alpha = shots(truth.with_vertex_colors(pattern(2 * truth.vertices)), camera, size)
+    noise = torch.randn(alpha.shape, generator=torch.Generator().manual_seed(0))[:, None]
+    rgb = (rgb * (1 + grain * noise)).clamp(0, 1)
+    true, lid = (stereo._fronts(mesh, camera, (size, size)).numpy() for mesh in (truth, closed))
+    wall = (true > 0) & (1 / true.clip(1e-3) > 1 / lid.clip(1e-3) + below)
+    depths = find_depths(closed, rgb, camera, alpha)
+    near = np.abs(1 / depths.planes[..., 0].clip(1e-3) - 1 / true.clip(1e-3)) < 0.03
+    return float((near & (depths.weights > 0.1))[wall].mean())
+
+
+@pytest.mark.rotating(3, group="stereo")
+def test_steep_walls_of_hollows_are_seen(monkeypatch):
+    """Of the four nearest photos often one alone sees the wall of a cup that is as deep as wide."""
+    i = torch.arange(18)
+    cup = (0.5, look_at(3.0, 32.0 + 26.0 * (i % 2), 20.0 * i), 96, 0.3)
+    found = part_of_a_wall(*cup)
+    monkeypatch.setattr(stereo, "_NEIGHBOURS", 4)
+    few = part_of_a_wall(*cup)
+    assert found > 0.3, (found, few)
+    assert found > 1.3 * few, (found, few)
+
+
+@pytest.mark.rotating(3, group="stereo")
+def test_what_is_known_helps_to_see_the_rest(monkeypatch):
+    """Deep in a narrow cup, where most other photos see its rim."""
+    i = torch.arange(10)
+    cup = (0.4, look_at(3.0, 50.0 + 12.0 * (i % 2), 36.0 * i), 64, 0.7, 0.05)
+    found = part_of_a_wall(*cup)
+    monkeypatch.setattr(stereo, "_LOOKS", 0)
+    assert found > 1.15 * part_of_a_wall(*cup)
+
+
+def test_depths_do_not_depend_on_threads(plane):
+    """Noise asks for patches of several levels, and leaves much to the second look."""
+    rgb, camera, alpha, lid = plane
+    grain = torch.randn(rgb.shape, generator=torch.Generator().manual_seed(0))
+    noisy = (rgb + 0.05 * grain * alpha[:, None]).clamp(0, 1)[:5, :, :64]
+    found = []
+    try:
+        for threads in (1, 3):
+            set_num_threads(threads)
+            found.append(find_depths(lid, noisy, camera[:5], alpha[:5, :64]))
+    finally:
+        set_num_threads(None)
+    one, more = found
+    assert len(np.unique(one.weights)) > 100
+    assert np.array_equal(one.planes, more.planes)
+    assert np.array_equal(one.weights, more.weights)
+
+
+@pytest.mark.rotating(3, group="stereo")
+def test_photos_that_contradict_each_other_tell_nothing(plane, monkeypatch):
+    """Each with waves of its own, as of a light: they are alike somewhere, never for long."""
+    rgb, camera, alpha, lid = plane
+    waves = torch.nn.functional.interpolate(
+        torch.rand(len(rgb), 1, 12, 12, generator=torch.Generator().manual_seed(0)), 96,
+        mode="bicubic",
+    )  # fmt: skip
+    lit = (0.2 + 0.6 * waves).clamp(0, 1).expand(-1, 3, -1, -1)
+    assert find_depths(lid, lit, camera, alpha, least=0.3).known == 0
+    monkeypatch.setattr(stereo, "_CONTRADICTED", 0.0)
+    assert find_depths(lid, lit, camera, alpha, least=0.3).known > 0
+
+
+@pytest.mark.rotating(3, group="stereo")
+def test_what_has_no_pattern_stays(plane):
+    _, camera, alpha, lid = plane
+    camera, alpha = camera[:5], alpha[:5]
+    plain = 0.5 * alpha[:, None].expand(-1, 3, -1, -1)
+    depths = find_depths(lid, plain, camera, torch.ones_like(alpha))
+    known = torch.cat([heights(depths, camera, i) for i in range(len(camera))])
+    assert len(known) < 0.15 * alpha.numel()  # but for the edges of the board
+    noise = torch.rand(plain.shape, generator=torch.Generator().manual_seed(0))
+    assert find_depths(lid, noise, camera, alpha).known < 0.06
+
+
+def test_the_rim_of_what_is_plain_is_no_pattern():
+    """Outlines lie elsewhere in each photo, and would carve."""
+    ball = icosphere(3)
+    i = torch.arange(12)
+    camera = look_at(4.0, 15.0 + 20.0 * (i % 3), 30.0 * i)
+    alpha = visual.silhouettes(ball, camera, 64)
+    plain = 0.6 * alpha[:, None].expand(-1, 3, -1, -1)
+    assert find_depths(ball.scaled(1.1), plain, camera, alpha).known == 0
+
+
+def test_thin_parts_are_brought_back():
+    """A bar that wrong depths carve away is in all masks."""
+    bar = cube(1)
+    bar = bar.with_vertices(bar.vertices * torch.tensor([1.0, 0.08, 0.08]))
+    camera = visual.orbit(bar, [0.0, 45.0, 90.0, 135.0, 200.0, 290.0], 20.0)
+    alpha = shots(bar, camera, 64)[1]
+    planes = np.zeros((*alpha.shape, 3), np.float32)
+    planes[..., 0] = 1e-3  # all photos see through it, they say
+    weights = np.where(alpha > 0.5, 1, 0).astype(np.float32)
+    vertices, faces = fused(Depths(planes, weights, 1.0), camera, alpha)
+    found = visual.silhouettes(Mesh(torch.from_numpy(vertices).float(), torch.from_numpy(faces)),
+                               camera, 64)  # fmt: skip
+    assert float(iou(found, alpha).min()) > 0.7
+
+
+def test_what_only_masks_show_is_joined_smoothly():
+    """The lower half of a cube, of which photos say nothing: neither cut off nor foam."""
+    body = cube(2)
+    camera = visual.orbit(body, [45.0 * i for i in range(8)], 10.0)
+    alpha = shots(body, camera, 128)[1]
+    front = 1 / Renderer(128, "heaviside", "max")(body, camera).depth
+    planes = torch.stack([front, 0 * front, 0 * front], -1).numpy()
+    weights = (alpha > 0.5).float()
+    weights[:, 70:] = 0
+    depths = Depths(planes, weights.numpy(), 1.0)
+    vertices, faces = fused(depths, camera, alpha, resolution=128)
+    found = Mesh(torch.from_numpy(vertices).float(), torch.from_numpy(faces))
+    assert len(vertices) - len(faces) // 2 == 2  # a sphere, without a handle
+    assert float(iou(visual.silhouettes(found, camera, 128), alpha).min()) > 0.99
+
+
+def pit():
+    """A cube of side 2 with a hole in its upper side, 1.2 wide and 0.6 deep; and the cube alone."""
+    closed = remesh(cube(4), 0.12).mesh
+    x, y, z = closed.vertices.unbind(1)
+    top = closed.vertices[:, 1].max()
+    floor = ((x.abs() < 0.6 * top) & (z.abs() < 0.6 * top) & (y > 0.999 * top)).to(y)
+    lowered = closed.with_vertices(torch.stack([x, y - 0.6 * top * floor, z], 1))
+    return closed, lowered.with_vertex_colors(pattern(2 * lowered.vertices / top)), floor > 0
+
+
+def test_a_hollow_comes_from_colours():
+    closed, truth, floor = pit()
+    i = torch.arange(12)
+    camera = look_at(6.0 * float(closed.vertices[:, 1].max()), 20.0 + 20.0 * (i % 4), 30.0 * i)
+    rgb, alpha = shots(truth, camera, 56)
+    done = []
+    result = refine_shape(closed, rgb, camera, alpha, steps=6, callback=done.append)
+    assert result.improved
+    assert result.psnr[1] > result.psnr[0] + 1
+    assert result.iou[1] > result.iou[0] - 0.005
+    assert result.moved > 0
+    assert result.mesh.is_watertight
+    assert done == sorted(done)
+    assert done[-1] == 1.0
+    # In the middle of the hole, the depth of the new surface is nearer to the true one.
+    deep = float(truth.vertices[floor][:, 1].median())
+    lid = float(closed.vertices[:, 1].max())
+    v = result.mesh.vertices
+    found = v[(v[:, 0].abs() < 0.3 * lid) & (v[:, 2].abs() < 0.3 * lid) & (v[:, 1] > -0.5 * lid)]
+    error = (found[:, 1] - deep).abs().mean()
+    assert float(error) < 0.25 * (lid - deep)
+
+
+@pytest.fixture(scope="module")
+def ball():
+    """A ball with a pattern: what is smaller, and the photos."""
+    mesh = icosphere(2)
+    camera = visual.orbit(mesh, [0.0, 60.0, 120.0, 180.0, 240.0, 300.0], 20.0)
+    rgb, alpha = shots(mesh.with_vertex_colors(pattern(mesh.vertices)), camera, 32)
+    return mesh.scaled(0.9), rgb, camera, alpha
+
+
+def improving(monkeypatch, every):
+    """Whatever comes out counts as better; colours are found anew after so many steps."""
+    monkeypatch.setattr(refining, "LEAST_GAIN", -np.inf)
+    monkeypatch.setattr(refining, "MOST_LOST", np.inf)
+    monkeypatch.setattr(refining, "EVERY", every)
+
+
+def test_what_is_not_improved_is_returned(ball, monkeypatch):
+    monkeypatch.setattr(refining, "LEAST_GAIN", np.inf)
+    result = refine_shape(*ball, steps=1)
+    assert not result.improved
+    assert result.mesh is ball[0]
+    assert result.moved == 0
+    assert "dB with it and" in result.reason
+    monkeypatch.setattr(refining, "MOST_WORSE", -np.inf)  # which is found out before the steps
+    monkeypatch.setattr(refining._Refinement, "stepped", None)
+    result = refine_shape(*ball, steps=1)
+    assert "8 photos are met to" in result.reason
+    assert result.mesh is ball[0]
+
+
+def test_what_photos_know_little_of_is_returned(ball, monkeypatch):
+    """Without steps either, which would follow the shading."""
+    improving(monkeypatch, 2)
+    mesh, rgb, camera, alpha = ball
+    result = refine_shape(mesh, 0.6 * alpha[:, None].expand_as(rgb), camera, alpha, steps=1)
+    assert result.mesh is mesh
+    assert result.finished
+    assert "a surface without a pattern cannot be matched" in result.reason
+
+
+def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
+    """After any photo in stereo, after it and any group of steps, and from a file."""
+    improving(monkeypatch, 2)
+    kept, states, stop = [], [], [0]
+
+    def keep(values):
+        kept.append(values)
+        torch.save(values, tmp_path / f"{len(kept)}.pt")
+
+    whole = refine_shape(*ball, steps=3, keep=keep)
+    assert whole.improved
+    assert (whole.reason, whole.known > 0.1) == ("", True)
+    assert [values["parts"] for values in kept] == [0, 1, 2, 3]
+    own = stereo._Kept.photo_done
+
+    def photo_done(search, ref):
+        own(search, ref)
+        states.append(search.state[:2])
+        if len(states) == stop[0]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(stereo._Kept, "photo_done", photo_done)
+    count = len(ball[1])
+    for number in (2, count + 1, 2 * count + 2):  # in each of the three looks
+        states.clear()
+        stop[0] = number
+        with pytest.raises(KeyboardInterrupt):
+            refine_shape(*ball, steps=0, keep=keep)
+        assert states[-1] == ((number - 1) // count, (number - 1) % count + 1)
+    for i in (0, 1, 2, 4, 5, 6):
+        stop[0] = 0
+        values = torch.load(tmp_path / f"{i + 1}.pt", weights_only=True)
+        again = refine_shape(*ball, steps=3, keep=lambda values: None, resume=values)
+        assert torch.equal(again.mesh.vertices, whole.mesh.vertices)
+        assert (again.psnr, again.iou, again.moved) == (whole.psnr, whole.iou, whole.moved)
+
+
+def test_a_budget_ends_it_and_the_work_is_told_on_the_way(ball, monkeypatch):
+    improving(monkeypatch, 4)
+    seconds, done = [0.0], []
+
+    def tell(share):  # which takes a second
+        seconds[0] += 1
+        done.append(share)
+
+    clock = SimpleNamespace(perf_counter=lambda: seconds[0])
+    monkeypatch.setattr(refining, "time", clock)
+    whole = refine_shape(*ball, steps=6, callback=tell)
+    assert whole.finished
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0.0, 1.0)
+    assert max(b - a for a, b in pairwise(done)) < 0.15  # so that the time left can be told
+    total = seconds[0]
+    found = []
+    for part in (0.01, 0.7, 0.85):
+        seconds[0] = 0.0
+        found.append(refine_shape(*ball, steps=6, callback=tell, budget=part * total))
+        assert seconds[0] <= part * total + 4 or part < 0.3
+        assert not found[-1].finished
+        assert found[-1].improved == (part > 0.3), part
+    assert found[0].mesh is ball[0]
+    assert found[0].psnr[0] == found[0].psnr[1] == whole.psnr[0]
+    more = refine_shape(*ball, steps=6, budget=2 * total)
+    assert more.finished
+    assert torch.equal(more.mesh.vertices, whole.mesh.vertices)
+
+
+def test_bad_input():
+    ball = icosphere(1)
+    camera = look_at(4.0, 20.0, torch.arange(4) * 90.0)
+    rgb, alpha = shots(ball, camera, 16)
+    for arguments, steps, error, text in (
+        ((None, rgb, camera, alpha), 1, TypeError, r"mesh must be a gendr\.Mesh"),
+        ((ball, rgb, None, alpha), 1, TypeError, r"camera must be a gendr\.Camera"),
+        ((ball, rgb, camera[0], alpha), 1, ValueError, "4 images need as many cameras, got 1"),
+        ((ball, rgb[:2], camera[:2], alpha[:2]), 1, ValueError, "at least 3 photos"),
+        ((ball, rgb, camera, alpha[:3]), 1, ValueError, "masks"),
+        ((ball, rgb, camera, alpha), -1, ValueError, "steps"),
+    ):
+        with pytest.raises(error, match=text):
+            refine_shape(*arguments, steps=steps)

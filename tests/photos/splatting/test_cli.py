@@ -1,0 +1,279 @@
+"""The command `gendr splat`: what it writes, how it goes on, and what it refuses."""
+
+import json
+import signal
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+
+from gendr import Mesh, Renderer, look_at
+from gendr.cli import main, splat
+from gendr.losses import psnr, ssim
+from gendr.mesh import icosphere
+from gendr.photos import save_views
+from gendr.photos.splatting import Splats, load_photos, pictures, training
+from support.cases import for_each
+
+SMALL = ["--triangles", 60, "--renew-every", 4, "--steps", 12, "--quiet"]
+RESULTS = {
+    "splats.npz", "splats.ply", "splats.glb", "mesh.obj", "sheet.png", "orbit.gif",
+    "metrics.json", "checkpoint.pt",
+}  # fmt: skip
+
+
+def run(*argv):
+    return main(["splat", *map(str, argv)])
+
+
+def refused(capsys, *argv):
+    """The one line with which the command ends that refuses its input."""
+    capsys.readouterr()
+    assert run(*argv) == 2, argv
+    shown = capsys.readouterr()
+    assert shown.out == "", argv
+    assert shown.err.count("\n") == 1, shown.err
+    return shown.err
+
+
+def facts(folder):
+    return json.loads((folder / "metrics.json").read_text())
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(splat, "FRAMES", 4)
+
+
+@pytest.fixture(scope="module")
+def ball(tmp_path_factory):
+    """Six photos of a ball of two colours, transparent around it."""
+    folder = tmp_path_factory.mktemp("photos")
+    mesh = icosphere(2)
+    colors = torch.where(mesh.vertices[:, :1] > 0, torch.tensor([0.9, 0.3, 0.1]), 0.2)
+    camera = look_at(3.0, torch.tensor([30.0, -20.0] * 3), torch.arange(6) * 60.0, 45.0)
+    out = Renderer(32, "logistic", scale="0.3px")(mesh.with_vertex_colors(colors), camera)
+    save_views(folder, out.alpha, camera, rgb=out.rgb.clamp(0, 1))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(ball, tmp_path_factory):
+    """The same photos over blue, without masks."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "images").mkdir()
+    (folder / "transforms.json").write_text((ball / "transforms.json").read_text())
+    for path in (ball / "images").iterdir():
+        with Image.open(path) as image:
+            picture = Image.new("RGB", image.size, (40, 80, 160))
+            picture.paste(image, mask=image.getchannel("A"))
+        picture.save(folder / "images" / path.name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(ball, tmp_path_factory):
+    """What a training of 80 steps left."""
+    out = tmp_path_factory.mktemp("trained")
+    assert run(ball, "-o", out, *SMALL, "--steps", 80, "--triangles", 400) == 0
+    return out
+
+
+def averaged(seen):
+    """Pictures on white, of 4 x 4 hard pixels each."""
+    return F.avg_pool2d(seen.rgb + (seen.face_id < 0)[:, None], 4)
+
+
+def test_photos_become_a_scene(ball, trained):
+    assert names(trained) - {"orbit.mp4"} >= RESULTS - {"orbit.gif"}
+    assert names(trained) & {"orbit.mp4", "orbit.gif"}
+    assert len(names(trained)) == len(RESULTS)
+    found = facts(trained)
+    assert (found["kind"], found["scored"], found["init"]) == ("splats", "held out", "hull")
+    assert (found["views"], found["steps"], found["image_size"]) == (5, 80, [32, 32])
+    splats = Splats.load(trained / "splats.npz")
+    assert found["triangles"] == len(splats) > 300
+    photos = load_photos(ball)[[3]]
+    assert [row["name"] for row in found["pictures"]] == list(photos.names)
+    image = splats.render(photos.camera, 32)[0].clamp(0, 1)
+    assert found["psnr"] == pytest.approx(float(psnr(image, photos.images)), abs=1e-3)
+    assert found["ssim"] == pytest.approx(float(ssim(image, photos.images)), abs=1e-3)
+    assert found["psnr"] > 13
+    lost = found["opaque"]
+    assert lost["least"] in splat.OPACITIES
+    mesh = Mesh.load(trained / "splats.glb")
+    assert 0 < lost["triangles"] == len(mesh.faces) < len(splats)
+    assert lost["loss_db"] == pytest.approx(found["psnr"] - lost["psnr"], abs=1e-3)
+    hard = Renderer(128, "heaviside", "max", shading="hard", composite="depth", near=1.0, far=9.0)
+    seen = hard(mesh, photos.camera)
+    crisp = averaged(seen)
+    assert lost["psnr"] == pytest.approx(float(psnr(crisp, photos.images)), abs=0.5)
+    hull = Mesh.load(trained / "mesh.obj")
+    assert hull.is_watertight
+    assert 0.6 < float(hull.vertices.norm(dim=-1).mean()) < 1.6
+    with Image.open(trained / "sheet.png") as sheet:
+        assert min(sheet.size) > 300
+        assert len(np.unique(np.asarray(sheet).reshape(-1, 3), axis=0)) > 100
+
+
+@pytest.mark.rotating(2, group="trainings")
+def test_pictures_without_masks_have_a_learnt_background(whole, tmp_path):
+    assert run(whole, "-o", tmp_path / "a", *SMALL, "--hold-out", 0) == 0
+    found = facts(tmp_path / "a")
+    assert (found["scored"], found["init"], found["views"]) == ("trained on", "cameras", 6)
+    assert len(found["pictures"]) == 6
+    assert found["settings"]["background"] == "learnt"
+    blue = torch.tensor([40, 80, 160]) / 255
+    assert (torch.tensor(found["background"]) - blue).abs().max() < 0.1
+    assert not (tmp_path / "a" / "mesh.obj").exists()
+    argv = ["--background", "red", "--init", "chair", "--dist", "power", "--shape", 1]
+    assert run(whole, "-o", tmp_path / "b", *SMALL, *argv, "--image-size", 20) == 0
+    found = facts(tmp_path / "b")
+    assert (found["background"], found["image_size"]) == ([1, 0, 0], [20, 20])
+    assert found["init"] == "chair"
+    again = ["--init", tmp_path / "b" / "splats.npz", "--density", "none", "--image-size", 20]
+    assert run(whole, "-o", tmp_path / "c", *SMALL, *again) == 0
+    found = facts(tmp_path / "c")
+    assert found["settings"]["dist"] == "power(shape=1.0)"
+    assert found["triangles"] == len(Splats.load(tmp_path / "b" / "splats.npz"))
+    again[1] = tmp_path / "b" / "splats.ply"  # as Gaussians
+    assert run(whole, "-o", tmp_path / "d", *SMALL, *again) == 0
+    assert facts(tmp_path / "d")["triangles"] == found["triangles"]
+
+
+class Stopping:
+    """The signal of Ctrl-C in the middle of a step, once."""
+
+    def __init__(self, monkeypatch, step):
+        own = splat.SplatTraining.advance
+
+        def advance(training):
+            own(training)
+            if training.step == step:
+                monkeypatch.setattr(splat.SplatTraining, "advance", own)
+                signal.raise_signal(signal.SIGINT)
+
+        monkeypatch.setattr(splat.SplatTraining, "advance", advance)
+
+
+@pytest.mark.rotating(2, group="trainings")
+def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monkeypatch, capsys):
+    assert run(ball, "-o", tmp_path / "a", *SMALL) == 0
+    Stopping(monkeypatch, 7)
+    argv = [ball, "-o", tmp_path / "b", *SMALL]
+    assert run(*argv) == 130
+    said = capsys.readouterr().err
+    assert "stopped after step 7; the same command with --resume goes on from" in said
+    assert names(tmp_path / "b") == {"checkpoint.pt"}
+    assert torch.load(tmp_path / "b" / "checkpoint.pt", weights_only=True)["step"] == 7
+    assert "a training with seed = 0, now it is 1" in refused(
+        capsys, *argv, "--resume", "--seed", 1
+    )
+    assert run(*argv, "--resume") == 0
+    one, other = (Splats.load(tmp_path / x / "splats.npz") for x in "ab")
+    for name in ("vertices", "harmonics", "opacity", "scale"):
+        assert torch.equal(getattr(one, name), getattr(other, name)), name
+    assert facts(tmp_path / "b")["history"][-1]["step"] == 12
+    assert run(*argv, "--resume", "--steps", 14) == 0
+    assert facts(tmp_path / "b")["steps"] == 14
+
+
+@pytest.mark.every
+def test_pictures_are_shown_on_the_way(ball, tmp_path, monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(splat, "PREVIEW_SECONDS", 0.0)
+    whole = splat.write_whole
+    monkeypatch.setattr(splat, "write_whole", lambda *args: (seen.append(args[0]), whole(*args)))
+    assert run(ball, "-o", tmp_path, "--triangles", 40, "--steps", 20) == 0
+    found = facts(tmp_path)
+    assert seen
+    assert {path.name for path in seen} == {"preview.png"}
+    assert "preview.png" not in names(tmp_path)
+    shown = capsys.readouterr()
+    assert f"PSNR {found['psnr']:.1f} dB" in shown.out
+    assert "triangles=" in shown.err
+
+
+@for_each(opaque=[0, 0.5], resumed=[False, True], rotating=2)
+def test_files_are_there_when_the_budget_ends(opaque, resumed, ball, tmp_path, monkeypatch):
+    """By a clock that steps and pictures move: of 300 s all are spent, and none is added."""
+    now = [0.0]
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+
+    def slow(place, name, seconds):
+        own = getattr(place, name)
+
+        def work(*args, **kwargs):
+            now[0] += seconds * (len(args[1]) if name in ("hard_views", "as_seen") else 1)
+            return own(*args, **kwargs)
+
+        monkeypatch.setattr(place, name, work)
+
+    for module in (splat, training):
+        monkeypatch.setattr(module, "time", clock)
+    slow(splat, "load_photos", 7.0)
+    slow(splat.SplatTraining, "advance", 3.0)
+    slow(splat.SplatTraining, "psnr", 1.0)
+    slow(splat, "drawn", 0.5)
+    slow(pictures, "drawn", 0.5)  # of the film
+    slow(splat, "hard_views", 0.4)
+    for module in (splat, training):
+        slow(module, "as_seen", 0.3)
+    if resumed:
+        Stopping(monkeypatch, 30)
+    argv = [ball, "-o", tmp_path, "--budget", "300s", "--triangles", 60, "--quiet"]
+    argv += ["--opaque", opaque]
+    assert run(*argv) == (130 if resumed else 0)
+    begin, before = now[0], 0.0
+    if resumed:
+        saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+        before = saved["seconds"]
+        assert run(*argv, "--resume") == 0
+    took = before + now[0] - (begin if resumed else 0.0)
+    assert took == pytest.approx(300, rel=0.05)
+    seconds = facts(tmp_path)["seconds"]
+    assert seconds["total"] == pytest.approx(took, abs=0.1)
+    assert seconds["total"] == pytest.approx(sum(seconds.values()) - seconds["total"], abs=0.01)
+    assert seconds["opaque"] > 0.9 * opaque * seconds["training"]
+
+
+def test_files_of_others_are_kept(ball, trained, tmp_path, capsys):
+    (tmp_path / "sheet.png").write_bytes(b"mine")
+    said = refused(capsys, ball, "-o", tmp_path, *SMALL)
+    assert "holds sheet.png, which is not of gendr splat" in said
+    (tmp_path / "metrics.json").write_text('{"kind": "mesh"}')
+    assert "not of gendr splat" in refused(capsys, ball, "-o", tmp_path, *SMALL)
+    (tmp_path / "checkpoint.pt").write_bytes(b"mine")
+    assert "no checkpoint of a training of splats" in refused(capsys, ball, "-o", tmp_path, *SMALL)
+    assert (tmp_path / "sheet.png").read_bytes() == b"mine"
+    assert len(names(tmp_path)) == 3
+
+
+@for_each(
+    "argv, words",
+    [
+        (["nothing/"], "no such file or folder: nothing"),
+        (["PHOTOS", "--resume"], "--resume: no checkpoint.pt in"),
+        (["PHOTOS", "--hold-out", 1], "--hold-out 1 leaves no picture to train on"),
+        (["PHOTOS", "--init", "points"], "has no points, as gendr cameras"),
+        (["PHOTOS", "--init", "table"], "no such file or folder: table; built in: chair"),
+        (["PHOTOS", "--init", "none.npz"], "there are no splats at none.npz"),
+        (["PHOTOS", "--dist", "nothing"], "nothing"),
+        (["PHOTOS", "--shape", 1], "uniform has no shape to set"),
+        (["PHOTOS", "--degree", 4], "degree must be 0, 1, 2 or 3, got 4"),
+        (["PHOTOS", "--budget", "soon"], "must be a time > 0"),
+        (["PHOTOS", "--unit", "cm"], "cm"),
+        (["PHOTOS", "--background", "nothing"], "background must be"),
+        (["PHOTOS", "--image-size", 4], "must be a whole number >= 16"),
+    ],
+)
+def test_bad_input_is_named_in_one_line(argv, words, ball, tmp_path, capsys):
+    argv = [ball if word == "PHOTOS" else word for word in argv]
+    assert words in refused(capsys, *argv, "-o", tmp_path / "out")

@@ -1,0 +1,237 @@
+"""`Splats`: what is refused, what cameras see of them, and how they are drawn."""
+
+import sys
+import types
+
+import pytest
+import torch
+
+from gendr import Camera, look_at
+from gendr.photos.splatting import Splats
+from gendr.photos.splatting.splats import NEAR, projected
+from gendr.rendering.fragments import signed_distance
+from support.cases import for_each
+
+F64 = torch.float64
+
+
+def made(count=4, degree=1, seed=0, **changes):
+    source = torch.Generator().manual_seed(seed)
+
+    def rand(*shape):
+        return torch.rand(*shape, dtype=F64, generator=source)
+
+    given = {
+        "vertices": rand(count, 3, 3) - 0.5,
+        "harmonics": rand(count, (degree + 1) ** 2, 3) - 0.5,
+        "opacity": 0.1 + 0.9 * rand(count),
+        "scale": 0.2 + rand(count),
+    }
+    return Splats(**{**given, **changes})
+
+
+def cameras(count=2, **settings):
+    azimuth = torch.arange(count, dtype=F64) * 70
+    return look_at(3.0, 20.0, azimuth, 40.0, dtype=F64, **settings)
+
+
+@for_each(
+    case=[
+        ({"vertices": torch.zeros(4, 3, dtype=F64)}, r"vertices must have shape \[N, 3, 3\]"),
+        ({"harmonics": torch.zeros(4, 5, 3, dtype=F64)}, "1, 4, 9 or 16 harmonics, got 5"),
+        ({"harmonics": torch.zeros(3, 4, 3, dtype=F64)}, r"harmonics must have shape .*N = 4"),
+        ({"opacity": torch.zeros(4, dtype=F64)}, r"opacity must be in \(0, 1\], got 0"),
+        ({"opacity": torch.full((4,), 1.5, dtype=F64)}, r"opacity must be in \(0, 1\], got 1.5"),
+        ({"scale": -torch.ones(4, dtype=F64)}, "scale must be > 0, got -1"),
+        ({"scale": torch.full((4,), torch.nan, dtype=F64)}, "scale must be finite"),
+        ({"shape": torch.ones(4, dtype=F64)}, "uniform has no shape to set for each triangle"),
+        ({"shape": torch.zeros(4, dtype=F64), "dist": "gamma"}, "shape must be > 0, got 0"),
+        ({"dist": "unifrom"}, "unknown distribution 'unifrom'"),
+        ({"tconorm": "probabilistc"}, "unknown T-conorm 'probabilistc'"),
+        ({"unit": "mm"}, "unknown unit 'mm'"),
+        ({"cutoff": 1.0}, "cutoff must be .*< 1"),
+        ({"background": torch.full((3,), 2.0, dtype=F64)}, r"background must be RGB in \[0, 1\]"),
+        ({"background": torch.ones(4, dtype=F64)}, r"background must have shape \[3\]"),
+    ]
+)
+def test_refusals(case):
+    changes, words = case
+    with pytest.raises(ValueError, match=words):
+        made(**changes)
+
+
+def test_dtypes_that_differ_are_refused():
+    with pytest.raises(TypeError, match="opacity must have the dtype of vertices, float64"):
+        made(opacity=torch.full((4,), 0.5))
+
+
+def test_a_batch_of_triangles():
+    splats = made(5, dist="gamma(shape=0.5).reversed", shape=torch.rand(5, dtype=F64) + 1)
+    assert len(splats) == 5
+    assert splats.degree == 1
+    assert "5 triangles" in repr(splats)
+    assert torch.equal(splats.background, torch.ones(3, dtype=F64))
+    assert str(splats.dist) == "gamma(shape=0.5).reversed"
+    for index in (slice(1, 3), [1, 2], torch.tensor([1, 2]), splats.opacity == 0, 4):
+        some = splats[index]
+        want = index if not isinstance(index, int) else [index]
+        assert torch.equal(some.vertices, splats.vertices[want])
+        assert torch.equal(some.shape, splats.shape[want])
+        assert some.background is splats.background
+        assert some.dist is splats.dist
+    with pytest.raises(IndexError, match="triangle 5 of 5"):
+        _ = splats[5]
+    assert splats.to(torch.float32).scale.dtype == torch.float32
+    learnt = splats.with_tensors(opacity=splats.opacity.clone().requires_grad_())
+    assert learnt.opacity.requires_grad
+    assert not learnt.detach().opacity.requires_grad
+    assert learnt[:2].opacity.requires_grad
+
+
+def incircle(corners):
+    """The inradius by the distance of the incentre from a side."""
+    sides = torch.stack([(corners[(i + 1) % 3] - corners[(i + 2) % 3]).norm() for i in range(3)])
+    middle = (sides[:, None] * corners).sum(0) / sides.sum()
+    a, b = corners[0], corners[1]
+    normal = torch.stack([-(b - a)[1], (b - a)[0]]) / (b - a).norm()
+    return ((middle - a) * normal).sum().abs()
+
+
+@for_each(size=[40, (30, 50)], orthographic=[False, True])
+def test_what_cameras_see(size, orthographic):
+    splats, camera = made(), cameras(orthographic=orthographic)
+    faces, colors, scale = projected(splats, camera, size)
+    xy, depth = camera.project(splats.vertices.reshape(-1, 3))
+    torch.testing.assert_close(faces[..., :2], xy.reshape(2, 4, 3, 2))
+    torch.testing.assert_close(faces[..., 2], depth.reshape(2, 4, 3))
+    for b in range(2):
+        for n in range(4):
+            want = splats.scale[n] * incircle(xy.reshape(2, 4, 3, 2)[b, n])
+            assert scale[b, n].item() == pytest.approx(want.item(), rel=1e-10)
+            way = splats.vertices[n].mean(0) - camera.eye[b]
+            way = camera.ahead[b] if orthographic else way / way.norm()
+            x, y, z = way
+            h = splats.harmonics[n]
+            k = 0.4886025119029199
+            color = 0.5 + 0.28209479177387814 * h[0] + k * (-y * h[1] + z * h[2] - x * h[3])
+            torch.testing.assert_close(colors[b, n], color.clamp(min=0))
+    short = size if isinstance(size, int) else min(size)
+    for unit, factor in (("px", 2 / short), ("ndc", 1.0)):
+        found = projected(made(unit=unit), camera, size)[2]
+        torch.testing.assert_close(found, (factor * splats.scale).expand(2, 4))
+
+
+def test_scales_of_squared_laws_are_squares_of_lengths():
+    camera = cameras()
+    for unit in ("inradius", "px"):
+        plain, squared = made(unit=unit), made(unit=unit, dist="gaussian.squared")
+        size = projected(plain, camera, 32)[2] / plain.scale
+        torch.testing.assert_close(projected(squared, camera, 32)[2], squared.scale * size**2)
+
+
+def test_gradients():
+    splats, camera = made(), cameras()
+    names = ("vertices", "harmonics", "scale")
+
+    def seen(*tensors):
+        return projected(splats.with_tensors(**dict(zip(names, tensors, strict=True))), camera, 32)
+
+    given = [getattr(splats, name).clone().requires_grad_() for name in names]
+    assert torch.autograd.gradcheck(seen, given)
+
+
+def test_what_is_behind_or_too_near_is_left_out_without_a_trace():
+    splats, camera = made(4), Camera(translation=torch.tensor([0.0, 0, 0], dtype=F64))
+    away = torch.tensor([[0, 0, -3.0], [0, 0, 3.0], [0, 0, 0.0], [0, 0, -3.0]], dtype=F64)
+    v = splats.vertices + away[:, None]
+    v[2, 1, 2] = 0  # a corner beside the eye
+    v[3, 0, 2] = -NEAR / 2  # one corner too near
+    v.requires_grad_()
+    faces, colors, scale = projected(splats.with_tensors(vertices=v), camera, 32)
+    assert (faces[0, 0, :, 2] > 2).all()
+    assert not faces[0, 1:].any()
+    assert torch.isfinite(scale).all()
+    assert (scale > 0).all()
+    (faces.sum() + scale.sum() + colors.sum()).backward()
+    assert torch.isfinite(v.grad).all()
+    v.grad = None
+    faces, _, scale = projected(splats.with_tensors(vertices=v), camera, 32)
+    (faces.sum() + scale.sum()).backward()
+    assert v.grad[0].any()
+    assert not v.grad[1:].any()
+    with pytest.raises(ValueError, match="near must be > 0"):
+        projected(splats, camera, 32, near=0.0)
+
+
+def test_triangles_without_area_have_a_scale_and_finite_gradients():
+    v = torch.zeros(2, 3, 3, dtype=F64)
+    v[1, :, 0] = torch.tensor([-1.0, 0, 1])  # on a line
+    v.requires_grad_()
+    faces, _, scale = projected(made(2).with_tensors(vertices=v), cameras(), 32)
+    assert (scale > 0).all()
+    (faces.sum() + scale.sum()).backward()
+    assert torch.isfinite(v.grad).all()
+
+
+def test_render_hands_over_all_and_adds_the_background(monkeypatch):
+    calls = {}
+
+    def ordered(faces, colors, size, dist, tconorm, scale, **options):
+        calls.update(options, faces=faces, colors=colors, scale=scale, dist=dist, size=size)
+        alpha = torch.full((len(faces), *size), 0.25, dtype=F64)
+        return torch.full((len(faces), 3, *size), 0.5, dtype=F64), alpha
+
+    module = types.ModuleType("gendr.rendering.ordered")
+    module.ordered = ordered
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    background = torch.tensor([0.0, 0.4, 1.0], dtype=F64)
+    splats = made(dist="gamma", shape=torch.rand(4, dtype=F64) + 1, background=background)
+    image, alpha = splats.render(cameras(), (8, 12), bound=0.01, sort="centroid")
+    assert image.shape == (2, 3, 8, 12)
+    assert alpha.shape == (2, 8, 12)
+    torch.testing.assert_close(image[1, :, 3, 4], 0.5 + 0.75 * background)
+    assert (calls["sort"], calls["bound"], calls["cutoff"]) == ("centroid", 0.01, 1e-6)
+    assert calls["size"] == (8, 12)
+    assert torch.equal(calls["opacity"][1], splats.opacity)
+    assert torch.equal(calls["shape"][1], splats.shape)
+    assert torch.equal(calls["scale"], projected(splats, cameras(), (8, 12))[2])
+
+
+def test_a_background_that_is_an_image(tmp_path):
+    """It is stretched to the picture: means over areas where that is smaller, else linearly."""
+    image = torch.rand(3, 8, 12, dtype=F64, requires_grad=True)
+    splats = made(background=image.detach().clone())
+    camera = cameras()
+    plain, alpha = splats.with_tensors(background=torch.zeros(3, dtype=F64)).render(camera, (8, 12))
+    found, _ = splats.with_tensors(background=image).render(camera, (8, 12))
+    torch.testing.assert_close(found, plain + (1 - alpha)[:, None] * image)
+    (gradient,) = torch.autograd.grad(found.sum(), image)
+    torch.testing.assert_close(gradient, (1 - alpha).sum(0).expand(3, -1, -1))
+    half = splats.behind((4, 6))
+    torch.testing.assert_close(half, image.unflatten(1, (4, 2)).unflatten(3, (6, 2)).mean((2, 4)))
+    ramp = torch.arange(12.0, dtype=F64).expand(3, 8, 12) / 12
+    wide = splats.with_tensors(background=ramp).behind((16, 24))
+    steps = wide[:, :, 1:-1].diff(dim=2)
+    torch.testing.assert_close(steps, torch.full_like(steps, 1 / 24))
+    splats.save(tmp_path / "a.npz")
+    assert torch.equal(Splats.load(tmp_path / "a.npz").background, image)
+    splats.to_ply(tmp_path / "a.ply")  # which has no background
+
+
+def test_render_is_the_sum_over_faces_from_front_to_back():
+    """One triangle after the other, by the definition, with alpha blending."""
+    splats, camera = made(6, background=torch.tensor([0.2, 0.9, 0.4], dtype=F64)), cameras()
+    image, alpha = splats.render(camera, 16, sort="centroid", bound=0.0, backend="reference")
+    faces, colors, scale = projected(splats, camera, 16)
+    ticks = (2 * torch.arange(16, dtype=F64) + 1) / 16 - 1
+    points = torch.stack(torch.meshgrid(-ticks, ticks, indexing="ij")[::-1], -1)
+    for b in range(2):
+        left, want = torch.ones(16, 16, dtype=F64), torch.zeros(3, 16, 16, dtype=F64)
+        for n in faces[b, :, :, 2].mean(1).argsort().tolist():
+            d = signed_distance(points, faces[b, n, :, :2])
+            a = splats.opacity[n] * ((d / scale[b, n] + 1) / 2).clamp(0, 1)
+            want += left * a * colors[b, n][:, None, None]
+            left = left * (1 - a)
+        torch.testing.assert_close(alpha[b], 1 - left)
+        want += left * splats.background[:, None, None]
+        torch.testing.assert_close(image[b], want, atol=1e-5, rtol=0)

@@ -1,0 +1,447 @@
+"""Files of cameras of other programs, written here by their documentation; all show one ring."""
+
+import json
+import random
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scipy.spatial.transform import Rotation
+
+from gendr.cli import main
+from gendr.photos.camera_files.transforms import NoCamerasError, read_cameras
+from gendr.photos.folders import open_folder
+from gendr.photos.views import load_views
+from support.cases import for_each
+
+HEIGHT, WIDTH, FOCAL, COUNT = 48, 64, 70.0, 6
+NAMES = [f"IMG {i}.png" for i in range(COUNT)]
+# The principal point, and another focal length, where a format has them.
+CX, CY, FY = 35.0, 21.0, 77.0
+
+
+def ring():
+    """World to camera, x right, y down, z ahead: rotations and shifts."""
+    found = []
+    for i in range(COUNT):
+        angle = 2 * np.pi * i / COUNT + 0.1
+        eye = 4 * np.array([np.sin(angle), 0.1 + 0.1 * i, np.cos(angle)])
+        ahead = -eye / np.linalg.norm(eye)
+        right = np.cross(ahead, [0, 1, 0.3])
+        right /= np.linalg.norm(right)
+        turn = np.stack([right, np.cross(ahead, right), ahead])
+        found.append((turn, -turn @ eye))
+    return found
+
+
+RING = ring()
+EYES = [-turn.T @ shift for turn, shift in RING]
+WORLD = [np.c_[turn.T, eye] for (turn, _), eye in zip(RING, EYES, strict=True)]  # y down, z ahead
+OPENGL = [pose * [1, -1, -1, 1] for pose in WORLD]
+
+
+def save_photos(root, place="images", names=NAMES):
+    (root / place).mkdir(parents=True, exist_ok=True)
+    for i, name in enumerate(names):
+        pixels = np.zeros((HEIGHT, WIDTH, 4), np.uint8)
+        pixels[10:40, 15:45] = (200, 100, 30 * i, 255)
+        Image.fromarray(pixels).save(root / place / name)
+    return root
+
+
+def put(root, name, content):
+    file = root / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def check(views, fx=FOCAL, fy=FOCAL, cx=WIDTH / 2, cy=HEIGHT / 2, atol=1e-9):
+    """Points land where the formulas say, in the photo of the name."""
+    assert len(views) == COUNT
+    rng = np.random.default_rng(1)
+    for i, (turn, shift) in enumerate(RING):
+        blue = 255 * views.rgb[:, 2].amax((1, 2))
+        k = int((blue - 30 * i).abs().argmin())
+        seen = rng.normal(size=(9, 3)) + np.array([0, 0, 6])
+        points = torch.from_numpy((seen - shift) @ turn)
+        u, v = fx * seen[:, 0] / seen[:, 2] + cx, fy * seen[:, 1] / seen[:, 2] + cy
+        xy, depth = views.camera[k].project(points)
+        wanted = np.stack([(2 * u - WIDTH) / HEIGHT, (HEIGHT - 2 * v) / HEIGHT], 1)
+        np.testing.assert_allclose(xy[0].numpy(), wanted, atol=atol)
+        np.testing.assert_allclose(depth[0].numpy(), seen[:, 2], atol=atol)
+
+
+# -- writers: by the documentation of each format --------------------------------------------------
+
+
+def gaussians(root):
+    """camera_to_JSON of 3DGS: position and rotation of the inverse of world to view."""
+    rows = []
+    for i, pose in enumerate(WORLD):
+        row = {"id": i, "img_name": NAMES[i][:-4], "width": WIDTH, "height": HEIGHT, "fx": FOCAL}
+        row |= {"position": pose[:, 3].tolist(), "rotation": pose[:, :3].tolist(), "fy": FY}
+        rows.append(row)
+    put(root, "cameras.json", rows)
+    return {"fy": FY}
+
+
+def opensfm(root):
+    """OpenSfM's documentation, geometry: normalised coordinates are parts of the longer side."""
+    lens = {"projection_type": "brown", "width": WIDTH, "height": HEIGHT}
+    lens |= {"focal_x": FOCAL / WIDTH, "focal_y": FY / WIDTH, "k1": 0, "k2": 0, "k3": 0, "p1": 0}
+    lens |= {"p2": 0, "c_x": (CX - WIDTH / 2) / WIDTH, "c_y": (CY - HEIGHT / 2) / WIDTH}
+    shots = {
+        name: {
+            "rotation": Rotation.from_matrix(turn).as_rotvec().tolist(),
+            "translation": shift.tolist(),
+            "camera": "v2 phone",
+        }
+        for name, (turn, shift) in zip(NAMES, RING, strict=True)
+    }
+    put(root, "opensfm/reconstruction.json", [{"cameras": {"v2 phone": lens}, "shots": shots}])
+    # What ODM leaves beside it.
+    put(root, "cameras.json", {"v2 phone": lens})
+    return {"fy": FY, "cx": CX, "cy": CY}
+
+
+def openmvg(root):
+    """As cereal writes it: classes are named once."""
+    data = {"width": WIDTH, "height": HEIGHT, "focal_length": FOCAL, "principal_point": [CX, CY]}
+    views, lenses, poses = [], [], []
+    for i, (turn, _) in enumerate(RING):
+        kind = {"polymorphic_id": 2147483649, "polymorphic_name": "pinhole_brown_t2"}
+        kind = {"polymorphic_id": 1} if i else kind
+        bent = {"value0": data, "disto_t2": [0.0] * 5}
+        lenses.append({"key": i, "value": {**kind, "ptr_wrapper": {"id": 1, "data": bent}}})
+        view = {"filename": NAMES[i], "local_path": "/", "id_intrinsic": i, "id_pose": i}
+        views.append({"key": i, "value": {"ptr_wrapper": {"id": 1, "data": view}}})
+        poses.append({"key": i, "value": {"rotation": turn.tolist(), "center": EYES[i].tolist()}})
+    whole = {"root_path": "C:\\photos", "views": views, "intrinsics": lenses, "extrinsics": poses}
+    put(root, "sfm_data.json", whole)
+    return {"cx": CX, "cy": CY}
+
+
+def meshroom(root, version="1.2.6"):
+    """jsonIO.cpp of AliceVision: Eigen's matrices column by column, numbers as texts."""
+    number = tuple(map(int, version.split(".")))
+    lens = {"intrinsicId": "7", "width": str(WIDTH), "height": str(HEIGHT), "type": "radial3"}
+    lens |= {"distortionParams": ["0", "0", "0"], "sensorWidth": "32", "sensorHeight": "24"}
+    offset = [CX - WIDTH / 2, CY - HEIGHT / 2] if number >= (1, 2, 1) else [CX, CY]
+    lens["principalPoint"] = list(map(str, offset))
+    if number > (1, 2, 6):
+        lens |= {"type": "pinhole", "distortionType": "radialk3", "undistortionType": "none"}
+    if number < (1, 2, 0):
+        lens["pxFocalLength"] = str(FOCAL)
+    else:
+        ratio = FY / FOCAL if number >= (1, 2, 5) else FOCAL / FY
+        lens |= {"focalLength": str(FOCAL / WIDTH * 32), "pixelRatio": repr(ratio)}
+    views, poses = [], []
+    for i, (turn, _) in enumerate(RING):
+        path = f"C:/Users/me/{NAMES[i]}" if i % 2 else f"/home/me/photos/{NAMES[i]}"
+        views.append({"viewId": str(i), "poseId": str(i), "intrinsicId": "7", "path": path})
+        rotation = [repr(float(x)) for x in turn.flatten(order="F")]
+        place = {"rotation": rotation, "center": [repr(float(x)) for x in EYES[i]]}
+        poses.append({"poseId": str(i), "pose": {"transform": place, "locked": "0"}})
+    views.append({**views[0], "viewId": "99", "poseId": "99"})  # not placed
+    whole = {"version": version.split("."), "views": views, "intrinsics": [lens], "poses": poses}
+    put(root, "cameras.sfm", whole)
+    return {"fy": FOCAL if number < (1, 2, 0) else FY, "cx": CX, "cy": CY}
+
+
+def record3d(root):
+    (root / "images").rename(root / "rgb")
+    for i, name in enumerate(NAMES):
+        (root / "rgb" / name).rename(root / "rgb" / f"{i}.png")
+    poses = [[*Rotation.from_matrix(p[:, :3]).as_quat(), *p[:, 3]] for p in OPENGL]
+    k = [FOCAL, 0, 0, 0, FY, 0, CX, CY, 1]
+    put(root, "metadata.json", {"poses": poses, "K": k, "w": WIDTH, "h": HEIGHT, "fps": 30})
+    return {"fy": FY, "cx": CX, "cy": CY}
+
+
+def polycam(root):
+    (root / "keyframes").mkdir()
+    (root / "images").rename(root / "keyframes" / "images")
+    for i, pose in enumerate(OPENGL):
+        one = {f"t_{a}{b}": float(pose[a, b]) for a in range(3) for b in range(4)}
+        one |= {"fx": FOCAL, "fy": FY, "cx": CX, "cy": CY, "width": WIDTH, "height": HEIGHT}
+        put(root, f"keyframes/cameras/{NAMES[i][:-4]}.json", {**one, "blur_score": 90})
+    (root / "keyframes/cameras/._IMG 0.json").write_bytes(b"\0\5\x16\7")
+    return {"fy": FY, "cx": CX, "cy": CY}
+
+
+def llff(root):
+    """Axes down, right, back, then the place, then height, width, focal length."""
+    rows = []
+    for pose in OPENGL:
+        right, up, back, eye = pose.T
+        part = np.stack([-up, right, back, eye, [HEIGHT, WIDTH, FOCAL]], 1)
+        rows.append([*part.ravel(), 1.0, 8.0])
+    np.save(root / "poses_bounds.npy", np.array(rows))
+    return {}
+
+
+def neus(root):
+    (root / "images").rename(root / "image")
+    k = np.array([[FOCAL, 0, CX], [0, FY, CY], [0, 0, 1]])
+    arrays = {}
+    for i, (turn, shift) in enumerate(RING):
+        arrays[f"world_mat_{i}"] = np.vstack([k @ np.c_[turn, shift], [0, 0, 0, 1]])
+        arrays[f"scale_mat_{i}"] = np.diag([2.0, 2, 2, 1])
+    np.savez(root / "cameras_sphere.npz", **arrays)
+    return {"fy": FY, "cx": CX, "cy": CY}
+
+
+def bundler(root):
+    """Bundler's manual: a camera looks down -z, y up; names are in list.txt."""
+    lines = ["# Bundle file v0.3", f"{COUNT + 1} 0"]
+    for turn, shift in RING:
+        flip = np.diag([1, -1, -1])
+        lines.append(f"{FOCAL} 0 0")
+        lines += [" ".join(map(repr, map(float, row))) for row in [*(flip @ turn), flip @ shift]]
+    lines += ["0 0 0"] * 5  # one that was not placed
+    put(root, "bundle/bundle.out", "\n".join(lines))
+    listed = [f"./images/{name} 0 {FOCAL}" if i % 2 else name for i, name in enumerate(NAMES)]
+    put(root, "bundle/list.txt", "\n".join([*listed, "none.png"]) + "\n")
+    return {}
+
+
+def nvm(root):
+    """VisualSFM's documentation: name, f, quaternion, place, distortion, 0."""
+    lines = ["NVM_V3 ", "", str(COUNT)]
+    for i, (turn, _) in enumerate(RING):
+        x, y, z, w = Rotation.from_matrix(turn).as_quat()
+        numbers = [FOCAL, w, x, y, z, *EYES[i], 0, 0]
+        lines.append(f"images\\{NAMES[i].replace(' ', chr(34))}\t{' '.join(map(str, numbers))}")
+    put(root, "model.nvm", "\r\n".join([*lines, "", "1", "0 0 0 1 2 3 0", "", "0"]))
+    return {}
+
+
+def metashape(root):
+    """Metashape's manual, appendix "Camera models"; transforms are camera to world."""
+    calibration = f"""<calibration type="frame" class="adjusted">
+      <resolution width="{WIDTH}" height="{HEIGHT}"/><f>{FY}</f><cx>{CX - WIDTH / 2}</cx>
+      <cy>{CY - HEIGHT / 2}</cy><b1>{FOCAL - FY}</b1><k1>0</k1></calibration>"""
+    cameras = []
+    for i, pose in enumerate(WORLD):
+        numbers = " ".join(repr(float(x)) for x in np.vstack([pose, [0, 0, 0, 1]]).ravel())
+        head = f"id='{i}' sensor_id='0' component_id='0' label={quoteattr(NAMES[i][:-4])}"
+        cameras.append(f"<camera {head}><transform>{numbers}</transform></camera>")
+    cameras.append("<camera id='99' sensor_id='0' label='none'/>")
+    put(root, "cams.xml", f"""<?xml version="1.0" encoding="UTF-8"?>
+<document version="2.0.0"><chunk label="Chunk 1"><sensors><sensor id="0" label="phone"
+ type="frame"><resolution width="{WIDTH}" height="{HEIGHT}"/>{calibration}</sensor></sensors>
+ <cameras><group id="0">{"".join(cameras[:3])}</group>{"".join(cameras[3:])}</cameras></chunk>
+</document>""")  # fmt: skip
+    return {"fy": FY, "cx": CX, "cy": CY}
+
+
+PROGRAMS = (
+    gaussians, opensfm, openmvg, meshroom, record3d, polycam, llff, neus, bundler, nvm, metashape,
+)  # fmt: skip
+
+
+@for_each(write=PROGRAMS)
+def test_poses_and_lenses_of_programs(tmp_path, write):
+    expected = write(save_photos(tmp_path))
+    check(load_views(tmp_path, dtype=torch.float64), **expected)
+
+
+@for_each(version=["1.0.0", "1.2.2", "1.2.4", "1.2.6", "1.2.11"])
+def test_versions_of_meshroom(tmp_path, version):
+    expected = meshroom(save_photos(tmp_path), version)
+    check(load_views(tmp_path, dtype=torch.float64), **expected)
+
+
+def test_lenses_of_record3d_that_focus(tmp_path):
+    """A focal length of each photo is that of K here, and K another."""
+    expected = record3d(save_photos(tmp_path))
+    file = tmp_path / "metadata.json"
+    content = json.loads(file.read_text())
+    lenses = [[FOCAL, FY, CX, CY]] * COUNT
+    file.write_text(json.dumps({**content, "K": [1.0] * 9, "perFrameIntrinsicCoeffs": lenses}))
+    check(load_views(tmp_path, dtype=torch.float64), **expected)
+    file.write_text(json.dumps({**content, "perFrameIntrinsicCoeffs": lenses[1:]}))
+    with pytest.raises(ValueError, match="it has 6 poses and 5 lenses"):
+        load_views(tmp_path)
+
+
+def test_a_photo_has_one_camera(tmp_path):
+    """Names of other folders may lead to one photo: two of a rig, labels of two memory cards."""
+    for write, old, new in (
+        (bundler, NAMES[1], f"b/{NAMES[0]}"), (metashape, NAMES[1][:-4], NAMES[0][:-4]),
+        (meshroom, NAMES[1], f"b/{NAMES[0]}"), (nvm, NAMES[1].replace(" ", '"'), "IMG 0.png"),
+    ):  # fmt: skip
+        root = save_photos(tmp_path / write.__name__)
+        write(root)
+        for file in root.rglob("*"):
+            if file.suffix in (".txt", ".xml", ".sfm", ".nvm"):
+                file.write_text(file.read_text().replace(old, new.replace(" ", old[3])))
+        with pytest.raises(ValueError, match=r"frame 1 \(.*\): frame 0 has this photo too"):
+            load_views(root)
+
+
+@for_each(write=[gaussians, opensfm, bundler, nvm, metashape, meshroom])
+def test_a_file_of_cameras_may_lie_elsewhere(tmp_path, write):
+    expected = write(save_photos(tmp_path / "a"))
+    (tmp_path / "a" / "images").rename(tmp_path / "photos")
+    if write is opensfm:
+        (tmp_path / "a" / "cameras.json").unlink()
+    file = read_file_name(tmp_path / "a")
+    views = load_views(tmp_path / "photos", cameras=file, dtype=torch.float64)
+    check(views, **expected)
+
+
+def read_file_name(root):
+    return next(p for p in root.rglob("*") if p.is_file() and p.name not in ("list.txt",))
+
+
+def test_lenses_of_programs(tmp_path):
+    """Coefficients by the models in the manuals: OpenCV's order, or Metashape's p1 and p2."""
+    metashape(save_photos(tmp_path))
+    text = (tmp_path / "cams.xml").read_text()
+    bent = "<k1>0.01</k1><k2>0.02</k2><k3>0.03</k3><p1>0.001</p1><p2>0.002</p2><b2>0.5</b2>"
+    text = text.replace("<k1>0</k1>", bent)
+    (tmp_path / "cams.xml").write_text(text)
+    frame = read_cameras(tmp_path).meta["frames"][0]
+    wanted = {"k1": 0.01, "k2": 0.02, "k3": 0.03, "p1": 0.002, "p2": 0.001, "skew": 0.5}
+    assert {key: frame[key] for key in wanted} == wanted
+    sensor = f'type="frame"><resolution width="{WIDTH}" height="{HEIGHT}"/>'
+    assert sensor in text  # its own size is not that of the calibration
+    (tmp_path / "cams.xml").write_text(text.replace(sensor, sensor.replace('="64"', '="640"')))
+    assert read_cameras(tmp_path).meta["frames"][0]["w"] == WIDTH
+    for term in ("p3", "p4"):
+        (tmp_path / "cams.xml").write_text(text.replace("<k1>", f"<{term}>0.1</{term}><k1>"))
+        with pytest.raises(ValueError, match=r"\(p3\) is not supported for a radial"):
+            load_views(tmp_path)
+    (tmp_path / "cams.xml").write_text(text)
+    text = text.replace('type="frame" class', 'type="fisheye" class')
+    (tmp_path / "cams.xml").write_text(text)
+    assert read_cameras(tmp_path).meta["frames"][0]["camera_model"] == "OPENCV_FISHEYE"
+    with pytest.raises(ValueError, match=r"\(p1\) is not supported for a fisheye"):
+        load_views(tmp_path)
+    (tmp_path / "cams.xml").write_text(
+        text.replace('type="fisheye" class', 'type="spherical" class')
+    )
+    with pytest.raises(ValueError, match="lenses of the kind spherical are not supported; undist"):
+        load_views(tmp_path)
+
+
+UNREAD = {
+    "cameras.json": ({"v2 phone": {"projection_type": "brown"}}, "opensfm/reconstruction.json"),
+    "transforms_train.json": ([{"file_path": "0.png", "transform": []}], "ns-process-data"),
+    "camera_path.json": ({"camera_path": [], "keyframes": []}, "a path for a film"),
+    "base_cam.json": ({"path": []}, "a path for a film"),
+    "a.csv": ("#name,x,y,alt,heading,pitch,roll,f,px,py\n", "sparse/0"),
+    "a.xmp": ("<x xcr:Rotation='1 0 0'/>", "sparse/0"),
+    "a.psx": ("", "Export Cameras"),
+    "database.db": ("", "not poses"),
+    "blocks.xml": ("<BlocksExchange/>", "sparse/0"),
+    "sparse/0/cameras.txt": ("1 PINHOLE 64 48 70 70 32 24\n", "images.txt"),
+    "a_pmatrix.txt": ("", "projections.txt"),
+    "cameras.abc": ("", "cameras.sfm"),
+    "sfm.json": ({"version": [1, 0, 0], "views": []}, "holds no poses"),
+    "cams/00000000_cam.txt": ("extrinsic\n", "cameras.json"),
+}
+
+
+def test_files_that_are_not_read_are_named(tmp_path, monkeypatch, capsys):
+    for number, (name, (content, advice)) in enumerate(UNREAD.items()):
+        root = save_photos(tmp_path / str(number))
+        put(root, name, content)
+        with pytest.raises(NoCamerasError, match=f"/{name} is of .*not read: .*{advice}") as caught:
+            load_views(root)
+        assert "\n" not in str(caught.value)
+        with pytest.raises(ValueError, match=name):
+            load_views(root, cameras=root / name)
+        assert len(caught.value.unread) == 1
+    # Of others: a data set's metadata, subtitles, a table.
+    root = save_photos(tmp_path / "others")
+    put(root, "metadata.json", {"title": "a"})
+    put(root, "a.csv", "name,price\n")
+    put(root, "a.xml", "<annotation/>")
+    put(root, "._cams.xml", "<chunk/>")
+    with pytest.raises(NoCamerasError, match="image folder without poses") as caught:
+        load_views(root)
+    assert caught.value.unread == ()
+    # Commands that estimate cameras say it.
+    stop = monkeypatch.setattr
+    stop("gendr.cli.cameras.find_cameras", lambda *a, **o: (_ for _ in ()).throw(ValueError("end")))
+    for command in (["cameras"], ["fit", "-o", "out"], ["splat", "-o", "out"]):
+        monkeypatch.chdir(tmp_path)
+        assert main([command[0], str(tmp_path / "0"), *command[1:]]) == 2
+        said = capsys.readouterr().err
+        assert "cameras.json is of OpenDroneMap and not read: it holds lenses only" in said
+        assert "Poses are estimated instead" in said
+
+
+def test_models_that_do_not_know_each_other(tmp_path):
+    opensfm(save_photos(tmp_path))
+    file = tmp_path / "opensfm/reconstruction.json"
+    whole = json.loads(file.read_text())
+    one = {**whole[0], "shots": dict(list(whole[0]["shots"].items())[:2])}
+    file.write_text(json.dumps([one, *whole]))
+    with pytest.warns(UserWarning, match="holds 2 models, of 2, 6 photos; the largest is used"):
+        check(load_views(tmp_path, dtype=torch.float64), fy=FY, cx=CX, cy=CY)
+
+
+def test_photos_that_are_not_there_are_named(tmp_path):
+    """Whatever the file is, it is used for those that are there."""
+    for write in (gaussians, opensfm, openmvg, meshroom, bundler, nvm, metashape):
+        root = save_photos(tmp_path / write.__name__)
+        write(root)
+        (root / "images" / NAMES[2]).unlink()
+        with pytest.warns(UserWarning, match=r"names 1 of . photos that are not in .*: .*IMG"):
+            assert len(load_views(root)) == COUNT - 1
+    for photo in (root / "images").iterdir():
+        photo.unlink()
+    with pytest.raises(ValueError, match=r"of the 6 photos that it names none is in .*\(IMG 0, "):
+        load_views(root)
+
+
+def test_lenses_of_visualsfm_that_are_bent(tmp_path):
+    nvm(save_photos(tmp_path))
+    text = (tmp_path / "model.nvm").read_text()
+    (tmp_path / "model.nvm").write_text(text.replace(" 0 0\n", " 0.1 0\n", 1))
+    with pytest.raises(ValueError, match=r"the lens of .* is bent"):
+        load_views(tmp_path)
+
+
+@for_each(write=PROGRAMS)
+def test_damaged_files_of_programs(tmp_path, write):
+    """Cut off, a byte changed, a value replaced: read, or one line that names the file."""
+    write(save_photos(tmp_path))
+    if write is opensfm:
+        (tmp_path / "cameras.json").unlink()
+    files = [p for p in sorted(tmp_path.rglob("*")) if p.is_file() and p.suffix != ".png"]
+    file = next(p for p in files if p.name != "list.txt" and p.name[0] != ".")
+    whole = file.read_bytes()
+    draw = random.Random(3)
+    for trial in range(24):
+        data = bytearray(whole)
+        if trial < 8:
+            data = data[: len(data) * trial // 8]
+        elif trial < 16:
+            for _ in range(5):
+                data[draw.randrange(len(data))] = draw.randrange(256)
+        else:
+            old, new = draw.choice(
+                [(b"[", b"{"), (b"0", b"NaN"), (b"7", b"1e999"), (b"1", b"-"), (b'"', b""),
+                 (b"3", b"[]"), (b"48", b"0"), (b"fx", b"fz"), (b"64", b"9" * 400)]
+            )  # fmt: skip
+            data = bytearray(bytes(data).replace(old, new, draw.randrange(1, 9)))
+        file.write_bytes(bytes(data))
+        error = error_of(tmp_path)
+        # What is known by its content only may not be known any more.
+        unknown = write in (metashape, record3d) and isinstance(error, NoCamerasError)
+        assert error is None or str(file) in str(error) or unknown, error
+        assert "\n" not in str(error), error
+
+
+def error_of(root):
+    try:
+        open_folder(root, 8, 1.0)
+    except ValueError as error:
+        return error
+    return None
