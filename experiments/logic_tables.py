@@ -240,7 +240,10 @@ def run(args: argparse.Namespace) -> None:
         return made_up(table) if args.smoke else splits_of(folder, table, seed)
 
     def start(table: str, settings: LogicSettings, device: torch.device) -> LogicTraining:
-        train, test = (Samples.of(part) for part in rows(table, settings.seed))
+        train, test = (
+            Samples(part.bits, part.labels, len(part.classes))
+            for part in rows(table, settings.seed)
+        )
         return LogicTraining(settings, train, None, test, device)
 
     for name in args.tables:

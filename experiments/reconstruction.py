@@ -10,7 +10,7 @@ list of renderers it trains those that are missing. It writes, to the folder -o,
 
     table.md           3D IoU of the test split by class with standard errors, time, shapes
     table.json         the same with all digits
-    NAME/checkpoint.pt, NAME/metrics.json    of each training, see `gendr train --help`
+    NAME/checkpoint.pt, NAME/metrics.json    of each training, see `train.py --help`
     NAME/sheet.png     some shapes: input, silhouettes, mesh from three sides, truth
 
 Source: thesis, section 5.4.3 and table 5.4.
@@ -27,13 +27,12 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from gendr import cli
 from gendr._common.command_line import INTERRUPTED, count
 from gendr._common.files import write_whole
 from gendr.photos import visual
 from lab import script
 from lab.pages import table as markdown
-from lab.reconstruction import ClassScore, ShapeNetRenderings, evaluate, load_model
+from lab.reconstruction import ClassScore, ShapeNetRenderings, commands, evaluate, load_model
 from lab.reconstruction.pictures import evaluation_sheet
 from lab.reconstruction.renderings import VIEWS
 from lab.report.curves import spread
@@ -106,14 +105,14 @@ def train(args: argparse.Namespace, choice: Choice) -> Path | None:
     if (out / "metrics.json").is_file():
         _check_same(out / "metrics.json", args, choice)
         return out
-    words = ["train", "reconstruction", "--data", args.data, "-o", out, "--dist", choice.dist]
+    words = ["--data", args.data, "-o", out, "--dist", choice.dist]
     words += ["--tconorm", choice.tconorm, "--scale", choice.scale, "--encoder", choice.encoder]
     words += ["--steps", args.steps, "--batch", args.batch, "--seed", args.seed]
     words += ["--device", args.device, "--lr", args.lr]
     words += ["--threads", args.threads] if args.threads else []
     words += ["--classes", *args.classes] if args.classes else []
     words += ["--resume"] if (out / "checkpoint.pt").is_file() else []
-    status = cli.main([str(word) for word in words])
+    status = commands.train_main([str(word) for word in words])
     if status == INTERRUPTED:
         return None
     if status:

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
         losses,
         mesh,
         optim,
+        photos,
         primitives,
         relaxed,
         rendering,
         soft,
         sorting,
+        splatting,
         tnorms,
         topk,
         transport,
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
         rotation_6d_to_matrix,
         rotation_angle_between,
     )
-    from gendr.photos import splatting
     from gendr.photos.fitting import (
         FitResult,
         FitSettings,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from gendr.rendering.backends.choice import backends
     from gendr.rendering.instances import Instance, instance, instances
     from gendr.rendering.scale import geometric_schedule, pixels_to_ndc, suggest_scale
-    from lab import data, reconstruction
 
 __all__ = [
     "Camera",
@@ -70,7 +70,6 @@ __all__ = [
     "SmoothParametrization",
     "axis_angle_to_matrix",
     "backends",
-    "data",
     "distributions",
     "fit",
     "fit_colors",
@@ -84,9 +83,9 @@ __all__ = [
     "losses",
     "mesh",
     "optim",
+    "photos",
     "pixels_to_ndc",
     "primitives",
-    "reconstruction",
     "refine_cameras",
     "refine_shape",
     "relax",
@@ -108,14 +107,13 @@ __all__ = [
 # Where each name lives; a test compares this with the imports above.
 _MODULES = {
     "gendr": (
-        "data",
         "distributions",
         "logic",
         "losses",
         "mesh",
         "optim",
+        "photos",
         "primitives",
-        "reconstruction",
         "relaxed",
         "rendering",
         "soft",

@@ -114,7 +114,8 @@ def commands():
                 continue  # written for a shell or a reader
             words = shlex.split(line, comments=True)
             if words[:1] == ["torchrun"]:
-                words = words[words.index("-m") + 1 :]
+                script = next(i for i, word in enumerate(words) if word.endswith(".py"))
+                words = ["python", *words[script:]]
             if words[:1] in (["gendr"], ["make"]) or (
                 words[:1] == ["python"] and words[1:2] not in ([], ["-m"])
             ):

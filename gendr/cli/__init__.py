@@ -7,7 +7,8 @@ import gc
 import io
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +16,7 @@ from gendr._common.command_line import read_options, run_program, say
 from gendr._common.names import uncollected
 from gendr.cli.parser import build_parser
 
-__all__ = ["main"]
+__all__ = ["main", "warnings_as_lines"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,8 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     # Modules of the commands are heavy; what argparse can answer never loads them.
-    with warnings.catch_warnings():
-        warnings.showwarning = _show_warning
+    with warnings_as_lines():
         begins = "torch" not in sys.modules
         with uncollected():
             options = read_options(args.settings_class, vars(args))
@@ -45,12 +45,18 @@ def _run(args: argparse.Namespace) -> int:
             run = import_module(f"gendr.cli.{home}").run
         if begins:
             gc.freeze()  # modules stay: the collector need not look at them again
-        if args.command == "train":  # an encoder is worth all threads of torch
-            return run(options)
         from gendr.kernels.threads import torch_on_one_thread
 
         with torch_on_one_thread(getattr(options, "threads", None)):
             return run(options)
+
+
+@contextmanager
+def warnings_as_lines() -> Generator[None]:
+    """Within it a warning is one line on stderr."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        yield
 
 
 def _show_warning(message: Any, *_: Any) -> None:

@@ -24,8 +24,8 @@ from gendr.photos import visual
 from gendr.photos.camera_files.photos import IMAGES, is_photo
 from gendr.photos.fitting.pose.fit import fit_pose, outline_problem
 from gendr.photos.fitting.pose.search import PoseResult, shrunk
+from gendr.photos.plain_background import object_mask
 from gendr.photos.views import Views, load_views, view_sizes
-from lab.reconstruction.inputs import object_mask
 
 CAMERA, OVERLAY, SEARCH, TRACK = "camera.json", "overlay.png", "search.gif", "track.gif"
 # Images that are done, for --resume: the file, the seconds between two times that it is written,

@@ -1,7 +1,7 @@
 """Classification by logic gate networks: training, hardening, the circuit on every test row.
 
-    >>> train, test = read_monk("data/monks", 1)
-    >>> result = train_logic(LogicSettings(layers=6, width=24), Samples.of(train), Samples.of(test))
+    >>> train, test = Samples(x, labels, 2), Samples(x_test, labels_test, 2)
+    >>> result = train_logic(LogicSettings(layers=6, width=24), train, test)
     >>> result.accuracy
 
 Source: thesis, sections 6.3.1 and 6.4, Tables 6.2 to 6.6; networks of trees: Petersen et al.,
@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gendr._common.checkpoint import digest
 from gendr._common.checks import check_choice, check_count, check_number, check_shape
 from gendr.kernels.threads import torch_on_one_thread
 from gendr.logic import (
@@ -35,8 +36,6 @@ from gendr.logic import (
     random_wiring,
 )
 from gendr.logic.training_loop import Row, TrainingLoop, drive
-from lab.data import BitTable
-from lab.data.numbers import digest
 
 __all__ = [
     "LogicResult",
@@ -68,11 +67,6 @@ class Samples:
 
     def __post_init__(self) -> None:
         check_shape("labels", self.labels, "[N]", **check_shape("x", self.x, "[N, F]"))
-
-    @classmethod
-    def of(cls, table: BitTable) -> Samples:
-        """The rows of a table of bits."""
-        return cls(table.bits, table.labels, len(table.classes))
 
     @classmethod
     def of_images(cls, images: Tensor, labels: Tensor, classes: int = 10) -> Samples:

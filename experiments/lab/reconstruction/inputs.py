@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr.mesh.images import MAX_MEGAPIXELS, open_image, rgba
+from gendr.photos.plain_background import object_mask
 
-__all__ = ["FILL", "network_input", "object_mask", "read_image"]
+__all__ = ["FILL", "network_input", "read_image"]
 
 # How much of the square the longer side of the mask takes: about as much as the shapes of the
 # published renderings take of theirs.
 FILL = 0.6
-# A pixel belongs to the object if its colour differs from that of the border by more than this;
-# and at most this share of the border may differ, else the background is not plain.
-DIFFERENT, BORDER = 0.1, 0.1
 
 
 def read_image(
@@ -82,19 +80,6 @@ def network_input(image: Tensor, side: int = 64, *, fill: float = FILL) -> Tenso
     return torch.cat([(cut[:3] / cut[3:].clamp(min=1e-6)).clamp(0, 1) * (cut[3:] > 0), cut[3:]])
 
 
-def object_mask(image: Tensor) -> Tensor:
-    """The mask [H, W] of an image: its alpha, or if it is opaque what differs from its border.
-
-    Args:
-        image: RGBA [4, H, W] in [0, 1].
-
-    Raises:
-        ValueError: if it is opaque and has no plain background, or only one colour.
-    """
-    alpha = image[3]
-    return _differs_from_border(image[:3]) if bool((alpha > 0.99).all()) else alpha
-
-
 def _resized(
     plane: object, side: int, box: tuple[float, float, float, float]
 ) -> NDArray[np.float32]:
@@ -105,24 +90,3 @@ def _resized(
     shrinks = box[2] - box[0] >= side
     how = Image.Resampling.BOX if shrinks else Image.Resampling.BILINEAR
     return np.asarray(plane.resize((side, side), how, box), np.float32)
-
-
-def _differs_from_border(colour: Tensor) -> Tensor:
-    """The mask [H, W] of what has another colour than the border of an image [3, H, W].
-
-    Raises:
-        ValueError: if the border has many colours, or nothing differs from it.
-    """
-    border = torch.cat([colour[:, 0], colour[:, -1], colour[:, :, 0], colour[:, :, -1]], 1)
-    plain = border.median(1).values
-    if float(_far(border, plain).float().mean()) > BORDER:
-        raise ValueError("it has neither an alpha channel nor a plain background")
-    mask = _far(colour, plain)
-    if not mask.any():
-        raise ValueError("it has one colour, so no object is seen")
-    return mask.to(colour.dtype)
-
-
-def _far(colour: Tensor, plain: Tensor) -> Tensor:
-    """Where colours [3, ...] differ from one colour [3]."""
-    return (colour - plain.view(3, *[1] * (colour.ndim - 1))).abs().amax(0) > DIFFERENT

@@ -304,7 +304,7 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> Reconstr
     """The model of a checkpoint, ready to predict.
 
     Args:
-        path: of a checkpoint that `gendr train reconstruction` wrote.
+        path: of a checkpoint that train.py wrote.
         device: that the model is put on.
 
     Raises:

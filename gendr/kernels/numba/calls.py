@@ -23,6 +23,8 @@ def _call(builder: Any, context: Any, signature: Any, args: Any) -> Any:
 
 @intrinsic
 def call_cdf(typingctx, address, z, n, shape, cdf, sf):
+    """Call a law's CDF and survival function for n points."""
+
     def codegen(context, builder, signature, args):
         return _call(builder, context, signature, args)
 
@@ -31,6 +33,8 @@ def call_cdf(typingctx, address, z, n, shape, cdf, sf):
 
 @intrinsic
 def call_pdf(typingctx, address, z, n, shape, pdf):
+    """Call a law's density for n points."""
+
     def codegen(context, builder, signature, args):
         return _call(builder, context, signature, args)
 
@@ -39,6 +43,8 @@ def call_pdf(typingctx, address, z, n, shape, pdf):
 
 @intrinsic
 def call_cdf_and_pdf(typingctx, address, z, n, shape, cdf, sf, pdf):
+    """Call a law's CDF, survival function and density for n points."""
+
     def codegen(context, builder, signature, args):
         return _call(builder, context, signature, args)
 
@@ -47,6 +53,8 @@ def call_cdf_and_pdf(typingctx, address, z, n, shape, cdf, sf, pdf):
 
 @intrinsic
 def call_generator(typingctx, address, a, s, n, p, g):
+    """Call a family's generator for n pairs a, 1 - a."""
+
     def codegen(context, builder, signature, args):
         return _call(builder, context, signature, args)
 
@@ -55,6 +63,8 @@ def call_generator(typingctx, address, a, s, n, p, g):
 
 @intrinsic
 def call_inverse(typingctx, address, t, n, p, total, rest):
+    """Call a family's inverse for n sums."""
+
     def codegen(context, builder, signature, args):
         return _call(builder, context, signature, args)
 
@@ -63,6 +73,8 @@ def call_inverse(typingctx, address, t, n, p, total, rest):
 
 @intrinsic
 def call_weight(typingctx, address, a, s, total, rest, n, p, w):
+    """Call a family's weight, dA/da, for n pairs."""
+
     def codegen(context, builder, signature, args):
         return _call(builder, context, signature, args)
 

@@ -4,8 +4,9 @@ Nothing of this package is imported here, nor anything else that reads images: p
 own copies of libraries that others use too, and has been seen to damage the memory of Pillow. A
 crash or a hang of it ends this process only.
 
-FOLDER holds job.json, what `gendr.photos.capture.cameras` asks for, images/GROUP/NAME and masks. Progress
-goes to stdout, lines of a stage and a number; the result to result.json, points.npy and tracks.npy.
+FOLDER holds job.json, what `gendr.photos.capture.cameras` asks for, images/GROUP/NAME and masks.
+Progress goes to stdout, lines of a stage and a number; the result to result.json, points.npy and
+tracks.npy.
 """
 
 import json

@@ -1,6 +1,7 @@
 """The compiled projection of splats: corners, colours and scales of all triangles in one pass.
 
-The same as `gendr.photos.splatting.splats.projected` in plain torch, its definition; a unit is a triangle.
+The same as `gendr.photos.splatting.splats.projected` in plain torch, its definition; a unit is a
+triangle.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.

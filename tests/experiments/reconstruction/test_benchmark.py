@@ -8,7 +8,7 @@ import torch
 
 from lab.reconstruction import ShapeNetRenderings, Training, TrainingSettings
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "reconstruction.py"
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "reconstruction.py"
 
 
 @pytest.fixture(scope="module")

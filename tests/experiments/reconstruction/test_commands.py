@@ -13,8 +13,7 @@ import torch
 from PIL import Image
 
 from gendr._common.command_line import read_options
-from gendr.cli import main
-from gendr.cli.parser import Reconstruction, build_parser
+from gendr.cli.parser import parser_of
 from gendr.mesh import Mesh, cube, icosphere
 from gendr.photos import visual
 from gendr.rendering import Renderer
@@ -24,10 +23,12 @@ from lab.reconstruction import (
     Training,
     TrainingSettings,
     camera_of_view,
+    commands,
     load_model,
     making,
 )
 from lab.reconstruction.commands import train
+from lab.reconstruction.commands.options import Reconstruction
 from lab.reconstruction.inputs import read_image
 from lab.reconstruction.model import ENCODERS
 from lab.reconstruction.pictures import best_view, silhouette_sheet
@@ -35,8 +36,9 @@ from support.cases import for_each
 from support.processes import run_python
 
 
-def run(*argv):
-    return main([str(a) for a in argv])
+def run(program, *argv):
+    """The exit status of train.py, dataset.py or predict.py."""
+    return getattr(commands, f"{program}_main")([str(a) for a in argv])
 
 
 def fails(capsys, *argv):
@@ -98,9 +100,8 @@ def test_dataset_refuses(tmp_path, meshes, capsys):
 STEPS = 5
 KILLED = """
 import os, signal, sys
-from gendr import visual
-from gendr.cli import main, train
 from lab.reconstruction import Training
+from lab.reconstruction.commands import train_main
 
 step, last = Training.step, int(sys.argv[1])
 
@@ -111,13 +112,13 @@ def killed(self):
     return losses
 
 Training.step = killed
-main(sys.argv[2:])
+train_main(sys.argv[3:])
 """
 
 
 def training(data, out, *more):
     return [
-        "train", "reconstruction", "--data", data, "-o", out, "--steps", STEPS, "--batch", 2,
+        "train", "--data", data, "-o", out, "--steps", STEPS, "--batch", 2,
         "--scale", "1px", "--save-every", 2, "--threads", 1, *more,
     ]  # fmt: skip
 
@@ -261,7 +262,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(folder, tmp_path, monkeypat
 
     monkeypatch.setattr(Training, "step", stepped)
     line = fails(capsys, *training(folder, out, "--quiet"))
-    assert line == f"gendr: error: {out / 'checkpoint.pt'}: {os.strerror(errno.ENOSPC)}"
+    assert line == f"train.py: error: {out / 'checkpoint.pt'}: {os.strerror(errno.ENOSPC)}"
     monkeypatch.undo()
     assert torch.load(out / "checkpoint.pt", weights_only=True)["steps_done"] == 2
     assert {path.name for path in out.iterdir()} <= {"checkpoint.pt", "tensorboard"}
@@ -289,11 +290,12 @@ def test_training_goes_on_without_curves_if_they_do_not_fit(
 
 
 def test_the_encoders_are_those_of_the_settings():
-    options = ["train", "reconstruction", "--data", "x", "-o", "y"]
-    args = build_parser().parse_args(options)
+    options = ["--data", "x", "-o", "y"]
+    parser = parser_of(Reconstruction, "train.py")
+    args = parser.parse_args(options)
     assert read_options(Reconstruction, vars(args)).settings == TrainingSettings()
     for encoder in ENCODERS:
-        assert build_parser().parse_args([*options, "--encoder", encoder]).encoder == encoder
+        assert parser.parse_args([*options, "--encoder", encoder]).encoder == encoder
 
 
 def test_train_refuses(folder, tmp_path, capsys):

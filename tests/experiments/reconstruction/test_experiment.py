@@ -10,7 +10,7 @@ import pytest
 
 from lab.reconstruction import Training
 
-SCRIPT = Path(__file__).parents[2] / "experiments" / "reconstruction.py"
+SCRIPT = Path(__file__).parents[3] / "experiments" / "reconstruction.py"
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from gendr.cli import main
 from lab.reconstruction import ShapeNetRenderings, Training, TrainingSettings
+from lab.reconstruction.commands import train_main as main
 from lab.reconstruction.ranks import GlobalBatchNorm2d, Ranks, joined, with_global_batch_norm
 from support.processes import Python
 
@@ -85,7 +85,7 @@ def test_two_processes_train_as_one_does(folder, tmp_path):
 # The second of two processes gets a signal, the first does not.
 SIGNALLED = """
 import os, signal, sys
-from gendr.cli import main
+from lab.reconstruction.commands import train_main as main
 from lab.reconstruction import Training
 
 losses = Training.losses
@@ -105,7 +105,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_two_processes_of_torchrun_stop_at_one_step_and_one_goes_on(folder, tmp_path):
     out, script = tmp_path / "out", tmp_path / "signalled.py"
-    command = ["train", "reconstruction", "--data", str(folder), "-o", str(out), "--steps", "5",
+    command = ["--data", str(folder), "-o", str(out), "--steps", "5",
                "--batch", "4", "--scale", "1px", "--threads", "1", "--quiet"]  # fmt: skip
     script.write_text(SIGNALLED)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]

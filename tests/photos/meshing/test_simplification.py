@@ -12,7 +12,7 @@ from gendr.photos.meshing.simplification import clustered, simplified
 from gendr.rendering.triangles import face_vertices, hard_silhouette
 from support.cases import for_each
 
-TEAPOT = Path(__file__).resolve().parents[2] / "assets" / "teapot.obj"
+TEAPOT = Path(__file__).resolve().parents[3] / "assets" / "teapot.obj"
 
 
 @for_each(faces=[60, 600])

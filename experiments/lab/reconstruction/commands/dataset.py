@@ -1,4 +1,4 @@
-"""`gendr dataset`: a class of a data set, made of meshes, and a sheet to look at."""
+"""`dataset.py`: a class of a data set, made of meshes, and a sheet to look at."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gendr._common.command_line import say
 from gendr._common.files import write_whole
-from gendr.cli.parser import Dataset
 from gendr.photos import visual
+from lab.reconstruction.commands.options import Dataset
 from lab.reconstruction.making import DatasetReport, make_dataset
 from lab.reconstruction.pictures import dataset_sheet
 
@@ -16,7 +16,7 @@ NAMED = 20  # skipped shapes that are named; dataset.json has all of them
 
 
 def run(args: Dataset) -> int:
-    """Run `gendr dataset` and return the exit status."""
+    """Run `dataset.py` and return the exit status."""
     _check_name(args.name)
     if args.address and args.executor != "ray":
         raise ValueError("--address is for --executor ray")

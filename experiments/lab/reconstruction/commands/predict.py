@@ -1,4 +1,4 @@
-"""`gendr predict`: a mesh, and a sheet to judge it by, from each image."""
+"""`predict.py`: a mesh, and a sheet to judge it by, from each image."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 
 from gendr._common.devices import usable_device
 from gendr._common.files import writable_folder, write_all
-from gendr.cli.parser import Predict
 from gendr.mesh import Mesh, look_at
 from gendr.photos import visual
 from gendr.photos.camera_files.photos import output_names
+from lab.reconstruction.commands.options import Predict
 from lab.reconstruction.inputs import read_image
 from lab.reconstruction.pictures import prediction_sheet
 from lab.reconstruction.renderings import DISTANCE, ELEVATION, FOV
@@ -22,13 +22,13 @@ FRAMES, SIZE, SECONDS = 36, 256, 2.4  # of a turntable
 
 
 def run(args: Predict) -> int:
-    """Run `gendr predict` and return the exit status."""
+    """Run `predict.py` and return the exit status."""
     from tqdm import tqdm
 
     device = usable_device(args.device)
     checkpoint = Path(args.checkpoint)
     if not checkpoint.is_file():
-        raise ValueError(f"--checkpoint: no file {checkpoint}; gendr train writes one")
+        raise ValueError(f"--checkpoint: no file {checkpoint}; train.py writes one")
     paths = [Path(text) for text in args.images]
     names = [Path(name).name for name in output_names(paths)]
     if twice := {name for name in names if names.count(name) > 1}:

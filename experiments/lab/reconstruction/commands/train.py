@@ -1,4 +1,4 @@
-"""`gendr train reconstruction`: training with checkpoints, validation and a report."""
+"""`train.py`: training with checkpoints, validation and a report."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import torch
 from gendr._common.command_line import INTERRUPTED
 from gendr._common.files import locked, writable_folder, write_whole
 from gendr.cli.common import as_json, check_checkpoint, versions
-from gendr.cli.parser import Reconstruction
 from gendr.cli.progress import Session
 from gendr.kernels.threads import num_threads, set_num_threads
 from gendr.photos import visual
+from lab.reconstruction.commands.options import Reconstruction
 from lab.reconstruction.evaluation import ClassScore, evaluate
 from lab.reconstruction.pictures import silhouette_sheet
 from lab.reconstruction.ranks import Ranks, joined
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def run(args: Reconstruction) -> int:
-    """Run `gendr train reconstruction` and return the exit status."""
+    """Run `train.py` and return the exit status."""
     with joined(args.device) as ranks, _threads(args.threads):
         return _train(args, ranks)
 

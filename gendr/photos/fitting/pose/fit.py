@@ -3,11 +3,11 @@
 1. The mesh is seen from directions all over the sphere, in small images. Shifted and scaled to the
    centroid and the area of the mask, and turned in their plane, they are compared with the mask.
 2. The best that differ are refined together, by soft silhouettes whose scale falls.
-3. The best of these are refined in larger images, and polished (`gendr.photos.fitting.pose.polish`).
+3. The best of these are refined in larger images, and polished (`polish`).
 
 Poses that look alike at the end are given too: a symmetric or flat object has several. The images
-of a video are found from those before (`gendr.photos.fitting.pose.track`), and the images of several
-cameras of one moment together (`gendr.photos.fitting.pose.rig`).
+of a video are found from those before (`track`), and the images of several cameras of one moment
+together (`rig`).
 """
 
 from __future__ import annotations

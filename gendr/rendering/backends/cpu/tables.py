@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._common.tracing import is_traced
 from gendr.distributions import bodies as laws
 from gendr.distributions.law import Law
 from gendr.kernels.threads import run
@@ -135,6 +136,8 @@ def _addresses(
 # The least width of a law, in pixels, at which distances in float32 have the digits of coverage:
 # their errors are below 1e-6 pixels.
 _STEEPEST = 0.01
+# Beyond this power generators leave the range of float32 where coverage does not round to 1.
+_STEEPEST_POWER = 4.0
 
 
 def is_single(
@@ -153,9 +156,12 @@ def is_single(
         scalars: other tensors and numbers, of which none may want a gradient.
     """
     dist = coverage.dist
-    if faces.corners.dtype != torch.float32 or coverage.double or dist.art_exponent:
+    if faces.corners.dtype != torch.float32 or coverage.double or dist.art_exponent or is_traced():
         return False
     if any(isinstance(x, Tensor) and (x.requires_grad or x.ndim > 1) for x in scalars):
+        return False
+    p = None if tconorm is None else tconorm.given_p
+    if p is not None and not 1 / _STEEPEST_POWER <= abs(number_of(p)) <= _STEEPEST_POWER:
         return False
     assert isinstance(dist.law, Law)  # callers handle other CDFs
     law = laws.kernel_name(type(dist.law))
