@@ -82,9 +82,9 @@ def test_double_has_the_bits_of_float64_and_auto_has_not(part):
         scale = 2.0**-7  # exact in both dtypes
         image = gendr.silhouette(faces, 16, scale=scale, precision="double")
         assert torch.equal(image, gendr.silhouette(faces.double(), 16, scale=scale).float())
-        assert torch.equal(
-            *(drawn(part, tconorm="max", precision=x)[0] for x in ("auto", "double"))
-        )
+        for tconorm in ("max", "dombi(p=9)"):
+            images = [drawn(part, tconorm=tconorm, precision=x)[0] for x in ("auto", "double")]
+            assert torch.equal(*images), tconorm
 
 
 def test_what_is_learnt_is_computed_in_float64():
