@@ -13,11 +13,12 @@ and is computed once for many z:
     slope_constant(shape) -> float
     shape_slope(z, shape, constant, psi) -> dF/dshape, with psi = slope_constant(shape)
 
-One body serves float64 (Numba) and float32 (Triton) if it keeps to `gendr.kernels.vocabulary`.
-Where float32 needs other formulas, `<name>_float32` stands beside it: that one is for Triton alone
-and may use its language `tl`, and `<name>` is for Numba alone and may branch and use `math`. Its
-`constant_float32(shape)` and `slope_constant_float32(shape)` are PyTorch, for float64 tensors of
-any shape. mpmath and SciPy are the oracles of all of them.
+One body serves float64 (Numba) and float32 (vectors of Numba, and Triton) if it keeps to
+`gendr.kernels.vocabulary`. Where float32 needs other formulas, `<name>_float32` stands beside it.
+If that uses Triton's language `tl`, it is for Triton alone, and the CPU computes in float64;
+`<name>` is then for float64 alone and may branch and use `math`. Its `constant_float32(shape)` and
+`slope_constant_float32(shape)` are PyTorch, for float64 tensors of any shape. mpmath and SciPy are
+the oracles of all of them.
 """
 
 from __future__ import annotations

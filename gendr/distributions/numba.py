@@ -8,7 +8,8 @@ without a shape ignore:
     tails_and_density(z, n, shape, cdf, sf, pdf)
     shape_slope(z, n, shape, dcdf)   dF/dshape, for laws that have a shape
 
-They equal the torch classes to 1e-13, with the same guards, and take infinite z. Most of the loops
+`single_loop` has the first and the third in vectors of float32. They equal the torch classes to
+1e-13, those of float32 to 1e-6, with the same guards, and take infinite z. Most of the loops
 are free of branches and calls, so that LLVM vectorises them: they bound the speed of the renderer.
 """
 
@@ -30,9 +31,11 @@ from torch import Tensor
 from gendr._common.tracing import refuse_batch
 from gendr.distributions.bodies import Kind, bodies, has_shape, kernel_name
 from gendr.distributions.law import Law
-from gendr.kernels.numba.bodies import compiled, compiled_loop
-from gendr.kernels.numba.vectors import wide
+from gendr.kernels.numba.bodies import compiled, compiled_loop, compiled_step
+from gendr.kernels.numba.singles import is_plain
+from gendr.kernels.numba.vectors import SINGLES, wide
 
+_S = types.CPointer(types.float32)
 _POINTER = ctypes.POINTER(ctypes.c_double)
 _P = types.CPointer(types.float64)
 _TWO = types.void(_P, types.int64, types.float64, _P, _P)
@@ -47,6 +50,7 @@ BODY: Any = None
 DENSITY: Any = None
 CONSTANT: Any = None
 PSI: Any = None
+STEP: Any = None
 
 
 def _tails(z, n, shape, cdf, sf):
@@ -100,6 +104,31 @@ def _shaped_slope(z, n, shape, dcdf):
         dcdf[i] = BODY(z[i], shape, constant, psi)
 
 
+def _step_of_tails(i, z, cdf, sf):
+    cdf[i], sf[i] = BODY(z[i])
+
+
+def _single_tails(z, n, shape, cdf, sf):
+    for i in range(0, n, SINGLES):
+        STEP(i, z, cdf, sf)
+
+
+def _step_of_both(i, z, cdf, sf, pdf):
+    x = z[i]
+    cdf[i], sf[i] = BODY(x)
+    pdf[i] = DENSITY(x)
+
+
+def _single_tails_and_density(z, n, shape, cdf, sf, pdf):
+    for i in range(0, n, SINGLES):
+        STEP(i, z, cdf, sf, pdf)
+
+
+_SINGLE_LOOPS = {
+    "tails": (_step_of_tails, _single_tails, types.void(_S, types.int64, types.float64, _S, _S)),
+    BOTH: (_step_of_both, _single_tails_and_density,
+           types.void(_S, types.int64, types.float64, _S, _S, _S)),
+}  # fmt: skip
 _LOOPS = {
     ("tails", False): _tails,
     ("tails", True): _shaped_tails,
@@ -137,6 +166,28 @@ def loop(name: str, kind: Kind | Literal["tails_and_density"]) -> Any:
         bound["PSI"] = compiled(of.for_float64("slope_constant"))
     signature = {"tails": _TWO, BOTH: _THREE}.get(kind, _ONE)
     return compiled_loop(_LOOPS[kind, shaped], signature, of, kind, **bound)
+
+
+def has_single(name: str) -> bool:
+    """Whether `single_loop` has a law: plain texts (`singles.is_plain`), and no shape."""
+    of = bodies(name)
+    texts = [of.for_float32(part) for part in ("tails", "density")]
+    return not has_shape(of) and all(map(is_plain, texts))
+
+
+@cache
+def single_loop(name: str, kind: Literal["tails", "tails_and_density"]) -> Any:
+    """The loop of a law, which `has_single`, in vectors of float32.
+
+    Args:
+        name: by `kernel_name`.
+        kind: of the body, or `BOTH`.
+    """
+    of = bodies(name)
+    bound = {"BODY": of.for_float32("tails")}
+    if kind == BOTH:
+        bound["DENSITY"] = of.for_float32("density")
+    return compiled_step(*_SINGLE_LOOPS[kind], of, kind, **bound)
 
 
 def _inlined(of: Any, kind: str) -> bool:

@@ -192,7 +192,8 @@ def code_of(function: Any) -> tuple[Any, ...]:
         if isinstance(value, ModuleType):
             return value.__name__
         if not isinstance(value, FunctionType):
-            return repr(value.tolist() if hasattr(value, "tolist") else value)
+            is_array = hasattr(value, "tolist") and not isinstance(value, type)
+            return repr(value.tolist() if is_array else value)
         if id(value) in seen:
             return seen[id(value)]
         seen[id(value)] = len(seen)

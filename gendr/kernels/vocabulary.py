@@ -6,7 +6,8 @@ defines what they mean, and PyTorch for tensors: the classes of T-conorms call t
 
 Rules for a body: these words, arithmetic and comparisons; no branch on an argument (`where` takes
 its place, and evaluates both sides); literals are floats; a constant of the module stands on the
-right of what it multiplies; nothing names a precision, for Numba's is float64 and Triton's float32.
+right of what it multiplies; nothing names a precision, for that of Numba is float64 or float32, and
+that of Triton float32.
 """
 
 from __future__ import annotations

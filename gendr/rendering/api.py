@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import (
+    check_choice,
     check_finite_late,
     check_float,
     check_image_size,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 Scale: TypeAlias = "float | str | Tensor"
 Dist: TypeAlias = "str | Distribution | Callable[[Tensor], Tensor]"
 
+PRECISIONS = ("auto", "double")
 _PIXELS = re.compile(r"\s*([0-9.eE+-]+)\s*px\s*")
 
 
@@ -136,13 +138,21 @@ def make_aggregation(
     cutoff: float,
     images: int,
     like: Tensor,
+    precision: str,
 ) -> Aggregation:
-    """Check cutoff and scale, expand the scale to [B], and make the `Aggregation`.
+    """Check cutoff, scale and precision, expand the scale to [B], and make the `Aggregation`.
 
     Raises:
         TypeError: for a cutoff that is no number.
-        ValueError: for a cutoff outside [0, 1), or scales that do not fit the batch.
+        ValueError: for a cutoff outside [0, 1), scales that do not fit the batch, or a precision
+            that there is not, or not there.
     """
+    double = check_choice("precision", precision, PRECISIONS) == "double"
+    if double and like.device.type != "cpu":
+        raise ValueError(
+            f'precision="double" is of the CPU, got tensors on {like.device}, where kernels '
+            'compute in float32; move them to the CPU, or use float64 with backend="reference"'
+        )
     if isinstance(cutoff, bool) or not isinstance(cutoff, (int, float)):
         raise TypeError(f"cutoff must be a number, got {type(cutoff).__name__}")
     if not 0 <= cutoff < 1:
@@ -156,7 +166,7 @@ def make_aggregation(
             f"scale must be one number or one per image: {images}, got {len(per_image)}"
         )
     number = None if isinstance(scale, Tensor) else scale
-    coverage = Coverage(dist, per_image.expand(images), float(cutoff), number)
+    coverage = Coverage(dist, per_image.expand(images), float(cutoff), number, double)
     return Aggregation(coverage, tconorm)
 
 
@@ -183,6 +193,7 @@ def silhouette(
     cutoff: float = 1e-6,
     backend: str = "auto",
     *,
+    precision: str = "auto",
     check: bool = True,
 ) -> Tensor:
     """Render soft silhouettes of triangles that are already projected to the screen.
@@ -202,6 +213,8 @@ def silhouette(
             where the generator of the T-conorm rises steeply from 0 (p < 1): by up to 0.24 in
             alpha for yager(p=0.5), logistic at scale 1e-2 and an airplane; see docs/tconorms.md.
         backend: "auto", "cpu", "triton" or "reference"; see `gendr.backends`.
+        precision: "auto", or "double" for kernels of the CPU that compute in float64; see
+            `gendr.Renderer`.
         check: whether to look for NaN and inf in the input.
 
     Returns:
@@ -222,8 +235,9 @@ def silhouette(
     check_shape("face_vertices", face_vertices, "[B, F, 3, 3] or [F, 3, 3]")
     if face_vertices.ndim == 3:
         return silhouette(
-            face_vertices[None], image_size, dist, tconorm, scale, cutoff, backend, check=check
-        )[0]
+            face_vertices[None], image_size, dist, tconorm, scale, cutoff, backend,
+            precision=precision, check=check,
+        )[0]  # fmt: skip
     size, join = parse_image_size(image_size), as_tconorm(tconorm)
     law = as_distribution(dist)
     owner = size, type(law.law), law.is_squared, type(join), backend  # what tells calls apart
@@ -232,7 +246,9 @@ def silhouette(
     number = parse_scale(scale, size, law.is_squared, owner=owner)
     images, count = face_vertices.shape[:2]
     check_batch(images, size, face_vertices)
-    aggregation = make_aggregation(law, join, number, cutoff, images, face_vertices)
+    aggregation = make_aggregation(
+        law, join, number, cutoff, images, face_vertices, precision
+    )  # fmt: skip
     corners = face_vertices[..., :2].reshape(-1, 3, 2)
     offsets = tuple(range(0, images * count + 1, count)) if count else (0,) * (images + 1)
     keep = (face_vertices[..., 2] > 0).all(-1).reshape(-1)

@@ -22,12 +22,14 @@ class Coverage:
         cutoff: coverage at or below it counts as 0. It is part of the definition of the renderer:
             all backends give the same result.
         number: the scale, if it is one number for all images and not a tensor.
+        double: whether the CPU computes in float64, whatever the dtype of the faces.
     """
 
     dist: Distribution
     scale: Tensor
     cutoff: float
     number: float | None = None
+    double: bool = False
 
     @property
     def has_own_cdf(self) -> bool:

@@ -21,6 +21,7 @@ from gendr._common.checks import (
 from gendr._common.tracing import is_traced
 from gendr._common.words import worded
 from gendr.rendering.api import (
+    PRECISIONS,
     Dist,
     Scale,
     check_batch,
@@ -95,6 +96,10 @@ class Renderer(nn.Module):
             texture can be halved: powers of 2 are best. Softmax shading is slower with it, as
             fragments are listed.
         backend: "auto", "cpu", "triton" or "reference".
+        precision: of the kernels of the CPU. "auto": float32 for float32 meshes where that has the
+            digits, with alpha within 1e-4 of float64 and gradients within 1e-3; float64 for others,
+            for `learnable` parameters, laws and T-conorms that need it, and scales below a
+            hundredth of a pixel. "double": float64 always, at half the speed.
         learnable: any of "scale", "shape" (of the distribution), "p" (of the T-conorm) and "gamma";
             these become parameters of the module, kept positive (p negative where it must be) by
             an exponential. Read their values from `renderer.scale` and so on.
@@ -133,6 +138,7 @@ class Renderer(nn.Module):
         bound: float = 1e-4,
         mipmaps: bool = False,
         backend: str = "auto",
+        precision: str = "auto",
         learnable: Sequence[str] = (),
         check: bool = True,
     ) -> None:
@@ -177,6 +183,7 @@ class Renderer(nn.Module):
             raise ValueError(f"background must be RGB in [0, 1], got {background!r}{hint}")
         self.register_buffer("background", colour)
         self.cutoff, self.backend, self.check = cutoff, backend, check
+        self.precision = check_choice("precision", precision, PRECISIONS)
         check_choice("backend", backend, ("auto", *NAMES))
         self._scale = parse_scale(scale, self.size, self._dist.is_squared)
         self._learn(learnable)
@@ -323,7 +330,7 @@ class Renderer(nn.Module):
             self._look(geometry)
             _ = geometry.faces  # now: what the scene holds may be changed before it is read
         aggregation = make_aggregation(
-            dist, self.tconorm, number, self.cutoff, images, mesh.vertices
+            dist, self.tconorm, number, self.cutoff, images, mesh.vertices, self.precision
         )
         light = None if mesh.unlit and self.lighting is self._default_lighting else self.lighting
         scene = Scene(mesh, camera, geometry, self.size, backend.gather, light, self.mipmaps)

@@ -12,10 +12,10 @@ for all, see `body`; bodies only matter where a, s, A and S are positive. A fami
 `measure(a, s)` and `unmeasure(u)` in the place of the first two. Numba takes
 `inverse` where faces are joined in order: else a pixel has but one, and the class gives it.
 
-One body serves the class (tensors), Numba (float64) and Triton (float32) if it keeps to
+One body serves the class (tensors), Numba (float64, float32) and Triton (float32) if it keeps to
 `gendr.kernels.vocabulary`; a class may also have a method in place of a body, for itself alone.
 Where float32 needs another form, because a factor would overflow or vanish although the result does
-not, or because a difference would cancel, `<name>_float32` stands beside it, for Triton alone.
+not, or because a difference would cancel, `<name>_float32` stands beside it.
 """
 
 from __future__ import annotations

@@ -15,15 +15,18 @@ torch classes to 1e-13; the edges are those of `gendr.tnorms.bodies`.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from numba import types
 
-from gendr.kernels.numba.bodies import compiled, compiled_loop
-from gendr.kernels.numba.vectors import wide
+from gendr.kernels.numba.bodies import compiled, compiled_loop, compiled_step
+from gendr.kernels.numba.singles import is_plain
+from gendr.kernels.numba.vectors import SINGLES, wide
 from gendr.tnorms.bodies import Kind, bodies, body, derives, of_norm
 
 _P = types.CPointer(types.float64)
+_S = types.CPointer(types.float32)
 _GENERATOR = types.void(_P, _P, types.int64, types.float64, _P)
 _INVERSE = types.void(_P, types.int64, types.float64, _P, _P)
 _WEIGHT = types.void(_P, _P, _P, _P, types.int64, types.float64, _P)
@@ -31,6 +34,7 @@ _WEIGHT = types.void(_P, _P, _P, _P, types.int64, types.float64, _P)
 # What every family binds to its own.
 BODY: Any = None
 OF_NORM: Any = None
+STEP: Any = None
 
 
 def _generator(a, s, n, p, g):
@@ -60,6 +64,44 @@ def _weight(a, s, A, S, n, p, w):
         w[i] = BODY(a[i], s[i], A[i], S[i], p)
 
 
+def _step_of_generator(i, a, s, p, g):
+    g[i] = BODY(a[i], s[i], p)
+
+
+def _single_generator(a, s, n, p, g):
+    narrow = np.float32(p)
+    for i in range(0, n, SINGLES):
+        STEP(i, a, s, narrow, g)
+
+
+def _step_of_weight(i, a, s, A, S, p, w):
+    w[i] = BODY(a[i], s[i], A[i], S[i], p)
+
+
+def _single_weight(a, s, A, S, n, p, w):
+    narrow = np.float32(p)
+    for i in range(0, n, SINGLES):
+        STEP(i, a, s, A, S, narrow, w)
+
+
+def _step_of_inverse(i, t, p, A, S):
+    A[i], S[i] = BODY(t[i], p)
+
+
+def _single_inverse(t, n, p, A, S):
+    narrow = np.float32(p)
+    for i in range(0, n, SINGLES):
+        STEP(i, t, narrow, A, S)
+
+
+_SINGLE_LOOPS = {
+    "inverse": (_step_of_inverse, _single_inverse,
+                types.void(_S, types.int64, types.float64, _S, _S)),
+    "generator": (_step_of_generator, _single_generator,
+                  types.void(_S, _S, types.int64, types.float64, _S)),
+    "weight": (_step_of_weight, _single_weight,
+               types.void(_S, _S, _S, _S, types.int64, types.float64, _S)),
+}  # fmt: skip
 _LOOPS = {"generator": (_generator, _GENERATOR), "inverse": (_inverse, _INVERSE)}
 
 
@@ -80,6 +122,26 @@ def loop(name: str, kind: Kind) -> Any:
         function, bound["OF_NORM"], kind = _norm_generator, compiled(of_norm), "measure"
     bound["BODY"] = compiled(body(name, kind), inlined=True)
     return compiled_loop(function, signature, bodies(name), kind, **bound)
+
+
+def has_single(name: str) -> bool:
+    """Whether `single_loop` has a family: its texts are plain, see `singles.is_plain`."""
+    if bodies(name).cls.kind != "archimedean":
+        return False
+    return all(is_plain(body(name, part, float32=True)) for part in _SINGLE_LOOPS)
+
+
+@cache
+def single_loop(name: str, kind: Literal["generator", "inverse", "weight"]) -> Any:
+    """The loop of a family, which `has_single`, in vectors of float32.
+
+    Args:
+        name: by `kernel_name`.
+        kind: of the body.
+    """
+    step, loop, signature = _SINGLE_LOOPS[kind]
+    text = body(name, kind, float32=True)
+    return compiled_step(step, loop, signature, bodies(name), kind, BODY=text)
 
 
 def generator_address(name: str) -> int:

@@ -101,3 +101,27 @@ def test_addresses_are_stable_and_complete():
         compiled.tails_address("logstic")
     with pytest.raises(ValueError, match="no body 'shape_slope'"):
         compiled.shape_slope_address("logistic")
+
+
+@for_each(law=[law for law in EXAMPLES if compiled.has_single(law.name)])
+def test_loops_of_float32_equal_the_classes(law):
+    """To 1e-6; tails to 1e-5 of themselves, down to 1e-30."""
+    floats = ctypes.POINTER(ctypes.c_float)
+    z = inputs(law).float()
+    z = torch.cat([z, torch.tensor([torch.inf, -torch.inf]), z.new_zeros(-(len(z) + 2) % 16)])
+    for kind, wanted in (("tails", 2), (compiled.BOTH, 3)):
+        out = [torch.full_like(z, torch.nan) for _ in range(wanted)]
+        pointers = [ctypes.cast(a.data_ptr(), floats) for a in (z, *out)]
+        compiled.single_loop(law.name, kind).ctypes(pointers[0], len(z), 0.0, *pointers[1:])
+        exact = law.cdf(z.double()), law.sf(z.double()), law.pdf(z.double())
+        for got, want in zip(out, exact, strict=False):
+            assert (got - want).abs().max() <= 1e-6
+            tail = (want > 1e-30) & (want < 0.5)
+            assert ((got / want - 1).abs()[tail] <= 1e-5).all()
+
+
+def test_laws_whose_text_has_branches_or_a_shape_have_no_loops_of_float32():
+    assert {law.name for law in EXAMPLES if not compiled.has_single(law.name)} == {
+        "gamma", "gaussian", "gumbel_max", "gumbel_min", "levy", "power", "student_t",
+        "wigner_semicircle",
+    }  # fmt: skip

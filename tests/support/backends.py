@@ -55,17 +55,23 @@ def rendered(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Alpha and the gradients of all inputs through its weighted sum, float64 on the CPU.
 
-    The numbers are those of float32 whatever the dtype, by default that of `place`.
+    The numbers are those of float32 whatever the dtype, by default that of `place`. On the CPU with
+    float32 vertices get the only gradient: its kernels of float32 are for what nothing else learns.
     """
     device, usual = place(backend)
     vertices = scene.float().to(device, dtype or usual, copy=True).requires_grad_()
     dist, tconorm, tensors = learnable(member, scale, vertices)
+    if backend == "cpu" and vertices.dtype == torch.float32:
+        for tensor in tensors.values():
+            tensor.requires_grad_(False)
+        tensors = {"scale": tensors["scale"]}
     shape = (size.height, size.width)
     alpha = gendr.silhouette(vertices, shape, dist, tconorm, tensors["scale"], cutoff, backend)
     assert alpha.dtype == vertices.dtype
     (alpha * torch.as_tensor(weight).to(alpha)).sum().backward()
     grads = {"vertices": vertices.grad, **{key: x.grad for key, x in tensors.items()}}
-    return alpha.detach().double().cpu(), {key: x.double().cpu() for key, x in grads.items()}
+    found = {key: x.double().cpu() for key, x in grads.items() if x is not None}
+    return alpha.detach().double().cpu(), found
 
 
 def _clear_pixels(
@@ -103,9 +109,10 @@ def assert_equals_reference(
     steep = shape is not None and shape < 1
     bound = tolerance.steep_alpha if steep else tolerance.alpha
     assert ((got - want) * clear).abs().max() <= bound
-    assert got_grads.keys() == want_grads.keys()
-    # In float32 the sums over pixels round, whose terms cancel.
-    rounding = 1e-7 * clear.numel() if dtype == torch.float32 else 0.0
-    for key, gradient in want_grads.items():
-        error = (got_grads[key] - gradient).norm()
-        assert error <= tolerance.gradient * gradient.norm() + rounding, key
+    # Sums over pixels round, whose terms cancel.
+    rounding = (1e-7 if dtype == torch.float32 else 1e-15) * clear.numel()
+    alone = backend == "cpu" and dtype == torch.float32
+    assert got_grads.keys() == ({"vertices"} if alone else want_grads.keys())
+    for key, found in got_grads.items():
+        error = (found - want_grads[key]).norm()
+        assert error <= tolerance.gradient * want_grads[key].norm() + rounding, key

@@ -103,3 +103,23 @@ def test_the_compiled_inverse_equals_the_class(t):
         np.testing.assert_allclose(got[end], exact[end], rtol=0, atol=2e-16)
     assert (A[total == 0] == 0).all()
     assert (S[np.isinf(total)] == 0).all()
+
+
+@for_each(t=[t for t in ARCHIMEDEAN if abs(number(t)) <= 4])
+def test_loops_of_float32_equal_the_classes(t):
+    """To 2e-5 of themselves: a power costs digits, and ends where float32 does."""
+    floats = ctypes.POINTER(ctypes.c_float)
+    arrays = [np.resize(x, 1008).astype(np.float32) for x in members()]
+    a, s, A, S = (torch.from_numpy(x.astype(np.float64)) for x in arrays)
+    total = t.generator(a, s).clamp(max=3e38)
+    sums = total.numpy().astype(np.float32)
+    for kind, given, exact in (
+        ("generator", arrays[:2], [total]),
+        ("weight", arrays, [t.weight(a, s, A, S)]),
+        ("inverse", [sums], t.inverse(torch.from_numpy(sums.astype(np.float64)))),
+    ):
+        out = [np.full(1008, np.nan, np.float32) for _ in exact]
+        into, outputs = ([x.ctypes.data_as(floats) for x in xs] for xs in (given, out))
+        functions.single_loop(t.name, kind).ctypes(*into, 1008, number(t), *outputs)
+        for got, want in zip(out, exact, strict=True):
+            np.testing.assert_allclose(got, want.numpy(), rtol=2e-5, atol=1e-9)

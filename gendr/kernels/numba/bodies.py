@@ -17,6 +17,8 @@ from numba.extending import register_jitable
 from gendr.kernels.bodies import Bodies, code_of, is_word, moved, rebound
 from gendr.kernels.numba import mathematics
 from gendr.kernels.numba.compilation import ensure_cache, inner, ours
+from gendr.kernels.numba.singles import of_lanes
+from gendr.kernels.numba.vectors import lanewise
 
 ensure_cache()
 
@@ -108,6 +110,25 @@ def compiled(body: Any, *, inlined: bool = False) -> Any:
 
     decorate = inner(cache=False, error_model="numpy", forceinline=inlined)
     return decorate(rebound(body, global_of))
+
+
+def compiled_step(
+    step: Any, loop: Any, signature: Any, of: Bodies[Any], kind: str, **bound: Any
+) -> Any:
+    """A loop over a body for vectors of float32 as a C function; see `compiled_loop`.
+
+    Args:
+        step: of the loop, an undecorated function of places and arrays (`lanewise`).
+        loop: over `STEP`.
+        signature: of the loop.
+        of: the bodies of the member.
+        kind: of the body that the loop is about.
+        **bound: plain bodies that stand for globals of the step.
+    """
+    bodies = {name: of_lanes(body) for name, body in bound.items()}
+    step = rebound(step, lambda _, value: value, **bodies)
+    code = sha256(repr(code_of(step)).encode()).hexdigest()[:16]
+    return compiled_loop(loop, signature, of, f"{kind}_{code}_float32", STEP=lanewise(step))
 
 
 def compiled_loop(loop: Any, signature: Any, of: Bodies[Any], kind: str, **bound: Any) -> Any:

@@ -4,8 +4,10 @@ Numba has no vectors, and LLVM does not vectorise loops over many arrays by itse
 would have to check at run time that none of them overlap. Here a step of a kernel works on `LANES`
 cells at once, with everything in registers: a function of cell i that `lanewise` decorates.
 
-Arrays are contiguous, of float64, and places are int64. Loads and stores go up to `LANES` - 1
-numbers beyond the last cell, so arrays end with as many numbers that do not count.
+Arrays are contiguous, and places are int64. Vectors of float64 have `LANES` numbers, those of
+float32 `SINGLES`: 64 bytes, which LLVM divides among as many registers as a processor needs. Loads
+and stores go up to `LANES` - 1 numbers beyond the last cell, so arrays end with as many numbers
+that do not count.
 """
 
 # Numba runs these functions while it compiles; their arguments are objects of its own.
@@ -17,7 +19,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from llvmlite.ir.instructions import Instruction
@@ -27,8 +29,9 @@ from numba.extending import intrinsic
 
 from gendr.kernels.numba.mathematics import ROUNDER
 
-LANES = 8
+LANES, SINGLES = 8, 16
 
+_FLOAT, _INT = ir.FloatType(), ir.IntType(32)
 _DOUBLE, _LONG = ir.DoubleType(), ir.IntType(64)
 _VECTOR, _LONGS = ir.VectorType(_DOUBLE, LANES), ir.VectorType(_LONG, LANES)
 _FUSED = ("contract",)  # multiply and add in one, alike in all lanes
@@ -50,8 +53,18 @@ def _operator(instruction: str, reflected: bool = False, **options: Any) -> Call
     return method
 
 
+class Condition(NamedTuple):
+    """In which lanes something holds: what was compared, and a bit for each lane."""
+
+    like: Lanes
+    lanes: Any
+
+    def __and__(self, other: Condition) -> Condition:
+        return Condition(self.like, self.like.builder.and_(self.lanes, other.lanes))
+
+
 class Lanes:
-    """`LANES` numbers of the code that is generated, with the arithmetic of numbers."""
+    """As many numbers of the code that is generated, with the arithmetic of numbers."""
 
     def __init__(self, builder: Any, value: Any) -> None:
         self.builder, self.value = builder, value
@@ -59,34 +72,48 @@ class Lanes:
     @classmethod
     def splat(cls, builder: Any, number: Any) -> Lanes:
         """A number in all lanes."""
-        undefined = ir.Constant(_VECTOR, ir.Undefined)
-        first = builder.insert_element(undefined, number, ir.IntType(32)(0))
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+        kind = vector_of(number.type)
+        undefined = ir.Constant(kind, ir.Undefined)
+        first = builder.insert_element(undefined, number, _INT(0))
+        mask = ir.Constant(ir.VectorType(_INT, kind.count), [0] * kind.count)
         return cls(builder, builder.shuffle_vector(first, undefined, mask))
 
-    @staticmethod
-    def of(other: Any) -> Any:
+    def of(self, other: Any) -> Any:
         """The value of another vector, or of a constant."""
-        return other.value if isinstance(other, Lanes) else ir.Constant(_VECTOR, [other] * LANES)
+        kind = self.value.type
+        return other.value if isinstance(other, Lanes) else ir.Constant(kind, [other] * kind.count)
+
+    def compared(self, sign: str, other: Any) -> Condition:
+        """Where a comparison holds; it does not for NaN."""
+        return Condition(self, self.builder.fcmp_ordered(sign, self.value, self.of(other)))
 
     __add__ = __radd__ = _operator("fadd", flags=_FUSED)
     __mul__ = __rmul__ = _operator("fmul", flags=_FUSED)
     __sub__, __rsub__ = _operator("fsub", flags=_FUSED), _operator("fsub", True, flags=_FUSED)
     __truediv__, __rtruediv__ = _operator("fdiv"), _operator("fdiv", True)
 
+    def __neg__(self) -> Lanes:
+        return type(self)(self.builder, self.builder.fneg(self.value))
+
     def __lt__(self, other: Any) -> Condition:
-        return self, self.builder.fcmp_ordered("<", self.value, self.of(other))
+        return self.compared("<", other)
+
+    def __le__(self, other: Any) -> Condition:
+        return self.compared("<=", other)
 
     def __gt__(self, other: Any) -> Condition:
-        return self, self.builder.fcmp_ordered("<", self.of(other), self.value)
+        return self.compared(">", other)
+
+    def __ge__(self, other: Any) -> Condition:
+        return self.compared(">=", other)
 
     def before(self, count: Place) -> Condition:
         """The first so many lanes."""
-        return self, first_lanes(count)
+        return Condition(self, first_lanes(count))
 
     def sum(self) -> Any:
         """The sum of all lanes as one number, by halves."""
-        value, size = self.value, LANES
+        value, size = self.value, self.value.type.count
         while size > 1:
             size //= 2
             kind = ir.VectorType(ir.IntType(32), size)
@@ -100,10 +127,12 @@ class Lanes:
 
     def equals(self, other: Any) -> Condition:
         """In which lanes two numbers are the same."""
-        return self, self.builder.fcmp_ordered("==", self.value, self.of(other))
+        return self.compared("==", other)
 
 
-Condition: TypeAlias = "tuple[Lanes, Any]"  # what was compared, and which lanes it holds in
+def vector_of(kind: Any) -> Any:
+    """The type of the vectors of a kind of numbers."""
+    return ir.VectorType(kind, SINGLES if kind == _FLOAT else LANES)
 
 
 class Place:
@@ -129,13 +158,21 @@ class Pointer:
 
     def _address(self, place: Place | int) -> Any:
         start = self.builder.gep(self.base, [Place.of(place)])
-        return self.builder.bitcast(start, _VECTOR.as_pointer())
+        return self.builder.bitcast(start, vector_of(self.base.type.pointee).as_pointer())
 
     def __getitem__(self, place: Place | int) -> Lanes:
-        return Lanes(self.builder, self.builder.load(self._address(place), align=8))
+        address = self._address(place)
+        align = 4 if self.base.type.pointee == _FLOAT else 8
+        return Lanes(self.builder, self.builder.load(address, align=align))
 
     def __setitem__(self, place: Place | int, vector: Lanes) -> None:
-        self.builder.store(vector.value, self._address(place), align=8)
+        align = 4 if self.base.type.pointee == _FLOAT else 8
+        self.builder.store(vector.value, self._address(place), align=align)
+
+    def all(self, place: Place | int) -> Lanes:
+        """One number in all lanes."""
+        number = self.builder.load(self.builder.gep(self.base, [Place.of(place)]))
+        return Lanes.splat(self.builder, number)
 
     def put(self, place: Place, number: Any) -> None:
         """Store one number."""
@@ -189,20 +226,21 @@ def _operand(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     return (Lanes.splat if isinstance(kind, types.Float) else Place)(builder, value)
 
 
-def lanewise(generate: Callable[..., None]) -> Any:
+def lanewise(generate: Callable[..., Any], result: Any = None) -> Any:
     """A function for Numba kernels, of arrays, tuples of integers, integers and floats.
 
     `generate` runs when a kernel is compiled. It gets arrays as `Pointer`, integers as `Place` and
-    floats as `Lanes`; what it does with them is what the kernel will do.
+    floats as `Lanes`; what it does with them is what the kernel will do. `result` is the type of
+    what it gives, if it gives something.
     """
 
     def define(typingctx: Any, *kinds: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             given = zip(signature.args, args, strict=True)
-            generate(*(_operand(context, builder, kind, value) for kind, value in given))
-            return context.get_dummy_value()
+            found = generate(*(_operand(context, builder, kind, value) for kind, value in given))
+            return context.get_dummy_value() if result is None else found
 
-        return types.void(*kinds), codegen
+        return (result or types.void)(*kinds), codegen
 
     functools.update_wrapper(define, generate)
     own = inspect.signature(generate).parameters.values()
@@ -241,7 +279,7 @@ def total(values: Sequence[Any]) -> Any:
 def where(condition: Condition, chosen: Any, other: Any) -> Lanes:
     """`chosen` in the lanes in which a comparison holds, else `other`."""
     like, lanes = condition
-    return type(like)(like.builder, like.builder.select(lanes, like.of(chosen), like.of(other)))
+    return Lanes(like.builder, like.builder.select(lanes, like.of(chosen), like.of(other)))
 
 
 def minimum(a: Lanes, b: Any) -> Lanes:

@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gendr.kernels.numba.vectors import Lanes, gathered, maximum, minimum, where
+from gendr.kernels.numba.vectors import Condition, Lanes, gathered, maximum, minimum, where
 
 LANES = 16
 # A patch: SIDE x SIDE samples, STRIDE pixels apart.
@@ -32,32 +32,14 @@ _FLOAT, _INT = ir.FloatType(), ir.IntType(32)
 _FLOATS, _INTS = ir.VectorType(_FLOAT, LANES), ir.VectorType(_INT, LANES)
 
 
-class _Pixels(Lanes):
-    """A number of single precision for each of `LANES` pixels."""
-
-    @classmethod
-    def splat(cls, builder: Any, number: Any) -> _Pixels:
-        """A number for all of them."""
-        undefined = ir.Constant(_FLOATS, ir.Undefined)
-        first = builder.insert_element(undefined, number, _INT(0))
-        return cls(
-            builder, builder.shuffle_vector(first, undefined, ir.Constant(_INTS, [0] * LANES))
-        )
-
-    @staticmethod
-    def of(other: Any) -> Any:
-        """The value of others, or of a constant."""
-        return other.value if isinstance(other, Lanes) else ir.Constant(_FLOATS, [other] * LANES)
-
-
-def _bytes(builder: Any, words: Any) -> list[_Pixels]:
+def _bytes(builder: Any, words: Any) -> list[Lanes]:
     """The four bytes of words as numbers, the lowest first."""
     found = []
     for k in range(4):
         part = builder.lshr(words, ir.Constant(_INTS, [8 * k] * LANES)) if k else words
         if k < 3:
             part = builder.and_(part, ir.Constant(_INTS, [255] * LANES))
-        found.append(_Pixels(builder, builder.sitofp(part, _FLOATS)))
+        found.append(Lanes(builder, builder.sitofp(part, _FLOATS)))
     return found
 
 
@@ -98,16 +80,16 @@ def compare(typingctx, words, lenses, sizes, which, xs, y, planes, values, weigh
         for n, rows in ((1, 12), (2, 3)):
             first = builder.mul(args[3], ir.IntType(64)(rows * LANES))
             data[n] = builder.gep(data[n], [first])
-        a = [_Pixels(builder, _row(builder, data[1], k, _FLOATS)) for k in range(12)]
+        a = [Lanes(builder, _row(builder, data[1], k, _FLOATS)) for k in range(12)]
         base, width, height = (_row(builder, data[2], k, _INTS) for k in range(3))
-        x = _Pixels(builder, _row(builder, data[4], 0, _FLOATS))
-        row = _Pixels.splat(builder, args[5])
-        w, wx, wy = (_Pixels(builder, _row(builder, data[6], k, _FLOATS)) for k in range(3))
+        x = Lanes(builder, _row(builder, data[4], 0, _FLOATS))
+        row = Lanes.splat(builder, args[5])
+        w, wx, wy = (Lanes(builder, _row(builder, data[6], k, _FLOATS)) for k in range(3))
         lines = []
         for k in range(3):
             first = a[3 * k] * x + a[3 * k + 1] * row + a[3 * k + 2] + w * a[9 + k]
             lines.append((first, a[3 * k] + wx * a[9 + k], a[3 * k + 1] + wy * a[9 + k]))
-        last = [_Pixels(builder, builder.sitofp(n, _FLOATS)) - 1.01 for n in (width, height)]
+        last = [Lanes(builder, builder.sitofp(n, _FLOATS)) - 1.01 for n in (width, height)]
         outside, mean, square, both = (0.0 * x for _ in range(4))
         nearest = lines[2][0]  # the depth of the middle
         for k, (dx, dy) in enumerate(OFFSETS):
@@ -120,25 +102,25 @@ def compare(typingctx, words, lenses, sizes, which, xs, y, planes, values, weigh
             outside = outside + (v - inside[1]) * (v - inside[1])
             whole = [_whole(p) for p in inside]
             s, t = (
-                p - _Pixels(builder, builder.sitofp(n, _FLOATS))
+                p - Lanes(builder, builder.sitofp(n, _FLOATS))
                 for p, n in zip(inside, whole, strict=True)
             )
             place = builder.add(builder.add(builder.mul(whole[1], width), whole[0]), base)
             near, right, below, next_ = _bytes(builder, gathered(builder, data[0], place))
             top, low = near + s * (right - near), below + s * (next_ - below)
             grey = top + t * (low - top)
-            given, weight = (_Pixels(builder, _row(builder, data[n], k, _FLOATS)) for n in (7, 8))
+            given, weight = (Lanes(builder, _row(builder, data[n], k, _FLOATS)) for n in (7, 8))
             part = weight * grey
             mean, square, both = mean + part, square + part * grey, both + given * grey
         variance = square - mean * mean
         root = ir.FunctionType(_FLOATS, [_FLOATS])
         sqrt = cgutils.get_or_insert_function(builder.module, root, f"llvm.sqrt.v{LANES}f32")
-        deviation = _Pixels(builder, builder.call(sqrt, [maximum(variance, 1.0).value]))
+        deviation = Lanes(builder, builder.call(sqrt, [maximum(variance, 1.0).value]))
         cost = where(variance > 1.0, 1.0 - both / deviation, UNLIKE)
         # What is behind the camera, or not a number, is outside too.
         like, ahead = nearest > 0.0
         _, fine = outside < 1e-6
-        cost = where((like, builder.and_(ahead, fine)), cost, OUTSIDE)
+        cost = where(Condition(like, builder.and_(ahead, fine)), cost, OUTSIDE)
         address = builder.bitcast(data[9], _FLOATS.as_pointer())
         builder.store(cost.value, address, align=4)
         return context.get_dummy_value()
@@ -180,12 +162,12 @@ def prepare(typingctx, words, start, width, height, xs, y, soft, values, weights
             return builder.shuffle_vector(first, undefined, ir.Constant(_INTS, [0] * LANES))
 
         base, width, height = (splat(n) for n in args[1:4])
-        last = [_Pixels(builder, builder.sitofp(n, _FLOATS)) - 1.0 for n in (width, height)]
-        x = _Pixels(builder, _row(builder, data[4], 0, _FLOATS))
-        row = _Pixels.splat(builder, args[5])
-        inverse = 1.0 / _Pixels.splat(builder, args[6])
+        last = [Lanes(builder, builder.sitofp(n, _FLOATS)) - 1.0 for n in (width, height)]
+        x = Lanes(builder, _row(builder, data[4], 0, _FLOATS))
+        row = Lanes.splat(builder, args[5])
+        inverse = 1.0 / Lanes.splat(builder, args[6])
 
-        def grey(dx: float, dy: float) -> _Pixels:
+        def grey(dx: float, dy: float) -> Lanes:
             u, v = (
                 _whole(minimum(maximum(p, 0.0), most))
                 for p, most in zip((x + dx, row + dy), last, strict=True)
@@ -208,7 +190,7 @@ def prepare(typingctx, words, start, width, height, xs, y, soft, values, weights
             square = square + share * (value - mean) * (value - mean)
         root = ir.FunctionType(_FLOATS, [_FLOATS])
         sqrt = cgutils.get_or_insert_function(builder.module, root, f"llvm.sqrt.v{LANES}f32")
-        deviation = _Pixels(builder, builder.call(sqrt, [maximum(square, 1e-6).value]))
+        deviation = Lanes(builder, builder.call(sqrt, [maximum(square, 1e-6).value]))
 
         def put(array: Any, k: int, value: Any) -> None:
             address = builder.gep(array, [_INT(k * LANES)])

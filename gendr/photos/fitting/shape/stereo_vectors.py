@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gendr.kernels.numba.vectors import Lanes, where
+from gendr.kernels.numba.vectors import Condition, Lanes, where
 
 # A patch is SIDE x SIDE samples.
 SIDE = 4
@@ -29,32 +29,7 @@ def _shuffled(builder: Any, a: Any, b: Any, places: Sequence[int]) -> Any:
     return builder.shuffle_vector(a, b, ir.Constant(kind, list(places)))
 
 
-class _Samples(Lanes):
-    """A number of single precision for each sample of a patch."""
-
-    @classmethod
-    def splat(cls, builder: Any, number: Any) -> _Samples:
-        """A number for all samples."""
-        undefined = ir.Constant(_FLOATS, ir.Undefined)
-        first = builder.insert_element(undefined, number, _INT(0))
-        return cls(builder, _shuffled(builder, first, undefined, [0] * SAMPLES))
-
-    @staticmethod
-    def of(other: Any) -> Any:
-        """The value of others, or of a constant."""
-        return other.value if isinstance(other, Lanes) else ir.Constant(_FLOATS, [other] * SAMPLES)
-
-    def sum(self) -> Any:
-        """The sum of all as one number, by halves."""
-        value, size, builder = self.value, SAMPLES, self.builder
-        while size > 1:
-            size //= 2
-            halves = (_shuffled(builder, value, value, range(n, n + size)) for n in (0, size))
-            value = builder.fadd(*halves)
-        return builder.extract_element(value, _INT(0))
-
-
-def _pairs(builder: Any, image: Any, places: Any) -> tuple[_Samples, _Samples]:
+def _pairs(builder: Any, image: Any, places: Any) -> tuple[Lanes, Lanes]:
     """What an image holds at the places of samples, and right of them: one load for both."""
     pair = ir.VectorType(_FLOAT, 2)
     found = []
@@ -67,7 +42,7 @@ def _pairs(builder: Any, image: Any, places: Any) -> tuple[_Samples, _Samples]:
         ends = zip(found[::2], found[1::2], strict=True)
         found = [_shuffled(builder, a, b, both) for a, b in ends]
     left, right = (_shuffled(builder, found[0], found[0], range(n, 2 * SAMPLES, 2)) for n in (0, 1))
-    return _Samples(builder, left), _Samples(builder, right)
+    return Lanes(builder, left), Lanes(builder, right)
 
 
 @intrinsic
@@ -98,29 +73,29 @@ def sampled(typingctx, images, n, values, weights, columns, rows, depths):
         _, height, width = cgutils.unpack_tuple(builder, arrays[0].shape, 3)
         image = builder.gep(arrays[0].data, [builder.mul(args[1], builder.mul(height, width))])
         given, weight = (
-            _Samples(builder, builder.load(builder.bitcast(a.data, _FLOATS.as_pointer()), align=4))
+            Lanes(builder, builder.load(builder.bitcast(a.data, _FLOATS.as_pointer()), align=4))
             for a in arrays[1:]
         )
         right, down = (
-            _Samples(builder, ir.Constant(_FLOATS, [float(part(k, SIDE)) for k in range(SAMPLES)]))
+            Lanes(builder, ir.Constant(_FLOATS, [float(part(k, SIDE)) for k in range(SAMPLES)]))
             for part in (int.__mod__, int.__floordiv__)
         )
         places = []
         for line in args[4:]:
             first, *steps = cgutils.unpack_tuple(builder, line, 3)
-            first, across, along = (_Samples.splat(builder, part) for part in (first, *steps))
+            first, across, along = (Lanes.splat(builder, part) for part in (first, *steps))
             places.append(first + right * across + down * along)
         inverse = 1.0 / places[2]
         u, v = (place * inverse for place in places[:2])
         _, seen = places[2] > 0.0
         for place, size in ((u, width), (v, height)):
-            last = _Samples.splat(builder, builder.sitofp(builder.sub(size, _LONG(1)), _FLOAT))
+            last = Lanes.splat(builder, builder.sitofp(builder.sub(size, _LONG(1)), _FLOAT))
             from_zero = builder.fcmp_ordered(">=", place.value, place.of(0.0))
             seen = builder.and_(seen, builder.and_(from_zero, (place < last)[1]))
-        u, v = (where((place, seen), place, 0.0).value for place in (u, v))
+        u, v = (where(Condition(place, seen), place, 0.0).value for place in (u, v))
         column, row = (builder.fptosi(place, _INTS) for place in (u, v))
         s, t = (
-            _Samples(builder, builder.fsub(place, builder.sitofp(whole, _FLOATS)))
+            Lanes(builder, builder.fsub(place, builder.sitofp(whole, _FLOATS)))
             for place, whole in ((u, column), (v, row))
         )
         undefined = ir.Constant(_INTS, ir.Undefined)

@@ -35,6 +35,7 @@ from gendr.rendering.backends.cpu.tables import (
     KernelPair,
     Number,
     formulas_of,
+    is_single,
     narrowed,
     number_of,
     pixel_grid,
@@ -62,14 +63,30 @@ project, settings = reference.project, reference.settings
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
     """Coverage of every pixel, [B, H, W]."""
     coverage, dist = aggregation.coverage, aggregation.coverage.dist
-    flat = _ALPHA(
-        KernelPair(_alpha_forward, _alpha_backward), (faces, size, aggregation), faces.corners,
-        coverage.scale, dist.total_shift(), dist.shape_parameter, aggregation.tconorm.given_p,
+    scalars = (
+        coverage.scale, dist.total_shift(), dist.shape_parameter, aggregation.tconorm.given_p
     )  # fmt: skip
+    if is_single(faces, size, coverage, aggregation.tconorm, scalars):
+        operator, kernels = _SINGLE_ALPHA, KernelPair(_single_forward, _single_backward)
+    else:
+        operator, kernels = _ALPHA, KernelPair(_alpha_forward, _alpha_backward)
+    flat = operator(kernels, (faces, size, aggregation), faces.corners, *scalars)
     return flat.reshape(faces.images, size.height, size.width)
 
 
 _AlphaSpec: TypeAlias = "tuple[ScreenFaces, ImageSize, Aggregation]"
+
+
+def _columns(spec: _AlphaSpec, scale: Tensor, shift: Number, p: Number | None) -> dict[int, Any]:
+    """The numbers of images that kernels take."""
+    from gendr.rendering.backends.cpu import kernels
+
+    counts = 1.0 / np.maximum(np.asarray(spec[0].present_counts, np.float64), 1.0)
+    return {
+        kernels.SCALE: scale.numpy(),
+        kernels.SHIFT: number_of(shift),
+        kernels.FAMILY_P: counts if spec[2].tconorm.kind == "mean" else number_of(p),
+    }
 
 
 def _alpha_definition(spec: _AlphaSpec, corners: Tensor, *numbers: Any) -> Tensor:
@@ -82,6 +99,8 @@ def _alpha_definition(spec: _AlphaSpec, corners: Tensor, *numbers: Any) -> Tenso
     return alpha_of_pairs(runs, distance, gather, faces, size, aggregation).flatten()
 
 
+# One operator, whose kernels take float32 or float64.
+_SINGLE_ALPHA = Operator("rendering.alpha", reference=_alpha_definition)
 _ALPHA = Operator("rendering.alpha", reference=_alpha_definition, wide=True)
 
 
@@ -93,13 +112,9 @@ def _alpha_forward(
     from gendr.rendering.backends.cpu import kernels
 
     faces, size, aggregation = spec
-    counts = np.maximum(np.asarray(faces.present_counts, np.float64), 1.0)
-    columns = {
-        kernels.SCALE: scale.numpy(),
-        kernels.SHIFT: number_of(shift),
-        kernels.FAMILY_P: 1.0 / counts if aggregation.tconorm.kind == "mean" else number_of(p),
-    }
-    tables = tables_of(faces, corners, size, aggregation.coverage.radius(), columns)
+    tables = tables_of(
+        faces, corners, size, aggregation.coverage.radius(), _columns(spec, scale, shift, p)
+    )
     pixels = faces.images * size.pixels
     totals, ties = np.zeros(pixels + kernels.LANES), np.zeros(pixels, np.int32)
     run(
@@ -111,11 +126,62 @@ def _alpha_forward(
         a, s = total, 1.0 - total
     elif aggregation.tconorm.kind == "mean":
         per_pixel = torch.ones_like(total)
-        per_pixel[:pixels] = torch.from_numpy(np.repeat(counts, size.pixels))
-        a, s = total / per_pixel, torch.ones_like(total)
+        per_pixel[:pixels] = torch.from_numpy(
+            np.repeat(tables.images[:, kernels.FAMILY_P], size.pixels)
+        )
+        a, s = total * per_pixel, torch.ones_like(total)
     else:
         a, s = aggregation.joining(p).inverse(total)
     return (a[:pixels],), (a, s, ties, tables)
+
+
+def _single_forward(
+    spec: _AlphaSpec, corners: Tensor, scale: Tensor, shift: Number, shape: Number | None,
+    p: Number | None, *, save: bool,
+) -> tuple[tuple[Tensor], tuple[Any, ...]]:  # fmt: skip
+    """As `_alpha_forward`, by tiles."""
+    from gendr.rendering.backends.cpu import tile_kernels
+
+    faces, size, aggregation = spec
+    tables = tables_of(
+        faces, corners, size, aggregation.coverage.radius(), _columns(spec, scale, shift, p)
+    )
+    down, across = (-(-n // tile_kernels.SIDE) for n in (size.height, size.width))
+    tiles = faces.images, down, across, tile_kernels.SINGLES
+    a, s = (memory.empty(tiles, torch.float32) for _ in range(2))
+    drawn = torch.empty(faces.images * size.pixels, device="cpu")
+    run(
+        tile_kernels.alpha_tiles, faces.images * down, tables.corners, tables.offsets,
+        tables.boxes, tables.images, (size.height, size.width),
+        tuple(
+            formulas_of(aggregation.coverage, aggregation.tconorm, slopes=False, single=True)
+        ),
+        a.numpy(), s.numpy(), drawn.numpy(),
+    )  # fmt: skip
+    return (drawn,), (a, s, tables)
+
+
+def _single_backward(
+    spec: _AlphaSpec, inputs: tuple[Any, ...], saved: tuple[Any, ...], grads: tuple[Tensor],
+    wanted: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """Gradients per face."""
+    from gendr.rendering.backends.cpu import tile_kernels
+
+    (_, size, aggregation), (a, s, tables) = spec, saved
+    extent, grad = (size.height, size.width), memory.empty(a.shape, torch.float32).zero_()
+    run(
+        tile_kernels.take_gradients, a.shape[0] * a.shape[1], grads[0].numpy(), s.numpy(), extent,
+        grad.numpy(),
+    )  # fmt: skip
+    out = memory.empty(tables.corners.shape, torch.float32).zero_()
+    run(
+        tile_kernels.backward_tiles, len(out), tables.corners, tables.offsets,
+        tables.image_of_face, tables.boxes, tables.images, extent,
+        tuple(formulas_of(aggregation.coverage, aggregation.tconorm, single=True)),
+        (a.numpy(), s.numpy(), grad.numpy()), out.numpy(),
+    )  # fmt: skip
+    return out, None, None, None, None
 
 
 def _alpha_backward(
@@ -170,7 +236,7 @@ def pairs(
     """
     from gendr.rendering.backends.cpu import kernels
 
-    tables = tables_of(faces, faces.corners, size, radius)
+    tables = tables_of(faces, faces.corners.double(), size, radius)
     rows = faces.images * size.height
     counts = np.zeros(rows, np.int64)
     run(kernels.count_rows, rows, tuple(tables), counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,12 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._common import memory
 from gendr.kernels.operator import Operator
 from gendr.kernels.threads import run
 from gendr.rendering.backends.cpu.tables import (
     FaceTables,
     KernelPair,
+    Number,
     formulas_of,
+    is_single,
     narrowed,
     number_of,
     sums_per_image,
@@ -62,10 +66,14 @@ def softmax(
         gloss is not None and gloss.orthographic,
         backdrop,
     )
+    task, attributes = _Task(faces, scene.size, coverage, look), torch.cat(columns, -1)
+    scalars = coverage.scale, coverage.dist.total_shift(), coverage.dist.shape_parameter, rate
+    if texture is None and gloss is None and _is_single(task, attributes, scalars):
+        kernels = KernelPair(_single_forward, _single_backward)
+        return _SINGLE(kernels, task, faces.corners, attributes, *scalars)
     return _SOFTMAX(
-        KernelPair(_forward, _backward), _Task(faces, scene.size, coverage, look),
-        faces.corners, torch.cat(columns, -1), coverage.scale, coverage.dist.total_shift(),
-        coverage.dist.shape_parameter, rate, lights, None if texture is None else texture.texels,
+        KernelPair(_forward, _backward), task, faces.corners, attributes, *scalars, lights,
+        None if texture is None else texture.texels,
     )  # fmt: skip
 
 
@@ -147,6 +155,79 @@ def _backward(
     results = call.gradients(tuple(read.numpy()), wanted)
     dtype = task.faces.corners.dtype
     return [None if g is None else narrowed(g, dtype) for g in results]
+
+
+# What float32 holds of weights: the exponent of the least one, counted from the nearest face.
+_FAINTEST = -80.0
+
+
+def _is_single(task: _Task, attributes: Tensor, scalars: tuple[Any, ...]) -> bool:
+    """As `is_single`; and the weight of the farthest face is no less than float32 holds."""
+    cutoff = task.coverage.cutoff
+    if not is_single(task.faces, task.size, task.coverage, None, scalars) or cutoff <= 0:
+        return False
+    depth = attributes.detach()[:, 3:6]
+    if not len(depth):
+        return False
+    spread = float(depth.max() - depth.min()) * number_of(scalars[-1])
+    return math.log(cutoff) - spread >= _FAINTEST
+
+
+_SINGLE = Operator("float32 softmax of the cpu backend", reference=None)
+
+
+def _single_forward(
+    task: _Task, corners: Tensor, attributes: Tensor, scale: Tensor, shift: Number, shape: Any,
+    rate: Tensor, *, save: bool,
+) -> tuple[tuple[Tensor, Tensor], tuple[Any, ...]]:  # fmt: skip
+    """As `_forward`, by tiles."""
+    from gendr.rendering.backends.cpu import kernels, tile_kernels
+    from gendr.rendering.backends.cpu import tile_softmax_kernels as colours
+
+    faces, size, coverage, look = task
+    columns = {kernels.SCALE: scale.numpy(), kernels.SHIFT: number_of(shift)}
+    tables = tables_of(faces, corners, size, coverage.radius(), columns)
+    down, across = (-(-n // tile_kernels.SIDE) for n in (size.height, size.width))
+    rows, pixels = faces.images * down, faces.images * size.pixels
+    kept = memory.empty((rows * across, colours.CHANNELS, tile_kernels.SINGLES), torch.float32)
+    depths = np.array(
+        [number_of(rate), float(attributes[:, colours.DEPTH : colours.COLOUR].min()), look.backdrop]
+    )
+    out = torch.empty(pixels, 3, device="cpu"), torch.empty(pixels, device="cpu")
+    run(
+        colours.softmax_tiles, rows, tables.corners, tables.offsets, tables.boxes, tables.images,
+        (size.height, size.width), tuple(formulas_of(coverage, Max(), slopes=False, single=True)),
+        attributes.numpy(), depths, kept.zero_().numpy(), out[0].view(-1).numpy(), out[1].numpy(),
+    )  # fmt: skip
+    return out, (kept, out[1], tables, depths)
+
+
+def _single_backward(
+    task: _Task, inputs: tuple[Any, ...], saved: tuple[Any, ...],
+    grads: tuple[Tensor | None, ...], wanted: tuple[bool, ...],
+) -> list[Tensor | None]:  # fmt: skip
+    """Gradients of corners and attributes."""
+    from gendr.rendering.backends.cpu import tile_softmax_kernels as colours
+
+    (faces, size, coverage, _), (kept, shares, tables, depths) = task, saved
+    attributes, extent = inputs[1], (size.height, size.width)
+    grad, of_shares = grads
+    grad = shares.new_zeros(len(shares), 3) if grad is None else grad
+    of_shares = torch.zeros_like(shares) if of_shares is None else of_shares
+    read = memory.empty((len(kept), colours.READ, kept.shape[2]), torch.float32).zero_()
+    down = -(-size.height // colours.SIDE)
+    run(
+        colours.take_softmax_gradients, faces.images * down, grad.view(-1).numpy(),
+        of_shares.numpy(), kept.numpy(), shares.detach().numpy(), extent, read.numpy(),
+    )  # fmt: skip
+    out = torch.zeros_like(inputs[0]), torch.zeros_like(attributes)
+    run(
+        colours.softmax_faces, len(attributes), tables.corners, tables.offsets,
+        tables.image_of_face, tables.boxes, tables.images, extent,
+        tuple(formulas_of(coverage, Max(), single=True)), attributes.numpy(), depths, read.numpy(),
+        out[0].numpy(), out[1].numpy(),
+    )  # fmt: skip
+    return [*(narrowed(x, x.dtype) for x in out), None, None, None, None]
 
 
 @dataclass(frozen=True)

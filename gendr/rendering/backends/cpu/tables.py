@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._common.tracing import is_traced
 from gendr.distributions import bodies as laws
 from gendr.distributions.law import Law
 from gendr.kernels.threads import run
@@ -43,21 +44,21 @@ def tables_of(
     """
     from gendr.rendering.backends.cpu import kernels
 
-    wide = corners.detach().to(torch.float64).contiguous().numpy()
+    given = corners.detach().contiguous().numpy()
     offsets = np.asarray(faces.offsets, np.int64)
     image_of_face = np.repeat(np.arange(faces.images), np.diff(offsets))
     images = np.zeros((faces.images, kernels.IMAGE_COLUMNS))
     images[:, kernels.RADIUS] = radius.detach().to(torch.float64).numpy()
     for column, values in (columns or {}).items():
         images[:, column] = values
-    boxes = np.zeros((len(wide), 4), np.int32)
+    boxes = np.zeros((len(given), 4), np.int32)
     run(
-        kernels.face_boxes, len(wide), wide, image_of_face, images,
+        kernels.face_boxes, len(given), given, image_of_face, images,
         size.height, size.width, boxes, pieces=2,
     )  # fmt: skip
     if faces.present is not None:
         boxes[~faces.present.numpy()] = 0  # kernels walk the boxes
-    return FaceTables(wide, offsets, image_of_face, boxes, images, pixel_grid(size))
+    return FaceTables(given, offsets, image_of_face, boxes, images, pixel_grid(size))
 
 
 def pixel_grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
@@ -86,10 +87,11 @@ def number_of(value: Any) -> float:
 
 def formulas_of(
     coverage: Coverage, tconorm: TConorm, *, slopes: bool = True, scalars: bool = False,
-    shape: bool = False, p: bool = False, inverse: bool = False,
+    shape: bool = False, p: bool = False, inverse: bool = False, single: bool = False,
 ) -> Formulas:  # fmt: skip
     """Look both up, with what is wanted for gradients of scalars, shape and p, and the inverse.
 
+    With `single` they are those of float32, which `is_single` has allowed.
     A forward pass wants no `slopes`, which would be compiled before the first picture.
     """
     dist = coverage.dist
@@ -103,7 +105,11 @@ def formulas_of(
         number_of(dist.shape_parameter),
         dist.art_exponent,
         coverage.cutoff,
-        *_addresses(law, family, tconorm.kind == "max", slopes, shape, p, inverse),
+        *(
+            _single_addresses(law, family, slopes, tconorm.kind == "max")
+            if single
+            else _addresses(law, family, tconorm.kind == "max", slopes, shape, p, inverse)
+        ),
         inverse and tconorm.is_product,
     )
 
@@ -124,6 +130,73 @@ def _addresses(
         of_families.weight_address(family) if slopes and not idempotent else 0,
         of_families.weight_p_address(family) if p else 0,
         of_families.inverse_address(family) if inverse else 0,
+    )
+
+
+# The least width of a law, in pixels, at which distances in float32 have the digits of coverage:
+# their errors are below 1e-6 pixels.
+_STEEPEST = 0.01
+# Beyond this power generators leave the range of float32 where coverage does not round to 1.
+_STEEPEST_POWER = 4.0
+
+
+def is_single(
+    faces: ScreenFaces, size: ImageSize, coverage: Coverage, tconorm: TConorm | None,
+    scalars: Iterable[Any],
+) -> bool:  # fmt: skip
+    """Whether float32 has the digits that are needed, and its kernels what is wanted.
+
+    The maximum compares coverages, whose ties are those of float64, and a step compares distances.
+
+    Args:
+        faces: of the batch.
+        size: of the images.
+        coverage: how faces cover pixels.
+        tconorm: that joins them, if one does.
+        scalars: other tensors and numbers, of which none may want a gradient.
+    """
+    dist = coverage.dist
+    if faces.corners.dtype != torch.float32 or coverage.double or dist.art_exponent or is_traced():
+        return False
+    if any(isinstance(x, Tensor) and (x.requires_grad or x.ndim > 1) for x in scalars):
+        return False
+    p = None if tconorm is None else tconorm.given_p
+    if p is not None and not 1 / _STEEPEST_POWER <= abs(number_of(p)) <= _STEEPEST_POWER:
+        return False
+    assert isinstance(dist.law, Law)  # callers handle other CDFs
+    law = laws.kernel_name(type(dist.law))
+    family = None if tconorm is None else families.kernel_name(type(tconorm))
+    if dist.support[0] == dist.support[1] or not _has_single(law, family):
+        return False
+    least = float(coverage.scale.detach().min()) if len(coverage.scale) else 1.0
+    return (least**0.5 if dist.is_squared else least) * size.side / 2 >= _STEEPEST
+
+
+@cache
+def _has_single(law: str, family: str | None) -> bool:
+    """Whether there are loops in float32, by the names of the kernels."""
+    from gendr.distributions import numba as of_laws
+    from gendr.tnorms import numba as of_families
+
+    return of_laws.has_single(law) and (family is None or of_families.has_single(family))
+
+
+@cache
+def _single_addresses(
+    law: str, family: str, slopes: bool, alone: bool
+) -> tuple[int, int, int, int, int, int, int]:
+    """As `_addresses`, of loops in float32."""
+    from gendr.distributions import numba as of_laws
+    from gendr.tnorms import numba as of_families
+
+    return (
+        of_laws.single_loop(law, "tails").address,
+        of_laws.single_loop(law, of_laws.BOTH).address if slopes else 0,
+        0,
+        0 if alone else of_families.single_loop(family, "generator").address,
+        of_families.single_loop(family, "weight").address if slopes and not alone else 0,
+        0,
+        0 if alone else of_families.single_loop(family, "inverse").address,
     )
 
 

@@ -1,0 +1,723 @@
+"""Silhouettes in float32: the compiled kernels of the CPU backend that most renderers take.
+
+A vector is a tile of `SIDE` x `SIDE` pixels, and images are stored tile by tile: no pixel of a row
+is gathered, and no store ends within a vector. Tiles near a face are collected in a block, which
+then goes through the law, the family and the sums as a whole.
+
+Lengths are in pixels. An edge measures every tile by two numbers of its centre, in float64: how far
+inward of the edge that is, and how far along. What a pixel adds to them is at most half a tile.
+Next to an edge both are small, so that float32 has all digits that the coverage needs, however
+large faces and images are. Sums over the faces of a pixel are float64.
+
+A forward unit is a run of rows of tiles, a backward unit a run of faces, as in `kernels`: any
+number of threads gives the same bits.
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: basic, reportMissingParameterType=false, reportIndexIssue=false, reportCallIssue=false
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from gendr.kernels.numba.calls import (
+    call_cdf,
+    call_cdf_and_pdf,
+    call_generator,
+    call_inverse,
+    call_weight,
+    pointer,
+    shifted,
+)
+from gendr.kernels.numba.calls import row as row_of
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.singles import fabs, sqrt
+from gendr.kernels.numba.vectors import SINGLES, Lanes, Place, lanewise, maximum, minimum, where
+from gendr.rendering.backends.cpu.kernels import FAMILY_P, RADIUS, SCALE, SHIFT, SHORTEST
+from gendr.rendering.backends.cpu.records import Formulas
+
+ensure_cache()
+announce_compilation(__name__)
+
+SIDE, _BITS = 4, 2
+TILES = 32  # of a block: its columns lie in the nearest cache
+STRIDE = TILES * SINGLES
+_FARTHEST = math.sqrt(0.5) * (SIDE - 1) * (1 + 1e-6)  # of a pixel from the centre of its tile
+_MOST = 1e9  # pixels: farther away is as far
+_LIMIT = float(np.finfo(np.float32).max) / 4  # of gradients; a vertex sums those of a few faces
+# Columns of a block.
+DISTANCE, ARGUMENT, CDF, SF, GENERATOR = (k * STRIDE for k in range(5))
+# In the backward pass, what comes after them: the nearest point as the gap to it along the normal
+# and along the edge, of a length of 1; where on the edge it is, 0 to 1; and the number of the edge.
+PDF, WEIGHT, ALPHA, REST, GRAD, HEIGHT, ALONG, FOOT, EDGE = (k * STRIDE for k in range(4, 13))
+# For colours: how far inward of its three edges a pixel is.
+INWARD = 13 * STRIDE
+_COLUMNS = 16 * STRIDE
+# A face, as numbers of its four edges; the fourth of a triangle repeats the third. In float64: how
+# far inward and how far along the centre of tile (0, 0) is; what both change by from a tile to the
+# next one in a row, and in a column; zeros and lengths; what is too far outside. Then a disc that
+# holds the centres of all tiles within reach, its radius squared; 1 if the face has an area, and
+# twice that.
+CENTRE, ACROSS, DOWN, LENGTH, LEAST, DISC = range(0, 48, 8)
+_FRAME = 48
+# In float32, for a tile: how far inward and how far along its centre is, how far beyond the end of
+# the edge (the second half), both steps, and one over the lengths.
+_BASE, _BEYOND, _ACROSS, _DOWN, _INVERSE = 0, 12, 16, 24, 32
+_NUMBERS = 36
+# What a walk remembers: the face, and the tile to continue at; how many parts a block has.
+FACE, ROW, COLUMN, PARTS = range(4)
+
+_FLOATS, _INT, _LONG = ir.VectorType(ir.FloatType(), SINGLES), ir.IntType(32), ir.IntType(64)
+
+
+# ---------------------------------------------------------------------------------------------
+# Geometry
+# ---------------------------------------------------------------------------------------------
+
+
+def _shuffled(builder, a, b, places):
+    kind = ir.VectorType(_INT, len(places))
+    return builder.shuffle_vector(a, b, ir.Constant(kind, list(places)))
+
+
+def _loaded(values, place, count):
+    """So many float32 at a place, as one vector."""
+    address = values.builder.gep(values.base, [Place.of(place)])
+    kind = ir.VectorType(ir.FloatType(), count)
+    return values.builder.load(values.builder.bitcast(address, kind.as_pointer()), align=4)
+
+
+def store(array, place, value):
+    """Store a vector of any kind."""
+    address = array.builder.gep(array.base, [Place.of(place)])
+    array.builder.store(
+        value, array.builder.bitcast(address, value.type.as_pointer()), align=4
+    )  # fmt: skip
+
+
+def _joined(low, high):
+    return Lanes(low.builder, _shuffled(low.builder, low.value, high.value, range(8)))
+
+
+def _setting_up(count):
+    """A step that fills in the numbers of a face of so many corners.
+
+    Returns whether some edge, but not each, is a point.
+    """
+    last = count - 1
+    begins, ends = [0, 1, 2, last], [1, 2, 3 if count == 4 else 0, 0]
+    kind = ir.VectorType(ir.DoubleType(), 4)
+
+    def step(place, corners, half, middle, centre, reach, frame, base):
+        builder = place.builder
+
+        def quarter(number):
+            return Lanes(builder, _shuffled(builder, number.value, number.value, range(4)))
+
+        half, middle, centre, reach = map(quarter, (half, middle, centre, reach))
+        low, high = _loaded(corners, place, 4), _loaded(corners, place + 4, 2 * count - 4)
+        if count == 3:
+            high = _shuffled(builder, high, high, [0, 1, 0, 1])
+
+        def ones(corner, axis):
+            found = _shuffled(builder, low, high, [2 * k + axis for k in corner])
+            return Lanes(builder, builder.fpext(found, kind))
+
+        (ax, ay), (bx, by) = ((ones(at, 0), ones(at, 1)) for at in (begins, ends))
+        share = Lanes(builder, ir.Constant(kind, [1.0 / count] * count + [0.0] * (4 - count)))
+        x, y = (quarter(Lanes.splat(builder, (c * share).sum())) for c in (ax, ay))
+        spread = (ax - x) * (ax - x) + (ay - y) * (ay - y)
+        ox, oy = (Lanes(builder, _shuffled(builder, c.value, c.value, [0] * 4)) for c in (ax, ay))
+        area = Lanes.splat(builder, ((ax - ox) * (by - oy) - (ay - oy) * (bx - ox)).sum())
+        area = quarter(area)
+        dx, dy = (bx - ax) * half, (ay - by) * half
+        square = dx * dx + dy * dy
+        there = square > SHORTEST
+        inverse = where(there, 1.0 / sqrt(square), 0.0)
+        ux, uy = where(there, dx * inverse, 1.0), dy * inverse
+        # Rows go down: what is counterclockwise becomes clockwise.
+        nx, ny = where(area > 0.0, uy, -uy), where(area > 0.0, -ux, ux)
+        sx, sy = 0.5 * (SIDE - 1) - middle - ax * half, 0.5 * (SIDE - 1) - centre + ay * half
+        zero = Lanes(builder, area.of(0.0))
+        least = where(area.compared("!=", 0.0), -reach, -np.inf)
+        across, down = _joined(nx, ux) * SIDE, _joined(ny, uy) * SIDE
+        frame[CENTRE] = _joined(nx * sx + ny * sy, ux * sx + uy * sy)
+        frame[ACROSS], frame[DOWN] = across, down
+        frame[LENGTH] = _joined(zero, square * inverse)
+        frame[LEAST] = _joined(least, zero - np.inf)
+        for k in (2, 1):  # the largest of four
+            other = _shuffled(builder, spread.value, spread.value, [(n + k) % 4 for n in range(4)])
+            spread = maximum(spread, Lanes(builder, other))
+        far = reach + half * sqrt(spread) * (1.0 + 1e-9)
+        solid = where(area.compared("!=", 0.0), zero + 1.0, zero)
+        parts = x * half + middle, centre - y * half, far * far, solid, area * half * half
+        parts = *parts[:4], where(area > 0.0, parts[4], -parts[4])
+        for k, part in enumerate(parts):
+            frame.put(Place(builder, _LONG(DISC + k)), builder.extract_element(part.value, _INT(0)))
+        single = ir.VectorType(ir.FloatType(), 8)
+        store(base, _ACROSS, builder.fptrunc(across.value, single))
+        store(base, _DOWN, builder.fptrunc(down.value, single))
+        store(base, _INVERSE, builder.fptrunc(inverse.value, ir.VectorType(ir.FloatType(), 4)))
+        bits = builder.bitcast(there.lanes, ir.IntType(4))
+        none, all_ = ir.IntType(4)(0), ir.IntType(4)(-1)
+        return builder.and_(
+            builder.icmp_signed("!=", bits, none), builder.icmp_signed("!=", bits, all_)
+        )
+
+    return lanewise(step, types.boolean)
+
+
+_set_up_three, _set_up_four = _setting_up(3), _setting_up(4)
+
+
+@inner()
+def _set_up(corners, f, half, middle, centre, reach, frame, base):
+    """Fill in the numbers of a face."""
+    place, quad = f * corners.shape[1] * 2, corners.shape[1] == 4
+    values = pointer(corners)
+    if quad:
+        points = _set_up_four(place, values, half, middle, centre, reach, frame, base)
+    else:
+        points = _set_up_three(place, values, half, middle, centre, reach, frame, base)
+    if points:
+        # The ends of an edge that is a point are those of its neighbours, too.
+        for k in range(4):
+            m = k
+            while frame[LENGTH + 4 + m] == 0.0:
+                m = (m + 3) & 3
+            for n in range(k, DISC, 4):
+                frame[n] = frame[n - k + m]
+            for n in range(k, 16, 4):
+                base[_ACROSS + n] = base[_ACROSS + n - k + m]
+            base[_INVERSE + k] = base[_INVERSE + m]
+
+
+def _place(frame, column, row, base):
+    """Fill in the numbers of a tile; whether its centre is within reach of all edges."""
+    builder = frame.builder
+    here = frame[CENTRE] + column * frame[ACROSS] + row * frame[DOWN]
+    near = here >= frame[LEAST]
+    beyond = here - frame[LENGTH]
+    for place, numbers in ((_BASE, here), (_BEYOND - 4, beyond)):
+        numbers = maximum(minimum(numbers, _MOST), -_MOST)
+        store(base, place, builder.fptrunc(numbers.value, ir.VectorType(ir.FloatType(), 8)))
+    bits = builder.bitcast(near.lanes, ir.IntType(8))
+    return builder.icmp_signed("==", bits, ir.IntType(8)(-1))
+
+
+_place = lanewise(_place, types.boolean)
+
+
+def _pixels(builder, along_row):
+    """How far the pixels of a tile are from its centre, as parts of a tile."""
+    numbers = [(k % SIDE if along_row else k // SIDE) for k in range(SINGLES)]
+    return Lanes(builder, ir.Constant(_FLOATS, [(n - (SIDE - 1) / 2) / SIDE for n in numbers]))
+
+
+def _edge(base, k, x, y):
+    """How far the pixels are inward of an edge, along it, and beyond its end."""
+    inward = base.all(_BASE + k) + base.all(_ACROSS + k) * x + base.all(_DOWN + k) * y
+    more = base.all(_ACROSS + 4 + k) * x + base.all(_DOWN + 4 + k) * y
+    return inward, base.all(_BASE + 4 + k) + more, base.all(_BEYOND + k) + more
+
+
+def _signed(square, lowest, beyond, solid):
+    """The distance, positive inside.
+
+    A pixel is inside if it is on the outer side of no edge and its nearest point is no corner. For
+    very thin faces rounding can make either test alone wrong.
+    """
+    distance = sqrt(square)
+    inside = (lowest >= 0.0) & beyond.equals(0.0) & (solid > 0.0)
+    return where(inside, distance, -distance)
+
+
+def _measuring(count, places=False):
+    """A step that measures the distances of a tile to a face of so many edges.
+
+    With `places` it keeps how far inward of each edge pixels are.
+    """
+
+    def step(i, base, solid, block):
+        x, y = _pixels(i.builder, True), _pixels(i.builder, False)
+        best = lowest = gap = None
+        for k in range(count):
+            inward, along, beyond = _edge(base, k, x, y)
+            if places:
+                block[i + (INWARD + k * STRIDE)] = inward
+            outside = maximum(maximum(-along, beyond), 0.0)
+            here = inward * inward + outside * outside
+            if best is None:
+                best, lowest, gap = here, inward, outside
+            else:
+                gap = where(here < best, outside, gap)
+                best, lowest = minimum(here, best), minimum(inward, lowest)
+        block[i + DISTANCE] = _signed(best, lowest, gap, solid)
+
+    return lanewise(step)
+
+
+def _measuring_slopes(count, places=False):
+    """A step that also finds the nearest point, for gradients; see the columns of a block."""
+
+    def step(i, base, solid, block):
+        x, y = _pixels(i.builder, True), _pixels(i.builder, False)
+        best = lowest = height = gap = foot = edge = None
+        for k in range(count):
+            inward, along, beyond = _edge(base, k, x, y)
+            if places:
+                block[i + (INWARD + k * STRIDE)] = inward
+            outside = maximum(beyond, 0.0) + minimum(along, 0.0)
+            here = inward * inward + outside * outside
+            place = along * base.all(_INVERSE + k)
+            if best is None:
+                best, lowest, height, gap, foot = here, inward, inward, outside, place
+                edge = Lanes(i.builder, inward.of(0.0))
+            else:
+                closer = here < best
+                height, gap = where(closer, inward, height), where(closer, outside, gap)
+                foot, edge = where(closer, place, foot), where(closer, float(k), edge)
+                best, lowest = minimum(here, best), minimum(inward, lowest)
+        distance = _signed(best, lowest, gap, solid)
+        inverse, on_edge = 1.0 / distance, distance.equals(0.0)
+        block[i + DISTANCE], block[i + EDGE] = distance, edge
+        block[i + HEIGHT] = where(on_edge, 1.0, height * inverse)
+        block[i + ALONG] = where(on_edge, 0.0, gap * inverse)
+        block[i + FOOT] = maximum(minimum(foot, 1.0), 0.0)
+
+    return lanewise(step)
+
+
+_measure_three, _measure_four = _measuring(3), _measuring(4)
+_slopes_three, _slopes_four = _measuring_slopes(3), _measuring_slopes(4)
+_places_three, _slopes_and_places = _measuring(3, True), _measuring_slopes(3, True)
+
+
+# ---------------------------------------------------------------------------------------------
+# The walk over faces and tiles
+# ---------------------------------------------------------------------------------------------
+
+
+@inner()
+def new_block():
+    """The memory of a walk.
+
+    Its cursor; columns; the tiles of a block; the parts that belong to one face each, where one
+    begins, and its face; the numbers of the faces of parts, and of one tile.
+    """
+    return (
+        np.zeros(4, np.int64), np.zeros(_COLUMNS, np.float32), np.zeros(TILES, np.int64),
+        np.zeros(TILES + 1, np.int64), np.zeros(TILES, np.int64), np.zeros((TILES, _FRAME)),
+        np.zeros(_NUMBERS, np.float32),
+    )  # fmt: skip
+
+
+@inner()
+def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, places):
+    """Collect the next tiles within reach of faces before `last` and measure their distances.
+
+    Returns their number; 0 at the end of the walk. Faces are visited in order. Unless there are
+    `slopes` or `places`, constants, only distances are measured.
+    """
+    cursor, tiles, starts, faces, frames = block[0], block[2], block[3], block[4], block[5]
+    columns, base = pointer(block[1]), pointer(block[6])
+    down, across = (size[0] + SIDE - 1) // SIDE, (size[1] + SIDE - 1) // SIDE
+    reach = radius * 0.5 * min(size[0], size[1]) + _FARTHEST
+    half, middle, centre = 0.5 * min(size[0], size[1]), 0.5 * (size[1] - 1), 0.5 * (size[0] - 1)
+    quad = corners.shape[1] == 4
+    f, row, column = cursor[FACE], cursor[ROW], cursor[COLUMN]
+    n, parts = 0, 0
+    while f < last and n < TILES:
+        first = max(np.int64(boxes[f, 2]) >> _BITS, rows[0])
+        end = min((np.int64(boxes[f, 3]) + SIDE - 1) >> _BITS, rows[1])
+        left = np.int64(boxes[f, 0]) >> _BITS
+        right = (np.int64(boxes[f, 1]) + SIDE - 1) >> _BITS
+        if first >= end or boxes[f, 0] >= boxes[f, 1] or boxes[f, 2] >= boxes[f, 3]:
+            f, row, column = f + 1, -1, 0
+            continue
+        if row < 0:
+            row, column = first, left
+        # What may not fit begins the next block: the sums of a face do not depend on others.
+        if n > 0 and (end - row) * (right - left) > TILES - n:
+            break
+        frame = row_of(frames, parts)
+        _set_up(corners, f, half, middle, centre, reach, frame, base)
+        x, y, square, mark = frame[DISC], frame[DISC + 1], frame[DISC + 2], frame[DISC + 3]
+        start = n
+        while row < end and n < TILES:
+            dx = SIDE * column + 0.5 * (SIDE - 1) - x
+            dy = SIDE * row + 0.5 * (SIDE - 1) - y
+            if dx * dx + dy * dy <= square and _place(
+                frame, np.float64(column), np.float64(row), base
+            ):
+                place = SINGLES * n
+                # Constants in each branch: triangles have no fourth edge to measure.
+                if places:
+                    if slopes:
+                        _slopes_and_places(place, base, np.float32(mark), columns)
+                    else:
+                        _places_three(place, base, np.float32(mark), columns)
+                elif slopes:
+                    if quad:
+                        _slopes_four(place, base, np.float32(mark), columns)
+                    else:
+                        _slopes_three(place, base, np.float32(mark), columns)
+                elif quad:
+                    _measure_four(place, base, np.float32(mark), columns)
+                else:
+                    _measure_three(place, base, np.float32(mark), columns)
+                tiles[n] = ((image * down + row) * across + column) * SINGLES
+                n += 1
+            column += 1
+            if column == right:
+                row, column = row + 1, left
+        if n > start:
+            starts[parts], faces[parts] = start, f
+            parts += 1
+        if row == end:
+            f, row = f + 1, -1
+    starts[parts] = n
+    cursor[FACE], cursor[ROW], cursor[COLUMN], cursor[PARTS] = f, row, column, parts
+    return n
+
+
+@lanewise
+def _argument(i, factor, shift, block):
+    block[i + ARGUMENT] = block[i + DISTANCE] * factor + shift
+
+
+@lanewise
+def _squared_argument(i, factor, shift, block):
+    distance = block[i + DISTANCE]
+    block[i + ARGUMENT] = distance * fabs(distance) * factor + shift
+
+
+@inner(error_model="numpy")
+def per_pixel(image, law, size):
+    """How much the argument of a law changes by in a pixel, or its square."""
+    pixel = 2.0 / min(size[0], size[1])
+    return (pixel * pixel if law.squared else pixel) / image[SCALE]
+
+
+@inner()
+def arguments(count, image, law, size, block):
+    """Fill in the arguments of a law."""
+    factor, shift = per_pixel(image, law, size), np.float32(image[SHIFT])
+    narrow = np.float32(-factor if law.reversed else factor)
+    for i in range(0, count, SINGLES):
+        if law.squared:
+            _squared_argument(i, narrow, shift, block)
+        else:
+            _argument(i, narrow, shift, block)
+
+
+# ---------------------------------------------------------------------------------------------
+# Forward
+# ---------------------------------------------------------------------------------------------
+
+
+@lanewise
+def _add(i, a, g, cutoff, pixel, totals):
+    """Add what a face adds to the totals of a tile."""
+    builder = i.builder
+    kind = ir.VectorType(ir.DoubleType(), SINGLES)
+    value = where(a[i] > cutoff, g[i], 0.0).value
+    address = builder.bitcast(builder.gep(totals.base, [pixel.value]), kind.as_pointer())
+    before = builder.load(address, align=8)
+    builder.store(builder.fadd(before, builder.fpext(value, kind)), address, align=8)
+
+
+@lanewise
+def _narrow(pixel, totals, i, block):
+    kind = ir.VectorType(ir.DoubleType(), SINGLES)
+    address = pixel.builder.bitcast(
+        pixel.builder.gep(totals.base, [pixel.value]), kind.as_pointer()
+    )
+    value = pixel.builder.fptrunc(pixel.builder.load(address, align=8), _FLOATS)
+    block[i] = Lanes(pixel.builder, value)
+
+
+@lanewise
+def _draw_tile(pixel, tiles, place, width, image):
+    """Write the rows of a tile into an image."""
+    value = tiles[pixel].value
+    for k in range(SIDE):
+        row = range(SIDE * k, SIDE * k + SIDE)
+        store(image, place + width * k, _shuffled(pixel.builder, value, value, row))
+
+
+@inner()
+def _draw_rows(row, size, tiles, image):
+    """Write a row of tiles of all images into the rows of their pixels."""
+    height, width = size
+    down, across = (height + SIDE - 1) // SIDE, (width + SIDE - 1) // SIDE
+    first = row // down * height + row % down * SIDE
+    count = min(SIDE, height - row % down * SIDE)
+    whole = width // SIDE if count == SIDE else 0
+    for x in range(whole):
+        _draw_tile((row * across + x) * SINGLES, tiles, first * width + x * SIDE, width, image)
+    for y in range(count):
+        for x in range(whole * SIDE, width):
+            place = (row * across + (x >> _BITS)) * SINGLES + y * SIDE + (x & (SIDE - 1))
+            image[(first + y) * width + x] = tiles[place]
+
+
+@kernel()
+def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, drawn, start, stop):
+    """Fill in alpha for the rows of tiles start .. stop - 1.
+
+    Args:
+        corners: float32 [T, N, 2].
+        offsets: of the faces of images.
+        boxes: of faces, see `kernels.face_boxes`.
+        images: see `kernels.IMAGE_COLUMNS`.
+        size: height and width.
+        formulas: a tuple of `Formulas`.
+        alpha: float32 [tiles, 16]; and so `rest`, 1 - alpha.
+        rest: see there.
+        drawn: float32 [B, H, W], alpha as images.
+        start: a row of tiles, of all images.
+        stop: one past the last.
+    """
+    law = Formulas(*formulas)
+    down, across = (size[0] + SIDE - 1) // SIDE, (size[1] + SIDE - 1) // SIDE
+    block, first, count = new_block(), start * across * SINGLES, (stop - start) * across * SINGLES
+    sums = np.zeros(count)
+    cursor, columns, tiles = block[0], pointer(block[1]), block[2]
+    cutoff = np.float32(law.cutoff)
+    cdf, sf, g = shifted(columns, CDF), shifted(columns, SF), shifted(columns, GENERATOR)
+    a, s = (sf, cdf) if law.reversed else (cdf, sf)
+    for b in range(start // down, (stop - 1) // down + 1):
+        rows = (max(start - b * down, 0), min(stop - b * down, down))
+        cursor[FACE], cursor[ROW], image = offsets[b], -1, images[b]
+        while True:
+            n = next_tiles(
+                corners, boxes, offsets[b + 1], rows, b, image[RADIUS], size, block, False, False
+            )  # fmt: skip
+            if n == 0:
+                break
+            arguments(n * SINGLES, image, law, size, columns)
+            call_cdf(law.cdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf)
+            call_generator(law.generator, a, s, n * SINGLES, image[FAMILY_P], g)
+            for k in range(n):
+                _add(k * SINGLES, a, g, cutoff, tiles[k] - first, sums)
+        begin, end = (b * down + rows[0]) * across, (b * down + rows[1]) * across
+        begin, end = begin * SINGLES, end * SINGLES
+        for i in range(begin, end, STRIDE):
+            n = min(end - i, STRIDE)
+            for k in range(0, n, SINGLES):
+                _narrow(i - first + k, sums, k, g)
+            call_inverse(
+                law.inverse, g, n, image[FAMILY_P],
+                shifted(pointer(alpha), i), shifted(pointer(rest), i),
+            )  # fmt: skip
+    for row in range(start, stop):
+        _draw_rows(row, size, pointer(alpha), pointer(drawn))
+
+
+# ---------------------------------------------------------------------------------------------
+# Backward
+# ---------------------------------------------------------------------------------------------
+
+
+@lanewise
+def _copy(i, block, alpha, rest, grad, pixel):
+    for column, values in ((ALPHA, alpha), (REST, rest), (GRAD, grad)):
+        block[i + column] = values[pixel]
+
+
+@lanewise
+def through(i, a, cutoff, slope, block):
+    """Turn the gradients of alpha into those of distances."""
+    through = where(a[i] > cutoff, block[i + GRAD], 0.0)
+    block[i + GRAD] = through * block[i + WEIGHT] * (block[i + PDF] * slope)
+
+
+@lanewise
+def through_squared(i, a, cutoff, slope, block):
+    """As `through`, for a law of the square of the distance."""
+    through = where(a[i] > cutoff, block[i + GRAD], 0.0)
+    slope = slope * 2.0 * fabs(block[i + DISTANCE])
+    block[i + GRAD] = through * block[i + WEIGHT] * (block[i + PDF] * slope)
+
+
+def four_sums(vectors):
+    """The sums of four vectors as one vector of four numbers."""
+    builder = vectors[0].builder
+
+    def folded(a, b, width):
+        """Sums of each two numbers, so many apart, of both vectors, in turns."""
+        low = [n + m + other for n in range(0, SINGLES, 2 * width) for other in (0, SINGLES)
+               for m in range(width)]  # fmt: skip
+        parts = (_shuffled(builder, a.value, b.value, [n + k for n in low]) for k in (0, width))
+        return Lanes(builder, builder.fadd(*parts))
+
+    v = folded(folded(vectors[0], vectors[1], 1), folded(vectors[2], vectors[3], 1), 2).value
+    for size in (8, 4):
+        v = builder.fadd(*(_shuffled(builder, v, v, range(k, k + size)) for k in (0, size)))
+    return builder.fpext(v, ir.VectorType(ir.DoubleType(), 4))
+
+
+def _moving(count):
+    """A step that adds the gradients of the points of a part to the corners of their face.
+
+    For every edge it sums, over the pixels that are nearest to it, g h, t g h, g e and t g e, with
+    the gradient g of the distance, the gap (h, e) along the normal and along the edge, and t for
+    where on the edge the nearest point is. Of the gradient of a point the ends of the edge get
+    1 - t and t, with a minus, because t is optimal (envelope theorem).
+    """
+
+    def step(start, stop, block, frame, half, out, corner):
+        builder = start.builder
+        zero = ir.Constant(_FLOATS, [0.0] * SINGLES)
+        kept = [cgutils.alloca_once_value(builder, zero) for _ in range(4 * count)]
+        with cgutils.for_range_slice(
+            builder, start.value, stop.value, _LONG(SINGLES), inc=True
+        ) as (index, _):
+            i = Place(builder, index)
+            g, t, edge = block[i + GRAD], block[i + FOOT], block[i + EDGE]
+            inward, along = g * block[i + HEIGHT], g * block[i + ALONG]
+            values = inward, t * inward, along, t * along
+            for k in range(count):
+                here = edge.equals(float(k))
+                for value, place in zip(values, kept[4 * k : 4 * k + 4], strict=True):
+                    total = Lanes(builder, builder.load(place)) + where(here, value, 0.0)
+                    builder.store(total.value, place)
+        across, down = frame[ACROSS].value, frame[DOWN].value
+        half = Lanes(builder, _shuffled(builder, half.value, half.value, range(4)))
+        sides = ir.Constant(half.value.type, [1.0 / SIDE, -1.0 / SIDE] * 2)
+        half = half * Lanes(builder, sides)
+        moves = []
+
+        def lanes(value, other, places):
+            return Lanes(builder, _shuffled(builder, value, other, places))
+
+        for k in range(count):
+            sums = four_sums([Lanes(builder, builder.load(x)) for x in kept[4 * k : 4 * k + 4]])
+            normal, tangent = (
+                lanes(across, down, [n + k, n + k + 8] * 2) * half for n in (0, 4)
+            )  # fmt: skip
+            ends = lanes(sums, sums, [1, 1, 3, 3])
+            first = lanes(sums, sums, [0, 0, 2, 2]) - ends
+            shares = [lanes(first.value, ends.value, [n, n, n + 4, n + 4]) for n in (0, 2)]
+            moves.append((normal * shares[0] + tangent * shares[1]).value)
+        for k in range(count):
+            both = builder.fadd(
+                _shuffled(builder, moves[k], moves[k], [0, 1]),
+                _shuffled(builder, moves[k - 1], moves[k - 1], [2, 3]),
+            )
+            before = builder.fpext(_loaded(out, corner + 2 * k, 2), both.type)
+            after = Lanes(builder, builder.fsub(before, both))
+            after = maximum(minimum(after, _LIMIT), -_LIMIT)  # vertices sum several
+            narrow = builder.fptrunc(after.value, ir.VectorType(ir.FloatType(), 2))
+            store(out, corner + 2 * k, narrow)
+
+    return lanewise(step)
+
+
+move_three, move_four = _moving(3), _moving(4)
+
+
+@lanewise
+def _take_tile(pixel, rest, place, width, image, tiles):
+    """Read a tile from the rows of an image; pixels that are saturated have no gradient."""
+    builder = pixel.builder
+    rows = [_loaded(image, place + width * k, SIDE) for k in range(SIDE)]
+    while len(rows) > 1:
+        both = range(2 * rows[0].type.count)
+        rows = [_shuffled(builder, a, b, both) for a, b in zip(rows[::2], rows[1::2], strict=True)]
+    tiles[pixel] = where(rest[pixel] > 0.0, Lanes(builder, rows[0]), 0.0)
+
+
+@kernel()
+def take_gradients(image, rest, size, tiles, start, stop):
+    """Fill in the gradient of alpha [tiles, 16] from images, where alpha is not saturated.
+
+    Args:
+        image: float32 [B, H, W].
+        rest: float32 [tiles, 16], 1 - alpha.
+        size: height and width.
+        tiles: is 0 before.
+        start: a row of tiles, of all images.
+        stop: one past the last.
+    """
+    height, width = size
+    down, across = (height + SIDE - 1) // SIDE, (width + SIDE - 1) // SIDE
+    pixels, rests, out = pointer(image), pointer(rest), pointer(tiles)
+    for row in range(start, stop):
+        first = row // down * height + row % down * SIDE
+        count = min(SIDE, height - row % down * SIDE)
+        whole = width // SIDE if count == SIDE else 0
+        for x in range(whole):
+            place = (row * across + x) * SINGLES
+            _take_tile(place, rests, first * width + x * SIDE, width, pixels, out)
+        for y in range(count):
+            for x in range(whole * SIDE, width):
+                place = (row * across + (x >> _BITS)) * SINGLES + y * SIDE + (x & (SIDE - 1))
+                if rests[place] > 0.0:
+                    out[place] = pixels[(first + y) * width + x]
+
+
+@kernel(error_model="numpy")
+def backward_tiles(
+    corners, offsets, image_of_face, boxes, images, size, formulas, drawn, out, start, stop
+):
+    """Fill in `out`, the gradients of the corners of the faces start .. stop - 1.
+
+    Args:
+        corners: float32 [T, N, 2]; so `out`.
+        offsets: of the faces of images.
+        image_of_face: [T].
+        boxes: of faces.
+        images: as for `alpha_tiles`, and so are `size` and `formulas`.
+        size: height and width.
+        formulas: a tuple of `Formulas`.
+        drawn: float32 [tiles, 16] each: alpha, 1 - alpha, and the gradient of alpha.
+        out: is 0 before.
+        start: a face.
+        stop: one past the last.
+    """
+    law = Formulas(*formulas)
+    rows, half = (0, (size[0] + SIDE - 1) // SIDE), 0.5 * min(size[0], size[1])
+    block, grads = new_block(), pointer(out)
+    cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
+    alpha, rest, grad = pointer(drawn[0]), pointer(drawn[1]), pointer(drawn[2])
+    cutoff, count = np.float32(law.cutoff), corners.shape[1]
+    cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
+    a, s = (sf, cdf) if law.reversed else (cdf, sf)
+    for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
+        last, image = min(stop, offsets[b + 1]), images[b]
+        cursor[FACE], cursor[ROW] = max(start, offsets[b]), -1
+        slope = np.float32(per_pixel(image, law, size))
+        while True:
+            n = next_tiles(corners, boxes, last, rows, b, image[RADIUS], size, block, True, False)
+            if n == 0:
+                break
+            arguments(n * SINGLES, image, law, size, columns)
+            call_cdf_and_pdf(
+                law.cdf_and_pdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf, pdf
+            )
+            for k in range(n):
+                _copy(k * SINGLES, columns, alpha, rest, grad, tiles[k])
+            call_weight(
+                law.weight, a, s, shifted(columns, ALPHA), shifted(columns, REST), n * SINGLES,
+                image[FAMILY_P], shifted(columns, WEIGHT),
+            )  # fmt: skip
+            for i in range(0, n * SINGLES, SINGLES):
+                if law.squared:
+                    through_squared(i, a, cutoff, slope, columns)
+                else:
+                    through(i, a, cutoff, slope, columns)
+            for p in range(cursor[PARTS]):
+                first, end = starts[p] * SINGLES, starts[p + 1] * SINGLES
+                frame, corner = row_of(block[5], p), faces[p] * count * 2
+                if count == 4:
+                    move_four(first, end, columns, frame, half, grads, corner)
+                else:
+                    move_three(first, end, columns, frame, half, grads, corner)

@@ -1,0 +1,343 @@
+"""Softmax colours in float32, by tiles: for triangles with colours at their corners.
+
+The walk, the coverage and the gradients of distances are those of silhouettes (`tile_kernels`). The
+exponents of the softmax count from the nearest depth of the scene, so that they have all digits of
+the differences of depths, and nothing overflows. Colours and weights of a pixel lie beside each
+other: four vectors for a tile.
+
+Source: Liu et al., Soft Rasterizer (2019), the softmax over depth.
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: basic, reportMissingParameterType=false, reportIndexIssue=false, reportCallIssue=false
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+
+from gendr.kernels.numba.calls import call_cdf, call_cdf_and_pdf, pointer, row, shifted
+from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.singles import exp, of_lanes
+from gendr.kernels.numba.vectors import SINGLES, Lanes, Place, lanewise, where
+from gendr.rendering.backends import formulas as texts
+from gendr.rendering.backends.cpu.kernels import RADIUS
+from gendr.rendering.backends.cpu.records import Formulas
+from gendr.rendering.backends.cpu.softmax_kernels import COLOUR, DEPTH, W
+from gendr.rendering.backends.cpu.tile_kernels import (
+    ACROSS,
+    ARGUMENT,
+    CDF,
+    DISC,
+    DOWN,
+    FACE,
+    GRAD,
+    INWARD,
+    LENGTH,
+    PARTS,
+    PDF,
+    ROW,
+    SF,
+    SIDE,
+    STRIDE,
+    WEIGHT,
+    arguments,
+    four_sums,
+    move_three,
+    new_block,
+    next_tiles,
+    per_pixel,
+    store,
+    through,
+    through_squared,
+)
+
+ensure_cache()
+announce_compilation(__name__)
+
+# Of a pixel: red, green and blue, and the sum of weights, of which the backward pass gets the
+# inverse, and the gradients of these colours and of all shares (see `softmax_kernels`).
+CHANNELS, READ = 4, 5
+# Numbers of a face: 1 / w of its corners; one over its heights above the opposite edges; exponents;
+# colours; and a third if it has no area.
+_INVERSE_W, _HEIGHTS, _EXPONENTS, _COLOURS, _THIRD = 0, 3, 6, 9, 18
+_NUMBERS = 19
+# Sums of gradients of a face: of colours, exponents, 1 / w, and of barycentric coordinates times
+# each of these.
+_OF_COLOURS, _OF_EXPONENTS, _OF_W, _OF_PLACES = 0, 9, 12, 15
+_SUMS = 24
+
+_corner_weights = of_lanes(texts.corner_weights)
+_corner_weights_backward = of_lanes(texts.corner_weights_backward)
+_FLOATS, _LONG = ir.VectorType(ir.FloatType(), SINGLES), ir.IntType(64)
+
+
+@inner(error_model="numpy")
+def _numbers(attributes, f, frame, half, rate, nearest, out):
+    """Fill in the numbers of a face, from its frame and attributes."""
+    solid, area = frame[DISC + 3] > 0.0, frame[DISC + 4]
+    for k in range(3):
+        w, edge = attributes[f, W + k], frame[LENGTH + 4 + (k + 1) % 3]
+        out[_INVERSE_W + k] = np.float32(1.0) / w if w > 0.0 else np.float32(1.0)
+        out[_HEIGHTS + k] = np.float32(edge / area) if solid else np.float32(0.0)
+        exponent = (nearest - attributes[f, DEPTH + k]) * rate
+        out[_EXPONENTS + k] = np.float32(exponent)
+        for c in range(3):
+            out[_COLOURS + 3 * k + c] = attributes[f, COLOUR + 3 * k + c]
+    out[_THIRD] = np.float32(0.0) if solid else np.float32(1.0 / 3.0)
+
+
+def _places(i, block, numbers):
+    """The barycentric coordinates of the pixels of a tile; corner k is opposite of edge k + 1."""
+    third = numbers.all(_THIRD)
+    return [
+        block[i + (INWARD + (k + 1) % 3 * STRIDE)] * numbers.all(_HEIGHTS + k) + third
+        for k in range(3)
+    ]
+
+
+def _inverses(numbers):
+    return [numbers.all(_INVERSE_W + k) for k in range(3)]
+
+
+def _mixed(weights, numbers, column, step=1):
+    return sum(
+        (weights[k] * numbers.all(column + k * step) for k in (1, 2)),
+        weights[0] * numbers.all(column),
+    )
+
+
+@lanewise
+def _add(i, a, cutoff, numbers, block, place, sums):
+    """Add a fragment to the colours and weights of the pixels of a tile."""
+    weights = _corner_weights(*_places(i, block, numbers), *_inverses(numbers))[:3]
+    share = where(a[i] > cutoff, a[i] * exp(_mixed(weights, numbers, _EXPONENTS)), 0.0)
+    for c in range(3):
+        colour = _mixed(weights, numbers, _COLOURS + c, 3)
+        sums[place + SINGLES * c] = sums[place + SINGLES * c] + share * colour
+    sums[place + SINGLES * 3] = sums[place + SINGLES * 3] + share
+
+
+@kernel(error_model="numpy")
+def softmax_tiles(
+    corners, offsets, boxes, images, size, formulas, attributes, depths, sums, colours, shares,
+    start, stop,
+):  # fmt: skip
+    """Colours of the rows of tiles start .. stop - 1.
+
+    Args:
+        corners: float32 [T, 3, 2].
+        offsets: of the faces of images; and so on, see `alpha_tiles`.
+        boxes: see there.
+        images: see there.
+        size: see there.
+        formulas: see there.
+        attributes: float32 [T, 15], w, depth and colours of corners, see `softmax_kernels`.
+        depths: float64, the rate of the softmax, the nearest depth, and that of the background.
+        sums: float32 [tiles, 4, 16], 0 before; then colours, and one over the sum of weights.
+        colours: float32 [B, H, W, 3], without the part of the background.
+        shares: float32 [B, H, W], that of the background.
+        start: a row of tiles, of all images.
+        stop: one past the last.
+    """
+    law = Formulas(*formulas)
+    height, width = size
+    down, across = (height + SIDE - 1) // SIDE, (width + SIDE - 1) // SIDE
+    half, cutoff = 0.5 * min(height, width), np.float32(law.cutoff)
+    block, memory = new_block(), np.zeros(_NUMBERS, np.float32)
+    cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
+    cdf, sf = shifted(columns, CDF), shifted(columns, SF)
+    a = sf if law.reversed else cdf
+    for b in range(start // down, (stop - 1) // down + 1):
+        rows = (max(start - b * down, 0), min(stop - b * down, down))
+        cursor[FACE], cursor[ROW], image = offsets[b], -1, images[b]
+        while True:
+            n = next_tiles(
+                corners, boxes, offsets[b + 1], rows, b, image[RADIUS], size, block, False, True
+            )  # fmt: skip
+            if n == 0:
+                break
+            arguments(n * SINGLES, image, law, size, columns)
+            call_cdf(law.cdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf)
+            for p in range(cursor[PARTS]):
+                _numbers(
+                    attributes, faces[p], row(block[5], p), half, depths[0], depths[1],
+                    pointer(memory),
+                )  # fmt: skip
+                for k in range(starts[p], starts[p + 1]):
+                    _add(
+                        k * SINGLES, a, cutoff, memory, columns, CHANNELS * tiles[k],
+                        pointer(sums),
+                    )  # fmt: skip
+    behind = np.float32(math.exp(max((depths[1] - depths[2]) * depths[0], -700.0)))
+    for t in range(start, stop):
+        first, count = t // down * height + t % down * SIDE, min(SIDE, height - t % down * SIDE)
+        for y in range(count):
+            for x in range(width):
+                lane = y * SIDE + (x & (SIDE - 1))
+                here = sums[t * across + x // SIDE]
+                whole = here[3, lane] + behind
+                inverse = np.float32(1.0) / whole if whole > 0.0 else np.float32(0.0)
+                pixel = (first + y) * width + x
+                for c in range(3):
+                    here[c, lane] *= inverse
+                    colours[3 * pixel + c] = here[c, lane]
+                here[3, lane] = inverse
+                shares[pixel] = behind * inverse if here[3, lane] > 0.0 else np.float32(1.0)
+
+
+@kernel()
+def take_softmax_gradients(grads, share_grads, sums, shares, size, read, start, stop):
+    """Fill in what the backward pass reads of the pixels of rows of tiles.
+
+    Args:
+        grads: float32 [B, H, W, 3], of colours.
+        share_grads: float32 [B, H, W], of the share of the background.
+        sums: as `softmax_tiles` leaves them.
+        shares: of the background.
+        size: height and width.
+        read: float32 [tiles, 5, 16]: the gradients of red, green and blue; what a fragment takes
+            from the others of its pixel; one over the sum of weights. 0 before.
+        start: a row of tiles, of all images.
+        stop: one past the last.
+    """
+    height, width = size
+    down, across = (height + SIDE - 1) // SIDE, (width + SIDE - 1) // SIDE
+    for t in range(start, stop):
+        first, count = t // down * height + t % down * SIDE, min(SIDE, height - t % down * SIDE)
+        for y in range(count):
+            for x in range(width):
+                lane, pixel = y * SIDE + (x & (SIDE - 1)), (first + y) * width + x
+                here, out = sums[t * across + x // SIDE], read[t * across + x // SIDE]
+                taken = -share_grads[pixel] * shares[pixel]
+                for c in range(3):
+                    out[c, lane] = grads[3 * pixel + c]
+                    taken -= grads[3 * pixel + c] * here[c, lane]
+                out[3, lane], out[4, lane] = taken, here[3, lane]
+
+
+@lanewise
+def _backward(start, stop, a, cutoff, numbers, block, places, pixels, out):
+    """Gradients of a part: of its coverages, and the sums for its face."""
+    builder = start.builder
+    zero = ir.Constant(_FLOATS, [0.0] * SINGLES)
+    kept = [cgutils.alloca_once_value(builder, zero) for _ in range(_SUMS)]
+    with cgutils.for_range_slice(builder, start.value, stop.value, _LONG(1), inc=True) as (k, _):
+        tile = Place(builder, builder.load(builder.gep(places.base, [k]))) * READ
+        i = Place(builder, k) * SINGLES
+        v, inverse_w = _places(i, block, numbers), _inverses(numbers)
+        weights = _corner_weights(*v, *inverse_w)[:3]
+        *of_pixel, taken, inverse = (pixels[tile + SINGLES * c] for c in range(READ))
+        height = exp(_mixed(weights, numbers, _EXPONENTS)) * inverse
+        height = where(a[i] > cutoff, height, 0.0)
+        onward = taken
+        for c in range(3):
+            onward = onward + of_pixel[c] * _mixed(weights, numbers, _COLOURS + c, 3)
+        block[i + GRAD] = onward * height
+        share = a[i] * height
+        exponent = onward * share
+        passed = [share * g for g in of_pixel]
+        of_weights = []
+        for n in range(3):
+            of_weight = exponent * numbers.all(_EXPONENTS + n)
+            for c in range(3):
+                of_weight = of_weight + passed[c] * numbers.all(_COLOURS + 3 * n + c)
+            of_weights.append(of_weight)
+        *of_v, of_w0, of_w1, of_w2 = _corner_weights_backward(*v, *inverse_w, *of_weights)
+        terms = [passed[c] * weights[n] for n in range(3) for c in range(3)]
+        terms += [exponent * weights[n] for n in range(3)]
+        terms += [of_w0, of_w1, of_w2]
+        terms += [g * v[n] for g in of_v for n in range(3)]
+        for term, place in zip(terms, kept, strict=True):
+            builder.store((Lanes(builder, builder.load(place)) + term).value, place)
+    for n in range(0, _SUMS, 4):
+        store(out, n, four_sums([Lanes(builder, builder.load(x)) for x in kept[n : n + 4]]))
+
+
+@inner(error_model="numpy")
+def _move(f, frame, half, rate, numbers, sums, attributes, out, corners):
+    """Add the sums of a part to the gradients of its face."""
+    for k in range(3):
+        for c in range(3):
+            out[f, COLOUR + 3 * k + c] += np.float32(sums[_OF_COLOURS + 3 * k + c])
+        out[f, DEPTH + k] -= np.float32(sums[_OF_EXPONENTS + k] * rate)
+        inverse = numbers[_INVERSE_W + k]
+        if attributes[f, W + k] > 0.0:
+            out[f, W + k] -= np.float32(sums[_OF_W + k] * inverse * inverse)
+        # Corner j moves coordinate k by - v_j times the slope of coordinate k.
+        edge = (k + 1) % 3
+        height = numbers[_HEIGHTS + k] * half / SIDE
+        dx, dy = frame[ACROSS + edge] * height, -frame[DOWN + edge] * height
+        for j in range(3):
+            corners[f, j, 0] -= np.float32(sums[_OF_PLACES + 3 * k + j] * dx)
+            corners[f, j, 1] -= np.float32(sums[_OF_PLACES + 3 * k + j] * dy)
+
+
+@kernel(error_model="numpy")
+def softmax_faces(
+    corners, offsets, image_of_face, boxes, images, size, formulas, attributes, depths, read,
+    grad_corners, grad_attributes, start, stop,
+):  # fmt: skip
+    """Gradients of the faces start .. stop - 1.
+
+    Args:
+        corners: and all others as for `softmax_tiles` and `take_softmax_gradients`.
+        offsets: see there.
+        image_of_face: [T].
+        boxes: see there.
+        images: see there.
+        size: see there.
+        formulas: see there.
+        attributes: see there.
+        depths: see there.
+        read: see there.
+        grad_corners: float32 [T, 3, 2], 0 before.
+        grad_attributes: float32 [T, 15], 0 before.
+        start: a face.
+        stop: one past the last.
+    """
+    law = Formulas(*formulas)
+    rows, half = (0, (size[0] + SIDE - 1) // SIDE), 0.5 * min(size[0], size[1])
+    block, memory, sums = new_block(), np.zeros(_NUMBERS, np.float32), np.zeros(_SUMS)
+    cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
+    cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
+    a, cutoff = sf if law.reversed else cdf, np.float32(law.cutoff)
+    for i in range(STRIDE):
+        columns[WEIGHT + i] = np.float32(1.0)
+    for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
+        last, image = min(stop, offsets[b + 1]), images[b]
+        cursor[FACE], cursor[ROW] = max(start, offsets[b]), -1
+        slope = np.float32(per_pixel(image, law, size))
+        while True:
+            n = next_tiles(corners, boxes, last, rows, b, image[RADIUS], size, block, True, True)
+            if n == 0:
+                break
+            arguments(n * SINGLES, image, law, size, columns)
+            call_cdf_and_pdf(
+                law.cdf_and_pdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf, pdf
+            )
+            for p in range(cursor[PARTS]):
+                f, frame = faces[p], row(block[5], p)
+                _numbers(attributes, f, frame, half, depths[0], depths[1], pointer(memory))
+                _backward(
+                    starts[p], starts[p + 1], a, cutoff, memory, columns, tiles, pointer(read),
+                    sums,
+                )  # fmt: skip
+                _move(
+                    f, frame, half, depths[0], memory, sums, attributes, grad_attributes,
+                    grad_corners,
+                )  # fmt: skip
+            for i in range(0, n * SINGLES, SINGLES):
+                if law.squared:
+                    through_squared(i, a, cutoff, slope, columns)
+                else:
+                    through(i, a, cutoff, slope, columns)
+            for p in range(cursor[PARTS]):
+                move_three(
+                    starts[p] * SINGLES, starts[p + 1] * SINGLES, columns, row(block[5], p), half,
+                    pointer(grad_corners), faces[p] * 6,
+                )  # fmt: skip

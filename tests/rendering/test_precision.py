@@ -1,0 +1,137 @@
+"""Kernels of the CPU in float32: against float64, on what tiles and windows of edges meet."""
+
+import pytest
+import torch
+
+import gendr
+from gendr.kernels.threads import num_threads, set_num_threads
+from gendr.mesh import icosphere
+from support import relative_l2, soup
+from support.cases import for_each
+
+BALL = icosphere(2).scaled(0.5)
+BALL = BALL.with_vertex_colors((3 * BALL.vertices).sin().abs())
+LARGE = icosphere(0).scaled(0.8).with_vertex_colors(icosphere(0).vertices.abs())
+CAMERA = gendr.look_at(2.7, 31.0, torch.tensor([7.0, 100.0]))
+
+
+def drawn(
+    part, mesh=BALL, size=64, dist="logistic", scale=1e-2, tconorm="probabilistic", **options
+):
+    """An image, and the gradients of vertices and colours through a weighted sum of squares."""
+    renderer = gendr.Renderer(size, dist, tconorm, scale, backend="cpu", **options)
+    leaves = [x.clone().requires_grad_() for x in (mesh.vertices, mesh.vertex_colors)]
+    mesh = mesh.with_vertices(leaves[0]).with_vertex_colors(leaves[1])
+    image = getattr(renderer(mesh, CAMERA), part)
+    weight = torch.arange(image.numel(), dtype=image.dtype).sin().reshape(image.shape)
+    grads = torch.autograd.grad((image.square() + image * weight).sum(), leaves, allow_unused=True)
+    return image.detach(), *(g for g in grads if g is not None)
+
+
+def assert_near(got, want, bound=1e-5):
+    """Within what is promised: 1e-4 always, 3e-6 in the mean, gradients to 1e-3; and better."""
+    error = (got[0].double() - want[0]).abs()
+    assert error.max() <= bound
+    assert error.mean() <= 3e-6
+    assert all(relative_l2(g, w) <= 1e-4 for g, w in zip(got[1:], want[1:], strict=True))
+
+
+@for_each(
+    part=["alpha", "rgb"],
+    options=[
+        {"dist": "logistic.squared", "scale": 1e-4},
+        {"size": (37, 51), "dist": "uniform"},
+        {"size": (7, 6), "scale": "1px"},
+        {"dist": "exponential.reversed", "tconorm": "yager(p=2)"},
+        {"dist": "cauchy", "tconorm": "hamacher(p=0.5)", "cutoff": 1e-3},
+        {"mesh": LARGE, "size": (301, 700), "scale": "0.1px"},
+        {"mesh": LARGE, "size": 512, "scale": "0.02px"},
+        {"mesh": LARGE.scaled(4.0), "scale": "2px"},  # around the cameras: polygons of four corners
+        {"composite": "alpha", "eps": 0.98, "background": (0.2, 0.5, 0.9)},
+    ],
+)
+def test_float32_is_within_its_bounds_of_float64(part, options):
+    mesh = options.get("mesh", BALL)
+    assert_near(drawn(part, **options), drawn(part, **options | {"mesh": mesh}, precision="double"))
+
+
+def test_float32_is_near_the_definition():
+    """Beside the dense formulas in float64, which share no kernel with it."""
+    scene, member = soup(2, 6, 4), ("logistic", "probabilistic", 0.05)
+    faces = scene.float().requires_grad_()
+    exact = scene.float().double().requires_grad_()
+    images = [
+        gendr.silhouette(x, (9, 14), *member, backend=backend)
+        for x, backend in ((faces, "cpu"), (exact, "reference"))
+    ]
+    for image in images:
+        image.square().sum().backward()
+    assert (images[0] - images[1]).abs().max() <= 1e-6
+    assert relative_l2(faces.grad, exact.grad) <= 1e-5
+
+
+@for_each(part=["alpha", "rgb"])
+def test_double_has_the_bits_of_float64_and_auto_has_not(part):
+    auto, double = drawn(part), drawn(part, precision="double")
+    assert not torch.equal(auto[0], double[0])
+    for other in ({"dist": "heaviside"}, {"dist": "gaussian"}, {"scale": "0.001px"}):
+        images = [drawn(part, **other, precision=x)[0] for x in ("auto", "double")]
+        assert torch.equal(*images), other
+    if part == "alpha":
+        faces = soup(1, 6, 2).float()
+        scale = 2.0**-7  # exact in both dtypes
+        image = gendr.silhouette(faces, 16, scale=scale, precision="double")
+        assert torch.equal(image, gendr.silhouette(faces.double(), 16, scale=scale).float())
+        for tconorm in ("max", "dombi(p=9)"):
+            images = [drawn(part, tconorm=tconorm, precision=x)[0] for x in ("auto", "double")]
+            assert torch.equal(*images), tconorm
+
+
+def test_what_is_learnt_is_computed_in_float64():
+    faces = soup(1, 6, 2).float()
+    scale = torch.tensor(0.02, requires_grad=True)
+    learnt, double = (
+        gendr.silhouette(faces, 16, scale=x, precision=precision)
+        for x, precision in ((scale, "auto"), (0.02, "double"))
+    )
+    torch.testing.assert_close(learnt, double, rtol=0, atol=1e-7)
+    learnt.sum().backward()
+    assert scale.grad.isfinite()
+
+
+@for_each(part=["alpha", "rgb"])
+def test_float32_has_the_same_bits_for_any_number_of_threads(part):
+    before, results = num_threads(), []
+    try:
+        for threads in (1, 2, 5):
+            set_num_threads(threads)
+            results.append(drawn(part))
+    finally:
+        set_num_threads(before)
+    assert all(all(map(torch.equal, results[0], other)) for other in results[1:])
+
+
+def test_faces_without_area_and_far_away_leave_finite_numbers():
+    faces = torch.zeros(1, 6, 3, 3)
+    faces[..., 2] = 1.0
+    faces[0, 1] = torch.tensor([0.3, -0.2, 1.0])  # a point
+    faces[0, 2, :2, 0] = 0.5  # a line, whose second corner comes twice
+    faces[0, 3] = torch.tensor([[1e15, 0, 1], [0, 1e15, 1], [-1e15, -1e15, 1]])
+    faces[0, 4] = torch.tensor([[3e37, 1e37, 1], [3e37, 2e37, 1], [-3e37, 1e37, 1]])
+    faces[0, 5] = torch.tensor([[0.0, 0, 1], [0.5, 1e-7, 1], [1.0, 0, 1]])
+    for chosen in (faces, faces[:, [0, 1, 2, 5]]):
+        images = []
+        for precision in ("auto", "double"):
+            leaf = chosen.clone().requires_grad_()
+            image = gendr.silhouette(leaf, (5, 9), "logistic", scale=0.1, precision=precision)
+            image.sum().backward()
+            assert leaf.grad.isfinite().all()
+            images.append(image.detach())
+        torch.testing.assert_close(*images, rtol=0, atol=1e-6)
+
+
+def test_a_precision_that_there_is_not():
+    with pytest.raises(ValueError, match="unknown precision 'single'; allowed: auto, double"):
+        gendr.Renderer(8, precision="single")
+    with pytest.raises(ValueError, match="precision"):
+        gendr.silhouette(soup(1, 2, 0).float(), 8, precision="half")
