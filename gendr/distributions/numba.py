@@ -187,7 +187,8 @@ def single_loop(name: str, kind: Literal["tails", "tails_and_density"]) -> Any:
     bound = {"BODY": of.for_float32("tails")}
     if kind == BOTH:
         bound["DENSITY"] = of.for_float32("density")
-    return compiled_step(*_SINGLE_LOOPS[kind], of, kind, **bound)
+    step, loop, signature = _SINGLE_LOOPS[kind]
+    return compiled_step(step, loop, signature, of, kind, **bound)
 
 
 def _inlined(of: Any, kind: str) -> bool:

@@ -18,6 +18,7 @@ the documentation.
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from gendr.primitives.antialias import antialias, antialias_construct_topology_hash
@@ -32,6 +33,8 @@ from gendr.primitives.rasterize import (
     set_log_level,
 )
 from gendr.primitives.texture import texture, texture_construct_mip
+
+soft: Callable[..., Any]  # handed on at first use, see `__getattr__`
 
 __all__ = [
     "DepthPeeler",

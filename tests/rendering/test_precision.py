@@ -25,7 +25,7 @@ def drawn(
     image = getattr(renderer(mesh, CAMERA), part)
     weight = torch.arange(image.numel(), dtype=image.dtype).sin().reshape(image.shape)
     grads = torch.autograd.grad((image.square() + image * weight).sum(), leaves, allow_unused=True)
-    return image.detach(), *(g for g in grads if g is not None)
+    return image.detach(), *(g for g in grads if g is not None)  # pyright: ignore[reportUnnecessaryComparison]
 
 
 def assert_near(got, want, bound=1e-5):

@@ -213,7 +213,7 @@ def prepare(typingctx, words, start, width, height, xs, y, soft, values, weights
         own = own / whole
         for value, share in zip(greys, strict, strict=True):
             spread = spread + share * (value - own) * (value - own)
-        narrow = _Pixels(builder, builder.call(sqrt, [maximum(spread / whole, 1e-6).value]))
+        narrow = Lanes(builder, builder.call(sqrt, [maximum(spread / whole, 1e-6).value]))
         plain = sum(greys[1:], greys[0]) * (1.0 / SAMPLES)
         put(data[9], 0, where(centre > plain, narrow, deviation))
         return context.get_dummy_value()
