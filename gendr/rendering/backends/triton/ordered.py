@@ -42,8 +42,8 @@ def keys(corners: Tensor, depth: Tensor, sort: str) -> tuple[Tensor, Tensor]:
     """`gendr.rendering.layers.depth_keys`, by one kernel."""
     from gendr.rendering.backends.triton.ordered_kernels import depth_planes
 
-    count, made = len(depth), {"dtype": torch.float64, "device": depth.device}
-    planes, limits = (torch.empty(count, n, **made) for n in (3, 2))
+    count = len(depth)
+    planes, limits = (depth.new_empty(count, n, dtype=torch.float64) for n in (3, 2))
     run(
         depth_planes, (blocks_of(count, 128),), depth.device, corners.contiguous(),
         depth.contiguous(), planes, limits, count, CENTROID=sort == "centroid", BLOCK=128,
