@@ -43,9 +43,7 @@ def keys(corners: Tensor, depth: Tensor, sort: str) -> tuple[Tensor, Tensor]:
     from gendr.rendering.backends.triton.ordered_kernels import depth_planes
 
     count = len(depth)
-    planes, limits = (
-        torch.empty(count, n, dtype=torch.float64, device=depth.device) for n in (3, 2)
-    )
+    planes, limits = (depth.new_empty(count, n, dtype=torch.float64) for n in (3, 2))
     run(
         depth_planes, (blocks_of(count, 128),), depth.device, corners.contiguous(),
         depth.contiguous(), planes, limits, count, CENTROID=sort == "centroid", BLOCK=128,
