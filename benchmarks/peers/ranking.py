@@ -99,13 +99,14 @@ def reported(name: str, quick: bool) -> comparison.Groups:
     count = QUERIES * (4 if quick else 30)
     queries = torch.randint(QUERIES, (count,), generator=generator)
     scores, relevant = drawn(count).sigmoid(), torch.randint(2, (count,), generator=generator)
-    ours, kind, more = {
+    known: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         "ndcg at 10": (metrics.ndcg, theirs.RetrievalNormalizedDCG, {"k": 10, "gain": "linear"}),
         "average precision": (metrics.average_precision, theirs.RetrievalMAP, {}),
         "reciprocal rank": (metrics.reciprocal_rank, theirs.RetrievalMRR, {}),
         "precision at 5": (metrics.precision, theirs.RetrievalPrecision, {"k": 5}),
         "recall at 5": (metrics.recall, theirs.RetrievalRecall, {"k": 5}),
-    }[name]
+    }
+    ours, kind, more = known[name]
     other = kind(top_k=more.get("k"))
 
     def torchmetrics(scores: Tensor) -> Tensor:

@@ -138,14 +138,18 @@ def _order(values: Tensor, mask: Tensor | None) -> Tensor:
 
 def rank_range(values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The first and the last rank, int64 [..., n], that each value can have, given ties."""
-    values = values.contiguous()
-    ascending = values
     if mask is not None:
         kind = torch.finfo if values.is_floating_point() else torch.iinfo
-        ascending = values.masked_fill(~mask, kind(values.dtype).max)
-    ascending = ascending.sort(-1).values
-    first = torch.searchsorted(ascending, values) + 1
-    last = torch.searchsorted(ascending, values, right=True)
+        values = values.masked_fill(~mask, kind(values.dtype).max)
+    ascending, order = values.sort(-1)
+    n = values.shape[-1]
+    place = torch.arange(1, n + 1, device=values.device).expand_as(order)
+    rises = ascending[..., 1:] != ascending[..., :-1]
+    starts = torch.nn.functional.pad(rises, (1, 0), value=True)
+    ends = torch.nn.functional.pad(rises, (0, 1), value=True)
+    first = torch.where(starts, place, 0).cummax(-1).values
+    last = torch.where(ends, place, n).flip(-1).cummin(-1).values.flip(-1)
+    first, last = (torch.empty_like(order).scatter(-1, order, rank) for rank in (first, last))
     return first, last if mask is None else torch.minimum(last, mask.sum(-1, keepdim=True))
 
 

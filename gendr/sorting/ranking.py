@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._common.checks import check_choice, check_count, check_number, check_tensor, shape_text
-from gendr._common.tracing import all_hold, is_traced
+from gendr._common.tracing import all_hold, is_traced, matmul
 from gendr._common.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.decisions import Number, check_steepness, check_symmetric, scale_of
@@ -480,9 +480,9 @@ class ApproxNDCG(RankingLoss):
         """1 - NDCG."""
         differences = scores[..., None, :] - scores[..., :, None]
         above = self.dist(differences, scale_of(self.steepness))
-        others = ~torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
-        others = others if mask is None else others & mask[..., None, :]
-        ranks = 1 + present(above, others.expand_as(above)).sum(-1)
+        itself = self.dist(scores.new_zeros(()))  # 1/2, but for the hard law
+        counted = torch.ones_like(scores) if mask is None else mask.to(scores.dtype)
+        ranks = (1 - itself) + matmul(above, counted[..., None])[..., 0]
         return 1 - ndcg_of_ranks(ranks, target, self.gain, descending=True, mask=mask)
 
 
