@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, ClassVar, Protocol, TypeVar
+
+import torch
 
 
 class _Named(Protocol):
@@ -15,6 +18,7 @@ class _Named(Protocol):
 
 
 T = TypeVar("T", bound=_Named)
+M = TypeVar("M")
 _PACKAGE = __name__.partition(".")[0]
 _REFUSED = -1
 
@@ -56,6 +60,28 @@ class Registered:
 def definitions() -> int:
     """How many were defined so far: what is kept by a name is kept as long as this is the same."""
     return Registered._defined
+
+
+def by_text(make: Callable[[str], M]) -> Callable[[str], M]:
+    """A function that makes an immutable member of a text, which then makes it once.
+
+    Once more when another class was defined, which the text may mean.
+    """
+    kept: dict[str, tuple[int, M]] = {}
+
+    @functools.wraps(make)
+    def read(text: str) -> M:
+        if torch.compiler.is_compiling():
+            return make(text)
+        defined, found = kept.get(text, (-1, None))
+        if found is None or defined != Registered._defined:
+            found = make(text)
+            if len(kept) > 1000:  # such as parameters of a search
+                kept.clear()
+            kept[text] = Registered._defined, found
+        return found
+
+    return read
 
 
 def names_of(cls: Any) -> tuple[str, ...]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from numbers import Real
 from typing import Any, TypeVar
 
 from gendr._common.names import nearest
 
-__all__ = ["BANNED", "WORDS", "renamed", "translated", "worded"]
+__all__ = ["BANNED", "WORDS", "translated", "worded"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -36,12 +35,6 @@ def _inverse(name: str, value: Any) -> Any:
     if isinstance(value, Real) and not float(value) > 0:
         raise ValueError(f"{name} must be > 0, got {value!r}")
     return 1 / value
-
-
-def _opposite(name: str, value: Any) -> Any:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
-    return not value
 
 
 _WIDTHS = ("temperature", "tau", "epsilon", "eps", "regularization_strength")
@@ -65,7 +58,7 @@ WORDS: dict[str, dict[str, tuple[str, Callable[[str, Any], Any]]]] = {
     "descending": {"largest": ("largest", _same)},
     "largest": {"descending": ("descending", _same)},
     "tconorm": {"tnorm": ("tnorm", _same), "conorm": ("conorm", _same)},
-    "minimize": {"maximize": ("not maximize", _opposite)},
+    "minimize": {"maximize": ("not maximize", _same)},
 }
 # Accepted wherever the word of the package is; the spec or PyTorch has both.
 _EVERYWHERE = {
@@ -87,9 +80,7 @@ def translated(
     given: Mapping[str, Any],
     *,
     paper: Collection[str] = (),
-    old: Collection[str] = (),
     open_ended: bool = False,
-    level: int = 3,
 ) -> dict[str, Any]:
     """Settings by the words of the package.
 
@@ -98,9 +89,7 @@ def translated(
         allowed: the words of its settings.
         given: what a user gave, by whichever words.
         paper: other words that its paper has, which are accepted.
-        old: other words that it had before, which are accepted with a warning.
         open_ended: whether words that are no others for one of its own are kept as they are.
-        level: of the user's call in the stack, for the warning.
 
     Raises:
         TypeError: a word that is none of its own, with the conversion if there is one; or two for
@@ -116,26 +105,18 @@ def translated(
                 result[name] = value
                 continue
             rule, convert = ("", _same) if word is None else WORDS[word][name]
-            if word is None or not ((word, name) in _EVERYWHERE or name in paper or name in old):
+            if word is None or not ((word, name) in _EVERYWHERE or name in paper):
                 known = f"; {word} = {rule}" if word else ""
                 close = ", ".join(nearest(name, allowed, len(allowed)))
                 raise TypeError(f"{owner} has no setting {name!r}{known}; it has: {close}")
             if word in given:
                 raise TypeError(f"{owner} got {word} and {name}, but {word} = {rule}; give one")
             value = convert(name, value)
-            if name in old:
-                text = f"{name} of {owner} is called {word} now: {word} = {rule}"
-                warnings.warn(text, DeprecationWarning, stacklevel=level)
         result[word] = value
     return result
 
 
-def renamed(was: str, now: str) -> None:
-    """Warn of a function's old name, on behalf of it."""
-    warnings.warn(f"{was} is called {now} now", DeprecationWarning, stacklevel=3)
-
-
-def worded(*, paper: tuple[str, ...] = (), old: tuple[str, ...] = ()) -> Callable[[F], F]:
+def worded(*, paper: tuple[str, ...] = ()) -> Callable[[F], F]:
     """A decorator: a function, or the constructor of a class, that takes other words too.
 
     Its signature has the words of the package alone. See `translated` for the arguments.
@@ -155,7 +136,7 @@ def worded(*, paper: tuple[str, ...] = (), old: tuple[str, ...] = ()) -> Callabl
                 if name not in allowed:  # a graph of torch.compile has no other words
                     kwargs = translated(
                         target.__name__, allowed, kwargs,
-                        paper=paper, old=old, open_ended=open_ended,
+                        paper=paper, open_ended=open_ended,
                     )  # fmt: skip
                     break
             return function(*args, **kwargs)

@@ -366,6 +366,18 @@ class Distribution(ABC):
         law = replace(self.law, shape=shape)  # pyright: ignore[reportArgumentType, reportCallIssue]  # laws are dataclasses
         return law if self.law is self else replace(self, base=law)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
+    def with_numbers(self, shift: Number, shape: Number | None) -> Distribution:
+        """This distribution with the numbers that kernels take in place of its own.
+
+        Args:
+            shift: in place of `total_shift()`; without effect if it has neither shift nor median.
+            shape: in place of `shape_parameter`; None if the base law has none.
+        """
+        found = self if shape is None else self.with_shape(shape)
+        if self._own_shift is None and not self.is_centred:
+            return found
+        return replace(found, shift=shift, is_centred=False)  # pyright: ignore[reportArgumentType, reportCallIssue]  # it is transformed
+
     def _form(self, **changes: Any) -> Distribution:
         wrapped = self if isinstance(self, Transformed) else Transformed(self.law)
         wrapped = replace(wrapped, **changes)

@@ -144,6 +144,9 @@ def read(
     return dist
 
 
+_of_text = registry.by_text(get)
+
+
 def as_distribution(x: DistributionLike) -> Distribution:
     """A distribution from what users may pass: a name, a Distribution, a CDF or (CDF, support).
 
@@ -158,7 +161,7 @@ def as_distribution(x: DistributionLike) -> Distribution:
     if isinstance(x, Distribution):
         return x
     if isinstance(x, str):
-        return get(x)
+        return _of_text(x)
     if isinstance(x, tuple) and len(x) == 2 and callable(x[0]):
         return from_callable(*x)
     if callable(x) and not isinstance(x, type):

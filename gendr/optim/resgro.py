@@ -26,7 +26,7 @@ from gendr.optim.split import checked_output, distance_to
 __all__ = ["RESGRO"]
 
 
-@worded(old=("maximize",))
+@worded()
 class RESGRO(nn.Module):
     """A loss whose gradient leads to the best of random samples around the output.
 

@@ -223,7 +223,7 @@ class Program:
         if len(rest) == len(kwargs):
             return rest, {}
         given = {key: value for key, value in kwargs.items() if key not in rest}
-        given = translated(self.function.__name__, RESERVED, given, open_ended=True, level=4)
+        given = translated(self.function.__name__, RESERVED, given, open_ended=True)
         own = {key: given.pop(key) for key in RESERVED if key in given}
         return {**rest, **given}, own
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +14,7 @@ from gendr.rendering.fragments import PixelPairs, recomputed
 from gendr.tnorms.groups import Grouping, Segments
 
 if TYPE_CHECKING:
+    from gendr.distributions.base import Number
     from gendr.rendering.backends.interface import Backend
     from gendr.rendering.geometry import ImageSize, ScreenFaces
     from gendr.tnorms import TConorm
@@ -33,6 +34,19 @@ class Aggregation:
     coverage: Coverage
     tconorm: TConorm
 
+    def with_numbers(
+        self, scale: Tensor, shift: Number, shape: Number | None, p: Number | None
+    ) -> Aggregation:
+        """The same for the tensors that an operator got in place of those it was called with."""
+        coverage = replace(
+            self.coverage, scale=scale, dist=self.coverage.dist.with_numbers(shift, shape)
+        )
+        return Aggregation(coverage, self.joining(p))
+
+    def joining(self, p: Number | None) -> TConorm:
+        """The T-conorm, with p in place of its parameter if that is a tensor."""
+        return type(self.tconorm)(p) if isinstance(p, Tensor) else self.tconorm  # pyright: ignore[reportCallIssue]  # it has a parameter
+
     def join(self, a: Tensor, s: Tensor, pixels: Grouping) -> Tensor:
         """Alpha of every pixel from coverages a and s = 1 - a; equation (5.4)."""
         return self.tconorm.aggregate(a, s, pixels)[0]
@@ -48,15 +62,36 @@ def alpha(
     """
     if not aggregation.coverage.has_own_cdf or backend.TAKES_ANY_CDF:
         return backend.alpha(faces, size, aggregation)
+    runs = backend.pairs(faces, size, aggregation.coverage.radius(), PAIRS_AT_ONCE)
+    return alpha_of_pairs(runs, backend.distance, backend.gather, faces, size, aggregation)
+
+
+def alpha_of_pairs(
+    runs: list[Callable[[], PixelPairs]],
+    distance: Callable[[ScreenFaces, ImageSize, Tensor, Tensor], Tensor],
+    gather: Callable[[Tensor, Tensor], Tensor],
+    faces: ScreenFaces,
+    size: ImageSize,
+    aggregation: Aggregation,
+) -> Tensor:
+    """Alpha of every pixel, [B, H, W], in plain torch, from listed pairs; bounded in memory.
+
+    Args:
+        runs: the pairs that can have a coverage, as `Backend.pairs` lists them.
+        distance: as `Backend.distance`.
+        gather: as `Backend.gather`.
+        faces: on the screen.
+        size: of the images.
+        aggregation: how they join.
+    """
     coverage = aggregation.coverage
 
     def run(listing: Callable[[], PixelPairs]) -> Tensor:
         pixels, face, first, last = listing()
-        d = backend.distance(faces, size, pixels, face)
-        a, s = coverage.of(d, backend.gather(coverage.scale, size.image_of(pixels)))
+        d = distance(faces, size, pixels, face)
+        a, s = coverage.of(d, gather(coverage.scale, size.image_of(pixels)))
         return aggregation.join(a, s, Segments(pixels - first, last - first))
 
-    runs = backend.pairs(faces, size, coverage.radius(), PAIRS_AT_ONCE)
     none = faces.corners.reshape(-1)[:0]  # what a batch of 0 images is made of
     flat = torch.cat([none, *recomputed(run, runs)])
     return flat.reshape(faces.images, size.height, size.width)

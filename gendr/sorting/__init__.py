@@ -19,9 +19,6 @@ from gendr.sorting.api import (
     soft_rank,
     soft_sort,
 )
-from gendr.sorting.api import (
-    methods as methods,  # its old name, with a warning
-)
 from gendr.sorting.base import PermutationSort, Sort
 from gendr.sorting.networks import Network, bitonic, network, odd_even, odd_even_merge
 from gendr.sorting.plot import draw

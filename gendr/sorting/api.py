@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from gendr._common.checks import check_choice, shape_text, widened
 from gendr._common.registry import definitions, members
 from gendr._common.tracing import all_hold, breaking_graphs_for_masks, lazy, once, stable_sort
-from gendr._common.words import renamed, worded
+from gendr._common.words import worded
 from gendr.sorting.base import (
     Pair,
     PermutationSort,
@@ -52,12 +52,6 @@ def kinds() -> Mapping[str, type[Sort]]:
 def names() -> tuple[str, ...]:
     """The names of all methods."""
     return tuple(kinds())
-
-
-def methods() -> Mapping[str, type[Sort]]:
-    """As `kinds`, which was public by this name once."""
-    renamed("gendr.sorting.methods()", "gendr.sorting.names()")
-    return kinds()
 
 
 def get(name: Method = "bitonic", **options: Any) -> Sort:

@@ -7,7 +7,7 @@ import re
 from torch import Tensor
 
 from gendr._common.checks import check_choice
-from gendr._common.registry import members
+from gendr._common.registry import by_text, members
 from gendr.tnorms.base import TConorm, TNorm, has_parameter
 
 # The 23 of the benchmark.
@@ -86,6 +86,9 @@ def tnorm(name: str, p: float | Tensor | None = None) -> TNorm:
     return tconorm(name, p).dual
 
 
+_of_text = by_text(tconorm)
+
+
 def as_tconorm(x: str | TConorm) -> TConorm:
     """A T-conorm from its text, or the object itself.
 
@@ -97,7 +100,7 @@ def as_tconorm(x: str | TConorm) -> TConorm:
         return x
     if isinstance(x, TNorm):
         raise TypeError(f"needed a T-conorm, got the T-norm {x}; its .dual is the T-conorm")
-    return tconorm(x)
+    return _of_text(x)
 
 
 def benchmark_tconorms() -> tuple[TConorm, ...]:

@@ -145,8 +145,10 @@ def test_the_error_of_a_wrong_word_names_the_conversion():
         gendr.Renderer(conorm="max")
     with pytest.raises(TypeError, match="steepnes'; it has: backend"):
         relaxed.bubble_sort(X, steepnes=1.0)
-    with pytest.raises(TypeError, match="True or False"):
-        RESGRO(torch.sum, 2, maximize=1)
+    with pytest.raises(TypeError, match="minimize = not maximize; it has"):
+        RESGRO(torch.sum, 2, maximize=True)
+    with pytest.raises(TypeError, match="step = strength; it has"):
+        estimators.BlackBox(strength=3.0, minimize=True)
 
 
 def test_words_that_papers_have_are_taken():
@@ -164,20 +166,6 @@ def test_words_that_papers_have_are_taken():
         )
         low = topk.soft_topk(X, 2, "softsort", descending=False).values
         torch.testing.assert_close(low, topk.soft_topk(X, 2, "softsort", largest=False).values)
-
-
-def test_former_words_warn():
-    with pytest.warns(DeprecationWarning, match="minimize = not maximize"):
-        assert not RESGRO(torch.sum, 2, maximize=True).minimize
-    with pytest.warns(DeprecationWarning, match="step = strength"):
-        assert estimators.BlackBox(strength=3.0, minimize=True).step == 3.0
-    with pytest.warns(DeprecationWarning, match="step = strength"):
-        soft = estimators.estimated(abs, "black_box", strength=3.0, minimize=True)
-    assert soft.estimator.step == 3.0
-    with pytest.warns(DeprecationWarning, match=r"gendr.sorting.names\(\)"):
-        assert tuple(sorting.methods()) == sorting.names()
-    with pytest.warns(DeprecationWarning, match=r"estimators.names\(\)"):
-        assert tuple(estimators.estimators()) == estimators.names()
 
 
 def test_a_program_keeps_its_own_words():

@@ -24,7 +24,7 @@ class Example:
         spec: what is no tensor.
         inputs: float64, which all get gradients.
         empty: inputs of an empty batch, if there is such a thing.
-        batched: the places of inputs that `vmap` gets two of.
+        batched: the places of inputs that `vmap` gets two of; none where vmap is refused.
         completed: these inputs -> all that the operator takes, also what gets no gradient.
     """
 
@@ -110,6 +110,67 @@ def _products() -> Example:
     x, steepness, payload = torch.randn(2, 5), torch.tensor(1.3), torch.randn(2, 5, 2)
     inputs, empty = _leaves(x, steepness, payload), _leaves(x[:0], steepness, payload[:0])
     return Example({"cpu": rows._ProductKernels}, (SoftSort(), True), inputs, empty, (0, 2))
+
+
+def _faces() -> Any:
+    """Two images of three triangles, and their size."""
+    from gendr.rendering.geometry import ImageSize, ScreenFaces
+
+    corners = torch.rand(6, 3, 2, generator=torch.Generator().manual_seed(4)) * 1.6 - 0.8
+    return ScreenFaces(corners.double(), (0, 3, 6)), ImageSize(4, 5)
+
+
+def _alpha() -> Example:
+    from gendr.distributions import get
+    from gendr.rendering.aggregation import Aggregation
+    from gendr.rendering.backends.cpu import backend
+    from gendr.rendering.coverage import Coverage
+    from gendr.tnorms import tconorm
+
+    (faces, size), dist = _faces(), get("gumbel_min").shifted(0.1).squared()
+    scale, shift, p = torch.tensor([0.05, 0.2]), torch.tensor(0.1), torch.tensor(1.5)
+    spec = (
+        faces,
+        size,
+        Aggregation(Coverage(dist, scale, 1e-6), tconorm("hamacher", torch.tensor(1.5))),
+    )
+    kernels = backend.KernelPair(backend._alpha_forward, backend._alpha_backward)
+    return Example(
+        {"cpu": kernels}, spec, _leaves(faces.corners, scale, shift, p), batched=(),
+        completed=lambda corners, scale, shift, p: (corners, scale, shift, None, p),
+    )  # fmt: skip
+
+
+def _distance() -> Example:
+    from gendr.rendering.backends.cpu import backend
+
+    faces, size = _faces()
+    pixels, face = torch.tensor([0, 3, 17, 30]), torch.tensor([0, 2, 1, 5])
+    kernels = backend.KernelPair(backend._distance_forward, backend._distance_backward)
+    return Example({"cpu": kernels}, (pixels, face, size), _leaves(faces.corners), batched=())
+
+
+def _ordered() -> Example:
+    from gendr.distributions import get
+    from gendr.rendering.backends.cpu import ordered
+    from gendr.rendering.layers import Layered, depth_keys
+    from gendr.tnorms import tconorm
+
+    (faces, size), count = _faces(), 6
+    made = torch.Generator().manual_seed(5)
+    colours, opacity, depth = (torch.rand(count, k, generator=made) for k in (3, 1, 3))
+    scale, shift = torch.full((count,), 0.1), torch.tensor(0.2)
+    planes, limits = depth_keys(faces.corners, depth + 1, "pixel")
+    layered = Layered(
+        faces, get("logistic").shifted(shift), tconorm("probabilistic"), 1e-6, 0.0, colours,
+        opacity[:, 0], scale, planes, limits,
+    )  # fmt: skip
+    kernels = ordered.KernelPair(ordered._forward, ordered._backward)
+    return Example(
+        {"cpu": kernels}, (layered, size),
+        _leaves(faces.corners, colours, opacity[:, 0], scale, shift), batched=(),
+        completed=lambda *inputs: (*inputs, None, None),
+    )  # fmt: skip
 
 
 def _gather() -> Example:
@@ -302,7 +363,10 @@ _EXAMPLES = {
     "primitives.antialias": _antialias,
     "primitives.interpolate": _interpolate,
     "primitives.rasterize": _rasterize,
+    "rendering.alpha": _alpha,
+    "rendering.distance": _distance,
     "rendering.gather": _gather,
+    "rendering.ordered": _ordered,
     "splatting.project": _splats,
     "topk.losses": _losses,
     "topk.mask": _mask,

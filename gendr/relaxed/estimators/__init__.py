@@ -13,7 +13,6 @@ And losses around solvers of linear problems, min or max over w of <x, w>:
 
 from gendr.relaxed.estimators.adaptive_implicit_mle import AdaptiveImplicitMLE
 from gendr.relaxed.estimators.api import Estimated, Report, estimated, names
-from gendr.relaxed.estimators.api import estimators as estimators  # its old name, with a warning
 from gendr.relaxed.estimators.base import Estimator
 from gendr.relaxed.estimators.black_box import BlackBox
 from gendr.relaxed.estimators.contrastive import ContrastiveLoss, SolutionRankingLoss

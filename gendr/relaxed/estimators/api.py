@@ -15,7 +15,7 @@ from gendr._common.checks import check_choice, check_count, check_finite, check_
 from gendr._common.evaluations import Evaluations, Parallel
 from gendr._common.registry import members
 from gendr._common.tracing import in_single, refuse_transforms
-from gendr._common.words import renamed, translated
+from gendr._common.words import translated
 from gendr.relaxed.estimators.base import Estimator
 from gendr.relaxed.estimators.direction import direction_of
 
@@ -52,12 +52,6 @@ def kinds() -> Mapping[str, type[Estimator]]:
 def names() -> tuple[str, ...]:
     """The names of all estimators."""
     return tuple(kinds())
-
-
-def estimators() -> Mapping[str, type[Estimator]]:
-    """As `kinds`, which was public by this name once."""
-    renamed("gendr.relaxed.estimators.estimators()", "gendr.relaxed.estimators.names()")
-    return kinds()
 
 
 def estimated(
@@ -102,7 +96,7 @@ def estimated(
     else:
         kind = kinds()[check_choice("method", method, kinds())]
         allowed = [field.name for field in fields(kind) if field.init]
-        options = translated(f"method {kind.name!r}", allowed, options, old=("strength",))
+        options = translated(f"method {kind.name!r}", allowed, options)
         if hasattr(function, "minimize") and "soft" not in options:
             options["minimize"] = direction_of(function, options.get("minimize"))
         estimator = kind(**options)

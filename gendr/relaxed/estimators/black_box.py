@@ -18,7 +18,7 @@ from gendr.relaxed.estimators.base import Estimator, Gradient
 from gendr.relaxed.estimators.direction import check_monotone, direction_of
 
 
-@worded(old=("strength",))
+@worded()
 @final
 @dataclass(frozen=True)
 class BlackBox(Estimator):

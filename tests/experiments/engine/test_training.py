@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from gendr.logic import training as engine
+from gendr.logic import training_loop as engine
 from gendr.logic.training_loop import TrainingLoop, drive
 from support.trainings import resumed, trained
 

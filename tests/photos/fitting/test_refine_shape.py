@@ -1,5 +1,6 @@
 """Colours move a surface: photos agree at the true depth only, and a lid becomes a hollow."""
 
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -147,7 +148,7 @@ def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
         return float((found.abs() < 0.06).sum()) / len(camera)
 
     found = near()
-    monkeypatch.setattr(stereo, "_LEVELS", 1)
+    monkeypatch.setattr(stereo, "SETTINGS", replace(stereo.SETTINGS, levels=1))
     assert found > 3 * near()
 
 
@@ -224,7 +225,7 @@ def test_steep_walls_of_hollows_are_seen(monkeypatch):
     i = torch.arange(18)
     cup = (0.5, look_at(3.0, 32.0 + 26.0 * (i % 2), 20.0 * i), 96, 0.3)
     found = part_of_a_wall(*cup)
-    monkeypatch.setattr(stereo, "_NEIGHBOURS", 4)
+    monkeypatch.setattr(stereo, "SETTINGS", replace(stereo.SETTINGS, neighbours=4))
     few = part_of_a_wall(*cup)
     assert found > 0.3, (found, few)
     assert found > 1.3 * few, (found, few)
@@ -236,7 +237,7 @@ def test_what_is_known_helps_to_see_the_rest(monkeypatch):
     i = torch.arange(10)
     cup = (0.4, look_at(3.0, 50.0 + 12.0 * (i % 2), 36.0 * i), 64, 0.7, 0.05)
     found = part_of_a_wall(*cup)
-    monkeypatch.setattr(stereo, "_LOOKS", 0)
+    monkeypatch.setattr(stereo, "SETTINGS", replace(stereo.SETTINGS, later_passes=0))
     assert found > 1.15 * part_of_a_wall(*cup)
 
 
@@ -268,7 +269,7 @@ def test_photos_that_contradict_each_other_tell_nothing(plane, monkeypatch):
     )  # fmt: skip
     lit = (0.2 + 0.6 * waves).clamp(0, 1).expand(-1, 3, -1, -1)
     assert find_depths(lid, lit, camera, alpha, least=0.3).known == 0
-    monkeypatch.setattr(stereo, "_CONTRADICTED", 0.0)
+    monkeypatch.setattr(stereo, "SETTINGS", replace(stereo.SETTINGS, least_known=0.0))
     assert find_depths(lid, lit, camera, alpha, least=0.3).known > 0
 
 

@@ -30,56 +30,91 @@ from gendr.photos.fitting.shape.unseen import of_least_area
 from gendr.photos.meshing.hull import Field, Grid, hull_field, surface_of
 from gendr.rendering import Renderer
 
-__all__ = ["LEAST_VIEWS", "Depths", "find_depths", "fused"]
+__all__ = ["LEAST_VIEWS", "Depths", "StereoSettings", "find_depths", "fused"]
 
 Array = npt.NDArray[Any]
 
 # Photos that stereo needs.
 LEAST_VIEWS = 3
-# Neighbours of a photo, and the angles between their lines of sight, degrees: of a wall within a
-# hollow most see nothing. The nearest few say how far apart depths are tried.
-_NEIGHBOURS, _NEAREST, _FURTHEST, _FEW = 8, 2.0, 50.0, 4
-# Depths are tried so many pixels apart; up to so many before the surface, and so deep below it, as
-# a part of the diagonal, if the object goes on so far.
-_STEP, _BEFORE, _DEEP = 0.7, 1.5, 0.6
-# Turns of handing planes on, at half of the size and at the whole.
-_FIRST_TURNS, _TURNS = 3, 4
-# Further looks at what is not known by then, and the turns of each.
-_LOOKS, _LATER_TURNS = 2, 6
+
+
+@dataclass(frozen=True)
+class StereoSettings:
+    """What stereo is done with.
+
+    Attributes:
+        neighbours: of a photo, at most.
+        least_angle: between the lines of sight of neighbours, degrees.
+        most_angle: the same; of a wall within a hollow most neighbours see nothing.
+        few: so many neighbours are few; the nearest of them say how far apart depths are tried.
+        depth_step: between depths that are tried, pixels.
+        margin: depths are tried up to so many pixels before the surface.
+        deepest: and so deep below it, parts of the diagonal, if the object goes on so far.
+        coarse_iterations: of propagation at half of the size.
+        fine_iterations: of propagation at the whole size.
+        later_passes: over what is not known by then.
+        later_iterations: of each of these.
+        levels: of patches.
+        blur: the standard deviation of level 1, half pixels.
+        location_error: to which a patch must tell its place, pixels, one standard deviation.
+        least_noise: of brightness, of 1.
+        darkest: what is darker has no chroma.
+        chroma_share: the part of the pixels that must need a chroma for it to be matched.
+        chroma_gain: how many times as much it must tell as brightness, in which photos are sharper.
+        least_cover: what of a pixel the object must cover for its colour to be the object's.
+        least_correlation: that counts, with few neighbours and with more, of which some agree by
+            chance about noise.
+        least_consistent: how many must see the same.
+        least_known: of the pixels that a photo with more than a few neighbours is sure of: shading
+            that moves with a lamp is alike somewhere for each pair, but elsewhere for the next.
+        free_weight: of what is seen through, beside what is seen.
+        prior_weight: of a pixel of which photos say nothing, by which the surface given stays.
+        lonely_weight: weights that one photo has less of alone, in which case what is likely
+            counts too.
+        band: around what photos say, in which the fused surface is looked for, cells.
+        smoothing: over which distances are averaged, cells.
+        least_part: of the area; smaller ones are none of the object's: cavities, specks.
+        beside: by which the surface runs beside what is cut off or filled, cells.
+        repairs: times that what the masks show, and the surface does not, is brought back.
+    """
+
+    neighbours: int = 8
+    least_angle: float = 2.0
+    most_angle: float = 50.0
+    few: int = 4
+    depth_step: float = 0.7
+    margin: float = 1.5
+    deepest: float = 0.6
+    coarse_iterations: int = 3
+    fine_iterations: int = 4
+    later_passes: int = 2
+    later_iterations: int = 6
+    levels: int = 3
+    blur: float = 0.6
+    location_error: float = 0.3
+    least_noise: float = 0.001
+    darkest: float = 0.1
+    chroma_share: float = 0.01
+    chroma_gain: float = 2.0
+    least_cover: float = 0.99
+    least_correlation: tuple[float, float] = (0.5, 0.6)
+    least_consistent: int = 2
+    least_known: float = 0.6
+    free_weight: float = 0.25
+    prior_weight: float = 0.02
+    lonely_weight: float = 0.4
+    band: float = 4.0
+    smoothing: float = 1.0
+    least_part: float = 0.02
+    beside: float = 0.5
+    repairs: int = 3
+
+
+SETTINGS = StereoSettings()
 # The parts of the work that are done when photos are prepared, and after the first look at all; and
 # seconds after which what is known is kept.
 _PREPARED, _FIRST, _KEEP_SECONDS = 0.05, 0.8, 30.0
 _CELL = 8  # pixels, of the map of where the object ends
-# Levels of patches, and the standard deviation of the blur of level 1 in half pixels.
-_LEVELS, _BLUR = 3, 0.6
-# A patch must tell its place to so many pixels, one standard deviation; and the least noise.
-_SURE, _ROUNDED = 0.3, 0.001
-# What is dark has no tint; the part of the pixels that must need a tint; and how many times as much
-# it must tell as brightness, in which photos are sharper.
-_DARK, _WORTH, _RATHER = 0.1, 0.01, 2.0
-# What of a pixel the object must cover for its colour to be the object's.
-_COVERED = 0.99
-# A correlation that counts, with few neighbours and with more, of which some agree by chance about
-# noise; and how many must see the same.
-_LEAST, _AGREE = (0.5, 0.6), 2
-# Of the pixels that a photo with more than a few neighbours is sure of, so many must be known:
-# shading that moves with a lamp is alike somewhere for each pair, but elsewhere for the next.
-_CONTRADICTED = 0.6
-# What is seen through weighs so much of what is seen; and a pixel of which photos say nothing, by
-# which the surface given stays where it is seen.
-_FREE, _HARDLY = 0.25, 0.02
-# Weights that one photo has less of alone, in which case what is likely counts too.
-_ALONE = 0.4
-# The fused surface is looked for so many cells around what photos say.
-_REACH = 4.0
-# Cells over which distances are averaged.
-_SMOOTH = 1.0
-# Parts of less of the area are none of the object's: cavities, specks.
-_LEAST_PART = 0.02
-# Cells by which the surface runs beside what is cut off or filled.
-_BESIDE = 0.5
-# Times that what the masks show, and the surface does not, is brought back.
-_REPAIRS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +240,7 @@ def _found(
     whole, half = _both_sights(mesh, images, camera, masks)
     count, (height, width) = len(images), whole.front.shape[1:]
     low, high = (corner.reshape(3) for corner in mesh.bounding_box())
-    middle, deep = (low + high) / 2, _DEEP * float((high - low).norm())
+    middle, deep = (low + high) / 2, SETTINGS.deepest * float((high - low).norm())
     near = _neighbours(middle, camera)
     tell(_PREPARED)
     if not kept.state[3]:
@@ -217,24 +252,38 @@ def _found(
     for ref in range(begin, count if look == 0 else 0):
         start, sure, pairs = _swept(half, ref, near[ref], middle, deep)
         tell(_PREPARED + (_FIRST - _PREPARED) * (ref + 0.25) / count)
-        _handed_on(half, ref, near[ref], middle, deep, start, sure, pairs, _FIRST_TURNS)
+        _handed_on(
+            half, ref, near[ref], middle, deep, start, sure, pairs, SETTINGS.coarse_iterations
+        )
         planes[ref] = _enlarged(start, (height, width)) * np.array([1, 0.5, 0.5], np.float32)
         pairs = _enlarged(pairs, (height, width))
-        _handed_on(whole, ref, near[ref], middle, deep, planes[ref], scores[ref], pairs, _TURNS)
+        _handed_on(
+            whole,
+            ref,
+            near[ref],
+            middle,
+            deep,
+            planes[ref],
+            scores[ref],
+            pairs,
+            SETTINGS.fine_iterations,
+        )
         kept.photo_done(ref)
         tell(_PREPARED + (_FIRST - _PREPARED) * (ref + 1) / count)
     shown = whole.inside > 0
     if look == 0:
-        enough = np.array([min(_AGREE, len(some) - 1) for some in near])[:, None, None]
+        enough = np.array([min(SETTINGS.least_consistent, len(some) - 1) for some in near])[
+            :, None, None
+        ]
         sure = (_agreeing(whole, near, planes, scores) >= enough) & shown
         known = float(sure.sum() / max(1, int(shown.sum())))
-        many = np.array([len(some) > _FEW for some in near])[:, None, None]
-        asked = shown & many & (scores >= max(_LEAST))
-        if (sure & asked).sum() < _CONTRADICTED * asked.sum():
+        many = np.array([len(some) > SETTINGS.few for some in near])[:, None, None]
+        asked = shown & many & (scores >= max(SETTINGS.least_correlation))
+        if (sure & asked).sum() < SETTINGS.least_known * asked.sum():
             known = 0.0
     else:
         sure = arrays["sure"]
-    for again in range(max(look, 1), 1 + (_LOOKS if known >= least else 0)):
+    for again in range(max(look, 1), 1 + (SETTINGS.later_passes if known >= least else 0)):
         if again > kept.state[0]:
             former = {"former": planes.copy(), "before": scores.copy(), "sure": sure}
             kept.state = again, 0, known, {"planes": planes, "scores": scores, **former}
@@ -244,14 +293,14 @@ def _found(
             planes[ref], scores[ref] = arrays["former"][ref], arrays["before"][ref]
             _looked_again(whole, ref, near[ref], middle, deep, former, planes[ref], scores[ref])
             kept.photo_done(ref)
-            tell(_FIRST + (1 - _FIRST) * (again - 1 + (ref + 1) / count) / _LOOKS)
+            tell(_FIRST + (1 - _FIRST) * (again - 1 + (ref + 1) / count) / SETTINGS.later_passes)
         # One that agrees is enough where all are asked whether they see something else there.
         sure = sure | ((_agreeing(whole, near, planes, scores) >= 1) & shown)
     kept.save()
     weights = np.where(sure, scores.clip(0, 1) ** 2, 0).astype(np.float32)
     rest, planes = ~sure & shown, planes.copy()  # what is kept stays as it is
     planes[rest] = whole.front[rest][:, None] * np.array([1, 0, 0], np.float32)
-    weights[rest] = _HARDLY
+    weights[rest] = SETTINGS.prior_weight
     tell(1.0)
     return Depths(planes, weights, known)
 
@@ -274,14 +323,14 @@ def fused(
 
     hull = hull_field(camera, masks, resolution=resolution)
     tell(0.15)
-    grid, reach = hull.grid, _REACH * hull.grid.cell
+    grid, reach = hull.grid, SETTINGS.band * hull.grid.cell
     values = hull.values.numpy()
     cells = np.flatnonzero(values > -2 * grid.cell)
     out = np.zeros((len(cells), 2), np.float32)
     projections, focals = _projections(camera, depths.weights.shape[1:])
     run(
         kernels.fuse, len(cells), cells, grid.corner, grid.cell, np.array(grid.shape), projections,
-        focals, depths.planes, depths.weights, reach, _FREE, out,
+        focals, depths.planes, depths.weights, reach, SETTINGS.free_weight, out,
     )  # fmt: skip
     tell(0.25)
     mean, weight = (np.zeros_like(values) for _ in range(2))
@@ -291,7 +340,7 @@ def fused(
 
     def joined() -> Array:
         body = of_least_area(votes.reshape(grid.shape), within).ravel()
-        guess = (body[cells] - 0.5) * _REACH * grid.cell
+        guess = (body[cells] - 0.5) * SETTINGS.band * grid.cell
         return _smoothed(values, cells, out, guess, grid, reach)
 
     def missing(field: Array) -> Array:
@@ -310,7 +359,7 @@ def fused(
         field = joined()
     tell(0.75)
     _changed(field, without_handles((field > 0).reshape(grid.shape)), values, grid)
-    for _ in range(_REPAIRS):
+    for _ in range(SETTINGS.repairs):
         around = missing(field)
         if not len(around):
             break
@@ -318,15 +367,15 @@ def fused(
     tell(0.9)
     inside = (field > 0).reshape(grid.shape)
     _changed(field, without_tunnels(inside, within), values, grid)
-    return surface_of(Field(torch.from_numpy(field), grid, hull.pixel), _LEAST_PART)
+    return surface_of(Field(torch.from_numpy(field), grid, hull.pixel), SETTINGS.least_part)
 
 
 def _changed(field: Array, body: npt.NDArray[np.bool_], values: Array, grid: Grid) -> None:
     """Make a field positive in a body, and negative elsewhere."""
     wanted = body.ravel()
     more, less = np.flatnonzero(wanted & (field <= 0)), np.flatnonzero(~wanted & (field > 0))
-    field[more] = np.minimum(values[more], _BESIDE * grid.cell)
-    field[less] = -_BESIDE * grid.cell
+    field[more] = np.minimum(values[more], SETTINGS.beside * grid.cell)
+    field[less] = -SETTINGS.beside * grid.cell
 
 
 def _smoothed(
@@ -342,13 +391,15 @@ def _smoothed(
     weight[cells] = out[:, 1]
     mean[cells] = out[:, 0] * out[:, 1]
     mean, weight = mapped(
-        lambda part: gaussian_filter(part.reshape(grid.shape), _SMOOTH, truncate=2).ravel(),
+        lambda part: gaussian_filter(
+            part.reshape(grid.shape), SETTINGS.smoothing, truncate=2
+        ).ravel(),
         (mean, weight),
     )
     own = values[cells].clip(-reach, reach)
     weight, mean = weight[cells], mean[cells]
     field = values.copy()
-    rest = (_ALONE - weight).clip(0)
+    rest = (SETTINGS.lonely_weight - weight).clip(0)
     field[cells] = np.minimum((mean + rest * guess) / (weight + rest), own)
     return field
 
@@ -482,7 +533,10 @@ def _tints(images: Tensor) -> Array:
     Shadows, shading and the light of a lamp that moves change all three colours alike.
     """
     r, g, b = images.unbind(1)
-    red, blue = (r - g) / (r + g + 2 * _DARK), (r + g - 2 * b) / (r + g + 2 * b + 4 * _DARK)
+    red, blue = (
+        (r - g) / (r + g + 2 * SETTINGS.darkest),
+        (r + g - 2 * b) / (r + g + 2 * b + 4 * SETTINGS.darkest),
+    )
     return torch.stack([images.mean(1), red, blue]).float().cpu().numpy()
 
 
@@ -494,7 +548,7 @@ def _extended(images: Array, masks: Tensor) -> Array:
     from scipy.ndimage import distance_transform_edt
 
     def where(mask: Array) -> Array | None:
-        sure = mask > _COVERED
+        sure = mask > SETTINGS.least_cover
         if not sure.any():
             return None
         found: Any = distance_transform_edt(~sure, return_distances=False, return_indices=True)
@@ -518,21 +572,24 @@ def _levels(tints: Array, inside: Array) -> tuple[Array, Array]:
         float32 [L, T, B, H, W], without tints that few pixels need; and uint8 [B, H, W], the first
         level at which a tint tells enough, plus 8 times the tint that tells most there.
     """
-    levels, most = np.full(inside.shape, _LEVELS, np.uint8), np.zeros(inside.shape, np.float32)
+    levels, most = (
+        np.full(inside.shape, SETTINGS.levels, np.uint8),
+        np.zeros(inside.shape, np.float32),
+    )
     images: list[Array] = []
     shown = inside > 0
     for tint in tints:
         noise = _rough(tint, inside) if images else _noise(tint, inside)
-        smooth, first, told = _told(tint, max(_ROUNDED, noise))
-        told = told / _RATHER if images else told
+        smooth, first, told = _told(tint, max(SETTINGS.least_noise, noise))
+        told = told / SETTINGS.chroma_gain if images else told
         before = levels & 7
         better = (first < before) | ((first == before) & (told > most))
-        if not images or (better & shown).sum() >= _WORTH * max(1, shown.sum()):
+        if not images or (better & shown).sum() >= SETTINGS.chroma_share * max(1, shown.sum()):
             levels[better], most[better] = first[better] + 8 * len(images), told[better]
             images.append(smooth)
     if len(images) == 1:
         return images[0][:, None], levels
-    found = np.empty((_LEVELS, len(images), *inside.shape), np.float32)
+    found = np.empty((SETTINGS.levels, len(images), *inside.shape), np.float32)
     for i in reversed(range(len(images))):  # one by one, so that no two copies of all are held
         found[:, i] = images.pop()
     return found, levels
@@ -545,7 +602,7 @@ def _told(tint: Array, noise: float) -> tuple[Array, Array, Array]:
     tells where it belongs are the changes of its slope (those that neither another brightness nor
     another contrast makes), beside the noise (Cramer and Rao's bound).
     """
-    smooth = np.empty((_LEVELS, *tint.shape), np.float32)
+    smooth = np.empty((SETTINGS.levels, *tint.shape), np.float32)
     first, told = np.empty(tint.shape, np.uint8), np.empty(tint.shape, np.float32)
 
     def fill(i: int) -> None:
@@ -561,20 +618,22 @@ def _told_of_one(tint: Array, noise: float) -> tuple[Array, Array, Array]:
 
     from gendr.photos.fitting.shape.stereo_kernels import SAMPLES
 
-    images = np.stack([tint] * _LEVELS)
-    first = np.full(tint.shape, _LEVELS, np.uint8)
+    images = np.stack([tint] * SETTINGS.levels)
+    first = np.full(tint.shape, SETTINGS.levels, np.uint8)
     told = np.zeros(tint.shape, np.float32)
-    for level in range(_LEVELS):
+    for level in range(SETTINGS.levels):
         # The variance of noise, and of its slope, as parts of that of the photo.
         variance, jagged = 1.0, 0.5
         if level:
-            sigma = _BLUR * 2**level
+            sigma = SETTINGS.blur * 2**level
             images[level] = gaussian_filter(tint, sigma)
             variance, jagged = 1 / (4 * math.pi * sigma**2), 1 / (8 * math.pi * sigma**4)
         # Of one direction, less that of the noise; which is in both photos.
         here = _energy(images[level], level) / 2 - jagged * noise**2
         here *= SAMPLES / (2 * variance * noise**2)
-        enough = (first == _LEVELS) & ((here > _SURE**-2) | (level == _LEVELS - 1))
+        enough = (first == SETTINGS.levels) & (
+            (here > SETTINGS.location_error**-2) | (level == SETTINGS.levels - 1)
+        )
         first[enough], told[enough] = level, here[enough]
     return images, first, told
 
@@ -631,11 +690,11 @@ def _neighbours(middle: Tensor, camera: Camera) -> list[Array]:
     angles = torch.rad2deg((ways @ ways.T).clamp(-1, 1).acos()).cpu().numpy()
     found = []
     for i, row in enumerate(angles):
-        usable = np.flatnonzero((row >= _NEAREST) & (row <= _FURTHEST))
+        usable = np.flatnonzero((row >= SETTINGS.least_angle) & (row <= SETTINGS.most_angle))
         if len(usable) < 2:
             usable = np.array([j for j in np.argsort(row, kind="stable") if j != i][:2])
         order = usable[np.argsort(row[usable], kind="stable")]
-        found.append(order[:_NEIGHBOURS].astype(np.int64))
+        found.append(order[: SETTINGS.neighbours].astype(np.int64))
     return found
 
 
@@ -653,7 +712,7 @@ def _bounds(
         return q[:, :2] / q[:, 2:]
 
     moved = np.linalg.norm(there(1.01 * w) - there(w), axis=1) / (0.01 * w)
-    step = _STEP / float(np.median(moved[:_FEW]))
+    step = SETTINGS.depth_step / float(np.median(moved[: SETTINGS.few]))
     front = sights.front[ref]
     with np.errstate(divide="ignore"):
         back = np.where(front > 0, 1 / (1 / np.maximum(front, 1e-12) + deep), 0)
@@ -672,7 +731,7 @@ def _swept(
     pairs = np.zeros(front.shape, np.uint8)
     run(
         kernels.sweep, len(front), sights.smooth, ref, sights.inside[ref], sights.levels[ref], near,
-        *sights.pair(ref, near), front, back, np.float32(_BEFORE * step), np.float32(step),
+        *sights.pair(ref, near), front, back, np.float32(SETTINGS.margin * step), np.float32(step),
         np.float32(sights.focals[ref]), planes, scores, pairs,
     )  # fmt: skip
     return planes, scores, pairs
@@ -688,7 +747,7 @@ def _agreeing(sights: _Sights, near: list[Array], planes: Array, scores: Array) 
         back = np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
         run(
             kernels.agree, scores.shape[1], ref, some, *sights.pair(ref, some), *back, planes,
-            scores, np.float32(_LEAST[len(some) > _FEW]), counts[ref],
+            scores, np.float32(SETTINGS.least_correlation[len(some) > SETTINGS.few]), counts[ref],
         )  # fmt: skip
     return counts
 
@@ -703,9 +762,9 @@ def _looked_again(
     front, back, step = _bounds(sights, ref, near, middle, deep)
     common = (
         sights.smooth, ref, sights.inside[ref], sights.levels[ref], near, *sights.pair(ref, near),
-        front, back, np.float32(_BEFORE * step), np.float32(sights.focals[ref]),
+        front, back, np.float32(SETTINGS.margin * step), np.float32(sights.focals[ref]),
     )  # fmt: skip
-    for turn in range(_LATER_TURNS):
+    for turn in range(SETTINGS.later_iterations):
         spread = np.float32(4 * step / 2 ** (turn // 2))
         run(
             kernels.look_again, len(front), *common, spread, turn, *former, planes, scores
@@ -732,7 +791,7 @@ def _handed_on(
     scores[:] = np.where(inside > 0, 0, -1)
     common = (
         sights.smooth, ref, inside, sights.levels[ref], near, *sights.pair(ref, near), front, back,
-        np.float32(_BEFORE * step), np.float32(sights.focals[ref]),
+        np.float32(SETTINGS.margin * step), np.float32(sights.focals[ref]),
     )  # fmt: skip
     for turn in range(turns):
         spread = np.float32(4 * step / 2 ** (turn // 2))

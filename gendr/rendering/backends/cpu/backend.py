@@ -2,13 +2,14 @@
 
 Silhouettes and softmax colours are one kernel each, forward and backward, and nothing of size
 pixels x faces exists in memory. For CDFs of the user's own, and for colours of faces that the near
-plane cuts, the pairs within the search radius are listed, a bounded run of rows at a time. This
-backend is once differentiable; the reference backend gives second derivatives.
+plane cuts, the pairs within the search radius are listed, a bounded run of rows at a time. Second
+derivatives are those of the reference backend; softmax colours have none here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from gendr._common import memory
+from gendr._common.tracing import is_traced
 from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as supports
 from gendr.kernels.operator import Operator
@@ -26,7 +28,7 @@ from gendr.kernels.threads import (
     set_num_threads as set_num_threads,  # exists here since the first release
 )
 from gendr.primitives.scene import Scene as Triangles
-from gendr.rendering.aggregation import Aggregation
+from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pairs
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.cpu.ordered import ordered as ordered
 from gendr.rendering.backends.cpu.tables import (
@@ -40,7 +42,7 @@ from gendr.rendering.backends.cpu.tables import (
     tables_of,
 )
 from gendr.rendering.coverage import Coverage
-from gendr.rendering.fragments import PixelPairs, runs_of
+from gendr.rendering.fragments import PixelPairs, runs_of, signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces
 
 if TYPE_CHECKING:
@@ -67,8 +69,20 @@ def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tens
     return flat.reshape(faces.images, size.height, size.width)
 
 
-_ALPHA = Operator("alpha of the cpu backend", reference=None, wide=True)
 _AlphaSpec: TypeAlias = "tuple[ScreenFaces, ImageSize, Aggregation]"
+
+
+def _alpha_definition(spec: _AlphaSpec, corners: Tensor, *numbers: Any) -> Tensor:
+    """Alpha [P] in plain torch, of the pairs that have a coverage."""
+    faces, size, aggregation = spec
+    faces, aggregation = replace(faces, corners=corners), aggregation.with_numbers(*numbers)
+    if is_traced():  # then kernels list nothing
+        return reference.alpha(faces, size, aggregation).flatten()
+    runs = pairs(faces, size, aggregation.coverage.radius(), PAIRS_AT_ONCE)
+    return alpha_of_pairs(runs, distance, gather, faces, size, aggregation).flatten()
+
+
+_ALPHA = Operator("rendering.alpha", reference=_alpha_definition, wide=True)
 
 
 def _alpha_forward(
@@ -100,7 +114,7 @@ def _alpha_forward(
         per_pixel[:pixels] = torch.from_numpy(np.repeat(counts, size.pixels))
         a, s = total / per_pixel, torch.ones_like(total)
     else:
-        a, s = aggregation.tconorm.inverse(total)
+        a, s = aggregation.joining(p).inverse(total)
     return (a[:pixels],), (a, s, ties, tables)
 
 
@@ -135,7 +149,8 @@ def _alpha_backward(
         found[3] = per_image[:, kernels.GRAD_SHAPE].sum()
         if wanted[4]:
             a, s, pixel_grads = a[:pixels], s[:pixels], pixel_grads[:pixels]
-            through_total = (pixel_grads * aggregation.tconorm.weight_p(a, s, a, s)).sum()
+            join = aggregation.joining(inputs[4])
+            through_total = (pixel_grads * join.weight_p(a, s, a, s)).sum()
             found[4] = per_image[:, kernels.GRAD_P].sum() - through_total
     return tuple(None if x is None else narrowed(x, dtype) for x in found)
 
@@ -195,8 +210,16 @@ def distance(faces: ScreenFaces, size: ImageSize, pixels: Tensor, face: Tensor) 
     return _DISTANCE(kernels, (pixels, face, size), faces.corners)
 
 
-_DISTANCE = Operator("distance of the cpu backend", reference=None, wide=True)
 _PairSpec: TypeAlias = "tuple[Tensor, Tensor, ImageSize]"
+
+
+def _distance_definition(spec: _PairSpec, corners: Tensor) -> Tensor:
+    """Signed distance [K] in plain torch."""
+    pixels, face, size = spec
+    return signed_distance(size.centres(pixels, corners.dtype), corners[face])
+
+
+_DISTANCE = Operator("rendering.distance", reference=_distance_definition, wide=True)
 
 
 def _distance_forward(

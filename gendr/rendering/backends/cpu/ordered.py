@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -9,8 +10,10 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_memory
+from gendr._common.tracing import is_traced
 from gendr.kernels.operator import Operator
 from gendr.kernels.threads import run
+from gendr.rendering.aggregation import PAIRS_AT_ONCE
 from gendr.rendering.backends.cpu.records import FaceTables, Layers
 from gendr.rendering.backends.cpu.tables import (
     KernelPair,
@@ -21,6 +24,7 @@ from gendr.rendering.backends.cpu.tables import (
 )
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.geometry import ImageSize
+from gendr.rendering.layers import ordered_densely
 
 if TYPE_CHECKING:
     from gendr.rendering.ordered import Layered
@@ -40,7 +44,21 @@ def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
     )  # fmt: skip
 
 
-_ORDERED = Operator("ordered joining of the cpu backend", reference=None, wide=True)
+def _definition(
+    spec: _Spec, corners: Tensor, colours: Tensor, opacity: Tensor, scale: Tensor, shift: Number,
+    shape: Number | None, p: Number | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The images in plain torch."""
+    layered, size = spec
+    layered = replace(
+        layered, faces=replace(layered.faces, corners=corners), colours=colours, opacity=opacity,
+        scale=scale, dist=layered.dist.with_numbers(shift, shape),
+        tconorm=layered.tconorm if p is None else type(layered.tconorm)(p),  # pyright: ignore[reportCallIssue]  # it has a parameter
+    )  # fmt: skip
+    return ordered_densely(layered, size, None if is_traced() else PAIRS_AT_ONCE)
+
+
+_ORDERED = Operator("rendering.ordered", reference=_definition, wide=True)
 
 
 class _Memory:

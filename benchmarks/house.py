@@ -1,0 +1,186 @@
+"""How large the house is, and how many rooms a call goes through.
+
+    python benchmarks/house.py             # Markdown tables for docs/design.md
+
+Lines are those of code: without comments, docstrings and empty ones. Calls are Python functions of
+the package that a warm call enters, forward and backward; files are those they are in.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+APPLICATION = {"photos", "cli", "splatting.py"}
+
+
+def lines_of_code(path: Path) -> int:
+    """Lines of a file with something else than comments and docstrings."""
+    text = path.read_text(encoding="utf-8")
+    told: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if (
+            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+            and ast.get_docstring(node, clean=False) is not None
+        ):
+            told.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
+             tokenize.ENDMARKER}  # fmt: skip
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in blank:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(code - told)
+
+
+def part_of(path: Path) -> str:
+    """The part of the repository that a file belongs to."""
+    first, *rest = path.relative_to(ROOT).parts
+    if first == "gendr":
+        return "application" if rest[0] in APPLICATION else "library"
+    return {"experiments": "study"}.get(first, first)
+
+
+def sizes() -> list[str]:
+    """Files, lines and classes of each part."""
+    lines, files, classes = Counter[str](), Counter[str](), Counter[str]()
+    for folder in ("gendr", "experiments", "tests", "benchmarks"):
+        for path in (ROOT / folder).rglob("*.py"):
+            part = part_of(path)
+            lines[part] += lines_of_code(path)
+            files[part] += 1
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            classes[part] += sum(isinstance(node, ast.ClassDef) for node in ast.walk(tree))
+    rows = [f"| {part} | {files[part]} | {classes[part]} | {lines[part]:,} |" for part in lines]
+    return ["| part | files | classes | lines of code |", "| --- | --- | --- | --- |", *rows]
+
+
+def circles() -> list[list[str]]:
+    """Groups of modules that import each other, imports for type checkers included."""
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in (ROOT / "gendr").rglob("*.py")
+    }
+    graph: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        found = graph[name] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                inner = (f"{node.module}.{alias.name}" for alias in node.names)
+                found |= {each if each in modules else node.module for each in inner}
+        found &= modules.keys() - {name}
+        if path.name == "__init__.py":  # hands on at first use
+            graph[name] = found if "lazily" not in path.read_text(encoding="utf-8") else set()
+    return [group for group in strongly_connected(graph) if len(group) > 1]
+
+
+def strongly_connected(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Tarjan, Depth-first search and linear graph algorithms, 1972."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph[node]:
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            place = stack.index(node)
+            groups.append(sorted(stack[place:]))
+            del stack[place:]
+
+    sys.setrecursionlimit(10_000)
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return groups
+
+
+def autograd_functions() -> list[str]:
+    """Classes derived from `torch.autograd.Function` outside the operator layer."""
+    return [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in sorted((ROOT / "gendr").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+        and any("Function" in ast.unparse(base) for base in node.bases)
+        and path.name != "operator.py"
+    ]
+
+
+def entered(call: Callable[[], object]) -> tuple[int, int, int]:
+    """Files of the package that a call enters, its Python calls in them, those in the ground."""
+    files, calls, ground = set[str](), 0, 0
+
+    def trace(frame: object, event: str, _: object) -> None:
+        nonlocal calls, ground
+        name = frame.f_code.co_filename  # pyright: ignore[reportAttributeAccessIssue]
+        if event == "call" and name.startswith(str(ROOT / "gendr")):
+            files.add(name)
+            calls += 1
+            ground += "/_common/" in name or "/kernels/" in name or "/_runtime/" in name
+
+    sys.setprofile(trace)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return len(files), calls, ground
+
+
+def ways() -> list[str]:
+    """Files and calls of three ways through the package, warm."""
+    import torch
+
+    import gendr
+    from gendr.sorting import soft_sort
+    from gendr.splatting import from_mesh
+
+    mesh = gendr.mesh.icosphere(1)
+    mesh.vertices.requires_grad_()
+    camera = gendr.look_at(3.0, 20.0, 30.0)
+    x = torch.rand(4, 8, requires_grad=True)
+    splats = from_mesh(gendr.mesh.icosphere(1), 200)
+    found: dict[str, Callable[[], torch.Tensor]] = {
+        "`Renderer(...)(mesh, camera).alpha`": lambda: gendr.Renderer(64)(mesh, camera).alpha,
+        "`soft_sort(x)`": lambda: soft_sort(x),
+        "`Splats.render`": lambda: splats.render(camera, (64, 64))[0],
+    }
+    rows = ["| way | files | calls | of these on the ground | backward |", "| --- |" + " --- |" * 4]
+    for name, call in found.items():
+        for _ in range(3):
+            out = call()
+            if out.requires_grad:
+                out.sum().backward()
+        files, calls, ground = entered(call)
+        out = call()
+        back = entered(out.sum().backward)[1] if out.requires_grad else 0
+        rows.append(f"| {name} | {files} | {calls} | {ground} | {back} |")
+    return rows
+
+
+def main() -> None:
+    """Print the tables."""
+    print("\n".join(sizes()), "\n")
+    print("\n".join(ways()), "\n")
+    groups, functions = circles(), autograd_functions()
+    print(f"circles of imports, those for type checkers included: {len(groups)}")
+    print(*(f"- {', '.join(group)}" for group in groups), sep="\n")
+    print(f"\n`autograd.Function`s outside the operator layer: {len(functions)}")
+    print(*(f"- {each}" for each in functions), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
