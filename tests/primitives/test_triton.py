@@ -264,6 +264,7 @@ def everything(backend):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2, group="hazards")
 @pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter")
 @pytest.mark.usefixtures("nan_in_new_tensors")
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(monkeypatch):

@@ -79,6 +79,7 @@ def compiled(wanted):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(3, group="compiled ahead")
 def test_kernels_compile_and_those_in_common_use_spill_nothing(request, seed):
     """One of those in common use and another, drawn; with --every, all for both architectures."""
     generator, every = random.Random(seed), request.config.getoption("--every")

@@ -251,6 +251,7 @@ COMPILED = [
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(3, group="compiled ahead")
 @pytest.mark.skipif(not interpreted(), reason="its launches are those of a GPU")
 def test_its_kernels_compile_and_spill_hardly_anything(request, seed):
     every = request.config.getoption("--every")

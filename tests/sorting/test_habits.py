@@ -118,7 +118,7 @@ def test_nan_stays_nan_where_nobody_checks(name):
     assert not found[1].isnan().any()
 
 
-@for_each(name=[*MODULES])
+@for_each(name=[*MODULES], rotating=6)
 def test_traces_and_exports_take_any_batch(name):
     if name.startswith(("sort", "matrix")) and "bitonic" not in name:
         return  # as ranks

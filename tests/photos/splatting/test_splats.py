@@ -290,6 +290,7 @@ for count, unit in cases:
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(3, group="compiled ahead")
 def test_kernels_of_triton_compile_and_spill_nothing(request, seed):
     pytest.importorskip("triton", reason="Triton has no wheels for this platform")
     from support.ahead_of_time import CAPABILITIES, launches_compiled
