@@ -406,7 +406,10 @@ class _Photos:
         if system is not None:
             return self._strengths(system, colors, i), np.zeros(0)
         own = self._system(canvas, [i])
-        return self._strengths(own, colors, i), _misses(own, colors)
+        found = self._strengths(own, colors, i), _misses(own, colors)
+        del own
+        give_back()
+        return found
 
     def _strengths(self, system: Mixtures, colors: Tensor, i: int) -> list[float]:
         """How strong detail is in photo i, over that in a rendering, in each direction.
