@@ -551,7 +551,10 @@ def suffered(work: Path, kind: str) -> dict[str, Any]:
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         status = cli.main([*words, "--image-size", "240"])
     told = [text.strip() for text in re.split(r"[\r\n]", said.getvalue())]
-    notes = [text.removeprefix("gendr: ") for text in told if text.startswith("gendr: ")]
+    notes = [
+        text.removeprefix("gendr: ").replace(str(photos), "photos")
+        for text in told if text.startswith("gendr: ") and "compiling" not in text
+    ]  # fmt: skip
     row: dict[str, Any] = {
         "harm": kind, "photos": len(list(photos.iterdir())), "status": status, "said": notes,
     }  # fmt: skip
@@ -582,8 +585,11 @@ def harm_lines(rows: list[dict[str, Any]], facts: dict[str, str]) -> list[str]:
     for row in rows:
         told = "; ".join(row["said"]).replace("|", "/")
         cells.append([row["harm"], told, f"{row.get('placed', 0)} of {row['photos']}"])
-        numbers = [row.get(f"{name}_0.01", math.nan) for name in ("precision", "recall")]
-        cells[-1] += [f"{100 * row.get('matched', math.nan):.0f}", *(f"{x:.3f}" for x in numbers)]
+        if "matched" in row:
+            numbers = (row["precision_0.01"], row["recall_0.01"])
+            cells[-1] += [f"{100 * row['matched']:.0f}", *(f"{x:.3f}" for x in numbers)]
+        else:
+            cells[-1] += 3 * [""]
     return [*table(head, cells, left=2), "", f"{', '.join(facts.values())}."]
 
 
@@ -592,13 +598,12 @@ def lines(rows: list[dict[str, Any]], facts: dict[str, str]) -> list[str]:
     head = [
         "scene", "cameras", "accuracy, median, % of the diagonal", "F-score at 0.5 %", "at 1 %",
         "precision at 0.5 %", "recall at 0.5 %", "at 1 %", "pixels matched, %",
-        "processor seconds",
     ]  # fmt: skip
     cells = [
         [row["scene"], row["cameras"], f"{100 * row['accuracy_median']:.3f}",
          *(f"{row[key]:.3f}" for key in ("f_0.005", "f_0.01", "precision_0.005", "recall_0.005",
                                          "recall_0.01")),
-         f"{100 * row['matched']:.0f}", f"{row['processor_seconds']:.0f}"]
+         f"{100 * row['matched']:.0f}"]
         for row in rows if "f_0.01" in row
     ]  # fmt: skip
     first = next(row for row in rows if "f_0.01" in row)
