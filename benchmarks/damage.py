@@ -29,8 +29,8 @@ from gendr.cli import main as run_command
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, example
 from gendr.photos import Views, load_views, visual
-from gendr.photos.doubts import doubtful_masks
 from gendr.photos.fitting.colors.light import HarmonicLight
+from gendr.photos.suspicious_masks import suspicious_masks
 from lab.pages import fill, table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "photos.md"
@@ -188,7 +188,7 @@ def main() -> None:
     for kind, damages in KINDS.items():
         wrong = [count // 7, count // 2 - 1, 3 * count // 4 + 1][:damages]
         masks, camera = damaged(views, kind, wrong)
-        found = doubtful_masks(camera, masks)
+        found = suspicious_masks(camera, masks)
         kept = [i for i in range(count) if i not in found]
         row: dict[str, Any] = {
             "damage": kind, "wrong": len(wrong),

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 import gendr
 import gendr.primitives as dr
 from gendr.mesh import icosphere
-from gendr.photos.doubts import doubtful_masks
 from gendr.photos.splatting import Photos, SplatSettings, fit_splats, from_cameras, opaque_splats
+from gendr.photos.suspicious_masks import suspicious_masks
 
 Device = str | torch.device
 
@@ -206,7 +206,7 @@ def hull(device: Device) -> list[Tensor]:
     """The visual hull of masks, and which masks contradict the others."""
     masks, _, camera = _masks(device, 24, 8)
     masks[3] = 0
-    if doubtful_masks(camera, masks) != [3]:
+    if suspicious_masks(camera, masks) != [3]:
         raise ValueError("the mask that is empty is not the one that is doubted")
     return [gendr.photos.visual_hull(camera[:3], masks[:3]).vertices]
 

@@ -20,12 +20,12 @@ from gendr.mesh.quality import without_crumbs as without_small_parts
 from gendr.photos import visual
 from gendr.photos.camera_files.opencv import lens_entries, points_of
 from gendr.photos.camera_files.transforms import lens_of, list_frames, read_cameras
-from gendr.photos.doubts import doubtful_masks
 from gendr.photos.fitting.cameras.refine import CameraResult, refine_cameras
 from gendr.photos.fitting.colors.fit import ColorResult, fit_colors
 from gendr.photos.fitting.shape.refine import ShapeResult, refine_shape
 from gendr.photos.fitting.shape.state import FitResult
 from gendr.photos.fitting.shape.stereo import LEAST_VIEWS
+from gendr.photos.suspicious_masks import suspicious_masks
 from gendr.photos.views import Views
 
 # File names: refined cameras, in the reader's own form of OpenCV's matrices, and beside the OBJ.
@@ -55,7 +55,7 @@ def trusted(args: Fit, views: Views) -> tuple[int, ...] | None:
     """
     if args.keep_doubtful or "cameras" in args.refine:
         return None
-    doubtful = doubtful_masks(views.camera, views.masks)
+    doubtful = suspicious_masks(views.camera, views.masks)
     if not doubtful:
         return None
     if not args.quiet:

@@ -207,11 +207,11 @@ def cheapest_two(costs):
 
 def test_pyepo():
     pytest.importorskip("pyepo")
-    from pyepo import EPO, func, metric
-    from pyepo.data.dataset import optDataset
-    from pyepo.model.opt import optModel
+    from pyepo import EPO, func, metric  # pyright: ignore[reportMissingImports]
+    from pyepo.data.dataset import optDataset  # pyright: ignore[reportMissingImports]
+    from pyepo.model.opt import optModel  # pyright: ignore[reportMissingImports]
 
-    class Model(optModel):
+    class Model(optModel):  # pyright: ignore[reportUntypedBaseClass]
         def __init__(self):
             self.modelSense = EPO.MINIMIZE
             super().__init__()
@@ -270,7 +270,7 @@ def test_pyepo():
 def test_cvxpylayers():
     """Two masks are convex programs: a capped simplex with squares, and with binary entropies."""
     layers = pytest.importorskip("cvxpylayers.torch")
-    import cvxpy as cp
+    import cvxpy as cp  # pyright: ignore[reportMissingImports]
 
     p, c = cp.Variable(6), cp.Parameter(6)
     inside, total = [p >= 0, p <= 1], [cp.sum(p) == 2]

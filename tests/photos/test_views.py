@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 from gendr.mesh import icosphere, images
 from gendr.mesh.cameras import Camera, look_at
 from gendr.photos import visual_hull
-from gendr.photos.doubts import doubtful_masks
+from gendr.photos.suspicious_masks import suspicious_masks
 from gendr.photos.views import (
     Views,
     load_views,
@@ -274,7 +274,7 @@ def test_hulls_of_photos_of_several_sizes(crop):
     assert crop == (float(masks.sum()) < float(whole.sum()))
     one, two = (visual_hull(c, m, resolution=48) for c, m in ((camera, whole), (views, masks)))
     assert float(two.volumes / one.volumes) == pytest.approx(1, abs=0.05)
-    assert not doubtful_masks(views, masks)
+    assert not suspicious_masks(views, masks)
 
 
 def test_unequal_sizes_are_fine_with_a_size(tmp_path):

@@ -17,7 +17,8 @@ from gendr.rendering.api import parse_image_size
 from gendr.rendering.geometry import raster_positions
 
 __all__ = [
-    "Sight", "cosine_to_eye", "footprint", "look", "sampling_grid", "seen_share", "shown_faces",
+    "VisibilityBuffer", "cosine_to_eye", "footprint", "look", "sampling_grid", "seen_share",
+    "shown_faces",
 ]  # fmt: skip
 
 # Surfaces seen at a smaller cosine than this are not looked at: their pixels show too much at once.
@@ -44,7 +45,7 @@ def sampling_grid(xy: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Sight:
+class VisibilityBuffer:
     """One view of a mesh.
 
     Attributes:
@@ -67,7 +68,7 @@ class Sight:
     nearest: Tensor
     share: float
 
-    def of_pixels(self, use: Tensor) -> Sight:
+    def of_pixels(self, use: Tensor) -> VisibilityBuffer:
         """The same view, of the subpixels of some of the pixels: bool [H * W]."""
         kept = use[self.pixel]
         return replace(
@@ -158,7 +159,7 @@ def shown_faces(
     return face, weights.to(points.dtype), distance.to(points.dtype)
 
 
-def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -> Sight:
+def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -> VisibilityBuffer:
     """What one camera sees of a mesh: hard, on a grid within each pixel.
 
     Args:
@@ -175,7 +176,7 @@ def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -
     least = -F.max_pool2d(-depth[None, None], 3, 1, 1)
     least = -F.max_pool2d(-least, oversampling)[0, 0]
     row, column = shown.nonzero().unbind(1)
-    return Sight(
+    return VisibilityBuffer(
         camera,
         size,
         row // oversampling * size[1] + column // oversampling,
@@ -210,7 +211,7 @@ def seen_share(mesh: Mesh, camera: Camera, size: tuple[int, int], least: int = 2
             one = camera[i]
             depth = renderer(bare, one).depth
             nearest = -F.max_pool2d(-depth[None], 3, 1, 1)[0, 0]
-            sight = Sight(one, size, none, none, points[:0], everywhere, nearest, 1.0)
+            sight = VisibilityBuffer(one, size, none, none, points[:0], everywhere, nearest, 1.0)
             count[sight.seen(points, normals, everywhere)[0]] += 1
     area = across.norm(dim=-1)
     return float((area * (count >= least)).sum() / area.sum())

@@ -141,7 +141,7 @@ def test_commands_find_cameras_where_there_are_none(folder, tmp_path, monkeypatc
     """They keep the file, name what was left out, and do not look again on --resume."""
     root, _ = folder
     calls = []
-    monkeypatch.setattr("gendr.photos.doubts._POINTS", 36)
+    monkeypatch.setattr("gendr.photos.suspicious_masks._POINTS", 36)
     monkeypatch.setattr("gendr.cli.splat.FRAMES", 4)
     monkeypatch.setattr("gendr.cli.cameras.find_cameras", lambda r, **o: calls.append(r) or fake(r))
     out = tmp_path / "out"

@@ -16,9 +16,9 @@ from gendr.cli.stages import _packed, _unpacked
 from gendr.losses import psnr
 from gendr.mesh import cube, example, icosphere, load_texture
 from gendr.photos import visual
-from gendr.photos.fitting.colors.canvases import Texels, Vertices
 from gendr.photos.fitting.colors.fit import ColorResult, _Photos
 from gendr.photos.fitting.colors.light import HarmonicLight, harmonics
+from gendr.photos.fitting.colors.targets import Texels, Vertices
 from gendr.photos.fitting.visibility import look, shown_faces
 from gendr.photos.meshing.unwrapping import unwrapped
 from support.cases import for_each
@@ -377,7 +377,7 @@ def shape_of(mesh):
 
 
 def test_kernels_are_their_definitions(chair):
-    """What a photo shows of points as `Sight.seen` says it, and faces as the renderer does."""
+    """What a photo shows of points as `seen` says it, and faces as the renderer does."""
     target = painted(chair)
     camera = ring(chair, 3, 20.0)
     rgb, alpha = shots(target, camera)

@@ -164,7 +164,7 @@ def test_tints_tell_what_light_hides(plane, monkeypatch):
     lit = (rgb * (1 + 0.05 * grain)).clamp(0, 1)
     inside = (alpha > 0.9).byte().numpy()
     for images, least, most in ((lit, 2, 3), (lit.mean(1, True).expand_as(lit), 1, 1)):
-        kept = stereo._levels(stereo._tints(images), inside)[0].shape[1]
+        kept = stereo._levels(stereo._chroma(images), inside)[0].shape[1]
         assert least <= kept <= most  # what few pixels need takes no memory
 
     def near():
@@ -173,8 +173,8 @@ def test_tints_tell_what_light_hides(plane, monkeypatch):
         return float((found.abs() < 0.03).sum()) / len(camera)
 
     found = near()
-    tints = stereo._tints
-    monkeypatch.setattr(stereo, "_tints", lambda images: tints(images)[:1])
+    chroma = stereo._chroma
+    monkeypatch.setattr(stereo, "_chroma", lambda images: chroma(images)[:1])
     assert found > 3 * near()
 
 

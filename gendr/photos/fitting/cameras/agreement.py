@@ -18,7 +18,7 @@ from torch import Tensor
 from gendr.mesh import Camera
 from gendr.photos import visual_hull
 from gendr.photos.fitting.cameras.tangents import Normals
-from gendr.photos.fitting.visibility import Sight, look
+from gendr.photos.fitting.visibility import VisibilityBuffer, look
 from gendr.photos.meshing.simplification import simplified
 
 __all__ = ["Agreement"]
@@ -79,7 +79,7 @@ class Agreement:
             )
         self._weigh()
 
-    def _look(self, sight: Sight, inside: Tensor, i: int) -> None:
+    def _look(self, sight: VisibilityBuffer, inside: Tensor, i: int) -> None:
         """What photo i shows, and how that changes with its pose and the depths of points."""
         rows, xy, weight = sight.seen(self.points, self.normals, inside)
         if len(rows) == 0:

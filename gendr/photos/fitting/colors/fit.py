@@ -36,13 +36,13 @@ from gendr.kernels.threads import mapped, num_threads, run, torch_on_one_thread
 from gendr.losses import psnr
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.checks import check_beside, check_views
-from gendr.photos.fitting.colors.canvases import Canvas, Texels, Vertices
 from gendr.photos.fitting.colors.light import HarmonicLight
-from gendr.photos.fitting.colors.mixtures import OFF, Mixtures, mixed
 from gendr.photos.fitting.colors.samples import Samples
+from gendr.photos.fitting.colors.sparse_system import OFF, SparseSystem, mixed
+from gendr.photos.fitting.colors.targets import Texels, TextureTarget, Vertices
 from gendr.photos.fitting.graph import laplacian
 from gendr.photos.fitting.parametrization import check_single
-from gendr.photos.fitting.visibility import LEAST_COSINE, Sight, cosine_to_eye, look
+from gendr.photos.fitting.visibility import LEAST_COSINE, VisibilityBuffer, cosine_to_eye, look
 from gendr.photos.meshing.unwrapping import unwrapped
 
 __all__ = ["ColorResult", "fit_colors"]
@@ -210,13 +210,13 @@ class _Photos:
         self.many = pixels > _MANY_PIXELS
         oversampling = 1 if self.many else 2
 
-        def seen(i: int) -> tuple[Sight, Tensor]:
+        def seen(i: int) -> tuple[VisibilityBuffer, Tensor]:
             sight = look(mesh, camera[i], self.size, oversampling)
             use = sight.whole if masks is None else sight.whole & (masks[i] > 0.99)
             return sight, -F.max_pool2d(-use[None].to(images), 3, 1, 1)[0] > 0.5
 
         found = mapped(seen, range(len(images)), lambda done: self.tell(0.4 * done))
-        self.sights, self.inside = [sight for sight, _ in found], [inside for _, inside in found]
+        self.photos, self.inside = [sight for sight, _ in found], [inside for _, inside in found]
         if self.many:  # to take anew what few need takes longer than it is worth
             give_back()
         if not any(bool(inside.any()) for inside in self.inside):
@@ -229,45 +229,47 @@ class _Photos:
         self.normals = mesh.vertex_normals[mesh.faces]
         self.quality = [1.0] * len(images)
         self.views = [
-            _View(self.sights[i], self.inside[i], images[i], least_cosine)
+            _View(self.photos[i], self.inside[i], images[i], least_cosine)
             for i in range(len(images))
         ]
 
     def texture_size(self) -> int:
         """A power of two that the photos carry."""
         most = torch.zeros(self.faces)
-        for sight in self.sights:
+        for sight in self.photos:
             pixels = torch.bincount(sight.face, minlength=self.faces).float() * sight.share
             most = torch.maximum(most, pixels)
         wanted = float(most.sum() / _FILL) ** 0.5
         return int(min(max(2 ** math.ceil(math.log2(max(wanted, 1.0))), SIZES[0]), SIZES[1]))
 
-    def painted(self, canvas: Canvas, exposure: bool | None, light: str) -> ColorResult:
+    def painted(
+        self, texture_target: TextureTarget, exposure: bool | None, light: str
+    ) -> ColorResult:
         """The mesh of a canvas with the best colours."""
-        exposure = self._explained(self._samples(canvas), exposure, light)
-        colors, seen = self._means(canvas)
+        exposure = self._explained(self._samples(texture_target), exposure, light)
+        colors, seen = self._means(texture_target)
         self.tell(0.5)
         rows = range(len(self.images))
         # All photos at once, or one after the other, of which only a median is kept.
-        system = None if self.many else self._system(canvas, rows)
-        found = mapped(partial(self._judged, canvas, colors, system), rows)
+        system = None if self.many else self._system(texture_target, rows)
+        found = mapped(partial(self._judged, texture_target, colors, system), rows)
         self.quality = self._sharpness([strengths for strengths, _ in found])
         if min(self.quality) < _SHARP:
-            colors, seen = self._means(canvas)
-        colors = _filled(canvas, colors, seen)
+            colors, seen = self._means(texture_target)
+        colors = _filled(texture_target, colors, seen)
         self.tell(0.6)
         off = np.concatenate([off for _, off in found]) if system is None else (
             _misses(system, colors)
         )  # fmt: skip
         if np.median(off) < _APART:
-            system = system or self._system(canvas, rows)
+            system = system or self._system(texture_target, rows)
             if min(self.quality) < _SHARP:
                 system.weight[:] *= np.array(self.quality, np.float32)[system.view]
-            colors = self._corrected(system, canvas, colors, exposure)
+            colors = self._corrected(system, texture_target, colors, exposure)
         del system, off, found
-        mesh = canvas.painted(colors).with_unlit(self.light is None)
+        mesh = texture_target.painted(colors).with_unlit(self.light is None)
         self.tell(0.95)
-        psnr = torch.stack(mapped(lambda i: self._psnr(canvas, colors, i), rows))
+        psnr = torch.stack(mapped(lambda i: self._psnr(texture_target, colors, i), rows))
         self.tell(1.0)
         weights = self.gains.new_tensor(self.quality)
         share = float(seen.double().mean())
@@ -303,10 +305,13 @@ class _Photos:
 
     # -- the start ----------------------------------------------------------------------------
 
-    def _samples(self, canvas: Canvas) -> Samples:
+    def _samples(self, texture_target: TextureTarget) -> Samples:
         """What the photos show of some of the points."""
-        step = max(1, len(canvas.points) // _POINTS)
-        points, normals = canvas.points[::step].contiguous(), canvas.normals[::step].contiguous()
+        step = max(1, len(texture_target.points) // _POINTS)
+        points, normals = (
+            texture_target.points[::step].contiguous(),
+            texture_target.normals[::step].contiguous(),
+        )
         rows: list[tuple[Tensor, ...]] = []
         for i, view in enumerate(self.views):
             color, weight = view.seen(points, normals)
@@ -317,11 +322,11 @@ class _Photos:
         weight = weight / weight.max().clamp(min=1e-30)
         return Samples(self.camera, len(points), view, point, color, weight, own)
 
-    def _means(self, canvas: Canvas) -> tuple[Tensor, Tensor]:
+    def _means(self, texture_target: TextureTarget) -> tuple[Tensor, Tensor]:
         """Robust means [K, 3] of what the photos show of points, and which are shown [K]."""
         from gendr.photos.fitting.colors import kernels
 
-        points, normals = canvas.points, canvas.normals
+        points, normals = texture_target.points, texture_target.normals
         mean = total = torch.zeros(len(points), 3)
 
         def shown(i: int) -> tuple[Array, Array, Array]:
@@ -352,26 +357,26 @@ class _Photos:
 
     # -- the correction -----------------------------------------------------------------------
 
-    def _mixture(self, canvas: Canvas, surface: Array, i: int) -> tuple[Array, ...]:
+    def _mixture(self, texture_target: TextureTarget, surface: Array, i: int) -> tuple[Array, ...]:
         """The pixels of photo i that are compared: columns, values, colours, weights, shade.
 
         Args:
-            canvas: whose points are mixed.
+            texture_target: whose points are mixed.
             surface: float32 [K, 6], these points and their normals.
             i: the number of the photo.
         """
         use = self.inside[i].flatten()
         pixels = use.nonzero()[:, 0]
-        sight = self.sights[i].of_pixels(use)
-        columns, values = canvas.mixing(sight)
+        sight = self.photos[i].of_pixels(use)
+        columns, values = texture_target.mixing(sight)
         if sight.share < 1:
             order = torch.argsort(sight.pixel, stable=True)
             columns, values = columns[order], values[order]
-        shape = len(pixels), canvas.MIXED * round(1 / sight.share)
+        shape = len(pixels), texture_target.MIXED * round(1 / sight.share)
         columns = columns.reshape(shape).to(torch.int32).numpy()
         values = (values * sight.share).reshape(shape).float().numpy()
         points, normals = (
-            torch.from_numpy(mixed(columns, values, surface)).to(canvas.points).split(3, 1)
+            torch.from_numpy(mixed(columns, values, surface)).to(texture_target.points).split(3, 1)
         )
         normals = F.normalize(normals, dim=-1)
         cosine = cosine_to_eye(sight.camera, points, normals).clamp(0, 1)
@@ -379,13 +384,13 @@ class _Photos:
         photo = self.images[i].flatten(1).T[pixels]
         return columns, values, *(x.float().numpy() for x in (photo, cosine, shade))
 
-    def _system(self, canvas: Canvas, chosen: Sequence[int]) -> Mixtures:
+    def _system(self, texture_target: TextureTarget, chosen: Sequence[int]) -> SparseSystem:
         """The pixels of some photos that are compared as mixtures of the colours of points."""
-        surface = torch.cat([canvas.points, canvas.normals], 1).float().numpy()
+        surface = torch.cat([texture_target.points, texture_target.normals], 1).float().numpy()
         counts = [int(self.inside[i].sum()) for i in chosen]
         view, ends = np.repeat(np.array(chosen), counts), np.cumsum(counts)
         # All subpixels of these pixels show a face.
-        most = canvas.MIXED * round(1 / self.sights[0].share)
+        most = texture_target.MIXED * round(1 / self.photos[0].share)
         columns = np.empty((len(view), most), np.int32)
         values, photo, weight, shade = (
             np.empty((len(view), *shape), np.float32) for shape in ((most,), (3,), (), (3,))
@@ -393,25 +398,25 @@ class _Photos:
 
         def fill(k: int) -> None:
             rows = slice(ends[k] - counts[k], ends[k])
-            found = self._mixture(canvas, surface, chosen[k])
+            found = self._mixture(texture_target, surface, chosen[k])
             columns[rows], values[rows], photo[rows], weight[rows], shade[rows] = found
 
         mapped(fill, range(len(counts)))
-        return Mixtures(columns, values, photo, weight, shade, view)
+        return SparseSystem(columns, values, photo, weight, shade, view)
 
     def _judged(
-        self, canvas: Canvas, colors: Tensor, system: Mixtures | None, i: int
+        self, texture_target: TextureTarget, colors: Tensor, system: SparseSystem | None, i: int
     ) -> tuple[list[float], Array]:
         """The `_strengths` of photo i, and its `_misses` if its pixels are not in a system."""
         if system is not None:
             return self._strengths(system, colors, i), np.zeros(0)
-        own = self._system(canvas, [i])
+        own = self._system(texture_target, [i])
         found = self._strengths(own, colors, i), _misses(own, colors)
         del own
         give_back()
         return found
 
-    def _strengths(self, system: Mixtures, colors: Tensor, i: int) -> list[float]:
+    def _strengths(self, system: SparseSystem, colors: Tensor, i: int) -> list[float]:
         """How strong detail is in photo i, over that in a rendering, in each direction.
 
         Differences of neighbours are as strong in a sharp photo as in a rendering of the mean
@@ -446,10 +451,10 @@ class _Photos:
         return [float(x) for x in least.clip(0.3, 1.0) ** 3]
 
     def _corrected(
-        self, system: Mixtures, canvas: Canvas, colors: Tensor, exposure: bool
+        self, system: SparseSystem, texture_target: TextureTarget, colors: Tensor, exposure: bool
     ) -> Tensor:
         """Colours with which renderings agree best with the photos."""
-        smooth = laplacian(canvas.edges.numpy(), len(canvas.points), np.float32)
+        smooth = laplacian(texture_target.edges.numpy(), len(texture_target.points), np.float32)
         start = found = colors.float().numpy()
         for turn in range(_TURNS):
             if exposure:
@@ -461,10 +466,10 @@ class _Photos:
             self.tell(0.6 + 0.35 * (turn + 1) / _TURNS)
         return torch.from_numpy(found.clip(0, 1)).to(colors)
 
-    def _psnr(self, canvas: Canvas, colors: Tensor, i: int) -> Tensor:
+    def _psnr(self, texture_target: TextureTarget, colors: Tensor, i: int) -> Tensor:
         """The PSNR of photo i rendered with these colours, over the pixels of the object."""
-        sight = self.sights[i]
-        columns, values = canvas.mixing(sight)
+        sight = self.photos[i]
+        columns, values = texture_target.mixing(sight)
         shown = torch.from_numpy(
             mixed(columns.to(torch.int32).numpy(), values.float().numpy(), colors.float().numpy())
         )
@@ -486,7 +491,9 @@ class _Photos:
 class _View:
     """One photo as the kernels take it."""
 
-    def __init__(self, sight: Sight, inside: Tensor, image: Tensor, least_cosine: float) -> None:
+    def __init__(
+        self, sight: VisibilityBuffer, inside: Tensor, image: Tensor, least_cosine: float
+    ) -> None:
         self.least_cosine = least_cosine
         camera = sight.camera
         self.matrix = camera.projection[0].float().numpy()
@@ -510,19 +517,19 @@ class _View:
         return torch.from_numpy(colors), torch.from_numpy(weights)
 
 
-def _misses(system: Mixtures, colors: Tensor) -> Array:
+def _misses(system: SparseSystem, colors: Tensor) -> Array:
     """By which squared differences [P] colours miss the pixels."""
     off = system.photo - system.mixed(colors.float().numpy()) * system.shade
     return np.square(off).mean(1)
 
 
-def _filled(canvas: Canvas, colors: Tensor, seen: Tensor) -> Tensor:
+def _filled(texture_target: TextureTarget, colors: Tensor, seen: Tensor) -> Tensor:
     """Colours of unseen points from the eight nearest seen ones, by distance in space."""
     from scipy.spatial import KDTree
 
     if bool(seen.all()) or not bool(seen.any()):
         return colors
-    points = canvas.points.double().cpu().numpy()
+    points = texture_target.points.double().cpu().numpy()
     known = seen.cpu().numpy()
     values = colors.cpu().numpy()
     near = min(8, int(known.sum()))

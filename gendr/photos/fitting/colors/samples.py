@@ -12,7 +12,7 @@ from gendr._common.vectors import summed
 from gendr.kernels.threads import mapped
 from gendr.mesh import Camera
 from gendr.photos.fitting.colors.light import LEAST, HarmonicLight, harmonics
-from gendr.photos.fitting.colors.mixtures import gains_of, trusted
+from gendr.photos.fitting.colors.sparse_system import gains_of, trusted
 
 __all__ = ["Samples"]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gendr.mesh import Camera
 from gendr.photos import visual, visual_hull
-from gendr.photos.doubts import LEAST_VIEWS, denied_points
+from gendr.photos.suspicious_masks import LEAST_VIEWS, contradicted_points
 
 __all__ = ["without_bites"]
 
@@ -24,7 +24,7 @@ _THICK, _CARVES = 3, 0.003
 _OTHERS, _NEAR = 2, 16.0
 # Of more masks with bites, the others do not say what is there.
 _MOST = 0.25
-# As `denied_points` has it: of pixels of masks of this shorter side, one outside is not denied.
+# As `contradicted_points` has it: of masks of this shorter side, one pixel outside says nothing.
 _SIDE = 96
 
 
@@ -38,7 +38,7 @@ def without_bites(camera: Camera, masks: Tensor) -> Tensor:
     count = len(masks)
     if count < LEAST_VIEWS or not bool((masks > 0.5).flatten(1).any(1).all()):
         return masks
-    points, outside = denied_points(camera, masks)
+    points, outside = contradicted_points(camera, masks)
     bitten = _bitten(camera, points, outside)
     if not 0 < len(bitten) <= _MOST * count:
         return masks

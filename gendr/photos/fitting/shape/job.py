@@ -20,11 +20,11 @@ from gendr.optim import uniform_adam_step
 from gendr.photos import remesh
 from gendr.photos.fitting.frame import SPHERE, Frame
 from gendr.photos.fitting.parametrization import SmoothParametrization, check_single
-from gendr.photos.fitting.pulls import pulled
 from gendr.photos.fitting.remeshing import carried_moments
 from gendr.photos.fitting.shape.schedule import FitSchedule, pixel_at_middle, shortest_edge
 from gendr.photos.fitting.shape.settings import FitSettings
 from gendr.photos.fitting.shape.state import FitResult, FitState
+from gendr.photos.fitting.silhouette_gradient import silhouette_gradient
 from gendr.photos.meshing.remeshing import without_cuts
 from gendr.rendering import Renderer
 
@@ -226,7 +226,7 @@ class Job:
             alpha = self.soft[level](mesh, self.camera[some], scale=scale).alpha
             return len(some) / len(rows) * iou_loss(alpha, self.schedule.masks[level][some])
 
-        loss, pull = pulled(off, vertices, rows, len(state.faces))
+        loss, pull = silhouette_gradient(off, vertices, rows, len(state.faces))
         bent = vertices.new_zeros(())
         if self.settings.flatness > 0 and surface.creases.pairs.shape[1] > 0:
             bends = (1 - surface.creases.cosines(vertices)).square()

@@ -23,10 +23,10 @@ from gendr.photos import remesh, visual, visual_hull
 from gendr.photos.fitting.checks import check_beside, check_views
 from gendr.photos.fitting.colors.fit import fit_colors
 from gendr.photos.fitting.parametrization import SmoothParametrization, check_single
-from gendr.photos.fitting.pulls import pulled
 from gendr.photos.fitting.shape.bites import without_bites
 from gendr.photos.fitting.shape.schedule import edge_of
 from gendr.photos.fitting.shape.stereo import LEAST_VIEWS, find_depths, fused
+from gendr.photos.fitting.silhouette_gradient import silhouette_gradient
 from gendr.photos.meshing.remeshing import without_cuts
 from gendr.rendering import Renderer
 
@@ -448,7 +448,9 @@ class _Refinement:
             rows = list(range(i % groups, len(photos.images), groups))
             u = u.clone().requires_grad_()
             vertices = shape(u)
-            _, pull = pulled(partial(off, all_rows=rows), vertices, rows, len(mesh.faces))
+            _, pull = silhouette_gradient(
+                partial(off, all_rows=rows), vertices, rows, len(mesh.faces)
+            )
             bent = vertices.new_zeros(())
             if creases.pairs.shape[1] > 0:
                 bent = FLATNESS * (1 - creases.cosines(vertices)).square().mean()

@@ -25,8 +25,8 @@ from torch import Tensor
 from gendr.kernels.threads import mapped, run
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
+from gendr.photos.fitting.shape.fill_unobserved import filled_by_least_area
 from gendr.photos.fitting.shape.handles import without_handles, without_tunnels
-from gendr.photos.fitting.shape.unseen import of_least_area
 from gendr.photos.meshing.hull import Field, Grid, hull_field, surface_of
 from gendr.rendering import Renderer
 
@@ -135,7 +135,7 @@ class Depths:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sights:
+class _PhotoSet:
     """Photos at one size, and the geometry between them.
 
     Attributes:
@@ -237,7 +237,7 @@ def _found(
     least: float, kept: _Kept,
 ) -> Depths:  # fmt: skip
     """`find_depths`, from what is kept."""
-    whole, half = _both_sights(mesh, images, camera, masks)
+    whole, half = _photo_sets(mesh, images, camera, masks)
     count, (height, width) = len(images), whole.front.shape[1:]
     low, high = (corner.reshape(3) for corner in mesh.bounding_box())
     middle, deep = (low + high) / 2, SETTINGS.deepest * float((high - low).norm())
@@ -252,12 +252,12 @@ def _found(
     for ref in range(begin, count if look == 0 else 0):
         start, sure, pairs = _swept(half, ref, near[ref], middle, deep)
         tell(_PREPARED + (_FIRST - _PREPARED) * (ref + 0.25) / count)
-        _handed_on(
+        _propagated(
             half, ref, near[ref], middle, deep, start, sure, pairs, SETTINGS.coarse_iterations
         )
         planes[ref] = _enlarged(start, (height, width)) * np.array([1, 0.5, 0.5], np.float32)
         pairs = _enlarged(pairs, (height, width))
-        _handed_on(
+        _propagated(
             whole,
             ref,
             near[ref],
@@ -275,7 +275,7 @@ def _found(
         enough = np.array([min(SETTINGS.least_consistent, len(some) - 1) for some in near])[
             :, None, None
         ]
-        sure = (_agreeing(whole, near, planes, scores) >= enough) & shown
+        sure = (_consistent(whole, near, planes, scores) >= enough) & shown
         known = float(sure.sum() / max(1, int(shown.sum())))
         many = np.array([len(some) > SETTINGS.few for some in near])[:, None, None]
         asked = shown & many & (scores >= max(SETTINGS.least_correlation))
@@ -291,11 +291,11 @@ def _found(
         former = arrays["former"], sure
         for ref in range(begin, count):
             planes[ref], scores[ref] = arrays["former"][ref], arrays["before"][ref]
-            _looked_again(whole, ref, near[ref], middle, deep, former, planes[ref], scores[ref])
+            _second_pass(whole, ref, near[ref], middle, deep, former, planes[ref], scores[ref])
             kept.photo_done(ref)
             tell(_FIRST + (1 - _FIRST) * (again - 1 + (ref + 1) / count) / SETTINGS.later_passes)
         # One that agrees is enough where all are asked whether they see something else there.
-        sure = sure | ((_agreeing(whole, near, planes, scores) >= 1) & shown)
+        sure = sure | ((_consistent(whole, near, planes, scores) >= 1) & shown)
     kept.save()
     weights = np.where(sure, scores.clip(0, 1) ** 2, 0).astype(np.float32)
     rest, planes = ~sure & shown, planes.copy()  # what is kept stays as it is
@@ -339,7 +339,7 @@ def fused(
     wanted = (masks > 0.5).cpu().numpy()
 
     def joined() -> Array:
-        body = of_least_area(votes.reshape(grid.shape), within).ravel()
+        body = filled_by_least_area(votes.reshape(grid.shape), within).ravel()
         guess = (body[cells] - 0.5) * SETTINGS.band * grid.cell
         return _smoothed(values, cells, out, guess, grid, reach)
 
@@ -489,31 +489,32 @@ def _ends(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
     return torch.stack(maps)
 
 
-def _both_sights(
+def _photo_sets(
     mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor
-) -> tuple[_Sights, _Sights]:
+) -> tuple[_PhotoSet, _PhotoSet]:
     """The photos at their size and at half of it, and where the surface of a mesh is in them.
 
     What they are made of, as large as they are, is let go at the end.
     """
     size = images.shape[2], images.shape[3]
     surface = _fronts(mesh, camera, size), _ends(mesh, camera, size)
-    tints = _extended(_tints(images), masks)
+    chroma = _extended(_chroma(images), masks)
     return (
-        _sights(tints, camera, masks, *surface, 1), _sights(tints, camera, masks, *surface, 2)
+        _photo_set(chroma, camera, masks, *surface, 1),
+        _photo_set(chroma, camera, masks, *surface, 2),
     )  # fmt: skip
 
 
-def _sights(
-    tints: Array, camera: Camera, masks: Tensor, fronts: Tensor, ends: Tensor, factor: int
-) -> _Sights:
+def _photo_set(
+    chroma: Array, camera: Camera, masks: Tensor, fronts: Tensor, ends: Tensor, factor: int
+) -> _PhotoSet:
     """The photos, shrunk."""
-    height, width = (n // factor for n in tints.shape[2:])
-    cut = torch.from_numpy(tints[:, :, : height * factor, : width * factor])
+    height, width = (n // factor for n in chroma.shape[2:])
+    cut = torch.from_numpy(chroma[:, :, : height * factor, : width * factor])
     small = (F.avg_pool2d(cut, factor) if factor > 1 else cut).numpy()
     inside = F.avg_pool2d(masks[:, None, : height * factor, : width * factor], factor)[:, 0] > 0.9
     # What was cut off moves the middle of the image, which cameras count from.
-    projections, focals = _projections(camera, tints.shape[2:])
+    projections, focals = _projections(camera, chroma.shape[2:])
     # Pixel x of the small image is at factor x + (factor - 1) / 2 of the large one.
     shrink = np.diag([1 / factor, 1 / factor, 1.0])
     shrink[:2, 2] = -(factor - 1) / (2 * factor)
@@ -521,13 +522,13 @@ def _sights(
     shown = (inside & (front > 0)).byte().cpu().numpy()
     smooth, levels = _levels(small, shown)
     end = ends[:, ::factor, ::factor][:, : front.shape[1], : front.shape[2]]
-    return _Sights(
+    return _PhotoSet(
         smooth, levels, shown, front.float().cpu().numpy(), end.numpy(), shrink @ projections,
         focals / factor,
     )  # fmt: skip
 
 
-def _tints(images: Tensor) -> Array:
+def _chroma(images: Tensor) -> Array:
     """[T, B, H, W], what is matched of colours [B, 3, H, W]: brightness, and two ratios of them.
 
     Shadows, shading and the light of a lamp that moves change all three colours alike.
@@ -561,11 +562,11 @@ def _extended(images: Array, masks: Tensor) -> Array:
     return found
 
 
-def _levels(tints: Array, inside: Array) -> tuple[Array, Array]:
+def _levels(chroma: Array, inside: Array) -> tuple[Array, Array]:
     """Images of each level and tint, and where a patch is first told apart.
 
     Args:
-        tints: float32 [T, B, H, W].
+        chroma: float32 [T, B, H, W].
         inside: uint8 [B, H, W].
 
     Returns:
@@ -578,14 +579,14 @@ def _levels(tints: Array, inside: Array) -> tuple[Array, Array]:
     )
     images: list[Array] = []
     shown = inside > 0
-    for tint in tints:
+    for tint in chroma:
         noise = _rough(tint, inside) if images else _noise(tint, inside)
-        smooth, first, told = _told(tint, max(SETTINGS.least_noise, noise))
-        told = told / SETTINGS.chroma_gain if images else told
+        smooth, first, precision = _localised(tint, max(SETTINGS.least_noise, noise))
+        precision = precision / SETTINGS.chroma_gain if images else precision
         before = levels & 7
-        better = (first < before) | ((first == before) & (told > most))
+        better = (first < before) | ((first == before) & (precision > most))
         if not images or (better & shown).sum() >= SETTINGS.chroma_share * max(1, shown.sum()):
-            levels[better], most[better] = first[better] + 8 * len(images), told[better]
+            levels[better], most[better] = first[better] + 8 * len(images), precision[better]
             images.append(smooth)
     if len(images) == 1:
         return images[0][:, None], levels
@@ -595,7 +596,7 @@ def _levels(tints: Array, inside: Array) -> tuple[Array, Array]:
     return found, levels
 
 
-def _told(tint: Array, noise: float) -> tuple[Array, Array, Array]:
+def _localised(tint: Array, noise: float) -> tuple[Array, Array, Array]:
     """Images [L, B, H, W] of each level, the first [B, H, W] that tells enough, and how much.
 
     A patch whose brightness only climbs is alike at many depths, and noise is like nothing. What
@@ -603,24 +604,24 @@ def _told(tint: Array, noise: float) -> tuple[Array, Array, Array]:
     another contrast makes), beside the noise (Cramer and Rao's bound).
     """
     smooth = np.empty((SETTINGS.levels, *tint.shape), np.float32)
-    first, told = np.empty(tint.shape, np.uint8), np.empty(tint.shape, np.float32)
+    first, precision = np.empty(tint.shape, np.uint8), np.empty(tint.shape, np.float32)
 
     def fill(i: int) -> None:
-        smooth[:, i], first[i], told[i] = _told_of_one(tint[i], noise)
+        smooth[:, i], first[i], precision[i] = _localised_of_one(tint[i], noise)
 
     mapped(fill, range(len(tint)))
-    return smooth, first, told
+    return smooth, first, precision
 
 
-def _told_of_one(tint: Array, noise: float) -> tuple[Array, Array, Array]:
-    """What `_told` gives of one image [H, W]."""
+def _localised_of_one(tint: Array, noise: float) -> tuple[Array, Array, Array]:
+    """What `_localised` gives of one image [H, W]."""
     from scipy.ndimage import gaussian_filter
 
     from gendr.photos.fitting.shape.stereo_kernels import SAMPLES
 
     images = np.stack([tint] * SETTINGS.levels)
     first = np.full(tint.shape, SETTINGS.levels, np.uint8)
-    told = np.zeros(tint.shape, np.float32)
+    precision = np.zeros(tint.shape, np.float32)
     for level in range(SETTINGS.levels):
         # The variance of noise, and of its slope, as parts of that of the photo.
         variance, jagged = 1.0, 0.5
@@ -634,8 +635,8 @@ def _told_of_one(tint: Array, noise: float) -> tuple[Array, Array, Array]:
         enough = (first == SETTINGS.levels) & (
             (here > SETTINGS.location_error**-2) | (level == SETTINGS.levels - 1)
         )
-        first[enough], told[enough] = level, here[enough]
-    return images, first, told
+        first[enough], precision[enough] = level, here[enough]
+    return images, first, precision
 
 
 def _energy(image: Array, level: int) -> Array:
@@ -699,12 +700,12 @@ def _neighbours(middle: Tensor, camera: Camera) -> list[Array]:
 
 
 def _bounds(
-    sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float
+    photos: _PhotoSet, ref: int, near: Array, middle: Tensor, deep: float
 ) -> tuple[Array, Array, float]:
     """The largest and the smallest w of each pixel, and by how much it changes in a step."""
-    p = sights.projections[ref]
+    p = photos.projections[ref]
     x = p @ np.append(middle.double().cpu().numpy(), 1.0)
-    a, b = (part.astype(float) for part in sights.pair(ref, near))
+    a, b = (part.astype(float) for part in photos.pair(ref, near))
     w, pixel = 1 / x[2], np.append(x[:2] / x[2], 1.0)
 
     def there(w: float) -> Array:
@@ -713,61 +714,61 @@ def _bounds(
 
     moved = np.linalg.norm(there(1.01 * w) - there(w), axis=1) / (0.01 * w)
     step = SETTINGS.depth_step / float(np.median(moved[: SETTINGS.few]))
-    front = sights.front[ref]
+    front = photos.front[ref]
     with np.errstate(divide="ignore"):
         back = np.where(front > 0, 1 / (1 / np.maximum(front, 1e-12) + deep), 0)
-    back = np.where(front > 0, np.maximum(back, np.minimum(front, sights.end[ref])), 0)
+    back = np.where(front > 0, np.maximum(back, np.minimum(front, photos.end[ref])), 0)
     return front, back.astype(np.float32), step
 
 
 def _swept(
-    sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float
+    photos: _PhotoSet, ref: int, near: Array, middle: Tensor, deep: float
 ) -> tuple[Array, Array, Array]:
     """Planes [H, W, 3] of a photo at the best of all depths, their scores, and who sees them."""
     from gendr.photos.fitting.shape import stereo_kernels as kernels
 
-    front, back, step = _bounds(sights, ref, near, middle, deep)
+    front, back, step = _bounds(photos, ref, near, middle, deep)
     planes, scores = np.zeros((*front.shape, 3), np.float32), np.zeros(front.shape, np.float32)
     pairs = np.zeros(front.shape, np.uint8)
     run(
-        kernels.sweep, len(front), sights.smooth, ref, sights.inside[ref], sights.levels[ref], near,
-        *sights.pair(ref, near), front, back, np.float32(SETTINGS.margin * step), np.float32(step),
-        np.float32(sights.focals[ref]), planes, scores, pairs,
+        kernels.sweep, len(front), photos.smooth, ref, photos.inside[ref], photos.levels[ref], near,
+        *photos.pair(ref, near), front, back, np.float32(SETTINGS.margin * step), np.float32(step),
+        np.float32(photos.focals[ref]), planes, scores, pairs,
     )  # fmt: skip
     return planes, scores, pairs
 
 
-def _agreeing(sights: _Sights, near: list[Array], planes: Array, scores: Array) -> Array:
+def _consistent(photos: _PhotoSet, near: list[Array], planes: Array, scores: Array) -> Array:
     """How many neighbours [B, H, W] see the surface of a pixel at the same place."""
     from gendr.photos.fitting.shape import stereo_kernels as kernels
 
     counts = np.zeros(scores.shape, np.uint8)
     for ref, some in enumerate(near):
-        pairs = [sights.pair(int(n), np.array([ref])) for n in some]
+        pairs = [photos.pair(int(n), np.array([ref])) for n in some]
         back = np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
         run(
-            kernels.agree, scores.shape[1], ref, some, *sights.pair(ref, some), *back, planes,
-            scores, np.float32(SETTINGS.least_correlation[len(some) > SETTINGS.few]), counts[ref],
+            kernels.count_consistent, scores.shape[1], ref, some, *photos.pair(ref, some), *back,
+            planes, scores, np.float32(SETTINGS.least_correlation[len(some) > SETTINGS.few]), counts[ref],
         )  # fmt: skip
     return counts
 
 
-def _looked_again(
-    sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float,
+def _second_pass(
+    photos: _PhotoSet, ref: int, near: Array, middle: Tensor, deep: float,
     former: tuple[Array, Array], planes: Array, scores: Array,
 ) -> None:  # fmt: skip
     """Improve planes and scores where nothing is known, by what is: `former`, and where."""
-    from gendr.photos.fitting.shape import stereo_again as kernels
+    from gendr.photos.fitting.shape import stereo_second_pass as kernels
 
-    front, back, step = _bounds(sights, ref, near, middle, deep)
+    front, back, step = _bounds(photos, ref, near, middle, deep)
     common = (
-        sights.smooth, ref, sights.inside[ref], sights.levels[ref], near, *sights.pair(ref, near),
-        front, back, np.float32(SETTINGS.margin * step), np.float32(sights.focals[ref]),
+        photos.smooth, ref, photos.inside[ref], photos.levels[ref], near, *photos.pair(ref, near),
+        front, back, np.float32(SETTINGS.margin * step), np.float32(photos.focals[ref]),
     )  # fmt: skip
     for turn in range(SETTINGS.later_iterations):
         spread = np.float32(4 * step / 2 ** (turn // 2))
         run(
-            kernels.look_again, len(front), *common, spread, turn, *former, planes, scores
+            kernels.second_pass, len(front), *common, spread, turn, *former, planes, scores
         )  # fmt: skip
 
 
@@ -778,21 +779,21 @@ def _enlarged(values: Array, size: tuple[int, int]) -> Array:
     return values[rows[:, None], columns]
 
 
-def _handed_on(
-    sights: _Sights, ref: int, near: Array, middle: Tensor, deep: float, planes: Array,
+def _propagated(
+    photos: _PhotoSet, ref: int, near: Array, middle: Tensor, deep: float, planes: Array,
     scores: Array, pairs: Array, turns: int,
 ) -> None:  # fmt: skip
     """Improve planes, and score them."""
     from gendr.photos.fitting.shape import stereo_kernels as kernels
 
-    front, back, step = _bounds(sights, ref, near, middle, deep)
-    inside = sights.inside[ref]
+    front, back, step = _bounds(photos, ref, near, middle, deep)
+    inside = photos.inside[ref]
     planes[..., 0] = np.where(inside > 0, np.clip(planes[..., 0], back, front), front)
     scores[:] = np.where(inside > 0, 0, -1)
     common = (
-        sights.smooth, ref, inside, sights.levels[ref], near, *sights.pair(ref, near), front, back,
-        np.float32(SETTINGS.margin * step), np.float32(sights.focals[ref]),
+        photos.smooth, ref, inside, photos.levels[ref], near, *photos.pair(ref, near), front, back,
+        np.float32(SETTINGS.margin * step), np.float32(photos.focals[ref]),
     )  # fmt: skip
     for turn in range(turns):
         spread = np.float32(4 * step / 2 ** (turn // 2))
-        run(kernels.hand_on, len(front), *common, spread, turn, planes, scores, pairs)
+        run(kernels.propagate, len(front), *common, spread, turn, planes, scores, pairs)

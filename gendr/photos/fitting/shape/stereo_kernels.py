@@ -80,7 +80,7 @@ def _patch(grey, inside, x, y, stride, values, weights):
 
 
 @inner(**_FAST)
-def _alike(images, n, a, b, k, x, y, stride, w, wx, wy, values, weights):
+def _correlation(images, n, a, b, k, x, y, stride, w, wx, wy, values, weights):
     """The correlation of a patch with what neighbour k shows of a plane, -1 .. 1; -2: unseen."""
     begin = stride * (SIDE - 1) // 2
     # Single precision throughout: as integers they would make it double.
@@ -114,7 +114,7 @@ def _score(images, near, a, b, x, y, stride, w, wx, wy, values, weights):
     first = second = np.float32(-1.0)
     one, other = 0, 1
     for k in range(len(near)):
-        found = _alike(images, near[k], a, b, k, x, y, stride, w, wx, wy, values, weights)
+        found = _correlation(images, near[k], a, b, k, x, y, stride, w, wx, wy, values, weights)
         if found > first:
             first, second, one, other = found, first, k, one
         elif found > second:
@@ -125,10 +125,12 @@ def _score(images, near, a, b, x, y, stride, w, wx, wy, values, weights):
 @inner(**_FAST)
 def _of_both(images, near, a, b, x, y, stride, w, wx, wy, values, weights, one, other, best):
     """The mean correlation with two neighbours; -1 as soon as it cannot be more than `best`."""
-    first = _alike(images, near[one], a, b, one, x, y, stride, w, wx, wy, values, weights)
+    first = _correlation(images, near[one], a, b, one, x, y, stride, w, wx, wy, values, weights)
     if _HALF * (first + _ONE) <= best:
         return np.float32(-1.0)
-    second = _alike(images, near[other], a, b, other, x, y, stride, w, wx, wy, values, weights)
+    second = _correlation(
+        images, near[other], a, b, other, x, y, stride, w, wx, wy, values, weights
+    )
     return _HALF * (first + second)
 
 
@@ -229,7 +231,7 @@ def _random(seed, k):
 
 
 @kernel(**_FAST)
-def hand_on(
+def propagate(
     images, ref, inside, levels, near, a, b, front, back, before, focal, spread, turn, planes,
     scores, pairs, start, stop,
 ):  # fmt: skip
@@ -310,7 +312,9 @@ def hand_on(
 
 
 @kernel(**_OPTIONS)
-def agree(ref, near, a, b, backwards, offsets, planes, scores, least, counts, start, stop):
+def count_consistent(
+    ref, near, a, b, backwards, offsets, planes, scores, least, counts, start, stop
+):
     """Count the neighbours that see the surface of each pixel at the same place.
 
     Args:

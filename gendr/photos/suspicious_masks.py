@@ -15,7 +15,7 @@ from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
 from gendr.photos.lines_of_sight import visual_sphere
 
-__all__ = ["LEAST_VIEWS", "denied_points", "doubtful_masks"]
+__all__ = ["LEAST_VIEWS", "contradicted_points", "suspicious_masks"]
 
 # Fewer masks cannot outvote one.
 LEAST_VIEWS = 8
@@ -31,7 +31,7 @@ _MOST = 0.25
 
 
 @where_given
-def doubtful_masks(camera: Camera, masks: Tensor) -> list[int]:
+def suspicious_masks(camera: Camera, masks: Tensor) -> list[int]:
     """The numbers of masks that contradict the others, the worst first.
 
     Args:
@@ -60,7 +60,7 @@ def doubtful_masks(camera: Camera, masks: Tensor) -> list[int]:
         return found
 
 
-def denied_points(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
+def contradicted_points(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
     """Points of a cubic grid about the object, and which masks deny that it is there.
 
     Args:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gendr.kernels.threads import run
 
-__all__ = ["of_least_area"]
+__all__ = ["filled_by_least_area"]
 
 Array = npt.NDArray[Any]
 Body = npt.NDArray[np.bool_]
@@ -38,7 +38,7 @@ _SMOOTH = 0.7
 _STEP = np.float32(0.28)
 
 
-def of_least_area(votes: Array, within: Body) -> Array:
+def filled_by_least_area(votes: Array, within: Body) -> Array:
     """A body where photos say nothing, as a function that is more than a half inside.
 
     First hollows, as if all outside the hull were filled: their surface has least area, but is not
@@ -98,7 +98,7 @@ def _solved(
     data: Array, domain: Body, steps: int, start: tuple[Array, Array] | None
 ) -> tuple[Array, Array]:
     """The function, and its dual fields, after some steps, from those of a grid half as fine."""
-    from gendr.photos.fitting.shape import unseen_kernels as kernels
+    from gendr.photos.fitting.shape import fill_unobserved_kernels as kernels
 
     if start is None:
         body = (data >= 0).astype(np.float32)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gendr.kernels.threads import run
 
-__all__ = ["Mixtures", "gains_of", "mixed", "trusted"]
+__all__ = ["SparseSystem", "gains_of", "mixed", "trusted"]
 
 Array = NDArray[Any]
 
@@ -44,7 +44,7 @@ def gains_of(both: Any, own: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixtures:
+class SparseSystem:
     """Pixels of photos as mixtures of the colours of points, all float32.
 
     Attributes:
@@ -64,7 +64,7 @@ class Mixtures:
     view: Array
 
     def mixed(self, colors: Array) -> Array:
-        """Mixtures [P, 3] of colours [K, 3]."""
+        """SparseSystem [P, 3] of colours [K, 3]."""
         return mixed(self.columns, self.values, colors)
 
     def spread(self, pixels: Array, count: int, power: int = 1) -> Array:
@@ -114,7 +114,7 @@ class Mixtures:
 
 
 def mixed(columns: Array, values: Array, colors: Array) -> Array:
-    """Mixtures [P, C] of rows of `colors` [K, C]: columns and values are [P, M]."""
+    """SparseSystem [P, C] of rows of `colors` [K, C]: columns and values are [P, M]."""
     from gendr.photos.fitting.colors import kernels
 
     out = np.empty((len(columns), colors.shape[1]), np.float32)

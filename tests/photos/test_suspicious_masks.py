@@ -10,7 +10,7 @@ from gendr import Camera, Mesh, axis_angle_to_matrix
 from gendr.cli import main
 from gendr.mesh import example
 from gendr.photos import doubts, save_views, visual
-from gendr.photos.doubts import doubtful_masks
+from gendr.photos.suspicious_masks import suspicious_masks
 from support.cases import for_each
 
 WRONG = (3, 11)
@@ -53,8 +53,8 @@ def damaged(masks, camera, kind):
 
 def test_good_masks_are_not_doubted(views):
     masks, camera = views
-    assert doubtful_masks(camera, masks) == []
-    assert doubtful_masks(camera[:5], masks[:5]) == []
+    assert suspicious_masks(camera, masks) == []
+    assert suspicious_masks(camera[:5], masks[:5]) == []
 
 
 @for_each(size=[(48, 64), (56, 75)], rotating=2)
@@ -62,19 +62,19 @@ def test_parts_as_thin_as_a_pixel_are_not_doubted(size):
     for mesh in (example("chair"), Mesh.load(ASSETS / "airplane.obj")):
         camera = visual.orbit(mesh, [24.0 * i for i in range(15)], 20.0)
         masks = visual.render_views(mesh, camera, size, {"lighting": "none"})[1]
-        assert doubtful_masks(camera, masks) == []
+        assert suspicious_masks(camera, masks) == []
 
 
 @pytest.mark.usefixtures("coarse")
 @for_each(kind=["shadow", "cut", "shifted", "empty", "pose"], rotating=2)
 def test_wrong_masks_are_found(views, kind):
     masks, camera = damaged(*views, kind)
-    assert sorted(doubtful_masks(camera, masks)) == list(WRONG)
+    assert sorted(suspicious_masks(camera, masks)) == list(WRONG)
 
 
 def test_too_few_cannot_outvote_one(views):
     masks, camera = damaged(*views, "empty")
-    assert doubtful_masks(camera[:7], masks[:7]) == []
+    assert suspicious_masks(camera[:7], masks[:7]) == []
 
 
 @pytest.mark.usefixtures("coarse", "small_pictures")

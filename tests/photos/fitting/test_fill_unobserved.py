@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gendr.photos.fitting.shape.unseen import of_least_area
+from gendr.photos.fitting.shape.fill_unobserved import filled_by_least_area
 
 COUNT = 64
 CELL = 2 / (COUNT - 1)
@@ -28,7 +28,7 @@ def cup():
 
 def test_the_floor_that_nobody_sees_is_flat_and_closed(cup):
     votes, hull, truth, radius, y = cup
-    found = hull & (of_least_area(votes, hull) > 0.5)
+    found = hull & (filled_by_least_area(votes, hull) > 0.5)
     cone = (radius < 0.3) & (y > -0.1 + 2 * CELL) & (y < 0.3)
     assert np.count_nonzero(cone & (votes == 0)) > 300
     assert not found[cone].any()
@@ -43,7 +43,7 @@ def test_the_underside_is_flat(cup):
     votes, hull, _, radius, y = cup
     below = hull & (radius < 0.5) & (y < -0.6 - 2 * CELL)
     assert np.count_nonzero(below) > 300
-    assert np.count_nonzero(of_least_area(votes, hull)[below] > 0.5) < 0.1 * below.sum()
+    assert np.count_nonzero(filled_by_least_area(votes, hull)[below] > 0.5) < 0.1 * below.sum()
 
 
 def test_what_photos_say_stays():
@@ -52,7 +52,7 @@ def test_what_photos_say_stays():
     plate = np.abs(x) < 1.5 * CELL
     for sign in (1, -1):
         votes = np.where(plate, sign, -sign).astype(np.float32)
-        found = of_least_area(votes, np.ones_like(plate)) > 0.5
+        found = filled_by_least_area(votes, np.ones_like(plate)) > 0.5
         middle = np.s_[COUNT // 2 - 1 : COUNT // 2 + 1, 8:-8, 8:-8]
         assert found[middle].all() == (sign > 0)
         assert found[middle].any() == (sign > 0)

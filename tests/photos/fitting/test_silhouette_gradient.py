@@ -21,7 +21,7 @@ def test_photos_together_and_apart_pull_alike_for_any_number_of_threads(faces):
     found = []
     for threads in (1, 2, 4):
         gendr.set_num_threads(threads)
-        found.append(pulls.pulled(loss, vertices, [0, 1, 3, 4], faces))
+        found.append(pulls.silhouette_gradient(loss, vertices, [0, 1, 3, 4], faces))
     gendr.set_num_threads(None)
     apart = faces == pulls._MANY_FACES
     assert set(asked) == ({(0, 3), (1, 4)} if apart else {(0, 1, 3, 4)})

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from gendr.kernels.threads import mapped
 
-__all__ = ["pulled"]
+__all__ = ["silhouette_gradient"]
 
 # From so many faces on, half of the photos are drawn beside the other half: between its kernels a
 # rendering has much to do that only one thread does. Of fewer faces that would take longer.
 _MANY_FACES = 10_000
 
 
-def pulled(
+def silhouette_gradient(
     loss: Callable[[Tensor, list[int]], Tensor], vertices: Tensor, rows: list[int], faces: int
 ) -> tuple[Tensor, Tensor]:
     """The sum of the losses of parts of the photos, and its gradient by the vertices [V, 3].

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gendr.mesh import Camera, Mesh
-from gendr.photos.fitting.visibility import Sight, shown_faces
+from gendr.photos.fitting.visibility import VisibilityBuffer, shown_faces
 
-__all__ = ["Canvas", "Texels", "Vertices"]
+__all__ = ["Texels", "TextureTarget", "Vertices"]
 
 
 @final
@@ -38,7 +38,7 @@ class Vertices:
         """The vertices of one mesh."""
         return Vertices(mesh, mesh.vertices, mesh.vertex_normals, mesh.edges)
 
-    def mixing(self, sight: Sight) -> tuple[Tensor, Tensor]:
+    def mixing(self, sight: VisibilityBuffer) -> tuple[Tensor, Tensor]:
         """Which points the renderer mixes for each subpixel of a view, and with which weights.
 
         Here the corners of the face.
@@ -116,7 +116,7 @@ class Texels:
             near.flatten(),
         )
 
-    def mixing(self, sight: Sight) -> tuple[Tensor, Tensor]:
+    def mixing(self, sight: VisibilityBuffer) -> tuple[Tensor, Tensor]:
         """The four texels around a place in the texture, as the renderer looks them up.
 
         A texel in no face counts as the nearest that is in one, of which it will be a copy.
@@ -143,4 +143,4 @@ class Texels:
 
 
 # Points of a surface that have colours of their own.
-Canvas: TypeAlias = "Vertices | Texels"
+TextureTarget: TypeAlias = "Vertices | Texels"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr.photos.fitting.shape.stereo_kernels import _STEEP, STRIDE, _alike, _patch, _random
+from gendr.photos.fitting.shape.stereo_kernels import _STEEP, STRIDE, _correlation, _patch, _random
 from gendr.photos.fitting.shape.stereo_vectors import SAMPLES, SIDE
 
 ensure_cache()
@@ -32,7 +32,7 @@ _HALF, _ONE = np.float32(0.5), np.float32(1.0)
 
 
 @inner(**_FAST)
-def _hidden(known, planes, n, u, v, w):
+def _occluded(known, planes, n, u, v, w):
     """Whether photo n knows something nearer there than w: 1; deeper: -1; or neither: 0."""
     height, width = known.shape[1:]
     i, j = int(np.floor(u + _HALF)), int(np.floor(v + _HALF))
@@ -85,13 +85,13 @@ def _judged(
             continue
         u = (a[k, 0, 0] * x + a[k, 0, 1] * y + a[k, 0, 2] + w * b[k, 0]) / q
         v = (a[k, 1, 0] * x + a[k, 1, 1] * y + a[k, 1, 2] + w * b[k, 1]) / q
-        way = _hidden(known, former, near[k], u, v, w / q)
+        way = _occluded(known, former, near[k], u, v, w / q)
         if way > 0:
             continue
         if way < 0:
             cost += _THROUGH
             continue
-        found = _alike(images, near[k], a, b, k, x, y, stride, w, wx, wy, values, weights)
+        found = _correlation(images, near[k], a, b, k, x, y, stride, w, wx, wy, values, weights)
         if found > first:
             first, second = found, first
         elif found > second:
@@ -102,32 +102,32 @@ def _judged(
 
 
 @kernel(**_FAST)
-def look_again(
+def second_pass(
     images, ref, inside, levels, near, a, b, front, back, before, focal, spread, turn, former,
     known, planes, scores, start, stop,
 ):  # fmt: skip
     """Try the planes of neighbouring pixels, and changes of one's own, where nothing is known.
 
     Args:
-        images: and all that `hand_on` has too, as there.
-        ref: see `hand_on`.
-        inside: see `hand_on`.
-        levels: see `hand_on`.
-        near: see `hand_on`.
-        a: see `hand_on`.
-        b: see `hand_on`.
-        front: see `hand_on`.
-        back: see `hand_on`.
-        before: see `hand_on`.
-        focal: see `hand_on`.
-        spread: see `hand_on`.
-        turn: see `hand_on`; at less than two, planes are judged anew.
+        images: and all that `propagate` has too, as there.
+        ref: see `propagate`.
+        inside: see `propagate`.
+        levels: see `propagate`.
+        near: see `propagate`.
+        a: see `propagate`.
+        b: see `propagate`.
+        front: see `propagate`.
+        back: see `propagate`.
+        before: see `propagate`.
+        focal: see `propagate`.
+        spread: see `propagate`.
+        turn: see `propagate`; at less than two, planes are judged anew.
         former: float32 [B, H, W, 3], planes.
         known: bool [B, H, W], where photos agree about them.
         planes: float32 [H, W, 3], in and out.
         scores: float32 [H, W], in and out.
-        start: see `hand_on`.
-        stop: see `hand_on`.
+        start: see `propagate`.
+        stop: see `propagate`.
     """
     height, width = inside.shape
     values, weights = np.empty(SAMPLES, np.float32), np.empty(SAMPLES, np.float32)
