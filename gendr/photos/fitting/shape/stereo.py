@@ -1,10 +1,10 @@
 """Stereo inside the hull: what photos say of a surface that no outline shows.
 
 Neighbouring photos are matched by patches, at depths between the surface that the masks allow and
-where the object ends: first at half of the size with all depths, then with slanted planes that
-pixels hand on to each other, also at the whole size. Patches are as wide as patterns and noise ask
-for. What several photos agree about is fused into one signed distance (Curless & Levoy 1996) that
-stays within the hull; what none sees has the least area (see `unseen`).
+where the object ends: first at half of the size with all depths, then with slanted planes, which
+are propagated between pixels (PatchMatch), also at the whole size. Patches are as wide as patterns
+and noise ask for. What several photos agree about is fused into one signed distance (Curless &
+Levoy 1996) that stays within the hull; what none sees has the least area (`fill_unobserved`).
 """
 
 from __future__ import annotations
@@ -748,7 +748,8 @@ def _consistent(photos: _PhotoSet, near: list[Array], planes: Array, scores: Arr
         back = np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
         run(
             kernels.count_consistent, scores.shape[1], ref, some, *photos.pair(ref, some), *back,
-            planes, scores, np.float32(SETTINGS.least_correlation[len(some) > SETTINGS.few]), counts[ref],
+            planes, scores, np.float32(SETTINGS.least_correlation[len(some) > SETTINGS.few]),
+            counts[ref],
         )  # fmt: skip
     return counts
 
