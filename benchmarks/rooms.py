@@ -27,6 +27,7 @@ import json
 import math
 import re
 import shutil
+import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -634,7 +635,10 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=1152)
     parser.add_argument("--samples", type=int, default=64, help="of a pixel")
     parser.add_argument("--docs", action="store_true")
-    args, more = parser.parse_known_args()
+    parser.epilog = "What stands behind -- are options of gendr fit."
+    given = sys.argv[1:]
+    cut = given.index("--") if "--" in given else len(given)
+    args, more = parser.parse_args(given[:cut]), given[cut + 1 :]
     work = args.folders[-1]
     if args.what == "draw":
         for name in args.scenes:

@@ -169,6 +169,8 @@ def refuse_batched(grads: Iterable[object]) -> None:
     Raises:
         RuntimeError: one of them is so.
     """
+    if torch.compiler.is_compiling():
+        return
     functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
     if any(isinstance(g, Tensor) and functorch.is_legacy_batchedtensor(g) for g in grads):
         raise RuntimeError(
@@ -188,6 +190,8 @@ def refuse_batch(what: str, x: Tensor) -> None:
     """
     if torch.compiler.is_exporting():
         raise RuntimeError(f"{what} has no graph for torch.export; {KNOWN_LAWS}")
+    if torch.compiler.is_compiling():
+        return
     functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
     while functorch.is_functorch_wrapped_tensor(x):
         if functorch.is_batchedtensor(x):

@@ -105,8 +105,8 @@ def test_calls_of_opencv():
         for name in re.findall(r"(?<!`)cv2\.([a-z]\w*)\(", path.read_text(encoding="utf-8"))
     }
     assert called == {
-        "connectedComponentsWithStats", "dilate", "erode", "getStructuringElement", "grabCut",
-        "morphologyEx", "setRNGSeed",
+        "connectedComponentsWithStats", "cvtColor", "dilate", "erode", "getStructuringElement",
+        "grabCut", "morphologyEx", "resize", "setRNGSeed",
     }  # fmt: skip
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
     assert disc.dtype == np.uint8
@@ -125,6 +125,12 @@ def test_calls_of_opencv():
     assert (count, labels.dtype, stats.dtype) == (3, np.int32, np.int32)
     assert stats[:, cv2.CC_STAT_AREA].tolist() == [95, 1, 48]
     assert (labels.shape, centres.shape) == ((12, 12), (3, 2))
+    colour = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    grey = cv2.cvtColor(colour, cv2.COLOR_BGR2GRAY)
+    assert (grey.shape, grey.dtype) == ((4, 4), np.uint8)
+    assert abs(grey[0, 0] - (0.587 * 1 + 0.299 * 2)) <= 1
+    means = cv2.resize(grey, (2, 2), interpolation=cv2.INTER_AREA)
+    assert np.abs(means - grey.reshape(2, 2, 2, 2).mean((1, 3))).max() <= 0.5
     picture = np.full((12, 12, 3), 20, np.uint8)
     picture[2:9, 3:10] = 220
     picture += np.random.default_rng(0).integers(0, 20, picture.shape, np.uint8)

@@ -9,7 +9,8 @@ import torch
 from gendr import Camera, Mesh, axis_angle_to_matrix
 from gendr.cli import main
 from gendr.mesh import example
-from gendr.photos import doubts, save_views, visual
+from gendr.photos import save_views, visual
+from gendr.photos import suspicious_masks as masks_module
 from gendr.photos.suspicious_masks import suspicious_masks
 from support.cases import for_each
 
@@ -29,7 +30,7 @@ def views():
 @pytest.fixture
 def coarse(monkeypatch):
     """Wrong masks are seen on a coarse grid too; that good ones pass needs the usual one."""
-    monkeypatch.setattr(doubts, "_POINTS", 54)
+    monkeypatch.setattr(masks_module, "_POINTS", 54)
 
 
 def damaged(masks, camera, kind):

@@ -150,13 +150,37 @@ def zeros_like(x: Lanes) -> Lanes:
     return Lanes(x.builder, x.of(0.0))
 
 
-_WORDS: dict[str, Any] = {
-    f.__name__: f
-    for f in (
-        where, exp, expm1, exp_and_complement, log_of_sum, log, log1p, hazard, power, arccot,
-        minimum, zeros_like,
-    )
-} | {"fabs": fabs, "sqrt": sqrt}  # fmt: skip
+# The words of numbers, which bodies may have among their constants.
+_OF_NUMBERS: dict[str, Callable[..., Any]] = {
+    "exp": math.exp, "expm1": math.expm1, "log": math.log, "log1p": math.log1p, "sqrt": math.sqrt,
+    "fabs": abs, "power": pow, "minimum": min, "hazard": lambda a, s: -math.log(s),
+    "log_of_sum": lambda x, y: math.log(y), "arccot": lambda x: math.atan2(1.0, x),
+    "exp_and_complement": lambda x: (math.exp(x), -math.expm1(x)),
+}  # fmt: skip
+
+
+def _word(name: str, of_lanes: Callable[..., Any]) -> Callable[..., Any]:
+    """A word that takes numbers too: beside vectors they are vectors of one value."""
+
+    def word(*args: Any) -> Any:
+        like = next((x for x in args if isinstance(x, Lanes)), None)
+        if like is None:
+            return _OF_NUMBERS[name](*args)
+        return of_lanes(
+            *(x if isinstance(x, Lanes) else Lanes(like.builder, like.of(x)) for x in args)
+        )
+
+    return word
+
+
+_WORDS: dict[str, Any] = {"where": where, "zeros_like": zeros_like} | {
+    name: _word(name, f)
+    for name, f in {
+        "exp": exp, "expm1": expm1, "exp_and_complement": exp_and_complement, "log": log,
+        "log1p": log1p, "log_of_sum": log_of_sum, "hazard": hazard, "power": power,
+        "arccot": arccot, "minimum": minimum, "fabs": fabs, "sqrt": sqrt,
+    }.items()
+}  # fmt: skip
 
 
 def is_plain(body: Any) -> bool:

@@ -384,7 +384,7 @@ def test_kernels_are_their_definitions(chair):
     shape = shape_of(target)
     photos = _Photos(shape, rgb, camera, alpha, 0.15, None)
     for i, view in enumerate(photos.views):
-        sight = photos.sights[i]
+        sight = photos.buffers[i]
         rows, xy, weight = sight.seen(shape.vertices, shape.vertex_normals, photos.inside[i])
         colors, weights = view.seen(shape.vertices, shape.vertex_normals)
         assert 0.1 < len(rows) / len(weights) < 0.7

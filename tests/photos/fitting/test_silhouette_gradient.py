@@ -3,11 +3,11 @@
 import torch
 
 import gendr
-from gendr.photos.fitting import pulls
+from gendr.photos.fitting import silhouette_gradient as gradients
 from support.cases import for_each
 
 
-@for_each(faces=[100, pulls._MANY_FACES])
+@for_each(faces=[100, gradients._MANY_FACES])
 def test_photos_together_and_apart_pull_alike_for_any_number_of_threads(faces):
     generator = torch.Generator().manual_seed(0)
     vertices = torch.randn(7, 3, generator=generator)
@@ -21,9 +21,9 @@ def test_photos_together_and_apart_pull_alike_for_any_number_of_threads(faces):
     found = []
     for threads in (1, 2, 4):
         gendr.set_num_threads(threads)
-        found.append(pulls.silhouette_gradient(loss, vertices, [0, 1, 3, 4], faces))
+        found.append(gradients.silhouette_gradient(loss, vertices, [0, 1, 3, 4], faces))
     gendr.set_num_threads(None)
-    apart = faces == pulls._MANY_FACES
+    apart = faces == gradients._MANY_FACES
     assert set(asked) == ({(0, 3), (1, 4)} if apart else {(0, 1, 3, 4)})
     wanted = 2 * (vertices - goals[[0, 1, 3, 4]]).sum(0)
     for total, gradient in found:

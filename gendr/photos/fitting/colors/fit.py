@@ -216,7 +216,7 @@ class _Photos:
             return sight, -F.max_pool2d(-use[None].to(images), 3, 1, 1)[0] > 0.5
 
         found = mapped(seen, range(len(images)), lambda done: self.tell(0.4 * done))
-        self.photos, self.inside = [sight for sight, _ in found], [inside for _, inside in found]
+        self.buffers, self.inside = [sight for sight, _ in found], [inside for _, inside in found]
         if self.many:  # to take anew what few need takes longer than it is worth
             give_back()
         if not any(bool(inside.any()) for inside in self.inside):
@@ -229,14 +229,14 @@ class _Photos:
         self.normals = mesh.vertex_normals[mesh.faces]
         self.quality = [1.0] * len(images)
         self.views = [
-            _View(self.photos[i], self.inside[i], images[i], least_cosine)
+            _View(self.buffers[i], self.inside[i], images[i], least_cosine)
             for i in range(len(images))
         ]
 
     def texture_size(self) -> int:
         """A power of two that the photos carry."""
         most = torch.zeros(self.faces)
-        for sight in self.photos:
+        for sight in self.buffers:
             pixels = torch.bincount(sight.face, minlength=self.faces).float() * sight.share
             most = torch.maximum(most, pixels)
         wanted = float(most.sum() / _FILL) ** 0.5
@@ -367,7 +367,7 @@ class _Photos:
         """
         use = self.inside[i].flatten()
         pixels = use.nonzero()[:, 0]
-        sight = self.photos[i].of_pixels(use)
+        sight = self.buffers[i].of_pixels(use)
         columns, values = texture_target.mixing(sight)
         if sight.share < 1:
             order = torch.argsort(sight.pixel, stable=True)
@@ -390,7 +390,7 @@ class _Photos:
         counts = [int(self.inside[i].sum()) for i in chosen]
         view, ends = np.repeat(np.array(chosen), counts), np.cumsum(counts)
         # All subpixels of these pixels show a face.
-        most = texture_target.MIXED * round(1 / self.photos[0].share)
+        most = texture_target.MIXED * round(1 / self.buffers[0].share)
         columns = np.empty((len(view), most), np.int32)
         values, photo, weight, shade = (
             np.empty((len(view), *shape), np.float32) for shape in ((most,), (3,), (), (3,))
@@ -468,7 +468,7 @@ class _Photos:
 
     def _psnr(self, texture_target: TextureTarget, colors: Tensor, i: int) -> Tensor:
         """The PSNR of photo i rendered with these colours, over the pixels of the object."""
-        sight = self.photos[i]
+        sight = self.buffers[i]
         columns, values = texture_target.mixing(sight)
         shown = torch.from_numpy(
             mixed(columns.to(torch.int32).numpy(), values.float().numpy(), colors.float().numpy())
