@@ -51,7 +51,12 @@ def _of_library(name: str) -> Callable[[Lanes], Lanes]:
     return function
 
 
-fabs, sqrt = _of_library("fabs"), _of_library("sqrt")
+fabs, _sqrt = _of_library("fabs"), _of_library("sqrt")
+
+
+def sqrt(x: Any) -> Any:
+    """The square root; as other words of one argument, of a number too: bodies have constants."""
+    return _sqrt(x) if isinstance(x, Lanes) else math.sqrt(x)
 
 
 def _constant(number: int) -> Any:
@@ -74,12 +79,16 @@ def _exp_parts(x: Lanes) -> tuple[Lanes, Lanes]:
 
 def exp(x: Lanes) -> Lanes:
     """The exponential; infinite above 88."""
+    if not isinstance(x, Lanes):
+        return math.exp(x)
     s, p = _exp_parts(x)
     return where(x > _HIGHEST, math.inf, s + s * p)
 
 
 def expm1(x: Lanes) -> Lanes:
     """exp(x) - 1, with all its digits near 0."""
+    if not isinstance(x, Lanes):
+        return math.expm1(x)
     s, p = _exp_parts(x)
     return where(x > _HIGHEST, math.inf, (s - 1.0) + s * p)
 
@@ -111,11 +120,15 @@ def log_of_sum(x: Lanes, y: Lanes) -> Lanes:
 
 def log(x: Lanes) -> Lanes:
     """The logarithm of x >= 0."""
+    if not isinstance(x, Lanes):
+        return math.log(x)
     return log_of_sum(x - 1.0, x)
 
 
 def log1p(x: Lanes) -> Lanes:
     """The logarithm of 1 + x for x >= 0."""
+    if not isinstance(x, Lanes):
+        return math.log1p(x)
     return log_of_sum(x, 1.0 + x)
 
 
@@ -126,6 +139,8 @@ def hazard(a: Lanes, s: Lanes) -> Lanes:
 
 def power(x: Lanes, p: Lanes) -> Lanes:
     """x^p for x >= 0."""
+    if not isinstance(p, Lanes):
+        return exp(p * log(x)) if p else 1.0 + 0.0 * x
     return where(p.equals(0.0), 1.0, exp(p * log(x)))
 
 
@@ -150,37 +165,13 @@ def zeros_like(x: Lanes) -> Lanes:
     return Lanes(x.builder, x.of(0.0))
 
 
-# The words of numbers, which bodies may have among their constants.
-_OF_NUMBERS: dict[str, Callable[..., Any]] = {
-    "exp": math.exp, "expm1": math.expm1, "log": math.log, "log1p": math.log1p, "sqrt": math.sqrt,
-    "fabs": abs, "power": pow, "minimum": min, "hazard": lambda a, s: -math.log(s),
-    "log_of_sum": lambda x, y: math.log(y), "arccot": lambda x: math.atan2(1.0, x),
-    "exp_and_complement": lambda x: (math.exp(x), -math.expm1(x)),
-}  # fmt: skip
-
-
-def _word(name: str, of_lanes: Callable[..., Any]) -> Callable[..., Any]:
-    """A word that takes numbers too: beside vectors they are vectors of one value."""
-
-    def word(*args: Any) -> Any:
-        like = next((x for x in args if isinstance(x, Lanes)), None)
-        if like is None:
-            return _OF_NUMBERS[name](*args)
-        return of_lanes(
-            *(x if isinstance(x, Lanes) else Lanes(like.builder, like.of(x)) for x in args)
-        )
-
-    return word
-
-
-_WORDS: dict[str, Any] = {"where": where, "zeros_like": zeros_like} | {
-    name: _word(name, f)
-    for name, f in {
-        "exp": exp, "expm1": expm1, "exp_and_complement": exp_and_complement, "log": log,
-        "log1p": log1p, "log_of_sum": log_of_sum, "hazard": hazard, "power": power,
-        "arccot": arccot, "minimum": minimum, "fabs": fabs, "sqrt": sqrt,
-    }.items()
-}  # fmt: skip
+_WORDS: dict[str, Any] = {
+    f.__name__: f
+    for f in (
+        where, exp, expm1, exp_and_complement, log_of_sum, log, log1p, hazard, power, arccot,
+        minimum, zeros_like,
+    )
+} | {"fabs": fabs, "sqrt": sqrt}  # fmt: skip
 
 
 def is_plain(body: Any) -> bool:
