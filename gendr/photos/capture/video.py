@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Generator
 from importlib.util import find_spec
 from itertools import pairwise
@@ -22,6 +23,8 @@ _VIDEOS = {".mp4", ".mov", ".m4v", ".avi", ".mkv", ".webm", ".mts", ".m2ts", ".3
 # whether anything moved; these then differ by so much, in grey levels of 255.
 _WIDTH, _SMALL, _STILL = 960, 48, 2.0
 _QUALITY = 95  # of JPEG
+# Files announce a few frames more than they have; a part less than this is lost.
+_WHOLE = 0.9
 
 
 def is_video(path: Path) -> bool:
@@ -38,9 +41,10 @@ def extract_frames(
 ) -> list[Path]:
     """Write frames of a video as photos.
 
-    The video is cut into `count` pieces of equal length. Of each the sharpest frame is taken, by
-    the variance of its Laplacian (Pech-Pacheco et al., ICPR 2000), unless it shows what the one
-    before shows, as where the camera stood still. Frames are turned upright as the file says.
+    The video is cut into `count` pieces of equal time: phones write fewer frames a second in the
+    dark. Of each the sharpest frame is taken, by the variance of its Laplacian (Pech-Pacheco et
+    al., ICPR 2000), unless it shows what the one before shows, as where the camera stood still.
+    Frames are turned upright as the file says. A warning says if it ends before its end.
 
     Args:
         file: the video.
@@ -67,23 +71,34 @@ def extract_frames(
         )
     sharp: list[float] = []
     small: list[npt.NDArray[np.float32]] = []
-    for frame, total in _frames(path):
+    times: list[float] = []
+    total = 1
+    for frame, time, total in _frames(path):
         seen = _compared(frame)
         sharp.append(seen[0])
         small.append(seen[1])
+        times.append(time)
         tell(0.5 * min(1.0, len(sharp) / total))
     if not sharp:
         raise ValueError(f"{path} cannot be read as a video: it is damaged, or of another kind")
-    bounds = np.linspace(0, len(sharp), min(count, len(sharp)) + 1).astype(int)
+    if len(sharp) < _WHOLE * total:
+        warnings.warn(
+            f"{path} ends after {len(sharp)} of about {total} frames: the file is cut off, or "
+            "damaged there; the frames before it are taken",
+            stacklevel=2,
+        )
+    bounds = _bounds(times, min(count, len(sharp)))
     chosen: list[int] = []
     for start, stop in pairwise(bounds):
+        if start == stop:  # no frame in all the time of a piece
+            continue
         best = start + int(np.argmax(sharp[start:stop]))
         if not chosen or np.abs(small[best] - small[chosen[-1]]).mean() >= _STILL:
             chosen.append(best)
     place = writable_folder(Path(folder))
     with TemporaryDirectory(dir=place) as work:
         written: list[Path] = []
-        for number, (frame, _) in enumerate(_frames(path)):
+        for number, (frame, _, _) in enumerate(_frames(path)):
             if len(written) < len(chosen) and number == chosen[len(written)]:
                 written.append(_write(frame, Path(work) / f"frame_{number + 1:05d}.jpg"))
                 tell(0.5 + 0.5 * len(written) / len(chosen))
@@ -92,8 +107,23 @@ def extract_frames(
         return [photo.replace(place / photo.name) for photo in written]
 
 
-def _frames(path: Path) -> Generator[tuple[Any, int], None, None]:
-    """The frames of a video, BGR, each with the number that there may be."""
+def _bounds(times: list[float], pieces: int) -> list[int]:
+    """Where the pieces begin and the last one ends, as numbers of frames.
+
+    Args:
+        times: of the frames, milliseconds; where they do not rise, the frames count alike.
+        pieces: how many.
+    """
+    place = np.asarray(times)
+    if len(place) < 2 or not (np.diff(place) > 0).all():
+        place = np.arange(len(place), dtype=float)
+    place = np.append(place, place[-1] + (np.median(np.diff(place)) if len(place) > 1 else 1.0))
+    edges = np.linspace(place[0], place[-1], pieces + 1)
+    return [0, *np.searchsorted(place[:-1], edges[1:-1] - 1e-6).tolist(), len(times)]
+
+
+def _frames(path: Path) -> Generator[tuple[Any, float, int], None, None]:
+    """The frames of a video, BGR, each with its time in ms and the number that there may be."""
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # what is damaged is said here
     import cv2
 
@@ -104,7 +134,7 @@ def _frames(path: Path) -> Generator[tuple[Any, int], None, None]:
             there, frame = video.read()
             if not there:
                 return
-            yield frame, total
+            yield frame, float(video.get(cv2.CAP_PROP_POS_MSEC)), total
     finally:
         video.release()
 

@@ -45,6 +45,29 @@ def test_frames_are_sharp_evenly_spaced_and_upright(walk, tmp_path):
     assert len(extract_frames(file, tmp_path, 1000)) > 25  # as many as there are, none twice
 
 
+def test_pieces_are_of_equal_time(walk, tmp_path, monkeypatch):
+    """As of a phone in the dark: the first ten frames take as long as the thirty others."""
+    frames = list(module._frames(walk[0]))
+    slow = [k * 300.0 if k < 10 else 3000.0 + 100.0 * (k - 10) for k in range(LENGTH)]
+    given = [(frame, time, LENGTH) for (frame, _, _), time in zip(frames, slow, strict=True)]
+    monkeypatch.setattr(module, "_frames", lambda path: iter(given))
+    found = [int(p.stem[6:]) - 1 for p in extract_frames(walk[0], tmp_path, 4)]
+    assert found[:2] == [3, 9]  # of frames 0-4, 5-9, 10-24, 25-39
+    assert found[2] in (11, 18, 21)
+    assert found[3] == 29
+    assert module._bounds([0.0] * 6, 3) == [0, 2, 4, 6]  # no times
+    assert module._bounds([5.0], 1) == [0, 1]
+    assert module._bounds([0, 1, 2, 100, 101, 102], 3) == [0, 3, 3, 6]  # nothing in the middle
+
+
+def test_a_video_that_is_cut_off_is_named(walk, tmp_path):
+    content = walk[0].read_bytes()
+    (tmp_path / "cut.avi").write_bytes(content[: len(content) // 2])
+    with pytest.warns(UserWarning, match=r"cut.avi ends after \d+ of about 40 frames"):
+        found = extract_frames(tmp_path / "cut.avi", tmp_path / "out", 4)
+    assert 0 < len(found) <= 4
+
+
 def test_what_is_no_video_is_said(walk, tmp_path, monkeypatch, capsys):
     (tmp_path / "a.mp4").write_bytes(b"no video at all")
     for command in ("fit", "splat"):
