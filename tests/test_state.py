@@ -212,8 +212,8 @@ def test_every_module_is_copied_pickled_loaded_moved_and_shared(request, drawn):
     made = examples()
     ours = {cls for cls in made if cls.__module__.startswith("gendr.")}
     bases = {  # which are abstract
-        Neurons, OfAKind, sorting.RankingLoss, ranking._Sorting, api._Sorter, SolverLoss,
-        contrastive._CacheLoss,
+        Neurons, OfAKind, sorting.RankingLoss, ranking._Sorting, ranking._OfRelevant, api._Sorter,
+        SolverLoss, contrastive._CacheLoss,
     }  # fmt: skip
     assert all_of(torch.nn.Module) == {*ours, *bases}
     for cls, cases in drawn(made.items(), 2):

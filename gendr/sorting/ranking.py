@@ -221,8 +221,35 @@ class NDCGLoss(_Sorting):
         return 1 - ndcg(p, target, self.k, self.gain, descending=True, mask=mask)
 
 
+class _OfRelevant(_Sorting):
+    """A loss by the soft ranks of relevant entries.
+
+    Args:
+        method: a name or a method.
+        threshold: a target above it is relevant.
+        reduction: "mean", "sum" or "none". Lists without relevant entries have the loss 1.
+        **options: settings of the method, such as `steepness`.
+    """
+
+    def __init__(
+        self,
+        method: Method = "sinkhorn",
+        *,
+        threshold: float = 0.0,
+        reduction: Reduction = "mean",
+        **options: Any,
+    ) -> None:
+        super().__init__(method, reduction=reduction, **options)
+        self.threshold = check_number("threshold", threshold)
+
+    def _relevant(self, target: Tensor, mask: Tensor | None) -> Tensor:
+        """Which entries are relevant, of those present."""
+        relevant = target > self.threshold
+        return relevant if mask is None else relevant & mask
+
+
 @final
-class MAPLoss(_Sorting):
+class MAPLoss(_OfRelevant):
     """1 - average precision, with soft ranks; its mean is 1 - MAP.
 
         AP = mean over the relevant of (rank among the relevant) / (rank among all)
@@ -242,27 +269,15 @@ class MAPLoss(_Sorting):
         here with the ranks of any method.
     """
 
-    def __init__(
-        self,
-        method: Method = "sinkhorn",
-        *,
-        threshold: float = 0.0,
-        reduction: Reduction = "mean",
-        **options: Any,
-    ) -> None:
-        super().__init__(method, reduction=reduction, **options)
-        self.threshold = check_number("threshold", threshold)
-
     def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """1 - AP."""
-        relevant = target > self.threshold
-        relevant = relevant if mask is None else relevant & mask
+        relevant = self._relevant(target, mask)
         precision = self._ranks(scores, relevant) / self._ranks(scores, mask)
         return 1 - present(precision, relevant).sum(-1) / relevant.sum(-1).clamp(min=1)
 
 
 @final
-class MRRLoss(_Sorting):
+class MRRLoss(_OfRelevant):
     """1 - the reciprocal rank of the first relevant entry, with soft ranks; its mean is 1 - MRR.
 
         RR = max over the relevant of 1 / (rank among all)
@@ -281,21 +296,9 @@ class MRRLoss(_Sorting):
     Source: Voorhees, The TREC-8 Question Answering Track Report, 1999, for the metric.
     """
 
-    def __init__(
-        self,
-        method: Method = "sinkhorn",
-        *,
-        threshold: float = 0.0,
-        reduction: Reduction = "mean",
-        **options: Any,
-    ) -> None:
-        super().__init__(method, reduction=reduction, **options)
-        self.threshold = check_number("threshold", threshold)
-
     def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """1 - RR."""
-        relevant = target > self.threshold
-        relevant = relevant if mask is None else relevant & mask
+        relevant = self._relevant(target, mask)
         return 1 - present(1 / self._ranks(scores, mask), relevant).amax(-1)
 
 
