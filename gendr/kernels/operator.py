@@ -33,6 +33,8 @@ Input: TypeAlias = "Tensor | float | None"
 class Kernels(Protocol):
     """What a backend has for an operator: functions of detached, contiguous tensors.
 
+    Kernels that are `wide` take and give float64, whatever the dtype of the inputs.
+
     A third one, `traced(spec, *inputs)`, may stand beside them: the operator in graphs of
     `torch.compile`, where without it the definition is traced. Those of operators without a
     definition have the name of their `backend`, for errors.
@@ -68,7 +70,6 @@ class Operator:
             of what the definition would search for, such as an order or a threshold; higher
             derivatives are then those of the result that kernels found. None for the reference.
         constant: the places of results that have no gradient.
-        wide: whether kernels take and give float64, whatever the dtype of the inputs.
     """
 
     known: ClassVar[dict[str, Operator]] = {}
@@ -80,10 +81,9 @@ class Operator:
         reference: Callable[..., Any] | None,
         replay: Callable[..., Any] | None = None,
         constant: Sequence[int] = (),
-        wide: bool = False,
     ) -> None:
         self.name, self.reference, self.replay = name, reference, replay
-        self.constant, self.wide = constant, wide
+        self.constant = constant
         if reference is not None:
             self.known[name] = self
 
@@ -103,17 +103,6 @@ class Operator:
             return traced(spec, *inputs)
         results = _Applied.apply(self, kernels, spec, *inputs)
         return results[0] if len(results) == 1 else results  # pyright: ignore[reportArgumentType, reportIndexIssue, reportOptionalSubscript]
-
-    def plain(self, value: Any) -> Any:
-        """An input as kernels take it; they may read it only, as it may be the user's own."""
-        if not isinstance(value, Tensor):
-            return value
-        if value.requires_grad:
-            value = value.detach()
-        value = value.double() if self.wide else value
-        if value.is_contiguous() or value.device.type != "cpu":
-            return value.contiguous()
-        return memory.empty_like(value).copy_(value)
 
     def again(
         self,
@@ -147,6 +136,18 @@ class Operator:
         )
 
 
+def _plain(value: Any, wide: bool) -> Any:
+    """An input as kernels take it; they may read it only, as it may be the user's own."""
+    if not isinstance(value, Tensor):
+        return value
+    if value.requires_grad:
+        value = value.detach()
+    value = value.double() if wide else value
+    if value.is_contiguous() or value.device.type != "cpu":
+        return value.contiguous()
+    return memory.empty_like(value).copy_(value)
+
+
 def _in_place_of(value: Any, grad: Tensor | None) -> Tensor | None:
     """A gradient in the shape and dtype of its input; None if that is no tensor."""
     if grad is None or not isinstance(value, Tensor):
@@ -164,8 +165,9 @@ class _Applied(torch.autograd.Function):
         ctx: Any, operator: Operator, kernels: Kernels, spec: Any, *inputs: Input
     ) -> Tensors:
         save = True in ctx.needs_input_grad
-        results, saved = kernels.forward(spec, *map(operator.plain, inputs), save=save)
-        if operator.wide:
+        wide = getattr(kernels, "wide", False)
+        results, saved = kernels.forward(spec, *[_plain(x, wide) for x in inputs], save=save)
+        if wide:
             dtype = next(t.dtype for t in inputs if isinstance(t, Tensor))
             results = tuple(result.to(dtype) for result in results)
         ctx.set_materialize_grads(False)
@@ -190,9 +192,10 @@ class _Applied(torch.autograd.Function):
         graded = torch.is_grad_enabled()  # a graph of the backward pass is wanted
         if graded and operator.reference is not None:
             return None, None, None, *operator.again(spec, inputs, grads, saved)
+        wide = getattr(kernels, "wide", False)
         gradients = kernels.backward(
-            spec, tuple(map(operator.plain, inputs)), saved, tuple(map(operator.plain, grads)),
-            ctx.needs_input_grad[3:],
+            spec, tuple([_plain(x, wide) for x in inputs]), saved,
+            tuple([_plain(x, wide) for x in grads]), ctx.needs_input_grad[3:],
         )  # fmt: skip
         results = [_in_place_of(value, grad) for value, grad in zip(inputs, gradients, strict=True)]
         if graded:

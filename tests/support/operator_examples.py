@@ -134,7 +134,7 @@ def _alpha() -> Example:
         size,
         Aggregation(Coverage(dist, scale, 1e-6), tconorm("hamacher", torch.tensor(1.5))),
     )
-    kernels = backend.KernelPair(backend._alpha_forward, backend._alpha_backward)
+    kernels = backend.KernelPair(backend._alpha_forward, backend._alpha_backward, wide=True)
     return Example(
         {"cpu": kernels}, spec, _leaves(faces.corners, scale, shift, p), batched=(),
         completed=lambda corners, scale, shift, p: (corners, scale, shift, None, p),
@@ -146,7 +146,7 @@ def _distance() -> Example:
 
     faces, size = _faces()
     pixels, face = torch.tensor([0, 3, 17, 30]), torch.tensor([0, 2, 1, 5])
-    kernels = backend.KernelPair(backend._distance_forward, backend._distance_backward)
+    kernels = backend.KernelPair(backend._distance_forward, backend._distance_backward, wide=True)
     return Example({"cpu": kernels}, (pixels, face, size), _leaves(faces.corners), batched=())
 
 
@@ -165,7 +165,7 @@ def _ordered() -> Example:
         faces, get("logistic").shifted(shift), tconorm("probabilistic"), 1e-6, 0.0, colours,
         opacity[:, 0], scale, planes, limits,
     )  # fmt: skip
-    kernels = ordered.KernelPair(ordered._forward, ordered._backward)
+    kernels = ordered.KernelPair(ordered._forward, ordered._backward, wide=True)
     return Example(
         {"cpu": kernels}, (layered, size),
         _leaves(faces.corners, colours, opacity[:, 0], scale, shift), batched=(),

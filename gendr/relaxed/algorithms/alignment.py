@@ -80,7 +80,7 @@ def _reference(task: AlignmentTask, matrix: Tensor, skips: Tensor, steepness: Nu
     return value
 
 
-ALIGNMENT = Operator("relaxed.alignment", reference=_reference, wide=True)
+ALIGNMENT = Operator("relaxed.alignment", reference=_reference)
 
 
 def _diagonal(matrix: Tensor, k: int) -> Tensor:

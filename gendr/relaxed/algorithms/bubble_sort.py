@@ -125,4 +125,4 @@ def _reference(task: SortTask, x: Tensor, steepness: Number) -> tuple[Tensor, Te
     return total
 
 
-_BUBBLE_SORT = Operator("relaxed.bubble_sort", reference=_reference, wide=True)
+_BUBBLE_SORT = Operator("relaxed.bubble_sort", reference=_reference)

@@ -231,7 +231,7 @@ def _reference(task: GraphTask, costs: Tensor, steepness: Number) -> tuple[Tenso
     return by_node, by_edge
 
 
-_SHORTEST_PATH_GRAPH = Operator("relaxed.shortest_path_graph", reference=_reference, wide=True)
+_SHORTEST_PATH_GRAPH = Operator("relaxed.shortest_path_graph", reference=_reference)
 
 
 def _weigh(

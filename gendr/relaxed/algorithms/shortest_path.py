@@ -164,7 +164,7 @@ def _reference(task: GridTask, costs: Tensor, steepness: Number) -> Tensor:
     return task.join.reduce(torch.stack(visited), 0)
 
 
-_SHORTEST_PATH = Operator("relaxed.shortest_path", reference=_reference, wide=True)
+_SHORTEST_PATH = Operator("relaxed.shortest_path", reference=_reference)
 
 
 def _predecessors(task: GridTask, costs: Tensor, steepness: Number) -> Tensor:

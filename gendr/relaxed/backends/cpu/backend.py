@@ -67,6 +67,8 @@ def _zeros_if_none(grad: Tensor | None, *shape: int) -> Tensor:
 class _ShortestPath:
     """`gendr.relaxed.algorithms.shortest_path`: costs [B, H, W] -> path [B, H, W]."""
 
+    wide = True
+
     @classmethod
     def forward(
         cls, task: Any, costs: Tensor, steepness: Number, *, save: bool
@@ -117,6 +119,8 @@ class _ShortestPath:
 class _ShortestPathGraph:
     """`gendr.relaxed.algorithms.graph_path`: costs [B, E] -> nodes [B, V] and edges [B, E]."""
 
+    wide = True
+
     @staticmethod
     def forward(
         task: Any, costs: Tensor, steepness: Number, *, save: bool
@@ -151,6 +155,8 @@ class _ShortestPathGraph:
 
 class _Alignment:
     """`gendr.relaxed.algorithms.alignment`: matrix [B, n, m] and skips [2] -> d [B]."""
+
+    wide = True
 
     @staticmethod
     def forward(
@@ -187,6 +193,8 @@ class _Alignment:
 
 class _BubbleSort:
     """`gendr.relaxed.algorithms.bubble_sort`: x [B, n] -> values [B, n], swaps and ordered [B]."""
+
+    wide = True
 
     @staticmethod
     def forward(task: Any, x: Tensor, steepness: Number, *, save: bool) -> tuple[Tensors, Tensors]:

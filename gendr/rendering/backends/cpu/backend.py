@@ -67,10 +67,10 @@ def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tens
         coverage.scale, dist.total_shift(), dist.shape_parameter, aggregation.tconorm.given_p
     )  # fmt: skip
     if is_single(faces, size, coverage, aggregation.tconorm, scalars):
-        operator, kernels = _SINGLE_ALPHA, KernelPair(_single_forward, _single_backward)
+        kernels = KernelPair(_single_forward, _single_backward)
     else:
-        operator, kernels = _ALPHA, KernelPair(_alpha_forward, _alpha_backward)
-    flat = operator(kernels, (faces, size, aggregation), faces.corners, *scalars)
+        kernels = KernelPair(_alpha_forward, _alpha_backward, wide=True)
+    flat = _ALPHA(kernels, (faces, size, aggregation), faces.corners, *scalars)
     return flat.reshape(faces.images, size.height, size.width)
 
 
@@ -99,9 +99,7 @@ def _alpha_definition(spec: _AlphaSpec, corners: Tensor, *numbers: Any) -> Tenso
     return alpha_of_pairs(runs, distance, gather, faces, size, aggregation).flatten()
 
 
-# One operator, whose kernels take float32 or float64.
-_SINGLE_ALPHA = Operator("rendering.alpha", reference=_alpha_definition)
-_ALPHA = Operator("rendering.alpha", reference=_alpha_definition, wide=True)
+_ALPHA = Operator("rendering.alpha", reference=_alpha_definition)
 
 
 def _alpha_forward(
@@ -272,7 +270,7 @@ def _ranges(counts: np.ndarray) -> np.ndarray:
 
 def distance(faces: ScreenFaces, size: ImageSize, pixels: Tensor, face: Tensor) -> Tensor:
     """Signed distance [K] of listed pairs, differentiable in the corners."""
-    kernels = KernelPair(_distance_forward, _distance_backward)
+    kernels = KernelPair(_distance_forward, _distance_backward, wide=True)
     return _DISTANCE(kernels, (pixels, face, size), faces.corners)
 
 
@@ -285,7 +283,7 @@ def _distance_definition(spec: _PairSpec, corners: Tensor) -> Tensor:
     return signed_distance(size.centres(pixels, corners.dtype), corners[face])
 
 
-_DISTANCE = Operator("rendering.distance", reference=_distance_definition, wide=True)
+_DISTANCE = Operator("rendering.distance", reference=_distance_definition)
 
 
 def _distance_forward(

@@ -36,11 +36,10 @@ _PIECES = 24
 
 def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
     """Colours [B H W, C] over black, and alpha [B H W]."""
-    dist = layered.dist
+    dist, kernels = layered.dist, KernelPair(_forward, _backward, wide=True)
     return _ORDERED(
-        KernelPair(_forward, _backward), (layered, size), layered.faces.corners, layered.colours,
-        layered.opacity, layered.scale, dist.total_shift(), dist.shape_parameter,
-        layered.tconorm.given_p,
+        kernels, (layered, size), layered.faces.corners, layered.colours, layered.opacity,
+        layered.scale, dist.total_shift(), dist.shape_parameter, layered.tconorm.given_p,
     )  # fmt: skip
 
 
@@ -58,7 +57,7 @@ def _definition(
     return ordered_densely(layered, size, None if is_traced() else PAIRS_AT_ONCE)
 
 
-_ORDERED = Operator("rendering.ordered", reference=_definition, wide=True)
+_ORDERED = Operator("rendering.ordered", reference=_definition)
 
 
 class _Memory:

@@ -70,11 +70,9 @@ def softmax(
     scalars = coverage.scale, coverage.dist.total_shift(), coverage.dist.shape_parameter, rate
     if texture is None and gloss is None and _is_single(task, attributes, scalars):
         kernels = KernelPair(_single_forward, _single_backward)
-        return _SINGLE(kernels, task, faces.corners, attributes, *scalars)
-    return _SOFTMAX(
-        KernelPair(_forward, _backward), task, faces.corners, attributes, *scalars, lights,
-        None if texture is None else texture.texels,
-    )  # fmt: skip
+        return _SOFTMAX(kernels, task, faces.corners, attributes, *scalars)
+    kernels, texels = KernelPair(_forward, _backward, wide=True), texture and texture.texels
+    return _SOFTMAX(kernels, task, faces.corners, attributes, *scalars, lights, texels)
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class _Task(NamedTuple):
     look: _Look
 
 
-_SOFTMAX = Operator("softmax of the cpu backend", reference=None, wide=True)
+_SOFTMAX = Operator("softmax of the cpu backend", reference=None)
 
 
 def _forward(
@@ -171,9 +169,6 @@ def _is_single(task: _Task, attributes: Tensor, scalars: tuple[Any, ...]) -> boo
         return False
     spread = float(depth.max() - depth.min()) * number_of(scalars[-1])
     return math.log(cutoff) - spread >= _FAINTEST
-
-
-_SINGLE = Operator("float32 softmax of the cpu backend", reference=None)
 
 
 def _single_forward(

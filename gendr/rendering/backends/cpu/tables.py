@@ -75,6 +75,7 @@ class KernelPair(NamedTuple):
 
     forward: Callable[..., Any]
     backward: Callable[..., Any]
+    wide: bool = False
     backend: str = "cpu"
 
 
