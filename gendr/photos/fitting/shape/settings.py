@@ -151,10 +151,6 @@ class FitSettings:
         numbers = [parse_scale(end, size, law.is_squared) for end in ends]
         return float(numbers[0]), float(numbers[-1])
 
-    def is_over(self, step: int, seconds: float) -> bool:
-        """Whether a fit is at its end after so many steps and seconds."""
-        return step >= self.steps if self.budget is None else seconds >= self.budget
-
     def resolved(self, from_hull: bool) -> FitSettings:
         """The settings with a number for what depends on the start."""
         remesh = from_hull if self.remesh is None else self.remesh
