@@ -161,7 +161,7 @@ def test_killed_training_goes_on_bit_by_bit(folder, whole, tmp_path, seed):
     command = [str(a) for a in training(folder, out, "--quiet")]
     ended = run_python(KILLED, last, *command)
     assert ended.returncode == -signal.SIGKILL
-    done = torch.load(out / "checkpoint.pt", weights_only=True)["step"]
+    done = torch.load(out / "checkpoint.pt", weights_only=True)["state"]["step"]
     assert done == (last - 1) // 2 * 2
     assert run(*command, "--resume") == 0
     assert same_training(out / "checkpoint.pt", whole)
