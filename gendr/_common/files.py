@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
+import errno
 import os
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from io import BytesIO, FileIO
+from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 Content: TypeAlias = "bytes | Callable[[BinaryIO], object]"
 
 LOCK = ".gendr-lock"
-# On Windows no other process can read a locked byte, so the locked one lies behind the text.
-LOCKED_BYTE = 1 << 20
-WAIT = 0.02  # seconds between two attempts to get a lock
 
 
 def write_whole(path: Path, content: Content) -> None:
@@ -102,102 +98,42 @@ def writable_folder(folder: Path, option: str = "-o") -> Path:
 
 
 @contextmanager
-def updating(path: Path, patience: float = 60.0) -> Generator[None, None, None]:
-    """Hold the right to read a file, change it and write it; others that want to wait meanwhile.
+def locked(path: Path, patience: float = 0.0) -> Generator[None, None, None]:
+    """Hold the lock of a folder, or of a file that is read, changed and written.
 
-    The lock is a file beside it, and ends with the process, as that of `locked`. On file systems
-    that have no locks, nothing is locked.
+    Other processes that ask for it meanwhile wait, or are refused. The lock is a file in the folder
+    or beside the file. The operating system releases it when the process ends, also when it is
+    killed. On file systems that have no locks, nothing is locked.
 
     Args:
-        path: of the file that changes; it need not be there yet.
-        patience: seconds after which waiting ends.
+        path: A folder that is there, or a file, which need not be.
+        patience: Seconds after which waiting ends.
 
     Raises:
-        ValueError: If the others take longer than that.
+        ValueError: If another process holds the lock longer than that.
     """
-    end = time.monotonic() + patience
-    while True:
-        try:
-            file = _open_locked(path.with_name(f"{LOCK}-{path.name}"))
-            break
-        except ValueError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(WAIT)
-    with _released(file):
-        yield
+    from filelock import FileLock, Timeout
 
-
-@contextmanager
-def locked(folder: Path) -> Generator[None, None, None]:
-    """Hold the lock of a folder; other processes that ask for it meanwhile are refused.
-
-    The operating system releases the lock when the process ends, also when it is killed. On file
-    systems that have no locks, nothing is locked.
-
-    Raises:
-        ValueError: If another process holds the lock.
-    """
-    with _released(_open_locked(folder / LOCK)):
-        yield
-
-
-@contextmanager
-def _released(file: FileIO) -> Generator[None, None, None]:
-    """Release the lock of an open file, and remove the file, at the end."""
-    path = Path(os.fsdecode(file.name))
+    file = path / LOCK if path.is_dir() else path.with_name(f"{LOCK}-{path.name}")
+    lock = FileLock(file)
     try:
-        with suppress(OSError):  # the pid is only for the messages of others
-            file.truncate(0)
-            file.write(str(os.getpid()).encode())
+        lock.acquire(timeout=patience, poll_interval=0.02)
+    except Timeout:
+        pid = ""
+        with suppress(OSError):  # the pid is only for the message
+            pid = file.read_text()
+        raise ValueError(
+            f"another process (pid {pid or 'unknown'}) is writing to {file.parent}; wait until it "
+            "has ended, or choose another folder"
+        ) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+    with suppress(OSError):
+        file.write_text(str(os.getpid()))
+    try:
         yield
     finally:
-        # POSIX can remove the file while it is open, so that nobody can lock it any more; Windows
-        # can only remove it once it is closed.
-        with suppress(OSError):
-            path.unlink()
-        file.close()
-        if os.name == "nt":
-            with suppress(OSError):
-                path.unlink()
-
-
-def _open_locked(path: Path) -> FileIO:
-    """Open the file at a path, make it if it is missing, and lock it."""
-    while True:
-        file = path.open("a+b", buffering=0)
-        try:
-            _lock(file)
-        except (BlockingIOError, PermissionError):  # on POSIX and on Windows
-            file.seek(0)
-            owner = file.read().decode() or "unknown"
-            file.close()
-            raise ValueError(
-                f"another process (pid {owner}) is writing to {path.parent}; wait until it has "
-                "ended, or choose another folder"
-            ) from None
-        except OSError:
-            return file
-        try:
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        except FileNotFoundError:
-            pass
-        file.close()  # its last owner removed it after we opened and before we locked it
-
-
-def _lock(file: FileIO) -> None:
-    """Lock an open file without waiting.
-
-    Raises:
-        BlockingIOError: On POSIX, if another process holds the lock.
-        PermissionError: On Windows, if another process holds the lock.
-        OSError: If the file system has no locks.
-    """
-    if os.name == "nt":
-        system: Any = importlib.import_module("msvcrt")
-        file.seek(LOCKED_BYTE)
-        system.locking(file.fileno(), system.LK_NBLCK, 1)
-    else:
-        system = importlib.import_module("fcntl")
-        system.flock(file, system.LOCK_EX | system.LOCK_NB)
+        if os.name != "nt":  # where an open file can be removed, nobody can lock it any more
+            file.unlink(missing_ok=True)
+        lock.release()

@@ -14,7 +14,7 @@ Imports nothing heavy: the command line makes options of the same annotations.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from types import MappingProxyType
@@ -81,7 +81,7 @@ def kinds(settings: type) -> Mapping[str, Kind]:
 
 
 def _kind(hint: Any) -> Kind:
-    marks: tuple[Any, ...] = ()
+    marks: Sequence[Any] = ()
     if get_origin(hint) is Annotated:
         hint, *marks = get_args(hint)
     parts = [hint] if get_origin(hint) in (None, Literal, tuple) else list(get_args(hint))

@@ -34,7 +34,7 @@ from tqdm import tqdm
 
 from gendr._common.arrays import read_arrays
 from gendr._common.checks import check_choice, check_count
-from gendr._common.files import locked, updating, writable_folder, write_whole
+from gendr._common.files import locked, writable_folder, write_whole
 from gendr.kernels.threads import set_num_threads
 from gendr.mesh import Lighting, Mesh
 from gendr.mesh.files.formats import FORMATS
@@ -430,7 +430,7 @@ def _assemble(folder: Path, class_id: str, split: str, parts: Sequence[Path]) ->
 def describe_class(folder: Path, class_id: str, entry: dict[str, Any]) -> None:
     """Say in dataset.json what was made from what."""
     path = folder / DESCRIPTION
-    with updating(path):  # another class may be on its way in another process
+    with locked(path, 60.0):  # another class may be on its way in another process
         content: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
         content[class_id] = entry
         write_whole(path, json.dumps(content, indent=1).encode())
