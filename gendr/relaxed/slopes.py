@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gendr._common.tracing import applied
+
 # Code of rewritten programs, by id, kept alive with it; its lines are those of the user's file.
 CODE: dict[int, Any] = {}
 
@@ -37,11 +39,14 @@ class _Clip(torch.autograd.Function):
         return grads[0].clamp(-ctx.bound, ctx.bound), None
 
 
+_clipped = applied(_Clip)
+
+
 def clipped(x: Tensor, bound: float) -> Tensor:
     """The same numbers, whose gradient is cut to [-bound, bound]."""
     if bound == math.inf:
         return x.view_as(x)
-    return _Clip.apply(x, bound)  # pyright: ignore[reportReturnType]
+    return _clipped(x, bound)
 
 
 @dataclass(eq=False)

@@ -124,8 +124,9 @@ def _forward(
         kernels.face_boxes, count, wide, np.arange(count), table, size.height, size.width, boxes,
         pieces=2,
     )  # fmt: skip
-    if faces.present is not None:
-        boxes[~faces.present.numpy()] = 0
+    present = faces.present
+    if present is not None:
+        boxes[~present.numpy()] = 0
     if join.kind != "mean":  # of others, only this has a gradient at an opacity of 0
         boxes[table[:, ordered_kernels.OPACITY] == 0] = 0
     tables = FaceTables(wide, offsets, image_of_face, boxes, table, pixel_grid(size))
