@@ -778,14 +778,21 @@ def _pull_records(
     half, middle, centre = 0.5 * min(height, width), 0.5 * (width - 1), 0.5 * (height - 1)
     quad, begin, rows = tables.corners.shape[1] == 4, layers.starts[tile], pointer(table)
     product = np.float32(1.0 if law.product else 0.0)
-    first = 0
+    images, corners, listed = pointer(tables.images), pointer(tables.corners), pointer(layers.faces)
+    places, end, each = pointer(layers.places), layers.starts[tile + 1], tables.corners.shape[1] * 2
+    width_of_row, first = table.shape[1], 0
     while first < n:
         m, count, last = min(n - first, TILES), 0, -1
         for k in range(m):
             e = np.int64(numbers[first + k])
-            f = layers.faces[begin + e]
+            f = np.int64(listed[begin + e])
             if e != last:
-                frame, image = row(frames, count), row(tables.images, f)
+                ahead = min(begin + e + _AHEAD, end - 1)
+                prefetch(shifted(images, FACE_COLUMNS * np.int64(listed[ahead])))
+                prefetch(shifted(corners, each * np.int64(listed[ahead])))
+                prefetch(shifted(rows, width_of_row * places[ahead]))
+                prefetch(shifted(rows, width_of_row * places[ahead] + SINGLES - 1))
+                frame, image = row(frames, count), shifted(images, FACE_COLUMNS * f)
                 reach = image[RADIUS] * half + FARTHEST
                 set_up(tables.corners, f, half, middle, centre, reach, frame, base)
                 slope = per_pixel(image, law, size)
@@ -811,8 +818,9 @@ def _pull_records(
             law.cdf_and_pdf, shifted(columns, ARGUMENT), m * SINGLES, law.shape, cdf, sf, pdf
         )
         for k in range(count):
-            place, f = layers.places[begin + parts[k]], layers.faces[begin + parts[k]]
-            out, image, start, stop = row(table, place), row(tables.images, f), starts[k], starts[k + 1]
+            place, f = places[begin + parts[k]], np.int64(listed[begin + parts[k]])
+            out, image = shifted(rows, width_of_row * place), shifted(images, FACE_COLUMNS * f)
+            start, stop = starts[k], starts[k + 1]
             opacity, scale = np.float32(image[OPACITY]), np.float32(image[SCALE])
             slope = np.float32(per_pixel(image, law, size))
             if law.squared:
@@ -827,7 +835,7 @@ def _pull_records(
                 )  # fmt: skip
             for c in range(channels):
                 _add_colour(start, stop, columns, pointer(subs), channels, c, grads, out)
-            start, stop, corner = start * SINGLES, stop * SINGLES, place * table.shape[1]
+            start, stop, corner = start * SINGLES, stop * SINGLES, place * width_of_row
             if quad:
                 move_four(start, stop, columns, row(frames, k), half, rows, corner)
             else:
@@ -850,9 +858,9 @@ def backward_tiles(
     room = _room(layers, start, stop)
     scratch, block = np.empty((5, room * SINGLES), np.float32), _new_block(0)
     grads = np.empty(BLOCKS * SINGLES * channels, np.float32)
-    pixels, image_of, palette = np.empty((2, BLOCKS * SINGLES), np.float32), pointer(grad_out), colours
+    pixels, image_of = np.empty((2, BLOCKS * SINGLES), np.float32), pointer(grad_out)
     farther, chain, values = row(pixels, 0), row(pixels, 1), row(scratch, _VALUE)
-    palette, canvas = pointer(colours), pointer(grads)
+    palette, canvas, listed = pointer(colours), pointer(grads), pointer(layers.faces)
     for tile in range(start, stop):
         n, place, begin = counts[tile], layers.firsts[tile], layers.starts[tile]
         if n == 0:
@@ -873,9 +881,13 @@ def backward_tiles(
                 for c in range(channels):
                     at = (sub * channels + c) * SINGLES + lane
                     canvas[at] = image_of[(first + x) * channels + c]
+        end = layers.starts[tile + 1]
+        for e in range(begin, min(begin + _AHEAD, end)):
+            prefetch(shifted(palette, channels * np.int64(listed[e])))
         for r in range(n):
-            sub = np.int64(found[r]) & _SUB
-            first, i = np.int64(layers.faces[begin + numbers[r]]) * channels, r * SINGLES
+            sub, e = np.int64(found[r]) & _SUB, begin + np.int64(numbers[r])
+            first, i = np.int64(listed[e]) * channels, r * SINGLES
+            prefetch(shifted(palette, channels * np.int64(listed[min(e + _AHEAD, end - 1)])))
             for lane in range(i, i + SINGLES):
                 values[lane] = np.float32(0.0)
             for c in range(channels):
