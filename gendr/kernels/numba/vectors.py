@@ -348,9 +348,22 @@ def gathered(builder: Any, base: Any, places: Any) -> Any:
     found = ir.VectorType(base.type.pointee, count)
     mask = ir.VectorType(ir.IntType(1), count)
     kind = ir.FunctionType(found, [addresses.type, ir.IntType(32), mask, found])
-    name = f"llvm.masked.gather.v{count}i32.v{count}p0"
+    name = f"llvm.masked.gather.v{count}{'f' if base.type.pointee == _FLOAT else 'i'}32.v{count}p0"
     gather = cgutils.get_or_insert_function(builder.module, kind, name)
     every = ir.Constant(mask, [1] * count)
     return builder.call(
         gather, [addresses, ir.IntType(32)(4), every, ir.Constant(found, ir.Undefined)]
     )
+
+
+def scattered(builder: Any, base: Any, places: Any, values: Any) -> None:
+    """Store numbers of 32 bits in an array, from its address, at a vector of int32, all different."""
+    addresses = _Places(builder.block, base, places)
+    builder.block.instructions.append(addresses)
+    builder.position_at_end(builder.block)
+    count = places.type.count
+    mask = ir.VectorType(ir.IntType(1), count)
+    kind = ir.FunctionType(ir.VoidType(), [values.type, addresses.type, ir.IntType(32), mask])
+    name = f"llvm.masked.scatter.v{count}f32.v{count}p0"
+    scatter = cgutils.get_or_insert_function(builder.module, kind, name)
+    builder.call(scatter, [values, addresses, ir.IntType(32)(4), ir.Constant(mask, [1] * count)])
