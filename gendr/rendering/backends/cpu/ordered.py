@@ -209,8 +209,8 @@ def _single_forward(
         *found, out, alpha, pieces=_PIECES,
     )  # fmt: skip
     if (found[-1] < 0).any():
-        wide = (x.double() for x in (corners, colours, opacity, scale))
-        images, saved = _forward(spec, *wide, shift, shape, p, save=save)
+        corners, colours, opacity, scale = (x.double() for x in (corners, colours, opacity, scale))
+        images, saved = _forward(spec, corners, colours, opacity, scale, shift, shape, p, save=save)
         return tuple(x.float() for x in images), saved
     return (torch.from_numpy(out), torch.from_numpy(alpha)), (tables, layers, slots, found, memory)
 

@@ -163,7 +163,7 @@ def _any(builder, lanes):
 
 
 def _gather(array, places):
-    return Lanes(array.builder, gathered(array.builder, array.base, places))
+    return Lanes(array.builder, gathered(array.builder, array.base, places, array.base.type.pointee))
 
 
 # ---------------------------------------------------------------------------------------------
