@@ -61,7 +61,7 @@ print((there + here).tolist())
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(24)
+@pytest.mark.rotating(48)
 @pytest.mark.parametrize("name", [name for name in names() if name not in LEFT_OUT])
 def test_an_entry_mixes_no_devices(name, request):
     if name == "pose_of_a_video" and not request.config.getoption("--every"):

@@ -60,8 +60,7 @@ def test_other_kinds_of_input_are_compiled_anew():
     program = programs.decision_tree
     compiled = program.compiled(backend="eager")
     flowers, thresholds = inputs_of("decision_tree")
-    for batch in (6, 3):
-        same(compiled, program, [flowers[:batch].detach().requires_grad_(), thresholds], scale=0.1)
+    same(compiled, program, [flowers[:3].detach().requires_grad_(), thresholds], scale=0.1)
     same(compiled, program, [flowers, thresholds], scale=0.2)
     with torch.no_grad():
         assert not compiled(flowers, thresholds, scale=0.2)[0].requires_grad
@@ -70,7 +69,7 @@ def test_other_kinds_of_input_are_compiled_anew():
 def test_a_loop_makes_all_its_iterations():
     compiled = halved.compiled(backend="eager")
     x = numbers(4)
-    same(compiled, halved, [x], below=0.3, scale=0.1, max_iterations=4, tolerance=0)
+    same(compiled, halved, [x], below=0.3, scale=0.1, max_iterations=3, tolerance=0)
     with pytest.raises(RuntimeError, match="max_iterations"):
         compiled(x, 0.3, scale=0.1)
 
