@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import gendr
+from building import explorer
+from building.javascript import Translation
 from gendr import distributions, tnorms
-from support import explorer
-from support.javascript import Translation
 
 NODE = shutil.which("node")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

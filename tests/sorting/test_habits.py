@@ -184,7 +184,7 @@ def test_losses_come_in_the_dtype_of_scores(loss):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(4, group="graphs")
 @pytest.mark.parametrize("which", range(4))
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler itself
 def test_graphs_with_a_dynamic_batch(which):
