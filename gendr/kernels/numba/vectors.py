@@ -363,7 +363,7 @@ def gathered(builder: Any, base: Any, places: Any, kind: Any = _INT) -> Any:
 
 
 def scattered(builder: Any, base: Any, places: Any, values: Any) -> None:
-    """Store numbers of 32 bits in an array, from its address, at a vector of int32, all different."""
+    """Store numbers of 32 bits in an array, given its address, at a vector of different int32."""
     addresses = _Places(builder.block, base, places)
     builder.block.instructions.append(addresses)
     builder.position_at_end(builder.block)
