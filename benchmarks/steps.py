@@ -435,8 +435,9 @@ def _span(least: float, most: float) -> str:
 
 def growth_lines(found: dict[str, dict[str, list[tuple[float, float]]]]) -> list[str]:
     """What the curves say."""
-    from lab.pages import table
     from rows import measured_on
+
+    from lab.pages import table
 
     about = measured_on()
     rows = [
@@ -492,8 +493,9 @@ def beside(
 
 def lines(commit: str, found: dict[str, tuple[float, float]], threads: int) -> list[str]:
     """The table."""
-    from lab.pages import table
     from rows import measured_on
+
+    from lab.pages import table
 
     unit = min(found[UNIT])
     about = measured_on()

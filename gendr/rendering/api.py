@@ -131,6 +131,21 @@ def check_positive(name: str, values: Tensor, owner: Hashable = None, hint: str 
         )
 
 
+def is_double(precision: str, like: Tensor) -> bool:
+    """Whether kernels of the CPU are asked to compute in float64.
+
+    Raises:
+        ValueError: for a precision that there is not, or not there.
+    """
+    double = check_choice("precision", precision, PRECISIONS) == "double"
+    if double and like.device.type != "cpu":
+        raise ValueError(
+            f'precision="double" is of the CPU, got tensors on {like.device}, where kernels '
+            'compute in float32; move them to the CPU, or use float64 with backend="reference"'
+        )
+    return double
+
+
 def make_aggregation(
     dist: Distribution,
     tconorm: TConorm,
@@ -147,12 +162,7 @@ def make_aggregation(
         ValueError: for a cutoff outside [0, 1), scales that do not fit the batch, or a precision
             that there is not, or not there.
     """
-    double = check_choice("precision", precision, PRECISIONS) == "double"
-    if double and like.device.type != "cpu":
-        raise ValueError(
-            f'precision="double" is of the CPU, got tensors on {like.device}, where kernels '
-            'compute in float32; move them to the CPU, or use float64 with backend="reference"'
-        )
+    double = is_double(precision, like)
     if isinstance(cutoff, bool) or not isinstance(cutoff, (int, float)):
         raise TypeError(f"cutoff must be a number, got {type(cutoff).__name__}")
     if not 0 <= cutoff < 1:

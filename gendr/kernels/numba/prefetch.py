@@ -48,4 +48,3 @@ def prefetch_row(array, row):
     step = _LINE // array.itemsize
     for i in range(0, min(columns, _LINES * step), step):
         prefetch(shifted(pointer(array), row * columns + i))
-

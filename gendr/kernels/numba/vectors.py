@@ -357,7 +357,7 @@ def gathered(builder: Any, base: Any, places: Any) -> Any:
 
 
 def scattered(builder: Any, base: Any, places: Any, values: Any) -> None:
-    """Store numbers of 32 bits in an array, from its address, at a vector of int32, all different."""
+    """Store float32 in an array, from its address, at a vector of int32, no two the same."""
     addresses = _Places(builder.block, base, places)
     builder.block.instructions.append(addresses)
     builder.position_at_end(builder.block)

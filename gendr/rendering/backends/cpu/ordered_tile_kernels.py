@@ -71,10 +71,8 @@ from gendr.rendering.backends.cpu.tile_kernels import (
     PDF,
     SF,
     SIDE,
-    STRIDE,
     TILES,
     WEIGHT,
-    loaded,
     measure_four,
     measure_three,
     move_four,
@@ -596,7 +594,10 @@ def join_tiles(
     room = _room(layers, start, stop)
     scratch, block = np.empty((4, room * SINGLES), np.float32), _new_block(room)
     keys = np.empty(room * SINGLES if layers.sorts else 0)
-    state, drawn = np.empty((4, BLOCKS * SINGLES)), np.empty(BLOCKS * SINGLES * channels, np.float32)
+    state, drawn = (
+        np.empty((4, BLOCKS * SINGLES)),
+        np.empty(BLOCKS * SINGLES * channels, np.float32),
+    )
     pixels, image_of, alphas = np.empty((2, BLOCKS * SINGLES), np.float32), pointer(out), alpha
     lefts, totals, shares = row(pixels, 0), row(pixels, 1), row(scratch, _SHARE)
     owners, palette, canvas = block[8], pointer(colours), pointer(drawn)
@@ -718,7 +719,10 @@ def _pulling(squared):
         builder = start.builder
         zero = ir.Constant(_FLOATS, [0.0] * SINGLES)
         kept = [cgutils.alloca_once_value(builder, zero) for _ in range(2)]
-        with cgutils.for_range_slice(builder, start.value, stop.value, _LONG(1), inc=True) as (k, _):
+        with cgutils.for_range_slice(builder, start.value, stop.value, _LONG(1), inc=True) as (
+            k,
+            _,
+        ):
             record = Place(builder, builder.add(records.value, k))
             i, at = Place(builder, k) * SINGLES, record * SINGLES
             bits = builder.load(builder.gep(marks.base, [record.value]))

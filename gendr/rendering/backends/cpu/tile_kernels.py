@@ -82,6 +82,7 @@ _FLOATS, _INT, _LONG = ir.VectorType(ir.FloatType(), SINGLES), ir.IntType(32), i
 
 
 def shuffled(builder, a, b, places):
+    """The numbers of two vectors at these places."""
     kind = ir.VectorType(_INT, len(places))
     return builder.shuffle_vector(a, b, ir.Constant(kind, list(places)))
 
@@ -389,11 +390,13 @@ def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, p
 
 @lanewise
 def put_argument(i, factor, shift, block):
+    """Fill in the arguments of a law for a tile."""
     block[i + ARGUMENT] = block[i + DISTANCE] * factor + shift
 
 
 @lanewise
 def put_squared_argument(i, factor, shift, block):
+    """As `put_argument`, for a law of the square of the distance."""
     distance = block[i + DISTANCE]
     block[i + ARGUMENT] = distance * fabs(distance) * factor + shift
 
