@@ -82,7 +82,7 @@ _FLOATS, _INT, _LONG = ir.VectorType(ir.FloatType(), SINGLES), ir.IntType(32), i
 
 
 def shuffled(builder, a, b, places):
-    """Of two vectors in a row, the lanes at these places."""
+    """The numbers of two vectors at these places."""
     kind = ir.VectorType(_INT, len(places))
     return builder.shuffle_vector(a, b, ir.Constant(kind, list(places)))
 
@@ -390,13 +390,13 @@ def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, p
 
 @lanewise
 def put_argument(i, factor, shift, block):
-    """The argument of the law: the distance by its scale, less its shift."""
+    """Fill in the arguments of a law for a tile."""
     block[i + ARGUMENT] = block[i + DISTANCE] * factor + shift
 
 
 @lanewise
 def put_squared_argument(i, factor, shift, block):
-    """The same for squared laws: the distance times its magnitude."""
+    """As `put_argument`, for a law of the square of the distance."""
     distance = block[i + DISTANCE]
     block[i + ARGUMENT] = distance * fabs(distance) * factor + shift
 
