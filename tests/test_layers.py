@@ -128,6 +128,22 @@ def test_there_are_no_circles():
     assert len(order) == len(MODULES)
 
 
+def test_autograd_functions_beside_the_operators_are_those_of_the_list():
+    """Each has its reason in docs/design.md."""
+    found = {
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for module, path in MODULES.items()
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.ClassDef)
+        and any(ast.unparse(base).endswith("autograd.Function") for base in node.bases)
+        and module != "gendr.kernels.operator"
+    }
+    text = (ROOT.parent / "docs" / "design.md").read_text()
+    rows = re.findall(r"^\| `(\S+\.py): (.+?) \|", text, re.MULTILINE)
+    listed = {f"{file}: {name.strip('`')}" for file, names in rows for name in names.split(", ")}
+    assert found == listed
+
+
 def test_private_names_stay_in_their_part():
     for source, target, name, _ in imports():
         foreign = part(source) != part(target)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gendr._common.tracing import applied, is_for_onnx
 
-__all__ = ["finite", "quotient", "ratio", "saturated"]
+__all__ = ["finite", "limited", "quotient", "ratio", "saturated"]
 
 
 def finite(x: Tensor) -> Tensor:
@@ -37,7 +37,8 @@ class _Saturated(torch.autograd.Function):
         return grad.clamp(-ctx.limit, ctx.limit), None
 
 
-_saturated = applied(_Saturated)
+# (x, bound) -> x, whose gradient is cut to [-bound, bound].
+limited = applied(_Saturated)
 
 
 def saturated(x: Tensor, *, factors: int = 1) -> Tensor:
@@ -50,7 +51,7 @@ def saturated(x: Tensor, *, factors: int = 1) -> Tensor:
         factors: how many numbers of that size can be multiplied: with 2, gradients up to the square
             root of the largest number pass, and products with numbers below it are finite.
     """
-    return _saturated(x, (torch.finfo(x.dtype).max / 4) ** (1 / factors))
+    return limited(x, (torch.finfo(x.dtype).max / 4) ** (1 / factors))
 
 
 class _Ratio(torch.autograd.Function):
