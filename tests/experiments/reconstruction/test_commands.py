@@ -158,7 +158,7 @@ def test_killed_training_goes_on_bit_by_bit(folder, whole, tmp_path, seed):
     command = [str(a) for a in training(folder, out, "--quiet")]
     ended = run_python(KILLED, last, *command)
     assert ended.returncode == -signal.SIGKILL
-    done = torch.load(out / "checkpoint.pt", weights_only=True)["step"]
+    done = torch.load(out / "checkpoint.pt", weights_only=True)["state"]["step"]
     assert done == (last - 1) // 2 * 2
     assert run(*command, "--resume") == 0
     assert same_training(out / "checkpoint.pt", whole)
@@ -184,7 +184,7 @@ def test_ctrl_c_waits_for_the_end_of_the_step_and_a_second_one_does_not(
     signals, at = 2, 3
     assert run(*command) == 130
     assert "goes on after step 2 of 5" in capsys.readouterr().err
-    assert torch.load(out / "checkpoint.pt", weights_only=True)["step"] == 2
+    assert torch.load(out / "checkpoint.pt", weights_only=True)["state"]["step"] == 2
     signals, at = 1, 2
     assert run(*command, "--resume") == 130
     line = capsys.readouterr().err
@@ -261,7 +261,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(folder, tmp_path, monkeypat
     line = fails(capsys, *training(folder, out, "--quiet"))
     assert line == f"train.py: error: {out / 'checkpoint.pt'}: {os.strerror(errno.ENOSPC)}"
     monkeypatch.undo()
-    assert torch.load(out / "checkpoint.pt", weights_only=True)["step"] == 2
+    assert torch.load(out / "checkpoint.pt", weights_only=True)["state"]["step"] == 2
     assert {path.name for path in out.iterdir()} <= {"checkpoint.pt", "tensorboard"}
     assert run(*training(folder, out, "--quiet", "--resume")) == 0
 
