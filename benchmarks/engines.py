@@ -49,7 +49,7 @@ from gendr.photos import visual
 from gendr.photos.splatting import Photos, load_photos
 from gendr.photos.views import color_of
 
-Images = NDArray[np.float32]  # [B, H, W, 3] in [0, 1]
+Images = NDArray[Any]  # [B, H, W, 3] in [0, 1]
 
 THREE = "three@0.187.0"
 HERE = Path(__file__).resolve().parent
