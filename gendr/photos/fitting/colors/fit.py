@@ -55,6 +55,8 @@ LIGHTS = ("auto", "camera", "none")
 SIZES, _FILL = (256, 2048), 0.6
 # Photos with more pixels than this, in all, are compared without subpixels, and one by one.
 _MANY_PIXELS = 6_000_000
+# And are judged by so many of so many rows, as otherwise one photo would take half a gigabyte.
+_JUDGED, _OF = 48, 192
 # Rounds in which photos that disagree lose weight.
 _ROUNDS = 3
 # What photos show of points, seven numbers for each, is kept between them if it is not more than
@@ -223,6 +225,10 @@ class _Photos:
             raise ValueError(
                 "no photo shows the mesh away from its outlines; are mesh and cameras of one world?"
             )
+        self.compared = self.inside
+        if self.many:
+            some = torch.arange(self.size[0])[:, None] % _OF < _JUDGED
+            self.compared = [inside & some for inside in self.inside]
         self.gains = images.new_ones(len(images), 3)
         self.light: HarmonicLight | None = None
         self.faces = len(mesh.faces)
@@ -262,6 +268,7 @@ class _Photos:
             _misses(system, colors)
         )  # fmt: skip
         if np.median(off) < _APART:
+            self.compared = self.inside
             system = system or self._system(texture_target, rows)
             if min(self.quality) < _SHARP:
                 system.weight[:] *= np.array(self.quality, np.float32)[system.view]
@@ -365,7 +372,7 @@ class _Photos:
             surface: float32 [K, 6], these points and their normals.
             i: the number of the photo.
         """
-        use = self.inside[i].flatten()
+        use = self.compared[i].flatten()
         pixels = use.nonzero()[:, 0]
         sight = self.buffers[i].of_pixels(use)
         columns, values = texture_target.mixing(sight)
@@ -387,7 +394,7 @@ class _Photos:
     def _system(self, texture_target: TextureTarget, chosen: Sequence[int]) -> SparseSystem:
         """The pixels of some photos that are compared as mixtures of the colours of points."""
         surface = torch.cat([texture_target.points, texture_target.normals], 1).float().numpy()
-        counts = [int(self.inside[i].sum()) for i in chosen]
+        counts = [int(self.compared[i].sum()) for i in chosen]
         view, ends = np.repeat(np.array(chosen), counts), np.cumsum(counts)
         # All subpixels of these pixels show a face.
         most = texture_target.MIXED * round(1 / self.buffers[0].share)
@@ -428,13 +435,13 @@ class _Photos:
         parts = system.columns[first:last], system.values[first:last]
         shown = mixed(*parts, colors.float().numpy()) * system.shade[first:last]
         reach = max(abs(step) for step in sum(_DIRECTIONS, ()))
-        image, use = self.images[i], self.inside[i].flatten()
+        image, use = self.images[i], self.compared[i].flatten()
         own = torch.zeros_like(image).flatten(1)
         own[:, use] = torch.from_numpy(shown.T).to(own)
-        pair = torch.stack([own.reshape(image.shape), image * self.inside[i]])
+        pair = torch.stack([own.reshape(image.shape), image * self.compared[i]])
         pair = F.avg_pool2d(pair, 3, 1, 1)  # without most of the noise
         side = 2 * (reach + 1) + 1
-        whole = self.inside[i][None].to(image)
+        whole = self.compared[i][None].to(image)
         inner = -F.max_pool2d(-whole, side, 1, side // 2)[0] > 0.5
         plain = _PLAIN**2 * 3 * int(inner.sum()) + 1e-12  # what has no detail is not blurred
         found: list[float] = []
