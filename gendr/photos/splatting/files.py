@@ -33,6 +33,8 @@ __all__ = ["FORMAT", "load", "save", "save_glb", "save_ply", "to_mesh"]
 S = TypeVar("S")
 Splats: TypeAlias = Any  # whose methods these are: to name the class would be a circle
 FORMAT = "gendr splats 1"
+# The thickness of flat Gaussians, in parts of their length.
+_THICKNESS = 1e-3
 # Of triangles that files of others become: what training starts from.
 _LAW, _UNIT, _SCALE = "uniform", "inradius", 0.5
 _ARRAYS = (
