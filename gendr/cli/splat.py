@@ -29,7 +29,6 @@ from gendr.cli.progress import Session
 from gendr.kernels.threads import num_threads
 from gendr.losses import psnr, ssim
 from gendr.mesh import Mesh
-from gendr.mesh.files.ply import read_cloud
 from gendr.photos import load_points, view_sizes, visual, visual_hull
 from gendr.photos.splatting import (
     Photos,
@@ -39,6 +38,7 @@ from gendr.photos.splatting import (
     fit_splats,
     load_photos,
 )
+from gendr.photos.splatting.gaussians.files import read_cloud
 from gendr.photos.splatting.pictures import as_seen, drawn, film, hard_views, pair, sheet
 from gendr.photos.splatting.settings import BACKGROUNDS
 from gendr.photos.splatting.training import (
@@ -177,7 +177,7 @@ def _start(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[str, S
         if settings.background != "learnt":
             splats = splats.with_tensors(background=photos.background)
         return given, splats
-    if given.lower().endswith(".ply") and (cloud := read_cloud(model_file(given))) is not None:
+    if (cloud := read_cloud(model_file(given))) is not None:
         return given, start_from(photos, settings, cloud)
     mesh = Mesh.load(model_file(given), max_megapixels=args.max_megapixels)
     return given, start_from(photos, settings, mesh)

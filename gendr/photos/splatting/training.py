@@ -28,7 +28,7 @@ from gendr._common.devices import usable_device, where_given
 from gendr._common.readback import Readback
 from gendr.losses import psnr
 from gendr.mesh import Mesh
-from gendr.mesh.files.ply import Cloud
+from gendr.photos.splatting.gaussians.cloud import Cloud
 from gendr.photos.splatting.photos import Photos
 from gendr.photos.splatting.pictures import as_seen
 from gendr.photos.splatting.settings import SplatSettings
@@ -523,8 +523,8 @@ def start_from(
     Args:
         photos: to train on, which colour them.
         settings: of the training.
-        source: "hull", the visual hull of the masks; "cameras", what these see; a mesh; what a PLY
-            file without faces holds; or points [P, 3], which count from the origin of the cameras,
+        source: "hull", the visual hull of the masks; "cameras", what these see; a mesh; points
+            or Gaussians of a file; or points [P, 3], which count from the origin of the cameras,
             and their colours [P, 3]. By default the hull if there are masks, else, or if those of
             a backdrop that stands still have none, cameras.
 

@@ -12,8 +12,6 @@ import pytest
 import torch
 from PIL import Image
 
-from gendr._common.command_line import read_options
-from gendr.cli.parser import parser_of
 from gendr.mesh import Mesh, cube, icosphere
 from gendr.photos import visual
 from gendr.rendering import Renderer
@@ -28,7 +26,6 @@ from lab.reconstruction import (
     making,
 )
 from lab.reconstruction.commands import train
-from lab.reconstruction.commands.options import Reconstruction
 from lab.reconstruction.inputs import read_image
 from lab.reconstruction.model import ENCODERS
 from lab.reconstruction.pictures import best_view, silhouette_sheet
@@ -289,13 +286,14 @@ def test_training_goes_on_without_curves_if_they_do_not_fit(
     assert same_training(tmp_path / "out" / "checkpoint.pt", whole)
 
 
-def test_the_encoders_are_those_of_the_settings():
-    options = ["--data", "x", "-o", "y"]
-    parser = parser_of(Reconstruction, "train.py")
-    args = parser.parse_args(options)
-    assert read_options(Reconstruction, vars(args)).settings == TrainingSettings()
+def test_the_encoders_are_those_of_the_settings(monkeypatch):
+    seen = []
+    monkeypatch.setattr(train, "run", lambda args: seen.append(args.settings) or 0)
+    assert run("train", "--data", "x", "-o", "y") == 0
+    assert seen == [TrainingSettings()]
     for encoder in ENCODERS:
-        assert parser.parse_args([*options, "--encoder", encoder]).encoder == encoder
+        assert run("train", "--data", "x", "-o", "y", "--encoder", encoder) == 0
+        assert seen[-1].encoder == encoder
 
 
 def test_train_refuses(folder, tmp_path, capsys):
