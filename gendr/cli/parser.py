@@ -438,7 +438,10 @@ class Splat(OnThreads, ReadsImages):
     photos: str = option(metavar="PHOTOS", flags="")
     output: str = option("out", None, "FOLDER", flags=_OUTPUT)
     resume: bool = option(False)
-    settings: SplatSettings = group(SplatSettings)
+    settings: SplatSettings = group(
+        SplatSettings, dist="LAW", tconorm="NAME", unit="UNIT", density="HOW", background="HOW",
+        budget=(seconds, "TIME"),
+    )  # fmt: skip
     cameras: str | None = option(None, None, "FILE")
     frames: int | None = option(None, count(4))
     image_size: int | None = option(None, count(16), "PIXELS")

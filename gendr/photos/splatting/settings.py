@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
-from gendr._common.command_line import Number, above, check_options, count, option, seconds
+from gendr._common.settings import Range, check_settings
 
-__all__ = ["BACKGROUNDS", "DENSITIES", "UNITS", "SplatSettings"]
+__all__ = ["BACKGROUNDS", "UNITS", "SplatSettings"]
 
-# What the scale of a triangle may be measured in.
-UNITS = ("inradius", "px", "ndc")
-DENSITIES = ("adaptive", "mcmc", "none")
-BACKGROUNDS = ("given", "learnt", "still")
+Unit = Literal["inradius", "px", "ndc"]
+Background = Literal["given", "learnt", "still"]
+# What the scale of a triangle may be measured in; and the kinds of backgrounds.
+UNITS, BACKGROUNDS = get_args(Unit), get_args(Background)
 
 
 @dataclass(frozen=True)
@@ -53,40 +53,34 @@ class SplatSettings:
         ValueError: for those that are not allowed.
     """
 
-    dist: str = option("uniform", None, "LAW")
-    tconorm: str = option("probabilistic", None, "NAME")
-    unit: str = option("inradius", None, "UNIT", choices=UNITS)
-    degree: int = option(1, count(0))
-    triangles: int | None = option(None, count(1))
-    steps: int = option(5000, count(1))
-    budget: float | None = option(None, seconds, "TIME")
-    density: str = option("mcmc", None, "HOW", choices=DENSITIES)
-    renew_every: int = option(100, count(1))
-    rate: float = option(1.0, above(0))
-    decay: float = option(0.05, above(0))
-    scale: float = option(0.5, above(0))
-    learn_scale: bool = option(True)
-    shape: float | None = option(None, above(0))
-    background: str | None = option(None, None, "HOW", choices=BACKGROUNDS)
-    exposure: bool = option(False)
-    cutoff: float = option(0.01, Number(0, 0.5))
-    evaluate_every: float = option(0.1, above(0))
-    seed: int = option(0, count(0))
-    device: str | None = option(None)
+    dist: str = "uniform"
+    tconorm: str = "probabilistic"
+    unit: Unit = "inradius"
+    degree: Annotated[int, Range(0)] = 1
+    triangles: Annotated[int | None, Range(1)] = None
+    steps: Annotated[int, Range(1)] = 5000
+    budget: Annotated[float | None, Range(0, closed=False)] = None
+    density: Literal["adaptive", "mcmc", "none"] = "mcmc"
+    renew_every: Annotated[int, Range(1)] = 100
+    rate: Annotated[float, Range(0, closed=False)] = 1.0
+    decay: Annotated[float, Range(0, closed=False)] = 0.05
+    scale: Annotated[float, Range(0, closed=False)] = 0.5
+    learn_scale: bool = True
+    shape: Annotated[float | None, Range(0, closed=False)] = None
+    background: Background | None = None
+    exposure: bool = False
+    cutoff: Annotated[float, Range(0, 0.5)] = 0.01
+    evaluate_every: Annotated[float, Range(0, closed=False)] = 0.1
+    seed: Annotated[int, Range(0)] = 0
+    device: str | None = None
 
     def __post_init__(self) -> None:
-        from gendr._common.checks import check_choice, check_number
         from gendr.distributions import as_distribution
         from gendr.tnorms import as_tconorm
 
-        check_options(self)
-        if self.budget is not None:
-            check_number("budget", self.budget, above=0)
+        check_settings(self)
         if self.degree > 3:
             raise ValueError(f"degree must be 0, 1, 2 or 3, got {self.degree}")
-        for name, choices in (("unit", UNITS), ("density", DENSITIES), ("background", BACKGROUNDS)):
-            if getattr(self, name) is not None:
-                check_choice(name, getattr(self, name), choices)
         law = as_distribution(self.dist)
         as_tconorm(self.tconorm)
         if self.shape is not None and law.shape_parameter is None:
