@@ -120,6 +120,9 @@ def run(
         for helper in helpers:
             if not helper.cancel():
                 helper.result()
+        # What is cancelled stays in the pool's queue until a helper is free, as it is not while it
+        # runs what calls this; it must not hold arrays that long.
+        args = ()
 
 
 def mapped(

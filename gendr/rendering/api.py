@@ -132,6 +132,21 @@ def check_positive(name: str, values: Tensor, owner: Hashable = None, hint: str 
         )
 
 
+def is_double(precision: str, device: torch.device) -> bool:
+    """Whether kernels of the CPU are asked to compute in float64.
+
+    Raises:
+        ValueError: for a precision that there is not, or not there.
+    """
+    double = check_choice("precision", precision, PRECISIONS) == "double"
+    if double and device.type != "cpu":
+        raise ValueError(
+            f'precision="double" is of the CPU, got tensors on {device}, where kernels '
+            'compute in float32; move them to the CPU, or use float64 with backend="reference"'
+        )
+    return double
+
+
 def make_aggregation(
     dist: Distribution,
     tconorm: TConorm,
@@ -169,12 +184,7 @@ def _aggregation(
     dist: Distribution, tconorm: TConorm, scale: float | Tensor, cutoff: float, images: int,
     size: ImageSize, dtype: torch.dtype, device: torch.device, precision: str,
 ) -> Aggregation:  # fmt: skip
-    double = check_choice("precision", precision, PRECISIONS) == "double"
-    if double and device.type != "cpu":
-        raise ValueError(
-            f'precision="double" is of the CPU, got tensors on {device}, where kernels '
-            'compute in float32; move them to the CPU, or use float64 with backend="reference"'
-        )
+    double = is_double(precision, device)
     if isinstance(cutoff, bool) or not isinstance(cutoff, (int, float)):
         raise TypeError(f"cutoff must be a number, got {type(cutoff).__name__}")
     if not 0 <= cutoff < 1:

@@ -153,7 +153,7 @@ _STEEPEST_POWER = 4.0
 
 def is_single(
     faces: ScreenFaces, size: ImageSize, coverage: Coverage, tconorm: TConorm | None,
-    scalars: Iterable[Any],
+    scalars: Iterable[Any], *, measured: bool = True,
 ) -> bool:  # fmt: skip
     """Whether float32 has the digits that are needed, and its kernels what is wanted.
 
@@ -165,6 +165,7 @@ def is_single(
         coverage: how faces cover pixels.
         tconorm: that joins them, if one does.
         scalars: other tensors and numbers, of which none may want a gradient.
+        measured: whether the law has to be wide enough; otherwise the kernels look for themselves.
     """
     dist = coverage.dist
     if faces.corners.dtype != torch.float32 or coverage.double or dist.art_exponent or is_traced():
@@ -180,6 +181,8 @@ def is_single(
     family = None if tconorm is None else families.kernel_name(type(tconorm))
     if dist.support[0] == dist.support[1] or not _has_single(law, family):
         return False
+    if not measured:
+        return True
     least = float(coverage.scale.detach().min()) if len(coverage.scale) else 1.0
     return (least**0.5 if dist.is_squared else least) * size.side / 2 >= _STEEPEST
 
