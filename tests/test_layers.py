@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,17 @@ def test_there_are_no_circles():
     except CycleError as error:
         pytest.fail(" -> ".join(reversed(error.args[1])))
     assert len(order) == len(MODULES)
+
+
+def test_a_warm_call_enters_few_functions_of_ours(monkeypatch):
+    """What a call asks that it has asked before is counted by `benchmarks/house.py`."""
+    monkeypatch.syspath_prepend(ROOT.parent / "benchmarks")
+    found = re.findall(
+        r"\| (\d+) \| (\d+) \| \d+ \| (\d+) \|", "\n".join(import_module("house").ways())
+    )
+    calls = [(int(forward), int(back)) for _, forward, back in found]
+    assert [a <= b for (a, _), b in zip(calls, (120, 40, 130), strict=True)] == [True] * 3, calls
+    assert calls[0][1] <= 40, calls
 
 
 def test_autograd_functions_beside_the_operators_are_those_of_the_list():

@@ -81,16 +81,15 @@ class Choice(Generic[B]):
         kind = name, tensor.device, tensor.dtype
         if kind in self._chosen:
             chosen = self._chosen[kind]
-            if chosen is None or chosen.available() is None:
+            if chosen is None or (chosen.available() is None and chosen.supports(tensor)):
                 return chosen
-        chosen, lasts = self._search(name, tensor)
-        if lasts:
+        chosen, found = self._search(name, tensor)
+        if found in (name, *self.names[:-1]):  # what serves all may be replaced by a better one
             self._chosen[kind] = chosen
         return chosen
 
-    def _search(self, name: str, tensor: Tensor) -> tuple[B, bool]:
-        """`choose`; and whether the choice stays, as no backend before it is unusable."""
-        lasts = True
+    def _search(self, name: str, tensor: Tensor) -> tuple[B, str]:
+        """`choose`; and the name of what is chosen."""
         if self.batched:
             refuse_vmap(self.batched)
         if name not in self.names:
@@ -116,9 +115,8 @@ class Choice(Generic[B]):
                 continue
             if reason is not None:
                 warn_once(candidate, reason)
-                lasts = False
                 continue
-            return module, lasts
+            return module, candidate
         raise RuntimeError(f"no backend serves tensors on {tensor.device}")  # reference serves all
 
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._common.checks import check_choice, check_index, check_number, dtype_name
+from gendr._common.kept import Kept
 from gendr._common.tracing import HALVES, check_reverse_mode, is_traced, lasting, matmul
 from gendr.logic.backends.choice import choose
 from gendr.logic.backends.reference import SOFT_GATES, joined_gates
@@ -177,7 +178,7 @@ class Neurons(OfAKind):
         self.estimator = check_choice("estimator", estimator, get_args(Estimator))
         self.scale: float = check_number("scale", scale, above=0)
         self.backend = backend
-        self._cache: tuple[Tensor, tuple[int | None, Hashable], Any] | None = None
+        self._cache = Kept()
         self.tconorm = check_tconorm(tconorm, fan_in)
 
         size = len(self.gates) if self.is_mixture else 1 << fan_in
@@ -312,20 +313,14 @@ class Neurons(OfAKind):
         """What `make` makes of the wires; made again if they have changed, or for another key."""
         name, size, things = self._indices()
         wires: Tensor = getattr(self, name)
-        if is_traced() or wires.is_meta:  # a graph takes the wires as they are when it runs
-            return make()
-        # What tells that they were changed in place; None if nothing does.
-        version = None if wires.is_inference() else wires._version
-        cached, stamp = self._cache, (version, key)
-        if cached is None or cached[0] is not wires or version is None or cached[1] != stamp:
-            check_index(name, wires, size, things)
-            with lasting():
-                cached = self._cache = (wires, stamp, make())
-        return cached[2]
 
-    def __getstate__(self) -> dict[str, object]:
-        """The attributes without the cache."""
-        return {**self.__dict__, "_cache": None}
+        def checked() -> T:
+            if not (is_traced() or wires.is_meta):
+                check_index(name, wires, size, things)
+            return make()
+
+        # A graph takes the wires as they are when it runs.
+        return self._cache.of((wires,), key, checked)
 
     # -- outputs
 

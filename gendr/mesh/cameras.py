@@ -22,8 +22,9 @@ from gendr._common.checks import (
     check_like,
     check_shape,
 )
+from gendr._common.kept import Kept
 from gendr._common.readback import capturing
-from gendr._common.tracing import is_traced, lasting, matmul
+from gendr._common.tracing import matmul
 from gendr._common.vectors import taken
 from gendr.mesh.camera_arguments import TensorKind, broadcast
 from gendr.mesh.rotations import (
@@ -95,6 +96,7 @@ class Camera:
     orthographic: bool
     _origin: tuple[float, ...] | None
     _window: Tensor | None
+    _kept: Kept
 
     def __init__(
         self,
@@ -153,9 +155,11 @@ class Camera:
         window: Tensor | None,
     ) -> None:
         names = (
-            "rotation", "translation", "focal", "principal", "orthographic", "_origin", "_window"
+            "rotation", "translation", "focal", "principal", "orthographic", "_origin", "_window",
+            "_kept",
         )  # fmt: skip
-        for name, value in zip(names, (*tensors, orthographic, origin, window), strict=True):
+        values = *tensors, orthographic, origin, window, Kept()
+        for name, value in zip(names, values, strict=True):
             object.__setattr__(self, name, value)
 
     def with_tensors(
@@ -543,19 +547,13 @@ class Camera:
         in place.
         """
         tensors = self.rotation, self.translation, self.focal, self.principal
-        if self.requires_grad or is_traced() or any(map(Tensor.is_inference, tensors)):
-            return self._projection_of(*tensors)
-        versions = tuple([x._version for x in tensors])
-        cached: tuple[Any, Tensor] | None = self.__dict__.get("_cached_projection")
         # A CUDA graph computes it anew at every replay.
-        if cached is None or cached[0] != versions or capturing(self.device):
-            with lasting():
-                cached = versions, self._projection_of(*tensors)
-            if not capturing(self.device):
-                object.__setattr__(self, "_cached_projection", cached)
-        return cached[1]
+        if self.requires_grad or capturing(self.device):
+            return self._projection_of()
+        return self._kept.of(tensors, None, self._projection_of)
 
-    def _projection_of(self, r: Tensor, t: Tensor, f: Tensor, c: Tensor) -> Tensor:
+    def _projection_of(self) -> Tensor:
+        r, t, f, c = self.rotation, self.translation, self.focal, self.principal
         rows = torch.cat([r, t[..., None]], -1)
         depth = w = rows[:, 2:]
         if self.orthographic:

@@ -27,12 +27,13 @@ from gendr._common.checks import (
     check_number,
     check_shape,
 )
+from gendr._common.kept import kept
 from gendr._common.tracing import is_traced
 from gendr.kernels.operator import Operator
 from gendr.kernels.through_cpu import goes_through_cpu, moved
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.reference.antialias import STEPS, Borders, blended, crossed, densely, linked
-from gendr.primitives.scene import Scene, check_ids, check_pos, check_rast, check_tri, kept
+from gendr.primitives.scene import Scene, check_ids, check_pos, check_rast, check_tri
 
 __all__ = ["antialias", "antialias_construct_topology_hash"]
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from gendr._common.checks import (
     INTEGERS,
@@ -22,6 +21,7 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
+from gendr._common.kept import kept
 from gendr._common.tracing import is_traced, once
 
 if TYPE_CHECKING:
@@ -123,9 +123,6 @@ class Scene:
         return (2 * x + 1 - self.width) / self.width, (2 * y + 1 - self.height) / self.height
 
 
-_cache: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-
-
 @dataclass(frozen=True, eq=False)
 class Faces:
     """The triangles of attributes.
@@ -139,18 +136,6 @@ class Faces:
     tri: Tensor
     selected: tuple[int, ...]
     pixels: Pixels = field(default_factory=Pixels)
-
-
-def kept(tensor: Tensor, name: str, make: Any) -> Any:
-    """What `make` gives of the values of a tensor, kept as long as it lives and does not change."""
-    if tensor.is_inference():  # has no version
-        return make(tensor)
-    values = _cache.get(tensor)
-    if values is None or values["version"] != tensor._version:
-        values = _cache[tensor] = {"version": tensor._version}
-    if name not in values:
-        values[name] = make(tensor)  # not if it raises
-    return values[name]
 
 
 def numbered(rast: Tensor, triangles: int, pixels: Pixels) -> Tensor:

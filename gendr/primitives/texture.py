@@ -22,6 +22,7 @@ from gendr._common.checks import (
     check_shape,
     shape_text,
 )
+from gendr._common.kept import kept
 from gendr._common.readback import earlier
 from gendr._common.tracing import is_traced
 from gendr.kernels.operator import Operator
@@ -41,7 +42,6 @@ from gendr.primitives.sampling import (
     Sampling,
     Stack,
 )
-from gendr.primitives.scene import kept
 
 __all__ = ["Mipmaps", "texture", "texture_construct_mip"]
 

@@ -28,7 +28,8 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._common.tracing import breaking_graphs_for_masks, is_traced, lasting
+from gendr._common.kept import Kept
+from gendr._common.tracing import breaking_graphs_for_masks, is_traced
 from gendr._common.words import worded
 from gendr.kernels.numba.compilation import available
 from gendr.kernels.operator import Operator
@@ -124,7 +125,7 @@ class TopKCrossEntropy(nn.Module):
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
         self.check = check
-        self._kept: tuple[Tensor, Any, tuple[Tensor, Tensor, Tensor]] | None = None
+        self._kept = Kept()
 
     @property
     def _is_softmax(self) -> bool:
@@ -296,13 +297,8 @@ class TopKCrossEntropy(nn.Module):
         if by_row is not None or self.p_k.ndim == 2:
             p_k = self.p_k[labels] if by_row is None else by_row
             return _weights(p_k.to(dtype), self.top1)
-        if is_traced():
-            return _weights(self.p_k.to(dtype), self.top1)
-        of, kept = (self.p_k._version, dtype), self._kept
-        if kept is None or kept[0] is not self.p_k or kept[1] != of:
-            with lasting():
-                kept = self._kept = self.p_k, of, _weights(self.p_k.to(dtype), self.top1)
-        return kept[2]
+        of = (self.p_k,), dtype
+        return self._kept.of(*of, lambda: _weights(self.p_k.to(dtype), self.top1))
 
     def _of_many(self, logits: Tensor, target: Tensor, by_row: Tensor | None) -> Tensor:
         """The losses [N] for several true labels, [N, C]."""

@@ -11,7 +11,6 @@ Compiling takes some seconds, which a line on stderr explains. It is a warning o
 from __future__ import annotations
 
 import atexit
-import inspect
 import logging
 import os
 import shutil
@@ -78,30 +77,16 @@ def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     Args:
         **options: further ones of `numba.njit`; `cache=False` for what has no file.
     """
-    from numba import njit, types
+    from numba import njit
+
+    from gendr.kernels.compat.numba import inner_only
 
     options = {"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
     make: Any = njit(**options)
 
     def decorate(function: Callable[..., Any]) -> Any:
         made = make(ours(function))
-        found = made.get_call_template
-
-        def of_any_number(args: Any, kws: Any) -> Any:
-            return found(tuple(map(widened, args)), {k: widened(v) for k, v in kws.items()})
-
-        def widened(kind: Any) -> Any:
-            if isinstance(kind, types.IntegerLiteral | types.Tuple):  # or a tuple with some
-                return types.unliteral(kind)
-            return kind
-
-        def refuse(*args: Any, **kwargs: Any) -> Any:
-            raise TypeError(f"{function.__name__} is called by compiled functions only")
-
-        made.get_call_template = of_any_number
-        # Without a wrapper a call from Python would jump to address 0: none is ever found.
-        made._insert = lambda *args, **kwargs: None
-        made._compile_for_args = refuse
+        inner_only(made, function.__name__)
         return made
 
     return decorate
@@ -110,69 +95,19 @@ def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 def ensure_cache() -> None:
     """Give Numba a cache folder that it can write to, if it has none; call before compiling."""
     _find_cache()
-    _forget_other_versions()
-    _load_without_compiler()
+    _change_numba()
     if sys.modules.get("torch") is not None:
-        _leave_out_dynamo()
+        from gendr.kernels.compat import numba, torch
+
+        torch.leave_out_dynamo(numba.compiling())
 
 
 @cache
-def _forget_other_versions() -> None:
-    """Let an index that names classes which are gone count as empty, as one of old code does.
+def _change_numba() -> None:
+    from gendr.kernels.compat import numba
 
-    Numba reads the types of arguments before it compares the times of files, and would raise an
-    AttributeError at the first call after an update.
-    """
-    from numba.core.caching import IndexDataCacheFile
-
-    load = IndexDataCacheFile._load_index
-
-    def loaded(self: Any) -> dict[Any, Any]:
-        try:
-            return load(self)
-        except (AttributeError, ImportError):
-            return {}
-
-    IndexDataCacheFile._load_index = loaded
-
-
-@cache
-def _load_without_compiler() -> None:
-    """Load our kernels from the disk without all that Numba can compile, which is long to import.
-
-    They need no more than what allocates arrays. The compiler makes itself ready when it is asked.
-    """
-    from numba.core.caching import Cache
-    from numba.core.runtime.nrt import rtsys
-
-    load: Any = Cache.load_overload
-
-    def load_overload(self: Any, sig: Any, target_context: Any) -> Any:
-        if self._py_func not in _ours:  # whatever it needs
-            return load(self, sig, target_context)
-        with uncollected(), self._guard_against_spurious_io_errors():
-            rtsys.initialize(target_context)
-            return self._load_overload(sig, target_context)
-
-    Cache.load_overload = load_overload
-
-
-@cache
-def _leave_out_dynamo() -> None:
-    """Let `torch.compile` trace no frame of Numba's compiler.
-
-    Around code that it cannot trace it looks at every function that this calls. In the compiler
-    that takes minutes and ends in a RecursionError.
-    """
-    from numba.core.ccallback import CFunc
-    from numba.core.dispatcher import Dispatcher
-    from torch._C._dynamo import eval_frame
-
-    skip = eval_frame._FrameAction.SKIP
-    strategy = eval_frame._FrameExecStrategy(skip, skip)  # of the frame, and of all that it calls
-    dispatcher: Any = Dispatcher
-    for method in (dispatcher._compile_for_args, dispatcher.typeof_pyval, CFunc.compile):
-        eval_frame.set_code_exec_strategy(inspect.unwrap(method).__code__, strategy)
+    numba.forget_other_versions()
+    numba.load_without_compiler(_ours)
 
 
 @cache

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from gendr._common.readback import hold
+from gendr.kernels.compat.triton import OLDEST, knows, launch_of, version_of
 
-_OLDEST = (3, 4)  # of Triton
 _CAPABILITY = (8, 0)  # of the GPU: Ampere
 
 
@@ -36,7 +36,7 @@ def available() -> str | None:
             "pip install '.[triton]' in the repository (Linux; PyTorch built for CUDA brings it "
             "along)"
         )
-    if _version(triton) < _OLDEST:
+    if version_of(triton) < OLDEST:
         return f"the triton backend needs Triton >= 3.4, found {triton.__version__}"
     if interpreted():
         return None
@@ -54,10 +54,6 @@ def available() -> str | None:
             f"{torch.cuda.get_device_name()} with {found[0]}.{found[1]}"
         )
     return None
-
-
-def _version(triton: Any) -> tuple[int, ...]:
-    return tuple(int(n) for n in triton.__version__.split(".")[:2])
 
 
 def _why_no_gpu() -> str:
@@ -89,7 +85,6 @@ def power_of_2(count: int) -> int:
 # Launches
 # ---------------------------------------------------------------------------------------------
 
-_NEWEST = (3, 9)  # of those versions of Triton in whose sources we have read how a launch is made
 _MOST = 256  # compiled kernels that a launcher keeps
 _ALIGNED = 15  # bits of an address that are 0 if Triton may assume that it is a multiple of 16
 
@@ -150,7 +145,7 @@ class Launcher:
                 )  # fmt: skip
                 return
         found = self._by_triton(grid, args)
-        if found is not None and _knows(self.kernel):
+        if found is not None and knows(self.kernel):
             self._keep(found, args)
 
     def _by_triton(self, grid: tuple[int, ...], args: tuple[Any, ...]) -> Any:
@@ -183,10 +178,7 @@ class Launcher:
             self._last = tuple(self.constants.get(x.name, x.default) for x in rest)
         if len(self._kept) >= _MOST:
             self._kept.clear()
-        hooks = import_module("triton.knobs").runtime
-        drivers = import_module("triton.runtime.driver").driver
-        kept = found.run, found.function, found.packed_metadata, hooks, drivers
-        self._kept[self._numbers(args)] = kept
+        self._kept[self._numbers(args)] = launch_of(found)
 
     def forget(self) -> None:
         """Leave the next launch to Triton."""
@@ -209,12 +201,6 @@ def _picker(places: list[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
     if len(places) < 2:  # of one place `itemgetter` makes no tuple
         return lambda args: tuple(args[i] for i in places)
     return cast("Callable[[tuple[Any, ...]], tuple[Any, ...]]", itemgetter(*places))
-
-
-def _knows(kernel: Any) -> bool:
-    """Whether Triton launches this kernel as `Launcher` does: compiled, by a version we know."""
-    made_by = import_module("triton.runtime.jit").JITFunction
-    return isinstance(kernel, made_by) and _OLDEST <= _version(import_module("triton")) <= _NEWEST
 
 
 def run(

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gendr._common.kept import kept
 from gendr.kernels.triton.launch import blocks_of, interpreted, power_of_2, run
-from gendr.primitives.scene import Pixels, kept
+from gendr.primitives.scene import Pixels
 
 __all__ = ["EXACT", "LAUNCH", "Segments", "each", "key_type", "pixels_of", "vertex_sums"]
 

@@ -16,8 +16,8 @@ from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
+from gendr._common.kept import kept
 from gendr.kernels.triton import launch as _triton_launch
 from gendr.kernels.triton.launch import available, blocks_of, interpreted, power_of_2, run
 from gendr.logic.backends.wires import Wires
@@ -126,18 +126,13 @@ def _block(count: int, batch: int, corners: int) -> tuple[dict[str, int], dict[s
 # The operator, for graphs
 # ---------------------------------------------------------------------------------------------
 
-# What kernels read of the wires of a graph: it is not part of the graph, and found once.
-_cache: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-
 
 def _wires(inputs: Tensor, features: int) -> Wires:
     """Wires whose tables are those of the last call with the same tensor, if it has not changed."""
-    wires, now = Wires(inputs, features), (inputs._version, features)
-    cached = _cache.get(inputs)
-    if cached is None or cached[0] != now:
-        # Not the wires themselves: they hold the key.
-        cached = _cache[inputs] = (now, wires.compact, wires.readers)
-    vars(wires).update(compact=cached[1], readers=cached[2])
+    wires = Wires(inputs, features)
+    # Not the wires themselves: they hold the key.
+    found = kept(inputs, ("wires", features), lambda _: (wires.compact, wires.readers))
+    vars(wires).update(compact=found[0], readers=found[1])
     return wires
 
 

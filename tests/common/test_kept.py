@@ -1,0 +1,93 @@
+"""What is kept, and when it is made again."""
+
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+
+import gendr
+from gendr._common import kept as tensors
+from gendr._common.registry import kept
+
+
+def test_settings_are_kept_by_their_types_too():
+    calls = []
+
+    @kept
+    def made(*settings):
+        calls.append(settings)
+        return settings
+
+    for given in ((1,), (1,), (1.0,), (True,), ("a", None), ("a", None)):
+        assert made(*given) == given
+        assert [*map(type, made(*given))] == [*map(type, given)]
+    assert len(calls) == 4
+    x = torch.zeros(2)
+    assert made(x)[0] is x
+    assert len(calls) == 5
+    assert made(x)[0] is x  # tensors are not compared
+    assert len(calls) == 6
+    with pytest.raises(TypeError, match="image_size must be an int"):
+        _ = gendr.Renderer(1), gendr.Renderer(True)
+
+
+def test_what_is_found_of_a_tensor_lives_with_it_until_it_changes():
+    x, calls = torch.arange(3.0), []
+
+    def total(x):
+        calls.append(1)
+        return float(x.sum())
+
+    assert [tensors.kept(x, "sum", total) for _ in range(2)] == [3.0, 3.0]
+    x[0] = 4
+    assert tensors.kept(x, "sum", total) == 7
+    assert tensors.kept(x.clone(), "sum", total) == 7
+    assert len(calls) == 3
+    dead = weakref.ref(x)
+    del x
+    gc.collect()
+    assert dead() is None
+
+
+def test_an_owner_keeps_the_last_thing_it_made():
+    x, y, owner, calls = torch.ones(2), torch.ones(2), tensors.Kept(), []
+
+    def of(x, key=None):
+        return owner.of((x,), key, lambda: calls.append(1) or x * 2)
+
+    first = of(x)
+    assert of(x) is first
+    assert of(y) is not first  # equal, but another
+    x.add_(1)
+    assert of(x).tolist() == [4, 4]
+    assert of(x, "key") is not of(x)
+    assert copy.deepcopy(owner).of((x,), None, lambda: None) is None
+    with torch.inference_mode():
+        z = torch.ones(2)
+        assert of(z) is not of(z)  # nobody sees it change
+        kept_there = of(x)
+    assert not kept_there.is_inference()
+    assert torch.func.vmap(lambda v: of(v))(x[None]).tolist() == [[4, 4]]
+
+
+def test_a_renderer_of_the_same_numbers_follows_what_changes():
+    mesh, camera = gendr.mesh.icosphere(0), gendr.look_at(3.0, 20.0, 30.0)
+
+    def alpha(**settings):
+        return gendr.Renderer(8, **settings)(mesh, camera).alpha
+
+    with torch.inference_mode():
+        before = alpha(scale=0.05).clone()
+    mesh.vertices.requires_grad_()
+    now = alpha(scale=0.05)
+    now.sum().backward()
+    assert mesh.vertices.grad.abs().sum() > 0
+    assert torch.equal(before, now.detach())
+    for other in (
+        {"scale": 0.2},
+        {"scale": 0.05, "dist": "cauchy"},
+        {"scale": 0.05, "tconorm": "max"},
+    ):
+        assert not torch.equal(alpha(**other).detach(), before)
