@@ -371,9 +371,20 @@ def measure(model: Path, photos: Photos, args: argparse.Namespace, modules: Path
         row = {**about, "triangles": len(mesh.faces), "engine": name, **scores(images, photos)}
         row["from_ours"] = round(float(-10 * np.log10(np.square(images - first).mean() + 1e-12)), 2)
         rows.append(row | {k: facts[k] for k in ("fps", "samples", "by") if k in facts})
+        _tell(rows[-1])
         if args.out:
             _write(images, photos, Path(args.out), f"{model.stem}_{name.replace(' ', '_')}")
     return rows
+
+
+def _tell(row: dict[str, Any]) -> None:
+    rest = f"{row['fps']:8.1f} frames/s, {row['by']}" if "fps" in row else ""
+    sys.stdout.write(
+        f"{row['model']}  {row['megabytes']:.2f} MB  {row['triangles']:,} triangles  "
+        f"{row['engine']:10s}  PSNR {row['psnr']:.2f}  SSIM {row['ssim']:.3f}  "
+        f"to ours {row['from_ours']:.1f} dB  {rest}\n"
+    )
+    sys.stdout.flush()
 
 
 def _write(images: Images, photos: Photos, folder: Path, stem: str) -> None:
@@ -423,13 +434,6 @@ def main() -> None:
         modules = None if args.no_three else _modules(args.npm, folder)
         for model in args.models:
             rows += measure(Path(model), photos, args, modules)
-    for row in rows:
-        rest = f"{row['fps']:8.1f} frames/s, {row['by']}" if "fps" in row else ""
-        sys.stdout.write(
-            f"{row['model']}  {row['megabytes']:.2f} MB  {row['triangles']:,} triangles  "
-            f"{row['engine']:10s}  PSNR {row['psnr']:.2f}  SSIM {row['ssim']:.3f}  "
-            f"to ours {row['from_ours']:.1f} dB  {rest}\n"
-        )
     if args.json:
         Path(args.json).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
