@@ -22,6 +22,7 @@ from gendr._common.command_line import (
     count,
     group,
     option,
+    seconds,
 )
 from gendr.photos.fitting.pose.settings import PoseSettings
 from gendr.photos.fitting.shape.settings import FitSettings
@@ -218,7 +219,10 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     output: str = option("out", None, "FOLDER", flags=_OUTPUT)
     resume: bool = option(False)
     view: bool = option(False)
-    settings: FitSettings = group(FitSettings)
+    settings: FitSettings = group(
+        FitSettings, dist="LAW", tconorm="NAME", backend="NAME", edge="PIXELS",
+        budget=(seconds, "TIME"),
+    )  # fmt: skip
     subdivisions: int | None = option(None, count(0))
     init: str | None = option(None, None, "hull|sphere|MESH")
     image_size: int | None = option(None, count(2), "PIXELS")

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -28,11 +28,10 @@ from gendr.photos.splatting.gaussians.ply import written
 from gendr.photos.splatting.harmonics import flat_color
 from gendr.tnorms import tconorm
 
-if TYPE_CHECKING:
-    from gendr.photos.splatting.splats import Splats
-
 __all__ = ["FORMAT", "load", "save", "save_glb", "save_ply", "to_mesh"]
 
+S = TypeVar("S")
+Splats: TypeAlias = Any  # whose methods these are: to name the class would be a circle
 FORMAT = "gendr splats 1"
 # The thickness of flat Gaussians, in parts of their length.
 _THICKNESS = 1e-3
@@ -73,7 +72,7 @@ def save(splats: Splats, path: str | Path) -> None:
     write_whole(_named(path, ".npz"), file.getvalue())
 
 
-def load(path: Path, make: Callable[..., Splats]) -> Splats:
+def load(path: Path, make: Callable[..., S]) -> S:
     """Read splats; `Splats.load` says more.
 
     Args:

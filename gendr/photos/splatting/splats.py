@@ -226,9 +226,8 @@ class Splats:
 
         size = check_image_size(image_size)
         faces, colors, scale = projected(self, camera, size, near)
-        opacity, shape = (
-            None if x is None else x.expand_as(scale) for x in (self.opacity, self.shape)
-        )
+        opacity = self.opacity.expand_as(scale)
+        shape = None if self.shape is None else self.shape.expand_as(scale)
         image, alpha = ordered(
             faces, colors, size, self.dist, self.tconorm, scale, opacity=opacity, shape=shape,
             cutoff=self.cutoff, sort=sort, bound=bound, backend=backend, check=False,
@@ -294,7 +293,7 @@ def projected(
     check_number("near", near, above=0)
     size, camera = check_image_size(image_size), camera.toward(splats)
     tensors = splats.vertices, splats.harmonics, splats.scale
-    fixed = not any(x.requires_grad for x in camera.tensors())
+    fixed = not camera.requires_grad
     plain = len(camera) == 1 and not camera.orthographic and power_of(splats.dist) == 1
     kernels = _kernels(splats.vertices) if fixed and plain else None
     if kernels is None:
@@ -302,7 +301,7 @@ def projected(
     check_like("the camera", camera.rotation, "vertices", splats.vertices)
     unit = {"inradius": 0.0, "px": 2 / min(size), "ndc": 1.0}[splats.unit]
     found = _PROJECT(kernels, _Sight(splats, camera, size, near, unit, _THIN), *tensors)
-    return tuple(x[None] for x in found)
+    return tuple([x[None] for x in found])
 
 
 def _kernels(vertices: Tensor) -> Any:
