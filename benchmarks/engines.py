@@ -11,7 +11,8 @@ Every tenth photo counts, as `gendr splat --hold-out 10` leaves them out. Rows:
   COLOR_0 and texels are linear until the pixel has its colour.
 - three: three.js in headless Chromium with WebGL in software, `antialias: true`, one point of the
   screen a pixel. three 2x: with two (devicePixelRatio 2), averaged.
-- pyrender: trimesh and pyrender by OSMesa, multisampled by 4, unlit.
+- pyrender: trimesh and pyrender by OSMesa, 2 x 2 points a pixel (of its own, as software of Mesa 22
+  gives it no multisampling), colours interpolated as sRGB.
 
 Materials that are lit count as unlit: photos have their own light. three.js comes by npm into a
 temporary folder, unless --npm names one that has it. pyrender wants NumPy 1 and a newer PyOpenGL
@@ -315,7 +316,8 @@ def by_pyrender(job: dict[str, Any], model: Path, python: str) -> Images:
     """What pyrender shows of what trimesh has read."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "job.json"
-        file.write_text(json.dumps(job | {"model": str(model.resolve()), "out": folder}))
+        finer = {key: FINER * job[key] for key in ("width", "height")}
+        file.write_text(json.dumps({**job, **finer, "model": str(model.resolve()), "out": folder}))
         env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         run = subprocess.run(
             [python, "-c", PYRENDER, str(file)], capture_output=True, text=True, env=env
@@ -323,7 +325,7 @@ def by_pyrender(job: dict[str, Any], model: Path, python: str) -> Images:
         if run.returncode:
             raise RuntimeError(f"pyrender: {run.stderr.strip().splitlines()[-1]}")
         found = [np.load(Path(folder) / f"{i}.npy") for i in range(len(job["cameras"]))]
-    return np.stack(found).astype(np.float32) / 255
+    return _pooled(np.stack(found).astype(np.float32) / 255, FINER)
 
 
 def scores(images: Images, photos: Photos) -> dict[str, float]:
@@ -371,9 +373,20 @@ def measure(model: Path, photos: Photos, args: argparse.Namespace, modules: Path
         row = {**about, "triangles": len(mesh.faces), "engine": name, **scores(images, photos)}
         row["from_ours"] = round(float(-10 * np.log10(np.square(images - first).mean() + 1e-12)), 2)
         rows.append(row | {k: facts[k] for k in ("fps", "samples", "by") if k in facts})
+        _tell(rows[-1])
         if args.out:
             _write(images, photos, Path(args.out), f"{model.stem}_{name.replace(' ', '_')}")
     return rows
+
+
+def _tell(row: dict[str, Any]) -> None:
+    rest = f"{row['fps']:8.1f} frames/s, {row['by']}" if "fps" in row else ""
+    sys.stdout.write(
+        f"{row['model']}  {row['megabytes']:.2f} MB  {row['triangles']:,} triangles  "
+        f"{row['engine']:10s}  PSNR {row['psnr']:.2f}  SSIM {row['ssim']:.3f}  "
+        f"to ours {row['from_ours']:.1f} dB  {rest}\n"
+    )
+    sys.stdout.flush()
 
 
 def _write(images: Images, photos: Photos, folder: Path, stem: str) -> None:
@@ -423,13 +436,6 @@ def main() -> None:
         modules = None if args.no_three else _modules(args.npm, folder)
         for model in args.models:
             rows += measure(Path(model), photos, args, modules)
-    for row in rows:
-        rest = f"{row['fps']:8.1f} frames/s, {row['by']}" if "fps" in row else ""
-        sys.stdout.write(
-            f"{row['model']}  {row['megabytes']:.2f} MB  {row['triangles']:,} triangles  "
-            f"{row['engine']:10s}  PSNR {row['psnr']:.2f}  SSIM {row['ssim']:.3f}  "
-            f"to ours {row['from_ours']:.1f} dB  {rest}\n"
-        )
     if args.json:
         Path(args.json).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

@@ -164,7 +164,8 @@ def from_cloud(
 
     Args:
         cloud: What `read_cloud` has read.
-        count: How many are taken at random at most; all by default.
+        count: How many are taken at random at most; all by default. Gaussians are enlarged then, so
+            that some cover the area of all.
         look: What the triangles are like.
         background: [3], RGB; white by default.
         origin: [3], where in the world the triangles count from; by default 0, or near the points
@@ -175,10 +176,9 @@ def from_cloud(
         ValueError: if settings are wrong, or the harmonics are of no degree.
     """
     look = Look() if look is None else look
-    chosen = torch.arange(len(cloud))
     if count is not None and count < len(cloud):
-        chosen = torch.randperm(len(cloud), generator=torch.Generator().manual_seed(seed))[:count]
-        cloud = cloud.at(chosen.numpy())
+        order = torch.randperm(len(cloud), generator=torch.Generator().manual_seed(seed))
+        cloud = cloud.at(order[:count].numpy(), wider=math.sqrt(len(cloud) / count))
     far = torch.from_numpy(origin_of(cloud.points, torch.float32))
     place = far if origin is None else origin.detach().double().cpu()
     if cloud.parts is None:

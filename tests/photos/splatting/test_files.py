@@ -235,8 +235,16 @@ def test_gaussians_of_a_file_start_triangles_of_their_moments(law, degree, tmp_p
         want = given[f"f_rest_{i}"] if i % 15 < kept else 0
         np.testing.assert_allclose(found[f"f_rest_{i}"], want, atol=1e-6)
     np.testing.assert_allclose(found["f_dc_2"], given["f_dc_2"], atol=1e-6)
-    few = from_cloud(cloud, 7, look=Look(degree=degree))
-    assert len(few) == 7
+    few = from_cloud(cloud, 5, look=Look(dist=law, degree=degree))
+    middle = triangles.vertices.mean(1)
+    same = torch.cdist(few.vertices.mean(1), middle).argmin(
+        1
+    )  # enlarged, as a fourth stands for all
+    assert len(set(same.tolist())) == 5
+    few.to_ply(tmp_path / "b.ply")
+    _, wide, _ = gaussians(read_ply(tmp_path / "b.ply"))
+    want = 4 * np.trace(spread_, 0, 1, 2)[same]
+    np.testing.assert_allclose(np.trace(wide, 0, 1, 2), want, rtol=1e-3)
 
 
 def test_points_of_a_file_start_triangles_of_their_colors(tmp_path):

@@ -61,9 +61,10 @@ class Cloud:
         points = (self.points - origin).astype(np.float32) if origin.any() else self.points
         return replace(self, points=points)
 
-    def at(self, rows: Array) -> Cloud:
-        """The points or Gaussians of these numbers."""
-        return Cloud(*(None if x is None else x[rows] for x in vars(self).values()))  # pyright: ignore[reportArgumentType]
+    def at(self, rows: Array, wider: float = 1.0) -> Cloud:
+        """The points or Gaussians of these numbers, their sizes times a factor."""
+        found = Cloud(*(None if x is None else x[rows] for x in vars(self).values()))  # pyright: ignore[reportArgumentType]
+        return replace(found, sizes=None if found.sizes is None else found.sizes * wider)
 
 
 def checked(cloud: Cloud, notes: list[str]) -> Cloud:

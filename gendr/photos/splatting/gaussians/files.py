@@ -14,9 +14,8 @@ from gendr.photos.splatting.gaussians.gltf import EXTENSION, read_gltf
 from gendr.photos.splatting.gaussians.packed import read_sog, read_splat, read_spz
 from gendr.photos.splatting.gaussians.ply import read_points
 
-__all__ = ["FORMATS", "read_cloud"]
+__all__ = ["read_cloud"]
 
-FORMATS = "PLY (plain or compressed), .splat, .spz, SOG, glTF with KHR_gaussian_splatting"
 # What damaged files raise.
 _BROKEN = (
     ArithmeticError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError,

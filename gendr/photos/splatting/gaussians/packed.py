@@ -44,16 +44,21 @@ _DOWN = np.array([1, -1, -1], np.float32)
 _PIXELS, _ROW_OF_CENTROIDS = 1 << 28, 64
 
 
+def _floats(values: Array) -> Array:
+    """The same as float32, which integers of 8 bits do not become by themselves in NumPy 1."""
+    return values.astype(np.float32)
+
+
 def read_splat(path: Path) -> Cloud:
     """The Gaussians of a .splat file, unchecked: rows of 32 bytes, and nothing else."""
     size = path.stat().st_size
     if not size or size % _ROW.itemsize:
         raise ValueError(f"it has {size} bytes, no multiple of {_ROW.itemsize}")
     rows = np.memmap(path, _ROW, "r")
-    color = rows["color"] / np.float32(255)
+    color = _floats(rows["color"]) / 255
     return Cloud(
         np.array(rows["place"], np.float32), None, harmonics_of_bytes(color[:, :3]), color[:, 3],
-        np.array(rows["sizes"], np.float32), (rows["turn"] - np.float32(128)) / np.float32(128),
+        np.array(rows["sizes"], np.float32), (_floats(rows["turn"]) - 128) / 128,
     )  # fmt: skip
 
 
@@ -81,20 +86,20 @@ def read_spz(path: Path, notes: list[str]) -> Cloud:
         bits = turn.view("<u4")
         # From the lowest bits: the last component but the largest, its sign above.
         ten = np.stack([bits >> 20, bits >> 10, bits], 1) & np.uint32(1023)
-        three = (ten & 511) * np.float32(np.sqrt(0.5) / 511) * np.where(ten & 512, -1, 1)
-        turns = smallest_three(three.astype(np.float32), bits >> 30)
+        three = _floats(ten & 511) * np.float32(np.sqrt(0.5) / 511) * np.where(ten & 512, -1, 1)
+        turns = smallest_three(_floats(three), bits >> 30)
     else:
         turns = np.empty((count, 4), np.float32)
-        turns[:, :3] = turn.reshape(count, 3) / np.float32(127.5) - 1
+        turns[:, :3] = _floats(turn).reshape(count, 3) / 127.5 - 1
         turns[:, 3] = np.sqrt(np.maximum(0, 1 - np.square(turns[:, :3]).sum(1)))
     harmonics = np.empty((count, 1 + rest.shape[1], 3), np.float32)
-    harmonics[:, 0] = (color / np.float32(255) - np.float32(0.5)) / np.float32(0.15)
-    harmonics[:, 1:] = rest / np.float32(128) - 1
+    harmonics[:, 0] = (_floats(color) / 255 - 0.5) / 0.15
+    harmonics[:, 1:] = _floats(rest) / 128 - 1
     # y and z change their signs, and so do harmonics that are odd in them.
     harmonics *= _signs(harmonics.shape[1])[:, None]
     return Cloud(  # coordinates have 24 bits, as float32 has
         np.ldexp(place.astype(np.float32), -fraction) * _DOWN, None, harmonics,
-        opacity[:, 0] / np.float32(255), np.exp(sizes / np.float32(16) - 10),
+        _floats(opacity[:, 0]) / 255, np.exp(_floats(sizes) / 16 - 10),
         np.roll(turns * np.array([*_DOWN, 1], np.float32), 1, 1),
     )  # fmt: skip
 
@@ -216,10 +221,11 @@ def _sog(read: Callable[[str], bytes], name: str, notes: list[str]) -> Cloud:
         if new:
             return np.array(meta[key]["codebook"], np.float32)[of]
         low, high = (np.array(meta[key][end], np.float32) for end in ("mins", "maxs"))
-        return low + (high - low) * (of / np.float32(255))
+        return low + (high - low) * (_floats(of) / 255)
 
     low, high = (np.array(meta["means"][end], np.float64) for end in ("mins", "maxs"))
-    parts = (each("means") + 256.0 * each("means", 1))[:, :3] / 65535
+    bytes_ = [_floats(each("means", i)[:, :3]) for i in (0, 1)]
+    parts = (bytes_[0] + 256 * bytes_[1]).astype(np.float64) / 65535
     logs = low + (high - low) * parts
     place = (np.sign(logs) * np.expm1(np.abs(logs))).astype(np.float32)
     turn = each("quats")
@@ -228,14 +234,14 @@ def _sog(read: Callable[[str], bytes], name: str, notes: list[str]) -> Cloud:
             notes,
             f"{(turn[:, 3] < 252).sum()} of its Gaussians have no quaternion and are not turned",
         )
-    three = (turn[:, :3] / np.float32(255) * 2 - 1) * np.float32(np.sqrt(0.5))
+    three = (_floats(turn[:, :3]) / 127.5 - 1) * np.float32(np.sqrt(0.5))
     turns = smallest_three(three, turn[:, 3] - np.int16(252))
     turns[turn[:, 3] < 252] = [1, 0, 0, 0]
     with np.errstate(over="ignore"):
         sizes = np.exp(value("scales", each("scales")[:, :3]))
     color = each("sh0")
     if new:
-        opacity, base = color[:, 3] / np.float32(255), value("sh0", color[:, :3])
+        opacity, base = _floats(color[:, 3]) / 255, value("sh0", color[:, :3])
     else:
         found = value("sh0", color)
         with np.errstate(over="ignore"):
