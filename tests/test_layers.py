@@ -43,16 +43,6 @@ ALLOWED["photos"] = LIBRARY
 ALLOWED["splatting"] = {"photos"}
 ALLOWED["cli"] = {*LIBRARY, "photos", "__init__"}
 BESIDE = {("topk", "sorting"), ("splatting", "photos")}  # on one floor
-# What a class makes or is written by, and knows the type of: the only circles of types.
-TYPES = {
-    ("gendr.logic.circuit.exports", "gendr.logic.circuit.circuit"),
-    ("gendr.logic.circuit.files", "gendr.logic.circuit.circuit"),
-    ("gendr.photos.splatting.files", "gendr.photos.splatting.splats"),
-    ("gendr.primitives.kernels.interpolate", "gendr.primitives.interpolate"),
-    ("gendr.primitives.triton.interpolate", "gendr.primitives.interpolate"),
-    ("gendr.relaxed.compiled", "gendr.relaxed.program"),
-    ("gendr.rendering.compiled", "gendr.rendering.renderer"),
-}
 MODULES = {
     ".".join(("gendr", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
         ".__init__"
@@ -125,18 +115,33 @@ def test_the_picture_of_the_house_shows_every_part_on_its_floor():
 
 
 def test_there_are_no_circles():
-    """Imports inside functions count too, and those for type checkers but of `TYPES`."""
+    """Imports inside functions count too, and those for type checkers."""
     graph = {module: set() for module in MODULES}
     doors = {name for name, path in MODULES.items() if "lazily(" in path.read_text()}
     for source, target, _, typed in imports():
-        known = {(source, target), (source.rpartition(".")[0], target)} & TYPES
-        if source != target and not (typed and (known or source in doors)):
+        if source != target and not (typed and source in doors):
             graph[source].add(target)
     try:
         order = list(TopologicalSorter(graph).static_order())
     except CycleError as error:
         pytest.fail(" -> ".join(reversed(error.args[1])))
     assert len(order) == len(MODULES)
+
+
+def test_autograd_functions_beside_the_operators_are_those_of_the_list():
+    """Each has its reason in docs/design.md."""
+    found = {
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for module, path in MODULES.items()
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.ClassDef)
+        and any(ast.unparse(base).endswith("autograd.Function") for base in node.bases)
+        and module != "gendr.kernels.operator"
+    }
+    text = (ROOT.parent / "docs" / "design.md").read_text()
+    rows = re.findall(r"^\| `(\S+\.py): (.+?) \|", text, re.MULTILINE)
+    listed = {f"{file}: {name.strip('`')}" for file, names in rows for name in names.split(", ")}
+    assert found == listed
 
 
 def test_private_names_stay_in_their_part():
