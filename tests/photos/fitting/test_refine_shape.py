@@ -302,9 +302,8 @@ def test_steep_walls_of_hollows_are_seen(monkeypatch):
     cup = (0.5, look_at(3.0, 32.0 + 26.0 * (i % 2), 20.0 * i), 96, 0.3)
     found = []
     for count in (stereo.SETTINGS.neighbours, 4):
-        first = replace(
-            stereo.SETTINGS, later_passes=0, neighbours=count
-        )  # later ones see the rest
+        # The first pass: later ones find what fewer neighbours missed.
+        first = replace(stereo.SETTINGS, later_passes=0, neighbours=count)
         monkeypatch.setattr(stereo, "SETTINGS", first)
         found.append(part_of_a_wall(*cup))
     assert found[0] > 0.7, found
