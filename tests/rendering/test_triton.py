@@ -254,6 +254,7 @@ class OnGpu:
     """A stand-in for a tensor on a GPU, with what `choose` reads of it."""
 
     device = torch.device("cuda")
+    dtype = torch.float32
     is_cuda = True
 
 
