@@ -206,18 +206,19 @@ def test_texts_are_those_of_the_package(pictures):
         assert tnorms.as_tconorm(join) == tnorms.as_tconorm(tconorm)
 
 
-@pytest.fixture(scope="module", params=["1000,900", "360,740"], ids=["desk", "phone"])
-def visit(request, tmp_path_factory):
-    """What the page says of itself after some choices."""
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param("1000,900", id="desk", marks=pytest.mark.every),
+        pytest.param("360,740", id="phone"),
+    ],
+)
+def test_a_visit(size, tmp_path):
+    """What the page says of itself after some choices; in one browser, which is slow to start."""
     start = "#dist=logistic.squared&tconorm=hamacher(p=0.5)&scale=0.01&scene=six around a corner"
-    dom, complaints = run(
-        tmp_path_factory.mktemp("visit"), explorer.fragment() + VISIT, start, size=request.param
-    )
+    dom, complaints = run(tmp_path, explorer.fragment() + VISIT, start, size=size)
     assert complaints == []
-    return dict(re.findall(r' data-([a-z]+)="([^"]*)"', re.findall("<body[^>]*>", dom)[0]))
-
-
-def test_address_says_what_is_drawn(visit):
+    visit = dict(re.findall(r' data-([a-z]+)="([^"]*)"', re.findall("<body[^>]*>", dom)[0]))
     text = 'renderer = gendr.Renderer(dist="{}", tconorm="{}", scale=0.01)'
     assert visit["code"] == escape(text.format("logistic.squared", "hamacher(p=0.5)"))
     expected = text.format("gamma(shape=2).squared", "yager(p=2)")
@@ -228,13 +229,7 @@ def test_address_says_what_is_drawn(visit):
     made = {}
     exec(expected, {"gendr": gendr}, made)
     assert str(made["renderer"].dist) == "gamma(shape=2.0).squared"
-
-
-def test_page_fits_a_phone(visit):
     assert int(visit["overflow"]) <= 0
-
-
-def test_picture_is_drawn(visit):
     assert int(visit["grey"]) < 128  # the middle of the fan
     assert float(visit["fitted"]) > 0.6  # the IoU of the fit
 

@@ -1,6 +1,5 @@
 """Networks sort, by the 0-1 principle and by numbers; their shape, messages and drawings."""
 
-import os
 import sys
 
 import numpy as np
@@ -165,8 +164,7 @@ def test_a_drawing_asks_for_matplotlib(monkeypatch):
 
 def of_memory(monkeypatch, size):
     """The machine says that it has so many bytes."""
-    known = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": size}
-    monkeypatch.setattr(os, "sysconf", known.__getitem__)
+    monkeypatch.setattr("gendr._common.checks.physical_memory", lambda: size)
 
 
 def test_a_large_network_says_beforehand_what_it_takes(caplog, monkeypatch):

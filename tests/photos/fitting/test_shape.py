@@ -142,8 +142,11 @@ def test_every_law_can_fit(dist):
     # An image of a one-sided law is smaller than its mesh, unless the law is centred.
     law = distributions.get(dist)
     law = law.centred() if law.support[0] == 0 else law
+    steps = (
+        60 if dist == "levy" else 30
+    )  # on its way it depends on rounding, at its end it does not
     found = [
-        fit(masks, camera, dist=member, cutoff=1e-2, steps=30, subdivisions=2)
+        fit(masks, camera, dist=member, cutoff=1e-2, steps=steps, subdivisions=2)
         for member in (law, law.squared())
     ]
     assert max(result.iou for result in found) > 0.8
