@@ -355,7 +355,21 @@ def gathered(builder: Any, base: Any, places: Any, kind: Any = _INT) -> Any:
     found, mask = ir.VectorType(kind, count), ir.VectorType(ir.IntType(1), count)
     words = builder.bitcast(addresses, ir.VectorType(kind.as_pointer(), count))
     function = ir.FunctionType(found, [words.type, _INT, mask, found])
-    name = f"llvm.masked.gather.v{count}i{kind.width}.v{count}p0"
+    letter = "f32" if kind == _FLOAT else f"i{kind.width}"
+    name = f"llvm.masked.gather.v{count}{letter}.v{count}p0"
     gather = cgutils.get_or_insert_function(builder.module, function, name)
     every = ir.Constant(mask, [1] * count)
     return builder.call(gather, [words, _INT(4), every, ir.Constant(found, ir.Undefined)])
+
+
+def scattered(builder: Any, base: Any, places: Any, values: Any) -> None:
+    """Store numbers of 32 bits in an array, given its address, at a vector of different int32."""
+    addresses = _Places(builder.block, base, places)
+    builder.block.instructions.append(addresses)
+    builder.position_at_end(builder.block)
+    count = places.type.count
+    mask = ir.VectorType(ir.IntType(1), count)
+    kind = ir.FunctionType(ir.VoidType(), [values.type, addresses.type, _INT, mask])
+    name = f"llvm.masked.scatter.v{count}f32.v{count}p0"
+    scatter = cgutils.get_or_insert_function(builder.module, kind, name)
+    builder.call(scatter, [values, addresses, _INT(4), ir.Constant(mask, [1] * count)])

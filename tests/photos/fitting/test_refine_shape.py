@@ -1,5 +1,6 @@
 """Colours move a surface: photos agree at the true depth only, and a lid becomes a hollow."""
 
+import io
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -478,36 +479,36 @@ def test_what_photos_know_little_of_is_returned(ball, monkeypatch):
 def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
     """After any photo in stereo, after it and any group of steps, and from a file."""
     improving(monkeypatch, 2)
-    kept, states, stop = [], [], [0]
+    told = []
 
-    def keep(values):
-        kept.append(values)
-        torch.save(values, tmp_path / f"{len(kept)}.pt")
+    def keep(now):  # as a file would hold it
+        file = io.BytesIO()
+        torch.save(now.state, file)
+        told.append(file)
 
-    whole = refine_shape(*ball, steps=3, keep=keep)
+    def state(i):
+        told[i].seek(0)
+        return torch.load(told[i], weights_only=True)
+
+    whole = refine_shape(*ball, steps=3, callback=keep)
     assert whole.improved
     assert (whole.reason, whole.known > 0.1) == ("", True)
-    assert [values["parts"] for values in kept] == [0, 1, 2, 3]
-    own = stereo._Kept.photo_done
-
-    def photo_done(search, ref):
-        own(search, ref)
-        states.append(search.state[:2])
-        if len(states) == stop[0]:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(stereo._Kept, "photo_done", photo_done)
+    states = [state(i) for i in range(len(told))]
+    parts = [0 if now is None else now["parts"] for now in states]
+    assert parts == sorted(parts)
+    assert set(parts) == {0, 1, 2, 3}
     count = len(ball[1])
-    for number in (2, count + 1, 2 * count + 2):  # in each of the three looks
-        states.clear()
-        stop[0] = number
-        with pytest.raises(KeyboardInterrupt):
-            refine_shape(*ball, steps=0, keep=keep)
-        assert states[-1] == ((number - 1) // count, (number - 1) % count + 1)
-    for i in (0, 1, 2, 4, 5, 6):
-        stop[0] = 0
-        values = torch.load(tmp_path / f"{i + 1}.pt", weights_only=True)
-        again = refine_shape(*ball, steps=3, keep=lambda values: None, resume=values)
+    places = [(now["depths"]["look"], now["depths"]["done"]) for now in states
+              if now is not None and "depths" in now]  # fmt: skip
+    assert places == sorted(places)
+    firsts = [parts.index(part) for part in (1, 2, 3)]
+    # In each of the three looks, and after any group of steps.
+    for place in ((0, 2), (1, 1), (2, count - 1)):
+        at = next(i for i, now in enumerate(states) if now and now.get("depths")
+                  and (now["depths"]["look"], now["depths"]["done"]) == place)  # fmt: skip
+        firsts.append(at)
+    for i in firsts:
+        again = refine_shape(*ball, steps=3, resume=states[i])
         assert torch.equal(again.mesh.vertices, whole.mesh.vertices)
         assert (again.psnr, again.iou, again.moved) == (whole.psnr, whole.iou, whole.moved)
 

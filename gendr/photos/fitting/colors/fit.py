@@ -55,6 +55,8 @@ LIGHTS = ("auto", "camera", "none")
 SIZES, _FILL = (256, 2048), 0.6
 # Photos with more pixels than this, in all, are compared without subpixels, and one by one.
 _MANY_PIXELS = 6_000_000
+# And are judged by so many of so many rows, as otherwise one photo would take half a gigabyte.
+_JUDGED, _OF = 48, 192
 # Rounds in which photos that disagree lose weight.
 _ROUNDS = 3
 # What photos show of points, seven numbers for each, is at most so many at a time and thread.
@@ -220,6 +222,10 @@ class _Photos:
             raise ValueError(
                 "no photo shows the mesh away from its outlines; are mesh and cameras of one world?"
             )
+        self.compared = self.inside
+        if self.many:
+            some = torch.arange(self.size[0])[:, None] % _OF < _JUDGED
+            self.compared = [inside & some for inside in self.inside]
         self.gains = images.new_ones(len(images), 3)
         self.light: HarmonicLight | None = None
         self.faces = len(mesh.faces)
@@ -259,6 +265,7 @@ class _Photos:
             _misses(system, colors)
         )  # fmt: skip
         if np.median(off) < _APART:
+            self.compared = self.inside
             system = system or self._system(texture_target, rows)
             if min(self.quality) < _SHARP:
                 system.weight[:] *= np.array(self.quality, np.float32)[system.view]
@@ -364,7 +371,7 @@ class _Photos:
             surface: float32 [K, 6], these points and their normals.
             i: the number of the photo.
         """
-        use = self.inside[i].flatten()
+        use = self.compared[i].flatten()
         pixels = use.nonzero()[:, 0]
         sight = self.buffers[i].of_pixels(use)
         columns, values = texture_target.mixing(sight)
@@ -386,7 +393,7 @@ class _Photos:
     def _system(self, texture_target: TextureTarget, chosen: Sequence[int]) -> SparseSystem:
         """The pixels of some photos that are compared as mixtures of the colours of points."""
         surface = torch.cat([texture_target.points, texture_target.normals], 1).float().numpy()
-        counts = [int(self.inside[i].sum()) for i in chosen]
+        counts = [int(self.compared[i].sum()) for i in chosen]
         view, ends = np.repeat(np.array(chosen), counts), np.cumsum(counts)
         # All subpixels of these pixels show a face.
         most = texture_target.MIXED * round(1 / self.buffers[0].share)
@@ -429,13 +436,13 @@ class _Photos:
         parts = system.columns[first:last], system.values[first:last]
         shown = mixed(*parts, colors.float().numpy()) * system.shade[first:last]
         reach = max(abs(step) for step in sum(_DIRECTIONS, ()))
-        whole = -self.inside[i].to(self.images)[None]
+        whole = -self.compared[i].to(self.images)[None]
         for side in ((2 * reach + 3, 1), (1, 2 * reach + 3)):
             whole = F.max_pool2d(whole, side, 1, (side[0] // 2, side[1] // 2))
         inner = (whole[0] < -0.5).byte().numpy()
         found = np.empty((len(_DIRECTIONS), 2))
         kernels.details(  # blurred, so without most of the noise
-            self.inside[i].flatten().nonzero()[:, 0].numpy(), shown.astype(np.float32),
+            self.compared[i].flatten().nonzero()[:, 0].numpy(), shown.astype(np.float32),
             self.images[i].float().numpy(), inner, np.array(_DIRECTIONS),
             np.zeros((*inner.shape, 6), np.float32), found,
         )  # fmt: skip

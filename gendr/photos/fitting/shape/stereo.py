@@ -10,7 +10,6 @@ Levoy 1996) that stays within the hull; what none sees has the least area (`fill
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gendr._common.jobs import Progress, Tell
 from gendr.kernels.threads import mapped, run
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
@@ -110,9 +110,8 @@ class StereoSettings:
 
 
 SETTINGS = StereoSettings()
-# The parts of the work that are done when photos are prepared, and after the first look at all; and
-# seconds after which what is known is kept.
-_PREPARED, _FIRST, _KEEP_SECONDS = 0.05, 0.8, 30.0
+# The parts of the work that are done when photos are prepared, and after the first look at all.
+_PREPARED, _FIRST = 0.05, 0.8
 _CELL = 8  # pixels, of the map of where the object ends
 
 
@@ -192,9 +191,8 @@ def find_depths(
     images: Tensor,
     camera: Camera,
     masks: Tensor,
-    tell: Callable[[float], None] = lambda done: None,
+    tell: Tell = lambda now: None,
     least: float = 0.0,
-    keep: Callable[[dict[str, Any]], None] = lambda state: None,
     resume: Mapping[str, Any] | None = None,
 ) -> Depths:
     """What photos know of the surface below that of a mesh.
@@ -204,74 +202,35 @@ def find_depths(
         images: [B, 3, H, W] in [0, 1].
         camera: B perspective cameras.
         masks: [B, H, W].
-        tell: called with the part of the work that is done.
+        tell: called with the part of the work that is done, and all that is needed to go on.
         least: the part of the pixels that must be known for a second look at the others.
-        keep: called now and then, and at a KeyboardInterrupt, with all that is needed to go on.
-        resume: what `keep` was called with, to go on from there, bit for bit.
+        resume: what `tell` was called with, to go on from there, bit for bit.
     """
-    from_here = _Kept(keep, resume)
-    try:
-        return _found(mesh, images, camera, masks, tell, least, from_here)
-    except KeyboardInterrupt:
-        from_here.save()
-        raise
-
-
-class _Kept:
-    """What a search for depths has come to, between two photos: of one that it is at nothing.
-
-    Attributes:
-        state: the look, 0 for the first and 1 ... for those at what is not known by then; photos of
-            it that are done; the part that is known after the first; and arrays: planes and scores,
-            after the first look also those before the look, and where photos were sure. It is
-            replaced as a whole, so that an interruption finds it complete.
-    """
-
-    def __init__(
-        self, keep: Callable[[dict[str, Any]], None], resume: Mapping[str, Any] | None
-    ) -> None:
-        self._keep, self._saved = keep, time.monotonic()
-        self.state: tuple[int, int, float, dict[str, Array]] = 0, 0, 0.0, {}
-        if resume is not None:
-            arrays = {name: value.numpy().copy() for name, value in resume["arrays"].items()}
-            self.state = resume["look"], resume["done"], resume["known"], arrays
-
-    def save(self) -> None:
-        """Give away what is known, if anything is."""
-        look, done, known, arrays = self.state
-        if look or done:
-            tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
-            self._keep({"look": look, "done": done, "known": known, "arrays": tensors})
-        self._saved = time.monotonic()
-
-    def photo_done(self, ref: int) -> None:
-        """A photo of the present look is done."""
-        look, _, known, arrays = self.state
-        self.state = look, ref + 1, known, arrays
-        if time.monotonic() - self._saved > _KEEP_SECONDS:
-            self.save()
-
-
-def _found(
-    mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor, tell: Callable[[float], None],
-    least: float, kept: _Kept,
-) -> Depths:  # fmt: skip
-    """`find_depths`, from what is kept."""
     whole, half = _photo_sets(mesh, images, camera, masks)
     count, (height, width) = len(images), whole.front.shape[1:]
     low, high = (corner.reshape(3) for corner in mesh.bounding_box())
     middle, deep = (low + high) / 2, SETTINGS.deepest * float((high - low).norm())
     near = _neighbours(middle, camera)
-    tell(_PREPARED)
-    if not kept.state[3]:
-        planes = np.zeros((count, height, width, 3), np.float32)
-        scores = np.full((count, height, width), -1, np.float32)
-        kept.state = 0, 0, 0.0, {"planes": planes, "scores": scores}
-    look, begin, known, arrays = kept.state
+    # The look, 0 for the first and 1 ... for those at what is not known by then; photos of it that
+    # are done; the part that is known after the first; and arrays: planes and scores, after the
+    # first look also those before the look, and where photos were sure.
+    look, begin, known, arrays = 0, 0, 0.0, dict[str, Array]()
+    if resume is not None:
+        look, begin, known = resume["look"], resume["done"], resume["known"]
+        arrays = {name: value.numpy().copy() for name, value in resume["arrays"].items()}
+    else:
+        arrays["planes"] = np.zeros((count, height, width, 3), np.float32)
+        arrays["scores"] = np.full((count, height, width), -1, np.float32)
     planes, scores = arrays["planes"], arrays["scores"]
+
+    def told(part: float, look: int, done: int) -> None:
+        tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
+        tell(Progress(part, state={"look": look, "done": done, "known": known, "arrays": tensors}))
+
+    told(_PREPARED, look, begin)
     for ref in range(begin, count if look == 0 else 0):
         start, sure, pairs = _swept(half, ref, near[ref], middle, deep)
-        tell(_PREPARED + (_FIRST - _PREPARED) * (ref + 0.25) / count)
+        told(_PREPARED + (_FIRST - _PREPARED) * (ref + 0.25) / count, 0, ref)
         _propagated(
             half, ref, near[ref], middle, deep, start, sure, pairs, SETTINGS.coarse_iterations
         )
@@ -288,8 +247,7 @@ def _found(
             pairs,
             SETTINGS.fine_iterations,
         )
-        kept.photo_done(ref)
-        tell(_PREPARED + (_FIRST - _PREPARED) * (ref + 1) / count)
+        told(_PREPARED + (_FIRST - _PREPARED) * (ref + 1) / count, 0, ref + 1)
     shown = whole.inside > 0
     if look == 0:
         enough = np.array([min(SETTINGS.least_consistent, len(some) - 1) for some in near])[
@@ -304,24 +262,23 @@ def _found(
     else:
         sure = arrays["sure"]
     for again in range(max(look, 1), 1 + (SETTINGS.later_passes if known >= least else 0)):
-        if again > kept.state[0]:
+        if again > look:
             former = {"former": planes.copy(), "before": scores.copy(), "sure": sure}
-            kept.state = again, 0, known, {"planes": planes, "scores": scores, **former}
-        _, begin, _, arrays = kept.state
+            arrays, begin = {"planes": planes, "scores": scores, **former}, 0
+        share = (1 - _FIRST) / SETTINGS.later_passes
+        told(_FIRST + share * (again - 1 + begin / count), again, begin)
         former = arrays["former"], sure
         for ref in range(begin, count):
             planes[ref], scores[ref] = arrays["former"][ref], arrays["before"][ref]
             _second_pass(whole, ref, near[ref], middle, deep, former, planes[ref], scores[ref])
-            kept.photo_done(ref)
-            tell(_FIRST + (1 - _FIRST) * (again - 1 + (ref + 1) / count) / SETTINGS.later_passes)
+            told(_FIRST + share * (again - 1 + (ref + 1) / count), again, ref + 1)
         # One that agrees is enough where all are asked whether they see something else there.
         sure = sure | ((_consistent(whole, near, planes, scores) >= 1) & shown)
-    kept.save()
     weights = np.where(sure, scores.clip(0, 1) ** 2, 0).astype(np.float32)
     rest, planes = ~sure & shown, planes.copy()  # what is kept stays as it is
     planes[rest] = whole.front[rest][:, None] * np.array([1, 0, 0], np.float32)
     weights[rest] = SETTINGS.prior_weight
-    tell(1.0)
+    tell(Progress(1.0))
     return Depths(planes, weights, known)
 
 
