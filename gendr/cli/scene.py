@@ -45,6 +45,10 @@ PREVIEWS, SIDE_FILE = ("preview.glb", "preview.png"), "side.json"
 PREVIEW_SIDE, PREVIEW_FROM, PREVIEW_PART, _ALL = 500, 800, 0.25, 1.6
 # The least cosine at which photos show colours: the ground is seen at a degree.
 GRAZING = 0.02
+# Parts of the pixels of a photo: less of the mesh, or more in one place that looks otherwise, is
+# said. A heap of solids is covered by 0.69 and more, with a white wall behind it by 0.53 to 0.59;
+# one place looks otherwise by 0.007 at most, with a person who moves by 0.01 to 0.05.
+_COVERED, _APART = 0.6, 0.01
 # Photos on the sheet, and the width of a picture.
 SHOWN, TILE, LINE = 4, 480, 20  # and the height of a line above them
 
@@ -118,6 +122,9 @@ def _run(args: Fit, by_itself: bool) -> int:
         with session.part("measure") as tell:
             scores = scored(mesh, scene, left_out or used, lambda part: tell(part))
             page = _sheet(mesh, scene, left_out or used, _told(args, facts, scores, mesh, used))
+        if not args.quiet:
+            for line in doubts(scores["each"]):
+                session.write(f"gendr: {line}")
         seconds["measure"] = round(time.perf_counter() - lap, 2)
         seconds["total"] = round(time.perf_counter() - begin, 2)
         whole = mesh.with_origin(torch.from_numpy(scene.origin))
@@ -271,8 +278,38 @@ def _warn(args: Fit, scene: Scene, left_out: list[int]) -> None:
         if i not in left_out and len(scene.neighbours[i]) < 2
     ]  # fmt: skip
     if alone:
-        names = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
-        say("gendr", f"overlap with fewer than two others, so that little is known there: {names}")
+        say(
+            "gendr",
+            f"overlap with fewer than two others, so that little is known there: {_listed(alone)}",
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def doubts(each: Sequence[dict[str, Any]]) -> list[str]:
+    """What is to be said of photos that a mesh does not show as it should: a line for each kind.
+
+    Args:
+        each: of photos, what `scored` measures.
+    """
+    said: list[str] = []
+    bare = [one["photo"] for one in each if one["cover"] < _COVERED]
+    if bare:
+        said.append(
+            f"less than {_COVERED:.0%} of these photos is covered by the mesh, as what has no "
+            f"pattern (sky, a white wall, water) is matched nowhere: {_listed(bare)}"
+        )
+    apart = [one for one in each if one["apart"] > _APART]
+    if apart:
+        most = max(one["apart"] for one in apart)
+        said.append(
+            f"in one place, of up to {most:.1%} of the picture, these photos show something else "
+            "than the mesh, as what moved meanwhile, mirrors, or is seen by few: "
+            f"{_listed([one['photo'] for one in apart])}"
+        )
+    return said
 
 
 def _colored(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr.mesh import Camera, Mesh
@@ -14,6 +15,10 @@ from gendr.photos import visual
 from gendr.photos.scene.model import Scene
 
 __all__ = ["camera_of", "framed", "scored"]
+
+# What looks otherwise: the mean difference of colours within a part of the width of a photo, and
+# times that of all that is covered, as a coarse mesh has no detail anywhere.
+_OTHERWISE, _TIMES, _WINDOW = 0.2, 2.5, 1 / 60
 
 
 def camera_of(scene: Scene, rows: Sequence[int], size: tuple[int, int]) -> Camera:
@@ -49,7 +54,8 @@ def scored(
     Returns:
         `psnr`, of all that is covered in all photos, in decibels; `psnr_exposed`, the same after a
         factor for each channel of each photo, as cameras expose differently; `cover`, the mean part
-        of the pixels; and the three of each photo.
+        of the pixels; and the three of each photo, with `apart`, the part of its pixels in the
+        largest place where, after that factor, the mesh looks otherwise.
     """
     per: list[dict[str, Any]] = []
     errors, counts = np.zeros(2), 0
@@ -65,15 +71,28 @@ def scored(
         own = np.array([((shown - true) ** 2).sum(), ((gain * shown - true) ** 2).sum()])
         errors, counts = errors + own, counts + true.size
         psnr = _decibels(own, true.size)
+        off = np.zeros(inside.shape)
+        off[inside] = np.abs(gain * shown - true).mean(1)
         per.append({
             "photo": scene.names[i], "cover": round(float(inside.mean()), 4),
-            "psnr": psnr[0], "psnr_exposed": psnr[1],
+            "psnr": psnr[0], "psnr_exposed": psnr[1], "apart": round(_largest(off), 4),
         })  # fmt: skip
         if tell is not None:
             tell((done + 1) / len(rows))
     psnr = _decibels(errors, counts)
     cover = float(np.mean([each["cover"] for each in per]))
     return {"psnr": psnr[0], "psnr_exposed": psnr[1], "cover": cover, "each": per}
+
+
+def _largest(off: NDArray[np.float64]) -> float:
+    """The part of the pixels in the largest place where differences [H, W] are large."""
+    from scipy import ndimage
+
+    usual = float(off.sum()) / max(np.count_nonzero(off), 1)
+    wide: Any = ndimage.uniform_filter(off, max(3, int(_WINDOW * off.shape[1]) | 1))
+    wide = wide > max(_OTHERWISE, _TIMES * usual)
+    part: NDArray[np.int32] = ndimage.label(wide)[0]  # pyright: ignore[reportAssignmentType, reportIndexIssue]
+    return float(np.bincount(part.ravel())[1:].max(initial=0)) / off.size
 
 
 def _decibels(errors: Any, count: int) -> list[float]:

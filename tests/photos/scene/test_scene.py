@@ -1,6 +1,7 @@
 """Scenes: stereo, fusion and surface of a painted room, whose depths a formula gives."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,6 +26,7 @@ from gendr.photos.scene.ground import find_ground
 from gendr.photos.scene.model import at_level, read_scene, shrunk
 from gendr.photos.scene.sky import find_sky
 from gendr.photos.scene.support import open_at_rims, supported
+from gendr.photos.scene.views import scored
 from support import rooms
 
 QUICK = DepthSettings(levels=(2, 1), rounds=(3, 1, 1, 1))
@@ -145,6 +147,22 @@ def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     np.testing.assert_array_equal(again.mesh.vertices, found.mesh.vertices)
     np.testing.assert_array_equal(again.mesh.faces, found.mesh.faces)
     assert found.facts["matched"] >= found.facts["kept"] > 0.6
+    # Of a photo in which something else stands it is said, and of one that is hardly covered.
+    height, width = scene.images[1].shape[:2]
+    images = [image.copy() for image in scene.images]
+    images[1][height // 2 : 4 * height // 5, width // 3 : width // 2] = 255, 0, 255
+    each = scored(found.mesh, replace(scene, images=tuple(images)), range(5))["each"]
+    assert [one["apart"] > 0.01 for one in each] == [False, True, False, False, False]
+    assert each[1]["apart"] < 0.06  # of 0.05 the rim is blurred
+    assert each[1]["photo"] == scene.names[1]
+    each = [{**one, "cover": 0.8} for one in each]
+    each[4]["cover"] = 0.5
+    bare, apart = command.doubts(each)
+    assert scene.names[4] in bare
+    assert "matched nowhere" in bare
+    assert scene.names[1] in apart
+    assert "moved" in apart
+    assert scene.names[0] not in bare + apart
 
 
 def test_no_overlap_is_said(tmp_path):

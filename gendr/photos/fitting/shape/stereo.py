@@ -137,9 +137,8 @@ class _PhotoSet:
     """Photos at one size, and the geometry between them.
 
     Attributes:
-        images: uint32 [B, L, T, H, W], flat, and one more: smoother at each level, in each tint;
+        images: uint32 [T, B, L, H, W], flat, and one more: smoother at each level, in each tint;
             -1 .. 1 in steps of `UNIT`, and in the upper half of a word what is below.
-        tints: T.
         levels: uint8 [B, H, W], where the patch at a pixel tells enough: the level, plus 8 times
             the tint.
         inside: uint8 [B, H, W].
@@ -150,7 +149,6 @@ class _PhotoSet:
     """
 
     images: Array
-    tints: int
     levels: Array
     inside: Array
     front: Array
@@ -176,11 +174,12 @@ class _PhotoSet:
             shown: float32 [H, W], +inf where nothing is to be matched.
         """
         a, b = self.pair(ref, near)
-        photo = SETTINGS.levels * self.tints * self.levels[ref].size
+        photo = SETTINGS.levels * self.levels[ref].size
         lenses = np.zeros((len(near), 16), np.float32)
         lenses[:, :9], lenses[:, 9:12] = a.reshape(-1, 9), b
         lenses[:, 12] = (near * photo).astype(np.int32).view(np.float32)
-        return self.images, self.tints, ref, photo, shown, self.levels[ref], lenses
+        tints = len(self.levels) * photo
+        return self.images, tints, ref, photo, shown, self.levels[ref], lenses
 
     def shown(self, ref: int, known: Any = 0.0) -> Array:
         """float32 [H, W], `known` where a photo shows the object, else +inf."""
@@ -498,10 +497,10 @@ def _photo_set(
     shrink[:2, 2] = -(factor - 1) / (2 * factor)
     front = F.max_pool2d(fronts[:, None], factor)[:, 0]
     shown = (inside & (front > 0)).byte().cpu().numpy()
-    smooth, tints, levels = _levels(small, shown)
+    smooth, levels = _levels(small, shown)
     end = ends[:, ::factor, ::factor][:, : front.shape[1], : front.shape[2]]
     return _PhotoSet(
-        smooth, tints, levels, shown, front.float().cpu().numpy(), end.numpy(),
+        smooth, levels, shown, front.float().cpu().numpy(), end.numpy(),
         shrink @ projections, focals / factor,
     )  # fmt: skip
 
@@ -520,7 +519,7 @@ def _chroma(images: Tensor) -> Array:
 
 
 def _extended(images: Array, masks: Tensor) -> Array:
-    """Images [T, B, H, W] in which what lies around the object is as its rim.
+    """Images [T, B, H, W] in which what lies around the object is made as its rim.
 
     A rim beside another background would look like a pattern, which is where the outline is.
     """
@@ -533,14 +532,13 @@ def _extended(images: Array, masks: Tensor) -> Array:
         found: Any = distance_transform_edt(~sure, return_distances=False, return_indices=True)
         return found
 
-    found = images.copy()
     for i, at in enumerate(mapped(where, list(masks.cpu().numpy()))):
         if at is not None:
-            found[:, i] = found[:, i, at[0], at[1]]
-    return found
+            images[:, i] = images[:, i, at[0], at[1]]
+    return images
 
 
-def _levels(chroma: Array, inside: Array) -> tuple[Array, int, Array]:
+def _levels(chroma: Array, inside: Array) -> tuple[Array, Array]:
     """Images of each level and tint, and where a patch is first told apart.
 
     Args:
@@ -548,57 +546,58 @@ def _levels(chroma: Array, inside: Array) -> tuple[Array, int, Array]:
         inside: uint8 [B, H, W].
 
     Returns:
-        `images` of `_PhotoSet`, without tints that few pixels need; T; and
-        uint8 [B, H, W], the first level at which a tint tells enough, plus 8 times the tint that
-        tells most there.
+        `images` of `_PhotoSet`, without tints that few pixels need; and uint8 [B, H, W], the first
+        level at which a tint tells enough, plus 8 times the tint that tells most there.
     """
     levels, most = (
         np.full(inside.shape, SETTINGS.levels, np.uint8),
         np.zeros(inside.shape, np.float32),
     )
-    images: list[Array] = []
+    # The system gives memory as it is filled: tints that are not wanted take none.
+    size, tints = SETTINGS.levels * inside.size, 0
+    flat = np.zeros(len(chroma) * size + 1, np.uint32)
     shown = inside > 0
     for tint in chroma:
-        noise = _rough(tint, inside) if images else _noise(tint, inside)
-        smooth, first, precision = _localised(tint, shown, max(SETTINGS.least_noise, noise))
-        precision = precision / SETTINGS.chroma_gain if images else precision
+        noise = _rough(tint, inside) if tints else _noise(tint, inside)
+        words = flat[tints * size : (tints + 1) * size]
+        words = words.reshape(len(inside), SETTINGS.levels, *inside.shape[1:])
+        first, precision = _localised(tint, shown, max(SETTINGS.least_noise, noise), words)
+        precision = precision / SETTINGS.chroma_gain if tints else precision
         before = levels & 7
         better = (first < before) | ((first == before) & (precision > most))
-        if not images or (better & shown).sum() >= SETTINGS.chroma_share * max(1, shown.sum()):
-            levels[better], most[better] = first[better] + 8 * len(images), precision[better]
-            images.append(smooth)
-    count, tints = math.prod(images[0].shape) * len(images), len(images)
-    flat = np.zeros(count + 1, np.uint32)
-    found = flat[:count].reshape(len(inside), SETTINGS.levels, tints, *inside.shape[1:])
-    for i in reversed(range(tints)):  # one by one, so that no two copies of all are held
-        own = images.pop()
-        found[:, :, i] = own
-        found[:, :, i, :-1] |= own[:, :, 1:].astype(np.uint32) << 16
-    return flat, tints, levels
+        if not tints or (better & shown).sum() >= SETTINGS.chroma_share * max(1, shown.sum()):
+            levels[better], most[better] = first[better] + 8 * tints, precision[better]
+            tints += 1
+    return flat[: tints * size + 1], levels
 
 
-def _localised(tint: Array, shown: Array, noise: float) -> tuple[Array, Array, Array]:
-    """Images [B, L, H, W] of each level, the first [B, H, W] that tells enough, and how much.
+def _localised(tint: Array, shown: Array, noise: float, words: Array) -> tuple[Array, Array]:
+    """The first level [B, H, W] of patches that tells enough, and how much; fills in `words`.
 
     A patch whose brightness only climbs is alike at many depths, and noise is like nothing. What
     tells where it belongs are the changes of its slope (those that neither another brightness nor
     another contrast makes), beside the noise (Cramer and Rao's bound).
+
+    Args:
+        tint: float32 [B, H, W].
+        shown: bool [B, H, W], where the object is.
+        noise: its standard deviation.
+        words: uint32 [B, L, H, W], out: `images` of `_PhotoSet`.
     """
-    smooth = np.empty((len(tint), SETTINGS.levels, *tint.shape[1:]), np.uint16)
     first = np.full(tint.shape, SETTINGS.levels - 1, np.uint8)
     precision = np.zeros(tint.shape, np.float32)
 
     def fill(i: int) -> None:
         rows, columns = (np.flatnonzero(shown[i].any(axis)) for axis in (1, 0))
         box = np.array([(x.min(), x.max() + 1) if len(x) else (0, 0) for x in (rows, columns)])
-        _localise(tint[i], box, noise, smooth[i], first[i], precision[i])
+        _localise(tint[i], box, noise, words[i], first[i], precision[i])
 
     mapped(fill, range(len(tint)))
-    return smooth, first, precision
+    return first, precision
 
 
 def _localise(
-    tint: Array, box: Array, noise: float, smooth: Array, first: Array, precision: Array
+    tint: Array, box: Array, noise: float, words: Array, first: Array, precision: Array
 ) -> None:
     """Fill in what `_localised` gives of one image [H, W], in the box that the object is in."""
     from scipy.ndimage import gaussian_filter
@@ -617,7 +616,8 @@ def _localise(
             sigma = SETTINGS.blur * 2**level
             image = gaussian_filter(tint, sigma)
             variance, jagged = 1 / (4 * math.pi * sigma**2), 1 / (8 * math.pi * sigma**4)
-        smooth[level] = np.rint((image.clip(-1, 1) + 1) / UNIT)
+        words[level] = np.rint((image.clip(-1, 1) + 1) / UNIT)
+        words[level, :-1] |= words[level, 1:] << 16
         energies(image, box, STRIDE * 2**level * (SIDE - 1) + 1, energy)
         # Of one direction, less that of the noise; which is in both photos.
         here = energy / 2 - jagged * noise**2

@@ -63,7 +63,7 @@ def loaded(pixels, begin, count, levels, tints, ref, photo, xs, ys, strides, own
         y, x = place // width, place % width
         level, tint = levels[y, x] & 7, levels[y, x] >> 3
         xs[lane], ys[lane], strides[lane] = x, y, STRIDE << level
-        starts[lane] = (level * tints + tint) * height * width
+        starts[lane] = level * height * width + tint * tints
         own[lane] = ref * photo + starts[lane]
 
 
@@ -109,11 +109,11 @@ def sweep(
     the best is handed on later.
 
     Args:
-        images: uint32 [B, L, T, H, W], flat, and one more: tints, at each level as smooth as its
+        images: uint32 [T, B, L, H, W], flat, and one more: tints, at each level as smooth as its
             patches are coarse; see `compare`.
-        tints: T.
+        tints: B L H W.
         ref: the photo that is looked at.
-        photo: L T H W.
+        photo: L H W.
         near: float32 [H, W], 0 where the photo shows the object, else +inf.
         levels: uint8 [H, W], that of the patch at each pixel, plus 8 times its tint.
         lenses: float32 [K, 16], where its pixels are in the neighbours; see `compare`.

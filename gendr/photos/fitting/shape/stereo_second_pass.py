@@ -1,7 +1,7 @@
 """A second look at pixels that photos do not agree about, with what is known of all others.
 
 A place that a neighbour knows something nearer of is hidden there, so that this neighbour says
-nothing; one that it knows something deeper of is not there. And samples of a patch that are known
+nothing; one that it knows something deeper of is not there. Samples of a patch that are known
 to lie in front of a place, as the rim before a hollow, are none of its surface.
 """
 
