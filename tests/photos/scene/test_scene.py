@@ -21,7 +21,7 @@ from gendr.photos.scene.depth_maps import (
     packed,
 )
 from gendr.photos.scene.fusion import fused, thinned
-from gendr.photos.scene.ground import find_ground
+from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.model import at_level, read_scene, shrunk
 from gendr.photos.scene.sky import find_sky
 from gendr.photos.scene.support import open_at_rims, supported
@@ -317,6 +317,26 @@ def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     own = ground.assumed(scene, 2, known)
     assert ((own > 0) == (on_floor & (known == 0))).mean() > 0.999
     np.testing.assert_allclose(own[own > 0], true[own > 0], rtol=0.01)
+
+
+def test_photos_are_aligned_on_the_ground(room):
+    """A plane that is off by two hundredths, by what the photos show of the floor."""
+    scene = room[2]
+    R, t, K = rooms.cameras()
+    floor = [np.flatnonzero(rooms.seen(R[i], t[i], K)[0][..., 1] > 0.999) for i in range(5)]
+    up, height = np.array([0.0, -1, 0]), scene.origin[1] - rooms.FLOOR
+    off = Ground(np.array([0.008, -1, 0.01]) / np.linalg.norm([0.008, -1, 0.01]), height + 0.02)
+    found = aligned(off, scene, floor)
+
+    def wrong(ground):  # where the floor is
+        places = np.array([[x, rooms.FLOOR, z] for x in (-1, 1) for z in (2, 4)]) - scene.origin
+        return np.abs(places @ ground.up - ground.height).max()
+
+    assert wrong(off) > 0.02
+    assert wrong(found) < 0.003
+    # One that is right stays, as does one that no photo shows.
+    assert wrong(aligned(Ground(up, height), scene, floor)) < 0.001
+    assert aligned(off, scene, [each[:0] for each in floor]) is off
 
 
 def test_the_sky_beside_a_roof_has_no_contrast(room):
