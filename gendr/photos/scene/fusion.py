@@ -147,8 +147,8 @@ def fused(
             return ground.assumed(scene, i, depths[per_photo[i]].reshape(shapes[i])).ravel()
 
         rows = range(len(scene))
-        by_points = mapped(lambda i: np.flatnonzero(assume(i, ground)), rows)
-        ground = aligned(ground, scene, by_points)
+        by_points = mapped(partial(assume, ground=ground), rows)
+        ground = aligned(ground, scene, [np.flatnonzero(each) for each in by_points])
         for own, extra in zip(per_photo, mapped(partial(assume, ground=ground), rows), strict=True):
             assumed[own], depths[own] = extra > 0, depths[own] + extra
     taken = np.zeros(len(depths), bool)

@@ -15,6 +15,8 @@ from gendr.photos.scene.model import Scene
 
 __all__ = ["camera_of", "framed", "scored"]
 
+_SCORES = ("psnr", "psnr_exposed", "psnr_affine")
+
 
 def camera_of(scene: Scene, rows: Sequence[int], size: tuple[int, int]) -> Camera:
     """The cameras of some photos, whose first pixels are those of images (H, W)."""
@@ -48,11 +50,12 @@ def scored(
 
     Returns:
         `psnr`, of all that is covered in all photos, in decibels; `psnr_exposed`, the same after a
-        factor for each channel of each photo, as cameras expose differently; `cover`, the mean part
-        of the pixels; and the three of each photo.
+        factor for each channel of each photo, as cameras expose differently; `psnr_affine`, after
+        a factor and an offset, as the sun beside a photo veils it; `cover`, the mean part of the
+        pixels; and the four of each photo.
     """
     per: list[dict[str, Any]] = []
-    errors, counts = np.zeros(2), 0
+    errors, counts = np.zeros(3), 0
     for done, i in enumerate(rows):
         photo = scene.images[i].astype(np.float64) / 255
         size = (photo.shape[0], photo.shape[1])
@@ -62,18 +65,23 @@ def scored(
         inside = alpha[0].numpy() > 0.99
         shown, true = rgb[0].permute(1, 2, 0).double().numpy()[inside], photo[inside]
         gain = (shown * true).sum(0) / np.maximum((shown * shown).sum(0), 1e-12)
-        own = np.array([((shown - true) ** 2).sum(), ((gain * shown - true) ** 2).sum()])
+        # Least squares with an offset are those of what is off the means.
+        middles = [each.sum(0) / max(len(each), 1) for each in (shown, true)]
+        apart, wanted = shown - middles[0], true - middles[1]
+        slope = (apart * wanted).sum(0) / np.maximum((apart * apart).sum(0), 1e-12)
+        off = shown - true, gain * shown - true, slope * apart - wanted
+        own = np.array([np.square(each).sum() for each in off])
         errors, counts = errors + own, counts + true.size
         psnr = _decibels(own, true.size)
         per.append({
             "photo": scene.names[i], "cover": round(float(inside.mean()), 4),
-            "psnr": psnr[0], "psnr_exposed": psnr[1],
+            **dict(zip(_SCORES, psnr, strict=True)),
         })  # fmt: skip
         if tell is not None:
             tell((done + 1) / len(rows))
     psnr = _decibels(errors, counts)
     cover = float(np.mean([each["cover"] for each in per]))
-    return {"psnr": psnr[0], "psnr_exposed": psnr[1], "cover": cover, "each": per}
+    return {**dict(zip(_SCORES, psnr, strict=True)), "cover": cover, "each": per}
 
 
 def _decibels(errors: Any, count: int) -> list[float]:
