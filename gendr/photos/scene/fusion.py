@@ -226,10 +226,13 @@ def thinned(scene: Scene, cloud: Cloud, most: int) -> tuple[Array, Array, int]:
     # Inverse depth along the axis of the first photo.
     ahead = scene.R[cloud.first][:, 2]
     depth = (ahead * cloud.points).sum(1) + scene.t[cloud.first, 2]
+    down, across = (max(image.shape[k] for image in scene.images) for k in (0, 1))
     side = 1
     while True:
-        key = (cloud.first.astype(np.int64) << 40) | (y // side) << 20 | (x // side)
-        count = len(np.unique(key))
+        key = (cloud.first * np.int64(down) + y // side) * across + x // side
+        taken = np.zeros(len(scene) * down * across, bool)
+        taken[key] = True
+        count = np.count_nonzero(taken)
         if count <= most:
             break
         side = max(side + 1, int(side * (count / most) ** 0.5))
