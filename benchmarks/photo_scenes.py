@@ -77,7 +77,7 @@ def measure(folder: Path, side: int, work: Path) -> dict[str, Any]:
     mesh = mesh.with_vertices(mesh.vertices - mesh.vertices.new_tensor(scene.origin))
     row = {"photos": folder.name, "side": side, "count": len(scene), **measured_on()}
     row |= {k: metrics[k] for k in ("held_out", "matched", "kept", "assumed", "faces", "seconds")}
-    row |= {k: metrics["scores"][k] for k in ("psnr", "psnr_exposed", "cover")}
+    row |= {k: metrics["scores"][k] for k in ("psnr", "psnr_exposed", "psnr_affine", "cover")}
     row |= {"peak_gib": int(most[1]) / 2**20} if most else {}
     return row | {"glb_mb": (out / "fit.glb").stat().st_size / 1e6} | seen(
         mesh, scene, metrics["held_out"]
@@ -87,13 +87,14 @@ def measure(folder: Path, side: int, work: Path) -> dict[str, Any]:
 def lines(rows: list[dict[str, Any]]) -> list[str]:
     """The table of the page."""
     head = ["photos", "pixels", "left out", "cover of no sky", "of sky", "PSNR, dB",
-            "with a factor a photo", "faces", "GLB, MB", "seconds: depths", "surface", "colours",
-            "all", "memory, GiB"]  # fmt: skip
+            "with a factor a photo", "and an offset", "faces", "GLB, MB",
+            "seconds: depths", "fusion", "surface", "colours", "all", "memory, GiB"]  # fmt: skip
     cells = [
         [f"{row['photos']}, {row['count']}", str(row["side"]), str(len(row["held_out"])),
          f"{row['cover_of_no_sky']:.2f}", f"{row['cover_of_sky']:.3f}", f"{row['psnr']:.1f}",
-         f"{row['psnr_exposed']:.1f}", f"{row['faces']:,}", f"{row['glb_mb']:.0f}",
-         *(f"{row['seconds'][k]:.0f}" for k in ("depths", "surface", "colors", "total")),
+         f"{row['psnr_exposed']:.1f}", f"{row['psnr_affine']:.1f}", f"{row['faces']:,}",
+         f"{row['glb_mb']:.0f}",
+         *(f"{row['seconds'][k]:.0f}" for k in ("depths", "fusion", "surface", "colors", "total")),
          f"{row['peak_gib']:.2f}" if "peak_gib" in row else ""]
         for row in rows
     ]  # fmt: skip

@@ -107,7 +107,9 @@ def _run(args: Fit, by_itself: bool) -> int:
             except ValueError:  # another time would find no more
                 _clear(out / FOLDER)
                 raise
-        mesh, facts = found.mesh, found.facts
+        mesh, facts, points = found.mesh, found.facts, points_file(scene, found.cloud)
+        del found
+        give_back()
         seconds |= facts.pop("seconds")
         used = [i for i in range(len(scene)) if scene.neighbours[i]]
         images, masks = framed(scene, used)
@@ -139,7 +141,7 @@ def _run(args: Fit, by_itself: bool) -> int:
         }  # fmt: skip
         files = {
             out / SHEET: visual.picture(page), out / METRICS: as_json(metrics),
-            out / POINTS: points_file(scene, found.cloud),
+            out / POINTS: points,
         }  # fmt: skip
         files |= whole.to_files(out / TEXTURED)
         write_all(files)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
-from gendr.kernels.threads import run
+from gendr.kernels.threads import mapped, run
 from gendr.photos.scene.depth_maps import DepthMap
-from gendr.photos.scene.ground import find_ground
+from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.model import Scene
 from gendr.photos.scene.sky import find_sky
 
@@ -138,10 +139,17 @@ def fused(
         if flat
         else None
     )
-    for i, own in enumerate(per_photo if ground is not None else ()):
-        assert ground is not None
-        if files[i].is_file():
-            extra = ground.assumed(scene, i, depths[own].reshape(shapes[i])).ravel()
+    if ground is not None:
+
+        def assume(i: int, ground: Ground) -> Array:
+            if not files[i].is_file():
+                return np.zeros(int(sizes[i]), np.float32)
+            return ground.assumed(scene, i, depths[per_photo[i]].reshape(shapes[i])).ravel()
+
+        rows = range(len(scene))
+        by_points = mapped(partial(assume, ground=ground), rows)
+        ground = aligned(ground, scene, [np.flatnonzero(each) for each in by_points])
+        for own, extra in zip(per_photo, mapped(partial(assume, ground=ground), rows), strict=True):
             assumed[own], depths[own] = extra > 0, depths[own] + extra
     taken = np.zeros(len(depths), bool)
     inverse = np.linalg.inv(scene.K)
@@ -218,10 +226,13 @@ def thinned(scene: Scene, cloud: Cloud, most: int) -> tuple[Array, Array, int]:
     # Inverse depth along the axis of the first photo.
     ahead = scene.R[cloud.first][:, 2]
     depth = (ahead * cloud.points).sum(1) + scene.t[cloud.first, 2]
+    down, across = (max(image.shape[k] for image in scene.images) for k in (0, 1))
     side = 1
     while True:
-        key = (cloud.first.astype(np.int64) << 40) | (y // side) << 20 | (x // side)
-        count = len(np.unique(key))
+        key = (cloud.first * np.int64(down) + y // side) * across + x // side
+        taken = np.zeros(len(scene) * down * across, bool)
+        taken[key] = True
+        count = np.count_nonzero(taken)
         if count <= most:
             break
         side = max(side + 1, int(side * (count / most) ** 0.5))

@@ -17,23 +17,30 @@ import numpy.typing as npt
 
 from gendr.photos.scene.model import Scene
 
-__all__ = ["Ground", "find_ground"]
+__all__ = ["Ground", "aligned", "find_ground"]
 
 Array = npt.NDArray[Any]
 
 # Planes that are tried, the points by which they are judged, and the largest angle to what is up
 # in the mean of the photos, as a cosine.
-_TRIES, _JUDGES, _UPRIGHT = 3000, 20_000, 0.96
+_TRIES, _JUDGES, _UPRIGHT = 20_000, 20_000, 0.96
 # How far a point of the plane is off, of the median depth; how many times that is below it; what
 # such a point counts against one of the plane; and the least share that is of it.
 _THICK, _BELOW, _AGAINST, _LEAST = 0.004, 3.0, 4.0, 0.01
-# Only points whose own planes are as flat as this correct it, as a cosine.
-_FLAT, _CORRECTIONS = 0.8, 10
+# Only points whose own planes are as flat as this tell of it, as a cosine: of gravel seen at a few
+# degrees hardly any are flatter. It is corrected by those near it, so often, within a distance that
+# shrinks by this each time: else the foot of a wall lifts it, and a lawn moves by pixels.
+_FLAT, _CORRECTIONS, _SHRINKS = 0.3, 16, 0.95
 # What is assumed begins where the nearest thing that was found ends, but for this share of depth,
 # and no farther away than all but this share of what was found, in percent.
 _BEHIND, _FARTHEST = 0.03, 99.0
 # Pixels of a side of a square in which what was found is looked for.
 _COARSE = 4
+# Photos of this longer side are aligned on the ground, by so many pixels of each; a difference of
+# colours that counts a half; by how much less they must differ then.
+_ALIGNED_SIDE, _ALIGNED, _OFF, _GAIN = 400, 1000, 0.1, 0.01
+# Steps of tilts and of the height of the cameras to begin with; how far they may go; how many.
+_STEPS, _MOST, _TRIALS = (0.004, 0.004, 0.03), (0.02, 0.02, 0.2), 60
 
 
 @final
@@ -81,6 +88,91 @@ class Ground:
         return np.where(good, own, np.float32(0))
 
 
+def aligned(ground: Ground, scene: Scene, assumed: list[Array]) -> Ground:
+    """The plane on which photos agree best about the colours of the ground.
+
+    At a few degrees a plane that is off by a hundredth of the cameras' height moves the border of a
+    lawn by pixels, and points of gravel are not that good.
+
+    Args:
+        ground: as points say.
+        scene: the photos.
+        assumed: of each photo, the pixels [P] that show it and nothing else, row by row.
+
+    Source: Irani, Anandan & Weinshall, From Reference Frames to Reference Planes, ECCV 1998, for
+    planes by direct methods; Nelder & Mead, A Simplex Method for Function Minimization, 1965.
+    """
+    from scipy.ndimage import gaussian_filter, map_coordinates
+    from scipy.optimize import minimize
+
+    dice, small = np.random.default_rng(0), scene.smaller(_ALIGNED_SIDE)
+    lines = {
+        i: _lines(scene, i, dice.choice(places, min(_ALIGNED, len(places)), replace=False))
+        for i, places in enumerate(assumed)
+        if len(places)
+    }
+    if not lines:
+        return ground
+    images = [
+        [gaussian_filter(image[..., c].astype(np.float32) / 255, 1) for c in range(3)]
+        for image in small.images
+    ]
+
+    def met(i: int, found: Ground) -> Array:
+        below = found.up @ scene.centres[i] - found.height
+        return scene.centres[i] - lines[i] * (below / (lines[i] @ found.up))[:, None]
+
+    def places(j: int, points: Array) -> Array:
+        pixels = (points @ small.R[j].T + small.t[j]) @ small.K[j].T
+        return np.where(pixels[:, 2] > 0, (pixels[:, 1::-1] / pixels[:, 2:]).T, -1)
+
+    def colors(j: int, points: Array) -> Array:
+        at = places(j, points)
+        return np.stack([map_coordinates(c, at, order=1, mode="nearest") for c in images[j]])
+
+    own = {i: colors(i, met(i, ground)) for i in lines}
+    # Pairs of photos that show a point to begin with: others would draw the plane to them.
+    pairs: list[tuple[int, int, Array]] = []
+    for i in lines:
+        for j in scene.neighbours[i]:
+            at, size = places(j, met(i, ground)), np.array(small.images[j].shape[:2])[:, None]
+            pairs.append((i, j, np.flatnonzero(((at > 0) & (at < size - 1)).all(0))))
+    tall = float(np.median(scene.centres[list(lines)] @ ground.up)) - ground.height
+    across = np.linalg.svd(ground.up[None])[2][1:]
+    # Tilts are around what photos show, lest they move it up and down.
+    pivot = np.median(np.concatenate([met(i, ground) for i in lines]), 0)
+
+    def plane(x: Array) -> Ground:
+        up = ground.up + x[:2] @ across
+        up /= np.linalg.norm(up)
+        return Ground(up, float(up @ pivot + x[2] * tall))
+
+    def differences(x: Array) -> float:
+        """The mean over all pairs, each after a factor per channel: 0 to 1 (Geman-McClure)."""
+        if (np.abs(x) > _MOST).any():
+            return 1.0
+        found, total, count = plane(x), 0.0, 0
+        points = {i: met(i, found) for i in lines}
+        for i, j, some in pairs:
+            mine, other = own[i][:, some], colors(j, points[i][some])
+            gain = (mine * other).sum(1) / np.maximum((other * other).sum(1), 1e-12)
+            off = np.square(mine - gain[:, None] * other).mean(0) / _OFF**2
+            total, count = total + float((off / (1 + off)).sum()), count + len(some)
+        return total / max(count, 1)
+
+    start = np.vstack([np.zeros(3), np.diag(_STEPS)])
+    options = {"initial_simplex": start, "maxfev": _TRIALS}
+    best = minimize(differences, np.zeros(3), method="Nelder-Mead", options=options)
+    return plane(best.x) if best.fun < (1 - _GAIN) * differences(np.zeros(3)) else ground
+
+
+def _lines(scene: Scene, i: int, places: Array) -> Array:
+    """Directions [P, 3] of the lines of sight of pixels."""
+    width = scene.images[i].shape[1]
+    pixels = np.stack([places % width, places // width, np.ones(len(places))], 1)
+    return pixels @ np.linalg.inv(scene.K[i]).T @ scene.R[i]
+
+
 def find_ground(scene: Scene, points: Array, normals: Array) -> Ground | None:
     """The lowest level plane on which many points lie, below all cameras; None if there is none.
 
@@ -116,11 +208,12 @@ def find_ground(scene: Scene, points: Array, normals: Array) -> Ground | None:
             best, found = score, Ground(up[k], float(height[k]))
     for _ in range(_CORRECTIONS if found is not None else 0):
         assert found is not None
-        some = flat[np.abs(flat @ found.up - found.height) < thick]
-        middle = some.mean(0)
-        own = np.linalg.svd(some - middle, full_matrices=False)[2][2]
+        off = flat @ found.up - found.height
+        weight = np.where(np.abs(off) < 4 * thick, 1 / (1 + (off / thick) ** 2) ** 2, 0)[:, None]
+        middle = (weight * flat).sum(0) / weight.sum()
+        own = np.linalg.eigh((weight * (flat - middle)).T @ (flat - middle))[1][:, 0]
         own = own * np.sign(own @ upright)
         if own @ upright < _UPRIGHT or (centres @ own).min() <= own @ middle:
             break
-        found = Ground(own, float(own @ middle))
+        found, thick = Ground(own, float(own @ middle)), _SHRINKS * thick
     return found

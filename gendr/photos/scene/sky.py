@@ -39,7 +39,8 @@ def find_sky(image: Array, found: Array) -> Array:
     grey = ndimage.gaussian_filter(image.mean(2, dtype=np.float32), 1)
     most, least = (f(grey, _SQUARE) for f in (ndimage.maximum_filter, ndimage.minimum_filter))
     even = most - least < _PLAIN
-    parts: Any = ndimage.label(even)[0]
+    labelled: Any = ndimage.label(even)
+    parts = labelled[0]
     inner = np.where(ndimage.minimum_filter(even, 2 * _REACH + 1), parts, 0)
     size, within, matched = (
         np.bincount(each.ravel(), minlength=int(parts.max()) + 1)

@@ -19,6 +19,7 @@ __all__ = ["camera_of", "framed", "scored"]
 # What looks otherwise: the mean difference of colours within a part of the width of a photo, and
 # times that of all that is covered, as a coarse mesh has no detail anywhere.
 _OTHERWISE, _TIMES, _WINDOW = 0.2, 2.5, 1 / 60
+_SCORES = ("psnr", "psnr_exposed", "psnr_affine")
 
 
 def camera_of(scene: Scene, rows: Sequence[int], size: tuple[int, int]) -> Camera:
@@ -53,12 +54,13 @@ def scored(
 
     Returns:
         `psnr`, of all that is covered in all photos, in decibels; `psnr_exposed`, the same after a
-        factor for each channel of each photo, as cameras expose differently; `cover`, the mean part
-        of the pixels; and the three of each photo, with `apart`, the part of its pixels in the
-        largest place where, after that factor, the mesh looks otherwise.
+        factor for each channel of each photo, as cameras expose differently; `psnr_affine`, after
+        a factor and an offset, as the sun beside a photo veils it; `cover`, the mean part of the
+        pixels; and the four of each photo, with `apart`, the part of its pixels in the largest
+        place where, after that factor, the mesh looks otherwise.
     """
     per: list[dict[str, Any]] = []
-    errors, counts = np.zeros(2), 0
+    errors, counts = np.zeros(3), 0
     for done, i in enumerate(rows):
         photo = scene.images[i].astype(np.float64) / 255
         size = (photo.shape[0], photo.shape[1])
@@ -68,20 +70,26 @@ def scored(
         inside = alpha[0].numpy() > 0.99
         shown, true = rgb[0].permute(1, 2, 0).double().numpy()[inside], photo[inside]
         gain = (shown * true).sum(0) / np.maximum((shown * shown).sum(0), 1e-12)
-        own = np.array([((shown - true) ** 2).sum(), ((gain * shown - true) ** 2).sum()])
+        # Least squares with an offset are those of what is off the means.
+        middles = [each.sum(0) / max(len(each), 1) for each in (shown, true)]
+        apart, wanted = shown - middles[0], true - middles[1]
+        slope = (apart * wanted).sum(0) / np.maximum((apart * apart).sum(0), 1e-12)
+        misses = shown - true, gain * shown - true, slope * apart - wanted
+        own = np.array([np.square(each).sum() for each in misses])
         errors, counts = errors + own, counts + true.size
         psnr = _decibels(own, true.size)
         off = np.zeros(inside.shape)
-        off[inside] = np.abs(gain * shown - true).mean(1)
+        off[inside] = np.abs(misses[1]).mean(1)
         per.append({
             "photo": scene.names[i], "cover": round(float(inside.mean()), 4),
-            "psnr": psnr[0], "psnr_exposed": psnr[1], "apart": round(_largest(off), 4),
+            **dict(zip(_SCORES, psnr, strict=True)),
+            "apart": round(_largest(off), 4),
         })  # fmt: skip
         if tell is not None:
             tell((done + 1) / len(rows))
     psnr = _decibels(errors, counts)
     cover = float(np.mean([each["cover"] for each in per]))
-    return {"psnr": psnr[0], "psnr_exposed": psnr[1], "cover": cover, "each": per}
+    return {**dict(zip(_SCORES, psnr, strict=True)), "cover": cover, "each": per}
 
 
 def _largest(off: NDArray[np.float64]) -> float:

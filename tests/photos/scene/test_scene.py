@@ -6,10 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 import gendr
 from gendr import cli
 from gendr.cli import scene as command
+from gendr.photos import visual
 from gendr.photos.camera_files.colmap import point_text, read_point_file, read_tracks
 from gendr.photos.scene import build as build_module
 from gendr.photos.scene.box import find_box, read_box
@@ -22,11 +24,11 @@ from gendr.photos.scene.depth_maps import (
     packed,
 )
 from gendr.photos.scene.fusion import fused, thinned
-from gendr.photos.scene.ground import find_ground
+from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.model import at_level, read_scene, shrunk
 from gendr.photos.scene.sky import find_sky
 from gendr.photos.scene.support import open_at_rims, supported
-from gendr.photos.scene.views import scored
+from gendr.photos.scene.views import camera_of, scored
 from support import rooms
 
 QUICK = DepthSettings(levels=(2, 1), rounds=(3, 1, 1, 1))
@@ -335,6 +337,44 @@ def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     own = ground.assumed(scene, 2, known)
     assert ((own > 0) == (on_floor & (known == 0))).mean() > 0.999
     np.testing.assert_allclose(own[own > 0], true[own > 0], rtol=0.01)
+
+
+def test_scores_forgive_exposures_and_veils(room):
+    """A wall of one picture in photos that are darker or veiled by known numbers."""
+    scene = room[2]
+    size = scene.images[0].shape[:2]
+    square = [[-9.0, -9, 0], [9, -9, 0], [9, 9, 0], [-9, 9, 0]]
+    vertices = torch.tensor(square) + torch.tensor([0.0, 0, rooms.WALL - scene.origin[2]])
+    colors = torch.tensor([[0.2, 0.3, 0.1], [0.6, 0.4, 0.5], [0.1, 0.7, 0.3], [0.4, 0.2, 0.6]])
+    mesh = gendr.Mesh(vertices.float(), torch.tensor([[0, 1, 2], [0, 2, 3]]), vertex_colors=colors)
+    shown = visual.render_views(mesh, camera_of(scene, [0], size), size, {"lighting": "none"})[0][0]
+    own = shown.permute(1, 2, 0).numpy()
+    for gain, veil, good in ((1, 0, 3), (0.5, 0, 2), (0.5, 0.4, 1)):
+        photo = np.rint(255 * (gain * own + veil)).astype(np.uint8)
+        found = scored(mesh, replace(scene, images=(photo,) * 5), [0])
+        scores = [found[name] for name in ("psnr", "psnr_exposed", "psnr_affine")]
+        assert [score > 50 for score in scores] == [k >= 3 - good for k in range(3)]
+        assert found["each"][0]["psnr_affine"] == found["psnr_affine"]
+
+
+def test_photos_are_aligned_on_the_ground(room):
+    """A plane that is off by two hundredths, by what the photos show of the floor."""
+    scene = room[2]
+    R, t, K = rooms.cameras()
+    floor = [np.flatnonzero(rooms.seen(R[i], t[i], K)[0][..., 1] > 0.999) for i in range(5)]
+    up, height = np.array([0.0, -1, 0]), scene.origin[1] - rooms.FLOOR
+    off = Ground(np.array([0.008, -1, 0.01]) / np.linalg.norm([0.008, -1, 0.01]), height + 0.02)
+    found = aligned(off, scene, floor)
+
+    def wrong(ground):  # where the floor is
+        places = np.array([[x, rooms.FLOOR, z] for x in (-1, 1) for z in (2, 4)]) - scene.origin
+        return np.abs(places @ ground.up - ground.height).max()
+
+    assert wrong(off) > 0.02
+    assert wrong(found) < 0.003
+    # One that is right stays, as does one that no photo shows.
+    assert wrong(aligned(Ground(up, height), scene, floor)) < 0.001
+    assert aligned(off, scene, [each[:0] for each in floor]) is off
 
 
 def test_the_sky_beside_a_roof_has_no_contrast(room):
