@@ -21,6 +21,7 @@ from torch import Tensor
 from gendr._common.checkpoint import load_checkpoint
 from gendr._common.devices import usable_device
 from gendr._common.files import locked, writable_folder, write_all, write_whole
+from gendr._common.jobs import Pace
 from gendr.cli.cameras import with_cameras
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.parser import Splat
@@ -28,7 +29,6 @@ from gendr.cli.progress import Session
 from gendr.kernels.threads import num_threads
 from gendr.losses import psnr, ssim
 from gendr.mesh import Mesh
-from gendr.mesh.files.ply import read_cloud
 from gendr.photos import load_points, view_sizes, visual, visual_hull
 from gendr.photos.splatting import (
     Photos,
@@ -38,6 +38,7 @@ from gendr.photos.splatting import (
     fit_splats,
     load_photos,
 )
+from gendr.photos.splatting.gaussians.files import read_cloud
 from gendr.photos.splatting.pictures import as_seen, drawn, film, hard_views, pair, sheet
 from gendr.photos.splatting.settings import BACKGROUNDS
 from gendr.photos.splatting.training import (
@@ -176,7 +177,7 @@ def _start(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[str, S
         if settings.background != "learnt":
             splats = splats.with_tensors(background=photos.background)
         return given, splats
-    if given.lower().endswith(".ply") and (cloud := read_cloud(model_file(given))) is not None:
+    if (cloud := read_cloud(model_file(given))) is not None:
         return given, start_from(photos, settings, cloud)
     mesh = Mesh.load(model_file(given), max_megapixels=args.max_megapixels)
     return given, start_from(photos, settings, mesh)
@@ -190,7 +191,7 @@ def _check_own(out: Path) -> None:
     """
     present = [name for name in FILES if (out / name).exists()]
     if CHECKPOINT in present:
-        load_checkpoint(out / CHECKPOINT, KIND, (), "a training of splats")
+        load_checkpoint(out / CHECKPOINT, KIND)
     elif present:
         try:
             own = json.loads((out / METRICS).read_bytes()).get("kind") == "splats"
@@ -278,7 +279,7 @@ class _Report:
     ) -> None:
         self.args, self.settings, self.scene, self.session = args, settings, scene, session
         self.plan = plan
-        self.out, self.due = Path(args.output), math.inf
+        self.out, self.previews = Path(args.output), Pace(PREVIEW_SECONDS, PREVIEW_PART)
 
     def step(self, training: SplatTraining) -> None:
         """Show a step that is done, and save now and then.
@@ -292,21 +293,15 @@ class _Report:
             numbers["PSNR"] = training.history[-1]["psnr"]
         self.plan.share(training)
         session.show(int(self.plan.elapsed(training)) if timed else training.step, **numbers)
-        if session.is_due or training.is_over or session.stop.asked:
-            training.save(self.out / CHECKPOINT)
-            session.saved()
-        done = f"after step {training.step}"
-        session.place = done, f"from {self.out / CHECKPOINT}"
-        session.stop.check()
-        self.preview(training)
+        session.place = f"after step {training.step}", f"from {self.out / CHECKPOINT}"
+        session.after(training, partial(training.save, self.out / CHECKPOINT))
+        if self.previews.is_due:
+            with self.previews.paused():
+                self.preview(training)
 
     def preview(self, training: SplatTraining) -> None:
-        """Write a picture beside its photo, now and then."""
-        now = time.perf_counter()
-        self.due = min(self.due, now + PREVIEW_SECONDS)
-        if now < self.due:
-            return
-        photos = self.scene.scored
+        """Write a picture beside its photo."""
+        photos, now = self.scene.scored, time.perf_counter()
         image, _ = drawn(training.splats(), photos.camera[0], photos.image_size)
         self.plan.alone = time.perf_counter() - now
         title = f"{self.scene.name}: {photos.names[0]}, {self.scene.kind}"
@@ -314,8 +309,6 @@ class _Report:
         note = f"step {training.step:,}    {float(psnr(image, photo)):.1f} dB"
         page = pair(title, note, photo, image)
         write_whole(self.out / PREVIEW, visual.picture(page))
-        spent = time.perf_counter() - now
-        self.due = now + max(PREVIEW_SECONDS, spent / PREVIEW_PART)
 
     def finish(self, training: SplatTraining, seconds: dict[str, float]) -> None:
         """Write the results, all together.

@@ -139,8 +139,8 @@ def ordered(
     check_number("cutoff", cutoff, least=0.0, below=1.0)
     check_number("bound", bound, least=0.0, below=1.0)
     images, count = face_vertices.shape[:2]
-    check_batch(images, size, face_vertices)
-    double = is_double(precision, face_vertices)
+    check_batch(images, size, face_vertices.dtype, face_vertices.device)
+    double = is_double(precision, face_vertices.device)
     given: dict[str, Tensor | None] = {"colors": colors, "opacity": opacity, "shape": shape}
     if isinstance(scale, Tensor) and scale.ndim:
         given["scale"] = scale
@@ -174,7 +174,7 @@ def ordered(
         corners = face_vertices[..., :2].reshape(-1, 3, 2)
         depth = face_vertices[..., 2].detach().reshape(-1, 3)
         keep = (depth > 0).all(-1)
-        offsets = tuple(b * count for b in range(images + 1))
+        offsets = tuple(map(count.__mul__, range(images + 1)))
         faces = screen_faces(corners, offsets, keep, leave_out=False)
         chosen = choose(backend, face_vertices)
         keys = getattr(chosen, "depth_keys", depth_keys)

@@ -13,12 +13,21 @@ from typing import TYPE_CHECKING
 from gendr._common.names import lazily
 
 if TYPE_CHECKING:
+    from gendr.photos.splatting.gaussians.cloud import Cloud
+    from gendr.photos.splatting.gaussians.files import read_cloud
     from gendr.photos.splatting.harmonics import colors_of
     from gendr.photos.splatting.path import camera_path
     from gendr.photos.splatting.photos import Photos, load_photos
     from gendr.photos.splatting.settings import SplatSettings
     from gendr.photos.splatting.splats import Splats
-    from gendr.photos.splatting.start import Look, from_cameras, from_hull, from_mesh, from_points
+    from gendr.photos.splatting.start import (
+        Look,
+        from_cameras,
+        from_cloud,
+        from_hull,
+        from_mesh,
+        from_points,
+    )
     from gendr.photos.splatting.training import (
         SplatTraining,
         fit_splats,
@@ -27,12 +36,14 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "Look", "Photos", "SplatSettings", "SplatTraining", "Splats", "camera_path", "colors_of",
-    "fit_splats", "from_cameras", "from_hull", "from_mesh", "from_points", "load_photos",
-    "opaque_splats", "start_from",
+    "Cloud", "Look", "Photos", "SplatSettings", "SplatTraining", "Splats", "camera_path",
+    "colors_of", "fit_splats", "from_cameras", "from_cloud", "from_hull", "from_mesh",
+    "from_points", "load_photos", "opaque_splats", "read_cloud", "start_from",
 ]  # fmt: skip
 
 _MODULES = {
+    "gendr.photos.splatting.gaussians.cloud": ("Cloud",),
+    "gendr.photos.splatting.gaussians.files": ("read_cloud",),
     "gendr.photos.splatting.harmonics": ("colors_of",),
     "gendr.photos.splatting.path": ("camera_path",),
     "gendr.photos.splatting.photos": ("Photos", "load_photos"),
@@ -41,6 +52,7 @@ _MODULES = {
     "gendr.photos.splatting.start": (
         "Look",
         "from_cameras",
+        "from_cloud",
         "from_hull",
         "from_mesh",
         "from_points",

@@ -28,7 +28,7 @@ from gendr._common.devices import usable_device, where_given
 from gendr._common.readback import Readback
 from gendr.losses import psnr
 from gendr.mesh import Mesh
-from gendr.mesh.files.ply import Cloud
+from gendr.photos.splatting.gaussians.cloud import Cloud
 from gendr.photos.splatting.photos import Photos
 from gendr.photos.splatting.pictures import as_seen
 from gendr.photos.splatting.settings import SplatSettings
@@ -47,8 +47,8 @@ __all__ = [
     "with_background",
 ]  # fmt: skip
 
-# The format of checkpoints.
-KIND = "gendr splat 1"
+# What checkpoints are of.
+KIND = "a training of splats"
 # Photos are divided by the first number until the progress is the second, if that leaves
 # _SMALLEST pixels.
 _LEVELS, _SMALLEST = ((2, 0.5),), 100
@@ -353,7 +353,7 @@ class SplatTraining:
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint; an existing file is replaced only when the new one is complete."""
-        save_checkpoint(path, KIND, self._state())
+        save_checkpoint(path, KIND, self._state(), {})
 
     def _state(self) -> dict[str, Any]:
         settings, free = self.settings.describe(), ("steps", "budget", "device")
@@ -380,7 +380,7 @@ class SplatTraining:
             ValueError: if there is no file, or it is no checkpoint, or that of another training.
         """
         own = self._state()
-        saved = load_checkpoint(path, KIND, tuple(own), "a training of splats")
+        saved = load_checkpoint(path, KIND, tuple(own))
         for name, value in own["settings"].items():
             then = saved["settings"].get(name)
             if then != value:
@@ -523,8 +523,8 @@ def start_from(
     Args:
         photos: to train on, which colour them.
         settings: of the training.
-        source: "hull", the visual hull of the masks; "cameras", what these see; a mesh; what a PLY
-            file without faces holds; or points [P, 3], which count from the origin of the cameras,
+        source: "hull", the visual hull of the masks; "cameras", what these see; a mesh; points
+            or Gaussians of a file; or points [P, 3], which count from the origin of the cameras,
             and their colours [P, 3]. By default the hull if there are masks, else, or if those of
             a backdrop that stands still have none, cameras.
 

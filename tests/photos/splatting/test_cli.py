@@ -172,7 +172,7 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
     said = capsys.readouterr().err
     assert "stopped after step 7; the same command with --resume goes on from" in said
     assert names(tmp_path / "b") == {"checkpoint.pt"}
-    assert torch.load(tmp_path / "b" / "checkpoint.pt", weights_only=True)["step"] == 7
+    assert torch.load(tmp_path / "b" / "checkpoint.pt", weights_only=True)["state"]["step"] == 7
     assert "a training with seed = 0, now it is 1" in refused(
         capsys, *argv, "--resume", "--seed", 1
     )
@@ -234,7 +234,7 @@ def test_files_are_there_when_the_budget_ends(opaque, resumed, ball, tmp_path, m
     begin, before = now[0], 0.0
     if resumed:
         saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-        before = saved["seconds"]
+        before = saved["state"]["seconds"]
         assert run(*argv, "--resume") == 0
     took = before + now[0] - (begin if resumed else 0.0)
     assert took == pytest.approx(300, rel=0.05)

@@ -122,8 +122,8 @@ def _tables(
     table[:, kernels.SCALE], table[:, ordered_kernels.OPACITY] = scale.numpy(), opacity.numpy()
     table[:, kernels.SHIFT], table[:, ordered_kernels.SHAPE] = _column(shift), _column(shape)
     if join.kind == "mean":
-        present = np.maximum(np.asarray(faces.present_counts, np.float64), 1.0)
-        table[:, kernels.FAMILY_P] = (1.0 / present)[image_of_face]
+        counts = np.maximum(np.asarray(faces.present_counts, np.float64), 1.0)
+        table[:, kernels.FAMILY_P] = (1.0 / counts)[image_of_face]
     else:
         table[:, kernels.FAMILY_P] = number_of(p)
     boxes, given = np.zeros((count, 4), np.int32), corners.numpy()
@@ -131,8 +131,9 @@ def _tables(
         kernels.face_boxes, count, given, np.arange(count), table, size.height, size.width, boxes,
         pieces=2,
     )  # fmt: skip
-    if faces.present is not None:
-        boxes[~faces.present.numpy()] = 0
+    present = faces.present
+    if present is not None:
+        boxes[~present.numpy()] = 0
     if join.kind != "mean":  # of others, only this has a gradient at an opacity of 0
         boxes[table[:, ordered_kernels.OPACITY] == 0] = 0
     return FaceTables(given, offsets, image_of_face, boxes, table, pixel_grid(size))
@@ -208,8 +209,8 @@ def _single_forward(
         *found, out, alpha, pieces=_PIECES,
     )  # fmt: skip
     if (found[-1] < 0).any():
-        wide = (x.double() for x in (corners, colours, opacity, scale))
-        images, saved = _forward(spec, *wide, shift, shape, p, save=save)
+        corners, colours, opacity, scale = (x.double() for x in (corners, colours, opacity, scale))
+        images, saved = _forward(spec, corners, colours, opacity, scale, shift, shape, p, save=save)
         return tuple(x.float() for x in images), saved
     return (torch.from_numpy(out), torch.from_numpy(alpha)), (tables, layers, slots, found, memory)
 

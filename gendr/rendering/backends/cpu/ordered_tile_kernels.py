@@ -161,7 +161,9 @@ def _any(builder, lanes):
 
 
 def _gather(array, places):
-    return Lanes(array.builder, gathered(array.builder, array.base, places))
+    return Lanes(
+        array.builder, gathered(array.builder, array.base, places, array.base.type.pointee)
+    )
 
 
 # ---------------------------------------------------------------------------------------------
