@@ -30,8 +30,8 @@ from gendr.photos.splatting import (
     SplatSettings,
     camera_path,
     fit_splats,
+    fit_triangles,
     load_photos,
-    opaque_splats,
 )
 from gendr.photos.splatting.pictures import drawn, hard_views, pixels
 from gendr.photos.splatting.training import SplatTraining, start_from
@@ -106,13 +106,14 @@ def save_stages(folder: str) -> None:
 
     with torch_on_one_thread():
         training = fit_splats(train, settings, init=start, callback=keep)
-        firm = opaque_splats(training)
+        firm = fit_triangles(train, settings, training.splats()).mesh()
     camera, size, photo = held_out.camera[0], held_out.image_size, held_out.images[0]
     tiles: list[tuple[str, Tensor]] = [("photo, held out", photo)]
     tiles += [(f"{name}, {len(splats):,}", drawn(splats, camera, size)[0])
               for name, splats in stages]  # fmt: skip
     tiles.append(("every tenth of them", drawn(stages[-1][1][::10], camera, size)[0]))
-    tiles.append((f"opaque, {len(firm):,}", hard_views(firm, camera, size)[0]))
+    behind = training.splats().behind(size)
+    tiles.append((f"opaque, {len(firm.faces):,}", hard_views(firm, behind, camera)[0]))
     page = visual.Page(len(tiles) * (SIDE + 8) + 16, SIDE + 62)
     for i, (name, image) in enumerate(tiles):
         x = 12 + i * (SIDE + 8)
