@@ -42,8 +42,8 @@ KIND = "gendr hard splat 1"
 _FINER = 2
 # Learning rates at the start, of corners in sizes of triangles, and of colours in [0, 1].
 _RATES = {"vertices": 0.03, "colors": 0.02}
-# Soft triangles of less opacity are left out.
-_LEAST = 0.3
+# Soft triangles of less than this part of the median opacity are left out: haze before the others.
+_LEAST = 0.75
 # How often triangles are dropped and split: after this part of the steps that show each photo once;
 # by which part their number grows at most; and until which part of the training.
 _RENEW, _GROWTH, _UNTIL = 0.5, 0.25, 0.7
@@ -55,7 +55,7 @@ class HardTraining(Training):
     Args:
         photos: to train on.
         settings: of the training; of the soft triangles alone are law, scales and such.
-        init: the soft triangles to start from, of which those of some opacity are taken.
+        init: the soft triangles to start from, without the faintest.
         held_out: photos that are drawn, not trained on.
 
     Raises:
@@ -71,7 +71,7 @@ class HardTraining(Training):
             init = init.relative_to(photos.camera.origin)
         init = init.detach().to(photos.images)
         self._origin, self._behind = init.origin, init.behind(photos.image_size)
-        solid = as_seen(init[init.opacity >= min(_LEAST, float(init.opacity.max()))], photos)
+        solid = as_seen(init[init.opacity >= _LEAST * init.opacity.median()], photos)
         colors = flat_color(solid.harmonics).clamp(0, 1)[:, None].repeat(1, 3, 1)
         values = {"vertices": solid.vertices, "colors": colors}
         super().__init__(photos, settings, held_out, values, _RATES, tuple(values))
