@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 import gendr
 import gendr.primitives as dr
+from gendr._common.jobs import Progress
 from gendr.mesh import icosphere
 from gendr.photos.splatting import Photos, SplatSettings, fit_splats, fit_triangles, from_cameras
 from gendr.photos.suspicious_masks import suspicious_masks
@@ -193,10 +194,10 @@ def refine(device: Device) -> list[Tensor]:
     painted = ball.with_vertex_colors(pattern(ball.vertices.cpu(), 0).to(device))
     camera = gendr.look_at(4.0, 20.0, 60.0 * torch.arange(6, device=device))
     photos = gendr.Renderer(24, "heaviside", "max", shading="hard", lighting="none").to(device)
-    out, kept = photos(painted, camera), list[dict[str, Any]]()
+    out, told = photos(painted, camera), list[Progress]()
     given = ball.scaled(0.9), out.rgb, camera, out.alpha
-    found = gendr.refine_shape(*given, steps=1, keep=kept.append)
-    again = gendr.refine_shape(*given, steps=1, resume=kept[-1])
+    found = gendr.refine_shape(*given, steps=1, callback=told.append)
+    again = gendr.refine_shape(*given, steps=1, resume=told[-1].state)
     if not found.improved:
         raise ValueError("photos of a pattern have not moved the surface")
     return [x for part in (found, again) for x in (part.mesh.vertices, part.mesh.faces)]

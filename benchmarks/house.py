@@ -116,7 +116,7 @@ def autograd_functions() -> list[str]:
         for path in sorted((ROOT / "gendr").rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ClassDef)
-        and any("Function" in ast.unparse(base) for base in node.bases)
+        and any(ast.unparse(base).endswith("autograd.Function") for base in node.bases)
         and path.name != "operator.py"
     ]
 

@@ -12,11 +12,11 @@ sorted, and joined by sums of logarithms.
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
 import torch
+from _inputs import scene
 from comparison import Case, Comparison, Groups, outcomes
 from torch import Tensor
 
@@ -24,27 +24,6 @@ from gendr.rendering.ordered import ordered
 
 # Triangles, and the side of the picture.
 SIZES = ((6_000, 100), (20_000, 400), (200_000, 800))
-DEEP, COVERED = 20, 0.35  # pairs of a pixel that shows any, and the part of those
-
-
-def scene(count: int, side: int) -> list[Tensor]:
-    """Corners [1, N, 3, 3], colours [1, N, 3], opacities and scales [1, N]."""
-    generator = torch.Generator().manual_seed(0)
-
-    def random(*shape: int) -> Tensor:
-        return torch.rand(*shape, generator=generator)
-
-    # A triangle of circumradius R pixels covers, with its rim, about 2 R² of them.
-    radius = math.sqrt(DEEP * COVERED * side**2 / count / 2)
-    disc, turn = (COVERED * 4 / math.pi * random(count)).sqrt(), 2 * math.pi * random(count)
-    centre = torch.stack([disc * turn.cos(), disc * turn.sin()], -1)
-    angles = 2 * math.pi * (random(count, 1) + torch.arange(3) / 3 + 0.15 * random(count, 3))
-    around = torch.stack([angles.cos(), angles.sin()], -1) * radius * 2 / side
-    depth = 3 + random(count, 1) + 2 * radius / side * random(count, 3)
-    corners = torch.cat([centre[:, None] + around, depth[..., None]], -1)
-    opacity = 0.3 + 0.2 * random(count)
-    scale = radius / side * (0.3 + 0.4 * random(count))
-    return [x[None].requires_grad_() for x in (corners, random(count, 3), opacity, scale)]
 
 
 def ours(

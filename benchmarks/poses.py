@@ -113,7 +113,7 @@ def measure_video(mesh: Mesh, camera: Camera, turn: float, how: str) -> dict[str
     first: list[float] = []
     begun = time.process_time()
 
-    def told(stage: str, done: float) -> None:
+    def told(done: float) -> None:
         if not first and done >= 1 / IMAGES:
             first.append(time.process_time() - begun)
 

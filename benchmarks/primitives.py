@@ -12,10 +12,10 @@ float64.
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
 import torch
+from _inputs import ball
 from comparison import Case, Comparison, Groups, Run, drawn, outcome
 from torch import Tensor
 
@@ -23,25 +23,6 @@ from gendr import primitives
 
 # Faces, the side of the picture, and the target.
 SIZES = ((40_000, 512, "25 ms"), (1_000_000, 1024, "250 ms"))
-
-
-def ball(count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Positions [1, V, 4], colours [1, V, 3] and about `count` triangles [T, 3]."""
-    rows = round(math.sqrt(count / 4))
-    polar = torch.linspace(0, math.pi, rows + 1)[:, None]
-    turn = torch.arange(2 * rows) * (math.pi / rows)
-    radius = 0.9 + 0.1 * torch.sin(5 * polar) * torch.cos(4 * turn)
-    points = radius[..., None] * torch.stack(
-        torch.broadcast_tensors(polar.sin() * turn.cos(), polar.cos(), polar.sin() * turn.sin()), -1
-    )
-    index = torch.arange((rows + 1) * 2 * rows).view(rows + 1, 2 * rows)
-    beside = index.roll(-1, 1)
-    a, b, c, d = (x.reshape(-1) for x in (index[:-1], beside[:-1], index[1:], beside[1:]))
-    tri = torch.cat([torch.stack([a, b, c], -1), torch.stack([b, d, c], -1)]).int()
-    x, y, z = points.reshape(-1, 3).unbind(-1)
-    w = 3 + z
-    pos = torch.stack([2.6 * x, 2.6 * y, 2 + 1.5 * z, w], -1)[None]
-    return pos, drawn(1, len(x), 3), tri
 
 
 def all_three(side: int, tri: Tensor, pos: Tensor, colors: Tensor) -> Tensor:

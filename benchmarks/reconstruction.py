@@ -107,11 +107,11 @@ def measure(data: ShapeNetRenderings, encoder: str, device: str, repeat: int) ->
     training = Training(data, TrainingSettings(encoder=encoder), device)
     clock = Clock(training.device)
     for _ in range(2):  # kernels are compiled, and the optimiser makes its state
-        training.step()
+        training.advance()
     steps, parts = [], []
     for _ in range(repeat):
         start = clock.now()
-        training.step()
+        training.advance()
         steps.append(clock.now() - start)
         parts.append(step_in_parts(training))
     fastest = {name: min(part[name] for part in parts) for name in PARTS}

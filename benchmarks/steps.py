@@ -36,15 +36,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
+from _inputs import ball, floor, scene
 from _turns import ROOT, taking_turns
-from rows import measured_on
 from torch import Tensor, nn
 from torch.nn import functional
 
 import gendr
-from gendr import logic, sorting, topk
+from gendr import logic, primitives, sorting, topk
 from gendr.mesh import cube_sphere, icosphere
-from lab.pages import fill, table
 
 Step: TypeAlias = Callable[[], Any]  # an int is the number of steps that it was
 Make: TypeAlias = Callable[[], Step]
@@ -59,6 +58,7 @@ WIDE: dict[str, Any] = {"dist": "logistic.squared", "scale": 1e-4}
 def mesh(name: str) -> gendr.Mesh:
     """A ball, with colours."""
     known = {"642 vertices": lambda: icosphere(3), "40,368 faces": lambda: cube_sphere(58),
+             "12 faces": lambda: cube_sphere(1),
              "1,310,720 faces": lambda: icosphere(8)}  # fmt: skip
     given = re.fullmatch(r"icosphere\((\d)\)", name)
     made = (icosphere(int(given[1])) if given else known[name]()).scaled(0.5)
@@ -146,6 +146,58 @@ def training() -> Step:
     return step
 
 
+def joining(count: int, side: int) -> Make:
+    """The gradients of soft triangles, joined in order."""
+
+    def make() -> Step:
+        from gendr.rendering.ordered import ordered
+
+        inputs = scene(count, side)
+        corners, colours, opacity, scale = inputs
+        grad = torch.rand(1, 4, side, side, generator=torch.Generator().manual_seed(1))
+
+        def step() -> None:
+            image, alpha = ordered(
+                corners, colours, side, scale=scale, opacity=opacity, bound=1e-3, check=False
+            )
+            torch.autograd.grad(torch.cat([image, alpha[:, None]], 1), inputs, grad)
+
+        return step
+
+    return make
+
+
+def all_three() -> Step:
+    """Rasterize, interpolate and antialias, with the gradients of positions and colours."""
+    pos, colors, tri = ball(40_000)
+    side, inputs = 512, (pos.requires_grad_(), colors.requires_grad_())
+    grad = drawn(1, side, side, 4, seed=1)
+
+    def step() -> None:
+        rast, _ = primitives.rasterize(None, pos, tri, (side, side))
+        color, _ = primitives.interpolate(colors, rast, tri)
+        color = torch.cat([color, (rast[..., 3:] > 0).to(color.dtype)], -1)
+        torch.autograd.grad(primitives.antialias(color, rast, pos, tri), inputs, grad)
+
+    return step
+
+
+def looking_up(back: bool) -> Make:
+    """A texture of 1024² with mipmaps, and the gradients of it and of the coordinates."""
+
+    def make() -> Step:
+        uv, uv_da = floor(1024)
+        inputs = drawn(1, 1024, 1024, 3), uv, uv_da
+        if not back:
+            mip = primitives.texture_construct_mip(inputs[0])
+            return lambda: primitives.texture(*inputs, mip=mip)
+        leaves = [x.requires_grad_() for x in inputs]
+        grad = drawn(1, 1024, 1024, 3, seed=1)
+        return lambda: torch.autograd.grad(primitives.texture(*leaves), leaves, grad)
+
+    return make
+
+
 UNIT = "2048³ product"
 
 
@@ -190,6 +242,15 @@ CASES: dict[str, Make] = {
         "1,310,720 faces", 1, 1024, dist="logistic", scale="0.1px", cutoff=1e-3
     ),
     "a step of `gendr fit`, 24 × 128², 2,562 vertices": fitting,
+    "ordered, 20,574 triangles, 400²": joining(20_574, 400),
+    "primitives, 40,000 faces, 512²": all_three,
+    "texture with mipmaps, 1024², forward": looking_up(False),
+    "texture with mipmaps, 1024²": looking_up(True),
+    "1 × 64², 12 faces": rendering("12 faces", 1, 64),
+    "soft_sort 4 × 8": graded(sorting.soft_sort, 4, 8),
+    "softsort top 10 of 100 × 128": graded(
+        lambda x: topk.soft_topk(x, 10, "softsort").values, 100, 128
+    ),
     **{
         f"{name} {rows} × {n}, {what}": graded(function, rows, n, method=name)
         for name, function, what, rows, n in (
@@ -374,6 +435,10 @@ def _span(least: float, most: float) -> str:
 
 def growth_lines(found: dict[str, dict[str, list[tuple[float, float]]]]) -> list[str]:
     """What the curves say."""
+    from rows import measured_on
+
+    from lab.pages import table
+
     about = measured_on()
     rows = [
         (axis, curve, _span(least, most), f"{1e3 * first:.2f} … {1e3 * last:.0f} ms",
@@ -428,6 +493,10 @@ def beside(
 
 def lines(commit: str, found: dict[str, tuple[float, float]], threads: int) -> list[str]:
     """The table."""
+    from rows import measured_on
+
+    from lab.pages import table
+
     unit = min(found[UNIT])
     about = measured_on()
     if Path(commit).is_dir():
@@ -462,9 +531,11 @@ def main() -> None:
     add("--sizes", action="store_true", help="how the time grows with the size")
     add("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.serve:
+    if args.serve:  # with the package of any commit, which what follows need not know
         serve(args.threads)
         return
+    from lab.pages import fill
+
     if args.sizes:
         torch.set_num_threads(1)
         curves = grown()

@@ -18,21 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from _inputs import floor
 from torch import Tensor
 
 from gendr.primitives import texture, texture_construct_mip
 from lab.pages import fill, table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "primitives.md"
-
-
-def floor(size: int) -> tuple[Tensor, Tensor]:
-    """Coordinates [1, size, size, 2] of a plane in perspective, and their derivatives."""
-    y, x = torch.meshgrid(*[torch.arange(size) / size] * 2, indexing="ij")
-    w = 1 + 3 * y
-    uv = torch.stack([1.3 * (x - 0.5) * w, y * w], -1)
-    uv_da = torch.stack([1.3 * w, 3.9 * (x - 0.5), torch.zeros_like(w), 1 + 6 * y], -1) / size
-    return uv[None].contiguous(), uv_da[None].contiguous()
 
 
 def least(function: Callable[[], object], runs: int) -> tuple[str, str]:

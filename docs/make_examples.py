@@ -20,7 +20,7 @@ from pathlib import Path
 from make_figures import DOCS, main
 from PIL import Image
 
-from support.notebooks import run
+from building.notebooks import run
 
 EXAMPLES = DOCS / "examples"
 # Enough for smooth shading.

@@ -265,8 +265,8 @@ KEPT, THEIRS = DOCS / "results" / "decisions.csv", DOCS / "results" / "decisions
 
 def write_docs() -> None:
     """Write the tables of docs/decisions.md and docs/results/decisions.md from docs/results."""
-    ours = _regrets(rows_of(KEPT))
-    theirs = _regrets(rows_of(THEIRS))
+    ours = regrets(rows_of(KEPT))
+    theirs = regrets(rows_of(THEIRS))
     places = {name: i for i, name in enumerate([*PROBLEMS, *METHODS])}
     settings = sorted({key[:4] for key in ours}, key=lambda key: (
         -float(key[3]), places[key[0]], -int(key[1]), int(key[2])
@@ -305,7 +305,7 @@ def write_docs() -> None:
     fill(DOCS / "decisions.md", "decisions", table(head, lines, left=1))
 
 
-def _regrets(rows: list[dict[str, str]]) -> dict[tuple[str, ...], dict[str, float]]:
+def regrets(rows: list[dict[str, str]]) -> dict[tuple[str, ...], dict[str, float]]:
     """Of problem, count, degree, noise and method, the regret by the seed."""
     found: dict[tuple[str, ...], dict[str, float]] = {}
     for row in rows:

@@ -14,7 +14,7 @@ from gendr.cli.parser import KERNELS
 def test_it_runs_each_part_and_says_what_failed(monkeypatch, capsys, tmp_path):
     here = tmp_path / "here"
     program = f"import os; open({str(here)!r}, 'a').write(os.getcwd() + '\\n')"
-    monkeypatch.setattr(module, "_PROGRAMS", dict.fromkeys(KERNELS, program))
+    monkeypatch.setattr(module, "PROGRAMS", dict.fromkeys(KERNELS, program))
     assert main(["compile", "--jobs", "2"]) == 0
     assert capsys.readouterr().out == f"compiled: {', '.join(KERNELS)}\n"
     folders = here.read_text().split()
@@ -22,7 +22,7 @@ def test_it_runs_each_part_and_says_what_failed(monkeypatch, capsys, tmp_path):
     assert not any(map(os.path.exists, folders))
     assert main(["compile", "sort", "--quiet"]) == 0
     assert len(here.read_text().split()) == len(KERNELS) + 1
-    monkeypatch.setitem(module._PROGRAMS, "sort", "raise SystemExit('no luck')")
+    monkeypatch.setitem(module.PROGRAMS, "sort", "raise SystemExit('no luck')")
     assert main(["compile", "sort", "--quiet"]) == 2
     assert "compiling sort failed (1): no luck" in capsys.readouterr().err
     assert main(["compile", "sorts"]) == 2

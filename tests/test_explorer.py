@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import gendr
+from building import explorer
+from building.javascript import Translation
 from gendr import distributions, tnorms
-from support import explorer
-from support.javascript import Translation
 
 NODE = shutil.which("node")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -209,7 +209,7 @@ def test_texts_are_those_of_the_package(pictures):
 @pytest.fixture(scope="module", params=["1000,900", "360,740"], ids=["desk", "phone"])
 def visit(request, tmp_path_factory):
     """What the page says of itself after some choices."""
-    start = "#dist=logistic.squared&tconorm=hamacher(p=0.5)&scale=0.01&scene=a chair"
+    start = "#dist=logistic.squared&tconorm=hamacher(p=0.5)&scale=0.01&scene=six around a corner"
     dom, complaints = run(
         tmp_path_factory.mktemp("visit"), explorer.fragment() + VISIT, start, size=request.param
     )
@@ -235,7 +235,7 @@ def test_page_fits_a_phone(visit):
 
 
 def test_picture_is_drawn(visit):
-    assert int(visit["grey"]) < 128  # the middle of the chair
+    assert int(visit["grey"]) < 128  # the middle of the fan
     assert float(visit["fitted"]) > 0.6  # the IoU of the fit
 
 

@@ -61,7 +61,7 @@ print((there + here).tolist())
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(24)
+@pytest.mark.rotating(48)
 @pytest.mark.parametrize("name", [name for name in names() if name not in LEFT_OUT])
 def test_an_entry_mixes_no_devices(name, request):
     if name == "pose_of_a_video" and not request.config.getoption("--every"):
@@ -123,6 +123,7 @@ with strict_device.strict():  # a later call says what this one got
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(3, group="pretended device")
 def test_what_has_no_kernels_for_gpus_goes_through_the_cpu_and_says_so():
     said, equal, late = run_python(THROUGH_CPU, check=True).stdout.splitlines()
     assert late == "uv must not hold NaN, got one in an earlier call on pretend:0"
@@ -200,6 +201,7 @@ print(all(there for _, there in launched))
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(3, group="pretended device")
 def test_splats_are_trained_on_a_device_of_their_own_without_waiting_for_it():
     lines = run_python(TRAINING, check=True).stdout.splitlines()
     assert lines[0] == "torch.float16 pretend cpu 40"
@@ -286,5 +288,6 @@ print(sorted(found))
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(3, group="pretended device")
 def test_fits_and_losses_add_up_in_the_same_order_every_time_on_a_gpu():
     assert run_python(SAME_EVERY_TIME, check=True).stdout.splitlines()[-1] == "[]"

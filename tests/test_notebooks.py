@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from support import notebooks
+from building import notebooks
 from support.cases import for_each
 
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,8 @@ import sys
 from difflib import unified_diff
 from pathlib import Path
 
-from support import site
+sys.path.append(str(Path(__file__).parents[1] / "docs"))  # building, if this runs as a script
+from building import site
 
 FILE = Path(__file__).with_name("public_api.txt")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import gendr
+from building import site
 from lab.pages import anchor, order
-from support import site
 
 ROOT = Path(__file__).parents[1]
 MISSING = [n for n in ("mkdocs", "material", "mkdocstrings") if not importlib.util.find_spec(n)]

@@ -25,11 +25,11 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "experiments"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "experiments"), str(ROOT / "docs")]
 
+from building import explorer, notebooks, site  # noqa: E402
 from lab.pages import anchor, order  # noqa: E402
 from lab.report import load_summaries, make_page  # noqa: E402
-from support import explorer, notebooks, site  # noqa: E402
 
 # Texts of the repository that are pages of the site: title, and their place there.
 TEXTS = {

@@ -9,9 +9,9 @@ from typing import Any
 import griffe
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
-from support import site  # noqa: E402
+from building import site  # noqa: E402
 
 
 class Quotations(griffe.Extension):

@@ -1,6 +1,7 @@
-"""Checkpoints: plain values and tensors in one file, which is written whole or not at all.
+"""Checkpoints: what work has come to, as plain values and tensors, in one file of one format.
 
-A file names its format, and is read without running code from it.
+A file is written whole or not at all, and says what work it is of and with which settings and data.
+It is read without running code from it.
 """
 
 from __future__ import annotations
@@ -18,30 +19,34 @@ from torch import Tensor
 from gendr._common.arrays import UnpackingError, check_unpacked
 from gendr._common.files import write_whole
 
-__all__ = ["digest", "load_checkpoint", "save_checkpoint"]
+__all__ = ["OtherWorkError", "check_same", "digest", "load_checkpoint", "save_checkpoint"]
 
-# The key under which a file holds the name of its format.
-FORMAT = "format"
+FORMAT = "gendr checkpoint 1"
+_DIGEST = "sha256:"
 
 
-def save_checkpoint(path: str | Path, kind: str, values: Mapping[str, Any]) -> None:
+class OtherWorkError(ValueError):
+    """A checkpoint is of work with other settings or data."""
+
+
+def save_checkpoint(
+    path: str | Path, kind: str, state: Mapping[str, Any], signature: Mapping[str, Any]
+) -> None:
     """Write a checkpoint; an existing file is replaced only when the new one is complete.
 
     Args:
         path: The file to write.
-        kind: What the checkpoint holds and the version of its layout, such as "gendr fit 1".
-        values: Numbers, texts, None, tensors, and lists, tuples and dicts of them. Tensors are
+        kind: What it is of, such as "a fit".
+        state: Numbers, texts, None, tensors, and lists, tuples and dicts of them. Tensors are
             written without their graph and as if they were on the CPU.
+        signature: Settings and digests of data: work of equal signatures takes equal steps.
 
     Raises:
         OSError: With the path, if it cannot be written, such as on a full disk; an existing file
             is left as it was.
-        ValueError: If the values use the key "format", which the name of the format needs.
     """
-    if FORMAT in values:
-        raise ValueError(f"{FORMAT!r} is taken, it names the kind of a checkpoint")
-    content = {FORMAT: kind, **_on_cpu(dict(values))}
-    write_whole(Path(path), lambda file: torch.save(content, file))
+    content = {"format": FORMAT, "kind": kind, "signature": signature, "state": state}
+    write_whole(Path(path), lambda file: torch.save(_on_cpu(content), file))
 
 
 def digest(*tensors: Tensor) -> str:
@@ -49,29 +54,27 @@ def digest(*tensors: Tensor) -> str:
     total = hashlib.sha256()
     for tensor in tensors:
         total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return total.hexdigest()
+    return _DIGEST + total.hexdigest()
 
 
 def load_checkpoint(
     path: str | Path,
     kind: str,
-    names: Collection[str],
-    what: str,
+    names: Collection[str] = (),
+    signature: Mapping[str, Any] | None = None,
     device: torch.device | str = "cpu",
 ) -> dict[str, Any]:
-    """Read a checkpoint.
+    """Read the state of a checkpoint.
 
     Args:
         path: The file to read.
-        kind: The `kind` with which it was saved.
-        names: Names of the values that the file must hold.
-        what: What the checkpoint is of, for messages, such as "a fit".
+        kind: With which it was saved.
+        names: Values that the state must hold.
+        signature: What must be as it was; None checks nothing.
         device: The device for its tensors.
 
-    Returns:
-        The values that were saved.
-
     Raises:
+        OtherWorkError: If it is of work with another signature; a ValueError.
         ValueError: If there is no file, or it is something else than such a checkpoint.
     """
     path = Path(path)
@@ -87,23 +90,51 @@ def load_checkpoint(
     except UnpackingError:
         raise
     except Exception as error:  # noqa: BLE001 (unpicklers raise anything on a foreign file)
-        raise ValueError(_foreign(path, what, type(error).__name__)) from None
-    if not isinstance(content, dict) or content.pop(FORMAT, None) != kind:
-        raise ValueError(_foreign(path, what, "another format"))
-    if missing := sorted(set(names) - content.keys()):
-        raise ValueError(_foreign(path, what, f"it lacks {missing[0]}"))
-    return content
+        raise ValueError(_foreign(path, kind, type(error).__name__)) from None
+    if not isinstance(content, dict) or (content.get("format"), content.get("kind")) != (
+        FORMAT, kind,
+    ):  # fmt: skip
+        raise ValueError(_foreign(path, kind, "another format"))
+    state = content["state"]
+    if missing := sorted(set(names) - state.keys()):
+        raise ValueError(_foreign(path, kind, f"it lacks {missing[0]}"))
+    if signature is not None:
+        check_same(str(path), kind, content["signature"], signature)
+    return state
 
 
-def _foreign(path: Path, what: str, reason: str) -> str:
-    return f"{path} is no checkpoint of {what} ({reason}); delete it, or name another file"
+def check_same(source: str, kind: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on with work of another signature.
+
+    Args:
+        source: where it is from, for the message.
+        kind: what it is.
+        then: its signature.
+        now: what it should be.
+
+    Raises:
+        OtherWorkError: naming the first value that differs; of data only what they are.
+    """
+    for name, value in now.items():
+        if (before := then.get(name)) != value:
+            what = f"with {name} = {before}, now it is {value}"
+            if str(value).startswith(_DIGEST):
+                what = f"of other {name}"
+            raise OtherWorkError(
+                f"{source} is {kind} {what}; resume with the same settings and data, or start anew "
+                "elsewhere"
+            )
+
+
+def _foreign(path: Path, kind: str, reason: str) -> str:
+    return f"{path} is no checkpoint of {kind} ({reason}); delete it, or name another file"
 
 
 def _on_cpu(value: Any) -> Any:
     """The same values with all tensors on the CPU; tensors that shared memory still share it."""
     if isinstance(value, Tensor):
         return value.detach().cpu()
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: _on_cpu(each) for key, each in value.items()}
     if isinstance(value, (tuple, list)):
         return type(value)(_on_cpu(each) for each in value)

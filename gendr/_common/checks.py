@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from numbers import Integral, Real
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch import Tensor
 from gendr._common.memory import physical_memory
 from gendr._common.names import unknown
 from gendr._common.readback import earlier
-from gendr._common.tracing import is_traced, is_transformed
+from gendr._common.tracing import constant, is_traced, is_transformed
 
 FLOATS = (torch.float32, torch.float64)
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
@@ -44,23 +45,14 @@ def check_tensor(name: str, value: object, *, meta: bool = False) -> Tensor:
             f"{name} must be a torch.Tensor, got {type(value).__name__}; "
             "convert it with torch.as_tensor"
         )
-    return _check_dense(name, value, meta)
-
-
-def _check_dense(name: str, tensor: Tensor, meta: bool = False) -> Tensor:
-    """Return `tensor` if its values lie in memory one by one, as all that is computed here needs.
-
-    Raises:
-        TypeError: if they do not.
-    """
-    if tensor.is_meta and not meta:
+    if value.is_meta and not meta:
         raise TypeError(f"{name} must have values, got a tensor on the device meta, which has none")
-    if tensor.is_nested:
+    if value.is_nested:
         raise TypeError(f"{name} must be dense, got a nested tensor; use .to_padded_tensor(0)")
-    if tensor.layout is not torch.strided:
-        kind = str(tensor.layout).removeprefix("torch.")
+    if value.layout is not torch.strided:
+        kind = str(value.layout).removeprefix("torch.")
         raise TypeError(f"{name} must be dense, got the layout {kind}; use .to_dense()")
-    return tensor
+    return value
 
 
 def check_float(name: str, value: object) -> Tensor:
@@ -97,19 +89,21 @@ def check_integer(name: str, value: object) -> Tensor:
     return tensor.long()
 
 
-def _fits(shape: torch.Size, pattern: str, sizes: dict[str, int]) -> bool:
-    """Whether `shape` fits e.g. `[..., V, 3]`; fills `sizes` with what the letters stand for."""
-    parts = [part.strip() for part in pattern.strip().strip("[]").split(",") if part.strip()]
-    dims = list(shape)
-    if parts and parts[0] == "...":
-        parts = parts[1:]
-        dims = dims[max(0, len(dims) - len(parts)) :]
-    if len(parts) != len(dims):
-        return False
-    return all(
-        n == (int(part) if part.isdigit() else sizes.setdefault(part, n))
-        for part, n in zip(parts, dims, strict=True)
-    )
+# Of each alternative of a pattern, whether it begins with dots, and its numbers and letters.
+_Alternatives: TypeAlias = "list[tuple[bool, tuple[str | int, ...]]]"
+_PATTERNS: dict[str, _Alternatives] = {}
+
+
+@constant
+def _alternatives(pattern: str) -> _Alternatives:
+    found: _Alternatives = []
+    for alternative in pattern.split(" or "):
+        parts = [part.strip() for part in alternative.strip().strip("[]").split(",")]
+        sizes = [int(part) if part.isdigit() else part for part in parts if part]
+        dots = sizes[:1] == ["..."]
+        found.append((dots, tuple(sizes[dots:])))
+    _PATTERNS[pattern] = found
+    return found
 
 
 def check_shape(name: str, tensor: Tensor, pattern: str, **known: int) -> dict[str, int]:
@@ -125,9 +119,16 @@ def check_shape(name: str, tensor: Tensor, pattern: str, **known: int) -> dict[s
     Raises:
         ValueError: if no alternative fits.
     """
-    for alternative in pattern.split(" or "):
+    shape = tensor.shape
+    for dots, parts in _PATTERNS.get(pattern) or _alternatives(pattern):
+        missing = len(shape) - len(parts)
+        if missing < 0 or (missing and not dots):
+            continue
         sizes = dict(known)
-        if _fits(tensor.shape, alternative, sizes):
+        for part, n in zip(parts, shape[missing:], strict=True):
+            if n != (part if isinstance(part, int) else sizes.setdefault(part, n)):
+                break
+        else:
             return sizes
     where = ", ".join(f"{k} = {v}" for k, v in known.items() if k in pattern)
     where = f" with {where}" if where else ""
@@ -143,7 +144,7 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
         TypeError: if it is sparse, nested, or has no values.
         ValueError: that names the tensor, how many values are wrong, and where the first is.
     """
-    _check_dense(name, tensor)
+    check_tensor(name, tensor)
     if is_traced():
         return tensor
     # If the sum is finite, all values are. If it is not, it may also have overflowed: look again.
@@ -222,7 +223,9 @@ def check_like(name: str, tensor: Tensor, other_name: str, other: Tensor) -> Ten
             f"{name} must have the dtype of {other_name}, {dtype_name(other.dtype)}, "
             f"got {dtype_name(tensor.dtype)}; convert one of them with .to()"
         )
-    return check_device(name, tensor, other_name, other)
+    if tensor.device != other.device:
+        check_device(name, tensor, other_name, other)
+    return tensor
 
 
 def check_device(name: str, tensor: Tensor, other_name: str, other: Tensor) -> Tensor:

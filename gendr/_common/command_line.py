@@ -23,10 +23,11 @@ import re
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any, NoReturn, TypeVar
 
 from gendr._common.names import unknown
+from gendr._common.settings import Kind, Range, kinds
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
@@ -50,20 +51,8 @@ class Parser(argparse.ArgumentParser):
 
 
 @dataclass(frozen=True)
-class Number:
-    """Which numbers an option may be; called, it reads one from a text.
-
-    Attributes:
-        low: the smallest.
-        high: the largest.
-        closed: whether these two are allowed themselves.
-        whole: whether it is an int, which has no largest.
-    """
-
-    low: float = -math.inf
-    high: float = math.inf
-    closed: bool = True
-    whole: bool = False
+class Number(Range):
+    """Which numbers an option may be; called, it reads one from a text."""
 
     def __call__(self, text: str) -> float:
         """The number that a text says.
@@ -88,22 +77,6 @@ class Number:
                 bounds = f"{'>=' if self.closed else '>'} {low:g}"
             raise argparse.ArgumentTypeError(f"must be {bounds}, got {text}")
         return number
-
-    def check(self, name: str, value: object) -> None:
-        """Refuse a value that comes from Python.
-
-        Raises:
-            TypeError: if it is no number.
-            ValueError: if it is one that is not allowed.
-        """
-        from gendr._common.checks import check_count, check_number
-
-        if self.whole:
-            check_count(name, value, least=int(self.low))
-        elif self.closed:
-            check_number(name, value, least=self.low)
-        else:
-            check_number(name, value, above=self.low, below=self.high)
 
 
 def count(least: int) -> Number:
@@ -152,9 +125,16 @@ def seconds(text: str) -> float:
     return found
 
 
-def group(settings: type) -> Any:
-    """A field that holds settings, whose options are options of the command."""
-    return field(metadata={"settings": settings})
+def group(settings: type, **words: str | tuple[Callable[[str], Any], str]) -> Any:
+    """A field that holds settings, whose options are options of the command.
+
+    Args:
+        settings: plain ones, of which those are options that the `groups` of the command name; or
+            some with fields by `option`.
+        **words: by the name of a plain setting, what stands for its value in the help, and how it
+            is read from a text if its annotation does not say that.
+    """
+    return field(metadata={"settings": settings, "words": words})
 
 
 def check_options(settings: Any) -> None:
@@ -164,28 +144,10 @@ def check_options(settings: Any) -> None:
         TypeError: for a setting that is no number.
         ValueError: for one that is out of range.
     """
-    for name, each in _options(type(settings)):
-        value, convert = getattr(settings, name), each.metadata["arguments"]["type"]
+    for name, (each, (_, arguments)) in _options(type(settings)):
+        value, convert = getattr(settings, name), arguments["type"]
         if isinstance(convert, Number) and (value is not None or each.default is not None):
             convert.check(name, value)
-
-
-def changed(settings: SettingsT, what: str, changes: Mapping[str, Any]) -> SettingsT:
-    """Settings with some of them replaced.
-
-    Args:
-        settings: a dataclass.
-        what: one of them is, for the message, such as "setting of a fit".
-        changes: by name.
-
-    Raises:
-        ValueError: for a setting that does not exist; the nearest names are listed.
-    """
-    from gendr._common.checks import check_choice
-
-    for name in changes:
-        check_choice(what, name, [f.name for f in fields(type(settings))])  # pyright: ignore[reportArgumentType]
-    return replace(settings, **changes)  # pyright: ignore[reportArgumentType]
 
 
 def add_options(
@@ -206,10 +168,9 @@ def add_options(
         _add(parser.add_argument_group(title), settings, {name: found[name] for name in names})
 
 
-def _add(to: Any, settings: type, options: Mapping[str, Field[Any]]) -> None:
+def _add(to: Any, settings: type, options: Mapping[str, tuple[Field[Any], Any]]) -> None:
     texts = _texts(settings)
-    for name, each in options.items():
-        flags, arguments = each.metadata["flags"], dict(each.metadata["arguments"])
+    for name, (each, (flags, arguments)) in options.items():
         help_text = re.split(r"\.(?:\s|$)", texts.get(name, ""), maxsplit=1)[0]
         arguments = {"help": help_text.replace("%", "%%"), **arguments}
         if flags == ("",):
@@ -227,15 +188,32 @@ def _add(to: Any, settings: type, options: Mapping[str, Field[Any]]) -> None:
         to.add_argument(*flags, dest=name, **default, **arguments)
 
 
-def _options(settings: type) -> Iterator[tuple[str, Field[Any]]]:
-    """The fields that are options, also those of settings inside; the outer ones come first."""
+def _options(settings: type) -> Iterator[tuple[str, tuple[Field[Any], Any]]]:
+    """The fields that are options, also those of settings inside; the outer ones come first.
+
+    Each with its flags, and its arguments for argparse.
+    """
     own = {each.name: each for each in fields(settings)}
+    named = {name for names in getattr(settings, "groups", {}).values() for name in names.split()}
     for name, each in own.items():
         if "arguments" in each.metadata:
-            yield name, each
+            yield name, (each, (each.metadata["flags"], each.metadata["arguments"]))
     for each in own.values():
         if inner := each.metadata.get("settings"):
-            yield from ((name, option) for name, option in _options(inner) if name not in own)
+            yield from ((name, found) for name, found in _options(inner) if name not in own)
+            for plain in fields(inner):
+                if plain.name in named - own.keys() and not plain.metadata:
+                    words = each.metadata["words"].get(plain.name)
+                    yield plain.name, (plain, ((), _arguments(kinds(inner)[plain.name], words)))
+
+
+def _arguments(kind: Kind, words: Any) -> dict[str, Any]:
+    """Those of a plain setting."""
+    convert = None if kind.numbers is None else Number(**asdict(kind.numbers))
+    metavar = None if convert is None else "N" if convert.whole else "X"
+    convert, metavar = words if isinstance(words, tuple) else (convert, words or metavar)
+    choices = {"choices": kind.choices} if kind.choices else {}
+    return {"type": convert, "metavar": metavar, **choices}
 
 
 def _texts(settings: type) -> dict[str, str]:

@@ -14,6 +14,7 @@ import os
 import sys
 import weakref
 from collections import defaultdict
+from functools import cache
 
 import numpy as np
 import torch
@@ -74,6 +75,7 @@ class Memory:
         self.idle = 0
 
 
+@cache
 def physical_memory() -> float:
     """Bytes of memory that the machine has; inf where the system does not say."""
     try:
@@ -85,14 +87,12 @@ def physical_memory() -> float:
 _shared = Memory()
 
 
-def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """A tensor on the CPU in memory that the process uses again; see `Memory.empty`."""
-    return _shared.empty(shape, dtype)
+empty = _shared.empty
 
 
 def empty_like(x: Tensor) -> Tensor:
     """A contiguous tensor of the shape and dtype of x; see `Memory.empty`."""
-    return _shared.empty(tuple(x.shape), x.dtype)
+    return empty(x.shape, x.dtype)
 
 
 def give_back() -> None:

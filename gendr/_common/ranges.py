@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from gendr._common.tracing import check_reverse_mode, is_for_onnx
+from gendr._common.tracing import applied, is_for_onnx
 
-__all__ = ["finite", "quotient", "ratio", "saturated"]
+__all__ = ["finite", "limited", "quotient", "ratio", "saturated"]
 
 
 def finite(x: Tensor) -> Tensor:
@@ -37,6 +37,10 @@ class _Saturated(torch.autograd.Function):
         return grad.clamp(-ctx.limit, ctx.limit), None
 
 
+# (x, bound) -> x, whose gradient is cut to [-bound, bound].
+limited = applied(_Saturated)
+
+
 def saturated(x: Tensor, *, factors: int = 1) -> Tensor:
     """Return x; its gradient is clamped so that differences of gradients are finite too.
 
@@ -47,9 +51,7 @@ def saturated(x: Tensor, *, factors: int = 1) -> Tensor:
         factors: how many numbers of that size can be multiplied: with 2, gradients up to the square
             root of the largest number pass, and products with numbers below it are finite.
     """
-    check_reverse_mode()
-    limit = (torch.finfo(x.dtype).max / 4) ** (1 / factors)
-    return cast("Tensor", _Saturated.apply(x, limit))
+    return limited(x, (torch.finfo(x.dtype).max / 4) ** (1 / factors))
 
 
 class _Ratio(torch.autograd.Function):
@@ -77,10 +79,12 @@ class _Ratio(torch.autograd.Function):
         return (grad / scale).clamp(-limit, limit), by_scale.clamp(-limit, limit)
 
 
+_quotient = applied(_Ratio)
+
+
 def quotient(x: Tensor, y: Tensor) -> Tensor:
     """Return x / y for y other than 0, with finite gradients; shapes broadcast."""
-    check_reverse_mode()
-    return cast("Tensor", _Ratio.apply(*torch.broadcast_tensors(x, y)))
+    return _quotient(*torch.broadcast_tensors(x, y))
 
 
 def ratio(x: Tensor, scale: float | Tensor) -> Tensor:

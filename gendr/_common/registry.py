@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import torch
+from typing_extensions import ParamSpec
 
 
 class _Named(Protocol):
@@ -19,6 +20,7 @@ class _Named(Protocol):
 
 T = TypeVar("T", bound=_Named)
 M = TypeVar("M")
+P = ParamSpec("P")
 _PACKAGE = __name__.partition(".")[0]
 _REFUSED = -1
 
@@ -57,31 +59,30 @@ class Registered:
                 )
 
 
-def definitions() -> int:
-    """How many were defined so far: what is kept by a name is kept as long as this is the same."""
-    return Registered._defined
+_PLAIN = {int, float, str, bool, type(None)}
 
 
-def by_text(make: Callable[[str], M]) -> Callable[[str], M]:
-    """A function that makes an immutable member of a text, which then makes it once.
+def kept(make: Callable[P, M]) -> Callable[P, M]:
+    """A function that makes something immutable of settings; of plain ones it makes it once.
 
-    Once more when another class was defined, which the text may mean.
+    Once more when another class was defined, which a text may mean. Settings that are not plain,
+    such as tensors, are not compared.
     """
-    kept: dict[str, tuple[int, M]] = {}
+
+    @functools.lru_cache(maxsize=1000)  # such as parameters of a search
+    def found(defined: int, kinds: tuple[type, ...], *settings: Any) -> M:
+        return made(*settings)
+
+    made: Any = make
 
     @functools.wraps(make)
-    def read(text: str) -> M:
-        if torch.compiler.is_compiling():
-            return make(text)
-        defined, found = kept.get(text, (-1, None))
-        if found is None or defined != Registered._defined:
-            found = make(text)
-            if len(kept) > 1000:  # such as parameters of a search
-                kept.clear()
-            kept[text] = Registered._defined, found
-        return found
+    def read(*settings: Any) -> M:
+        kinds = tuple(map(type, settings))  # 1, 1.0 and True would be equal keys
+        if torch.compiler.is_compiling() or not _PLAIN.issuperset(kinds):
+            return made(*settings)
+        return found(Registered._defined, kinds, *settings)
 
-    return read
+    return cast("Callable[P, M]", read)
 
 
 def names_of(cls: Any) -> tuple[str, ...]:

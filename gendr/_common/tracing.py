@@ -172,7 +172,7 @@ def refuse_batched(grads: Iterable[object]) -> None:
     if torch.compiler.is_compiling():
         return
     functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
-    if any(isinstance(g, Tensor) and functorch.is_legacy_batchedtensor(g) for g in grads):
+    if any(map(functorch.is_legacy_batchedtensor, filter(torch.is_tensor, grads))):
         raise RuntimeError(
             "gendr is not made for batches of gradients (is_grads_batched, or vectorize=True of "
             "torch.autograd.functional); use torch.func.jacrev, or leave the option out"
@@ -244,7 +244,7 @@ class once(Generic[T]):  # used like property
     """
 
     def __init__(self, function: Callable[[Any], T]) -> None:
-        self.function = function
+        self.function, self.place = function, function.__name__
         self.__doc__ = function.__doc__
 
     @overload
@@ -252,18 +252,17 @@ class once(Generic[T]):  # used like property
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
     def __get__(self, instance: object | None, owner: type) -> Self | T:
-        """What the instance keeps."""
-        return self if instance is None else self.read(instance)
-
-    def read(self, instance: object) -> T:
         """Compute the value and store it in the instance, where the next access finds it first."""
+        if instance is None:
+            return self
         value = self.found(instance)
-        object.__setattr__(instance, self.function.__name__, value)
+        object.__setattr__(instance, self.place, value)
         return value
 
     def found(self, instance: Any) -> T:
         """The value, made of ordinary tensors."""
-        if is_traced() or not torch.is_inference_mode_enabled():
+        compiling = torch.compiler.is_compiling()  # which cannot trace the next question
+        if compiling or not torch.is_inference_mode_enabled() or is_traced():
             return self.function(instance)
         with lasting():
             return self.function(instance)
@@ -273,16 +272,23 @@ class lazy(once[T]):
     """`once` for what may have a gradient: it does not matter in which mode it is first read.
 
     What was computed without gradients serves readers without; for others it is computed again. A
-    tensor that was computed with gradients is detached for readers without.
+    tensor that was computed with gradients is detached for readers without. An instance that says
+    `allows_graph = False` has no gradients in any mode.
     """
 
     def __init__(self, function: Callable[[Any], T]) -> None:
         super().__init__(function)
         self.place = f"_cached_{function.__name__}"
 
-    def read(self, instance: object) -> T:
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object | None, owner: type) -> Self | T:
         """The value for the mode of the reader, computed if the instance keeps none for it."""
-        graded = torch.is_grad_enabled() and self.allows_graph(instance)
+        if instance is None:
+            return self
+        graded = torch.is_grad_enabled() and getattr(instance, "allows_graph", True)
         cached: tuple[bool, T] | None = getattr(instance, self.place, None)
         if cached is None or (graded and not cached[0]):
             cached = graded, self.found(instance)
@@ -292,9 +298,30 @@ class lazy(once[T]):
             return value.detach()  # pyright: ignore[reportReturnType]
         return value
 
-    def allows_graph(self, instance: Any) -> bool:
-        """Whether gradients may be wanted of this instance at all."""
-        return True
+
+def applied(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """The `apply` of an autograd function that transforms know, at the cost of one they do not.
+
+    PyTorch binds the arguments of one with `setup_context` to its signature, which takes longer
+    than what it computes. It has a backward pass only, see `check_reverse_mode`.
+    """
+    made: Any = function
+
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        output = made.forward(*inputs)
+        made.setup_context(ctx, inputs, output)
+        return output
+
+    body = {"forward": staticmethod(forward), "backward": staticmethod(made.backward)}
+    plain: Any = type(function.__name__, (torch.autograd.Function,), body)
+
+    def apply(*inputs: Any) -> Any:
+        if not is_traced():
+            return plain.apply(*inputs)
+        check_reverse_mode()
+        return made.apply(*inputs)
+
+    return apply
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:

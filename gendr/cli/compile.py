@@ -61,7 +61,7 @@ _CERTAIN = """
 from gendr.photos.fitting.shape import refine
 refine.LEAST_KNOWN = 0.0
 """
-_PROGRAMS = {
+PROGRAMS = {
     "render": _RENDER,
     "sort": _SORT,
     "logic": _LOGIC,
@@ -106,7 +106,7 @@ def run(args: Compile) -> int:
 def _compile(name: str) -> None:
     with TemporaryDirectory() as folder:
         ended = subprocess.run(
-            [sys.executable, "-c", _PROGRAMS[name]], cwd=folder, capture_output=True, text=True
+            [sys.executable, "-c", PROGRAMS[name]], cwd=folder, capture_output=True, text=True
         )
     if ended.returncode:
         reason = (ended.stderr.strip().splitlines() or ["no reason given"])[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from gendr._common.devices import usable_device
 from gendr._common.files import locked, writable_folder, write_all, write_whole
+from gendr._common.jobs import Pace
 from gendr.cli import photos, scene
 from gendr.cli.cameras import with_cameras
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
@@ -148,14 +150,9 @@ def run(args: Fit) -> int:
             resume = _checkpoint(out, settings, device)
         start = f"icosphere({settings.subdivisions})" if kind == "sphere" else kind
         report = _FitReport(args, settings, target, stages, clock, start, carrier)
-        try:
-            result = fit(
-                target.masks, target.camera, settings, init=init, resume=resume,
-                callback=report.step,
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            report.interrupted()
-            raise
+        result = fit(
+            target.masks, target.camera, settings, init=init, resume=resume, callback=report.step
+        )
         session.close()
         clock.lap("fit")
         when = "after the shape, before the results were written"
@@ -178,7 +175,7 @@ def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitSt
     # If all steps are done but the results could not be written, resuming writes them.
     timed = settings.budget is not None
     more = state.step > settings.steps and not timed  # which `fit` refuses, with its reason
-    over = settings.is_over(state.step, state.seconds) and not more
+    over = replace(state, signature=settings.describe()).progress >= 1 and not more
     if over and not (out / PROGRESS).is_file():
         option = "--budget" if timed else "--steps"
         raise ValueError(
@@ -303,22 +300,23 @@ class _FitReport:
         self.settings, self.target, self.clock = settings, target, clock
         self.stages, self.out, self.session = stages, stages.out, stages.session
         self.quiet = args.quiet
-        self.state: FitState | None = None
         self.first: tuple[int, float] | None = None
         self.hinted = False
-        # When the next preview is due, and what stays the same in all of them.
-        self.preview_due: float | None = None
+        # Of previews, and what stays the same in all of them.
+        self.previews = Pace(PREVIEW_SECONDS, PREVIEW_PART)
         self.shown: tuple[Camera, list[visual.Pixels]] | None = None
 
     def step(self, state: FitState) -> None:
         """Update the progress bar after a step, and save now and then."""
         done = state.step if self.settings.budget is None else int(state.seconds)
         self.session.show(done, loss=state.loss, IoU=state.best_iou)
-        self.state = state
+        where = f"after step {state.step} of {self.total(state)}"
+        self.session.place = where, f"from {self.out / CHECKPOINT}"
+        self.session.after(state, partial(self.save, state))
         self.hint(state)
-        self.preview(state)
-        if self.session.is_due or self.settings.is_over(state.step, state.seconds):
-            self.save(state)
+        if state.trace and self.previews.is_due:
+            with self.previews.paused():
+                self.preview(state)
 
     def total(self, state: FitState) -> int:
         """The number of steps of the fit, as far as it is known."""
@@ -328,12 +326,7 @@ class _FitReport:
         return max(state.step, round(state.step * settings.budget / max(state.seconds, 1e-3)))
 
     def preview(self, state: FitState) -> None:
-        """Write a picture of the latest shape that was kept, now and then."""
-        now = time.perf_counter()
-        if self.preview_due is None:
-            self.preview_due = now + PREVIEW_SECONDS
-        if now < self.preview_due or not state.trace:
-            return
+        """Write a picture of the latest shape that was kept."""
         if self.shown is None:
             self.shown = self.animated()
         camera, pictures = self.shown
@@ -346,8 +339,6 @@ class _FitReport:
             pictures,
         )  # fmt: skip
         write_whole(self.out / PREVIEW, visual.picture(next(frames)))
-        spent = time.perf_counter() - now
-        self.preview_due = now + max(PREVIEW_SECONDS, spent / PREVIEW_PART)
 
     def animated(self) -> tuple[Camera, list[visual.Pixels]]:
         """The cameras of the animation, and pictures of the target."""
@@ -388,15 +379,6 @@ class _FitReport:
         }
         state.save(self.out / CHECKPOINT)
         write_whole(self.out / PROGRESS, as_json(progress))
-        self.session.saved()
-
-    def interrupted(self) -> None:
-        """Save the present state and tell the user how to resume."""
-        self.session.close()
-        if self.state is not None:
-            self.save(self.state)
-            where = f"after step {self.state.step} of {self.total(self.state)}"
-            self.session.place = where, f"from {self.out / CHECKPOINT}"
 
     def facts(self, state: FitState) -> dict[str, Any]:
         """What was fitted and how, for `metrics.json`."""

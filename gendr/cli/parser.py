@@ -22,6 +22,7 @@ from gendr._common.command_line import (
     count,
     group,
     option,
+    seconds,
 )
 from gendr.photos.fitting.pose.settings import PoseSettings
 from gendr.photos.fitting.shape.settings import FitSettings
@@ -218,7 +219,10 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     output: str = option("out", None, "FOLDER", flags=_OUTPUT)
     resume: bool = option(False)
     view: bool = option(False)
-    settings: FitSettings = group(FitSettings)
+    settings: FitSettings = group(
+        FitSettings, dist="LAW", tconorm="NAME", backend="NAME", edge="PIXELS",
+        budget=(seconds, "TIME"),
+    )  # fmt: skip
     subdivisions: int | None = option(None, count(0))
     init: str | None = option(None, None, "hull|sphere|MESH")
     image_size: int | None = option(None, count(2), "PIXELS")
@@ -415,9 +419,9 @@ class Splat(OnThreads, ReadsImages):
             learnt, one colour; or still, a backdrop that is the same image in all photos, as of a
             turntable (default: white; of photos without masks still if it is so, else learnt).
         init: what to start from: points of COLMAP or gendr cameras (default, if any), a visual hull
-            of the masks (else, if there are any), what the cameras see (else), a mesh, a PLY file
-            of points or of Gaussians, or the splats.npz of a training before, whose law, T-conorm
-            and unit then hold.
+            of the masks (else, if there are any), what the cameras see (else), a mesh, a file of
+            points or Gaussians (PLY, plain or compressed, .splat, .spz, SOG, glTF), or the
+            splats.npz of a training before, whose law, T-conorm and unit then hold.
         hold_out: every N-th picture is left out of the training, and scored; 0 for none.
         opaque: for splats.glb, train opaque triangles for so many times the steps, or the time, of
             the soft ones; 0: none.
@@ -505,17 +509,18 @@ class View(OnThreads):
 
     A page to turn and zoom: meshes with their colours, as a wireframe, by any soft renderer or with
     its gradient on the vertices; cameras with their photos; the steps of a fit while it runs;
-    splats. With viser, of the extra view. Ctrl-C ends it.
+    splats; Gaussians of other programs. With viser, of the extra view. Ctrl-C ends it.
 
     Examples:
       gendr view model.obj           a mesh
       gendr view out                 what gendr fit wrote, or is writing, or gendr splat wrote
       gendr view out/splats.npz --photos photos/
+      gendr view scene.sog           Gaussians: PLY, .splat, .spz, SOG, glTF
       gendr view photos/             cameras and photos
 
     Attributes:
-        subject: a mesh file, splats.npz, a PLY file of points or of Gaussians, a folder of photos
-            with their cameras, or an output folder.
+        subject: a mesh file, splats.npz, a file of points or Gaussians, a folder of photos with
+            their cameras, or an output folder.
         photos: their folder, if it is not where the output folder says.
         port: of the page; the next one that is free.
         image_size: shorter side of soft pictures.

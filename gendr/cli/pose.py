@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.files import writable_folder, write_all
+from gendr._common.jobs import Progress
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.parser import Pose
 from gendr.cli.progress import Session
@@ -28,9 +29,8 @@ from gendr.photos.plain_background import object_mask
 from gendr.photos.views import Views, load_views, view_sizes
 
 CAMERA, OVERLAY, SEARCH, TRACK = "camera.json", "overlay.png", "search.gif", "track.gif"
-# Images that are done, for --resume: the file, the seconds between two times that it is written,
-# and the options that poses depend on.
-POSES, EVERY = "poses.pt", 10.0
+# Images that are done, for --resume: the file, and the options that poses depend on.
+POSES = "poses.pt"
 OPTIONS = ("track", "rig", "find_scale", "fov", "find_fov", "lens")
 # Shorter side of the masks; images of the sheet and of the animation; how many of them it shows.
 SIDE, TILE, SHOWN = 256, 168, 4
@@ -75,13 +75,12 @@ def run(args: Pose) -> int:
     _check_images(images, args)
     lenses = [_lens(args.lens, image.size) for image in images]
     out = writable_folder(Path(args.output))
-    with Session("pose", None, quiet=args.quiet, every=EVERY, at_once=True) as session:
-        kept = Kept(args, out, mesh, images, session)
-        with kept:
-            results, whole = _results(args, mesh, images, lenses, rig, kept)
-            # Until these are written, what was found is kept.
-            moving = _write(args, out, mesh, list(zip(images, results, strict=True)), whole)
-        kept.clear()
+    file = _file(args, out, mesh, images)
+    with Session("pose", None, quiet=args.quiet, at_once=True) as session:
+        results, whole = _results(args, mesh, images, lenses, rig, file, session)
+        # Until these are written, what was found is kept.
+        moving = _write(args, out, mesh, list(zip(images, results, strict=True)), whole)
+        file.path.unlink(missing_ok=True)
     if not args.quiet:
         _say(images, results, whole, is_video=args.track)
         cut = [image.name for image in images if image.touches_border]
@@ -127,58 +126,17 @@ def _write(args: Pose, out: Path, mesh: Mesh, posed: Posed, whole: PoseResult | 
     return name
 
 
-class Kept:
-    """What `--resume` goes on from: the images that are done, in a file of the output folder.
-
-    Attributes:
-        found: what `fit_pose` kept, by the number of the image; of a video all under 0.
-    """
-
-    def __init__(
-        self, args: Pose, out: Path, mesh: Mesh, images: list[_Photo], session: Session
-    ) -> None:
-        self.found, self.session = dict[int, Any](), session
-        session.saved()
-        options = {name: getattr(args, name) for name in OPTIONS} | asdict(args.settings)
-        seen = [(image.name, *image.mask.shape) for image in images]
-        given = (mesh, *(image.mask for image in images))
-        self.file = StageFile(out / POSES, "poses", given, {"images": seen, **options})
-        if not args.resume:
-            self.clear()
-            return
+def _file(args: Pose, out: Path, mesh: Mesh, images: list[_Photo]) -> StageFile:
+    """The file of images that are done, which is there only with `--resume`."""
+    options = {name: getattr(args, name) for name in OPTIONS} | asdict(args.settings)
+    seen = [(image.name, *image.mask.shape) for image in images]
+    given = (mesh, *(image.mask for image in images))
+    file = StageFile(out / POSES, "poses", given, {"images": seen, **options})
+    if args.resume:
         check_checkpoint(out, POSES)
-        content = self.file.read()
-        if content is None:
-            raise ValueError(
-                f"--resume: {self.file.path} is of another mesh, other images or other options; "
-                "leave --resume away, or give another folder with -o"
-            )
-        self.found = content["values"]["found"]
-
-    def __enter__(self) -> Kept:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        """Write what is done if the work breaks off."""
-        if kind is not None and self.found:
-            self.write()
-            done = sum(len(each["images"]) for each in self.found.values())
-            self.session.place = f"after {done} images", f"from {self.file.path}"
-
-    def keep(self, image: int, values: dict[str, Any]) -> None:
-        """Take what `fit_pose` keeps; it is written every few seconds."""
-        self.found[image] = values
-        if self.session.is_due:
-            self.write()
-
-    def write(self) -> None:
-        """Write the file."""
-        self.file.write({"found": self.found})
-        self.session.saved()
-
-    def clear(self) -> None:
-        """Remove the file."""
-        self.file.path.unlink(missing_ok=True)
+    else:
+        file.path.unlink(missing_ok=True)
+    return file
 
 
 def _check_options(args: Pose) -> None:
@@ -274,34 +232,43 @@ def _check_images(images: list[_Photo], args: Pose) -> None:
 
 def _results(
     args: Pose, mesh: Mesh, images: list[_Photo], lenses: list[Camera | None],
-    rig: Views | None, kept: Kept,
+    rig: Views | None, file: StageFile, session: Session,
 ) -> tuple[list[PoseResult], PoseResult | None]:  # fmt: skip
     """A result for each image, and that of all together, of a video or a rig."""
+    before = file.read()
+    if args.resume and before is None:
+        raise ValueError(
+            f"--resume: {file.path} is of another mesh, other images or other options; leave "
+            "--resume away, or give another folder with -o"
+        )
+    # What `fit_pose` has come to, by the number of the image; of a video all under 0.
+    found: dict[int, Any] = {} if before is None else before["values"]["found"]
+    count = 1 if args.track or rig is not None else len(images)
 
-    def fitted(
-        masks: Tensor, i: int, tell: Callable[[str, float], None], **more: Any
-    ) -> PoseResult:
+    def fitted(masks: Tensor, i: int, **more: Any) -> PoseResult:
+        def told(now: Progress) -> None:
+            nonlocal found
+            if now.state is not found.get(i):
+                found = {**found, i: now.state}
+                done = sum(len(each["images"]) for each in found.values())
+                session.place = f"after {done} images", f"from {file.path}"
+            tell(Progress((i + now) / count, now.stage, {"found": found} if found else None))
+
         return fit_pose(
             mesh, masks, fov=None if args.find_fov else args.fov, settings=args.settings,
-            intrinsics=lenses[i], callback=tell, keep=lambda values: kept.keep(i, values),
-            resume=kept.found.get(i), **more,
+            intrinsics=lenses[i], callback=told, resume=found.get(i), **more,
         )  # fmt: skip
 
     # A bar that is left would make two lines of an error.
-    with kept.session.part("pose") as tell:
-        count = len(images)
+    with session.part("pose", file.write) as tell:
         if not args.track and rig is None:
-            return [
-                fitted(image.mask, i, lambda stage, done, i=i: tell((i + done) / count, stage))
-                for i, image in enumerate(images)
-            ], None
+            return [fitted(image.mask, i) for i, image in enumerate(images)], None
         whole = fitted(
             torch.stack([image.mask for image in images]) if rig is None else rig.masks, 0,
-            lambda stage, done: tell(done, stage), track=args.track,
-            rig=None if rig is None else rig.camera, find_scale=args.find_scale,
+            track=args.track, rig=None if rig is None else rig.camera, find_scale=args.find_scale,
         )  # fmt: skip
     apart = []
-    for i in range(count):
+    for i in range(len(images)):
         if rig is None:
             listed = whole.candidates[i]
         else:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import sys
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,13 @@ from tqdm import tqdm
 from typing_extensions import Self
 
 from gendr._common.command_line import say
+from gendr._common.jobs import Now, Pace, Progress
 from gendr.logic.training_loop import TrainingLoop
 
 __all__ = ["Curves", "Session", "Stop", "has_tensorboard"]
+
+# Checkpoints take at most this part of the time.
+_SAVING = 0.05
 
 
 def has_tensorboard() -> bool:
@@ -123,7 +126,10 @@ class Curves:
 
 
 class Session:
-    """A run from its start, or from where it was resumed, to its end or interruption.
+    """The one runner of commands, from a start or where it was resumed to the end or interruption.
+
+    It is told of every step that is done (`after`, or the `tell` of a `part`), moves a bar, saves
+    now and then and in the end, and ends the run after Ctrl-C, with what was done last saved.
 
     Args:
         name: of the run, before the bar.
@@ -149,13 +155,13 @@ class Session:
         *,
         quiet: bool = False,
         curves: Path | None = None,
-        every: float = math.inf,
+        every: float = 10.0,
         at_once: bool = False,
     ) -> None:
         self.stop = Stop(at_once=at_once)
         self.place: tuple[str, str] | None = None
         self._name, self._total, self._unit, self._quiet = name, total, unit, quiet
-        self._every, self._saved = every, -math.inf
+        self._pace, self._unsaved = Pace(every, _SAVING), None
         self._folder, self.curves, self._rows = curves, Curves(None, 0), 0
         self._bar: tqdm[Any] | None = None
         self._shown: dict[str, str] = {}
@@ -167,9 +173,34 @@ class Session:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close()
         self.stop.__exit__()
-        if kind is not None and issubclass(kind, KeyboardInterrupt) and self.place is not None:
+        if kind is None or not issubclass(kind, KeyboardInterrupt):
+            return
+        self.save()
+        if self.place is not None:
             where, source = self.place
             say("gendr", f"stopped {where}; the same command with --resume goes on {source}")
+
+    def after(self, now: Now, save: Callable[[], object]) -> None:
+        """A step is done: save now and then and in the end, and end if there was a signal.
+
+        Args:
+            now: what it has come to.
+            save: writes that.
+
+        Raises:
+            KeyboardInterrupt: after Ctrl-C or SIGTERM.
+        """
+        self._unsaved = save
+        if self._pace.is_due or now.progress >= 1:
+            self.save()
+        self.stop.check()
+
+    def save(self) -> None:
+        """Save what was done last, if it is not saved yet."""
+        save, self._unsaved = self._unsaved, None
+        if save is not None:
+            with self._pace.paused():
+                save()
 
     def close(self) -> None:
         """End the bar and the curves."""
@@ -195,33 +226,42 @@ class Session:
         bar.update(min(done, self._total or done) - bar.n)
 
     @contextmanager
-    def part(self, name: str) -> Generator[Callable[..., None], None, None]:
-        """A bar of its own that goes away at the end, and a function tell(done, stage="").
+    def part(
+        self, name: str, keep: Callable[[Mapping[str, Any]], object] | None = None
+    ) -> Generator[Callable[[float], None], None, None]:
+        """A bar of its own that goes away at the end, and the callback of some work.
 
-        `done` is in [0, 1]. It tells the time left, by the mean speed so far.
+        It tells the time left, by the mean speed so far.
+
+        Args:
+            name: of the work.
+            keep: saves the state of its progress.
         """
+        last: Mapping[str, Any] | None = None
         with tqdm(
             total=100, desc=name, unit="%", disable=self._quiet, leave=False, smoothing=0
         ) as bar:
 
-            def tell(done: float, stage: str = "") -> None:
-                bar.set_postfix_str(stage, refresh=False)
-                bar.update(int(100 * done) - bar.n)
+            def tell(done: float) -> None:
+                nonlocal last
+                now = done if isinstance(done, Progress) else Progress(done)
+                bar.set_postfix_str(now.stage, refresh=False)
+                bar.update(int(100 * now) - bar.n)
+                if keep is not None and now.state is not None and now.state is not last:
+                    last = now.state
+                    self._unsaved = partial(keep, last)
+                    if self._pace.is_due:
+                        self.save()
+                self.stop.check()
 
-            yield tell
+            try:
+                yield tell
+            finally:
+                self.save()
 
     def write(self, text: str) -> None:
         """A line on stderr, above the bar."""
         tqdm.write(text, file=sys.stderr)
-
-    @property
-    def is_due(self) -> bool:
-        """Whether a checkpoint is to be written; `saved` says that it was."""
-        return time.monotonic() - self._saved >= self._every
-
-    def saved(self) -> None:
-        """A checkpoint was written."""
-        self._saved = time.monotonic()
 
     def each_step(self, training: TrainingLoop[Any, Any]) -> None:
         """Show the step of a training that is done, and what is new in its history.

@@ -16,6 +16,7 @@ import torch
 
 from gendr._common.command_line import say
 from gendr._common.files import locked, writable_folder, write_all
+from gendr._common.memory import give_back
 from gendr.cli.common import as_json, model_file, versions
 from gendr.cli.masks import NoBackdropError
 from gendr.cli.parser import Fit
@@ -110,6 +111,8 @@ def _run(args: Fit, by_itself: bool) -> int:
         lap = time.perf_counter()
         if args.colors != "none":
             mesh = _colored(args, mesh, scene, used, images, masks, stages)
+        del images, masks
+        give_back()
         seconds["colors"] = round(time.perf_counter() - lap, 2)
         lap = time.perf_counter()
         with session.part("measure") as tell:

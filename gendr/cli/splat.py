@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +19,7 @@ from torch import Tensor
 from gendr._common.checkpoint import load_checkpoint
 from gendr._common.devices import usable_device
 from gendr._common.files import locked, writable_folder, write_all, write_whole
+from gendr._common.jobs import Pace
 from gendr.cli.cameras import with_cameras
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.parser import Splat
@@ -25,7 +27,6 @@ from gendr.cli.progress import Session
 from gendr.kernels.threads import num_threads
 from gendr.losses import psnr, ssim
 from gendr.mesh import Mesh
-from gendr.mesh.files.ply import read_cloud
 from gendr.photos import load_points, view_sizes, visual, visual_hull
 from gendr.photos.splatting import (
     Photos,
@@ -35,6 +36,7 @@ from gendr.photos.splatting import (
     fit_splats,
     load_photos,
 )
+from gendr.photos.splatting.gaussians.files import read_cloud
 from gendr.photos.splatting.hard import HardTraining
 from gendr.photos.splatting.loop import Training
 from gendr.photos.splatting.pictures import drawn, film, hard_views, pair, sheet
@@ -179,7 +181,7 @@ def _start(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[str, S
         if settings.background != "learnt":
             splats = splats.with_tensors(background=photos.background)
         return given, splats
-    if given.lower().endswith(".ply") and (cloud := read_cloud(model_file(given))) is not None:
+    if (cloud := read_cloud(model_file(given))) is not None:
         return given, start_from(photos, settings, cloud)
     mesh = Mesh.load(model_file(given), max_megapixels=args.max_megapixels)
     return given, start_from(photos, settings, mesh)
@@ -193,7 +195,7 @@ def _check_own(out: Path) -> None:
     """
     present = [name for name in FILES if (out / name).exists()]
     if CHECKPOINT in present:
-        load_checkpoint(out / CHECKPOINT, KIND, (), "a training of splats")
+        load_checkpoint(out / CHECKPOINT, KIND)
     elif present:
         try:
             own = json.loads((out / METRICS).read_bytes()).get("kind") == "splats"
@@ -279,8 +281,8 @@ class _Plan:
         if self.budget is None or not (self.out / HARD).exists():
             return settings
         soft, hard = (
-            load_checkpoint(self.out / name, kind, ("seconds",), what)["seconds"]
-            for name, (kind, what) in ((CHECKPOINT, SplatTraining.kind), (HARD, HardTraining.kind))
+            load_checkpoint(self.out / name, kind.kind, ("seconds",))["seconds"]
+            for name, kind in ((CHECKPOINT, SplatTraining), (HARD, HardTraining))
         )
         left = self.left(self.elapsed()) - hard
         over = left / (1 + self.part) <= NEARLY * soft
@@ -306,7 +308,7 @@ class _Report:
     ) -> None:
         self.args, self.settings, self.scene, self.session = args, settings, scene, session
         self.plan = plan
-        self.out, self.due = Path(args.output), math.inf
+        self.out, self.previews = Path(args.output), Pace(PREVIEW_SECONDS, PREVIEW_PART)
 
     def step(self, training: Training, before: Training | None = None) -> None:
         """Show a step that is done, and save now and then.
@@ -328,13 +330,13 @@ class _Report:
         session.show(int(seconds) if timed else steps, **numbers)
         if before is None:  # what was made of triangles that went on
             (self.out / HARD).unlink(missing_ok=True)
-        if session.is_due or training.is_over or session.stop.asked:
-            training.save(self.out / (CHECKPOINT if before is None else HARD))
-            session.saved()
         what = f"after step {training.step}" + (" of opaque triangles" if before else "")
         session.place = what, f"from {self.out / CHECKPOINT}"
-        session.stop.check()
-        self.preview(training)
+        path = self.out / (CHECKPOINT if before is None else HARD)
+        session.after(training, partial(training.save, path))
+        if self.previews.is_due:
+            with self.previews.paused():
+                self.preview(training)
 
     def harden(self, soft: SplatTraining) -> HardTraining | None:
         """Train opaque triangles; None if no photo shows any."""
@@ -349,18 +351,13 @@ class _Report:
             return None
         if settings.budget is not None and not path.exists():  # compiles
             HardTraining(photos, settings, init).advance()
-        self.due = math.inf
         resume = path if self.args.resume and path.exists() else None
         self.plan.share(training, soft)
         return training.run(resume, lambda now: self.step(now, soft))
 
     def preview(self, training: Training) -> None:
-        """Write a picture beside its photo, now and then."""
-        now = time.perf_counter()
-        self.due = min(self.due, now + PREVIEW_SECONDS)
-        if now < self.due:
-            return
-        photos = self.scene.scored[[0]]
+        """Write a picture beside its photo."""
+        photos, now = self.scene.scored[[0]], time.perf_counter()
         image = training.images(photos)[0].to(photos.images)
         if isinstance(training, SplatTraining):
             self.plan.alone = time.perf_counter() - now
@@ -369,8 +366,6 @@ class _Report:
         note = f"step {training.step:,}    {float(psnr(image, photo)):.1f} dB"
         page = pair(title, note, photo, image)
         write_whole(self.out / PREVIEW, visual.picture(page))
-        spent = time.perf_counter() - now
-        self.due = now + max(PREVIEW_SECONDS, spent / PREVIEW_PART)
 
     def finish(
         self, training: SplatTraining, hard: HardTraining | None, seconds: dict[str, float]

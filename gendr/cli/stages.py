@@ -5,7 +5,6 @@ A stage keeps a file in the output folder: while it runs, how far it has come; t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from inspect import signature
@@ -14,7 +13,12 @@ from typing import Any, TypeVar, get_type_hints
 
 from torch import Tensor
 
-from gendr._common.checkpoint import digest, load_checkpoint, save_checkpoint
+from gendr._common.checkpoint import (
+    OtherWorkError,
+    digest,
+    load_checkpoint,
+    save_checkpoint,
+)
 from gendr._common.memory import give_back
 from gendr.cli.progress import Session
 from gendr.mesh import Camera, Mesh
@@ -24,8 +28,6 @@ __all__ = ["STAGES", "StageFile", "Stages"]
 
 # The stages of a fit, in their order, and their files in the output folder.
 STAGES = {"cameras": "cameras.pt", "refine": "refine.pt", "colors": "colors.pt"}
-FORMAT = "gendr stage 5"
-_NAMES = ("input", "done", "values")
 # What a file holds of a mesh.
 _MESH = (
     "vertices", "faces", "origin", "uvs", "face_uvs", "texture", "vertex_colors", "unlit"
@@ -48,7 +50,7 @@ class StageFile:
     def __init__(self, path: Path, what: str, given: Iterable[Any], options: Values) -> None:
         self.path, self._what = path, what
         tensors = [tensor for each in given for tensor in _tensors(each)]
-        self._input = digest(*tensors) + json.dumps(dict(options), sort_keys=True)
+        self._signature = {"input": digest(*tensors), "options": dict(options)}
 
     def read(self) -> Values | None:
         """What it holds: `done` and `values`; None if there is no file, or one of other input.
@@ -58,13 +60,15 @@ class StageFile:
         """
         if not self.path.is_file():
             return None
-        content = load_checkpoint(self.path, FORMAT, _NAMES, self._what)
-        return content if content["input"] == self._input else None
+        try:
+            return load_checkpoint(self.path, self._what, ("done", "values"), self._signature)
+        except OtherWorkError:
+            return None
 
     def write(self, values: Values, *, done: bool = False) -> None:
         """Replace what it holds."""
-        content = {"input": self._input, "done": done, "values": dict(values)}
-        save_checkpoint(self.path, FORMAT, content)
+        content = {"done": done, "values": dict(values)}
+        save_checkpoint(self.path, self._what, content, self._signature)
 
 
 class Stages:
@@ -96,7 +100,7 @@ class Stages:
             name: of `STAGES`.
             kind: the dataclass of the result.
             function: the stage itself. It takes `callback`, and if it can go on where it was
-                interrupted `keep` and `resume`, as `refine_cameras` does.
+                interrupted `resume`, as `refine_cameras` does.
             given: its arguments.
             options: its further arguments, plain values.
         """
@@ -104,11 +108,10 @@ class Stages:
         before = file.read()
         if before is not None and before["done"]:
             return _unpacked(kind, before["values"], _tensors(given[0])[0])
-        ways = {"keep": file.write, "resume": None if before is None else before["values"]}
-        taken = signature(function).parameters
-        with self.session.part(name) as tell:
-            ways = {way: value for way, value in ways.items() if way in taken}
-            result = function(*given, **options, callback=tell, **ways)
+        if "resume" in signature(function).parameters:
+            options["resume"] = None if before is None else before["values"]
+        with self.session.part(name, file.write) as tell:
+            result = function(*given, **options, callback=tell)
         file.write(_packed(result), done=True)
         give_back()
         return result

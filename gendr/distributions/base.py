@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, final
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gendr._common.checks import check_float, check_number, widened
 from gendr._common.ranges import finite, ratio, saturated
-from gendr._common.tracing import all_hold
+from gendr._common.tracing import all_hold, once
 
 Number: TypeAlias = "float | Tensor"
 Part: TypeAlias = Literal["cdf", "sf"]
@@ -69,6 +69,14 @@ class Distribution(ABC):
     x and scale, once in a shape. They are finite at every z, infinite ones included, and so are
     their gradients; where a pdf is infinite it counts as 0.
 
+    Attributes:
+        shape_parameter: the shape of the base law, None if it has none.
+        is_symmetric: whether the base law is symmetric: F(z) = 1 - F(-z).
+        is_reversed: whether F(z) stands for 1 - F(-z).
+        is_centred: whether the shift is the median.
+        is_squared: whether x |x| / scale takes the place of x / scale.
+        art_exponent: of the activation replacement trick, 0 without it.
+
     Source: Petersen (thesis), chapter 5 and appendix A.
     """
 
@@ -84,35 +92,17 @@ class Distribution(ABC):
     def law(self) -> Base:
         """The base law under all transforms."""
 
-    @property
-    def shape_parameter(self) -> Number | None:
-        """The shape of the base law, None if it has none."""
-        return None
+    shape_parameter: Number | None = None
+    is_symmetric: bool = False
+    is_reversed: bool = False
+    is_centred: bool = False
+    is_squared: bool = False
+    art_exponent: float = 0.0
 
-    @property
-    def is_symmetric(self) -> bool:
-        """Whether the base law is symmetric: F(z) = 1 - F(-z)."""
-        return False
-
-    @property
-    def is_reversed(self) -> bool:
-        """Whether F(z) stands for 1 - F(-z)."""
-        return False
-
-    @property
-    def is_centred(self) -> bool:
-        """Whether the shift is the median."""
-        return False
-
-    @property
-    def is_squared(self) -> bool:
-        """Whether x |x| / scale takes the place of x / scale."""
-        return False
-
-    @property
-    def art_exponent(self) -> float:
-        """The exponent of the activation replacement trick, 0 without it."""
-        return 0.0
+    @once
+    def has_tensors(self) -> bool:
+        """Whether a parameter is a tensor; what depends on numbers alone can be kept."""
+        return isinstance(self.shape_parameter, Tensor) or isinstance(self.total_shift(), Tensor)
 
     def total_shift(self) -> Number:
         """What is added to the argument: 0, the shift, or the median (differentiable)."""
@@ -232,8 +222,8 @@ class Distribution(ABC):
         """
         if not 0 <= cutoff < 1:
             raise ValueError(f"cutoff must lie in [0, 1), got {cutoff}; 1e-6 is usual")
-        learnt = (self.shape_parameter, self.total_shift())
-        if not any(isinstance(value, Tensor) for value in learnt):
+        learnt = self.shape_parameter, self.total_shift()
+        if not (isinstance(learnt[0], Tensor) or isinstance(learnt[1], Tensor)):
             return _reach_of_numbers(self, cutoff)
         return self._reach(cutoff, next(x.device for x in learnt if isinstance(x, Tensor)))
 
@@ -336,8 +326,8 @@ class Distribution(ABC):
 
     def _key(self) -> tuple[object, ...]:
         # Tensors count by identity: comparing values would make equality change under training.
-        values = (getattr(self, f.name) for f in fields(self))  # pyright: ignore[reportArgumentType]  # members are dataclasses
-        return tuple(("tensor", id(v)) if isinstance(v, Tensor) else v for v in values)
+        values = [getattr(self, name) for name in self.__match_args__]  # pyright: ignore[reportAttributeAccessIssue]  # members are dataclasses
+        return tuple([("tensor", id(v)) if isinstance(v, Tensor) else v for v in values])
 
     def __eq__(self, other: object) -> bool:
         # Classes are compared by `is`: torch.compile of PyTorch 2.11 stops at == of two.
@@ -504,17 +494,17 @@ class Transformed(Distribution):
         return self.base
 
     @property
-    def shape_parameter(self) -> Number | None:
+    def shape_parameter(self) -> Number | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The shape of the base law, None if it has none."""
         return self.base.shape_parameter
 
     @property
-    def is_symmetric(self) -> bool:
+    def is_symmetric(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether the base law is symmetric: F(z) = 1 - F(-z)."""
         return self.base.is_symmetric
 
     @property
-    def art_exponent(self) -> float:
+    def art_exponent(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The exponent of the activation replacement trick, 0 without it."""
         return self.exponent
 

@@ -43,7 +43,7 @@ def kernel_name(cls: type[Law]) -> str:
         TypeError: its `bodies` are no mapping from names to functions.
         ValueError: nobody knows which bodies belong to it; see `KernelNames.name`.
     """
-    return _KERNELS.name(cls)
+    return _KERNELS.known.get(cls) or _KERNELS.name(cls)
 
 
 def bodies(name: str) -> LawBodies:

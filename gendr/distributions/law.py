@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gendr._common.ranges import finite
 from gendr._common.registry import Registered
-from gendr._common.tracing import check_reverse_mode, constant
+from gendr._common.tracing import applied, constant
 from gendr.distributions.base import Base, Number, Part, number_text
 
 INF = float("inf")
@@ -98,8 +98,7 @@ class Law(Registered, Base):
 
     def tails_at(self, u: Tensor, parts: tuple[Part, ...]) -> tuple[Tensor, ...]:
         """See `Base`."""
-        check_reverse_mode()
-        out = cast("tuple[Tensor, ...]", _Tails.apply(self, parts, *self._inputs(u)))
+        out = _tails(self, parts, *self._inputs(u))
         return tuple(v.to(self._result_dtype(u)) for v in out)
 
     def density_at(self, u: Tensor) -> Tensor:
@@ -109,8 +108,7 @@ class Law(Registered, Base):
 
     def quantile_at(self, q: Tensor, part: Part) -> Tensor:
         """See `Base`."""
-        check_reverse_mode()
-        out = cast("Tensor", _Quantile.apply(self, part, *self._inputs(q)))
+        out = _quantile(self, part, *self._inputs(q))
         return out.to(self._result_dtype(q))
 
     def median(self) -> Number:
@@ -202,7 +200,7 @@ class _Tails(torch.autograd.Function):
         grad = signed[0] if len(signed) == 1 else signed[0] + signed[1]
         slope = None
         if ctx.needs_input_grad[3]:
-            slope = grad * cast("Tensor", _ShapeSlope.apply(ctx.law, z, shape))
+            slope = grad * _shape_slope(ctx.law, z, shape)
         return None, None, grad * _density(ctx.law._bound(shape), z), slope
 
 
@@ -261,5 +259,8 @@ class _Quantile(torch.autograd.Function):
         grad = torch.where(known, grad, 0.0) / torch.where(known, pdf, 1.0)
         slope = None
         if ctx.needs_input_grad[3]:
-            slope = -grad * cast("Tensor", _ShapeSlope.apply(ctx.law, z, shape))
+            slope = -grad * _shape_slope(ctx.law, z, shape)
         return None, None, grad if ctx.part == "cdf" else -grad, slope
+
+
+_tails, _shape_slope, _quantile = map(applied, (_Tails, _ShapeSlope, _Quantile))

@@ -38,7 +38,7 @@ class Shaped(Law):
             object.__setattr__(self, "shape", check_number(what, shape, above=0))
 
     @property
-    def shape_parameter(self) -> Number:
+    def shape_parameter(self) -> Number:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The shape."""
         return self.shape
 

@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice, dtype_name
-from gendr._common.tracing import constant, is_transformed, refuse_transforms
+from gendr._common.tracing import constant, is_transformed, refuse_transforms, refuse_vmap
 
 
 class AnyBackend(Protocol):
@@ -43,12 +44,19 @@ class Choice(Generic[B]):
             `import_module`.
         names: of the backends, in the order in which `auto` asks them; the last takes every tensor.
         traced: whether all have forms of their own for the transforms of `torch.func`.
+        batched: what has batches of its own and no form for `torch.func.vmap`, for its message.
     """
 
     def __init__(
-        self, load: Callable[[str], B], names: tuple[str, ...], *, traced: bool = False
+        self,
+        load: Callable[[str], B],
+        names: tuple[str, ...],
+        *,
+        traced: bool = False,
+        batched: str = "",
     ) -> None:
-        self.load, self.names, self.traced = load, names, traced
+        self.load, self.names, self.traced, self.batched = load, names, traced, batched
+        self._chosen: dict[tuple[str, torch.device, torch.dtype], B] = {}
 
     def backends(self) -> dict[str, str | None]:
         """Every backend's name -> None if it is usable here, else the reason why not."""
@@ -65,8 +73,26 @@ class Choice(Generic[B]):
 
         Raises:
             ValueError: for an unknown name, or a backend that does not serve this device or dtype.
-            RuntimeError: for a backend that is not usable here, with its reason.
+            RuntimeError: for a backend that is not usable here, with its reason; and for `batched`
+                inside `torch.func.vmap`.
         """
+        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+            return self._search(name, tensor)[0]
+        kind = name, tensor.device, tensor.dtype
+        if kind in self._chosen:
+            chosen = self._chosen[kind]
+            if chosen is None or chosen.available() is None:
+                return chosen
+        chosen, lasts = self._search(name, tensor)
+        if lasts:
+            self._chosen[kind] = chosen
+        return chosen
+
+    def _search(self, name: str, tensor: Tensor) -> tuple[B, bool]:
+        """`choose`; and whether the choice stays, as no backend before it is unusable."""
+        lasts = True
+        if self.batched:
+            refuse_vmap(self.batched)
         if name not in self.names:
             check_choice("backend", name, ("auto", *self.names))
         if name != self.names[-1] and not self.traced and is_transformed():
@@ -90,8 +116,9 @@ class Choice(Generic[B]):
                 continue
             if reason is not None:
                 warn_once(candidate, reason)
+                lasts = False
                 continue
-            return module
+            return module, lasts
         raise RuntimeError(f"no backend serves tensors on {tensor.device}")  # reference serves all
 
 

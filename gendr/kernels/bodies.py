@@ -72,12 +72,15 @@ class KernelNames(Generic[T]):
         what: a member is, for messages: "law".
         root: of the family.
         kinds: the names of the bodies.
+
+    Attributes:
+        known: names by class for members of the package, by class and code for the user's own.
     """
 
     def __init__(self, what: str, root: T, kinds: tuple[str, ...]) -> None:
         self._what, self._root = what, root
         self._kinds = {name for kind in kinds for name in (kind, f"{kind}_float32")}
-        self._names: dict[Any, str] = {}
+        self.known: dict[Any, str] = {}
         self._latest: dict[type, str] = {}
         self._found: dict[str, Bodies[T]] = {}
 
@@ -89,8 +92,8 @@ class KernelNames(Generic[T]):
             ValueError: nobody knows which bodies belong to the class: several classes share its
                 file and none names its own, or another class has taken its place.
         """
-        if cls in self._names:  # of the package, whose code stays
-            return self._names[cls]
+        if cls in self.known:  # of the package, whose code stays
+            return self.known[cls]
         ours = is_of_package(cls)
         functions = vars(cls).get("bodies")
         if functions is None:
@@ -101,8 +104,8 @@ class KernelNames(Generic[T]):
         else:
             self._check(cls, functions)
         key = cls if ours else (cls, tuple((k, code_of(functions[k])) for k in sorted(functions)))
-        if key in self._names:
-            return self._names[key]
+        if key in self.known:
+            return self.known[key]
         if "bodies" not in vars(cls) and functions:
             if cls in self._latest and not _stands(cls):
                 return self._latest[cls]
@@ -111,7 +114,7 @@ class KernelNames(Generic[T]):
         if not ours or name in self._found:  # in which case its module was loaded again
             name = f"{re.sub(r'[^a-zA-Z0-9]', '_', name)}__{next(_count)}"
         self._found[name] = Bodies(f"the {self._what} {cls.name}", cls, dict(functions))
-        self._latest[cls] = self._names.setdefault(key, name)
+        self._latest[cls] = self.known.setdefault(key, name)
         return self._latest[cls]
 
     def bodies(self, name: str) -> Bodies[T]:

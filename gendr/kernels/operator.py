@@ -14,7 +14,8 @@ A system asks `gendr.kernels.backends.Choice` for the backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import methodcaller
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
 import torch
@@ -136,27 +137,37 @@ class Operator:
         )
 
 
-def _plain(value: Any, wide: bool) -> Any:
-    """An input as kernels take it; they may read it only, as it may be the user's own."""
-    if not isinstance(value, Tensor):
-        return value
-    if value.requires_grad:
-        value = value.detach()
-    value = value.double() if wide else value
-    if value.is_contiguous() or value.device.type != "cpu":
-        return value.contiguous()
-    return memory.empty_like(value).copy_(value)
+def _plain(values: Iterable[Any], wide: bool) -> list[Any]:
+    """Inputs as kernels take them; they may read them only, as they may be the user's own."""
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            if value.requires_grad:
+                value = value.detach()
+            if wide:
+                value = value.double()
+            if not value.is_contiguous():
+                on_cpu = value.device.type == "cpu"
+                value = memory.empty_like(value).copy_(value) if on_cpu else value.contiguous()
+        found.append(value)
+    return found
 
 
-def _in_place_of(value: Any, grad: Tensor | None) -> Tensor | None:
-    """A gradient in the shape and dtype of its input; None if that is no tensor."""
-    if grad is None or not isinstance(value, Tensor):
-        return None
-    if grad.shape == value.shape:
-        return grad if grad.dtype == value.dtype else grad.to(value.dtype)
-    if value.ndim == 0:
-        return finite(grad.sum().to(value.dtype))
-    return grad.reshape(value.shape).to(value.dtype)
+def _in_place_of(values: Sequence[Any], grads: Iterable[Tensor | None]) -> list[Tensor | None]:
+    """Gradients in the shapes and dtypes of their inputs; None for those that are no tensors."""
+    found: list[Tensor | None] = []
+    for value, grad in zip(values, grads, strict=True):
+        if grad is None or not isinstance(value, Tensor):
+            grad = None
+        elif grad.shape != value.shape and value.ndim == 0:
+            grad = finite(grad.sum().to(value.dtype))
+        elif grad.shape != value.shape or grad.dtype != value.dtype:
+            grad = grad.reshape(value.shape).to(value.dtype)
+        found.append(grad)
+    return found
+
+
+_SAVED = object()  # stands for a tensor that autograd has saved
 
 
 class _Applied(torch.autograd.Function):
@@ -166,38 +177,41 @@ class _Applied(torch.autograd.Function):
     ) -> Tensors:
         save = True in ctx.needs_input_grad
         wide = getattr(kernels, "wide", False)
-        results, saved = kernels.forward(spec, *[_plain(x, wide) for x in inputs], save=save)
+        results, saved = kernels.forward(spec, *_plain(inputs, wide), save=save)
         if wide:
-            dtype = next(t.dtype for t in inputs if isinstance(t, Tensor))
-            results = tuple(result.to(dtype) for result in results)
+            dtype = next(filter(torch.is_tensor, inputs)).dtype  # pyright: ignore[reportAttributeAccessIssue]
+            results = tuple(map(methodcaller("to", dtype), results))
         ctx.set_materialize_grads(False)
         if operator.constant:
-            ctx.mark_non_differentiable(*(results[i] for i in operator.constant))
+            ctx.mark_non_differentiable(*map(results.__getitem__, operator.constant))
         if save:
-            values = inputs + saved
-            ctx.save_for_backward(*[x for x in values if isinstance(x, Tensor)])
-            others = [None if isinstance(x, Tensor) else (x,) for x in values]
-            ctx.call = operator, kernels, spec, len(inputs), others
+            values = [*inputs, *saved]
+            ctx.save_for_backward(*filter(torch.is_tensor, values))
+            for place, value in enumerate(values):
+                values[place] = _SAVED if isinstance(value, Tensor) else value
+            ctx.call = operator, kernels, spec, len(inputs), values
         return results
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         refuse_batched(grads)
-        operator, kernels, spec, count, others = ctx.call
-        tensors = iter(ctx.saved_tensors)
-        values = tuple([next(tensors) if other is None else other[0] for other in others])
-        inputs, saved = values[:count], values[count:]
-        if all([grad is None for grad in grads]):
+        operator, kernels, spec, count, kept = ctx.call
+        values, tensors = [*kept], iter(ctx.saved_tensors)
+        for place, value in enumerate(values):
+            if value is _SAVED:
+                values[place] = next(tensors)
+        inputs, saved = tuple(values[:count]), tuple(values[count:])
+        if not any(map(torch.is_tensor, grads)):
             return (None,) * (3 + count)
         graded = torch.is_grad_enabled()  # a graph of the backward pass is wanted
         if graded and operator.reference is not None:
             return None, None, None, *operator.again(spec, inputs, grads, saved)
         wide = getattr(kernels, "wide", False)
         gradients = kernels.backward(
-            spec, tuple([_plain(x, wide) for x in inputs]), saved,
-            tuple([_plain(x, wide) for x in grads]), ctx.needs_input_grad[3:],
+            spec, tuple(_plain(inputs, wide)), saved, tuple(_plain(grads, wide)),
+            ctx.needs_input_grad[3:],
         )  # fmt: skip
-        results = [_in_place_of(value, grad) for value, grad in zip(inputs, gradients, strict=True)]
+        results = _in_place_of(inputs, gradients)
         if graded:
             sources = [x for x in (*grads, *inputs) if isinstance(x, Tensor)]
             results = [None if x is None else _Once.apply(kernels, x, *sources) for x in results]

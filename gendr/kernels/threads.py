@@ -91,10 +91,9 @@ def run(
         alone: whether this thread does all of it: waking another one takes about 0.1 ms.
         most: threads that do it, at most.
     """
-    threads = num_threads()
     if units == 0:
         return
-    if alone or threads == 1 or units == 1 or most == 1:
+    if alone or units == 1 or most == 1 or (threads := num_threads()) == 1:
         kernel(*args, 0, units)
         return
     bounds = np.linspace(0, units, min(units, threads * pieces) + 1).astype(np.int64).tolist()
@@ -121,6 +120,9 @@ def run(
         for helper in helpers:
             if not helper.cancel():
                 helper.result()
+        # What is cancelled stays in the pool's queue until a helper is free, as it is not while it
+        # runs what calls this; it must not hold arrays that long.
+        args = ()
 
 
 def mapped(

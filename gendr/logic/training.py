@@ -239,8 +239,7 @@ class LogicTraining(TrainingLoop[LogicSettings, nn.Sequential]):
         ValueError: if the parts do not fit together.
     """
 
-    kind = "gendr logic 1"
-    what = "a training of a logic gate network"
+    kind = "a training of a logic gate network"
 
     def __init__(
         self,
@@ -329,8 +328,6 @@ class LogicTraining(TrainingLoop[LogicSettings, nn.Sequential]):
         """See `TrainingLoop`."""
         values = self.signature_of(self._digest)
         del values["evaluate_every"]  # an evaluation changes no step
-        if not self.settings.kernels:  # as in checkpoints from before there were convolutions
-            del values["kernels"]
         return {**values, "thresholds": list(self.settings.thresholds)}
 
     def result(self) -> LogicResult:
@@ -442,7 +439,7 @@ def train_logic(
     device: torch.device | str = "cpu",
     checkpoint: str | Path | None = None,
     resume: bool = False,
-    callback: Callable[[LogicTraining], None] | None = None,
+    callback: Callable[[LogicTraining], object] | None = None,
 ) -> LogicResult:
     """Train a logic gate network, and test its hard form.
 

@@ -11,23 +11,20 @@ from __future__ import annotations
 
 import math
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from gendr._common.checkpoint import load_checkpoint, save_checkpoint
+from gendr._common.jobs import Work, drive
 
 __all__ = ["Result", "Row", "TrainingLoop", "drive"]
 
 # How many rows of the history are written from one evaluation to the next.
 LOGS = 10
-# The values that every checkpoint holds.
-SAVED = ("signature", "step", "seconds", "history", "loss", "model", "adam", "generator", "random")
 
 Row: TypeAlias = "dict[str, float]"
 
@@ -68,12 +65,10 @@ SettingsT = TypeVar("SettingsT", bound=Schedule)
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
-class TrainingLoop(ABC, Generic[SettingsT, ModelT]):
+class TrainingLoop(Work, Generic[SettingsT, ModelT]):
     """A training in progress: its state between two steps.
 
     Attributes:
-        kind: the format of its checkpoints and its version.
-        what: what a checkpoint is of, for messages.
         kept: further attributes that checkpoints hold, as plain values and tensors.
         settings: as given.
         step: the number of steps done.
@@ -88,8 +83,6 @@ class TrainingLoop(ABC, Generic[SettingsT, ModelT]):
         make: makes the network on the CPU; with equal seeds it has equal weights on every device.
     """
 
-    kind: ClassVar[str]
-    what: ClassVar[str]
     kept: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -164,8 +157,14 @@ class TrainingLoop(ABC, Generic[SettingsT, ModelT]):
 
     # -- steps
 
+    @property
+    def progress(self) -> float:
+        """The part of the steps that is done, in [0, 1]."""
+        steps = self.settings.steps
+        return self.step / steps if self.step < steps else 1.0
+
     def advance(self) -> None:
-        """Do one step.
+        """Do one step, in place.
 
         Raises:
             ValueError: if the loss is no longer finite.
@@ -198,10 +197,9 @@ class TrainingLoop(ABC, Generic[SettingsT, ModelT]):
 
     # -- checkpoints
 
-    def save(self, path: str | Path) -> None:
-        """Write a checkpoint; an existing file is replaced only when the new one is complete."""
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on; the state of torch's global random numbers is of it."""
         values: dict[str, Any] = {
-            "signature": self.signature(),
             "step": self.step,
             "seconds": self.seconds,
             "history": self.history,
@@ -214,91 +212,25 @@ class TrainingLoop(ABC, Generic[SettingsT, ModelT]):
         }
         if self.device.type == "cuda":
             values["random_cuda"] = torch.cuda.get_rng_state(self.device)
-        save_checkpoint(path, self.kind, values)
+        return values
 
-    def restore(self, path: str | Path) -> None:
-        """Continue from a checkpoint; on a CPU, bit for bit as if there had been no interruption.
-
-        The state of torch's global random numbers is restored too.
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there.
 
         Raises:
-            ValueError: if there is no file, or it is no checkpoint, or that of another training.
+            ValueError: if more steps are done than there shall be.
         """
-        values = load_checkpoint(path, self.kind, (*SAVED, *self.kept), self.what)
-        for key, value in self.signature().items():
-            then = values["signature"].get(key)
-            if then != value:
-                raise ValueError(
-                    f"{path} is of a training with {key} = {then}, now it is {value}; resume with "
-                    "the same settings and data, or start anew elsewhere"
-                )
-        self.model.load_state_dict(values["model"])
-        self.adam.load_state_dict(values["adam"])
-        self.generator.set_state(values["generator"])
-        torch.set_rng_state(values["random"])
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state(values["random_cuda"], self.device)
-        self._loss = values["loss"].to(self._loss.device)
-        self.step, self.seconds = values["step"], values["seconds"]
-        self.history = values["history"]
-        for name in self.kept:
-            setattr(self, name, values[name])
-
-
-TrainingT = TypeVar("TrainingT", bound="TrainingLoop[Any, Any]")
-
-
-def drive(
-    training: TrainingT,
-    *,
-    checkpoint: str | Path | None = None,
-    resume: bool = False,
-    save_every: float = 60.0,
-    seconds: float = math.inf,
-    callback: Callable[[TrainingT], None] | None = None,
-) -> None:
-    """Do the steps of a training.
-
-    Args:
-        training: the training, changed in place.
-        checkpoint: a file that is written every `save_every` seconds and at the end.
-        resume: whether to continue from that file.
-        save_every: seconds between two checkpoints: the most that a killed process loses.
-        seconds: a limit for the steps of this session; the first step beyond it is the last.
-        callback: called after every step. What it raises, KeyboardInterrupt included, ends the
-            training after a checkpoint.
-
-    Raises:
-        ValueError: if the loss is no longer finite, or there is nothing to resume from, or
-            more steps are done than there shall be.
-    """
-    if resume:
-        if checkpoint is None:
-            raise ValueError("resume needs a checkpoint; name its file")
-        training.restore(checkpoint)
-        if training.step > training.settings.steps:
+        if state["step"] > self.settings.steps:
             raise ValueError(
-                f"{checkpoint} has {training.step} steps, more than the {training.settings.steps} "
+                f"the checkpoint has {state['step']} steps, more than the {self.settings.steps} "
                 "asked for"
             )
-
-    def save() -> None:
-        if checkpoint is not None:
-            training.save(checkpoint)
-
-    start = saved = time.monotonic()
-    while training.step < training.settings.steps:
-        training.advance()
-        if callback is not None:
-            try:
-                callback(training)
-            except BaseException:
-                save()
-                raise
-        now = time.monotonic()
-        if now - start >= seconds:
-            break
-        if now - saved >= save_every:
-            save()
-            saved = now
-    save()
+        self.model.load_state_dict(state["model"])
+        self.adam.load_state_dict(state["adam"])
+        self.generator.set_state(state["generator"])
+        torch.set_rng_state(state["random"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["random_cuda"], self.device)
+        self._loss = state["loss"].to(self._loss.device)
+        for name in ("step", "seconds", "history", *self.kept):
+            setattr(self, name, state[name])

@@ -225,6 +225,16 @@ class Camera:
         return self.rotation, self.translation, self.focal, self.principal
 
     @property
+    def requires_grad(self) -> bool:
+        """Whether a tensor requires a gradient."""
+        return (
+            self.rotation.requires_grad
+            or self.translation.requires_grad
+            or self.focal.requires_grad
+            or self.principal.requires_grad
+        )
+
+    @property
     def dtype(self) -> torch.dtype:
         """The dtype of all tensors."""
         return self.rotation.dtype
@@ -488,13 +498,16 @@ class Camera:
 
     # -- the projection -----------------------------------------------------------------------
 
-    def world_to_camera(self, points: Tensor, index: Tensor | None = None) -> Tensor:
+    def world_to_camera(
+        self, points: Tensor, index: Tensor | None = None, *, check: bool = True
+    ) -> Tensor:
         """Camera coordinates (right, up, depth) of world points.
 
         Args:
             points: [V, 3] or [B or 1, V, 3]; one set is seen by all cameras, one camera sees all
                 sets. Packed with `index`: [V, 3].
             index: [V] int64, the camera that sees each of the packed points.
+            check: whether to look at dtypes, devices and shapes.
 
         Returns:
             [B, V, 3]; packed: [V, 3].
@@ -503,19 +516,23 @@ class Camera:
             TypeError: points of another dtype than the camera.
             ValueError: another device or shape, or point sets that do not broadcast with cameras.
         """
-        check_like("points", check_float("points", points), "the camera", self.rotation)
+        if check:
+            check_like("points", check_float("points", points), "the camera", self.rotation)
         if index is not None:
-            check_shape("packed points", points, "[V, 3]")
-            check_shape("index", index, "[V]", V=len(points))
+            if check:
+                check_shape("packed points", points, "[V, 3]")
+                check_shape("index", index, "[V]", V=len(points))
             if len(self) == 1:  # every index is 0
                 return rotate(self.rotation[0], points) + self.translation[0]
             return rotate(taken(self.rotation, index), points) + taken(self.translation, index)
-        check_shape("points", points, "[V, 3] or [B, V, 3]")
+        if check:
+            check_shape("points", points, "[V, 3] or [B, V, 3]")
+            sets = points.shape[0] if points.ndim == 3 else 1
+            if sets != len(self) and 1 not in (sets, len(self)):
+                raise ValueError(
+                    f"{sets} point sets and {len(self)} cameras do not broadcast; want 1 or equal"
+                )
         p = points[None] if points.ndim == 2 else points
-        if p.shape[0] != len(self) and 1 not in (p.shape[0], len(self)):
-            raise ValueError(
-                f"{p.shape[0]} point sets and {len(self)} cameras do not broadcast; want 1 or equal"
-            )
         return rotate(self.rotation[:, None], p) + self.translation[:, None]
 
     @property
@@ -525,10 +542,10 @@ class Camera:
         Differentiable. Cached as long as no tensor of the camera requires a gradient or is changed
         in place.
         """
-        tensors = self.tensors()
-        if is_traced() or any(x.requires_grad or x.is_inference() for x in tensors):
+        tensors = self.rotation, self.translation, self.focal, self.principal
+        if self.requires_grad or is_traced() or any(map(Tensor.is_inference, tensors)):
             return self._projection_of(*tensors)
-        versions = tuple(x._version for x in tensors)
+        versions = tuple([x._version for x in tensors])
         cached: tuple[Any, Tensor] | None = self.__dict__.get("_cached_projection")
         # A CUDA graph computes it anew at every replay.
         if cached is None or cached[0] != versions or capturing(self.device):
@@ -547,19 +564,20 @@ class Camera:
         return torch.cat([xy, w, depth], 1)
 
     def clip_coordinates(
-        self, points: Tensor, index: Tensor | None = None
+        self, points: Tensor, index: Tensor | None = None, *, check: bool = True
     ) -> tuple[Tensor, Tensor]:
         """Homogeneous NDC before the division: linear in the points, so that edges can be clipped.
 
         Args:
             points: As for `world_to_camera`.
             index: As for `world_to_camera`.
+            check: As for `world_to_camera`.
 
         Returns:
             (X, Y, W) as [B, V, 3] with x_ndc = X / W, y_ndc = Y / W, where W is the depth for
             perspective and 1 for orthographic; and the depth [B, V], any sign. Packed: [V, 3], [V].
         """
-        camera = self.world_to_camera(points, index)
+        camera = self.world_to_camera(points, index, check=check)
         xy, depth = camera[..., :2], camera[..., 2]
         if index is None:
             focal, principal = self.focal[:, None], self.principal[:, None]

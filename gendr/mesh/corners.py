@@ -7,12 +7,12 @@ same input gives the same bits.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from gendr._common.tracing import is_traced
+from gendr._common.tracing import applied, is_traced
 from gendr._common.vectors import summed, taken
 
 Lists = tuple[Tensor, Tensor]  # starts and entries of `Topology.vertex_corners`
@@ -35,7 +35,7 @@ def at_corners(values: Tensor, faces: Tensor, lists: Lists | None = None) -> Ten
     if lists is None:
         corners = taken(values, flat)
     else:
-        corners = cast(Tensor, _Spread.apply(values, flat, *lists))
+        corners = _spread(values, flat, *lists)
     return corners.reshape(-1, 3, values.shape[-1])
 
 
@@ -51,7 +51,7 @@ def sums_of_corners(values: Tensor, faces: Tensor, count: int, lists: Lists | No
     flat = faces.reshape(-1)
     if lists is None:
         return summed(values, flat, count)
-    return cast(Tensor, _Join.apply(values, flat, *lists))
+    return _join(values, flat, *lists)
 
 
 class _Spread(torch.autograd.Function):
@@ -67,7 +67,7 @@ class _Spread(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return _Join.apply(grad, *ctx.saved_tensors), None, None, None
+        return _join(grad, *ctx.saved_tensors), None, None, None
 
 
 class _Join(torch.autograd.Function):
@@ -86,4 +86,7 @@ class _Join(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return _Spread.apply(grad, *ctx.saved_tensors), None, None, None
+        return _spread(grad, *ctx.saved_tensors), None, None, None
+
+
+_spread, _join = applied(_Spread), applied(_Join)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -201,6 +201,11 @@ class Mesh:
         return self._attributes.face_values.get("shape")
 
     @property
+    def face_values(self) -> Mapping[str, Tensor]:
+        """Those of the three before that there are, by "opacity", "scale" and "shape"."""
+        return self._attributes.face_values
+
+    @property
     def origin(self) -> Tensor:
         """Where in the world the coordinates of each mesh count from: float64 [B, 3], on the CPU.
 
@@ -229,7 +234,7 @@ class Mesh:
         return self._vertices.device
 
     def __len__(self) -> int:
-        return len(self.vertex_counts)
+        return len(self._topology.vertex_counts)
 
     def __bool__(self) -> bool:
         return True

@@ -44,12 +44,14 @@ def connected_parts(faces: NDArray[np.int64], count: int) -> NDArray[np.int32]:
 
 def euler_and_parts(faces: NDArray[np.int64]) -> tuple[int, int]:
     """Vertices - edges + faces of what faces [F, 3] use, and the number of connected parts."""
-    used, compact = np.unique(faces, return_inverse=True)
-    compact = compact.reshape(-1, 3)
-    ends = np.sort(compact[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), 1)
-    edges = len(np.unique(ends[:, 0] * len(used) + ends[:, 1]))
-    parts = len(np.unique(connected_parts(compact, len(used))))
-    return len(used) - edges + len(faces), parts
+    count = int(faces.max(initial=-1)) + 1
+    used = np.zeros(count, bool)
+    used[faces] = True
+    ends = np.sort(faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), 1)
+    key = np.sort(ends[:, 0] * count + ends[:, 1])
+    edges = int(np.count_nonzero(np.diff(key, prepend=-1)))
+    parts = int(connected_parts(faces, count).max(initial=-1)) + 1 - int(np.sum(~used))
+    return int(used.sum()) - edges + len(faces), parts
 
 
 @dataclass(frozen=True, eq=False)

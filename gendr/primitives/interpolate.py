@@ -8,7 +8,6 @@ Source: Laine et al., Modular Primitives for High-Performance Differentiable Ren
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -17,24 +16,9 @@ from torch import Tensor
 from gendr._common.checks import check_float, check_like, check_shape, shape_text
 from gendr.kernels.operator import Operator
 from gendr.primitives.choice import kernels_for
-from gendr.primitives.scene import Pixels, check_ids, check_rast, check_tri, pixels_of
+from gendr.primitives.scene import Faces, check_ids, check_rast, check_tri, pixels_of
 
 __all__ = ["interpolate"]
-
-
-@dataclass(frozen=True, eq=False)
-class Faces:
-    """The triangles of attributes.
-
-    Attributes:
-        tri: [T, 3] int32, rows of the attributes of an image.
-        selected: the attributes of which derivatives are wanted.
-        pixels: what is known of the pixels of triangles.
-    """
-
-    tri: Tensor
-    selected: tuple[int, ...]
-    pixels: Pixels = field(default_factory=Pixels)
 
 
 def interpolate(

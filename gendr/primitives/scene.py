@@ -126,6 +126,21 @@ class Scene:
 _cache: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
+@dataclass(frozen=True, eq=False)
+class Faces:
+    """The triangles of attributes.
+
+    Attributes:
+        tri: [T, 3] int32, rows of the attributes of an image.
+        selected: the attributes of which derivatives are wanted.
+        pixels: what is known of the pixels of triangles.
+    """
+
+    tri: Tensor
+    selected: tuple[int, ...]
+    pixels: Pixels = field(default_factory=Pixels)
+
+
 def kept(tensor: Tensor, name: str, make: Any) -> Any:
     """What `make` gives of the values of a tensor, kept as long as it lives and does not change."""
     if tensor.is_inference():  # has no version

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -20,9 +20,6 @@ from gendr._common.tracing import tracing
 from gendr.kernels.operator import Operator
 from gendr.relaxed.execution import Merged
 from gendr.relaxed.settings import Settings, current
-
-if TYPE_CHECKING:
-    from gendr.relaxed.program import Program
 
 Function: TypeAlias = "Callable[[list[Tensor]], list[Tensor]]"
 
@@ -118,6 +115,22 @@ class ProgramKernels:
         )
         result = iter(graphs.joint(*inputs, *given))
         return tuple(next(result) if asked else None for asked in wanted)
+
+
+class Program(Protocol):
+    """A `gendr.relaxed.Program`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it."""
+        ...
+
+    def settled(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Settings]:
+        """The arguments among those of a call, and the settings of its run."""
+        ...
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], settings: Settings) -> Any:
+        """Run the relaxed function with these settings."""
+        ...
 
 
 class CompiledProgram:

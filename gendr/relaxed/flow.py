@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from gendr._common.tracing import is_traced
+from gendr._common.tracing import applied, is_traced
 from gendr.relaxed.execution import Path, Unlikely
 from gendr.relaxed.settings import (
     PATIENCE,
@@ -43,6 +43,9 @@ class _Finite(torch.autograd.Function):
         return torch.where(away & ~grads[0].isfinite(), 0.0, grads[0]), None
 
 
+_finite = applied(_Finite)
+
+
 def _read(x: Tensor, path: Path) -> Tensor:
     """What a branch reads, without the slopes that do not count in it.
 
@@ -52,7 +55,7 @@ def _read(x: Tensor, path: Path) -> Tensor:
     if reached is not None and x.ndim in (0, reached.ndim):
         x = torch.where(reached, x, x.detach())
     if doubtful is not None and x.ndim in (0, doubtful.ndim):
-        x = _Finite.apply(x.expand(torch.broadcast_shapes(x.shape, doubtful.shape)), doubtful)  # pyright: ignore[reportAssignmentType]
+        x = _finite(x.expand(torch.broadcast_shapes(x.shape, doubtful.shape)), doubtful)
     return x
 
 

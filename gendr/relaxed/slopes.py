@@ -12,36 +12,19 @@ import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
+
+from gendr._common.ranges import limited
 
 # Code of rewritten programs, by id, kept alive with it; its lines are those of the user's file.
 CODE: dict[int, Any] = {}
-
-
-class _Clip(torch.autograd.Function):
-    """The identity, whose gradient is cut."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, bound: float) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return x.view_as(x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
-        ctx.bound = inputs[1]
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return grads[0].clamp(-ctx.bound, ctx.bound), None
 
 
 def clipped(x: Tensor, bound: float) -> Tensor:
     """The same numbers, whose gradient is cut to [-bound, bound]."""
     if bound == math.inf:
         return x.view_as(x)
-    return _Clip.apply(x, bound)  # pyright: ignore[reportReturnType]
+    return limited(x, bound)
 
 
 @dataclass(eq=False)

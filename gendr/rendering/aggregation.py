@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PAIRS_AT_ONCE = 4_000_000  # pairs in a list: about 1 GB of temporaries
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Aggregation:
     """The distribution and the T-conorm of a renderer, checked: how faces become alpha.
 
@@ -37,9 +37,8 @@ class Aggregation:
         self, scale: Tensor, shift: Number, shape: Number | None, p: Number | None
     ) -> Aggregation:
         """The same for the tensors that an operator got in place of those it was called with."""
-        coverage = replace(
-            self.coverage, scale=scale, dist=self.coverage.dist.with_numbers(shift, shape)
-        )
+        of, dist = self.coverage, self.coverage.dist.with_numbers(shift, shape)
+        coverage = Coverage(dist, scale, of.cutoff, of.number, of.double)
         return Aggregation(coverage, self.joining(p))
 
     def joining(self, p: Number | None) -> TConorm:

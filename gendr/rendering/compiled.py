@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -25,8 +25,8 @@ from gendr.rendering.output import Output, image
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
-    from gendr.rendering.renderer import Renderer
 
+Renderer: TypeAlias = Any  # that of renderer.py, which makes these: to name it would be a circle
 GRAPHS = 8  # kinds of calls that are kept as graphs
 BEFORE = 2  # calls of a kind that run as they are: a scale that changes at every call never counts
 WARM = 3  # runs before a capture: kernels are compiled, and lists of faces get their capacity

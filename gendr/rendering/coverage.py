@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from gendr._common.tracing import once
 
 if TYPE_CHECKING:
     from gendr.distributions import Distribution
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Coverage:
     """How a signed distance to a face becomes a coverage in [0, 1].
 
@@ -23,6 +25,7 @@ class Coverage:
             all backends give the same result.
         number: the scale, if it is one number for all images and not a tensor.
         double: whether the CPU computes in float64, whatever the dtype of the faces.
+        plans: what backends have decided for it.
     """
 
     dist: Distribution
@@ -30,8 +33,9 @@ class Coverage:
     cutoff: float
     number: float | None = None
     double: bool = False
+    plans: dict[Any, Any] = field(default_factory=dict, repr=False)
 
-    @property
+    @once
     def has_own_cdf(self) -> bool:
         """Whether the CDF is a Python function of the user's, which only torch can evaluate."""
         from gendr.distributions import CallableDistribution

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -41,20 +41,21 @@ DEEP = 1e3  # see `raster_positions`; float64 still tells depths apart by 1e-13 
 
 @dataclass(frozen=True)
 class ImageSize:
-    """Height and width of an image in pixels."""
+    """Height and width of an image in pixels.
+
+    Attributes:
+        side: the shorter one, which spans [-1, 1].
+        pixels: of one image.
+    """
 
     height: int
     width: int
+    side: int = field(init=False, repr=False, compare=False)
+    pixels: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def side(self) -> int:
-        """The shorter side, which spans [-1, 1]."""
-        return min(self.height, self.width)
-
-    @property
-    def pixels(self) -> int:
-        """Pixels of one image."""
-        return self.height * self.width
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "side", min(self.height, self.width))
+        object.__setattr__(self, "pixels", self.height * self.width)
 
     def image_of(self, pixels: Tensor) -> Tensor:
         """The image that each pixel of the batch belongs to."""
@@ -79,11 +80,16 @@ class ScreenFaces:
         offsets: B + 1 numbers; image b owns the faces offsets[b] .. offsets[b + 1] - 1.
         has_absent: whether faces that are not there may stand among the others: all their corners
             are at `ABSENT`, they cover nothing, and do not count in a mean.
+        images: their number B.
     """
 
     corners: Tensor
     offsets: tuple[int, ...]
     has_absent: bool = False
+    images: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "images", len(self.offsets) - 1)
 
     @property
     def present(self) -> Tensor | None:
@@ -91,14 +97,9 @@ class ScreenFaces:
         return self.corners.detach()[:, 0, 0] < BEYOND if self.has_absent else None
 
     @property
-    def images(self) -> int:
-        """Number of images B."""
-        return len(self.offsets) - 1
-
-    @property
     def counts(self) -> tuple[int, ...]:
         """Faces of each image."""
-        return tuple(b - a for a, b in pairwise(self.offsets))
+        return tuple([b - a for a, b in pairwise(self.offsets)])
 
     @property
     def present_counts(self) -> tuple[int, ...]:
@@ -432,24 +433,27 @@ def common_batch(meshes: int, cameras: int) -> int:
 
 def camera_space(mesh: Mesh, camera: Camera) -> CameraSpace:
     """The vertices of a batch of images seen from their cameras; batches of 1 broadcast."""
-    images = common_batch(len(mesh), len(camera))
+    vertices, faces, images = mesh.vertices, mesh.faces, len(camera)
+    count = faces.shape[0]
+    source = torch.arange(count, device=faces.device)
     if len(mesh) == 1:
-        clip, depth = camera.clip_coordinates(mesh.vertices.unsqueeze(0))
-        count, faces = mesh.vertices.shape[0], mesh.faces
-        step = torch.arange(images, device=faces.device) * count
-        all_faces = (faces.unsqueeze(0) + step[:, None, None]).reshape(-1, 3)
-        offsets = _cumulative([faces.shape[0]] * images)
-        source = torch.arange(faces.shape[0], device=faces.device).repeat(images)
+        clip, depth = camera.clip_coordinates(vertices.unsqueeze(0), check=False)
+        if images != 1:
+            step = torch.arange(images, device=faces.device) * vertices.shape[0]
+            faces, source = faces + step[:, None, None], source.repeat(images)
+        offsets = tuple(range(0, images * count + 1, count)) if count else (0,) * (images + 1)
         clip, depth = clip.flatten(0, 1), depth.flatten(0, 1)
-        return CameraSpace(clip, depth, all_faces, offsets, source, camera.orthographic)
-    source = torch.arange(mesh.faces.shape[0], device=mesh.faces.device)
+        faces = faces.reshape(-1, 3)
+        return CameraSpace(clip, depth, faces, offsets, source, camera.orthographic)
+    images = common_batch(len(mesh), images)
     offsets = _cumulative(mesh.face_counts)
     index = torch.repeat_interleave(
         torch.arange(images, device=source.device),
         torch.tensor(mesh.vertex_counts, dtype=torch.int64, device=source.device),
     )
-    clip, depth = camera.clip_coordinates(mesh.vertices, index if len(camera) > 1 else index * 0)
-    return CameraSpace(clip, depth, mesh.faces, offsets, source, camera.orthographic)
+    index = index if len(camera) > 1 else index * 0
+    clip, depth = camera.clip_coordinates(vertices, index, check=False)
+    return CameraSpace(clip, depth, faces, offsets, source, camera.orthographic)
 
 
 def _clip_near(clip: Tensor, depth: Tensor, crossing: Tensor, near: float, cut_w: float) -> Tensor:

@@ -42,6 +42,7 @@ class Layered:
         planes: [T, 3] float64, the keys p x + q y + r, which grow towards the camera.
         limits: [T, 2] float64, the least and the greatest key of a face; keys are clamped to them.
         sorts: whether the keys of a face may differ from pixel to pixel.
+        double: whether the CPU computes in float64, whatever the dtype of the faces.
     """
 
     faces: ScreenFaces
@@ -55,6 +56,7 @@ class Layered:
     planes: Tensor
     limits: Tensor
     sorts: bool = True
+    double: bool = False
 
     def covered(
         self, d: Tensor, index: Tensor, gather: Callable[[Tensor, Tensor], Tensor] = getitem

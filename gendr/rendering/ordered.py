@@ -44,6 +44,7 @@ from gendr.rendering.api import (
     Scale,
     check_batch,
     check_positive,
+    is_double,
     parse_image_size,
     parse_scale,
 )
@@ -73,6 +74,7 @@ def ordered(
     sort: str = "pixel",
     bound: float = 1e-4,
     backend: str = "auto",
+    precision: str = "auto",
     check: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Join projected soft triangles from front to back.
@@ -98,9 +100,10 @@ def ordered(
             each other then jump where a camera moves. Equal depths go by the order of the faces.
         bound: in [0, 1): faces may be left out whose weights in a pixel are less than this
             together; 0 joins all.
-        backend: "auto", "cpu", "reference" or "triton", which computes in float32, and keys of
-            depth in float64. Where pixels have orders of their own it looks for the nearest pairs
-            again and again, and stores none to sort them. The others compute in float64.
+        backend: "auto", "cpu", "reference" or "triton". Where pixels have orders of their own,
+            "triton" looks for the nearest pairs again and again, and stores none to sort them.
+        precision: "auto", or "double" for kernels of the CPU that compute in float64; see
+            `gendr.Renderer`. Keys of depth are float64 always; "reference" is float64 throughout.
         check: whether to look for NaN and inf, and for opacities outside [0, 1].
 
     Returns:
@@ -125,7 +128,8 @@ def ordered(
         wide = scale[None] if isinstance(scale, Tensor) and scale.ndim == 1 else scale
         image, alpha = ordered(
             face_vertices[None], colors[None], image_size, dist, tconorm, wide, opacity=each[0],
-            shape=each[1], cutoff=cutoff, sort=sort, bound=bound, backend=backend, check=check,
+            shape=each[1], cutoff=cutoff, sort=sort, bound=bound, backend=backend,
+            precision=precision, check=check,
         )  # fmt: skip
         return image[0], alpha[0]
     size, join, law = parse_image_size(image_size), as_tconorm(tconorm), as_distribution(dist)
@@ -135,7 +139,8 @@ def ordered(
     check_number("cutoff", cutoff, least=0.0, below=1.0)
     check_number("bound", bound, least=0.0, below=1.0)
     images, count = face_vertices.shape[:2]
-    check_batch(images, size, face_vertices)
+    check_batch(images, size, face_vertices.dtype, face_vertices.device)
+    double = is_double(precision, face_vertices.device)
     given: dict[str, Tensor | None] = {"colors": colors, "opacity": opacity, "shape": shape}
     if isinstance(scale, Tensor) and scale.ndim:
         given["scale"] = scale
@@ -169,7 +174,7 @@ def ordered(
         corners = face_vertices[..., :2].reshape(-1, 3, 2)
         depth = face_vertices[..., 2].detach().reshape(-1, 3)
         keep = (depth > 0).all(-1)
-        offsets = tuple(b * count for b in range(images + 1))
+        offsets = tuple(map(count.__mul__, range(images + 1)))
         faces = screen_faces(corners, offsets, keep, leave_out=False)
         chosen = choose(backend, face_vertices)
         keys = getattr(chosen, "depth_keys", depth_keys)
@@ -177,6 +182,7 @@ def ordered(
         layered = Layered(
             faces, law, join, float(cutoff), float(bound), colors.flatten(0, 1),
             opacities, widths, planes, limits, sort == "pixel",
+            double,
         )  # fmt: skip
         image, alpha = chosen.ordered(layered, size)
     shape_of = images, size.height, size.width

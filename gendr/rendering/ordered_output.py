@@ -113,6 +113,7 @@ def _layered(
     return Layered(
         scene.faces, dist, aggregation.tconorm, coverage.cutoff, ordering.bound,
         scene.colours[:, 0], opacity, scale, planes, limits, ordering.sort == "pixel",
+        coverage.double,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gendr._common.tracing import lazy
 from gendr.rendering.aggregation import Aggregation
-from gendr.rendering.backends.dispatch import alpha
+from gendr.rendering.backends.choice import alpha
 from gendr.rendering.backends.interface import Backend
 from gendr.rendering.scene import Scene
 from gendr.rendering.shading import (
@@ -36,15 +36,12 @@ class image(lazy[T]):
     def found(self, instance: Output) -> T:
         """The part, in full precision."""
         device = instance.device.type
-        with torch.set_grad_enabled(torch.is_grad_enabled() and instance.allows_graph):
-            if not torch.is_autocast_enabled(device):
-                return super().found(instance)
-            with torch.autocast(device, enabled=False):
-                return super().found(instance)
-
-    def allows_graph(self, instance: Output) -> bool:
-        """Whether the call that rendered was one with gradients."""
-        return instance.allows_graph
+        graded, mixed = torch.is_grad_enabled(), torch.is_autocast_enabled(device)
+        if not mixed and (instance.allows_graph or not graded):
+            return super().found(instance)
+        graded = torch.set_grad_enabled(graded and instance.allows_graph)
+        with graded, torch.autocast(device, enabled=False):
+            return super().found(instance)
 
 
 class Output:
@@ -99,8 +96,9 @@ class Output:
     @image
     def alpha(self) -> Tensor:
         """Soft coverage [B, H, W]."""
-        scene, photo = self._scene, self._photo
-        covered = alpha(self._backend, scene.faces, scene.size, self._aggregation)
+        scene = self._scene
+        covered = alpha(self._backend, scene.geometry.faces, scene.size, self._aggregation)
+        photo = None if scene.camera.window is None else self._photo
         return covered if photo is None else covered * photo
 
     @image

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 import weakref
 from collections.abc import Hashable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,20 +20,20 @@ from gendr._common.checks import (
     check_number,
     check_shape,
 )
+from gendr._common.registry import kept
 from gendr._common.tracing import is_traced
 from gendr._common.words import worded
 from gendr.rendering.api import (
     PRECISIONS,
     Dist,
     Scale,
-    check_batch,
     check_positive,
     make_aggregation,
     parse_image_size,
     parse_scale,
 )
 from gendr.rendering.backends.choice import NAMES, choose
-from gendr.rendering.geometry import Geometry, common_batch
+from gendr.rendering.geometry import Geometry, ImageSize, common_batch
 from gendr.rendering.ordered import SORTS
 from gendr.rendering.ordered_output import OrderedOutput, Ordering
 from gendr.rendering.output import Output
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from gendr.tnorms import TConorm
 
 _LEARNABLE = ("scale", "shape", "p", "gamma")
+_AS_IT_IS = nullcontext()
 
 
 @worded()
@@ -143,55 +146,26 @@ class Renderer(nn.Module):
         check: bool = True,
     ) -> None:
         super().__init__()
-        from gendr.distributions import as_distribution
-        from gendr.mesh import Lighting
-        from gendr.tnorms import as_tconorm
-
-        self.size = parse_image_size(image_size)
-        self._dist: Distribution = as_distribution(dist)
-        self._tconorm: TConorm = as_tconorm(tconorm)
-        self.shading = check_choice("shading", shading, ("softmax", "hard"))
-        self.lighting = Lighting.from_name(lighting) if isinstance(lighting, str) else lighting
+        found = _checked(
+            image_size, dist, tconorm, scale, shading, composite, lighting, near, far, gamma, eps,
+            opacity, sort, bound, backend, precision,
+        )  # fmt: skip
+        self.size, self._dist, self._tconorm, self._scale = found[:4]
+        self.lighting, self.near, self.far, self.eps, self.bound = found[4:]
         automatic = isinstance(lighting, str) and lighting == "auto"
         self._default_lighting = self.lighting if automatic else None
-        self.composite = check_choice("composite", composite, ("depth", "alpha", "ordered"))
-        if composite == "ordered" and shading == "hard":
-            raise ValueError('shading="hard" draws the nearest face, composite="ordered" all faces')
-        self.opacity = _checked_opacity(opacity)
-        self.sort = check_choice("sort", sort, SORTS)
-        self.mipmaps = mipmaps
-        self.bound = check_number("bound", bound, least=0.0, below=1.0)
-        self.near = None if near is None else check_number("near", near, above=0.0)
-        self.far = None if far is None else check_number("far", far, above=self.near or 0.0)
-        if isinstance(gamma, Tensor):
-            check_shape("gamma", check_float("gamma", gamma), "[]")
-            check_positive("gamma", gamma.detach())
-        else:
-            check_number("gamma", gamma, above=0.0)
-        self._gamma = gamma
-        self.eps = check_number("eps", eps, above=-1e-9, below=1 + 1e-9)
+        self.shading, self.composite, self.mipmaps, self.sort = shading, composite, mipmaps, sort
+        self.opacity, self._gamma, self.precision = opacity, gamma, precision
         self.background: Tensor
-        try:
-            colour = torch.tensor(background, dtype=torch.get_default_dtype(), device="cpu")
-        except (TypeError, ValueError):
-            colour = torch.empty(0, device="cpu")
-        if colour.shape != (3,):
-            raise ValueError(f"background must be three numbers (RGB), got {background!r}")
-        check_finite("background", colour)
-        if bool(((colour < -1e-6) | (colour > 1 + 1e-6)).any()):
-            hint = "; divide values of 0 .. 255 by 255" if bool((colour > 1).any()) else ""
-            raise ValueError(f"background must be RGB in [0, 1], got {background!r}{hint}")
-        self.register_buffer("background", colour)
+        self.register_buffer("background", _checked_background(background))
         self.cutoff, self.backend, self.check = cutoff, backend, check
-        self.precision = check_choice("precision", precision, PRECISIONS)
-        check_choice("backend", backend, ("auto", *NAMES))
-        self._scale = parse_scale(scale, self.size, self._dist.is_squared)
-        self._learn(learnable)
+        self._negative: dict[str, bool] = {}
+        if learnable:
+            self._learn(learnable)
         self._has_looked = self._has_warned = False
 
     def _learn(self, names: Sequence[str]) -> None:
         """Turn the named values into parameters: the logarithms of their magnitudes."""
-        self._negative: dict[str, bool] = {}
         if isinstance(names, str):
             names = (names,)
         values: dict[str, Any] = {
@@ -212,11 +186,9 @@ class Renderer(nn.Module):
             magnitude = torch.as_tensor(value, dtype=torch.get_default_dtype()).detach().abs()
             self.register_parameter(f"log_{name}", nn.Parameter(magnitude.log()))
 
-    def _value(self, name: str, fixed: Any) -> Any:
-        raw = self._parameters.get(f"log_{name}")
-        if raw is None:
-            return fixed
-        return -raw.exp() if self._negative[name] else raw.exp()
+    def _learnt(self, name: str) -> Tensor:
+        magnitude = self._parameters[f"log_{name}"].exp()  # pyright: ignore[reportOptionalMemberAccess]
+        return -magnitude if self._negative[name] else magnitude
 
     @property
     def _owner(self) -> Hashable:
@@ -229,34 +201,30 @@ class Renderer(nn.Module):
     @property
     def scale(self) -> float | Tensor:
         """The scale in NDC (NDC^2 for squared distributions); assign for a schedule."""
-        return self._value("scale", self._scale)
+        return self._learnt("scale") if "scale" in self._negative else self._scale
 
     @scale.setter
     def scale(self, value: Scale) -> None:
-        if "log_scale" in self._parameters:
+        if "scale" in self._negative:
             raise AttributeError("this renderer learns its scale; assign to log_scale.data instead")
         self._scale = parse_scale(value, self.size, self._dist.is_squared, owner=self._owner)
 
     @property
     def dist(self) -> Distribution:
         """The distribution, with its learnt shape."""
-        fixed = self._dist.shape_parameter
-        if fixed is None or "log_shape" not in self._parameters:
-            return self._dist
-        return self._dist.with_shape(self._value("shape", fixed))
+        learnt = "shape" in self._negative
+        return self._dist.with_shape(self._learnt("shape")) if learnt else self._dist
 
     @property
     def tconorm(self) -> TConorm:
         """The T-conorm, with its learnt p."""
-        fixed = self._tconorm.given_p
-        if fixed is None or "log_p" not in self._parameters:
-            return self._tconorm
-        return self._tconorm.with_p(self._value("p", fixed))
+        learnt = "p" in self._negative
+        return self._tconorm.with_p(self._learnt("p")) if learnt else self._tconorm
 
     @property
     def gamma(self) -> float | Tensor:
         """The temperature of the softmax over depth."""
-        return self._value("gamma", self._gamma)
+        return self._learnt("gamma") if "gamma" in self._negative else self._gamma
 
     def forward(self, mesh: Mesh, camera: Camera, scale: Scale | None = None) -> Output:
         """Render a batch: meshes and cameras in batches of equal size, or 1 for all.
@@ -303,21 +271,25 @@ class Renderer(nn.Module):
             number: the scale, in NDC.
             check: whether to look for NaN and inf.
         """
-        own = [x for x in (mesh.face_opacity, mesh.face_scale, mesh.face_shape) if x is not None]
-        if own and self.composite != "ordered":
-            raise ValueError(
-                "face_opacity, face_scale and face_shape of a mesh need Renderer(composite="
-                f'"ordered"), got "{self.composite}"; or take them away by .with_face_opacity(None)'
-            )
-        if mesh.face_shape is not None and dist.shape_parameter is None:
-            raise ValueError(f"the mesh has a face_shape, but {dist} has no shape")
+        vertices = mesh.vertices
+        if own := mesh.face_values:
+            if self.composite != "ordered":
+                raise ValueError(
+                    "face_opacity, face_scale and face_shape of a mesh need Renderer(composite="
+                    f'"ordered"), got "{self.composite}"; or take them away by '
+                    ".with_face_opacity(None)"
+                )
+            if "shape" in own and dist.shape_parameter is None:
+                raise ValueError(f"the mesh has a face_shape, but {dist} has no shape")
         images = common_batch(len(mesh), len(camera))
-        check_batch(images, self.size, mesh.vertices)
-        backend = choose(self.backend, mesh.vertices)
+        aggregation = make_aggregation(
+            dist, self.tconorm, number, self.cutoff, images, self.size, vertices, self.precision
+        )
+        backend = choose(self.backend, vertices)
         # On a GPU, looking for NaN means waiting: a backend that projects by itself tells later.
-        late = check and mesh.vertices.is_cuda
+        late = check and vertices.is_cuda
         if check and not late:
-            _check_scene(mesh, camera)
+            _check_scene(vertices, camera)
         owner = self._owner if late else None
         geometry = Geometry(
             mesh, camera, self.near, self.far,
@@ -325,19 +297,20 @@ class Renderer(nn.Module):
             backend.gather if backend.GATHERS_CORNERS else None,
         )  # fmt: skip
         if late and geometry.projected is None:
-            _check_scene(mesh, camera)
-        with torch.autocast(mesh.device.type, enabled=False):
-            self._look(geometry)
+            _check_scene(vertices, camera)
+        device = vertices.device.type
+        mixed = torch.is_autocast_enabled(device)
+        with torch.autocast(device, enabled=False) if mixed else _AS_IT_IS:
+            self._look(geometry, vertices)
             _ = geometry.faces  # now: what the scene holds may be changed before it is read
-        aggregation = make_aggregation(
-            dist, self.tconorm, number, self.cutoff, images, mesh.vertices, self.precision
-        )
-        light = None if mesh.unlit and self.lighting is self._default_lighting else self.lighting
+        light = self.lighting
+        if light is not None and light is self._default_lighting and mesh.unlit:
+            light = None
         scene = Scene(mesh, camera, geometry, self.size, backend.gather, light, self.mipmaps)
         gamma, background = self.gamma, self.background
 
         def blended(near: float, far: float) -> Blending:
-            return Blending(near, far, gamma, self.eps, background.to(mesh.vertices))
+            return Blending(near, far, gamma, self.eps, background.to(vertices))
 
         if self.composite == "ordered":
             ordering = Ordering(_checked_opacity(self.opacity), self.sort, self.bound)
@@ -358,13 +331,12 @@ class Renderer(nn.Module):
 
         return CompiledRenderer(self)
 
-    def _look(self, geometry: Geometry) -> None:
+    def _look(self, geometry: Geometry, vertices: Tensor) -> None:
         """Warn, once, if nothing of a scene lies between the planes.
 
         On a GPU, reading depths means waiting for them: there it looks at the first scene only.
         """
-        device = geometry.mesh.vertices.device
-        if is_traced() or (self._has_looked and device.type != "cpu"):
+        if is_traced() or (self._has_looked and vertices.device.type != "cpu"):
             return
         self._has_looked = True
         (near, far), (lowest, farthest) = geometry.planes, geometry.depths
@@ -422,8 +394,71 @@ def _checked_opacity(opacity: float | Tensor) -> float | Tensor:
     return opacity
 
 
-def _check_scene(mesh: Mesh, camera: Camera) -> None:
+@kept
+def _checked(
+    image_size: int | Sequence[int], dist: Dist, tconorm: str | TConorm, scale: Scale, shading: str,
+    composite: str, lighting: str | Lighting, near: float | None, far: float | None,
+    gamma: float | Tensor, eps: float, opacity: float | Tensor, sort: str, bound: float,
+    backend: str, precision: str,
+) -> tuple[
+    ImageSize, Distribution, TConorm, float | Tensor, Lighting | None, float | None, float | None,
+    float, float,
+]:  # fmt: skip
+    """Check the arguments of a renderer, and return what those say that are not as they are."""
+    from gendr.distributions import as_distribution
+    from gendr.mesh import Lighting
+    from gendr.tnorms import as_tconorm
+
+    size, law, join = parse_image_size(image_size), as_distribution(dist), as_tconorm(tconorm)
+    check_choice("shading", shading, ("softmax", "hard"))
+    light = Lighting.from_name(lighting) if isinstance(lighting, str) else lighting
+    check_choice("composite", composite, ("depth", "alpha", "ordered"))
+    if composite == "ordered" and shading == "hard":
+        raise ValueError('shading="hard" draws the nearest face, composite="ordered" all faces')
+    _checked_opacity(opacity)
+    check_choice("sort", sort, SORTS)
+    bound = check_number("bound", bound, least=0.0, below=1.0)
+    near = None if near is None else check_number("near", near, above=0.0)
+    far = None if far is None else check_number("far", far, above=near or 0.0)
+    if isinstance(gamma, Tensor):
+        check_shape("gamma", check_float("gamma", gamma), "[]")
+        check_positive("gamma", gamma.detach())
+    else:
+        check_number("gamma", gamma, above=0.0)
+    eps = check_number("eps", eps, above=-1e-9, below=1 + 1e-9)
+    check_choice("precision", precision, PRECISIONS)
+    check_choice("backend", backend, ("auto", *NAMES))
+    return size, law, join, parse_scale(scale, size, law.is_squared), light, near, far, eps, bound
+
+
+def _checked_background(background: Sequence[float]) -> Tensor:
+    """RGB as a tensor of the default dtype.
+
+    Raises:
+        ValueError: for what is no RGB in [0, 1].
+    """
+    try:
+        colour = torch.tensor(background, dtype=torch.get_default_dtype(), device="cpu")
+    except (TypeError, ValueError):
+        colour = torch.empty(0, device="cpu")
+    if colour.shape != (3,):
+        raise ValueError(f"background must be three numbers (RGB), got {background!r}")
+    values = colour.tolist()
+    if not -1e-6 <= min(values) <= max(values) <= 1 + 1e-6:
+        check_finite("background", colour)
+        hint = "; divide values of 0 .. 255 by 255" if max(values) > 1 else ""
+        raise ValueError(f"background must be RGB in [0, 1], got {background!r}{hint}")
+    return colour
+
+
+def _check_scene(vertices: Tensor, camera: Camera) -> None:
     """Raise for NaN and inf in what is to be projected."""
-    check_finite("the vertices of the mesh", mesh.vertices)
-    check_finite("the rotation of the camera", camera.rotation)
-    check_finite("the translation of the camera", camera.translation)
+    if is_traced():
+        return
+    rotation, translation = camera.rotation, camera.translation
+    with torch.no_grad():
+        total = vertices.sum() + rotation.sum() + translation.sum()
+    if total.is_meta or not math.isfinite(float(total)):  # one of them is not, or sums overflow
+        check_finite("the vertices of the mesh", vertices)
+        check_finite("the rotation of the camera", rotation)
+        check_finite("the translation of the camera", translation)

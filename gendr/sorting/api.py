@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from importlib import import_module
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeAlias, final, overload
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._common.checks import check_choice, shape_text, widened
-from gendr._common.registry import definitions, members
+from gendr._common.registry import kept, members
 from gendr._common.tracing import all_hold, breaking_graphs_for_masks, lazy, once, stable_sort
 from gendr._common.words import worded
 from gendr.sorting.base import (
@@ -73,24 +74,15 @@ def get(name: Method = "bitonic", **options: Any) -> Sort:
         raise TypeError(f"a method is a name or a Sort, got {type(name).__name__}")
     if isinstance(name, Sort):
         return replace(name, **named_settings(name.name, type(name), options)) if options else name
-    settings = [(key, type(value), value) for key, value in options.items()]
-    if torch.compiler.is_compiling() or not all(kind in _PLAIN for _, kind, _ in settings):
-        return _made(name, options)
-    return _kept(name, definitions(), *settings)
+    return _made(name, *chain.from_iterable(options.items()))
 
 
-_PLAIN = (int, float, str, bool)
-
-
-@lru_cache(maxsize=256)
-def _kept(name: str, defined: int, *settings: tuple[str, type, Any]) -> Sort:
-    """A method by its name and settings, as long as no law is defined that a name may mean."""
-    return _made(name, {key: value for key, _, value in settings})
-
-
-def _made(name: str, options: Mapping[str, Any]) -> Sort:
+@kept
+def _made(name: str, *options: Any) -> Sort:
+    """A method by its name and, in turn, the words and values of its settings."""
     kind = kinds()[check_choice("method", name, kinds())]
-    return kind(**named_settings(name, kind, options))
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    return kind(**named_settings(name, kind, given))
 
 
 def _with_permutation(chosen: Sort, what: str) -> PermutationSort:
@@ -397,22 +389,18 @@ class Sorted(Pair):
     def _pair(self) -> tuple[Tensor, Tensor]:
         return self.values, self.permutation if self._payload is None else self.payload
 
-    @property
-    def _n(self) -> int:
-        return self.x.shape[-1]
-
     @lazy
     def values(self) -> Tensor:
         """The sorted values, shaped like x."""
         lists = self._lists
-        found = self._values if lists is None else lists.part("_values", "r", self._n)
-        return back(found, self.dim).to(self.dtype)
+        found = self._values if lists is None else lists.part("_values", "r", self.x.shape[-1])
+        return (found if self.dim == -1 else back(found, self.dim)).to(self.dtype)
 
     @property
     def _values(self) -> Tensor:
         if self.is_noisy:  # values go where their noisy keys go
             return self._carried(self.x[..., None])[..., 0]
-        soft = self.method.values(self.keys) if self._n else self.keys
+        soft = self.method.values(self.keys) if self.x.shape[-1] else self.keys
         soft = -soft if self.descending else soft
         if self._moments is not None:
             soft = soft * self._moments[1] + self._moments[0]
@@ -424,12 +412,12 @@ class Sorted(Pair):
     def ranks(self) -> Tensor:
         """The rank of every input, from 1 to n; 0 for what is absent."""
         lists = self._lists
-        found = self._ranks if lists is None else lists.part("_ranks", "n", self._n)
+        found = self._ranks if lists is None else lists.part("_ranks", "n", self.x.shape[-1])
         return back(found, self.dim).to(self.dtype)
 
     @property
     def _ranks(self) -> Tensor:
-        soft = self.method.ranks(self.keys) if self._n else self.keys
+        soft = self.method.ranks(self.keys) if self.x.shape[-1] else self.keys
         return straight_through(ranks_of(self._order, soft.dtype), soft) if self.hard else soft
 
     @once
@@ -439,7 +427,7 @@ class Sorted(Pair):
         With noise they are those of the sample.
         """
         lists = self._lists
-        found = self._order if lists is None else lists.indices("_order", self._n)
+        found = self._order if lists is None else lists.indices("_order", self.x.shape[-1])
         return back(found, self.dim)
 
     @lazy
@@ -450,13 +438,13 @@ class Sorted(Pair):
             ValueError: the method has none.
         """
         _with_permutation(self.method, "permutation")
-        lists, n = self._lists, self._n
+        lists, n = self._lists, self.x.shape[-1]
         found = self._permutation if lists is None else lists.part("_permutation", "rn", n, n)
         return found.to(self.dtype)
 
     @property
     def _permutation(self) -> Tensor:
-        if not self._n:
+        if not self.x.shape[-1]:
             return self.keys[..., None]
         soft = _with_permutation(self.method, "permutation").permutation(self.keys)
         return straight_through(matrix_of(self._order, soft.dtype), soft) if self.hard else soft
@@ -477,7 +465,7 @@ class Sorted(Pair):
 
     def _carried(self, payload: Tensor) -> Tensor:
         """P @ payload."""
-        if not self._n:
+        if not self.x.shape[-1]:
             return expanded(self.keys, payload)[1]
         soft = _with_permutation(self.method, "a payload").carried(self.keys, payload)
         if not self.hard:

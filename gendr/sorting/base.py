@@ -23,10 +23,9 @@ from gendr._common.checks import (
     check_shape,
     check_tensor,
     shape_text,
-    widened,
 )
 from gendr._common.ranges import finite
-from gendr._common.tracing import check_reverse_mode, is_traced
+from gendr._common.tracing import HALVES, check_reverse_mode, is_traced
 from gendr._common.words import translated
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.networks import INSTEAD
@@ -177,7 +176,8 @@ def along(x: Tensor, dim: int) -> Tensor:
         TypeError: dim is no int.
         ValueError: x has no such dimension.
     """
-    check_count("dim", dim, least=-x.ndim)
+    if type(dim) is not int or dim < -x.ndim:
+        dim = check_count("dim", dim, least=-x.ndim)
     if dim >= x.ndim:
         raise ValueError(f"dim must be a dimension of x, {-x.ndim} .. {x.ndim - 1}, got {dim}")
     return x if dim in (-1, x.ndim - 1) else x.movedim(dim, -1)
@@ -228,19 +228,22 @@ def check_keys(
         raise TypeError(f"x must be real, got {x.dtype}; sort x.abs() or x.real")
     if x.ndim == 0:
         raise ValueError("x must have shape [..., n], got a single number, []")
-    along(x, dim)
+    moved = along(x, dim) is not x
     if not x.is_floating_point():
         x = x.to(torch.get_default_dtype())
-    x = widened(x)
-    known = check_mask(mask, x)
+    elif x.dtype in HALVES:
+        x = x.float()
+    known = None if mask is None else check_mask(mask, x)
     if check and not x.is_meta:
         try:
-            check_finite("x", present(x, known))
+            check_finite("x", x if known is None else present(x, known))
         except ValueError as error:
             if bool((x == -torch.inf).any()):  # what many write for an absent value
                 error.args = (f"{error}; for -inf as absent give mask=x != -torch.inf",)
             raise
-    return along(x, dim), None if known is None else along(known, dim)
+    if moved:
+        x, known = along(x, dim), None if known is None else along(known, dim)
+    return x, known
 
 
 def named_settings(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import lru_cache
-from typing import ClassVar, final
+from functools import cache, lru_cache
+from typing import ClassVar, TypeAlias, final
 
 import torch
 from torch import Tensor
@@ -22,6 +22,8 @@ from gendr.sorting.backends.reference import CARRY, GATES
 from gendr.sorting.base import PermutationSort, check_matrices, expanded, of_rows
 from gendr.sorting.networks import Network, network
 from gendr.sorting.permutahedron import isotonic
+
+_Keyed: TypeAlias = "tuple[Tensor, Number, Tensor | float]"
 
 
 def comparator_law(dist: DistributionLike, art: float) -> Distribution:
@@ -137,7 +139,9 @@ class NetworkSort(PermutationSort):
 
     def values(self, x: Tensor) -> Tensor:
         """P @ x, without P."""
-        return self._walk(x).values.reshape(x.shape) / self._keyed(x)[2]
+        keyed = self._keyed(x)
+        found = self._walk(x, keyed).values.reshape(x.shape)
+        return found / keyed[2] if isinstance(keyed[2], Tensor) else found
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c], without P."""
@@ -203,12 +207,14 @@ class NetworkSort(PermutationSort):
         positions = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
         return self.weighed(x, positions[:, None])[..., 0]
 
-    def _walk(self, x: Tensor) -> Walk:
-        keys, steepness, _ = self._keyed(x)
+    def _walk(self, x: Tensor, keyed: _Keyed | None = None) -> Walk:
+        keys, steepness, _ = self._keyed(x) if keyed is None else keyed
         flat = keys.flatten(0, -2) if x.ndim > 1 else keys[None]
         return walk(flat, self.network_of(x.shape[-1]), self.law, steepness, self.backend)
 
-    def _keyed(self, x: Tensor) -> tuple[Tensor, Number, Tensor | float]:
+    def _keyed(self, x: Tensor) -> _Keyed:
+        if not isinstance(self.steepness, Tensor):
+            return x, self.steepness, 1.0
         return of_rows(x, self.steepness, power_of(self.law))
 
 
@@ -286,6 +292,11 @@ def ready(wires: Network) -> Network:
 @constant
 def named(name: str, n: int) -> Network:
     """The network with this name for n values, made `ready`."""
+    return _named(name, n)
+
+
+@cache
+def _named(name: str, n: int) -> Network:
     return ready(network(name, n))
 
 

@@ -6,7 +6,7 @@ import math
 import sys
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -14,7 +14,13 @@ from typing_extensions import override
 
 from gendr._common.checks import check_choice, check_count, check_number
 from gendr._common.ranges import saturated
-from gendr._common.tracing import is_traced, refuse_batched, refuse_onnx, refuse_transforms
+from gendr._common.tracing import (
+    applied,
+    is_traced,
+    refuse_batched,
+    refuse_onnx,
+    refuse_transforms,
+)
 from gendr.distributions.decisions import Number
 from gendr.sorting.base import PermutationSort, check_matrices, of_rows
 
@@ -101,7 +107,7 @@ class SinkhornSort(PermutationSort):
             steepness = saturated(steepness)
         z = 2 * steepness * saturated(_centred(keys, steepness))
         if self.gradient == "implicit":
-            p = cast("Tensor", _Plan.apply(z, self.iterations, self.tolerance))
+            p = _plan(z, self.iterations, self.tolerance)
         else:
             p = _unrolled(z, self.iterations, self.tolerance)
         return saturated(p.to(x.dtype))
@@ -228,6 +234,9 @@ class _Plan(torch.autograd.Function):
         n = p.shape[-1]
         ranks = torch.arange(n, dtype=p.dtype, device=p.device) - (n - 1) / 2
         return size * (ranks @ to_log_k), None, None
+
+
+_plan = applied(_Plan)
 
 
 def _solve(p: Tensor, right: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.registry import Registered
-from gendr._common.tracing import check_reverse_mode, constant, is_traced
+from gendr._common.tracing import applied, check_reverse_mode, constant, is_traced
 from gendr.tnorms.groups import Along, Grouping
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class TConorm(Registered, ABC):
         kind: how it folds: by a generator ("archimedean"), by the maximum or by the mean.
         is_product: whether it is a + b - a b, whose dual is the product; callers have shorter
             formulas for it.
+        given_p: the parameter p as it was given, None for a family without one.
         bodies: the functions that compiled kernels take, by name (`gendr.tnorms.bodies`); None for
             those that stand in the file of the class. Two families in one file name theirs.
 
@@ -57,16 +58,12 @@ class TConorm(Registered, ABC):
     parameter: ClassVar[str] = ""
     kind: ClassVar[Literal["archimedean", "max", "mean"]]
     is_product: ClassVar[bool] = False
+    given_p: float | Tensor | None = None
 
     @classmethod
     def examples(cls) -> tuple[TConorm, ...]:
         """Members that tests walk through; the first one stands in messages."""
         return (cls(),)
-
-    @property
-    def given_p(self) -> float | Tensor | None:
-        """The parameter p as it was given, None for a family without one."""
-        return None
 
     def __call__(self, a: Tensor | float, b: Tensor | float) -> Tensor:
         """Join a and b elementwise.
@@ -258,7 +255,7 @@ class Archimedean(TConorm):
         self, a: Tensor, s: Tensor, group: Grouping, partials: bool
     ) -> tuple[Tensor, Tensor]:
         p = self.p if isinstance(self.p, Tensor) else None
-        return _Fold.apply(a, s, p, self, group, partials)  # pyright: ignore[reportReturnType]
+        return _fold(a, s, p, self, group, partials)
 
 
 @dataclass(frozen=True)
@@ -290,7 +287,7 @@ class Parametric(Archimedean):
         return tuple(map(cls, cls.example_p))
 
     @property
-    def given_p(self) -> float | Tensor:
+    def given_p(self) -> float | Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The parameter p as it was given."""
         return self.p
 
@@ -412,6 +409,9 @@ class _Fold(torch.autograd.Function):
             to_p = (change * slope).sum()
             to_p = to_p.to(p.dtype).reshape(p.shape)
         return to_a, None, to_p, None, None, None
+
+
+_fold = applied(_Fold)
 
 
 def _inside(formula: Any, a: Tensor, s: Tensor, A: Tensor, S: Tensor, zero: bool = False) -> Tensor:

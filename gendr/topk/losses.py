@@ -33,7 +33,7 @@ from gendr._common.words import worded
 from gendr.kernels.numba.compilation import available
 from gendr.kernels.operator import Operator
 from gendr.kernels.threads import run
-from gendr.sorting.backends.comparators import Comparators, has_kernel
+from gendr.sorting.backends.comparators import Comparators, has_kernel, power_of
 from gendr.sorting.losses import LEAST, safe_log
 from gendr.sorting.ragged import Ragged, check_mask, present
 from gendr.topk.selection import Method, NetworkSelection, get
@@ -450,9 +450,9 @@ class _LossKernels:
         run(
             loss_kernels.losses, groups, keys, true, loss.ignore_index, first, rest, places,
             weight, wires.pairs, wires.offsets, outputs, tails_address(name),
-            density_address(name), comparators.power, float(method.steepness), LEAST, top, classes,
-            (values, keep, swap, differences, swaps), grad_keep, grad_top, out, grads, wrong,
-            pieces=4, alone=groups < _WORTH_THREADS,
+            density_address(name), power_of(method.law), float(method.steepness), LEAST, top,
+            classes, (values, keep, swap, differences, swaps), grad_keep, grad_top, out, grads,
+            wrong, pieces=4, alone=groups < _WORTH_THREADS,
         )  # fmt: skip
         if wrong.any():
             valid = torch.where(labels == loss.ignore_index, 0, labels)

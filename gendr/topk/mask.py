@@ -13,6 +13,7 @@ from gendr._common.checks import check_device, check_number, check_tensor, shape
 from gendr._common.ranges import finite
 from gendr._common.tracing import (
     all_hold,
+    applied,
     breaking_graphs_for_masks,
     is_for_onnx,
     is_traced,
@@ -247,7 +248,7 @@ def _mask_at(
     """The mask, given its threshold [rows, 1] without gradient."""
     dtype, x, b = x.dtype, wide(x), threshold[0]
     if not _learnt(law):
-        b = cast("Tensor", _Threshold.apply(x, k, scale, b, law))
+        b = _threshold_of(x, k, scale, b, law)
     elif torch.is_grad_enabled():
         # Steps that move nothing, but carry all gradients, those of parameters of the law too. The
         # first has the right slopes, with the second they have.
@@ -290,6 +291,9 @@ class _Threshold(torch.autograd.Function):
         is_flat = weight == 0
         grad = torch.where(is_flat, 0.0, grad / torch.where(is_flat, 1.0, weight))
         return grad * w, -(grad * scale), -grad * (w * z).sum(-1, keepdim=True), None, None
+
+
+_threshold_of = applied(_Threshold)
 
 
 def _threshold(x: Tensor, k: Tensor, scale: Tensor, law: Distribution, tolerance: float) -> Tensor:

@@ -77,7 +77,7 @@ def test_a_full_disk_leaves_the_old_files(tmp_path, monkeypatch, what):
         with pytest.raises(OSError, match="No space left on device") as caught:
             write_all({a: b"new", b: bytes(2000)})
         with pytest.raises(OSError, match="No space left on device") as of_checkpoint:
-            save_checkpoint(b, "gendr test 1", {"u": torch.rand(10_000, 3)})
+            save_checkpoint(b, "a test", {"u": torch.rand(10_000, 3)}, {})
     assert caught.value.errno == errno.ENOSPC
     assert caught.value.filename == str(b if what == "write" else a)
     assert of_checkpoint.value.filename == str(b)

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import gendr
+from building import site
 from gendr import relaxed, sorting, topk
 from gendr._common.words import BANNED, WORDS, translated
 from gendr.logic import GroupSum, LogicLayer
 from gendr.optim import RESGRO
 from gendr.relaxed import estimators
-from support import site
 from support.cases import for_each
 
 # Words that mean another thing there, or that the contract has.

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import gendr
-from gendr._common.registry import subclasses
 from gendr.distributions import Law, get
 from gendr.tnorms import tconorm
 from gendr.tnorms.base import TConorm
@@ -105,6 +104,11 @@ def source(kind, cls, name, rate, *, own=False):
     return bodies.format(prefix=prefix, rate=rate) + text.format(
         cls=cls, name=name, rate=rate, bodies=given
     )
+
+
+def subclasses(cls):
+    """All that derive from a class."""
+    return {below for each in cls.__subclasses__() for below in (each, *subclasses(each))}
 
 
 @pytest.fixture

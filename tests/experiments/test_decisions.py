@@ -9,14 +9,15 @@ import pytest
 import torch
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from lab.studies.decisions import PROBLEMS, Knapsack, RoundTrip, ShortestPath, _paths, _trips
+from lab.studies.decisions import PROBLEMS, Knapsack, RoundTrip, ShortestPath
 from support.cases import for_each
 from support.scripts import imported
 
 
-def test_paths_are_the_cheapest_of_all():
+def test_paths_are_the_cheapest_of_all(monkeypatch):
+    monkeypatch.setattr(ShortestPath, "side", 3)
     costs = np.random.default_rng(0).normal(size=(20, 12))  # 3 x 3 nodes; any sign
-    found = _paths(costs, 3)
+    found = ShortestPath(10, 4, 0.5, 3).solve(costs)
     ways = []
     for moves in set(itertools.permutations("rrdd")):
         i, j, way = 0, 0, np.zeros(12)
@@ -41,11 +42,12 @@ def test_knapsacks_are_those_of_a_mixed_integer_programme():
         assert value @ one == pytest.approx(-best.fun)
 
 
-def test_round_trips_are_the_shortest_of_all():
+def test_round_trips_are_the_shortest_of_all(monkeypatch):
     random = np.random.default_rng(2)
     for towns in (5, 7):
         costs = random.normal(2, 2, (10, towns * (towns - 1) // 2))
-        found = _trips(costs, towns)
+        monkeypatch.setattr(RoundTrip, "towns", towns)
+        found = RoundTrip(10, 4, 0.5, 3).solve(costs)
         rows, columns = np.triu_indices(towns, 1)
         for cost, one in zip(costs, found, strict=True):
             apart, chosen = np.zeros((2, towns, towns))
@@ -102,7 +104,7 @@ def test_the_pages_say_what_the_results_say(monkeypatch, tmp_path):
     for name in pages:
         shutil.copy(script.DOCS / name, tmp_path / name)
     written = [(tmp_path / name).read_text() for name in pages]
-    ours, theirs = (script._regrets(script.rows_of(x)) for x in (script.KEPT, script.THEIRS))
+    ours, theirs = (script.regrets(script.rows_of(x)) for x in (script.KEPT, script.THEIRS))
     monkeypatch.setattr(script, "DOCS", tmp_path)
     script.write_docs()
     assert [(tmp_path / name).read_text() for name in pages] == written

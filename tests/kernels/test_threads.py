@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -111,6 +112,25 @@ def test_every_entry_gives_the_bits_of_a_serial_run_from_four_threads(tmp_path, 
         for name, tensors in wanted[k % 2].items():
             for a, b in zip(tensors, found[name], strict=True):
                 assert (a is None and b is None) or torch.equal(a, b), name
+
+
+def test_a_call_within_another_lets_go_of_its_arrays(monkeypatch):
+    """Its helpers, which never start, wait in the queue until the outer call is done."""
+    monkeypatch.setattr(threads, "_own_threads", 2)
+    alive = []
+
+    def one(i):
+        array = np.zeros(4)
+        alive.append(weakref.ref(array))
+        threads.run(lambda given, start, stop: None, 8, array)
+
+    def all_of_them():
+        threads.mapped(one, range(6))
+        return sum(there() is not None for there in alive)
+
+    held = []
+    threads.mapped(lambda i: (time.sleep(0.05), held.append(all_of_them())) if i else None, (0, 1))
+    assert held == [0]
 
 
 def test_after_an_exception_no_thread_works_on():

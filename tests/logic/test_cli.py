@@ -80,7 +80,7 @@ def test_an_interrupted_training_goes_on(tmp_path, monkeypatch, capsys):
     assert "with learning_rate = 0.03, now it is 0.2" in refused(f"{resumed} 30 --lr 0.2", capsys)
     assert "has 17 steps, more than the 16 asked for" in refused(f"{resumed} 16", capsys)
     assert main([*command, "-o", str(out), "--resume"]) == 0
-    a, b = (torch.load(each / "checkpoint.pt", weights_only=True) for each in (out, whole))
+    a, b = (torch.load(each / "checkpoint.pt", weights_only=True)["state"] for each in (out, whole))
     assert all(map(torch.equal, a["model"].values(), b["model"].values()))
     a, b = (json.loads((each / "metrics.json").read_text()) for each in (out, whole))
     assert (a["step"], a["history"], a["accuracy"]) == (30, b["history"], b["accuracy"])

@@ -149,6 +149,7 @@ def _forget():
 
 @pytest.mark.usefixtures("_forget")
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
+@pytest.mark.rotating(4, group="graphs")
 @pytest.mark.parametrize("has_run", [False, True])
 def test_a_network_is_one_graph(has_run):
     model = nn.Sequential(

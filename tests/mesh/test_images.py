@@ -9,9 +9,10 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from gendr.cli import main, pose
+from gendr.cli import main
 from gendr.mesh import Mesh, grid, load_texture
-from gendr.mesh.images import Picture, open_image, read_orientation, without_pillow_limit
+from gendr.mesh.images import Picture, open_image, read_orientation, rgba, without_pillow_limit
+from gendr.photos.plain_background import object_mask
 from lab.reconstruction.inputs import read_image
 
 SIZE = "20000 x 30000 pixels, 600 megapixels, and at most 150 are read"
@@ -126,7 +127,12 @@ def test_grey_images_of_any_depth_are_one_image(tmp_path):
     deep = np.round(steps * 65535)
     grey = {"f.tif": steps, "i.png": deep.astype(np.uint16), "j.tif": deep.astype(np.int32)}
     Image.fromarray(np.round(steps * 255).astype(np.uint8)).save(tmp_path / "a.png")
-    load = load_texture, lambda path: read_image(path, 16), lambda path: pose._read(path, 1)[0]
+
+    def masked(path):  # as `gendr pose` reads it
+        with open_image(path, 1, turn=None) as image:
+            return object_mask(torch.from_numpy(rgba(image)))
+
+    load = load_texture, lambda path: read_image(path, 16), masked
     wanted = [each(tmp_path / "a.png") for each in load]
     assert all(float(each.max()) == 1 and float(each.min()) == 0 for each in wanted)
     for name, values in grey.items():

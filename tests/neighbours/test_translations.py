@@ -3,13 +3,18 @@
     pip install diffsort==0.2.0 difftopk==0.2.0 torchsort==0.1.10 pyepo==2.2.7 cvxpylayers==1.2.0
     pip install --no-deps torchlogix==0.2.2 gsplat==1.5.3 nerfstudio==1.1.5 jaxtyping tyro plyfile
     pip install --ignore-requires-python softtorch==0.1.1 torchopt
+    npm install @playcanvas/splat-transform@2.7.1   # in the folder above NODE_PATH
 
 torchsort builds for CUDA where it finds nvcc: hide it. Those of one line without `--no-deps` may
 take another torch.
 """
 
+import os
+import shutil
+import subprocess
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -383,3 +388,66 @@ def test_trimesh():
     assert ours.is_watertight == theirs.is_watertight
     # Weighted by angles there, by areas here.
     assert (ours.vertex_normals - torch.tensor(theirs.vertex_normals)).abs().max() > 0.1
+
+
+# What it writes of our file, and by how much each format rounds points, harmonics beyond the first,
+# colours, opacities and logarithms of sizes.
+FORMATS = {
+    "a.ply": (0, 1e-6, 1e-6, 1e-6, 1e-6),
+    "a.compressed.ply": (2e-3, 1 / 63, 1 / 255, 1 / 255, 5e-3),
+    "a.spz": (2**-12, 1 / 8, 0.014, 1 / 255, 1 / 30),
+    "a.glb": (1e-6, 1e-6, 1e-6, 1e-6, 1e-6),
+    "a.sog": (1e-3, np.inf, 0.05, 1 / 255, 0.1),  # harmonics by clusters
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_splat_transform(name, tmp_path):
+    """Our file through each of its formats and back, Gaussian by Gaussian."""
+    from scipy.spatial import KDTree
+
+    from gendr.photos.splatting import Look, from_mesh, read_cloud
+    from gendr.photos.splatting.gaussians.cloud import moved
+
+    folder = Path(os.environ.get("NODE_PATH", "none")) / "@playcanvas" / "splat-transform"
+    node = shutil.which("node")
+    if node is None or not folder.is_dir():
+        pytest.skip("needs node, and npm install @playcanvas/splat-transform above NODE_PATH")
+    if name == "a.spz":
+        pytest.importorskip("zstandard")
+    splats = from_mesh(gendr.mesh.icosphere(2), 400, look=Look(degree=3))
+    harmonics = 0.2 * drawn(*splats.harmonics.shape).float()
+    splats.with_tensors(harmonics=harmonics).to_ply(tmp_path / "ours.ply")
+    command = [node, str(folder / "bin" / "cli.mjs"), "-w", "-g", "cpu", "ours.ply", name]
+    subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
+    ours, found = read_cloud(tmp_path / "ours.ply"), read_cloud(tmp_path / name)
+    if name == "a.glb":  # which it turns
+        found = moved(found, np.diag([-1.0, -1.0, 1.0, 1.0]))
+    _, order = KDTree(found.points).query(ours.points)
+    assert len(set(order)) == len(found) == 400
+    found = found.at(order)
+    place, rest, color, opacity, size = FORMATS[name]
+    for a, b, tolerance in (
+        (found.points, ours.points, place),
+        (found.harmonics[:, 1:], ours.harmonics[:, 1:], rest),
+        (found.harmonics[:, 0], ours.harmonics[:, 0], color),
+        (found.opacity, ours.opacity, opacity),
+        # .spz has no smaller sizes
+        (np.log(found.sizes).clip(-10), np.log(ours.sizes).clip(-10), size),
+    ):
+        assert np.abs(a - b).max() <= tolerance
+    alike = np.abs((found.turns * ours.turns).sum(1))
+    assert alike.min() > np.cos(np.radians(1.0))
+
+
+def test_plyfile(tmp_path):
+    """Our file has the columns and the values that another reader finds."""
+    plyfile = pytest.importorskip("plyfile")
+    from gendr.photos.splatting import Look, from_mesh, read_cloud
+
+    from_mesh(gendr.mesh.icosphere(1), 20, look=Look(degree=3)).to_ply(tmp_path / "a.ply")
+    table = plyfile.PlyData.read(tmp_path / "a.ply")["vertex"]
+    cloud = read_cloud(tmp_path / "a.ply")
+    np.testing.assert_allclose(np.stack([table[c] for c in "xyz"], 1), cloud.points)
+    found = np.exp(np.stack([table[f"scale_{i}"] for i in range(3)], 1))
+    np.testing.assert_allclose(found, cloud.sizes, rtol=1e-6)

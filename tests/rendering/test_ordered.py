@@ -65,24 +65,86 @@ def test_gradients_are_those_of_differences(backend, dist, tconorm):
     assert gradcheck(drawn, tuple(scene.leaves.values()), fast_mode=True, atol=1e-4, rtol=1e-3)
 
 
+def found_in(dtype, corners, size, dist, tconorm, scale, channels=3, **options):
+    """Image and alpha, then gradients, of float32 numbers computed in either dtype."""
+    scene = Scene(corners, size, dist, tconorm, scale, channels=channels)
+    names = ("corners", "colours", "opacity", "scale")
+    leaves = [scene.leaves[k].detach().float().to(dtype).requires_grad_() for k in names]
+    points, colours, opacity, scales = leaves
+    options = {"bound": 0.0, "cutoff": 1e-6, **options}
+    image, alpha = ordered(
+        points, colours, size, dist, tconorm, scales, opacity=opacity, backend="cpu", **options
+    )
+    loss = (image * scene.weights[0].to(dtype)).sum() + (alpha * scene.weights[1].to(dtype)).sum()
+    return [image.detach(), alpha.detach(), *torch.autograd.grad(loss, leaves)]
+
+
+def assert_near(found, want):
+    for got, exact in zip(found[:2], want[:2], strict=True):
+        error = (got.double() - exact).abs()
+        assert error.max() <= 1e-5
+        assert error.mean() <= 3e-6
+    assert all(relative_l2(g, w) <= 1e-4 for g, w in zip(found[2:], want[2:], strict=True))
+
+
+SINGLE = ["uniform", "logistic", "logistic.squared", "exponential.reversed", "cauchy"]
+
+
+@for_each(dist=SINGLE, tconorm=[t for t in EVERY if t.given_p is None or 0.3 < t.given_p < 4])
+def test_float32_is_joined_within_its_bounds(dist, tconorm):
+    """By the kernels in float64, which share the walk over tiles alone."""
+    scene = soup(2, 25, 6), (19, 38), dist, tconorm, 0.05
+    assert_near(found_in(torch.float32, *scene), found_in(torch.float64, *scene))
+
+
 @for_each(
-    dist=["logistic", "uniform", "gamma(shape=2)"], tconorm=["probabilistic", "joe(p=2)", "max"]
+    sort=["pixel", "centroid"],
+    size=[(1, 1), (17, 35), (40, 3)],
+    tconorm=["probabilistic", "einstein"],
+    channels=[1, 5],
 )
-def test_float32_input_is_joined_in_float64(dist, tconorm):
-    scene = Scene(soup(2, 9, 6, torch.float32), (12, 19), dist, tconorm)
-    scene.leaves = {k: v.detach().float().double() for k, v in scene.leaves.items()}
-    assert_same(scene.found("cpu", torch.float32), scene.found("reference"), torch.float32)
+def test_float32_has_tiles_and_channels(sort, size, tconorm, channels):
+    scene = soup(3, 12, 4), size, "logistic", tconorm, 0.05, channels
+    found, want = (found_in(x, *scene, sort=sort) for x in (torch.float32, torch.float64))
+    assert_near(found, want)
+
+
+def test_float32_closes_pixels_as_it_may():
+    """What is left out is below the bound, and lists of many faces are sorted."""
+    scene = deep(400, 2), (9, 13), "uniform", "probabilistic", 0.05
+    exact = found_in(torch.float64, *scene)
+    for bound in (1e-3, 0.1):
+        found = found_in(torch.float32, *scene, bound=bound)
+        assert 0 < (found[1].double() - exact[1]).abs().max() <= bound
+        assert (found[0].double() - exact[0]).abs().max() <= bound
+
+
+def test_narrow_laws_are_joined_in_float64():
+    """And whatever asks for it: the bits of images are those of float64, rounded."""
+    corners = soup(1, 60, 6)
+    corners[..., :2] = corners[..., :2].round(decimals=1) + 0.05  # the centres of pixels
+    scene, wide = (corners, (20, 20), "logistic", "einstein"), 1e-2
+    for scale, options in ((1e-4, {}), (wide, {"precision": "double"})):
+        found = found_in(torch.float32, *scene, scale, **options)
+        want = found_in(torch.float64, *scene, scale)
+        assert all(torch.equal(x, y.float()) for x, y in zip(found[:2], want[:2], strict=True))
+        assert_near(found, want)
+    assert not torch.equal(found_in(torch.float32, *scene, wide)[0], found[0])
+    with pytest.raises(ValueError, match="unknown precision 'single'"):
+        found_in(torch.float32, *scene, wide, precision="single")
 
 
 @for_each(tconorm=["probabilistic", "max", "average", "frank(p=2)"])
 def test_same_bits_from_run_to_run_and_for_any_number_of_threads(tconorm):
     scene = Scene(soup(2, 150, 7, size=0.3), (40, 50), "gamma(shape=2)", tconorm, scale=0.02)
+    single = soup(2, 150, 7, size=0.3), (40, 50), "uniform", tconorm, 0.02
     before, results = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 8, 8):
             cpu.set_num_threads(threads)
             image, alpha, grads, _ = scene.found("cpu", bound=1e-3)
             results.append([image, alpha, *grads.values()])
+            results[-1] += found_in(torch.float32, *single, bound=1e-3)
     finally:
         cpu.set_num_threads(None)
         torch.set_num_threads(before)

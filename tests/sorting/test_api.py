@@ -1,5 +1,6 @@
 """The functions and the module that users call: options, orders, hard results, errors."""
 
+import functools
 import itertools
 import math
 
@@ -80,7 +81,10 @@ RANKING = [get("neuralsort"), get("softsort"), get("softsort", power=2.0),
 @for_each(method=[*map(get, NETWORKS), *RANKING, get("permutahedron", regularization="entropic"),
                   *(get(name, dist="logistic", art=0.25) for name in NETWORKS)])  # fmt: skip
 def test_ranks_rise_with_values_within_1_to_n(method):
-    for n, steepness, scale in itertools.product((1, 2, 3, 9, 20), (0.01, 0.3, 3.0, 30.0), (1, 50)):
+    for n, steepness, scale in (
+        (1, 3.0, 1), (2, 0.01, 50), (3, 30.0, 1), (3, 0.3, 50), (9, 0.01, 1), (9, 3.0, 50),
+        (20, 0.3, 1), (20, 30.0, 50),
+    ):  # fmt: skip
         x = scale * torch.randn(6, n, dtype=torch.float64)
         x[0] = x[0].round()  # ties
         sort = get(method, steepness=steepness)
@@ -137,9 +141,10 @@ def test_ranks_of_networks_are_two_isotonic_regressions_of_expected_ranks():
             torch.testing.assert_close(soft_rank(x, name).gather(-1, order), found)
         pair = torch.tensor([0.3, 0.1], dtype=torch.float64)
         torch.testing.assert_close(soft_rank(pair, name), places[:2] @ permutation(pair, name))
-        x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
-        assert torch.autograd.gradcheck(lambda x, m=name: soft_rank(x, m, steepness=2.0), x)
-        assert torch.autograd.gradgradcheck(lambda x, m=name: soft_rank(x, m, steepness=2.0), x)
+        x = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
+        ranks = functools.partial(soft_rank, method=name, steepness=2.0)
+        assert torch.autograd.gradcheck(ranks, x, fast_mode=True)
+        assert torch.autograd.gradgradcheck(ranks, x, fast_mode=True)
         at = x.detach()
         for one, each in ((soft_rank, at), (torch.func.vmap(soft_rank), at[:, None])):
             got = torch.func.jacrev(lambda x, f=one, m=name: f(x, method=m))(each)
@@ -171,8 +176,8 @@ def test_ranks_of_row_methods_are_those_of_the_posterior():
         weights = torch.randn(2, 6, dtype=torch.float64)
         one, two = (torch.autograd.grad((r * weights).sum(), x)[0] for r in (ranks, want))
         torch.testing.assert_close(one, two)
-        assert torch.autograd.gradcheck(lambda x, s=sort: soft_rank(x, s), x)
-        assert torch.autograd.gradgradcheck(lambda x, s=sort: soft_rank(x, s), x)
+        assert torch.autograd.gradcheck(lambda x, s=sort: soft_rank(x, s), x, fast_mode=True)
+        assert torch.autograd.gradgradcheck(lambda x, s=sort: soft_rank(x, s), x, fast_mode=True)
     with pytest.raises(ValueError, match="ranks need a power of 1 or more"):
         soft_rank(KEYS, "softsort", power=0.5)
 

@@ -184,15 +184,15 @@ def test_losses_come_in_the_dtype_of_scores(loss):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(4, group="graphs")
 @pytest.mark.parametrize("which", range(4))
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler itself
 def test_graphs_with_a_dynamic_batch(which):
     module = (SoftRank(), SoftSort(), SoftSort(dist="gaussian"), SoftRank("softsort"))[which]
     torch._dynamo.reset()
     graph = torch.compile(module, dynamic=True, backend="aot_eager")
-    for batch in (5, 3, 7):
-        x, weights = torch.randn(batch, 6, requires_grad=True), torch.randn(batch, 6)
+    for batch in (5, 3):
+        x, weights = torch.randn(batch, 4, requires_grad=True), torch.randn(batch, 4)
         got, want = (torch.autograd.grad(f(x), x, weights) for f in (graph, module))
         torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
 

@@ -1,13 +1,12 @@
 """Networks sort, by the 0-1 principle and by numbers; their shape, messages and drawings."""
 
-import math
+import os
 import sys
 
 import numpy as np
 import pytest
 import torch
 
-from gendr._common import checks
 from gendr.sorting import networks, permutation
 from gendr.sorting.networks import NETWORKS, Network, bitonic, network, odd_even
 from gendr.sorting.plot import columns_of, draw
@@ -164,9 +163,15 @@ def test_a_drawing_asks_for_matplotlib(monkeypatch):
         draw(odd_even(3))
 
 
+def of_memory(monkeypatch, size):
+    """The machine says that it has so many bytes."""
+    known = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": size}
+    monkeypatch.setattr(os, "sysconf", known.__getitem__)
+
+
 def test_a_large_network_says_beforehand_what_it_takes(caplog, monkeypatch):
     monkeypatch.setattr(networks, "layered", lambda _: ())  # nothing is made
-    monkeypatch.setattr(checks, "physical_memory", lambda: 10**10)
+    of_memory(monkeypatch, 10**10)
     bitonic(99_999)
     (line,) = caplog.messages
     assert "bitonic for 99,999 values" in line
@@ -180,8 +185,8 @@ def test_a_large_network_says_beforehand_what_it_takes(caplog, monkeypatch):
 
 @for_each(name=["bitonic", "neuralsort", "softsort", "sinkhorn"])
 def test_matrices_for_which_there_is_no_memory_are_refused(name, monkeypatch):
-    monkeypatch.setattr(checks, "physical_memory", lambda: 10_000)
+    of_memory(monkeypatch, 10_000)
     with pytest.raises(MemoryError, match=rf"of '{name}', \[3, 50, 50\], needs .*permutahedron"):
         permutation(torch.zeros(3, 50), name)
-    monkeypatch.setattr(checks, "physical_memory", lambda: math.inf)
+    of_memory(monkeypatch, 10**12)
     assert permutation(torch.zeros(3, 50), name).shape == (3, 50, 50)

@@ -17,9 +17,7 @@
 | `compiling` | kernels of Numba that only one process compiles |
 | `processes`, `scripts` | processes that need not import PyTorch first; scripts of the repository |
 | `fake_grid`, `trainings` | a task for the grid that costs nothing; interrupted trainings |
-| `site`, `notebooks` | the documentation: checks, runs of notebooks |
 | `strict_device` | a pretended GPU whose tensors refuse to meet those of the CPU |
-| `explorer`, `javascript` | the page of the site that draws a renderer |
 """
 
 from support.scenes import around_the_eye, degenerate, soup, touching

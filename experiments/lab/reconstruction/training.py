@@ -2,7 +2,7 @@
 
     >>> training = Training(ShapeNetRenderings(folder), TrainingSettings(steps=20_000))
     >>> for _ in range(20_000):
-    ...     losses = training.step()
+    ...     losses = training.advance()
     >>> training.save("out/checkpoint.pt")
 
 Source: Kato, Ushiku, Harada, Neural 3D Mesh Renderer, 2018; Liu et al., Soft Rasterizer, 2019;
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gendr._common.checkpoint import load_checkpoint, save_checkpoint
+from gendr._common.checkpoint import load_checkpoint
+from gendr._common.jobs import Work
 from gendr.losses import FlattenLoss, LaplacianLoss, iou_loss
 from gendr.rendering import Renderer
 from gendr.rendering.api import parse_scale
@@ -35,9 +36,7 @@ from lab.reconstruction.renderings import (
 )
 from lab.reconstruction.settings import TrainingSettings
 
-__all__ = ["KIND", "Losses", "Training", "load_model"]
-
-KIND = "gendr reconstruction 1"
+__all__ = ["Losses", "Training", "load_model"]
 
 
 class Losses(NamedTuple):
@@ -96,7 +95,7 @@ class _ReadAhead:
         return _StoredBatch(stored, views, shapes, generator.get_state())
 
 
-class Training:
+class Training(Work):
     """A model, its optimiser and the state of its draws, at some step.
 
     Args:
@@ -108,7 +107,7 @@ class Training:
 
     Attributes:
         model: the `Reconstructor`.
-        steps_done: how many steps there have been.
+        step: how many steps there have been.
         seconds: how long they took, also before a checkpoint that was loaded.
         history: what the caller noted on the way, plain values; a checkpoint keeps it.
         data: as given.
@@ -118,6 +117,8 @@ class Training:
     Raises:
         ValueError: for a batch that the processes cannot share evenly.
     """
+
+    kind = "a reconstruction"
 
     def __init__(
         self,
@@ -148,7 +149,7 @@ class Training:
             self.ranks.share(self.settings.batch),
             pinned=self.device.type == "cuda",
         )
-        self.steps_done = 0
+        self.step = 0
         self.seconds = 0.0
         self.history: list[dict[str, Any]] = []
         faces, count = model.sphere.faces, len(model.sphere.vertices)
@@ -167,16 +168,21 @@ class Training:
         self._scale = float(parse_scale(self.settings.scale, size, squared))
 
     @property
+    def progress(self) -> float:
+        """The part of the steps that is done, in [0, 1]."""
+        return min(1.0, self.step / self.settings.steps)
+
+    @property
     def has_dropped(self) -> bool:
         """Whether learning rate and scale of the next step are the smaller ones."""
-        return self.steps_done >= self.settings.drop_after * self.settings.steps
+        return self.step >= self.settings.drop_after * self.settings.steps
 
     @property
     def scale(self) -> float:
         """The scale of the next step, in NDC (NDC² for squared distributions)."""
         return self._scale * (self.settings.drop if self.has_dropped else 1.0)
 
-    def step(self) -> Losses:
+    def advance(self) -> Losses:
         """Draw a batch, and move the weights once; of several processes, all at the same time.
 
         Returns:
@@ -195,7 +201,7 @@ class Training:
         torch.as_tensor(total).backward()
         self.optimizer.step()
         losses = Losses(*self.ranks.mean(torch.stack(parts).detach()).tolist())
-        self.steps_done += 1
+        self.step += 1
         self.seconds += time.perf_counter() - start
         return losses
 
@@ -209,7 +215,7 @@ class Training:
         """
         found = self._ahead.take(self.generator.get_state())
         self.generator.set_state(found.after)
-        if self.steps_done + 1 < self.settings.steps:
+        if self.step + 1 < self.settings.steps:
             self._ahead.begin(found.after)
         stored = found.stored.to(self.device, non_blocking=True)
         images = seen_images(stored).unflatten(0, tuple(found.views.shape))
@@ -241,27 +247,32 @@ class Training:
 
     # -- checkpoints
 
-    def save(self, path: str | Path) -> None:
-        """Write all that training needs to go on, whole or not at all.
+    def signature(self) -> dict[str, Any]:
+        """The settings and the data."""
+        classes = [one.id for one in self.data.classes]
+        return {**asdict(self.settings), "classes": classes, "shapes": list(self.data.counts)}
 
-        Raises:
-            OSError: if it cannot be written, such as on a full disk; the last one is kept.
-        """
-        values = {
-            "settings": asdict(self.settings),
+    def state_dict(self) -> dict[str, Any]:
+        """All that training needs to go on."""
+        return {
             "model": self.model.state_dict(),
             "model_options": self.model.options,
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
-            "steps_done": self.steps_done,
+            "step": self.step,
             "seconds": self.seconds,
             "history": self.history,
-            "classes": [one.id for one in self.data.classes],
-            "counts": list(self.data.counts),
         }
-        save_checkpoint(path, KIND, values)
 
-    def load(self, path: str | Path) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        for name in ("model", "optimizer"):
+            getattr(self, name).load_state_dict(state[name])
+        self.generator.set_state(state["generator"])
+        self.step, self.seconds = state["step"], state["seconds"]
+        self.history = state["history"]
+
+    def restore(self, path: str | Path) -> None:
         """Go on where a checkpoint was saved; the same weights as if it had never stopped.
 
         Of several processes the first one reads it and gives it to the others. It does not matter
@@ -270,34 +281,11 @@ class Training:
         Raises:
             ValueError: for a file that is no checkpoint, or one of other data or settings.
         """
-        names = ("settings", "model", "optimizer", "generator", "steps_done", "classes", "counts")
         values: dict[str, Any] = {}
         if self.ranks.is_first:
-            values = load_checkpoint(path, KIND, names, "a reconstruction")
-            self._check_same(path, values)
-        values = self.ranks.from_first(values)
-        self.model.load_state_dict(values["model"])
-        self.optimizer.load_state_dict(values["optimizer"])
-        self.generator.set_state(values["generator"])
-        self.steps_done = int(values["steps_done"])
-        self.seconds = float(values.get("seconds", 0.0))
-        self.history = list(values.get("history", ()))
-
-    def _check_same(self, path: str | Path, values: dict[str, Any]) -> None:
-        """Refuse to go on with other data, or with settings that would have changed the steps."""
-        then, now = values["settings"], asdict(self.settings)
-        for field in fields(TrainingSettings):
-            if then.get(field.name) != now[field.name]:
-                raise ValueError(
-                    f"{path} was trained with {field.name} = {then.get(field.name)!r}, not "
-                    f"{now[field.name]!r}; give the same, or start without resuming"
-                )
-        data = [one.id for one in self.data.classes], list(self.data.counts)
-        if data != (values["classes"], values["counts"]):
-            raise ValueError(
-                f"{path} was trained on {values['counts']} shapes of {values['classes']}, not on "
-                f"{data[1]} of {data[0]}; give the same data, or start without resuming"
-            )
+            names = self.state_dict().keys()
+            values = load_checkpoint(path, self.kind, names, self.signature())
+        self.load_state_dict(self.ranks.from_first(values))
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> Reconstructor:
@@ -310,7 +298,7 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> Reconstr
     Raises:
         ValueError: for a file that is no checkpoint of a reconstruction.
     """
-    values = load_checkpoint(path, KIND, ("model", "model_options"), "a reconstruction", device)
+    values = load_checkpoint(path, Training.kind, ("model", "model_options"), device=device)
     model = Reconstructor(**values["model_options"])
     model.load_state_dict(values["model"])
     return model.to(device).eval()

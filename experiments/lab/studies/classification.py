@@ -159,8 +159,7 @@ class ClassificationTraining(StudyTraining[ClassificationSettings, nn.Module, Ex
         ValueError: if the model does not fit the data, or there are fewer than 6 classes.
     """
 
-    kind = "gendr classification 2"
-    what = "a training of a classifier"
+    kind = "a training of a classifier"
     kept = ("best",)
 
     def __init__(

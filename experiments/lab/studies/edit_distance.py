@@ -151,8 +151,7 @@ class EditTraining(StudyTraining[EditSettings, ConvolutionNet, DigitStrings]):
         ValueError: if there is no image of a digit of the alphabet.
     """
 
-    kind = "gendr edit distance 1"
-    what = "a training with edit distances"
+    kind = "a training with edit distances"
 
     def __init__(
         self, settings: EditSettings, data: Splits, device: torch.device | str = "cpu"

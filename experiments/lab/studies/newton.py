@@ -201,8 +201,7 @@ class SortingTraining(RankingTraining):
         device: the device to train on.
     """
 
-    kind = "gendr newton ranking 1"
-    what = "a training to rank with a Newton loss"
+    kind = "a training to rank with a Newton loss"
 
     def __init__(
         self, settings: SortingSettings, data: Splits, device: torch.device | str = "cpu"
@@ -330,8 +329,7 @@ class ClassTraining(StudyTraining[ClassSettings, nn.Sequential, MultiDigits]):
         TypeError: if the data are no digits.
     """
 
-    kind = "gendr newton classification 1"
-    what = "a training to classify with a Newton loss"
+    kind = "a training to classify with a Newton loss"
 
     def __init__(
         self, settings: ClassSettings, data: Splits, device: torch.device | str = "cpu"
@@ -457,8 +455,7 @@ class NewtonPathTraining(PathTraining):
         device: the device to train on.
     """
 
-    kind = "gendr newton paths 1"
-    what = "a training with shortest paths and a Newton loss"
+    kind = "a training with shortest paths and a Newton loss"
 
     def __init__(
         self,

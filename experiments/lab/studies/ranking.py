@@ -256,8 +256,7 @@ class RankingTraining(StudyTraining[RankingSettings, nn.Module, Numbers]):
         ValueError: if the method is unknown, or one of its settings is out of range.
     """
 
-    kind = "gendr ranking 2"
-    what = "a ranking training"
+    kind = "a ranking training"
     kept = ("best",)
 
     def __init__(

@@ -341,8 +341,7 @@ class PathTraining(StudyTraining[PathSettings, nn.Module, TerrainMaps]):
         device: the device to train on.
     """
 
-    kind = "gendr shortest path 1"
-    what = "a training with shortest paths"
+    kind = "a training with shortest paths"
 
     def __init__(
         self, settings: PathSettings, data: TerrainSplits, device: torch.device | str = "cpu"

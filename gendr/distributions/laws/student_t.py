@@ -41,7 +41,7 @@ _FAR = 1e150  # whose square is finite
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class StudentT(Shaped, Symmetric):
+class StudentT(Shaped, Symmetric):  # pyright: ignore[reportIncompatibleVariableOverride]
     """F(z) = 1 - I(nu / (nu + z^2); nu/2, 1/2) / 2 for z > 0; its tail falls as |z|^-nu.
 
     Attributes:

@@ -15,27 +15,27 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, register_jitable
 
-__all__ = ["prefetch_row"]
+from gendr.kernels.numba.calls import pointer, shifted
+
+__all__ = ["prefetch", "prefetch_row"]
 
 _LINE = 64  # bytes of a line of the cache
 _LINES = 16  # of a row: the processor foresees the rest, and a long row would drive out others
 
 
 @intrinsic
-def _prefetch(typingctx: Any, array: Any, place: Any) -> Any:
-    """Fetch the line of an element of a contiguous array, by its number in memory, to read it."""
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Fetch the line of an address, to read it."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        start = context.make_array(signature.args[0])(context, builder, args[0]).data
-        address = builder.gep(start, [args[1]])
         number, nothing = ir.IntType(32), ir.VoidType()
-        kind = ir.FunctionType(nothing, [address.type, number, number, number])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+        kind = ir.FunctionType(nothing, [args[0].type, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [args[0].type], kind)
         # 0: it will be read; 3: keep it in the nearest cache; 1: it is data, not instructions.
-        builder.call(function, [address, *(ir.Constant(number, k) for k in (0, 3, 1))])
+        builder.call(function, [args[0], *(ir.Constant(number, k) for k in (0, 3, 1))])
         return context.get_dummy_value()
 
-    return types.void(array, types.intp), codegen
+    return types.void(address), codegen
 
 
 @register_jitable
@@ -47,4 +47,4 @@ def prefetch_row(array, row):
     columns = array.shape[1]
     step = _LINE // array.itemsize
     for i in range(0, min(columns, _LINES * step), step):
-        _prefetch(array, row * columns + i)
+        prefetch(shifted(pointer(array), row * columns + i))

@@ -339,18 +339,37 @@ class _Places(Instruction):
         )
 
 
-def gathered(builder: Any, base: Any, places: Any) -> Any:
-    """The elements of an array of 32 bits, from its address, at a vector of int32: in one load."""
+def gathered(builder: Any, base: Any, places: Any, kind: Any = _INT) -> Any:
+    """What an array of 32 bits holds at a vector of int32, in one load.
+
+    Args:
+        builder: of the code.
+        base: the address of the array.
+        places: as many lanes.
+        kind: what is loaded: an element, or with 64 bits also the next one.
+    """
     addresses = _Places(builder.block, base, places)
     builder.block.instructions.append(addresses)
     builder.position_at_end(builder.block)
     count = places.type.count
-    found = ir.VectorType(base.type.pointee, count)
-    mask = ir.VectorType(ir.IntType(1), count)
-    kind = ir.FunctionType(found, [addresses.type, ir.IntType(32), mask, found])
-    name = f"llvm.masked.gather.v{count}i32.v{count}p0"
-    gather = cgutils.get_or_insert_function(builder.module, kind, name)
+    found, mask = ir.VectorType(kind, count), ir.VectorType(ir.IntType(1), count)
+    words = builder.bitcast(addresses, ir.VectorType(kind.as_pointer(), count))
+    function = ir.FunctionType(found, [words.type, _INT, mask, found])
+    letter = "f32" if kind == _FLOAT else f"i{kind.width}"
+    name = f"llvm.masked.gather.v{count}{letter}.v{count}p0"
+    gather = cgutils.get_or_insert_function(builder.module, function, name)
     every = ir.Constant(mask, [1] * count)
-    return builder.call(
-        gather, [addresses, ir.IntType(32)(4), every, ir.Constant(found, ir.Undefined)]
-    )
+    return builder.call(gather, [words, _INT(4), every, ir.Constant(found, ir.Undefined)])
+
+
+def scattered(builder: Any, base: Any, places: Any, values: Any) -> None:
+    """Store numbers of 32 bits in an array, given its address, at a vector of different int32."""
+    addresses = _Places(builder.block, base, places)
+    builder.block.instructions.append(addresses)
+    builder.position_at_end(builder.block)
+    count = places.type.count
+    mask = ir.VectorType(ir.IntType(1), count)
+    kind = ir.FunctionType(ir.VoidType(), [values.type, addresses.type, _INT, mask])
+    name = f"llvm.masked.scatter.v{count}f32.v{count}p0"
+    scatter = cgutils.get_or_insert_function(builder.module, kind, name)
+    builder.call(scatter, [values, addresses, _INT(4), ir.Constant(mask, [1] * count)])

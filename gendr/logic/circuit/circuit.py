@@ -18,35 +18,10 @@ from gendr.logic.circuit import exports, files
 from gendr.logic.circuit.exports.names import check_name
 from gendr.logic.circuit.netlist import Netlist
 from gendr.logic.circuit.packed import PackedBits, PackedProgram, compiled, unpacked
+from gendr.logic.circuit.parts import Floats, Sums
 from gendr.logic.circuit.passes import simplify
 
 __all__ = ["Circuit", "Floats", "Stats", "Sums"]
-
-Floats = NDArray[np.float32] | NDArray[np.float64]
-
-
-class Sums(NamedTuple):
-    """The sums of groups of outputs; see `GroupSum`.
-
-    Attributes:
-        k: how many groups.
-        tau: by which sums are divided.
-        beta: which is added then.
-    """
-
-    k: int
-    tau: float = 1.0
-    beta: float = 0.0
-
-    @property
-    def limit(self) -> float:
-        """The count above which a score is positive: -beta tau, where that is meant whole or half.
-
-        A `beta` of half a group is rounded to a double; the count of a half is no majority.
-        """
-        limit = -self.beta * self.tau
-        near = round(2 * limit) / 2
-        return near if abs(near - limit) <= 1e-9 * max(1.0, abs(limit)) else limit
 
 
 class Stats(NamedTuple):

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,17 @@ from gendr._common.files import write_whole
 from gendr.logic.circuit.netlist import Netlist
 
 if TYPE_CHECKING:
-    from gendr.logic.circuit.circuit import Circuit
+    from gendr.logic.circuit.parts import Parts
 
 __all__ = ["FORMAT", "header", "load", "save"]
 
+C = TypeVar("C")
 FORMAT = "gendr circuit 1"
 # The arrays of every file and their types.
 _ARRAYS = {"ids": "uint8", "a": "int32", "b": "int32", "outputs": "int32"}
 
 
-def header(circuit: Circuit) -> list[str]:
+def header(circuit: Parts) -> list[str]:
     """What is around the gates, line by line, for the printed form."""
     lines: list[str] = []
     limits, sums = circuit.thresholds, circuit.sums
@@ -41,7 +42,7 @@ def header(circuit: Circuit) -> list[str]:
     return lines
 
 
-def save(circuit: Circuit, path: Path) -> None:
+def save(circuit: Parts, path: Path) -> None:
     """Write a circuit."""
     netlist = circuit.netlist
     sums = None if circuit.sums is None else list(circuit.sums)
@@ -55,7 +56,7 @@ def save(circuit: Circuit, path: Path) -> None:
     write_whole(path, file.getvalue())
 
 
-def load(path: Path, make: Callable[..., Circuit]) -> Circuit:
+def load(path: Path, make: Callable[..., C]) -> C:
     """Read a circuit.
 
     Args:

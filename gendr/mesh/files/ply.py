@@ -1,9 +1,8 @@
-"""PLY files of meshes, and of points and Gaussians."""
+"""PLY files of meshes."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from gendr.mesh.parts import MeshParts
 
 Array = NDArray[Any]
 
-__all__ = ["Cloud", "ply_bytes", "read_cloud", "read_ply"]
+__all__ = ["ply_bytes", "point_colors", "read_ply"]
 
 _RGB = (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b"))
 _ALPHA = ("alpha", "diffuse_alpha", "a")
@@ -30,13 +29,6 @@ _INDICES = ("vertex_indices", "vertex_index")
 _NORMALS = ("nx", "ny", "nz")  # which follow from the faces
 # As MeshLab and those after it name the images.
 _TEXTURE = re.compile(r"texturefile:?\s+(.+)", re.IGNORECASE)
-# What a vertex has that is a Gaussian of 3D Gaussian Splatting (Kerbl et al., 2023).
-_GAUSSIAN = {
-    "colors": ("f_dc_0", "f_dc_1", "f_dc_2"),
-    "opacity": ("opacity",),
-    "sizes": ("scale_0", "scale_1", "scale_2"),
-    "turns": ("rot_0", "rot_1", "rot_2", "rot_3"),
-}
 
 
 def read_ply(path: Path, notes: list[str], max_megapixels: float) -> Soup:
@@ -56,8 +48,8 @@ def read_ply(path: Path, notes: list[str], max_megapixels: float) -> Soup:
         sizes = np.concatenate((sizes, np.full(len(strip), 3)))
         found, of = triangles(vertices, corners, sizes, notes)
         soup = Soup.plain(vertices, corners[found])
-        soup.vertex_colors = _colors(points, notes)
-        colors = _colors(faces, notes)
+        soup.vertex_colors = point_colors(points, notes)
+        colors = point_colors(faces, notes)
         if colors is not None:
             soup.face_colors = np.concatenate((colors, np.ones((len(strip), 3))))[of]
         if (wedges := faces.take_lists("texcoord")) is not None:
@@ -97,12 +89,7 @@ def _no_faces(path: Path, points: Element) -> str:
     if not points.count:
         return f"{path} holds neither faces nor points, so it is no PLY mesh to render"
     what = f"{points.count} points"
-    if "packed_position" in points.values:
-        return (
-            f"{path} holds no faces, but packed Gaussians, which are not read; unpack them into a "
-            "plain PLY with SuperSplat or splat-transform"
-        )
-    if "f_dc_0" in points.values:
+    if {"packed_position", "f_dc_0", "scale_0"} & set(points.values):
         what = f"{points.count} Gaussians of 3D Gaussian Splatting"
     return (
         f"{path} holds no faces but {what}, so it is no PLY mesh to render; look at it with "
@@ -135,7 +122,7 @@ def _strip_faces(values: Array, lengths: Array) -> Array:
     return faces[whole]
 
 
-def _colors(element: Element, notes: list[str]) -> Array | None:
+def point_colors(element: Element, notes: list[str]) -> Array | None:
     """RGB [N, 3] in [0, 1] under one of the names that are in use."""
     for names, alpha in zip(_RGB, _ALPHA, strict=True):
         if (found := element.take(*names)) is not None:
@@ -183,58 +170,6 @@ def _materials(
     if (chosen >= count).any():
         note(notes, f"{(chosen >= count).sum()} of its faces name a texture that is not there")
     return np.where((chosen >= 0) & (chosen < count), chosen, -1)
-
-
-@dataclass(frozen=True)
-class Cloud:
-    """Points or Gaussians of a PLY file, in float64.
-
-    Attributes:
-        points: [N, 3].
-        colors: RGB [N, 3] in [0, 1]; of Gaussians the factors of the first harmonic, any numbers.
-        harmonics: The factors of the others [N, K, 3], for Gaussians.
-        opacity: [N, 1], before the sigmoid, for Gaussians.
-        sizes: [N, 3], the logarithms of the standard deviations, for Gaussians.
-        turns: Quaternions w, x, y, z [N, 4] of any length, for Gaussians.
-    """
-
-    points: Array
-    colors: Array | None = None
-    harmonics: Array | None = None
-    opacity: Array | None = None
-    sizes: Array | None = None
-    turns: Array | None = None
-
-
-def read_cloud(path: str | Path) -> Cloud | None:
-    """The points or Gaussians of a PLY file, or None if it has faces.
-
-    Raises:
-        ValueError: if it is damaged, or holds neither.
-    """
-    with damage_named(path):
-        elements, _ = read_elements(Path(path).read_bytes())
-        points = elements.get("vertex") or Element("vertex", 0)
-        if any(name in elements and elements[name].count for name in ("face", "tristrips")):
-            return None
-        if "packed_position" in points.values:
-            raise ValueError(_no_faces(Path(path), points))
-        place = _positions(points)
-        if not (len(place) and np.isfinite(place).all()):
-            raise ValueError("it needs points with finite coordinates")
-        if "f_dc_0" not in points.values:
-            return Cloud(place, _colors(points, []))
-        parts = {key: points.take(*names) for key, names in _GAUSSIAN.items()}
-        if missing := [key for key, part in parts.items() if part is None]:
-            names = " ".join(name for key in missing for name in _GAUSSIAN[key])
-            raise ValueError(f"its Gaussians lack some of {names}")
-        rest = [f"f_rest_{i}" for i in range(len(points.values)) if f"f_rest_{i}" in points.values]
-        several = points.take(*rest) if rest else np.zeros((len(place), 0))
-        if several is None or several.shape[1] % 3:
-            raise ValueError(f"its Gaussians have {len(rest)} f_rest, not three times some number")
-        by_channel = several.reshape(len(place), 3, -1).transpose(0, 2, 1)
-        given = {key: part.astype(np.float64) for key, part in parts.items() if part is not None}
-        return Cloud(place, harmonics=by_channel.astype(np.float64), **given)
 
 
 def ply_bytes(parts: MeshParts) -> bytes:

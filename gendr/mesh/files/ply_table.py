@@ -8,6 +8,7 @@ A list has a length in each row.
 from __future__ import annotations
 
 import codecs
+import mmap
 import re
 import struct
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from gendr._common.texts import decode
 
 Array = NDArray[Any]
+Data = bytes | mmap.mmap
 
 # Codes of NumPy and of `struct` for the names of types, in both spellings.
 _TYPES = {
@@ -90,15 +92,18 @@ class Element:
         return None
 
 
-def read_elements(data: bytes) -> tuple[dict[str, Element], list[str]]:
+def read_elements(data: Data) -> tuple[dict[str, Element], list[str]]:
     """All elements of a PLY file by their names, and its comments.
+
+    Numbers of elements without lists are views of the data.
 
     Raises:
         ValueError: for what is no PLY file, or a damaged one.
     """
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        data = decode(data).encode()
-    data = data.removeprefix(codecs.BOM_UTF8)
+    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        data = decode(data[:]).encode()
+    if data[:3] == codecs.BOM_UTF8:
+        data = data[3:]
     begin = re.match(rb"ply[ \t]*(\r\n|\n|\r)", data)
     if begin is None:
         raise ValueError("it does not begin with 'ply'")
@@ -146,7 +151,7 @@ def _add(element: Element, item: _Property) -> None:
     element.properties.append(item)
 
 
-def _numbers(data: bytes, at: int) -> Iterator[bytes]:
+def _numbers(data: Data, at: int) -> Iterator[bytes]:
     """The numbers of a text, block by block, each as eight bytes."""
     while at < len(data):
         stop = at + _BLOCK
@@ -156,7 +161,7 @@ def _numbers(data: bytes, at: int) -> Iterator[bytes]:
         at = stop
 
 
-def _read(data: bytes, at: int, element: Element, order: str, text: bool) -> int:
+def _read(data: Data, at: int, element: Element, order: str, text: bool) -> int:
     """Fill the columns of an element that begins at a byte; returns where it ends."""
     codes = [
         [("f8", "d") if text else _TYPES[kind] for kind in (item.kind, item.length or item.kind)]
@@ -171,6 +176,12 @@ def _read(data: bytes, at: int, element: Element, order: str, text: bool) -> int
         return at
     if least * element.count > len(data) - at:
         raise ValueError("it has fewer rows than its header says")
+    if all(item.length is None for item in element.properties):
+        names = [item.name for item in element.properties]
+        row = np.dtype([(n, order + value[0]) for n, (value, _) in zip(names, codes, strict=True)])
+        table = np.ndarray((element.count,), row, data, at)
+        element.values |= {name: table[name] for name in names}
+        return at + row.itemsize * element.count
     # What comes before each list, how its length is read, and what comes after the last.
     lists: list[tuple[int, struct.Struct, int]] = []
     skip = 0
@@ -196,14 +207,14 @@ def _read(data: bytes, at: int, element: Element, order: str, text: bool) -> int
     return end
 
 
-def _anywhere(data: bytes, kind: str) -> Array:
+def _anywhere(data: Data, kind: str) -> Array:
     """The number that begins at each byte."""
     count = max(0, len(data) - np.dtype(kind).itemsize + 1)
     return np.ndarray((count,), kind, data, strides=(1,))
 
 
 def _starts(
-    data: bytes, at: int, count: int, lists: list[tuple[int, struct.Struct, int]], last: int
+    data: Data, at: int, count: int, lists: list[tuple[int, struct.Struct, int]], last: int
 ) -> tuple[Array, int]:
     """Where each row begins, and where the last one ends.
 
@@ -239,7 +250,7 @@ def _starts(
     return np.array(found, np.int64), at
 
 
-def _alike(data: bytes, starts: Array, lists: list[tuple[int, struct.Struct, int]]) -> bool:
+def _alike(data: Data, starts: Array, lists: list[tuple[int, struct.Struct, int]]) -> bool:
     """Whether all lists have the length that they have in the first row."""
     for skip, length, size in lists:
         starts = starts + skip

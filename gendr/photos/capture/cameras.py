@@ -16,7 +16,6 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -28,6 +27,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from gendr._common.jobs import Progress, Tell
 from gendr.kernels.threads import num_threads
 from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.images import MAX_MEGAPIXELS, QUARTERS, open_image, read_orientation, rgba
@@ -130,7 +130,7 @@ def find_cameras(
     folder: str | Path,
     *,
     max_megapixels: float = MAX_MEGAPIXELS,
-    callback: Callable[[float, str], None] | None = None,
+    callback: Tell | None = None,
 ) -> FoundCameras:
     """Find out from where the photos of a folder were taken.
 
@@ -138,7 +138,8 @@ def find_cameras(
         folder: with photos in it, or in its folder `images`; masks in its folder `masks`, if there
             are any, say where features may lie if the background stands still.
         max_megapixels: the largest photo that is read, in million pixels.
-        callback: called with what is done, from 0 to 1, and the stage. What it raises ends it.
+        callback: called with what is done, a number from 0 to 1 that also has the name of a
+            `stage`. What it raises ends it.
 
     Raises:
         RuntimeError: if pycolmap is not installed, or fails.
@@ -152,7 +153,7 @@ def find_cameras(
     photos = _different(list_photos(root))
     if len(photos) < LEAST:
         raise ValueError(f"cameras need at least {LEAST} photos, and {root} holds {len(photos)}")
-    tell = callback or (lambda done, stage: None)
+    tell = callback or (lambda now: None)
     with TemporaryDirectory() as place:
         work = Path(place)
         groups, scales, fixes = _prepare(root, photos, work, max_megapixels, tell)
@@ -228,7 +229,7 @@ def _different(photos: list[Path]) -> list[Path]:
 
 
 def _prepare(
-    root: Path, photos: list[Path], work: Path, limit: float, tell: Callable[[float, str], None]
+    root: Path, photos: list[Path], work: Path, limit: float, tell: Tell
 ) -> tuple[list[dict[str, Any]], list[tuple[float, float]], list[Fix | None]]:
     """Write images of bounded size and their masks.
 
@@ -242,7 +243,7 @@ def _prepare(
     fixes: list[Fix | None] = []
     own_masks = Masks(root)
     for i, photo in enumerate(photos):
-        tell(0.3 * _STAGES["features"] * i / len(photos), "features")
+        tell(Progress(0.3 * _STAGES["features"] * i / len(photos), "features"))
         with open_image(photo, limit) as opened:
             focal = _focal_35(opened)
             fixes.append(read_fix(opened))
@@ -327,7 +328,7 @@ def _still_masks(work: Path, names: list[str]) -> list[Any] | None:
     return [Image.fromarray((255 * mask.numpy()).astype(np.uint8)) for mask in found[1]]
 
 
-def _run(work: Path, count: int, tell: Callable[[float, str], None]) -> None:
+def _run(work: Path, count: int, tell: Tell) -> None:
     """Run the process, and tell how far it has come.
 
     Raises:
@@ -357,7 +358,7 @@ def _run(work: Path, count: int, tell: Callable[[float, str], None]) -> None:
                 elif stage == "match":
                     done = _rows(work, "two_view_geometries") / pairs
                 before = sum(list(_STAGES.values())[: list(_STAGES).index(stage)])
-                tell(min(1.0, before + _STAGES[stage] * min(1.0, done)), stage)
+                tell(Progress(min(1.0, before + _STAGES[stage] * min(1.0, done)), stage))
                 if process.poll() is not None:
                     break
         finally:

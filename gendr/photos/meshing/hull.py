@@ -302,12 +302,15 @@ def _surface(field: Tensor, grid: Grid) -> tuple[NDArray[Any], NDArray[np.int64]
     cells = np.argwhere((count > 0) & (count < 8))
     places = cells[:, None] + _CORNERS
     flat = np.ravel_multi_index(tuple(np.moveaxis(places, -1, 0)), closed.shape)
-    used, index = np.unique(flat, return_inverse=True)
+    number = np.zeros(closed.size, np.int64)  # of each point: by flags, as sorting takes longer
+    number[flat.ravel()] = 1
+    used = np.flatnonzero(number)
+    number[used] = np.arange(len(used))
     points = np.stack(np.unravel_index(used, closed.shape), -1)
     vertices, faces = libigl().marching_cubes(
         closed.reshape(-1)[used].astype(np.float64),
         grid.corner + grid.cell * (points - 1.0),
-        index.reshape(-1, 8).astype(np.int64),
+        number[flat],
         0.0,
     )[:2]
     return vertices, faces[:, ::-1]  # outwards
@@ -342,8 +345,11 @@ def _large_parts(
     owner = connected_parts(faces, len(vertices))[faces[:, 0]]
     area = np.bincount(owner, _areas(vertices, faces))
     large = (area > share * area.sum())[owner]
-    used, inverse = np.unique(faces[large], return_inverse=True)
-    return vertices[used], inverse.reshape(-1, 3)
+    number = np.zeros(len(vertices), np.int64)
+    number[faces[large]] = 1
+    used = np.flatnonzero(number)
+    number[used] = np.arange(len(used))
+    return vertices[used], number[faces[large]]
 
 
 def _areas(vertices: NDArray[Any], faces: NDArray[np.int64]) -> NDArray[Any]:

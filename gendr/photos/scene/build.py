@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from gendr._common.files import write_whole
+from gendr._common.jobs import Progress, Tell
 from gendr.mesh import Mesh
 from gendr.photos.scene.depth_maps import DepthSettings, find_depths
 from gendr.photos.scene.fusion import Cloud, FusionSettings, fused, thinned
@@ -25,7 +26,6 @@ from gendr.photos.scene.surface import Surface, SurfaceSettings, large_parts, re
 __all__ = ["SceneSettings", "SceneSurface", "build", "digest", "points_file"]
 
 Array = npt.NDArray[Any]
-Tell = Callable[[float, str], None]
 
 # Iterations of Taubin's filter: by how much vertices move to the middle of their neighbours, and
 # back, which keeps the volume.
@@ -90,17 +90,17 @@ def build(
         scene: its photos.
         folder: of depth maps, which is made; those of other photos or settings are in others.
         settings: by default as they are.
-        tell: called with the part that is done and the stage.
+        tell: called with the part that is done, which also has the `stage`.
 
     Raises:
         ValueError: if photos agree nowhere.
     """
-    settings, tell = settings or SceneSettings(), tell or (lambda part, stage: None)
+    settings, tell = settings or SceneSettings(), tell or (lambda now: None)
     clock, seconds = time.perf_counter(), {}
     before = 0.0
 
     def stage(name: str) -> Callable[[float], None]:
-        return lambda part: tell(before + _SHARES[name] * part, name)
+        return lambda part: tell(Progress(before + _SHARES[name] * part, name))
 
     def lap(name: str) -> None:
         nonlocal clock, before

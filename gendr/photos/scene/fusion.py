@@ -15,9 +15,11 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from gendr.kernels.threads import run
 from gendr.photos.scene.depth_maps import DepthMap
 from gendr.photos.scene.ground import find_ground
 from gendr.photos.scene.model import Scene
+from gendr.photos.scene.sky import find_sky
 
 __all__ = ["Cloud", "FusionSettings", "fused", "thinned"]
 
@@ -123,9 +125,10 @@ def fused(
         if file.is_file():
             found = DepthMap.load(file)
             good = (found.costs <= settings.limit) & (found.planes[..., 0] > 0)
-            depths[offsets[i] : offsets[i + 1]] = np.where(good, found.planes[..., 0], 0).ravel()
             places = np.flatnonzero(good & (found.costs <= settings.sure))[::_SPARSE]
             planes = found.planes.reshape(-1, 3)
+            good &= ~find_sky(scene.images[i], good)
+            depths[offsets[i] : offsets[i + 1]] = np.where(good, found.planes[..., 0], 0).ravel()
             flat.append((_positions(scene, i, planes, places), _normals(scene, i, planes, places)))
     per_photo = [slice(offsets[i], offsets[i + 1]) for i in range(len(scene))]
     matched = np.array([float((depths[own] > 0).mean()) for own in per_photo])
@@ -149,22 +152,22 @@ def fused(
             backs = [scene.between(j, i) for j in near]
             tables = [np.array([p[k] for p in some]) for some in (pairs, backs) for k in (0, 1)]
             size = int(sizes[i])
-            places, positions = np.empty(size, np.int64), np.empty((size, 3), np.float32)
+            positions, counts = np.empty((size, 3), np.float32), np.empty(size, np.uint8)
             views = np.empty((size, len(near) + 1), np.int32)
-            counts = np.empty(size, np.int32)
-            n = agree(
-                i, np.array(near, np.int64), *tables, inverse, scene.R, scene.t, depths,
-                offsets[:-1], widths, heights, assumed, taken, settings.pixels, settings.relative,
-                settings.least, places, positions, views, counts,
+            run(
+                agree, int(heights[i]), i, np.array(near, np.int64), *tables, inverse, scene.R,
+                scene.t, depths, offsets[:-1], widths, heights, assumed, taken, settings.pixels,
+                settings.relative, settings.least, positions, views, counts,
             )  # fmt: skip
-            places, counts = places[:n].copy(), counts[:n].copy()
-            told = views[:n][np.arange(views.shape[1]) < counts[:, None]]
+            places = np.flatnonzero(counts)
+            counts = counts[places]
+            told = views[places][np.arange(views.shape[1]) < counts[:, None]]
             normals = _normals(scene, i, DepthMap.load(files[i]).planes.reshape(-1, 3), places)
             if ground is not None:
                 normals[assumed[offsets[i] + places]] = ground.up
             parts.append((
-                positions[:n].copy(), normals, scene.images[i].reshape(-1, 3)[places],
-                np.full(n, i, np.int32), places, told, counts,
+                positions[places], normals, scene.images[i].reshape(-1, 3)[places],
+                np.full(len(places), i, np.int32), places, told, counts,
             ))  # fmt: skip
         tell((i + 1) / len(scene))
     if not parts:

@@ -19,9 +19,11 @@ F = np.float32
 @kernel(error_model="numpy")
 def agree(
     i, near, a, b, back_a, back_b, inverse, R, t, depths, offsets, widths, heights, assumed, taken,
-    pixels, relative, least, places, positions, views, counts,
+    pixels, relative, least, positions, views, counts, start, stop,
 ):  # fmt: skip
-    """Points of a photo on which others agree, and which no photo before it has.
+    """Points of rows start .. stop - 1 of a photo on which others agree, and no photo before has.
+
+    Of the photo itself a point takes its own pixel only, so that rows do not depend on each other.
 
     Args:
         i: the photo.
@@ -43,22 +45,22 @@ def agree(
         pixels: by which planes may come back elsewhere.
         relative: by which depths may differ.
         least: photos that agree, of as many as have the point in their frames, if more than two do.
-        places: int64 [pixels of the photo], is written: the pixel of each point.
         positions: float32 [pixels of the photo, 3], is written.
         views: int32 [pixels of the photo, K + 1], is written: the photos that agree, i first.
-        counts: int32 [pixels of the photo], is written: how many these are.
-
-    Returns: the number of points.
+        counts: uint8 [pixels of the photo], is written: how many these are, 0 for no point.
+        start: row.
+        stop: row behind the last.
 
     Source: Schönberger et al. 2016, section 4.5.
     """
-    width, height, start = widths[i], heights[i], offsets[i]
+    width, begin = widths[i], offsets[i]
     hits = np.empty((len(near) + 1, 3), np.int64)
-    n = 0
-    for y in range(height):
+    for y in range(start, stop):
         for x in range(width):
-            w = np.float64(depths[start + y * width + x])
-            if w <= 0 or taken[start + y * width + x]:
+            n = y * width + x
+            counts[n] = 0
+            w = np.float64(depths[begin + n])
+            if w <= 0 or taken[begin + n]:
                 continue
             found, inside = 0, 0
             hits[0, 0], hits[0, 1], hits[0, 2] = i, y, x
@@ -94,7 +96,7 @@ def agree(
                     continue
                 found += 1
                 hits[found, 0], hits[found, 1], hits[found, 2] = j, iv, iu
-            alone = 1 if assumed[start + y * width + x] else 2
+            alone = 1 if assumed[begin + n] else 2
             if found + 1 < min(least, max(alone, inside + 1)):
                 continue
             p0, p1, p2 = 0.0, 0.0, 0.0
@@ -113,6 +115,3 @@ def agree(
             share = 1.0 / (found + 1)
             positions[n, 0], positions[n, 1], positions[n, 2] = p0 * share, p1 * share, p2 * share
             counts[n] = found + 1
-            places[n] = y * width + x
-            n += 1
-    return n

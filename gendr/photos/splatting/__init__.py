@@ -14,22 +14,33 @@ from typing import TYPE_CHECKING
 from gendr._common.names import lazily
 
 if TYPE_CHECKING:
+    from gendr.photos.splatting.gaussians.cloud import Cloud
+    from gendr.photos.splatting.gaussians.files import read_cloud
     from gendr.photos.splatting.hard import HardTraining, fit_triangles
     from gendr.photos.splatting.harmonics import colors_of
     from gendr.photos.splatting.path import camera_path
     from gendr.photos.splatting.photos import Photos, load_photos
     from gendr.photos.splatting.settings import SplatSettings
     from gendr.photos.splatting.splats import Splats
-    from gendr.photos.splatting.start import Look, from_cameras, from_hull, from_mesh, from_points
+    from gendr.photos.splatting.start import (
+        Look,
+        from_cameras,
+        from_cloud,
+        from_hull,
+        from_mesh,
+        from_points,
+    )
     from gendr.photos.splatting.training import SplatTraining, fit_splats, start_from
 
 __all__ = [
-    "HardTraining", "Look", "Photos", "SplatSettings", "SplatTraining", "Splats", "camera_path",
-    "colors_of", "fit_splats", "fit_triangles", "from_cameras", "from_hull", "from_mesh",
-    "from_points", "load_photos", "start_from",
+    "Cloud", "HardTraining", "Look", "Photos", "SplatSettings", "SplatTraining", "Splats",
+    "camera_path", "colors_of", "fit_splats", "fit_triangles", "from_cameras", "from_cloud",
+    "from_hull", "from_mesh", "from_points", "load_photos", "read_cloud", "start_from",
 ]  # fmt: skip
 
 _MODULES = {
+    "gendr.photos.splatting.gaussians.cloud": ("Cloud",),
+    "gendr.photos.splatting.gaussians.files": ("read_cloud",),
     "gendr.photos.splatting.hard": ("HardTraining", "fit_triangles"),
     "gendr.photos.splatting.harmonics": ("colors_of",),
     "gendr.photos.splatting.path": ("camera_path",),
@@ -39,6 +50,7 @@ _MODULES = {
     "gendr.photos.splatting.start": (
         "Look",
         "from_cameras",
+        "from_cloud",
         "from_hull",
         "from_mesh",
         "from_points",

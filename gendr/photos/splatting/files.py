@@ -1,4 +1,4 @@
-"""Files of splats: our own .npz, PLY of Gaussian splats, and GLB of opaque triangles."""
+"""Files of splats: our own .npz, Gaussians of others, and GLB of opaque triangles."""
 
 from __future__ import annotations
 
@@ -7,30 +7,36 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._common.arrays import read_arrays
 from gendr._common.checks import check_number
 from gendr._common.files import write_whole
-from gendr._common.vectors import length
-from gendr.distributions import Distribution, get
+from gendr.distributions import get
 from gendr.mesh import Mesh
+from gendr.mesh.files.origins import origin_of
 from gendr.mesh.files.reports import warn_caller
-from gendr.photos.splatting.harmonics import COUNTS, flat_color
+from gendr.photos.splatting.gaussians.cloud import Cloud
+from gendr.photos.splatting.gaussians.conversion import moments, powers, triangles_of
+from gendr.photos.splatting.gaussians.files import read_cloud
+from gendr.photos.splatting.gaussians.ply import written
+from gendr.photos.splatting.harmonics import flat_color
 from gendr.tnorms import tconorm
 
-if TYPE_CHECKING:
-    from gendr.photos.splatting.splats import Splats
+__all__ = ["FORMAT", "load", "save", "save_glb", "save_ply", "to_mesh"]
 
-__all__ = ["FORMAT", "load", "moments", "save", "save_glb", "save_ply", "to_mesh"]
-
+S = TypeVar("S")
+Splats: TypeAlias = Any  # whose methods these are: to name the class would be a circle
 FORMAT = "gendr splats 1"
+# The thickness of flat Gaussians, in parts of their length.
+_THICKNESS = 1e-3
+# Of triangles that files of others become: what training starts from.
+_LAW, _UNIT, _SCALE = "uniform", "inradius", 0.5
 _ARRAYS = (
     "vertices",
     "harmonics",
@@ -38,12 +44,6 @@ _ARRAYS = (
     "scale",
     "background",
 )  # shape and origin may be missing
-# Points of the law at which the moments of a window are summed; its tails count up to windows of so
-# many times the size of the triangle, as those of heavy laws have no moments.
-_NODES, _WIDEST = 64, 3.0
-# The largest opacity that a file of Gaussians holds, as its logit is finite; and the thickness of
-# the flat ones, in parts of their length.
-_OPAQUE, _THICKNESS = 0.995, 1e-3
 
 
 def save(splats: Splats, path: str | Path) -> None:
@@ -72,15 +72,26 @@ def save(splats: Splats, path: str | Path) -> None:
     write_whole(_named(path, ".npz"), file.getvalue())
 
 
-def load(path: Path, make: Callable[..., Splats]) -> Splats:
+def load(path: Path, make: Callable[..., S]) -> S:
     """Read splats; `Splats.load` says more.
 
     Args:
         path: Of the file.
         make: `Splats`, which checks what it is given.
     """
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(f"there are no splats at {path}")
+    cloud = read_cloud(path)
+    if cloud is not None:
+        if cloud.harmonics is None:
+            raise ValueError(f"{path} holds points without sizes, no splats; use from_points")
+        origin, scale = torch.from_numpy(origin_of(cloud.points, torch.float32)), _SCALE
+        made = triangles_of(
+            cloud, origin, _UNIT, get(_LAW), scale, None, cloud.harmonics.shape[1]
+        )  # fmt: skip
+        return make(
+            *made, torch.full_like(made.opacity, scale), dist=_LAW, unit=_UNIT, origin=origin
+        )
     arrays = read_arrays(path, (*_ARRAYS, "shape", "origin", "about"))
     try:
         about = json.loads(arrays.pop("about").tobytes())
@@ -125,83 +136,37 @@ def save_ply(splats: Splats, path: str | Path) -> None:
     are taken for triangles that shrink or grow about the incentre, as they do inside; outside, they
     are rounded. A scale on the screen is no window in space: there the triangle itself counts.
     Viewers join by `probabilistic` whatever the T-conorm, and know no background. Harmonics that
-    the splats do not have are written as 0, up to degree 3.
+    the splats do not have are written as 0, up to degree 3. Positions are doubles if the splats
+    have an origin.
 
     Raises:
         ValueError: for another extension.
     """
+    content = written(_gaussians(splats), "soft triangles of gendr")
+    write_whole(_named(path, ".ply"), content)
+
+
+def _gaussians(splats: Splats) -> Cloud:
+    """What `save_ply` writes."""
     with torch.no_grad():
-        mean, spread, mass = moments(splats)
+        law, scale = splats.dist, splats.scale.double().cpu()
+        shape = None if splats.shape is None else splats.shape.double().cpu()
+        vertices = splats.vertices.double().cpu()
+        mean, spread, mass = moments(vertices, powers(splats.unit, law, scale, shape))
         values, axes = torch.linalg.eigh(spread)
-        mean = mean + splats.origin
         sizes = values.clamp(min=0).sqrt()
         sizes = torch.maximum(sizes, _THICKNESS * sizes[:, 2:].clamp(min=1e-20))
-        peak = mass / (2 * math.pi * sizes[:, 1] * sizes[:, 2])
-        peak = (splats.opacity.double().cpu() * peak).clamp(1e-6, _OPAQUE)
-        # By channel, then harmonic; of degree 3 always, as older viewers read nothing else.
-        rest = splats.harmonics[:, 1:].transpose(1, 2)
-        rest = F.pad(rest, (0, COUNTS[-1] - 1 - rest.shape[2])).flatten(1)
-        columns = {
-            "x y z": mean,
-            "nx ny nz": torch.zeros_like(mean),
-            "f_dc_0 f_dc_1 f_dc_2": splats.harmonics[:, 0],
-            " ".join(f"f_rest_{i}" for i in range(rest.shape[1])): rest,
-            "opacity": peak.logit()[:, None],
-            "scale_0 scale_1 scale_2": sizes.log(),
-            "rot_0 rot_1 rot_2 rot_3": _quaternions(axes),
-        }
-    names = [name for several in columns for name in several.split()]
-    # Positions far from 0 are doubles, as float32 would round them.
-    far = "<f8" if bool(splats.origin.any()) else "<f4"
-    kinds = [(name, far if name in ("x", "y", "z") else "<f4") for name in names]
-    header = ["ply", "format binary_little_endian 1.0", "comment soft triangles of gendr"]
-    header += [f"element vertex {len(splats)}"]
-    header += [f"property {'double' if kind == '<f8' else 'float'} {n}" for n, kind in kinds]
-    table = np.empty(len(splats), kinds)
-    for name, column in zip(names, np.concatenate(
-        [_array(part.double()) for part in columns.values()], 1).T, strict=True):  # fmt: skip
-        table[name] = column
-    head = "\n".join([*header, "end_header"]) + "\n"
-    write_whole(_named(path, ".ply"), head.encode() + table.tobytes())
-
-
-def moments(splats: Splats) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean [N, 3], covariance [N, 3, 3] and integral [N] of each window in space, float64."""
-    v = splats.vertices.double().cpu()
-    sides = length(v.roll(-1, 1) - v.roll(1, 1))  # opposite to each corner
-    around = sides.sum(1, keepdim=True)
-    weights = torch.where(around > 0, sides / around.clamp(min=1e-300), 1 / 3)
-    incentre = (weights[..., None] * v).sum(1)
-    area = length(torch.linalg.cross(v[:, 1] - v[:, 0], v[:, 2] - v[:, 0])) / 2
-    centre = v.mean(1)
-    off, about = centre - incentre, v - centre[:, None]
-    second = (about.mT @ about) / 12 + off[:, :, None] * off[:, None, :]
-    two, three, four = _powers(splats)
-    middle = (three / two)[:, None] * off
-    spread = (four / two)[:, None, None] * second - middle[:, :, None] * middle[:, None, :]
-    return incentre + middle, spread, two * area
-
-
-def power_of(dist: Distribution) -> float:
-    """Of a length in its scale: 1, 2 if it is squared, less with the replacement trick."""
-    return 2.0 if dist.is_squared else 1.0 - dist.art_exponent
-
-
-def _powers(splats: Splats) -> tuple[Tensor, Tensor, Tensor]:
-    """Means of k^2, k^3 and k^4 [N], k the size of the triangle at a distance of -scale z."""
-    count = len(splats)
-    if splats.unit != "inradius":
-        one = torch.ones(count, dtype=torch.float64)
-        return one, one, one
-    q = (torch.arange(_NODES, dtype=torch.float64) + 0.5) / _NODES
-    law = splats.dist
-    if splats.shape is not None:
-        law = law.with_shape(splats.shape.double().cpu()[:, None])
-        q = q.expand(count, -1)
-    size = splats.scale.double().cpu()[:, None] ** (1 / power_of(law))
-    k = (1 - size * law.icdf(q)).clamp(0, _WIDEST)
-    two, three, four = (k.pow(power).mean(1) for power in (2, 3, 4))
-    return two.clamp(min=1e-12), three, four
+        peak = splats.opacity.double().cpu() * mass / (2 * math.pi * sizes[:, 1] * sizes[:, 2])
+        far = bool(splats.origin.any())  # float32 would round it
+        points = (mean + splats.origin).numpy()
+        return Cloud(
+            points if far else points.astype(np.float32),
+            None,
+            splats.harmonics.float().cpu().numpy(),
+            peak.clamp(0, 1).float().numpy(),
+            sizes.float().numpy(),
+            _quaternions(axes).float().numpy(),
+        )
 
 
 def _quaternions(axes: Tensor) -> Tensor:

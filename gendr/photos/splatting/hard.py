@@ -36,8 +36,8 @@ from gendr.primitives import antialias, interpolate, rasterize
 
 __all__ = ["KIND", "HardTraining", "fit_triangles"]
 
-# The format of checkpoints.
-KIND = "gendr hard splat 1"
+# What checkpoints are of.
+KIND = "a training of opaque triangles"
 # Points along the side of a pixel.
 _FINER = 2
 # Learning rates at the start, of corners in sizes of triangles, and of colours in [0, 1].
@@ -62,7 +62,7 @@ class HardTraining(Training):
         ValueError: if no photo shows any of them.
     """
 
-    kind = KIND, "a training of opaque triangles"
+    kind = KIND
 
     def __init__(
         self, photos: Photos, settings: SplatSettings, init: Splats, held_out: Photos | None = None

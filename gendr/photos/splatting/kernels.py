@@ -48,7 +48,8 @@ class View(NamedTuple):
 def _view(sight: Any) -> tuple[Any, ...]:
     """What a camera sees by, as the kernels take it."""
     camera = sight.camera
-    rows, eye = (x[0].detach().double().numpy() for x in (camera.projection, camera.eye))
+    rows = camera.projection[0].detach().double().numpy()
+    eye = camera.eye[0].detach().double().numpy()
     return tuple(View(rows, eye, sight.near, sight.unit, sight.thin))
 
 

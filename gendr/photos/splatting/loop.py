@@ -37,7 +37,7 @@ class Training(ABC):
     """Triangles in training, between two steps.
 
     Attributes:
-        kind: the format of checkpoints, and what such a file is said to be.
+        kind: what checkpoints are of.
         photos: to train on.
         settings: as given.
         held_out: photos that are drawn, not trained on.
@@ -56,7 +56,7 @@ class Training(ABC):
         rows: the names of those that each triangle has, with vertices [N, 3, 3] among them.
     """
 
-    kind: ClassVar[tuple[str, str]]
+    kind: ClassVar[str]
 
     def __init__(
         self, photos: Photos, settings: SplatSettings, held_out: Photos | None,
@@ -253,17 +253,19 @@ class Training(ABC):
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint; an existing file is replaced only when the new one is complete."""
-        save_checkpoint(path, self.kind[0], self._state())
+        save_checkpoint(path, self.kind, self._state(), self._signature())
 
     @abstractmethod
     def _more(self) -> dict[str, Any]:
         """What else a checkpoint holds, by the names of attributes without their underscore."""
 
-    def _state(self) -> dict[str, Any]:
+    def _signature(self) -> dict[str, Any]:
         settings, free = self.settings.describe(), ("steps", "budget", "device")
+        photos = digest(self.photos.images, *self.photos.camera.tensors())
+        return {k: v for k, v in settings.items() if k not in free} | {"photos": photos}
+
+    def _state(self) -> dict[str, Any]:
         return {
-            "settings": {k: v for k, v in settings.items() if k not in free},
-            "photos": digest(self.photos.images, *self.photos.camera.tensors()),
             "step": self.step,
             "seconds": self.seconds,
             "history": self.history,
@@ -282,17 +284,7 @@ class Training(ABC):
         Raises:
             ValueError: if there is no file, or it is no checkpoint, or that of another training.
         """
-        own = self._state()
-        saved = load_checkpoint(path, self.kind[0], tuple(own), self.kind[1])
-        for name, value in own["settings"].items():
-            then = saved["settings"].get(name)
-            if then != value:
-                raise ValueError(
-                    f"{path} is of a training with {name} = {then}, now it is {value}; resume with "
-                    "the same settings, or start anew elsewhere"
-                )
-        if saved["photos"] != own["photos"]:
-            raise ValueError(f"{path} is of a training on other photos; start anew elsewhere")
+        saved = load_checkpoint(path, self.kind, tuple(self._state()), self._signature())
         self.step, self.seconds, self.history = saved["step"], saved["seconds"], saved["history"]
         self.earlier = self.seconds
         self._first, self._size = saved["first"], saved["size"]

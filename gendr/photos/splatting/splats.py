@@ -28,6 +28,7 @@ from gendr.distributions.registry import DistributionLike
 from gendr.kernels.operator import Operator
 from gendr.mesh import Camera
 from gendr.photos.splatting import files
+from gendr.photos.splatting.gaussians.conversion import power_of
 from gendr.photos.splatting.harmonics import colors_of, degree_of
 from gendr.photos.splatting.settings import UNITS
 from gendr.rendering.backends.choice import choose
@@ -225,9 +226,8 @@ class Splats:
 
         size = check_image_size(image_size)
         faces, colors, scale = projected(self, camera, size, near)
-        opacity, shape = (
-            None if x is None else x.expand_as(scale) for x in (self.opacity, self.shape)
-        )
+        opacity = self.opacity.expand_as(scale)
+        shape = None if self.shape is None else self.shape.expand_as(scale)
         image, alpha = ordered(
             faces, colors, size, self.dist, self.tconorm, scale, opacity=opacity, shape=shape,
             cutoff=self.cutoff, sort=sort, bound=bound, backend=backend, check=False,
@@ -247,9 +247,11 @@ class Splats:
 
     @staticmethod
     def load(path: str | Path, *, device: torch.device | str = "cpu") -> Splats:
-        """Read what `save` wrote, in the dtype that it was in.
+        """Read what `save` wrote, in the dtype that it was in, or Gaussians of others.
 
-        A background outside [0, 1], as was once learnt, is clamped, with a warning.
+        Gaussians become triangles, as `from_cloud` has it: of PLY (plain or compressed), .splat,
+        .spz, SOG (a file or a folder) and glTF. What a file is, its content says. A background
+        outside [0, 1], as was once learnt, is clamped, with a warning.
 
         Raises:
             FileNotFoundError: if there is no such file.
@@ -291,15 +293,15 @@ def projected(
     check_number("near", near, above=0)
     size, camera = check_image_size(image_size), camera.toward(splats)
     tensors = splats.vertices, splats.harmonics, splats.scale
-    fixed = not any(x.requires_grad for x in camera.tensors())
-    plain = len(camera) == 1 and not camera.orthographic and files.power_of(splats.dist) == 1
+    fixed = not camera.requires_grad
+    plain = len(camera) == 1 and not camera.orthographic and power_of(splats.dist) == 1
     kernels = _kernels(splats.vertices) if fixed and plain else None
     if kernels is None:
         return _projected(splats, camera, size, near)
     check_like("the camera", camera.rotation, "vertices", splats.vertices)
     unit = {"inradius": 0.0, "px": 2 / min(size), "ndc": 1.0}[splats.unit]
     found = _PROJECT(kernels, _Sight(splats, camera, size, near, unit, _THIN), *tensors)
-    return tuple(x[None] for x in found)
+    return tuple([x[None] for x in found])
 
 
 def _kernels(vertices: Tensor) -> Any:
@@ -367,7 +369,7 @@ def _projected(
         length_of = _inradius(corners[..., :2])
     else:
         length_of = corners.new_full(colors.shape[:2], 2 / min(size) if splats.unit == "px" else 1)
-    scale = splats.scale * length_of ** files.power_of(splats.dist)
+    scale = splats.scale * length_of ** power_of(splats.dist)
     return corners, colors, scale
 
 

@@ -21,14 +21,14 @@ from gendr._common.checks import (
     check_shape,
 )
 from gendr._common.devices import where_given
-from gendr.distributions import Distribution
+from gendr.distributions import Distribution, as_distribution
 from gendr.mesh import Mesh
 from gendr.mesh.files.origins import origin_of
-from gendr.mesh.files.ply import Cloud
 from gendr.photos import visual_sphere
 from gendr.photos.lines_of_sight import in_view, meeting_point, shown_at
-from gendr.photos.splatting.files import moments
-from gendr.photos.splatting.harmonics import COUNTS, degree_of, harmonics_of
+from gendr.photos.splatting.gaussians.cloud import Cloud
+from gendr.photos.splatting.gaussians.conversion import triangles_of
+from gendr.photos.splatting.harmonics import COUNTS, harmonics_of
 from gendr.photos.splatting.photos import Photos
 from gendr.photos.splatting.splats import Splats
 from gendr.tnorms import TConorm
@@ -118,15 +118,27 @@ def from_points(
     corners = torch.stack([angles.cos(), angles.sin()]).T @ across.mT
     radius = look.size * _spacing(points)
 
-    def each(value: float) -> Tensor:
-        return points.new_full((count,), value)
+    vertices = points[:, None] + radius[:, None, None] * corners.to(points)
+    opacity = points.new_full((count,), look.opacity)
+    harmonics = harmonics_of(colors, look.degree)
+    return _alike(look, vertices, harmonics, opacity, background, origin)
 
+
+def _alike(
+    look: Look,
+    vertices: Tensor,
+    harmonics: Tensor,
+    opacity: Tensor,
+    background: Tensor | None,
+    origin: Tensor | None,
+) -> Splats:
+    """Triangles with the rest of a look."""
     return Splats(
-        points[:, None] + radius[:, None, None] * corners.to(points),
-        harmonics_of(colors, look.degree),
-        each(look.opacity),
-        each(look.scale),
-        None if look.shape is None else each(look.shape),
+        vertices,
+        harmonics,
+        opacity,
+        torch.full_like(opacity, look.scale),
+        None if look.shape is None else torch.full_like(opacity, look.shape),
         dist=look.dist, tconorm=look.tconorm, unit=look.unit, background=background,
         origin=origin,
     )  # fmt: skip
@@ -142,14 +154,16 @@ def from_cloud(
     origin: Tensor | None = None,
     seed: int = 0,
 ) -> Splats:
-    """Triangles for the points of a PLY file, as `from_points`, or for its Gaussians.
+    """Triangles for the points of a file, as `from_points`, or for its Gaussians.
 
-    A Gaussian becomes a triangle in the plane of its two longer axes, with its mean, its integral,
-    and a window of its size there. The law, the scale and the degree of the harmonics are those of
-    the look.
+    A Gaussian becomes a triangle in the plane of its two longer axes sx a and sy b, with corners at
+    c + f (sx cos(2 pi k / 3) a + sy sin(2 pi k / 3) b): f and c are such that its window has the
+    mean of the Gaussian and the variance sx^2 + sy^2, its opacity such that the integral is
+    2 pi sx sy opacity, as far as 1 allows that. The law, the scale and the degree of the harmonics
+    are those of the look.
 
     Args:
-        cloud: What `gendr.mesh.files.ply.read_cloud` has read.
+        cloud: What `read_cloud` has read.
         count: How many are taken at random at most; all by default.
         look: What the triangles are like.
         background: [3], RGB; white by default.
@@ -160,49 +174,22 @@ def from_cloud(
     Raises:
         ValueError: if settings are wrong, or the harmonics are of no degree.
     """
-    from scipy.spatial.transform import Rotation
-
     look = Look() if look is None else look
-    total = len(cloud.points)
-    source = torch.Generator().manual_seed(seed)
-    some = torch.randperm(total, generator=source)[:count] if count else torch.arange(total)
-    points, colors, rest, opacity, sizes, turns = (
-        None if part is None else torch.from_numpy(part)[some]
-        for part in (cloud.points, cloud.colors, cloud.harmonics, cloud.opacity, cloud.sizes,
-                     cloud.turns)
-    )  # fmt: skip
-    assert points is not None
+    chosen = torch.arange(len(cloud))
+    if count is not None and count < len(cloud):
+        chosen = torch.randperm(len(cloud), generator=torch.Generator().manual_seed(seed))[:count]
+        cloud = cloud.at(chosen.numpy())
     far = torch.from_numpy(origin_of(cloud.points, torch.float32))
     place = far if origin is None else origin.detach().double().cpu()
-    points = points.double() - place
-    plain = from_points(
-        points.float(), None if colors is None else colors.float(),
-        look=look, background=background, origin=place, seed=seed,
-    )  # fmt: skip
-    if sizes is None or turns is None or opacity is None or rest is None or colors is None:
-        return plain
-    degree_of(1 + rest.shape[1])
-    harmonics = torch.cat([colors[:, None], rest], 1)[:, : plain.harmonics.shape[1]]
-    harmonics = F.pad(harmonics, (0, 0, 0, plain.harmonics.shape[1] - harmonics.shape[1]))
-    lengths, order = sizes.exp().clamp(1e-12, 1e12).sort(dim=1, descending=True)
-    turns = torch.where(
-        turns.abs().amax(1, keepdim=True) > 0, turns, turns.new_tensor([1, 0, 0, 0])
-    )
-    axes = torch.from_numpy(Rotation.from_quat(np.roll(turns.numpy(), -1, axis=1)).as_matrix())
-    axes = axes.gather(2, order[:, None].expand(-1, 3, -1))[:, :, :2] * lengths[:, None, :2]
-    angles = torch.arange(3, dtype=torch.float64) * (2 * math.pi / 3)
-    corners = torch.stack([angles.cos(), angles.sin()]).T @ axes.mT  # [N, 3, 3]
-    # Triangles of any one size tell by how much theirs is wrong, as all lengths scale together.
-    made = plain.to(torch.float64).with_tensors(vertices=corners, opacity=opacity[:, 0] * 0 + 1)
-    mean, spread, mass = moments(made)
-    ratio = lengths[:, :2].square().sum(1) / spread.diagonal(dim1=1, dim2=2).sum(1).clamp(1e-300)
-    vertices = points[:, None] + (corners - mean[:, None]) * ratio.sqrt()[:, None, None]
-    integral = opacity[:, 0].sigmoid() * 2 * math.pi * lengths[:, 0] * lengths[:, 1]
-    return plain.with_tensors(
-        vertices=vertices.float(),
-        harmonics=harmonics.float(),
-        opacity=(integral / (mass * ratio).clamp(1e-300)).clamp(1e-3, 1.0).float(),
-    )
+    if cloud.parts is None:
+        colors = None if cloud.colors is None else torch.from_numpy(cloud.colors).float()
+        points = (torch.from_numpy(cloud.points).double() - place).float()
+        return from_points(
+            points, colors, look=look, background=background, origin=place, seed=seed
+        )
+    law = as_distribution(look.dist)
+    made = triangles_of(cloud, place, look.unit, law, look.scale, look.shape, COUNTS[look.degree])
+    return _alike(look, *made, background, place)
 
 
 @where_given

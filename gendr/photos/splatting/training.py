@@ -22,7 +22,7 @@ from torch import Tensor
 
 from gendr._common.devices import usable_device, where_given
 from gendr.mesh import Mesh
-from gendr.mesh.files.ply import Cloud
+from gendr.photos.splatting.gaussians.cloud import Cloud
 from gendr.photos.splatting.loop import Training
 from gendr.photos.splatting.photos import Photos
 from gendr.photos.splatting.pictures import drawn
@@ -41,8 +41,8 @@ __all__ = [
     "KIND", "SplatSettings", "SplatTraining", "fit_splats", "start_from", "with_background",
 ]  # fmt: skip
 
-# The format of checkpoints.
-KIND = "gendr splat 1"
+# What checkpoints are of.
+KIND = "a training of splats"
 # Photos are divided by the first number until the progress is the second, if that leaves
 # _SMALLEST pixels.
 _LEVELS, _SMALLEST = ((2, 0.5),), 100
@@ -68,7 +68,7 @@ class SplatTraining(Training):
         held_out: photos that are drawn, not trained on.
     """
 
-    kind = KIND, "a training of splats"
+    kind = KIND
 
     def __init__(
         self, photos: Photos, settings: SplatSettings, init: Splats, held_out: Photos | None = None
@@ -261,8 +261,8 @@ def start_from(
     Args:
         photos: to train on, which colour them.
         settings: of the training.
-        source: "hull", the visual hull of the masks; "cameras", what these see; a mesh; what a PLY
-            file without faces holds; or points [P, 3], which count from the origin of the cameras,
+        source: "hull", the visual hull of the masks; "cameras", what these see; a mesh; points
+            or Gaussians of a file; or points [P, 3], which count from the origin of the cameras,
             and their colours [P, 3]. By default the hull if there are masks, else, or if those of
             a backdrop that stands still have none, cameras.
 

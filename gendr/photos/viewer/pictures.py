@@ -12,12 +12,24 @@ from torch import Tensor
 from gendr._common.defaults import SHAPE
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
-from gendr.photos.splatting import Splats
+from gendr.photos.splatting import Cloud, Splats
+from gendr.photos.splatting.gaussians.conversion import covariances
+from gendr.photos.splatting.harmonics import flat_color
 from gendr.photos.views import Views
 from gendr.photos.visual import Pixels
 from gendr.rendering import Renderer
 
-__all__ = ["COMPARISONS", "Soft", "compared", "eye", "letterboxed", "pulled", "soft", "splatted"]
+__all__ = [
+    "COMPARISONS",
+    "Soft",
+    "compared",
+    "drawable",
+    "eye",
+    "letterboxed",
+    "pulled",
+    "soft",
+    "splatted",
+]
 
 CUTOFF = 1e-3
 COMPARISONS = ("photo", "mask", "fit", "difference")
@@ -72,6 +84,15 @@ def splatted(splats: Splats, camera: Camera, size: tuple[int, int]) -> Pixels:
     with torch.no_grad():
         image, _ = splats.render(camera, size)
     return _pixels(image[0])
+
+
+def drawable(cloud: Cloud) -> tuple[NDArray[np.float32], ...]:
+    """Gaussians as viser takes them: means, covariances, mean colours and opacities [N, 1]."""
+    assert cloud.parts is not None
+    harmonics, opacity, sizes, turns = cloud.parts
+    colors = flat_color(torch.from_numpy(harmonics[:, :1])).numpy()
+    points = cloud.points.astype(np.float32)
+    return points, covariances(sizes, turns), colors, opacity[:, None]
 
 
 def pulled(mesh: Mesh, camera: Camera, size: tuple[int, int], how: Soft) -> Tensor:

@@ -12,11 +12,10 @@ from typing import Any
 import torch
 
 from gendr.mesh import Mesh
-from gendr.mesh.files.ply import read_cloud
+from gendr.mesh.files.origins import origin_of
 from gendr.photos.fitting import FitState
 from gendr.photos.folders import NoMasksError
-from gendr.photos.splatting import Look, Splats, load_photos
-from gendr.photos.splatting.start import from_cloud
+from gendr.photos.splatting import Cloud, Look, Splats, from_cloud, load_photos, read_cloud
 from gendr.photos.views import Views, load_views
 
 __all__ = ["Subject", "read_subject", "stamp"]
@@ -39,6 +38,7 @@ class Subject:
         name: of it, for the page.
         meshes: (what it is, mesh), such as the steps of a fit; the last one is shown first.
         splats: triangles of `gendr.photos.splatting`.
+        cloud: Gaussians, which the browser draws.
         views: photos or masks, and their cameras.
         target: the mesh that was fitted.
     """
@@ -46,6 +46,7 @@ class Subject:
     name: str
     meshes: tuple[tuple[str, Mesh], ...] = ()
     splats: Splats | None = None
+    cloud: Cloud | None = None
     views: Views | None = None
     target: Mesh | None = None
 
@@ -53,6 +54,11 @@ class Subject:
         """The same in coordinates that count from one point, small ones if all of it is far out."""
         origins = [mesh.origin[0] for _, mesh in self.meshes]
         origins += [] if self.splats is None else [self.splats.origin]
+        origins += (
+            []
+            if self.cloud is None
+            else [torch.from_numpy(origin_of(self.cloud.points, torch.float32))]
+        )
         origins += [] if self.target is None else [self.target.origin[0]]
         if self.views is not None and self.views.camera.origin is not None:
             origins.insert(0, self.views.camera.origin)
@@ -70,6 +76,7 @@ class Subject:
             self,
             meshes=tuple((name, near(mesh)) for name, mesh in self.meshes),
             splats=None if splats is None else splats.relative_to(origin).with_tensors(origin=zero),
+            cloud=None if self.cloud is None else self.cloud.relative_to(origin.numpy()),
             views=views,
             target=None if self.target is None else near(self.target),
         )
@@ -79,9 +86,9 @@ def read_subject(path: str | Path, photos: str | Path | None = None) -> Subject:
     """Read a mesh file, splats, a folder of photos, or the output folder of a command.
 
     Args:
-        path: a mesh file, an npz of `Splats`, a PLY of points or Gaussians, a folder of photos with
-            their cameras (or the file of these), or a folder that `gendr splat` wrote, or `gendr
-            fit` wrote or is writing.
+        path: a mesh file, an npz of `Splats`, points or Gaussians (see `read_cloud`), a folder of
+            photos with their cameras (or the file of these), or a folder that `gendr splat` wrote,
+            or `gendr fit` wrote or is writing.
         photos: the folder of the photos, if it is not where the command that wrote `path` found it.
 
     Raises:
@@ -94,7 +101,9 @@ def read_subject(path: str | Path, photos: str | Path | None = None) -> Subject:
     views = None if photos is None else _photos(Path(photos))
     if path.suffix == ".npz":
         return Subject(path.name, splats=Splats.load(path), views=views)
-    if path.suffix.lower() == ".ply" and (cloud := read_cloud(path)) is not None:
+    if (cloud := read_cloud(path)) is not None:
+        if cloud.parts is not None:
+            return Subject(path.resolve().name, cloud=cloud, views=views)
         return Subject(path.name, splats=from_cloud(cloud, look=_SOLID), views=views)
     if path.is_file() and path.suffix != ".json":
         return Subject(path.name, (("", Mesh.load(path)),), views=views)

@@ -18,6 +18,7 @@ from gendr.photos.viewer.pictures import (
     COMPARISONS,
     Soft,
     compared,
+    drawable,
     eye,
     letterboxed,
     pulled,
@@ -31,7 +32,7 @@ __all__ = ["Viewer"]
 
 # What can be seen: drawn by the browser, and drawn here for the place of the browser's camera.
 PAINTED, SHAPE, WIRES, GRADIENT, TARGET = "colours", "shape", "wireframe", "gradient", "target"
-SOFT, SPLATS = "soft picture", "splats"
+SOFT, SPLATS, GAUSSIANS = "soft picture", "splats", "Gaussians"
 OFF = "off"
 FOV = 45.0  # degrees
 LEAST, MOST = 0.02, 20.0  # pixels of a scale
@@ -187,6 +188,10 @@ class Viewer:
             return centre.reshape(3).double().numpy(), float(radius)
         if subject.splats is not None:
             points = subject.splats.vertices.detach().reshape(-1, 3).double()
+        elif subject.cloud is not None:
+            points = torch.from_numpy(
+                subject.cloud.points[:: len(subject.cloud) // 10**5 + 1]
+            ).double()
         elif subject.views is not None:
             points = subject.views.camera.eye.double()
         else:
@@ -233,8 +238,11 @@ class Viewer:
         return meshes[min(self._value("step"), len(meshes) - 1)][1] if meshes else None
 
     def _mesh(self, look: str) -> None:
-        """Give the browser a mesh to draw."""
+        """Give the browser a mesh to draw, or Gaussians."""
         mesh, scene = self._shown(), self._server.scene
+        if look == GAUSSIANS and self._subject.cloud is not None:
+            scene.add_gaussian_splats(MESH, *drawable(self._subject.cloud))
+            return
         if mesh is None:
             return
         if look == PAINTED:
@@ -325,6 +333,7 @@ class Viewer:
 def _looks(subject: Subject) -> list[str]:
     """What can be chosen of a subject, the best first."""
     looks = [SPLATS] if subject.splats is not None else []
+    looks += [GAUSSIANS] if subject.cloud is not None else []
     if subject.meshes:
         mesh = subject.meshes[-1][1]
         painted = mesh.textures or mesh.vertex_colors is not None or mesh.face_colors is not None

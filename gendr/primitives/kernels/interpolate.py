@@ -18,7 +18,7 @@ from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.gather import gather
 
 if TYPE_CHECKING:
-    from gendr.primitives.interpolate import Faces
+    from gendr.primitives.scene import Faces
 
 ensure_cache()
 announce_compilation(__name__)

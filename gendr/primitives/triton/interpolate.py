@@ -13,7 +13,7 @@ from gendr.kernels.triton.launch import power_of_2
 from gendr.primitives.triton.sums import each, pixels_of, vertex_sums
 
 if TYPE_CHECKING:
-    from gendr.primitives.interpolate import Faces
+    from gendr.primitives.scene import Faces
 
 __all__ = ["backend", "backward", "forward"]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 from torch import Tensor
 
-from gendr._common.registry import definitions
+from gendr._common.registry import kept
 from gendr.distributions import Distribution, Law, as_distribution
 from gendr.distributions.bodies import kernel_name
 from gendr.distributions.decisions import check_symmetric
@@ -32,6 +31,7 @@ class KernelLaw(NamedTuple):
     is_softmax: bool
 
 
+@kept
 def check_law(dist: DistributionLike) -> Distribution:
     """The distribution, if F(-z) = 1 - F(z); a CDF of the user's is not checked.
 
@@ -41,15 +41,7 @@ def check_law(dist: DistributionLike) -> Distribution:
         TypeError: it is no distribution.
         ValueError: it is not symmetric; the message lists distributions that are.
     """
-    if isinstance(dist, str):
-        return _named(dist, definitions())
     return check_symmetric(as_distribution(dist), WHAT)
-
-
-@lru_cache(maxsize=256)
-def _named(name: str, _defined: int) -> Distribution:
-    """A law by its name, which is found and checked once, as long as no class is defined."""
-    return check_symmetric(as_distribution(name), WHAT)
 
 
 def is_softmax(dist: Distribution) -> bool:

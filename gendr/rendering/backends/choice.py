@@ -7,10 +7,11 @@ from typing import cast
 from torch import Tensor
 
 from gendr._common.checks import check_choice
-from gendr._common.tracing import refuse_vmap
 from gendr.kernels.backends import Choice
 from gendr.primitives.choice import backends as of_primitives
+from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pairs
 from gendr.rendering.backends.interface import Backend
+from gendr.rendering.geometry import ImageSize, ScreenFaces
 
 # In the order in which `auto` asks them; the reference, which takes every tensor, is the last.
 NAMES = ("cpu", "triton", "reference")
@@ -26,17 +27,8 @@ def _load(name: str) -> Backend:
     return cast("Backend", module)
 
 
-_choice = Choice(_load, NAMES)
-
-
-def choose(name: str, tensor: Tensor) -> Backend:
-    """See `Choice.choose`.
-
-    Raises:
-        RuntimeError: also inside `torch.func.vmap`: pictures have batches of their own.
-    """
-    refuse_vmap("rendering")
-    return _choice.choose(name, tensor)
+_choice = Choice(_load, NAMES, batched="rendering")
+choose = _choice.choose
 
 
 def backends(of: str = "rendering") -> dict[str, str | None]:
@@ -50,3 +42,17 @@ def backends(of: str = "rendering") -> dict[str, str | None]:
     """
     known = {"rendering": _choice.backends, "primitives": of_primitives}
     return known[check_choice("of", of, tuple(known))]()
+
+
+def alpha(
+    backend: Backend, faces: ScreenFaces, size: ImageSize, aggregation: Aggregation
+) -> Tensor:
+    """Alpha of every pixel, [B, H, W].
+
+    Only torch can evaluate a CDF that is the user's own Python function. It is evaluated on lists
+    of pairs, unless the backend takes any CDF itself (`Backend.TAKES_ANY_CDF`).
+    """
+    if not aggregation.coverage.has_own_cdf or backend.TAKES_ANY_CDF:
+        return backend.alpha(faces, size, aggregation)
+    runs = backend.pairs(faces, size, aggregation.coverage.radius(), PAIRS_AT_ONCE)
+    return alpha_of_pairs(runs, backend.distance, backend.gather, faces, size, aggregation)

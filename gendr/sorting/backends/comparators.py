@@ -20,14 +20,10 @@ class Comparators(NamedTuple):
     law: Distribution
 
     @property
-    def power(self) -> float:
-        """See `power_of`."""
-        return power_of(self.law)
-
-    @property
     def kernel_name(self) -> str:
         """By which kernels know the law."""
-        return kernel_name(type(cast("Law", self.law.law)))
+        law = self.law
+        return kernel_name(type(law if isinstance(law, Law) else cast("Law", law.law)))
 
 
 def power_of(law: Distribution) -> float:
@@ -38,9 +34,11 @@ def power_of(law: Distribution) -> float:
 def has_kernel(law: Distribution) -> bool:
     """Whether kernels can evaluate it: a law of the registry whose parameters are all numbers.
 
-    Then it is F(sign(d) |d|^p steepness), see `Comparators.power`, without shift or reversal, as
-    comparators need symmetric distributions. Everything else is left to the definition.
+    Then it is F(sign(d) |d|^p steepness), see `power_of`, without shift or reversal, as comparators
+    need symmetric distributions. Everything else is left to the definition.
     """
+    if isinstance(law, Law):
+        return law.shape_parameter is None
     base, shift = law.law, law.total_shift()
     if not isinstance(base, Law) or base.shape_parameter is not None or isinstance(shift, Tensor):
         return False

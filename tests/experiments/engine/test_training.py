@@ -1,7 +1,5 @@
 """What all trainings by steps share: batches, history, checkpoints, the end of time."""
 
-import itertools
-import time
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from gendr.logic import training_loop as engine
+from gendr._common import jobs
 from gendr.logic.training_loop import TrainingLoop, drive
 from support.trainings import resumed, trained
 
@@ -29,7 +27,7 @@ class Settings:
 class Line(TrainingLoop):
     """The training of a line; it draws from its own generator and from the global one."""
 
-    kind, what, kept = "line 1", "a line", ("best",)
+    kind, kept = "a line", ("best",)
 
     def __init__(self, settings=Settings(), data="some"):
         super().__init__(settings, "cpu", lambda: nn.Linear(1, 1))
@@ -144,13 +142,18 @@ def test_a_kill_or_the_end_of_time_costs_no_step(tmp_path, monkeypatch):
     rest = trained(Line(), checkpoint=file, resume=True)
     check_same(rest, whole)
     assert 0 < part.seconds < rest.seconds
-    clock = SimpleNamespace(monotonic=itertools.count().__next__, perf_counter=time.perf_counter)
-    monkeypatch.setattr(engine, "time", clock)  # a second a step
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=lambda: now[0])
+    monkeypatch.setattr(jobs, "time", clock)
     steps = []
+
+    def tick(_):  # a second a step
+        now[0] += 1
+
     monkeypatch.setattr(Line, "save", lambda training, _: steps.append(training.step))
-    assert trained(Line(), checkpoint=file, save_every=5).step == 12
+    assert trained(Line(), checkpoint=file, save_every=5, callback=tick).step == 12
     assert steps == [5, 10, 12]
-    assert trained(Line(), seconds=6.5).step == 7
+    assert trained(Line(), seconds=6.5, callback=tick).step == 7
 
 
 def test_checkpoints_that_do_not_fit_or_cannot_be_written(tmp_path, monkeypatch):
@@ -170,7 +173,7 @@ def test_checkpoints_that_do_not_fit_or_cannot_be_written(tmp_path, monkeypatch)
     drive(Line(), checkpoint=file, seconds=1e-9)
     words = r"with batch = 4, now it is 5; resume with the same settings"
     refused(words, Line(Settings(batch=5)))
-    refused("of a training with data = ", Line(data="other"))
+    refused("is a line with data = ", Line(data="other"))
     refused("the loss is .* after .* steps; try a smaller", Line(Settings(learning_rate=1e30)),
             resume=False, checkpoint=None)  # fmt: skip
     before = file.read_bytes()

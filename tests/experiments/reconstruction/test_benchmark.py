@@ -22,7 +22,7 @@ def benchmark():
 def test_the_parts_move_the_weights_as_a_step_does(benchmark, folder):
     data, settings = ShapeNetRenderings(folder), TrainingSettings(batch=4, scale="1px")
     whole, parts = Training(data, settings), Training(data, settings)
-    whole.step()
+    whole.advance()
     seconds = benchmark.step_in_parts(parts)
     assert seconds.keys() == benchmark.PARTS.keys()
     assert all(value > 0 for value in seconds.values())

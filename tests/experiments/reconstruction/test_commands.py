@@ -12,8 +12,6 @@ import pytest
 import torch
 from PIL import Image
 
-from gendr._common.command_line import read_options
-from gendr.cli.parser import parser_of
 from gendr.mesh import Mesh, cube, icosphere
 from gendr.photos import visual
 from gendr.rendering import Renderer
@@ -28,7 +26,6 @@ from lab.reconstruction import (
     making,
 )
 from lab.reconstruction.commands import train
-from lab.reconstruction.commands.options import Reconstruction
 from lab.reconstruction.inputs import read_image
 from lab.reconstruction.model import ENCODERS
 from lab.reconstruction.pictures import best_view, silhouette_sheet
@@ -103,15 +100,15 @@ import os, signal, sys
 from lab.reconstruction import Training
 from lab.reconstruction.commands import train_main
 
-step, last = Training.step, int(sys.argv[1])
+step, last = Training.advance, int(sys.argv[1])
 
 def killed(self):
     losses = step(self)
-    if self.steps_done == last:
+    if self.step == last:
         os.kill(os.getpid(), signal.SIGKILL)
     return losses
 
-Training.step = killed
+Training.advance = killed
 train_main(sys.argv[3:])
 """
 
@@ -143,8 +140,8 @@ def whole(folder, tmp_path_factory):
 
 def same_training(one, other):
     """Whether two checkpoints go on in the same way, bit for bit."""
-    a, b = (torch.load(path, weights_only=True) for path in (one, other))
-    assert a["steps_done"] == b["steps_done"] == STEPS
+    a, b = (torch.load(path, weights_only=True)["state"] for path in (one, other))
+    assert a["step"] == b["step"] == STEPS
     moments = [(x["optimizer"]["state"][k], y["optimizer"]["state"][k])
                for x, y in ((a, b),) for k in a["optimizer"]["state"]]  # fmt: skip
     return (
@@ -161,7 +158,7 @@ def test_killed_training_goes_on_bit_by_bit(folder, whole, tmp_path, seed):
     command = [str(a) for a in training(folder, out, "--quiet")]
     ended = run_python(KILLED, last, *command)
     assert ended.returncode == -signal.SIGKILL
-    done = torch.load(out / "checkpoint.pt", weights_only=True)["steps_done"]
+    done = torch.load(out / "checkpoint.pt", weights_only=True)["state"]["step"]
     assert done == (last - 1) // 2 * 2
     assert run(*command, "--resume") == 0
     assert same_training(out / "checkpoint.pt", whole)
@@ -175,7 +172,7 @@ def test_ctrl_c_waits_for_the_end_of_the_step_and_a_second_one_does_not(
     command = training(folder, out, "--quiet")
 
     def interrupted(self, pairs):
-        for _ in range(signals if self.steps_done == at else 0):
+        for _ in range(signals if self.step == at else 0):
             signal.raise_signal(signal.SIGINT)
         return losses(self, pairs)
 
@@ -187,7 +184,7 @@ def test_ctrl_c_waits_for_the_end_of_the_step_and_a_second_one_does_not(
     signals, at = 2, 3
     assert run(*command) == 130
     assert "goes on after step 2 of 5" in capsys.readouterr().err
-    assert torch.load(out / "checkpoint.pt", weights_only=True)["steps_done"] == 2
+    assert torch.load(out / "checkpoint.pt", weights_only=True)["state"]["step"] == 2
     signals, at = 1, 2
     assert run(*command, "--resume") == 130
     line = capsys.readouterr().err
@@ -195,7 +192,7 @@ def test_ctrl_c_waits_for_the_end_of_the_step_and_a_second_one_does_not(
     assert str(out / "checkpoint.pt") in line
     monkeypatch.undo()
     assert "goes on" not in fails(capsys, *command, "--seed", 1)
-    assert "seed = 0, not 1" in fails(capsys, *command, "--seed", 1, "--resume")
+    assert "seed = 0, now it is 1" in fails(capsys, *command, "--seed", 1, "--resume")
     assert run(*command, "--resume") == 0
     assert same_training(out / "checkpoint.pt", whole)
 
@@ -250,21 +247,21 @@ def test_a_sheet_shows_input_prediction_and_truth(folder):
 
 @pytest.mark.rotating(3, group="trainings")
 def test_a_full_disk_leaves_the_last_good_checkpoint(folder, tmp_path, monkeypatch, capsys):
-    out, step = tmp_path / "out", Training.step
+    out, step = tmp_path / "out", Training.advance
 
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def stepped(self):
-        if self.steps_done == 2:  # after the first checkpoint
+        if self.step == 2:  # after the first checkpoint
             monkeypatch.setattr(os, "fsync", full)
         return step(self)
 
-    monkeypatch.setattr(Training, "step", stepped)
+    monkeypatch.setattr(Training, "advance", stepped)
     line = fails(capsys, *training(folder, out, "--quiet"))
     assert line == f"train.py: error: {out / 'checkpoint.pt'}: {os.strerror(errno.ENOSPC)}"
     monkeypatch.undo()
-    assert torch.load(out / "checkpoint.pt", weights_only=True)["steps_done"] == 2
+    assert torch.load(out / "checkpoint.pt", weights_only=True)["state"]["step"] == 2
     assert {path.name for path in out.iterdir()} <= {"checkpoint.pt", "tensorboard"}
     assert run(*training(folder, out, "--quiet", "--resume")) == 0
 
@@ -289,13 +286,14 @@ def test_training_goes_on_without_curves_if_they_do_not_fit(
     assert same_training(tmp_path / "out" / "checkpoint.pt", whole)
 
 
-def test_the_encoders_are_those_of_the_settings():
-    options = ["--data", "x", "-o", "y"]
-    parser = parser_of(Reconstruction, "train.py")
-    args = parser.parse_args(options)
-    assert read_options(Reconstruction, vars(args)).settings == TrainingSettings()
+def test_the_encoders_are_those_of_the_settings(monkeypatch):
+    seen = []
+    monkeypatch.setattr(train, "run", lambda args: seen.append(args.settings) or 0)
+    assert run("train", "--data", "x", "-o", "y") == 0
+    assert seen == [TrainingSettings()]
     for encoder in ENCODERS:
-        assert parser.parse_args([*options, "--encoder", encoder]).encoder == encoder
+        assert run("train", "--data", "x", "-o", "y", "--encoder", encoder) == 0
+        assert seen[-1].encoder == encoder
 
 
 def test_train_refuses(folder, tmp_path, capsys):

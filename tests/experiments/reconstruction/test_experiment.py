@@ -31,8 +31,8 @@ def test_one_table_and_nothing_twice(program, folder, tmp_path, monkeypatch, cap
     common = ["--data", data, "-o", out, "--steps", 2, "--batch", 2, "--scale", "1px",
               "--views", 1]  # fmt: skip
     assert program([str(a) for a in [*common, "--renderers", "uniform/probabilistic"]]) == 0
-    taken, step = [], Training.step
-    monkeypatch.setattr(Training, "step", lambda self: taken.append(1) or step(self))
+    taken, step = [], Training.advance
+    monkeypatch.setattr(Training, "advance", lambda self: taken.append(1) or step(self))
     both = "uniform/probabilistic", "logistic/max@2px"
     capsys.readouterr()
     assert program([str(a) for a in [*common, "--renderers", *both]]) == 0

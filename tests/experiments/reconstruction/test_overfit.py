@@ -45,8 +45,8 @@ def test_eight_shapes_are_learnt_by_heart(tmp_path, monkeypatch):
     training = Training(data, settings)
     views = (0, 9, 17)
     (before,) = evaluate(training.model, data, views=views, progress=False)
-    while training.steps_done < STEPS:
-        training.step()
+    while training.step < STEPS:
+        training.advance()
     (after,) = evaluate(training.model, data, views=views, progress=False)
     assert before.shapes == after.shapes == 8
     assert after.iou >= WANTED

@@ -33,8 +33,8 @@ distributed.init_process_group("gloo", init_method=f"file://{{store}}", rank=ran
 ranks, data = Ranks(), ShapeNetRenderings(folder)
 for encoder in sys.argv[5:]:
     training = Training(data, TrainingSettings(encoder=encoder, **{SMALL}), ranks=ranks)
-    training.load(f"{{out}}/begin-{{encoder}}.pt")
-    losses = [training.step() for _ in range({STEPS})]
+    training.restore(f"{{out}}/begin-{{encoder}}.pt")
+    losses = [training.advance() for _ in range({STEPS})]
     assert all(one == ranks.from_first(one) for one in losses)
     torch.save(training.model.state_dict(), f"{{out}}/weights-{{encoder}}-{{rank}}.pt")
     if ranks.is_first:
@@ -59,7 +59,7 @@ def test_two_processes_train_as_one_does(folder, tmp_path):
         training.optimizer.param_groups[0]["eps"] = 1e-3
         training.save(tmp_path / f"begin-{encoder}.pt")
         begin = weights(training)
-        losses = [list(training.step()) for _ in range(STEPS)]
+        losses = [list(training.advance()) for _ in range(STEPS)]
         alone[encoder] = training, begin, losses
     words = [str(tmp_path / "store"), str(folder), str(tmp_path), *TRAINED]
     pair = [Python(PAIR, rank, *words) for rank in range(2)]
@@ -77,9 +77,9 @@ def test_two_processes_train_as_one_does(folder, tmp_path):
         assert apart.norm() < 1e-5 * moved.norm(), encoder
         # One process goes on from what two wrote.
         again = Training(data, TrainingSettings(encoder=encoder, **SMALL))
-        again.load(tmp_path / f"end-{encoder}.pt")
+        again.restore(tmp_path / f"end-{encoder}.pt")
         assert torch.equal(again.generator.get_state(), training.generator.get_state())
-        assert list(again.step()) == pytest.approx(list(training.step()), rel=1e-4)
+        assert list(again.advance()) == pytest.approx(list(training.advance()), rel=1e-4)
 
 
 # The second of two processes gets a signal, the first does not.
@@ -91,7 +91,7 @@ from lab.reconstruction import Training
 losses = Training.losses
 
 def signalled(self, pairs):
-    if self.ranks.rank == 1 and self.steps_done == 2:
+    if self.ranks.rank == 1 and self.step == 2:
         signal.raise_signal(signal.SIGTERM)
     return losses(self, pairs)
 
@@ -116,9 +116,9 @@ def test_two_processes_of_torchrun_stop_at_one_step_and_one_goes_on(folder, tmp_
     # When one has ended, after all was written, torchrun need not wait for the other.
     assert "exitcode  : 130" in ended.stderr
     assert ended.stderr.count("goes on after step 3 of 5") == 1
-    assert torch.load(out / "checkpoint.pt")["steps_done"] == 3
+    assert torch.load(out / "checkpoint.pt")["state"]["step"] == 3
     assert main([*command, "--resume"]) == 0
-    assert torch.load(out / "checkpoint.pt")["steps_done"] == 5
+    assert torch.load(out / "checkpoint.pt")["state"]["step"] == 5
 
 
 def test_batch_norm_of_one_process_is_that_of_torch():

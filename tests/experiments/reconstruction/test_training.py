@@ -37,14 +37,14 @@ def weights(training):
 def test_training_goes_on_bit_by_bit(tmp_path, data):
     settings = TrainingSettings(**SMALL)
     whole, first = Training(data, settings), Training(data, settings)
-    told = [whole.step() for _ in range(3)]
-    again = [first.step()]
+    told = [whole.advance() for _ in range(3)]
+    again = [first.advance()]
     first.save(tmp_path / "checkpoint.pt")
     torch.rand(7)  # what others draw changes nothing
     second = Training(data, settings)
-    second.load(tmp_path / "checkpoint.pt")
-    assert second.steps_done == 1
-    again += [second.step() for _ in range(2)]
+    second.restore(tmp_path / "checkpoint.pt")
+    assert second.step == 1
+    again += [second.advance() for _ in range(2)]
     assert again == told
     assert torch.equal(weights(second), weights(whole))
     model = load_model(tmp_path / "checkpoint.pt")
@@ -78,7 +78,7 @@ def test_the_next_batch_is_read_by_another_thread(data, monkeypatch):
     monkeypatch.setattr(ShapeNetRenderings, "stored_images", watched)
     training = Training(own, TrainingSettings(**{**SMALL, "steps": 3}))
     for _ in range(3):
-        training.step()
+        training.advance()
     assert readers == [True, False, False]  # and nothing is read after the last step
 
 
@@ -112,7 +112,7 @@ def test_rate_and_scale_drop_once(data):
     assert before == pytest.approx(2 / SIDE)
     rates = []
     for _ in range(3):
-        training.step()
+        training.advance()
         rates.append(training.optimizer.param_groups[0]["lr"])
     assert rates == pytest.approx([1e-4, 1e-4, 3e-5])
     assert training.scale == pytest.approx(0.3 * before)
@@ -125,8 +125,8 @@ def test_the_baseline_is_one_mesh_and_it_learns(data):
     )
     training = Training(data, settings)
     before = evaluate(training.model, data, views=(0, 9), progress=False)
-    first = training.step().silhouette
-    later = [training.step().silhouette for _ in range(24)]
+    first = training.advance().silhouette
+    later = [training.advance().silhouette for _ in range(24)]
     assert np.mean(later[-5:]) < 0.8 * first
     after = evaluate(training.model, data, views=(0, 9), progress=False)
     assert [(score.name, score.shapes) for score in after] == [("flat", 3), ("tall", 2)]
@@ -156,10 +156,10 @@ def test_checkpoints_of_others_are_refused(tmp_path, data, folder):
     path = tmp_path / "checkpoint.pt"
     Training(data, settings).save(path)
     other = Training(data, TrainingSettings(**{**SMALL, "batch": 5}))
-    with pytest.raises(ValueError, match="batch = 2, not 5"):
-        other.load(path)
-    with pytest.raises(ValueError, match=r"\['flat', 'tall'\], not on \[3\]"):
-        Training(ShapeNetRenderings(folder, ["flat"]), settings).load(path)
+    with pytest.raises(ValueError, match="batch = 2, now it is 5"):
+        other.restore(path)
+    with pytest.raises(ValueError, match=r"classes = \['flat', 'tall'\], now it is"):
+        Training(ShapeNetRenderings(folder, ["flat"]), settings).restore(path)
     path.write_bytes(b"x")
     with pytest.raises(ValueError, match="no checkpoint of a reconstruction"):
         load_model(path)

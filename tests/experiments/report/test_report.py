@@ -8,7 +8,9 @@ import math
 import re
 import shutil
 import subprocess
+import tempfile
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,22 +61,24 @@ def scores_for(instances, digits, seed=0):
 
 
 @pytest.fixture(scope="module")
-def results_file(tmp_path_factory):
+def results_file():
     """Run 1: all 1242 shapes. Run 2: a part of the poses, with all that can go wrong."""
-    path = tmp_path_factory.mktemp("report") / "results.sqlite"
-    every = list(gendr.instances())
-    with Store(path, write=True) as store:
-        protocol = json.dumps({"note": HOSTILE, "steps": 30})
-        run = store.begin("shape", protocol, 0, "laptop")
-        for k, (instance, score) in enumerate(zip(every, scores_for(every, 9), strict=True)):
-            store.record(run, outcome(instance.name, score, k))
-        run = store.begin("pose", '{"pairs": 48}', 3)
-        some = [*every[::5], gendr.instance("logistic.squared/average")]
-        for k, (instance, score) in enumerate(zip(some, scores_for(some, 2), strict=True)):
-            store.record(run, outcome(instance.name, math.nan if k % 40 == 3 else score, k))
-        store.give_up(run, every[1].name, 3, HOSTILE)
-        store.begin("pose", "{}", 4)  # has no results yet
-    return path
+    memory = Path("/dev/shm")  # each of 1500 results is written through to the disk
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        path = Path(folder) / "results.sqlite"
+        every = list(gendr.instances())
+        with Store(path, write=True) as store:
+            protocol = json.dumps({"note": HOSTILE, "steps": 30})
+            run = store.begin("shape", protocol, 0, "laptop")
+            for k, (instance, score) in enumerate(zip(every, scores_for(every, 9), strict=True)):
+                store.record(run, outcome(instance.name, score, k))
+            run = store.begin("pose", '{"pairs": 48}', 3)
+            some = [*every[::5], gendr.instance("logistic.squared/average")]
+            for k, (instance, score) in enumerate(zip(some, scores_for(some, 2), strict=True)):
+                store.record(run, outcome(instance.name, math.nan if k % 40 == 3 else score, k))
+            store.give_up(run, every[1].name, 3, HOSTILE)
+            store.begin("pose", "{}", 4)  # has no results yet
+        yield path
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["shape", "pose"])

@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
 def test_cameras_are_found(folder, tmp_path):
     root, true = folder
     seen = []
-    result = find_cameras(root, callback=lambda done, stage: seen.append((done, stage)))
+    result = find_cameras(root, callback=lambda now: seen.append((now, now.stage)))
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert {stage for _, stage in seen} == {"features", "match", "place"}
     assert result.left_out == ()
@@ -84,7 +84,7 @@ def test_cameras_are_found(folder, tmp_path):
 
 @needs_pycolmap
 def test_interrupted(folder):
-    def stop(done, stage):
+    def stop(now):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gendr._common.files import write_all
-from gendr.cli.cameras import _line
+from gendr.cli import main
 from gendr.photos.capture import cameras as module
 from gendr.photos.capture.gps import place_by_gps, read_fix
 
@@ -116,7 +115,7 @@ def test_exif_is_read(tmp_path):
             assert read_fix(image) is None
 
 
-def test_cameras_that_are_found_are_in_metres(tmp_path, monkeypatch):
+def test_cameras_that_are_found_are_in_metres(tmp_path, monkeypatch, capsys):
     """What structure from motion would find is given; all else runs."""
     true = np.array([[0, 0, 2.0], [8, 1, 2], [16, 4, 2.5], [24, 9, 2], [30, 16, 2.2], [34, 24, 2]])
     turn, scale = turned(2), 0.2
@@ -136,14 +135,15 @@ def test_cameras_that_are_found_are_in_metres(tmp_path, monkeypatch):
         module, "_run", lambda work, *_: (work / "result.json").write_text(json.dumps(result))
     )
     monkeypatch.setattr(module, "find_spec", lambda name: True)
-    found = module.find_cameras(tmp_path)
-    write_all(found.files(tmp_path / "cameras.json"))
-    assert "in metres" in _line(found)
-    assert "5 photos" in _line(found)
-    assert "wrong there: 2.png" in _line(found)
-    said = json.loads((tmp_path / "cameras.json").read_text())["gps"]
+    assert main(["cameras", str(tmp_path)]) == 0
+    line = capsys.readouterr().out
+    assert "in metres" in line
+    assert "5 photos" in line
+    assert "wrong there: 2.png" in line
+    written = json.loads((tmp_path / "cameras.json").read_text())
+    said = written["gps"]
     assert (said["photos"], said["of"]) == (5, 6)
-    eyes = np.stack([-np.array(e["R"]).T @ np.array(e["t"]) for e in found.entries])
+    eyes = np.stack([-np.array(e["R"]).T @ np.array(e["t"]) for e in written["images"]])
     gaps = eyes[1:] - eyes[:-1]
     want = (true[1:] - true[:-1]) @ np.array([[1, 0, 0], [0, 0, 1], [0, -1, 0]]).T
     np.testing.assert_allclose(gaps, want, atol=0.05)

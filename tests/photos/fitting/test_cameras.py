@@ -161,8 +161,9 @@ def test_colors_decide_where_the_hull_is_as_good(scene, monkeypatch, tmp_path):
     monkeypatch.setattr("gendr.photos.fitting.cameras.agreement._CELLS", 96)
     scores = iter(2 * [0.5, 0.9, 0.9])
     monkeypatch.setattr(refine, "hull_iou", lambda *_: next(scores))
-    kept = []
-    result = refine_cameras(alpha, bad, rgb, keep=kept.append)
+    told = []
+    result = refine_cameras(alpha, bad, rgb, callback=told.append)
+    kept = [now.state for now in told if now.state is not None]
     assert result.refined
     assert result.iou == (0.5, 0.9)
     assert result.color_error[1] < 0.9 * result.color_error[0]
@@ -172,8 +173,8 @@ def test_colors_decide_where_the_hull_is_as_good(scene, monkeypatch, tmp_path):
     torch.save(kept[1], tmp_path / "values.pt")
     more = []
     values = torch.load(tmp_path / "values.pt", weights_only=True)
-    again = refine_cameras(alpha, bad, rgb, keep=more.append, resume=values)
-    assert len(more) == 1
+    again = refine_cameras(alpha, bad, rgb, callback=more.append, resume=values)
+    assert [now.state["done"] for now in more if now.state is not None] == [3]
     assert again.color_error == result.color_error
     assert torch.equal(again.camera.rotation, result.camera.rotation)
     assert torch.equal(again.camera.translation, result.camera.translation)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from gendr import Camera, Mesh, fit_pose, look_at
+from gendr._common.jobs import Progress
 from gendr.mesh import axis_angle_to_matrix, cube, example, rotation_angle_between
 from gendr.photos import visual
 from gendr.photos.fitting import PoseSettings
@@ -96,10 +97,15 @@ def test_poses_that_look_alike_are_given():
 
 def check_told(told, stages):
     """What a callback was told: a part that grows to 1, of these stages."""
-    parts = [part for _, part in told]
-    assert parts == sorted(parts)
-    assert parts[-1] == pytest.approx(1.0)
-    assert {stage for stage, _ in told} == set(stages.split())
+    assert told == sorted(told)
+    assert told[-1] == pytest.approx(1.0)
+    assert {now.stage for now in told} == set(stages.split())
+
+
+def states_of(told):
+    """The distinct states that a callback was told, in their order."""
+    return [now.state for now, before in zip(told, [Progress(0), *told], strict=False)
+            if now.state is not None and now.state is not before.state]  # fmt: skip
 
 
 @pytest.mark.rotating(3, group="videos")
@@ -107,14 +113,13 @@ def test_several_masks_go_on_where_they_were():
     mesh = chair()
     cameras = Camera.batch([camera_of(mesh, 6), camera_of(mesh, 7)])
     masks = visual.silhouettes(mesh, cameras, 48)
-    told, kept = [], []
+    told = []
     options = {"fov": None, **FAST}
-    whole = fit_pose(
-        mesh, masks, callback=lambda *x: told.append(x), keep=lambda x: kept.append(dict(x)),
-        **options,
-    )  # fmt: skip
+    whole = fit_pose(mesh, masks, callback=told.append, **options)
     check_told(told, "search refine finish")
-    found = fit_pose(mesh, masks, resume={"images": kept[0]["images"][:1]}, **options)
+    one, _ = states_of(told)
+    assert len(one["images"]) == 1
+    found = fit_pose(mesh, masks, resume=one, **options)
     assert torch.equal(found.camera.rotation, whole.camera.rotation)
     assert torch.equal(found.camera.focal, whole.camera.focal)
     assert torch.equal(found.iou, whole.iou)
@@ -179,16 +184,13 @@ def video():
     camera = look_at(4.0, 20 + 2 * count + 30 * (count > 2), azimuth)
     camera = camera.moved(0.03 * count[:, None] * camera.right)
     masks = visual.silhouettes(mesh, camera, 64)
-    told, kept = [], []
-    found = fit_pose(
-        mesh, masks, track=True, callback=lambda *x: told.append(x),
-        keep=lambda x: kept.append(copy.deepcopy(x)), **FAST,
-    )  # fmt: skip
-    return mesh, camera, masks, found, told, kept
+    told = []
+    found = fit_pose(mesh, masks, track=True, callback=told.append, **FAST)
+    return mesh, camera, masks, found, told
 
 
 def test_video_is_tracked_and_a_cut_is_searched_anew(video):
-    _, camera, masks, found, told, _ = video
+    _, camera, masks, found, told = video
     assert found.searched == (0, 3)
     angles = rotation_angle_between(found.camera.rotation, camera.rotation)
     assert float(angles.max()) < 3
@@ -233,15 +235,15 @@ def test_video_of_a_symmetric_object_does_not_jump():
 
 @pytest.mark.rotating(3, group="videos")
 def test_video_goes_on_where_it_was_stopped(video):
-    mesh, _, masks, whole, _, kept = video
-    told = []
+    mesh, _, masks, whole, before = video
+    told, kept = [], states_of(before)
     for stop in (2, 4):
         told.clear()
         found = fit_pose(
-            mesh, masks, track=True, resume=copy.deepcopy(kept[stop - 1]),
-            callback=lambda *x: told.append(x), **FAST,
+            mesh, masks, track=True, resume=copy.deepcopy(kept[stop - 1]), callback=told.append,
+            **FAST,
         )  # fmt: skip
-        assert told[0][1] >= stop / len(masks)
+        assert told[0] >= stop / len(masks)
         assert found.searched == whole.searched
         assert torch.equal(found.camera.rotation, whole.camera.rotation)
         assert torch.equal(found.camera.translation, whole.camera.translation)
@@ -252,11 +254,11 @@ def test_video_goes_on_where_it_was_stopped(video):
 @pytest.mark.rotating(3, group="videos")
 def test_unknown_field_of_view_is_kept_in_a_video(video):
     mesh, _, masks, *_ = video
-    kept = []
+    told = []
     options = {"track": True, "fov": None, **FAST}
-    found = fit_pose(mesh, masks[:2], keep=lambda x: kept.append(copy.deepcopy(x)), **options)
+    found = fit_pose(mesh, masks[:2], callback=told.append, **options)
     assert torch.equal(found.camera.focal[0], found.camera.focal[1])
-    again = fit_pose(mesh, masks[:2], resume=kept[0], **options)
+    again = fit_pose(mesh, masks[:2], resume=states_of(told)[0], **options)
     assert torch.equal(again.camera.focal, found.camera.focal)
     assert torch.equal(again.camera.rotation, found.camera.rotation)
     assert float(found.camera.focal[0, 0]) != pytest.approx(1 / math.tan(math.radians(15)))

@@ -267,9 +267,9 @@ def test_a_fit_goes_on_with_another_number_of_steps():
 def test_resume_refuses_another_fit(tmp_path):
     masks, camera = views()
     state = fit(masks, camera, **{**SMALL, "steps": 2}).state
-    with pytest.raises(ValueError, match=r"lr=0\.1, lr=0\.2 now; resume with the same"):
+    with pytest.raises(ValueError, match=r"with lr = 0\.1, now it is 0\.2; resume with"):
         fit(masks, camera, resume=state, lr=0.2, **SMALL)
-    with pytest.raises(ValueError, match="masks, cameras or start"):
+    with pytest.raises(ValueError, match="of other masks, cameras or start"):
         fit(1 - masks, camera, resume=state, **SMALL)
     with pytest.raises(ValueError, match="no checkpoint to resume from"):
         FitState.load(tmp_path / "none.pt")

@@ -23,6 +23,7 @@ from gendr.photos.scene.depth_maps import (
 from gendr.photos.scene.fusion import fused, thinned
 from gendr.photos.scene.ground import find_ground
 from gendr.photos.scene.model import at_level, read_scene, shrunk
+from gendr.photos.scene.sky import find_sky
 from gendr.photos.scene.support import open_at_rims, supported
 from support import rooms
 
@@ -333,6 +334,22 @@ def test_the_sky_beside_a_roof_has_no_contrast(room):
         assert (costs[:, :44] == 2).all()
         assert (costs[:, 45:47] == 2).all() == bright  # what is dark may be thin
         assert (costs[:, 50:] == 2).mean() < 0.1
+
+
+def test_sky_is_plain_and_matched_nowhere_but_beside_roofs():
+    # A roof with a pattern below a sky that grows brighter, and a plain wall that stereo found.
+    dice = np.random.default_rng(0)
+    image = np.repeat(np.linspace(150, 200, 120)[:, None], 160, 1)
+    image[60:] = dice.integers(0, 255, (60, 160))
+    image[60:, 100:] = 90
+    found = np.zeros(image.shape, bool)
+    found[57:] = True
+    sky = find_sky(np.repeat(image[..., None], 3, 2).astype(np.uint8), found)
+    assert sky[:58].all()
+    assert not sky[60:].any()
+    # Plain, but stereo has found half of it.
+    found[:, :80] = True
+    assert not find_sky(np.repeat(image[..., None], 3, 2).astype(np.uint8), found).any()
 
 
 def test_triangles_are_shown_in_their_middles_and_at_edges(room):

@@ -174,8 +174,8 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
     said = capsys.readouterr().err
     assert "stopped after step 7; the same command with --resume goes on from" in said
     assert names(tmp_path / "b") == {"checkpoint.pt"}
-    assert torch.load(tmp_path / "b" / "checkpoint.pt", weights_only=True)["step"] == 7
-    assert "a training with seed = 0, now it is 1" in refused(
+    assert torch.load(tmp_path / "b" / "checkpoint.pt", weights_only=True)["state"]["step"] == 7
+    assert "a training of splats with seed = 0, now it is 1" in refused(
         capsys, *argv, "--resume", "--seed", 1
     )
     Stopping(monkeypatch, 5, splat.HardTraining)
@@ -246,7 +246,7 @@ def test_files_are_there_when_the_budget_ends(opaque, stopped, ball, tmp_path, m
     begin, before = now[0], 0.0
     if resumed:
         saved = [torch.load(path, weights_only=True) for path in tmp_path.glob("*.pt")]
-        before = sum(state["seconds"] for state in saved)
+        before = sum(each["state"]["seconds"] for each in saved)
         assert run(*argv, "--resume") == 0
     took = before + now[0] - (begin if resumed else 0.0)
     assert took == pytest.approx(300, rel=0.05)

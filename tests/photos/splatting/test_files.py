@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from gendr.mesh import icosphere
-from gendr.mesh.files import ply as ply_files
-from gendr.photos.splatting import Look, Splats
+from gendr.photos.splatting import Look, Splats, read_cloud
 from gendr.photos.splatting.harmonics import flat_color
 from gendr.photos.splatting.start import from_cloud
 from support.cases import for_each
@@ -222,7 +221,7 @@ def test_ply_has_the_names_and_the_order_of_published_splats(tmp_path):
 def test_gaussians_of_a_file_start_triangles_of_their_moments(law, degree, tmp_path):
     """Written again, they are those of the file: mean, integral, colours; nearly the covariance."""
     made(20, opacity=torch.linspace(0.05, 0.2, 20, dtype=F64)).to_ply(tmp_path / "a.ply")
-    cloud = ply_files.read_cloud(tmp_path / "a.ply")
+    cloud = read_cloud(tmp_path / "a.ply")
     triangles = from_cloud(cloud, look=Look(dist=law, degree=degree))
     triangles.to_ply(tmp_path / "b.ply")
     given, found = read_ply(tmp_path / "a.ply"), read_ply(tmp_path / "b.ply")
@@ -245,15 +244,15 @@ def test_points_of_a_file_start_triangles_of_their_colors(tmp_path):
     head += "".join(f"property float {n}\n" for n in ("x", "y", "z", "red", "green", "blue"))
     body = "0 0 0 255 0 0\n1 0 0 0 255 0\n0 1 0 0 0 255\n"
     (tmp_path / "a.ply").write_text(head + "end_header\n" + body)
-    cloud = ply_files.read_cloud(tmp_path / "a.ply")
+    cloud = read_cloud(tmp_path / "a.ply")
     splats = from_cloud(cloud, look=Look(degree=0))
     torch.testing.assert_close(flat_color(splats.harmonics), torch.eye(3))
     torch.testing.assert_close(splats.vertices.mean(1)[:, :2], torch.eye(3)[[2, 0, 1], :2])
     (tmp_path / "a.ply").write_text(head + "end_header\n" + body.replace("1 0 0 0", "nan 0 0 0"))
     with pytest.raises(ValueError, match="needs points with finite coordinates"):
-        ply_files.read_cloud(tmp_path / "a.ply")
+        read_cloud(tmp_path / "a.ply")
     icosphere(0).save(tmp_path / "a.ply")
-    assert ply_files.read_cloud(tmp_path / "a.ply") is None
+    assert read_cloud(tmp_path / "a.ply") is None
 
 
 def test_glb_of_opaque_triangles(tmp_path):

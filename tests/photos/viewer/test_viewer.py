@@ -23,6 +23,7 @@ from gendr.photos.viewer.pictures import (
     COMPARISONS,
     Soft,
     compared,
+    drawable,
     eye,
     letterboxed,
     pulled,
@@ -143,7 +144,10 @@ def test_files_and_folders_are_read(tmp_path, views):
     splats().save(tmp_path / "s.npz")
     assert len(read_subject(tmp_path / "s.npz").splats) == 6
     splats().to_ply(tmp_path / "s.ply")
-    assert len(read_subject(tmp_path / "s.ply").splats) == 6
+    seen = read_subject(tmp_path / "s.ply")
+    assert len(seen.cloud) == 6
+    for found, shape in zip(drawable(seen.cloud), ((6, 3), (6, 3, 3), (6, 3), (6, 1)), strict=True):
+        assert found.shape == shape
     icosphere(0).save(tmp_path / "m.ply")
     assert read_subject(tmp_path / "m.ply").meshes[0][1].face_counts == (20,)
     with pytest.raises(FileNotFoundError, match=r"no such file or folder: .*b\.obj"):

@@ -46,7 +46,7 @@ def _train(args: Reconstruction, ranks: Ranks) -> int:
     with _locked(out, args.resume) if ranks.is_first else nullcontext():
         training = Training(data, args.settings, ranks.device, ranks)
         if args.resume:
-            training.load(out / CHECKPOINT)
+            training.restore(out / CHECKPOINT)
         validation = _read_first(ranks, lambda: _validation(args.data, data))
         report = _TrainingReport(args, training, validation, out)
         with report.session:
@@ -128,10 +128,10 @@ class _TrainingReport:
         self.views = visual.spread(VIEWS, args.validation_views)
         self.recent: list[Losses] = []
         self.scores: list[ClassScore] | None = None
-        self.saved_step = training.steps_done
+        self.saved_step = training.step
         curves = out / CURVES if self.first else None
         self.session = Session("train", training.settings.steps, quiet=self.quiet, curves=curves)
-        self.session.begin(training.steps_done)
+        self.session.begin(training.step)
 
     def train(self) -> bool:
         """Take the steps that are left; False if a signal ended it before. Both leave a checkpoint.
@@ -144,9 +144,9 @@ class _TrainingReport:
         alone = training.ranks.size == 1
         try:
             # Of several processes, all stop after the same step.
-            while training.steps_done < last and not training.ranks.any(stop.asked):
-                self._note(training.step())
-                done = training.steps_done
+            while training.step < last and not training.ranks.any(stop.asked):
+                self._note(training.advance())
+                done = training.step
                 if done % self.args.save_every == 0 or done == last:
                     self._save()
                 if done % self.args.validate_every == 0 and done < last:
@@ -161,9 +161,9 @@ class _TrainingReport:
             # Within a step the weights may be half moved; between steps there is no loss in it.
             if not stop.at_once:
                 return False
-        if self.saved_step != training.steps_done:
+        if self.saved_step != training.step:
             self._save()
-        if training.steps_done < last:
+        if training.step < last:
             return False
         stop.at_once = alone
         try:
@@ -178,25 +178,25 @@ class _TrainingReport:
         training = self.training
         if not all(map(math.isfinite, losses)):
             raise ValueError(
-                f"the losses of step {training.steps_done} are {tuple(losses)}; "
+                f"the losses of step {training.step} are {tuple(losses)}; "
                 f"{self.out / CHECKPOINT} is that of step {self.saved_step}; try a smaller --lr or "
                 "a larger --scale"
             )
         self.recent.append(losses)
-        self.session.show(training.steps_done, loss=losses.silhouette)
-        if training.steps_done % SCALARS_EVERY == 0:
+        self.session.show(training.step, loss=losses.silhouette)
+        if training.step % SCALARS_EVERY == 0:
             values = {f"loss/{name}": value for name, value in losses._asdict().items()}
-            self.session.curves.add(training.steps_done, {**values, "scale": training.scale})
+            self.session.curves.add(training.step, {**values, "scale": training.scale})
 
     def _save(self) -> None:
         if self.recent:
             means = torch.tensor(self.recent, dtype=torch.float64).mean(0).tolist()
-            record = {"step": self.training.steps_done, **Losses(*means)._asdict()}
+            record = {"step": self.training.step, **Losses(*means)._asdict()}
             self.training.history.append(record)
             self.recent.clear()
         if self.first:
             self.training.save(self.out / CHECKPOINT)
-        self.saved_step = self.training.steps_done
+        self.saved_step = self.training.step
 
     def _validate(self) -> None:
         """Measure the 3D IoU, say it and keep it."""
@@ -209,7 +209,7 @@ class _TrainingReport:
             progress=not self.quiet,
             ranks=self.training.ranks,
         )
-        step = self.training.steps_done
+        step = self.training.step
         self.scores = scores
         self.training.history.append({"step": step, "iou": {s.name: s.iou for s in scores}})
         if self.session.curves.are_drawn:
@@ -250,7 +250,7 @@ class _TrainingReport:
             }
         metrics = {
             "settings": asdict(training.settings),
-            "steps": training.steps_done,
+            "steps": training.step,
             "seconds": round(training.seconds, 3),
             "data": str(self.args.data),
             "classes": {
@@ -267,6 +267,6 @@ class _TrainingReport:
         write_whole(self.out / METRICS, as_json(metrics))
         if not self.quiet:
             sys.stdout.write(
-                f"{training.steps_done} steps in {training.seconds:.0f} s\n"
+                f"{training.step} steps in {training.seconds:.0f} s\n"
                 f"{self.out}: {CHECKPOINT}, {METRICS}\n"
             )

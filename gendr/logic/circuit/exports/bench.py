@@ -10,7 +10,7 @@ from gendr.logic.circuit.exports.verilog import Options, whole_bytes
 from gendr.logic.circuit.packed import unpacked
 
 if TYPE_CHECKING:
-    from gendr.logic.circuit.circuit import Circuit
+    from gendr.logic.circuit.parts import Parts
 
 __all__ = ["source"]
 
@@ -83,7 +83,7 @@ _STREAM = """\
 """
 
 
-def source(circuit: Circuit, name: str, rows: Any, options: Options) -> str:
+def source(circuit: Parts, name: str, rows: Any, options: Options) -> str:
     """The source; see `Circuit.to_testbench`."""
     options = options.checked(circuit)
     given, width = _written(circuit, rows, options)
@@ -112,7 +112,7 @@ def source(circuit: Circuit, name: str, rows: Any, options: Options) -> str:
     )
 
 
-def _written(circuit: Circuit, rows: Any, options: Options) -> tuple[list[int], int]:
+def _written(circuit: Parts, rows: Any, options: Options) -> tuple[list[int], int]:
     """Each row as the number that x is, and the bits of x."""
     bits = circuit.pack(rows)
     if not bits.rows:
@@ -134,7 +134,7 @@ def _written(circuit: Circuit, rows: Any, options: Options) -> tuple[list[int], 
     return _joined(fields, options.word), options.word * circuit.features
 
 
-def _results(circuit: Circuit, rows: Any, options: Options) -> list[tuple[str, int, Any]]:
+def _results(circuit: Parts, rows: Any, options: Options) -> list[tuple[str, int, Any]]:
     """Of every port the name, the bits, and its values for all rows."""
     bits = circuit.pack(rows)
     if options.result == "bits" or circuit.sums is None:

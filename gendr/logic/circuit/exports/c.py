@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from gendr.logic.circuit import packed
 
 if TYPE_CHECKING:
-    from gendr.logic.circuit.circuit import Circuit
+    from gendr.logic.circuit.parts import Parts
 
 __all__ = ["source"]
 
@@ -42,7 +42,7 @@ _FORMS = {
 }  # fmt: skip
 
 
-def source(circuit: Circuit, name: str) -> str:
+def source(circuit: Parts, name: str) -> str:
     """The source."""
     netlist, upper = circuit.netlist, name.upper()
     program = packed.compiled(netlist)
@@ -136,7 +136,7 @@ def _scratch(upper: str, words: int) -> str:
     return f"  {kind}uint64_t scratch[{words}];"
 
 
-def _counts(circuit: Circuit, name: str, upper: str, words: int) -> list[str]:
+def _counts(circuit: Parts, name: str, upper: str, words: int) -> list[str]:
     if circuit.sums is None:
         return []
     inputs, groups = circuit.netlist.inputs, circuit.sums.k
@@ -174,7 +174,7 @@ void {name}_counts(const uint64_t x[{inputs}], int32_t counts[64][{groups}]) {{
 }}""".split("\n")
 
 
-def _pack(circuit: Circuit, name: str, upper: str) -> list[str]:
+def _pack(circuit: Parts, name: str, upper: str) -> list[str]:
     limits = circuit.thresholds
     if limits is None:
         return []

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from gendr.logic.gates import GATES
 
 if TYPE_CHECKING:
-    from gendr.logic.circuit.circuit import Circuit
+    from gendr.logic.circuit.parts import Parts
 
 __all__ = ["source"]
 
 
-def source(circuit: Circuit, name: str) -> str:
+def source(circuit: Parts, name: str) -> str:
     """The graph; inputs that nobody reads are left out."""
     netlist = circuit.netlist
     inputs, outputs = netlist.inputs, netlist.outputs.tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gendr.logic.circuit.circuit import Circuit
+    from gendr.logic.circuit.parts import Parts
 
 __all__ = ["source"]
 
@@ -39,7 +39,7 @@ def {name}(x):
 '''
 
 
-def source(circuit: Circuit, name: str) -> str:
+def source(circuit: Parts, name: str) -> str:
     """The source."""
     netlist, limits, sums = circuit.netlist, circuit.thresholds, circuit.sums
     triples = zip(netlist.ids.tolist(), netlist.a.tolist(), netlist.b.tolist(), strict=True)

@@ -28,7 +28,7 @@ import numpy as np
 from gendr._common.names import unknown
 
 if TYPE_CHECKING:
-    from gendr.logic.circuit.circuit import Circuit
+    from gendr.logic.circuit.parts import Parts
 
 __all__ = ["RESULTS", "Options", "source", "whole_bytes"]
 
@@ -102,7 +102,7 @@ class Options(NamedTuple):
     registers: int = 0
     stream: bool = False
 
-    def checked(self, circuit: Circuit) -> Options:
+    def checked(self, circuit: Parts) -> Options:
         """The same with the result that the circuit has by default."""
         registers = _check("registers", self.registers, 0)
         result = self.result or ("sums" if circuit.sums else "bits")
@@ -117,7 +117,7 @@ class Options(NamedTuple):
         return self._replace(result=result, registers=registers)
 
 
-def source(circuit: Circuit, name: str, options: Options) -> str:
+def source(circuit: Parts, name: str, options: Options) -> str:
     """The source; see `Circuit.to_verilog`."""
     netlist = circuit.netlist
     word, fraction, signed, result, registers, stream = options = options.checked(circuit)
@@ -225,7 +225,7 @@ def _range(width: int, scalar: bool = True) -> str:
 
 
 def _inputs(
-    circuit: Circuit, word: int | None, fraction: int, signed: bool, module: _Module
+    circuit: Parts, word: int | None, fraction: int, signed: bool, module: _Module
 ) -> tuple[list[_Net], int]:
     """The inputs of the gates, and the bits of x."""
     inputs, limits = circuit.netlist.inputs, circuit.thresholds
@@ -268,7 +268,7 @@ def _floor(limit: np.floating[Any], fraction: int) -> int:
 
 
 def _results(
-    circuit: Circuit, result: str, outputs: list[_Net], module: _Module
+    circuit: Parts, result: str, outputs: list[_Net], module: _Module
 ) -> list[tuple[str, str, _Net]]:
     """What goes out: the port, its part, and the value."""
     sums = circuit.sums

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import struct
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, unquote_to_bytes
@@ -53,12 +54,13 @@ class Document:
     Args:
         path: The file.
         notes: Gets a note of everything that is dropped.
+        also: Extensions that are read beside those of meshes.
 
     Raises:
         GltfError: if it is no glTF 2.0, or requires an extension that is not read.
     """
 
-    def __init__(self, path: Path, notes: list[str]) -> None:
+    def __init__(self, path: Path, notes: list[str], also: Collection[str] = frozenset()) -> None:
         data = path.read_bytes()
         self.path, self.notes, self.budget = path, notes, Budget(len(data))
         self._chunk: bytes | None = None
@@ -76,7 +78,7 @@ class Document:
             raise GltfError("its JSON is no object")
         self.tree: Object = tree
         self._check_versions()
-        self._check_extensions()
+        self._check_extensions(_READ.union(also))
 
     def _text_of_binary(self, data: bytes) -> bytes:
         """The JSON of a GLB; its binary chunk is kept."""
@@ -104,15 +106,15 @@ class Document:
         if not version.startswith("2.") or version > "2.0":
             raise GltfError(f"it is of version {version[:20]} of glTF; {_UPGRADE}")
 
-    def _check_extensions(self) -> None:
+    def _check_extensions(self, read: Collection[str]) -> None:
         used, required = (
             {str(name) for name in listed(self.tree, key)}
             for key in ("extensionsUsed", "extensionsRequired")
         )
-        missing = ", ".join(sorted(required - _READ))
+        missing = ", ".join(sorted(required.difference(read)))
         if missing:
             raise GltfError(f"it requires {missing}, which is not read; export it without")
-        unread = ", ".join(sorted(used - _READ))
+        unread = ", ".join(sorted(used.difference(read)))
         if unread:
             note(self.notes, f"its {unread} is not read")
 

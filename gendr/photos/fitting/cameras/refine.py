@@ -10,7 +10,7 @@ kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.devices import where_given
+from gendr._common.jobs import Progress, Tell
 from gendr.losses import iou
 from gendr.mesh import Camera
 from gendr.photos import visual, visual_hull
@@ -89,8 +90,7 @@ def refine_cameras(
     images: Tensor | None = None,
     *,
     focal: bool = False,
-    callback: Callable[[float], None] | None = None,
-    keep: Callable[[dict[str, Any]], None] | None = None,
+    callback: Tell | None = None,
     resume: Mapping[str, Any] | None = None,
 ) -> CameraResult:
     """Put poses right that are off by a degree or two and a few per cent of the distance.
@@ -105,11 +105,11 @@ def refine_cameras(
         camera: B perspective cameras.
         images: [B, 3, H, W] in [0, 1], the object over black, if there are colours.
         focal: whether all focal lengths may change by one factor.
-        callback: called with the part of the work that is done, in [0, 1].
-        keep: called after each step by colours, which take longest, with all that is needed to go
-            on, as numbers and tensors.
-        resume: what `keep` was called with, to go on from there with the same other arguments; the
-            result is that of an uninterrupted run, bit for bit.
+        callback: called with the part of the work that is done, in [0, 1], a number that also has
+            a `state`: from the first step by colours on, which take longest, all that is needed to
+            go on, as numbers and tensors.
+        resume: such a state, to go on from there with the same other arguments; the result is that
+            of an uninterrupted run, bit for bit.
 
     Raises:
         TypeError: if an argument has the wrong type.
@@ -130,7 +130,7 @@ def refine_cameras(
     if images is not None:
         check_beside("images", images, "[B, 3, H, W]", "masks", masks)
         images = images.detach()
-    masks, camera, tell = masks.detach(), camera.detach(), callback or (lambda done: None)
+    masks, camera, tell = masks.detach(), camera.detach(), callback or (lambda now: None)
     frame = Frame.of_masks(masks, camera)
     given = frame.camera(camera.to("cpu", torch.float64))
     lines = Outlines.of(masks, camera)
@@ -138,18 +138,18 @@ def refine_cameras(
     now = given
     if focal or gap > _EXACT:
         now = solved(lines, given, focal=focal)
-    tell(0.1)
+    tell(Progress(0.1))
     now, errors = aligned(now, given), None
     scores = hull_iou(masks, given), hull_iou(masks, now)
     if images is not None:
-        found, differ = _by_colors(lines, images, masks, now, tell, keep, resume)
+        found, differ = _by_colors(lines, images, masks, now, tell, resume)
         found = aligned(found, given)
         if differ is not None and (score := hull_iou(masks, found)) >= scores[1]:
             now, errors, scores = found, differ, (scores[0], score)
     degrees, moved = _change(now, given)
     is_near = float(degrees.mean()) <= _MOST_DEGREES and float(moved.mean()) <= _MOST_SHIFT
     better = scores[1] > scores[0] + _GAIN and is_near
-    tell(1.0)
+    tell(Progress(1.0))
     if not better:
         now, errors, scores = given, None, (scores[0], scores[0])
     return CameraResult(
@@ -168,8 +168,7 @@ def _by_colors(
     images: Tensor,
     masks: Tensor,
     camera: Camera,
-    tell: Callable[[float], None],
-    keep: Callable[[dict[str, Any]], None] | None,
+    tell: Tell,
     resume: Mapping[str, Any] | None,
 ) -> tuple[Camera, tuple[float, float] | None]:
     """Cameras moved until the photos agree, and by how much they differ before and after.
@@ -195,9 +194,8 @@ def _by_colors(
             both = Normals(one.matrix + two.matrix, one.vector + two.vector)
             camera = applied(camera, both.step(_DAMPING, focal=False))
             poses = {"now": camera.tensors(), "best": best.tensors()}
-            if keep is not None:
-                keep({"done": number, "first": first, "least": least, **poses})
-            tell(0.1 + 0.8 * number / len(_BLURS))
+            state = {"done": number, "first": first, "least": least, **poses}
+            tell(Progress(0.1 + 0.8 * number / len(_BLURS), state=state))
         last = Agreement(images, masks, camera, _BLURS[-1]).error
     except ValueError:  # no hull is left
         return start, None

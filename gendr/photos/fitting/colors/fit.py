@@ -55,11 +55,12 @@ LIGHTS = ("auto", "camera", "none")
 SIZES, _FILL = (256, 2048), 0.6
 # Photos with more pixels than this, in all, are compared without subpixels, and one by one.
 _MANY_PIXELS = 6_000_000
+# And are judged by so many of so many rows, as otherwise one photo would take half a gigabyte.
+_JUDGED, _OF = 48, 192
 # Rounds in which photos that disagree lose weight.
 _ROUNDS = 3
-# What photos show of points, seven numbers for each, is kept between them if it is not more than
-# so many; otherwise that of a few photos at a time is.
-_NUMBERS, _KEPT, _FEW = 7, 64_000_000, 4
+# What photos show of points, seven numbers for each, is at most so many at a time and thread.
+_NUMBERS, _KEPT = 7, 12_000_000
 # Solutions of the linear system, between which pixels that disagree lose weight.
 _TURNS = 2
 # If means miss half of the pixels by more than this squared difference, it is not for their blur.
@@ -217,12 +218,14 @@ class _Photos:
 
         found = mapped(seen, range(len(images)), lambda done: self.tell(0.4 * done))
         self.buffers, self.inside = [sight for sight, _ in found], [inside for _, inside in found]
-        if self.many:  # to take anew what few need takes longer than it is worth
-            give_back()
         if not any(bool(inside.any()) for inside in self.inside):
             raise ValueError(
                 "no photo shows the mesh away from its outlines; are mesh and cameras of one world?"
             )
+        self.compared = self.inside
+        if self.many:
+            some = torch.arange(self.size[0])[:, None] % _OF < _JUDGED
+            self.compared = [inside & some for inside in self.inside]
         self.gains = images.new_ones(len(images), 3)
         self.light: HarmonicLight | None = None
         self.faces = len(mesh.faces)
@@ -262,6 +265,7 @@ class _Photos:
             _misses(system, colors)
         )  # fmt: skip
         if np.median(off) < _APART:
+            self.compared = self.inside
             system = system or self._system(texture_target, rows)
             if min(self.quality) < _SHARP:
                 system.weight[:] *= np.array(self.quality, np.float32)[system.view]
@@ -326,11 +330,12 @@ class _Photos:
         """Robust means [K, 3] of what the photos show of points, and which are shown [K]."""
         from gendr.photos.fitting.colors import kernels
 
-        points, normals = texture_target.points, texture_target.normals
-        mean = total = torch.zeros(len(points), 3)
+        count = len(texture_target.points)
+        mean, total = torch.zeros(count, 3), torch.zeros(count, 3)
 
-        def shown(i: int) -> tuple[Array, Array, Array]:
-            color, weight = self.views[i].seen(points, normals)
+        def shown(i: int, some: slice) -> tuple[Array, Array, Array]:
+            normals = texture_target.normals[some]
+            color, weight = self.views[i].seen(texture_target.points[some], normals)
             weight = weight * self.quality[i]
             shade = self.gains[i][None].float()
             if self.light is not None:
@@ -339,21 +344,22 @@ class _Photos:
                 shade[rows] = own
             return color.numpy(), weight.numpy(), shade.numpy()
 
-        count = len(self.views)
-        # All at once, or a few at a time, in every round anew.
-        few = count if count * len(points) * _NUMBERS <= _KEPT else min(num_threads(), _FEW)
-        blocks = [range(i, min(i + few, count)) for i in range(0, count, few)]
-        known = mapped(shown, blocks[0]) if len(blocks) == 1 else None
-        for turn in range(_ROUNDS):
-            summed, total = torch.zeros_like(mean), torch.zeros_like(mean)
-            for block in blocks:
-                for each in known or mapped(shown, block):
-                    run(
-                        kernels.gather, len(points), *each, mean.numpy(),
-                        np.float32(OFF if turn > 0 else 0), summed.numpy(), total.numpy(),
-                    )  # fmt: skip
-            mean = summed / torch.where(total > 0, total, 1.0)
-        return mean.to(points), total[:, 0] > 0
+        def fill(start: int) -> None:
+            some = slice(start, start + size)
+            known = [shown(i, some) for i in range(len(self.views))]
+            for turn in range(_ROUNDS):
+                sums = torch.zeros(2, len(mean[some]), 3)
+                off = np.float32(OFF if turn > 0 else 0)
+                for each in known:
+                    ends = sums[0].numpy(), sums[1].numpy(), 0, sums.shape[1]
+                    kernels.gather(*each, mean[some].numpy(), off, *ends)
+                total[some] = sums[1]
+                mean[some] = sums[0] / torch.where(sums[1] > 0, sums[1], 1.0)
+
+        # What all photos show of some points at a time, lest it fill the memory.
+        size = max(1, _KEPT // (_NUMBERS * len(self.views)))
+        mapped(fill, range(0, count, size))
+        return mean.to(texture_target.points), total[:, 0] > 0
 
     # -- the correction -----------------------------------------------------------------------
 
@@ -365,7 +371,7 @@ class _Photos:
             surface: float32 [K, 6], these points and their normals.
             i: the number of the photo.
         """
-        use = self.inside[i].flatten()
+        use = self.compared[i].flatten()
         pixels = use.nonzero()[:, 0]
         sight = self.buffers[i].of_pixels(use)
         columns, values = texture_target.mixing(sight)
@@ -387,7 +393,7 @@ class _Photos:
     def _system(self, texture_target: TextureTarget, chosen: Sequence[int]) -> SparseSystem:
         """The pixels of some photos that are compared as mixtures of the colours of points."""
         surface = torch.cat([texture_target.points, texture_target.normals], 1).float().numpy()
-        counts = [int(self.inside[i].sum()) for i in chosen]
+        counts = [int(self.compared[i].sum()) for i in chosen]
         view, ends = np.repeat(np.array(chosen), counts), np.cumsum(counts)
         # All subpixels of these pixels show a face.
         most = texture_target.MIXED * round(1 / self.buffers[0].share)
@@ -424,25 +430,24 @@ class _Photos:
         pose that is slightly off, or a side that few see, is no blur. One of motion takes those
         along the motion only, so that the direction counts in which a photo has least.
         """
+        from gendr.photos.fitting.colors import kernels
+
         first, last = np.searchsorted(system.view, [i, i + 1])
         parts = system.columns[first:last], system.values[first:last]
         shown = mixed(*parts, colors.float().numpy()) * system.shade[first:last]
         reach = max(abs(step) for step in sum(_DIRECTIONS, ()))
-        image, use = self.images[i], self.inside[i].flatten()
-        own = torch.zeros_like(image).flatten(1)
-        own[:, use] = torch.from_numpy(shown.T).to(own)
-        pair = torch.stack([own.reshape(image.shape), image * self.inside[i]])
-        pair = F.avg_pool2d(pair, 3, 1, 1)  # without most of the noise
-        side = 2 * (reach + 1) + 1
-        whole = self.inside[i][None].to(image)
-        inner = -F.max_pool2d(-whole, side, 1, side // 2)[0] > 0.5
-        plain = _PLAIN**2 * 3 * int(inner.sum()) + 1e-12  # what has no detail is not blurred
-        found: list[float] = []
-        for step in _DIRECTIONS:
-            detail = (pair - torch.roll(pair, step, (2, 3)))[:, :, inner]
-            mine, photo = (detail.square().sum((1, 2)) + plain).tolist()
-            found.append((photo / mine) ** 0.5)
-        return found
+        whole = -self.compared[i].to(self.images)[None]
+        for side in ((2 * reach + 3, 1), (1, 2 * reach + 3)):
+            whole = F.max_pool2d(whole, side, 1, (side[0] // 2, side[1] // 2))
+        inner = (whole[0] < -0.5).byte().numpy()
+        found = np.empty((len(_DIRECTIONS), 2))
+        kernels.details(  # blurred, so without most of the noise
+            self.compared[i].flatten().nonzero()[:, 0].numpy(), shown.astype(np.float32),
+            self.images[i].float().numpy(), inner, np.array(_DIRECTIONS),
+            np.zeros((*inner.shape, 6), np.float32), found,
+        )  # fmt: skip
+        found += _PLAIN**2 * 3 * int(inner.sum()) + 1e-12  # what has no detail is not blurred
+        return [float(x) for x in np.sqrt(found[:, 1] / found[:, 0])]
 
     def _sharpness(self, strengths: list[list[float]]) -> list[float]:
         """The weights of the photos, in (0, 1]: less for those that are blurred."""
@@ -512,7 +517,7 @@ class _View:
         run(
             kernels.see, len(points), points.float().numpy(), normals.float().numpy(), self.matrix,
             self.eye, self.ahead, self.unit, np.float32(self.least_cosine), self.nearest,
-            self.inside, self.image, colors, weights,
+            self.inside, self.image, colors, weights, alone=True,
         )  # fmt: skip
         return torch.from_numpy(colors), torch.from_numpy(weights)
 
@@ -533,7 +538,7 @@ def _filled(texture_target: TextureTarget, colors: Tensor, seen: Tensor) -> Tens
     known = seen.cpu().numpy()
     values = colors.cpu().numpy()
     near = min(8, int(known.sum()))
-    distance, index = KDTree(points[known]).query(points[~known], near)
+    distance, index = KDTree(points[known]).query(points[~known], near, workers=num_threads())
     distance, index = distance.reshape(-1, near), index.reshape(-1, near)
     weight = 1 / (distance + 1e-3 * distance.mean() + 1e-30)
     weight /= weight.sum(1, keepdims=True)

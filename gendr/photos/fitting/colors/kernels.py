@@ -129,3 +129,38 @@ def spread(columns, values, pixels, power, out, start, stop):
                 value *= value
             for c in range(start, stop):
                 out[columns[p, m], c] += value * pixels[p, c]
+
+
+@kernel(**_OPTIONS)
+def details(pixels, shown, image, inner, steps, blurred, out):
+    """Sums of squared differences of two images, blurred, from pixels to others beside them.
+
+    Args:
+        pixels: int64 [P], those of a photo that count, row by row.
+        shown: float32 [P, 3], what a rendering has there.
+        image: float32 [3, H, W], the photo.
+        inner: uint8 [H, W], the pixels whose differences count; those beside them are `pixels`.
+        steps: int64 [D, 2], rows and columns to the others.
+        blurred: float32 [H, W, 6], zeros; is changed.
+        out: float64 [D, 2], is written: of the rendering and of the photo.
+    """
+    height, width = inner.shape
+    ninth = np.float32(1 / 9)
+    for p in range(len(pixels)):
+        y, x = pixels[p] // width, pixels[p] % width
+        for v in range(max(y - 1, 0), min(y + 2, height)):
+            for u in range(max(x - 1, 0), min(x + 2, width)):
+                for c in range(3):
+                    blurred[v, u, c] += ninth * shown[p, c]
+                    blurred[v, u, 3 + c] += ninth * image[c, y, x]
+    out[:] = 0.0
+    for p in range(len(pixels)):
+        y, x = pixels[p] // width, pixels[p] % width
+        if not inner[y, x]:
+            continue
+        for d in range(len(steps)):
+            v, u = y - steps[d, 0], x - steps[d, 1]
+            for n in range(2):
+                for c in range(3 * n, 3 * n + 3):
+                    off = blurred[y, x, c] - blurred[v, u, c]
+                    out[d, n] += off * off

@@ -12,7 +12,7 @@ together (`rig`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,8 +26,9 @@ from gendr._common.checks import (
     check_number,
     check_shape,
 )
-from gendr._common.command_line import changed
 from gendr._common.devices import where_given
+from gendr._common.jobs import Progress, Tell
+from gendr._common.settings import changed
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.parametrization import check_single
 from gendr.photos.fitting.pose.rig import fit_rig
@@ -52,8 +53,7 @@ def fit_pose(
     rig: Camera | None = None,
     find_scale: bool = False,
     settings: PoseSettings | None = None,
-    callback: Callable[[str, float], None] | None = None,
-    keep: Callable[[dict[str, Any]], None] | None = None,
+    callback: Tell | None = None,
     resume: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> PoseResult:
@@ -75,11 +75,11 @@ def fit_pose(
             counts, and of each mask only what lies in their windows.
         find_scale: the unit of the rig is not that of the mesh, and is searched for too.
         settings: by default `PoseSettings()`.
-        callback: called with the name of a stage and the part of the work that is done, in [0, 1].
-        keep: called after each mask, but not of a rig, with all that is needed to go on: a dict of
-            plain values and tensors, which the next call adds to.
-        resume: what `keep` was called with, to go on from there with the same other arguments; the
-            result is that of an uninterrupted call.
+        callback: called with the part of the work that is done, in [0, 1], a number that also has
+            the name of a `stage`, and after the first mask, but not of a rig, a `state`: all that
+            is needed to go on, as plain values and tensors.
+        resume: such a state, to go on from there with the same other arguments; the result is that
+            of an uninterrupted call.
         **changes: fields of `settings` to replace.
 
     Returns:
@@ -123,19 +123,25 @@ def fit_pose(
     alikes: list[Alike[Poses]]
     with torch.no_grad():
         search = Search(mesh.detach(), settings, optics, is_free=is_free)
-        tell = callback or (lambda stage, done: None)
+        tell = callback or (lambda now: None)
         if rig is not None:
             return _placed(fit_rig(search, masks, find_scale, tell), mesh)
-        keep = keep or (lambda values: None)
         if track:
-            alikes, traces, searched = tracked(search, masks, tell, keep, resume)
+            alikes, traces, searched = tracked(search, masks, tell, resume)
         else:
             images: list[dict[str, Any]] = list(resume["images"]) if resume is not None else []
+            state = resume
+
+            def part(now: Progress) -> None:
+                done = (len(images) + now) / len(masks)
+                tell(Progress(done, now.stage, state))
+
             for b in range(len(images), len(masks)):
                 view = View(search, masks[b], b)
-                here = view.found(lambda stage, done, b=b: tell(stage, (b + done) / len(masks)))
+                here = view.found(part)
                 images.append(packed(here, [*view.way, view.camera(here.poses)[0]]))
-                keep({"images": images})
+                state = {"images": list(images)}
+                part(Progress(0.0, "finish"))
             alikes = [unpacked(each) for each in images]
             traces = [Camera.batch([Camera(*way) for way in each["way"]]) for each in images]
             searched = range(len(masks))

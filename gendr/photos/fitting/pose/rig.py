@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gendr._common.jobs import Progress, Tell
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.rotations import axis_angle_to_matrix, rigid
 from gendr.photos.fitting.pose.descent import PoseRows, hard
@@ -24,7 +25,6 @@ from gendr.photos.fitting.pose.search import (
     PoseResult,
     Problem,
     Search,
-    Tell,
     distinct,
     moments,
     window,
@@ -172,7 +172,7 @@ def fit_rig(search: Search, masks: Tensor, find_scale: bool, tell: Tell) -> Pose
             )
     rig = _Rig(search, masks, find_scale=find_scale)
     found = rig.scored(rig.finalists(tell))
-    tell("finish", 1.0)
+    tell(Progress(1.0, "finish"))
     found = found[rig.alike(found)]
     candidates, best = rig.listed(found), found.poses[:1]
     way = [*rig.way, candidates[0].camera]

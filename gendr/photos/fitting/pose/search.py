@@ -6,12 +6,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeAlias
+from typing import Generic
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gendr._common.jobs import Progress, Tell
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
@@ -21,11 +22,8 @@ from gendr.photos.fitting.pose.settings import PoseSettings
 from gendr.photos.meshing.simplification import clustered, simplified
 
 __all__ = [
-    "Alike", "PoseCandidate", "PoseResult", "Poses", "Problem", "Search", "Tell", "View", "shrunk"
+    "Alike", "PoseCandidate", "PoseResult", "Poses", "Problem", "Search", "View", "shrunk"
 ]  # fmt: skip
-
-# Told the name of a stage and the part of the work on a mask that is done, in [0, 1].
-Tell: TypeAlias = Callable[[str, float], None]
 
 # Sides of the images of the search; the mask is compared in a square of this half width, in units
 # of the root of its area.
@@ -242,18 +240,18 @@ class Problem(ABC, Generic[P]):
     def finalists(self, tell: Tell) -> P:
         """The best poses, searched for from anywhere and refined."""
         settings, search = self.settings, self.search
-        tell("search", 0.0)
+        tell(Progress(0.0, "search"))
         small = shrunk(self.masks, settings.image_size // 2)
         poses = self.refined(
             self.starts(), small, search.few, settings.steps, (2.0, 0.4),
-            lambda done: tell("refine", 0.1 + 0.5 * done),
+            lambda done: tell(Progress(0.1 + 0.5 * done, "refine")),
         )  # fmt: skip
         scores = self.scores(poses, small, search.few).mean(1)
         rows = distinct(poses.rotation, scores, settings.finalists, SAME)
         large = shrunk(self.masks, settings.image_size)
         return self.refined(
             poses[rows], large, search.fine, max(1, settings.steps // 2), (0.8, 0.2),
-            lambda done: tell("finish", 0.6 + 0.3 * done),
+            lambda done: tell(Progress(0.6 + 0.3 * done, "finish")),
         )  # fmt: skip
 
     def scored(self, poses: P) -> Alike[P]:
@@ -323,7 +321,7 @@ class View(Problem[Poses]):
     def found(self, tell: Tell) -> Alike[Poses]:
         """The poses that look alike, searched for from anywhere."""
         poses = self.polished(self.finalists(tell))
-        tell("finish", 1.0)
+        tell(Progress(1.0, "finish"))
         found = self.scored(poses)
         return found[self.alike(found)]
 

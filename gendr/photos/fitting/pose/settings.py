@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from gendr._common.command_line import check_options, count, option
 from gendr._common.defaults import POSE
+from gendr._common.settings import Range, check_settings
 
 __all__ = ["PoseSettings"]
 
@@ -30,27 +31,19 @@ class PoseSettings:
         dist, tconorm: of the soft silhouettes.
     """
 
-    directions: int = 600
-    turns: int = 36
-    starts: int = option(24, count(1))
-    finalists: int = 6
-    steps: int = option(60, count(1))
-    image_size: int = option(128, count(16))
-    faces: int = 600
-    alike: float = 0.02
-    track_steps: int = 24
-    polish_steps: int = 5
-    lost: float = 0.03
+    directions: Annotated[int, Range(8)] = 600
+    turns: Annotated[int, Range(1)] = 36
+    starts: Annotated[int, Range(1)] = 24
+    finalists: Annotated[int, Range(1)] = 6
+    steps: Annotated[int, Range(1)] = 60
+    image_size: Annotated[int, Range(16)] = 128
+    faces: Annotated[int, Range(8)] = 600
+    alike: Annotated[float, Range(0, closed=False)] = 0.02
+    track_steps: Annotated[int, Range(1)] = 24
+    polish_steps: Annotated[int, Range(0)] = 5
+    lost: Annotated[float, Range(0, 1, closed=False)] = 0.03
     dist: str = POSE[0]
     tconorm: str = POSE[1]
 
     def __post_init__(self) -> None:
-        from gendr._common.checks import check_count, check_number
-
-        check_options(self)
-        least = {"directions": 8, "turns": 1, "finalists": 1, "faces": 8, "track_steps": 1,
-                 "polish_steps": 0}  # fmt: skip
-        for name, number in least.items():
-            check_count(name, getattr(self, name), least=number)
-        check_number("alike", self.alike, above=0)
-        check_number("lost", self.lost, above=0, below=1)
+        check_settings(self)

@@ -15,13 +15,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gendr._common.jobs import Progress, Tell
 from gendr.mesh import Camera, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
 from gendr.photos.fitting.pose.descent import PoseRows, hard
@@ -29,7 +30,6 @@ from gendr.photos.fitting.pose.search import (
     Alike,
     Poses,
     Search,
-    Tell,
     View,
     distinct,
     moments,
@@ -98,7 +98,6 @@ def tracked(
     search: Search,
     masks: Tensor,
     tell: Tell,
-    keep: Callable[[dict[str, Any]], None],
     resume: Mapping[str, Any] | None,
 ) -> tuple[list[Alike[Poses]], list[Camera], list[int]]:
     """The poses of the masks [B, H, W] of a video.
@@ -106,9 +105,9 @@ def tracked(
     Args:
         search: of the mesh. If the focal length is free, it is found in the first image.
         masks: in their order.
-        tell: told the part of all the work that is done.
-        keep: called after each image with all that is needed to go on.
-        resume: what `keep` was called with, to go on from there.
+        tell: told the part of all the work that is done, and after each image all that is needed
+            to go on.
+        resume: that, to go on from there.
 
     Returns:
         Of each image the poses that look alike, the chosen one first; of each the best cameras on
@@ -118,14 +117,15 @@ def tracked(
     images, searched, best = list(before["images"]), list(before["searched"]), before["best"]
     found = [unpacked(each) for each in images]
     motions = [Motion(*each["motion"]) for each in images]
+    state = resume
     if found:
         search.fix(found[0].poses.focal[0])
+
+    def part(now: Progress) -> None:
+        tell(Progress((len(images) + now) / len(masks), now.stage, state))
+
     for b in range(len(found), len(masks)):
         view = View(search, masks[b], b)
-
-        def part(stage: str, done: float, b: int = b) -> None:
-            tell(stage, (b + done) / len(masks))
-
         now = motion = None
         if found:
             now, motion = _followed(view, found[-1], motions[-1])
@@ -140,13 +140,12 @@ def tracked(
             now, motion = anew, Motion.between(anew.poses, anew.poses)
             searched.append(b)
             best = 0.0
-        else:
-            part("track", 1.0)
         best = max(best, float(now.scores[0]))
         found.append(now)
         motions.append(motion)
         images.append({**packed(now, view.way), "motion": motion.parts()})
-        keep({"images": images, "searched": searched, "best": best})
+        state = {"images": list(images), "searched": list(searched), "best": best}
+        part(Progress(0.0, "finish" if b in searched else "track"))
     look_back(search, masks, found, motions, searched)
     chosen = chosen_together(found, motions, search.settings.alike)
     ordered, traces = [], []

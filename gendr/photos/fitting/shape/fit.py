@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice
-from gendr._common.command_line import changed
 from gendr._common.devices import where_given
+from gendr._common.settings import changed
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.checks import check_views
 from gendr.photos.fitting.shape.job import Job
@@ -30,7 +30,7 @@ def fit(
     settings: FitSettings | None = None,
     *,
     init: Mesh | Literal["sphere", "hull"] = "sphere",
-    callback: Callable[[FitState], None] | None = None,
+    callback: Callable[[FitState], object] | None = None,
     resume: FitState | str | Path | None = None,
     **changes: Any,
 ) -> FitResult:
@@ -47,9 +47,9 @@ def fit(
             world that its `origin` says, or, if the cameras have none, in their coordinates. Faces
             are kept too, unless the mesh is remeshed on the way (`settings.remesh`), as by default
             from a hull.
-        callback: Called with the state after every step, for progress and checkpoints
-            (`state.save`). The state is a snapshot: an exception that the callback raises,
-            KeyboardInterrupt included, ends the fit and leaves the state complete.
+        callback: Called with the state after every step, for a bar (`state.progress`) and
+            checkpoints (`state.save`). The state is a snapshot: an exception that the callback
+            raises, KeyboardInterrupt included, ends the fit and leaves the state complete.
         resume: A state, or the path of a checkpoint, to continue from with the same arguments; the
             result equals that of an uninterrupted run, bit for bit, unless there is a `budget`.
             Only `steps` and `budget` may differ, also after a finished fit: the scale then moves

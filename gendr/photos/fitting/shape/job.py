@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._common.checkpoint import digest
+from gendr._common.checkpoint import check_same, digest
 from gendr._common.checks import check_like
+from gendr._common.jobs import iterate
 from gendr.kernels.threads import mapped
 from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere
@@ -23,7 +23,7 @@ from gendr.photos.fitting.parametrization import SmoothParametrization, check_si
 from gendr.photos.fitting.remeshing import carried_moments
 from gendr.photos.fitting.shape.schedule import FitSchedule, pixel_at_middle, shortest_edge
 from gendr.photos.fitting.shape.settings import FitSettings
-from gendr.photos.fitting.shape.state import FitResult, FitState
+from gendr.photos.fitting.shape.state import KIND, FitResult, FitState
 from gendr.photos.fitting.silhouette_gradient import silhouette_gradient
 from gendr.photos.meshing.remeshing import without_cuts
 from gendr.rendering import Renderer
@@ -101,7 +101,7 @@ class Job:
         )
         self._known: tuple[Tensor, _Surface] | None = None
         given = digest(masks, *camera.tensors(), self.start.vertices, self.start.faces)
-        self.signature = {**settings.describe(), "input": given}
+        self.signature = {**settings.describe(), "masks, cameras or start": given}
 
     def _edge(self, wanted: float | None, pixel: float) -> float:
         """The length of edges at the end, from that asked for in pixels and the size of these."""
@@ -150,8 +150,8 @@ class Job:
         if state.step == 0:
             return self.schedule.begin
         if self.settings.budget is not None:
-            return max(state.progress, min((state.seconds + seconds) / self.settings.budget, 1.0))
-        return state.progress + (1 - state.progress) / (self.settings.steps - state.step)
+            return max(state.schedule, min((state.seconds + seconds) / self.settings.budget, 1.0))
+        return state.schedule + (1 - state.schedule) / (self.settings.steps - state.step)
 
     def begin(self) -> FitState:
         """The state before the first step."""
@@ -181,15 +181,8 @@ class Job:
                 f"the checkpoint has {state.step} steps, more than the {self.settings.steps} asked "
                 "for; resume with more steps, or start anew"
             )
-        for key, value in self.signature.items():
-            then = state.signature.get(key)
-            if then != value and key not in ("steps", "budget"):
-                what = "masks, cameras or start" if key == "input" else f"{key}={then!r}"
-                now = "others now" if key == "input" else f"{key}={value!r} now"
-                raise ValueError(
-                    f"the checkpoint is of a fit with {what}, {now}; resume with the same "
-                    "arguments, or start anew"
-                )
+        given = {k: v for k, v in self.signature.items() if k not in ("steps", "budget")}
+        check_same("the checkpoint", KIND, state.signature, given)
         return replace(state, signature=self.signature)
 
     def measure(self, vertices: Tensor, faces: Tensor) -> Tensor:
@@ -267,17 +260,11 @@ class Job:
         return even, crossed(self.settings.frames), crossed(EVALUATIONS)
 
     def run(
-        self, callback: Callable[[FitState], None] | None, resume: FitState | str | Path | None
+        self, callback: Callable[[FitState], object] | None, resume: FitState | str | Path | None
     ) -> FitResult:
         """Do all remaining steps and return the result."""
         state = self.begin() if resume is None else self.restore(resume)
-        clock = time.perf_counter()
-        while not self.settings.is_over(state.step, state.seconds):
-            now = time.perf_counter()
-            state, clock = self.step(state, now - clock), now
-            if callback is not None:
-                callback(state)
-        return self.result(state)
+        return self.result(iterate(state, self.step, callback=callback))
 
     def result(self, state: FitState) -> FitResult:
         """The best mesh of a state, in world coordinates, with its metrics."""

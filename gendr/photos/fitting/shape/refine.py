@@ -14,6 +14,7 @@ from torch import Tensor
 from gendr._common.checks import check_count, check_like, check_number
 from gendr._common.defaults import SHAPE
 from gendr._common.devices import where_given
+from gendr._common.jobs import Progress, Tell
 from gendr._common.memory import give_back
 from gendr.kernels.threads import mapped
 from gendr.losses import FlattenLoss, iou, iou_loss
@@ -122,17 +123,20 @@ class _Budget:
     """How much is done, and whether the time is over.
 
     Args:
-        tell: called with the part of the work that is done.
+        callback: called with the part of the work that is done, and the state.
         total: the work of all parts.
         budget: seconds, or None.
-        spent: those of an earlier run.
+        state: what an earlier run had come to, or None.
+
+    Attributes:
+        state: all that is needed to go on from the last part that is done.
     """
 
     def __init__(
-        self, tell: Callable[[float], None], total: float, budget: float | None, spent: float
+        self, callback: Tell, total: float, budget: float | None, state: Mapping[str, Any] | None
     ) -> None:
-        self.tell, self.total, self.budget = tell, total, budget
-        self.start = time.perf_counter() - spent
+        self.callback, self.total, self.budget, self.state = callback, total, budget, state
+        self.start = time.perf_counter() - (0.0 if state is None else state["seconds"])
         self.done = self.reserve = 0.0
 
     @property
@@ -145,6 +149,14 @@ class _Budget:
         """Whether there is only time left for what is reserved."""
         return self.budget is not None and self.seconds + self.reserve >= self.budget
 
+    def tell(self, done: float) -> None:
+        """So much of the work is done."""
+        self.callback(Progress(min(done / self.total, 1.0), state=self.state))
+
+    def at(self, parts: int, **values: Any) -> None:
+        """So many parts are done, and these are the values to go on with."""
+        self.state = {"parts": parts, "seconds": self.seconds, **values}
+
     def part(self, work: float, *, stops: bool = True) -> Callable[[float], None]:
         """What is to be called with the part of some work that is done; it counts as done now.
 
@@ -156,7 +168,7 @@ class _Budget:
         self.done += work
 
         def tell(share: float) -> None:
-            self.tell(min((before + share * work) / self.total, 1.0))
+            self.tell(before + share * work)
             if stops and self.is_over:
                 raise _OverError
 
@@ -172,8 +184,7 @@ def refine_shape(
     *,
     steps: int = 20,
     budget: float | None = None,
-    callback: Callable[[float], None] | None = None,
-    keep: Callable[[dict[str, Any]], None] | None = None,
+    callback: Tell | None = None,
     resume: Mapping[str, Any] | None = None,
 ) -> ShapeResult:
     """Move a surface to where photos agree about its colours, as in hollows no outline shows.
@@ -200,11 +211,11 @@ def refine_shape(
         budget: Seconds, > 0, after which it ends with what it has come to. Only the comparison of
             the photos before and after is always made; its time is kept free, as far as there is
             enough.
-        callback: Called with the part of the work that is done, in [0, 1].
-        keep: Called now and then in stereo, also at a KeyboardInterrupt, after it, and after every
-            ten steps, with all that is needed to go on, as numbers and tensors.
-        resume: What `keep` was called with, to go on from there with the same other arguments; the
-            result is that of an uninterrupted run, bit for bit.
+        callback: Called with the part of the work that is done, in [0, 1], a number that also has
+            a `state`: all that is needed to go on from the last photo in stereo, or the last ten
+            steps, as numbers and tensors.
+        resume: Such a state, to go on from there with the same other arguments; the result is that
+            of an uninterrupted run, bit for bit.
 
     Raises:
         TypeError: If an argument has the wrong type or dtype.
@@ -225,12 +236,12 @@ def refine_shape(
     camera = camera.toward(mesh).with_origin(None)
     masks = masks.detach()
     photos = _Photos(images.detach(), camera.detach(), masks, without_bites(camera, masks))
-    before: Mapping[str, Any] = resume or {"parts": 0, "seconds": 0.0}
+    before: Mapping[str, Any] = resume or {"parts": 0}
     part, parts = int(before["parts"]), 1 + -(-steps // EVERY)
     work = 2 * MEASURE * len(_spread(sizes["B"])) + sum(
         _work(i, steps, sizes["B"]) for i in range(part, parts)
     )
-    clock = _Budget(callback or (lambda done: None), work, budget, before["seconds"])
+    clock = _Budget(callback or (lambda now: None), work, budget, resume)
     refinement = _Refinement(given, photos, clock)
     clock.tell(0.0)
     began = clock.seconds
@@ -244,7 +255,7 @@ def refine_shape(
     while part < parts and not clock.is_over:
         try:
             if part == 0:
-                matched = refinement.matched(found, keep, before.get("depths"))
+                matched = refinement.matched(found, before.get("depths"))
                 if isinstance(matched, str):
                     part, reason = parts, matched
                     break
@@ -256,19 +267,18 @@ def refine_shape(
             found = over.found or found
             break
         part += 1
-        if keep is not None:
-            kept = {"vertices": found.vertices, "faces": found.faces, "known": refinement.known}
-            keep({"parts": part, "seconds": clock.seconds, **kept})
+        clock.at(part, vertices=found.vertices, faces=found.faces, known=refinement.known)
+        clock.tell(clock.done)
     finished, known = part == parts, refinement.known
     if found is given:
-        clock.tell(1.0)
+        clock.tell(work)
         reason = reason or "the time was over before photos were matched"
         both = (first[0], first[0]), (first[1], first[1])
         return ShapeResult(mesh, False, *both, 0.0, finished, reason, known)
     found = without_cuts(remesh(found, refinement.edge(found)).mesh)
     last = refinement.measured(found)
     reason = _reason(first, last)
-    clock.tell(1.0)
+    clock.tell(work)
     both = (first[0], last[0]), (first[1], last[1])
     if reason:
         return ShapeResult(mesh, False, *both, 0.0, finished, reason, known)
@@ -352,24 +362,19 @@ class _Refinement:
         """The length of edges, or longer where faces would be too many."""
         return max(EDGE * self.pixel, edge_of(mesh, MOST_FACES))
 
-    def matched(
-        self,
-        mesh: Mesh,
-        keep: Callable[[dict[str, Any]], None] | None,
-        resume: Mapping[str, Any] | None,
-    ) -> Mesh | str:
+    def matched(self, mesh: Mesh, resume: Mapping[str, Any] | None) -> Mesh | str:
         """The surface that photos agree about, below that of the mesh; or why there is none.
 
         Args:
             mesh: within which they are matched.
-            keep: of `refine_shape`.
             resume: what the search for depths has come to before.
         """
         photos, given = self.photos, mesh
 
-        def between(depths: dict[str, Any]) -> None:
-            if keep is not None:
-                keep({"parts": 0, "seconds": self.clock.seconds, "depths": depths})
+        def found_so_far(now: Progress) -> None:
+            if now.state is not None:
+                self.clock.at(0, depths=now.state)
+            tell(0.78 * now)
 
         work = STEREO * len(self.camera)
         tell = self.clock.part(0.9 * work)
@@ -378,9 +383,8 @@ class _Refinement:
             if photos.whole is not photos.masks:  # what bites carved away is looked at, too
                 mesh = visual_hull(photos.camera, photos.whole)
             depths = find_depths(
-                mesh, photos.images, photos.camera, photos.masks,
-                lambda done: tell(0.78 * done), LEAST_KNOWN, between, resume,
-            )  # fmt: skip
+                mesh, photos.images, photos.camera, photos.masks, found_so_far, LEAST_KNOWN, resume
+            )
             self.known = depths.known
             if depths.known < LEAST_KNOWN:
                 return (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from gendr._common.command_line import Number, above, check_options, count, option, seconds
 from gendr._common.defaults import SHAPE
+from gendr._common.settings import Range, check_settings
 
 if TYPE_CHECKING:
     from gendr.distributions import Distribution
@@ -65,36 +65,33 @@ class FitSettings:
             one is not counted.
     """
 
-    steps: int = option(100, count(1))
-    dist: Any = option(SHAPE[0], None, "LAW")
-    tconorm: Any = option(SHAPE[1], None, "NAME")
-    scale: Any = option("auto")
-    lr: float | None = option(None, above(0))
-    flatness: float = option(0.05, Number(0))
-    smoothness: float = option(2.0, Number(0))
-    subdivisions: int = option(3, count(0))
-    views_per_step: int = option(24, count(1))
-    cutoff: float = option(1e-3, Number(0, 0.999))
-    backend: str = option("auto", None, "NAME")
-    seed: int = option(0, count(0))
-    frames: int = 40
-    remesh: bool | None = option(None)
-    edge: float | None = option(None, above(0), "PIXELS")
-    budget: float | None = option(None, seconds, "TIME")
+    steps: Annotated[int, Range(1)] = 100
+    dist: Any = SHAPE[0]
+    tconorm: Any = SHAPE[1]
+    scale: Any = "auto"
+    lr: Annotated[float | None, Range(0, closed=False)] = None
+    flatness: Annotated[float, Range(0)] = 0.05
+    smoothness: Annotated[float, Range(0)] = 2.0
+    subdivisions: Annotated[int, Range(0)] = 3
+    views_per_step: Annotated[int, Range(1)] = 24
+    cutoff: Annotated[float, Range(0, 0.999)] = 1e-3
+    backend: str = "auto"
+    seed: Annotated[int, Range(0)] = 0
+    frames: Annotated[int, Range(0)] = 40
+    remesh: bool | None = None
+    edge: Annotated[float | None, Range(0, closed=False)] = None
+    budget: Annotated[float | None, Range(0, closed=False)] = None
 
     def __post_init__(self) -> None:
-        from gendr._common.checks import check_count, check_number
+        from gendr._common.checks import check_number
 
         if not 0 <= check_number("cutoff", self.cutoff) < 1:
             raise ValueError(f"cutoff must be in [0, 1), got {self.cutoff!r}")
-        check_options(self)
-        check_count("frames", self.frames, least=0)
+        check_settings(self)
         if self.subdivisions > 7:
             raise ValueError(f"subdivisions must be <= 7, got {self.subdivisions}; each makes 4x")
         if self.remesh is not None and not isinstance(self.remesh, bool):
             raise TypeError(f"remesh must be True, False or None, got {self.remesh!r}")
-        if self.budget is not None:
-            check_number("budget", self.budget, above=0)
         if _width(self.law) == 0:
             raise ValueError(
                 f"dist {self.law} is a hard step without gradient, nothing can be fitted with it; "
@@ -150,10 +147,6 @@ class FitSettings:
             )
         numbers = [parse_scale(end, size, law.is_squared) for end in ends]
         return float(numbers[0]), float(numbers[-1])
-
-    def is_over(self, step: int, seconds: float) -> bool:
-        """Whether a fit is at its end after so many steps and seconds."""
-        return step >= self.steps if self.budget is None else seconds >= self.budget
 
     def resolved(self, from_hull: bool) -> FitSettings:
         """The settings with a number for what depends on the start."""

@@ -16,7 +16,7 @@ from gendr.photos.fitting.shape.settings import FitSettings
 
 __all__ = ["FitResult", "FitState"]
 
-FORMAT = "gendr fit 3"
+KIND = "a fit"
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class FitState:
 
     Attributes:
         step: Steps done.
-        progress: How far the schedule had come at the last of them, in [0, 1].
+        schedule: How far the schedule had come at the last of them, in [0, 1].
         faces: int64 [F, 3], which change where the mesh is remeshed.
         u: [V, 3], the parameter after these steps.
         first: [V, 3], Adam's average of the gradient.
@@ -41,7 +41,7 @@ class FitState:
     """
 
     step: int
-    progress: float
+    schedule: float
     faces: Tensor
     u: Tensor
     first: Tensor
@@ -56,6 +56,12 @@ class FitState:
     signature: dict[str, Any]
 
     @property
+    def progress(self) -> float:
+        """The part of the steps, or of the budget, that is done, in [0, 1]."""
+        steps, budget = self.signature["steps"], self.signature["budget"]
+        return min(1.0, self.step / steps if budget is None else self.seconds / budget)
+
+    @property
     def loss(self) -> float:
         """The loss at the start of the last step."""
         return self.history[-1]["loss"] if self.history else float("nan")
@@ -68,7 +74,7 @@ class FitState:
         """
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values["frame"] = (self.frame.centre, self.frame.size)
-        save_checkpoint(path, FORMAT, values)
+        save_checkpoint(path, KIND, values, self.signature)
 
     @staticmethod
     def load(path: str | Path, device: torch.device | str = "cpu") -> FitState:
@@ -78,7 +84,7 @@ class FitState:
             ValueError: If there is no file, or it is no checkpoint of a fit.
         """
         names = [f.name for f in fields(FitState)]
-        values = load_checkpoint(path, FORMAT, names, "a fit", device)
+        values = load_checkpoint(path, KIND, names, device=device)
         centre, size = values["frame"]
         values["frame"] = Frame(centre.cpu(), size)
         return FitState(**{name: values[name] for name in names})

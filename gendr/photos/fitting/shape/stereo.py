@@ -10,10 +10,8 @@ Levoy 1996) that stays within the hull; what none sees has the least area (`fill
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gendr._common.jobs import Progress, Tell
 from gendr.kernels.threads import mapped, run
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
@@ -85,10 +84,10 @@ class StereoSettings:
     depth_step: float = 0.7
     margin: float = 1.5
     deepest: float = 0.6
-    coarse_iterations: int = 3
+    coarse_iterations: int = 2
     fine_iterations: int = 4
     later_passes: int = 2
-    later_iterations: int = 6
+    later_iterations: int = 4
     levels: int = 3
     blur: float = 0.6
     location_error: float = 0.3
@@ -111,9 +110,8 @@ class StereoSettings:
 
 
 SETTINGS = StereoSettings()
-# The parts of the work that are done when photos are prepared, and after the first look at all; and
-# seconds after which what is known is kept.
-_PREPARED, _FIRST, _KEEP_SECONDS = 0.05, 0.8, 30.0
+# The parts of the work that are done when photos are prepared, and after the first look at all.
+_PREPARED, _FIRST = 0.05, 0.8
 _CELL = 8  # pixels, of the map of where the object ends
 
 
@@ -139,7 +137,9 @@ class _PhotoSet:
     """Photos at one size, and the geometry between them.
 
     Attributes:
-        smooth: float32 [L, T, B, H, W], smoother at each level, in each tint.
+        images: uint32 [B, L, T, H, W], flat, and one more: smoother at each level, in each tint;
+            -1 .. 1 in steps of `UNIT`, and in the upper half of a word what is below.
+        tints: T.
         levels: uint8 [B, H, W], where the patch at a pixel tells enough: the level, plus 8 times
             the tint.
         inside: uint8 [B, H, W].
@@ -149,7 +149,8 @@ class _PhotoSet:
         focals: float64 [B].
     """
 
-    smooth: Array
+    images: Array
+    tints: int
     levels: Array
     inside: Array
     front: Array
@@ -166,15 +167,33 @@ class _PhotoSet:
         b = others[:, :, 3] - a @ p
         return a.astype(np.float32), b.astype(np.float32)
 
+    def of(self, ref: int, near: Array, shown: Array) -> tuple[Any, ...]:
+        """What all kernels that match a photo with neighbours take first.
+
+        Args:
+            ref: the photo.
+            near: int64 [K], its neighbours.
+            shown: float32 [H, W], +inf where nothing is to be matched.
+        """
+        a, b = self.pair(ref, near)
+        photo = SETTINGS.levels * self.tints * self.levels[ref].size
+        lenses = np.zeros((len(near), 16), np.float32)
+        lenses[:, :9], lenses[:, 9:12] = a.reshape(-1, 9), b
+        lenses[:, 12] = (near * photo).astype(np.int32).view(np.float32)
+        return self.images, self.tints, ref, photo, shown, self.levels[ref], lenses
+
+    def shown(self, ref: int, known: Any = 0.0) -> Array:
+        """float32 [H, W], `known` where a photo shows the object, else +inf."""
+        return np.where(self.inside[ref] > 0, known, np.inf).astype(np.float32)
+
 
 def find_depths(
     mesh: Mesh,
     images: Tensor,
     camera: Camera,
     masks: Tensor,
-    tell: Callable[[float], None] = lambda done: None,
+    tell: Tell = lambda now: None,
     least: float = 0.0,
-    keep: Callable[[dict[str, Any]], None] = lambda state: None,
     resume: Mapping[str, Any] | None = None,
 ) -> Depths:
     """What photos know of the surface below that of a mesh.
@@ -184,74 +203,35 @@ def find_depths(
         images: [B, 3, H, W] in [0, 1].
         camera: B perspective cameras.
         masks: [B, H, W].
-        tell: called with the part of the work that is done.
+        tell: called with the part of the work that is done, and all that is needed to go on.
         least: the part of the pixels that must be known for a second look at the others.
-        keep: called now and then, and at a KeyboardInterrupt, with all that is needed to go on.
-        resume: what `keep` was called with, to go on from there, bit for bit.
+        resume: what `tell` was called with, to go on from there, bit for bit.
     """
-    from_here = _Kept(keep, resume)
-    try:
-        return _found(mesh, images, camera, masks, tell, least, from_here)
-    except KeyboardInterrupt:
-        from_here.save()
-        raise
-
-
-class _Kept:
-    """What a search for depths has come to, between two photos: of one that it is at nothing.
-
-    Attributes:
-        state: the look, 0 for the first and 1 ... for those at what is not known by then; photos of
-            it that are done; the part that is known after the first; and arrays: planes and scores,
-            after the first look also those before the look, and where photos were sure. It is
-            replaced as a whole, so that an interruption finds it complete.
-    """
-
-    def __init__(
-        self, keep: Callable[[dict[str, Any]], None], resume: Mapping[str, Any] | None
-    ) -> None:
-        self._keep, self._saved = keep, time.monotonic()
-        self.state: tuple[int, int, float, dict[str, Array]] = 0, 0, 0.0, {}
-        if resume is not None:
-            arrays = {name: value.numpy().copy() for name, value in resume["arrays"].items()}
-            self.state = resume["look"], resume["done"], resume["known"], arrays
-
-    def save(self) -> None:
-        """Give away what is known, if anything is."""
-        look, done, known, arrays = self.state
-        if look or done:
-            tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
-            self._keep({"look": look, "done": done, "known": known, "arrays": tensors})
-        self._saved = time.monotonic()
-
-    def photo_done(self, ref: int) -> None:
-        """A photo of the present look is done."""
-        look, _, known, arrays = self.state
-        self.state = look, ref + 1, known, arrays
-        if time.monotonic() - self._saved > _KEEP_SECONDS:
-            self.save()
-
-
-def _found(
-    mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor, tell: Callable[[float], None],
-    least: float, kept: _Kept,
-) -> Depths:  # fmt: skip
-    """`find_depths`, from what is kept."""
     whole, half = _photo_sets(mesh, images, camera, masks)
     count, (height, width) = len(images), whole.front.shape[1:]
     low, high = (corner.reshape(3) for corner in mesh.bounding_box())
     middle, deep = (low + high) / 2, SETTINGS.deepest * float((high - low).norm())
     near = _neighbours(middle, camera)
-    tell(_PREPARED)
-    if not kept.state[3]:
-        planes = np.zeros((count, height, width, 3), np.float32)
-        scores = np.full((count, height, width), -1, np.float32)
-        kept.state = 0, 0, 0.0, {"planes": planes, "scores": scores}
-    look, begin, known, arrays = kept.state
+    # The look, 0 for the first and 1 ... for those at what is not known by then; photos of it that
+    # are done; the part that is known after the first; and arrays: planes and scores, after the
+    # first look also those before the look, and where photos were sure.
+    look, begin, known, arrays = 0, 0, 0.0, dict[str, Array]()
+    if resume is not None:
+        look, begin, known = resume["look"], resume["done"], resume["known"]
+        arrays = {name: value.numpy().copy() for name, value in resume["arrays"].items()}
+    else:
+        arrays["planes"] = np.zeros((count, height, width, 3), np.float32)
+        arrays["scores"] = np.full((count, height, width), -1, np.float32)
     planes, scores = arrays["planes"], arrays["scores"]
+
+    def told(part: float, look: int, done: int) -> None:
+        tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
+        tell(Progress(part, state={"look": look, "done": done, "known": known, "arrays": tensors}))
+
+    told(_PREPARED, look, begin)
     for ref in range(begin, count if look == 0 else 0):
         start, sure, pairs = _swept(half, ref, near[ref], middle, deep)
-        tell(_PREPARED + (_FIRST - _PREPARED) * (ref + 0.25) / count)
+        told(_PREPARED + (_FIRST - _PREPARED) * (ref + 0.25) / count, 0, ref)
         _propagated(
             half, ref, near[ref], middle, deep, start, sure, pairs, SETTINGS.coarse_iterations
         )
@@ -268,8 +248,7 @@ def _found(
             pairs,
             SETTINGS.fine_iterations,
         )
-        kept.photo_done(ref)
-        tell(_PREPARED + (_FIRST - _PREPARED) * (ref + 1) / count)
+        told(_PREPARED + (_FIRST - _PREPARED) * (ref + 1) / count, 0, ref + 1)
     shown = whole.inside > 0
     if look == 0:
         enough = np.array([min(SETTINGS.least_consistent, len(some) - 1) for some in near])[
@@ -284,24 +263,23 @@ def _found(
     else:
         sure = arrays["sure"]
     for again in range(max(look, 1), 1 + (SETTINGS.later_passes if known >= least else 0)):
-        if again > kept.state[0]:
+        if again > look:
             former = {"former": planes.copy(), "before": scores.copy(), "sure": sure}
-            kept.state = again, 0, known, {"planes": planes, "scores": scores, **former}
-        _, begin, _, arrays = kept.state
+            arrays, begin = {"planes": planes, "scores": scores, **former}, 0
+        share = (1 - _FIRST) / SETTINGS.later_passes
+        told(_FIRST + share * (again - 1 + begin / count), again, begin)
         former = arrays["former"], sure
         for ref in range(begin, count):
             planes[ref], scores[ref] = arrays["former"][ref], arrays["before"][ref]
             _second_pass(whole, ref, near[ref], middle, deep, former, planes[ref], scores[ref])
-            kept.photo_done(ref)
-            tell(_FIRST + (1 - _FIRST) * (again - 1 + (ref + 1) / count) / SETTINGS.later_passes)
+            told(_FIRST + share * (again - 1 + (ref + 1) / count), again, ref + 1)
         # One that agrees is enough where all are asked whether they see something else there.
         sure = sure | ((_consistent(whole, near, planes, scores) >= 1) & shown)
-    kept.save()
     weights = np.where(sure, scores.clip(0, 1) ** 2, 0).astype(np.float32)
     rest, planes = ~sure & shown, planes.copy()  # what is kept stays as it is
     planes[rest] = whole.front[rest][:, None] * np.array([1, 0, 0], np.float32)
     weights[rest] = SETTINGS.prior_weight
-    tell(1.0)
+    tell(Progress(1.0))
     return Depths(planes, weights, known)
 
 
@@ -520,11 +498,11 @@ def _photo_set(
     shrink[:2, 2] = -(factor - 1) / (2 * factor)
     front = F.max_pool2d(fronts[:, None], factor)[:, 0]
     shown = (inside & (front > 0)).byte().cpu().numpy()
-    smooth, levels = _levels(small, shown)
+    smooth, tints, levels = _levels(small, shown)
     end = ends[:, ::factor, ::factor][:, : front.shape[1], : front.shape[2]]
     return _PhotoSet(
-        smooth, levels, shown, front.float().cpu().numpy(), end.numpy(), shrink @ projections,
-        focals / factor,
+        smooth, tints, levels, shown, front.float().cpu().numpy(), end.numpy(),
+        shrink @ projections, focals / factor,
     )  # fmt: skip
 
 
@@ -562,7 +540,7 @@ def _extended(images: Array, masks: Tensor) -> Array:
     return found
 
 
-def _levels(chroma: Array, inside: Array) -> tuple[Array, Array]:
+def _levels(chroma: Array, inside: Array) -> tuple[Array, int, Array]:
     """Images of each level and tint, and where a patch is first told apart.
 
     Args:
@@ -570,8 +548,9 @@ def _levels(chroma: Array, inside: Array) -> tuple[Array, Array]:
         inside: uint8 [B, H, W].
 
     Returns:
-        float32 [L, T, B, H, W], without tints that few pixels need; and uint8 [B, H, W], the first
-        level at which a tint tells enough, plus 8 times the tint that tells most there.
+        `images` of `_PhotoSet`, without tints that few pixels need; T; and
+        uint8 [B, H, W], the first level at which a tint tells enough, plus 8 times the tint that
+        tells most there.
     """
     levels, most = (
         np.full(inside.shape, SETTINGS.levels, np.uint8),
@@ -581,81 +560,72 @@ def _levels(chroma: Array, inside: Array) -> tuple[Array, Array]:
     shown = inside > 0
     for tint in chroma:
         noise = _rough(tint, inside) if images else _noise(tint, inside)
-        smooth, first, precision = _localised(tint, max(SETTINGS.least_noise, noise))
+        smooth, first, precision = _localised(tint, shown, max(SETTINGS.least_noise, noise))
         precision = precision / SETTINGS.chroma_gain if images else precision
         before = levels & 7
         better = (first < before) | ((first == before) & (precision > most))
         if not images or (better & shown).sum() >= SETTINGS.chroma_share * max(1, shown.sum()):
             levels[better], most[better] = first[better] + 8 * len(images), precision[better]
             images.append(smooth)
-    if len(images) == 1:
-        return images[0][:, None], levels
-    found = np.empty((SETTINGS.levels, len(images), *inside.shape), np.float32)
-    for i in reversed(range(len(images))):  # one by one, so that no two copies of all are held
-        found[:, i] = images.pop()
-    return found, levels
+    count, tints = math.prod(images[0].shape) * len(images), len(images)
+    flat = np.zeros(count + 1, np.uint32)
+    found = flat[:count].reshape(len(inside), SETTINGS.levels, tints, *inside.shape[1:])
+    for i in reversed(range(tints)):  # one by one, so that no two copies of all are held
+        own = images.pop()
+        found[:, :, i] = own
+        found[:, :, i, :-1] |= own[:, :, 1:].astype(np.uint32) << 16
+    return flat, tints, levels
 
 
-def _localised(tint: Array, noise: float) -> tuple[Array, Array, Array]:
-    """Images [L, B, H, W] of each level, the first [B, H, W] that tells enough, and how much.
+def _localised(tint: Array, shown: Array, noise: float) -> tuple[Array, Array, Array]:
+    """Images [B, L, H, W] of each level, the first [B, H, W] that tells enough, and how much.
 
     A patch whose brightness only climbs is alike at many depths, and noise is like nothing. What
     tells where it belongs are the changes of its slope (those that neither another brightness nor
     another contrast makes), beside the noise (Cramer and Rao's bound).
     """
-    smooth = np.empty((SETTINGS.levels, *tint.shape), np.float32)
-    first, precision = np.empty(tint.shape, np.uint8), np.empty(tint.shape, np.float32)
+    smooth = np.empty((len(tint), SETTINGS.levels, *tint.shape[1:]), np.uint16)
+    first = np.full(tint.shape, SETTINGS.levels - 1, np.uint8)
+    precision = np.zeros(tint.shape, np.float32)
 
     def fill(i: int) -> None:
-        smooth[:, i], first[i], precision[i] = _localised_of_one(tint[i], noise)
+        rows, columns = (np.flatnonzero(shown[i].any(axis)) for axis in (1, 0))
+        box = np.array([(x.min(), x.max() + 1) if len(x) else (0, 0) for x in (rows, columns)])
+        _localise(tint[i], box, noise, smooth[i], first[i], precision[i])
 
     mapped(fill, range(len(tint)))
     return smooth, first, precision
 
 
-def _localised_of_one(tint: Array, noise: float) -> tuple[Array, Array, Array]:
-    """What `_localised` gives of one image [H, W]."""
+def _localise(
+    tint: Array, box: Array, noise: float, smooth: Array, first: Array, precision: Array
+) -> None:
+    """Fill in what `_localised` gives of one image [H, W], in the box that the object is in."""
     from scipy.ndimage import gaussian_filter
 
-    from gendr.photos.fitting.shape.stereo_kernels import SAMPLES
+    from gendr.photos.fitting.shape.stereo_kernels import STRIDE, energies
+    from gendr.photos.fitting.shape.stereo_vectors import SAMPLES, SIDE, UNIT
 
-    images = np.stack([tint] * SETTINGS.levels)
-    first = np.full(tint.shape, SETTINGS.levels, np.uint8)
-    precision = np.zeros(tint.shape, np.float32)
+    cut = slice(*box[0]), slice(*box[1])
+    first, precision = first[cut], precision[cut]
+    energy, image = np.zeros(first.shape, np.float32), tint
+    found = np.zeros(first.shape, np.bool_)
     for level in range(SETTINGS.levels):
         # The variance of noise, and of its slope, as parts of that of the photo.
         variance, jagged = 1.0, 0.5
         if level:
             sigma = SETTINGS.blur * 2**level
-            images[level] = gaussian_filter(tint, sigma)
+            image = gaussian_filter(tint, sigma)
             variance, jagged = 1 / (4 * math.pi * sigma**2), 1 / (8 * math.pi * sigma**4)
+        smooth[level] = np.rint((image.clip(-1, 1) + 1) / UNIT)
+        energies(image, box, STRIDE * 2**level * (SIDE - 1) + 1, energy)
         # Of one direction, less that of the noise; which is in both photos.
-        here = _energy(images[level], level) / 2 - jagged * noise**2
+        here = energy / 2 - jagged * noise**2
         here *= SAMPLES / (2 * variance * noise**2)
-        enough = (first == SETTINGS.levels) & (
-            (here > SETTINGS.location_error**-2) | (level == SETTINGS.levels - 1)
-        )
+        enough = here > SETTINGS.location_error**-2
+        enough = ~found & (enough | (level == SETTINGS.levels - 1))
         first[enough], precision[enough] = level, here[enough]
-    return images, first, precision
-
-
-def _energy(image: Array, level: int) -> Array:
-    """The squares of slopes [H, W] in patches, less what brightness and contrast explain."""
-    from scipy.ndimage import uniform_filter
-
-    from gendr.photos.fitting.shape.stereo_kernels import SIDE, STRIDE
-
-    size = STRIDE * 2**level * (SIDE - 1) + 1
-    mean = partial(uniform_filter, size=size)
-    middle = mean(image)
-    spread = np.maximum(mean(image * image) - middle * middle, 1e-12)
-    energy = np.zeros_like(image)
-    for axis in (0, 1):
-        slope = np.gradient(image, axis=axis)
-        climb = mean(slope)
-        alike = mean(slope * image) - climb * middle
-        energy += np.maximum(mean(slope * slope) - climb * climb - alike * alike / spread, 0)
-    return energy
+        found |= enough
 
 
 def _rough(tint: Array, inside: Array) -> float:
@@ -731,9 +701,9 @@ def _swept(
     planes, scores = np.zeros((*front.shape, 3), np.float32), np.zeros(front.shape, np.float32)
     pairs = np.zeros(front.shape, np.uint8)
     run(
-        kernels.sweep, len(front), photos.smooth, ref, photos.inside[ref], photos.levels[ref], near,
-        *photos.pair(ref, near), front, back, np.float32(SETTINGS.margin * step), np.float32(step),
-        np.float32(photos.focals[ref]), planes, scores, pairs,
+        kernels.sweep, len(front), *photos.of(ref, near, photos.shown(ref)), front, back,
+        np.float32(SETTINGS.margin * step), np.float32(step), np.float32(photos.focals[ref]),
+        planes, scores, pairs,
     )  # fmt: skip
     return planes, scores, pairs
 
@@ -762,9 +732,10 @@ def _second_pass(
     from gendr.photos.fitting.shape import stereo_second_pass as kernels
 
     front, back, step = _bounds(photos, ref, near, middle, deep)
+    shown = photos.shown(ref, np.where(former[1][ref], former[0][ref, ..., 0], 0))
     common = (
-        photos.smooth, ref, photos.inside[ref], photos.levels[ref], near, *photos.pair(ref, near),
-        front, back, np.float32(SETTINGS.margin * step), np.float32(photos.focals[ref]),
+        *photos.of(ref, near, shown), near, front, back, np.float32(SETTINGS.margin * step),
+        np.float32(photos.focals[ref]),
     )  # fmt: skip
     for turn in range(SETTINGS.later_iterations):
         spread = np.float32(4 * step / 2 ** (turn // 2))
@@ -792,7 +763,7 @@ def _propagated(
     planes[..., 0] = np.where(inside > 0, np.clip(planes[..., 0], back, front), front)
     scores[:] = np.where(inside > 0, 0, -1)
     common = (
-        photos.smooth, ref, inside, photos.levels[ref], near, *photos.pair(ref, near), front, back,
+        *photos.of(ref, near, photos.shown(ref)), front, back,
         np.float32(SETTINGS.margin * step), np.float32(photos.focals[ref]),
     )  # fmt: skip
     for turn in range(turns):

@@ -19,132 +19,89 @@ from typing import Any
 import numpy as np
 
 from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-from gendr.photos.fitting.shape.stereo_vectors import SAMPLES, SIDE, sampled
+from gendr.kernels.numba.vectors import wide
+from gendr.photos.fitting.shape.stereo_vectors import (
+    LANES,
+    SAMPLES,
+    SIDE,
+    compare,
+    compare_each,
+    prepare,
+)
 
 ensure_cache()
 announce_compilation(__name__)
 
 _OPTIONS: Any = {"error_model": "numpy"}
 # No reordering of sums, which would change from compiler to compiler.
-_FAST: Any = {**_OPTIONS, "fastmath": {"contract", "nsz"}}
+FAST: Any = {**_OPTIONS, "fastmath": {"contract", "nsz"}}
+F, INT = np.float32, np.int32
 
 # Samples are STRIDE pixels apart at level 0, and twice as far at each level more, in images that
 # are as much smoother.
 STRIDE = 2
-# Samples of other brightness count less: half a step of this much.
-_LIKE = np.float32(0.15)
-# A patch of less variance has no pattern.
-_FLAT = np.float32(4e-5)
 # What it costs, in correlation, to leave the surface given, at most: what is plain or changes
 # smoothly is alike at many depths, and stays. And how many times `before` costs half of it.
-_LEAVE, _SOON = np.float32(0.2), np.float32(2.0)
+_LEAVE, _SOON = F(0.2), F(2.0)
 # How steeply a surface may be seen: the tangent.
-_STEEP = np.float32(4.0)
+STEEP = F(4.0)
 # A correlation that two neighbours hardly have by chance.
-_SEEN = np.float32(0.5)
-_HALF, _ONE = np.float32(0.5), np.float32(1.0)
+_SEEN = F(0.5)
+HALF, ONE = F(0.5), F(1.0)
+# The other colour of the chessboard, near and a little further; and how many planes are tried: of
+# these, and changes of one's own.
+RIGHT, DOWN = (-1, 1, 0, 0, -5, 5, 0, 0, -2, 2, -2, 2), (0, 0, -1, 1, 0, 0, -5, 5, -1, -1, 1, 1)
+AROUND, TRIED = len(RIGHT), len(RIGHT) + 6
 
 
-@inner(**_FAST)
-def _patch(grey, inside, x, y, stride, values, weights):
-    """Fill in values, less their mean, and weights of a patch; whether it has a pattern."""
-    height, width = grey.shape
-    centre = grey[y, x]
-    total = mean = np.float32(0.0)
-    begin = stride * (SIDE - 1) // 2
-    for k in range(SAMPLES):
-        u = x + (k % SIDE) * stride - begin
-        v = y + (k // SIDE) * stride - begin
-        weights[k] = 0.0
-        values[k] = 0.0
-        if 0 <= u < width and 0 <= v < height and inside[v, u]:
-            values[k] = grey[v, u]
-            off = (values[k] - centre) / _LIKE
-            weights[k] = 1 / (1 + off * off)
-            total += weights[k]
-            mean += weights[k] * values[k]
-    if total < 2:
-        return False
-    mean /= total
-    variance = np.float32(0.0)
-    for k in range(SAMPLES):
-        values[k] -= mean
-        weights[k] /= total
-        variance += weights[k] * values[k] * values[k]
-    if variance < _FLAT:
-        return False
-    scale = 1 / np.sqrt(variance)
-    for k in range(SAMPLES):
-        values[k] *= scale * weights[k]
-    return True
+@inner(**FAST)
+def loaded(pixels, begin, count, levels, tints, ref, photo, xs, ys, strides, own, starts):
+    """Give each lane a pixel; behind the last it is that of the last."""
+    height, width = levels.shape
+    for lane in range(LANES):
+        place = pixels[min(begin + lane, count - 1)]
+        y, x = place // width, place % width
+        level, tint = levels[y, x] & 7, levels[y, x] >> 3
+        xs[lane], ys[lane], strides[lane] = x, y, STRIDE << level
+        starts[lane] = (level * tints + tint) * height * width
+        own[lane] = ref * photo + starts[lane]
 
 
-@inner(**_FAST)
-def _correlation(images, n, a, b, k, x, y, stride, w, wx, wy, values, weights):
-    """The correlation of a patch with what neighbour k shows of a plane, -1 .. 1; -2: unseen."""
-    begin = stride * (SIDE - 1) // 2
-    # Single precision throughout: as integers they would make it double.
-    apart, end = np.float32(stride), np.float32(begin)
-    x0, y0 = np.float32(x - begin), np.float32(y - begin)
-    w0 = w - end * (wx + wy)
-    across = (
-        a[k, 0, 0] * x0 + a[k, 0, 1] * y0 + a[k, 0, 2] + w0 * b[k, 0],
-        apart * (a[k, 0, 0] + wx * b[k, 0]), apart * (a[k, 0, 1] + wy * b[k, 0]),
-    )  # fmt: skip
-    down = (
-        a[k, 1, 0] * x0 + a[k, 1, 1] * y0 + a[k, 1, 2] + w0 * b[k, 1],
-        apart * (a[k, 1, 0] + wx * b[k, 1]), apart * (a[k, 1, 1] + wy * b[k, 1]),
-    )  # fmt: skip
-    deep = (
-        a[k, 2, 0] * x0 + a[k, 2, 1] * y0 + a[k, 2, 2] + w0 * b[k, 2],
-        apart * (a[k, 2, 0] + wx * b[k, 2]), apart * (a[k, 2, 1] + wy * b[k, 2]),
-    )  # fmt: skip
-    mean, square, both, seen = sampled(images, n, values, weights, across, down, deep)
-    if not seen:
-        return np.float32(-2.0)
-    variance = square - mean * mean
-    if variance < _HALF * _FLAT:
-        return np.float32(-1.0)
-    return both / np.sqrt(variance)
+@inner(**FAST)
+def _scored(
+    images, starts, lenses, levels, xs, ys, strides, planes, values, weights, centres, out, first,
+    second, one, other,
+):  # fmt: skip
+    """The two best correlations with the neighbours in each lane, >= -1; and whose they are."""
+    height, width = levels.shape
+    for lane in range(LANES):
+        first[lane] = second[lane] = -ONE
+        one[lane], other[lane] = 0, 1
+    for k in range(len(lenses)):
+        compare(
+            images, starts, lenses, k, width, height, xs, ys, strides, planes, values, weights,
+            centres, out,
+        )  # fmt: skip
+        for lane in range(LANES):
+            found = out[lane]
+            if found > first[lane]:
+                second[lane], other[lane] = first[lane], one[lane]
+                first[lane], one[lane] = found, k
+            elif found > second[lane]:
+                second[lane], other[lane] = found, k
 
 
-@inner(**_FAST)
-def _score(images, near, a, b, x, y, stride, w, wx, wy, values, weights):
-    """The mean of the two best correlations with the neighbours, -1 .. 1; and whose they are."""
-    first = second = np.float32(-1.0)
-    one, other = 0, 1
-    for k in range(len(near)):
-        found = _correlation(images, near[k], a, b, k, x, y, stride, w, wx, wy, values, weights)
-        if found > first:
-            first, second, one, other = found, first, k, one
-        elif found > second:
-            second, other = found, k
-    return _HALF * (first + second), one, other
-
-
-@inner(**_FAST)
-def _of_both(images, near, a, b, x, y, stride, w, wx, wy, values, weights, one, other, best):
-    """The mean correlation with two neighbours; -1 as soon as it cannot be more than `best`."""
-    first = _correlation(images, near[one], a, b, one, x, y, stride, w, wx, wy, values, weights)
-    if _HALF * (first + _ONE) <= best:
-        return np.float32(-1.0)
-    second = _correlation(
-        images, near[other], a, b, other, x, y, stride, w, wx, wy, values, weights
-    )
-    return _HALF * (first + second)
-
-
-@inner(**_FAST)
+@inner(**FAST)
 def _cost(way, before):
     """What it costs to go so far from the surface given."""
     way = abs(way)
     return _LEAVE * way / (way + _SOON * before)
 
 
-@kernel(**_FAST)
+@kernel(**FAST)
 def sweep(
-    images, ref, inside, levels, near, a, b, front, back, before, step, focal, planes, scores,
-    pairs, start, stop,
+    images, tints, ref, photo, near, levels, lenses, front, back, before, step, focal, planes,
+    scores, pairs, start, stop,
 ):  # fmt: skip
     """Try depths from `front` to `back`, parallel to the image and aslant; keep the best.
 
@@ -152,13 +109,14 @@ def sweep(
     the best is handed on later.
 
     Args:
-        images: float32 [L, T, B, H, W], tints, at each level as smooth as its patches are coarse.
+        images: uint32 [B, L, T, H, W], flat, and one more: tints, at each level as smooth as its
+            patches are coarse; see `compare`.
+        tints: T.
         ref: the photo that is looked at.
-        inside: uint8 [H, W], what it shows of the object.
+        photo: L T H W.
+        near: float32 [H, W], 0 where the photo shows the object, else +inf.
         levels: uint8 [H, W], that of the patch at each pixel, plus 8 times its tint.
-        near: int64 [K], its neighbours.
-        a: float32 [K, 3, 3]; and b, [K, 3]: where its pixels are in the neighbours.
-        b: see a.
+        lenses: float32 [K, 16], where its pixels are in the neighbours; see `compare`.
         front: float32 [H, W], w of the surface given, 0 where there is nothing.
         back: float32 [H, W], the smallest w.
         before: by how much w may be larger than `front`.
@@ -170,56 +128,90 @@ def sweep(
         start: the first row; stop: the row after the last.
         stop: see start.
     """
-    values, weights = np.empty(SAMPLES, np.float32), np.empty(SAMPLES, np.float32)
-    zero = np.float32(0.0)
+    wide()
+    height, width = levels.shape
+    pixels, count = np.empty((stop - start) * width, INT), 0
     for y in range(start, stop):
-        for x in range(inside.shape[1]):
-            scores[y, x] = -1.0
+        for x in range(width):
+            scores[y, x] = -ONE
             planes[y, x, 0] = front[y, x]
-            planes[y, x, 1] = planes[y, x, 2] = 0.0
+            planes[y, x, 1] = planes[y, x, 2] = F(0)
             pairs[y, x] = 1
-            if (x + y) % 2 == 0 or not inside[y, x] or front[y, x] <= 0:
-                continue
-            level = levels[y, x] & 7
-            smooth, stride = images[level, levels[y, x] >> 3], STRIDE << level
-            if not _patch(smooth[ref], inside, x, y, stride, values, weights):
-                continue
-            former = best = after = np.float32(-1.0)
-            place = slant = zero
+            if (x + y) % 2 and front[y, x] > 0 and near[y, x] <= 0:
+                pixels[count] = y * width + x
+                count += 1
+    xs, ys, strides = np.empty(LANES, INT), np.empty(LANES, INT), np.empty(LANES, INT)
+    own, starts = np.empty(LANES, INT), np.empty(LANES, INT)
+    one, other = np.empty(LANES, INT), np.empty(LANES, INT)
+    values, weights = np.empty((SAMPLES, LANES), F), np.empty((SAMPLES, LANES), F)
+    plane, lanes = np.empty((3, LANES), F), np.empty((8, LANES), F)
+    centres, fine, out, limits = lanes[0], lanes[1], lanes[2], np.ones(LANES, F)
+    first, second, former, best, after = lanes[3], lanes[4], lanes[5], lanes[6], lanes[7]
+    place, slant, last = np.empty(LANES, F), np.empty(LANES, F), np.empty(LANES, F)
+    across, upward = np.empty(LANES, F), np.empty(LANES, F)
+    fresh, live = np.empty(LANES, np.bool_), np.empty(LANES, np.bool_)
+    for begin in range(0, count, LANES):
+        loaded(pixels, begin, count, levels, tints, ref, photo, xs, ys, strides, own, starts)
+        prepare(
+            images, own, near, width, height, xs, ys, strides, limits, values, weights, centres,
+            fine,
+        )  # fmt: skip
+        for lane in range(LANES):
+            x, y = xs[lane], ys[lane]
+            former[lane] = best[lane] = after[lane] = -ONE
+            place[lane] = slant[lane] = F(0)
             # Right, down, left and up, by 45 degrees.
-            sign = _ONE if (x + y) % 4 < 2 else -_ONE
-            across = zero if x % 2 else sign / focal
-            upward = sign / focal - across
-            for aslant in range(2):
-                last, fresh = np.float32(-1.0), False
-                w = front[y, x] + before
-                while w >= back[y, x]:
-                    tilt = w * np.float32(aslant)
-                    found, one, other = _score(
-                        smooth, near, a, b, x, y, stride, w, tilt * across, tilt * upward, values,
-                        weights,
-                    )  # fmt: skip
-                    found -= _cost(front[y, x] - w, before)
-                    if fresh:
-                        after, fresh = found, False
-                    if found > best:
-                        former, best, place, fresh, after = last, found, w, True, np.float32(-1.0)
-                        slant = np.float32(aslant)
-                        pairs[y, x] = len(near) * one + other
-                    last = found
-                    w -= step
-            if best <= -1:
+            sign = ONE if (x + y) % 4 < 2 else -ONE
+            across[lane] = F(0) if x % 2 else sign / focal
+            upward[lane] = sign / focal - across[lane]
+        for aslant in range(2):
+            tilt = F(aslant)
+            for lane in range(LANES):
+                plane[0, lane] = front[ys[lane], xs[lane]] + before
+                last[lane], fresh[lane] = -ONE, False
+            while True:
+                left = False
+                for lane in range(LANES):
+                    w = plane[0, lane]
+                    live[lane] = fine[lane] > 0 and w >= back[ys[lane], xs[lane]]
+                    left |= live[lane]
+                    plane[1, lane] = w * tilt * across[lane]
+                    plane[2, lane] = w * tilt * upward[lane]
+                if not left:
+                    break
+                _scored(
+                    images, starts, lenses, levels, xs, ys, strides, plane, values, weights,
+                    centres, out, first, second, one, other,
+                )  # fmt: skip
+                for lane in range(LANES):
+                    w = plane[0, lane]
+                    if live[lane]:
+                        y, x = ys[lane], xs[lane]
+                        found = HALF * (first[lane] + second[lane])
+                        found -= _cost(front[y, x] - w, before)
+                        if fresh[lane]:
+                            after[lane], fresh[lane] = found, False
+                        if found > best[lane]:
+                            former[lane], best[lane], place[lane] = last[lane], found, w
+                            after[lane], fresh[lane], slant[lane] = -ONE, True, tilt
+                            pairs[y, x] = len(lenses) * one[lane] + other[lane]
+                        last[lane] = found
+                    plane[0, lane] = w - step
+        for lane in range(min(LANES, count - begin)):
+            if best[lane] <= -1:
                 continue
-            bend = former - 2 * best + after
-            if former > -1 and after > -1 and bend < -1e-6:
-                place -= _HALF * (former - after) / bend * step
-            planes[y, x, 0] = place
-            planes[y, x, 1], planes[y, x, 2] = place * slant * across, place * slant * upward
-            scores[y, x] = best
+            y, x, at = ys[lane], xs[lane], place[lane]
+            bend = former[lane] - 2 * best[lane] + after[lane]
+            if former[lane] > -1 and after[lane] > -1 and bend < -1e-6:
+                at -= HALF * (former[lane] - after[lane]) / bend * step
+            planes[y, x, 0] = at
+            planes[y, x, 1] = at * slant[lane] * across[lane]
+            planes[y, x, 2] = at * slant[lane] * upward[lane]
+            scores[y, x] = best[lane]
 
 
 @inner(**_OPTIONS)
-def _random(seed, k):
+def random(seed, k):
     """A number in [-1, 1) of two others."""
     h = np.uint32(seed) ^ (np.uint32(k) * np.uint32(0x9E3779B9))
     h ^= h >> np.uint32(16)
@@ -230,21 +222,21 @@ def _random(seed, k):
     return np.float32(h) / np.float32(2147483648.0) - np.float32(1.0)
 
 
-@kernel(**_FAST)
+@kernel(**FAST)
 def propagate(
-    images, ref, inside, levels, near, a, b, front, back, before, focal, spread, turn, planes,
-    scores, pairs, start, stop,
+    images, tints, ref, photo, near, levels, lenses, front, back, before, focal, spread, turn,
+    planes, scores, pairs, start, stop,
 ):  # fmt: skip
     """Try the planes of neighbouring pixels, and changes of one's own, at half of the pixels.
 
     Args:
         images: and all that `sweep` has too, as there.
+        tints: see `sweep`.
         ref: see `sweep`.
-        inside: see `sweep`.
-        levels: see `sweep`.
+        photo: see `sweep`.
         near: see `sweep`.
-        a: see `sweep`.
-        b: see `sweep`.
+        levels: see `sweep`.
+        lenses: see `sweep`.
         front: see `sweep`.
         back: see `sweep`.
         before: see `sweep`.
@@ -257,58 +249,201 @@ def propagate(
         start: see `sweep`.
         stop: see `sweep`.
     """
-    height, width = inside.shape
-    values, weights = np.empty(SAMPLES, np.float32), np.empty(SAMPLES, np.float32)
-    # The other colour of the chessboard, near and a little further.
-    dx = np.array([-1, 1, 0, 0, -5, 5, 0, 0, -2, 2, -2, 2])
-    dy = np.array([0, 0, -1, 1, 0, 0, -5, 5, -1, -1, 1, 1])
+    wide()
+    height, width = levels.shape
+    pixels, count = np.empty((stop - start) * width, INT), 0
     for y in range(start, stop):
         for x in range((y + turn) % 2, width, 2):
-            if not inside[y, x] or front[y, x] <= 0:
-                continue
-            level = levels[y, x] & 7
-            smooth, stride = images[level, levels[y, x] >> 3], STRIDE << level
-            if not _patch(smooth[ref], inside, x, y, stride, values, weights):
-                continue
-            w, wx, wy = planes[y, x, 0], planes[y, x, 1], planes[y, x, 2]
-            best, one, other = _score(smooth, near, a, b, x, y, stride, w, wx, wy, values, weights)
-            # Whoever sees the place best judges changes of its plane, and those who see that of
-            # another pixel best judge it here; of no place, all do.
-            known = best > _SEEN
-            for k in range(18):
-                if k < 12:
-                    u, v = x + dx[k], y + dy[k]
-                    if u < 0 or v < 0 or u >= width or v >= height or scores[v, u] <= -1:
+            if front[y, x] > 0 and near[y, x] <= 0:
+                pixels[count] = y * width + x
+                count += 1
+    xs, ys, strides = np.empty(LANES, INT), np.empty(LANES, INT), np.empty(LANES, INT)
+    own, starts = np.empty(LANES, INT), np.empty(LANES, INT)
+    one, other = np.empty(LANES, INT), np.empty(LANES, INT)
+    this, that = np.empty(LANES, INT), np.empty(LANES, INT)
+    values, weights = np.empty((SAMPLES, LANES), F), np.empty((SAMPLES, LANES), F)
+    plane, found, lanes = np.empty((3, LANES), F), np.empty((3, LANES), F), np.empty((6, LANES), F)
+    centres, fine, out, first, second, best = (
+        lanes[0], lanes[1], lanes[2], lanes[3], lanes[4], lanes[5]
+    )  # fmt: skip
+    limits, tried = np.ones(LANES, F), np.empty(LANES, np.bool_)
+    # Who sees the plane that a pixel has, and how well, which later visits know.
+    for begin in range(0, count if turn < 2 else 0, LANES):
+        loaded(pixels, begin, count, levels, tints, ref, photo, xs, ys, strides, own, starts)
+        prepare(
+            images, own, near, width, height, xs, ys, strides, limits, values, weights, centres,
+            fine,
+        )  # fmt: skip
+        for lane in range(LANES):
+            for r in range(3):
+                plane[r, lane] = planes[ys[lane], xs[lane], r]
+        _scored(
+            images, starts, lenses, levels, xs, ys, strides, plane, values, weights, centres, out,
+            first, second, one, other,
+        )  # fmt: skip
+        for lane in range(min(LANES, count - begin)):
+            if fine[lane] > 0:
+                y, x = ys[lane], xs[lane]
+                scores[y, x] = HALF * (first[lane] + second[lane])
+                pairs[y, x] = len(lenses) * one[lane] + other[lane]
+    # Pixels of which that is known, and others.
+    kinds, counts = np.empty((2, max(count, 1)), INT), np.zeros(2, np.int64)
+    for n in range(count):
+        kind = 0 if scores[pixels[n] // width, pixels[n] % width] > _SEEN else 1
+        kinds[kind, counts[kind]] = pixels[n]
+        counts[kind] += 1
+    for kind in range(2):
+        for begin in range(0, counts[kind], LANES):
+            loaded(
+                kinds[kind], begin, counts[kind], levels, tints, ref, photo, xs, ys, strides, own,
+                starts,
+            )  # fmt: skip
+            prepare(
+                images, own, near, width, height, xs, ys, strides, limits, values, weights,
+                centres, fine,
+            )  # fmt: skip
+            for lane in range(LANES):
+                y, x = ys[lane], xs[lane]
+                best[lane] = scores[y, x]
+                for r in range(3):
+                    found[r, lane] = planes[y, x, r]
+            for k in range(TRIED):
+                some = False
+                for lane in range(LANES):
+                    x, y = xs[lane], ys[lane]
+                    w, wx, wy = found[0, lane], found[1, lane], found[2, lane]
+                    pair, good = pairs[y, x], fine[lane] > 0
+                    if k < AROUND:
+                        dx, dy = RIGHT[k], DOWN[k]
+                        u, v = x + dx, y + dy
+                        good = u >= 0 and v >= 0 and u < width and v < height
+                        good = good and scores[v, u] > -1
+                        if good:
+                            wx, wy = planes[v, u, 1], planes[v, u, 2]
+                            w = planes[v, u, 0] - F(dx) * wx - F(dy) * wy
+                            pair = pairs[v, u]
+                    else:
+                        w, wx, wy = changed(w, wx, wy, spread, y * width + x, turn, k)
+                    good = good and back[y, x] <= w and w <= front[y, x] + before
+                    tried[lane] = good and focal * np.sqrt(wx * wx + wy * wy) <= STEEP * w
+                    some |= tried[lane]
+                    plane[0, lane], plane[1, lane], plane[2, lane] = w, wx, wy
+                    this[lane], that[lane] = pair // len(lenses), pair % len(lenses)
+                if not some:
+                    continue
+                if kind:
+                    _scored(
+                        images, starts, lenses, levels, xs, ys, strides, plane, values, weights,
+                        centres, out, first, second, this, that,
+                    )  # fmt: skip
+                else:
+                    # Whoever sees the place best judges changes of its plane, and those who see
+                    # that of another pixel best judge it here; of no place, all do.
+                    compare_each(
+                        images, starts, lenses, this, width, height, xs, ys, strides, plane,
+                        values, weights, centres, first,
+                    )  # fmt: skip
+                    some = False
+                    for lane in range(LANES):
+                        tried[lane] &= HALF * (first[lane] + ONE) > best[lane]
+                        some |= tried[lane]
+                    if not some:
                         continue
-                    tx, ty = planes[v, u, 1], planes[v, u, 2]
-                    tw = planes[v, u, 0] - dx[k] * tx - dy[k] * ty
-                    this, that = pairs[v, u] // len(near), pairs[v, u] % len(near)
-                else:
-                    seed = (y * width + x) * 64 + turn
-                    size = spread / (1 << ((k - 12) % 3))
-                    tw = w + size * _random(seed, 3 * k)
-                    tx = wx + _HALF * size * _random(seed, 3 * k + 1) / SIDE
-                    ty = wy + _HALF * size * _random(seed, 3 * k + 2) / SIDE
-                    if k >= 15:
-                        tw = w
-                    this, that = one, other
-                if not (back[y, x] <= tw <= front[y, x] + before):
-                    continue
-                if focal * np.sqrt(tx * tx + ty * ty) > _STEEP * tw:
-                    continue
-                if known:
-                    found = _of_both(
-                        smooth, near, a, b, x, y, stride, tw, tx, ty, values, weights, this, that,
-                        best,
+                    compare_each(
+                        images, starts, lenses, that, width, height, xs, ys, strides, plane,
+                        values, weights, centres, second,
                     )  # fmt: skip
-                else:
-                    found, this, that = _score(
-                        smooth, near, a, b, x, y, stride, tw, tx, ty, values, weights
-                    )  # fmt: skip
-                if found > best:
-                    best, w, wx, wy, one, other = found, tw, tx, ty, this, that
-            scores[y, x], pairs[y, x] = best, len(near) * one + other
-            planes[y, x, 0], planes[y, x, 1], planes[y, x, 2] = w, wx, wy
+                for lane in range(LANES):
+                    score = HALF * (first[lane] + second[lane])
+                    if tried[lane] and score > best[lane]:
+                        best[lane] = score
+                        pairs[ys[lane], xs[lane]] = len(lenses) * this[lane] + that[lane]
+                        for r in range(3):
+                            found[r, lane] = plane[r, lane]
+            for lane in range(min(LANES, counts[kind] - begin)):
+                y, x = ys[lane], xs[lane]
+                scores[y, x] = best[lane]
+                for r in range(3):
+                    planes[y, x, r] = found[r, lane]
+
+
+@inner(**FAST)
+def changed(w, wx, wy, spread, pixel, turn, k):
+    """A plane after the random change k; of the last three w stays."""
+    seed = pixel * 64 + turn
+    size = spread / F(1 << ((k - AROUND) % 3))
+    if k < AROUND + 3:
+        w = w + size * random(seed, 3 * k)
+    wx = wx + HALF * size * random(seed, 3 * k + 1) / F(SIDE)
+    wy = wy + HALF * size * random(seed, 3 * k + 2) / F(SIDE)
+    return w, wx, wy
+
+
+@inner(**_OPTIONS)
+def _mirrored(n, size):
+    """The place n, or if it is outside the one that the border mirrors it to."""
+    n = -1 - n if n < 0 else n
+    n = 2 * size - 1 - n if n >= size else n
+    return min(max(n, 0), size - 1)
+
+
+@kernel(**_OPTIONS)
+def energies(image, box, size, out):
+    """Sums over directions of the squares of slopes in windows: their means.
+
+    Without what the brightness and the contrast of a window explain. Borders mirror the image.
+
+    Args:
+        image: float32 [H, W].
+        box: int64 [2, 2], first and last, plus one, of the rows and of the columns that count.
+        size: of the windows, odd.
+        out: float32, as large as the box.
+    """
+    height, width = image.shape
+    reach, share = size // 2, 1 / size**2
+    left, wide = box[1, 0], box[1, 1] - box[1, 0]
+    # Sums over columns, which slide down: of a value and of two slopes, and of products.
+    columns, sums, own = np.zeros((wide + 2 * reach + 1, 8)), np.zeros(8), np.zeros(8)
+    for y in range(box[0, 0] - reach, box[0, 1] + reach):
+        for n in range(2):
+            # The row that comes, and the one that goes.
+            row = y - n * size
+            if row < box[0, 0] - reach:
+                continue
+            sign = 1.0 - 2.0 * n
+            j = _mirrored(row, height)
+            above, below = max(j - 1, 0), min(j + 1, height - 1)
+            for k in range(wide + 2 * reach):
+                i = _mirrored(left + k - reach, width)
+                before, after = max(i - 1, 0), min(i + 1, width - 1)
+                value = np.float64(image[j, i])
+                down = (image[below, i] - image[above, i]) / max(below - above, 1)
+                right = (image[j, after] - image[j, before]) / max(after - before, 1)
+                columns[k, 0] += sign * value
+                columns[k, 1] += sign * value * value
+                columns[k, 2] += sign * down
+                columns[k, 3] += sign * down * down
+                columns[k, 4] += sign * down * value
+                columns[k, 5] += sign * right
+                columns[k, 6] += sign * right * right
+                columns[k, 7] += sign * right * value
+        line = y - box[0, 0] - reach
+        if line < 0:
+            continue
+        sums[:] = 0.0
+        for k in range(wide + 2 * reach):
+            for r in range(8):
+                sums[r] += columns[k, r]
+            if k >= 2 * reach:
+                for r in range(8):
+                    own[r] = share * sums[r]
+                    sums[r] -= columns[k - 2 * reach, r]
+                spread = max(own[1] - own[0] * own[0], 1e-12)
+                energy = 0.0
+                for r in (2, 5):
+                    alike = own[r + 2] - own[r] * own[0]
+                    energy += max(own[r + 1] - own[r] * own[r] - alike * alike / spread, 0.0)
+                out[line, k - 2 * reach] = energy
 
 
 @kernel(**_OPTIONS)

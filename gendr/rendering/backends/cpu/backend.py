@@ -35,6 +35,7 @@ from gendr.rendering.backends.cpu.tables import (
     KernelPair,
     Number,
     formulas_of,
+    image_table,
     is_single,
     narrowed,
     number_of,
@@ -62,31 +63,68 @@ project, settings = reference.project, reference.settings
 
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
     """Coverage of every pixel, [B, H, W]."""
-    coverage, dist = aggregation.coverage, aggregation.coverage.dist
-    scalars = (
-        coverage.scale, dist.total_shift(), dist.shape_parameter, aggregation.tconorm.given_p
-    )  # fmt: skip
-    if is_single(faces, size, coverage, aggregation.tconorm, scalars):
-        kernels = KernelPair(_single_forward, _single_backward)
-    else:
-        kernels = KernelPair(_alpha_forward, _alpha_backward, wide=True)
+    plans, kind = aggregation.coverage.plans, (size, faces.corners.dtype)
+    found = plans.get(kind)
+    if found is None:
+        found = _plan(faces, size, aggregation)
+        if not is_traced():
+            plans[kind] = found
+    kernels, scalars = found
     flat = _ALPHA(kernels, (faces, size, aggregation), faces.corners, *scalars)
     return flat.reshape(faces.images, size.height, size.width)
+
+
+def _plan(
+    faces: ScreenFaces, size: ImageSize, aggregation: Aggregation
+) -> tuple[KernelPair, tuple[Any, ...]]:
+    """The kernels of alpha, and the numbers that they take."""
+    coverage, dist = aggregation.coverage, aggregation.coverage.dist
+    shift, p = dist.total_shift(), aggregation.tconorm.given_p
+    scalars = coverage.scale, shift, dist.shape_parameter, p
+    if not is_single(faces, size, coverage, aggregation.tconorm, scalars):
+        return KernelPair(_alpha_forward, _alpha_backward, wide=True), scalars
+    images = None
+    if aggregation.tconorm.kind != "mean":  # which counts faces
+        images = _images(faces, aggregation, coverage.scale, shift, p)
+    task = _Single(
+        images, tuple(formulas_of(coverage, aggregation.tconorm, slopes=False, single=True))
+    )
+    return KernelPair(partial(_single_forward, task), partial(_single_backward, task)), scalars
+
+
+class _Single:
+    """What the kernels of float32 take for every batch.
+
+    Attributes:
+        images: by `image_table`; None for what depends on how many faces there are.
+        formulas: of the forward pass.
+        slopes: those of the backward pass, once there is one.
+    """
+
+    def __init__(self, images: np.ndarray | None, formulas: tuple[Any, ...]) -> None:
+        self.images, self.formulas = images, formulas
+        self.slopes: tuple[Any, ...] | None = None
 
 
 _AlphaSpec: TypeAlias = "tuple[ScreenFaces, ImageSize, Aggregation]"
 
 
-def _columns(spec: _AlphaSpec, scale: Tensor, shift: Number, p: Number | None) -> dict[int, Any]:
+def _images(
+    faces: ScreenFaces, aggregation: Aggregation, scale: Tensor, shift: Number, p: Number | None
+) -> np.ndarray:
     """The numbers of images that kernels take."""
     from gendr.rendering.backends.cpu import kernels
 
-    counts = 1.0 / np.maximum(np.asarray(spec[0].present_counts, np.float64), 1.0)
-    return {
-        kernels.SCALE: scale.numpy(),
+    if aggregation.tconorm.kind == "mean":
+        number = 1.0 / np.maximum(np.asarray(faces.present_counts, np.float64), 1.0)
+    else:
+        number = number_of(p)
+    columns = {
+        kernels.SCALE: scale.detach().numpy(),
         kernels.SHIFT: number_of(shift),
-        kernels.FAMILY_P: counts if spec[2].tconorm.kind == "mean" else number_of(p),
+        kernels.FAMILY_P: number,
     }
+    return image_table(aggregation.coverage.radius(), columns)
 
 
 def _alpha_definition(spec: _AlphaSpec, corners: Tensor, *numbers: Any) -> Tensor:
@@ -110,9 +148,7 @@ def _alpha_forward(
     from gendr.rendering.backends.cpu import kernels
 
     faces, size, aggregation = spec
-    tables = tables_of(
-        faces, corners, size, aggregation.coverage.radius(), _columns(spec, scale, shift, p)
-    )
+    tables = tables_of(faces, corners, size, _images(faces, aggregation, scale, shift, p))
     pixels = faces.images * size.pixels
     totals, ties = np.zeros(pixels + kernels.LANES), np.zeros(pixels, np.int32)
     run(
@@ -134,34 +170,32 @@ def _alpha_forward(
 
 
 def _single_forward(
-    spec: _AlphaSpec, corners: Tensor, scale: Tensor, shift: Number, shape: Number | None,
-    p: Number | None, *, save: bool,
+    task: _Single, spec: _AlphaSpec, corners: Tensor, scale: Tensor, shift: Number,
+    shape: Number | None, p: Number | None, *, save: bool,
 ) -> tuple[tuple[Tensor], tuple[Any, ...]]:  # fmt: skip
     """As `_alpha_forward`, by tiles."""
     from gendr.rendering.backends.cpu import tile_kernels
 
     faces, size, aggregation = spec
-    tables = tables_of(
-        faces, corners, size, aggregation.coverage.radius(), _columns(spec, scale, shift, p)
-    )
-    down, across = (-(-n // tile_kernels.SIDE) for n in (size.height, size.width))
+    images = task.images
+    if images is None:
+        images = _images(faces, aggregation, scale, shift, p)
+    tables = tables_of(faces, corners, size, images)
+    down, across = -(-size.height // tile_kernels.SIDE), -(-size.width // tile_kernels.SIDE)
     tiles = faces.images, down, across, tile_kernels.SINGLES
-    a, s = (memory.empty(tiles, torch.float32) for _ in range(2))
+    a, s = memory.empty(tiles, torch.float32), memory.empty(tiles, torch.float32)
     drawn = torch.empty(faces.images * size.pixels, device="cpu")
     run(
         tile_kernels.alpha_tiles, faces.images * down, tables.corners, tables.offsets,
-        tables.boxes, tables.images, (size.height, size.width),
-        tuple(
-            formulas_of(aggregation.coverage, aggregation.tconorm, slopes=False, single=True)
-        ),
+        tables.boxes, images, (size.height, size.width), task.formulas,
         a.numpy(), s.numpy(), drawn.numpy(),
     )  # fmt: skip
     return (drawn,), (a, s, tables)
 
 
 def _single_backward(
-    spec: _AlphaSpec, inputs: tuple[Any, ...], saved: tuple[Any, ...], grads: tuple[Tensor],
-    wanted: tuple[bool, ...],
+    task: _Single, spec: _AlphaSpec, inputs: tuple[Any, ...], saved: tuple[Any, ...],
+    grads: tuple[Tensor], wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Gradients per face."""
     from gendr.rendering.backends.cpu import tile_kernels
@@ -173,11 +207,12 @@ def _single_backward(
         grad.numpy(),
     )  # fmt: skip
     out = memory.empty(tables.corners.shape, torch.float32).zero_()
+    if task.slopes is None:
+        task.slopes = tuple(formulas_of(aggregation.coverage, aggregation.tconorm, single=True))
     run(
         tile_kernels.backward_tiles, len(out), tables.corners, tables.offsets,
         tables.image_of_face, tables.boxes, tables.images, extent,
-        tuple(formulas_of(aggregation.coverage, aggregation.tconorm, single=True)),
-        (a.numpy(), s.numpy(), grad.numpy()), out.numpy(),
+        task.slopes, (a.numpy(), s.numpy(), grad.numpy()), out.numpy(),
     )  # fmt: skip
     return out, None, None, None, None
 
@@ -234,7 +269,7 @@ def pairs(
     """
     from gendr.rendering.backends.cpu import kernels
 
-    tables = tables_of(faces, faces.corners.double(), size, radius)
+    tables = tables_of(faces, faces.corners.double(), size, image_table(radius))
     rows = faces.images * size.height
     counts = np.zeros(rows, np.int64)
     run(kernels.count_rows, rows, tuple(tables), counts)

@@ -19,6 +19,8 @@ from gendr.rendering.backends.cpu.tables import (
     KernelPair,
     Number,
     formulas_of,
+    is_single,
+    narrowed,
     number_of,
     pixel_grid,
 )
@@ -32,15 +34,23 @@ if TYPE_CHECKING:
 _Spec: TypeAlias = "tuple[Layered, ImageSize]"
 # Into so many pieces the tiles are cut for each thread: some have far more faces than others.
 _PIECES = 24
+_COLUMNS = (8, 9, 10, 11, 12)  # GRAD_OPACITY to GRAD_P of ordered_kernels.py
 
 
 def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
     """Colours [B H W, C] over black, and alpha [B H W]."""
-    dist, kernels = layered.dist, KernelPair(_forward, _backward, wide=True)
-    return _ORDERED(
-        kernels, (layered, size), layered.faces.corners, layered.colours, layered.opacity,
-        layered.scale, dist.total_shift(), dist.shape_parameter, layered.tconorm.given_p,
-    )  # fmt: skip
+    dist, join = layered.dist, layered.tconorm
+    scalars = dist.total_shift(), dist.shape_parameter, join.given_p
+    tensors = layered.faces.corners, layered.colours, layered.opacity, layered.scale
+    coverage = Coverage(dist, layered.scale, layered.cutoff, double=layered.double)
+    single = all(x.dtype == torch.float32 for x in tensors) and is_single(
+        layered.faces, size, coverage, join, scalars, measured=False
+    )
+    if single:
+        kernels = KernelPair(_single_forward, _single_backward)
+    else:
+        kernels = KernelPair(_forward, _backward, wide=True)
+    return _ORDERED(kernels, (layered, size), *tensors, *scalars)
 
 
 def _definition(
@@ -64,29 +74,28 @@ class _Memory:
     """Arrays for what is kept of pairs, from a pass that is over, as fresh pages take long.
 
     They have room for the boxes of faces, which hold more pixels than are seen; a page that nobody
-    writes takes no memory. Those of one pass are kept as long as the process lives.
+    writes takes no memory. That of one pass is kept as long as the process lives.
     """
 
-    _spare: ClassVar[list[tuple[np.ndarray, np.ndarray]]] = []
+    _spare: ClassVar[list[np.ndarray]] = []
 
-    def __init__(self, pairs: int) -> None:
-        from gendr.rendering.backends.cpu import ordered_kernels as kernels
-
+    def __init__(self, room: int, rows: int, marks: int, dtype: Any, lanes: int = 1) -> None:
+        """For `rows` of so many vectors, and `marks` of int32."""
+        each = np.dtype(dtype).itemsize * lanes
+        wanted = room * (each * rows + 4 * marks)
         try:
-            found = self._spare.pop()
+            self._bytes = self._spare.pop()
         except IndexError:
-            found = np.empty((0, 0)), np.empty((0, 0))
-        self.arrays = found  # whatever happens next
-        if found[0].shape[-1] < pairs:
-            room = pairs + pairs // 4
-            found = (
-                np.empty((kernels.KEPT, room)), np.empty((kernels.KEPT_MARKS, room), np.int32)
-            )  # fmt: skip
-        self.arrays = found
+            self._bytes = np.empty(0, np.uint8)
+        if self._bytes.nbytes < wanted:
+            self._bytes = np.empty(wanted + wanted // 4, np.uint8)
+        middle = room * each * rows
+        self.kept = self._bytes[:middle].view(dtype).reshape(rows, -1)
+        self.marks = self._bytes[middle:wanted].view(np.int32).reshape(marks, room)
 
     def __del__(self) -> None:
         if not self._spare:
-            self._spare.append(self.arrays)
+            self._spare.append(self._bytes)
 
 
 def _column(value: Any) -> Any:
@@ -94,6 +103,50 @@ def _column(value: Any) -> Any:
     if isinstance(value, Tensor) and value.ndim:
         return value.numpy()
     return number_of(value)
+
+
+def _tables(
+    spec: _Spec, corners: Tensor, opacity: Tensor, scale: Tensor, shift: Number,
+    shape: Number | None, p: Number | None,
+) -> FaceTables:  # fmt: skip
+    """What the kernels read of faces; `images` has a row for each."""
+    from gendr.rendering.backends.cpu import kernels, ordered_kernels
+
+    layered, size = spec
+    faces, join, count = layered.faces, layered.tconorm, len(corners)
+    offsets = np.asarray(faces.offsets, np.int64)
+    image_of_face = np.repeat(np.arange(faces.images), np.diff(offsets))
+    table = np.zeros((count, ordered_kernels.FACE_COLUMNS))
+    with torch.no_grad():
+        table[:, kernels.RADIUS] = layered.dist.radius(scale.double(), layered.cutoff, check=False)
+    table[:, kernels.SCALE], table[:, ordered_kernels.OPACITY] = scale.numpy(), opacity.numpy()
+    table[:, kernels.SHIFT], table[:, ordered_kernels.SHAPE] = _column(shift), _column(shape)
+    if join.kind == "mean":
+        counts = np.maximum(np.asarray(faces.present_counts, np.float64), 1.0)
+        table[:, kernels.FAMILY_P] = (1.0 / counts)[image_of_face]
+    else:
+        table[:, kernels.FAMILY_P] = number_of(p)
+    boxes, given = np.zeros((count, 4), np.int32), corners.numpy()
+    run(
+        kernels.face_boxes, count, given, np.arange(count), table, size.height, size.width, boxes,
+        pieces=2,
+    )  # fmt: skip
+    present = faces.present
+    if present is not None:
+        boxes[~present.numpy()] = 0
+    if join.kind != "mean":  # of others, only this has a gradient at an opacity of 0
+        boxes[table[:, ordered_kernels.OPACITY] == 0] = 0
+    return FaceTables(given, offsets, image_of_face, boxes, table, pixel_grid(size))
+
+
+def _check_memory(pairs: int, per_pair: int, layers: Layers, channels: int) -> None:
+    """Refuse what would not fit."""
+    from gendr.rendering.backends.cpu import ordered_kernels
+
+    what = f"up to {pairs:,} pairs of a pixel and a face"
+    size_of_row = 8 * (ordered_kernels.GRAD_COLOUR + channels)
+    needed = per_pair * pairs + size_of_row * len(layers.faces)
+    check_memory(what, needed, "raise cutoff, or draw fewer or smaller faces")
 
 
 def _forward(
@@ -104,44 +157,17 @@ def _forward(
     from gendr.rendering.backends.cpu import kernels, ordered_kernels
 
     layered, size = spec
-    faces, join = layered.faces, layered.tconorm
-    count = len(corners)
-    offsets = np.asarray(faces.offsets, np.int64)
-    image_of_face = np.repeat(np.arange(faces.images), np.diff(offsets))
-    table = np.zeros((count, ordered_kernels.FACE_COLUMNS))
-    with torch.no_grad():
-        table[:, kernels.RADIUS] = layered.dist.radius(scale, layered.cutoff, check=False)
-    table[:, kernels.SCALE], table[:, ordered_kernels.OPACITY] = scale.numpy(), opacity.numpy()
-    table[:, kernels.SHIFT], table[:, ordered_kernels.SHAPE] = _column(shift), _column(shape)
-    if join.kind == "mean":
-        present = np.maximum(np.asarray(faces.present_counts, np.float64), 1.0)
-        table[:, kernels.FAMILY_P] = (1.0 / present)[image_of_face]
-    else:
-        table[:, kernels.FAMILY_P] = number_of(p)
-    boxes = np.zeros((count, 4), np.int32)
-    wide = corners.numpy()
-    run(
-        kernels.face_boxes, count, wide, np.arange(count), table, size.height, size.width, boxes,
-        pieces=2,
-    )  # fmt: skip
-    if faces.present is not None:
-        boxes[~faces.present.numpy()] = 0
-    if join.kind != "mean":  # of others, only this has a gradient at an opacity of 0
-        boxes[table[:, ordered_kernels.OPACITY] == 0] = 0
-    tables = FaceTables(wide, offsets, image_of_face, boxes, table, pixel_grid(size))
-    layers, slots = _layers(layered, boxes, image_of_face, size)
-    pixels, channels = faces.images * size.pixels, colours.shape[1]
+    tables = _tables(spec, corners, opacity, scale, shift, shape, p)
+    layers, slots = _layers(layered, tables, size, 1, kernels.LANES)
+    pixels, channels = layered.faces.images * size.pixels, colours.shape[1]
     out, alpha, left = np.zeros((pixels, channels)), np.zeros(pixels), np.ones(pixels)
     tiles, entries = len(layers.areas), len(layers.faces)
     pairs = int(layers.areas.sum()) + kernels.LANES * (tiles + 1)
-    what = f"up to {pairs:,} pairs of a pixel and a face"
-    size_of_row = 8 * (ordered_kernels.GRAD_COLOUR + channels)
-    needed = 40 * pairs + size_of_row * entries
-    check_memory(what, needed, "raise cutoff, or draw fewer or smaller faces")
-    memory = _Memory(pairs)
-    kept, marks = memory.arrays
+    _check_memory(pairs, 40, layers, channels)
+    memory = _Memory(pairs, ordered_kernels.KEPT, ordered_kernels.KEPT_MARKS, np.float64)
     firsts, counts = np.empty(entries + 1, np.int64), np.zeros(tiles, np.int64)
-    found = kept, marks, firsts, counts
+    found = memory.kept, memory.marks, firsts, counts
+    join = layered.tconorm
     law = formulas_of(
         Coverage(layered.dist, scale, layered.cutoff), join, slopes=False,
         inverse=join.kind == "archimedean",
@@ -155,17 +181,60 @@ def _forward(
     return (torch.from_numpy(out), torch.from_numpy(alpha)), saved
 
 
+def _single_forward(
+    spec: _Spec, corners: Tensor, colours: Tensor, opacity: Tensor, scale: Tensor, shift: Number,
+    shape: Number | None, p: Number | None, *, save: bool,
+) -> tuple[tuple[Tensor, Tensor], tuple[Any, ...]]:  # fmt: skip
+    """As `_forward`, in float32, or by that where float32 does not suffice: then it saves more."""
+    from gendr.rendering.backends.cpu import ordered_tile_kernels as kernels
+
+    layered, size = spec
+    tables = _tables(spec, corners, opacity, scale, shift, shape, p)
+    layers, slots = _layers(layered, tables, size, kernels.SIDE, kernels.BLOCKS)
+    pixels, channels = layered.faces.images * size.pixels, colours.shape[1]
+    out = np.zeros((pixels, channels), np.float32)
+    alpha, tiles = np.zeros(pixels, np.float32), len(layers.areas)
+    room = int(layers.areas.sum()) + kernels.BLOCKS * tiles + 1
+    law = formulas_of(
+        Coverage(layered.dist, scale, layered.cutoff), layered.tconorm, slopes=False, single=True,
+        inverse=True,
+    )  # fmt: skip
+    rows = kernels.KEPT_OF_PRODUCTS if law.product else kernels.KEPT
+    _check_memory(kernels.SINGLES * room, 4 * rows + 5, layers, channels)
+    memory = _Memory(room, rows, kernels.KEPT_MARKS, np.float32, kernels.SINGLES)
+    spans = np.zeros((tiles, 2 * kernels.BLOCKS), np.int64)
+    found = memory.kept, memory.marks, spans, np.zeros(tiles, np.int64)
+    run(
+        kernels.join_tiles, tiles, tuple(tables), tuple(law), tuple(layers), colours.numpy(),
+        *found, out, alpha, pieces=_PIECES,
+    )  # fmt: skip
+    if (found[-1] < 0).any():
+        corners, colours, opacity, scale = (x.double() for x in (corners, colours, opacity, scale))
+        images, saved = _forward(spec, corners, colours, opacity, scale, shift, shape, p, save=save)
+        return tuple(x.float() for x in images), saved
+    return (torch.from_numpy(out), torch.from_numpy(alpha)), (tables, layers, slots, found, memory)
+
+
 def _layers(
-    layered: Layered, boxes: np.ndarray, image_of_face: np.ndarray, size: ImageSize
+    layered: Layered, tables: FaceTables, size: ImageSize, side: int, room: int
 ) -> tuple[Layers, np.ndarray]:
-    """The faces of every tile, and the first row of gradients of every face [T + 1]."""
+    """The faces of every tile, and the first row of gradients of every face [T + 1].
+
+    Args:
+        layered: the faces.
+        tables: theirs.
+        size: of the images.
+        side: of the squares of pixels that a tile has its areas in.
+        room: that it has beside these.
+    """
     from gendr.rendering.backends.cpu import ordered_kernels as kernels
 
+    boxes, image_of_face = tables.boxes, tables.image_of_face
     across, down = -(-size.width // kernels.WIDE), -(-size.height // kernels.TALL)
     tiles = layered.faces.images * across * down
     starts, areas = np.zeros(tiles + 1, np.int64), np.zeros(tiles, np.int64)
     slots = np.zeros(len(boxes) + 1, np.int64)
-    kernels.count_tiles(boxes, image_of_face, across, down, starts, slots, areas)
+    kernels.count_tiles(boxes, image_of_face, across, down, side, starts, slots, areas)
     planes, limits = layered.planes.contiguous().numpy(), layered.limits.contiguous().numpy()
     order = torch.argsort(torch.from_numpy(limits[:, 1]), descending=True, stable=True).numpy()
     entries, most = int(starts[-1]), int(np.diff(starts).max(initial=0))
@@ -176,8 +245,7 @@ def _layers(
         )
     faces, places = np.empty(entries, np.int32), np.empty(entries, np.int64)
     kernels.list_tiles(boxes, image_of_face, order, across, down, starts, slots, faces, places)
-    # Each tile may write a vector beyond its pairs.
-    firsts = np.cumsum(areas + kernels.LANES) - areas - kernels.LANES
+    firsts = np.cumsum(areas + room) - areas - room
     enough, sorts = layered.enough, bool((limits[:, 0] < limits[:, 1]).any())
     return (
         Layers(across, down, starts, areas, firsts, faces, places, planes, limits, enough, sorts),
@@ -187,32 +255,46 @@ def _layers(
 
 def _backward(
     spec: _Spec, inputs: tuple[Any, ...], saved: tuple[Any, ...], grads: tuple[Tensor | None, ...],
-    wanted: tuple[bool, ...],
+    wanted: tuple[bool, ...], single: bool = False,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Gradients of faces, and of the scalars in parts."""
-    from gendr.rendering.backends.cpu import ordered_kernels as kernels
+    from gendr.rendering.backends.cpu import ordered_kernels, ordered_tile_kernels
 
+    kernels = ordered_tile_kernels if single else ordered_kernels
     (layered, size), (tables, layers, slots, found, _) = spec, saved
     corners, colours, scale = inputs[0], inputs[1], inputs[3]
     law = formulas_of(
         Coverage(layered.dist, scale, layered.cutoff), layered.tconorm, shape=wanted[5],
-        p=wanted[6], inverse=layered.tconorm.kind == "archimedean",
+        p=wanted[6], inverse=layered.tconorm.kind == "archimedean", single=single,
     )  # fmt: skip
     pixels = layered.faces.images * size.pixels
     image = grads[0] if grads[0] is not None else colours.new_zeros(pixels, colours.shape[1])
     alpha = grads[1] if grads[1] is not None else colours.new_zeros(pixels)
-    rows = np.zeros((int(slots[-1]), kernels.GRAD_COLOUR + colours.shape[1]))
+    columns = ordered_kernels.GRAD_COLOUR + colours.shape[1]
+    rows = np.zeros((int(slots[-1]), columns), np.float32 if single else np.float64)
     run(
         kernels.backward_tiles, len(layers.areas), tuple(tables), tuple(law), tuple(layers),
         colours.numpy(), *found, image.numpy(), alpha.numpy(), rows, pieces=_PIECES,
     )  # fmt: skip
     sums = np.zeros((len(corners), rows.shape[1]))
-    run(kernels.sum_entries, len(corners), rows, slots, sums)
-    gradients = torch.from_numpy(sums)
-    columns = (kernels.GRAD_OPACITY, kernels.GRAD_SCALE, kernels.GRAD_SHIFT, kernels.GRAD_SHAPE)
+    run(ordered_kernels.sum_entries, len(corners), rows, slots, sums)
+    gradients = narrowed(sums, corners.dtype)
     return (
         gradients[:, : 2 * corners.shape[1]].reshape(corners.shape),
-        gradients[:, kernels.GRAD_COLOUR :],
-        *(gradients[:, column] for column in columns),
-        gradients[:, kernels.GRAD_P],
+        gradients[:, ordered_kernels.GRAD_COLOUR :],
+        *(gradients[:, column] for column in _COLUMNS),
     )
+
+
+def _single_backward(
+    spec: _Spec, inputs: tuple[Any, ...], saved: tuple[Any, ...], grads: tuple[Tensor | None, ...],
+    wanted: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """As `_backward`, of what `_single_forward` saved."""
+    if saved[0].corners.dtype == np.float32:
+        return (*_backward(spec, inputs, saved, grads, wanted, single=True)[:4], None, None, None)
+    wide = [x.double() if isinstance(x, Tensor) else x for x in inputs]
+    found = _backward(
+        spec, tuple(wide), saved, tuple(None if g is None else g.double() for g in grads), wanted
+    )  # fmt: skip
+    return (*(x if x is None else x.float() for x in found[:4]), None, None, None)

@@ -91,11 +91,18 @@ BACKWARD_ROWS = 9
 # ---------------------------------------------------------------------------------------------
 
 
+@inner()
+def _touched(first, stop, start, extent, side):
+    """The pieces of `side` pixels, from `start` on, in which first .. stop - 1 are."""
+    return (min(stop - start, extent) + side - 1) // side - max(first - start, 0) // side
+
+
 @kernel()
-def count_tiles(boxes, image_of_face, across, down, starts, slots, areas):
+def count_tiles(boxes, image_of_face, across, down, side, starts, slots, areas):
     """Count the faces of every tile into starts[1 + tile], the tiles of every face into slots[1 +].
 
-    `areas` gets the pixels of the boxes of faces within each tile. Both counts become sums.
+    `areas` gets the pixels of the boxes of faces within each tile, or the squares with `side`
+    pixels that they touch. Both counts become sums.
     """
     for f in range(len(boxes)):
         x0, x1, y0, y1 = boxes[f, 0], boxes[f, 1], boxes[f, 2], boxes[f, 3]
@@ -103,12 +110,12 @@ def count_tiles(boxes, image_of_face, across, down, starts, slots, areas):
             continue
         first = image_of_face[f] * across * down
         for ty in range(y0 // TALL, (y1 - 1) // TALL + 1):
-            rows = min(y1, (ty + 1) * TALL) - max(y0, ty * TALL)
+            rows = _touched(y0, y1, ty * TALL, TALL, side)
             for tx in range(x0 // WIDE, (x1 - 1) // WIDE + 1):
                 tile = first + ty * across + tx
                 starts[tile + 1] += 1
                 slots[f + 1] += 1
-                areas[tile] += rows * (min(x1, (tx + 1) * WIDE) - max(x0, tx * WIDE))
+                areas[tile] += rows * _touched(x0, x1, tx * WIDE, WIDE, side)
     for tile in range(len(areas)):
         starts[tile + 1] += starts[tile]
     for f in range(len(boxes)):

@@ -19,6 +19,7 @@ from gendr.rendering.backends.cpu.tables import (
     KernelPair,
     Number,
     formulas_of,
+    image_table,
     is_single,
     narrowed,
     number_of,
@@ -181,7 +182,7 @@ def _single_forward(
 
     faces, size, coverage, look = task
     columns = {kernels.SCALE: scale.numpy(), kernels.SHIFT: number_of(shift)}
-    tables = tables_of(faces, corners, size, coverage.radius(), columns)
+    tables = tables_of(faces, corners, size, image_table(coverage.radius(), columns))
     down, across = (-(-n // tile_kernels.SIDE) for n in (size.height, size.width))
     rows, pixels = faces.images * down, faces.images * size.pixels
     kept = memory.empty((rows * across, colours.CHANNELS, tile_kernels.SINGLES), torch.float32)
@@ -247,7 +248,7 @@ class _Call:
         faces, size, coverage, look = task
         corners, attributes, scale, shift, _, rate, lights, texels = inputs
         columns = {kernels.SCALE: scale.numpy(), kernels.SHIFT: number_of(shift)}
-        tables = tables_of(faces, corners, size, coverage.radius(), columns)
+        tables = tables_of(faces, corners, size, image_table(coverage.radius(), columns))
         place = look.place
         if place is None:
             place = np.zeros((faces.images, 3), np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -27,40 +27,48 @@ Number: TypeAlias = "Tensor | float"
 
 
 def tables_of(
-    faces: ScreenFaces,
-    corners: Tensor,
-    size: ImageSize,
-    radius: Tensor,
-    columns: dict[int, Any] | None = None,
+    faces: ScreenFaces, corners: Tensor, size: ImageSize, images: np.ndarray
 ) -> FaceTables:
-    """The tables of a batch of images; `columns` are further columns of `images`.
+    """The tables of a batch of images.
 
     Args:
         faces: of the batch.
         corners: theirs, for which there may be a copy in float64.
         size: of the images.
-        radius: [B], how far a face reaches.
-        columns: by number, of all images or of each.
+        images: by `image_table`.
     """
     from gendr.rendering.backends.cpu import kernels
 
     given = corners.detach().contiguous().numpy()
     offsets = np.asarray(faces.offsets, np.int64)
-    image_of_face = np.repeat(np.arange(faces.images), np.diff(offsets))
-    images = np.zeros((faces.images, kernels.IMAGE_COLUMNS))
-    images[:, kernels.RADIUS] = radius.detach().to(torch.float64).numpy()
-    for column, values in (columns or {}).items():
-        images[:, column] = values
+    image_of_face = np.arange(faces.images).repeat(offsets[1:] - offsets[:-1])
     boxes = np.zeros((len(given), 4), np.int32)
     run(
         kernels.face_boxes, len(given), given, image_of_face, images,
         size.height, size.width, boxes, pieces=2,
     )  # fmt: skip
-    if faces.present is not None:
-        boxes[~faces.present.numpy()] = 0  # kernels walk the boxes
+    if faces.has_absent:
+        boxes[~faces.present.numpy()] = 0  # kernels walk the boxes  # pyright: ignore[reportOptionalMemberAccess]
     return FaceTables(given, offsets, image_of_face, boxes, images, pixel_grid(size))
 
 
+def image_table(radius: Tensor, columns: dict[int, Any] | None = None) -> np.ndarray:
+    """The numbers of images that kernels take.
+
+    Args:
+        radius: [B], how far a face reaches.
+        columns: further ones by number, of all images or of each.
+    """
+    from gendr.rendering.backends.cpu import kernels
+
+    images = np.zeros((len(radius), kernels.IMAGE_COLUMNS))
+    images[:, kernels.RADIUS] = radius.detach().to(torch.float64).numpy()
+    for column, values in (columns or {}).items():
+        images[:, column] = values
+    return images
+
+
+@lru_cache(maxsize=64)
 def pixel_grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
     """NDC of the columns and rows of pixel centres; both are padded, as kernels read on."""
     from gendr.rendering.backends.cpu import kernels
@@ -96,20 +104,22 @@ def formulas_of(
     A forward pass wants no `slopes`, which would be compiled before the first picture.
     """
     dist = coverage.dist
-    assert isinstance(dist.law, Law)  # callers handle other CDFs
-    law, family = laws.kernel_name(type(dist.law)), families.kernel_name(type(tconorm))
+    law_class, family_class = type(dist.law), type(tconorm)
+    assert issubclass(law_class, Law)  # callers handle other CDFs
+    law, family = laws.kernel_name(law_class), families.kernel_name(family_class)
+    given, is_max = dist.shape_parameter, tconorm.kind == "max"
     return Formulas(
         dist.is_reversed,
         dist.is_squared,
-        tconorm.kind == "max",
+        is_max,
         scalars,
-        number_of(dist.shape_parameter),
+        number_of(given) if isinstance(given, Tensor) else float(given or 0.0),
         dist.art_exponent,
         coverage.cutoff,
         *(
-            _single_addresses(law, family, slopes, tconorm.kind == "max")
+            _single_addresses(law, family, slopes, is_max)
             if single
-            else _addresses(law, family, tconorm.kind == "max", slopes, shape, p, inverse)
+            else _addresses(law, family, is_max, slopes, shape, p, inverse)
         ),
         inverse and tconorm.is_product,
     )
@@ -143,7 +153,7 @@ _STEEPEST_POWER = 4.0
 
 def is_single(
     faces: ScreenFaces, size: ImageSize, coverage: Coverage, tconorm: TConorm | None,
-    scalars: Iterable[Any],
+    scalars: Iterable[Any], *, measured: bool = True,
 ) -> bool:  # fmt: skip
     """Whether float32 has the digits that are needed, and its kernels what is wanted.
 
@@ -155,12 +165,14 @@ def is_single(
         coverage: how faces cover pixels.
         tconorm: that joins them, if one does.
         scalars: other tensors and numbers, of which none may want a gradient.
+        measured: whether the law has to be wide enough; otherwise the kernels look for themselves.
     """
     dist = coverage.dist
     if faces.corners.dtype != torch.float32 or coverage.double or dist.art_exponent or is_traced():
         return False
-    if any(isinstance(x, Tensor) and (x.requires_grad or x.ndim > 1) for x in scalars):
-        return False
+    for x in filter(torch.is_tensor, scalars):
+        if x.requires_grad or x.ndim > 1:
+            return False
     p = None if tconorm is None else tconorm.given_p
     if p is not None and not 1 / _STEEPEST_POWER <= abs(number_of(p)) <= _STEEPEST_POWER:
         return False
@@ -169,6 +181,8 @@ def is_single(
     family = None if tconorm is None else families.kernel_name(type(tconorm))
     if dist.support[0] == dist.support[1] or not _has_single(law, family):
         return False
+    if not measured:
+        return True
     least = float(coverage.scale.detach().min()) if len(coverage.scale) else 1.0
     return (least**0.5 if dist.is_squared else least) * size.side / 2 >= _STEEPEST
 

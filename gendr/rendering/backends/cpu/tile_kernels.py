@@ -48,7 +48,7 @@ announce_compilation(__name__)
 SIDE, _BITS = 4, 2
 TILES = 32  # of a block: its columns lie in the nearest cache
 STRIDE = TILES * SINGLES
-_FARTHEST = math.sqrt(0.5) * (SIDE - 1) * (1 + 1e-6)  # of a pixel from the centre of its tile
+FARTHEST = math.sqrt(0.5) * (SIDE - 1) * (1 + 1e-6)  # of a pixel from the centre of its tile
 _MOST = 1e9  # pixels: farther away is as far
 _LIMIT = float(np.finfo(np.float32).max) / 4  # of gradients; a vertex sums those of a few faces
 # Columns of a block.
@@ -58,18 +58,18 @@ DISTANCE, ARGUMENT, CDF, SF, GENERATOR = (k * STRIDE for k in range(5))
 PDF, WEIGHT, ALPHA, REST, GRAD, HEIGHT, ALONG, FOOT, EDGE = (k * STRIDE for k in range(4, 13))
 # For colours: how far inward of its three edges a pixel is.
 INWARD = 13 * STRIDE
-_COLUMNS = 16 * STRIDE
+COLUMNS = 16 * STRIDE
 # A face, as numbers of its four edges; the fourth of a triangle repeats the third. In float64: how
 # far inward and how far along the centre of tile (0, 0) is; what both change by from a tile to the
 # next one in a row, and in a column; zeros and lengths; what is too far outside. Then a disc that
 # holds the centres of all tiles within reach, its radius squared; 1 if the face has an area, and
 # twice that.
 CENTRE, ACROSS, DOWN, LENGTH, LEAST, DISC = range(0, 48, 8)
-_FRAME = 48
+FRAME = 48
 # In float32, for a tile: how far inward and how far along its centre is, how far beyond the end of
 # the edge (the second half), both steps, and one over the lengths.
 _BASE, _BEYOND, _ACROSS, _DOWN, _INVERSE = 0, 12, 16, 24, 32
-_NUMBERS = 36
+NUMBERS = 36
 # What a walk remembers: the face, and the tile to continue at; how many parts a block has.
 FACE, ROW, COLUMN, PARTS = range(4)
 
@@ -81,12 +81,13 @@ _FLOATS, _INT, _LONG = ir.VectorType(ir.FloatType(), SINGLES), ir.IntType(32), i
 # ---------------------------------------------------------------------------------------------
 
 
-def _shuffled(builder, a, b, places):
+def shuffled(builder, a, b, places):
+    """The numbers of two vectors at these places."""
     kind = ir.VectorType(_INT, len(places))
     return builder.shuffle_vector(a, b, ir.Constant(kind, list(places)))
 
 
-def _loaded(values, place, count):
+def loaded(values, place, count):
     """So many float32 at a place, as one vector."""
     address = values.builder.gep(values.base, [Place.of(place)])
     kind = ir.VectorType(ir.FloatType(), count)
@@ -102,7 +103,7 @@ def store(array, place, value):
 
 
 def _joined(low, high):
-    return Lanes(low.builder, _shuffled(low.builder, low.value, high.value, range(8)))
+    return Lanes(low.builder, shuffled(low.builder, low.value, high.value, range(8)))
 
 
 def _setting_up(count):
@@ -118,22 +119,22 @@ def _setting_up(count):
         builder = place.builder
 
         def quarter(number):
-            return Lanes(builder, _shuffled(builder, number.value, number.value, range(4)))
+            return Lanes(builder, shuffled(builder, number.value, number.value, range(4)))
 
         half, middle, centre, reach = map(quarter, (half, middle, centre, reach))
-        low, high = _loaded(corners, place, 4), _loaded(corners, place + 4, 2 * count - 4)
+        low, high = loaded(corners, place, 4), loaded(corners, place + 4, 2 * count - 4)
         if count == 3:
-            high = _shuffled(builder, high, high, [0, 1, 0, 1])
+            high = shuffled(builder, high, high, [0, 1, 0, 1])
 
         def ones(corner, axis):
-            found = _shuffled(builder, low, high, [2 * k + axis for k in corner])
+            found = shuffled(builder, low, high, [2 * k + axis for k in corner])
             return Lanes(builder, builder.fpext(found, kind))
 
         (ax, ay), (bx, by) = ((ones(at, 0), ones(at, 1)) for at in (begins, ends))
         share = Lanes(builder, ir.Constant(kind, [1.0 / count] * count + [0.0] * (4 - count)))
         x, y = (quarter(Lanes.splat(builder, (c * share).sum())) for c in (ax, ay))
         spread = (ax - x) * (ax - x) + (ay - y) * (ay - y)
-        ox, oy = (Lanes(builder, _shuffled(builder, c.value, c.value, [0] * 4)) for c in (ax, ay))
+        ox, oy = (Lanes(builder, shuffled(builder, c.value, c.value, [0] * 4)) for c in (ax, ay))
         area = Lanes.splat(builder, ((ax - ox) * (by - oy) - (ay - oy) * (bx - ox)).sum())
         area = quarter(area)
         dx, dy = (bx - ax) * half, (ay - by) * half
@@ -152,7 +153,7 @@ def _setting_up(count):
         frame[LENGTH] = _joined(zero, square * inverse)
         frame[LEAST] = _joined(least, zero - np.inf)
         for k in (2, 1):  # the largest of four
-            other = _shuffled(builder, spread.value, spread.value, [(n + k) % 4 for n in range(4)])
+            other = shuffled(builder, spread.value, spread.value, [(n + k) % 4 for n in range(4)])
             spread = maximum(spread, Lanes(builder, other))
         far = reach + half * sqrt(spread) * (1.0 + 1e-9)
         solid = where(area.compared("!=", 0.0), zero + 1.0, zero)
@@ -177,7 +178,7 @@ _set_up_three, _set_up_four = _setting_up(3), _setting_up(4)
 
 
 @inner()
-def _set_up(corners, f, half, middle, centre, reach, frame, base):
+def set_up(corners, f, half, middle, centre, reach, frame, base):
     """Fill in the numbers of a face."""
     place, quad = f * corners.shape[1] * 2, corners.shape[1] == 4
     values = pointer(corners)
@@ -198,7 +199,7 @@ def _set_up(corners, f, half, middle, centre, reach, frame, base):
             base[_INVERSE + k] = base[_INVERSE + m]
 
 
-def _place(frame, column, row, base):
+def place_tile(frame, column, row, base):
     """Fill in the numbers of a tile; whether its centre is within reach of all edges."""
     builder = frame.builder
     here = frame[CENTRE] + column * frame[ACROSS] + row * frame[DOWN]
@@ -211,7 +212,7 @@ def _place(frame, column, row, base):
     return builder.icmp_signed("==", bits, ir.IntType(8)(-1))
 
 
-_place = lanewise(_place, types.boolean)
+place_tile = lanewise(place_tile, types.boolean)
 
 
 def _pixels(builder, along_row):
@@ -294,8 +295,8 @@ def _measuring_slopes(count, places=False):
     return lanewise(step)
 
 
-_measure_three, _measure_four = _measuring(3), _measuring(4)
-_slopes_three, _slopes_four = _measuring_slopes(3), _measuring_slopes(4)
+measure_three, measure_four = _measuring(3), _measuring(4)
+slopes_three, slopes_four = _measuring_slopes(3), _measuring_slopes(4)
 _places_three, _slopes_and_places = _measuring(3, True), _measuring_slopes(3, True)
 
 
@@ -312,9 +313,9 @@ def new_block():
     begins, and its face; the numbers of the faces of parts, and of one tile.
     """
     return (
-        np.zeros(4, np.int64), np.zeros(_COLUMNS, np.float32), np.zeros(TILES, np.int64),
-        np.zeros(TILES + 1, np.int64), np.zeros(TILES, np.int64), np.zeros((TILES, _FRAME)),
-        np.zeros(_NUMBERS, np.float32),
+        np.zeros(4, np.int64), np.zeros(COLUMNS, np.float32), np.zeros(TILES, np.int64),
+        np.zeros(TILES + 1, np.int64), np.zeros(TILES, np.int64), np.zeros((TILES, FRAME)),
+        np.zeros(NUMBERS, np.float32),
     )  # fmt: skip
 
 
@@ -328,7 +329,7 @@ def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, p
     cursor, tiles, starts, faces, frames = block[0], block[2], block[3], block[4], block[5]
     columns, base = pointer(block[1]), pointer(block[6])
     down, across = (size[0] + SIDE - 1) // SIDE, (size[1] + SIDE - 1) // SIDE
-    reach = radius * 0.5 * min(size[0], size[1]) + _FARTHEST
+    reach = radius * 0.5 * min(size[0], size[1]) + FARTHEST
     half, middle, centre = 0.5 * min(size[0], size[1]), 0.5 * (size[1] - 1), 0.5 * (size[0] - 1)
     quad = corners.shape[1] == 4
     f, row, column = cursor[FACE], cursor[ROW], cursor[COLUMN]
@@ -347,13 +348,13 @@ def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, p
         if n > 0 and (end - row) * (right - left) > TILES - n:
             break
         frame = row_of(frames, parts)
-        _set_up(corners, f, half, middle, centre, reach, frame, base)
+        set_up(corners, f, half, middle, centre, reach, frame, base)
         x, y, square, mark = frame[DISC], frame[DISC + 1], frame[DISC + 2], frame[DISC + 3]
         start = n
         while row < end and n < TILES:
             dx = SIDE * column + 0.5 * (SIDE - 1) - x
             dy = SIDE * row + 0.5 * (SIDE - 1) - y
-            if dx * dx + dy * dy <= square and _place(
+            if dx * dx + dy * dy <= square and place_tile(
                 frame, np.float64(column), np.float64(row), base
             ):
                 place = SINGLES * n
@@ -365,13 +366,13 @@ def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, p
                         _places_three(place, base, np.float32(mark), columns)
                 elif slopes:
                     if quad:
-                        _slopes_four(place, base, np.float32(mark), columns)
+                        slopes_four(place, base, np.float32(mark), columns)
                     else:
-                        _slopes_three(place, base, np.float32(mark), columns)
+                        slopes_three(place, base, np.float32(mark), columns)
                 elif quad:
-                    _measure_four(place, base, np.float32(mark), columns)
+                    measure_four(place, base, np.float32(mark), columns)
                 else:
-                    _measure_three(place, base, np.float32(mark), columns)
+                    measure_three(place, base, np.float32(mark), columns)
                 tiles[n] = ((image * down + row) * across + column) * SINGLES
                 n += 1
             column += 1
@@ -388,12 +389,14 @@ def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, p
 
 
 @lanewise
-def _argument(i, factor, shift, block):
+def put_argument(i, factor, shift, block):
+    """Fill in the arguments of a law for a tile."""
     block[i + ARGUMENT] = block[i + DISTANCE] * factor + shift
 
 
 @lanewise
-def _squared_argument(i, factor, shift, block):
+def put_squared_argument(i, factor, shift, block):
+    """As `put_argument`, for a law of the square of the distance."""
     distance = block[i + DISTANCE]
     block[i + ARGUMENT] = distance * fabs(distance) * factor + shift
 
@@ -412,9 +415,9 @@ def arguments(count, image, law, size, block):
     narrow = np.float32(-factor if law.reversed else factor)
     for i in range(0, count, SINGLES):
         if law.squared:
-            _squared_argument(i, narrow, shift, block)
+            put_squared_argument(i, narrow, shift, block)
         else:
-            _argument(i, narrow, shift, block)
+            put_argument(i, narrow, shift, block)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -449,7 +452,7 @@ def _draw_tile(pixel, tiles, place, width, image):
     value = tiles[pixel].value
     for k in range(SIDE):
         row = range(SIDE * k, SIDE * k + SIDE)
-        store(image, place + width * k, _shuffled(pixel.builder, value, value, row))
+        store(image, place + width * k, shuffled(pixel.builder, value, value, row))
 
 
 @inner()
@@ -555,12 +558,12 @@ def four_sums(vectors):
         """Sums of each two numbers, so many apart, of both vectors, in turns."""
         low = [n + m + other for n in range(0, SINGLES, 2 * width) for other in (0, SINGLES)
                for m in range(width)]  # fmt: skip
-        parts = (_shuffled(builder, a.value, b.value, [n + k for n in low]) for k in (0, width))
+        parts = (shuffled(builder, a.value, b.value, [n + k for n in low]) for k in (0, width))
         return Lanes(builder, builder.fadd(*parts))
 
     v = folded(folded(vectors[0], vectors[1], 1), folded(vectors[2], vectors[3], 1), 2).value
     for size in (8, 4):
-        v = builder.fadd(*(_shuffled(builder, v, v, range(k, k + size)) for k in (0, size)))
+        v = builder.fadd(*(shuffled(builder, v, v, range(k, k + size)) for k in (0, size)))
     return builder.fpext(v, ir.VectorType(ir.DoubleType(), 4))
 
 
@@ -590,13 +593,13 @@ def _moving(count):
                     total = Lanes(builder, builder.load(place)) + where(here, value, 0.0)
                     builder.store(total.value, place)
         across, down = frame[ACROSS].value, frame[DOWN].value
-        half = Lanes(builder, _shuffled(builder, half.value, half.value, range(4)))
+        half = Lanes(builder, shuffled(builder, half.value, half.value, range(4)))
         sides = ir.Constant(half.value.type, [1.0 / SIDE, -1.0 / SIDE] * 2)
         half = half * Lanes(builder, sides)
         moves = []
 
         def lanes(value, other, places):
-            return Lanes(builder, _shuffled(builder, value, other, places))
+            return Lanes(builder, shuffled(builder, value, other, places))
 
         for k in range(count):
             sums = four_sums([Lanes(builder, builder.load(x)) for x in kept[4 * k : 4 * k + 4]])
@@ -609,10 +612,10 @@ def _moving(count):
             moves.append((normal * shares[0] + tangent * shares[1]).value)
         for k in range(count):
             both = builder.fadd(
-                _shuffled(builder, moves[k], moves[k], [0, 1]),
-                _shuffled(builder, moves[k - 1], moves[k - 1], [2, 3]),
+                shuffled(builder, moves[k], moves[k], [0, 1]),
+                shuffled(builder, moves[k - 1], moves[k - 1], [2, 3]),
             )
-            before = builder.fpext(_loaded(out, corner + 2 * k, 2), both.type)
+            before = builder.fpext(loaded(out, corner + 2 * k, 2), both.type)
             after = Lanes(builder, builder.fsub(before, both))
             after = maximum(minimum(after, _LIMIT), -_LIMIT)  # vertices sum several
             narrow = builder.fptrunc(after.value, ir.VectorType(ir.FloatType(), 2))
@@ -628,10 +631,10 @@ move_three, move_four = _moving(3), _moving(4)
 def _take_tile(pixel, rest, place, width, image, tiles):
     """Read a tile from the rows of an image; pixels that are saturated have no gradient."""
     builder = pixel.builder
-    rows = [_loaded(image, place + width * k, SIDE) for k in range(SIDE)]
+    rows = [loaded(image, place + width * k, SIDE) for k in range(SIDE)]
     while len(rows) > 1:
         both = range(2 * rows[0].type.count)
-        rows = [_shuffled(builder, a, b, both) for a, b in zip(rows[::2], rows[1::2], strict=True)]
+        rows = [shuffled(builder, a, b, both) for a, b in zip(rows[::2], rows[1::2], strict=True)]
     tiles[pixel] = where(rest[pixel] > 0.0, Lanes(builder, rows[0]), 0.0)
 
 

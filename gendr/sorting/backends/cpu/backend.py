@@ -18,7 +18,7 @@ from gendr.distributions.decisions import Number
 from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as supports
 from gendr.kernels.threads import run
-from gendr.sorting.backends.comparators import Comparators
+from gendr.sorting.backends.comparators import Comparators, power_of
 from gendr.sorting.networks import Network
 
 __all__ = ["Carry", "Gates", "available", "supports"]
@@ -47,7 +47,7 @@ def gates_forward(
     comparators: Comparators, x: Tensor, steepness: Number, *, save: bool
 ) -> tuple[Tensors, Tensors]:
     """Values, keep and swap; the differences and the swaps are saved, group by group."""
-    from gendr.distributions.numba import tails_address
+    from gendr.distributions.numba import loop
     from gendr.sorting.backends.cpu import kernels
 
     network, batch = comparators.network, len(x)
@@ -58,8 +58,8 @@ def gates_forward(
     differences, swaps = saved.numpy()
     _launch(
         kernels.gates, groups, _GATE * batch * size, network.pairs, network.offsets, x.numpy(),
-        tails_address(comparators.kernel_name), comparators.power, float(steepness),
-        values.numpy(), keep.numpy(), swap.numpy(), differences, swaps,
+        loop(comparators.kernel_name, "tails").address, power_of(comparators.law),
+        float(steepness), values.numpy(), keep.numpy(), swap.numpy(), differences, swaps,
     )  # fmt: skip
     return (values, keep, swap), (saved,)
 
@@ -69,19 +69,22 @@ def gates_backward(
     wanted: tuple[bool, ...],
 ) -> Gradients:  # fmt: skip
     """Gradients of x and, for every group, of the steepness."""
-    from gendr.distributions.numba import density_address
+    from gendr.distributions.numba import loop
     from gendr.sorting.backends.cpu import kernels
 
     x, steepness = inputs
     network, groups = comparators.network, -(-len(x) // kernels.GROUP)
     differences, swaps = saved[0].numpy()
     none = x.new_empty(0, 0)
-    grad_values, grad_keep = (none if grad is None else grad for grad in grads[:2])
+    grad_values, grad_keep, _ = grads
+    grad_values = none if grad_values is None else grad_values
+    grad_keep = none if grad_keep is None else grad_keep
     grad_x, parts = torch.empty_like(x), torch.empty(groups, dtype=torch.float64, device="cpu")
     _launch(
         kernels.gates_back, groups, _GATE_BACK * len(x) * network.size, network.pairs,
-        differences, swaps, density_address(comparators.kernel_name), comparators.power,
-        float(steepness), grad_values.numpy(), grad_keep.numpy(), grad_x.numpy(), parts.numpy(),
+        differences, swaps, loop(comparators.kernel_name, "density").address,
+        power_of(comparators.law), float(steepness), grad_values.numpy(), grad_keep.numpy(),
+        grad_x.numpy(), parts.numpy(),
     )  # fmt: skip
     return grad_x, parts
 

@@ -22,7 +22,7 @@ from gendr._common.tracing import lasting
 from gendr.distributions.decisions import Number
 from gendr.kernels.triton import launch as _triton_launch
 from gendr.kernels.triton.launch import available, blocks_of, interpreted, power_of_2, run
-from gendr.sorting.backends.comparators import Comparators
+from gendr.sorting.backends.comparators import Comparators, power_of
 from gendr.sorting.networks import Network
 
 __all__ = ["Carry", "Gates", "available", "supports"]
@@ -85,7 +85,7 @@ def gates_forward(
     from gendr.distributions import triton as laws
     from gendr.sorting.backends.triton import kernels
 
-    network, power = comparators.network, comparators.power
+    network, power = comparators.network, power_of(comparators.law)
     (batch, n), size = x.shape, network.size
     values = torch.empty_like(x)
     keep, swap = x.new_empty(batch, size), x.new_empty(batch, size)
@@ -110,7 +110,7 @@ def gates_backward(
     from gendr.sorting.backends.triton import kernels
 
     (x, steepness), (grad_values, grad_keep, _) = inputs, grads
-    network, power = comparators.network, comparators.power
+    network, power = comparators.network, power_of(comparators.law)
     batch, n = x.shape
     keep, swap, differences = saved
     grad_x = torch.zeros_like(x) if grad_values is None else grad_values.clone()

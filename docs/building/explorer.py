@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from building.javascript import formulas
 from gendr.mesh import Mesh, example, icosphere, look_at
-from support.javascript import formulas
 
-FOLDER = Path(__file__).parents[2] / "docs" / "site" / "explorer"
+FOLDER = Path(__file__).parents[1] / "site" / "explorer"
 MARKER = "<!-- explorer -->"
 
 # A menu of renderers, each with a scale.

@@ -1,0 +1,438 @@
+"""What other programs show of a GLB: PSNR and SSIM against photos left out, and frames per second.
+
+    python benchmarks/engines.py out/splats.glb PHOTOS                  # what of it is installed
+    python benchmarks/engines.py out/fit.glb PHOTOS --cameras out/cameras.json --size 800
+    python benchmarks/engines.py A.glb B.glb PHOTOS --pyrender ENV/bin/python --json rows.json
+
+Every tenth photo counts, as `gendr splat --hold-out 10` leaves them out. Rows:
+
+- gendr: the hard pictures of `gendr.Renderer`, 2 x 2 points a pixel, as `opaque_psnr` has them.
+- primitives: rasterized, interpolated and antialiased at 2 x 2 points a pixel, as an engine would:
+  COLOR_0 and texels are linear until the pixel has its colour.
+- three: three.js in headless Chromium with WebGL in software, `antialias: true`, one point of the
+  screen a pixel. three 2x: with two (devicePixelRatio 2), averaged.
+- pyrender: trimesh and pyrender by OSMesa, multisampled by 4, unlit.
+
+Materials that are lit count as unlit: photos have their own light. three.js comes by npm into a
+temporary folder, unless --npm names one that has it. pyrender wants NumPy 1 and a newer PyOpenGL
+than it asks for: python -m venv ENV; ENV/bin/pip install 'numpy<2' pyrender; ENV/bin/pip install -U
+PyOpenGL; and libosmesa6 of the system.
+"""
+
+from __future__ import annotations
+
+import _clone  # noqa: F401  # before what it makes importable
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import gendr.primitives as dr
+from gendr.losses import psnr, ssim
+from gendr.mesh import Camera, Mesh
+from gendr.photos import visual
+from gendr.photos.splatting import Photos, load_photos
+from gendr.photos.views import color_of
+
+Images = NDArray[Any]  # [B, H, W, 3] in [0, 1]
+
+THREE = "three@0.187.0"
+HERE = Path(__file__).resolve().parent
+FINER = 2  # points along the side of a pixel, for our own pictures
+LEAST_SECONDS = 3.0  # of which frames are counted
+PATIENCE = 300.0  # seconds for a browser
+SOFTWARE = (
+    "--headless=new", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
+    "--ignore-gpu-blocklist", "--disable-extensions", "--no-first-run", "--mute-audio",
+)  # fmt: skip
+
+PAGE = """<!doctype html><script type="importmap">{"imports": {
+"three": "/three/build/three.module.js", "three/addons/": "/three/examples/jsm/"}}</script>
+<script type="module">
+import * as THREE from "three";
+import { GLTFLoader } from "three/addons/loaders/GLTFLoader.js";
+const post = (path, body) => fetch(path, { method: "POST", body });
+try {
+  const job = await (await fetch("/job.json")).json();
+  const renderer = new THREE.WebGLRenderer({ antialias: true });
+  renderer.setPixelRatio(job.ratio);
+  renderer.setSize(job.width, job.height);
+  document.body.append(renderer.domElement);
+  const gltf = await new GLTFLoader().loadAsync("/model.glb");
+  const scene = new THREE.Scene();
+  scene.background = new THREE.Color().setRGB(...job.background, THREE.SRGBColorSpace);
+  scene.add(gltf.scene);
+  gltf.scene.traverse((node) => {
+    const old = node.material;
+    if (old === undefined || old.isMeshBasicMaterial) return;
+    node.material = new THREE.MeshBasicMaterial({
+      map: old.map, color: old.color, vertexColors: old.vertexColors, side: old.side });
+  });
+  const camera = new THREE.Camera();
+  camera.matrixAutoUpdate = false;
+  const see = ({ projection, world }) => {
+    camera.projectionMatrix.set(...projection);
+    camera.projectionMatrixInverse.copy(camera.projectionMatrix).invert();
+    camera.matrix.set(...world);
+    camera.updateMatrixWorld(true);
+    renderer.render(scene, camera);
+  };
+  const gl = renderer.getContext();
+  const [w, h] = [gl.drawingBufferWidth, gl.drawingBufferHeight];
+  const pixels = new Uint8Array(4 * w * h);
+  for (const [i, each] of job.cameras.entries()) {
+    see(each);
+    gl.readPixels(0, 0, w, h, gl.RGBA, gl.UNSIGNED_BYTE, pixels);
+    await post("/image/" + i, pixels);
+  }
+  const start = performance.now();
+  let frames = 0;
+  while (performance.now() - start < 1000 * job.seconds) {
+    see(job.cameras[frames++ % job.cameras.length]);
+    gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, pixels);  // waits for the frame
+  }
+  const seconds = (performance.now() - start) / 1000;
+  const facts = gl.getExtension("WEBGL_debug_renderer_info");
+  await post("/done", JSON.stringify({ fps: frames / seconds, size: [w, h],
+    samples: gl.getParameter(gl.SAMPLES), triangles: renderer.info.render.triangles,
+    by: facts ? gl.getParameter(facts.UNMASKED_RENDERER_WEBGL) : "?" }));
+} catch (error) { await post("/failed", String(error.stack || error)); }
+</script>"""
+
+PYRENDER = """
+import json, os, sys
+os.environ.setdefault("PYOPENGL_PLATFORM", "osmesa")
+import numpy as np, pyrender, trimesh
+job = json.load(open(sys.argv[1]))
+scene = pyrender.Scene(bg_color=[*job["background"], 1.0])
+for node in (loaded := trimesh.load_scene(job["model"], process=False)).graph.nodes_geometry:
+    place, name = loaded.graph[node]
+    mesh = loaded.geometry[name]
+    colors = mesh.visual.vertex_attributes.get("color") if mesh.visual.kind == "texture" else None
+    if colors is None and mesh.visual.kind == "vertex":
+        colors = mesh.visual.vertex_colors / 255.0
+    material = getattr(mesh.visual, "material", None)
+    image = getattr(material, "baseColorTexture", None)
+    factor = getattr(material, "baseColorFactor", None)
+    factor = np.ones(4) if factor is None else np.asarray(factor, float) / 255
+    encode = lambda x: np.where(x <= 0.0031308, 12.92 * x, 1.055 * np.abs(x) ** (1 / 2.4) - 0.055)
+    look = dict(metallicFactor=0.0, alphaMode="OPAQUE", doubleSided=True)
+    look["baseColorFactor"] = [*encode(factor[:3]), 1.0]
+    parts = dict(positions=mesh.vertices, indices=mesh.faces, mode=4)
+    if colors is not None:  # which pyrender shows as they are
+        parts["color_0"] = np.c_[encode(colors[:, :3]), np.ones(len(colors))].astype(np.float32)
+    if image is not None:
+        look["baseColorTexture"] = pyrender.Texture(source=image, source_channels="RGB")
+        parts["texcoord_0"] = mesh.visual.uv
+    primitive = pyrender.Primitive(material=pyrender.MetallicRoughnessMaterial(**look), **parts)
+    scene.add(pyrender.Mesh([primitive]), pose=place)
+
+class Given(pyrender.Camera):
+    def __init__(self, matrix):
+        super().__init__(znear=job["near"], zfar=job["far"])
+        self.matrix = np.array(matrix).reshape(4, 4)
+    def get_projection_matrix(self, width=None, height=None):
+        return self.matrix
+
+renderer = pyrender.OffscreenRenderer(job["width"], job["height"])
+flags = pyrender.RenderFlags.FLAT | pyrender.RenderFlags.SKIP_CULL_FACES
+for i, each in enumerate(job["cameras"]):
+    node = scene.add(Given(each["projection"]), pose=np.array(each["world"]).reshape(4, 4))
+    scene.main_camera_node = node
+    np.save(f"{job['out']}/{i}.npy", renderer.render(scene, flags=flags)[0][..., :3])
+    scene.remove_node(node)
+"""
+
+
+def placed(camera: Camera, size: tuple[int, int], near: float, far: float) -> list[dict[str, Any]]:
+    """Each camera as OpenGL has it: its projection, and camera to world, row by row."""
+    rotation, shift, k = (x.double() for x in camera.to_opencv(size))
+    height, width = size
+    found = []
+    for r, t, (row, column, _) in zip(rotation, shift, k, strict=True):
+        fx, cx, fy, cy = (float(x) for x in (row[0], row[2], column[1], column[2]))
+        projection = [
+            2 * fx / width, 0, 1 - 2 * cx / width, 0,
+            0, 2 * fy / height, 2 * cy / height - 1, 0,
+            0, 0, -(far + near) / (far - near), -2 * far * near / (far - near),
+            0, 0, -1, 0,
+        ]  # fmt: skip
+        world = torch.eye(4, dtype=torch.float64)
+        world[:3, :3] = r.T * torch.tensor([1.0, -1.0, -1.0], dtype=torch.float64)
+        world[:3, 3] = -r.T @ t
+        if camera.origin is not None:
+            world[:3, 3] += camera.origin.double().cpu().reshape(-1, 3)[0]
+        found.append({"projection": projection, "world": world.flatten().tolist()})
+    return found
+
+
+def by_gendr(mesh: Mesh, photos: Photos, background: Tensor) -> Images:
+    """The hard pictures of the renderer."""
+    rgb, alpha = visual.render_views(mesh.with_unlit(), photos.camera, photos.image_size)
+    image = rgb + (1 - alpha)[:, None] * background[:, None, None]
+    return image.permute(0, 2, 3, 1).float().numpy()
+
+
+def by_primitives(mesh: Mesh, photos: Photos, background: Tensor) -> Images:
+    """As engines do it: linear colours, antialiased edges, the mean of some points a pixel."""
+    height, width = (FINER * n for n in photos.image_size)
+    camera, faces = photos.camera.toward(mesh), mesh.faces.int()
+    near, far = visual.depths(mesh, camera)
+    shape = torch.tensor([min(height, width) / width, min(height, width) / height])
+    images = []
+    for i in range(len(camera)):
+        (xyw,), (depth,) = camera[i].clip_coordinates(mesh.vertices)
+        z = ((far + near) * depth - 2 * far * near) / (far - near)
+        w = xyw[:, 2]
+        scale = depth / w  # of clip coordinates, of which only ratios count
+        pos = torch.stack([*(xyw[:, :2] * shape).mul(scale[:, None]).unbind(1), z, depth], 1)[None]
+        rast, over = dr.rasterize(None, pos, faces, resolution=[height, width])
+        color = torch.ones(1, height, width, 3)
+        if mesh.vertex_colors is not None:
+            color, _ = dr.interpolate(_linear(mesh.vertex_colors)[None], rast, faces)
+        if mesh.face_colors is not None:
+            corners = torch.arange(3 * len(faces), dtype=torch.int32).reshape(-1, 3)
+            each = _linear(mesh.face_colors).repeat_interleave(3, 0)
+            color = dr.interpolate(each[None], rast, corners)[0]
+        if mesh.texture is not None and mesh.uvs is not None:
+            own = mesh.face_uvs if mesh.face_uvs is not None else mesh.faces
+            up = torch.stack([mesh.uvs[:, 0], 1 - mesh.uvs[:, 1]], 1)
+            uv, da = dr.interpolate(up[None], rast, own.int(), rast_db=over, diff_attrs="all")
+            texels = _linear(mesh.texture)[None].contiguous()
+            color = color * dr.texture(texels, uv, da)
+        color = torch.where(rast[..., 3:] > 0, _encoded(color), background)
+        color = dr.antialias(color, rast, pos, faces)
+        images.append(color.flip(1))
+    return _pooled(torch.cat(images).numpy(), FINER)
+
+
+def _linear(colors: Tensor) -> Tensor:
+    x = colors.float().clamp(0, 1)
+    return torch.where(x <= 0.04045, x / 12.92, ((x + 0.055) / 1.055) ** 2.4)
+
+
+def _encoded(colors: Tensor) -> Tensor:
+    x = colors.clamp(0, 1)
+    return torch.where(x <= 0.0031308, 12.92 * x, 1.055 * x ** (1 / 2.4) - 0.055)
+
+
+def _pooled(images: Images, n: int) -> Images:
+    batch, height, width, _ = images.shape
+    return images.reshape(batch, height // n, n, width // n, n, 3).mean((2, 4))
+
+
+def by_three(
+    job: dict[str, Any], model: Path, modules: Path, ratio: int
+) -> tuple[Images, dict[str, Any]]:
+    """What three.js shows in Chromium, and what it says of itself."""
+    job = job | {"ratio": ratio, "seconds": LEAST_SECONDS}
+    images: dict[int, bytes] = {}
+    facts: dict[str, Any] = {}
+    over = threading.Event()
+
+    class Door(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.split("?")[0]
+            kind = "text/javascript" if path.endswith(".js") else "application/octet-stream"
+            if path == "/":
+                body, kind = PAGE.encode(), "text/html"
+            elif path == "/job.json":
+                body = json.dumps(job).encode()
+            elif path == "/model.glb":
+                body = model.read_bytes()
+            elif path.startswith("/three/") and (file := modules / path[1:]).is_file():
+                body = file.read_bytes()
+            else:
+                self.send_error(404)
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(204)
+            self.end_headers()
+            if self.path.startswith("/image/"):
+                images[int(self.path[7:])] = body
+                return
+            facts.update({"failed": body.decode()} if self.path == "/failed" else json.loads(body))
+            over.set()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        browser = subprocess.Popen(
+            [_chromium(), *SOFTWARE, f"--user-data-dir={profile}",
+             f"http://127.0.0.1:{server.server_port}/"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            if not over.wait(PATIENCE):
+                facts["failed"] = f"no answer in {PATIENCE:g} s"
+        finally:
+            browser.terminate()
+            browser.wait()
+            server.shutdown()
+    if "failed" in facts:
+        raise RuntimeError(f"three.js: {facts['failed']}")
+    width, height = facts["size"]
+    found = [
+        np.frombuffer(images[i], np.uint8).reshape(height, width, 4)[::-1, :, :3]
+        for i in range(len(job["cameras"]))
+    ]
+    return _pooled(np.stack(found).astype(np.float32) / 255, ratio), facts
+
+
+def _chromium() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
+        if (path := shutil.which(name)) is not None:
+            return path
+    raise RuntimeError("three.js needs Chromium or Chrome on the path")
+
+
+def by_pyrender(job: dict[str, Any], model: Path, python: str) -> Images:
+    """What pyrender shows of what trimesh has read."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "job.json"
+        file.write_text(json.dumps(job | {"model": str(model.resolve()), "out": folder}))
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        run = subprocess.run(
+            [python, "-c", PYRENDER, str(file)], capture_output=True, text=True, env=env
+        )
+        if run.returncode:
+            raise RuntimeError(f"pyrender: {run.stderr.strip().splitlines()[-1]}")
+        found = [np.load(Path(folder) / f"{i}.npy") for i in range(len(job["cameras"]))]
+    return np.stack(found).astype(np.float32) / 255
+
+
+def scores(images: Images, photos: Photos) -> dict[str, float]:
+    """Means of PSNR in dB and of SSIM over photos."""
+    found = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2)
+    pairs = [
+        (photos.cropped(found[i], i), photos.cropped(photos.images[i], i))
+        for i in range(len(photos))
+    ]
+    return {
+        name: round(float(torch.stack([score(*pair) for pair in pairs]).mean()), 3)
+        for name, score in (("psnr", psnr), ("ssim", ssim))
+    }
+
+
+def measure(model: Path, photos: Photos, args: argparse.Namespace, modules: Path | None) -> Any:
+    """The rows of one GLB."""
+    mesh, behind = Mesh.load(model), photos.background
+    if args.background is not None or behind.ndim == 3:
+        behind = torch.tensor(color_of(args.background or "white"))
+    near, far = visual.depths(mesh, photos.camera)
+    height, width = photos.image_size
+    job = {
+        "width": width, "height": height, "near": near, "far": far,
+        "background": behind.tolist(), "cameras": placed(photos.camera, (height, width), near, far),
+    }  # fmt: skip
+    ways: dict[str, Callable[[], tuple[Images, dict[str, Any]]]] = {
+        "gendr": lambda: (by_gendr(mesh, photos, behind), {}),
+        "primitives": lambda: (by_primitives(mesh, photos, behind), {}),
+    }
+    if modules is not None:
+        ways["three"] = partial(by_three, job, model, modules, 1)
+        ways["three 2x"] = partial(by_three, job, model, modules, 2)
+    if args.pyrender:
+        ways["pyrender"] = lambda: (by_pyrender(job, model, args.pyrender), {})
+    about = {"model": str(model), "megabytes": round(model.stat().st_size / 1e6, 2)}
+    rows, first = [], None
+    for name, way in ways.items():
+        try:
+            images, facts = way()
+        except RuntimeError as error:
+            sys.stderr.write(f"{error}\n")
+            continue
+        first = images if first is None else first
+        row = {**about, "triangles": len(mesh.faces), "engine": name, **scores(images, photos)}
+        row["from_ours"] = round(float(-10 * np.log10(np.square(images - first).mean() + 1e-12)), 2)
+        rows.append(row | {k: facts[k] for k in ("fps", "samples", "by") if k in facts})
+        if args.out:
+            _write(images, photos, Path(args.out), f"{model.stem}_{name.replace(' ', '_')}")
+    return rows
+
+
+def _write(images: Images, photos: Photos, folder: Path, stem: str) -> None:
+    from PIL import Image
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, image in zip(photos.names, images, strict=True):
+        pixels = (image.clip(0, 1) * 255).round().astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{stem}_{Path(name).stem}.png")
+
+
+def _modules(given: str | None, folder: str) -> Path | None:
+    """Where three.js is; it is installed unless a folder is given."""
+    if given:
+        return Path(given) / "node_modules"
+    if shutil.which("npm") is None:
+        sys.stderr.write("three.js needs npm\n")
+        return None
+    subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder,
+                    THREE], check=True)  # fmt: skip
+    return Path(folder) / "node_modules"
+
+
+def main() -> None:
+    """Measure, and print the rows."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("models", nargs="+", metavar="GLB")
+    parser.add_argument("photos", metavar="PHOTOS")
+    parser.add_argument("--cameras", help="their file, if it is not with the photos")
+    parser.add_argument("--size", type=int, default=400, help="shorter side of the photos")
+    parser.add_argument("--every", type=int, default=10, help="photos that count; 1 for all")
+    parser.add_argument("--background", help="a colour, in place of that of the photos")
+    parser.add_argument("--npm", help="folder with node_modules/three")
+    parser.add_argument("--no-three", action="store_true", help="without a browser")
+    parser.add_argument("--pyrender", metavar="PYTHON", help="of an environment that has it")
+    parser.add_argument("--out", help="folder for the pictures")
+    parser.add_argument("--json", help="file for the rows")
+    args = parser.parse_args()
+    color = args.background or "white"
+    photos = load_photos(args.photos, cameras=args.cameras, size=args.size, background=color)
+    if args.every > 1:
+        _, photos = photos.split(args.every, min(args.every, len(photos)) // 2)
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        modules = None if args.no_three else _modules(args.npm, folder)
+        for model in args.models:
+            rows += measure(Path(model), photos, args, modules)
+    for row in rows:
+        rest = f"{row['fps']:8.1f} frames/s, {row['by']}" if "fps" in row else ""
+        sys.stdout.write(
+            f"{row['model']}  {row['megabytes']:.2f} MB  {row['triangles']:,} triangles  "
+            f"{row['engine']:10s}  PSNR {row['psnr']:.2f}  SSIM {row['ssim']:.3f}  "
+            f"to ours {row['from_ours']:.1f} dB  {rest}\n"
+        )
+    if args.json:
+        Path(args.json).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Sky: plain parts of photos in which stereo finds nothing.
+
+Its patches beside a roof match by the roof that is in them, so that a fringe of sky gets the depth
+of the roof (foreground fattening: Hirschmüller & Scharstein, Evaluation of Stereo Matching Costs on
+Images with Radiometric Differences, PAMI 2009, section 4). Depths there are no surface.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["find_sky"]
+
+Array = npt.NDArray[Any]
+
+# The largest difference of grey values, 0 to 255, within a square of so many pixels that is plain.
+_PLAIN, _SQUARE = 14, 5
+# How far into a plain part patches reach that show what is beside it, in pixels, and the largest
+# share of what lies further inside that stereo may have found.
+_REACH, _FOUND = 6, 0.03
+# The least share of the photo.
+_LEAST = 0.003
+
+
+def find_sky(image: Array, found: Array) -> Array:
+    """Where a photo shows no surface: bool [H, W].
+
+    A wall without a pattern is the same to stereo; it loses the fringe by which it was found.
+
+    Args:
+        image: uint8 [H, W, 3].
+        found: bool [H, W], where stereo found something.
+    """
+    from scipy import ndimage
+
+    grey = ndimage.gaussian_filter(image.mean(2, dtype=np.float32), 1)
+    most, least = (f(grey, _SQUARE) for f in (ndimage.maximum_filter, ndimage.minimum_filter))
+    even = most - least < _PLAIN
+    parts: Any = ndimage.label(even)[0]
+    inner = np.where(ndimage.minimum_filter(even, 2 * _REACH + 1), parts, 0)
+    size, within, matched = (
+        np.bincount(each.ravel(), minlength=int(parts.max()) + 1)
+        for each in (parts, inner, inner[found])
+    )
+    good = (size >= _LEAST * even.size) & (within > 0) & (matched <= _FOUND * within)
+    good[0] = False
+    # Up to the pixel beside an edge.
+    return ndimage.maximum_filter(good[parts], _SQUARE)
