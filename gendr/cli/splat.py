@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -384,7 +385,9 @@ class _Report:
         seconds |= {"reading": begin - self.plan.begin - own, "training": training.seconds}
         seconds["opaque"] = 0.0 if hard is None else hard.seconds
         with self.session.part("pictures") as tell:
-            firm, solid = None if hard is None else hard.mesh(), []
+            firm, solid = None, []
+            with suppress(ValueError):  # nothing is left that a photo shows
+                firm = None if hard is None else hard.mesh()
             if firm is not None:
                 solid = list(hard_views(firm, splats.behind(scored.image_size), scored.camera))
             soft = training.images(scored)
