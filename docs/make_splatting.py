@@ -2,12 +2,14 @@
 
     python docs/make_splatting.py           splatting_laws.png
     python docs/make_splatting.py PHOTOS    splatting_stages.png and splatting_walk.gif too
+    python docs/make_splatting.py PHOTOS --trained OUT      splatting_opaque.png alone
 
 Differences of laws and T-conorms, of docs/results/splatting-effects.json. And how a training turns
 soft triangles into a picture: one minute on a folder of photos with cameras, the first picture that
 is held out: the start, parts of the way, every tenth triangle of the end, and the opaque triangles
 that hard renderers take. And a walk around what was trained in so many steps, beside the nearest of
-the photos that were held out.
+the photos that were held out. Of a folder that `gendr splat PHOTOS -o OUT` wrote: photos held out,
+the soft triangles and the GLB from there.
 """
 
 from __future__ import annotations
@@ -24,14 +26,15 @@ from torch import Tensor
 
 from gendr.kernels.threads import torch_on_one_thread
 from gendr.losses import psnr
+from gendr.mesh import Mesh
 from gendr.photos import visual
 from gendr.photos.splatting import (
     Splats,
     SplatSettings,
     camera_path,
     fit_splats,
+    fit_triangles,
     load_photos,
-    opaque_splats,
 )
 from gendr.photos.splatting.pictures import drawn, hard_views, pixels
 from gendr.photos.splatting.training import SplatTraining, start_from
@@ -49,7 +52,11 @@ def main() -> None:
     """Draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("photos", nargs="?", help="a folder of photos with cameras")
+    parser.add_argument("--trained", type=Path, help="what gendr splat wrote for them")
     args = parser.parse_args()
+    if args.trained is not None:
+        save_opaque(args.photos, args.trained)
+        return
     save_laws(json.loads(EFFECTS.read_text()))
     if args.photos is not None:
         save_stages(args.photos)
@@ -106,13 +113,14 @@ def save_stages(folder: str) -> None:
 
     with torch_on_one_thread():
         training = fit_splats(train, settings, init=start, callback=keep)
-        firm = opaque_splats(training)
+        firm = fit_triangles(train, settings, training.splats()).mesh()
     camera, size, photo = held_out.camera[0], held_out.image_size, held_out.images[0]
     tiles: list[tuple[str, Tensor]] = [("photo, held out", photo)]
     tiles += [(f"{name}, {len(splats):,}", drawn(splats, camera, size)[0])
               for name, splats in stages]  # fmt: skip
     tiles.append(("every tenth of them", drawn(stages[-1][1][::10], camera, size)[0]))
-    tiles.append((f"opaque, {len(firm):,}", hard_views(firm, camera, size)[0]))
+    behind = training.splats().behind(size)
+    tiles.append((f"opaque, {len(firm.faces):,}", hard_views(firm, behind, camera)[0]))
     page = visual.Page(len(tiles) * (SIDE + 8) + 16, SIDE + 62)
     for i, (name, image) in enumerate(tiles):
         x = 12 + i * (SIDE + 8)
@@ -123,6 +131,34 @@ def save_stages(folder: str) -> None:
             page.text(x + SIDE // 2, SIDE + 38, f"{score:.1f} dB", 13, visual.FAINT, "ma")
     picture = Image.fromarray(page.pixels()).quantize(COLOURS, dither=Image.Dither.NONE)
     picture.save(IMAGES / "splatting_stages.png", optimize=True)
+
+
+def save_opaque(folder: str, trained: Path) -> None:
+    """Photos held out, soft triangles and the mesh for programs, of a training of the command."""
+    size = json.loads((trained / "metrics.json").read_text())["image_size"]
+    held_out = load_photos(folder, size=tuple(size)).split()[1]
+    splats, mesh = Splats.load(trained / "splats.npz"), Mesh.load(trained / "splats.glb")
+    chosen = held_out[visual.spread(len(held_out), 2)]
+    behind, camera = splats.behind(chosen.image_size), chosen.camera
+    rows = zip(
+        chosen.images, [drawn(splats, camera[i], chosen.image_size)[0] for i in range(len(chosen))],
+        hard_views(mesh, behind, camera), strict=True,
+    )  # fmt: skip
+    side = chosen.image_size[1]
+    page = visual.Page(3 * (side + 8) + 16, len(chosen) * (side + 30) + 34)
+    for row, images in enumerate(rows):
+        names = ("photo, held out", f"{len(splats):,} soft triangles",
+                 f"{len(mesh.faces):,} opaque ones, GLB")  # fmt: skip
+        for column, (name, image) in enumerate(zip(names, images, strict=True)):
+            x, y = 12 + column * (side + 8), 32 + row * (side + 30)
+            if row == 0:
+                page.text(x + side // 2, 10, name, 15, visual.INK, "ma")
+            page.tile(pixels(image), x, y)
+            if column:
+                score = f"{float(psnr(image, images[0])):.1f} dB"
+                page.text(x + side // 2, y + side + 6, score, 13, visual.FAINT, "ma")
+    picture = Image.fromarray(page.pixels()).quantize(COLOURS, dither=Image.Dither.NONE)
+    picture.save(IMAGES / "splatting_opaque.png", optimize=True)
 
 
 def save_walk(folder: str) -> None:

@@ -393,14 +393,15 @@ class Splat(OnThreads, ReadsImages):
     what is written to the output folder (files of these names are replaced, together at the end):
       splats.npz      the triangles: gendr.photos.splatting.Splats.load
       splats.ply      about the same as Gaussians, for viewers of 3D Gaussian Splatting
-      splats.glb      opaque, hard triangles, trained on to be so, for any 3D program
+      splats.glb      opaque triangles, trained to look like the photos in any 3D program
       mesh.obj        of photos with masks: a closed surface about what the triangles cover, which
                       gendr fit --init takes
       sheet.png       pictures that were held out, and what the triangles look like from there
       orbit.mp4       a walk past the cameras, or orbit.gif where imageio-ffmpeg is not installed
-      metrics.json    PSNR and SSIM of each picture held out, and what the GLB's triangles lose;
-                      seconds, settings, versions
+      metrics.json    PSNR and SSIM of each picture held out, of the soft triangles and of the
+                      GLB; seconds, settings, versions
       checkpoint.pt   every 30 s: the state of the training; --resume goes on from it
+      opaque.pt       the same of the opaque triangles
       preview.png     while it runs: a picture held out, and the triangles of now
 
     Attributes:
@@ -422,8 +423,8 @@ class Splat(OnThreads, ReadsImages):
             points or Gaussians (PLY, plain or compressed, .splat, .spz, SOG, glTF), or the
             splats.npz of a training before, whose law, T-conorm and unit then hold.
         hold_out: every N-th picture is left out of the training, and scored; 0 for none.
-        opaque: for splats.glb, train on for this part of the steps or the time, while triangles
-            become opaque or vanish; 0: it holds those of the training that are opaque enough.
+        opaque: for splats.glb, train opaque triangles for so many times the steps, or the time, of
+            the soft ones; 0: none.
     """
 
     groups: ClassVar[Mapping[str, str]] = {
@@ -448,7 +449,7 @@ class Splat(OnThreads, ReadsImages):
     background: str | None = option(None, None, "COLOUR")
     init: str | None = option(None, None, "hull|cameras|points|MESH|SPLATS")
     hold_out: int = option(10, count(0))
-    opaque: float = option(0.2, Number(0, 1))
+    opaque: float = option(1.0, Number(0, 100))
 
 
 @dataclass(frozen=True, kw_only=True)

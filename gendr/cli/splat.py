@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,23 +38,19 @@ from gendr.photos.splatting import (
     load_photos,
 )
 from gendr.photos.splatting.gaussians.files import read_cloud
-from gendr.photos.splatting.pictures import as_seen, drawn, film, hard_views, pair, sheet
+from gendr.photos.splatting.hard import HardTraining
+from gendr.photos.splatting.loop import Training
+from gendr.photos.splatting.pictures import drawn, film, hard_views, pair, sheet
 from gendr.photos.splatting.settings import BACKGROUNDS
-from gendr.photos.splatting.training import (
-    KIND,
-    SplatTraining,
-    opaque_splats,
-    start_from,
-    with_background,
-)
+from gendr.photos.splatting.training import KIND, SplatTraining, start_from, with_background
 from gendr.photos.views import color_of
 
 # Names of the files: the triangles, other forms of them, pictures, and what is known of them; and
 # the files of a training that is under way.
 SPLATS, PLY, GLB, MESH = "splats.npz", "splats.ply", "splats.glb", "mesh.obj"
 SHEET, VIDEO, ANIMATION, METRICS = "sheet.png", "orbit.mp4", "orbit.gif", "metrics.json"
-CHECKPOINT, PREVIEW = "checkpoint.pt", "preview.png"
-FILES = (SPLATS, PLY, GLB, MESH, SHEET, VIDEO, ANIMATION, METRICS, CHECKPOINT, PREVIEW)
+CHECKPOINT, HARD, PREVIEW = "checkpoint.pt", "opaque.pt", "preview.png"
+FILES = (SPLATS, PLY, GLB, MESH, SHEET, VIDEO, ANIMATION, METRICS, CHECKPOINT, HARD, PREVIEW)
 # Seconds between two checkpoints, and between two previews, which take at most this part of the
 # time.
 SAVE_SECONDS, PREVIEW_SECONDS, PREVIEW_PART = 30.0, 5.0, 0.03
@@ -65,8 +60,8 @@ IMAGE_SIZE, SMALLEST = 400, 11
 SHOWN, FRAMES, FRAME = 12, 96, 320
 # Seconds for the sheet and for files; the part of a budget that steps have at least.
 FILES_SECONDS, LEAST_PART = 1.0, 0.1
-# The least opacities of triangles that may count as opaque: what soft ones join, hard ones cannot.
-OPACITIES = (0.5, 0.4, 0.3, 0.2, 0.1)
+# Of two shares of a time so close to each other the training has had its own.
+NEARLY = 1.1
 # The shorter side of the masks of the surface, and cells of its grid along an axis.
 HULL, HULL_CELLS = 256, 128
 
@@ -95,24 +90,34 @@ def run(args: Splat) -> int:
     photos, settings = _read(args, settings)
     scene, settings = _scene(args, photos, settings)
     budget = settings.budget
-    total, unit = (settings.steps, "step") if budget is None else (round(budget), "s")
+    total, unit = (
+        (_steps(settings, args.opaque), "step") if budget is None else (round(budget), "s")
+    )
     session = Session("splat", total, unit, quiet=args.quiet, every=SAVE_SECONDS)
     with locked(writable_folder(out)), session:
         _check_own(out)
         plan = _Plan(args, settings, scene, found)
         report = _Report(args, settings, scene, session, plan)
+        if args.resume:
+            settings = plan.resumed(settings)
         training = fit_splats(
             scene.train, settings, init=scene.start, callback=report.step,
             held_out=scene.scored if args.hold_out else None,
             resume=out / CHECKPOINT if args.resume else None,
         )  # fmt: skip
+        hard = None if args.opaque == 0 else report.harden(training)
         session.close()
-        # Signals need not wait any more, and all but the pictures is in the checkpoint.
+        # Signals need not wait any more, and all but the pictures is in the checkpoints.
         session.place = "before the results were written", f"from {out / CHECKPOINT}"
         session.stop.at_once = True
         session.stop.check()
-        report.finish(training, {"cameras": found - clock})
+        report.finish(training, hard, {"cameras": found - clock})
     return 0
+
+
+def _steps(settings: SplatSettings, part: float) -> int:
+    """Of soft triangles and of opaque ones."""
+    return settings.steps + (max(1, round(part * settings.steps)) if part else 0)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -220,24 +225,22 @@ class _Plan:
 
     def __init__(self, args: Splat, settings: SplatSettings, scene: _Scene, begin: float) -> None:
         self.budget, self.part, self.begin = settings.budget, args.opaque, begin
-        self.soft = self.hard = self.alone = 0.0
+        self.out, self.soft, self.hard, self.alone = Path(args.output), 0.0, 0.0, 0.0
         if self.budget is None:
             return
         scored, train, splats = scene.scored, scene.train, scene.start
         size = scored.image_size
-        hard = looked = 0.0
         for _ in range(2):  # the first time compiles
             self.alone = self._seconds(lambda: drawn(splats, scored.camera[0], size))
-            hard = self._seconds(lambda: hard_views(splats, scored.camera[0], size))
-            with suppress(ValueError):  # nothing of the start may be seen
-                looked = self._seconds(lambda: as_seen(splats, train[[0]]))
-        shown = min(SHOWN, len(train))
+            if self.part:
+                views = self._seconds(
+                    lambda: hard_views(splats.to_mesh(0.0), splats.behind(size), scored.camera[0])
+                )
+                self.hard = views * (len(scored) + len(train))  # of which the mesh is what is seen
         # A part of drawing does not depend on the size of pictures.
         film = FRAMES * (0.3 + 0.7 * math.prod(_within(size, FRAME)) / math.prod(size))
         hull = 0 if train.alpha is None else 0.5 * len(train)
         self.soft = len(scored) + film + hull
-        self.hard = hard * (len(scored) + shown * (len(OPACITIES) + (self.part > 0)))
-        self.hard += looked * (len(train) + shown * len(OPACITIES))
 
     @staticmethod
     def _seconds(work: Callable[[], object]) -> float:
@@ -245,19 +248,46 @@ class _Plan:
         work()
         return time.perf_counter() - begin
 
-    def elapsed(self, training: SplatTraining) -> float:
+    def elapsed(self, *trainings: Training) -> float:
         """What counts of the budget so far, steps of former sessions included."""
-        return time.perf_counter() - self.begin + training.earlier
+        return time.perf_counter() - self.begin + sum(x.earlier for x in trainings)
 
-    def share(self, training: SplatTraining) -> None:
-        """Give the training what files, and opaque triangles, leave of the budget."""
+    def left(self, elapsed: float) -> float:
+        """What files leave for steps."""
+        after = self.soft * self.alone + self.hard + FILES_SECONDS
+        return (self.budget or 0.0) - elapsed - after
+
+    def share(self, training: Training, before: Training | None = None) -> None:
+        """Give a training what files, and opaque triangles, leave of the budget.
+
+        Args:
+            training: of soft triangles; or of opaque ones.
+            before: that of the soft ones, which is over.
+        """
         if self.budget is None:
             return
-        after = self.soft * self.alone + self.hard + FILES_SECONDS
-        left = self.budget - self.elapsed(training) - after
-        steps = (left - self.part * training.seconds) / (1 + self.part) + training.seconds
+        if before is None:
+            left = self.left(self.elapsed(training)) + training.seconds
+            steps = left / (1 + self.part)
+        else:
+            steps = self.left(self.elapsed(training, before)) + training.seconds
         steps = max(steps, LEAST_PART * self.budget)
         training.settings = replace(training.settings, budget=steps)
+
+    def resumed(self, settings: SplatSettings) -> SplatSettings:
+        """Settings whose budget ends soft triangles at once that have had their share of it.
+
+        Their checkpoint says how long they took, that of the opaque ones that they were done.
+        """
+        if self.budget is None or not (self.out / HARD).exists():
+            return settings
+        soft, hard = (
+            load_checkpoint(self.out / name, kind.kind, ("seconds",))["seconds"]
+            for name, kind in ((CHECKPOINT, SplatTraining), (HARD, HardTraining))
+        )
+        left = self.left(self.elapsed()) - hard
+        over = left / (1 + self.part) <= NEARLY * soft
+        return replace(settings, budget=soft) if over else settings
 
 
 def _within(size: tuple[int, int], most: int) -> tuple[int, int]:
@@ -281,8 +311,12 @@ class _Report:
         self.plan = plan
         self.out, self.previews = Path(args.output), Pace(PREVIEW_SECONDS, PREVIEW_PART)
 
-    def step(self, training: SplatTraining) -> None:
+    def step(self, training: Training, before: Training | None = None) -> None:
         """Show a step that is done, and save now and then.
+
+        Args:
+            training: of soft triangles; or of opaque ones.
+            before: that of the soft ones, which is over.
 
         Raises:
             KeyboardInterrupt: after Ctrl-C or SIGTERM.
@@ -291,50 +325,82 @@ class _Report:
         numbers = {"loss": training.loss, "triangles": len(training)}
         if training.history and "psnr" in training.history[-1]:
             numbers["PSNR"] = training.history[-1]["psnr"]
-        self.plan.share(training)
-        session.show(int(self.plan.elapsed(training)) if timed else training.step, **numbers)
-        session.place = f"after step {training.step}", f"from {self.out / CHECKPOINT}"
-        session.after(training, partial(training.save, self.out / CHECKPOINT))
+        self.plan.share(training, before)
+        done = [x for x in (training, before) if x is not None]
+        seconds, steps = self.plan.elapsed(*done), sum(x.step for x in done)
+        session.show(int(seconds) if timed else steps, **numbers)
+        if before is None:  # what was made of triangles that went on
+            (self.out / HARD).unlink(missing_ok=True)
+        what = f"after step {training.step}" + (" of opaque triangles" if before else "")
+        session.place = what, f"from {self.out / CHECKPOINT}"
+        path = self.out / (CHECKPOINT if before is None else HARD)
+        session.after(training, partial(training.save, path))
         if self.previews.is_due:
             with self.previews.paused():
                 self.preview(training)
 
-    def preview(self, training: SplatTraining) -> None:
+    def harden(self, soft: SplatTraining) -> HardTraining | None:
+        """Train opaque triangles; None if no photo shows any."""
+        path, settings = self.out / HARD, self.settings
+        steps = _steps(settings, self.args.opaque) - settings.steps
+        settings = replace(settings, steps=steps)
+        init, photos = soft.splats(), soft.even_photos()
+        held_out = self.scene.scored if self.args.hold_out else None
+        try:
+            training = HardTraining(photos, settings, init, held_out)
+        except ValueError:  # such as before a backdrop that explains all
+            return None
+        if settings.budget is not None and not path.exists():  # compiles
+            HardTraining(photos, settings, init).advance()
+        resume = path if self.args.resume and path.exists() else None
+        self.plan.share(training, soft)
+        return training.run(resume, lambda now: self.step(now, soft))
+
+    def preview(self, training: Training) -> None:
         """Write a picture beside its photo."""
-        photos, now = self.scene.scored, time.perf_counter()
-        image, _ = drawn(training.splats(), photos.camera[0], photos.image_size)
-        self.plan.alone = time.perf_counter() - now
+        photos, now = self.scene.scored[[0]], time.perf_counter()
+        image = training.images(photos)[0].to(photos.images)
+        if isinstance(training, SplatTraining):
+            self.plan.alone = time.perf_counter() - now
         title = f"{self.scene.name}: {photos.names[0]}, {self.scene.kind}"
         photo, image = (photos.cropped(x, 0) for x in (photos.images[0], image))
         note = f"step {training.step:,}    {float(psnr(image, photo)):.1f} dB"
         page = pair(title, note, photo, image)
         write_whole(self.out / PREVIEW, visual.picture(page))
 
-    def finish(self, training: SplatTraining, seconds: dict[str, float]) -> None:
+    def finish(
+        self, training: SplatTraining, hard: HardTraining | None, seconds: dict[str, float]
+    ) -> None:
         """Write the results, all together.
 
         Args:
             training: that is over.
+            hard: that of the opaque triangles, if there are any.
             seconds: what was spent before the budget began.
         """
         scene, out, splats = self.scene, self.out, training.splats()
         scored, begin = scene.scored, time.perf_counter()
-        own = training.seconds - training.earlier
+        trainings = [x for x in (training, hard) if x is not None]
+        own = sum(x.seconds - x.earlier for x in trainings)
         seconds |= {"reading": begin - self.plan.begin - own, "training": training.seconds}
-        firm, chosen = self.opaque(training, splats)
-        seconds["opaque"], begin = time.perf_counter() - begin, time.perf_counter()
-        hard = [] if firm is None else list(hard_views(firm, scored.camera, scored.image_size))
+        seconds["opaque"] = 0.0 if hard is None else hard.seconds
         with self.session.part("pictures") as tell:
-            soft = [
-                drawn(splats, scored.camera[i], scored.image_size)[0] for i in range(len(scored))
-            ]
-            tell(0.2)
-            metrics = self.scores({"": soft, "opaque_": hard}) | self.facts(training, splats)
+            firm, solid = None, []
+            with suppress(ValueError):  # nothing is left that a photo shows
+                firm = None if hard is None else hard.mesh()
             if firm is not None:
-                metrics["opaque"] |= {**chosen, "triangles": len(firm)}
+                solid = list(hard_views(firm, splats.behind(scored.image_size), scored.camera))
+            soft = training.images(scored)
+            tell(0.2)
+            metrics = self.scores({"": soft, "opaque_": solid}) | self.facts(training, splats)
             files = self.forms(splats, firm)
+            if hard is not None and firm is not None:
+                metrics["opaque"] |= {
+                    "triangles": len(firm.faces), "steps": hard.step,
+                    "bytes": len(files[out / GLB]), "history": hard.history,
+                }  # fmt: skip
             tell(0.5)
-            files[out / SHEET] = self.sheet(soft, hard, metrics, training.seconds)
+            files[out / SHEET] = self.sheet(soft, solid, metrics, training.seconds)
             files |= self.walk(splats, lambda done: tell(0.5 + 0.5 * done))
         seconds["files"] = time.perf_counter() - begin
         seconds["total"] = sum(seconds.values())
@@ -352,54 +418,13 @@ class _Report:
         )
         if lost := metrics["opaque"]:
             sys.stdout.write(
-                f"{lost['triangles']:,} opaque, hard triangles: {lost['psnr']:.1f} dB, "
-                f"{lost['loss_db']:.1f} dB less\n"
+                f"{GLB}: PSNR {lost['psnr']:.1f} dB, SSIM {lost['ssim']:.3f}; "
+                f"{lost['triangles']:,} opaque triangles, {lost['steps']:,} steps\n"
             )
         names = [name for name in FILES if out / name in files]
         sys.stdout.write(f"{out}: {', '.join([*names, METRICS])}\n")
         parts = [f"{name} {value:.0f}" for name, value in seconds.items() if name != "total"]
         sys.stdout.write(f"{seconds['total']:.1f} s: {', '.join(parts)}\n")
-
-    def opaque(
-        self, training: SplatTraining, splats: Splats
-    ) -> tuple[Splats | None, dict[str, Any]]:
-        """Triangles of opacity 1 for hard renderers, and what they are.
-
-        That is the opacity below which others vanished, and whether they were trained on.
-
-        Those are taken that meet photos trained on best.
-        """
-        photos, found = training.even_photos(), []
-        some = photos[visual.spread(len(photos), SHOWN)]
-
-        def look(firm: Splats, least: float, trained: bool) -> None:
-            images = hard_views(firm, some.camera, some.image_size)
-            about = {"least": least, "trained": trained}
-            each = [
-                psnr(some.cropped(a, i), some.cropped(b, i))
-                for i, (a, b) in enumerate(zip(images, some.images, strict=True))
-            ]
-            found.append((float(torch.stack(each).mean()), about, firm))
-
-        for least in OPACITIES:
-            with suppress(ValueError):  # there is none
-                look(as_seen(splats[splats.opacity >= least], some), least, False)
-        if not found:
-            return None, {}
-        least = max(found, key=itemgetter(0))[1]["least"]
-        if self.args.opaque:
-            with self.session.part("opaque triangles") as tell, suppress(ValueError):
-                look(
-                    opaque_splats(
-                        training, least, self.args.opaque, lambda now: tell(now.progress)
-                    ),
-                    least,
-                    True,
-                )
-        _, about, firm = max(found, key=itemgetter(0))
-        if not about["trained"]:  # by all photos
-            firm = as_seen(splats[splats.opacity >= about["least"]], photos)
-        return firm, about
 
     def scores(self, images: dict[str, list[Tensor]]) -> dict[str, Any]:
         """PSNR, at most 100 dB, and SSIM of kinds of pictures, and their means."""
@@ -441,13 +466,13 @@ class _Report:
             "history": training.history,
         }
 
-    def forms(self, splats: Splats, firm: Splats | None) -> dict[Path, bytes]:
+    def forms(self, splats: Splats, firm: Mesh | None) -> dict[Path, bytes]:
         """The triangles as files, and the surface about them: their contents by path."""
         photos, found = self.scene.train, {}
         with TemporaryDirectory() as folder:
             writers: dict[str, Callable[[Path], None]] = {SPLATS: splats.save, PLY: splats.to_ply}
             if firm is not None:
-                writers[GLB] = partial(firm.to_glb, least=0.0)
+                writers[GLB] = firm.save
             for name, write in writers.items():
                 path = Path(folder) / name
                 write(path)

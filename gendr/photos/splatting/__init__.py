@@ -4,6 +4,7 @@
     >>> training = fit_splats(train, SplatSettings(budget=60.0), held_out=held_out)
     >>> splats = training.splats()
     >>> image, alpha = splats.render(held_out.camera, held_out.image_size)
+    >>> fit_triangles(train, SplatSettings(budget=60.0), splats).mesh().save("scene.glb")
 
 Triangle Splatting (Held et al., 3DV 2026), with any law for the window and any T-conorm.
 """
@@ -15,6 +16,7 @@ from gendr._common.names import lazily
 if TYPE_CHECKING:
     from gendr.photos.splatting.gaussians.cloud import Cloud
     from gendr.photos.splatting.gaussians.files import read_cloud
+    from gendr.photos.splatting.hard import HardTraining, fit_triangles
     from gendr.photos.splatting.harmonics import colors_of
     from gendr.photos.splatting.path import camera_path
     from gendr.photos.splatting.photos import Photos, load_photos
@@ -28,22 +30,18 @@ if TYPE_CHECKING:
         from_mesh,
         from_points,
     )
-    from gendr.photos.splatting.training import (
-        SplatTraining,
-        fit_splats,
-        opaque_splats,
-        start_from,
-    )
+    from gendr.photos.splatting.training import SplatTraining, fit_splats, start_from
 
 __all__ = [
-    "Cloud", "Look", "Photos", "SplatSettings", "SplatTraining", "Splats", "camera_path",
-    "colors_of", "fit_splats", "from_cameras", "from_cloud", "from_hull", "from_mesh",
-    "from_points", "load_photos", "opaque_splats", "read_cloud", "start_from",
+    "Cloud", "HardTraining", "Look", "Photos", "SplatSettings", "SplatTraining", "Splats",
+    "camera_path", "colors_of", "fit_splats", "fit_triangles", "from_cameras", "from_cloud",
+    "from_hull", "from_mesh", "from_points", "load_photos", "read_cloud", "start_from",
 ]  # fmt: skip
 
 _MODULES = {
     "gendr.photos.splatting.gaussians.cloud": ("Cloud",),
     "gendr.photos.splatting.gaussians.files": ("read_cloud",),
+    "gendr.photos.splatting.hard": ("HardTraining", "fit_triangles"),
     "gendr.photos.splatting.harmonics": ("colors_of",),
     "gendr.photos.splatting.path": ("camera_path",),
     "gendr.photos.splatting.photos": ("Photos", "load_photos"),
@@ -57,11 +55,6 @@ _MODULES = {
         "from_mesh",
         "from_points",
     ),
-    "gendr.photos.splatting.training": (
-        "SplatTraining",
-        "fit_splats",
-        "opaque_splats",
-        "start_from",
-    ),
+    "gendr.photos.splatting.training": ("SplatTraining", "fit_splats", "start_from"),
 }
 __getattr__, __dir__ = lazily(globals(), _MODULES)

@@ -39,14 +39,16 @@ def drawn(splats: Splats, camera: Camera, size: tuple[int, int]) -> tuple[Tensor
     return image[0].clamp(0, 1), alpha[0]
 
 
-def hard_views(splats: Splats, camera: Camera, size: tuple[int, int]) -> Tensor:
-    """The triangles as opaque, hard ones: RGB [B, 3, H, W], antialiased.
+def hard_views(mesh: Mesh, behind: Tensor, camera: Camera) -> Tensor:
+    """A mesh as a program draws it that asks 2 x 2 points of a pixel: RGB [B, 3, H, W].
 
-    Raises:
-        ValueError: if there is none.
+    Args:
+        mesh: Of opaque, hard triangles.
+        behind: [3, H, W], the background.
+        camera: B cameras.
     """
-    rgb, alpha = visual.render_views(splats.to_mesh(0.0), camera, size)
-    return rgb + (1 - alpha)[:, None] * splats.behind(size)
+    rgb, alpha = visual.render_views(mesh, camera, (behind.shape[1], behind.shape[2]))
+    return rgb + (1 - alpha)[:, None] * behind.to(rgb)
 
 
 def as_seen(splats: Splats, photos: Photos) -> Splats:

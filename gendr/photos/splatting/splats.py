@@ -235,10 +235,10 @@ class Splats:
         return image + (1 - alpha)[:, None] * self.behind(size), alpha
 
     def behind(self, image_size: tuple[int, int]) -> Tensor:
-        """The background of a picture (H, W): [3, H, W], or [3, 1, 1] if it is one colour."""
+        """The background of a picture (H, W): [3, H, W]."""
         image = self.background
         if image.ndim == 1:
-            return image[:, None, None]
+            return image[:, None, None].expand(-1, *image_size)
         if image.shape[1:] == image_size:
             return image
         shrinks = all(a <= b for a, b in zip(image_size, image.shape[1:], strict=True))

@@ -6,11 +6,9 @@ import pytest
 import torch
 
 from gendr import look_at
-from gendr.losses import psnr
 from gendr.photos.splatting import Photos, Splats
-from gendr.photos.splatting.pictures import hard_views
 from gendr.photos.splatting.settings import SplatSettings
-from gendr.photos.splatting.training import SplatTraining, fit_splats, opaque_splats
+from gendr.photos.splatting.training import SplatTraining, fit_splats
 
 SMALL = SplatSettings(triangles=40, steps=12, renew_every=4, evaluate_every=0.5, cutoff=1e-3)
 SIZE = 24
@@ -99,26 +97,6 @@ def test_triangles_are_split_until_there_are_enough_and_faint_ones_dropped(photo
         nearest = (splats.opacity[:, None] - shares).abs().amin(1)
         assert float(nearest.max()) < 1e-3
         assert len(splats.opacity.unique()) > 1
-
-
-@pytest.mark.rotating(2, group="learnt")
-def test_triangles_become_opaque_or_vanish(photos):
-    soft = trained(photos, replace(SMALL, density="none"), steps=60)
-    splats, seen = soft.splats(), []
-    least = float(splats.opacity.quantile(0.2))
-    firm = opaque_splats(soft, least, 10.0, lambda now: seen.append(now.splats().opacity))
-    assert bool((firm.opacity == 1).all())
-    assert 0 < len(firm) < len(splats)
-    early, late = ((x - 0.5).abs().median() for x in (seen[0], seen[-1]))
-    assert float(early) < 0.35 < 0.4 < float(late)
-    plain = splats[splats.opacity >= least]
-    gain = psnr(hard_views(firm, photos.camera, (SIZE, SIZE)), photos.images).mean()
-    gain -= psnr(hard_views(plain, photos.camera, (SIZE, SIZE)), photos.images).mean()
-    assert float(gain) > 0.25
-    assert soft.step == 60
-    assert torch.equal(soft.splats().opacity, splats.opacity)
-    with pytest.raises(ValueError, match="least must be"):
-        opaque_splats(soft, 1.0)
 
 
 def test_what_adam_knows_follows_its_triangle(photos):
