@@ -210,8 +210,10 @@ def _single_forward(
     )  # fmt: skip
     if (found[-1] < 0).any():
         corners, colours, opacity, scale = (x.double() for x in (corners, colours, opacity, scale))
-        images, saved = _forward(spec, corners, colours, opacity, scale, shift, shape, p, save=save)
-        return tuple(x.float() for x in images), saved
+        (image, alphas), saved = _forward(
+            spec, corners, colours, opacity, scale, shift, shape, p, save=save
+        )
+        return (image.float(), alphas.float()), saved
     return (torch.from_numpy(out), torch.from_numpy(alpha)), (tables, layers, slots, found, memory)
 
 
