@@ -173,7 +173,7 @@ for n in range(3 * launch._MOST):
     launcher((1,), n, memory)
 out["kept"] = len(launcher._kept)
 
-launch._version = lambda _: (99, 0)
+launch.knows = lambda *_: False
 launcher, by_triton[0] = Launcher(kernels.scaled, cpu, FACTOR=2), 0
 for _ in range(3):
     launcher(plain[0], *plain[1])
