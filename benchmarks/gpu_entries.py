@@ -22,7 +22,7 @@ import gendr
 import gendr.primitives as dr
 from gendr._common.jobs import Progress
 from gendr.mesh import icosphere
-from gendr.photos.splatting import Photos, SplatSettings, fit_splats, from_cameras
+from gendr.photos.splatting import Photos, SplatSettings, fit_splats, fit_triangles, from_cameras
 from gendr.photos.suspicious_masks import suspicious_masks
 
 Device = str | torch.device
@@ -238,7 +238,7 @@ def primitives(device: Device) -> list[Tensor]:
 
 
 def splatting(device: Device) -> list[Tensor]:
-    """Train splats on photos, from the hull and from cameras."""
+    """Train splats on photos, from the hull and from cameras, then opaque triangles."""
     masks, rgb, camera = _masks(device, 24, 4)
     white = torch.ones(3, device=device)
     photos = Photos(rgb + 1 - masks[:, None], masks, camera, tuple("abcd"), white)
@@ -248,7 +248,8 @@ def splatting(device: Device) -> list[Tensor]:
         training.save(Path(folder) / "a.pt")
         more = replace(settings, steps=4)
         training = fit_splats(photos, more, held_out=photos[[0]], resume=Path(folder) / "a.pt")
-    return [*training.splats().render(camera, 24), from_cameras(photos, 20).vertices]
+    found = [*training.splats().render(camera, 24), from_cameras(photos, 20).vertices]
+    return [*found, fit_triangles(photos, settings, training.splats()).mesh().vertices]
 
 
 # Poses are searched for among few.
