@@ -173,9 +173,9 @@ class HardTraining(Training):
     def _more(self) -> dict[str, Any]:
         return {"order": self._order, "seen": self._seen, "wrong": self._wrong}
 
-    def restore(self, path: str | Path) -> None:
-        """Continue from a checkpoint; see `Training.restore`."""
-        super().restore(path)
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        super().load_state_dict(state)
         self._number()
 
 

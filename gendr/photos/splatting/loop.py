@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from gendr._common.checkpoint import digest, load_checkpoint, save_checkpoint
+from gendr._common.checkpoint import digest
+from gendr._common.jobs import Work, drive
 from gendr._common.readback import Readback
 from gendr.losses import psnr
 from gendr.photos.splatting.photos import Photos
@@ -33,11 +34,10 @@ def psnr_of(photos: Photos, images: Sequence[Tensor]) -> Tensor:
     ])  # fmt: skip
 
 
-class Training(ABC):
+class Training(Work):
     """Triangles in training, between two steps.
 
     Attributes:
-        kind: what checkpoints are of.
         photos: to train on.
         settings: as given.
         held_out: photos that are drawn, not trained on.
@@ -55,8 +55,6 @@ class Training(ABC):
         rates: the learning rates at the start of all parameters, those of `vertices` in `size`.
         rows: the names of those that each triangle has, with vertices [N, 3, 3] among them.
     """
-
-    kind: ClassVar[str]
 
     def __init__(
         self, photos: Photos, settings: SplatSettings, held_out: Photos | None,
@@ -181,10 +179,7 @@ class Training(ABC):
         """Do all steps, from a checkpoint if there is one, and call back after each."""
         if resume is not None:
             self.restore(resume)
-        while not self.is_over:
-            self.advance()
-            if callback is not None:
-                callback(self)
+        drive(self, callback=callback)
         return self
 
     def _write_row(self) -> None:
@@ -251,20 +246,18 @@ class Training(ABC):
 
     # -- checkpoints
 
-    def save(self, path: str | Path) -> None:
-        """Write a checkpoint; an existing file is replaced only when the new one is complete."""
-        save_checkpoint(path, self.kind, self._state(), self._signature())
-
     @abstractmethod
     def _more(self) -> dict[str, Any]:
         """What else a checkpoint holds, by the names of attributes without their underscore."""
 
-    def _signature(self) -> dict[str, Any]:
+    def signature(self) -> dict[str, Any]:
+        """The settings, but how long and where, and the photos."""
         settings, free = self.settings.describe(), ("steps", "budget", "device")
         photos = digest(self.photos.images, *self.photos.camera.tensors())
         return {k: v for k, v in settings.items() if k not in free} | {"photos": photos}
 
-    def _state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on; with steps, bit for bit."""
         return {
             "step": self.step,
             "seconds": self.seconds,
@@ -278,25 +271,20 @@ class Training(ABC):
             **self._more(),
         }
 
-    def restore(self, path: str | Path) -> None:
-        """Continue from a checkpoint; with steps, bit for bit as without the interruption.
-
-        Raises:
-            ValueError: if there is no file, or it is no checkpoint, or that of another training.
-        """
-        saved = load_checkpoint(path, self.kind, tuple(self._state()), self._signature())
-        self.step, self.seconds, self.history = saved["step"], saved["seconds"], saved["history"]
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.step, self.seconds, self.history = state["step"], state["seconds"], state["history"]
         self.earlier = self.seconds
-        self._first, self._size = saved["first"], saved["size"]
+        self._first, self._size = state["first"], state["size"]
         self._set_most()
-        self._values = {k: v.to(self._device).requires_grad_() for k, v in saved["values"].items()}
+        self._values = {k: v.to(self._device).requires_grad_() for k, v in state["values"].items()}
         self._adam = self._optimizer()
-        self._adam.load_state_dict(saved["adam"])
+        self._adam.load_state_dict(state["adam"])
         for name in self._more():
-            value = saved[name]
+            value = state[name]
             moved = value.to(self._device) if isinstance(value, Tensor) else value
             setattr(self, f"_{name}", moved)
-        *sums, self._evaluated = saved["loss"]
+        *sums, self._evaluated = state["loss"]
         self._forget_loss()
         self._sums += torch.tensor(sums, device=self._device)
-        self._generator.set_state(saved["generator"])
+        self._generator.set_state(state["generator"])
