@@ -230,6 +230,9 @@ class _Plan:
             return
         scored, train, splats = scene.scored, scene.train, scene.start
         size = scored.image_size
+        if self.part and not (self.out / HARD).exists():
+            with suppress(ValueError):  # no photo shows what it starts from
+                HardTraining(train, settings, splats).advance()  # compiles, now: both parts pay
         for _ in range(2):  # the first time compiles
             self.alone = self._seconds(lambda: drawn(splats, scored.camera[0], size))
             if self.part:
@@ -350,8 +353,6 @@ class _Report:
             training = HardTraining(photos, settings, init, held_out)
         except ValueError:  # such as before a backdrop that explains all
             return None
-        if settings.budget is not None and not path.exists():  # compiles
-            HardTraining(photos, settings, init).advance()
         resume = path if self.args.resume and path.exists() else None
         self.plan.share(training, soft)
         return training.run(resume, lambda now: self.step(now, soft))
