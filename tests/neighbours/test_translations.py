@@ -3,12 +3,13 @@
     pip install diffsort==0.2.0 difftopk==0.2.0 torchsort==0.1.10 pyepo==2.2.7 cvxpylayers==1.2.0
     pip install --no-deps torchlogix==0.2.2 gsplat==1.5.3 nerfstudio==1.1.5 jaxtyping tyro plyfile
     pip install --ignore-requires-python softtorch==0.1.1 torchopt
-    npm install @playcanvas/splat-transform@2.7.1   # in the folder above NODE_PATH
+    npm install @playcanvas/splat-transform@2.7.1 @adobe/spz@0.2.3   # in that above NODE_PATH
 
 torchsort builds for CUDA where it finds nvcc: hide it. Those of one line without `--no-deps` may
 take another torch.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -438,6 +439,61 @@ def test_splat_transform(name, tmp_path):
         assert np.abs(a - b).max() <= tolerance
     alike = np.abs((found.turns * ours.turns).sum(1))
     assert alike.min() > np.cos(np.radians(1.0))
+
+
+# Writes files of a cloud as our PLY has it, and what the package itself reads of them.
+SPZ = """
+import { readFileSync, writeFileSync } from "fs";
+const spz = await (await import(process.argv[2])).default(), axes = spz.CoordinateSystem.RDF;
+const cloud = JSON.parse(readFileSync("cloud.json")), found = {};
+for (const name in cloud) cloud[name] = Float32Array.from(cloud[name]);
+Object.assign(cloud, { numPoints: cloud.alphas.length, shDegree: 3, antialiased: false });
+cloud.extensions = [];
+for (const version of [2, 3, 4]) {
+  const options = { version, from: axes, sh1Bits: 5, shRestBits: 4 };
+  writeFileSync(`${version}.spz`, spz.saveSpzToBuffer(cloud, options));
+  const read = spz.loadSpzFromBuffer(readFileSync(`${version}.spz`), { to: axes });
+  found[version] = Object.fromEntries(
+    ["positions", "scales", "rotations", "alphas", "colors", "sh"].map((x) => [x, [...read[x]]]));
+}
+writeFileSync("found.json", JSON.stringify(found));
+"""
+
+
+def test_adobe_spz(tmp_path):
+    """The library that the format is from reads the same numbers in its files of all versions."""
+    from gendr.photos.splatting import read_cloud
+
+    pytest.importorskip("zstandard")
+    module = Path(os.environ.get("NODE_PATH", "none")) / "@adobe" / "spz" / "dist" / "spz.js"
+    node, n = shutil.which("node"), 300
+    if node is None or not module.is_file():
+        pytest.skip("needs node, and npm install @adobe/spz above NODE_PATH")
+    given = {
+        "positions": drawn(n, 3), "scales": drawn(n, 3) - 4, "alphas": 2 * drawn(n),
+        "rotations": torch.nn.functional.normalize(drawn(n, 4), dim=-1),
+        "colors": drawn(n, 3) / 2, "sh": 0.2 * drawn(n, 15, 3),
+    }  # fmt: skip
+    (tmp_path / "cloud.json").write_text(
+        json.dumps({k: x.flatten().tolist() for k, x in given.items()})
+    )
+    (tmp_path / "write.mjs").write_text(SPZ)
+    run = [node, "write.mjs", module.as_uri()]
+    subprocess.run(run, check=True, cwd=tmp_path, capture_output=True)
+    for version, read in json.loads((tmp_path / "found.json").read_text()).items():
+        theirs = {k: np.array(x).reshape(given[k].shape) for k, x in read.items()}
+        ours = read_cloud(tmp_path / f"{version}.spz")
+        turns = theirs["rotations"][:, [3, 0, 1, 2]]
+        turns /= np.linalg.norm(turns, axis=1, keepdims=True)  # those of version 2 are not
+        for a, b in (
+            (ours.points, theirs["positions"]),
+            (np.log(ours.sizes), theirs["scales"]),
+            (ours.opacity, 1 / (1 + np.exp(-theirs["alphas"]))),
+            (ours.harmonics[:, 0], theirs["colors"]),
+            (ours.harmonics[:, 1:], theirs["sh"]),
+            (np.abs((ours.turns * turns).sum(1)), 1),
+        ):
+            np.testing.assert_allclose(a, b, atol=1e-6, err_msg=version)
 
 
 def test_plyfile(tmp_path):

@@ -78,7 +78,7 @@ def read_spz(path: Path, notes: list[str]) -> Cloud:
     rest = take(3 * _REST[degree] * count).reshape(count, _REST[degree], 3)
     end()
     if flags & _EXTENDED:
-        note(notes, "its extensions are not read")
+        note(notes, "its extensions are not read, of which one can say that it has other axes")
     if degree == 4:
         note(notes, "its harmonics of degree 4 are not used")
         rest = rest[:, : COUNTS[-1] - 1]
