@@ -83,7 +83,11 @@ def call_weight(typingctx, address, a, s, total, rest, n, p, w):
 
 @intrinsic
 def pointer(typingctx, array):
-    """The address of the first element of a contiguous array."""
+    """The address of the first element of a contiguous array, which it keeps no longer alive.
+
+    Numba frees an array of a function's own after its last use, which an address is not: see
+    `keep_alive`. Arguments live as long as the call.
+    """
 
     def codegen(context, builder, signature, args):
         (array_type,) = signature.args
@@ -94,7 +98,7 @@ def pointer(typingctx, array):
 
 @intrinsic
 def row(typingctx, array, index):
-    """The address of array[index] of a contiguous array, for an index >= 0.
+    """The address of array[index] of a contiguous array, for an index >= 0; see `pointer`.
 
     Unlike the view array[index] it counts no references, which takes longer than a short loop, and
     loops over it are vectorised more readily, since no place counts from the end.
@@ -110,6 +114,16 @@ def row(typingctx, array, index):
         return builder.gep(found.data, [place])
 
     return types.CPointer(array.dtype)(array, types.int64), codegen
+
+
+@intrinsic
+def keep_alive(typingctx, arrays):
+    """A last use of a tuple of arrays, behind all uses of addresses in them."""
+
+    def codegen(context, builder, signature, args):
+        return context.get_dummy_value()
+
+    return types.none(arrays), codegen
 
 
 @intrinsic

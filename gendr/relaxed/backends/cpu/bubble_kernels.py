@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
-from gendr.kernels.numba.calls import call_cdf, call_pdf, row
+from gendr.kernels.numba.calls import call_cdf, call_pdf, keep_alive, row
 from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.relaxed.backends.cpu.minimum import LARGE, OPTIONS, Decision
 
@@ -108,6 +108,7 @@ def forward(x, law, values, swaps, ordered, start, stop):
                 values[first + lane, i] = mixed[i, lane]
             swaps[first + lane] = all_swaps[lane]
             ordered[first + lane] = all_order[lane]
+    keep_alive((scratch,))
 
 
 @kernel(**OPTIONS)

@@ -27,6 +27,7 @@ from gendr.kernels.numba.calls import (
     call_generator,
     call_inverse,
     call_weight,
+    keep_alive,
     pointer,
     row,
     shifted,
@@ -642,6 +643,7 @@ def join_tiles(
                 for c in range(channels):
                     at = (sub * channels + c) * SINGLES + lane
                     image_of[(first + x) * channels + c] = canvas[at]
+    keep_alive((drawn, pixels))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -905,3 +907,4 @@ def backward_tiles(
             tile, n, tables, law, layers, block, scratch, found, numbers, canvas, channels, table,
             size,
         )  # fmt: skip
+    keep_alive((grads, pixels))
