@@ -41,6 +41,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rows import measured_on
 from torch import Tensor
 
 import gendr.primitives as dr
@@ -49,6 +50,9 @@ from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
 from gendr.photos.splatting import Photos, load_photos
 from gendr.photos.views import color_of
+from lab.pages import fill, table
+
+PAGE = Path(__file__).parents[1] / "docs" / "splatting.md"
 
 Images = NDArray[Any]  # [B, H, W, 3] in [0, 1]
 
@@ -410,6 +414,35 @@ def _modules(given: str | None, folder: str) -> Path | None:
     return Path(folder) / "node_modules"
 
 
+# What the page calls them.
+_NAMES = {
+    "gendr": "hard triangles, four points a pixel", "primitives": "the same, edges by `antialias`",
+    "three": "three.js, `antialias`", "three 2x": "three.js, devicePixelRatio 2",
+    "pyrender": "pyrender, four points a pixel",
+}  # fmt: skip
+
+
+def _write_page(rows: list[dict[str, Any]]) -> None:
+    """Fill the table of docs/splatting.md, with what `gendr splat` wrote beside the GLB.
+
+    Raises:
+        OSError: if there is no metrics.json there.
+    """
+    facts = json.loads(Path(rows[0]["model"]).with_name("metrics.json").read_text("utf-8"))
+    minutes = facts["seconds"]["total"] / 60
+    about = (
+        f"{rows[0]['triangles']:,} triangles, {rows[0]['megabytes']:.1f} MB; "
+        f"{facts['steps']:,} steps of soft ones and {facts['opaque']['steps']:,} of these, "
+        f"{minutes:.0f} minutes in all on {facts['threads']} threads, one run; "
+        f"{', '.join(measured_on().values())}."
+    )
+    soft = [f"soft triangles, {facts['triangles']:,}", f"{facts['psnr']:.1f}"]
+    shown = [[*soft, f"{facts['ssim']:.3f}"]]
+    shown += [[f"GLB: {_NAMES[x['engine']]}", f"{x['psnr']:.1f}", f"{x['ssim']:.3f}"] for x in rows]
+    lines = table(["drawn by", "PSNR, dB", "SSIM"], shown, 1)
+    fill(PAGE, "splatting-engines", [*lines, "", about])
+
+
 def main() -> None:
     """Measure, and print the rows."""
     parser = argparse.ArgumentParser(
@@ -426,6 +459,7 @@ def main() -> None:
     parser.add_argument("--pyrender", metavar="PYTHON", help="of an environment that has it")
     parser.add_argument("--out", help="folder for the pictures")
     parser.add_argument("--json", help="file for the rows")
+    parser.add_argument("--docs", action="store_true", help="write the table of docs/splatting.md")
     args = parser.parse_args()
     color = args.background or "white"
     photos = load_photos(args.photos, cameras=args.cameras, size=args.size, background=color)
@@ -438,6 +472,8 @@ def main() -> None:
             rows += measure(Path(model), photos, args, modules)
     if args.json:
         Path(args.json).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    if args.docs:
+        _write_page(rows)
 
 
 if __name__ == "__main__":
