@@ -52,7 +52,7 @@ from gendr.photos.splatting import Photos, load_photos
 from gendr.photos.views import color_of
 from lab.pages import fill, table
 
-PAGE = Path(__file__).parents[1] / "docs" / "splatting.md"
+DOCS = Path(__file__).parents[1] / "docs" / "splatting.md"
 
 Images = NDArray[Any]  # [B, H, W, 3] in [0, 1]
 
@@ -440,7 +440,7 @@ def _write_page(rows: list[dict[str, Any]]) -> None:
     shown = [[*soft, f"{facts['ssim']:.3f}"]]
     shown += [[f"GLB: {_NAMES[x['engine']]}", f"{x['psnr']:.1f}", f"{x['ssim']:.3f}"] for x in rows]
     lines = table(["drawn by", "PSNR, dB", "SSIM"], shown, 1)
-    fill(PAGE, "splatting-engines", [*lines, "", about])
+    fill(DOCS, "splatting-engines", [*lines, "", about])
 
 
 def main() -> None:
