@@ -37,8 +37,9 @@ _BEHIND, _FARTHEST = 0.03, 99.0
 # Pixels of a side of a square in which what was found is looked for.
 _COARSE = 4
 # Photos of this longer side are aligned on the ground, by so many pixels of each; a difference of
-# colours that counts a half; by how much less they must differ then.
-_ALIGNED_SIDE, _ALIGNED, _OFF, _GAIN = 400, 1000, 0.1, 0.01
+# colours that counts a half; by how much less they must differ then: of planes that points know
+# well, tilts gain two in a hundred by what lies on the ground.
+_ALIGNED_SIDE, _ALIGNED, _OFF, _GAIN = 400, 1000, 0.1, 0.04
 # Steps of tilts and of the height of the cameras to begin with; how far they may go; how many.
 _STEPS, _MOST, _TRIALS = (0.004, 0.004, 0.03), (0.02, 0.02, 0.2), 60
 
