@@ -247,7 +247,7 @@ def test_kinds_of_calls_are_told_apart(graphs):
 @pytest.mark.every
 def test_graphs_are_of_the_backend_s_settings(graphs, monkeypatch):
     pytest.importorskip("triton", reason="Triton has no wheels for this platform")
-    from gendr.rendering.backends.triton import backend, project, tiles
+    from gendr.rendering.backends.triton import project, tiles
 
     mesh, camera = icosphere(0).scaled(0.5), gendr.look_at(2.7, 20.0, 0.0)
     fast = gendr.Renderer(6, "logistic", scale=2e-2, backend="triton").compiled()
@@ -259,13 +259,10 @@ def test_graphs_are_of_the_backend_s_settings(graphs, monkeypatch):
         return len(fast)
 
     assert calls() == 1
-    monkeypatch.setattr(tiles, "_atomic", False)  # as it is, and as it shall be again
-    backend.set_atomic(True)
-    assert calls() == 2
     monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, block_faces=2))
-    assert calls() == 3
+    assert calls() == 2
     monkeypatch.setattr(project, "LAUNCH", replace(project.LAUNCH, faces=512))
-    assert calls() == 4
+    assert calls() == 3
 
 
 def test_a_scale_that_changes_at_every_call_is_never_captured_but_a_tensor_is(graphs):

@@ -13,7 +13,7 @@ from support import TOLERANCES, relative_l2, soup
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from gendr.kernels.triton.launch import Launcher
-from gendr.rendering.backends.triton import backend, ordered, tiles
+from gendr.rendering.backends.triton import ordered, tiles
 from support import ahead_of_time
 from support.arithmetic import pessimistic_arithmetic
 from support.cases import for_each
@@ -166,21 +166,6 @@ def test_pixel_centres_are_rounded_correctly():
     for seed in range(3):
         with pessimistic_arithmetic(seed):
             assert torch.equal(image(), want)
-
-
-def test_atomics_are_no_races(monkeypatch):
-    monkeypatch.setattr(tiles, "_WHOLE", 10**6)  # several programs share a face
-    backend.set_atomic(True)
-    torch.use_deterministic_algorithms(False)  # which overrules atomics
-    try:
-        with checked_launches() as watch:
-            found = SCENES["walks"]("triton")
-    finally:
-        backend.set_atomic(False)
-    assert len(watch.kernels) > 1
-    torch.use_deterministic_algorithms(True)
-    want = SCENES["walks"]("triton")
-    assert relative_l2(found["corners"], want["corners"]) < 1e-5
 
 
 def test_a_tile_that_reads_beyond_its_faces_is_seen(monkeypatch):

@@ -85,18 +85,12 @@ def test_colours_and_all_gradients(dist, options, listed):
     assert len(listed) == 1  # by the reference alone
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.parametrize("atomic", [False, True])
-def test_many_tiles_lists_and_shares(monkeypatch, atomic):
+def test_many_tiles_lists_and_shares(monkeypatch):
     small = triton_tiles.TileLaunch(
         tile=(8, 16), block_faces=2, block_pixels=64, programs=64, walked=0
     )
     monkeypatch.setattr(triton_tiles, "LAUNCH", small)
-    triton_tiles.set_atomic(atomic)
-    try:
-        compare("uniform", faces=6)
-    finally:
-        triton_tiles.set_atomic(False)
+    compare("uniform", faces=6)
 
 
 def test_no_faces_give_the_background():

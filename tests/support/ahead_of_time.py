@@ -136,8 +136,8 @@ def specialisations() -> Iterator[Specialisation]:
     """All specialisations: every kernel with every law and family; those without a law first.
 
     Small ones with each law and the usual family, and with each family and the usual law; the code
-    of a law and that of a family do not meet. Gradients that are added by atomics, and gradients
-    of only some scalars, are left out: their code is contained in that of others.
+    of a law and that of a family do not meet. Gradients of only some scalars are left out: their
+    code is contained in that of others.
     """
     from gendr.distributions import names as laws
     from gendr.tnorms import family as family_of
@@ -220,7 +220,6 @@ def constants(x: Specialisation) -> dict[str, Any]:
         "TILE_W": launch.tile[1],
         "BLOCK_FACES": launch.block_faces,
         "BLOCK": {"face_tables": 128, "through_totals": 1024}.get(x.kernel, launch.block_pixels),
-        "ATOMIC": False,
         "SEGMENT": 256,
     }
     every |= LISTING.get(x.kernel, {}) | PROJECTING.get(x.kernel, {})

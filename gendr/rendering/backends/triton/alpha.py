@@ -58,20 +58,19 @@ class AlphaPlan(TilePlan):
             kernels.join_segments, device,
             INVERSE=functions["INVERSE"], KIND=functions["KIND"], **sizes,
         )  # fmt: skip
-        self._gradients: dict[tuple[bool, bool], Launcher] = {}
+        self._gradients: dict[bool, Launcher] = {}
 
-    def gradients(self, with_table: bool, atomic: bool) -> Launcher:
+    def gradients(self, with_table: bool) -> Launcher:
         """The kernel of the backward pass."""
         from gendr.rendering.backends.triton import kernels
 
-        key = with_table, atomic
-        if key not in self._gradients:
+        if with_table not in self._gradients:
             compiled = tiles.options(self.launch.block_warps, exact=self.recipe.is_exact)
-            self._gradients[key] = Launcher(
+            self._gradients[with_table] = Launcher(
                 kernels.alpha_gradients, self.device, **self.recipe.backward(with_table),
-                ATOMIC=atomic, N=self.sides, BLOCK=self.launch.block_pixels, **compiled,
+                N=self.sides, BLOCK=self.launch.block_pixels, **compiled,
             )  # fmt: skip
-        return self._gradients[key]
+        return self._gradients[with_table]
 
     @cached_property
     def totals(self) -> Launcher:
@@ -146,7 +145,7 @@ def _backward(
     (corners, _), (alpha, rest, ties, edges, boxes, images) = inputs, saved
     (grad,), with_table, plan = grads, wanted[1], _planned(spec, corners)
     sums = tiles.GradientSums(plan, boxes, 2 * plan.sides, with_table)
-    plan.gradients(with_table, sums.atomic)(
+    plan.gradients(with_table)(
         sums.programs, edges, plan.image_of_face, images, boxes, alpha, rest, ties, grad,
         *sums.rows, spec.size.height, spec.size.width, sums.pieces.table, plan.faces,
     )  # fmt: skip

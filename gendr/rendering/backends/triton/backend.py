@@ -26,7 +26,6 @@ from gendr.rendering.backends.triton import ordered as layers
 from gendr.rendering.backends.triton import project as projecting
 from gendr.rendering.backends.triton import softmax as colours
 from gendr.rendering.backends.triton import tiles
-from gendr.rendering.backends.triton.tiles import set_atomic
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, runs_of
 from gendr.rendering.geometry import ImageSize, ScreenFaces
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "alpha", "available", "depth_keys", "distance", "gather", "interpreted", "nearest", "ordered",
-    "pairs", "project", "set_atomic", "settings", "softmax", "supports",
+    "pairs", "project", "settings", "softmax", "supports",
 ]  # fmt: skip
 
 TAKES_ANY_CDF = False
@@ -49,8 +48,8 @@ project, alpha = projecting.project, silhouettes.alpha
 
 
 def settings() -> object:
-    """How kernels are launched, and whether they may use atomics."""
-    return tiles.LAUNCH, projecting.LAUNCH, tiles.atomic_now()
+    """How kernels are launched."""
+    return tiles.LAUNCH, projecting.LAUNCH
 
 
 def softmax(

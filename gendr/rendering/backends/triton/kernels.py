@@ -50,8 +50,6 @@ from gendr.rendering.backends.triton.shared_kernels import (
     piece_of,
     put,
     put_box,
-    put_scalars,
-    put_three,
     row_of,
     tile_pixels,
 )
@@ -397,14 +395,14 @@ def alpha_gradients(
     edges, image_of_face, images, boxes, alpha, rest, ties, grads, grad_corners, grad_scalars,
     height, width, pieces, faces,
     CDF: tl.constexpr, PDF: tl.constexpr, DSHAPE: tl.constexpr, WEIGHT: tl.constexpr,
-    WEIGHT_P: tl.constexpr, KIND: tl.constexpr, SCALARS: tl.constexpr, ATOMIC: tl.constexpr,
+    WEIGHT_P: tl.constexpr, KIND: tl.constexpr, SCALARS: tl.constexpr,
     N: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The gradients of the corners of a face, and what it adds to those of its image's scalars.
 
     `grads` is d(loss)/d(alpha). Program (face, share) takes every `shares`-th run of BLOCK pixels
     of the face's box, or of a piece of it, see `piece_of`. It writes to a row of its own, [shares,
-    programs, ...], or adds to the face's.
+    programs, ...].
     """
     program, share, shares = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     f, first, last = piece_of(program, pieces, faces)
@@ -430,17 +428,12 @@ def alpha_gradients(
         row, column = advanced(row, column, shares * BLOCK, across, inverse)
     corner_sums, of_scale, of_shift, of_shape, of_p = sums
     mirror = tl.where(image[4], -1.0, 1.0)
-    x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3 = moved_corners(corner_sums, face, mirror, N)
-    out = row_of(grad_corners, program, share, 2 * N, ATOMIC)
-    put_three(out, x_0, y_0, x_1, ATOMIC)
-    put_three(out + 3, y_1, x_2, y_2, ATOMIC)
-    if N == 4:
-        put(out + 6, x_3, ATOMIC)
-        put(out + 7, y_3, ATOMIC)
+    moved = moved_corners(corner_sums, face, mirror, N)
+    put(row_of(grad_corners, program, share, 2 * N), moved, 2 * N)
     if SCALARS:
         of_scale *= -image[0]  # the inverse of the scale, with the sign of the mirror
-        scalars = row_of(grad_scalars, program, share, GRAD_COLUMNS, ATOMIC)
-        put_scalars(scalars, of_scale, of_shift * mirror, of_shape * mirror, of_p, ATOMIC)
+        scalars = of_scale, of_shift * mirror, of_shape * mirror, of_p
+        put(row_of(grad_scalars, program, share, GRAD_COLUMNS), scalars, GRAD_COLUMNS)
 
 
 # -------------------------------------------------------------------------------------------------

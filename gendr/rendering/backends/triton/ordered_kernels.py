@@ -50,7 +50,6 @@ from gendr.rendering.backends.triton.shared_kernels import (
     no_moves,
     piece_of,
     put,
-    put_three,
     row_of,
     tile_pixels,
 )
@@ -63,11 +62,8 @@ CLEAR = tl.constexpr(1)
 REST = tl.constexpr(2)
 BEFORE = tl.constexpr(3)
 KEPT = tl.constexpr(4)
-# Columns of the gradients of a face, behind those of its corners: colours come last.
-GRAD_OPACITY = tl.constexpr(0)
-GRAD_SCALE = tl.constexpr(1)
-GRAD_SHIFT = tl.constexpr(2)
-GRAD_SHAPE = tl.constexpr(3)
+# Gradients of a face, behind those of its corners: of opacity, scale, shift and shape; from this
+# column on those of its colours.
 GRAD_COLOUR = tl.constexpr(4)
 _FACES = tl.constexpr(8)  # between two looks whether there is more to do
 _NEVER = tl.constexpr(float("-inf"))  # the key of no face
@@ -507,18 +503,10 @@ def layer_gradients(
         k += shares * BLOCK
         row, column = advanced(row, column, shares * BLOCK, across, inverse)
     mirror = tl.where(mirrored, -1.0, 1.0)
-    x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3 = moved_corners(moves, face, mirror, N)
-    out = row_of(rows, program, share, 2 * N + GRAD_COLOUR + CHANNELS, False)
-    put_three(out, x_0, y_0, x_1, False)
-    put_three(out + 3, y_1, x_2, y_2, False)
-    if N == 4:
-        put(out + 6, x_3, False)
-        put(out + 7, y_3, False)
-    out += 2 * N
-    put(out + GRAD_OPACITY, of_opacity, False)
-    put(out + GRAD_SCALE, of_scale * -rate, False)  # which has the sign of the mirror
-    put(out + GRAD_SHIFT, of_shift * mirror, False)
-    put(out + GRAD_SHAPE, of_shape * mirror, False)
+    out = row_of(rows, program, share, 2 * N + GRAD_COLOUR + CHANNELS)
+    put(out, moved_corners(moves, face, mirror, N), 2 * N)
+    out += 2 * N  # the rate has the sign of the mirror
+    put(out, (of_opacity, of_scale * -rate, of_shift * mirror, of_shape * mirror), GRAD_COLOUR)
     out += GRAD_COLOUR
     for c in tl.static_range(0, CHANNELS, 3):
         red, green, blue = zeros, zeros, zeros
@@ -538,8 +526,4 @@ def layer_gradients(
                 blue += weight * tl.load(here + 2, valid, 0.0)
             k += shares * BLOCK
             row, column = advanced(row, column, shares * BLOCK, across, inverse)
-        put(out + c, red, False)
-        if c + 1 < CHANNELS:
-            put(out + c + 1, green, False)
-        if c + 2 < CHANNELS:
-            put(out + c + 2, blue, False)
+        put(out + c, (red, green, blue), 3 if c + 3 <= CHANNELS else CHANNELS - c)

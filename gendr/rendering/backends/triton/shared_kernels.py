@@ -616,35 +616,13 @@ def moved_corners(sums, face, factor, N: tl.constexpr):
 
 
 @triton.jit
-def row_of(table, program, share, columns: tl.constexpr, ATOMIC: tl.constexpr):
-    """Where a program writes: [shares, programs, columns], or [faces, columns] if ATOMIC."""
-    row = program.to(tl.int64)
-    if not ATOMIC:
-        row += share * tl.num_programs(0).to(tl.int64)
-    return table + row * columns
+def row_of(table, program, share, columns: tl.constexpr):
+    """Where a program writes: [shares, programs, columns]."""
+    return table + (program.to(tl.int64) + share * tl.num_programs(0).to(tl.int64)) * columns
 
 
 @triton.jit
-def put(where, values, ATOMIC: tl.constexpr):
-    """Add up, or store the sum of, a block of values."""
-    if ATOMIC:
-        tl.atomic_add(where, tl.sum(values, 0), sem="relaxed")
-    else:
-        tl.store(where, tl.sum(values, 0))
-
-
-@triton.jit
-def put_three(where, first, second, third, ATOMIC: tl.constexpr):
-    """The same for three blocks, one after the other."""
-    put(where, first, ATOMIC)
-    put(where + 1, second, ATOMIC)
-    put(where + 2, third, ATOMIC)
-
-
-@triton.jit
-def put_scalars(where, of_scale, of_shift, of_shape, last, ATOMIC: tl.constexpr):
-    """The gradients of a face's image."""
-    put(where + GRAD_SCALE, of_scale, ATOMIC)
-    put(where + GRAD_SHIFT, of_shift, ATOMIC)
-    put(where + GRAD_SHAPE, of_shape, ATOMIC)
-    put(where + GRAD_LAST, last, ATOMIC)
+def put(where, values, COUNT: tl.constexpr):
+    """Store the sums of the first so many of some blocks, one after the other."""
+    for k in tl.static_range(COUNT):
+        tl.store(where + k, tl.sum(values[k], 0))

@@ -113,8 +113,8 @@ def _backward(
         kernels.softmax_gradients, sums.programs, plan.device,
         rows, edges, plan.image_of_face, images, boxes, drawn, totals, grad, *sums.rows,
         spec.size.height, spec.size.width, sums.pieces.table, plan.faces,
-        **spec.recipe.backward(with_table), ATOMIC=sums.atomic,
-        BLOCK=plan.launch.block_pixels, **tiles.options(plan.launch.block_warps),
+        **spec.recipe.backward(with_table), BLOCK=plan.launch.block_pixels,
+        **tiles.options(plan.launch.block_warps),
     )  # fmt: skip
     grad_rows, grad_scalars = sums.totals()
     if not with_table:

@@ -41,8 +41,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
     no_moves,
     per_pixel,
     piece_of,
-    put_scalars,
-    put_three,
+    put,
     row_of,
     tile_pixels,
 )
@@ -206,7 +205,7 @@ def softmax_gradients(
     rows, edges, image_of_face, images, boxes, drawn, sums_of_pixels, grads, grad_rows,
     grad_scalars, height, width, pieces, faces,
     CDF: tl.constexpr, PDF: tl.constexpr, DSHAPE: tl.constexpr, SCALARS: tl.constexpr,
-    ATOMIC: tl.constexpr, BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Gradients of the row of a face, and of its image's scalars.
 
@@ -295,21 +294,18 @@ def softmax_gradients(
         to_corners = _added(to_corners, slides)
         k += shares * BLOCK
         row, column = advanced(row, column, shares * BLOCK, across, inverse)
-    out = row_of(grad_rows, program, share, ROW, ATOMIC)
-    put_three(out, to_corners[0], to_corners[1], to_corners[2], ATOMIC)
-    put_three(out + 3, to_corners[3], to_corners[4], to_corners[5], ATOMIC)
+    out = row_of(grad_rows, program, share, ROW)
+    put(out, to_corners, 6)
     # Read again behind the stores: else the compiler holds them over the loop. d(1 / w) / dw.
     w0, w1, w2 = _three(here + W, 1)
     of_w0 = to_inverses[0] * tl.where(w0 > 0.0, -_inverse(w0) * _inverse(w0), 0.0)
     of_w1 = to_inverses[1] * tl.where(w1 > 0.0, -_inverse(w1) * _inverse(w1), 0.0)
     of_w2 = to_inverses[2] * tl.where(w2 > 0.0, -_inverse(w2) * _inverse(w2), 0.0)
-    put_three(out + W, of_w0, of_w1, of_w2, ATOMIC)
-    put_three(out + DEPTH, to_depths[0], to_depths[1], to_depths[2], ATOMIC)
+    put(out + W, (of_w0, of_w1, of_w2), 3)
+    put(out + DEPTH, to_depths, 3)
     for k in tl.static_range(3):
-        put_three(out + COLOUR + 3 * k, to_reds[k], to_greens[k], to_blues[k], ATOMIC)
+        put(out + COLOUR + 3 * k, (to_reds[k], to_greens[k], to_blues[k]), 3)
     if SCALARS:
-        out = row_of(grad_scalars, program, share, GRAD_COLUMNS, ATOMIC)
         # The inverse of the scale has the sign of the mirror.
-        put_scalars(
-            out, of_scale * -inverse_scale, of_shift * mirror, of_shape * mirror, of_rate, ATOMIC
-        )
+        scalars = of_scale * -inverse_scale, of_shift * mirror, of_shape * mirror, of_rate
+        put(row_of(grad_scalars, program, share, GRAD_COLUMNS), scalars, GRAD_COLUMNS)

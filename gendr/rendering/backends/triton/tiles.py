@@ -93,32 +93,6 @@ LAUNCH = TileLaunch((32, 32), 16, 1024, 1) if interpreted() else TileLaunch(fits
 
 
 # ---------------------------------------------------------------------------------------------
-# Deterministic or atomic
-# ---------------------------------------------------------------------------------------------
-
-_atomic = False
-
-
-def set_atomic(atomic: bool) -> None:
-    """Whether gradients of few, large faces may be added up by atomics, in any order.
-
-    Off by default: a face's gradient is then summed in a fixed order, and the same input gives the
-    same bits. A face is usually one program's work, so that nothing is left to add; only in images
-    of a few thousand pixels with fewer than `LAUNCH.programs` faces are several programs put to one
-    face, and then atomics save one small sum over them. Pieces of faces in larger images are joined
-    without atomics, and the forward pass has none.
-    `torch.use_deterministic_algorithms(True)` overrules it.
-    """
-    global _atomic
-    _atomic = bool(atomic)
-
-
-def atomic_now() -> bool:
-    """Whether atomics may be used now."""
-    return _atomic and not torch.are_deterministic_algorithms_enabled()
-
-
-# ---------------------------------------------------------------------------------------------
 # Plans
 # ---------------------------------------------------------------------------------------------
 
@@ -528,9 +502,8 @@ class GradientSums:
 
     Attributes:
         shares: how many programs share a face, or a piece of one.
-        atomic: whether they add to the same row.
         pieces: of large faces, which have programs of their own.
-        rows: of faces and of scalars, [shares, T + extra, ...] each, or [T, ...] if atomic.
+        rows: of faces and of scalars, [shares, T + extra, ...] each.
     """
 
     def __init__(self, plan: TilePlan, boxes: Tensor, columns: int, with_scalars: bool) -> None:
@@ -541,14 +514,10 @@ class GradientSums:
         wanted = blocks_of(plan.launch.programs, max(plan.faces, 1))
         most = 1 if self.pieces.extra else blocks_of(pixels, plan.launch.block_pixels)
         self.shares = min(wanted, most)
-        self.atomic = atomic_now() and self.shares > 1
         kinds = columns, shared.GRAD_COLUMNS.value if with_scalars else 0
         like = torch.empty(0, dtype=torch.float32, device=boxes.device)
-        if self.atomic:
-            self.rows = [like.new_zeros(plan.faces, n) for n in kinds]
-        else:  # every program writes all of its row
-            every = plan.faces + self.pieces.extra
-            self.rows = [like.new_empty(self.shares, every, n) for n in kinds]
+        every = plan.faces + self.pieces.extra  # programs, each of which writes all of its row
+        self.rows = [like.new_empty(self.shares, every, n) for n in kinds]
 
     @property
     def programs(self) -> tuple[int, int]:
@@ -557,10 +526,7 @@ class GradientSums:
 
     def totals(self) -> tuple[Tensor, Tensor]:
         """The gradients [T, ...] of faces and of scalars, after the kernel has run."""
-        faces, scalars = self.rows
-        if self.atomic:
-            return faces, scalars
-        faces, scalars = (x[0] if self.shares == 1 else x.sum(0) for x in (faces, scalars))
+        faces, scalars = (x[0] if self.shares == 1 else x.sum(0) for x in self.rows)
         return self.pieces.join(faces), self.pieces.join(scalars)
 
 
