@@ -625,11 +625,11 @@ def _fold(sums, i, out, j):
 
 
 @inner()
-def _move_face(f, start, stop, points, corners, sums, out):
-    """Add the gradients of the points start .. stop - 1 to the corners of their face.
+def move_face(f, start, stop, points, corners, sums, out):
+    """Add the gradients of the points start .. stop - 1 to the corners of their face, at `out`.
 
     Of the gradient (dx, dy) of a point the ends of the nearest edge get 1 - t and t, see
-    `_move_ends`. `sums` is scratch.
+    `_move_ends`. `sums` [16 LANES] is scratch.
     """
     count = corners.shape[1]
     a, b, c = _ends(corners, f, 0), _ends(corners, f, 1), _ends(corners, f, 2)
@@ -650,36 +650,50 @@ def _move_face(f, start, stop, points, corners, sums, out):
     for k in range(count):
         i, j = _ends(corners, f, k)
         x, y, tx, ty = sums[4 * k], sums[4 * k + 1], sums[4 * k + 2], sums[4 * k + 3]
-        out[f, i, 0] -= x - tx
-        out[f, i, 1] -= y - ty
-        out[f, j, 0] -= tx
-        out[f, j, 1] -= ty
+        out[2 * i] -= x - tx
+        out[2 * i + 1] -= y - ty
+        out[2 * j] -= tx
+        out[2 * j + 1] -= ty
 
 
 @inner(error_model="numpy")
-def move_corners(n, block, corners, grad_d, sums, out):
-    """Add the gradients of a block of distances to the corners of their faces.
+def turn_gaps(n, points, grad_d):
+    """Make of gaps the gradients of points; return how many points are on an edge.
 
-    The gradient of the distance with respect to the point is gap / distance, or the inward normal
-    of the edge where both are 0. Overwrites the gaps; `sums` [16 LANES] is scratch.
+    The gradient of the distance with respect to the point is gap / distance, or where both are 0
+    what `turn_on_edges` makes of it.
     """
     wide()
-    points, indices, parts = pointer(block[1]), block[2], block[0][PARTS]
     on_edges = 0
-    for i in range(whole(n)):
+    for i in range(n):
         d = points[DISTANCE + i]
         factor = grad_d[i] / d
         on_edges += d == 0.0
         points[_GAP_X + i] *= factor
         points[_GAP_Y + i] *= factor
+    return on_edges
+
+
+@inner()
+def turn_on_edges(f, start, stop, points, grad_d, corners):
+    """The same for the points on an edge of their face: the inward normal takes the place."""
+    for i in range(start, stop):
+        if points[DISTANCE + i] == 0.0:
+            nx, ny = _edge_normal(corners, f, points[_ENDS + i])
+            points[_GAP_X + i], points[_GAP_Y + i] = nx * grad_d[i], ny * grad_d[i]
+
+
+@inner()
+def move_corners(n, block, corners, grad_d, sums, out):
+    """Add the gradients of a block of distances to the corners of their faces; overwrites gaps."""
+    points, indices, parts = pointer(block[1]), block[2], block[0][PARTS]
+    on_edges = turn_gaps(whole(n), points, grad_d)
     for k in range(parts):
         f, start, stop = indices[PART_FACE + k], indices[PART + k], indices[PART + k + 1]
         if on_edges > 0:
-            for i in range(start, stop):
-                if points[DISTANCE + i] == 0.0:
-                    nx, ny = _edge_normal(corners, f, points[_ENDS + i])
-                    points[_GAP_X + i], points[_GAP_Y + i] = nx * grad_d[i], ny * grad_d[i]
-        _move_face(f, start, stop, points, corners, sums, out)
+            turn_on_edges(f, start, stop, points, grad_d, corners)
+        place = shifted(pointer(out), f * corners.shape[1] * 2)
+        move_face(f, start, stop, points, corners, sums, place)
 
 
 @inner(error_model="numpy")

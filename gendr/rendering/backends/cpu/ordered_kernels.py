@@ -34,10 +34,6 @@ from gendr.kernels.numba.calls import (
 from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.kernels.numba.vectors import LANES
 from gendr.rendering.backends.cpu.kernels import (
-    _ENDS,
-    _FOOT,
-    _GAP_X,
-    _GAP_Y,
     _POINTS,
     DISTANCE,
     FAMILY_P,
@@ -45,7 +41,6 @@ from gendr.rendering.backends.cpu.kernels import (
     SCALE,
     X,
     Y,
-    _edge_normal,
     _measure,
     argument,
     extent,
@@ -53,8 +48,11 @@ from gendr.rendering.backends.cpu.kernels import (
     face_edges,
     face_orientation,
     measure_distances,
+    move_face,
     row_span,
     through_argument,
+    turn_gaps,
+    turn_on_edges,
 )
 from gendr.rendering.backends.cpu.records import FaceTables, Formulas, Layers
 
@@ -383,36 +381,19 @@ def _blend(n, tile, law, layers, kept, marks, scratch, tints, channels, totals, 
         totals[i], lefts[i] = 0.0, 1.0
     for i in range(PIXELS * channels):
         drawn[i] = 0.0
-    # The pixel at hand stays in registers while the next pairs are of it.
-    here, total, left, red, green, blue = 0, 0.0, 1.0, 0.0, 0.0, 0.0
     for j in range(n):
         k = order[j] if layers.sorts else j
         pixel, entry = found[k] & _LOW, found[k] >> _BITS
-        if pixel != here:
-            totals[here], lefts[here] = total, left
-            total, left = totals[pixel], lefts[pixel]
-            if channels == 3:
-                drawn[3 * here], drawn[3 * here + 1], drawn[3 * here + 2] = red, green, blue
-                red, green = drawn[3 * pixel], drawn[3 * pixel + 1]
-                blue = drawn[3 * pixel + 2]
-            here = pixel
-        before, rest = total, left
+        before, rest = totals[pixel], lefts[pixel]
         if law.product:
             weight = rest * (1.0 - opaque[k])
             total, left = before + weight, rest * opaque[k]
         else:
             total, left = after[k], rest_after[k]
             weight, befores[k] = _weight(total, left, before, rest), before
-        rests[k] = rest
-        if channels == 3:
-            red, green = red + weight * tints[3 * entry], green + weight * tints[3 * entry + 1]
-            blue += weight * tints[3 * entry + 2]
-        else:
-            for c in range(channels):
-                drawn[pixel * channels + c] += weight * tints[entry * channels + c]
-    totals[here], lefts[here] = total, left
-    if channels == 3:
-        drawn[3 * here], drawn[3 * here + 1], drawn[3 * here + 2] = red, green, blue
+        rests[k], totals[pixel], lefts[pixel] = rest, total, left
+        for c in range(channels):
+            drawn[pixel * channels + c] += weight * tints[entry * channels + c]
 
 
 @inner()
@@ -423,11 +404,11 @@ def _weight(total, rest, before, rest_before):
 
 @inner()
 def _new_block():
-    """Points of a face and their pixels; arguments and tails; totals and keys of pixels; tails."""
+    """Points of a face and their pixels; arguments and tails; of pixels; tails; sums of edges."""
     return (
         np.zeros(_POINTS), np.zeros(_RUN, np.int64), np.zeros(_RUN), np.zeros(_RUN),
         np.zeros(_RUN), np.zeros(_RUN), np.zeros(PIXELS), np.zeros(PIXELS), np.zeros(_RUN),
-        np.zeros(_RUN),
+        np.zeros(_RUN), np.zeros(16 * LANES),
     )  # fmt: skip
 
 
@@ -626,24 +607,12 @@ def _unblend(
             weights[k] = rests[k] * (1.0 - opaque[k])
         else:
             weights[k] = _weight(total[k], left[k], befores[k], rests[k])
-    here, farther, carried, red, green, blue = -1, 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(n - 1, -1, -1):
         k = order[j] if layers.sorts else j
         pixel, entry = found[k] & _LOW, found[k] >> _BITS
-        if pixel != here:
-            if here >= 0:
-                behind[here], chain[here] = farther, carried
-            farther, carried, here = behind[pixel], chain[pixel], pixel
-            if channels == 3:
-                red, green = grads[3 * pixel], grads[3 * pixel + 1]
-                blue = grads[3 * pixel + 2]
-        if channels == 3:
-            v = red * tints[3 * entry] + green * tints[3 * entry + 1]
-            v += blue * tints[3 * entry + 2]
-        else:
-            v = 0.0
-            for c in range(channels):
-                v += grads[pixel * channels + c] * tints[entry * channels + c]
+        v, farther, carried = 0.0, behind[pixel], chain[pixel]
+        for c in range(channels):
+            v += grads[pixel * channels + c] * tints[entry * channels + c]
         if law.product:
             s, rest = opaque[k], rests[k]
             through = (v - farther if rest * s > 0.0 else 0.0) + carried
@@ -659,7 +628,7 @@ def _unblend(
             if law.weight_p != 0:
                 on_p = through * factor[k] - slope * offset[k]
                 table[layers.places[begin + entry], GRAD_P] += on_p
-        farther = v
+        behind[pixel], chain[pixel] = v, carried
 
 
 @inner(error_model="numpy")
@@ -702,21 +671,15 @@ def _backpropagate(
         for i in range(n):
             on_shape += on_a[i] * pdf[i]
         out[GRAD_SHAPE] = (-face[OPACITY] if law.reversed else face[OPACITY]) * on_shape
-    _move_corners(whole, points, us, tables.corners, f, edges, out)
+    if turn_gaps(whole, points, us):
+        turn_on_edges(f, 0, n, points, us, tables.corners)
+    move_face(f, 0, n, points, tables.corners, pointer(block[10]), out)
 
 
 # Sums may be taken in any order here, so in vectors; on one machine it is always the same.
 @inner(fastmath={"reassoc", "contract", "nsz"})
 def _add_colours(n, share, pixels, grads, channels, out):
     """Add the gradients of the colour of an entry."""
-    if channels == 3:
-        red, green, blue = 0.0, 0.0, 0.0
-        for i in range(n):
-            at = 3 * pixels[i]
-            red, green = red + share[i] * grads[at], green + share[i] * grads[at + 1]
-            blue += share[i] * grads[at + 2]
-        out[0], out[1], out[2] = out[0] + red, out[1] + green, out[2] + blue
-        return
     for c in range(channels):
         total = 0.0
         for i in range(n):
@@ -736,56 +699,6 @@ def _add_scalars(n, on_a, covers, pdf, us, face, law, out):
         on_shift += grad
     out[GRAD_OPACITY], out[GRAD_SCALE] = on_opacity, -on_scale / face[SCALE]
     out[GRAD_SHIFT] = -on_shift if law.reversed else on_shift
-
-
-@inner(error_model="numpy")
-def _move_corners(n, points, grad_d, corners, f, edges, out):
-    """Add the gradients of distances to one face to its corners, the first 8 numbers of `out`.
-
-    As `move_corners` in kernels.py, for the many points of one face.
-    """
-    on_edges = 0
-    for i in range(n):
-        d = points[DISTANCE + i]
-        on_edges += d == 0.0
-        factor = grad_d[i] / d
-        points[_GAP_X + i] *= factor
-        points[_GAP_Y + i] *= factor
-    if on_edges:
-        for i in range(n):
-            if points[DISTANCE + i] == 0.0:
-                nx, ny = _edge_normal(corners, f, points[_ENDS + i])
-                points[_GAP_X + i], points[_GAP_Y + i] = nx * grad_d[i], ny * grad_d[i]
-    _add_edges(n, points, edges[0][9], edges[1][9], out)
-    if corners.shape[1] == 4:
-        _add_edges(n, points, edges[2][9], edges[3][9], out)
-    else:
-        _add_edges(n, points, edges[2][9], -1.0, out)
-
-
-# Sums may be taken in any order here, so in vectors; on one machine it is always the same.
-@inner(fastmath={"reassoc", "contract", "nsz"})
-def _add_edges(n, points, first, second, out):
-    """Add the gradients (dx, dy) of points nearest to two edges to the ends of these."""
-    x, y, tx, ty = 0.0, 0.0, 0.0, 0.0
-    u, v, tu, tv = 0.0, 0.0, 0.0, 0.0
-    for i in range(n):
-        dx, dy, t = points[_GAP_X + i], points[_GAP_Y + i], points[_FOOT + i]
-        near = 1.0 if points[_ENDS + i] == first else 0.0
-        far = 1.0 if points[_ENDS + i] == second else 0.0
-        x, y, tx, ty = x + near * dx, y + near * dy, tx + near * t * dx, ty + near * t * dy
-        u, v, tu, tv = u + far * dx, v + far * dy, tu + far * t * dx, tv + far * t * dy
-    _add_edge(first, x, y, tx, ty, out)
-    if second >= 0.0:
-        _add_edge(second, u, v, tu, tv, out)
-
-
-@inner()
-def _add_edge(code, x, y, tx, ty, out):
-    """Take the sum (x, y) of gradients, of which (tx, ty) is for the second end, from the ends."""
-    a, b = 2 * (int(code) >> 2), 2 * (int(code) & 3)
-    out[a], out[a + 1] = out[a] - (x - tx), out[a + 1] - (y - ty)
-    out[b], out[b + 1] = out[b] - tx, out[b + 1] - ty
 
 
 @kernel()
