@@ -23,7 +23,15 @@ from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, 
 from gendr.kernels.threads import run
 from gendr.primitives.graphs import antialiased
 from gendr.primitives.kernels import OPTIONS
-from gendr.primitives.kernels.raster import corner, cross, determinant, is_solid, pixels
+from gendr.primitives.kernels.raster import (
+    corner,
+    corners_of,
+    cross,
+    determinant,
+    is_solid,
+    of_product,
+    pixels,
+)
 from gendr.primitives.kernels.topology import linked
 from gendr.primitives.reference.antialias import MEETING, Borders
 from gendr.primitives.scene import Scene
@@ -118,9 +126,7 @@ def turn(pos, tri, base, facing, start, stop):
     """The signs of the determinants of triangles, 0 where rounding may have made them."""
     for item in range(start, stop):
         n, t = item // len(tri), item % len(tri)
-        a = corner(pos, base[n] + tri[t, 0])
-        b = corner(pos, base[n] + tri[t, 1])
-        c = corner(pos, base[n] + tri[t, 2])
+        a, b, c = corners_of(pos, tri, base[n], t)
         sign = 1 if determinant(a, cross(b, c)) > 0.0 else -1
         facing[n, t] = sign if is_solid(a, b, c) else 0
 
@@ -351,10 +357,7 @@ def blend_backward(pos, tri, base, height, width, pairs, codes, color, grad, of_
             y2 = (2 * i + 3 - height) / height
         g /= (e - f) * (e - f)
         lx, ly, lw = g * (e * x2 - f * x), g * (e * y2 - f * y), g * (e - f)
-        a, b = corner(pos, va), corner(pos, vb)
-        of_pos[va, 0] += b[1] * lw - b[3] * ly
-        of_pos[va, 1] += b[3] * lx - b[0] * lw
-        of_pos[va, 3] += b[0] * ly - b[1] * lx
-        of_pos[vb, 0] += ly * a[3] - lw * a[1]
-        of_pos[vb, 1] += lw * a[0] - lx * a[3]
-        of_pos[vb, 3] += lx * a[1] - ly * a[0]
+        of_a, of_b = of_product(corner(pos, va), corner(pos, vb), (lx, ly, lw))
+        for m in range(3):
+            of_pos[va, m + m // 2] += of_a[m]  # x, y and w
+            of_pos[vb, m + m // 2] += of_b[m]

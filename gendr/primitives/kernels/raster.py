@@ -27,9 +27,11 @@ import torch
 from torch import Tensor
 
 from gendr._common import memory
+from gendr.kernels.numba.bodies import compiled
 from gendr.kernels.numba.calls import row as pointer_to
 from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.kernels.threads import num_threads, run
+from gendr.primitives import formulas
 from gendr.primitives.graphs import rasterized
 from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.gather import gather
@@ -47,8 +49,22 @@ RUN = 8  # samples of a row that are looked at together, without branches
 MANY = 16  # tiles, beyond which a triangle is listed once for its image: lists stay short
 SMALL = 4096  # pixels and triangles together that are not worth another thread
 MARGIN = 1e-6  # pixels by which boxes are wider, far more than rounding moves a corner
-# A determinant so much smaller than its terms are together may be nothing but their rounding.
-FLAT = 8 * np.finfo(np.float64).eps
+
+cross, determinant = (
+    compiled(formulas.cross, inlined=True),
+    compiled(formulas.determinant, inlined=True),
+)
+is_solid, of_product = (
+    compiled(formulas.is_solid, inlined=True),
+    compiled(formulas.of_product, inlined=True),
+)
+_planes_of, _seen_at = (
+    compiled(formulas.planes_of, inlined=True),
+    compiled(formulas.seen_at, inlined=True),
+)
+_products_of = compiled(formulas.products_of, inlined=True)
+_of_positions = compiled(formulas.of_positions, inlined=True)
+_of_corners = compiled(formulas.of_corners, inlined=True)
 
 
 def forward(scene: Scene, pos: Tensor, *, save: bool) -> tuple[tuple[Tensor, Tensor], Any]:
@@ -135,30 +151,13 @@ def corner(pos, v):
 
 
 @inner(**OPTIONS)
-def cross(a, b):
-    """The cross product of the (x, y, w) of two corners."""
+def corners_of(pos, tri, base, t):
+    """The three corners of a triangle."""
     return (
-        a[1] * b[3] - a[3] * b[1],
-        a[3] * b[0] - a[0] * b[3],
-        a[0] * b[1] - a[1] * b[0],
+        corner(pos, base + tri[t, 0]),
+        corner(pos, base + tri[t, 1]),
+        corner(pos, base + tri[t, 2]),
     )
-
-
-@inner(**OPTIONS)
-def determinant(a, c):
-    """The product of the (x, y, w) of the corner a and the cross product of the others."""
-    return a[0] * c[0] + a[1] * c[1] + a[3] * c[2]
-
-
-@inner(**OPTIONS)
-def is_solid(a, b, c):
-    """Whether the determinant of a triangle is more than rounding, in whatever order."""
-    terms = (
-        abs(a[0]) * (abs(b[1] * c[3]) + abs(b[3] * c[1]))
-        + abs(a[1]) * (abs(b[3] * c[0]) + abs(b[0] * c[3]))
-        + abs(a[3]) * (abs(b[0] * c[1]) + abs(b[1] * c[0]))
-    )
-    return abs(determinant(a, cross(b, c))) > FLAT * terms
 
 
 @inner(**OPTIONS)
@@ -222,9 +221,7 @@ def bound(pos, tri, first, base, offsets, height, width, box, counts, start, sto
             while item >= offsets[n + 1]:
                 n += 1
             t = first[n] + item - offsets[n]
-            a = corner(pos, base[n] + tri[t, 0])
-            b = corner(pos, base[n] + tri[t, 1])
-            c = corner(pos, base[n] + tri[t, 2])
+            a, b, c = corners_of(pos, tri, base[n], t)
             box[item, 0], box[item, 1] = 1, 0
             if outside(a, b, c):
                 continue
@@ -311,9 +308,7 @@ def draw(
                 if i0 >= i1 or j0 >= j1:
                     continue
                 t = first[n] + item - offsets[n]
-                a = corner(pos, base[n] + tri[t, 0])
-                b = corner(pos, base[n] + tri[t, 1])
-                c = corner(pos, base[n] + tri[t, 2])
+                a, b, c = corners_of(pos, tri, base[n], t)
                 # In one order, so that faces with the same corners have the same depths.
                 if later(a, b):
                     a, b = b, a
@@ -382,33 +377,14 @@ def draw(
                     continue
                 if t != last:
                     last = t
-                    a = corner(pos, base[n] + tri[t, 0])
-                    b = corner(pos, base[n] + tri[t, 1])
-                    c = corner(pos, base[n] + tri[t, 2])
-                    e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
-                    det = determinant(a, e0)
-                    f = 1.0 / det
-                    p0, p1, p2 = e0[0] * wide, e1[0] * wide, e2[0] * wide
-                    q0, q1, q2 = e0[1] * high, e1[1] * high, e2[1] * high
-                    ps, qs, rs = p0 + p1 + p2, q0 + q1 + q2, e0[2] + e1[2] + e2[2]
-                    pz = (a[2] * p0 + b[2] * p1 + c[2] * p2) * f
-                    qz = (a[2] * q0 + b[2] * q1 + c[2] * q2) * f
-                    rz = (a[2] * e0[2] + b[2] * e1[2] + c[2] * e2[2]) * f
-                x = np.float64(2 * j + 1 - width)
-                g = 1.0 / (ps * x + (qs * y + rs))
-                u = (p0 * x + (q0 * y + e0[2])) * g
-                v = (p1 * x + (q1 * y + e1[2])) * g
-                rast[n, i, j, 0] = u
-                rast[n, i, j, 1] = v
-                rast[n, i, j, 2] = pz * x + (qz * y + rz)
+                    a, b, c = corners_of(pos, tri, base[n], t)
+                    planes = _planes_of(a, b, c, wide, high)
+                (u, v, z), (ux, uy, vx, vy) = _seen_at(planes, np.float64(2 * j + 1 - width), y)
+                rast[n, i, j, 0], rast[n, i, j, 1], rast[n, i, j, 2] = u, v, z
                 rast[n, i, j, 3] = t + 1
-                if not sloped:
-                    continue
-                g *= 2.0
-                derivatives[n, i, j, 0] = (p0 - u * ps) * g
-                derivatives[n, i, j, 1] = (q0 - u * qs) * g
-                derivatives[n, i, j, 2] = (p1 - v * ps) * g
-                derivatives[n, i, j, 3] = (q1 - v * qs) * g
+                if sloped:
+                    derivatives[n, i, j, 0], derivatives[n, i, j, 1] = ux, uy
+                    derivatives[n, i, j, 2], derivatives[n, i, j, 3] = vx, vy
 
 
 @kernel(**OPTIONS)
@@ -421,8 +397,7 @@ def rasterize_backward(
     `gendr.primitives.rasterize`; else all twelve numbers are written.
     """
     height, width = ids.shape[1:]
-    both = len(of_derivatives) > 0
-    grad = np.zeros((3, 4))
+    both, wide, high = len(of_derivatives) > 0, 2.0 / width, 2.0 / height
     for row in range(start, stop):
         n, i = row // height, row % height
         last = np.int32(-1)
@@ -433,72 +408,26 @@ def rasterize_backward(
                 continue
             if t != last:
                 last = t
-                a = corner(pos, base[n] + tri[t, 0])
-                b = corner(pos, base[n] + tri[t, 1])
-                c = corner(pos, base[n] + tri[t, 2])
-                e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
-                det = determinant(a, e0)
-                f = 1.0 / det
-                ps, qs = e0[0] + e1[0] + e2[0], e0[1] + e1[1] + e2[1]
-                rs = e0[2] + e1[2] + e2[2]
-            x = (2 * j + 1 - width) / width
-            total = ps * x + (qs * y + rs)  # det / w
-            g = 1.0 / total
-            u = (e0[0] * x + (e0[1] * y + e0[2])) * g
-            v = (e1[0] * x + (e1[1] * y + e1[2])) * g
-            r = (e2[0] * x + (e2[1] * y + e2[2])) * g
-            near = total * f  # 1 / w
-            z = (a[2] * u + b[2] * v + c[2] * r) * near
-            gz = np.float64(of_rast[n, i, j, 2]) * near
-            ga = np.float64(of_rast[n, i, j, 0]) + gz * (a[2] - z * a[3])
-            gb = np.float64(of_rast[n, i, j, 1]) + gz * (b[2] - z * b[3])
-            gc = gz * (c[2] - z * c[3])
+                a, b, c = corners_of(pos, tri, base[n], t)
+                products = _products_of(a, b, c)
+            slopes = (0.0, 0.0, 0.0, 0.0)
             if both:
-                wide, high = 2.0 / width, 2.0 / height
-                ux = np.float64(of_derivatives[n, i, j, 0]) * wide * g
-                uy = np.float64(of_derivatives[n, i, j, 1]) * high * g
-                vx = np.float64(of_derivatives[n, i, j, 2]) * wide * g
-                vy = np.float64(of_derivatives[n, i, j, 3]) * high * g
-                ga -= ux * ps + uy * qs
-                gb -= vx * ps + vy * qs
-            mean = ga * u + gb * v + gc * r
-            ga, gb, gc = (ga - mean) * f, (gb - mean) * f, (gc - mean) * f
-            hx = -(e0[0] * ga + e1[0] * gb + e2[0] * gc)
-            hy = -(e0[1] * ga + e1[1] * gb + e2[1] * gc)
-            hw = -(e0[2] * ga + e1[2] * gb + e2[2] * gc) - gz * z
+                slopes = (
+                    of_derivatives[n, i, j, 0] * wide, of_derivatives[n, i, j, 1] * high,
+                    of_derivatives[n, i, j, 2] * wide, of_derivatives[n, i, j, 3] * high,
+                )  # fmt: skip
+            vector, shares, of_products = _of_positions(
+                a, b, c, products, (2 * j + 1 - width) / width, y,
+                np.float64(of_rast[n, i, j, 0]), np.float64(of_rast[n, i, j, 1]),
+                np.float64(of_rast[n, i, j, 2]), slopes,
+            )  # fmt: skip
             pixel = row * width + j
             if not both:
-                weights[pixel, 0] = u
-                weights[pixel, 1] = v
-                corners[pixel, 0] = hx
-                corners[pixel, 1] = hy
-                corners[pixel, 2] = gz
-                corners[pixel, 3] = hw
-                continue
-            grad[0, 0], grad[0, 1], grad[0, 2], grad[0, 3] = u * hx, u * hy, u * gz, u * hw
-            grad[1, 0], grad[1, 1], grad[1, 2], grad[1, 3] = v * hx, v * hy, v * gz, v * hw
-            grad[2, 0], grad[2, 1], grad[2, 2], grad[2, 3] = r * hx, r * hy, r * gz, r * hw
-            # The gradients of the three products of corners, of which derivatives are made.
-            gs = -(ux * (e0[0] - u * ps) + uy * (e0[1] - u * qs)
-                   + vx * (e1[0] - v * ps) + vy * (e1[1] - v * qs)) * g  # fmt: skip
-            mx, my = ux * u + vx * v, uy * u + vy * v
-            d0 = gs * x + (ux - mx), gs * y + (uy - my), gs
-            d1 = gs * x + (vx - mx), gs * y + (vy - my), gs
-            d2 = gs * x - mx, gs * y - my, gs
-            add_product(grad, 1, 2, b, c, d0)
-            add_product(grad, 2, 0, c, a, d1)
-            add_product(grad, 0, 1, a, b, d2)
-            for k in range(3):
+                weights[pixel, 0], weights[pixel, 1] = shares[0], shares[1]
                 for m in range(4):
-                    corners[pixel, 4 * k + m] = grad[k, m]
-
-
-@inner(**OPTIONS)
-def add_product(grad, i, j, a, b, d):
-    """Add the gradients of the corners a (i) and b (j) of their cross product, whose own is d."""
-    grad[i, 0] += b[1] * d[2] - b[3] * d[1]
-    grad[i, 1] += b[3] * d[0] - b[0] * d[2]
-    grad[i, 3] += b[0] * d[1] - b[1] * d[0]
-    grad[j, 0] += d[1] * a[3] - d[2] * a[1]
-    grad[j, 1] += d[2] * a[0] - d[0] * a[3]
-    grad[j, 3] += d[0] * a[1] - d[1] * a[0]
+                    corners[pixel, m] = vector[m]
+                continue
+            of_a, of_b, of_c = _of_corners(a, b, c, vector, shares, of_products)
+            for m in range(4):
+                corners[pixel, m], corners[pixel, 4 + m] = of_a[m], of_b[m]
+                corners[pixel, 8 + m] = of_c[m]

@@ -20,9 +20,11 @@ import math
 
 import numpy as np
 
+from gendr.kernels.numba.bodies import compiled
 from gendr.kernels.numba.calls import pointer
 from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.kernels.numba.mathematics import bits_of, from_bits
+from gendr.primitives import formulas
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS
 
 ensure_cache()
@@ -33,8 +35,8 @@ _INLINE = {**_OPTIONS, "forceinline": True}  # calls would take longer than what
 WRAP, CLAMP, ZERO, CUBE = range(4)
 # Of a lookup: the nearest texel, the four around, four in the nearest level, in the two around.
 NEAREST, LINEAR, LEVEL, LEVELS = range(4)
-# Derivatives beyond count as this: levels end long before, and squares stay finite.
-STEEPEST = 2.0**100
+_ellipse = compiled(formulas.ellipse, inlined=True)
+_of_slopes = compiled(formulas.of_slopes, inlined=True)
 # Pixels whose levels are found at once, in vectors.
 _BLOCK = 256
 _SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
@@ -80,11 +82,6 @@ def _place(uv, p, boundary):
 
 
 @inner(**_INLINE)
-def _tame(x):
-    return 0.0 if x != x else min(max(x, -STEEPEST), STEEPEST)
-
-
-@inner(**_INLINE)
 def _slopes(uv_da, p, boundary, face, u, v, m):
     """du/dX, du/dY, dv/dX, dv/dY of the coordinates on the face."""
     if boundary != CUBE:
@@ -99,19 +96,6 @@ def _slopes(uv_da, p, boundary, face, u, v, m):
         half * (of_t * uv_da[j] - b * of_m * uv_da[k]),
         half * (of_t * uv_da[j + 1] - b * of_m * uv_da[k + 1]),
     )
-
-
-@inner(**_INLINE)
-def _ellipse(slopes, height, width):
-    """Squares A and C, and product B, of the columns of the Jacobian in texels; and a root.
-
-    It is root((A - C)^2 / 4 + B^2); the major axis of the footprint squared is (A + C) / 2 + root.
-    """
-    ux, uy = _tame(slopes[0] * width), _tame(slopes[1] * width)
-    vx, vy = _tame(slopes[2] * height), _tame(slopes[3] * height)
-    a, b, c = ux * ux + vx * vx, ux * uy + vx * vy, uy * uy + vy * vy
-    d = 0.5 * (a - c)
-    return a, b, c, math.sqrt(d * d + b * b)
 
 
 @inner(**_INLINE)
@@ -479,7 +463,8 @@ def sample_back(
         slopes = (0.0, 0.0, 0.0, 0.0)
         if len(uv_da) > 0 and of_level != 0.0:
             slopes = _slopes(uv_da, p, boundary, face, u, v, m)
-            of_ux, of_uy, of_vx, of_vy = _footprint_back(slopes, sizes, of_level)
+            of_log = of_level * 0.5 / math.log(2.0)
+            of_ux, of_uy, of_vx, of_vy = _of_slopes(slopes, sizes[0, 1], sizes[0, 2], of_log)
         if boundary != CUBE:
             to_uv[2 * p], to_uv[2 * p + 1] = of_u, of_v
             if len(to_da) > 0:
@@ -508,24 +493,6 @@ def sample_back(
         to_uv[3 * p + i] = of_s * to_a / m
         to_uv[3 * p + j] = of_t * to_b / m
         to_uv[3 * p + k] = of_m * (to_m - to_a * a - to_b * b) / m
-
-
-@inner(**_OPTIONS)
-def _footprint_back(slopes, sizes, grad):
-    """The gradients of the four slopes, if the level has the gradient `grad`."""
-    height, width = sizes[0, 1], sizes[0, 2]
-    a, b, c, root = _ellipse(slopes, height, width)
-    of_square = grad * 0.5 / (math.log(2.0) * (0.5 * (a + c) + root))
-    lean = 0.25 * (a - c) / root if root > 0.0 else 0.0
-    of_a, of_c = of_square * (0.5 + lean), of_square * (0.5 - lean)
-    of_b = of_square * b / root if root > 0.0 else 0.0
-    ux, uy, vx, vy = slopes[0] * width, slopes[1] * width, slopes[2] * height, slopes[3] * height
-    return (
-        (2.0 * of_a * ux + of_b * uy) * width,
-        (2.0 * of_c * uy + of_b * ux) * width,
-        (2.0 * of_a * vx + of_b * vy) * height,
-        (2.0 * of_c * vy + of_b * vx) * height,
-    )
 
 
 @kernel(**_OPTIONS)
@@ -643,6 +610,25 @@ def add_texels(
 # ---------------------------------------------------------------------------------------------
 
 
+@inner(**_OPTIONS)
+def _steps(layout, channels):
+    """How far the texel below is, and the one to the right; 0 where a side is 1. See `halve`."""
+    height, width = layout[2], layout[3]
+    return width * channels if height > 1 else 0, channels if width > 1 else 0
+
+
+@inner(**_OPTIONS)
+def _rows(layout, channels, row):
+    """Where the first of the two rows of the fine level begins, and the row that they become."""
+    step, first, height, width = layout[0], layout[1], layout[2], layout[3]
+    to_step, to_first, to_height, to_width = layout[4], layout[5], layout[6], layout[7]
+    image, inner = row // (layout[8] * to_height), row % (layout[8] * to_height)
+    face, j = inner // to_height, inner % to_height
+    y = (2 * j if height > 1 else 0) + face * height
+    at = image * step + first + y * width * channels
+    return at, image * to_step + to_first + inner * to_width * channels
+
+
 @kernel(**_OPTIONS)
 def halve(fine, coarse, layout, channels, start, stop):
     """Means of 2 x 2 texels, where a side of 1 stays; units are rows of the coarse level.
@@ -656,18 +642,10 @@ def halve(fine, coarse, layout, channels, start, stop):
         start: the first row of the coarse level, through the faces of all images.
         stop: one past the last.
     """
-    step, first, height, width = layout[0], layout[1], layout[2], layout[3]
-    to_step, to_first, to_height, to_width = layout[4], layout[5], layout[6], layout[7]
-    faces = layout[8]
-    down = width * channels if height > 1 else 0
-    right = channels if width > 1 else 0
+    down, right = _steps(layout, channels)
     for row in range(start, stop):
-        image, inner = row // (faces * to_height), row % (faces * to_height)
-        face, j = inner // to_height, inner % to_height
-        y = (2 * j if height > 1 else 0) + face * height
-        at = image * step + first + y * width * channels
-        to = image * to_step + to_first + inner * to_width * channels
-        for i in range(to_width):
+        at, to = _rows(layout, channels, row)
+        for i in range(layout[7]):
             for c in range(channels):
                 k = at + 2 * i * right + c
                 total = float(fine[k]) + fine[k + right] + fine[k + down] + fine[k + down + right]
@@ -677,19 +655,11 @@ def halve(fine, coarse, layout, channels, start, stop):
 @kernel(**_OPTIONS)
 def halve_back(fine, coarse, layout, channels, start, stop):
     """Add the gradient of a coarse level to that of the fine one; units as in `halve`."""
-    step, first, height, width = layout[0], layout[1], layout[2], layout[3]
-    to_step, to_first, to_height, to_width = layout[4], layout[5], layout[6], layout[7]
-    faces = layout[8]
-    down = width * channels if height > 1 else 0
-    right = channels if width > 1 else 0
-    share = 0.25 * (1 if height > 1 else 2) * (1 if width > 1 else 2)
+    down, right = _steps(layout, channels)
+    share = 0.25 * (1 if down > 0 else 2) * (1 if right > 0 else 2)
     for row in range(start, stop):
-        image, inner = row // (faces * to_height), row % (faces * to_height)
-        face, j = inner // to_height, inner % to_height
-        y = (2 * j if height > 1 else 0) + face * height
-        at = image * step + first + y * width * channels
-        to = image * to_step + to_first + inner * to_width * channels
-        for i in range(to_width):
+        at, to = _rows(layout, channels, row)
+        for i in range(layout[7]):
             for c in range(channels):
                 g = share * coarse[to + i * channels + c]
                 k = at + 2 * i * right + c

@@ -13,7 +13,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gendr.primitives.triton.shared_kernels import centre, corner, cross, fours, vertices_of
+from gendr.primitives.triton.shared_kernels import (
+    centre,
+    corner,
+    cross,
+    fours,
+    of_product,
+    vertices_of,
+)
 
 
 @triton.jit
@@ -271,8 +278,8 @@ def line_gradients(
     lx, ly, lw = g * (e * x2 - f * x), g * (e * y2 - f * y), g * (e - f)
     half = tl.where(on, code - 1, 0)
     k, zero = half % 3, tl.zeros([BLOCK], tl.float64)
-    of_a = fours(b[1] * lw - b[3] * ly, b[3] * lx - b[0] * lw, zero, b[0] * ly - b[1] * lx)
-    of_b = fours(ly * a[3] - lw * a[1], lw * a[0] - lx * a[3], zero, lx * a[1] - ly * a[0])
+    of_a, of_b = of_product(a, b, (lx, ly, lw))
+    of_a, of_b = fours(of_a[0], of_a[1], zero, of_a[2]), fours(of_b[0], of_b[1], zero, of_b[2])
     entry = axis * pixels + p
     at = corners + entry[:, None] * 12 + tl.arange(0, 4)[None, :]
     kind = corners.dtype.element_ty

@@ -15,36 +15,29 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from gendr.kernels.triton.bodies import compiled
+from gendr.primitives import formulas
 from gendr.primitives.triton.shared_kernels import (
     centre,
-    corner,
+    corners_of,
     cross,
-    determinant,
     fours,
     place_among,
-    vertices_of,
 )
+
+determinant, is_solid = compiled(formulas.determinant), compiled(formulas.is_solid)
+planes_of, seen_at = compiled(formulas.planes_of), compiled(formulas.seen_at)
+products_of, of_positions = compiled(formulas.products_of), compiled(formulas.of_positions)
+of_corners = compiled(formulas.of_corners)
 
 NONE = tl.constexpr(0x7F7F7F7F)  # of triangles; the depth of eight such bytes is beyond all others
 MARGIN = tl.constexpr(1e-6)  # pixels by which boxes are wider, far more than rounding moves them
-FLAT = tl.constexpr(8 * 2.0**-52)  # see `gendr.primitives.kernels.raster.is_solid`
 _MAGNITUDE = tl.constexpr(0x7FFFFFFFFFFFFFFF)  # the bits of a float64 but for its sign
 
 
 # -------------------------------------------------------------------------------------------------
 # Triangles
 # -------------------------------------------------------------------------------------------------
-
-
-@triton.jit
-def _is_solid(a, b, c):
-    """Whether the determinant of a triangle is more than rounding, in whatever order."""
-    terms = (
-        tl.abs(a[0]) * (tl.abs(b[1] * c[3]) + tl.abs(b[3] * c[1]))
-        + tl.abs(a[1]) * (tl.abs(b[3] * c[0]) + tl.abs(b[0] * c[3]))
-        + tl.abs(a[3]) * (tl.abs(b[0] * c[1]) + tl.abs(b[1] * c[0]))
-    )
-    return tl.abs(determinant(a, cross(b, c))) > FLAT * terms
 
 
 @triton.jit
@@ -104,7 +97,7 @@ def _box(a, b, c, on, height, width):
     j0, j1 = _pixels(low, high, width)
     low, high = _interval(a, b, c, 1)
     i0, i1 = _pixels(low, high, height)
-    some = on & ~outside & (j0 <= j1) & (i0 <= i1) & _is_solid(a, b, c)
+    some = on & ~outside & (j0 <= j1) & (i0 <= i1) & is_solid(a, b, c)
     area = (i1 - i0 + 1).to(tl.int64) * (j1 - j0 + 1)
     return i0, j0, j1, tl.where(some, area, 0)
 
@@ -225,9 +218,7 @@ def draw_small(
     item = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     on = item < items
     n, t = _item(tl.where(on, item, 0), on, firsts, offsets, triangles, images, RANGES)
-    va, vb, vc = vertices_of(tri, t, on)
-    base = n * stride
-    a, b, c = corner(pos, base + va, on), corner(pos, base + vb, on), corner(pos, base + vc, on)
+    a, b, c = corners_of(pos, tri, t, n * stride, on)
     i, j0, j1, area = _box(a, b, c, on, height, width)
     if STAGE == 0:
         tl.store(counts + item, tl.where(area > MOST, (area + CHUNK - 1) // CHUNK, 0), on)
@@ -263,9 +254,7 @@ def draw_large(
         before = tl.load(ends + item - 1, item > 0, 0)
         on = item >= 0
         n, t = _item(item, on, firsts, offsets, triangles, images, RANGES)
-        va, vb, vc = vertices_of(tri, t, on)
-        base = n * stride
-        a, b, c = corner(pos, base + va, on), corner(pos, base + vb, on), corner(pos, base + vc, on)
+        a, b, c = corners_of(pos, tri, t, n * stride, on)
         i0, j0, j1, area = _box(a, b, c, on, height, width)
         planes = _planes(a, b, c, height, width)
         k = (one - before) * CHUNK + tl.arange(0, CHUNK)
@@ -306,33 +295,17 @@ def shade(
         tl.store(layer + p, tl.where(seen, d, float("inf")), on)
     if SHADED:
         j, i, n = p % width, p // width % height, p // width // height
-        va, vb, vc = vertices_of(tri, t, seen)
-        base = n * stride
-        a, b = corner(pos, base + va, seen), corner(pos, base + vb, seen)
-        c = corner(pos, base + vc, seen)
-        e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
-        f = 1.0 / determinant(a, e0)
+        a, b, c = corners_of(pos, tri, t, n * stride, seen)
         wide, high = 1.0 / width.to(tl.float64), 1.0 / height.to(tl.float64)
-        p0, p1, p2 = e0[0] * wide, e1[0] * wide, e2[0] * wide
-        q0, q1, q2 = e0[1] * high, e1[1] * high, e2[1] * high
-        ps, qs, rs = p0 + p1 + p2, q0 + q1 + q2, e0[2] + e1[2] + e2[2]
-        pz = (a[2] * p0 + b[2] * p1 + c[2] * p2) * f
-        qz = (a[2] * q0 + b[2] * q1 + c[2] * q2) * f
-        rz = (a[2] * e0[2] + b[2] * e1[2] + c[2] * e2[2]) * f
         x, y = (2 * j + 1 - width).to(tl.float64), (2 * i + 1 - height).to(tl.float64)
-        g = 1.0 / (ps * x + (qs * y + rs))
-        u = (p0 * x + (q0 * y + e0[2])) * g
-        v = (p1 * x + (q1 * y + e1[2])) * g
-        z = pz * x + (qz * y + rz)
+        (u, v, z), slopes = seen_at(planes_of(a, b, c, wide, high), x, y)
         number = (t + 1).to(tl.float64)
         at = p[:, None] * 4 + tl.arange(0, 4)[None, :]
         written, drawn = on[:, None], seen[:, None]
         row = tl.where(drawn, fours(u, v, z, number), 0.0)
         tl.store(rast + at, row.to(rast.dtype.element_ty), written)
         if SLOPED:
-            g = g * 2.0
-            row = fours((p0 - u * ps) * g, (q0 - u * qs) * g, (p1 - v * ps) * g, (q1 - v * qs) * g)
-            row = tl.where(drawn, row, 0.0)
+            row = tl.where(drawn, fours(slopes[0], slopes[1], slopes[2], slopes[3]), 0.0)
             tl.store(derivatives + at, row.to(derivatives.dtype.element_ty), written)
 
 
@@ -368,72 +341,29 @@ def raster_gradients(
     t = tl.load(ids + p, p < pixels, -1)
     on = t >= 0
     j, i, n = p % width, p // width % height, p // width // height
-    va, vb, vc = vertices_of(tri, t, on)
-    base = n * stride
-    a, b, c = corner(pos, base + va, on), corner(pos, base + vb, on), corner(pos, base + vc, on)
-    e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
-    f = 1.0 / determinant(a, e0)
-    ps, qs, rs = e0[0] + e1[0] + e2[0], e0[1] + e1[1] + e2[1], e0[2] + e1[2] + e2[2]
+    a, b, c = corners_of(pos, tri, t, n * stride, on)
     x, y = centre(j, width), centre(i, height)
-    total = ps * x + (qs * y + rs)  # det / w
-    g = 1.0 / total
-    u = (e0[0] * x + (e0[1] * y + e0[2])) * g
-    v = (e1[0] * x + (e1[1] * y + e1[2])) * g
-    r = (e2[0] * x + (e2[1] * y + e2[2])) * g
-    near = total * f  # 1 / w
-    z = (a[2] * u + b[2] * v + c[2] * r) * near
-    gz = tl.zeros_like(u)
-    ga, gb = gz, gz
+    zero = tl.zeros([BLOCK], tl.float64)
+    gu, gv, gz, ux, uy, vx, vy = zero, zero, zero, zero, zero, zero, zero
     if RAST:
-        ga, gb, gz, _ = _four(of_rast + p * 4, on)
-        gz = gz * near
-    ga = ga + gz * (a[2] - z * a[3])
-    gb = gb + gz * (b[2] - z * b[3])
-    gc = gz * (c[2] - z * c[3])
-    ux, uy, vx, vy = gz, gz, gz, gz
+        gu, gv, gz, _ = _four(of_rast + p * 4, on)
     if BOTH:
         ux, uy, vx, vy = _four(of_derivatives + p * 4, on)
         wide, high = 2.0 / width.to(tl.float64), 2.0 / height.to(tl.float64)
-        ux, uy, vx, vy = ux * wide * g, uy * high * g, vx * wide * g, vy * high * g
-        ga -= ux * ps + uy * qs
-        gb -= vx * ps + vy * qs
-    mean = ga * u + gb * v + gc * r
-    ga, gb, gc = (ga - mean) * f, (gb - mean) * f, (gc - mean) * f
-    hx = -(e0[0] * ga + e1[0] * gb + e2[0] * gc)
-    hy = -(e0[1] * ga + e1[1] * gb + e2[1] * gc)
-    hw = -(e0[2] * ga + e1[2] * gb + e2[2] * gc) - gz * z
+        ux, uy, vx, vy = ux * wide, uy * high, vx * wide, vy * high
+    vector, shares, of_products = of_positions(
+        a, b, c, products_of(a, b, c), x, y, gu, gv, gz, (ux, uy, vx, vy)
+    )
     kind = corners.dtype.element_ty
     if BOTH:
-        # The gradients of the three products of corners, of which derivatives are made.
-        gs = -(ux * (e0[0] - u * ps) + uy * (e0[1] - u * qs)
-               + vx * (e1[0] - v * ps) + vy * (e1[1] - v * qs)) * g  # fmt: skip
-        mx, my = ux * u + vx * v, uy * u + vy * v
-        d0 = gs * x + (ux - mx), gs * y + (uy - my), gs
-        d1 = gs * x + (vx - mx), gs * y + (vy - my), gs
-        d2 = gs * x - mx, gs * y - my, gs
-        b0, c0 = _of_product(b, c, d0)
-        c1, a1 = _of_product(c, a, d1)
-        a2, b2 = _of_product(a, b, d2)
+        of_all = of_corners(a, b, c, vector, shares, of_products)
         at = corners + p[:, None] * 12 + tl.arange(0, 4)[None, :]
-        of_a = fours(u * hx + (a1[0] + a2[0]), u * hy + (a1[1] + a2[1]), u * gz,
-                     u * hw + (a1[2] + a2[2]))  # fmt: skip
-        of_b = fours(v * hx + (b0[0] + b2[0]), v * hy + (b0[1] + b2[1]), v * gz,
-                     v * hw + (b0[2] + b2[2]))  # fmt: skip
-        of_c = fours(r * hx + (c0[0] + c1[0]), r * hy + (c0[1] + c1[1]), r * gz,
-                     r * hw + (c0[2] + c1[2]))  # fmt: skip
-        tl.store(at, of_a.to(kind), on[:, None])
-        tl.store(at + 4, of_b.to(kind), on[:, None])
-        tl.store(at + 8, of_c.to(kind), on[:, None])
+        for k in tl.static_range(3):
+            row = fours(of_all[k][0], of_all[k][1], of_all[k][2], of_all[k][3])
+            tl.store(at + 4 * k, row.to(kind), on[:, None])
     else:
         at = corners + p[:, None] * 4 + tl.arange(0, 4)[None, :]
-        tl.store(at, fours(hx, hy, gz, hw).to(kind), on[:, None])
-        tl.store(weights + p * 2, u.to(kind), on)
-        tl.store(weights + p * 2 + 1, v.to(kind), on)
-
-
-@triton.jit
-def _of_product(a, b, d):
-    """The gradients (x, y, w) of the corners a and b of their cross product, whose own is d."""
-    of_a = b[1] * d[2] - b[3] * d[1], b[3] * d[0] - b[0] * d[2], b[0] * d[1] - b[1] * d[0]
-    of_b = d[1] * a[3] - d[2] * a[1], d[2] * a[0] - d[0] * a[3], d[0] * a[1] - d[1] * a[0]
-    return of_a, of_b
+        row = fours(vector[0], vector[1], vector[2], vector[3])
+        tl.store(at, row.to(kind), on[:, None])
+        tl.store(weights + p * 2, shares[0].to(kind), on)
+        tl.store(weights + p * 2 + 1, shares[1].to(kind), on)

@@ -1,7 +1,6 @@
 """What the kernels of the primitives share: corners of triangles, and how they are searched.
 
-Coordinates are float64 blocks. The formulas are those of `gendr.primitives.kernels.raster`, in the
-same order, so that both round alike.
+Coordinates are float64 blocks.
 """
 
 # Triton compiles these functions; their arguments are pointers, numbers and blocks.
@@ -11,6 +10,11 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+from gendr.kernels.triton.bodies import compiled
+from gendr.primitives import formulas
+
+cross, of_product = compiled(formulas.cross), compiled(formulas.of_product)
 
 
 @triton.jit
@@ -30,19 +34,10 @@ def vertices_of(tri, t, on):
 
 
 @triton.jit
-def cross(a, b):
-    """The cross product of the (x, y, w) of two corners."""
-    return (
-        a[1] * b[3] - a[3] * b[1],
-        a[3] * b[0] - a[0] * b[3],
-        a[0] * b[1] - a[1] * b[0],
-    )
-
-
-@triton.jit
-def determinant(a, c):
-    """The product of the (x, y, w) of the corner a and the cross product of the others."""
-    return a[0] * c[0] + a[1] * c[1] + a[3] * c[2]
+def corners_of(pos, tri, t, base, on):
+    """The three corners of triangles."""
+    va, vb, vc = vertices_of(tri, t, on)
+    return corner(pos, base + va, on), corner(pos, base + vb, on), corner(pos, base + vc, on)
 
 
 @triton.jit

@@ -14,9 +14,12 @@ import math
 import triton
 import triton.language as tl
 
+from gendr.kernels.triton.bodies import compiled
+from gendr.primitives import formulas
+
 WRAP, CLAMP, ZERO, CUBE = (tl.constexpr(k) for k in range(4))
 NEAREST, LINEAR, LEVEL, LEVELS = (tl.constexpr(k) for k in range(4))
-STEEPEST = tl.constexpr(2.0**100)  # see `gendr.primitives.kernels.texture`
+_ellipse, _of_slopes = compiled(formulas.ellipse), compiled(formulas.of_slopes)
 _SQRT_HALF_BITS = tl.constexpr(0x3FE6A09E667F3BCD)
 _TWO_OF_LOG2 = tl.constexpr(2.0 / math.log(2.0))
 _LOG2 = tl.constexpr(math.log(2.0))
@@ -103,23 +106,6 @@ def _slopes(uv_da, p, on, face, u, v, m, BOUNDARY: tl.constexpr):
         at = uv_da + 4 * p
         ux, uy = _number(at, on), _number(at + 1, on)
         return ux, uy, _number(at + 2, on), _number(at + 3, on), ux, uy
-
-
-@triton.jit
-def _tame(x):
-    """A slope that may be squared: NaN counts as 0."""
-    x = tl.where(x == x, x, 0.0)
-    return tl.where(x > STEEPEST, STEEPEST, tl.where(x < -STEEPEST, -STEEPEST, x))
-
-
-@triton.jit
-def _ellipse(slopes, height, width):
-    """Squares A and C, and product B, of the columns of the Jacobian in texels; and the root."""
-    ux, uy = _tame(slopes[0] * width), _tame(slopes[1] * width)
-    vx, vy = _tame(slopes[2] * height), _tame(slopes[3] * height)
-    a, b, c = ux * ux + vx * vx, ux * uy + vx * vy, uy * uy + vy * vy
-    d = 0.5 * (a - c)
-    return a, b, c, tl.sqrt(d * d + b * b)
 
 
 @triton.jit
@@ -419,19 +405,9 @@ def sample_gradients(
         mx, my = slopes[4], slopes[5]
         height = tl.load(sizes + 1).to(tl.float64)
         width = tl.load(sizes + 2).to(tl.float64)
-        a, b, c, root = _ellipse(slopes, height, width)
-        axis = 0.5 * (a + c) + root
-        of_square = of_level * 0.5 / (_LOG2 * tl.where(some, axis, 1.0))
-        divisor = tl.where(root > 0.0, root, 1.0)
-        lean = tl.where(root > 0.0, 0.25 * (a - c) / divisor, 0.0)
-        of_a, of_c = of_square * (0.5 + lean), of_square * (0.5 - lean)
-        of_b = tl.where(root > 0.0, of_square * b / divisor, 0.0)
-        ux, uy = slopes[0] * width, slopes[1] * width
-        vx, vy = slopes[2] * height, slopes[3] * height
-        of_ux = tl.where(some, (2.0 * of_a * ux + of_b * uy) * width, 0.0)
-        of_uy = tl.where(some, (2.0 * of_c * uy + of_b * ux) * width, 0.0)
-        of_vx = tl.where(some, (2.0 * of_a * vx + of_b * vy) * height, 0.0)
-        of_vy = tl.where(some, (2.0 * of_c * vy + of_b * vx) * height, 0.0)
+        of_ux, of_uy, of_vx, of_vy = _of_slopes(slopes, height, width, of_level * 0.5 / _LOG2)
+        of_ux, of_uy = tl.where(some, of_ux, 0.0), tl.where(some, of_uy, 0.0)
+        of_vx, of_vy = tl.where(some, of_vx, 0.0), tl.where(some, of_vy, 0.0)
     if BOUNDARY != CUBE:
         _stored(to_uv, 2 * p, of_u, real)
         _stored(to_uv, 2 * p + 1, of_v, real)
