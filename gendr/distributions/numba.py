@@ -226,13 +226,3 @@ def tails_address(name: str) -> int:
 def density_address(name: str) -> int:
     """The address of the compiled loop over the pdf."""
     return loop(name, "density").address
-
-
-def shape_slope_address(name: str) -> int:
-    """The address of the compiled loop over dF/dshape."""
-    return loop(name, "shape_slope").address
-
-
-def tails_and_density_address(name: str) -> int:
-    """The address of the compiled loop over cdf, sf and pdf, which cost little more than one."""
-    return loop(name, BOTH).address

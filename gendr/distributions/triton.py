@@ -49,21 +49,6 @@ def function(name: str, kind: Kind) -> Any:
     return compiled(body, f"{name}_{kind}")
 
 
-def tails(name: str) -> Any:
-    """The cdf and the sf of a law."""
-    return function(name, "tails")
-
-
-def density(name: str) -> Any:
-    """The pdf of a law."""
-    return function(name, "density")
-
-
-def shape_slope(name: str) -> Any:
-    """dF/dshape of a law."""
-    return function(name, "shape_slope")
-
-
 def parameters(name: str, shape: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The numbers of a law that depend on its shape alone: (shape, constant, psi), float64.
 

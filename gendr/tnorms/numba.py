@@ -107,7 +107,9 @@ _LOOPS = {"generator": (_generator, _GENERATOR), "inverse": (_inverse, _INVERSE)
 
 @cache
 def loop(name: str, kind: Kind) -> Any:
-    """The compiled loop over a body of a family; kept, for its address dies with it.
+    """The compiled loop over a body of a family; kept, for its `address` dies with it.
+
+    The generator of "average" is a itself, and its weight p, to which 1 / count goes.
 
     Args:
         name: by `kernel_name`.
@@ -142,23 +144,3 @@ def single_loop(name: str, kind: Literal["generator", "inverse", "weight"]) -> A
     step, loop, signature = _SINGLE_LOOPS[kind]
     text = body(name, kind, float32=True)
     return compiled_step(step, loop, signature, bodies(name), kind, BODY=text)
-
-
-def generator_address(name: str) -> int:
-    """Where the compiled loop over the generator lies; that of "average" is a itself."""
-    return loop(name, "generator").address
-
-
-def inverse_address(name: str) -> int:
-    """Where the compiled loop over the inverse of the generator lies."""
-    return loop(name, "inverse").address
-
-
-def weight_address(name: str) -> int:
-    """Where the loop over g'(a) / g'(A) lies; that of "average" is p, to which 1 / count goes."""
-    return loop(name, "weight").address
-
-
-def weight_p_address(name: str) -> int:
-    """Where the loop over (dg/dp)(a) / g'(A) lies, for families with p."""
-    return loop(name, "weight_p").address

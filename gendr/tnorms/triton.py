@@ -37,23 +37,3 @@ def function(name: str, kind: Kind) -> Any:
         ValueError: the family has no such body: "max" has none, and some families have no p.
     """
     return compiled(body(name, kind, float32=True), f"{name}_{kind}")
-
-
-def generator_function(name: str) -> Any:
-    """The generator of a family."""
-    return function(name, "generator")
-
-
-def inverse_function(name: str) -> Any:
-    """The inverse of the generator, with the complement."""
-    return function(name, "inverse")
-
-
-def weight_function(name: str) -> Any:
-    """g'(a) / g'(A) of a family."""
-    return function(name, "weight")
-
-
-def weight_p_function(name: str) -> Any:
-    """(dg/dp)(a) / g'(A) of a family with p."""
-    return function(name, "weight_p")

@@ -59,7 +59,7 @@ def test_the_loop_over_both_gives_what_each_gives(law):
     z = inputs(law).numpy()
     out = [np.full_like(z, np.nan) for _ in range(3)]
     arguments = [a.ctypes.data_as(DOUBLES) for a in (z, *out)]
-    address = compiled.tails_and_density_address(kernel_name(type(law)))
+    address = compiled.loop(kernel_name(type(law)), compiled.BOTH).address
     number = ctypes.c_double
     kinds = (DOUBLES, ctypes.c_int64, number, DOUBLES, DOUBLES, DOUBLES)
     call = ctypes.CFUNCTYPE(None, *kinds)(address)
@@ -96,11 +96,11 @@ def test_addresses_are_stable_and_complete():
     for name in distributions.names():
         assert compiled.tails_address(name) == compiled.tails_address(name) != 0
         assert compiled.density_address(name) not in (0, compiled.tails_address(name))
-    assert compiled.shape_slope_address("gamma") != 0
+    assert compiled.loop("gamma", "shape_slope").address != 0
     with pytest.raises(ValueError, match="no law 'logstic'"):
         compiled.tails_address("logstic")
     with pytest.raises(ValueError, match="no body 'shape_slope'"):
-        compiled.shape_slope_address("logistic")
+        compiled.loop("logistic", "shape_slope")
 
 
 @for_each(law=[law for law in EXAMPLES if compiled.has_single(law.name)])

@@ -78,15 +78,15 @@ def scalars(law):
 
 
 def tails(law, z):
-    return launch(tails_kernel, z, 2, scalars(law)[:2], compiled.tails(law.name))
+    return launch(tails_kernel, z, 2, scalars(law)[:2], compiled.function(law.name, "tails"))
 
 
 def pdf(law, z):
-    return launch(pdf_kernel, z, 1, scalars(law)[:2], compiled.density(law.name))[0]
+    return launch(pdf_kernel, z, 1, scalars(law)[:2], compiled.function(law.name, "density"))[0]
 
 
 def shape_slope(law, z):
-    return launch(dshape_kernel, z, 1, scalars(law), compiled.shape_slope(law.name))[0]
+    return launch(dshape_kernel, z, 1, scalars(law), compiled.function(law.name, "shape_slope"))[0]
 
 
 def exact(law):

@@ -37,12 +37,12 @@ def members():
 def test_compiled_functions_equal_the_classes(t):
     arrays = members()
     tensors = [torch.from_numpy(x) for x in arrays]
-    generator = call(functions.generator_address(t.name), *arrays[:2], p=number(t))
+    generator = call(functions.loop(t.name, "generator").address, *arrays[:2], p=number(t))
     np.testing.assert_allclose(generator, t.generator(*tensors[:2]), rtol=1e-13, atol=0)
-    weight = call(functions.weight_address(t.name), *arrays, p=number(t))
+    weight = call(functions.loop(t.name, "weight").address, *arrays, p=number(t))
     np.testing.assert_allclose(weight, t.weight(*tensors), rtol=1e-13, atol=1e-290)
     if t in PARAMETRIC:
-        weight_p = call(functions.weight_p_address(t.name), *arrays, p=number(t))
+        weight_p = call(functions.loop(t.name, "weight_p").address, *arrays, p=number(t))
         # Beside p = 1 the formula of Frank cancels, in the class and in the function.
         atol = 1e-13 / min(1, abs(t.value - 1)) if t.name == "frank" else 1e-13
         np.testing.assert_allclose(weight_p, t.weight_p(*tensors), rtol=1e-13, atol=atol)
@@ -53,15 +53,15 @@ def test_guards(t):
     ends = np.array([0, 5e-324, 1e-300, 1e-20, 0.5, 1])
     a = np.concatenate([ends, 1 - ends])
     s = np.concatenate([1 - ends, ends])
-    generator = call(functions.generator_address(t.name), a, s, p=number(t))
+    generator = call(functions.loop(t.name, "generator").address, a, s, p=number(t))
     assert (generator[a == 0] == 0).all()
     assert np.isinf(generator[s == 0]).all()
     assert (generator >= 0).all()
     i, j = map(np.ravel, np.meshgrid(np.arange(len(a)), np.arange(len(a))))
     arrays = a[i], s[i], a[j], s[j]
     closed = np.min(arrays, axis=0) == 0
-    addresses = [functions.weight_address(t.name)]
-    addresses += [functions.weight_p_address(t.name)] if t in PARAMETRIC else []
+    addresses = [functions.loop(t.name, "weight").address]
+    addresses += [functions.loop(t.name, "weight_p").address] if t in PARAMETRIC else []
     for address in addresses:
         w = call(address, *arrays, p=number(t))
         assert np.isfinite(w).all()
@@ -70,19 +70,21 @@ def test_guards(t):
 
 def test_average_takes_the_share_as_its_parameter():
     arrays = members()
-    assert (call(functions.generator_address("average"), *arrays[:2], p=0.25) == arrays[0]).all()
-    assert (call(functions.weight_address("average"), *arrays, p=0.25) == 0.25).all()
+    assert (
+        call(functions.loop("average", "generator").address, *arrays[:2], p=0.25) == arrays[0]
+    ).all()
+    assert (call(functions.loop("average", "weight").address, *arrays, p=0.25) == 0.25).all()
     zero = [np.zeros(1), np.ones(1), np.ones(1) / 2, np.ones(1) / 2]
-    assert call(functions.weight_address("average"), *zero, p=0.25) == 0
+    assert call(functions.loop("average", "weight").address, *zero, p=0.25) == 0
 
 
 def test_what_has_no_function_says_so():
     with pytest.raises(ValueError, match="the T-conorm max has no body 'generator'"):
-        functions.generator_address("max")
+        functions.loop("max", "generator")
     with pytest.raises(ValueError, match="einstein has no body 'weight_p'"):
-        functions.weight_p_address("einstein")
+        functions.loop("einstein", "weight_p")
     with pytest.raises(ValueError, match="no T-conorm 'yagr'; there are aczel_alsina, "):
-        functions.weight_address("yagr")
+        functions.loop("yagr", "weight")
 
 
 @for_each(t=ARCHIMEDEAN)
@@ -90,10 +92,12 @@ def test_the_compiled_inverse_equals_the_class(t):
     """From nothing to saturation, and of the total in place."""
     ends = [0, 5e-324, 1e-300, 1e-20, 1 - 1e-16, 1, 1 + 1e-15, 1e20, 1e308, np.inf]
     a, s = members()[:2]
-    total = np.concatenate([call(functions.generator_address(t.name), a, s, p=number(t)), ends])
+    total = np.concatenate(
+        [call(functions.loop(t.name, "generator").address, a, s, p=number(t)), ends]
+    )
     A, S = np.full(len(total), np.nan), total.copy()
     kinds = [DOUBLES, ctypes.c_int64, ctypes.c_double, DOUBLES, DOUBLES]
-    loop = ctypes.CFUNCTYPE(None, *kinds)(functions.inverse_address(t.name))
+    loop = ctypes.CFUNCTYPE(None, *kinds)(functions.loop(t.name, "inverse").address)
     pointers = [x.ctypes.data_as(DOUBLES) for x in (S, A, S)]
     loop(pointers[0], len(total), number(t), *pointers[1:])
     want = t.inverse(torch.from_numpy(total))

@@ -143,18 +143,20 @@ def close(actual, expected, rtol, atol=0.0):
 def test_the_functions_equal_the_class(t, least):
     t = single(t)
     a, s = coverage(300, least)
-    g = launch(generator_kernel, functions.generator_function(t.name), a, s, p=number(t))
+    g = launch(generator_kernel, functions.function(t.name, "generator"), a, s, p=number(t))
     close(g, t.generator(a, s), tolerance(t, least))
     sums = t.generator(a, s).float().double()
     sums = sums[(sums > TINY) & (sums < torch.inf)]
-    A, S = launch(inverse_kernel, functions.inverse_function(t.name), sums, p=number(t), outputs=2)
+    A, S = launch(
+        inverse_kernel, functions.function(t.name, "inverse"), sums, p=number(t), outputs=2
+    )
     expected = t.inverse(sums)
     rtol = inverse_tolerance(t, least)
     close(A, expected[0], rtol)
     # The class takes 1 - A there, at its own precision.
     close(S, expected[1], rtol, atol=1e-15 if is_nilpotent(t) else 0)
     arrays = members(1000, least)
-    w = launch(weight_kernel, functions.weight_function(t.name), *arrays, p=number(t))
+    w = launch(weight_kernel, functions.function(t.name, "weight"), *arrays, p=number(t))
     close(w, t.weight(*arrays), tolerance(t, least))
 
 
@@ -162,7 +164,7 @@ def test_the_functions_equal_the_class(t, least):
 def test_weight_p_is_the_derivative(t, least):
     t = single(t)
     arrays = members(60, least)
-    w = launch(weight_kernel, functions.weight_p_function(t.name), *arrays, p=number(t))
+    w = launch(weight_kernel, functions.function(t.name, "weight_p"), *arrays, p=number(t))
     # A product that vanishes would have been multiplied by log(x) / p, of which |log(x)| <= 88.
     close(
         w,
@@ -192,20 +194,22 @@ def ends():
 @for_each(t=[*ARCHIMEDEAN, Frank(49)])
 def test_edges_of_the_generator_and_its_inverse(t):
     a, s = ends()
-    g = launch(generator_kernel, functions.generator_function(t.name), a, s, p=number(t))
+    g = launch(generator_kernel, functions.function(t.name, "generator"), a, s, p=number(t))
     assert bool((g >= 0).all())  # and none is NaN
     assert bool((g[a == 0] == 0).all())
     assert bool((g[s == 0] == torch.inf).all())
     sums = torch.cat([g, torch.linspace(0, 60, 900), torch.tensor([1e38, torch.inf, 0.0])])
-    A, S = launch(inverse_kernel, functions.inverse_function(t.name), sums, p=number(t), outputs=2)
+    A, S = launch(
+        inverse_kernel, functions.function(t.name, "inverse"), sums, p=number(t), outputs=2
+    )
     assert bool(((A >= 0) & (A <= 1) & (S >= 0) & (S <= 1)).all())
     assert A[-2:].tolist() == [1, 0]
     assert S[-2:].tolist() == [0, 1]
 
 
 def every_weight(t):
-    found = [functions.weight_function(t.name)]
-    return [*found, functions.weight_p_function(t.name)] if t in PARAMETRIC else found
+    found = [functions.function(t.name, "weight")]
+    return [*found, functions.function(t.name, "weight_p")] if t in PARAMETRIC else found
 
 
 @for_each(t=ARCHIMEDEAN)
@@ -249,6 +253,6 @@ def test_p_may_be_a_block(t):
 def test_average_takes_the_share_as_its_parameter():
     """Saturated or not, the mean passes its gradient on."""
     sums = torch.tensor([0.0, 1.0, 4.0])
-    A, S = launch(inverse_kernel, functions.inverse_function("average"), sums, p=0.25, outputs=2)
+    A, S = launch(inverse_kernel, functions.function("average", "inverse"), sums, p=0.25, outputs=2)
     assert A.tolist() == [0, 0.25, 1]
     assert S.tolist() == [1, 1, 1]

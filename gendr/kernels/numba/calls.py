@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, Signature
 from typing import Any
 
 from llvmlite import ir
@@ -13,72 +14,30 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 
-def _call(builder: Any, context: Any, signature: Any, args: Any) -> Any:
-    """Call the C function whose address is args[0] with the other arguments."""
-    kinds = [context.get_value_type(t) for t in signature.args]
-    function = ir.FunctionType(ir.VoidType(), kinds[1:])
-    builder.call(builder.inttoptr(args[0], function.as_pointer()), args[1:])
-    return context.get_dummy_value()
+def _caller(parameters: str) -> Any:
+    """What calls the C function at an address with these arguments."""
+
+    def define(typingctx, *kinds):
+        def codegen(context, builder, signature, args):
+            values = [context.get_value_type(t) for t in signature.args]
+            function = ir.FunctionType(ir.VoidType(), values[1:])
+            builder.call(builder.inttoptr(args[0], function.as_pointer()), args[1:])
+            return context.get_dummy_value()
+
+        return types.void(*kinds), codegen
+
+    names = ["typingctx", "address", *parameters.split()]
+    define.__signature__ = Signature([Parameter(x, Parameter.POSITIONAL_OR_KEYWORD) for x in names])  # pyright: ignore
+    return intrinsic(define)
 
 
-@intrinsic
-def call_cdf(typingctx, address, z, n, shape, cdf, sf):
-    """Call a law's CDF and survival function for n points."""
-
-    def codegen(context, builder, signature, args):
-        return _call(builder, context, signature, args)
-
-    return types.void(address, z, n, shape, cdf, sf), codegen
-
-
-@intrinsic
-def call_pdf(typingctx, address, z, n, shape, pdf):
-    """Call a law's density for n points."""
-
-    def codegen(context, builder, signature, args):
-        return _call(builder, context, signature, args)
-
-    return types.void(address, z, n, shape, pdf), codegen
-
-
-@intrinsic
-def call_cdf_and_pdf(typingctx, address, z, n, shape, cdf, sf, pdf):
-    """Call a law's CDF, survival function and density for n points."""
-
-    def codegen(context, builder, signature, args):
-        return _call(builder, context, signature, args)
-
-    return types.void(address, z, n, shape, cdf, sf, pdf), codegen
-
-
-@intrinsic
-def call_generator(typingctx, address, a, s, n, p, g):
-    """Call a family's generator for n pairs a, 1 - a."""
-
-    def codegen(context, builder, signature, args):
-        return _call(builder, context, signature, args)
-
-    return types.void(address, a, s, n, p, g), codegen
-
-
-@intrinsic
-def call_inverse(typingctx, address, t, n, p, total, rest):
-    """Call a family's inverse for n sums."""
-
-    def codegen(context, builder, signature, args):
-        return _call(builder, context, signature, args)
-
-    return types.void(address, t, n, p, total, rest), codegen
-
-
-@intrinsic
-def call_weight(typingctx, address, a, s, total, rest, n, p, w):
-    """Call a family's weight, dA/da, for n pairs."""
-
-    def codegen(context, builder, signature, args):
-        return _call(builder, context, signature, args)
-
-    return types.void(address, a, s, total, rest, n, p, w), codegen
+# For n points or pairs; see `gendr.distributions.numba` and `gendr.tnorms.numba`.
+call_cdf = _caller("z n shape cdf sf")
+call_pdf = _caller("z n shape pdf")
+call_cdf_and_pdf = _caller("z n shape cdf sf pdf")
+call_generator = _caller("a s n p g")
+call_inverse = _caller("t n p total rest")
+call_weight = _caller("a s total rest n p w")
 
 
 @intrinsic

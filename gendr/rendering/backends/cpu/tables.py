@@ -116,32 +116,33 @@ def formulas_of(
         number_of(given) if isinstance(given, Tensor) else float(given or 0.0),
         dist.art_exponent,
         coverage.cutoff,
-        *(
-            _single_addresses(law, family, slopes, is_max)
-            if single
-            else _addresses(law, family, is_max, slopes, shape, p, inverse)
-        ),
+        *_addresses(law, family, is_max, slopes, shape, p, inverse or single, single),
         inverse and tconorm.is_product,
     )
 
 
 @cache
 def _addresses(
-    law: str, family: str, idempotent: bool, slopes: bool, shape: bool, p: bool, inverse: bool
-) -> tuple[int, int, int, int, int, int, int]:
+    law: str, family: str, idempotent: bool, slopes: bool, shape: bool, p: bool, inverse: bool,
+    single: bool,
+) -> tuple[int, int, int, int, int, int, int]:  # fmt: skip
     """Those of `Formulas`, by the names of the kernels of a law and of a family."""
     from gendr.distributions import numba as of_laws
     from gendr.tnorms import numba as of_families
 
-    return (
-        of_laws.tails_address(law),
-        of_laws.tails_and_density_address(law) if slopes else 0,
-        of_laws.shape_slope_address(law) if shape else 0,
-        0 if idempotent else of_families.generator_address(family),
-        of_families.weight_address(family) if slopes and not idempotent else 0,
-        of_families.weight_p_address(family) if p else 0,
-        of_families.inverse_address(family) if inverse else 0,
+    of_law = of_laws.single_loop if single else of_laws.loop
+    of_family = of_families.single_loop if single else of_families.loop
+    loops: tuple[tuple[bool, Any, str, Any], ...] = (
+        (True, of_law, law, "tails"),
+        (slopes, of_law, law, of_laws.BOTH),
+        (shape, of_laws.loop, law, "shape_slope"),
+        (not idempotent, of_family, family, "generator"),
+        (slopes and not idempotent, of_family, family, "weight"),
+        (p, of_families.loop, family, "weight_p"),
+        (inverse and not idempotent, of_family, family, "inverse"),
     )
+    found = [loop(name, kind).address if wanted else 0 for wanted, loop, name, kind in loops]
+    return tuple(found)  # pyright: ignore[reportReturnType]  # of seven
 
 
 # The least width of a law, in pixels, at which distances in float32 have the digits of coverage:
@@ -194,25 +195,6 @@ def _has_single(law: str, family: str | None) -> bool:
     from gendr.tnorms import numba as of_families
 
     return of_laws.has_single(law) and (family is None or of_families.has_single(family))
-
-
-@cache
-def _single_addresses(
-    law: str, family: str, slopes: bool, alone: bool
-) -> tuple[int, int, int, int, int, int, int]:
-    """As `_addresses`, of loops in float32."""
-    from gendr.distributions import numba as of_laws
-    from gendr.tnorms import numba as of_families
-
-    return (
-        of_laws.single_loop(law, "tails").address,
-        of_laws.single_loop(law, of_laws.BOTH).address if slopes else 0,
-        0,
-        0 if alone else of_families.single_loop(family, "generator").address,
-        of_families.single_loop(family, "weight").address if slopes and not alone else 0,
-        0,
-        0 if alone else of_families.single_loop(family, "inverse").address,
-    )
 
 
 def sums_per_image(values: np.ndarray, offsets: np.ndarray) -> Tensor:

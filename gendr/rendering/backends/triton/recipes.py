@@ -79,13 +79,13 @@ class Recipe(NamedTuple):
         from gendr.distributions import triton as of_laws
         from gendr.tnorms import triton as of_families
 
-        functions: dict[str, Any] = {"CDF": of_laws.tails(self.law)}
+        functions: dict[str, Any] = {"CDF": of_laws.function(self.law, "tails")}
         if self.family == SOFTMAX:
             return functions
         joined = self.kind == "archimedean" and not self.is_product
         return functions | {
-            "GENERATOR": of_families.generator_function(self.family) if joined else None,
-            "INVERSE": of_families.inverse_function(self.family) if joined else None,
+            "GENERATOR": of_families.function(self.family, "generator") if joined else None,
+            "INVERSE": of_families.function(self.family, "inverse") if joined else None,
             "KIND": self._kind_number(),
         }
 
@@ -96,17 +96,17 @@ class Recipe(NamedTuple):
 
         with_shape, with_p = (scalars and x in self.columns for x in ("shape", "p"))
         functions: dict[str, Any] = {
-            "CDF": of_laws.tails(self.law),
-            "PDF": of_laws.density(self.law),
-            "DSHAPE": of_laws.shape_slope(self.law) if with_shape else None,
+            "CDF": of_laws.function(self.law, "tails"),
+            "PDF": of_laws.function(self.law, "density"),
+            "DSHAPE": of_laws.function(self.law, "shape_slope") if with_shape else None,
             "SCALARS": scalars,
         }
         if self.family == SOFTMAX:
             return functions
         joined = self.kind == "archimedean"
         return functions | {
-            "WEIGHT": of_families.weight_function(self.family) if joined else None,
-            "WEIGHT_P": of_families.weight_p_function(self.family) if with_p else None,
+            "WEIGHT": of_families.function(self.family, "weight") if joined else None,
+            "WEIGHT_P": of_families.function(self.family, "weight_p") if with_p else None,
             "KIND": self._kind_number(),
         }
 

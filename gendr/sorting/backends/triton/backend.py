@@ -95,7 +95,7 @@ def gates_forward(
         kernels.gates, (blocks_of(batch, block["ROWS"]),), x.device,
         x, *_comparators(network, x.device), _scalar(steepness, x), values, keep, swap, differences,
         batch, n, size, network.depth, power,
-        CDF=laws.tails(comparators.kernel_name), PLAIN=power == 1.0, SAVE=save, **block,
+        CDF=laws.function(comparators.kernel_name, "tails"), PLAIN=power == 1.0, SAVE=save, **block,
         **_options(block["ROWS"] * block["PAIRS"] // 64),
     )  # fmt: skip
     return (values, keep, swap), (keep, swap, differences) if save else ()
@@ -122,7 +122,7 @@ def gates_backward(
         grad_x, *_comparators(network, x.device), _scalar(steepness, x), keep, swap, differences,
         keep if grad_keep is None else grad_keep, grad_steepness,
         batch, n, network.size, network.depth, power,
-        PDF=laws.density(comparators.kernel_name), PLAIN=power == 1.0,
+        PDF=laws.function(comparators.kernel_name, "density"), PLAIN=power == 1.0,
         WITH_KEEP=grad_keep is not None, **block, **_options(block["ROWS"] * block["PAIRS"] // 64),
     )  # fmt: skip
     return grad_x, grad_steepness
