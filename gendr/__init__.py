@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         topk,
         transport,
     )
+    from gendr.kernels.backends import backends
     from gendr.kernels.threads import set_num_threads
     from gendr.mesh import (
         Camera,
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     )
     from gendr.relaxed import relax
     from gendr.rendering import Output, Renderer, silhouette
-    from gendr.rendering.backends.choice import backends
     from gendr.rendering.instances import Instance, instance, instances
     from gendr.rendering.scale import geometric_schedule, pixels_to_ndc, suggest_scale
 
@@ -148,7 +148,7 @@ _MODULES = {
     ),
     "gendr.relaxed": ("relax",),
     "gendr.rendering": ("Output", "Renderer", "silhouette"),
-    "gendr.rendering.backends.choice": ("backends",),
+    "gendr.kernels.backends": ("backends",),
     "gendr.rendering.scale": ("geometric_schedule", "pixels_to_ndc", "suggest_scale"),
 }
 __getattr__, __dir__ = lazily(globals(), _MODULES)

@@ -57,12 +57,10 @@ T-conorms: how the faces that cover a pixel are joined, here two
 
 def _backends() -> str:
     from gendr import backends
-    from gendr.logic.backends.choice import backends as of_logic
-    from gendr.sorting.backends.choice import backends as of_sorting
 
     systems = {
         "renderers": backends(), "primitives": backends("primitives"),
-        "sorting, top-k": of_sorting(), "logic networks": of_logic(),
+        "sorting, top-k": backends("sorting"), "logic networks": backends("logic"),
     }  # fmt: skip
     rows = [
         (system * (k == 0), name, "usable" if why is None else why)

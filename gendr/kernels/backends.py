@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from importlib import import_module
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -45,7 +46,13 @@ class Choice(Generic[B]):
         names: of the backends, in the order in which `auto` asks them; the last takes every tensor.
         traced: whether all have forms of their own for the transforms of `torch.func`.
         batched: what has batches of its own and no form for `torch.func.vmap`, for its message.
+        operators: names in the backends of what has kernels or is computed by its definition.
+
+    Attributes:
+        known: the choices by their system, the part of the package in which `load` stands.
     """
+
+    known: ClassVar[dict[str, Choice[Any]]] = {}
 
     def __init__(
         self,
@@ -54,13 +61,29 @@ class Choice(Generic[B]):
         *,
         traced: bool = False,
         batched: str = "",
+        operators: tuple[str, ...] = (),
     ) -> None:
+        self.known[load.__module__.split(".")[1]] = self
+        self.operators = operators
         self.load, self.names, self.traced, self.batched = load, names, traced, batched
         self._chosen: dict[tuple[str, torch.device, torch.dtype], B] = {}
 
     def backends(self) -> dict[str, str | None]:
         """Every backend's name -> None if it is usable here, else the reason why not."""
         return {name: reason_of(self.load, name) for name in self.names}
+
+    def by_operator(self) -> dict[str, dict[str, str | None]]:
+        """The same for every operator; one that has no kernels in a backend says so."""
+        definitions = self.load(self.names[-1])
+
+        def why(name: str, operator: str) -> str | None:
+            reason, own = reason_of(self.load, name), getattr(self.load(name), operator, None)
+            if reason or name == self.names[-1]:
+                return reason
+            has_own = own is not None and own is not getattr(definitions, operator, None)
+            return None if has_own else f"{operator} has no {name} kernels: its definition runs"
+
+        return {x: {name: why(name, x) for name in self.names} for x in self.operators}
 
     def choose(self, name: str, tensor: Tensor) -> B:
         """The backend of that name, or for `auto` the first that serves the tensor.
@@ -128,3 +151,38 @@ def warn_once(name: str, reason: str) -> None:
 
 
 warned: set[str] = set()  # names of backends that the user was told about
+
+
+# Where each system chooses; imported when somebody asks.
+_CHOICES = {
+    "rendering": "gendr.rendering.backends.choice",
+    "primitives": "gendr.primitives.choice",
+    "sorting": "gendr.sorting.backends.choice",
+    "logic": "gendr.logic.backends.choice",
+    "relaxed": "gendr.relaxed.backends.choice",
+}
+
+
+def backends(of: str = "rendering") -> dict[str, Any]:
+    """What can compute a system, and why not; every function of it takes these names as `backend=`.
+
+    Args:
+        of: "rendering", "primitives" (`rasterize`, `interpolate`, `texture` and `antialias`),
+            "sorting" (top-k, too), "logic" or "relaxed"; or "all".
+
+    Returns:
+        Every backend's name -> None if it is usable here, else the reason why not; of "all" such a
+        dict for every system, and for every operator of those that have several.
+
+    Raises:
+        ValueError: for another one.
+    """
+    if check_choice("of", of, (*_CHOICES, "all")) == "all":
+        found: dict[str, Any] = {}
+        for system in _CHOICES:
+            found[system] = backends(system)
+            own = Choice.known[system].by_operator()
+            found |= {f"{system}.{name}": reasons for name, reasons in own.items()}
+        return found
+    import_module(_CHOICES[of])
+    return Choice.known[of].backends()

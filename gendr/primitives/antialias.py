@@ -51,20 +51,21 @@ class TopologyHash:
     uses: Tensor
 
 
-def antialias_construct_topology_hash(tri: Tensor) -> TopologyHash:
+def antialias_construct_topology_hash(tri: Tensor, *, backend: str = "auto") -> TopologyHash:
     """What `antialias` finds out about triangles, once.
 
     `antialias` keeps it with the tensor `tri` anyway; give it where `tri` is made anew every time.
 
     Args:
         tri: [T, 3], int32.
+        backend: as of `rasterize`.
 
     Raises:
         TypeError: for what holds no integers.
-        ValueError: for other shapes and negative indices.
+        ValueError: for other shapes, negative indices, and an unknown backend.
     """
     checked = check_tri(tri, 2**31, tri)
-    return TopologyHash(kept(tri, "uses", lambda _: _uses(checked)))
+    return TopologyHash(kept(tri, "uses", lambda _: _uses(checked, backend)))
 
 
 def antialias(
@@ -129,7 +130,7 @@ def antialias(
     elif is_traced():
         uses = None
     else:
-        uses = kept(tri, "uses", lambda _: _uses(checked))
+        uses = kept(tri, "uses", lambda _: _uses(checked, backend))
     images, height, width = rast.shape[:3]
     scene = Scene(checked, images, height, width, pos.shape[-2], None, pos.ndim == 2)
     if not color.shape[-1] or not len(checked):
@@ -143,8 +144,8 @@ def antialias(
     return ANTIALIAS(kernels, *call).to(color.device)
 
 
-def _uses(tri: Tensor) -> Tensor:
-    kernels = kernels_for("topology", tri)
+def _uses(tri: Tensor, backend: str) -> Tensor:
+    kernels = kernels_for("topology", tri, backend)
     return linked(tri) if kernels is None else kernels.linked(tri)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gendr.kernels.backends import Choice
 
-__all__ = ["NAMES", "backends", "kernels_for"]
+__all__ = ["NAMES", "kernels_for"]
 
 # In the order in which `auto` asks them; the definitions, which take every tensor, are the last.
 NAMES = ("cpu", "triton", "reference")
@@ -24,8 +24,8 @@ def _load(name: str) -> Any:
     return module
 
 
-_choice = Choice(_load, NAMES, traced=True)
-backends = _choice.backends
+_OPERATORS = "raster", "interpolate", "antialias", "texture", "mipmaps", "topology"
+_choice = Choice(_load, NAMES, traced=True, operators=_OPERATORS)
 
 
 def kernels_for(operator: str, tensor: Tensor, backend: str = "auto") -> Any:

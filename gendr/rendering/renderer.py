@@ -306,7 +306,9 @@ class Renderer(nn.Module):
         light = self.lighting
         if light is not None and light is self._default_lighting and mesh.unlit:
             light = None
-        scene = Scene(mesh, camera, geometry, self.size, backend.gather, light, self.mipmaps)
+        scene = Scene(
+            mesh, camera, geometry, self.size, backend.gather, light, self.mipmaps, self.backend
+        )
         gamma, background = self.gamma, self.background
 
         def blended(near: float, far: float) -> Blending:

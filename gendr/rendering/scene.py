@@ -65,6 +65,7 @@ class Scene:
         gather: values[index] for values [N, ...] and index [K], with the gradients of a backend.
         given_lighting: the light as the renderer has it; `lighting` is as the cameras see it.
         mipmaps: whether textures are sampled by mipmaps.
+        backend: the name of what samples them.
     """
 
     mesh: Mesh
@@ -74,6 +75,7 @@ class Scene:
     gather: Gather
     given_lighting: Lighting | None
     mipmaps: bool = False
+    backend: str = "auto"
 
     @lazy
     def lighting(self) -> Lighting | None:
@@ -229,7 +231,7 @@ class Scene:
             tex, size, most = x.unsqueeze(0), [*x.shape[:2]], 0
             while max(size) > 1 and all(side == 1 or side % 2 == 0 for side in size):
                 size, most = [max(side // 2, 1) for side in size], most + 1
-            stacks.append((tex, texture_construct_mip(tex, most)))
+            stacks.append((tex, texture_construct_mip(tex, most, backend=self.backend)))
         own = torch.tensor([numbers[id(x)] for x in textures], device=self.mesh.device)
         return stacks, own.expand(self.faces.images)
 
@@ -332,7 +334,8 @@ class Scene:
             here = (kinds == kind).nonzero().squeeze(-1)
             if len(here):
                 places = uv[here][None, None], across[here][None, None]
-                result = result.index_copy(0, here, texture(tex, *places, mip=mip)[0, 0])
+                found = texture(tex, *places, mip=mip, backend=self.backend)
+                result = result.index_copy(0, here, found[0, 0])
         return result
 
     def _sampled(self, texture: Texture, uv: Tensor, image: Tensor) -> Tensor:

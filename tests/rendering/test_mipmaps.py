@@ -79,3 +79,24 @@ def test_several_textures_of_any_size():
     alone = [drawn(wall(x), camera, 4, **HARD) for x in textures]
     mesh = gendr.Mesh.batch([wall(x) for x in textures])
     assert torch.equal(drawn(mesh, camera, 4, **HARD), torch.cat(alone))
+
+
+def test_the_backend_of_the_renderer_samples_too(monkeypatch):
+    from importlib import import_module
+
+    module, asked = import_module("gendr.primitives.texture"), []
+    choose = module.kernels_for
+
+    def kernels_for(operator, tensor, backend="auto"):
+        asked.append((operator, backend))
+        return choose(operator, tensor, backend)
+
+    monkeypatch.setattr(module, "kernels_for", kernels_for)
+    camera = gendr.look_at(1.0, 0.0, 180.0, fov=90.0, orthographic=True)
+    scene, found = wall(torch.rand(8, 8, 3)), {}
+    for name in ("cpu", "reference"):
+        found[name] = drawn(scene, camera, 8, backend=name, scale="0.3px")
+        assert {backend for _, backend in asked} == {name}, name
+        assert {operator for operator, _ in asked} == {"mipmaps", "texture"}
+        asked.clear()
+    assert torch.allclose(found["cpu"], found["reference"], atol=2e-5)

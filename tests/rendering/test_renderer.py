@@ -223,6 +223,18 @@ def test_backends_are_listed_and_chosen(monkeypatch):
     gendr.silhouette(GOOD, 8)  # said once
 
 
+def test_backends_are_listed_by_operator():
+    """Of all systems; what has no kernels in a backend says so, and the definition serves all."""
+    found = gendr.backends("all")
+    assert found["rendering"] == gendr.backends()
+    for operator in ("rendering.ordered", "primitives.texture", "sorting", "logic", "relaxed"):
+        assert found[operator]["reference"] is None, operator
+        assert found[operator]["cpu"] is None, operator
+    assert "definition" in found["rendering.project"]["cpu"]
+    with pytest.raises(ValueError, match="primitives"):
+        gendr.backends("primitive")
+
+
 @pytest.mark.every
 @for_each(axis=[(0.5, 0.7, -0.4), (1.0, 0.0, 0.0), (-1.0, -1.0, 1.0)])
 def test_the_pose_of_the_teapot_from_one_silhouette(axis):

@@ -6,9 +6,7 @@ from typing import cast
 
 from torch import Tensor
 
-from gendr._common.checks import check_choice
 from gendr.kernels.backends import Choice
-from gendr.primitives.choice import backends as of_primitives
 from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pairs
 from gendr.rendering.backends.interface import Backend
 from gendr.rendering.geometry import ImageSize, ScreenFaces
@@ -27,21 +25,8 @@ def _load(name: str) -> Backend:
     return cast("Backend", module)
 
 
-_choice = Choice(_load, NAMES, batched="rendering")
-choose = _choice.choose
-
-
-def backends(of: str = "rendering") -> dict[str, str | None]:
-    """Every backend's name -> None if it is usable here, else the reason why not.
-
-    Args:
-        of: "rendering", or "primitives": `rasterize`, `interpolate`, `texture` and `antialias`.
-
-    Raises:
-        ValueError: for another one.
-    """
-    known = {"rendering": _choice.backends, "primitives": of_primitives}
-    return known[check_choice("of", of, tuple(known))]()
+_OPERATORS = "project", "alpha", "softmax", "ordered", "nearest", "distance", "gather"
+choose = Choice(_load, NAMES, batched="rendering", operators=_OPERATORS).choose
 
 
 def alpha(
