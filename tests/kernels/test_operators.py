@@ -124,6 +124,7 @@ def test_forward_mode_is_right_or_refused(name):
         )
 
 
+@pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @for_each(name=NAMES, rotating=8)
 def test_a_graph_of_a_transform_is_right_or_refused(name):
@@ -145,6 +146,7 @@ def test_a_graph_of_a_transform_is_right_or_refused(name):
         torch.testing.assert_close(found, torch.func.grad(loss)(plain))
 
 
+@pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @for_each(name=NAMES, rotating=11)
 def test_one_graph(name):

@@ -118,6 +118,7 @@ def test_nan_stays_nan_where_nobody_checks(name):
     assert not found[1].isnan().any()
 
 
+@pytest.mark.graphs
 @for_each(name=[*MODULES], rotating=6)
 def test_traces_and_exports_take_any_batch(name):
     if name.startswith(("sort", "matrix")) and "bitonic" not in name:
@@ -183,7 +184,7 @@ def test_losses_come_in_the_dtype_of_scores(loss):
             assert part.dtype == dtype
 
 
-@pytest.mark.slow
+@pytest.mark.graphs
 @pytest.mark.rotating(4, group="graphs")
 @pytest.mark.parametrize("which", range(4))
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler itself
@@ -197,6 +198,7 @@ def test_graphs_with_a_dynamic_batch(which):
         torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # sizes are constants of a trace
 def test_traces_and_transforms_give_what_eager_calls_give():
