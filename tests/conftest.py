@@ -141,17 +141,15 @@ def pytest_collection_modifyitems(config, items):
 
 def starts(item):
     """Whether a test is in a module that starts processes from the fork server."""
-    return (
-        not vars(item.module)
-        .keys()
-        .isdisjoint({"Python", "run_python", "fork_server", "launches_compiled"})
-    )
+    ways = {"Python", "run_python", "fork_server", "launches_compiled"}
+    return bool(ways & vars(item.module).keys())
 
 
 def left_out(items, seed):
     """What runs with `--every` only: marked `every`, or no case of `rotating(n)` of this seed.
 
-    Cases of `rotating` are dealt among those of one test, or of one group if it is named.
+    Cases of `rotating` are dealt among those of one test, or of one group if it is named; with two
+    such marks what both leave in runs.
     """
     from support.cases import dealt
 
@@ -159,7 +157,8 @@ def left_out(items, seed):
     for item in items:
         if item.get_closest_marker("every") is not None:
             out.add(item)
-        elif (mark := item.get_closest_marker("rotating")) is not None:
+            continue
+        for mark in item.iter_markers("rotating"):
             group = mark.kwargs.get("group", item.nodeid.partition("[")[0])
             cases.setdefault((group, mark.args[0]), []).append(item)
     for (_, parts), of_one in cases.items():

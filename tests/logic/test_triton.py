@@ -128,6 +128,7 @@ def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(
     assert all(map(torch.equal, shuffled, outcome(backend, *given)))
 
 
+@pytest.mark.rotating(2, group="arithmetic")
 @HIDDEN
 @for_each("fan_in, shape", SCENES)
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(fan_in, shape, signs, monkeypatch):

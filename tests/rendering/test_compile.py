@@ -35,7 +35,6 @@ def renderer(near):
 
 @pytest.mark.rotating(4, group="graphs")
 @pytest.mark.graphs
-@pytest.mark.rotating(4)
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @pytest.mark.parametrize(
     ("make", "option"),

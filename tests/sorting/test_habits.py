@@ -119,7 +119,7 @@ def test_nan_stays_nan_where_nobody_checks(name):
 
 
 @pytest.mark.graphs
-@for_each(name=[*MODULES], rotating=6)
+@for_each(name=[*MODULES], rotating=12)
 def test_traces_and_exports_take_any_batch(name):
     if name.startswith(("sort", "matrix")) and "bitonic" not in name:
         return  # as ranks
@@ -139,7 +139,7 @@ def test_batches_of_gradients_end_in_one_line():
             torch.autograd.functional.jacobian(module, x, vectorize=True)
 
 
-@for_each(loss=[*LOSSES[:-1], *[lambda m=m: SpearmanLoss(m) for m in METHODS]], rotating=2)
+@for_each(loss=[*LOSSES[:-1], *[lambda m=m: SpearmanLoss(m) for m in METHODS]], rotating=4)
 def test_every_loss_learns_to_sort(loss):
     """From ten random starts, of which all end in the true order; MRR knows one place only."""
     target = torch.arange(6.0).expand(10, 6)

@@ -112,7 +112,7 @@ def test_gradients(kind):
 
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler itself
-@for_each(kind=[kind for kind in KINDS if kind not in ("ndcg, k", "ndcg of ranks")], rotating=5)
+@for_each(kind=[kind for kind in KINDS if kind not in ("ndcg, k", "ndcg of ranks")], rotating=11)
 def test_masks_stay_in_graphs(kind):
     """But for those of networks, at which graphs break."""
     loss, (scores, grades) = KINDS[kind], lists(4, 5)
