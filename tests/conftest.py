@@ -121,21 +121,35 @@ def drawn(request, seed):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what runs with `--every` only, and let slow tests start first.
+    """Leave out what runs with `--every` only, and give each worker what costs a start of its own.
 
-    A slow test at the end would leave the other workers without work.
+    A worker gets a share of the list, from which others take at its end. So one starts processes,
+    first those that take long, and another the compiler of graphs, which take seconds to start;
+    and no slow test at the end leaves the other workers without work.
     """
     if not config.getoption("--every"):
         out = left_out(items, config.getoption("--seed"))
         items[:] = [item for item in items if item not in out]
         config.hook.pytest_deselected(items=list(out))
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    graphs = [item for item in items if item.get_closest_marker("graphs") is not None]
+    others = [item for item in items if item.get_closest_marker("graphs") is None]
+    others.sort(key=lambda item: (item.get_closest_marker("slow") is None, not starts(item)))
+    place = len(items) // workers % len(items) if items else 0
+    items[:] = [*others[:place], *graphs, *others[place:]]
+
+
+def starts(item):
+    """Whether a test is in a module that starts processes from the fork server."""
+    ways = {"Python", "run_python", "fork_server", "launches_compiled"}
+    return bool(ways & vars(item.module).keys())
 
 
 def left_out(items, seed):
     """What runs with `--every` only: marked `every`, or no case of `rotating(n)` of this seed.
 
-    Cases of `rotating` are dealt among those of one test, or of one group if it is named.
+    Cases of `rotating` are dealt among those of one test, or of one group if it is named; with two
+    such marks what both leave in runs.
     """
     from support.cases import dealt
 
@@ -143,7 +157,8 @@ def left_out(items, seed):
     for item in items:
         if item.get_closest_marker("every") is not None:
             out.add(item)
-        elif (mark := item.get_closest_marker("rotating")) is not None:
+            continue
+        for mark in item.iter_markers("rotating"):
             group = mark.kwargs.get("group", item.nodeid.partition("[")[0])
             cases.setdefault((group, mark.args[0]), []).append(item)
     for (_, parts), of_one in cases.items():

@@ -206,6 +206,7 @@ def test_texts_are_those_of_the_package(pictures):
         assert tnorms.as_tconorm(join) == tnorms.as_tconorm(tconorm)
 
 
+@pytest.mark.rotating(2, group="browsers")
 @pytest.mark.parametrize(
     "size",
     [

@@ -59,6 +59,7 @@ def made(name):
     return Graph(function).eval(), args, others, free
 
 
+@pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # PyTorch's own
 @for_each(name=CASES, onnx=[False, True], rotating=12)
 def test_graphs_take_any_batch(name, onnx, monkeypatch):
@@ -80,7 +81,7 @@ def test_graphs_take_any_batch(name, onnx, monkeypatch):
     torch.testing.assert_close(program.module()(*others), want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")
 @for_each(name=CASES, rotating=12)
 def test_onnx_runtime_gives_what_torch_gives(name):
@@ -96,6 +97,7 @@ def test_onnx_runtime_gives_what_torch_gives(name):
     np.testing.assert_allclose(found, module(*others).detach(), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.graphs
 def test_what_onnx_cannot_say_is_refused(monkeypatch):
     from torch.onnx._internal.exporter import _flags
 

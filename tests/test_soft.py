@@ -116,6 +116,7 @@ def test_bad_input_is_refused():
         soft.sign(torch.tensor([1, 2]))
 
 
+@pytest.mark.graphs
 def test_half_precision_and_graphs():
     x = torch.randn(6, dtype=torch.bfloat16)
     assert {getattr(soft, n)(x, **o).dtype for n, o in SMOOTH} == {torch.bfloat16}

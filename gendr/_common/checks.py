@@ -102,7 +102,8 @@ def _alternatives(pattern: str) -> _Alternatives:
         sizes = [int(part) if part.isdigit() else part for part in parts if part]
         dots = sizes[:1] == ["..."]
         found.append((dots, tuple(sizes[dots:])))
-    _PATTERNS[pattern] = found
+    if not is_traced():  # a graph is made for what it finds here, which may not change meanwhile
+        _PATTERNS[pattern] = found
     return found
 
 

@@ -56,6 +56,15 @@ def test_shape_does_not_fit(shape, pattern, known):
     assert all(f"{k} = {v}" in str(caught.value) for k, v in known.items())
 
 
+@pytest.mark.graphs
+def test_a_graph_may_be_the_first_to_ask_for_a_pattern():
+    def counted(x):
+        return x * check_shape("x", x, "[R, 7] or [7]")["R"]
+
+    graph = torch.compile(counted, backend="eager", fullgraph=True)
+    assert torch.equal(graph(torch.ones(3, 7)), torch.full((3, 7), 3.0))
+
+
 @for_each(dtype=[torch.float32, torch.float64], bad=[math.nan, math.inf, -math.inf])
 def test_not_finite(bad, dtype):
     x = torch.zeros(2, 3, dtype=dtype)

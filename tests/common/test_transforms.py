@@ -74,10 +74,11 @@ def _in_float64():
 
 
 # PyTorch's word on speed about the layout of what vmap hands to the closed form of a mask.
+@pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore:.*searchsorted")
 @pytest.mark.usefixtures("_in_float64")
 def test_transforms_give_what_autograd_and_loops_give_or_our_error(drawn):
-    for name, (operator, leaves) in drawn(operators().items(), 3):
+    for name, (operator, leaves) in drawn(operators().items(), 6):
         twice = [torch.stack([x, 0.9 * x]).detach() for x in leaves]
         places = tuple(range(len(leaves)))
 
@@ -105,6 +106,7 @@ def test_transforms_give_what_autograd_and_loops_give_or_our_error(drawn):
                 assert torch.allclose(got.to(right), right, rtol=1e-5, atol=1e-6), (name, transform)
 
 
+@pytest.mark.graphs
 def test_a_named_backend_and_an_endless_loop_say_what_to_do():
     x = torch.randn(3, 4, 5)
     with pytest.raises(RuntimeError, match="backend 'cpu' is not made for the transforms"):
@@ -113,6 +115,7 @@ def test_a_named_backend_and_an_endless_loop_say_what_to_do():
         vmap(lambda x: halved(x, 0.5, scale=0.3, max_iterations=None))(x[:, 0])
 
 
+@pytest.mark.graphs
 def test_dynamo_stays_out_of_the_compiler_of_kernels():
     """It took the frames of Numba one by one, which ended in a RecursionError."""
     numba = pytest.importorskip("numba")

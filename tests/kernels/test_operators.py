@@ -70,7 +70,7 @@ def test_derivatives_are_those_of_the_values(name, pytestconfig):
     assert_equal(*found, rtol=1e-9, atol=1e-10)
 
 
-@for_each(name=NAMES)
+@for_each(name=NAMES, rotating=3)
 def test_transforms_of_torch_func(name):
     kernel, _, one = case(name)
     plain = [t.detach() for t in one.inputs]
@@ -107,7 +107,7 @@ def or_refused(find):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch's own
-@for_each(name=NAMES)
+@for_each(name=NAMES, rotating=3)
 def test_forward_mode_is_right_or_refused(name):
     kernel, _, one = case(name)
     plain = tuple(t.detach() for t in one.inputs)
@@ -124,6 +124,7 @@ def test_forward_mode_is_right_or_refused(name):
         )
 
 
+@pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @for_each(name=NAMES, rotating=8)
 def test_a_graph_of_a_transform_is_right_or_refused(name):
@@ -145,6 +146,7 @@ def test_a_graph_of_a_transform_is_right_or_refused(name):
         torch.testing.assert_close(found, torch.func.grad(loss)(plain))
 
 
+@pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @for_each(name=NAMES, rotating=11)
 def test_one_graph(name):

@@ -113,6 +113,7 @@ def test_several_numbers_at_once():
     np.testing.assert_allclose(model.predict(x), found, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.rotating(2, group="fits")
 @for_each(kind=["classifier", "regressor"])
 def test_weights_of_rows(kind):
     """Rows of weight 0 are as if they were not; of two with the same x the heavy one wins."""
@@ -141,6 +142,7 @@ def test_weights_of_rows(kind):
             model.fit(x, y, sample_weight=wrong)
 
 
+@pytest.mark.rotating(2, group="fits")
 def test_rows_that_come_bit_by_bit():
     x, y = datasets.load_wine(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(x))

@@ -114,6 +114,7 @@ HIDDEN = pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter"
 SCENES = [(1, (5, 7, 9)), (2, (6, 11, 9)), (6, (7, 5, 6))]
 
 
+@pytest.mark.rotating(3, group="hazards")
 @HIDDEN
 @for_each("fan_in, shape", SCENES, rotating=2)
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(
@@ -127,6 +128,7 @@ def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(
     assert all(map(torch.equal, shuffled, outcome(backend, *given)))
 
 
+@pytest.mark.rotating(2, group="arithmetic")
 @HIDDEN
 @for_each("fan_in, shape", SCENES)
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(fan_in, shape, signs, monkeypatch):
@@ -147,6 +149,7 @@ def _forget():
     torch._dynamo.reset()
 
 
+@pytest.mark.graphs
 @pytest.mark.usefixtures("_forget")
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @pytest.mark.rotating(4, group="graphs")

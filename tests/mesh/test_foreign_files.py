@@ -1,6 +1,8 @@
 """OBJ, PLY, STL and OFF as other programs write them: used, named in a warning, or refused."""
 
+import os
 import struct
+import unicodedata
 import warnings
 
 import numpy as np
@@ -105,6 +107,29 @@ def test_libraries(tmp_path, line):
     (tmp_path / "o.mtl").write_text("newmtl b\nKd 0 0 1\n")
     mesh = load(tmp_path / "m.obj", f"mtllib {line}\n{SQUARE}{UVS}{BOTH}")
     assert mesh.face_colors.tolist() == [RED, RED]
+
+
+@for_each(
+    disk=["NFC", "NFD"],
+    name=["parts/é.mtl", ".\\parts\\é.mtl", "./parts\\é.mtl", "PARTS/É.MTL",
+          unicodedata.normalize("NFD", "parts/é.mtl")],
+)  # fmt: skip
+def test_files_are_found_under_other_spellings(tmp_path, disk, name):
+    (tmp_path / "parts").mkdir()
+    file = tmp_path / "parts" / unicodedata.normalize(disk, "é.mtl")
+    file.write_text("newmtl a\nKd 1 0 0\n")
+    mesh = load(tmp_path / "m.obj", f"mtllib {name}\n{SQUARE}{UVS}{BOTH}")
+    assert mesh.face_colors.tolist() == [RED, RED]
+
+
+def test_files_are_found_by_their_bytes_and_not_guessed(tmp_path):
+    (tmp_path / os.fsdecode("rotü.mtl".encode("latin-1"))).write_text("newmtl a\nKd 1 0 0\n")
+    text = f"{SQUARE}{UVS}{BOTH}".encode()
+    assert load(tmp_path / "m.obj", b"mtllib rot\xfc.mtl\n" + text).face_colors[0].tolist() == RED
+    for name in ("A.mtl", "a.MTL"):  # two that differ in case
+        (tmp_path / name).write_text("newmtl a\nKd 1 0 0\n")
+    for name in ("a.mtl", "gone/a.mtl"):
+        load(tmp_path / "m.obj", f"mtllib {name}\n".encode() + text, f"file {name} is not there")
 
 
 # -- mtl -------------------------------------------------------------------------------------------

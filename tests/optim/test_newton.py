@@ -212,7 +212,7 @@ def test_newton_losses_of_the_package(name):
         assert bool(((moved.flatten(1) * found.gradient).sum(1) < 0).all())
 
 
-@for_each(dtype=[torch.float32, torch.float64], name=METHODS)
+@for_each(dtype=[torch.float32, torch.float64], name=METHODS, rotating=3)
 def test_hessians_by_differences(name, dtype):
     method = sorting.SoftSorter(name, **METHODS[name])
 

@@ -58,6 +58,7 @@ def test_good_masks_are_not_doubted(views):
     assert suspicious_masks(camera[:5], masks[:5]) == []
 
 
+@pytest.mark.rotating(2, group="suspicious masks")
 @for_each(size=[(48, 64), (56, 75)], rotating=2)
 def test_parts_as_thin_as_a_pixel_are_not_doubted(size):
     for mesh in (example("chair"), Mesh.load(ASSETS / "airplane.obj")):
@@ -78,6 +79,7 @@ def test_too_few_cannot_outvote_one(views):
     assert suspicious_masks(camera[:7], masks[:7]) == []
 
 
+@pytest.mark.rotating(2, group="suspicious masks")
 @pytest.mark.usefixtures("coarse", "small_pictures")
 def test_the_command_names_them_and_leaves_them_out(views, tmp_path, capsys):
     masks, camera = damaged(*views, "cut")

@@ -267,8 +267,8 @@ def test_vmap_over_batches():
         torch.testing.assert_close(image, pipeline(p, colors.double(), tri, (9, 12)))
 
 
+@pytest.mark.graphs
 @pytest.mark.every
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_compiled_graph_gives_the_same():
     pos, colors, tri = ball(0)

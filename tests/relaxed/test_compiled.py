@@ -47,6 +47,7 @@ def same(compiled, program, inputs, **settings):
         torch.testing.assert_close(ours, truth, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.graphs
 @pytest.mark.rotating(4, group="graphs")
 @for_each("name, dist", [("decision_tree", "cauchy"), ("bubble_sort", "logistic")], rotating=2)
 def test_values_and_gradients(name, dist):
@@ -57,6 +58,7 @@ def test_values_and_gradients(name, dist):
         same(compiled, program, inputs_of(name), scale=scale, dist=dist, tolerance=0)
 
 
+@pytest.mark.graphs
 @pytest.mark.rotating(4, group="graphs")
 def test_other_kinds_of_input_are_compiled_anew():
     program = programs.decision_tree
@@ -68,6 +70,7 @@ def test_other_kinds_of_input_are_compiled_anew():
         assert not compiled(flowers, thresholds, scale=0.2)[0].requires_grad
 
 
+@pytest.mark.graphs
 @pytest.mark.rotating(4, group="graphs")
 def test_a_loop_makes_all_its_iterations():
     compiled = halved.compiled(backend="eager")
@@ -77,6 +80,7 @@ def test_a_loop_makes_all_its_iterations():
         compiled(x, 0.3, scale=0.1)
 
 
+@pytest.mark.graphs
 def test_a_trace_is_seen_by_its_own_thread_alone():
     here, elsewhere = [], []
 
@@ -96,6 +100,7 @@ def test_a_trace_is_seen_by_its_own_thread_alone():
     assert set(elsewhere) == {(False, False)}
 
 
+@pytest.mark.graphs
 def test_what_cannot_be_compiled():
     compiled = programs.decision_tree.compiled(backend="eager")
     with pytest.raises(TypeError, match="hashed"):

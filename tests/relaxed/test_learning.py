@@ -15,7 +15,7 @@ WAYS = [
 ]
 
 
-@for_each("name, execution", WAYS, rotating=2)
+@for_each("name, execution", WAYS, rotating=4)
 def test_numbers_are_learnt_from_the_hard_program(name, execution):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are small

@@ -375,7 +375,7 @@ def test_every_method_takes_a_direction_and_some_ask_for_it():
             kind(plain, minimize="yes")
 
 
-@for_each(minimize=[True, False])
+@for_each(minimize=[True, False], rotating=2)
 def test_every_method_trains_downhill_around_either_kind_of_solver(minimize):
     """A step of a constant prediction lowers its regret, or comes as near as the method can."""
     solver = Enumerated(minimize)

@@ -42,6 +42,7 @@ def assert_close(got, want, dtype):
     assert relative_l2(got[1].cpu(), want[1].cpu()) <= tolerance.gradient
 
 
+@pytest.mark.rotating(2, group="scenes of backends")
 @for_each(backend=KERNELS, size=[(1, 1), (1, 7), (9, 2), (17, 19)])
 def test_sizes_that_are_no_multiple_of_a_tile(backend, size):
     member, scales = gendr.instance("gaussian/probabilistic"), torch.tensor([0.1, 0.03])
@@ -240,6 +241,7 @@ def test_a_callable_cdf_works_wherever_a_name_does(monkeypatch, dist, name, scal
     assert_close(silhouette(backend, scene, (6, 8), dist, "yager(p=2)", scale), want, dtype)
 
 
+@pytest.mark.rotating(2, group="scenes of backends")
 @for_each(backend=KERNELS)
 def test_second_derivatives_are_refused_with_a_word_on_the_reference(backend):
     corners = soup(1, 4, 0).to(*place(backend)).requires_grad_()
@@ -305,6 +307,7 @@ def both(monkeypatch, run):
         yield run()
 
 
+@pytest.mark.rotating(2, group="scenes of backends")
 @for_each(backend=BACKENDS, family=["probabilistic", "max", "average"])
 def test_silhouettes_of_faces_that_are_not_seen(monkeypatch, backend, family):
     """Cauchy at cutoff 0 reaches everywhere, also from very far away."""
@@ -318,6 +321,7 @@ def test_silhouettes_of_faces_that_are_not_seen(monkeypatch, backend, family):
     assert left_out[0].any()
 
 
+@pytest.mark.rotating(2, group="scenes of backends")
 @for_each(backend=BACKENDS)
 def test_images_of_faces_that_are_not_seen(monkeypatch, backend):
     """The ball reaches behind the camera and beyond the far plane, and its front is cut."""

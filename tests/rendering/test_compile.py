@@ -33,7 +33,8 @@ def renderer(near):
     return step, (icosphere(0).vertices,)
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(4, group="graphs")
+@pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @pytest.mark.parametrize(
     ("make", "option"),

@@ -31,6 +31,7 @@ FORMS = [forms(law)[k] for law in EXAMPLES for k in (0, 4, 5, 7)]
 MEMBERS = list(product(FORMS, EVERY))
 
 
+@pytest.mark.rotating(2, group="layers")
 @for_each("dist, tconorm", MEMBERS, rotating=120)
 def test_every_law_and_family_equals_the_definition(dist, tconorm):
     scene = Scene(soup(1, 7, 3), (9, 12), dist, tconorm, scale=0.1)
@@ -49,6 +50,7 @@ def test_batches_tiles_and_channels_equal_the_definition(sort, size, tconorm, ch
     assert_same(scene.found("cpu", sort=sort), scene.found("reference", sort=sort))
 
 
+@pytest.mark.rotating(2, group="layers")
 @for_each(
     backend=BACKENDS,
     dist=CONTINUOUS,
@@ -90,6 +92,7 @@ def assert_near(found, want):
 SINGLE = ["uniform", "logistic", "logistic.squared", "exponential.reversed", "cauchy"]
 
 
+@pytest.mark.rotating(2, group="layers")
 @for_each(dist=SINGLE, tconorm=[t for t in EVERY if t.given_p is None or 0.3 < t.given_p < 4])
 def test_float32_is_joined_within_its_bounds(dist, tconorm):
     """By the kernels in float64, which share the walk over tiles alone."""
@@ -223,6 +226,7 @@ def test_beyond_its_corners_a_face_has_the_depth_of_the_nearest(backend):
 # ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotating(2, group="layers")
 @for_each(backend=BACKENDS, tconorm=EVERY, dist=["logistic", "exponential.reversed"], rotating=3)
 def test_weights_sum_to_the_alpha_of_the_silhouette(backend, tconorm, dist):
     corners, options = soup(2, 8, 8), {"cutoff": 1e-4, "backend": backend}

@@ -145,6 +145,7 @@ def test_degenerate_faces_give_finite_images_and_gradients(name, cutoff):
         assert torch.isfinite(gradient).all(), key
 
 
+@pytest.mark.rotating(2, group="triton scenes")
 @pytest.mark.usefixtures("small_launches")
 def test_the_same_input_gives_the_same_bits():
     member = gendr.instance("gamma(shape=1.7)/yager(p=2.0)")

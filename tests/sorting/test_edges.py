@@ -81,7 +81,7 @@ def check_finite_results(method, dtype, steepness):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # unrolled sweeps do not converge there
 def test_all_is_finite_at_the_ends_of_the_range(drawn):
-    for method, dtype in drawn(itertools.product(VARIANTS, DTYPES), 6):
+    for method, dtype in drawn(itertools.product(VARIANTS, DTYPES), 12):
         for steepness in (1e-30, 10.0, 1e30):
             check_finite_results(method, dtype, steepness)
 
@@ -97,7 +97,7 @@ def test_the_kernels_of_triton_are_finite_too():
 
 
 def test_what_is_far_apart_is_sorted_hard(drawn):
-    for method, dtype in drawn(itertools.product(VARIANTS, DTYPES), 2):
+    for method, dtype in drawn(itertools.product(VARIANTS, DTYPES), 6):
         largest = torch.finfo(dtype).max
         x = torch.tensor([[largest, -largest, 0.0, largest / 2]], dtype=dtype, requires_grad=True)
         out = SoftSorter(method, steepness=10.0)(x)

@@ -118,7 +118,8 @@ def test_nan_stays_nan_where_nobody_checks(name):
     assert not found[1].isnan().any()
 
 
-@for_each(name=[*MODULES], rotating=6)
+@pytest.mark.graphs
+@for_each(name=[*MODULES], rotating=12)
 def test_traces_and_exports_take_any_batch(name):
     if name.startswith(("sort", "matrix")) and "bitonic" not in name:
         return  # as ranks
@@ -138,7 +139,7 @@ def test_batches_of_gradients_end_in_one_line():
             torch.autograd.functional.jacobian(module, x, vectorize=True)
 
 
-@for_each(loss=[*LOSSES[:-1], *[lambda m=m: SpearmanLoss(m) for m in METHODS]], rotating=2)
+@for_each(loss=[*LOSSES[:-1], *[lambda m=m: SpearmanLoss(m) for m in METHODS]], rotating=4)
 def test_every_loss_learns_to_sort(loss):
     """From ten random starts, of which all end in the true order; MRR knows one place only."""
     target = torch.arange(6.0).expand(10, 6)
@@ -183,7 +184,7 @@ def test_losses_come_in_the_dtype_of_scores(loss):
             assert part.dtype == dtype
 
 
-@pytest.mark.slow
+@pytest.mark.graphs
 @pytest.mark.rotating(4, group="graphs")
 @pytest.mark.parametrize("which", range(4))
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler itself
@@ -197,6 +198,7 @@ def test_graphs_with_a_dynamic_batch(which):
         torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # sizes are constants of a trace
 def test_traces_and_transforms_give_what_eager_calls_give():

@@ -200,6 +200,7 @@ def test_extreme_values_stay_finite():
                 assert ranks.sum(-1).tolist() == pytest.approx([15.0, 15.0])
 
 
+@pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_it_works_inside_what_torch_compiles():
     torch._dynamo.reset()

@@ -110,8 +110,9 @@ def test_gradients(kind):
     torch.testing.assert_close(sure, torch.autograd.grad(KINDS[kind](scores, grades), scores)[0])
 
 
+@pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler itself
-@for_each(kind=[kind for kind in KINDS if kind not in ("ndcg, k", "ndcg of ranks")], rotating=5)
+@for_each(kind=[kind for kind in KINDS if kind not in ("ndcg, k", "ndcg of ranks")], rotating=11)
 def test_masks_stay_in_graphs(kind):
     """But for those of networks, at which graphs break."""
     loss, (scores, grades) = KINDS[kind], lists(4, 5)
@@ -125,6 +126,7 @@ def test_masks_stay_in_graphs(kind):
     torch.testing.assert_close(*slopes)
 
 
+@pytest.mark.graphs
 def test_graphs_break_at_queries_and_networks():
     scores, grades = lists(3, 6)
     queries = torch.tensor([0, 1, 1, 0, 0, 2]).expand(3, 6)

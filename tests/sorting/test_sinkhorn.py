@@ -45,7 +45,7 @@ def dense_sinkhorn(x, epsilon, sweeps):
     return n * np.exp((alpha[:, None] + beta - cost) / epsilon).T
 
 
-@for_each("n, epsilon", [(3, 0.2), (6, 0.1), (9, 0.05)], gradient=GRADIENTS, rotating=2)
+@for_each("n, epsilon", [(3, 0.2), (6, 0.1), (9, 0.05)], gradient=GRADIENTS, rotating=6)
 def test_the_plan_is_that_of_the_paper(n, epsilon, gradient):
     x = keys(n, seed=n)
     squashed = torch.sigmoid((x - x.mean()) / x.std())

@@ -103,6 +103,7 @@ def some_gates(rows, wires):
 # -- gates
 
 
+@pytest.mark.rotating(2, group="networks of triton")
 @for_each(law=SYMMETRIC, art=[0.0, 0.25], rotating=2)
 def test_gates_of_every_law(law, art):
     law = f"{law}.art({art})" if art else law
@@ -115,6 +116,7 @@ def test_gates_of_every_law(law, art):
     assert_equal(got, want, tolerance)
 
 
+@pytest.mark.rotating(2, group="networks of triton")
 @pytest.mark.usefixtures("launch")
 def test_gates_of_every_launch():
     for wires, rows in ((ODD, 7), (network("odd_even", 6), 3)):
@@ -141,6 +143,7 @@ def test_carry(wires, rows, width):
     assert_equal(*(carried(m, keep, swap, wires, payload) for m in (backend, None)))
 
 
+@pytest.mark.rotating(2, group="networks of triton")
 @pytest.mark.parametrize("launch", ["lanes", "memory"], indirect=True)
 @pytest.mark.usefixtures("launch")
 def test_many_wires():
@@ -164,6 +167,7 @@ def test_wires_are_in_lanes_or_in_memory(monkeypatch):
     assert kernels == ["carry_lanes", "carry_lanes_gradients", "carry", "carry_gradients"]
 
 
+@pytest.mark.rotating(2, group="networks of triton")
 @pytest.mark.parametrize("launch", ["lanes", "memory"], indirect=True)
 @pytest.mark.usefixtures("launch")
 @pytest.mark.parametrize(
@@ -181,6 +185,7 @@ def test_shapes_at_the_edge(rows, n, width):
     assert torch.allclose(x.grad, torch.ones_like(x), atol=1e-5)  # the sum is kept
 
 
+@pytest.mark.rotating(2, group="networks of triton")
 @pytest.mark.parametrize("launch", ["small_lanes", "small_memory"], indirect=True)
 @pytest.mark.usefixtures("launch")
 def test_scratch_is_bounded_and_not_shared(monkeypatch):
@@ -238,6 +243,7 @@ def plan(name, n, batch=1, launch=None):
     return found, scratch, 4 * batch * found.shares * wires.size
 
 
+@pytest.mark.rotating(2, group="networks of triton")
 def test_a_deep_network_has_as_many_programs_as_blocks_of_columns():
     found, scratch, gates = plan("odd_even", 1024)
     assert (found.shares, found.programs) == (128, 128)

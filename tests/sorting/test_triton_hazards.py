@@ -66,6 +66,7 @@ def sorted_by(module, scene):
     return [*outputs, x.grad, steepness.grad, *([payload.grad] if columns else [])]
 
 
+@pytest.mark.rotating(3, group="hazards")
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits():
     kernels = set()
     for scene in SCENES:
@@ -77,6 +78,7 @@ def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits():
     assert kernels >= KERNELS
 
 
+@pytest.mark.rotating(2, group="arithmetic")
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(signs):
     for scene in SCENES:
         with pessimistic_arithmetic(signs, fused=True):

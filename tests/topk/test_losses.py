@@ -187,6 +187,7 @@ def test_several_true_labels():
         TopKCrossEntropy(P_K, m=5)(logits, torch.arange(12).expand(7, 12) < 9)
 
 
+@pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch itself, about Function
 @pytest.mark.every
 def test_it_and_the_mask_are_one_graph():

@@ -401,6 +401,7 @@ def visit(page, tmp_path_factory):
     return run.stdout, said, [line for line in run.stderr.splitlines() if "CONSOLE" in line]
 
 
+@pytest.mark.rotating(2, group="browsers")
 def test_what_a_person_does_in_a_browser(visit, page, results_file):
     dom, said, complaints = visit
     assert complaints == []

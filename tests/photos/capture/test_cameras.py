@@ -41,6 +41,7 @@ def folder(tmp_path_factory):
     return root, camera
 
 
+@pytest.mark.rotating(2, group="found cameras")
 @needs_pycolmap
 def test_cameras_are_found(folder, tmp_path):
     root, true = folder
@@ -136,6 +137,7 @@ def fake(root, **options):
     return module.FoundCameras(tuple(entries), tuple(names[11:]), none, none, (), 0.5)
 
 
+@pytest.mark.rotating(2, group="found cameras")
 @pytest.mark.usefixtures("small_pictures")
 def test_commands_find_cameras_where_there_are_none(folder, tmp_path, monkeypatch, capsys):
     """They keep the file, name what was left out, and do not look again on --resume."""

@@ -50,6 +50,7 @@ def overlap(found, masks):
     return ((found & masks).sum((1, 2)) / (found | masks).sum((1, 2))).min()
 
 
+@pytest.mark.rotating(2, group="masks of photos")
 @for_each(color=[None, *PLAIN], shadow=[False, True], rotating=2)
 def test_masks_are_found(color, shadow):
     """The hole in the ring stays one, and a shadow is no part of it."""
@@ -105,6 +106,7 @@ def phone(folder, count=9):
     return stored
 
 
+@pytest.mark.rotating(2, group="masks of photos")
 def test_masks_of_a_phone(tmp_path, capsys):
     """Each orientation has a backdrop of its own; the sheet is upright, files are as photos."""
     covered = phone(tmp_path)
@@ -136,6 +138,7 @@ def test_masks_of_a_phone(tmp_path, capsys):
     assert "odd.png has no plain background, and it does not" in capsys.readouterr().err
 
 
+@pytest.mark.rotating(2, group="masks of photos")
 def test_masks_in_commands(tmp_path, capsys, monkeypatch):
     images, masks = photos("blue")
     frames = []
@@ -176,6 +179,7 @@ def test_masks_in_commands(tmp_path, capsys, monkeypatch):
         find_masks(images)
 
 
+@pytest.mark.rotating(2, group="masks of photos")
 @for_each(turns=[False, True], folds=[0.02, 0.15], rotating=2)
 def test_plaster_before_black_cloth_has_no_holes(turns, folds):
     """What is always plaster, also in its own shadow, is no backdrop."""

@@ -40,6 +40,7 @@ def volume(mesh):
     return float((a * torch.linalg.cross(b, c)).sum() / 6)
 
 
+@pytest.mark.rotating(2, group="bites")
 def test_bites_do_not_carve(figure):
     mesh, camera, masks = figure
     bitten = with_bites(masks, 7)
@@ -67,6 +68,7 @@ def test_bites_do_not_carve(figure):
     assert abs(lost[1]) < 0.03, lost
 
 
+@pytest.mark.rotating(2, group="bites")
 @for_each(count=[8, 15, 30], rotating=3)
 def test_right_masks_stay(count):
     for mesh in (example("chair"), icosphere(3)):

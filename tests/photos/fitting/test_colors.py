@@ -110,6 +110,7 @@ def test_texels_lie_on_the_surface():
     assert torch.equal(texels.nearest[texels.place], own)
 
 
+@pytest.mark.rotating(2, group="kinds of colours")
 @for_each("kind, least", [("texture", 35.0), ("vertex", 40.0)], rotating=2)
 def test_held_out_views_of_a_known_shape(chair, kind, least):
     target = painted(chair)
@@ -322,6 +323,7 @@ def test_blurred_photos_count_less(chair, monkeypatch):
     assert better > worse
 
 
+@pytest.mark.rotating(2, group="kinds of colours")
 def test_motion_blurs_and_the_end_of_a_ring_does_not():
     """Half a ring around a shape that is slightly off; grain; a motion of a seventh of a photo."""
     ball = icosphere(5)

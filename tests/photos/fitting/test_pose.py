@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from gendr import Camera, Mesh, fit_pose, look_at
-from gendr._common.jobs import Progress
 from gendr.mesh import axis_angle_to_matrix, cube, example, rotation_angle_between
 from gendr.photos import visual
 from gendr.photos.fitting import PoseSettings
@@ -104,8 +103,8 @@ def check_told(told, stages):
 
 def states_of(told):
     """The distinct states that a callback was told, in their order."""
-    return [now.state for now, before in zip(told, [Progress(0), *told], strict=False)
-            if now.state is not None and now.state is not before.state]  # fmt: skip
+    states = [now.state for now in told if now.state is not None]
+    return [now for now, before in zip(states, [None, *states], strict=False) if now is not before]
 
 
 @pytest.mark.rotating(3, group="videos")
