@@ -5,8 +5,9 @@
 
 FOLDER holds photos with cameras, of which every tenth is left out, or every fifth if there are less
 than twenty. All endings have the same processor time on one thread, so that other programs do not
-matter; time of reading, of compiling and of looks at pictures is not counted. What is measured is
-kept in docs/results/splatting-endings.json, and not measured again.
+matter; time of reading, of compiling and of looks at pictures is not counted. --mesh adds starts
+from a mesh of one FOLDER. What is measured is kept in docs/results/splatting-endings.json, and not
+measured again.
 
 The recipe of Triangle Splatting+ (Held et al., 2025, section 3, and its published settings) is
 written as a setting of this training. From it are: faces of a Delaunay triangulation at the start,
@@ -43,6 +44,7 @@ from torch import Tensor
 from gendr._common.vectors import summed
 from gendr.kernels.threads import torch_on_one_thread
 from gendr.losses import psnr
+from gendr.mesh import Mesh
 from gendr.photos import load_points
 from gendr.photos.splatting import Splats, SplatSettings, load_photos, loop
 from gendr.photos.splatting.hard import HardTraining
@@ -56,8 +58,6 @@ RESULTS = ROOT / "docs" / "results" / "splatting-endings.json"
 # Of the schedule: triangles of less opacity vanish; by what the logits of opacities, and the
 # scales, are multiplied in the end, and the learning rates.
 LEAST, SHARP, CRISP, SLOWER = 0.3, 40.0, 0.2, 0.3
-# Corners are joined that lie in one cell of a grid of so many sizes of triangles.
-CELL = 0.5
 # Of two endings one is better if it is so in this part of the pairs at least: by chance that
 # happens to 8 of 9 in 4 of 100 cases.
 CERTAIN = 8 / 9
@@ -123,13 +123,25 @@ class Shared(Training):
 
 
 class SharedHard(Shared, HardTraining):
-    """Opaque triangles, of which corners that are near each other at the start are one."""
+    """Opaque triangles, of which corners are one that are in one cell of a grid at the start.
+
+    Attributes:
+        cell: its size, in sizes of triangles.
+    """
+
+    cell = 0.5
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         corners = self._values["vertices"].detach()
-        cells = (corners.flatten(0, 1) / (CELL * self._size)).round().long()
+        cells = (corners.flatten(0, 1) / (self.cell * self._size)).round().long()
         self._point = torch.unique(cells, dim=0, return_inverse=True)[1].view(-1, 3)
+
+
+class MeshHard(SharedHard):
+    """Opaque triangles of a mesh, whose corners are those of the mesh."""
+
+    cell = 1e-3
 
 
 class Recipe(SplatTraining):
@@ -193,7 +205,9 @@ class Endings:
     Each is its name, PSNR in dB on photos held out, and how many triangles there are.
     """
 
-    def __init__(self, folder: str, size: int, total: float, seed: int) -> None:
+    def __init__(
+        self, folder: str, size: int, total: float, seed: int, mesh: str | None = None
+    ) -> None:
         photos = load_photos(folder, size=size)
         every = min(10, len(photos) // 2)
         train, self.held_out = photos.split(every, every // 2)
@@ -201,6 +215,7 @@ class Endings:
         settings = replace(settings, triangles=settings.count_for(math.prod(train.image_size)))
         self.train, self.settings = with_background(train, settings)
         self.points = load_points(folder, origin=photos.camera.origin)
+        self.mesh = None if mesh is None else Mesh.load(mesh)
 
     def groups(self) -> dict[str, Callable[[], Iterator[Ending]]]:
         """What makes the endings of each group."""
@@ -210,7 +225,8 @@ class Endings:
             ("gaussian", {"dist": "gaussian"}), ("einstein", {"tconorm": "einstein"}),
         ):  # fmt: skip
             found[name] = partial(self.halves, name, **options)
-        return found | {"recipe": partial(self.recipe, False), "shared": partial(self.recipe, True)}
+        found |= {"recipe": partial(self.recipe, False), "shared": partial(self.recipe, True)}
+        return found | ({} if self.mesh is None else {"mesh": partial(self.surface, self.mesh)})
 
     def start(self, **options: Any) -> Splats:
         """What all begin with."""
@@ -261,6 +277,20 @@ class Endings:
         yield self.hard("the same, corners shared", half, 0.5, SharedHard)
         quarter = self.scheduled(half, 0.25).splats()
         yield self.hard("half, a quarter by schedule, a quarter hard", quarter, 0.25)
+
+    def surface(self, mesh: Mesh) -> Iterator[Ending]:
+        """From a mesh of the same photos: about its points, or its own triangles."""
+        start = start_from(self.train, self.settings, mesh)
+        half = self.run(0.5, lambda s: SplatTraining(self.train, s, start)).splats()
+        yield self.hard("half uniform from a mesh of `gendr fit`, half hard", half, 0.5)
+        corners = mesh.vertices[mesh.faces].to(start.vertices)
+        one = corners.new_ones(len(corners))
+        own = Splats(
+            corners, one[:, None, None].expand(-1, -1, 3), one, one,
+            background=start.background, origin=mesh.origin[0],
+        )  # fmt: skip
+        yield self.hard("the triangles of that mesh, hard", own, 1.0)
+        yield self.hard("the same, corners of the mesh", own, 1.0, MeshHard)
 
     def recipe(self, shared: bool) -> Iterator[Ending]:
         """That of Triangle Splatting+."""
@@ -318,6 +348,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100, help="shorter side")
     parser.add_argument("--seconds", type=float, default=20.0, help="of a processor, for each")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--mesh", metavar="FILE", help="that `gendr fit` made of the other photos")
     parser.add_argument("--docs", action="store_true", help="write the table of docs/splatting.md")
     args = parser.parse_args()
     loop.time = SimpleNamespace(perf_counter=time.process_time)  # pyright: ignore[reportAttributeAccessIssue]
@@ -326,9 +357,9 @@ def main() -> None:
     rows = [row for row in rows if row.items() >= same.items()]
     with torch_on_one_thread(1):
         for seed, folder in product(range(args.seeds), args.photos):
-            scene, made = Path(folder).resolve().name, None
+            scene = Path(folder).resolve().name
             key = {"photos": scene, **same, "seed": seed}
-            made = Endings(folder, args.size, args.seconds, seed)
+            made = Endings(folder, args.size, args.seconds, seed, args.mesh)
             for group, make in made.groups().items():
                 key["group"] = group
                 if any(row.items() >= key.items() for row in rows):
