@@ -434,13 +434,14 @@ def _facts(model: Path) -> dict[str, Any]:
     return json.loads(model.with_name("metrics.json").read_text("utf-8"))
 
 
-def _write_page(model: Path, name: str, rows: list[dict[str, Any]]) -> None:
+def _write_page(model: Path, name: str, commit: str | None, rows: list[dict[str, Any]]) -> None:
     """Keep a scene, and fill the table of docs/splatting.md.
 
     Raises:
         OSError: if there is no metrics.json beside the GLB.
     """
     facts = _facts(model)
+    of = measured_on() | ({"commit": commit} if commit else {})
     found = {"soft": facts, "gendr": facts["opaque"]} | {row["engine"]: row for row in rows}
     found = {k: {"psnr": v["psnr"], "ssim": v["ssim"]} for k, v in found.items()}
     height, width = facts["image_size"]
@@ -450,7 +451,7 @@ def _write_page(model: Path, name: str, rows: list[dict[str, Any]]) -> None:
         f"{facts['opaque']['triangles']:,} opaque ones, {facts['opaque']['bytes'] / 1e6:.1f} MB",
         *three, f"{facts['steps']:,} and {facts['opaque']['steps']:,} steps",
         f"{facts['seconds']['total'] / 60:.0f} minutes on {facts['threads']} threads, one run",
-        *measured_on().values(),
+        *of.values(),
     ]  # fmt: skip
     scenes = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     scenes[name] = {"about": ", ".join(parts), "drawn": found}
@@ -482,6 +483,7 @@ def main() -> None:
     parser.add_argument("--out", help="folder for the pictures")
     parser.add_argument("--json", help="file for the rows")
     parser.add_argument("--docs", action="store_true", help="write the table of docs/splatting.md")
+    parser.add_argument("--commit", help="that trained the GLB, for that table; else this one")
     args = parser.parse_args()
     color = args.background or "white"
     photos = load_photos(args.photos, cameras=args.cameras, size=args.size, background=color)
@@ -495,7 +497,7 @@ def main() -> None:
     if args.json:
         Path(args.json).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     if args.docs:
-        _write_page(Path(args.models[0]), Path(args.photos).resolve().name, rows)
+        _write_page(Path(args.models[0]), Path(args.photos).resolve().name, args.commit, rows)
 
 
 if __name__ == "__main__":
