@@ -53,6 +53,7 @@ from gendr.photos.views import color_of
 from lab.pages import fill, table
 
 DOCS = Path(__file__).parents[1] / "docs" / "splatting.md"
+RESULTS = DOCS.parent / "results" / "splatting-engines.json"
 
 Images = NDArray[Any]  # [B, H, W, 3] in [0, 1]
 
@@ -348,8 +349,14 @@ def scores(images: Images, photos: Photos) -> dict[str, float]:
 def measure(model: Path, photos: Photos, args: argparse.Namespace, modules: Path | None) -> Any:
     """The rows of one GLB."""
     mesh, behind = Mesh.load(model), photos.background
-    if args.background is not None or behind.ndim == 3:
-        behind = torch.tensor(color_of(args.background or "white"))
+    if args.background is not None:
+        behind = torch.tensor(color_of(args.background))
+    elif args.docs:
+        facts = _facts(model)
+        if facts["settings"]["background"] == "still":
+            sys.stderr.write("before a picture that stands still no engine is asked\n")
+            return []
+        behind = torch.tensor(facts["background"])
     near, far = visual.depths(mesh, photos.camera)
     height, width = photos.image_size
     job = {
@@ -422,25 +429,41 @@ _NAMES = {
 }  # fmt: skip
 
 
-def _write_page(rows: list[dict[str, Any]]) -> None:
-    """Fill the table of docs/splatting.md, with what `gendr splat` wrote beside the GLB.
+def _facts(model: Path) -> dict[str, Any]:
+    """What `gendr splat` wrote beside a GLB."""
+    return json.loads(model.with_name("metrics.json").read_text("utf-8"))
+
+
+def _write_page(model: Path, name: str, commit: str | None, rows: list[dict[str, Any]]) -> None:
+    """Keep a scene, and fill the table of docs/splatting.md.
 
     Raises:
-        OSError: if there is no metrics.json there.
+        OSError: if there is no metrics.json beside the GLB.
     """
-    facts = json.loads(Path(rows[0]["model"]).with_name("metrics.json").read_text("utf-8"))
-    minutes = facts["seconds"]["total"] / 60
-    about = (
-        f"{rows[0]['triangles']:,} triangles, {rows[0]['megabytes']:.1f} MB; "
-        f"{facts['steps']:,} steps of soft ones and {facts['opaque']['steps']:,} of these, "
-        f"{minutes:.0f} minutes in all on {facts['threads']} threads, one run; "
-        f"{', '.join(measured_on().values())}."
-    )
-    soft = [f"soft triangles, {facts['triangles']:,}", f"{facts['psnr']:.1f}"]
-    shown = [[*soft, f"{facts['ssim']:.3f}"]]
-    shown += [[f"GLB: {_NAMES[x['engine']]}", f"{x['psnr']:.1f}", f"{x['ssim']:.3f}"] for x in rows]
-    lines = table(["drawn by", "PSNR, dB", "SSIM"], shown, 1)
-    fill(DOCS, "splatting-engines", [*lines, "", about])
+    facts = _facts(model)
+    of = measured_on() | ({"commit": commit} if commit else {})
+    found = {"soft": facts, "gendr": facts["opaque"]} | {row["engine"]: row for row in rows}
+    found = {k: {"psnr": v["psnr"], "ssim": v["ssim"]} for k, v in found.items()}
+    height, width = facts["image_size"]
+    three = [f"{x['fps']:.0f} frames/s by three.js in software" for x in rows if "fps" in x][:1]
+    parts = [
+        f"{width} × {height}", f"{facts['triangles']:,} soft triangles",
+        f"{facts['opaque']['triangles']:,} opaque ones, {facts['opaque']['bytes'] / 1e6:.1f} MB",
+        *three, f"{facts['steps']:,} and {facts['opaque']['steps']:,} steps",
+        f"{facts['seconds']['total'] / 60:.0f} minutes on {facts['threads']} threads, one run",
+        *of.values(),
+    ]  # fmt: skip
+    scenes = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    scenes[name] = {"about": ", ".join(parts), "drawn": found}
+    RESULTS.write_text(json.dumps(scenes, indent=1) + "\n")
+    lines = []
+    for key, called in ({"soft": "soft triangles"} | _NAMES).items():
+        each = [scene["drawn"].get(key) for scene in scenes.values()]
+        cells = ["" if x is None else f"{x['psnr']:.1f}, {x['ssim']:.3f}" for x in each]
+        lines.append([called if key == "soft" else f"GLB: {called}", *cells])
+    abouts = [f"- {name}: {scene['about']}." for name, scene in scenes.items()]
+    head = ["drawn by", *(f"{name}, dB, SSIM" for name in scenes)]
+    fill(DOCS, "splatting-engines", [*table(head, lines, 1), "", *abouts])
 
 
 def main() -> None:
@@ -460,6 +483,7 @@ def main() -> None:
     parser.add_argument("--out", help="folder for the pictures")
     parser.add_argument("--json", help="file for the rows")
     parser.add_argument("--docs", action="store_true", help="write the table of docs/splatting.md")
+    parser.add_argument("--commit", help="that trained the GLB, for that table; else this one")
     args = parser.parse_args()
     color = args.background or "white"
     photos = load_photos(args.photos, cameras=args.cameras, size=args.size, background=color)
@@ -473,7 +497,7 @@ def main() -> None:
     if args.json:
         Path(args.json).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     if args.docs:
-        _write_page(rows)
+        _write_page(Path(args.models[0]), Path(args.photos).resolve().name, args.commit, rows)
 
 
 if __name__ == "__main__":

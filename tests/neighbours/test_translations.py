@@ -444,16 +444,23 @@ def test_splat_transform(name, tmp_path):
 # Writes files of a cloud as our PLY has it, and what the package itself reads of them.
 SPZ = """
 import { readFileSync, writeFileSync } from "fs";
-const spz = await (await import(process.argv[2])).default(), axes = spz.CoordinateSystem.RDF;
+const spz = await (await import(process.argv[2])).default(), to = spz.CoordinateSystem.RDF;
 const cloud = JSON.parse(readFileSync("cloud.json")), found = {};
 for (const name in cloud) cloud[name] = Float32Array.from(cloud[name]);
 Object.assign(cloud, { numPoints: cloud.alphas.length, shDegree: 3, antialiased: false });
 cloud.extensions = [];
-for (const version of [2, 3, 4]) {
-  const options = { version, from: axes, sh1Bits: 5, shRestBits: 4 };
-  writeFileSync(`${version}.spz`, spz.saveSpzToBuffer(cloud, options));
-  const read = spz.loadSpzFromBuffer(readFileSync(`${version}.spz`), { to: axes });
-  found[version] = Object.fromEntries(
+for (const [version, axes] of [[2], [3], [4], [4, 1], [4, 6], [4, 7]]) {
+  const options = { version, from: to, sh1Bits: 5, shRestBits: 4 }, name = `${version}.${axes}`;
+  let file = Buffer.from(spz.saveSpzToBuffer(cloud, options));
+  if (axes) {  // the values as they are, called those of other axes
+    const record = Buffer.from(Uint32Array.of(0xadbe0003, 4, axes).buffer);
+    file[14] |= 2;
+    file.writeUInt32LE(32 + record.length, 16);
+    file = Buffer.concat([file.subarray(0, 32), record, file.subarray(32)]);
+  }
+  writeFileSync(`${name}.spz`, file);
+  const read = spz.loadSpzFromBuffer(file, { to });
+  found[name] = Object.fromEntries(
     ["positions", "scales", "rotations", "alphas", "colors", "sh"].map((x) => [x, [...read[x]]]));
 }
 writeFileSync("found.json", JSON.stringify(found));
@@ -461,7 +468,7 @@ writeFileSync("found.json", JSON.stringify(found));
 
 
 def test_adobe_spz(tmp_path):
-    """The library that the format is from reads the same numbers in its files of all versions."""
+    """The library that the format is from reads the same in its files, of all versions and axes."""
     from gendr.photos.splatting import read_cloud
 
     pytest.importorskip("zstandard")

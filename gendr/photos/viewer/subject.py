@@ -21,7 +21,8 @@ from gendr.photos.views import Views, load_views
 __all__ = ["Subject", "read_subject", "stamp"]
 
 # Files of an output folder by what they hold; of the meshes the first that is there is the result.
-MESHES, CHECKPOINT, SPLATS = ("fit.glb", "fit.ply", "fit.obj"), "checkpoint.pt", "splats.npz"
+MESHES = ("fit.glb", "fit.ply", "fit.obj", "splats.glb")
+CHECKPOINT, SPLATS = "checkpoint.pt", "splats.npz"
 FACTS = ("metrics.json", "progress.json")
 # Beside them, if the command that wrote them found these itself.
 CAMERAS, MASKS = "cameras.json", "masks"
@@ -41,6 +42,7 @@ class Subject:
         cloud: Gaussians, which the browser draws.
         views: photos or masks, and their cameras.
         target: the mesh that was fitted.
+        up: which way is up, of what has no views: y, but for Gaussians of files that have it down.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Subject:
     cloud: Cloud | None = None
     views: Views | None = None
     target: Mesh | None = None
+    up: tuple[float, float, float] = (0.0, 1.0, 0.0)
 
     def together(self) -> Subject:
         """The same in coordinates that count from one point, small ones if all of it is far out."""
@@ -103,7 +106,13 @@ def read_subject(path: str | Path, photos: str | Path | None = None) -> Subject:
         return Subject(path.name, splats=Splats.load(path), views=views)
     if (cloud := read_cloud(path)) is not None:
         if cloud.parts is not None:
-            return Subject(path.resolve().name, cloud=cloud, views=views)
+            head = b""
+            if path.is_file():
+                with path.open("rb") as file:
+                    head = file.read(100)
+            upright = path.suffix.lower() in (".glb", ".gltf") or b" of gendr" in head
+            up = (0.0, 1.0 if upright else -1.0, 0.0)
+            return Subject(path.resolve().name, cloud=cloud, views=views, up=up)
         return Subject(path.name, splats=from_cloud(cloud, look=_SOLID), views=views)
     if path.is_file() and path.suffix != ".json":
         return Subject(path.name, (("", Mesh.load(path)),), views=views)
@@ -147,10 +156,9 @@ def _output(folder: Path, views: Views | None) -> Subject:
             if file.name and file.exists():
                 options[key.removesuffix("_from")] = file
         views = _photos(source, **options)
-    if (folder / SPLATS).is_file():
-        splats = Splats.load(folder / SPLATS)
-        return Subject(folder.resolve().name, splats=splats, views=views)
-    return Subject(folder.resolve().name, tuple(_meshes(folder, facts)), views=views, target=target)
+    splats = Splats.load(folder / SPLATS) if (folder / SPLATS).is_file() else None
+    meshes = tuple(_meshes(folder, facts))
+    return Subject(folder.resolve().name, meshes, splats, views=views, target=target)
 
 
 def _meshes(folder: Path, facts: dict[str, Any]) -> Sequence[tuple[str, Mesh]]:

@@ -203,8 +203,8 @@ class Viewer:
         """Where browsers begin to look from: behind the first camera and above it, or in front."""
         centre, radius = self._around()
         views, camera = self._subject.views, self._server.initial_camera
-        up = np.array([0.0, 1.0, 0.0])
-        position = centre + radius * np.array([0.9, 0.8, -2.6])
+        up = np.array(self._subject.up)
+        position = centre + radius * (np.array([0.9, 0.0, -2.6]) + 0.8 * up)
         if views is not None:
             up = torch.nn.functional.normalize(views.camera.up.mean(0), dim=0).double().numpy()
             back = views.camera.eye[0].double().numpy() - centre

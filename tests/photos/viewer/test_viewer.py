@@ -146,6 +146,10 @@ def test_files_and_folders_are_read(tmp_path, views):
     splats().to_ply(tmp_path / "s.ply")
     seen = read_subject(tmp_path / "s.ply")
     assert len(seen.cloud) == 6
+    assert seen.up == (0, 1, 0)
+    others = (tmp_path / "s.ply").read_bytes().replace(b"comment soft triangles of gendr\n", b"")
+    (tmp_path / "s.ply").write_bytes(others)
+    assert read_subject(tmp_path / "s.ply").up == (0, -1, 0)  # as 3D Gaussian Splatting writes it
     for found, shape in zip(drawable(seen.cloud), ((6, 3), (6, 3, 3), (6, 3), (6, 1)), strict=True):
         assert found.shape == shape
     icosphere(0).save(tmp_path / "m.ply")
@@ -269,7 +273,10 @@ def test_outputs_beside_photos_without_masks(tmp_path):
     out.mkdir()
     splats().save(out / "splats.npz")
     (out / "metrics.json").write_text(json.dumps({"kind": "splats", "photos": str(photos)}))
-    assert len(check(out, True).splats) == 6
+    icosphere(1).save(out / "splats.glb")
+    found = check(out, True)
+    assert len(found.splats) == 6
+    assert [len(mesh.faces) for _, mesh in found.meshes] == [80]
     out = tmp_path / "fit"
     out.mkdir()
     icosphere(1).save(out / "fit.obj")

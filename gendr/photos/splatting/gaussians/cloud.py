@@ -122,24 +122,26 @@ def smallest_three(three: Array, largest: Array) -> Array:
 
 
 def moved(cloud: Cloud, matrix: Array) -> Cloud:
-    """Gaussians after a motion [4, 4]: a rotation, one scale for all axes, and a shift.
+    """Gaussians after a motion [4, 4]: a rotation or reflection, one scale for all axes, a shift.
 
-    Harmonics turn along: those of a degree become combinations of one another.
+    Harmonics turn along: those of a degree become combinations of one another. A Gaussian is the
+    same seen from its other side, so that a reflection moves it as that times -1 does, a rotation.
 
     Raises:
         ValueError: for another matrix.
     """
     harmonics, sizes, turns = cloud.harmonics, cloud.sizes, cloud.turns
-    scale = float(np.cbrt(np.linalg.det(matrix[:3, :3])))
+    volume = float(np.linalg.det(matrix[:3, :3]))
+    scale = abs(np.cbrt(volume))
     turn = matrix[:3, :3] / (scale or np.nan)
-    if not (scale > 0 and np.allclose(turn @ turn.T, np.eye(3), atol=_CLOSE)):
-        raise ValueError("a node in it mirrors, or scales axes differently; apply that before")
+    if not np.allclose(turn @ turn.T, np.eye(3), atol=_CLOSE):
+        raise ValueError("a node in it scales axes differently; apply that before")
     points = (cloud.points @ matrix[:3, :3].T + matrix[:3, 3]).astype(cloud.points.dtype)
     if harmonics is None or sizes is None or turns is None:
         return replace(cloud, points=points)
     from scipy.spatial.transform import Rotation
 
-    a, b, c, d = Rotation.from_matrix(turn).as_quat()[[3, 0, 1, 2]]
+    a, b, c, d = Rotation.from_matrix(np.sign(volume) * turn).as_quat()[[3, 0, 1, 2]]
     # The matrix of the product with the quaternion a + bi + cj + dk from the left.
     left = np.array([[a, -b, -c, -d], [b, a, -d, c], [c, d, a, -b], [d, -c, b, a]])
     degree = degree_of(harmonics.shape[1])

@@ -1,6 +1,7 @@
 """Files of Gaussians in few bytes: .splat, .spz and SOG.
 
-Sources: antimatter15/splat, README; nianticlabs/spz, README (versions 2 to 4); "The SOG format"
+Sources: antimatter15/splat, README; nianticlabs/spz, README (versions 2 to 4), extensions/README.md
+and the enumerations SpzExtensionType and CoordinateSystem of its headers; "The SOG format"
 (developer.playcanvas.com, version 2) and version 1 as splat-transform reads it.
 """
 
@@ -37,9 +38,8 @@ _BLOCK = 1 << 20
 _MOST = 1 << 15
 # Harmonics beyond the first, by degree.
 _REST = (0, 3, 8, 15, 24)
-_EXTENDED = 0x02
-# Right, up, back to right, down, ahead.
-_DOWN = np.array([1, -1, -1], np.float32)
+# The flag of extensions; that which names the axes, and the number of what they are without it.
+_EXTENDED, _COORDINATE_SYSTEM, _RUB = 0x02, 0xADBE0003, 4
 # Images of 1 << 28 pixels and more, and centroids in a row of their image.
 _PIXELS, _ROW_OF_CENTROIDS = 1 << 28, 64
 
@@ -64,12 +64,14 @@ def read_splat(path: Path) -> Cloud:
 
 def read_spz(path: Path, notes: list[str]) -> Cloud:
     """The Gaussians of an .spz file, unchecked, with axes as in PLY: x right, y down, z ahead."""
-    data = path.read_bytes()
+    data, axes = path.read_bytes(), _RUB
     if data[:4] == b"NGSP":
         head, take, end = _streams(data)
+        if head[-1] & _EXTENDED:
+            axes = _axes(data[_HEADER_4.size : _HEADER_4.unpack_from(data)[-1]], notes)
     else:
         head, take, end = _stream(data)
-    version, count, degree, fraction, flags = head
+    version, count, degree, fraction, _ = head
     wide = version >= 3
     places = take(9 * count).reshape(count, 3, 3).astype(np.int32)
     place = (places[..., 0] | places[..., 1] << 8 | places[..., 2] << 16) << 8 >> 8
@@ -77,8 +79,6 @@ def read_spz(path: Path, notes: list[str]) -> Cloud:
     turn = take((4 if wide else 3) * count)
     rest = take(3 * _REST[degree] * count).reshape(count, _REST[degree], 3)
     end()
-    if flags & _EXTENDED:
-        note(notes, "its extensions are not read, of which one can say that it has other axes")
     if degree == 4:
         note(notes, "its harmonics of degree 4 are not used")
         rest = rest[:, : COUNTS[-1] - 1]
@@ -95,19 +95,36 @@ def read_spz(path: Path, notes: list[str]) -> Cloud:
     harmonics = np.empty((count, 1 + rest.shape[1], 3), np.float32)
     harmonics[:, 0] = (_floats(color) / 255 - 0.5) / 0.15
     harmonics[:, 1:] = _floats(rest) / 128 - 1
-    # y and z change their signs, and so do harmonics that are odd in them.
-    harmonics *= _signs(harmonics.shape[1])[:, None]
+    # Bits of the number less 1: x right, y up, z ahead. Of PLY y is down.
+    flip = _floats(np.where((axes - 1) >> np.arange(3) & 1, 1, -1) * [1, -1, 1])
+    # Some axes change their signs, and so do harmonics that are odd in them.
+    way, some = torch.tensor([0.3, 0.5, 0.7]), degree_of(harmonics.shape[1])
+    signs = (basis(way, some) * basis(way * torch.from_numpy(flip), some)).sign()
     return Cloud(  # coordinates have 24 bits, as float32 has
-        np.ldexp(place.astype(np.float32), -fraction) * _DOWN, None, harmonics,
-        _floats(opacity[:, 0]) / 255, np.exp(_floats(sizes) / 16 - 10),
-        np.roll(turns * np.array([*_DOWN, 1], np.float32), 1, 1),
+        np.ldexp(place.astype(np.float32), -fraction) * flip, None,
+        harmonics * signs.numpy()[:, None], _floats(opacity[:, 0]) / 255,
+        np.exp(_floats(sizes) / 16 - 10),
+        np.roll(turns * np.append(flip.prod() * flip, np.float32(1)), 1, 1),
     )  # fmt: skip
 
 
-def _signs(count: int) -> Array:
-    """What becomes of each harmonic if y and z change their signs: +1 or -1 [K]."""
-    way, degree = torch.tensor([0.3, 0.5, 0.7]), degree_of(count)
-    return (basis(way, degree) * basis(way * torch.from_numpy(_DOWN), degree)).sign().numpy()
+def _axes(records: bytes, notes: list[str]) -> int:
+    """The number of the axes that extensions name: records of type, size, and so many bytes."""
+    axes = _RUB
+    while records:
+        kind, size = struct.unpack_from("<II", records)
+        payload, records = records[8 : 8 + size], records[8 + size :]
+        if len(payload) < size:
+            raise ValueError(f"its extension 0x{kind:08X} is cut short")
+        if kind != _COORDINATE_SYSTEM:
+            note(notes, f"its extension 0x{kind:08X} is not used")
+            continue
+        axes = struct.unpack_from("<I", payload)[0] or _RUB
+        if axes > 8:  # of which versions of the library that writes them say different things
+            raise ValueError(
+                f"SPZ_ADOBE_coordinate_system in it is {axes}; 0 to 8 are read, such as RUB"
+            )
+    return axes
 
 
 _Head = tuple[int, int, int, int, int]
@@ -134,7 +151,10 @@ def _stream(data: bytes) -> tuple[_Head, _Take, Callable[[], None]]:
     magic, version, count, degree, fraction, flags, _ = _HEADER.unpack(ready)
     _known(magic, version, count, degree, len(data))
     if flags & _EXTENDED:  # whose place in the stream differs among programs
-        raise ValueError("it has extensions within its stream; save it again without")
+        raise ValueError(
+            "it has extensions within its stream, of which SPZ_ADOBE_coordinate_system says that "
+            "axes are others; save it again without, or as version 4"
+        )
 
     def take(size: int) -> Array:
         found = pump.decompress(pump.unconsumed_tail, size) if size else b""

@@ -13,11 +13,12 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 
 from gendr.photos.splatting import Splats, colors_of, read_cloud
-from gendr.photos.splatting.gaussians.cloud import moved
 from support.cases import for_each
 
 C0 = 0.28209479177387814
 REST = (0, 3, 8, 15, 24)
+# The beginning of the extension of .spz that names its axes.
+RECORD = struct.pack("<II", 0xADBE0003, 4)
 NAMES = ("points", "harmonics", "opacity", "sizes", "turns")
 
 
@@ -200,8 +201,8 @@ def test_splat(tmp_path):
     assert len(read_cloud(tmp_path / "a.splat")) == 1
 
 
-def spz(points, harmonics, opacity, logs, turns, version=3, bits=12, flags=0, streams=False):
-    """Versions 2 and 3 of Niantic's README, or the streams of version 4; axes as they are given."""
+def spz(points, harmonics, opacity, logs, turns, version=3, bits=12, flags=0, records=b""):
+    """Versions 2 to 4 of Niantic's README, in the last extensions; axes as they are given."""
     count, degree = len(points), REST.index(harmonics.shape[1] - 1)
     fixed = np.round(points * 2**bits).astype("<i4")
     place = fixed.reshape(-1, 1).view("u1").reshape(-1, 4)[:, :3].tobytes()
@@ -224,11 +225,12 @@ def spz(points, harmonics, opacity, logs, turns, version=3, bits=12, flags=0, st
         place, byte(opacity * 255), byte((harmonics[:, 0] * 0.15 + 0.5) * 255),
         byte((logs + 10) * 16), turn, byte(harmonics[:, 1:] * 128 + 128),
     ]  # fmt: skip
-    if streams:
+    if version == 4:
         import zstandard
 
         parts = [zstandard.ZstdCompressor().compress(part) for part in parts if part]
-        head = struct.pack("<4sIIBBBBI12x", b"NGSP", 4, count, degree, bits, flags, len(parts), 32)
+        counts = count, degree, bits, 2 * bool(records), len(parts), 32 + len(records)
+        head = struct.pack("<4sIIBBBBI12x", b"NGSP", 4, *counts) + records
         sizes = b"".join(struct.pack("<QQ", len(part), 0) for part in parts)
         return head + sizes + b"".join(parts)
     head = struct.pack("<4sIIBBBB", b"NGSP", version, count, degree, bits, flags, 0)
@@ -241,26 +243,45 @@ def test_spz(version, degree, bits, tmp_path):
     """Its axes are right, up, back; those of PLY right, down, ahead."""
     if version == 4:
         pytest.importorskip("zstandard")
-    points, harmonics, opacity, logs, turns = values(40, degree)
-    harmonics *= 0.9
-    data = spz(points, harmonics, opacity, logs, turns, version, bits, streams=version == 4)
-    (tmp_path / "a.spz").write_bytes(data)
-    cloud = read_cloud(tmp_path / "a.spz")
-    flip = np.array([1, -1, -1])
-    axes = Rotation.from_quat(turns[:, [1, 2, 3, 0]]).as_matrix()
-    there = np.roll(Rotation.from_matrix(flip[:, None] * axes * flip).as_quat(), 1, 1)
-    kept = harmonics[:, :16]
-    # What a direction sees is what its mirror image saw.
-    way = torch.nn.functional.normalize(torch.randn(40, 3), dim=1)
-    seen = colors_of(torch.from_numpy(cloud.harmonics), way * torch.tensor([1.0, -1.0, -1.0]))
-    want = colors_of(torch.from_numpy(kept).float(), way)
-    assert (seen - want).abs().max() < 0.06
-    close(
-        cloud, (points * flip, cloud.harmonics, opacity, logs, there), points=0.51 / 2**bits,
-        opacity=2e-3, sizes=1 / 31, turns=0.12 if version == 2 else 2e-3,
-    )  # fmt: skip
+    cloud, there = check_spz(tmp_path, np.diag([1, -1, -1]), degree, version=version, bits=bits)
     # Of version 2, w is what is left of the others.
     assert (np.abs(cloud.turns) - np.abs(there))[:, 1:].max() < 8e-3
+
+
+@for_each(number=range(9))
+def test_axes_of_spz(number, tmp_path):
+    """SPZ_ADOBE_coordinate_system (0xADBE0003), by CoordinateSystem of splat-types.h."""
+    pytest.importorskip("zstandard")
+    names = "RUB LDB RDB LUB RUB LDF RDF LUF RUF".split()
+    right, down, ahead = np.eye(3)
+    ways = {"R": right, "L": -right, "D": down, "U": -down, "F": ahead, "B": -ahead}
+    axes = np.stack([ways[letter] for letter in names[number]], 1)
+    record = RECORD + struct.pack("<I", number)
+    other = struct.pack("<II3f", 0xADBE0002, 12, -1, 1, 2)  # a camera that goes around
+    check_spz(tmp_path, axes, 2, version=4, records=record)
+    with pytest.warns(UserWarning, match="its extension 0xADBE0002 is not used"):
+        check_spz(tmp_path, axes, 2, version=4, records=other + record)
+
+
+def check_spz(tmp_path, axes, degree, **options):
+    """What is read of Gaussians whose axes are the columns."""
+    points, harmonics, opacity, logs, turns = values(40, degree)
+    harmonics *= 0.9
+    (tmp_path / "a.spz").write_bytes(spz(points, harmonics, opacity, logs, turns, **options))
+    cloud = read_cloud(tmp_path / "a.spz")
+    own = axes @ Rotation.from_quat(turns[:, [1, 2, 3, 0]]).as_matrix()
+    there = np.roll(Rotation.from_matrix(own @ axes.T).as_quat(), 1, 1)
+    # What a direction sees is what its image saw.
+    way = torch.nn.functional.normalize(torch.randn(40, 3), dim=1)
+    seen = colors_of(torch.from_numpy(cloud.harmonics), way @ torch.from_numpy(axes.T).float())
+    want = colors_of(torch.from_numpy(harmonics[:, :16]).float(), way)
+    assert (seen - want).abs().max() < 0.06
+    close(
+        cloud, (points @ axes.T, cloud.harmonics, opacity, logs, there), opacity=2e-3,
+        points=0.51 / 2 ** options.get("bits", 12), sizes=1 / 31,
+        turns=0.12 if options["version"] == 2 else 2e-3,
+    )  # fmt: skip
+    return cloud, there
 
 
 def picture(table, width):
@@ -376,24 +397,33 @@ def gltf(points, harmonics, opacity, logs, turns, *, kind="glb", node=None, **lo
 
 @for_each(degree=[0, 1, 2, 3])
 def test_gltf(degree, tmp_path):
-    want = points, harmonics, opacity, logs, turns = values(degree=degree)
+    want = points, harmonics, _, logs, turns = values(degree=degree)
     path = tmp_path / "a.glb"
     path.write_bytes(gltf(*want))
     close(read_cloud(path), want)
     turn = Rotation.from_rotvec([0.3, -1, 0.5])
-    node = {"rotation": turn.as_quat().tolist(), "scale": [2.0] * 3, "translation": [1.0, 2, 3]}
-    path.write_bytes(gltf(*want, node=node))
-    cloud = read_cloud(path)
-    np.testing.assert_allclose(cloud.points, 2 * turn.apply(points) + [1, 2, 3], atol=1e-5)
-    axes = turn.as_matrix() @ Rotation.from_quat(turns[:, [1, 2, 3, 0]]).as_matrix()
-    there = np.roll(Rotation.from_matrix(axes).as_quat(), 1, 1)
-    close(cloud, (cloud.points, cloud.harmonics, opacity, logs + np.log(2), there))
-    way = torch.nn.functional.normalize(torch.randn(5, 3, dtype=torch.float64), dim=1)
-    after = torch.from_numpy(turn.apply(way.numpy()))
-    torch.testing.assert_close(
-        colors_of(torch.from_numpy(cloud.harmonics).double(), after),
-        colors_of(torch.from_numpy(harmonics), way), atol=1e-5, rtol=0,
-    )  # fmt: skip
+    for mirror in ([1, 1, 1], [1, -1, 1], [-1, -1, -1]):
+        node = {
+            "rotation": turn.as_quat().tolist(), "scale": [2.0 * x for x in mirror],
+            "translation": [1.0, 2, 3],
+        }  # fmt: skip
+        path.write_bytes(gltf(*want, node=node))
+        cloud, motion = read_cloud(path), turn.as_matrix() * mirror
+        np.testing.assert_allclose(cloud.points, 2 * points @ motion.T + [1, 2, 3], atol=1e-5)
+        assert np.linalg.norm(cloud.turns, axis=1) == pytest.approx(1)
+        spread, wanted = (
+            moved @ (np.exp(sizes)[:, :, None] ** 2 * moved.transpose(0, 2, 1))
+            for sizes, moved in (
+                (np.log(cloud.sizes), Rotation.from_quat(cloud.turns[:, [1, 2, 3, 0]]).as_matrix()),
+                (logs + np.log(2), motion @ Rotation.from_quat(turns[:, [1, 2, 3, 0]]).as_matrix()),
+            )
+        )
+        np.testing.assert_allclose(spread, wanted, atol=1e-5)
+        way = torch.nn.functional.normalize(torch.randn(5, 3, dtype=torch.float64), dim=1)
+        torch.testing.assert_close(
+            colors_of(torch.from_numpy(cloud.harmonics).double(), way @ torch.tensor(motion.T)),
+            colors_of(torch.from_numpy(harmonics), way), atol=1e-5, rtol=0,
+        )  # fmt: skip
 
 
 def test_gltf_that_is_not_read(tmp_path):
@@ -402,7 +432,7 @@ def test_gltf_that_is_not_read(tmp_path):
         ({"kernel": "box"}, "the kernel 'box'"),
         ({"extensions": {"KHR_spz": {}}}, "need KHR_spz, which is not read"),
         ({"node": {"scale": [1.0, 2.0, 1.0]}}, "scales axes differently"),
-        ({"node": {"scale": [-1.0, 1.0, 1.0]}}, "mirrors"),
+        ({"node": {"scale": [0.0, 0.0, 0.0]}}, "scales axes differently"),
     ):
         path.write_bytes(gltf(*values(), **changes))
         with pytest.raises(ValueError, match=words):
@@ -410,17 +440,6 @@ def test_gltf_that_is_not_read(tmp_path):
     path.write_bytes(gltf(*values(), colorSpace="lin_rec709_display"))
     with pytest.warns(UserWarning, match="linear"):
         read_cloud(path)
-    with pytest.raises(ValueError, match="mirrors"):
-        moved(read_cloud_quietly(path), np.diag([1.0, 1, -1, 1]))
-
-
-@pytest.mark.filterwarnings("ignore")
-def read_cloud_quietly(path):
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return read_cloud(path)
 
 
 def made(kind):
@@ -492,7 +511,14 @@ def test_headers_that_lie(tmp_path):
         ("a.spz", gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 3, 2**31, 0, 12, 0, 0)), "bytes"),
         ("a.spz", gzip.compress(b"NGSP" + bytes(60)), "version 0"),
         ("a.spz", gzip.compress(b"something else, long enough"), "NGSP"),
-        ("a.spz", spz(*want, flags=2), "extensions"),
+        ("a.spz", spz(*want, flags=2), "SPZ_ADOBE_coordinate_system"),
+        (
+            "a.spz",
+            spz(*want, version=4, records=RECORD + b"\x09\0\0\0"),
+            "coordinate_system in it is 9",
+        ),
+        ("a.spz", spz(*want, version=4, records=RECORD + b"\4\0\0"), "0xADBE0003 is cut short"),
+        ("a.spz", spz(*want, version=4, records=RECORD[:5]), "damaged"),
         ("a.ply", whole(ply(columns(*want))).replace(b"vertex 5", b"vertex 999999"), "fewer rows"),
         ("a.ply", whole(ply(columns(*want))).replace(b"vertex 5", b"vertex 0"), "no points"),
         ("a.ply", whole(ply(columns(*want))).replace(b"rot_3", b"rot_9"), "lacks rot_3"),
