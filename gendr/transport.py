@@ -237,7 +237,7 @@ def _scaled(
     plan = plan.add_(u[..., None]).exp_()
     tiny = torch.finfo(plan.dtype).tiny
     wanted, q, off, used = a[..., None], torch.ones_like(b[..., None]), math.inf, 0
-    p = wanted / (plan @ q).clamp(min=tiny)
+    last = p = wanted / (plan @ q).clamp(min=tiny)
     while off > enough and used < sweeps:
         for _ in range(min(_TESTED, sweeps - used)):
             q = b[..., None] / (plan.mT @ p).clamp(min=tiny)
