@@ -26,7 +26,7 @@ from gendr._common.tracing import in_single, is_traced
 
 __all__ = ["Transport", "sinkhorn", "sinkhorn_divergence"]
 
-_SWEEPS = 10  # between two tests of the sums, which Newton's steps follow
+_SWEEPS, _TESTED = 10, 5  # of few columns before a step of Newton, and between tests of the sums
 _EASY = 20.0  # a range of costs in epsilons for which sweeps converge soon
 
 
@@ -96,18 +96,18 @@ def sinkhorn(
                     f"{one.flatten()[0]:g} and {other.flatten()[0]:g}; divide each by its sum"
                 )
     wide = costs.double() / -epsilon
-    # Weights of 0 take no part: their rows and columns of the plan are 0.
-    log_a, log_b = a.double().log(), b.double().log()
+    a, b = a.double(), b.double()
     with torch.no_grad():
-        u, v = _potentials(wide.detach(), log_a.detach(), log_b.detach(), iterations, tolerance)
-    plan = _newton(wide, a.double(), b.double(), u, v)
-    reference = a.double()[..., :, None] * b.double()[..., None, :]
-    ratio = torch.where(plan > 0, plan, 1.0) / torch.where(plan > 0, reference, 1.0)
-    cost = (plan * costs.double()).sum((-2, -1))
-    entropy = (plan * ratio.log()).sum((-2, -1))
-    return Transport(
-        plan.to(costs.dtype), cost.to(costs.dtype), (cost + epsilon * entropy).to(costs.dtype)
-    )
+        u, v = _potentials(wide.detach(), a.detach(), b.detach(), iterations, tolerance)
+    if is_traced() or wide.requires_grad or a.requires_grad or b.requires_grad:
+        # Steps at the solution, of which the derivatives are those of the solution, and values 0.
+        du, dv = _step(wide, a, b, u, v)
+        u, v = u + (du - du.detach()), v + (dv - dv.detach())
+    plan = _plan(wide, u, v)
+    cost = (plan * wide).sum((-2, -1)) * -epsilon
+    # cost + epsilon KL(P | a b), as log P = log K + u + v
+    value = epsilon * (_kept(plan.sum(-1), a, u) + _kept(plan.sum(-2), b, v))
+    return Transport(plan.to(costs.dtype), cost.to(costs.dtype), value.to(costs.dtype))
 
 
 @in_single
@@ -161,6 +161,17 @@ def _weights(name: str, value: Tensor | None, n: int, costs: Tensor, check: bool
     return value
 
 
+def _plan(log_k: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    return (log_k + u[..., :, None] + v[..., None, :]).exp()
+
+
+def _kept(sums: Tensor, weights: Tensor, potential: Tensor) -> Tensor:
+    """The part of rows, or columns, in the divergence; of weights of 0 there is none."""
+    on = weights > 0
+    logs = torch.where(on, potential, 0.0) - torch.where(on, weights, 1.0).log()
+    return (sums * logs).sum(-1)
+
+
 def _swept(log_k: Tensor, log_a: Tensor, log_b: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """One sweep: the potentials of rows, and then of columns."""
     u = log_a - torch.logsumexp(log_k + v[..., None, :], -1)
@@ -168,43 +179,39 @@ def _swept(log_k: Tensor, log_a: Tensor, log_b: Tensor, v: Tensor) -> tuple[Tens
 
 
 def _potentials(
-    log_k: Tensor, log_a: Tensor, log_b: Tensor, iterations: int, tolerance: float
+    log_k: Tensor, a: Tensor, b: Tensor, iterations: int, tolerance: float
 ) -> tuple[Tensor, Tensor]:
     """U [..., n] and v [..., m] with P = exp(log K + u + v); see the module.
 
     A small epsilon is reached by halves: the potentials of a larger one are where its sweeps begin.
     """
-    v = torch.zeros_like(log_b)
+    u, v = torch.zeros_like(a), torch.zeros_like(b)
     if is_traced():
-        for _ in range(iterations):
-            v = _swept(log_k, log_a, log_b, v)[1]
-        return _swept(log_k, log_a, log_b, v)
-    a, b = log_a.exp(), log_b.exp()
-    size = a.sum(-1).amax().clamp(min=1e-300) if a.numel() else a.new_ones(())
-    spread = float(log_k.amax() - log_k.amin()) if log_k.numel() else 0.0
+        log_a, log_b = a.log(), b.log()  # weights of 0 take no part: their parts of the plan are 0
+        for _ in range(iterations + 1):
+            u, v = _swept(log_k, log_a, log_b, v)
+        return u, v
+    if not log_k.numel():
+        return u, v
+    error, left = 0.0, iterations
+    size = float(a.sum(-1).amax().clamp(min=1e-300))
+    spread = float(log_k.amax() - log_k.amin())
     halves = max(0, math.ceil(math.log2(spread / _EASY))) if _EASY < spread < math.inf else 0
-    left = iterations
     for half in range(halves, -1, -1):
-        k = log_k / 2**half
-        v = v if half == halves else 2 * v
-        while left > 0:
-            u, v = _swept(k, log_a, log_b, v)
-            u, v = _scaled(k, a, b, u, v, min(_SWEEPS, left) - 1)
-            left -= _SWEEPS
-            error = float(_off(k, a, b, u, v) / size)
-            if not error > tolerance or (half and error < 1e-2):  # also for NaN
+        k = log_k / 2**half if half else log_k
+        v = 2 * v if half < halves else -(k - k.amax(-1, keepdim=True)).amax(-2)
+        enough = max(tolerance, 1e-2 if half else 0.0)
+        while left > 0 or not half:
+            sweeps = min(max(left, 1), _SWEEPS + b.shape[-1] // 8)
+            u, v, off, used = _scaled(k, a, b, v, enough * size, sweeps)
+            left, error = left - used, off / size
+            if not error > enough or left <= 0:  # also for NaN
                 break
             du, dv = _step(k, a, b, u, v)
             for part in (1.0, 0.5, 0.25):  # far from the solution a whole step leads away
-                new = u + part * du, v + part * dv
-                off = float(_off(k, a, b, *new) / size)
-                if off < (1 - part / 2) * error:
-                    (u, v), error = new, off
+                if _off(k, a, b, u + part * du, v + part * dv) < (1 - part / 2) * off:
+                    v = v + part * dv
                     break
-            if error <= tolerance:
-                break
-    u, v = _swept(log_k, log_a, log_b, v)
-    error = float(_off(log_k, a, b, u, v) / size)
     if error > tolerance:
         warnings.warn(
             f"sinkhorn stopped after {iterations} sweeps with sums about {error:.0e} off, relative "
@@ -217,32 +224,41 @@ def _potentials(
 
 
 def _scaled(
-    log_k: Tensor, a: Tensor, b: Tensor, u: Tensor, v: Tensor, sweeps: int
-) -> tuple[Tensor, Tensor]:
-    """More sweeps without logarithms: after one with them all factors are near 1."""
-    plan = (log_k + u[..., :, None] + v[..., None, :]).exp()
+    log_k: Tensor, a: Tensor, b: Tensor, v: Tensor, enough: float, sweeps: int
+) -> tuple[Tensor, Tensor, float, int]:
+    """At most so many sweeps without logarithms, by factors of a plan whose rows are near 1.
+
+    Returns:
+        The potentials, with which the sums of columns are right; how far those of rows are off at
+        most, NaN if numbers end; and how many sweeps there were.
+    """
+    plan = log_k + v[..., None, :]
+    u = -plan.amax(-1)
+    plan = plan.add_(u[..., None]).exp_()
     tiny = torch.finfo(plan.dtype).tiny
-    p, q = torch.ones_like(a[..., None]), torch.ones_like(b[..., None])
-    for _ in range(sweeps):
-        p = a[..., None] / (plan @ q).clamp(min=tiny)
-        q = b[..., None] / (plan.mT @ p).clamp(min=tiny)
-    new = torch.where(a > 0, u + p[..., 0].log(), u), torch.where(b > 0, v + q[..., 0].log(), v)
-    return new if bool(new[0].isfinite().all() | (a <= 0).any()) else (u, v)
+    wanted, q, off, used = a[..., None], torch.ones_like(b[..., None]), math.inf, 0
+    last = p = wanted / (plan @ q).clamp(min=tiny)
+    while off > enough and used < sweeps:
+        for _ in range(min(_TESTED, sweeps - used)):
+            q = b[..., None] / (plan.mT @ p).clamp(min=tiny)
+            last, p = p, wanted / (plan @ q).clamp(min=tiny)
+            used += 1
+        # Of rows the sums are those wanted times last / p.
+        off = float((wanted * (torch.where(wanted > 0, last / p, 1.0) - 1)).abs().amax())
+    return u + last[..., 0].log(), v + q[..., 0].log(), off, used
 
 
-def _off(log_k: Tensor, a: Tensor, b: Tensor, u: Tensor, v: Tensor) -> Tensor:
+def _off(log_k: Tensor, a: Tensor, b: Tensor, u: Tensor, v: Tensor) -> float:
     """How far the sums of rows and columns are off, at most."""
-    plan = (log_k + u[..., :, None] + v[..., None, :]).exp()
-    if not plan.numel():
-        return plan.sum()
-    return torch.maximum((plan.sum(-1) - a).abs().amax(), (plan.sum(-2) - b).abs().amax())
+    plan = _plan(log_k, u, v)
+    return max(float((plan.sum(-1) - a).abs().amax()), float((plan.sum(-2) - b).abs().amax()))
 
 
 def _step(
     log_k: Tensor, a: Tensor, b: Tensor, u: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Newton's step for the sums of rows and columns, whose derivatives are the solution's."""
-    plan = (log_k + u[..., :, None] + v[..., None, :]).exp()
+    plan = _plan(log_k, u, v)
     fixed = plan.detach()
     rows, columns = fixed.sum(-1), fixed.sum(-2)
     safe = torch.where(rows > 0, rows, 1.0)
@@ -261,10 +277,3 @@ def _step(
     du = (to_a[..., None] - fixed @ dv)[..., 0] / safe
     zero = u.new_zeros(())
     return torch.where(rows > 0, du, zero), torch.where(columns > 0, dv[..., 0], zero)
-
-
-def _newton(log_k: Tensor, a: Tensor, b: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """The plan, whose derivatives are those of a step at the solution, and whose values are not."""
-    du, dv = _step(log_k, a, b, u, v)
-    u, v = u + (du - du.detach()), v + (dv - dv.detach())
-    return (log_k + u[..., :, None] + v[..., None, :]).exp()

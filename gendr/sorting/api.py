@@ -19,7 +19,14 @@ from torch import Tensor, nn
 
 from gendr._common.checks import check_choice, shape_text, widened
 from gendr._common.registry import kept, members
-from gendr._common.tracing import all_hold, breaking_graphs_for_masks, lazy, once, stable_sort
+from gendr._common.tracing import (
+    all_hold,
+    breaking_graphs_for_masks,
+    is_traced,
+    lazy,
+    once,
+    stable_sort,
+)
 from gendr._common.words import worded
 from gendr.sorting.base import (
     Pair,
@@ -36,6 +43,7 @@ from gendr.sorting.base import (
 )
 from gendr.sorting.losses import magnitude, matrix_of, ranks_of
 from gendr.sorting.ragged import Lists, Ragged
+from gendr.sorting.rows import RowSort
 
 Method: TypeAlias = "str | Sort"
 
@@ -738,8 +746,14 @@ class SoftQuantile(_Sorter):
         place = (count - 1).clamp(min=0) * levels  # [..., Q]
         low, part = place.floor(), _INTERPOLATIONS[self.interpolation](place)
         at = torch.stack([low, place.ceil()], -1).long()
-        if self.indices:
-            shares = torch.stack([1 - part, part], -1)
+        shares = torch.stack([1 - part, part], -1)
+        rows = None if mask is not None else _rows_of(found, at)
+        if rows is not None:
+            weights = shares.new_zeros(*place.shape, rows.shape[-2])
+            soft = weights.scatter_add(-1, at - at.amin(), shares) @ rows
+            result = soft if self.indices else (soft * found.x.unsqueeze(-2)).sum(-1)
+            result = result.to(found.dtype)
+        elif self.indices:
             weights = shares.new_zeros(*place.shape, moved.shape[-1]).scatter_add(-1, at, shares)
             result = found.weighed(weights.mT).mT  # [..., Q, n]
         else:
@@ -753,6 +767,19 @@ class SoftQuantile(_Sorter):
             places[self.dim] = 1
             result = result.reshape(len(result), *places, *result.shape[level + 1 :])
         return result if self.q.ndim else result[0]
+
+
+def _rows_of(found: Sorted, at: Tensor) -> Tensor | None:
+    """The rows of P [..., count, n] from the first to the last place, if they alone are cheap."""
+    method, n = found.method, found.x.shape[-1]
+    if is_traced() or found.hard or not (isinstance(method, RowSort) and method.has_rows):
+        return None
+    if not at.numel():
+        return None
+    low, high = (int(end) for end in at.aminmax())
+    if 8 * (high - low + 1) > n:
+        return None
+    return method.last_rows(found.keys, high - low + 1, n - 1 - high)
 
 
 def _between(place: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import (
+    FLOATS,
     check_choice,
     check_count,
     check_device,
@@ -34,7 +35,7 @@ from gendr._common.checks import (
     shape_text,
 )
 from gendr._common.ranges import saturated
-from gendr._common.tracing import all_hold, in_single, matmul
+from gendr._common.tracing import all_hold, in_single, is_traced, matmul
 from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
@@ -83,8 +84,7 @@ def hard_ranks(values: Tensor, ties: str = "average", mask: Tensor | None = None
     known = check_mask(mask, values, "values", by_length=False)
     values = _list("values", values, known)
     if check_choice("ties", ties, ("average", "first")) == "average":
-        first, last = rank_range(values, known)
-        return present((first + last).to(_float_like(values)) / 2, known)
+        return present(mean_ranks(values, known, _float_like(values)), known)
     return present(ranks_of(_order(values, known), _float_like(values)), known)
 
 
@@ -141,8 +141,17 @@ def rank_range(values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tens
     if mask is not None:
         kind = torch.finfo if values.is_floating_point() else torch.iinfo
         values = values.masked_fill(~mask, kind(values.dtype).max)
-    ascending, order = values.sort(-1)
     n = values.shape[-1]
+    if values.is_cpu and values.dtype in FLOATS and not is_traced():
+        from gendr.sorting.backends.cpu.order import fill_order, tied
+
+        keys = values.detach().reshape(-1, n).contiguous().numpy()
+        order, *ranks = (torch.empty(keys.shape, dtype=torch.int64) for _ in range(3))
+        fill_order(keys, order.numpy())
+        tied(keys, order.numpy(), *(rank.numpy() for rank in ranks))
+        first, last = (rank.reshape(values.shape) for rank in ranks)
+        return first, last if mask is None else torch.minimum(last, mask.sum(-1, keepdim=True))
+    ascending, order = values.sort(-1)
     place = torch.arange(1, n + 1, device=values.device).expand_as(order)
     rises = ascending[..., 1:] != ascending[..., :-1]
     starts = torch.nn.functional.pad(rises, (1, 0), value=True)
@@ -151,6 +160,12 @@ def rank_range(values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tens
     last = torch.where(ends, place, n).flip(-1).cummin(-1).values.flip(-1)
     first, last = (torch.empty_like(order).scatter(-1, order, rank) for rank in (first, last))
     return first, last if mask is None else torch.minimum(last, mask.sum(-1, keepdim=True))
+
+
+def mean_ranks(values: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """The ranks [..., n], of which equal values share the mean."""
+    first, last = rank_range(values, mask)
+    return (first + last).to(dtype) / 2
 
 
 def _counts(like: Tensor, mask: Tensor | None) -> Tensor | int:
@@ -385,12 +400,11 @@ def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tenso
     ranks = ranks / magnitude(ranks)
     counts = _counts(ranks, known)
     a = present(ranks - ranks.sum(-1, keepdim=True) / counts, known)
-    b = hard_ranks(values, mask=known).to(ranks.dtype)
-    b = present(b - b.sum(-1, keepdim=True) / counts, known)
+    b = present(mean_ranks(values, known, ranks.dtype) - (counts + 1) / 2, known)
     # Differences of equal numbers that are only rounding count as 0.
     noise = 8 * torch.finfo(ranks.dtype).eps * ranks.detach().abs().amax(-1, keepdim=True)
     a = torch.where(a.detach().abs().amax(-1, keepdim=True) > noise, a, 0.0)
-    return _cosine((a * b).sum(-1), a.square().sum(-1), b.square().sum(-1))
+    return cosine((a * b).sum(-1), a.square().sum(-1), b.square().sum(-1))
 
 
 @worded()
@@ -449,7 +463,7 @@ def kendall(
         return (soft * sign).sum((-2, -1)) / (n * (n - 1)).clamp(min=1)
     soft, sign = soft.flatten(-2), sign.flatten(-2)
     soft = soft / magnitude(soft)
-    return _cosine((soft * sign).sum(-1), soft.square().sum(-1), sign.square().sum(-1))
+    return cosine((soft * sign).sum(-1), soft.square().sum(-1), sign.square().sum(-1))
 
 
 def _signs(values: Tensor) -> Tensor:
@@ -467,7 +481,7 @@ def magnitude(x: Tensor) -> Tensor:
     return torch.exp2((exponent - 1).to(x.dtype))
 
 
-def _cosine(product: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def cosine(product: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """The quotient product / sqrt(a b); a constant 0 if a b = 0."""
     is_defined = (a > 0) & (b > 0)
     a, b = (torch.where(is_defined, square, 1.0) for square in (a, b))

@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice, check_count, check_number
-from gendr.sorting import losses
 from gendr.sorting.losses import (
     checked_gains,
     checked_pair,
+    cosine,
     discounts_of,
-    hard_ranks,
+    mean_ranks,
     normalised,
     rank_range,
 )
@@ -251,7 +251,12 @@ def spearman(
         TypeError, ValueError: as the losses, `gendr.sorting.RankingLoss`.
     """
     lists = _lists(scores, target, mask, indexes)
-    return losses.spearman(hard_ranks(lists.scores, mask=lists.mask), lists.target, lists.mask)
+    middle = (lists.sizes + 1).double() / 2  # the mean of ranks, exactly
+    a, b = (
+        present(mean_ranks(values, lists.mask, torch.float64) - middle, lists.mask)
+        for values in (lists.scores, lists.target)
+    )
+    return lists.result(cosine((a * b).sum(-1), a.square().sum(-1), b.square().sum(-1)))
 
 
 def kendall(

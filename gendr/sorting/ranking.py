@@ -481,11 +481,11 @@ class ApproxNDCG(RankingLoss):
 
     def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """1 - NDCG."""
-        differences = scores[..., None, :] - scores[..., :, None]
-        above = self.dist(differences, scale_of(self.steepness))
+        differences = scores[..., :, None] - scores[..., None, :]
+        above = self.dist(differences, scale_of(self.steepness))  # of a row over a column
         itself = self.dist(scores.new_zeros(()))  # 1/2, but for the hard law
         counted = torch.ones_like(scores) if mask is None else mask.to(scores.dtype)
-        ranks = (1 - itself) + matmul(above, counted[..., None])[..., 0]
+        ranks = (1 - itself) + matmul(counted[..., None, :], above)[..., 0, :]
         return 1 - ndcg_of_ranks(ranks, target, self.gain, descending=True, mask=mask)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -90,6 +90,8 @@ class RowSort(PermutationSort):
         (ICLR 2019), sections 3 and 4.1; Prillo and Eisenschlos, SoftSort (ICML 2020).
     """
 
+    has_rows: ClassVar[bool] = False  # each row of P costs O(n), whatever the others are
+
     noise: float = 0.0
 
     def __post_init__(self) -> None:
@@ -105,12 +107,18 @@ class RowSort(PermutationSort):
         """P [..., rank, input] of x [..., n], of the noisy x if there is noise."""
         return self.last_rows(x, x.shape[-1])
 
-    def last_rows(self, x: Tensor, count: int) -> Tensor:
-        """The last rows of P, [..., count, n]; no others are computed."""
+    def last_rows(self, x: Tensor, count: int, before: int = 0) -> Tensor:
+        """The last rows of P but for some, [..., count, n]; on a CPU no others are computed.
+
+        Args:
+            x: [..., n].
+            count: how many.
+            before: how many come after them; 0 unless `has_rows`.
+        """
         check_matrices(self.name, x, count)
         keys, steepness = self._keyed(x)
         kernels = _RowKernels if x.device.type == "cpu" and self.has_kernel else None
-        return ROWS(kernels, (self, count), keys, steepness)
+        return ROWS(kernels, (self, count, before), keys, steepness)
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c], of the noisy x if there is noise; without P if it is narrow."""
@@ -157,8 +165,11 @@ class RowSort(PermutationSort):
         """The inputs with a fresh sample of the noise."""
         return gumbel(x, self.noise) if self.noise else x
 
-    def order(self, x: Tensor, count: int) -> np.ndarray:
-        """The stable argsort of x [B, n], or as many of its last columns as kernels want."""
+    def order(self, x: Tensor, count: int, before: int) -> np.ndarray:
+        """The stable argsort of x [B, n], or the columns that kernels want of it, the last `count`.
+
+        Without those after them.
+        """
         return ordered(x)
 
     @property
@@ -229,9 +240,9 @@ class Products(NamedTuple):
         return Products(*(t.numpy() for t in (*given, *results)))
 
 
-def _reference(spec: tuple[RowSort, int], x: Tensor, steepness: Number) -> Tensor:
-    sort, count = spec
-    return sort.reference(x, steepness, count)
+def _reference(spec: tuple[RowSort, int, int], x: Tensor, steepness: Number) -> Tensor:
+    sort, count, before = spec
+    return sort.reference(x, steepness, count + before)[..., :count, :]
 
 
 def _product(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
@@ -250,7 +261,7 @@ def _is_far(values: Tensor) -> bool:
 def _by_matrix(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
     """As `_product`, with the matrix of the kernels."""
     sort, by_columns = spec
-    return _times(ROWS(_RowKernels, (sort, x.shape[-1]), x, steepness), payload, by_columns)
+    return _times(ROWS(_RowKernels, (sort, x.shape[-1], 0), x, steepness), payload, by_columns)
 
 
 ROWS = Operator("sorting.rows", reference=_reference)
@@ -271,12 +282,12 @@ class _RowKernels:
 
     @staticmethod
     def forward(
-        spec: tuple[RowSort, int], x: Tensor, steepness: Number, *, save: bool
+        spec: tuple[RowSort, int, int], x: Tensor, steepness: Number, *, save: bool
     ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
-        sort, count = spec
+        sort, count, before = spec
         n = x.shape[-1]
         keys = x.reshape(-1, n)
-        order = sort.order(keys, count)
+        order = sort.order(keys, count, before)
         p = memory.empty((len(keys), count, n), x.dtype)
         sort.run_forward(keys.numpy(), order, float(steepness), p.numpy())
         spread_nan(keys.numpy(), p.numpy())
@@ -285,10 +296,10 @@ class _RowKernels:
 
     @staticmethod
     def backward(
-        spec: tuple[RowSort, int], inputs: tuple[Tensor, Number], saved: tuple[Tensor, np.ndarray],
-        grads: tuple[Tensor], wanted: tuple[bool, ...],
+        spec: tuple[RowSort, int, int], inputs: tuple[Tensor, Number],
+        saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        (sort, count), (x, steepness), (p, order) = spec, inputs, saved
+        (sort, count, _), (x, steepness), (p, order) = spec, inputs, saved
         n = x.shape[-1]
         matrices, upstream = (t.detach().reshape(-1, count, n).numpy() for t in (p, grads[0]))
         by_x, by_steepness = sort.run_backward(

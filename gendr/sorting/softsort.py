@@ -13,7 +13,7 @@ from gendr._common.checks import check_number
 from gendr._common.ranges import finite
 from gendr._common.tracing import stable_sort
 from gendr.distributions.decisions import Number
-from gendr.sorting.rows import NO_GRADIENTS, Products, RowSort, launch, launch_windows
+from gendr.sorting.rows import NO_GRADIENTS, Products, RowSort, launch, launch_windows, ordered
 
 # From so many values for each row on, the largest are found faster than all are sorted.
 _FEW = 4
@@ -38,6 +38,7 @@ class SoftSort(RowSort):
     """
 
     name: ClassVar[str] = "softsort"
+    has_rows: ClassVar[bool] = True
 
     power: float = 1.0
 
@@ -86,13 +87,15 @@ class SoftSort(RowSort):
         """Whether there is a compiled kernel: for powers 1 and 2."""
         return self.power in (1, 2)
 
-    def order(self, x: Tensor, count: int) -> np.ndarray:
+    def order(self, x: Tensor, count: int, before: int) -> np.ndarray:
         """Of few rows the last columns alone: the others are not read."""
+        if before:
+            return np.ascontiguousarray(ordered(x)[:, : x.shape[-1] - before])
         if _FEW * count < x.shape[-1]:
             top = x.topk(count + 1)
             if not bool((top.values[:, 1:] == top.values[:, :-1]).any()):  # else not stable
                 return top.indices[:, :count].flip(-1).numpy()
-        return super().order(x, count)
+        return ordered(x)
 
     def run_forward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray

@@ -38,6 +38,21 @@ def fill_order(x: np.ndarray[Any, Any], order: np.ndarray[Any, Any]) -> None:
     order &= 0xFFFFFFFF
 
 
+@kernel(error_model="numpy")
+def tied(x, order, first, last):
+    """Fill in the first and the last rank, from 1, that each of x [B, n] can have, by its order."""
+    n = x.shape[1]
+    for row in range(len(x)):
+        start = 0
+        for end in range(1, n + 1):
+            if end < n and x[row, order[row, end]] == x[row, order[row, start]]:
+                continue
+            for place in range(start, end):
+                first[row, order[row, place]] = start + 1
+                last[row, order[row, place]] = end
+            start = end
+
+
 @register_jitable
 def _ordered(bits):
     """Bits of a float32 as a uint32 in the same order; -0 is 0."""
