@@ -77,6 +77,11 @@ def _zeros_like(x):
     return 0.0
 
 
+@register_jitable
+def _same(x):
+    return x
+
+
 _WORDS = {
     "where": _where,
     "fabs": _fabs,
@@ -92,6 +97,12 @@ _WORDS = {
     "power": _power,
     "minimum": _minimum,
     "zeros_like": _zeros_like,
+    "lgamma": math.lgamma,
+    "repeated": range,
+    "any_of": _same,
+    "in_double": _same,
+    "in_single": _same,
+    "exp_of_double": mathematics.exp,
 }
 
 

@@ -32,6 +32,11 @@ _WORDS = {
     "hazard": mathematics.hazard,
     "parts_from_odds": mathematics.parts_from_odds,
     "power": mathematics.power,
+    "repeated": _primitive("static_range"),
+    "any_of": mathematics.any_of,
+    "in_double": mathematics.in_double,
+    "in_single": mathematics.in_single,
+    "exp_of_double": mathematics.exp_of_double,
 }
 
 
