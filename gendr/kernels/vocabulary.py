@@ -139,6 +139,22 @@ def any_of(condition: Block) -> Block:
     return condition
 
 
+def negligible(total: Block) -> Block:
+    """What need not be added to a sum any more."""
+    return total * 1e-17
+
+
+def quotient(x: Block, y: Block) -> Block:
+    """The quotient x / y, rounded correctly: of numbers that many steps multiply."""
+    return x / y
+
+
+def log_ratio(x: Block, y: Block) -> Block:
+    """log(x / y) of numbers of float64, with all its digits where they are near each other."""
+    part = (x - y) / y
+    return math.log1p(part) if part > -0.5 else math.log(x / y)
+
+
 def in_double(x: Block) -> Block:
     """A number in float64."""
     return x

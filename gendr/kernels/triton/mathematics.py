@@ -178,6 +178,18 @@ def exp_of_double(y):
 
 
 @triton.jit
+def negligible(total):
+    """What need not be added to a sum any more: what is left out may be 100 times that."""
+    return total * 1e-10
+
+
+@triton.jit
+def log_ratio(x, y):
+    """log(x / y) of float64 blocks or numbers."""
+    return tl.log(x) - tl.log(y)
+
+
+@triton.jit
 def in_double(x):
     """A block or a number in float64."""
     return tl.cast(x, tl.float64)
