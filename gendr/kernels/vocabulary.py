@@ -120,6 +120,56 @@ def zeros_like(x: Block) -> Block:
     return 0.0
 
 
+@_word(torch.lgamma)
+def lgamma(x: Block) -> Block:
+    """The logarithm of the gamma function of x > 0; of what depends on a shape alone."""
+    return math.lgamma(x)
+
+
+# Words of bodies that sum a series. Those that name a precision are the same for float64.
+
+
+def repeated(times: int) -> range:
+    """Some steps in a row, without a look at a condition."""
+    return range(times)
+
+
+def any_of(condition: Block) -> Block:
+    """Whether a condition holds anywhere in a block: that of a loop."""
+    return condition
+
+
+def negligible(total: Block) -> Block:
+    """What need not be added to a sum any more."""
+    return total * 1e-17
+
+
+def quotient(x: Block, y: Block) -> Block:
+    """The quotient x / y, rounded correctly: of numbers that many steps multiply."""
+    return x / y
+
+
+def log_ratio(x: Block, y: Block) -> Block:
+    """log(x / y) of numbers of float64, with all its digits where they are near each other."""
+    part = (x - y) / y
+    return math.log1p(part) if part > -0.5 else math.log(x / y)
+
+
+def in_double(x: Block) -> Block:
+    """A number in float64."""
+    return x
+
+
+def in_single(x: Block) -> Block:
+    """A number of float64 in the precision of the body."""
+    return x
+
+
+def exp_of_double(x: Block) -> Block:
+    """The exponential of a number of float64 in the precision of the body."""
+    return exp(x)
+
+
 # Words that are made of other words: they are bodies themselves.
 
 

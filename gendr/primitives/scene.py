@@ -93,11 +93,6 @@ class Scene:
     sloped: bool = True
     pixels: Pixels = field(default_factory=Pixels)
 
-    @property
-    def keeps_depth(self) -> bool:
-        """Whether the depths of a layer are wanted."""
-        return self.peeled is not None
-
     @once
     def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The first triangle [N] and vertex [N] of each image, and offsets [N + 1] of its items."""

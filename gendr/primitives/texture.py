@@ -28,6 +28,7 @@ from gendr._common.tracing import is_traced
 from gendr.kernels.operator import Operator
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS
+from gendr.primitives.formulas import STEEPEST
 from gendr.primitives.sampling import (
     BOUNDARIES,
     CLAMP,
@@ -45,7 +46,6 @@ from gendr.primitives.sampling import (
 
 __all__ = ["Mipmaps", "texture", "texture_construct_mip"]
 
-_STEEPEST = 2.0**100  # see the kernels
 # As lists: `torch.compile` keeps arrays as tensors of the trace that met them first.
 _AXES, _SIGNS, _SEAMS = AXES.tolist(), SIGNS.tolist(), SEAMS.tolist()
 
@@ -339,7 +339,7 @@ def _sample(
         uv = uv - uv.detach().floor()
     else:
         valid = torch.ones_like(face, dtype=torch.bool)
-        uv = uv.clamp(-_STEEPEST, _STEEPEST)
+        uv = uv.clamp(-STEEPEST, STEEPEST)
     if spec.mode < LEVEL:
         result = _look_up(spec, texels, uv, face, torch.zeros_like(face))
     else:
@@ -363,7 +363,7 @@ def _level(spec: Sampling, uv_da: Tensor | None, bias: Tensor | None) -> Tensor:
         return cast("Tensor", offset)
     height, width = spec.sizes[0]
     steps = uv_da * torch.tensor([[width], [height]], device=uv_da.device)
-    steps = steps.nan_to_num(0.0).clamp(-_STEEPEST, _STEEPEST)
+    steps = steps.nan_to_num(0.0).clamp(-STEEPEST, STEEPEST)
     x, y = steps[..., 0], steps[..., 1]
     a, b, c = (x * x).sum(-1), (x * y).sum(-1), (y * y).sum(-1)
     square = 0.25 * (a - c) ** 2 + b * b

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,14 +17,9 @@ from gendr._common.ranges import quotient, saturated
 from gendr.rendering.backends.interface import Backend
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, recomputed
-from gendr.rendering.geometry import (
-    raster_positions,
-)
+from gendr.rendering.geometry import raster_positions
 from gendr.rendering.scene import Scene
 from gendr.tnorms.groups import Segments
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,26 @@ from gendr.distributions.law import INF, Law
 from gendr.distributions.laws.exponential import density as exponential_density
 from gendr.distributions.laws.exponential import tails as exponential_tails
 from gendr.distributions.shaped import Shaped
-from gendr.kernels.vocabulary import Block
+from gendr.kernels.vocabulary import (
+    Block,
+    any_of,
+    exp_of_double,
+    fabs,
+    in_double,
+    lgamma,
+    log,
+    log_ratio,
+    negligible,
+    quotient,
+    repeated,
+    where,
+    zeros_like,
+)
 
 if TYPE_CHECKING:
     import triton.language as tl
 
-    from gendr.kernels.triton.mathematics import any_of, erf_and_erfc, exp_of_double, exp_sum
+    from gendr.kernels.triton.mathematics import erf_and_erfc, exp_sum
 
 # For shape < 1 the pdf grows without bound towards 0. It counts as 0 below PDF_FLOOR, and as
 # constant below SLOPE_FLOOR, so that neither it nor its slope leaves the range of float32.
@@ -36,14 +50,10 @@ _TORCH_LIMIT = 20.0
 
 _STIRLING = 10.0  # from this shape on Stirling's series to shape^-11 is exact to 1e-15
 _MAX_TERMS = 20_000  # about 10 sqrt(shape) are needed, so this serves shapes up to 1e6
-_EPS = 1e-17  # relative size of the last term of a series; terms fall fast
-_LENTZ_EPS = 1e-15  # a fraction has converged when its factors are this near to 1
 
-
-# Constants of the bodies for Triton.
+# Constants of the bodies.
 _INV_SQRT_PI = 1 / math.sqrt(math.pi)
 _END = 1e30  # P is 1 from here on
-_EPS_FLOAT32 = 1e-10  # the terms left out sum up to 100 times the last one
 
 
 @final
@@ -111,23 +121,25 @@ class Gamma(Shaped):
         return torch.as_tensor(function(shape, q.detach().cpu().numpy()), device=q.device).to(q)
 
 
-# -- for the class and Numba: P by its series up to shape + 1, Q by Legendre's continued fraction
-# -- above; Numerical Recipes, 6.2
+# -- for all: P by its series on the left and Q by Legendre's continued fraction on the right, by
+# -- Steed's method, whose corrections compound no errors; Numerical Recipes, 6.2
 
 
 def constant(a: Block) -> Block:
-    """What `_front_float64` needs of the shape alone: log Gamma(a), or its Stirling form."""
-    if a < _STIRLING:
-        return -math.lgamma(a)
+    """What `_log_front` needs: a log(a) - a - log Gamma(a), or its Stirling form, small."""
     r = 1 / (a * a)
     rest = 1 / 12 - r * (
-        1 / 360 - r * (1 / 1260 - r * (1 / 1680 - r * (1 / 1188 - r * 691 / 360360)))
+        1 / 360 - r * (1 / 1260 - r * (1 / 1680 - r * (1 / 1188 - r * (691 / 360360))))
     )
-    return 0.5 * math.log(a / (2 * math.pi)) - rest / a
+    large = 0.5 * log(a / (2 * math.pi)) - rest / a
+    return where(a < _STIRLING, a * log(a) - a - lgamma(a), large)
+
+
+constant_float32 = constant  # on tensors
 
 
 def slope_constant(shape: Block) -> Block:
-    """The digamma function."""
+    """digamma(shape) - log(shape)."""
     x = shape
     shift = 0.0
     while x < 10:
@@ -138,53 +150,103 @@ def slope_constant(shape: Block) -> Block:
         1 / 12
         - r * (1 / 120 - r * (1 / 252 - r * (1 / 240 - r * (1 / 132 - r * (691 / 32760 - r / 12)))))
     )
-    return math.log(x) - 0.5 / x - rest - shift
+    return math.log(x / shape) - 0.5 / x - rest - shift
 
 
-def _front_float64(a: Block, x: Block, constant: Block) -> Block:
-    """x^a exp(-x) / Gamma(a); for large shapes expanded about the mean, where less cancels."""
-    if a < _STIRLING:
-        return math.exp(a * math.log(x) - x + constant)
-    m = (x - a) / a
-    log_ratio = math.log1p(m) if m > -0.5 else math.log(x / a)
-    return math.exp(a * (log_ratio - m) + constant)
+def slope_constant_float32(shape: Tensor) -> Tensor:
+    """The same of tensors."""
+    return torch.digamma(shape) - shape.log()
 
 
-def _series_float64(a: Block, x: Block) -> Block:
-    """P / front."""
-    term = 1 / a
+def _log_front(x: Block, shape: Block, constant: Block) -> Block:
+    """log(x^shape exp(-x) / Gamma(shape)); float64, since terms as large as the shape cancel."""
+    wide, a = in_double(x), in_double(shape)
+    return a * (log_ratio(wide, a) - (wide - a) / a) + constant
+
+
+def _series(x: Block, shape: Block) -> Block:
+    """P / front, for 0 <= x <= _split(shape); for a block of zeros the loop ends at once."""
+    term = zeros_like(x) + quotient(1.0, shape)
     total = term
-    for n in range(1, _MAX_TERMS):
-        term *= x / (a + n)
-        total += term
-        if term <= _EPS * total:
-            break
+    n = 0.0
+    while (n < _MAX_TERMS) & any_of(term > negligible(total)):
+        for _ in repeated(8):
+            n += 1.0
+            term *= x * quotient(1.0, shape + n)
+            total += term
     return total
 
 
-def _fraction_float64(a: Block, x: Block) -> Block:
-    """Q / front, by the modified Lentz method; x > a + 1 keeps every denominator positive."""
-    b = x + 1 - a
-    d = 1 / b
-    c = math.inf
-    h = d
-    for n in range(1, _MAX_TERMS):
-        k = n * (a - n)
-        b += 2
-        c = b + k / c
-        d = 1 / (b + k * d)
-        factor = c * d
-        h *= factor
-        if abs(factor - 1) <= _LENTZ_EPS:
-            break
-    return h
+def _fraction(x: Block, shape: Block) -> Block:
+    """Q / front, for x > _split(shape), which keeps every denominator positive."""
+    b = x + 1.0 - shape
+    d = 1.0 / b
+    step = d
+    total = d
+    n = 0.0
+    while (n < _MAX_TERMS) & any_of(fabs(step) > negligible(total)):
+        for _ in repeated(8):
+            n += 1.0
+            b += 2.0
+            d = 1.0 / (b + n * (shape - n) * d)
+            step *= b * d - 1.0
+            total += step
+    return total
+
+
+def _slope_series(x: Block, log_of_ratio: Block, shape: Block, psi: Block) -> Block:
+    """dP/dshape / front, for 0 <= x <= shape + 1 + sqrt(shape)."""
+    inverse = quotient(1.0, shape)
+    term = zeros_like(x) + inverse
+    psi += inverse
+    part = term * (log_of_ratio - psi)
+    total = part
+    n = 0.0
+    while (n < _MAX_TERMS) & any_of(fabs(part) > negligible(fabs(total))):
+        for _ in repeated(8):
+            n += 1.0
+            inverse = quotient(1.0, shape + n)
+            term *= x * inverse
+            psi += inverse
+            part = term * (log_of_ratio - psi)
+            total += part
+    return total
+
+
+def _slope_fraction(x: Block, log_of_ratio: Block, shape: Block, psi: Block) -> Block:
+    """dQ/dshape / front, for larger x: the fraction and its derivative together."""
+    b = x + 1.0 - shape
+    d = 1.0 / b
+    dd = d * d
+    step, slope = d, dd
+    total, total_slope = d, dd
+    n = 0.0
+    while (n < _MAX_TERMS) & any_of(
+        (fabs(step) > negligible(total)) | (fabs(slope) > negligible(fabs(total_slope)))
+    ):
+        for _ in repeated(8):
+            n += 1.0
+            b += 2.0
+            k = n * (shape - n)
+            last = d
+            d = 1.0 / (b + k * d)
+            dd = -d * d * (n * last - 1.0 + k * dd)
+            ratio = b * d - 1.0
+            slope = slope * ratio + step * (b * dd - d)
+            step *= ratio
+            total += step
+            total_slope += slope
+    return total * (log_of_ratio - psi) + total_slope
+
+
+# -- for the class and Numba
 
 
 def tails(z: Block, shape: Block, constant: Block) -> tuple[Block, Block]:
     """Cdf and sf."""
     if z <= 0:
         return 0.0, 1.0
-    if math.isinf(z):
+    if z > _END:
         return 1.0, 0.0
     if shape == 0.5 and z > 0.25:
         s = math.erfc(math.sqrt(z))
@@ -195,10 +257,11 @@ def tails(z: Block, shape: Block, constant: Block) -> tuple[Block, Block]:
     if shape == 2.0 and z > 1:
         s = math.exp(-z) * (1 + z)
         return 1 - s, s
+    front = math.exp(_log_front(z, shape, constant))
     if z <= shape + 1:
-        a = _front_float64(shape, z, constant) * _series_float64(shape, z)
+        a = front * _series(z, shape)
         return a, 1 - a
-    s = _front_float64(shape, z, constant) * _fraction_float64(shape, z)
+    s = front * _fraction(z, shape)
     return 1 - s, s
 
 
@@ -206,120 +269,29 @@ def density(z: Block, shape: Block, constant: Block) -> Block:
     """The pdf."""
     if z < PDF_FLOOR:
         return 1.0 if shape == 1 and z >= 0 else 0.0
-    if math.isinf(z):
+    if z > _END:
         return 0.0
     if shape == 2.0:
         return z * math.exp(-z)
-    return _front_float64(shape, z, constant) / z
-
-
-def _slope_series_float64(a: Block, x: Block, psi: Block) -> Block:
-    """dP/dshape / front, for x <= a + 1."""
-    log_x = math.log(x)
-    term = 1 / a
-    psi += 1 / a
-    total = term * (log_x - psi)
-    for n in range(1, _MAX_TERMS):
-        term *= x / (a + n)
-        psi += 1 / (a + n)
-        part = term * (log_x - psi)
-        total += part
-        if abs(part) <= _EPS * abs(total):
-            break
-    return total
-
-
-def _slope_fraction_float64(a: Block, x: Block, psi: Block) -> Block:
-    """dQ/dshape / front, for x > a + 1: the fraction and its logarithmic derivative together."""
-    b = x + 1 - a
-    c, dc = math.inf, 0.0
-    d = 1 / b
-    dd = d * d
-    h, log_slope = d, d
-    for n in range(1, _MAX_TERMS):
-        k = n * (a - n)
-        b += 2
-        ratio = 1 / c
-        dc = n * ratio - 1 - k * ratio * ratio * dc
-        c = b + k * ratio
-        last = d
-        d = 1 / (b + k * d)
-        dd = -d * d * (n * last - 1 + k * dd)
-        h *= c * d
-        part = dc / c + dd / d
-        log_slope += part
-        if max(abs(c * d - 1), abs(part)) <= _LENTZ_EPS:
-            break
-    return h * (math.log(x) - psi + log_slope)
+    return math.exp(_log_front(z, shape, constant)) / z
 
 
 def shape_slope(z: Block, shape: Block, constant: Block, psi: Block) -> Block:
     """dF/dshape."""
-    if z <= 0 or math.isinf(z):
+    if z <= 0 or z > _END:
         return 0.0
+    front, ratio = math.exp(_log_front(z, shape, constant)), log_ratio(z, shape)
     if z <= shape + 1:
-        return _front_float64(shape, z, constant) * _slope_series_float64(shape, z, psi)
-    return -_front_float64(shape, z, constant) * _slope_fraction_float64(shape, z, psi)
+        return front * _slope_series(z, ratio, shape, psi)
+    return -front * _slope_fraction(z, ratio, shape, psi)
 
 
-# -- for Triton: closed forms for the shapes of the benchmark, else P by its series on the left and
-# -- Q by Legendre's continued fraction on the right. Scalar branches: a launch takes one of them.
-
-
-def constant_float32(shape: Tensor) -> Tensor:
-    """Shape log(shape) - shape - log Gamma(shape), which stays small."""
-    return shape * shape.log() - shape - torch.lgamma(shape)
-
-
-def slope_constant_float32(shape: Tensor) -> Tensor:
-    """digamma(shape) - log(shape)."""
-    return torch.digamma(shape) - shape.log()
+# -- for Triton: closed forms for the shapes of the benchmark. Scalar branches: a launch takes one.
 
 
 def _positive(z: Block) -> Block:
     """The argument, limited to _END, and 1 where z <= 0, where a logarithm would fail."""
     return tl.where(z <= 0, 1.0, tl.where(z > _END, _END, z))
-
-
-def _log_ratio(x: Block, shape: Block) -> Block:
-    """log(x / shape) in float64."""
-    return tl.log(x.to(tl.float64)) - tl.log(tl.cast(shape, tl.float64))
-
-
-def _log_front(x: Block, shape: Block, constant: Block) -> Block:
-    """log(x^shape exp(-x) / Gamma(shape)); float64, since terms as large as the shape cancel."""
-    a = tl.cast(shape, tl.float64)
-    return a * _log_ratio(x, shape) - (x.to(tl.float64) - a) + constant
-
-
-def _series_float32(x: Block, shape: Block) -> Block:
-    """P / front, for 0 <= x <= _split(shape); for a block of zeros the loop ends at once."""
-    term = tl.zeros_like(x) + tl.div_rn(1.0, shape)
-    total = term
-    n = 0.0
-    while (n < _MAX_TERMS) & any_of(term > total * _EPS_FLOAT32):
-        for _ in tl.static_range(8):
-            n += 1.0
-            term *= x * tl.div_rn(1.0, shape + n)
-            total += term
-    return total
-
-
-def _fraction_float32(x: Block, shape: Block) -> Block:
-    """Q / front, for x > _split(shape), by Steed's method, whose corrections compound no errors."""
-    b = x + 1.0 - shape
-    d = 1.0 / b
-    step = d
-    total = d
-    n = 0.0
-    while (n < _MAX_TERMS) & any_of(tl.abs(step) > total * _EPS_FLOAT32):
-        for _ in tl.static_range(8):
-            n += 1.0
-            b += 2.0
-            d = 1.0 / (b + n * (shape - n) * d)
-            step *= b * d - 1.0
-            total += step
-    return total
 
 
 def _split(shape: Block) -> Block:
@@ -334,8 +306,8 @@ def _incomplete_float32(z: Block, shape: Block, constant: Block) -> tuple[Block,
     left = x <= _split(shape)
     front = exp_of_double(_log_front(x, shape, constant))
     # Each loop gets arguments that end it at once where the other loop is used.
-    p = front * _series_float32(tl.where(left, x, 0.0), shape)
-    q = front * _fraction_float32(tl.where(left, _END, x), shape)
+    p = front * _series(tl.where(left, x, 0.0), shape)
+    q = front * _fraction(tl.where(left, _END, x), shape)
     p = tl.where(left, p, 1.0 - q)
     q = tl.where(left, 1.0 - p, q)
     return tl.where(z <= 0, 0.0, p), tl.where(z <= 0, 1.0, q)
@@ -395,51 +367,6 @@ def density_float32(z: Block, shape: Block, constant: Block) -> Block:
     return pdf
 
 
-def _slope_series_float32(x: Block, log_ratio: Block, shape: Block, psi: Block) -> Block:
-    """dP/dshape / front, for 0 <= x <= shape + 1 + sqrt(shape)."""
-    inverse = tl.div_rn(1.0, shape)
-    term = tl.zeros_like(x) + inverse
-    psi += inverse
-    part = term * (log_ratio - psi)
-    total = part
-    n = 0.0
-    while (n < _MAX_TERMS) & any_of(tl.abs(part) > tl.abs(total) * _EPS_FLOAT32):
-        for _ in tl.static_range(8):
-            n += 1.0
-            inverse = tl.div_rn(1.0, shape + n)
-            term *= x * inverse
-            psi += inverse
-            part = term * (log_ratio - psi)
-            total += part
-    return total
-
-
-def _slope_fraction_float32(x: Block, log_ratio: Block, shape: Block, psi: Block) -> Block:
-    """dQ/dshape / front, for larger x: Steed's method and its derivative together."""
-    b = x + 1.0 - shape
-    d = 1.0 / b
-    dd = d * d
-    step, slope = d, dd
-    total, total_slope = d, dd
-    n = 0.0
-    while (n < _MAX_TERMS) & any_of(
-        (tl.abs(step) > total * _EPS_FLOAT32) | (tl.abs(slope) > tl.abs(total_slope) * _EPS_FLOAT32)
-    ):
-        for _ in tl.static_range(8):
-            n += 1.0
-            b += 2.0
-            k = n * (shape - n)
-            last = d
-            d = 1.0 / (b + k * d)
-            dd = -d * d * (n * last - 1.0 + k * dd)
-            ratio = b * d - 1.0
-            slope = slope * ratio + step * (b * dd - d)
-            step *= ratio
-            total += step
-            total_slope += slope
-    return total * (log_ratio - psi) + total_slope
-
-
 def shape_slope_float32(z: Block, shape: Block, constant: Block, psi: Block) -> Block:
     """dF/dshape."""
     shape = tl.cast(shape, tl.float32)  # under the interpreter it is a Python number
@@ -447,8 +374,8 @@ def shape_slope_float32(z: Block, shape: Block, constant: Block, psi: Block) -> 
     # Just above shape + 1 the slope of the fraction would cancel; that of the series does not yet.
     left = x <= shape + 1.0 + tl.sqrt(shape)
     front = exp_of_double(_log_front(x, shape, constant))
-    log_ratio = _log_ratio(x, shape).to(tl.float32)
-    lower = front * _slope_series_float32(tl.where(left, x, 0.0), log_ratio, shape, psi)
-    upper = front * _slope_fraction_float32(tl.where(left, _END, x), log_ratio, shape, psi)
+    ratio = log_ratio(in_double(x), in_double(shape)).to(tl.float32)
+    lower = front * _slope_series(tl.where(left, x, 0.0), ratio, shape, psi)
+    upper = front * _slope_fraction(tl.where(left, _END, x), ratio, shape, psi)
     slope = tl.where(left, lower, -upper)
     return tl.where(z <= 0, 0.0, slope)

@@ -12,7 +12,7 @@ from gendr.distributions.base import Number
 from gendr.distributions.law import Law
 from gendr.distributions.laws.gamma import PDF_FLOOR
 from gendr.distributions.shaped import Shaped
-from gendr.kernels.vocabulary import Block, exp_and_complement, log, where
+from gendr.kernels.vocabulary import Block, exp_and_complement, log, where, zeros_like
 
 
 @final
@@ -70,22 +70,15 @@ class Power(Shaped):
 
 def constant(shape: Block) -> Block:
     """The exponent in `density`: positive, so that no power overflows or loses its digits."""
-    return shape if shape < 1 else shape - 1
+    return where(shape < 1.0, shape, shape - 1.0)
 
 
 def slope_constant(shape: Block) -> Block:
     """Not needed."""
-    return 0.0
+    return zeros_like(shape)
 
 
-def constant_float32(shape: Tensor) -> Tensor:
-    """The same for Triton, of tensors."""
-    return torch.where(shape < 1, shape, shape - 1)
-
-
-def slope_constant_float32(shape: Tensor) -> Tensor:
-    """Not needed."""
-    return torch.zeros_like(shape)
+constant_float32, slope_constant_float32 = constant, slope_constant  # on tensors
 
 
 def tails(z: Block, shape: Block, constant: Block) -> tuple[Block, Block]:

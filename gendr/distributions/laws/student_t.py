@@ -8,14 +8,11 @@ With a = nu/2, x = nu / (nu + z^2) and y = 1 - x, and front = x^a sqrt(y) / B(a,
 Both are differentiated term by term. Source: *Numerical Recipes*, 6.4; DLMF 8.17.
 """
 
-# The bodies for Triton need these.
-# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
-
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
@@ -24,17 +21,26 @@ from gendr._common.tracing import refuse_batch
 from gendr.distributions.base import Number
 from gendr.distributions.law import Law, Symmetric
 from gendr.distributions.shaped import Shaped
-from gendr.kernels.vocabulary import Block, two_sided
-
-if TYPE_CHECKING:
-    import triton.language as tl
-
-    from gendr.kernels.triton.mathematics import any_of, exp_of_double
+from gendr.kernels.vocabulary import (
+    Block,
+    any_of,
+    exp_of_double,
+    fabs,
+    in_double,
+    in_single,
+    lgamma,
+    log,
+    repeated,
+    sqrt,
+    two_sided,
+    where,
+    zeros_like,
+)
 
 _STIRLING = 10.0  # from this a on the series of log Gamma(a + 1/2) / Gamma(a) is exact to 1e-15
 _MAX_TERMS = 20_000  # about 10 sqrt(nu) are needed
 _EPS = 1e-16
-_EPS_FLOAT32 = 1e-10
+_CHANGE = 2e-15  # of the fraction by another step
 _LOG_PI = math.log(math.pi)
 _FAR = 1e150  # whose square is finite
 
@@ -68,7 +74,7 @@ class StudentT(Shaped, Symmetric):  # pyright: ignore[reportIncompatibleVariable
         near = torch.where(far, 1.0, z)
         power = 2 * torch.where(far, z.abs(), 1.0).log() - nu.log()
         log = torch.where(far, power, (near * near / nu).log1p())
-        return (constant_float32(nu) - 0.5 * nu.log() - 0.5 * (nu + 1) * log).exp()
+        return (constant(nu) - 0.5 * nu.log() - 0.5 * (nu + 1) * log).exp()
 
     def _pdf_shape_slope(self, z: Tensor) -> Tensor:
         nu = self._shape_for(z)
@@ -90,16 +96,6 @@ class StudentT(Shaped, Symmetric):  # pyright: ignore[reportIncompatibleVariable
         return -(self._shape_for(q).detach() * odds).sqrt()
 
 
-def constant_float32(nu: Tensor) -> Tensor:
-    """-log B(nu/2, 1/2)."""
-    a = 0.5 * nu
-    r = 1 / (a * a)
-    rest = r * (17 / 14336 - r * (31 / 18432 - r * (691 / 180224)))
-    rest = (1 / 8 - r * (1 / 192 - r * (1 / 640 - rest))) / a
-    plain = torch.lgamma(a + 0.5) - torch.lgamma(a)
-    return torch.where(a < _STIRLING, plain, 0.5 * a.log() - rest) - 0.5 * _LOG_PI
-
-
 def slope_constant_float32(nu: Tensor) -> Tensor:
     """The derivative of `_constant` by nu, less 1 / 2nu."""
     a = 0.5 * nu
@@ -110,18 +106,20 @@ def slope_constant_float32(nu: Tensor) -> Tensor:
     return torch.where(a < _STIRLING, plain, large)
 
 
-# -- for both compilers
+# -- the bodies; they compute in float64 up to the last step
 
 
 def constant(shape: Block) -> Block:
     """-log B(nu/2, 1/2)."""
     a = 0.5 * shape
-    if a < _STIRLING:
-        return math.lgamma(a + 0.5) - math.lgamma(a) - 0.5 * _LOG_PI
     r = 1 / (a * a)
     rest = r * (17 / 14336 - r * (31 / 18432 - r * (691 / 180224)))
     rest = (1 / 8 - r * (1 / 192 - r * (1 / 640 - rest))) / a
-    return 0.5 * math.log(a) - rest - 0.5 * _LOG_PI
+    large = 0.5 * log(a) - rest
+    return where(a < _STIRLING, lgamma(a + 0.5) - lgamma(a), large) - 0.5 * _LOG_PI
+
+
+constant_float32 = constant  # on tensors
 
 
 def slope_constant(shape: Block) -> Block:
@@ -136,114 +134,25 @@ def slope_constant(shape: Block) -> Block:
     return 0.5 * r * (1 / 8 - r / 64 + rest) + 0.25 / a + shift
 
 
-# -- for the class and Numba
-
-
-def _parts_float64(z: Block, shape: Block) -> tuple[Block, Block, Block]:
+def _parts(z: Block, nu: Block) -> tuple[Block, Block, Block]:
     """(log(1 + z^2 / nu), x, y)."""
-    root = abs(z) / math.sqrt(shape)
-    if root > 1e8:
-        return 2 * math.log(root), 1 / root / root, 1.0
-    square = root * root
-    return math.log1p(square), 1 / (1 + square), square / (1 + square)
+    root = fabs(in_double(z)) / sqrt(nu)
+    far = root > 1e8
+    square = where(far, 1.0, root * root)
+    x = where(far, 1.0 / root / root, 1.0 / (1.0 + square))
+    y = where(far, 1.0, square / (1.0 + square))
+    return where(far, 2.0 * log(root), log(1.0 + square)), x, y
 
 
-def _series_float64(x: Block, y: Block, shape: Block) -> tuple[Block, Block]:
-    """The series and its derivative by nu."""
-    term, log_slope = 1.0, 0.0
-    total, slope = term, log_slope
-    for n in range(_MAX_TERMS):
-        rise = 0.5 * shape + 0.5 + n
-        term *= y * rise / (1.5 + n)
-        log_slope += 0.5 / rise - x / shape
-        total += term
-        slope += term * log_slope
-        if term * (1 + abs(log_slope)) <= _EPS * total:
-            break
-    return total, slope
-
-
-def _fraction_float64(x: Block, y: Block, shape: Block) -> tuple[Block, Block]:
-    """The fraction h and h'/h, by the modified Lentz method."""
-    a, rate = 0.5 * shape, y / shape
-    first = (a + 0.5) * x / (a + 1)
-    d = 1 / (1 - first)
-    dd = d * d * first * (rate + 0.5 / (a + 0.5) - 0.5 / (a + 1))
-    c, dc = 1.0, 0.0
-    h, log_slope = d, dd / d
-    for m in range(1, _MAX_TERMS):
-        step, moved = h, log_slope
-        k = m * (0.5 - m) * x / ((a - 1 + 2 * m) * (a + 2 * m))
-        k_rate = rate - 0.5 / (a - 1 + 2 * m) - 0.5 / (a + 2 * m)
-        for _ in range(2):
-            last, last_slope = d, dd
-            d = 1 / (1 + k * last)
-            dd = -d * d * k * (k_rate * last + last_slope)
-            dc = k / c * (k_rate - dc / c)
-            c = 1 + k / c
-            h *= c * d
-            log_slope += dc / c + dd / d
-            k = -(a + m) * (a + 0.5 + m) * x / ((a + 2 * m) * (a + 1 + 2 * m))
-            k_rate = rate + 0.5 / (a + m) + 0.5 / (a + 0.5 + m)
-            k_rate -= 0.5 / (a + 2 * m) + 0.5 / (a + 1 + 2 * m)
-        if max(abs(h / step - 1), abs(log_slope - moved)) <= 1e-15:
-            break
-    return h, log_slope
-
-
-def tails(z: Block, shape: Block, constant: Block) -> tuple[Block, Block]:
-    """Cdf and sf."""
-    log, x, y = _parts_float64(z, shape)
-    front = math.exp(constant - 0.5 * shape * log) * math.sqrt(y)
-    if y > 1.5 / (0.5 * shape + 2.5):
-        tail = front / shape * _fraction_float64(x, y, shape)[0]
-    else:
-        tail = 0.5 - front * _series_float64(x, y, shape)[0]
-    return (1 - tail, tail) if z > 0 else (tail, 1 - tail)
-
-
-def density(z: Block, shape: Block, constant: Block) -> Block:
-    """The pdf."""
-    log, _, _ = _parts_float64(z, shape)
-    return math.exp(constant - 0.5 * math.log(shape) - 0.5 * (shape + 1) * log)
-
-
-def shape_slope(z: Block, shape: Block, constant: Block, psi: Block) -> Block:
-    """dF/dshape."""
-    if math.isinf(z):
-        return 0.0
-    log, x, y = _parts_float64(min(abs(z), 1e300), shape)  # whose logarithm is finite
-    front = math.exp(constant - 0.5 * shape * log) * math.sqrt(y)
-    log_slope = psi + 0.5 * (y / shape - (log - y))
-    if y > 1.5 / (0.5 * shape + 2.5):
-        h, h_slope = _fraction_float64(x, y, shape)
-        slope = front / shape * h * (log_slope - 1 / shape + h_slope)
-    else:
-        total, total_slope = _series_float64(x, y, shape)
-        slope = -front * (log_slope * total + total_slope)
-    return -slope if z > 0 else slope
-
-
-# -- for Triton, in float64 up to the last step
-
-
-def _parts_float32(z: Block, nu: Block) -> tuple[Block, Block, Block]:
-    """(log(1 + z^2 / nu), x, y) in float64."""
-    wide = z.to(tl.float64)
-    square = wide * wide / nu
-    x = 1.0 / (1.0 + square)
-    return tl.log(1.0 + square), x, tl.where(square > 1.0, 1.0 - x, square * x)
-
-
-def _series_float32(x: Block, y: Block, nu: Block) -> tuple[Block, Block]:
-    """The series and its derivative; for a block of zeros the loop ends at once."""
-    term = tl.zeros_like(y) + 1.0
-    log_slope = tl.zeros_like(y)
+def _series(x: Block, y: Block, nu: Block) -> tuple[Block, Block]:
+    """The series and its derivative by nu; for a block of zeros the loop ends at once."""
+    term = zeros_like(y) + 1.0
+    log_slope = zeros_like(y)
     total = term
     slope = log_slope
     n = 0.0
-    while (n < _MAX_TERMS) & any_of(term * (1.0 + tl.abs(log_slope)) > total * _EPS_FLOAT32):
-        for _ in tl.static_range(8):
+    while (n < _MAX_TERMS) & any_of(term * (1.0 + fabs(log_slope)) > total * _EPS):
+        for _ in repeated(8):
             rise = nu * 0.5 + 0.5 + n
             term *= y * rise / (n + 1.5)
             log_slope += 0.5 / rise - x / nu
@@ -253,25 +162,25 @@ def _series_float32(x: Block, y: Block, nu: Block) -> tuple[Block, Block]:
     return total, slope
 
 
-def _fraction_float32(x: Block, y: Block, nu: Block) -> tuple[Block, Block]:
-    """The fraction h and h'/h; for a block of zeros the loop ends at once."""
+def _fraction(x: Block, y: Block, nu: Block) -> tuple[Block, Block]:
+    """The fraction h and h'/h, by the modified Lentz method; a block of zeros ends at once."""
     a = nu * 0.5
     rate = y / nu
     first = (a + 0.5) * x / (a + 1.0)
     d = 1.0 / (1.0 - first)
     dd = d * d * first * (rate + 0.5 / (a + 0.5) - 0.5 / (a + 1.0))
-    c = tl.zeros_like(x) + 1.0
-    dc = tl.zeros_like(x)
+    c = zeros_like(x) + 1.0
+    dc = zeros_like(x)
     h = d
     log_slope = dd / d
-    change = tl.zeros_like(x) + 1.0
+    change = zeros_like(x) + 1.0
     m = 1.0
-    while (m < _MAX_TERMS) & any_of(change > _EPS_FLOAT32):
+    while (m < _MAX_TERMS) & any_of(change > _CHANGE):
         before = h
         moved = log_slope
         k = m * (0.5 - m) * x / ((a - 1.0 + 2.0 * m) * (a + 2.0 * m))
         k_rate = rate - 0.5 / (a - 1.0 + 2.0 * m) - 0.5 / (a + 2.0 * m)
-        for _ in tl.static_range(2):
+        for _ in repeated(2):
             last = d
             d = 1.0 / (1.0 + k * last)
             dd = -d * d * k * (k_rate * last + dd)
@@ -282,45 +191,40 @@ def _fraction_float32(x: Block, y: Block, nu: Block) -> tuple[Block, Block]:
             k = -(a + m) * (a + 0.5 + m) * x / ((a + 2.0 * m) * (a + 1.0 + 2.0 * m))
             k_rate = rate + 0.5 / (a + m) + 0.5 / (a + 0.5 + m)
             k_rate -= 0.5 / (a + 2.0 * m) + 0.5 / (a + 1.0 + 2.0 * m)
-        change = tl.abs(h / before - 1.0) + tl.abs(log_slope - moved)
+        change = fabs(h / before - 1.0) + fabs(log_slope - moved)
         m += 1.0
     return h, log_slope
 
 
-def _exp_float32(exponent: Block) -> Block:
-    """exp(exponent) in float32 of a float64 that may be -inf."""
-    return exp_of_double(tl.where(exponent < -200.0, -200.0, exponent))
-
-
-def tails_float32(z: Block, shape: Block, constant: Block) -> tuple[Block, Block]:
+def tails(z: Block, shape: Block, constant: Block) -> tuple[Block, Block]:
     """Cdf and sf."""
-    nu = tl.cast(shape, tl.float64)
-    log, x, y = _parts_float32(z, nu)
-    front = _exp_float32(constant - nu * 0.5 * log) * tl.sqrt(y)
+    nu = in_double(shape)
+    growth, x, y = _parts(z, nu)
+    front = exp_of_double(constant - nu * 0.5 * growth) * sqrt(y)
     far = y > 1.5 / (nu * 0.5 + 2.5)
-    h, _ = _fraction_float32(tl.where(far, x, 0.0), y, nu)
-    total, _ = _series_float32(x, tl.where(far, 0.0, y), nu)
-    tail = tl.where(far, front / nu * h, 0.5 - front * total)
-    return two_sided(z, tail.to(tl.float32))
+    h, _ = _fraction(where(far, x, 0.0), y, nu)
+    total, _ = _series(x, where(far, 0.0, y), nu)
+    tail = where(far, front / nu * h, 0.5 - front * total)
+    return two_sided(z, in_single(tail))
 
 
-def density_float32(z: Block, shape: Block, constant: Block) -> Block:
+def density(z: Block, shape: Block, constant: Block) -> Block:
     """The pdf."""
-    nu = tl.cast(shape, tl.float64)
-    log, _, _ = _parts_float32(z, nu)
-    return _exp_float32(constant - 0.5 * tl.log(nu) - (nu + 1.0) * 0.5 * log)
+    nu = in_double(shape)
+    growth, _, _ = _parts(z, nu)
+    return exp_of_double(constant - 0.5 * log(nu) - (nu + 1.0) * 0.5 * growth)
 
 
-def shape_slope_float32(z: Block, shape: Block, constant: Block, psi: Block) -> Block:
+def shape_slope(z: Block, shape: Block, constant: Block, psi: Block) -> Block:
     """dF/dshape."""
-    nu = tl.cast(shape, tl.float64)
-    log, x, y = _parts_float32(z, nu)
-    front = _exp_float32(constant - nu * 0.5 * log) * tl.sqrt(y)
-    log_slope = psi + 0.5 * (y / nu - (log - y))
+    nu = in_double(shape)
+    growth, x, y = _parts(z, nu)
+    front = exp_of_double(constant - nu * 0.5 * growth) * sqrt(y)
+    log_slope = psi + 0.5 * (y / nu - (growth - y))
     far = y > 1.5 / (nu * 0.5 + 2.5)
-    h, h_slope = _fraction_float32(tl.where(far, x, 0.0), y, nu)
-    total, total_slope = _series_float32(x, tl.where(far, 0.0, y), nu)
+    h, h_slope = _fraction(where(far, x, 0.0), y, nu)
+    total, total_slope = _series(x, where(far, 0.0, y), nu)
     upper = front / nu * h * (log_slope - 1.0 / nu + h_slope)
-    slope = tl.where(far, upper, -front * (log_slope * total + total_slope))
-    slope = tl.where(front > 0, slope, 0.0).to(tl.float32)
-    return tl.where(z > 0, -slope, slope)
+    slope = where(far, upper, -front * (log_slope * total + total_slope))
+    slope = in_single(where(front > 0.0, slope, 0.0))
+    return where(z > 0.0, -slope, slope)

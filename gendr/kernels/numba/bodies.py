@@ -14,6 +14,7 @@ from typing import Any
 from numba import cfunc
 from numba.extending import register_jitable
 
+from gendr.kernels import vocabulary
 from gendr.kernels.bodies import Bodies, code_of, is_word, moved, rebound
 from gendr.kernels.numba import mathematics
 from gendr.kernels.numba.compilation import ensure_cache, inner, ours
@@ -77,6 +78,8 @@ def _zeros_like(x):
     return 0.0
 
 
+# Words whose definition for numbers is what Numba compiles.
+_PLAIN = ("any_of", "negligible", "quotient", "log_ratio", "in_double", "in_single")
 _WORDS = {
     "where": _where,
     "fabs": _fabs,
@@ -92,6 +95,10 @@ _WORDS = {
     "power": _power,
     "minimum": _minimum,
     "zeros_like": _zeros_like,
+    "lgamma": math.lgamma,
+    "repeated": range,
+    "exp_of_double": mathematics.exp,
+    **{name: register_jitable(getattr(vocabulary, name)) for name in _PLAIN},
 }
 
 

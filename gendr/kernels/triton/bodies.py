@@ -32,6 +32,14 @@ _WORDS = {
     "hazard": mathematics.hazard,
     "parts_from_odds": mathematics.parts_from_odds,
     "power": mathematics.power,
+    "repeated": _primitive("static_range"),
+    "any_of": mathematics.any_of,
+    "negligible": mathematics.negligible,
+    "quotient": _primitive("div_rn"),
+    "log_ratio": mathematics.log_ratio,
+    "in_double": mathematics.in_double,
+    "in_single": mathematics.in_single,
+    "exp_of_double": mathematics.exp_of_double,
 }
 
 

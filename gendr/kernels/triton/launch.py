@@ -8,7 +8,6 @@ from functools import cache, lru_cache, reduce
 from importlib import import_module
 from operator import itemgetter, or_
 from typing import Any, cast
-from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -116,7 +115,6 @@ class Launcher:
         # what holds its hooks and its driver.
         self._kept: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._last: tuple[Any, ...] = ()
-        _launchers.add(self)
 
     def __call__(self, grid: tuple[int, ...], *args: Any) -> None:
         """Launch; a grid without programs launches nothing."""
@@ -180,20 +178,9 @@ class Launcher:
             self._kept.clear()
         self._kept[self._numbers(args)] = launch_of(found)
 
-    def forget(self) -> None:
-        """Leave the next launch to Triton."""
-        self._kept.clear()
 
-
-_launchers: WeakSet[Launcher] = WeakSet()
 _ONES = ((1, 1, 1), (1, 1), (1,), ())  # that a grid of 0, 1, 2 or 3 numbers lacks
 _address = Tensor.data_ptr
-
-
-def forget_launches() -> None:
-    """Leave the next launch of every kernel to Triton, as if nothing had been launched yet."""
-    for launcher in tuple(_launchers):
-        launcher.forget()
 
 
 def _picker(places: list[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:

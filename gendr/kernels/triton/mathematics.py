@@ -171,9 +171,34 @@ def erf_and_erfc(t, e):
 
 @triton.jit
 def exp_of_double(y):
-    """exp(y) in float32 for a float64 y <= 88, as `exp_sum`."""
+    """exp(y) in float32 for a float64 y <= 88, as `exp_sum`; it may be -inf."""
+    y = tl.where(y < -200.0, -200.0, y)
     high = y.to(tl.float32)
     return exp_sum(high, (y - high.to(tl.float64)).to(tl.float32))
+
+
+@triton.jit
+def negligible(total):
+    """What need not be added to a sum any more: what is left out may be 100 times that."""
+    return total * 1e-10
+
+
+@triton.jit
+def log_ratio(x, y):
+    """log(x / y) of float64 blocks or numbers."""
+    return tl.log(x) - tl.log(y)
+
+
+@triton.jit
+def in_double(x):
+    """A block or a number in float64."""
+    return tl.cast(x, tl.float64)
+
+
+@triton.jit
+def in_single(x):
+    """A block in float32."""
+    return x.to(tl.float32)
 
 
 @triton.jit
