@@ -32,10 +32,11 @@ from statistics import mean, stdev
 from typing import Any
 
 from gendr._common.command_line import count
-from gendr.logic.training import LogicSettings, LogicTraining, Samples
+from gendr.logic.training import Samples
 from lab import script
 from lab.data import MultiDigits, cifar10
 from lab.pages import table
+from lab.studies.logic_networks import NetworkSettings, NetworkTraining
 from lab.trials import Found, run_trials
 
 # By images and name: layers, gates per layer, tau, bits per number; Table 6.6.
@@ -94,7 +95,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     script.add_execution(parser, "logic_images")
 
 
-def settings_of(args: argparse.Namespace, seed: int) -> LogicSettings:
+def settings_of(args: argparse.Namespace, seed: int) -> NetworkSettings:
     """The settings of one training.
 
     Raises:
@@ -111,7 +112,7 @@ def settings_of(args: argparse.Namespace, seed: int) -> LogicSettings:
         "thresholds": tuple(255 * (k + 1) / (bits + 1) for k in range(bits)),
         **(SMOKE if args.smoke else {}), **script.given(args, *names),
     }  # fmt: skip
-    return LogicSettings(seed=seed, **values)
+    return NetworkSettings(seed=seed, **values)
 
 
 def samples_of(args: argparse.Namespace) -> tuple[Samples, Samples, Samples]:
@@ -155,7 +156,7 @@ def run(args: argparse.Namespace) -> None:
     ]
     run_trials(
         args, plan, samples_of(args),
-        lambda settings, data, device: LogicTraining(settings, *data, device),
+        lambda settings, data, device: NetworkTraining(settings, *data, device),
         partial(scores, args),
     )  # fmt: skip
 

@@ -41,10 +41,11 @@ import numpy as np
 import torch
 
 from gendr._common.command_line import count
-from gendr.logic.training import LogicSettings, LogicTraining, Samples
+from gendr.logic.training import Samples
 from lab import script
 from lab.data import BitTable, TableSplits, read_adult, read_breast_cancer, read_monk
 from lab.pages import table
+from lab.studies.logic_networks import NetworkSettings, NetworkTraining
 from lab.trials import Found, run_trials
 
 # By table: the settings of its network, and the accuracy that the thesis reports. Layers and widths
@@ -90,7 +91,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     script.add_execution(parser, "logic_tables")
 
 
-def settings_of(args: argparse.Namespace, table: str, seed: int) -> LogicSettings:
+def settings_of(args: argparse.Namespace, table: str, seed: int) -> NetworkSettings:
     """The settings of one training."""
     names = ["width", "steps", "batch", "learning_rate", "weight_decay", "init", "population"]
     names.append("evaluate_every")
@@ -98,7 +99,7 @@ def settings_of(args: argparse.Namespace, table: str, seed: int) -> LogicSetting
         **COMMON, **NETWORKS[table], **(SMOKE if args.smoke else {}),
         **script.given(args, *names),
     }  # fmt: skip
-    return LogicSettings(seed=seed, **values)
+    return NetworkSettings(seed=seed, **values)
 
 
 @lru_cache(maxsize=8)
@@ -239,12 +240,12 @@ def run(args: argparse.Namespace) -> None:
     def rows(table: str, seed: int) -> TableSplits:
         return made_up(table) if args.smoke else splits_of(folder, table, seed)
 
-    def start(table: str, settings: LogicSettings, device: torch.device) -> LogicTraining:
+    def start(table: str, settings: NetworkSettings, device: torch.device) -> NetworkTraining:
         train, test = (
             Samples(part.bits, part.labels, len(part.classes))
             for part in rows(table, settings.seed)
         )
-        return LogicTraining(settings, train, None, test, device)
+        return NetworkTraining(settings, train, None, test, device)
 
     for name in args.tables:
         rows(name, args.seed)

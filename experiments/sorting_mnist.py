@@ -28,11 +28,11 @@ from pathlib import Path
 
 import torch
 
-from gendr.cli.progress import Session, has_tensorboard
 from gendr.logic.training_loop import drive
 from lab import script
 from lab.data import Splits, svhn_splits
 from lab.engine.store import software_version
+from lab.session import TrainingSession, has_tensorboard
 from lab.studies.ranking import Metrics, RankingSettings, RankingTraining
 from lab.studies.training import StudyResult
 
@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> None:
     board = out / TENSORBOARD if args.tensorboard else None
     if args.tensorboard and not has_tensorboard():
         raise ValueError("--tensorboard needs it: pip install '.[training]' in the repository")
-    with Session(f"{args.task} {settings.method}", steps, curves=board) as session:
+    with TrainingSession(f"{args.task} {settings.method}", steps, curves=board) as session:
         training = RankingTraining(settings, data, device)
         drive(
             training,

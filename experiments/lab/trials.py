@@ -17,10 +17,10 @@ from typing import Any, TypeAlias
 
 import torch
 
-from gendr.cli.progress import Session, has_tensorboard
 from gendr.logic.training_loop import TrainingLoop, drive
 from lab import script
 from lab.engine.store import software_version
+from lab.session import TrainingSession, has_tensorboard
 
 CHECKPOINT, RESULT, TENSORBOARD = "checkpoint.pt", "result.json", "tensorboard"
 RESULTS, TABLE, PICTURE = "results.json", "table.md", "picture.png"
@@ -94,7 +94,7 @@ def _result(
     folder.mkdir(parents=True, exist_ok=True)
     board = folder / TENSORBOARD if has_tensorboard() else None
     file = folder / CHECKPOINT
-    with Session(folder.name, steps, curves=board) as session:
+    with TrainingSession(folder.name, steps, curves=board) as session:
         drive(
             training, checkpoint=file, resume=file.exists(), save_every=save_every,
             callback=session.each_step,

@@ -7,11 +7,8 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from torch import Tensor
 from tqdm import tqdm
 from typing_extensions import Self
 
@@ -19,15 +16,10 @@ from gendr._common.command_line import say
 from gendr._common.jobs import Now, Pace, Progress
 from gendr.logic.training_loop import TrainingLoop
 
-__all__ = ["Curves", "Session", "Stop", "has_tensorboard"]
+__all__ = ["Session", "Stop"]
 
 # Checkpoints take at most this part of the time.
 _SAVING = 0.05
-
-
-def has_tensorboard() -> bool:
-    """Whether `Curves` are written."""
-    return find_spec("tensorboard") is not None
 
 
 class Stop:
@@ -71,60 +63,6 @@ class Stop:
             raise KeyboardInterrupt
 
 
-class Curves:
-    """What TensorBoard shows, if it is installed. If it cannot be written, the run goes on.
-
-    Args:
-        folder: for its files; None draws nothing.
-        step: the step that the run goes on from; what is there of later ones is dropped.
-    """
-
-    def __init__(self, folder: Path | None, step: int) -> None:
-        self._writer: Any = None
-        if folder is None or not has_tensorboard():
-            return
-        with self._or_none():
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(str(folder), purge_step=step or None)
-
-    @property
-    def are_drawn(self) -> bool:
-        """Whether anything is written."""
-        return self._writer is not None
-
-    def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Add a point to each of these curves."""
-        with self._or_none():
-            for name, value in values.items():
-                if self._writer is not None:
-                    self._writer.add_scalar(name, value, step)
-
-    def add_picture(self, step: int, name: str, pixels: Tensor) -> None:
-        """Add a picture, uint8 [3, H, W]."""
-        with self._or_none():
-            if self._writer is not None:
-                self._writer.add_image(name, pixels, step)
-                self._writer.flush()
-
-    def close(self) -> None:
-        """Write what is left."""
-        with self._or_none():
-            if self._writer is not None:
-                self._writer.close()
-        self._writer = None
-
-    @contextmanager
-    def _or_none(self) -> Generator[None, None, None]:
-        """After an error of the disk, say so and draw no more: checkpoints may still fit."""
-        try:
-            yield
-        except OSError as error:
-            self._writer = None
-            reason = error.strerror or type(error).__name__
-            say("gendr", f"warning: no more curves of this training: {reason}")
-
-
 class Session:
     """The one runner of commands, from a start or where it was resumed to the end or interruption.
 
@@ -136,13 +74,11 @@ class Session:
         total: what the bar counts to; None if something else ends the run.
         unit: what it counts.
         quiet: whether there is no bar.
-        curves: the folder for TensorBoard; None writes nothing.
         every: seconds between two checkpoints.
         at_once: whether Ctrl-C and SIGTERM do not wait, see `Stop`.
 
     Attributes:
         stop: which tells of signals.
-        curves: from `begin` on.
         place: where the run is, such as "after step 3 of 7", and what --resume goes on with: what
             is said after an interruption. None says nothing.
     """
@@ -154,7 +90,6 @@ class Session:
         unit: str = "step",
         *,
         quiet: bool = False,
-        curves: Path | None = None,
         every: float = 10.0,
         at_once: bool = False,
     ) -> None:
@@ -162,7 +97,6 @@ class Session:
         self.place: tuple[str, str] | None = None
         self._name, self._total, self._unit, self._quiet = name, total, unit, quiet
         self._pace, self._unsaved = Pace(every, _SAVING), None
-        self._folder, self.curves, self._rows = curves, Curves(None, 0), 0
         self._bar: tqdm[Any] | None = None
         self._shown: dict[str, str] = {}
 
@@ -203,14 +137,12 @@ class Session:
                 save()
 
     def close(self) -> None:
-        """End the bar and the curves."""
+        """End the bar."""
         if self._bar is not None:
             self._bar.close()
-        self.curves.close()
 
     def begin(self, done: int) -> tqdm[Any]:
-        """Show the bar and begin the curves; what was done before does not count for the speed."""
-        self.curves = Curves(self._folder, done)
+        """Show the bar; what was done before does not count for its speed."""
         self._bar = tqdm(
             total=self._total, initial=done, desc=self._name, unit=self._unit,
             disable=self._quiet, dynamic_ncols=True,
@@ -264,17 +196,11 @@ class Session:
         tqdm.write(text, file=sys.stderr)
 
     def each_step(self, training: TrainingLoop[Any, Any]) -> None:
-        """Show the step of a training that is done, and what is new in its history.
+        """Show the step of a training that is done, and the latest row of its history.
 
         Raises:
             KeyboardInterrupt: after Ctrl-C or SIGTERM.
         """
-        if self._bar is None:  # rows of before were drawn before
-            self.begin(training.step)
-            self._rows = sum(row["step"] < training.step for row in training.history)
         row = training.history[-1] if training.history else {}
         self.show(training.step, **{name: row[name] for name in row if name != "step"})
-        for row in training.history[self._rows :]:
-            self.curves.add(int(row["step"]), {name: row[name] for name in row if name != "step"})
-        self._rows = len(training.history)
         self.stop.check()

@@ -119,8 +119,6 @@ class TrainingLoop(Work, Generic[SettingsT, ModelT]):
     def result(self) -> Result:
         """Test the network; the training itself is not changed."""
 
-    # -- for studies
-
     def signature_of(self, data: Any) -> dict[str, Any]:
         """The settings but for the number of steps, and what says which data they are.
 
@@ -129,31 +127,6 @@ class TrainingLoop(Work, Generic[SettingsT, ModelT]):
         values = asdict(self.settings)  # pyright: ignore[reportArgumentType]
         del values["steps"]
         return {**values, "data": data}
-
-    def batch_of_epoch(self, count: int, batch: int) -> Tensor:
-        """The samples of this step, [min(batch, count)] of `count`, on the device.
-
-        Those of an epoch come in a random order, which depends on the seed and the epoch alone;
-        what is left at its end is left.
-        """
-        batch = min(batch, count)
-        epoch, place = divmod(self.step, count // batch)
-        generator = torch.Generator().manual_seed((self.settings.seed << 32) + epoch)
-        order = torch.randperm(count, generator=generator)
-        return order[place * batch : (place + 1) * batch].to(self.device)
-
-    def evaluated_history(self, metric: str) -> tuple[Row, ...]:
-        """A copy of the history with an evaluation of the present network at its end.
-
-        Args:
-            metric: a name that `evaluate` writes.
-        """
-        history = [dict(row) for row in self.history]
-        if not history or history[-1]["step"] != self.step:
-            history.append({"step": self.step})
-        if metric not in history[-1]:
-            self.evaluate(history[-1])
-        return tuple(history)
 
     # -- steps
 

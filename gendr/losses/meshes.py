@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.utils.weak import WeakIdKeyDictionary
 
 from gendr._common.checks import (
     check_count,
@@ -18,6 +17,7 @@ from gendr._common.checks import (
     check_number,
     check_shape,
 )
+from gendr._common.kept import kept
 from gendr._common.tracing import lasting
 from gendr._common.vectors import summed, taken, unit
 from gendr.losses.means import mean
@@ -183,19 +183,18 @@ def _sum_mean(values: Tensor, item_dims: int) -> Tensor:
 
 
 _Operator = TypeVar("_Operator", LaplacianLoss, FlattenLoss)
-# The operators of meshes in use, by the identity of their face tensor, which never changes.
-_operators: dict[type, WeakIdKeyDictionary] = {}
 
 
 def _operator(kind: Callable[[Tensor, int], _Operator], mesh: Mesh) -> _Operator:
-    """The packed operator of a mesh, built at first use and cached as long as its faces live."""
+    """The packed operator of a mesh, built at first use and kept as long as its faces live."""
     if not isinstance(mesh, Mesh):
         raise TypeError(f"mesh must be a Mesh, got {type(mesh).__name__}")
-    cache = _operators.setdefault(kind, WeakIdKeyDictionary())  # pyright: ignore
-    if mesh.faces not in cache:
+
+    def made(faces: Tensor) -> _Operator:
         with lasting():
-            cache[mesh.faces] = kind(mesh.faces.clone(), sum(mesh.vertex_counts))
-    return cache[mesh.faces]
+            return kind(faces.clone(), sum(mesh.vertex_counts))
+
+    return kept(mesh.faces, kind, made)
 
 
 def laplacian_loss(mesh: Mesh) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gendr.logic.training_loop import ModelT, Row, SettingsT, TrainingLoop
 
@@ -83,6 +83,31 @@ class StudyTraining(TrainingLoop[SettingsT, ModelT], Generic[SettingsT, ModelT, 
     def signature(self) -> dict[str, Any]:
         """See `TrainingLoop`."""
         return self.signature_of(self._digests)
+
+    def batch_of_epoch(self, count: int, batch: int) -> Tensor:
+        """The samples of this step, [min(batch, count)] of `count`, on the device.
+
+        Those of an epoch come in a random order, which depends on the seed and the epoch alone;
+        what is left at its end is left.
+        """
+        batch = min(batch, count)
+        epoch, place = divmod(self.step, count // batch)
+        generator = torch.Generator().manual_seed((self.settings.seed << 32) + epoch)
+        order = torch.randperm(count, generator=generator)
+        return order[place * batch : (place + 1) * batch].to(self.device)
+
+    def evaluated_history(self, metric: str) -> tuple[Row, ...]:
+        """A copy of the history with an evaluation of the present network at its end.
+
+        Args:
+            metric: a name that `evaluate` writes.
+        """
+        history = [dict(row) for row in self.history]
+        if not history or history[-1]["step"] != self.step:
+            history.append({"step": self.step})
+        if metric not in history[-1]:
+            self.evaluate(history[-1])
+        return tuple(history)
 
     def keep_if_best(self, score: float) -> None:
         """Keep the present weights if no score so far was as large."""

@@ -62,8 +62,10 @@ class ImplicitMLE(Estimator):
         self, function: Evaluations, x: Tensor, generator: torch.Generator | None
     ) -> tuple[Tensor, Any]:
         """See `Estimator`."""
-        noise = self.scale * drawn(as_distribution(self.dist), self.samples, x, generator)
-        noisy = x - noise if self.minimize else x + noise
+        noisy = x.expand(self.samples, *x.shape)
+        if self.scale > 0:
+            noise = self.scale * drawn(as_distribution(self.dist), self.samples, x, generator)
+            noisy = x - noise if self.minimize else x + noise
         solutions = _solved(function, noisy)
         return solutions.mean(0), (noisy, solutions)
 

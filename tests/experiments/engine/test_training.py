@@ -10,6 +10,7 @@ from torch import nn
 
 from gendr._common import jobs
 from gendr.logic.training_loop import TrainingLoop, drive
+from lab.studies.training import StudyTraining
 from support.trainings import resumed, trained
 
 
@@ -65,7 +66,7 @@ def test_an_epoch_has_every_sample_at_most_once():
             seen = []
             for place in range(steps):
                 training.step = epoch * steps + place
-                seen += training.batch_of_epoch(count, batch).tolist()
+                seen += StudyTraining.batch_of_epoch(training, count, batch).tolist()
             assert len(set(seen)) == len(seen) == a_step * steps
             epochs.append(seen)
         assert epochs[0] != epochs[1]
@@ -79,7 +80,7 @@ def test_the_last_row_is_evaluated():
         for _ in range(steps):
             training.advance()
         before = [dict(row) for row in training.history]
-        history = training.evaluated_history("right")
+        history = StudyTraining.evaluated_history(training, "right")
         assert history[-1]["step"] == history[-1]["right"] == steps
         assert training.evaluations == evaluations  # no second time where there is one
         assert training.history == before  # which is left as it is

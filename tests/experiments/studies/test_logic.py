@@ -8,20 +8,20 @@ import pytest
 import torch
 
 from gendr.logic import Circuit
-from gendr.logic.training import (
-    LogicSettings,
-    LogicTraining,
-    Samples,
+from gendr.logic.training import Samples
+from gendr.logic.training_loop import drive
+from lab.studies.logic_networks import (
+    NetworkSettings,
+    NetworkTraining,
     description_length,
-    make_model,
     member,
+    networks,
     train_logic,
 )
-from gendr.logic.training_loop import drive
 from support.cases import for_each
 from support.scripts import imported
 
-SMALL = LogicSettings(layers=2, width=12, tau=1.0, steps=60, batch=50, learning_rate=0.1,
+SMALL = NetworkSettings(layers=2, width=12, tau=1.0, steps=60, batch=50, learning_rate=0.1,
                       evaluate_every=20)  # fmt: skip
 
 
@@ -51,8 +51,8 @@ def test_it_learns(parts):
 def test_members_of_a_population_do_not_mix(parts):
     """Each takes the steps that it would take alone."""
     settings = replace(SMALL, population=3, steps=5, thresholds=(0.5,))
-    training = LogicTraining(settings, parts[0], None, parts[1])
-    alone = LogicTraining(replace(settings, population=1), parts[0], None, parts[1])
+    training = NetworkTraining(settings, parts[0], None, parts[1])
+    alone = NetworkTraining(replace(settings, population=1), parts[0], None, parts[1])
     alone.model = member(training.model, settings, 1)
     alone.adam = torch.optim.AdamW(alone.model.parameters(), 0.1, weight_decay=0.0)
     drive(training)
@@ -61,16 +61,16 @@ def test_members_of_a_population_do_not_mix(parts):
         x = parts[1].x.float()
         assert each.step == 5
         torch.testing.assert_close(own(x), alone.model(x))
-    hits = training.hits(parts[1])
+    hits = training.all_hits(parts[1])
     assert hits.shape == (200, 3)
-    assert torch.equal(hits[:, 1], alone.hits(parts[1])[:, 0])
+    assert torch.equal(hits[:, 1], alone.all_hits(parts[1])[:, 0])
 
 
 def test_the_member_with_the_shortest_description_is_kept(parts):
     settings = replace(SMALL, population=8, steps=40)
-    training = LogicTraining(settings, parts[0], None, parts[1])
+    training = NetworkTraining(settings, parts[0], None, parts[1])
     drive(training)
-    right = training.hits(parts[0]).sum(0)
+    right = training.all_hits(parts[0]).sum(0)
     assert len(set(right.tolist())) > 1
     assert int(right[training.best()]) == int(right.max())  # errors are dear with these rows
 
@@ -85,7 +85,7 @@ def test_description_length():
 
 
 def test_the_learning_rate_falls_at_the_end(parts):
-    training = LogicTraining(replace(SMALL, steps=10, decay=0.4), parts[0], None, parts[1])
+    training = NetworkTraining(replace(SMALL, steps=10, decay=0.4), parts[0], None, parts[1])
     rates = []
     drive(training, callback=lambda t: rates.append(t.adam.param_groups[0]["lr"]))
     assert rates == pytest.approx([0.1] * 7 + [0.075, 0.05, 0.025])
@@ -99,8 +99,8 @@ def test_the_learning_rate_falls_at_the_end(parts):
         (lambda: replace(SMALL, decay=1.5), r"decay must be in \[0, 1\]"),
         (lambda: replace(SMALL, weight_decay=-1.0), "weight_decay must be >= 0"),
         (lambda: replace(SMALL, init="other"), "unknown init"),
-        (lambda: make_model(SMALL, 6, 5), "width must be a multiple of the 5 classes"),
-        (lambda: LogicTraining(SMALL, samples(), None, samples(classes=3)), "6 features and 2"),
+        (lambda: networks(SMALL, 6, 5), "width must be a multiple of the 5 classes"),
+        (lambda: NetworkTraining(SMALL, samples(), None, samples(classes=3)), "6 features and 2"),
     ],
 )
 def test_bad_settings(make, match):
@@ -143,10 +143,10 @@ def test_a_convolutional_network_by_name(tmp_path, capsys, monkeypatch):
 
 def test_networks_of_trees():
     settings = replace(SMALL, kernels=2, layers=2, width=20, thresholds=(0.3, 0.6))
-    model = make_model(settings, 20 * 20, 10)
+    model = networks(settings, 20 * 20, 10)
     assert [part.out_channels for part in model if hasattr(part, "out_channels")] == [2, 6, 18]
     assert model(torch.rand(3, 400)).shape == (3, 10)
     with pytest.raises(ValueError, match="square images of 12 x 12 pixels or more, got 399"):
-        make_model(settings, 399, 10)
+        networks(settings, 399, 10)
     with pytest.raises(ValueError, match="a population is for networks without convolutions"):
         replace(settings, population=2)

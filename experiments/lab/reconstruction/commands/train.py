@@ -15,7 +15,6 @@ import torch
 from gendr._common.command_line import INTERRUPTED
 from gendr._common.files import locked, writable_folder, write_whole
 from gendr.cli.common import as_json, check_checkpoint, versions
-from gendr.cli.progress import Session
 from gendr.kernels.threads import num_threads, set_num_threads
 from gendr.photos import visual
 from lab.reconstruction.commands.options import Reconstruction
@@ -24,6 +23,7 @@ from lab.reconstruction.pictures import silhouette_sheet
 from lab.reconstruction.ranks import Ranks, joined
 from lab.reconstruction.renderings import VIEWS, ShapeNetRenderings
 from lab.reconstruction.training import Losses, Training
+from lab.session import TrainingSession
 
 CHECKPOINT, METRICS, CURVES = "checkpoint.pt", "metrics.json", "tensorboard"
 SCALARS_EVERY = 20  # steps
@@ -130,7 +130,9 @@ class _TrainingReport:
         self.scores: list[ClassScore] | None = None
         self.saved_step = training.step
         curves = out / CURVES if self.first else None
-        self.session = Session("train", training.settings.steps, quiet=self.quiet, curves=curves)
+        self.session = TrainingSession(
+            "train", training.settings.steps, quiet=self.quiet, curves=curves
+        )
         self.session.begin(training.step)
 
     def train(self) -> bool:

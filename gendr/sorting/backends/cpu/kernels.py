@@ -11,10 +11,10 @@ number of threads gives the same bits.
   blocks. A block of `LANES` columns stays in the nearest cache through all layers. Arithmetic is
   in the dtype of the payload, as there are no differences in which digits could be lost.
 
-A comparator works on whole vectors. Numba has no vectors; the intrinsics below generate them in
-LLVM. When the payload is the identity, rows are zero in a block of columns until a comparator
-connects them to a nonzero row. Comparators between two zero rows are left out, forward and
-backward. For a bitonic network of 128 wires these are more than half of all.
+A comparator works on whole vectors, see `gendr.kernels.numba.vectors`. When the payload is the
+identity, rows are zero in a block of columns until a comparator connects them to a nonzero row.
+Comparators between two zero rows are left out, forward and backward. For a bitonic network of 128
+wires these are more than half of all.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -35,6 +34,7 @@ from numba.extending import intrinsic, register_jitable
 from gendr.kernels.numba.calls import call_cdf, call_pdf, pointer
 from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.kernels.numba.mathematics import TWO_52, TWO_52_BITS, bits_of, exp, from_bits, log1p
+from gendr.kernels.numba.vectors import lanewise, total, where
 
 ensure_cache()
 announce_compilation(__name__)
@@ -53,201 +53,97 @@ _LARGEST = sys.float_info.max
 # Vectors
 # ---------------------------------------------------------------------------------------------
 
-# Allows fused multiply-adds if the processor has them; all lanes are treated alike.
-_FUSED = ("contract",)
+
+def _all(rows, start):
+    """The vectors of a block's row."""
+    first = rows[start]
+    count = first.value.type.count
+    return [first, *(rows[start + k] for k in range(count, LANES, count))]
 
 
-class _Vectors:
-    """Generates LLVM operations on vectors, for the element type of a pointer."""
-
-    def __init__(self, context: Any, builder: Any, pointer_type: Any, lanes: int) -> None:
-        self.builder, self.lanes = builder, lanes
-        self.element = context.get_value_type(pointer_type.dtype)
-        self.type = ir.VectorType(self.element, lanes)
-        self.align = pointer_type.dtype.bitwidth // 8
-
-    def at(self, base: Any, offset: Any) -> Any:
-        """The address of the vector that starts `offset` elements after `base`."""
-        start = self.builder.gep(base, [offset])
-        return self.builder.bitcast(start, self.type.as_pointer())
-
-    def load(self, address: Any) -> Any:
-        return self.builder.load(address, align=self.align)
-
-    def store(self, value: Any, address: Any) -> None:
-        self.builder.store(value, address, align=self.align)
-
-    def splat(self, value: Any) -> Any:
-        """A number in all lanes."""
-        undefined = ir.Constant(self.type, ir.Undefined)
-        first = self.builder.insert_element(undefined, value, ir.IntType(32)(0))
-        return self.builder.shuffle_vector(first, undefined, self.mask([0] * self.lanes))
-
-    def mask(self, lanes: list[int]) -> Any:
-        """The constant mask of a shuffle: the lanes to take."""
-        return ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
-
-    def mixed(self, a: Any, b: Any, keep: Any, swap: Any) -> tuple[Any, Any]:
-        """The vectors keep a + swap b and swap a + keep b."""
-
-        def weighted(a: Any, b: Any) -> Any:
-            kept = self.builder.fmul(keep, a, flags=_FUSED)
-            return self.builder.fadd(kept, self.builder.fmul(swap, b, flags=_FUSED), flags=_FUSED)
-
-        return weighted(a, b), weighted(b, a)
-
-    def bounded(self, value: Any) -> Any:
-        """Replace infinities by the largest finite numbers, so that 0 times them is 0."""
-        for sign, beyond in ((1.0, ">"), (-1.0, "<")):
-            limit = self.splat(ir.Constant(self.element, sign * _LARGEST))
-            is_beyond = self.builder.fcmp_ordered(beyond, value, limit)
-            value = self.builder.select(is_beyond, limit, value)
-        return value
-
-    def interleaved(self, a: Any, b: Any) -> tuple[Any, Any]:
-        """(a0, b0, a1, b1, ..) in two vectors."""
-        order = [k + second for k in range(self.lanes) for second in (0, self.lanes)]
-        masks = self.mask(order[: self.lanes]), self.mask(order[self.lanes :])
-        low, high = (self.builder.shuffle_vector(a, b, mask) for mask in masks)
-        return low, high
-
-    def converted(self, value: Any) -> Any:
-        """A vector of another float type, converted to the type of the elements."""
-        if value.type.element == self.element:
-            return value
-        if isinstance(self.element, ir.FloatType):
-            return self.builder.fptrunc(value, self.type)
-        return self.builder.fpext(value, self.type)
-
-    def total(self, value: Any) -> Any:
-        """The sum over the lanes, by halves."""
-        width = self.lanes
-        while width > 1:
-            width //= 2
-            undefined = ir.Constant(value.type, ir.Undefined)
-            low, high = (
-                self.builder.shuffle_vector(value, undefined, self.mask([*range(k, k + width)]))
-                for k in (0, width)
-            )
-            value = self.builder.fadd(low, high)
-        return self.builder.extract_element(value, ir.IntType(32)(0))
+def _put(rows, start, vectors):
+    for k, vector in enumerate(vectors):
+        rows[start + k * vector.value.type.count] = vector
 
 
-@intrinsic
-def _mix(typingctx, rows, i, j, keep, swap):
+def _mixed(a, b, keep, swap):
+    """The vectors keep a + swap b and swap a + keep b."""
+    return keep * a + swap * b, swap * a + keep * b
+
+
+def _mix_rows(rows, i, j, keep, swap):
+    """`_mix`; gives the rows as they were."""
+    first, second = _all(rows, i), _all(rows, j)
+    mixed = [_mixed(a, b, keep, swap) for a, b in zip(first, second, strict=True)]
+    _put(rows, i, [a for a, _ in mixed])
+    _put(rows, j, [b for _, b in mixed])
+    return first, second
+
+
+@lanewise
+def _mix(rows, i, j, keep, swap):
     """Set rows i, j of a block to keep i + swap j, swap i + keep j; i and j are offsets."""
-
-    def codegen(context, builder, signature, args):
-        v = _Vectors(context, builder, signature.args[0], LANES)
-        first, second = v.at(args[0], args[1]), v.at(args[0], args[2])
-        a, b, keep, swap = v.load(first), v.load(second), v.splat(args[3]), v.splat(args[4])
-        for value, address in zip(v.mixed(a, b, keep, swap), (first, second), strict=True):
-            v.store(value, address)
-        return context.get_dummy_value()
-
-    return types.void(rows, i, j, keep, swap), codegen
+    _mix_rows(rows, i, j, keep, swap)
 
 
-@intrinsic
-def _mix_and_keep(typingctx, rows, i, j, keep, swap, differences, k):
+@lanewise
+def _mix_and_keep(rows, i, j, keep, swap, differences, k):
     """As `_mix`; also stores the difference i - j at offset k of `differences`."""
-
-    def codegen(context, builder, signature, args):
-        v = _Vectors(context, builder, signature.args[0], LANES)
-        first, second = v.at(args[0], args[1]), v.at(args[0], args[2])
-        a, b, keep, swap = v.load(first), v.load(second), v.splat(args[3]), v.splat(args[4])
-        v.store(builder.fsub(a, b), v.at(args[5], args[6]))
-        for value, address in zip(v.mixed(a, b, keep, swap), (first, second), strict=True):
-            v.store(value, address)
-        return context.get_dummy_value()
-
-    return types.void(rows, i, j, keep, swap, differences, k), codegen
+    first, second = _mix_rows(rows, i, j, keep, swap)
+    _put(differences, k, [a - b for a, b in zip(first, second, strict=True)])
 
 
-@intrinsic
-def _mix_back(typingctx, grads, i, j, keep, swap, differences, k):
+def _mix_rows_back(grads, i, j, keep, swap, differences, k):
     """The backward pass of `_mix`; returns the gradient of keep, sum (i - j)(difference)."""
-
-    def codegen(context, builder, signature, args):
-        v = _Vectors(context, builder, signature.args[0], LANES)
-        first, second = v.at(args[0], args[1]), v.at(args[0], args[2])
-        a, b, keep, swap = v.load(first), v.load(second), v.splat(args[3]), v.splat(args[4])
-        change = builder.fmul(builder.fsub(a, b), v.load(v.at(args[5], args[6])))
-        for value, address in zip(v.mixed(a, b, keep, swap), (first, second), strict=True):
-            v.store(value, address)
-        return v.total(change)
-
-    return grads.dtype(grads, i, j, keep, swap, differences, k), codegen
+    first, second = _mix_rows(grads, i, j, keep, swap)
+    rows = zip(first, second, _all(differences, k), strict=True)
+    return total([(a - b) * difference for a, b, difference in rows]).sum()
 
 
-@intrinsic
-def _copy(typingctx, source, i, target, j):
-    """Copy a vector from offset i of one array to offset j of another."""
-
-    def codegen(context, builder, signature, args):
-        v = _Vectors(context, builder, signature.args[0], LANES)
-        v.store(v.load(v.at(args[0], args[1])), v.at(args[2], args[3]))
-        return context.get_dummy_value()
-
-    return types.void(source, i, target, j), codegen
+_mix_back = lanewise(_mix_rows_back, lambda grads, *others: grads.dtype(grads, *others))
 
 
-@intrinsic
-def _subtract(typingctx, rows, i, j, out, k):
+@lanewise
+def _copy(source, i, target, j):
+    """Copy a row from offset i of one array to offset j of another."""
+    _put(target, j, _all(source, i))
+
+
+@lanewise
+def _subtract(rows, i, j, out, k):
     """Set the vector at offset k of `out` to row j - row i of a group, all given by offsets."""
-
-    def codegen(context, builder, signature, args):
-        v = _Vectors(context, builder, signature.args[0], GROUP)
-        a, b = v.load(v.at(args[0], args[1])), v.load(v.at(args[0], args[2]))
-        v.store(builder.fsub(b, a), v.at(args[3], args[4]))
-        return context.get_dummy_value()
-
-    return types.void(rows, i, j, out, k), codegen
+    out[k] = rows[j] - rows[i]
 
 
-@intrinsic
-def _mix_each(typingctx, rows, i, j, keep, swap, k):
+def _finite(value):
+    """Replace infinities by the largest finite numbers, so that 0 times them is 0; NaN stays."""
+    value = where(value > _LARGEST, _LARGEST, value)
+    return where(value < -_LARGEST, -_LARGEST, value)
+
+
+@lanewise
+def _mix_each(rows, i, j, keep, swap, k):
     """As `_mix` for a group, with one gate per lane: the vectors at offset k of `keep` and `swap`.
 
     Gates whose sum is slightly above 1 do not turn the largest number into inf.
     """
-
-    def codegen(context, builder, signature, args):
-        v = _Vectors(context, builder, signature.args[0], GROUP)
-        first, second = v.at(args[0], args[1]), v.at(args[0], args[2])
-        a, b = v.load(first), v.load(second)
-        keep, swap = (v.load(v.at(gate, args[5])) for gate in args[3:5])
-        for value, address in zip(v.mixed(a, b, keep, swap), (first, second), strict=True):
-            v.store(v.bounded(value), address)
-        return context.get_dummy_value()
-
-    return types.void(rows, i, j, keep, swap, k), codegen
+    first, second = _mixed(rows[i], rows[j], keep[k], swap[k])
+    rows[i], rows[j] = _finite(first), _finite(second)
 
 
-@intrinsic
-def _mix_each_back(typingctx, grads, i, j, keep, swap, difference, slope, grad_keep, k):
+@lanewise
+def _mix_each_back(grads, i, j, keep, swap, difference, slope, grad_keep, k):
     """The backward pass of `_mix_each`; adds to the vector at offset k of `grad_keep`.
 
     `difference` is that of the keys, j - i; `slope` is the derivative of keep with respect to it,
     through which the gradient of keep is passed on to i and j.
     """
-
-    def codegen(context, builder, signature, args):
-        v = _Vectors(context, builder, signature.args[0], GROUP)
-        first, second = v.at(args[0], args[1]), v.at(args[0], args[2])
-        a, b = v.load(first), v.load(second)
-        keep, swap, difference, slope = (v.load(v.at(x, args[8])) for x in args[3:7])
-        address = v.at(args[7], args[8])
-        change = builder.fmul(builder.fsub(b, a), difference)
-        change = v.bounded(builder.fadd(v.load(address), change))
-        v.store(change, address)
-        moved = builder.fmul(change, slope)
-        a, b = v.mixed(a, b, keep, swap)
-        v.store(builder.fsub(a, moved), first)
-        v.store(builder.fadd(b, moved), second)
-        return context.get_dummy_value()
-
-    return types.void(grads, i, j, keep, swap, difference, slope, grad_keep, k), codegen
+    a, b = grads[i], grads[j]
+    change = _finite(grad_keep[k] + (b - a) * difference[k])
+    grad_keep[k] = change
+    a, b = _mixed(a, b, keep[k], swap[k])
+    moved = change * slope[k]
+    grads[i], grads[j] = a - moved, b + moved
 
 
 @intrinsic
@@ -255,20 +151,31 @@ def _transpose(typingctx, source, i, i_stride, target, j, j_stride):
     """Transpose: GROUP vectors of `source`, i_stride elements apart, become columns in `target`."""
 
     def codegen(context, builder, signature, args):
-        v = _Vectors(context, builder, signature.args[0], GROUP)
-        out = _Vectors(context, builder, signature.args[3], GROUP)
+        def place(first, k):
+            """The address of vector k of the array args[first], and its alignment."""
+            kind = signature.args[first].dtype
+            base, offset, stride = args[first : first + 3]
+            start = builder.gep(base, [builder.add(offset, builder.mul(stride, stride.type(k)))])
+            vector = ir.VectorType(context.get_value_type(kind), GROUP)
+            return builder.bitcast(start, vector.as_pointer()), kind.bitwidth // 8
 
-        def step(offset, stride, k):
-            return builder.add(offset, builder.mul(stride, stride.type(k)))
-
-        rows = [v.load(v.at(args[0], step(args[1], args[2], k))) for k in range(GROUP)]
+        places = [place(0, k) for k in range(GROUP)]
+        rows = [builder.load(address, align=align) for address, align in places]
         # Interleaving the two halves of the rows moves the first bit of an element's index to the
         # end. After as many rounds as a row index has bits, rows and columns are exchanged.
+        order = [k + second for k in range(GROUP) for second in (0, GROUP)]
+        numbers = ir.VectorType(ir.IntType(32), GROUP)
+        masks = [ir.Constant(numbers, half) for half in (order[:GROUP], order[GROUP:])]
         for _ in range(GROUP.bit_length() - 1):
             halves = zip(rows[: GROUP // 2], rows[GROUP // 2 :], strict=True)
-            rows = [row for a, b in halves for row in v.interleaved(a, b)]
+            rows = [builder.shuffle_vector(a, b, mask) for a, b in halves for mask in masks]
         for k, row in enumerate(rows):
-            out.store(out.converted(row), out.at(args[3], step(args[4], args[5], k)))
+            address, align = place(3, k)
+            kind = address.type.pointee
+            if row.type != kind:
+                is_single = isinstance(kind.element, ir.FloatType)
+                row = (builder.fptrunc if is_single else builder.fpext)(row, kind)
+            builder.store(row, address, align=align)
         return context.get_dummy_value()
 
     index = types.int64
@@ -542,8 +449,8 @@ def carry(pairs, spans, keep, swap, payload, identity, out, start, stop):
         for row in range(max(start - b * batch, 0), min(stop - b * batch, batch)):
             _begin_block(payload, identity, row, first, last, block)
             for k in range(count):
-                c = steps[k, 2]
-                _mix(rows, steps[k, 0], steps[k, 1], keep[row, c], swap[row, c])
+                i, j, c = np.int64(steps[k, 0]), np.int64(steps[k, 1]), steps[k, 2]
+                _mix(rows, i, j, keep[row, c], swap[row, c])
             _store_block(block, out, row, first, last)
 
 
@@ -572,11 +479,11 @@ def carry_back(
             for row in range(row_first, row_last):
                 _begin_block(payload, identity, row, first, last, block)
                 for k in range(count):
-                    i, j, c = steps[k, 0], steps[k, 1], steps[k, 2]
+                    i, j, c = np.int64(steps[k, 0]), np.int64(steps[k, 1]), steps[k, 2]
                     _mix_and_keep(p, i, j, keep[row, c], swap[row, c], d, k * LANES)
                 _load_block(grad, row, first, last, grads)
                 for k in range(count - 1, -1, -1):
-                    i, j, c = steps[k, 0], steps[k, 1], steps[k, 2]
+                    i, j, c = np.int64(steps[k, 0]), np.int64(steps[k, 1]), steps[k, 2]
                     grad_keep[r, row, c] += _mix_back(
                         g, i, j, keep[row, c], swap[row, c], d, k * LANES
                     )
