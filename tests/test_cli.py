@@ -182,6 +182,7 @@ def test_pose_of_a_video(turning, tmp_path, capsys):
     assert "searched anew" not in shown
 
 
+@pytest.mark.rotating(3, group="long")
 def test_pose_in_a_rig(turning, tmp_path, capsys):
     """Its cameras stand in UTM metres; one photo is upright, and cut off beside the object."""
     given = json.loads((turning / "rig" / "transforms.json").read_text())

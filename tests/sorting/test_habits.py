@@ -85,6 +85,7 @@ def test_half_precision_comes_back_and_is_computed_in_float32(name, dtype):
     assert torch.autograd.grad(found.sum(), x)[0].dtype == dtype
 
 
+@pytest.mark.rotating(3, group="long")
 @for_each(name=MODULES)
 def test_tensors_without_values_have_shapes(name):
     module = MODULES[name]()

@@ -417,6 +417,7 @@ def pit():
     return closed, lowered.with_vertex_colors(pattern(2 * lowered.vertices / top)), floor > 0
 
 
+@pytest.mark.rotating(4, group="stereo")
 def test_a_hollow_comes_from_colours():
     closed, truth, floor = pit()
     i = torch.arange(12)
@@ -481,6 +482,7 @@ def test_what_photos_know_little_of_is_returned(ball, monkeypatch):
     assert "a surface without a pattern cannot be matched" in result.reason
 
 
+@pytest.mark.rotating(4, group="stereo")
 def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
     """After any photo in stereo, after it and any group of steps, and from a file."""
     improving(monkeypatch, 2)
@@ -518,6 +520,7 @@ def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
         assert (again.psnr, again.iou, again.moved) == (whole.psnr, whole.iou, whole.moved)
 
 
+@pytest.mark.rotating(4, group="stereo")
 def test_a_budget_ends_it_and_the_work_is_told_on_the_way(ball, monkeypatch):
     improving(monkeypatch, 4)
     # How often threads tell what is done depends on which is first.
