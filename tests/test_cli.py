@@ -165,7 +165,7 @@ def test_pose_says_what_it_cannot_rely_on(box, tmp_path, capsys):
     assert found["touches_border"] is True
 
 
-@pytest.mark.rotating(3, group="fits")
+@pytest.mark.rotating(4, group="fits")
 def test_pose_of_a_video(turning, tmp_path, capsys):
     found = posed(turning, tmp_path, turning / "video", "--track")["images"]
     assert names(tmp_path) == {"camera.json", "overlay.png", "track.gif"}
@@ -182,6 +182,7 @@ def test_pose_of_a_video(turning, tmp_path, capsys):
     assert "searched anew" not in shown
 
 
+@pytest.mark.rotating(3, group="long")
 def test_pose_in_a_rig(turning, tmp_path, capsys):
     """Its cameras stand in UTM metres; one photo is upright, and cut off beside the object."""
     given = json.loads((turning / "rig" / "transforms.json").read_text())
@@ -403,7 +404,7 @@ def test_fit_of_images(tmp_path, grey):
         assert torch.allclose(a, b, atol=10)
 
 
-@pytest.mark.rotating(3, group="fits")
+@pytest.mark.rotating(4, group="fits")
 def test_colors_of_a_fit(tmp_path, capsys):
     save_photos(tmp_path / "photos")
     out = tmp_path / "out"
@@ -433,7 +434,7 @@ def test_colors_of_a_fit(tmp_path, capsys):
     assert names(out / "b") == RESULTS
 
 
-@pytest.mark.rotating(3, group="fits")
+@pytest.mark.rotating(4, group="fits")
 @for_each("views, start", [(4, "hull"), (3, "icosphere(3)")])
 def test_start_of_a_fit(box, tmp_path, views, start):
     out = tmp_path / "out"
@@ -661,7 +662,7 @@ def test_a_stage_of_other_input_is_not_used(tmp_path):
         file().read()
 
 
-@pytest.mark.rotating(3, group="fits")
+@pytest.mark.rotating(4, group="fits")
 def test_a_fit_that_ends_in_time(box, tmp_path, capsys):
     out = tmp_path / "out"
     command = ["fit", box, "-o", out, "--image-size", 16, "--views", 4, "--init", "hull"]
@@ -681,7 +682,7 @@ def test_a_fit_that_ends_in_time(box, tmp_path, capsys):
     assert more[: len(history)] == history
 
 
-@pytest.mark.rotating(3, group="fits")
+@pytest.mark.rotating(4, group="fits")
 def test_earlier_results_stay_until_all_new_ones_are_there(box, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     command = ["fit", box, "-o", out, *SMALL, "--steps", 2]
@@ -712,7 +713,7 @@ def test_earlier_results_stay_until_all_new_ones_are_there(box, tmp_path, monkey
     assert facts(out)["seed"] == 0
 
 
-@pytest.mark.rotating(3, group="fits")
+@pytest.mark.rotating(4, group="fits")
 def test_a_slow_fit_with_heavy_tails_says_what_is_faster(box, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(fit, "HINT_AFTER", 0.0)
     monkeypatch.setattr(fit, "HINT_SECONDS", 0.0)

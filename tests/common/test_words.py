@@ -179,28 +179,3 @@ def test_a_program_keeps_its_own_words():
     assert SOFT.hard(-2.0) == 2.0
     with pytest.raises(TypeError, match=r"steepness\['a'\] must be a number"):
         translated("it", ("scale",), {"steepness": {"a": "b"}})
-
-
-MODULES = {
-    "SoftSort": lambda: sorting.SoftSort("softsort"),
-    "SoftRank": lambda: sorting.SoftRank("softsort"),
-    "SoftPermutation": lambda: sorting.SoftPermutation("softsort"),
-    "SoftQuantile": lambda: sorting.SoftQuantile(0.5, "softsort"),
-    "SoftTopK": lambda: topk.SoftTopK(2, "softsort"),
-    "SoftTopKMask": lambda: topk.SoftTopKMask(2),
-    "ShortestPath": lambda: torch.nn.Sequential(
-        torch.nn.Unflatten(-1, (2, 3)),
-        torch.nn.Softplus(),
-        relaxed.ShortestPath(backend="reference"),
-    ),
-}
-
-
-@for_each(name=MODULES)
-def test_modules_stand_in_a_sequence(name):
-    last = MODULES[name]()
-    model = torch.nn.Sequential(torch.nn.Linear(4, 6), last)
-    out = model(X.float().expand(3, 4))
-    (out * torch.arange(out.numel()).view(out.shape)).sum().backward()
-    assert len(out) == 3
-    assert model[0].weight.grad.abs().sum() > 0

@@ -93,6 +93,7 @@ with all_work_shared():
 """
 
 
+@pytest.mark.rotating(3, group="long")
 def test_every_entry_gives_the_bits_of_a_serial_run_from_four_threads(tmp_path, request):
     """Whatever else runs, whichever call is first, and however many threads the kernels have."""
 

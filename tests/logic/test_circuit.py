@@ -375,6 +375,7 @@ def test_a_whole_classifier_in_a_simulator(word, fraction, signed, registers, tm
     assert np.array_equal([[int(v) >> k & 1 for k in range(15)] for v in bits], want)
 
 
+@pytest.mark.rotating(3, group="long")
 @HAS_IVERILOG
 def test_a_bench_beside_the_module_passes_and_fails(tmp_path):
     """Of a stream the source has gaps and the sink makes results wait; faults are found."""
@@ -570,6 +571,7 @@ def test_bad_input(use, error, match):
 # -- files
 
 
+@pytest.mark.rotating(3, group="long")
 def test_a_file_is_read_and_run_without_torch(tmp_path):
     _, circuit, x, want = made("thermometer")
     circuit.save(tmp_path / "a.circuit")

@@ -164,6 +164,7 @@ def test_what_trees_read(seed):
     assert sorted(set(many.flatten().tolist())) == list(range(9))
 
 
+@pytest.mark.rotating(7, group="graphs")
 @pytest.mark.graphs
 def test_compiled_models():
     """A compiled model is the same function, also with the wires of another state dict."""

@@ -114,7 +114,7 @@ HIDDEN = pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter"
 SCENES = [(1, (5, 7, 9)), (2, (6, 11, 9)), (6, (7, 5, 6))]
 
 
-@pytest.mark.rotating(3, group="hazards")
+@pytest.mark.rotating(4, group="hazards")
 @HIDDEN
 @for_each("fan_in, shape", SCENES, rotating=2)
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(
@@ -152,7 +152,7 @@ def _forget():
 @pytest.mark.graphs
 @pytest.mark.usefixtures("_forget")
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-@pytest.mark.rotating(4, group="graphs")
+@pytest.mark.rotating(7, group="graphs")
 @pytest.mark.parametrize("has_run", [False, True])
 def test_a_network_is_one_graph(has_run):
     model = nn.Sequential(
@@ -183,6 +183,7 @@ def test_a_network_is_one_graph(has_run):
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.rotating(3, group="rules of operators")
 @pytest.mark.filterwarnings("ignore")
 def test_operators_are_what_torch_takes_them_for():
     x, tables, grad, wires = layer_of(2, (9, 7, 5), torch.float32)

@@ -261,6 +261,7 @@ def test_photos_of_several_sizes_are_laid_into_one(tmp_path):
     torch.testing.assert_close(again.masks, views.masks)
 
 
+@pytest.mark.rotating(3, group="long")
 @for_each(crop=[False, True])
 def test_hulls_of_photos_of_several_sizes(crop):
     """Beside a photo the object goes on, as behind its border."""

@@ -294,6 +294,7 @@ assert len(v) - 3 * len(f) // 2 + len(f) == 2
 """
 
 
+@pytest.mark.rotating(3, group="long")
 @for_each(
     "program, factor",
     [(LARGE_STEPS, 0.5), (REMESHING, 0.5), (POSE_AND_DEPTH, 0.4), (ENVIRONMENT, 0.5),

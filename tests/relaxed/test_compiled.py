@@ -48,7 +48,7 @@ def same(compiled, program, inputs, **settings):
 
 
 @pytest.mark.graphs
-@pytest.mark.rotating(4, group="graphs")
+@pytest.mark.rotating(7, group="graphs")
 @for_each("name, dist", [("decision_tree", "cauchy"), ("bubble_sort", "logistic")], rotating=2)
 def test_values_and_gradients(name, dist):
     program = getattr(programs, name)
@@ -59,7 +59,7 @@ def test_values_and_gradients(name, dist):
 
 
 @pytest.mark.graphs
-@pytest.mark.rotating(4, group="graphs")
+@pytest.mark.rotating(7, group="graphs")
 def test_other_kinds_of_input_are_compiled_anew():
     program = programs.decision_tree
     compiled = program.compiled(backend="eager")
@@ -71,7 +71,7 @@ def test_other_kinds_of_input_are_compiled_anew():
 
 
 @pytest.mark.graphs
-@pytest.mark.rotating(4, group="graphs")
+@pytest.mark.rotating(7, group="graphs")
 def test_a_loop_makes_all_its_iterations():
     compiled = halved.compiled(backend="eager")
     x = numbers(4)

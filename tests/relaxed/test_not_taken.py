@@ -179,6 +179,7 @@ def test_a_tie_in_the_functional_form():
     assert grad.tolist() == [0.0, 0.25]
 
 
+@pytest.mark.rotating(7, group="graphs")
 @pytest.mark.graphs
 def test_a_tie_compiled():
     x = torch.tensor([0.0, 2.0], requires_grad=True)

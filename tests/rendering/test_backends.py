@@ -275,6 +275,7 @@ def test_no_backend_writes_to_its_input(backend):
     assert torch.equal(scene.detach(), before)
 
 
+@pytest.mark.rotating(3, group="long")
 @for_each(backend=BACKENDS)
 def test_rendering_takes_no_part_in_autocast(backend):
     """And takes half precision under autocast only."""

@@ -33,7 +33,7 @@ def renderer(near):
     return step, (icosphere(0).vertices,)
 
 
-@pytest.mark.rotating(4, group="graphs")
+@pytest.mark.rotating(7, group="graphs")
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @pytest.mark.parametrize(

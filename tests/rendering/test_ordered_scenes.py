@@ -104,6 +104,7 @@ def test_images_and_all_gradients_are_those_of_the_reference(look, tconorm, sort
     assert_same(found("cpu", names, **options), want)
 
 
+@pytest.mark.rotating(3, group="long")
 @for_each(
     tconorm=["probabilistic", "max", "average", "hamacher(p=0.5)"], backend=["cpu", "reference"]
 )
@@ -183,6 +184,7 @@ def test_everything_of_the_renderer_that_is_learnt_has_its_gradient():
     assert all(x.grad.abs() > 0 for x in renderer.parameters())
 
 
+@pytest.mark.rotating(3, group="long")
 @for_each(backend=BACKENDS)
 def test_the_eye_among_the_faces(backend):
     """Faces that the near plane cuts have four corners; on all backends, chunk by chunk."""

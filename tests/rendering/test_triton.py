@@ -203,6 +203,7 @@ def test_the_nearest_face_is_that_of_the_reference_and_the_lower_of_two_equals()
     assert found[0].max() < len(mesh.faces)
 
 
+@pytest.mark.rotating(3, group="rules of operators")
 @for_each(name=["gamma(shape=1.7)/yager(p=2.0)", "logistic.squared/max"], rotating=2)
 def test_the_operators_keep_the_rules_of_torch(name):
     """Schema, fake kernel and autograd registration, with arguments of real calls."""

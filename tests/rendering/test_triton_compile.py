@@ -142,6 +142,7 @@ TYPES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating(3, group="long")
 @pytest.mark.skipif(not interpreted(), reason="its constants are those of the interpreter")
 def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch):
     """Types and constants of all launches, as `support.ahead_of_time` has them."""

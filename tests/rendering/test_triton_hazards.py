@@ -110,7 +110,7 @@ USUAL = ("lists", "walks", "max", "colours", "clipped", "layers")
 IN_GPU_ARITHMETIC = ("walks", "max", "colours")
 
 
-@pytest.mark.rotating(3, group="hazards")
+@pytest.mark.rotating(4, group="hazards")
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(request):
     seen = set()
     for scene in SCENES if request.config.getoption("--every") else USUAL:

@@ -170,6 +170,7 @@ def test_projection_is_kept_until_the_camera_changes(orthographic):
     assert look_at(2.7, 30.0, torch.tensor(TURNS, requires_grad=True)).projection.requires_grad
 
 
+@pytest.mark.rotating(3, group="rules of operators")
 def test_operators_say_what_they_are():
     camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
     mesh = BOX.to(DEVICE)

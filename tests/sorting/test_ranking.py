@@ -126,6 +126,7 @@ def test_masks_stay_in_graphs(kind):
     torch.testing.assert_close(*slopes)
 
 
+@pytest.mark.rotating(7, group="graphs")
 @pytest.mark.graphs
 def test_graphs_break_at_queries_and_networks():
     scores, grades = lists(3, 6)

@@ -66,7 +66,7 @@ def sorted_by(module, scene):
     return [*outputs, x.grad, steepness.grad, *([payload.grad] if columns else [])]
 
 
-@pytest.mark.rotating(3, group="hazards")
+@pytest.mark.rotating(4, group="hazards")
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits():
     kernels = set()
     for scene in SCENES:

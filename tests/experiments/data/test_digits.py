@@ -92,6 +92,7 @@ DAMAGED = {
 }
 
 
+@pytest.mark.rotating(3, group="long")
 @for_each(name=DAMAGED)
 def test_damaged_idx(tmp_path, name):
     data, words = DAMAGED[name]

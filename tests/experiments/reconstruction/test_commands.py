@@ -391,6 +391,7 @@ def test_predict_writes_a_mesh_for_each_image(whole, tmp_path, capsys):
     assert ((pixels[..., 0] - pixels[..., 2]) > 80).any()  # the mesh is orange
 
 
+@pytest.mark.rotating(3, group="long")
 def test_predict_refuses(whole, tmp_path, capsys):
     picture(9, 9, (2, 2, 5, 5)).save(tmp_path / "a.png")
     (tmp_path / "b.png").write_text("no image")

@@ -287,6 +287,7 @@ def test_bad_outputs_end_in_one_line(results_file, tmp_path, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"file"}
 
 
+@pytest.mark.rotating(3, group="long")
 def test_exported_table_has_the_same_page(results_file, tmp_path):
     """Ranks, maps and scores; a table has no pictures, protocols and failures."""
     table = tmp_path / "results.csv"

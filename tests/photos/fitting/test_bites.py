@@ -77,6 +77,7 @@ def test_right_masks_stay(count):
         assert without_bites(camera, masks) is masks
 
 
+@pytest.mark.rotating(2, group="bites")
 def test_what_only_one_mask_could_see_stays(figure):
     """Of seven masks, of many with bites, or where no other looks from about there."""
     _, camera, masks = figure

@@ -64,6 +64,7 @@ def lid(height):
     return Mesh(unit * torch.tensor([1.0, height, 1.0]), box.faces)
 
 
+@pytest.mark.rotating(4, group="stereo")
 def test_patches_are_compared_with_what_lies_between_pixels():
     """Weighted correlations with bilinear interpolation, by SciPy, of 16 pixels at once."""
     from numba import njit
@@ -195,7 +196,7 @@ def test_photos_agree_at_the_true_depth(plane):
     assert float(found.abs().quantile(0.8)) < 0.05
 
 
-@pytest.mark.rotating(3, group="stereo")
+@pytest.mark.rotating(4, group="stereo")
 @for_each(gain=[0.5, 1.5], rotating=2)
 def test_brightness_may_differ(plane, gain):
     rgb, camera, alpha, lid = plane
@@ -205,7 +206,7 @@ def test_brightness_may_differ(plane, gain):
     assert float(found.abs().median()) < 0.02
 
 
-@pytest.mark.rotating(3, group="stereo")
+@pytest.mark.rotating(4, group="stereo")
 def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
     """Wide patches see what small ones take for a slope with noise."""
     _, camera, alpha, lid = plane
@@ -228,7 +229,7 @@ def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
     assert found > 3 * near()
 
 
-@pytest.mark.rotating(3, group="stereo")
+@pytest.mark.rotating(4, group="stereo")
 def test_tints_tell_what_light_hides(plane, monkeypatch):
     """Grain that is alike in all three colours, as of light, over colours of equal brightness."""
     _, camera, alpha, lid = plane
@@ -255,7 +256,7 @@ def test_tints_tell_what_light_hides(plane, monkeypatch):
     assert found > 3 * near()
 
 
-@pytest.mark.rotating(3, group="stereo")
+@pytest.mark.rotating(4, group="stereo")
 def test_hollows_may_be_deep(plane):
     """A board that lies further below the hull than a third of its diagonal."""
     rgb, camera, alpha, _ = plane
@@ -296,7 +297,7 @@ def part_of_a_wall(radius, camera, size, below, grain=0.0):
     return float((near & (depths.weights > 0.1))[wall].mean())
 
 
-@pytest.mark.rotating(3, group="stereo")
+@pytest.mark.rotating(4, group="stereo")
 def test_steep_walls_of_hollows_are_seen(monkeypatch):
     """Of the four nearest photos often one alone sees the wall of a cup that is as deep as wide."""
     i = torch.arange(18)
@@ -311,7 +312,7 @@ def test_steep_walls_of_hollows_are_seen(monkeypatch):
     assert found[0] > 1.3 * found[1], found
 
 
-@pytest.mark.rotating(3, group="stereo")
+@pytest.mark.rotating(4, group="stereo")
 def test_what_is_known_helps_to_see_the_rest(monkeypatch):
     """Deep in a narrow cup, where most other photos see its rim."""
     i = torch.arange(10)
@@ -339,7 +340,7 @@ def test_depths_do_not_depend_on_threads(plane):
     assert np.array_equal(one.weights, more.weights)
 
 
-@pytest.mark.rotating(3, group="stereo")
+@pytest.mark.rotating(4, group="stereo")
 def test_photos_that_contradict_each_other_tell_nothing(plane, monkeypatch):
     """Each with waves of its own, as of a light: they are alike somewhere, never for long."""
     rgb, camera, alpha, lid = plane
@@ -353,7 +354,7 @@ def test_photos_that_contradict_each_other_tell_nothing(plane, monkeypatch):
     assert find_depths(lid, lit, camera, alpha, least=0.3).known > 0
 
 
-@pytest.mark.rotating(3, group="stereo")
+@pytest.mark.rotating(4, group="stereo")
 def test_what_has_no_pattern_stays(plane):
     _, camera, alpha, lid = plane
     camera, alpha = camera[:5], alpha[:5]
@@ -416,6 +417,7 @@ def pit():
     return closed, lowered.with_vertex_colors(pattern(2 * lowered.vertices / top)), floor > 0
 
 
+@pytest.mark.rotating(4, group="stereo")
 def test_a_hollow_comes_from_colours():
     closed, truth, floor = pit()
     i = torch.arange(12)
@@ -455,6 +457,7 @@ def improving(monkeypatch, every):
     monkeypatch.setattr(refining, "EVERY", every)
 
 
+@pytest.mark.rotating(4, group="stereo")
 def test_what_is_not_improved_is_returned(ball, monkeypatch):
     monkeypatch.setattr(refining, "LEAST_GAIN", np.inf)
     result = refine_shape(*ball, steps=1)
@@ -479,6 +482,7 @@ def test_what_photos_know_little_of_is_returned(ball, monkeypatch):
     assert "a surface without a pattern cannot be matched" in result.reason
 
 
+@pytest.mark.rotating(4, group="stereo")
 def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
     """After any photo in stereo, after it and any group of steps, and from a file."""
     improving(monkeypatch, 2)
@@ -516,6 +520,7 @@ def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
         assert (again.psnr, again.iou, again.moved) == (whole.psnr, whole.iou, whole.moved)
 
 
+@pytest.mark.rotating(4, group="stereo")
 def test_a_budget_ends_it_and_the_work_is_told_on_the_way(ball, monkeypatch):
     improving(monkeypatch, 4)
     # How often threads tell what is done depends on which is first.

@@ -136,6 +136,7 @@ def test_points_lie_in_the_room(room, stereo):
         np.testing.assert_array_equal(views[starts[k] : starts[k + 1]], own)
 
 
+@pytest.mark.rotating(5, group="scenes")
 def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     scene = room[2]
     found = build(scene, tmp_path, SceneSettings(faces=3000, depth=QUICK))
@@ -187,6 +188,7 @@ def test_tracks_are_read_again(tmp_path):
     assert read_tracks(file) == [(1, 3), ()]
 
 
+@pytest.mark.rotating(5, group="scenes")
 def test_the_command(room, tmp_path, capsys):
     """Photos without masks are a scene, and what is said of it is what the mesh is."""
     out = tmp_path / "out"
@@ -220,6 +222,7 @@ def test_the_command(room, tmp_path, capsys):
     assert "--hold-out is for scenes" in capsys.readouterr().err
 
 
+@pytest.mark.rotating(5, group="scenes")
 def test_after_any_stage_the_command_goes_on_with_equal_bits(room, tmp_path, monkeypatch, capsys):
     """Stopped once in each stage, one after the other: in the preview, and in what follows."""
     monkeypatch.setattr(command, "PREVIEW_FROM", 90)
@@ -250,6 +253,7 @@ def test_after_any_stage_the_command_goes_on_with_equal_bits(room, tmp_path, mon
     capsys.readouterr()
 
 
+@pytest.mark.rotating(5, group="scenes")
 def test_a_budget_chooses_the_size_after_the_preview(room, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "PREVIEW_FROM", 90)
     monkeypatch.setattr(command, "PREVIEW_SIDE", 64)
@@ -263,6 +267,7 @@ def test_a_budget_chooses_the_size_after_the_preview(room, tmp_path, monkeypatch
         assert max(metrics["image_size"]) == side
 
 
+@pytest.mark.rotating(5, group="scenes")
 def test_an_object_in_a_box(room, tmp_path, stereo):
     scene, low, high = room[2], np.array([-0.8, -0.5, 3.0]), np.array([0.6, 0.6, 4.2])
     box = tuple(tuple((corner - scene.origin).tolist()) for corner in (low, high))

@@ -104,6 +104,7 @@ def test_what_nobody_sees_stays_open():
     assert ((normal * out).sum(1) > 0).mean() > 0.995  # no lid from below
 
 
+@pytest.mark.rotating(3, group="long")
 def test_parts_that_float_go():
     points, views, starts, cameras, spacing = seen_ball(3000, AROUND)
     crumb = 1.8 * points[:4] / np.linalg.norm(points[:4], axis=1, keepdims=True)

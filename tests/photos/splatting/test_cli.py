@@ -125,7 +125,7 @@ def test_photos_become_a_scene(ball, trained):
         assert len(np.unique(np.asarray(sheet).reshape(-1, 3), axis=0)) > 100
 
 
-@pytest.mark.rotating(2, group="trainings")
+@pytest.mark.rotating(3, group="trainings of splats")
 def test_pictures_without_masks_have_a_learnt_background(whole, tmp_path):
     assert run(whole, "-o", tmp_path / "a", *SMALL, "--hold-out", 0) == 0
     found = facts(tmp_path / "a")
@@ -165,7 +165,7 @@ class Stopping:
         monkeypatch.setattr(kind, "advance", advance)
 
 
-@pytest.mark.rotating(2, group="trainings")
+@pytest.mark.rotating(3, group="trainings of splats")
 def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monkeypatch, capsys):
     assert run(ball, "-o", tmp_path / "a", *SMALL) == 0
     Stopping(monkeypatch, 7)
@@ -213,6 +213,7 @@ def test_pictures_are_shown_on_the_way(ball, tmp_path, monkeypatch, capsys):
     assert "triangles=" in shown.err
 
 
+@pytest.mark.rotating(3, group="trainings of splats")
 @for_each(opaque=[0, 0.5], stopped=[None, "SplatTraining", "HardTraining"], rotating=2)
 def test_files_are_there_when_the_budget_ends(opaque, stopped, ball, tmp_path, monkeypatch):
     """By a clock that steps and pictures move: of 300 s all are spent, and none is added."""
