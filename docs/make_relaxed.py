@@ -35,7 +35,8 @@ from torch import Tensor
 
 import gendr
 from gendr import relaxed, sorting
-from gendr.relaxed import Vector, programs, smoothing
+from gendr.relaxed import Vector, programs, smoothing, soft_dtw_alignment
+from gendr.transport import sinkhorn
 from lab.data import cheapest_paths
 from lab.pages import table
 from lab.report import paths
@@ -100,6 +101,27 @@ def figure_quantiles() -> None:
         axis.set_xlabel("x")
     figure.tight_layout()
     save_plot(figure, "soft_quantiles.png")
+
+
+def figure_alignments() -> None:
+    """Expected alignments of two series, and plans between their values."""
+    figure, axes = plots(2, 4, (11, 5))
+    t = torch.linspace(0, 1, 40, dtype=torch.float64)
+    a, b = (6.3 * t).sin(), (6.3 * t[:32] ** 2 / t[31] ** 2).sin()
+    for (left, *rest), title in zip(axes, ("two series", "their values"), strict=True):
+        for series, colour in ((a, BLUE), (b, RED)):
+            left.plot(series if title == "two series" else series.sort().values, color=colour)
+        left.set_title(title, size=10)
+        for axis, width in zip(rest, (0.01, 0.1, 1.0), strict=True):
+            if title == "two series":
+                shown, name = soft_dtw_alignment(a, b, width), "γ"
+            else:
+                costs = (a.sort().values[:, None] - b.sort().values).square()
+                shown, name = sinkhorn(costs, epsilon=width).plan, "ε"
+            axis.imshow(shown / shown.max(), cmap="Greys", vmin=0, vmax=1, aspect="auto")
+            axis.set_title(f"{name} = {width:g}", size=10)
+    figure.tight_layout()
+    save_plot(figure, "alignments.png")
 
 
 def figure_ranking() -> None:
@@ -381,6 +403,7 @@ def figure_learnt() -> None:
 FIGURES: dict[str, Callable[[], None]] = {
     "soft": figure_soft,
     "quantiles": figure_quantiles,
+    "alignments": figure_alignments,
     "ranking": figure_ranking,
     "decisions": figure_decisions,
     "sort": figure_sort,

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_count, check_finite, check_float, check_like, check_number
-from gendr._common.tracing import in_single, is_traced
+from gendr._common.tracing import in_single, is_for_onnx, is_traced
 
 __all__ = ["Transport", "sinkhorn", "sinkhorn_divergence"]
 
@@ -99,7 +99,8 @@ def sinkhorn(
     a, b = a.double(), b.double()
     with torch.no_grad():
         u, v = _potentials(wide.detach(), a.detach(), b.detach(), iterations, tolerance)
-    if is_traced() or wide.requires_grad or a.requires_grad or b.requires_grad:
+    graded = is_traced() or wide.requires_grad or a.requires_grad or b.requires_grad
+    if graded and not is_for_onnx():
         # Steps at the solution, of which the derivatives are those of the solution, and values 0.
         du, dv = _step(wide, a, b, u, v)
         u, v = u + (du - du.detach()), v + (dv - dv.detach())

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from gendr import distributions, logic, relaxed, sorting, tnorms, topk
+from gendr import distributions, logic, relaxed, soft, sorting, tnorms, topk
+from gendr.transport import sinkhorn
 from support.cases import for_each
 
 torch.manual_seed(0)
@@ -17,6 +18,7 @@ LISTS = (torch.randn(3, 4),)
 PAIRS = (torch.randn(3, 3), torch.randn(3, 4))
 NET = nn.Sequential(logic.LogicLayer(4, 6, seed=0), logic.GroupSum(2))
 WORDS = (torch.randint(0, 3, (3, 2)), torch.randint(0, 3, (3, 3)))
+SWEEPS = {"iterations": 30, "tolerance": 1e-13}
 CASES = {
     **{
         f"sort {m}": (lambda x, m=m: sorting.soft_sort(x, m), LISTS)
@@ -24,9 +26,11 @@ CASES = {
     },
     **{
         f"rank {m}": (lambda x, m=m: sorting.soft_rank(x, m), LISTS)
-        for m in ("bitonic", "softsort", "permutahedron")
+        for m in ("bitonic", "neuralsort", "softsort", "permutahedron")
     },
     "quantile": (lambda x: sorting.soft_quantile(x, 0.3), LISTS),
+    "quantile softsort": (lambda x: sorting.soft_quantile(x, 0.3, "softsort"), LISTS),
+    "argquantile": (lambda x: sorting.soft_argquantile(x, 0.3, "softsort"), LISTS),
     "top-k": (lambda x: topk.soft_topk(x, 2).values, LISTS),
     "top-k, hard": (lambda x: topk.soft_topk(x, 2, hard=True).values, LISTS),
     "mask": (lambda x: topk.soft_topk_mask(x, 2), LISTS),
@@ -36,6 +40,12 @@ CASES = {
     "warping": (lambda a, b: relaxed.dynamic_time_warping(a, b), PAIRS),
     "soft-DTW": (lambda a, b: relaxed.soft_dtw(a, b), PAIRS),
     "levenshtein": (lambda s, t: relaxed.levenshtein(s, t), WORDS),
+    "functions": (
+        lambda x: soft.where(soft.greater(x, 0.1), soft.clamp(x, -1, 1), soft.round(x)),
+        LISTS,
+    ),
+    "histogram": (lambda x: soft.histogram(x, 3, (-1.0, 1.0)), LISTS),
+    "transport": (lambda c: sinkhorn(c, None, None, 1.0, **SWEEPS).plan, (torch.rand(3, 2, 4),)),
     "logic": (lambda x: NET.train()(x), (torch.rand(3, 4),)),
     "logic, bits": (lambda x: NET.eval()(x), ((torch.rand(3, 4) > 0.5).float(),)),
 }
@@ -124,6 +134,8 @@ def test_what_onnx_cannot_say_is_refused(monkeypatch):
     module = Graph(lambda x: topk.soft_topk_mask(x, 2, "gamma(shape=2)"))
     with pytest.raises(RuntimeError, match=r"no graph for torch.export; take logistic"):
         torch.export.export(module, LISTS)
+    with pytest.raises(RuntimeError, match=r"no graph for torch.export; export soft_dtw"):
+        torch.export.export(Graph(relaxed.soft_dtw_alignment), PAIRS)
 
 
 # -- derivatives
@@ -141,6 +153,7 @@ CURVED = {
         for name in ("logistic", "gamma", "student_t", "power")
     },
     "mask, gamma": (lambda x: topk.soft_topk_mask(x, 2, "gamma(shape=2)"), LISTS),
+    "alignment": (lambda a, b: relaxed.soft_dtw_alignment(a, b), PAIRS),
     "sort sinkhorn": (lambda x: sorting.soft_sort(x, "sinkhorn"), LISTS),
     "MAP": (lambda x: sorting.MAPLoss()(x, (x.detach() > 0).to(x.dtype)), LISTS),
 }

@@ -27,6 +27,9 @@ def test_plans_have_their_sums_and_the_form_of_the_optimum():
         left = left - left[..., :1, :] - left[..., :, :1] + left[..., :1, :1]
         assert left.abs().max() < 1e-8
         assert_close(found.cost, (found.plan * costs).sum((-2, -1)))
+        outer = a[..., :, None] * b[..., None, :]
+        divergence = (found.plan * (found.plan / outer).log()).sum((-2, -1))
+        assert_close(found.value, found.cost + epsilon * divergence)
 
 
 def test_derivatives():

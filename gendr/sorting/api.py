@@ -749,8 +749,11 @@ class SoftQuantile(_Sorter):
         shares = torch.stack([1 - part, part], -1)
         rows = None if mask is not None else _rows_of(found, at)
         if rows is not None:
-            weights = shares.new_zeros(*place.shape, rows.shape[-2])
-            soft = weights.scatter_add(-1, at - at.amin(), shares) @ rows
+            if rows.shape[-2] == 1:
+                soft = rows.expand(*place.shape, rows.shape[-1])
+            else:
+                weights = shares.new_zeros(*place.shape, rows.shape[-2])
+                soft = weights.scatter_add(-1, at - at.amin(), shares) @ rows
             result = soft if self.indices else (soft * found.x.unsqueeze(-2)).sum(-1)
             result = result.to(found.dtype)
         elif self.indices:

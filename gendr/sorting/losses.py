@@ -82,7 +82,7 @@ def hard_ranks(values: Tensor, ties: str = "average", mask: Tensor | None = None
         ValueError: if it has no dimension, n = 0, NaN or inf, or `ties` is something else.
     """
     known = check_mask(mask, values, "values", by_length=False)
-    values = _list("values", values, known)
+    values = checked_list("values", values, known)
     if check_choice("ties", ties, ("average", "first")) == "average":
         return present(mean_ranks(values, known, _float_like(values)), known)
     return present(ranks_of(_order(values, known), _float_like(values)), known)
@@ -118,7 +118,7 @@ def permutation_matrix(values: Tensor, ties: str = "first", mask: Tensor | None 
         ValueError: if it has no dimension, n = 0, NaN or inf, or `ties` is something else.
     """
     known = check_mask(mask, values, "values", by_length=False)
-    values = _list("values", values, known)
+    values = checked_list("values", values, known)
     columns = None if known is None else known[..., None, :]
     if check_choice("ties", ties, ("average", "first")) == "first":
         return present(matrix_of(_order(values, known), _float_like(values)), columns)
@@ -582,7 +582,7 @@ def ndcg_of_ranks(
             large that its gain overflows, or NaN or inf are among them.
     """
     known = check_mask(mask, ranks, "ranks", by_length=False)
-    ranks = _floats("ranks", ranks, known)
+    ranks = checked_floats("ranks", ranks, known)
     ranks = ranks if descending else _counts(ranks, known) + 1 - ranks
     ranks = ranks if known is None else ranks.masked_fill(~known, 1)
     if ranks.numel() and not all_hold(ranks > 0):
@@ -598,7 +598,7 @@ def checked_gains(relevance: Tensor, like: Tensor, gain: str, mask: Tensor | Non
         raise ValueError(
             f"relevance must have shape {shape_text(like.shape)}, got {shape_text(relevance.shape)}"
         )
-    relevance = _floats("relevance", relevance, mask)
+    relevance = checked_floats("relevance", relevance, mask)
     if relevance.numel() and not all_hold(relevance >= 0):
         raise ValueError(f"relevance must be >= 0, got {relevance.min().item():g}")
     relevance = check_device("relevance", relevance, "the others", like).to(like.dtype)
@@ -629,7 +629,7 @@ def normalised(result: Tensor, gains: Tensor, discounts: Tensor) -> Tensor:
 # checks of arguments
 
 
-def _list(name: str, x: object, mask: Tensor | None = None) -> Tensor:
+def checked_list(name: str, x: object, mask: Tensor | None = None) -> Tensor:
     """A finite tensor [..., n], n >= 1; integers stay integers, as floats may merge them."""
     x = check_tensor(name, x)
     if x.is_complex():
@@ -649,9 +649,9 @@ def _float_like(x: Tensor) -> torch.dtype:
     return torch.get_default_dtype()
 
 
-def _floats(name: str, x: object, mask: Tensor | None = None) -> Tensor:
-    """What `_list` gives, in float32 or float64."""
-    x = _list(name, x, mask)
+def checked_floats(name: str, x: object, mask: Tensor | None = None) -> Tensor:
+    """What `checked_list` gives, in float32 or float64."""
+    x = checked_list(name, x, mask)
     return x.to(_float_like(x))
 
 
@@ -665,5 +665,5 @@ def checked_pair(
             f"{name} and {other_name} must have one shape, "
             f"got {shape_text(one.shape)} and {shape_text(two.shape)}"
         )
-    one, two = _floats(name, one, mask), _list(other_name, two, mask)
+    one, two = checked_floats(name, one, mask), checked_list(other_name, two, mask)
     return one, check_device(other_name, two, name, one)

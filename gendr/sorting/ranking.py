@@ -19,7 +19,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._common.checks import check_choice, check_count, check_number, check_tensor, shape_text
+from gendr._common.checks import (
+    check_choice,
+    check_count,
+    check_device,
+    check_number,
+    check_tensor,
+    shape_text,
+)
 from gendr._common.tracing import all_hold, is_traced, matmul
 from gendr._common.words import worded
 from gendr.distributions import as_distribution
@@ -29,7 +36,9 @@ from gendr.sorting.api import Method, get, permutation, soft_rank
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.losses import (
     REDUCTIONS,
+    checked_floats,
     checked_gains,
+    checked_list,
     checked_pair,
     discounts_of,
     kendall,
@@ -511,16 +520,15 @@ class OrdinalLoss(RankingLoss):
     def _checked(
         self, scores: Tensor, target: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        if scores.ndim != target.ndim + 1 or 0 in scores.shape[-1:]:
+        if scores.shape[:-1] != target.shape or 0 in scores.shape[-1:]:
             raise ValueError(
                 "scores must have shape [..., n, K] for the target [..., n] of grades 0 .. K, got "
                 f"{shape_text(scores.shape)} and {shape_text(target.shape)}"
             )
-        # Every level's scores have to fit the target.
-        moved, wide = scores.movedim(-1, 0), target.expand(scores.shape[-1], *target.shape)
-        whole = None if mask is None else mask.expand(wide.shape)
-        scores, wide = checked_pair("scores", moved, "target", wide, whole)
-        return scores.movedim(0, -1), wide[0]
+        whole = None if mask is None else mask[..., None].expand(scores.shape)
+        scores = checked_floats("scores", scores, whole)
+        target = checked_list("target", target, mask)
+        return scores, check_device("target", target, "scores", scores)
 
     def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """The mean over entries."""

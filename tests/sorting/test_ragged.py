@@ -192,6 +192,34 @@ def test_quantiles_are_those_of_torch():
         soft_quantile(x, 0.5, interpolation="cubic")
 
 
+def test_quantiles_of_long_lists_by_softsort_are_rows_of_the_matrix():
+    """Which are computed alone: also of equal values, by a learnt steepness, with all options."""
+    x = numbers(3, 40)
+    x[0, :20] = x[0, 20:]
+    steepness = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    for leaf in (x, steepness):
+        leaf.requires_grad_()
+    for options in ({}, {"power": 2.0}, {"standardize": True}):
+        options = {"steepness": steepness, **options}
+        p = permutation(x, "softsort", **options)
+        for q, low, part in ((0.5, 19, 0.5), (0.0, 0, 0.0), (1.0, 38, 1.0), (0.51, 19, 0.89)):
+            want = (1 - part) * p[:, low] + part * p[:, low + 1]
+            found = soft_argquantile(x, q, "softsort", **options)
+            value = soft_quantile(x, q, "softsort", **options)
+            torch.testing.assert_close(found, want)
+            torch.testing.assert_close(value, (want * x).sum(-1))
+            slopes = [
+                torch.autograd.grad(v.square().sum(), (x, steepness), retain_graph=True)
+                for v in (value, (want * x).sum(-1))
+            ]
+            torch.testing.assert_close(*slopes)
+    both = torch.tensor([0.5, 0.51], dtype=torch.float64)
+    found = soft_quantile(x, both, "softsort", steepness=2.0)
+    each = [soft_quantile(x, q.item(), "softsort", steepness=2.0) for q in both]
+    torch.testing.assert_close(found, torch.stack(each))
+    assert soft_quantile(x[:0], 0.5, "softsort").shape == (0,)
+
+
 @for_each(method=["odd_even", "softsort", "neuralsort", "sinkhorn"])
 def test_where_quantiles_stand_are_rows_of_the_matrix(method):
     x, q = numbers(3, 7), torch.tensor([0.5, 0.1], dtype=torch.float64)

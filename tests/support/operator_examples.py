@@ -100,7 +100,7 @@ def _rows() -> Example:
 
     x, steepness = torch.randn(2, 5), torch.tensor(1.3)
     inputs, empty = _leaves(x, steepness), _leaves(x[:0], steepness)
-    return Example({"cpu": rows._RowKernels}, (NeuralSort(), 4), inputs, empty)
+    return Example({"cpu": rows._RowKernels}, (NeuralSort(), 4, 0), inputs, empty)
 
 
 def _products() -> Example:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_count, check_float, check_number
-from gendr._common.tracing import in_single
+from gendr._common.tracing import in_single, is_traced
 from gendr.relaxed.algorithms.dynamic_time_warping import (
     Cost,
     check_sequences,
@@ -105,9 +105,17 @@ def soft_dtw_alignment(
 
     Returns:
         [..., n, m] in [0, 1]; differentiable in a and b for gamma > 0.
+
+    Raises:
+        TypeError, ValueError: as `soft_dtw`.
+        RuntimeError: `torch.export` traces, which cannot go through a gradient.
     """
+    if torch.compiler.is_exporting():
+        raise RuntimeError("soft_dtw_alignment has no graph for torch.export; export soft_dtw")
     a, b = check_sequences(a, b, features, check)
     costs = _costs(a, b, cost, band, lengths, gamma)
+    if is_traced() and not torch.compiler.is_compiling():
+        return torch.func.grad(lambda c: _warped(c, gamma, lengths, backend).sum())(costs)
     graph = torch.is_grad_enabled() and costs.requires_grad and gamma > 0
     with torch.enable_grad():
         costs = costs if graph else costs.detach().requires_grad_()
