@@ -44,6 +44,7 @@ from gendr.photos.splatting.hard import HardTraining
 from gendr.photos.splatting.loop import Training
 from gendr.photos.splatting.pictures import drawn, film, hard_views, pair, sheet
 from gendr.photos.splatting.settings import BACKGROUNDS
+from gendr.photos.splatting.start import exposures
 from gendr.photos.splatting.training import KIND, SplatTraining, start_from, with_background
 from gendr.photos.views import color_of
 
@@ -65,6 +66,8 @@ FILES_SECONDS, LEAST_PART = 1.0, 0.1
 # Stereo for a surface to start from: seconds of a processor for a megapixel, the part of a budget
 # that it may take, and the least of the longer side of photos for it.
 STEREO_SECONDS, STEREO_PART, STEREO_LEAST = 7.0, 0.2, 160
+# Exposures are learnt if the logarithm of one is larger.
+BRIGHTER = 0.05
 # Of two shares of a time so close to each other the training has had its own.
 NEARLY = 1.1
 # The shorter side of the masks of the surface, and cells of its grid along an axis.
@@ -168,6 +171,8 @@ def _scene(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[_Scene
         kind = "held out"
     train, settings = with_background(train, settings)
     init, start = _start(args, train, settings, left_out)
+    if settings.exposure is None:
+        settings = replace(settings, exposure=_differ(args, init, start, train))
     path = Path(args.photos)
     return _Scene(path.name or path.resolve().name, train, scored, kind, init, start), settings
 
@@ -227,6 +232,13 @@ def _surface(args: Splat, photos: Photos, settings: SplatSettings, left_out: lis
         found = build(scene, Path(folder), SceneSettings(faces=most), tell)
     mesh = found.mesh.with_origin(torch.from_numpy(scene.origin))
     return start_from(photos, settings, mesh, whole=True)
+
+
+def _differ(args: Splat, init: str, start: Splats, photos: Photos) -> bool:
+    """Whether some photos are brighter than others; as it was, for a training that goes on."""
+    if args.resume:
+        return "exposure" in load_checkpoint(Path(args.output) / CHECKPOINT, KIND)["values"]
+    return init == "surface" and bool((exposures(start, photos).log().abs() > BRIGHTER).any())
 
 
 def _check_own(out: Path) -> None:

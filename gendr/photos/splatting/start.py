@@ -57,6 +57,10 @@ _NEIGHBOURS = 3
 _WIDER, _FAR, _DIVIDED, _BESIDE = 1.2, 6.0, 3, 0.35
 # Triangles that a photo shows by fewer points than this part of most photos' say little there.
 _CLEAR = 0.1
+# Colours nearer to black or white than this say nothing of exposures.
+_BLACK = 0.03
+# Colours and exposures are found by turns, so many times.
+_ROUNDS_OF_GAINS = 30
 
 
 @final
@@ -318,6 +322,27 @@ def from_surface(mesh: Mesh, photos: Photos, *, look: Look | None = None) -> Spl
     harmonics = harmonics_of(colors[seen].to(corners), look.degree)
     alike = opacity[seen] * look.opacity
     return _alike(look, wide[seen], harmonics, alike, photos.background, origin)
+
+
+def exposures(splats: Splats, photos: Photos) -> Tensor:
+    """How bright each photo is beside the others: [B, 3], factors of RGB, of geometric mean 1.
+
+    Args:
+        splats: About where surfaces are, in any colours; taken as opaque.
+        photos: Of which triangles are compared that another shows too.
+    """
+    each = torch.stack([x.float() for x in shown(splats, photos)])
+    count, colors = each[..., 3:], each[..., :3] / each[..., 3:]
+    # What is black or white tells nothing.
+    told = (count > 0) & (colors > _BLACK) & (colors < 1 - _BLACK)
+    told &= told.sum(0) > 1
+    logs = torch.where(told, colors, torch.nan).log()
+    gains = logs.new_zeros(len(photos), 3)
+    for _ in range(_ROUNDS_OF_GAINS):
+        shades = (logs - gains[:, None]).nanmean(0)
+        gains = (logs - shades).nanmedian(1).values.nan_to_num(0)
+        gains = gains - gains.mean(0)
+    return gains.exp()
 
 
 def _accepted(

@@ -24,6 +24,7 @@ from gendr.photos.splatting import (
 )
 from gendr.photos.splatting.photos import Photos
 from gendr.photos.splatting.settings import SplatSettings
+from gendr.photos.splatting.start import exposures
 from gendr.photos.splatting.training import fit_splats, with_background
 from support.cases import for_each
 
@@ -259,6 +260,11 @@ def test_a_surface_and_what_is_beyond_it():
     images, alpha = splats.render(photos.camera, (SIZE, SIZE))
     assert float(psnr(images[1:], balls(8).images[1:]).min()) > 18
     assert float(alpha.min()) > 0.75  # the sphere is behind every pixel
+    gains = torch.tensor([0.8, 1.0, 1.2, 1.0, 1.0, 1.1, 1.0, 1.0])
+    darker = replace(photos, images=balls(8).images * gains[:, None, None, None] * 0.8)
+    found = exposures(splats, darker)
+    expected = (gains / gains.log().mean().exp())[:, None].expand(8, 3)
+    torch.testing.assert_close(found, expected, rtol=0.02, atol=0)
     moved = replace(photos, camera=photos.camera.with_origin(torch.tensor([1e6, 0.0, 0.0])))
     there = from_surface(mesh.with_origin(torch.tensor([1e6, 0.0, 0.0])), moved)
     assert there.origin.tolist() == [1e6, 0.0, 0.0]
