@@ -27,7 +27,7 @@ from gendr.photos.scene.views import camera_of
 
 IMAGES = Path(__file__).parent / "images"
 SCENES = ("room", "front", "heap")
-TILE, GAP, COLOURS = (240, 320), 6, 160
+TILE, GAP, COLOURS = (204, 272), 6, 112
 BACK = 1.25  # how much farther away the last column is seen from
 ELEVATION, FOV = 38.0, 48.0  # of the last column, in degrees
 

@@ -230,7 +230,7 @@ def test_splats_start_from_the_surface(room, tmp_path, capsys):
     assert facts["psnr"] > 15
     assert cli.main([*words, "--steps", "3", "--resume"]) == 0
     assert json.loads((out / "metrics.json").read_text())["steps"] == 3
-    few = [*words[:3], str(tmp_path / "few"), "--quiet", "--init", "surface", "--budget", "1s"]
+    few = [*words[:3], str(tmp_path / "few"), "--quiet", "--init", "surface", "--budget", "0.3s"]
     assert cli.main(few) == 2
     assert "there is no time for stereo" in capsys.readouterr().err
 
