@@ -418,10 +418,12 @@ class Splat(OnThreads, ReadsImages):
         background: behind the triangles: a name or #rrggbb, which transparent photos are laid over;
             learnt, one colour; or still, a backdrop that is the same image in all photos, as of a
             turntable (default: white; of photos without masks still if it is so, else learnt).
-        init: what to start from: points of COLMAP or gendr cameras (default, if any), a visual hull
-            of the masks (else, if there are any), what the cameras see (else), a mesh, a file of
-            points or Gaussians (PLY, plain or compressed, .splat, .spz, SOG, glTF), or the
-            splats.npz of a training before, whose law, T-conorm and unit then hold.
+        init: what to start from: of photos without masks the surface that stereo finds, with a
+            sphere about it for what is far (default); else, or where photos agree too little,
+            points of COLMAP or gendr cameras (if any), a visual hull of the masks (if any), or what
+            the cameras see; or a mesh, a file of points or Gaussians (PLY, plain or compressed,
+            .splat, .spz, SOG, glTF), or the splats.npz of a training before, whose law, T-conorm
+            and unit then hold.
         hold_out: every N-th picture is left out of the training, and scored; 0 for none.
         opaque: for splats.glb, train opaque triangles for so many times the steps, or the time, of
             the soft ones; 0: none.
@@ -447,7 +449,7 @@ class Splat(OnThreads, ReadsImages):
     frames: int | None = option(None, count(4))
     image_size: int | None = option(None, count(16), "PIXELS")
     background: str | None = option(None, None, "COLOUR")
-    init: str | None = option(None, None, "hull|cameras|points|MESH|SPLATS")
+    init: str | None = option(None, None, "surface|hull|cameras|points|MESH|SPLATS")
     hold_out: int = option(10, count(0))
     opaque: float = option(1.0, Number(0, 100))
 

@@ -29,6 +29,8 @@ from gendr.kernels.threads import num_threads
 from gendr.losses import psnr, ssim
 from gendr.mesh import Mesh
 from gendr.photos import load_points, view_sizes, visual, visual_hull
+from gendr.photos.scene.build import SceneSettings, build
+from gendr.photos.scene.model import read_scene
 from gendr.photos.splatting import (
     Photos,
     Splats,
@@ -42,6 +44,7 @@ from gendr.photos.splatting.hard import HardTraining
 from gendr.photos.splatting.loop import Training
 from gendr.photos.splatting.pictures import drawn, film, hard_views, pair, sheet
 from gendr.photos.splatting.settings import BACKGROUNDS
+from gendr.photos.splatting.start import exposures
 from gendr.photos.splatting.training import KIND, SplatTraining, start_from, with_background
 from gendr.photos.views import color_of
 
@@ -60,6 +63,11 @@ IMAGE_SIZE, SMALLEST = 400, 11
 SHOWN, FRAMES, FRAME = 12, 96, 320
 # Seconds for the sheet and for files; the part of a budget that steps have at least.
 FILES_SECONDS, LEAST_PART = 1.0, 0.1
+# Stereo for a surface to start from: seconds of a processor for a megapixel, the part of a budget
+# that it may take, and the least of the longer side of photos for it.
+STEREO_SECONDS, STEREO_PART, STEREO_LEAST = 7.0, 0.2, 160
+# Exposures are learnt if the logarithm of one is larger.
+BRIGHTER = 0.05
 # Of two shares of a time so close to each other the training has had its own.
 NEARLY = 1.1
 # The shorter side of the masks of the surface, and cells of its grid along an axis.
@@ -151,23 +159,36 @@ def _scene(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[_Scene
     """What is trained on and what is scored, and the settings with the kind of background."""
     every, count = args.hold_out, len(photos)
     train, scored, kind = photos, photos[visual.spread(count, SHOWN)], "trained on"
+    left_out: list[int] = []
     if every == 1:
         raise ValueError("--hold-out 1 leaves no picture to train on; use 2 or more, or 0 for none")
     if every:
         if count < 2:
             raise ValueError(f"{args.photos} holds {count} picture, none to hold out; --hold-out 0")
-        train, scored = photos.split(every, min(every, count) // 2)
+        offset = min(every, count) // 2
+        train, scored = photos.split(every, offset)
+        left_out = list(range(offset, count, every))
         kind = "held out"
     train, settings = with_background(train, settings)
-    init, start = _start(args, train, settings)
+    init, start = _start(args, train, settings, left_out)
+    if settings.exposure is None:
+        settings = replace(settings, exposure=_differ(args, init, start, train))
     path = Path(args.photos)
     return _Scene(path.name or path.resolve().name, train, scored, kind, init, start), settings
 
 
-def _start(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[str, Splats]:
+def _start(
+    args: Splat, photos: Photos, settings: SplatSettings, left_out: list[int]
+) -> tuple[str, Splats]:
     """What the training starts from, and its name."""
     given, path = args.init, Path(args.photos)
     points = None
+    if given == "surface" or (given is None and photos.alpha is None):
+        try:
+            return "surface", _surface(args, photos, settings, left_out)
+        except ValueError as error:  # too few photos, or they agree nowhere
+            if given:
+                raise ValueError(f"--init surface: {error}") from None
     if given in (None, "points") and path.is_dir():
         points = load_points(path, cameras=args.cameras, origin=photos.camera.origin)
     if points is not None:
@@ -186,6 +207,38 @@ def _start(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[str, S
         return given, start_from(photos, settings, cloud)
     mesh = Mesh.load(model_file(given), max_megapixels=args.max_megapixels)
     return given, start_from(photos, settings, mesh)
+
+
+def _surface(args: Splat, photos: Photos, settings: SplatSettings, left_out: list[int]) -> Splats:
+    """The surface that stereo finds, of photos so small that there is time for it.
+
+    Raises:
+        ValueError: if there is not, or no surface is found.
+    """
+    height, width = photos.image_size
+    most = settings.count_for(height * width)
+    part = 1.0
+    if settings.budget is not None:
+        seconds = STEREO_SECONDS * len(photos) * height * width / 1e6 / num_threads()
+        part = min(1.0, math.sqrt(STEREO_PART * settings.budget / seconds))
+    side = round(part * max(height, width))
+    if side < min(max(height, width), STEREO_LEAST):
+        raise ValueError("there is no time for stereo; give more, or --init points")
+    path = Path(args.photos)
+    options: dict[str, Any] = {"cameras": args.cameras, "max_megapixels": args.max_megapixels}
+    scene = read_scene(path, side=side, left_out=left_out, **options)
+    session = Session("surface", None, quiet=args.quiet, at_once=True)
+    with TemporaryDirectory() as folder, session, session.part("stereo") as tell:
+        found = build(scene, Path(folder), SceneSettings(faces=most), tell)
+    mesh = found.mesh.with_origin(torch.from_numpy(scene.origin))
+    return start_from(photos, settings, mesh, whole=True)
+
+
+def _differ(args: Splat, init: str, start: Splats, photos: Photos) -> bool:
+    """Whether some photos are brighter than others; as it was, for a training that goes on."""
+    if args.resume:
+        return "exposure" in load_checkpoint(Path(args.output) / CHECKPOINT, KIND)["values"]
+    return init == "surface" and bool((exposures(start, photos).log().abs() > BRIGHTER).any())
 
 
 def _check_own(out: Path) -> None:

@@ -29,13 +29,15 @@ if TYPE_CHECKING:
         from_hull,
         from_mesh,
         from_points,
+        from_surface,
     )
     from gendr.photos.splatting.training import SplatTraining, fit_splats, start_from
 
 __all__ = [
     "Cloud", "HardTraining", "Look", "Photos", "SplatSettings", "SplatTraining", "Splats",
     "camera_path", "colors_of", "fit_splats", "fit_triangles", "from_cameras", "from_cloud",
-    "from_hull", "from_mesh", "from_points", "load_photos", "read_cloud", "start_from",
+    "from_hull", "from_mesh", "from_points", "from_surface", "load_photos", "read_cloud",
+    "start_from",
 ]  # fmt: skip
 
 _MODULES = {
@@ -54,6 +56,7 @@ _MODULES = {
         "from_hull",
         "from_mesh",
         "from_points",
+        "from_surface",
     ),
     "gendr.photos.splatting.training": ("SplatTraining", "fit_splats", "start_from"),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +20,7 @@ from gendr.photos.splatting.photos import Photos
 from gendr.photos.splatting.splats import Splats
 from gendr.rendering import Renderer
 
-__all__ = ["as_seen", "drawn", "film", "hard_views", "pair", "sheet"]
+__all__ = ["as_seen", "drawn", "film", "hard_views", "pair", "sheet", "shown"]
 
 # Pictures side by side on the sheet and the width of each; that of the two of a pair.
 COLUMNS, TILE, WIDE = 6, 192, 320
@@ -65,27 +65,9 @@ def as_seen(splats: Splats, photos: Photos) -> Splats:
     Raises:
         ValueError: if no photo shows a triangle.
     """
-    if not len(splats):
-        raise ValueError("there is no triangle to be seen")
-    mesh = splats.to_mesh(0.0)
-    camera, (height, width) = photos.camera.toward(mesh), photos.image_size
-    bare = Mesh(mesh.vertices, mesh.faces)
-    near, far = visual.depths(mesh, camera)
-    size = (_FINER * height, _FINER * width)
-    renderer = Renderer(size, "heaviside", "max", near=near, far=far, check=False)
-    # RGB and how often.
-    total = torch.zeros(len(splats), 4, dtype=torch.float64, device=mesh.device)
-    with torch.no_grad():
-        for i in range(len(photos)):
-            one = camera[i].with_origin(None)
-            face = renderer(bare, one).face_id[0]
-            shown = face >= 0
-            if (photo := one.photo(size)) is not None:
-                shown &= photo[0]
-            row, column = shown.nonzero().unbind(1)
-            colors = photos.images[i][:, row // _FINER, column // _FINER].double()
-            found = torch.cat([colors, torch.ones_like(colors[:1])]).T
-            total += summed(found, face[row, column].long(), len(splats))
+    total = torch.zeros(len(splats), 4, dtype=torch.float64, device=splats.vertices.device)
+    for each in shown(splats, photos):
+        total += each
     seen = total[:, 3] > 0
     if not bool(seen.any()):
         raise ValueError(f"no photo shows any of the {len(splats)} triangles")
@@ -94,6 +76,35 @@ def as_seen(splats: Splats, photos: Photos) -> Splats:
     return chosen.with_tensors(
         harmonics=harmonics_of(colors, chosen.degree), opacity=torch.ones_like(chosen.opacity)
     )
+
+
+def shown(splats: Splats, photos: Photos) -> Iterator[Tensor]:
+    """What each photo shows of triangles as if they were opaque and hard: float64 [N, 4] of each.
+
+    That is the sum of RGB over the points of pixels that show a triangle, and how many these are.
+
+    Raises:
+        ValueError: if there is no triangle.
+    """
+    if not len(splats):
+        raise ValueError("there is no triangle to be seen")
+    mesh = splats.to_mesh(0.0)
+    camera, (height, width) = photos.camera.toward(mesh), photos.image_size
+    bare = Mesh(mesh.vertices, mesh.faces)
+    near, far = visual.depths(mesh, camera)
+    size = (_FINER * height, _FINER * width)
+    renderer = Renderer(size, "heaviside", "max", near=near, far=far, check=False)
+    for i in range(len(photos)):
+        one = camera[i].with_origin(None)
+        with torch.no_grad():
+            face = renderer(bare, one).face_id[0]
+        inside = face >= 0
+        if (photo := one.photo(size)) is not None:
+            inside &= photo[0]
+        row, column = inside.nonzero().unbind(1)
+        colors = photos.images[i][:, row // _FINER, column // _FINER].double()
+        found = torch.cat([colors, torch.ones_like(colors[:1])]).T
+        yield summed(found, face[row, column].long(), len(splats))
 
 
 def pixels(image: Tensor, width: int | None = None) -> visual.Pixels:

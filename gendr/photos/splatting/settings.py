@@ -41,7 +41,8 @@ class SplatSettings:
         background: "given": that of the photos; "learnt": one colour, found with the rest; "still":
             an image, that of the backdrop of a turntable, found with the rest. By default given
             where there are masks, else still if it is so, else learnt.
-        exposure: photos may be brighter or darker than each other.
+        exposure: photos may be brighter or darker than each other (default: no, but gendr splat
+            looks whether they are, by the surface that it starts from).
         cutoff: coverage at or below it counts as 0.
         evaluate_every: part of the training between two looks at the pictures held out.
         seed: of all that is drawn.
@@ -68,7 +69,7 @@ class SplatSettings:
     learn_scale: bool = True
     shape: Annotated[float | None, Range(0, closed=False)] = None
     background: Background | None = None
-    exposure: bool = False
+    exposure: bool | None = None
     cutoff: Annotated[float, Range(0, 0.5)] = 0.01
     evaluate_every: Annotated[float, Range(0, closed=False)] = 0.1
     seed: Annotated[int, Range(0)] = 0

@@ -1,11 +1,11 @@
-"""Where splats start from: a visual hull, points or Gaussians, a mesh, or cameras alone."""
+"""Where splats start from: a surface, a visual hull, points or Gaussians, a mesh, or cameras."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from gendr._common.checks import (
 )
 from gendr._common.devices import where_given
 from gendr.distributions import Distribution, as_distribution
-from gendr.mesh import Mesh
+from gendr.mesh import Mesh, icosphere
 from gendr.mesh.files.origins import origin_of
 from gendr.photos import visual_sphere
 from gendr.photos.lines_of_sight import in_view, meeting_point, shown_at
@@ -30,10 +30,14 @@ from gendr.photos.splatting.gaussians.cloud import Cloud
 from gendr.photos.splatting.gaussians.conversion import triangles_of
 from gendr.photos.splatting.harmonics import COUNTS, harmonics_of
 from gendr.photos.splatting.photos import Photos
+from gendr.photos.splatting.pictures import shown
 from gendr.photos.splatting.splats import Splats
 from gendr.tnorms import TConorm
 
-__all__ = ["Look", "from_cameras", "from_cloud", "from_hull", "from_mesh", "from_points"]
+__all__ = [
+    "Look", "from_cameras", "from_cloud", "from_hull", "from_mesh", "from_points",
+    "from_surface",
+]  # fmt: skip
 
 # Points that are tried at once, how many times, and how many times for none at all.
 _TRIES, _ROUNDS, _PATIENCE = 50_000, 400, 10
@@ -47,6 +51,16 @@ _MOST = 0.6
 _VIEWS = 16
 # Neighbours whose mean distance is the size of a triangle.
 _NEIGHBOURS = 3
+# Of a surface: by how much triangles are enlarged, so that soft edges of neighbours overlap; the
+# radius of the sphere about it, in radii of itself and of where the cameras stand, and how finely
+# the sphere is divided; its triangles stay up to so many radii beside those that photos show.
+_WIDER, _FAR, _DIVIDED, _BESIDE = 1.2, 6.0, 3, 0.35
+# Triangles that a photo shows by fewer points than this part of most photos' say little there.
+_CLEAR = 0.1
+# Colours nearer to black or white than this say nothing of exposures.
+_BLACK = 0.03
+# Colours and exposures are found by turns, so many times.
+_ROUNDS_OF_GAINS = 30
 
 
 @final
@@ -253,6 +267,82 @@ def from_mesh(
     if photos is None:
         return from_points(points, look=look, origin=mesh.origin[0], seed=seed)
     return _painted(points.to(photos.images), photos, look, seed)
+
+
+@where_given
+def from_surface(mesh: Mesh, photos: Photos, *, look: Look | None = None) -> Splats:
+    """The triangles of a surface, and of a sphere around all for what is beyond, such as the sky.
+
+    Each has the median of the colours that photos show there, so that what is before it in a few
+    of them does not count; triangles of the surface that no photo shows are left out.
+
+    Args:
+        mesh: One mesh, such as `gendr.photos.scene.build` makes.
+        photos: Whole pictures of it.
+        look: What the triangles are like; of `size`, 1 is that of the mesh.
+
+    Raises:
+        ValueError: for a batch of meshes, or if no photo shows the mesh.
+    """
+    if len(mesh) != 1:
+        raise ValueError(f"splats start from one mesh, got a batch of {len(mesh)}; index it")
+    look, origin = Look() if look is None else look, photos.camera.origin
+    if origin is not None:
+        mesh = mesh.relative_to(origin)
+    place: Any = {"dtype": photos.images.dtype, "device": photos.images.device}
+    mesh = mesh.to(**place)
+    corners = mesh.vertices.detach()[mesh.faces]
+    sides = corners.roll(1, 1) - corners
+    corners = corners[torch.linalg.cross(sides[:, 0], sides[:, 1]).square().sum(-1) > 0]
+    own, centre = len(corners), corners.mean(1).median(0).values
+    reach = torch.linalg.vector_norm(
+        torch.cat([corners.mean(1), photos.camera.eye]) - centre, dim=1
+    )
+    radius, sphere = _FAR * reach.quantile(0.99), icosphere(_DIVIDED, **place)
+    corners = torch.cat([corners, centre + radius * sphere.vertices[sphere.faces]])
+    middle = corners.mean(1, keepdim=True)
+    wide = middle + look.size * _WIDER * (corners - middle)
+    grey, opacity = torch.full_like(corners[:, 0], 0.5), corners.new_full((len(corners),), 1.0)
+    bare = _alike(look, corners, harmonics_of(grey, look.degree), opacity, None, origin)
+
+    each = torch.stack([x.float() for x in shown(bare, photos)])
+    count = each[..., 3:]
+    clear = (count > 0) & (count >= _CLEAR * count.amax(0))
+    colors = torch.where(clear, each[..., :3] / count, torch.nan).nanmedian(0).values
+    seen = ~colors[:, 0].isnan()
+    if not bool(seen[:own].any()):
+        raise ValueError(
+            "no photo shows the mesh; its frame may be another than that of the cameras"
+        )
+    beyond = seen[own:].nonzero()[:, 0] + own
+    if len(beyond):  # also what other cameras may see
+        far, nearest = torch.cdist(middle[own:, 0], middle[beyond, 0]).min(1)
+        colors[own:] = colors[beyond[nearest]]
+        seen[own:] = far <= _BESIDE * radius
+    harmonics = harmonics_of(colors[seen].to(corners), look.degree)
+    alike = opacity[seen] * look.opacity
+    return _alike(look, wide[seen], harmonics, alike, photos.background, origin)
+
+
+def exposures(splats: Splats, photos: Photos) -> Tensor:
+    """How bright each photo is beside the others: [B, 3], factors of RGB, of geometric mean 1.
+
+    Args:
+        splats: About where surfaces are, in any colours; taken as opaque.
+        photos: Of which triangles are compared that another shows too.
+    """
+    each = torch.stack([x.float() for x in shown(splats, photos)])
+    count, colors = each[..., 3:], each[..., :3] / each[..., 3:]
+    # What is black or white tells nothing.
+    told = (count > 0) & (colors > _BLACK) & (colors < 1 - _BLACK)
+    told &= told.sum(0) > 1
+    logs = torch.where(told, colors, torch.nan).log()
+    gains = logs.new_zeros(len(photos), 3)
+    for _ in range(_ROUNDS_OF_GAINS):
+        shades = (logs - gains[:, None]).nanmean(0)
+        gains = (logs - shades).nanmedian(1).values.nan_to_num(0)
+        gains = gains - gains.mean(0)
+    return gains.exp()
 
 
 def _accepted(

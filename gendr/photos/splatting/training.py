@@ -35,6 +35,7 @@ from gendr.photos.splatting.start import (
     from_hull,
     from_mesh,
     from_points,
+    from_surface,
 )
 
 __all__ = [
@@ -56,6 +57,8 @@ _RATES = {
 _ROWS = ("vertices", "base", "harmonics", "opacity", "scale", "shape")
 # Triangles of less opacity are dropped.
 _FAINT = 0.02
+# The opacity of the triangles of a surface at the start.
+_SURFACE = 0.9
 
 
 class SplatTraining(Training):
@@ -255,6 +258,8 @@ def start_from(
     photos: Photos,
     settings: SplatSettings,
     source: str | Mesh | Cloud | tuple[Tensor, Tensor] | None = None,
+    *,
+    whole: bool = False,
 ) -> Splats:
     """Triangles to start from, as many as there will be in the end.
 
@@ -265,6 +270,8 @@ def start_from(
             or Gaussians of a file; or points [P, 3], which count from the origin of the cameras,
             and their colours [P, 3]. By default the hull if there are masks, else, or if those of
             a backdrop that stands still have none, cameras.
+        whole: a mesh shows all that photos do but what is far away: its triangles are taken as they
+            are, see `from_surface`.
 
     Raises:
         ValueError: as `from_hull` and the others.
@@ -288,6 +295,8 @@ def start_from(
             source, first, look=look, background=photos.background, origin=photos.camera.origin,
             seed=seed,
         )  # fmt: skip
+    if isinstance(source, Mesh) and whole:
+        return from_surface(source, photos, look=replace(look, opacity=_SURFACE))
     if isinstance(source, Mesh):
         return from_mesh(source, first, photos, look=look, seed=seed)
     if source is None and photos.alpha is not None:

@@ -222,6 +222,21 @@ def test_the_command(room, tmp_path, capsys):
     assert "--hold-out is for scenes" in capsys.readouterr().err
 
 
+def test_splats_start_from_the_surface(room, tmp_path, capsys):
+    folder, out = room[0], tmp_path / "out"
+    words = ["splat", str(folder), "-o", str(out), "--hold-out", "5", "--opaque", "0", "--quiet"]
+    assert cli.main([*words, "--steps", "2"]) == 0
+    facts = json.loads((out / "metrics.json").read_text())
+    assert facts["init"] == "surface"
+    assert facts["settings"]["exposure"] is False  # all are as bright
+    assert facts["psnr"] > 15
+    assert cli.main([*words, "--steps", "3", "--resume"]) == 0
+    assert json.loads((out / "metrics.json").read_text())["steps"] == 3
+    few = [*words[:3], str(tmp_path / "few"), "--quiet", "--init", "surface", "--budget", "0.3s"]
+    assert cli.main(few) == 2
+    assert "there is no time for stereo" in capsys.readouterr().err
+
+
 @pytest.mark.rotating(5, group="scenes")
 def test_after_any_stage_the_command_goes_on_with_equal_bits(room, tmp_path, monkeypatch, capsys):
     """Stopped once in each stage, one after the other: in the preview, and in what follows."""

@@ -1,6 +1,7 @@
 """Photos with and without masks, backdrops, skew, and where splats start from."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from PIL import Image
 
 from gendr import look_at
+from gendr.losses import psnr
 from gendr.mesh import icosphere
 from gendr.photos import load_points, load_views
 from gendr.photos.lines_of_sight import in_view, meeting_point, shown_at
@@ -17,10 +19,12 @@ from gendr.photos.splatting import (
     from_hull,
     from_mesh,
     from_points,
+    from_surface,
     load_photos,
 )
 from gendr.photos.splatting.photos import Photos
 from gendr.photos.splatting.settings import SplatSettings
+from gendr.photos.splatting.start import exposures
 from gendr.photos.splatting.training import fit_splats, with_background
 from support.cases import for_each
 
@@ -233,6 +237,44 @@ def test_from_a_mesh():
     assert from_mesh(mesh, 200, balls()).harmonics[:, 0, 0].mean() > 0.1
     with pytest.raises(ValueError, match="one mesh, got a batch of 2"):
         from_mesh(mesh.repeated(2), 10)
+
+
+def test_a_surface_and_what_is_beyond_it():
+    photos = balls(8, alpha=False)
+    smudged = photos.images.clone()
+    smudged[0, :, 15:25, 15:25] = 0.0  # something before the ball, in one photo
+    photos = replace(photos, images=smudged)
+    middle = torch.tensor([0.2, 0.1, 0.0])
+    mesh = icosphere(2).scaled(0.73).translated(middle)
+    splats = from_surface(mesh, photos, look=Look(opacity=0.9, degree=1))
+    away = (splats.vertices.mean(1) - middle).norm(dim=1)
+    near = away < 1
+    assert 0.5 * len(mesh.faces) < int(near.sum()) <= len(mesh.faces)
+    assert (away[~near] > 10).all()  # of cameras that are 3 away
+    colors = 0.5 + 0.28209479 * splats.harmonics[:, 0]
+    error = (colors[near] - RED).abs().amax(1)  # at its rim white is seen
+    assert float(error.quantile(0.6)) < 1e-4
+    front = splats.vertices.mean(1)[near, 2] > 0.5
+    assert float(error[front].quantile(0.6)) < 1e-4  # where one photo shows something else
+    assert float((colors[~near] - 1).abs().max()) < 0.05
+    images, alpha = splats.render(photos.camera, (SIZE, SIZE))
+    assert float(psnr(images[1:], balls(8).images[1:]).min()) > 18
+    assert float(alpha.min()) > 0.75  # the sphere is behind every pixel
+    gains = torch.tensor([0.8, 1.0, 1.2, 1.0, 1.0, 1.1, 1.0, 1.0])
+    darker = replace(photos, images=balls(8).images * gains[:, None, None, None] * 0.8)
+    found = exposures(splats, darker)
+    expected = (gains / gains.log().mean().exp())[:, None].expand(8, 3)
+    torch.testing.assert_close(found, expected, rtol=0.02, atol=0)
+    moved = replace(photos, camera=photos.camera.with_origin(torch.tensor([1e6, 0.0, 0.0])))
+    there = from_surface(mesh.with_origin(torch.tensor([1e6, 0.0, 0.0])), moved)
+    assert there.origin.tolist() == [1e6, 0.0, 0.0]
+    torch.testing.assert_close(there.vertices, splats.vertices)
+    for wrong, words in (
+        (mesh.repeated(2), "one mesh, got a batch of 2"),
+        (icosphere(1).translated(torch.tensor([0.0, 900.0, 0.0])), "no photo shows the mesh"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            from_surface(wrong, photos)
 
 
 def test_triangles_about_points():
