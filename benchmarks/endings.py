@@ -39,6 +39,7 @@ import torch
 import torch.nn.functional as F
 from rows import measured_on
 from scipy.spatial import Delaunay
+from scipy.stats import binomtest
 from torch import Tensor
 
 from gendr._common.vectors import summed
@@ -58,9 +59,8 @@ RESULTS = ROOT / "docs" / "results" / "splatting-endings.json"
 # Of the schedule: triangles of less opacity vanish; by what the logits of opacities, and the
 # scales, are multiplied in the end, and the learning rates.
 LEAST, SHARP, CRISP, SLOWER = 0.3, 40.0, 0.2, 0.3
-# Of two endings one is better if it is so in this part of the pairs at least: by chance that
-# happens to 8 of 9 in 4 of 100 cases.
-CERTAIN = 8 / 9
+# Two endings are tied if they differ as they do more often by chance, by a sign test of the pairs.
+CHANCE = 0.05
 # Of the recipe, in parts of the training: where the floor of opacities begins and ends, where
 # splitting ends, and four times the points begin; what is dropped, and what that grows by;
 # triangles in the end for each point of the triangulation, which has half as many at the start;
@@ -326,18 +326,20 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
             if {(name, scene, seed), (USUAL, scene, seed)} <= found.keys()
         ]  # fmt: skip
         middle = statistics.median(less) if less else math.inf
-        agree = max(sum(x > 0 for x in less), sum(x < 0 for x in less))
-        tie = "" if agree >= CERTAIN * len(less) else ", a tie"
-        line.append("" if name in (USUAL, COMPARISON) or not less else f"{middle:+.1f}{tie}")
+        chance = binomtest(sum(x > 0 for x in less), len(less)).pvalue if less else 1.0
+        tie = ", a tie" if chance > CHANCE else ""
+        usual = name in (USUAL, COMPARISON) or not less
+        line += ["", ""] if usual else [f"{middle:+.1f}{tie}", str(len(less))]
         cells.append((math.inf if name == COMPARISON else middle, line))
     cells.sort(key=lambda x: -x[0])
     row = rows[0]
-    sources = dict.fromkeys(f"{r['date']}, commit {r['commit']}, {r['machine']}" for r in rows)
+    sources = (", ".join(dict.fromkeys(r[k] for r in rows)) for k in ("date", "commit", "machine"))
     about = (
-        f"Medians of {len(seeds)} seeds, lowest and highest. Shorter side {row['size']}, "
-        f"{row['total']:g} s of a processor for each; {'; '.join(sources)}."
+        f"Medians of up to {len(seeds)} seeds, lowest and highest; a pair is of one scene and seed. "
+        f"Shorter side {row['size']}, {row['total']:g} s of a processor for each; "
+        f"{'; '.join(sources)}."
     )
-    head = ["ending", *(f"{scene}, dB" for scene in scenes), "less the usual, dB"]
+    head = ["ending", *(f"{scene}, dB" for scene in scenes), f"less {USUAL}, dB", "pairs"]
     return [*table(head, [line for _, line in cells], left=1), "", about]
 
 
