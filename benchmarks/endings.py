@@ -39,7 +39,6 @@ import torch
 import torch.nn.functional as F
 from rows import measured_on
 from scipy.spatial import Delaunay
-from scipy.stats import binomtest
 from torch import Tensor
 
 from gendr._common.vectors import summed
@@ -59,8 +58,6 @@ RESULTS = ROOT / "docs" / "results" / "splatting-endings.json"
 # Of the schedule: triangles of less opacity vanish; by what the logits of opacities, and the
 # scales, are multiplied in the end, and the learning rates.
 LEAST, SHARP, CRISP, SLOWER = 0.3, 40.0, 0.2, 0.3
-# Two endings are tied if they differ as they do more often by chance, by a sign test of the pairs.
-CHANCE = 0.05
 # Of the recipe, in parts of the training: where the floor of opacities begins and ends, where
 # splitting ends, and four times the points begin; what is dropped, and what that grows by;
 # triangles in the end for each point of the triangulation, which has half as many at the start;
@@ -326,16 +323,16 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
             if {(name, scene, seed), (USUAL, scene, seed)} <= found.keys()
         ]  # fmt: skip
         middle = statistics.median(less) if less else math.inf
-        chance = binomtest(sum(x > 0 for x in less), len(less)).pvalue if less else 1.0
-        tie = ", a tie" if chance > CHANCE else ""
         usual = name in (USUAL, COMPARISON) or not less
-        line += ["", ""] if usual else [f"{middle:+.1f}{tie}", str(len(less))]
+        spread = "" if len(less) < 2 else f" ({min(less):+.1f} – {max(less):+.1f})"
+        line += ["", ""] if usual else [f"{middle:+.1f}{spread}", str(len(less))]
         cells.append((math.inf if name == COMPARISON else middle, line))
     cells.sort(key=lambda x: -x[0])
     row = rows[0]
     sources = (", ".join(dict.fromkeys(r[k] for r in rows)) for k in ("date", "commit", "machine"))
     about = (
-        f"Medians of up to {len(seeds)} seeds, lowest and highest; a pair is of one scene and seed. "
+        f"Medians of up to {len(seeds)} seeds, lowest and highest; a pair is of one scene and "
+        "seed, and endings are tied where pairs differ by less than 0 and by more. "
         f"Shorter side {row['size']}, {row['total']:g} s of a processor for each; "
         f"{'; '.join(sources)}."
     )
