@@ -58,9 +58,6 @@ RESULTS = ROOT / "docs" / "results" / "splatting-endings.json"
 # Of the schedule: triangles of less opacity vanish; by what the logits of opacities, and the
 # scales, are multiplied in the end, and the learning rates.
 LEAST, SHARP, CRISP, SLOWER = 0.3, 40.0, 0.2, 0.3
-# Of two endings one is better if it is so in this part of the pairs at least: by chance that
-# happens to 8 of 9 in 4 of 100 cases.
-CERTAIN = 8 / 9
 # Of the recipe, in parts of the training: where the floor of opacities begins and ends, where
 # splitting ends, and four times the points begin; what is dropped, and what that grows by;
 # triangles in the end for each point of the triangulation, which has half as many at the start;
@@ -326,18 +323,20 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
             if {(name, scene, seed), (USUAL, scene, seed)} <= found.keys()
         ]  # fmt: skip
         middle = statistics.median(less) if less else math.inf
-        agree = max(sum(x > 0 for x in less), sum(x < 0 for x in less))
-        tie = "" if agree >= CERTAIN * len(less) else ", a tie"
-        line.append("" if name in (USUAL, COMPARISON) or not less else f"{middle:+.1f}{tie}")
+        usual = name in (USUAL, COMPARISON) or not less
+        spread = "" if len(less) < 2 else f" ({min(less):+.1f} – {max(less):+.1f})"
+        line += ["", ""] if usual else [f"{middle:+.1f}{spread}", str(len(less))]
         cells.append((math.inf if name == COMPARISON else middle, line))
     cells.sort(key=lambda x: -x[0])
     row = rows[0]
-    sources = dict.fromkeys(f"{r['date']}, commit {r['commit']}, {r['machine']}" for r in rows)
+    sources = (", ".join(dict.fromkeys(r[k] for r in rows)) for k in ("date", "commit", "machine"))
     about = (
-        f"Medians of {len(seeds)} seeds, lowest and highest. Shorter side {row['size']}, "
-        f"{row['total']:g} s of a processor for each; {'; '.join(sources)}."
+        f"Medians of up to {len(seeds)} seeds, lowest and highest; a pair is of one scene and "
+        "seed, and endings are tied where pairs differ by less than 0 and by more. "
+        f"Shorter side {row['size']}, {row['total']:g} s of a processor for each; "
+        f"{'; '.join(sources)}."
     )
-    head = ["ending", *(f"{scene}, dB" for scene in scenes), "less the usual, dB"]
+    head = ["ending", *(f"{scene}, dB" for scene in scenes), f"less {USUAL}, dB", "pairs"]
     return [*table(head, [line for _, line in cells], left=1), "", about]
 
 

@@ -445,7 +445,7 @@ def _write_page(model: Path, name: str, commit: str | None, rows: list[dict[str,
     found = {"soft": facts, "gendr": facts["opaque"]} | {row["engine"]: row for row in rows}
     found = {k: {"psnr": v["psnr"], "ssim": v["ssim"]} for k, v in found.items()}
     height, width = facts["image_size"]
-    three = [f"{x['fps']:.0f} frames/s by three.js in software" for x in rows if "fps" in x][:1]
+    three = [f"{x['fps']:.1f} frames/s by three.js in software" for x in rows if "fps" in x][:1]
     parts = [
         f"{width} × {height}", f"{facts['triangles']:,} soft triangles",
         f"{facts['opaque']['triangles']:,} opaque ones, {facts['opaque']['bytes'] / 1e6:.1f} MB",

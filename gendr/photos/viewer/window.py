@@ -246,7 +246,8 @@ class Viewer:
         if mesh is None:
             return
         if look == PAINTED:
-            scene.add_mesh_trimesh(MESH, mesh.to_trimesh())
+            (content,) = mesh.to_files("mesh.glb").values()  # which says what is unlit
+            scene.add_glb(MESH, content, cast_shadow=False, receive_shadow=False)
             return
         scene.add_mesh_simple(
             MESH,

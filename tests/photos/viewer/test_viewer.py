@@ -206,6 +206,12 @@ def test_the_page_is_there_and_its_controls_act(views):
         viewer.show(Subject("a", (("1", mesh), ("2", mesh)), views=views))
         viewer.show(Subject("a", (("1", mesh), ("2", mesh), ("3", mesh)), views=views))
         assert viewer._controls["step"].value == 2
+        # What is unlit in a file is so in the browser.
+        painted, files = mesh.with_vertex_colors(torch.rand(len(mesh.vertices), 3)), []
+        viewer._server.scene.add_glb = lambda name, content, **_: files.append(content)
+        for given in (painted, painted.with_unlit()):
+            viewer.show(Subject("c", (("1", given),)))
+        assert [b"KHR_materials_unlit" in file for file in files[-2:]] == [False, True]
         camera = seen_from(look_at(3.0, 20.0, 40.0), aspect=1.5)
         place = eye(camera.wxyz, camera.position, camera.fov, (32, 48))
         assert (other.picture(camera) == splatted(splats(), place, (32, 48))).all()
