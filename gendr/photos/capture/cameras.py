@@ -433,8 +433,8 @@ def _entry(
     scale: tuple[float, float],
     world: tuple[Matrix, Matrix, float],
 ) -> dict[str, Any]:
-    """What a file of OpenCV's matrices says of a photo; a lens of SIMPLE_RADIAL."""
-    focal, cx, cy, bend = image["params"]
+    """What a file of OpenCV's matrices says of a photo; a lens of (SIMPLE_)RADIAL."""
+    focal, cx, cy, *bends = image["params"]
     width, height = image["size"]
     x, y = scale
     turn, centre, factor = world
@@ -444,7 +444,7 @@ def _entry(
         "width": round(width * x),
         "height": round(height * y),
         "K": [[focal * x, 0, cx * x], [0, focal * y, cy * y], [0, 0, 1]],
-        "dist": [bend],
+        "dist": bends,
         "R": (rotation @ turn.T).tolist(),
         "t": (factor * (shift + rotation @ centre)).tolist(),
     }

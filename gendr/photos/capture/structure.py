@@ -11,11 +11,17 @@ tracks.npy.
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pycolmap
+
+# By how much the mean reprojection error must fall for a lens of more parameters.
+BETTER = 0.05
+# How many photos must share each lens.
+SHARED = 4
 
 
 def main(folder: Path) -> None:
@@ -64,7 +70,33 @@ def main(folder: Path) -> None:
         database, images, folder / "models", options=options, next_image_callback=next_image
     )
     best = max(found.values(), key=lambda model: model.num_reg_images(), default=None)
+    if best is not None:
+        best = with_better_lens(best)
     (folder / "result.json").write_text(json.dumps(described(best, folder)))
+
+
+def with_better_lens(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstruction":
+    """The model with a second radial coefficient and free principal points, if that is better.
+
+    One coefficient keeps the search for the first pair of images safe, but bends what lenses of
+    compact cameras show by pixels towards the corners: of the castle of docs/results/photos.md the
+    mean reprojection error falls from 0.42 to 0.36 pixels, and stereo matches more. A lens that few
+    photos share would rather fit their noise.
+
+    Source of the lens: Brown, Close-Range Camera Calibration, 1971.
+    """
+    photos = Counter(image.camera_id for image in model.images.values())
+    if min(photos.values()) < SHARED:
+        return model
+    before = model.compute_mean_reprojection_error()
+    found = pycolmap.Reconstruction(model)
+    for lens in found.cameras.values():
+        lens.model, lens.params = pycolmap.CameraModelId.RADIAL, [*lens.params, 0.0]
+    options = pycolmap.BundleAdjustmentOptions()
+    options.refine_principal_point = True
+    pycolmap.bundle_adjustment(found, options)
+    after = found.compute_mean_reprojection_error()
+    return found if after < (1 - BETTER) * before else model
 
 
 def described(model: "pycolmap.Reconstruction | None", folder: Path) -> "dict[str, Any]":
