@@ -91,7 +91,8 @@ class Scene:
     shared: bool = False
     peeled: Layer | None = None
     sloped: bool = True
-    pixels: Pixels = field(default_factory=Pixels)
+    # torch.compile (2.13) cannot call a class as a factory, but a function.
+    pixels: Pixels = field(default_factory=lambda: Pixels())
 
     @once
     def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -130,7 +131,7 @@ class Faces:
 
     tri: Tensor
     selected: tuple[int, ...]
-    pixels: Pixels = field(default_factory=Pixels)
+    pixels: Pixels = field(default_factory=lambda: Pixels())
 
 
 def numbered(rast: Tensor, triangles: int, pixels: Pixels) -> Tensor:

@@ -328,7 +328,8 @@ for kind, *case in cases:
     elif kind == "interpolate":
         attr = torch.zeros(40, 3, dtype=dtype, requires_grad=True)
         for db in (None, rast.detach().clone().requires_grad_()):
-            found = dr.interpolate(attr, rast, tri, db, db is not None and [0], backend="triton")
+            chosen = None if db is None else [0]
+            found = dr.interpolate(attr, rast, tri, db, chosen, backend="triton")
             sum(x.sum() for x in found).backward()
     elif kind == "antialias":
         color = torch.zeros(2, 33, 35, 3, dtype=dtype, requires_grad=True)
