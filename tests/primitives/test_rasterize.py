@@ -268,7 +268,6 @@ def test_vmap_over_batches():
 
 
 @pytest.mark.graphs
-@pytest.mark.every
 @pytest.mark.filterwarnings("ignore")
 def test_a_compiled_graph_gives_the_same():
     pos, colors, tri = ball(0)
