@@ -52,8 +52,8 @@ from gendr.photos.views import color_of
 # the files of a training that is under way.
 SPLATS, PLY, GLB, MESH = "splats.npz", "splats.ply", "splats.glb", "mesh.obj"
 SHEET, VIDEO, ANIMATION, METRICS = "sheet.png", "orbit.mp4", "orbit.gif", "metrics.json"
-CHECKPOINT, HARD, PREVIEW = "checkpoint.pt", "opaque.pt", "preview.png"
-FILES = (SPLATS, PLY, GLB, MESH, SHEET, VIDEO, ANIMATION, METRICS, CHECKPOINT, HARD, PREVIEW)
+CHECKPOINT, HARD, PREVIEW, START = "checkpoint.pt", "opaque.pt", "preview.png", "start.npz"
+FILES = (SPLATS, PLY, GLB, MESH, SHEET, VIDEO, ANIMATION, METRICS, CHECKPOINT, HARD, PREVIEW, START)
 # Seconds between two checkpoints, and between two previews, which take at most this part of the
 # time.
 SAVE_SECONDS, PREVIEW_SECONDS, PREVIEW_PART = 30.0, 5.0, 0.03
@@ -96,30 +96,30 @@ def run(args: Splat) -> int:
     args = with_cameras(args, args.photos, out)
     found = time.perf_counter()
     photos, settings = _read(args, settings)
-    scene, settings = _scene(args, photos, settings)
     budget = settings.budget
     total, unit = (
         (_steps(settings, args.opaque), "step") if budget is None else (round(budget), "s")
     )
-    session = Session("splat", total, unit, quiet=args.quiet, every=SAVE_SECONDS)
-    with locked(writable_folder(out)), session:
+    with locked(writable_folder(out)):
         _check_own(out)
-        plan = _Plan(args, settings, scene, found)
-        report = _Report(args, settings, scene, session, plan)
-        if args.resume:
-            settings = plan.resumed(settings)
-        training = fit_splats(
-            scene.train, settings, init=scene.start, callback=report.step,
-            held_out=scene.scored if args.hold_out else None,
-            resume=out / CHECKPOINT if args.resume else None,
-        )  # fmt: skip
-        hard = None if args.opaque == 0 else report.harden(training)
-        session.close()
-        # Signals need not wait any more, and all but the pictures is in the checkpoints.
-        session.place = "before the results were written", f"from {out / CHECKPOINT}"
-        session.stop.at_once = True
-        session.stop.check()
-        report.finish(training, hard, {"cameras": found - clock})
+        scene, settings = _scene(args, photos, settings)
+        with Session("splat", total, unit, quiet=args.quiet, every=SAVE_SECONDS) as session:
+            plan = _Plan(args, settings, scene, found)
+            report = _Report(args, settings, scene, session, plan)
+            if args.resume:
+                settings = plan.resumed(settings)
+            training = fit_splats(
+                scene.train, settings, init=scene.start, callback=report.step,
+                held_out=scene.scored if args.hold_out else None,
+                resume=out / CHECKPOINT if args.resume else None,
+            )  # fmt: skip
+            hard = None if args.opaque == 0 else report.harden(training)
+            session.close()
+            # Signals need not wait any more, and all but the pictures is in the checkpoints.
+            session.place = "before the results were written", f"from {out / CHECKPOINT}"
+            session.stop.at_once = True
+            session.stop.check()
+            report.finish(training, hard, {"cameras": found - clock})
     return 0
 
 
@@ -181,11 +181,16 @@ def _start(
     args: Splat, photos: Photos, settings: SplatSettings, left_out: list[int]
 ) -> tuple[str, Splats]:
     """What the training starts from, and its name."""
-    given, path = args.init, Path(args.photos)
+    given, path, kept = args.init, Path(args.photos), Path(args.output) / START
     points = None
-    if given == "surface" or (given is None and photos.alpha is None):
+    if not args.resume:
+        kept.unlink(missing_ok=True)
+    found = kept.exists() or not args.resume  # or else the training began with something else
+    if given == "surface" or (given is None and photos.alpha is None and found):
         try:
-            return "surface", _surface(args, photos, settings, left_out)
+            if not kept.exists():
+                _surface(args, photos, settings, left_out).save(kept)
+            return "surface", Splats.load(kept)
         except ValueError as error:  # too few photos, or they agree nowhere
             if given:
                 raise ValueError(f"--init surface: {error}") from None
