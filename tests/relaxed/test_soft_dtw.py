@@ -128,6 +128,8 @@ def test_a_barycentre_is_better_than_its_sequences():
     z.requires_grad_()
     (slope,) = torch.autograd.grad(loss(z), z)
     assert slope.abs().max() < 1e-3
+    stack = torch.stack(given[:2])
+    assert_close(soft_dtw_barycenter(stack), soft_dtw_barycenter(given[:2]))
 
 
 def test_half_precision_and_nan():
@@ -145,6 +147,7 @@ REFUSED = [
     (lambda a, b: soft_dtw(a, b, band=1, lengths=(torch.tensor(1), torch.tensor(1))), "together"),
     (lambda a, b: soft_dtw(a * torch.nan, b), "a "),
     (lambda a, b: soft_dtw_barycenter([]), "at least one"),
+    (lambda a, b: soft_dtw_barycenter([a, b * torch.nan]), "sequence must be finite"),
     (lambda a, b: soft_dtw_barycenter([a, b], torch.tensor([1.0, -1.0])), "weights must be 2"),
 ]
 
