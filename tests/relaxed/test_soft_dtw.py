@@ -112,6 +112,7 @@ def test_gradients():
     a, b = (x.requires_grad_() for x in pair(4, 5))
     assert torch.autograd.gradcheck(lambda a, b: soft_dtw(a, b, 0.7, band=1), (a, b))
     assert torch.autograd.gradcheck(lambda a, b: soft_dtw_alignment(a, b, 0.7), (a, b))
+    assert torch.autograd.gradcheck(lambda a, b: soft_dtw(a, b, 0.7, normalize=True), (a, b))
 
 
 def test_a_barycentre_is_better_than_its_sequences():
