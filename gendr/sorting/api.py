@@ -23,6 +23,7 @@ from gendr._common.tracing import (
     all_hold,
     breaking_graphs_for_masks,
     is_traced,
+    lasting,
     lazy,
     once,
     stable_sort,
@@ -317,10 +318,8 @@ def soft_quantile(
     Raises:
         TypeError, ValueError: as `soft_sort`; for q out of range.
     """
-    return SoftQuantile(
-        q, method, dim=dim, keepdim=keepdim, interpolation=interpolation, hard=hard,
-        standardize=standardize, check=check, **options,
-    )(x, mask)  # fmt: skip
+    given = dim, keepdim, interpolation, False, hard, standardize, check
+    return _quantiles(q, method, *given, *chain.from_iterable(options.items()))(x, mask)
 
 
 def soft_argquantile(
@@ -352,10 +351,22 @@ def soft_argquantile(
     Raises:
         TypeError, ValueError: as `soft_quantile`; also for a method without a permutation matrix.
     """
-    return SoftQuantile(
-        q, method, dim=dim, keepdim=keepdim, interpolation=interpolation, indices=True, hard=hard,
-        standardize=standardize, check=check, **options,
-    )(x, mask)  # fmt: skip
+    given = dim, keepdim, interpolation, True, hard, standardize, check
+    return _quantiles(q, method, *given, *chain.from_iterable(options.items()))(x, mask)
+
+
+@kept
+def _quantiles(
+    q: float | Tensor, method: Method, dim: int | None, keepdim: bool, interpolation: str,
+    indices: bool, hard: bool, standardize: bool, check: bool, *options: Any,
+) -> SoftQuantile:  # fmt: skip
+    """The module, which takes longer to make than short lists take to sort."""
+    with lasting():
+        return SoftQuantile(
+            q, method, dim=dim, keepdim=keepdim, interpolation=interpolation, indices=indices,
+            hard=hard, standardize=standardize, check=check,
+            **dict(zip(options[::2], options[1::2], strict=True)),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
