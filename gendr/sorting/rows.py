@@ -287,7 +287,7 @@ class _RowKernels:
     ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
         sort, count, before = spec
         n = x.shape[-1]
-        keys = stacked(x, 1)
+        keys = x.reshape(-1, x.shape[-1])
         order = sort.order(keys, count, before)
         p = memory.empty((len(keys), count, n), x.dtype)
         sort.run_forward(keys.numpy(), order, float(steepness), p.numpy())
@@ -303,7 +303,7 @@ class _RowKernels:
         (sort, *_), (x, steepness), (p, order) = spec, inputs, saved
         matrices, upstream = (stacked(t.detach(), 2).numpy() for t in (p, grads[0]))
         by_x, by_steepness = sort.run_backward(
-            stacked(x, 1).numpy(), order, float(steepness), matrices, upstream
+            x.reshape(-1, x.shape[-1]).numpy(), order, float(steepness), matrices, upstream
         )
         return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
 
@@ -318,7 +318,7 @@ class _ProductKernels:
         sort, by_columns = spec
         if _is_far(x) or _is_far(payload):
             return (_by_matrix(spec, x, steepness, payload),), (None,)
-        keys = stacked(x, 1)
+        keys = x.reshape(-1, x.shape[-1])
         order, given = ordered(keys), stacked(payload, 2)
         w, a = (given, None) if by_columns else (None, given)
         products = Products.of(w, a, rows=not by_columns, columns=by_columns)
@@ -340,13 +340,13 @@ class _ProductKernels:
                 ]
                 out = _by_matrix(spec, *leaves)
             found = torch.autograd.grad(out, leaves, grads[0], materialize_grads=True)
-            return stacked(found[0], 1), found[1], found[2]
+            return found[0].reshape(-1, x.shape[-1]), found[1], found[2]
         given, upstream = stacked(payload, 2), stacked(grads[0].detach(), 2)
         w, a = (given, upstream) if by_columns else (upstream, given)
         needs = {"rows": by_columns and wanted[2], "columns": not by_columns and wanted[2]}
         products = Products.of(w, a, **needs)
         found = sort.run_products(
-            stacked(x, 1).numpy(), saved[0], float(steepness), products, grads=True
+            x.reshape(-1, x.shape[-1]).numpy(), saved[0], float(steepness), products, grads=True
         )
         by_payload = products.rows if by_columns else products.columns
         by_keys, by_steepness = map(torch.from_numpy, found)
