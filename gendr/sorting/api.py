@@ -751,10 +751,10 @@ class SoftQuantile(_Sorter):
             raise ValueError(f"x must have a value at least, got {shape_text(shape)}")
         dtype = torch.promote_types(found.x.dtype, torch.float32)
         levels = self.q.to(found.x) if self.q.ndim else self.q
-        count = torch.full_like(moved[..., :1], moved.shape[-1], dtype=dtype)
+        steps = torch.full_like(moved[..., :1], moved.shape[-1] - 1, dtype=dtype)
         if mask is not None:
-            count = along(mask, self.dim).sum(-1, keepdim=True).to(dtype)
-        place = (count - 1).clamp(min=0) * levels  # [..., Q]
+            steps = (along(mask, self.dim).sum(-1, keepdim=True) - 1).clamp(min=0).to(dtype)
+        place = steps * levels  # [..., Q]
         low, part = place.floor(), _INTERPOLATIONS[self.interpolation](place)
         at = torch.stack([low, place.ceil()], -1).long()
         shares = torch.stack([1 - part, part], -1)
@@ -774,13 +774,13 @@ class SoftQuantile(_Sorter):
             values = along(found.values, self.dim)
             ends = widened(values).gather(-1, at.flatten(-2)).unflatten(-1, (-1, 2))
             result = torch.lerp(ends[..., 0], ends[..., 1], part).to(values.dtype)
-        level = moved.ndim - 1
-        result = result.movedim(level, 0)
+        level, many = moved.ndim - 1, self.q.ndim
+        result = result.movedim(level, 0) if many else result.squeeze(level)
         if self.keepdim:
             places = [1] * len(shape) if self.flat else [*shape]
             places[self.dim] = 1
-            result = result.reshape(len(result), *places, *result.shape[level + 1 :])
-        return result if self.q.ndim else result[0]
+            result = result.reshape(*result.shape[:many], *places, *result.shape[level + many :])
+        return result
 
 
 def _rows_of(found: Sorted, at: Tensor) -> Tensor | None:
