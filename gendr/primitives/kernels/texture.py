@@ -549,7 +549,7 @@ def sample_back(
                 slopes = _slopes(uv_da, begin + k, WRAP, 0, 0.0, 0.0, 1.0)
                 of_log, d = of_levels[k] * (0.5 / math.log(2.0)), 4 * (begin + k)
                 of_ux, of_uy, of_vx, of_vy = _of_slopes(slopes, height, width, of_log)
-                to_da[d] = of_ux if of_log != 0.0 else 0.0  # also of slopes that are NaN
+                to_da[d] = of_ux if of_log != 0.0 else 0.0  # also of slopes that are infinite
                 to_da[d + 1] = of_uy if of_log != 0.0 else 0.0
                 to_da[d + 2] = of_vx if of_log != 0.0 else 0.0
                 to_da[d + 3] = of_vy if of_log != 0.0 else 0.0
