@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +13,17 @@ from torch import Tensor
 
 from gendr._common.checks import check_count
 from gendr._common.devices import where_given
+from gendr.kernels.threads import mapped
 from gendr.mesh import Camera
-from gendr.mesh.images import MAX_MEGAPIXELS
+from gendr.mesh.images import MAX_MEGAPIXELS, decoded_at_once
 from gendr.photos.backdrop import still_backdrop
 from gendr.photos.folders import open_folder, read_photo
 from gendr.photos.views import color_of
 
-__all__ = ["Photos", "load_photos"]
+__all__ = ["WHITE", "Photos", "evened", "load_photos"]
+
+# From here on a photo may show anything that is brighter.
+WHITE = 0.98
 
 
 @final
@@ -103,6 +108,11 @@ class Photos:
         return Photos(self.images, found[1], self.camera, self.names, found[0], self.quarters)
 
 
+def evened(colors: Tensor, gains: Tensor) -> Tensor:
+    """Colours without the exposures, factors >= 0 of them; what is white stays so."""
+    return torch.where(colors >= WHITE, colors, (colors / gains).clamp(max=1))
+
+
 @where_given
 def load_photos(
     path: str | Path,
@@ -137,11 +147,14 @@ def load_photos(
     folder = open_folder(Path(path), size, max_megapixels, cameras)
     images = torch.empty(len(folder.frames), 3, *folder.size, dtype=dtype)
     alpha = torch.empty(len(folder.frames), *folder.size, dtype=dtype)
-    any_mask = False
-    for i in range(len(folder.frames)):
+
+    def read(i: int) -> bool:
         planes, has_mask = read_photo(folder, i, max_megapixels)
-        any_mask |= has_mask
         alpha[i], images[i] = torch.from_numpy(planes[0]), torch.from_numpy(planes[1:])
+        return has_mask
+
+    largest = max((frame.size for frame in folder.frames), key=math.prod)
+    any_mask = any(mapped(read, range(len(images)), most=decoded_at_once(largest)))
     if any_mask:
         images += (1 - alpha)[:, None] * behind[:, None, None]
     else:
