@@ -2,7 +2,7 @@
 
     python benchmarks/splatting.py PHOTOS                               # one minute at 400²
     python benchmarks/splatting.py PHOTOS --budgets 60 600 3600 --docs  # and write it down
-    python benchmarks/splatting.py PHOTOS --starts --budgets 120 --docs # the command, by its starts
+    python benchmarks/splatting.py PHOTOS --starts surface cameras --docs  # the whole command
 
 Every tenth photo is left out. The time is that of the training alone: reading photos and compiling
 kernels come before it. Each training is a row of the table as soon as it is over.
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--budgets", type=float, nargs="+", default=[60.0], metavar="S")
     parser.add_argument("--docs", action="store_true", help="write the table of docs/splatting.md")
     parser.add_argument("--picture", action="store_true", help="write the picture of the page")
-    parser.add_argument("--starts", action="store_true", help="compare starts of the command")
+    parser.add_argument("--starts", nargs="+", metavar="INIT", help="the command, by its starts")
     parser.add_argument("--name", help="of the photos; by default that of their folder")
     args = parser.parse_args()
     name, size = args.name or Path(args.photos).name, args.size
@@ -167,7 +167,7 @@ def main() -> None:
 
     if args.starts:
         for budget in args.budgets:
-            for init in ("surface", "cameras"):
+            for init in args.starts:
                 row = told(started(args.photos, size, budget, init))
                 print("\n".join(start_lines([row])), flush=True)
                 if args.docs:

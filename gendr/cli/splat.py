@@ -78,6 +78,17 @@ NEARLY = 1.1
 HULL, HULL_CELLS = 256, 128
 
 
+def _exposed(image: Tensor, photo: Tensor) -> Tensor:
+    """PSNR after the factor of each channel that fits best, as cameras expose differently."""
+    gain = (image * photo).sum((1, 2)) / (image * image).sum((1, 2)).clamp(min=1e-12)
+    return psnr(gain[:, None, None] * image, photo)
+
+
+SCORES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "psnr": psnr, "psnr_exposed": _exposed, "ssim": ssim,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class _Scene:
     """What is trained on, and what is scored: the pictures held out, or else some of the former."""
@@ -175,11 +186,11 @@ def _scene(
         kind = "held out"
     train, settings = with_background(train, settings)
     init, start = _start(args, train, photos, settings, begin)
-    differ = False
     if init == "surface":
-        gains, train = compared(start, train)
-        differ = bool((gains.log().abs() > BRIGHTER).any())
+        train = compared(start, train)
     if settings.exposure is None:
+        gains = train.exposures
+        differ = gains is not None and bool((gains.log().abs() > BRIGHTER).any())
         settings = replace(settings, exposure=differ)
     path = Path(args.photos)
     return _Scene(path.name or path.resolve().name, train, scored, kind, init, start), settings
@@ -509,12 +520,12 @@ class _Report:
         sys.stdout.write(f"{seconds['total']:.1f} s: {', '.join(parts)}\n")
 
     def scores(self, images: dict[str, list[Tensor]]) -> dict[str, Any]:
-        """PSNR, at most 100 dB, and SSIM of kinds of pictures, and their means."""
+        """PSNR, at most 100 dB, also after an exposure, and SSIM of pictures, and their means."""
         photos = self.scene.scored
         rows: list[dict[str, Any]] = [{"name": name} for name in photos.names]
         means: dict[str, Any] = {}
         for kind, found in images.items():
-            for name, score in (("psnr", psnr), ("ssim", ssim)):
+            for name, score in SCORES.items():
                 values = [
                     round(min(float(score(photos.cropped(a, i), photos.cropped(b, i))), 100.0), 4)
                     for i, (a, b) in enumerate(zip(found, photos.images, strict=False))
@@ -522,7 +533,7 @@ class _Report:
                 for row, value in zip(rows, values, strict=False):
                     row[kind + name] = value
                 means[kind + name] = round(sum(values) / len(values), 4) if values else None
-        lost = {name: means.pop(f"opaque_{name}") for name in ("psnr", "ssim")}
+        lost = {name: means.pop(f"opaque_{name}") for name in SCORES}
         if lost["psnr"] is not None:
             lost["loss_db"] = round(means["psnr"] - lost["psnr"], 4)
         return {**means, "opaque": lost if "loss_db" in lost else None, "pictures": rows}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -41,6 +41,8 @@ class Photos:
             at their borders, to start from. Or [3, H, W]: a backdrop that stands still.
         quarters: Quarter turns to the right that make each picture upright, as its EXIF data say;
             () if all are.
+        exposures: [B, 3], how bright each is beside the others, where that is known: factors of
+            RGB, of geometric mean 1.
     """
 
     images: Tensor
@@ -49,6 +51,7 @@ class Photos:
     names: tuple[str, ...]
     background: Tensor
     quarters: tuple[int, ...] = ()
+    exposures: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -69,7 +72,8 @@ class Photos:
         names = tuple(self.names[i] for i in index)
         quarters = tuple(self.quarters[i] for i in index) if self.quarters else ()
         images, camera = self.images[index], self.camera[index]
-        return Photos(images, alpha, camera, names, self.background, quarters)
+        exposures = None if self.exposures is None else self.exposures[index]
+        return Photos(images, alpha, camera, names, self.background, quarters, exposures)
 
     def cropped(self, image: Tensor, i: int) -> Tensor:
         """The part of an image [..., H, W] that picture i fills, upright."""
@@ -79,10 +83,12 @@ class Photos:
 
     def to(self, *args: Any, **kwargs: Any) -> Photos:
         """The same in another dtype or on another device, as `Tensor.to`."""
-        alpha = None if self.alpha is None else self.alpha.to(*args, **kwargs)
+        alpha, exposures = (
+            None if x is None else x.to(*args, **kwargs) for x in (self.alpha, self.exposures)
+        )
         images, camera = self.images.to(*args, **kwargs), self.camera.to(*args, **kwargs)
         behind = self.background.to(*args, **kwargs)
-        return Photos(images, alpha, camera, self.names, behind, self.quarters)
+        return Photos(images, alpha, camera, self.names, behind, self.quarters, exposures)
 
     def split(self, every: int = 10, offset: int = 5) -> tuple[Photos, Photos]:
         """Those to train on, and those held out: numbers offset, offset + every, ...
@@ -103,9 +109,7 @@ class Photos:
             The same with masks and the backdrop; None if it does not stand still around the rim.
         """
         found = None if self.camera.window is not None else still_backdrop(self.images)
-        if found is None:
-            return None
-        return Photos(self.images, found[1], self.camera, self.names, found[0], self.quarters)
+        return None if found is None else replace(self, alpha=found[1], background=found[0])
 
 
 def evened(colors: Tensor, gains: Tensor) -> Tensor:

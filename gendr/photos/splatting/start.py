@@ -344,8 +344,8 @@ def from_surface(
     return _alike(look, wide[seen], harmonics, alike, photos.background, origin)
 
 
-def compared(splats: Splats, photos: Photos) -> tuple[Tensor, Photos]:
-    """How bright each photo is beside the others, and photos that show what most of them do.
+def compared(splats: Splats, photos: Photos) -> Photos:
+    """Photos of which is known how bright each is, and that show what most of them do.
 
     What stands before a surface in few of the photos, such as leaves before the lens or somebody
     who walks by, would be painted on that surface. Where a part of a photo differs from the median
@@ -354,9 +354,6 @@ def compared(splats: Splats, photos: Photos) -> tuple[Tensor, Photos]:
     Args:
         splats: About where surfaces are, in any colours; taken as opaque.
         photos: Of which triangles are compared that others show too.
-
-    Returns:
-        Factors [B, 3] of RGB, of geometric mean 1; and the photos.
 
     Source: of the idea to leave out patches that most photos contradict, Sabour et al.,
     RobustNeRF, CVPR 2023.
@@ -385,7 +382,7 @@ def compared(splats: Splats, photos: Photos) -> tuple[Tensor, Photos]:
         part = F.max_pool2d((part > _MOSTLY).to(images), window, 1, window // 2)[0, 0]
         some = (part > 0) & (face >= 0) & often[face]
         images[i, :, some] = own[face[some]].T.to(images)
-    return gains, replace(photos, images=images)
+    return replace(photos, images=images, exposures=gains)
 
 
 def _accepted(

@@ -99,7 +99,9 @@ class SplatTraining(Training):
             still = settings.background == "still"
             values["background"] = photos.background.to(init.vertices) if still else init.background
         if settings.exposure:
-            values["exposure"] = init.vertices.new_zeros(len(photos), 3)
+            known = photos.exposures
+            none = init.vertices.new_zeros(len(photos), 3)
+            values["exposure"] = none if known is None else known.log().to(none)
         rates = _RATES | {"scale": _RATES["scale"] * settings.learn_scale}
         super().__init__(photos, settings, held_out, values, rates, _ROWS)
         self._pull = init.vertices.new_zeros(self._first)
@@ -150,7 +152,8 @@ class SplatTraining(Training):
             return self.photos
         gains = self._values["exposure"].detach().to(self.photos.images)
         factors = (gains - gains.mean(0)).exp()[..., None, None]
-        return replace(self.photos, images=evened(self.photos.images, factors))
+        even = evened(self.photos.images, factors)
+        return replace(self.photos, images=even, exposures=None)
 
     def images(self, photos: Photos) -> list[Tensor]:
         """What the cameras of photos see, without gradient: RGB [3, H, W] in [0, 1] of each."""

@@ -25,7 +25,7 @@ from gendr.photos.splatting import (
 from gendr.photos.splatting.photos import Photos, evened
 from gendr.photos.splatting.settings import SplatSettings
 from gendr.photos.splatting.start import compared
-from gendr.photos.splatting.training import fit_splats, with_background
+from gendr.photos.splatting.training import SplatTraining, fit_splats, with_background
 from support.cases import for_each
 
 F64 = torch.float64
@@ -264,9 +264,12 @@ def test_a_surface_and_what_is_beyond_it():
     darker = replace(photos, images=balls(8).images * gains[:, None, None, None] * 0.8)
     before = darker.images.clone()
     before[5, :, 15:25, 15:25] = torch.tensor([0.0, 0.9, 0.1])[:, None, None]
-    found, cleared = compared(splats, replace(darker, images=before))
+    cleared = compared(splats, replace(darker, images=before))
     expected = (gains / gains.log().mean().exp())[:, None].expand(8, 3)
-    torch.testing.assert_close(found, expected, rtol=0.02, atol=0)
+    torch.testing.assert_close(cleared.exposures, expected, rtol=0.02, atol=0)
+    begun = SplatTraining(cleared, SplatSettings(steps=1, exposure=True), splats)
+    corners = darker.images[:, :, 0, 0] / expected
+    torch.testing.assert_close(begun.even_photos().images[:, :, 0, 0], corners, rtol=0.02, atol=0)
     # What stands before the ball in one photo is gone, and nothing else has changed much.
     off = (cleared.images - darker.images).abs()
     assert float(off[5, :, 15:25, 15:25].mean()) < 0.1
