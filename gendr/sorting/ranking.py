@@ -463,7 +463,8 @@ class ApproxNDCG(RankingLoss):
 
         rank_i = 1 + sum over j != i of F(steepness (s_j - s_i))
 
-    Other ranks: `NDCGLoss("permutahedron")`. Memory is O(n^2) a list.
+    Other ranks: `NDCGLoss("permutahedron")`. Memory is O(n^2) a list where there is no kernel: on a
+    GPU, in graphs, for laws with parameters or powers.
 
     Args:
         dist: the law F of comparisons, symmetric: a name, an object or a callable CDF.
