@@ -86,6 +86,10 @@ class PermutationSort(Sort):
         """The last rows of P, [..., count, n]: those of the largest values, ascending."""
         return self.permutation(x)[..., x.shape[-1] - count :, :]
 
+    def last_carried(self, x: Tensor, payload: Tensor, count: int) -> Tensor:
+        """The last rows of P times a payload [..., n, c], [..., count, c]."""
+        return finite(self.last_rows(x, count) @ payload)
+
     def values(self, x: Tensor) -> Tensor:
         """P @ x: the sorted values [..., n], ascending, of x [..., n]."""
         return self.carried(x, x[..., None])[..., 0]

@@ -121,6 +121,15 @@ class RowSort(PermutationSort):
         kernels = _RowKernels if x.device.type == "cpu" and self.has_kernel else None
         return ROWS(kernels, (self, count, before), keys, steepness)
 
+    def last_carried(self, x: Tensor, payload: Tensor, count: int) -> Tensor:
+        """The last rows of P times a payload [..., n, c], [..., count, c]."""
+        check_matrices(self.name, x, count)
+        if x.device.type != "cpu" or not self.has_kernel or payload.shape[-1] > NARROW:
+            return super().last_carried(x, payload, count)
+        keys, steepness = self._keyed(x)
+        keys, payload = expanded(keys, payload)
+        return LAST(_LastKernels, (self, count), keys, steepness, payload)
+
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c], of the noisy x if there is noise; without P if it is narrow."""
         return self._product(x, payload, False)
@@ -251,6 +260,10 @@ def _product(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: 
     return _times(sort.reference(x, steepness), payload, by_columns)
 
 
+def _last(spec: tuple[RowSort, int], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
+    return _times(_reference((*spec, 0), x, steepness), payload, False)
+
+
 def _times(p: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
     return finite((p.mT if by_columns else p) @ payload)  # a row's sum may be slightly above 1
 
@@ -267,6 +280,7 @@ def _by_matrix(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload
 
 ROWS = Operator("sorting.rows", reference=_reference)
 PRODUCTS = Operator("sorting.products", reference=_product)
+LAST = Operator("sorting.last", reference=_last)
 
 
 def ordered(keys: Tensor) -> np.ndarray:
@@ -306,6 +320,38 @@ class _RowKernels:
             x.reshape(-1, x.shape[-1]).numpy(), order, float(steepness), matrices, upstream
         )
         return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
+
+
+class _LastKernels:
+    """The kernels of `LAST`, on tensors [..., n] and [..., n, c]: few rows, which are kept."""
+
+    @staticmethod
+    def forward(
+        spec: tuple[RowSort, int], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
+        from gendr.sorting.backends.cpu import row_kernels as kernels
+
+        (p,), saved = _RowKernels.forward((*spec, 0), x, steepness, save=save)
+        out = payload.new_empty(*p.shape[:-1], payload.shape[-1])
+        rows, given, found = (t.reshape(-1, *t.shape[-2:]).numpy() for t in (p, payload, out))
+        launch(kernels.times, len(rows), rows.size, rows, given, found)
+        return (finite(out),), saved
+
+    @staticmethod
+    def backward(
+        spec: tuple[RowSort, int], inputs: tuple[Tensor, Number, Tensor],
+        saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        from gendr.sorting.backends.cpu import row_kernels as kernels
+
+        p, payload = saved[0].detach(), inputs[2]
+        of_p, of_payload = memory.empty_like(p), torch.empty_like(payload)
+        rows, given, upstream, to_p, to_payload = (
+            t.reshape(-1, *t.shape[-2:]).numpy() for t in (p, payload, grads[0], of_p, of_payload)
+        )
+        launch(kernels.times_back, len(rows), rows.size, rows, given, upstream, to_p, to_payload)
+        found = _RowKernels.backward((*spec, 0), inputs[:2], saved, (of_p,), wanted)
+        return *found, of_payload
 
 
 class _ProductKernels:

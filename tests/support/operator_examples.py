@@ -112,6 +112,15 @@ def _products() -> Example:
     return Example({"cpu": rows._ProductKernels}, (SoftSort(), True), inputs, empty, (0, 2))
 
 
+def _last() -> Example:
+    from gendr.sorting import rows
+    from gendr.sorting.softsort import SoftSort
+
+    x, steepness, payload = torch.randn(2, 5), torch.tensor(1.3), torch.randn(2, 5, 2)
+    inputs, empty = _leaves(x, steepness, payload), _leaves(x[:0], steepness, payload[:0])
+    return Example({"cpu": rows._LastKernels}, (SoftSort(), 3), inputs, empty, (0, 2))
+
+
 def _faces() -> Any:
     """Two images of three triangles, and their size."""
     from gendr.rendering.geometry import ImageSize, ScreenFaces
@@ -372,6 +381,7 @@ _EXAMPLES = {
     "sorting.carry": _carry,
     "sorting.gates": _comparators,
     "sorting.isotonic": _isotonic,
+    "sorting.last": _last,
     "sorting.places": _places,
     "sorting.products": _products,
     "sorting.ranks": lambda: _projection("RANKS"),
