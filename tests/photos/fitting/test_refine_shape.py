@@ -230,15 +230,19 @@ def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
 
 
 @pytest.mark.rotating(4, group="stereo")
-def test_tints_tell_what_light_hides(plane, monkeypatch):
-    """Grain that is alike in all three colours, as of light, over colours of equal brightness."""
+@for_each(strength=[0.4, 0.03], rotating=2)
+def test_tints_tell_what_light_hides(plane, monkeypatch, strength):
+    """Grain that is alike in all three colours, as of light, over colours of equal brightness.
+
+    Of plaster they are faint: a few of the 255 steps of a photo.
+    """
     _, camera, alpha, lid = plane
     truth = board(0.0, fine=6)
     colors = pattern(truth.vertices)
-    colors = 0.5 + 0.4 * (colors - colors.mean(1, keepdim=True))
+    colors = 0.5 + strength * (colors - colors.mean(1, keepdim=True))
     rgb = shots(truth.with_vertex_colors(colors), camera, 96)[0]
     grain = torch.randn(alpha.shape, generator=torch.Generator().manual_seed(0))[:, None]
-    lit = (rgb * (1 + 0.05 * grain)).clamp(0, 1)
+    lit = (255 * rgb * (1 + 0.05 * grain)).clamp(0, 255).round() / 255
     inside = (alpha > 0.9).byte().numpy()
     for images, least, most in ((lit, 2, 3), (lit.mean(1, True).expand_as(lit), 1, 1)):
         words = stereo._levels(stereo._chroma(images), inside)[0]
