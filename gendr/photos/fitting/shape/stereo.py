@@ -58,8 +58,8 @@ class StereoSettings:
         location_error: to which a patch must tell its place, pixels, one standard deviation.
         least_noise: of brightness, of 1.
         pattern: the variance of a faint one, beside that of the noise at the last level.
-        spread: tints that spread over less are made stronger, until they do or their patterns tell.
-        faint: tints that spread over less hardly count in colours.
+        faint: tints that spread over less are made stronger, until their patterns tell,
+        spread: or they spread over so much.
         darkest: what is darker has no chroma.
         chroma_share: the part of the pixels that must need a chroma for it to be matched.
         chroma_gain: how many times as much it must tell as brightness, in which photos are sharper.
@@ -96,8 +96,8 @@ class StereoSettings:
     location_error: float = 0.3
     least_noise: float = 0.001
     pattern: float = 10.0
-    spread: float = 0.5
     faint: float = 0.1
+    spread: float = 0.5
     darkest: float = 0.1
     chroma_share: float = 0.01
     chroma_gain: float = 2.0
@@ -622,6 +622,8 @@ def _gain(tint: Array, shown: Array, noise: float) -> tuple[float, float]:
     from gendr.photos.fitting.shape.stereo_vectors import FLAT
 
     low, middle, high = _spread(tint, shown)
+    if high - low > SETTINGS.faint:
+        return middle, 1.0
     sigma = SETTINGS.blur * 2 ** (SETTINGS.levels - 1)
     enough = (4 * math.pi * FLAT / SETTINGS.pattern) ** 0.5 * sigma / noise
     return middle, max(1.0, min(enough, SETTINGS.spread / max(high - low, 1e-12)))
