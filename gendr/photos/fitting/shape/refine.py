@@ -87,7 +87,8 @@ class ShapeResult:
         improved: Whether the photos are met better than before.
         psnr: Before and after: the mean over views (of more than 40 photos, every second, or
             third, …) of that of the vertex colours that meet them best (`fit_colors`), over
-            the object, in decibels.
+            the object, in decibels; where colours hardly differ, of brightness and their ratios,
+            made stronger.
         iou: Before and after: the mean of the hard silhouettes, with masks without bites.
         moved: The mean distance of the new vertices from the surface given, world units; 0 if it
             was not improved.
@@ -200,7 +201,8 @@ def refine_shape(
     Where a few masks have bites, as in shadows, that photos from nearly the same direction do not
     have, the others say what is there.
 
-    The surface needs a pattern; its brightness may differ from photo to photo.
+    The surface needs a pattern, which may be faint; its brightness may differ from photo to photo.
+    Where colours hardly differ, photos need not be met better, for any surface shows them.
 
     Args:
         mesh: One closed mesh, as `fit` makes it, in the world of the cameras. Colours are not kept.
@@ -401,7 +403,7 @@ class _Refinement:
                 )
             try:
                 vertices, faces = fused(
-                    depths, photos.camera, photos.whole,
+                    depths, photos.camera, photos.whole, faint=self.faint,
                     tell=lambda done: tell(0.78 + 0.22 * done),
                 )  # fmt: skip
             except ValueError:

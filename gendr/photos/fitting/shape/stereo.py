@@ -74,7 +74,7 @@ class StereoSettings:
         lonely_weight: weights that one photo has less of alone, in which case what is likely
             counts too.
         band: around what photos say, in which the fused surface is looked for, cells.
-        smoothing: over which distances are averaged, cells.
+        smoothing: over which distances are averaged, cells; and of faint patterns.
         least_part: of the area; smaller ones are none of the object's: cavities, specks.
         beside: by which the surface runs beside what is cut off or filled, cells.
         repairs: times that what the masks show, and the surface does not, is brought back.
@@ -109,7 +109,7 @@ class StereoSettings:
     prior_weight: float = 0.02
     lonely_weight: float = 0.4
     band: float = 4.0
-    smoothing: float = 1.0
+    smoothing: tuple[float, float] = (1.0, 2.5)
     least_part: float = 0.02
     beside: float = 0.5
     repairs: int = 3
@@ -293,11 +293,13 @@ def fused(
     camera: Camera,
     masks: Tensor,
     resolution: int = 320,
+    faint: bool = False,
     tell: Callable[[float], None] = lambda done: None,
 ) -> tuple[Array, Array]:
     """The closed surface that the photos agree about, within the hull of the masks.
 
-    `tell` is called with the part of the work that is done.
+    `tell` is called with the part of the work that is done. Of `faint` patterns depths are as rough
+    as patches are wide, and averaged over more cells.
 
     Raises:
         ValueError: if the masks contradict each other.
@@ -324,7 +326,7 @@ def fused(
     def joined() -> Array:
         body = filled_by_least_area(votes.reshape(grid.shape), within).ravel()
         guess = (body[cells] - 0.5) * SETTINGS.band * grid.cell
-        return _smoothed(values, cells, out, guess, grid, reach)
+        return _smoothed(values, cells, out, guess, grid, reach, SETTINGS.smoothing[faint])
 
     def missing(field: Array) -> Array:
         # Of those in the hull, and of cells that are alike that which is deepest in it.
@@ -362,8 +364,9 @@ def _changed(field: Array, body: npt.NDArray[np.bool_], values: Array, grid: Gri
 
 
 def _smoothed(
-    values: Array, cells: Array, out: Array, guess: Array, grid: Grid, reach: float
-) -> Array:
+    values: Array, cells: Array, out: Array, guess: Array, grid: Grid, reach: float,
+    smoothing: float,
+) -> Array:  # fmt: skip
     """What photos say, averaged over neighbouring cells by its weight, within the hull.
 
     Where it is less than one photo says, also what is guessed.
@@ -374,9 +377,7 @@ def _smoothed(
     weight[cells] = out[:, 1]
     mean[cells] = out[:, 0] * out[:, 1]
     mean, weight = mapped(
-        lambda part: gaussian_filter(
-            part.reshape(grid.shape), SETTINGS.smoothing, truncate=2
-        ).ravel(),
+        lambda part: gaussian_filter(part.reshape(grid.shape), smoothing, truncate=2).ravel(),
         (mean, weight),
     )
     own = values[cells].clip(-reach, reach)
