@@ -230,7 +230,7 @@ def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
 
 
 @pytest.mark.rotating(4, group="stereo")
-@for_each(strength=[0.4, 0.03], rotating=2)
+@for_each(strength=[0.4, 0.015], rotating=2)
 def test_tints_tell_what_light_hides(plane, monkeypatch, strength):
     """Grain that is alike in all three colours, as of light, over colours of equal brightness.
 
