@@ -286,11 +286,21 @@ class _Projection:
         self, entropic: bool, x: Tensor, steepness: Number, *, save: bool
     ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
         """The result, and the order, the starts of the blocks and itself."""
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
+        import numpy as np
 
-        kernel = kernels.rank_rows if self.of_ranks else kernels.value_rows
-        result, order, starts = _forward(kernel, x, float(steepness), entropic)
-        spread_nan(_rows(x), _rows(result))
+        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
+        from gendr.sorting.backends.cpu.order import fill_order
+
+        project = kernels.rank_rows if self.of_ranks else kernels.value_rows
+        rows, result, steep = _rows(x), torch.empty_like(x), float(steepness)
+        order, starts = np.empty(rows.shape, np.int64), np.empty(rows.shape, np.int32)
+        results = _rows(result)
+
+        def sort_and_project(rows: np.ndarray[Any, Any], start: int, stop: int) -> None:
+            fill_order(rows[start:stop], order[start:stop])
+            project(rows, order, steep, entropic, results, starts, start, stop)
+
+        _run(sort_and_project, rows)
         return (result,), (order, starts, result) if self.of_ranks else (order, starts)
 
     def backward(
@@ -352,30 +362,10 @@ def _by_replay(
 
 
 def _rows(x: Tensor) -> np.ndarray[Any, Any]:
-    """A contiguous x [..., n] as an array [rows, n]."""
-    return x.detach().numpy().reshape(-1, x.shape[-1])
+    """A contiguous x [..., n] without a gradient as an array [rows, n]."""
+    return x.numpy().reshape(-1, x.shape[-1])
 
 
 def _run(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
     """Call kernel(rows, *args, start, stop) on the rows of the first array, in threads if large."""
     run(kernel, len(rows), rows, *args, pieces=1, alone=rows.size < _WORTH_THREADS)
-
-
-def _forward(
-    kernel: Any, x: Tensor, steepness: float, entropic: bool
-) -> tuple[Tensor, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The result of the kernel [..., n], the order that sorts x [rows, n], and the blocks."""
-    import numpy as np
-
-    from gendr.sorting.backends.cpu.order import fill_order
-
-    rows, result = _rows(x), torch.empty_like(x)
-    order, starts = np.empty(rows.shape, np.int64), np.empty(rows.shape, np.int32)
-    results = _rows(result)
-
-    def sort_and_project(rows: np.ndarray[Any, Any], start: int, stop: int) -> None:
-        fill_order(rows[start:stop], order[start:stop])
-        kernel(rows, order, steepness, entropic, results, starts, start, stop)
-
-    _run(sort_and_project, rows)
-    return result, order, starts

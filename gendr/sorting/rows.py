@@ -31,6 +31,7 @@ from gendr.sorting.base import (
     gumbel,
     of_rows,
     spread_nan,
+    stacked,
 )
 
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
@@ -119,6 +120,15 @@ class RowSort(PermutationSort):
         keys, steepness = self._keyed(x)
         kernels = _RowKernels if x.device.type == "cpu" and self.has_kernel else None
         return ROWS(kernels, (self, count, before), keys, steepness)
+
+    def last_carried(self, x: Tensor, payload: Tensor, count: int) -> Tensor:
+        """The last rows of P times a payload [..., n, c], [..., count, c]."""
+        check_matrices(self.name, x, count)
+        if x.device.type != "cpu" or not self.has_kernel or payload.shape[-1] > NARROW:
+            return super().last_carried(x, payload, count)
+        keys, steepness = self._keyed(x)
+        keys, payload = expanded(keys, payload)
+        return LAST(_LastKernels, (self, count), keys, steepness, payload)
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c], of the noisy x if there is noise; without P if it is narrow."""
@@ -250,6 +260,10 @@ def _product(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: 
     return _times(sort.reference(x, steepness), payload, by_columns)
 
 
+def _last(spec: tuple[RowSort, int], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
+    return _times(_reference((*spec, 0), x, steepness), payload, False)
+
+
 def _times(p: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
     return finite((p.mT if by_columns else p) @ payload)  # a row's sum may be slightly above 1
 
@@ -266,6 +280,7 @@ def _by_matrix(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload
 
 ROWS = Operator("sorting.rows", reference=_reference)
 PRODUCTS = Operator("sorting.products", reference=_product)
+LAST = Operator("sorting.last", reference=_last)
 
 
 def ordered(keys: Tensor) -> np.ndarray:
@@ -286,7 +301,7 @@ class _RowKernels:
     ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
         sort, count, before = spec
         n = x.shape[-1]
-        keys = x.reshape(-1, n)
+        keys = x.reshape(-1, x.shape[-1])
         order = sort.order(keys, count, before)
         p = memory.empty((len(keys), count, n), x.dtype)
         sort.run_forward(keys.numpy(), order, float(steepness), p.numpy())
@@ -299,13 +314,44 @@ class _RowKernels:
         spec: tuple[RowSort, int, int], inputs: tuple[Tensor, Number],
         saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        (sort, count, _), (x, steepness), (p, order) = spec, inputs, saved
-        n = x.shape[-1]
-        matrices, upstream = (t.detach().reshape(-1, count, n).numpy() for t in (p, grads[0]))
+        (sort, *_), (x, steepness), (p, order) = spec, inputs, saved
+        matrices, upstream = (stacked(t.detach(), 2).numpy() for t in (p, grads[0]))
         by_x, by_steepness = sort.run_backward(
-            x.reshape(-1, n).numpy(), order, float(steepness), matrices, upstream
+            x.reshape(-1, x.shape[-1]).numpy(), order, float(steepness), matrices, upstream
         )
         return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
+
+
+class _LastKernels:
+    """The kernels of `LAST`, on tensors [..., n] and [..., n, c]: few rows, which are kept."""
+
+    @staticmethod
+    def forward(
+        spec: tuple[RowSort, int], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
+        from gendr.sorting.backends.cpu import row_kernels as kernels
+
+        (p,), saved = _RowKernels.forward((*spec, 0), x, steepness, save=save)
+        out = payload.new_empty(*p.shape[:-1], payload.shape[-1])
+        rows, given, found = (t.reshape(-1, *t.shape[-2:]).numpy() for t in (p, payload, out))
+        launch(kernels.times, len(rows), rows.size, rows, given, found)
+        return (finite(out),), saved
+
+    @staticmethod
+    def backward(
+        spec: tuple[RowSort, int], inputs: tuple[Tensor, Number, Tensor],
+        saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        from gendr.sorting.backends.cpu import row_kernels as kernels
+
+        p, payload = saved[0].detach(), inputs[2]
+        of_p, of_payload = memory.empty_like(p), torch.empty_like(payload)
+        rows, given, upstream, to_p, to_payload = (
+            t.reshape(-1, *t.shape[-2:]).numpy() for t in (p, payload, grads[0], of_p, of_payload)
+        )
+        launch(kernels.times_back, len(rows), rows.size, rows, given, upstream, to_p, to_payload)
+        found = _RowKernels.backward((*spec, 0), inputs[:2], saved, (of_p,), wanted)
+        return *found, of_payload
 
 
 class _ProductKernels:
@@ -319,7 +365,7 @@ class _ProductKernels:
         if _is_far(x) or _is_far(payload):
             return (_by_matrix(spec, x, steepness, payload),), (None,)
         keys = x.reshape(-1, x.shape[-1])
-        order, given = ordered(keys), payload.reshape(-1, *payload.shape[-2:])
+        order, given = ordered(keys), stacked(payload, 2)
         w, a = (given, None) if by_columns else (None, given)
         products = Products.of(w, a, rows=not by_columns, columns=by_columns)
         sort.run_products(keys.numpy(), order, float(steepness), products, grads=False)
@@ -341,8 +387,7 @@ class _ProductKernels:
                 out = _by_matrix(spec, *leaves)
             found = torch.autograd.grad(out, leaves, grads[0], materialize_grads=True)
             return found[0].reshape(-1, x.shape[-1]), found[1], found[2]
-        shape = (-1, *payload.shape[-2:])
-        given, upstream = payload.reshape(shape), grads[0].detach().reshape(shape)
+        given, upstream = stacked(payload, 2), stacked(grads[0].detach(), 2)
         w, a = (given, upstream) if by_columns else (upstream, given)
         needs = {"rows": by_columns and wanted[2], "columns": not by_columns and wanted[2]}
         products = Products.of(w, a, **needs)
