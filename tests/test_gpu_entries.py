@@ -137,9 +137,8 @@ import torch
 import gendr
 from gendr._common.readback import Readback
 from gendr.kernels.triton.launch import Launcher
-from gendr.photos.splatting import splats as projecting
+from gendr.photos.splatting import splats as projecting, triton
 from gendr.rendering import ordered as ordering
-from gendr.rendering.backends import reference
 from gendr.rendering.backends.triton import backend, tiles
 from gendr.photos.splatting import Photos, SplatSettings, from_cameras, training
 from support import strict_device
@@ -184,7 +183,7 @@ Launcher.__call__ = lambda self, grid, *args: launched.append(
     (self.kernel.fn.__name__, all(x.device.type == "pretend" for x in args
                                   if isinstance(x, torch.Tensor))))
 ordering.choose = lambda name, x: backend
-projecting.choose = lambda name, x: reference if name == "reference" else backend
+projecting.kernels_for = lambda *_: triton.Projection
 tiles.Capacity.of_step = lambda self, totals: (4096, 0)
 Readback.wait = lambda self: [1000]
 with strict_device.strict():

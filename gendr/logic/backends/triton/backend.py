@@ -22,7 +22,7 @@ from gendr.kernels.triton import launch as _triton_launch
 from gendr.kernels.triton.launch import available, blocks_of, interpreted, power_of_2, run
 from gendr.logic.backends.wires import Wires
 
-__all__ = ["available", "backward", "forward", "supports", "traced"]
+__all__ = ["KERNELS", "available", "backward", "forward", "supports"]
 
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 
@@ -105,6 +105,16 @@ def backward(
         K=_inputs(corners), **block, **options,
     )  # fmt: skip
     return grad_x, grad_tables
+
+
+class Gates:
+    """The kernels of `gates`."""
+
+    forward, backward = staticmethod(forward), staticmethod(backward)
+    traced = staticmethod(traced)
+
+
+KERNELS = {"logic.gates": Gates}
 
 
 def _inputs(corners: int) -> int:
