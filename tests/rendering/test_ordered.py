@@ -122,19 +122,27 @@ def test_float32_closes_pixels_as_it_may():
         assert (found[0].double() - exact[0]).abs().max() <= bound
 
 
-def test_narrow_laws_are_joined_in_float64():
-    """And whatever asks for it: the bits of images are those of float64, rounded."""
-    corners = soup(1, 60, 6)
-    corners[..., :2] = corners[..., :2].round(decimals=1) + 0.05  # the centres of pixels
-    scene, wide = (corners, (20, 20), "logistic", "einstein"), 1e-2
-    for scale, options in ((1e-4, {}), (wide, {"precision": "double"})):
-        found = found_in(torch.float32, *scene, scale, **options)
-        want = found_in(torch.float64, *scene, scale)
-        assert all(torch.equal(x, y.float()) for x, y in zip(found[:2], want[:2], strict=True))
-        assert_near(found, want)
-    assert not torch.equal(found_in(torch.float32, *scene, wide)[0], found[0])
+@for_each(dist=["logistic", "logistic.squared", "exponential.reversed"], width=[3e-3, 1e-3, 1e-4])
+def test_narrow_laws_take_distances_of_float64(dist, width):
+    """The law is of so many pixels: a few lie that near to an edge."""
+    scale = (width / 50) ** (2 if "squared" in dist else 1)
+    scene = soup(1, 200, 6), (100, 100), dist, "einstein", scale
+    found, want = (found_in(x, *scene) for x in (torch.float32, torch.float64))
+    assert_near(found, want)
+    assert ((found[1] > 1e-3) & (found[1] < 0.999)).any()
+    assert (found[1] - want[1]).abs().max() < 1e-6
+
+
+def test_double_precision_is_that_of_float64():
+    """The bits of images are those of float64, rounded."""
+    scene = soup(1, 60, 6), (20, 20), "logistic", "einstein", 1e-2
+    found = found_in(torch.float32, *scene, precision="double")
+    want = found_in(torch.float64, *scene)
+    assert all(torch.equal(x, y.float()) for x, y in zip(found[:2], want[:2], strict=True))
+    assert_near(found, want)
+    assert not torch.equal(found_in(torch.float32, *scene)[0], found[0])
     with pytest.raises(ValueError, match="unknown precision 'single'"):
-        found_in(torch.float32, *scene, wide, precision="single")
+        found_in(torch.float32, *scene, precision="single")
 
 
 @for_each(tconorm=["probabilistic", "max", "average", "frank(p=2)"])

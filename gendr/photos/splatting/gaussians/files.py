@@ -16,6 +16,8 @@ from gendr.photos.splatting.gaussians.ply import read_points
 
 __all__ = ["read_cloud"]
 
+# Of other programs, not read.
+_FOREIGN = (".ksplat", ".lcc", ".lcc2")
 # What damaged files raise.
 _BROKEN = (
     ArithmeticError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
@@ -33,11 +35,14 @@ def read_cloud(path: str | Path) -> Cloud | None:
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is damaged, holds nothing, or a value that is not finite.
+        ValueError: if it is damaged, holds nothing, or a value that is not finite, or if its name
+            is that of Gaussians in a format that is not read.
     """
     path, notes = Path(path), list[str]()
     kind = _kind(path)
     if kind is None:
+        if path.suffix.lower() in _FOREIGN:
+            raise ValueError(f"{path}: {path.suffix} is not read; splat-transform makes SOG of it")
         return None
     readers = {
         "PLY": lambda: read_points(path, notes), "SPZ": lambda: read_spz(path, notes),
@@ -73,12 +78,11 @@ def _kind(path: Path) -> str | None:
         return "SPZ"
     if head[:4] == b"PK\x03\x04":
         return "SOG" if _has_meta(path) else None
-    if path.suffix.lower() == ".splat":
-        return "splat"
-    if plain.lstrip()[:1] == b"{":
+    if plain.lstrip()[:1] == b"{" and path.suffix.lower() != ".splat":
         text = path.read_bytes()
         return "glTF" if EXTENSION.encode() in text else "SOG" if _is_sog(path) else None
-    return None
+    # What says so by its name alone is damaged, but .splat, which has no mark.
+    return {".splat": "splat", ".spz": "SPZ", ".sog": "SOG"}.get(path.suffix.lower())
 
 
 def _length(head: bytes) -> int:

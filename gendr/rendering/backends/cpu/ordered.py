@@ -185,7 +185,7 @@ def _single_forward(
     spec: _Spec, corners: Tensor, colours: Tensor, opacity: Tensor, scale: Tensor, shift: Number,
     shape: Number | None, p: Number | None, *, save: bool,
 ) -> tuple[tuple[Tensor, Tensor], tuple[Any, ...]]:  # fmt: skip
-    """As `_forward`, in float32, or by that where float32 does not suffice: then it saves more."""
+    """As `_forward`, in float32."""
     from gendr.rendering.backends.cpu import ordered_tile_kernels as kernels
 
     layered, size = spec
@@ -208,12 +208,6 @@ def _single_forward(
         kernels.join_tiles, tiles, tuple(tables), tuple(law), tuple(layers), colours.numpy(),
         *found, out, alpha, pieces=_PIECES,
     )  # fmt: skip
-    if (found[-1] < 0).any():
-        corners, colours, opacity, scale = (x.double() for x in (corners, colours, opacity, scale))
-        (image, alphas), saved = _forward(
-            spec, corners, colours, opacity, scale, shift, shape, p, save=save
-        )
-        return (image.float(), alphas.float()), saved
     return (torch.from_numpy(out), torch.from_numpy(alpha)), (tables, layers, slots, found, memory)
 
 
@@ -293,10 +287,4 @@ def _single_backward(
     wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """As `_backward`, of what `_single_forward` saved."""
-    if saved[0].corners.dtype == np.float32:
-        return (*_backward(spec, inputs, saved, grads, wanted, single=True)[:4], None, None, None)
-    wide = [x.double() if isinstance(x, Tensor) else x for x in inputs]
-    found = _backward(
-        spec, tuple(wide), saved, tuple(None if g is None else g.double() for g in grads), wanted
-    )  # fmt: skip
-    return (*(x if x is None else x.float() for x in found[:4]), None, None, None)
+    return (*_backward(spec, inputs, saved, grads, wanted, single=True)[:4], None, None, None)

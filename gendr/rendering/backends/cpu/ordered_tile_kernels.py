@@ -74,7 +74,9 @@ from gendr.rendering.backends.cpu.tile_kernels import (
     SIDE,
     TILES,
     WEIGHT,
+    measure_again,
     measure_four,
+    measure_squared_again,
     measure_three,
     move_four,
     move_three,
@@ -104,7 +106,7 @@ S, REST, AFTER, COVER = range(4)
 KEPT, KEPT_OF_PRODUCTS = 4, 2
 ORDER, MARK, ENTRY = 0, SINGLES, SINGLES + 1  # columns
 KEPT_MARKS = SINGLES + 2
-# A law narrower than this, in pixels, is not measured well enough so near to an edge.
+# A law narrower than this, in pixels, takes distances of float64 so near to an edge.
 NARROW, NEAR = 0.01, 0.01
 # Rows of the scratch of records.
 _A, _S, _G, _SHARE = range(4)
@@ -328,13 +330,23 @@ _close_product, _close = _closing(True), _closing(False)
 
 
 def _is_near(i, block):
-    """Whether a pixel is so near to an edge that a narrow law needs more digits."""
+    """Whether a pixel of a block is near to an edge."""
     builder = i.builder
     near = fabs(block[i + DISTANCE]) < NEAR
     return builder.icmp_signed("!=", _bits(near), _LONG(0))
 
 
 _is_near = lanewise(_is_near, types.boolean)
+
+
+@inner()
+def _measure_again(i, frame, column, line, slope, shift, law, columns):
+    """Measure a block in float64."""
+    x, y = np.float64(column), np.float64(line)
+    if law.squared:
+        measure_squared_again(i, frame, x, y, slope, shift, columns)
+    else:
+        measure_again(i, frame, x, y, slope, shift, columns)
 
 
 @inner(error_model="numpy")
@@ -397,11 +409,7 @@ def _flush(m, n, tile, tables, law, layers, block, scratch, state, keys, found, 
 def _list_records(
     tile, tables, law, layers, colours, block, scratch, state, keys, found, spans, size
 ):
-    """List the records of a tile that are seen; return their number, and whether they suffice.
-
-    They do not where a law is so narrow, and a pixel so near to an edge, that the coverage takes
-    more digits of the distance.
-    """
+    """List the records of a tile that are seen; return their number."""
     closed, totals, farthest, shut = row(state, 0), row(state, 1), row(state, 2), row(state, 3)
     columns, subs, entries = pointer(block[0]), block[1], block[2]
     frame, base = row(block[4], 0), pointer(block[5])
@@ -418,7 +426,7 @@ def _list_records(
             for i in range((spans[k] - 1) * SINGLES, spans[k] * SINGLES):
                 keys[i] = np.inf
     half, middle, centre = 0.5 * min(height, width), 0.5 * (width - 1), 0.5 * (height - 1)
-    quad, suffices = tables.corners.shape[1] == 4, True
+    quad = tables.corners.shape[1] == 4
     m, n, begin, end = 0, 0, layers.starts[tile], layers.starts[tile + 1]
     boxes, images, corners = pointer(tables.boxes), pointer(tables.images), pointer(tables.corners)
     faces, limits, palette = pointer(layers.faces), pointer(layers.limits), pointer(colours)
@@ -433,8 +441,8 @@ def _list_records(
         nearest, image, ready = limits[2 * f + 1], shifted(images, FACE_COLUMNS * f), False
         slope = per_pixel(image, law, size)
         wide = (1.0 / np.sqrt(slope) if law.squared else 1.0 / slope) >= NARROW
-        factor = np.float32(-slope if law.reversed else slope)
-        shift = np.float32(image[SHIFT])
+        slope = -slope if law.reversed else slope
+        factor, shift = np.float32(slope), np.float32(image[SHIFT])
         left, right, top, bottom = _reach(shifted(boxes, 4 * f), x_first, y_first)
         for sub in range(top * ACROSS, bottom * ACROSS):
             x = sub % ACROSS
@@ -460,7 +468,7 @@ def _list_records(
             else:
                 put_argument(i, factor, shift, columns)
             if not wide and _is_near(i, columns):
-                suffices = False
+                _measure_again(i, frame, column, line, slope, image[SHIFT], law, columns)
             subs[m], entries[m] = sub, e - begin
             m += 1
             if m == TILES:
@@ -470,7 +478,7 @@ def _list_records(
                 m = 0
     if m > 0:
         n = _flush(m, n, tile, tables, law, layers, block, scratch, state, keys, found, spans)
-    return n, suffices
+    return n
 
 
 # ---------------------------------------------------------------------------------------------
@@ -589,7 +597,7 @@ def join_tiles(
     """Fill in colours [P, C] and alpha [P], float32, for the tiles start .. stop - 1.
 
     And what is kept: `kept` and `marks`, where the list of each block begins and ends, and `counts`
-    of the records of tiles; -1 if float32 does not suffice (`NARROW`).
+    of the records of tiles.
     """
     tables, law, layers = FaceTables(*arrays), Formulas(*formulas), Layers(*layer_arrays)
     size, channels = extent(tables.grid), colours.shape[1]
@@ -613,12 +621,11 @@ def join_tiles(
             shifted(row(marks, ENTRY), place),
         )  # fmt: skip
         _begin_lists(tile, tables, layers, spans)
-        n, suffices = _list_records(
+        counts[tile] = n = _list_records(
             tile, tables, law, layers, colours, block, scratch, state, pointer(keys), found, spans,
             size,
         )  # fmt: skip
-        counts[tile] = n if suffices else -1
-        if n == 0 or not suffices:
+        if n == 0:
             continue
         p = tables.images[layers.faces[begin], FAMILY_P]
         _join(tile, n, p, law, layers, kept, found[0], scratch, row(state, 1), lefts, spans)
@@ -804,8 +811,9 @@ def _pull_records(
                 reach = image[RADIUS] * half + FARTHEST
                 set_up(tables.corners, f, half, middle, centre, reach, frame, base)
                 slope = per_pixel(image, law, size)
-                factor = np.float32(-slope if law.reversed else slope)
-                shift = np.float32(image[SHIFT])
+                wide = (1.0 / np.sqrt(slope) if law.squared else 1.0 / slope) >= NARROW
+                slope = -slope if law.reversed else slope
+                factor, shift = np.float32(slope), np.float32(image[SHIFT])
                 starts[count], parts[count], last, count = k, e, e, count + 1
             frame = row(frames, count - 1)
             sub = np.int64(marks[first + k]) & _SUB
@@ -821,6 +829,8 @@ def _pull_records(
                 put_squared_argument(i, factor, shift, columns)
             else:
                 put_argument(i, factor, shift, columns)
+            if not wide and _is_near(i, columns):
+                _measure_again(i, frame, column, line, slope, np.float64(shift), law, columns)
         starts[count] = m
         call_cdf_and_pdf(
             law.cdf_and_pdf, shifted(columns, ARGUMENT), m * SINGLES, law.shape, cdf, sf, pdf

@@ -215,10 +215,10 @@ def place_tile(frame, column, row, base):
 place_tile = lanewise(place_tile, types.boolean)
 
 
-def _pixels(builder, along_row):
+def _pixels(builder, along_row, kind=_FLOATS):
     """How far the pixels of a tile are from its centre, as parts of a tile."""
     numbers = [(k % SIDE if along_row else k // SIDE) for k in range(SINGLES)]
-    return Lanes(builder, ir.Constant(_FLOATS, [(n - (SIDE - 1) / 2) / SIDE for n in numbers]))
+    return Lanes(builder, ir.Constant(kind, [(n - (SIDE - 1) / 2) / SIDE for n in numbers]))
 
 
 def _edge(base, k, x, y):
@@ -295,7 +295,50 @@ def _measuring_slopes(count, places=False):
     return lanewise(step)
 
 
+def _measuring_again(squared):
+    """A step that fills in distances of float64 arithmetic, and arguments, after another one.
+
+    Args:
+        squared: whether the law is one of the square of the distance.
+    """
+    kind = ir.VectorType(ir.DoubleType(), SINGLES)
+
+    def step(i, frame, column, row, factor, shift, block):
+        builder = i.builder
+
+        def sixteen(number):
+            return Lanes(builder, shuffled(builder, number.value, number.value, [0] * SINGLES))
+
+        def narrow(value):
+            return Lanes(builder, builder.fptrunc(value.value, _FLOATS))
+
+        x, y = sixteen(column) + _pixels(builder, True, kind), _pixels(builder, False, kind)
+        y, best, lowest, gap = sixteen(row) + y, None, None, None
+        for k in range(4):
+            inward, along = (
+                sixteen(frame.all(CENTRE + n))
+                + x * sixteen(frame.all(ACROSS + n))
+                + y * sixteen(frame.all(DOWN + n))
+                for n in (k, k + 4)
+            )
+            beyond = along - sixteen(frame.all(LENGTH + 4 + k))
+            outside = maximum(maximum(-along, beyond), 0.0)
+            here = inward * inward + outside * outside
+            if best is None:
+                best, lowest, gap = here, inward, outside
+            else:
+                gap = where(here < best, outside, gap)
+                best, lowest = minimum(here, best), minimum(inward, lowest)
+        distance = _signed(best, lowest, gap, sixteen(frame.all(DISC + 3)))
+        measure = where(distance < 0.0, -best, best) if squared else distance
+        block[i + DISTANCE] = narrow(distance)
+        block[i + ARGUMENT] = narrow(measure * sixteen(factor) + sixteen(shift))
+
+    return lanewise(step)
+
+
 measure_three, measure_four = _measuring(3), _measuring(4)
+measure_again, measure_squared_again = _measuring_again(False), _measuring_again(True)
 slopes_three, slopes_four = _measuring_slopes(3), _measuring_slopes(4)
 _places_three, _slopes_and_places = _measuring(3, True), _measuring_slopes(3, True)
 

@@ -472,13 +472,19 @@ def test_damaged_files_are_named_in_one_line(kind, tmp_path):
             assert "\n" not in str(error)  # noqa: PT017
             assert str(path) in str(error)  # noqa: PT017
         else:  # another kind of file, by what is left of it
-            assert cloud is None and kind in ("glb", "sog", "ply"), length  # noqa: PT018
+            assert cloud is None and kind in ("glb", "ply"), length  # noqa: PT018
     path.write_bytes(b"")
-    if kind == "splat":
-        with pytest.raises(ValueError, match="0 bytes"):
-            read_cloud(path)
-    else:
+    if kind in ("glb", "ply"):  # of meshes too, whose readers say so
         assert read_cloud(path) is None
+    else:
+        with pytest.raises(ValueError, match="is damaged"):
+            read_cloud(path)
+
+
+def test_a_format_that_is_not_read_is_named(tmp_path):
+    (tmp_path / "a.ksplat").write_bytes(b"\0" * 4096)
+    with pytest.raises(ValueError, match="ksplat is not read; splat-transform makes SOG"):
+        read_cloud(tmp_path / "a.ksplat")
 
 
 @for_each(
