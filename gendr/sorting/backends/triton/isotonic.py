@@ -40,9 +40,10 @@ class Ranks:
         """The gradient of x; that of the steepness too if it is wanted, by the definition."""
         if wanted[1]:
             return by_replay(RANKS, entropic, inputs, saved, grads)
-        *blocks, ranks = saved
+        order, starts, ends, ranks = saved
         steepness = _scalar(ranks, inputs[1])
-        return _gradients("RANKS", grads[0], ranks, *blocks, steepness, entropic), None
+        found = _gradients("RANKS", grads[0], ranks, order, starts, ends, steepness, entropic)
+        return found, None
 
 
 class Values:
@@ -65,8 +66,9 @@ class Values:
         """As that of `Ranks`."""
         if wanted[1]:
             return by_replay(VALUES, entropic, inputs, saved, grads)
-        one = _scalar(inputs[0], 1.0)
-        return _gradients("VALUES", grads[0], inputs[0], *saved, one, entropic), None
+        x, (order, starts, ends) = inputs[0], saved
+        one = _scalar(x, 1.0)
+        return _gradients("VALUES", grads[0], x, order, starts, ends, one, entropic), None
 
 
 class Isotonic:
@@ -84,8 +86,8 @@ class Isotonic:
         wanted: tuple[bool, ...],
     ) -> tuple[Tensor]:  # fmt: skip
         """The gradient of x: the means of what comes."""
-        (grad,), (x,) = grads, inputs
-        return (_gradients("PLAIN", grad, x, x, *saved, _scalar(x, 1.0), False),)
+        (grad,), (x,), (starts, ends) = grads, inputs, saved
+        return (_gradients("PLAIN", grad, x, x, starts, ends, _scalar(x, 1.0), False),)
 
 
 def _scalar(x: Tensor, steepness: Number) -> Tensor:
