@@ -86,9 +86,8 @@ class Choice(Generic[B]):
         tables = {name: {} if m is None else m.KERNELS for name, m in modules.items()}
 
         def why(name: str, operator: str) -> str | None:
-            reason = reason_of(self.load, name)
-            if reason or name == self.names[-1] or operator in tables[name]:
-                return reason
+            if name == self.names[-1] or operator in tables[name]:
+                return reason_of(self.load, name)
             return f"{operator} has no {name} kernels: its definition runs"
 
         operators = dict.fromkeys(x for table in tables.values() for x in table)

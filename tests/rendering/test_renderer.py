@@ -234,8 +234,7 @@ def test_backends_are_listed_by_operator():
         assert found[operator]["reference"] is None, operator
         assert found[operator]["cpu"] is None, operator
     assert "definition" in found["rendering.project"]["cpu"]
-    without = found["sorting.rows"]["triton"]
-    assert without == found["sorting"]["triton"] or "has no triton kernels" in without
+    assert "has no triton kernels" in found["sorting.rows"]["triton"]
     with pytest.raises((ValueError, RuntimeError), match="triton"):
         gendr.sorting.soft_rank(torch.rand(3), "softsort", backend="triton")
     with pytest.raises(ValueError, match="primitives"):

@@ -64,7 +64,7 @@ def _mixed() -> Example:
 
     wires = Wires(random_wiring(5, 4, 3, seed=1), 5)
     x, shares = torch.rand(5, 6), torch.rand(3, 4)
-    return Example({"cpu": mixing._Bags}, wires, _leaves(x, shares), _leaves(x[:, :0], shares))
+    return Example({"cpu": mixing.Bags}, wires, _leaves(x, shares), _leaves(x[:, :0], shares))
 
 
 def _comparators() -> Example:

@@ -18,6 +18,7 @@ from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as _is_on_cpu
 from gendr.kernels.threads import run
 from gendr.logic.backends.wires import Wires
+from gendr.logic.mixing import Bags
 
 __all__ = ["KERNELS", "available", "backward", "forward", "supports"]
 
@@ -80,7 +81,7 @@ class Gates:
     forward, backward = staticmethod(forward), staticmethod(backward)
 
 
-KERNELS = {"logic.gates": Gates}
+KERNELS = {"logic.gates": Gates, "logic.mixed": Bags}
 
 
 def _work(x: Tensor, tables: Tensor) -> int:

@@ -21,6 +21,7 @@ from gendr._common.kept import kept
 from gendr.kernels.triton import launch as _triton_launch
 from gendr.kernels.triton.launch import available, blocks_of, interpreted, power_of_2, run
 from gendr.logic.backends.wires import Wires
+from gendr.logic.mixing import Bags
 
 __all__ = ["KERNELS", "available", "backward", "forward", "supports"]
 
@@ -114,7 +115,7 @@ class Gates:
     traced = staticmethod(traced)
 
 
-KERNELS = {"logic.gates": Gates}
+KERNELS = {"logic.gates": Gates, "logic.mixed": Bags}
 
 
 def _inputs(corners: int) -> int:
