@@ -95,15 +95,15 @@ def mean_of_input(z, sums, rests, a, b, valid, ENTROPIC: tl.constexpr):
 def mean_of_other(a, b, steep, KIND: tl.constexpr, ENTROPIC: tl.constexpr):
     """The same of the vector that is not the input, over a .. b - 1."""
     first, end = a.to(tl.float64), b.to(tl.float64)
-    if KIND == 2:
+    if KIND == PLAIN:
         return first * 0.0
     if ENTROPIC:
-        if KIND == 0:
+        if KIND == RANKS:
             total = 0.5 * (end * (end + 1.0) - first * (first + 1.0))
             return tl.log(tl.maximum(total, 1.0))
         ratio = expm1_below(-steep * (end - first)) / expm1_below(-steep + first * 0.0)
         return tl.log(tl.maximum(ratio, 1.0))
-    if KIND == 0:
+    if KIND == RANKS:
         return 0.5 * (first + end + 1.0)
     return 0.5 * steep * (first + end - 1.0)
 
@@ -115,10 +115,10 @@ def level_of(z, sums, rests, a, b, steep, valid, KIND: tl.constexpr, ENTROPIC: t
     other = mean_of_other(a, b, steep, KIND, ENTROPIC)
     if ENTROPIC:
         last = tl.load(z + b - 1, valid, 0.0)
-        if KIND == 0:
+        if KIND == RANKS:
             return last + (own - other)
         return (steep * (b - 1).to(tl.float64) - last) + (other - own)
-    return other - own if KIND == 1 else own - other
+    return other - own if KIND == VALUES else own - other
 
 
 @triton.jit
@@ -179,7 +179,7 @@ def project(
     stays, goes = lists + 3 * n, lists + 4 * n
     steep = tl.load(steepness)
     size = tl.cast(n, tl.float64)
-    if KIND == 1:
+    if KIND == VALUES:
         steep = tl.minimum(steep, _FAR / size) if ENTROPIC else steep * _SHRINK
     # Neighbours in s that are further apart are never in one block, as w spans less than that.
     widest = tl.log(size) + 1.0 if ENTROPIC else size
@@ -189,12 +189,12 @@ def project(
     while i < n:
         place = i + lane
         valid = place < n
-        if KIND == 2:
+        if KIND == PLAIN:
             key = tl.load(x + place, valid, 0.0).to(tl.float64)
         else:
             key = tl.load(x + tl.load(order + place, valid, 0), valid, 0.0).to(tl.float64)
         bad += tl.sum((key != key).to(tl.int32), 0)
-        if KIND == 0:
+        if KIND == RANKS:
             follows = valid & (place > 0)
             before = tl.load(x + tl.load(order + place - 1, follows, 0), follows, 0.0)
             gap = tl.minimum(steep * (key - before.to(tl.float64)), widest)
@@ -204,7 +204,7 @@ def project(
         else:
             mine = key * _SHRINK
         tl.store(z + place, mine, valid)
-        if KIND == 0:
+        if KIND == RANKS:
             at = last_of(mine, lane, LANES)
         if not ENTROPIC:
             high, low = tl.associative_scan((tl.where(valid, mine, 0.0), zero), 0, add_pairs)
@@ -315,7 +315,7 @@ def project(
         own = mean_of_input(z, sums, rests, a, b, valid, ENTROPIC)
         other = mean_of_other(a, b, steep, KIND, ENTROPIC)
         alone = b - a == 1
-        if KIND == 2:
+        if KIND == PLAIN:
             key = tl.load(x + place, valid, 0.0).to(tl.float64)
             out = tl.where(alone, key, own / _SHRINK)
             at_ = place.to(tl.int64)
@@ -323,7 +323,7 @@ def project(
             sorted_ = tl.load(order + place, valid, 0)
             last = tl.load(z + b - 1, valid, 0.0)
             mine = tl.load(z + place, valid, 0.0)
-            if KIND == 0:
+            if KIND == RANKS:
                 rank = (place + 1).to(tl.float64)
                 if ENTROPIC:
                     out = tl.exp((mine - last) + (other - own))
@@ -370,17 +370,17 @@ def project_gradients(
     while i < n:
         place = i + lane
         valid = place < n
-        at = place.to(tl.int64) if KIND == 2 else tl.load(order + place, valid, 0)
-        g = tl.load(grads + (at if KIND == 0 else place), valid, 0.0).to(tl.float64)
+        at = place.to(tl.int64) if KIND == PLAIN else tl.load(order + place, valid, 0)
+        g = tl.load(grads + (at if KIND == RANKS else place), valid, 0.0).to(tl.float64)
         share = tl.where(valid, 1.0, 0.0).to(tl.float64)
         if ENTROPIC:
             share = tl.load(x + at, valid, 0.0).to(tl.float64)
-            if KIND == 1:
+            if KIND == VALUES:
                 last = tl.load(order + tl.load(ends + place, valid, 1) - 1, valid, 0)
                 share = tl.exp(share - tl.load(x + last, valid, 0.0).to(tl.float64))
                 share = tl.where(valid, share, 0.0)
         begins = (tl.load(starts + place, valid, 0) == place).to(tl.int32)
-        product = g * share if KIND == 0 else g
+        product = g * share if KIND == RANKS else g
         begun, totals_, weights_ = tl.associative_scan((begins, product, share), 0, add_within)
         totals_ = tl.where(begun > 0, totals_, total + totals_)
         weights_ = tl.where(begun > 0, weights_, weight + weights_)
@@ -393,17 +393,17 @@ def project_gradients(
     while i < n:
         place = i + lane
         valid = place < n
-        at = place.to(tl.int64) if KIND == 2 else tl.load(order + place, valid, 0)
+        at = place.to(tl.int64) if KIND == PLAIN else tl.load(order + place, valid, 0)
         a, b = tl.load(starts + place, valid, 0), tl.load(ends + place, valid, 1)
         sum_ = tl.load(totals + b - 1, valid, 0.0)
         weight_ = tl.load(weights + b - 1, valid, 1.0)
         share = tl.zeros([LANES], tl.float64) + 1.0
         if ENTROPIC:
             share = tl.load(x + at, valid, 0.0).to(tl.float64)
-            if KIND == 1:
+            if KIND == VALUES:
                 last = tl.load(x + tl.load(order + b - 1, valid, 0), valid, 0.0)
                 share = tl.exp(share - last.to(tl.float64))
-        if KIND == 0:
+        if KIND == RANKS:
             g = tl.load(grads + at, valid, 0.0).to(tl.float64)
             out = tl.where(b - a == 1, 0.0, steep * share * (g - sum_ / weight_))
         else:
