@@ -86,6 +86,10 @@ class PermutationSort(Sort):
         """The last rows of P, [..., count, n]: those of the largest values, ascending."""
         return self.permutation(x)[..., x.shape[-1] - count :, :]
 
+    def last_carried(self, x: Tensor, payload: Tensor, count: int) -> Tensor:
+        """The last rows of P times a payload [..., n, c], [..., count, c]."""
+        return finite(self.last_rows(x, count) @ payload)
+
     def values(self, x: Tensor) -> Tensor:
         """P @ x: the sorted values [..., n], ascending, of x [..., n]."""
         return self.carried(x, x[..., None])[..., 0]
@@ -192,6 +196,11 @@ def expanded(x: Tensor, payload: Tensor) -> tuple[Tensor, Tensor]:
     """Keys [..., n] and payload [..., n, c] with the same batch dimensions."""
     batch = torch.broadcast_shapes(x.shape[:-1], payload.shape[:-2])
     return x.expand(*batch, x.shape[-1]), payload.expand(*batch, *payload.shape[-2:])
+
+
+def stacked(x: Tensor, dims: int) -> Tensor:
+    """The last dimensions of x as one batch [B, ...]; -1 for B is ambiguous if they are empty."""
+    return x.reshape(x.shape[:-dims].numel(), *x.shape[-dims:])
 
 
 def gumbel(x: Tensor, noise: float) -> Tensor:

@@ -83,6 +83,16 @@ class RowSort(PermutationSort):
         check_matrices(self.name, x, count)
         return ROWS(self._kernels(ROWS, x), (self, count, before), *self._keyed(x))
 
+    def last_carried(self, x: Tensor, payload: Tensor, count: int) -> Tensor:
+        """The last rows of P times a payload [..., n, c], [..., count, c]."""
+        check_matrices(self.name, x, count)
+        kernels = self._kernels(LAST, x) if payload.shape[-1] <= NARROW else None
+        if kernels is None:
+            return super().last_carried(x, payload, count)
+        keys, steepness = self._keyed(x)
+        keys, payload = expanded(keys, payload)
+        return LAST(kernels, (self, count), keys, steepness, payload)
+
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c], of the noisy x if there is noise; without P if it is narrow."""
         return self._product(x, payload, False)
@@ -195,6 +205,10 @@ def _product(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: 
     return _times(sort.reference(x, steepness), payload, by_columns)
 
 
+def _last(spec: tuple[RowSort, int], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
+    return _times(_reference((*spec, 0), x, steepness), payload, False)
+
+
 def _times(p: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
     return finite((p.mT if by_columns else p) @ payload)  # a row's sum may be slightly above 1
 
@@ -205,3 +219,4 @@ def _is_far(values: Tensor) -> bool:
 
 ROWS = Operator("sorting.rows", reference=_reference)
 PRODUCTS = Operator("sorting.products", reference=_product)
+LAST = Operator("sorting.last", reference=_last)

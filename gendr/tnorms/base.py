@@ -384,8 +384,14 @@ class _Fold(torch.autograd.Function):
         # + 0: a complement of -0 is one of 0, and not the sign of an infinity.
         wide = _wide(a)
         nan = 0.0 * group.sum(wide)  # where a member is NaN, which minima and conditions drop; or 0
-        A, S = ((x + nan).to(a.dtype) for x in family.fold(wide, _wide(s) + 0.0, group))
-        return A, S
+        rest = _wide(s) + 0.0
+        A, S = family.fold(wide, rest, group)
+        # A member alone stays what it is to the last bit, so that the gradient to p is 0 exactly.
+        there = wide > 0
+        alone = group.sum(there.to(wide.dtype)) == 1
+        A = torch.where(alone, group.sum(torch.where(there, wide, 0.0)), A)
+        S = torch.where(alone, group.sum(torch.where(there, rest, 0.0)), S)
+        return (A + nan).to(a.dtype), (S + nan).to(a.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

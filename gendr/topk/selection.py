@@ -16,14 +16,13 @@ from torch import Tensor
 
 from gendr import sorting
 from gendr._common.checks import check_choice
-from gendr._common.ranges import finite
 from gendr._common.tracing import constant, is_traced, lasting, lazy, number_of
 from gendr._common.words import worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.kernels.backends import NAMES
-from gendr.sorting.base import PermutationSort, Sort, expanded, named_settings
+from gendr.sorting.base import PermutationSort, Sort, expanded, named_settings, stacked
 from gendr.sorting.networks import Network
 from gendr.sorting.relaxed import Walk, backwards, comparator_law, ready, walk
 from gendr.topk.networks import NETWORKS, network
@@ -222,7 +221,7 @@ class _ByNetwork(Selecting):
     def carried(self, payload: Tensor) -> Tensor:
         x, payload = expanded(self.x, payload)
         walked = self.walked if x.shape == self.x.shape else self._walk(x)
-        result = walked.carried(payload.reshape(-1, *payload.shape[-2:]))
+        result = walked.carried(stacked(payload, 2))
         return result[:, self.outputs].reshape(*x.shape[:-1], self.k, payload.shape[-1])
 
 
@@ -272,26 +271,24 @@ class _BySort(Selecting):
     def __init__(self, sort: Sort, x: Tensor, k: int) -> None:
         self.sort, self.x, self.k = sort, x, k
 
-    @lazy
-    def rows(self) -> Tensor:
-        """The attribution from its last row to the first."""
+    def _with_matrix(self) -> PermutationSort:
         if not isinstance(self.sort, PermutationSort):
             raise ValueError(
                 f"method {self.sort.name!r} gives values only, no attribution; "
                 f"these have one: {', '.join(name for name in names() if name != self.sort.name)}"
             )
-        return self.sort.last_rows(self.x, self.k)
+        return self.sort
 
     def values(self) -> Tensor:
         if isinstance(self.sort, PermutationSort):
-            return finite(self.rows @ self.x[..., None])[..., 0].flip(-1)
+            return self.carried(self.x[..., None])[..., 0]
         return -self.sort.values(-self.x)[..., : self.k]
 
     def attribution(self) -> Tensor:
-        return self.rows.flip(-2)
+        return self._with_matrix().last_rows(self.x, self.k).flip(-2)
 
     def carried(self, payload: Tensor) -> Tensor:
-        return finite(self.rows @ payload).flip(-2)
+        return self._with_matrix().last_carried(self.x, payload, self.k).flip(-2)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -147,6 +147,13 @@ def test_few_rows_are_the_last_of_all_also_at_ties():
             torch.testing.assert_close(few, want, rtol=0, atol=1e-12)
             g = torch.randn(few.shape, dtype=torch.float64)
             assert_gradients(few, want, (x, steepness), g)
+            for channels in (1, 3, 9):  # the last by the matrix
+                payload = torch.randn(4, 30, channels, dtype=torch.float64).requires_grad_()
+                method, leaves = replace(sort, steepness=steepness), (x, steepness, payload)
+                got = method.last_carried(x, payload, count)
+                product = sort.reference(x, steepness, count) @ payload
+                torch.testing.assert_close(got, product, rtol=0, atol=1e-12)
+                assert_gradients(got, product, leaves, torch.randn_like(product))
 
 
 def test_products_without_a_matrix_are_those_with_it():

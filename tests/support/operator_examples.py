@@ -112,6 +112,15 @@ def _products() -> Example:
     return Example({"cpu": ProductsOfRows}, (SoftSort(), True), inputs, empty, (0, 2))
 
 
+def _last() -> Example:
+    from gendr.sorting.backends.cpu.rows import LastRows
+    from gendr.sorting.softsort import SoftSort
+
+    x, steepness, payload = torch.randn(2, 5), torch.tensor(1.3), torch.randn(2, 5, 2)
+    inputs, empty = _leaves(x, steepness, payload), _leaves(x[:0], steepness, payload[:0])
+    return Example({"cpu": LastRows}, (SoftSort(), 3), inputs, empty, (0, 2))
+
+
 def _faces() -> Any:
     """Two images of three triangles, and their size."""
     from gendr.rendering.geometry import ImageSize, ScreenFaces
@@ -203,6 +212,19 @@ def _mask() -> Example:
     x, k, scale = torch.randn(2, 6), torch.tensor([[1.5], [4.0]]), torch.tensor([[0.7], [0.9]])
     inputs, empty = _leaves(x, k, scale), _leaves(x[:0], k[:0], scale[:0])
     return Example({"cpu": Mask}, get("logistic"), inputs, empty, (0, 2))
+
+
+def _places() -> Example:
+    from gendr.distributions import get
+    from gendr.sorting import ranking
+
+    x, steepness = torch.randn(3, 6), torch.tensor(1.5)
+    counted = torch.tensor([1.0, 1, 0, 1, 1, 1], dtype=torch.float64)
+    return Example(
+        {"cpu": ranking._PlaceKernels}, get("logistic"), _leaves(x, steepness),
+        _leaves(x[:0], steepness),
+        completed=lambda x, steepness: (x, steepness, counted.expand(x.shape)),
+    )  # fmt: skip
 
 
 def _losses() -> Example:
@@ -359,6 +381,8 @@ _EXAMPLES = {
     "sorting.carry": _carry,
     "sorting.gates": _comparators,
     "sorting.isotonic": _isotonic,
+    "sorting.last": _last,
+    "sorting.places": _places,
     "sorting.products": _products,
     "sorting.ranks": lambda: _projection("Ranks"),
     "sorting.rows": _rows,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr._common import memory
-from gendr.kernels.threads import run
+from gendr.kernels.threads import num_threads, run
 from gendr.primitives.kernels import texture as kernels
 from gendr.primitives.sampling import LEVEL, Sampling, Stack
 
@@ -18,6 +18,8 @@ __all__ = ["Mipmaps", "Texture"]
 
 # Pixels, or numbers of a mipmap, below which a second thread is not worth waking.
 _SHARED = 4000
+# Threads that share out texels, at most.
+_OWNERS = 8
 
 
 def _flat(tensor: Tensor | None, like: Tensor) -> np.ndarray:
@@ -47,7 +49,8 @@ class _Call(NamedTuple):
         counts = np.array(
             [
                 pixels // images, channels, 0 if shared else first * channels,
-                0 if shared else (starts[-1] - first) * channels, starts[-1], first,
+                0 if shared else (starts[-1] - first) * channels, starts[-1] * channels,
+                first * channels,
             ]
         )  # fmt: skip
         if spec.mode < LEVEL:
@@ -88,9 +91,9 @@ class Texture:
         alone = call.pixels < _SHARED
         of_uv = of_da = of_bias = of_tex = of_mips = None
         if wanted[0] or wanted[3] or wanted[4]:
-            of_uv = torch.zeros_like(uv)
-            of_da = torch.zeros_like(uv_da) if wanted[3] else None
-            of_bias = torch.zeros_like(bias) if wanted[4] else None
+            of_uv = memory.empty_like(uv).zero_()
+            of_da = memory.empty_like(uv_da).zero_() if wanted[3] else None
+            of_bias = memory.empty_like(bias).zero_() if wanted[4] else None
             found = (_flat(x, uv) for x in (of_uv, of_da, of_bias))
             run(
                 kernels.sample_back, call.pixels, *call.inputs, *call.levels, *call.tables, grad,
@@ -107,27 +110,18 @@ def _sum_texels(
     call: _Call, grad: np.ndarray, to_tex: np.ndarray, to_mips: np.ndarray, alone: bool
 ) -> None:
     """The gradients of texels; see the kernels."""
-    sizes, counts, mode, boundary = call.tables
-    found = memory.empty((3, call.pixels), torch.float64).numpy()
-    faces = np.zeros(call.pixels, np.int8)
+    numbers, (of_all, of_tex) = len(to_tex) + len(to_mips), call.tables[1][4:].tolist()
+    # Each looks at all pixels, which takes longer than the sums of a few.
+    owners = 1 if alone else 1 << min(num_threads(), _OWNERS).bit_length() - 1
+    sums = memory.empty((numbers,), torch.float64).zero_()
     run(
-        kernels.find_places, call.pixels, *call.inputs, sizes, mode, boundary, found, faces,
-        alone=alone,
+        kernels.add_texels, owners, *call.inputs, *call.tables, grad, call.pixels, owners,
+        sums.numpy(),
     )  # fmt: skip
-    total = (len(to_tex) + len(to_mips)) // call.channels
-    shift = max(10, (total // 256).bit_length())
-    chunk = max(2048, -(-call.pixels // 64))
-    bins, chunks = -(-total >> shift), -(-call.pixels // chunk)
-    common = (found, faces, sizes, counts, mode, boundary, grad, shift)
-    places, none = np.zeros((chunks, bins), np.int64), np.zeros(0, np.int64)
-    run(kernels.list_texels, chunks, *common, chunk, places, none, alone=alone)
-    ends = np.cumsum(places.T).reshape(bins, chunks)
-    starts = np.ascontiguousarray((ends - places.T).T)
-    entries = np.empty(ends[-1, -1], np.int64)
-    if len(entries):
-        run(kernels.list_texels, chunks, *common, chunk, starts, entries, alone=alone)
-    last = np.ascontiguousarray(ends[:, -1])
-    run(kernels.add_texels, bins, *common, last, entries, to_tex, to_mips, pieces=32, alone=alone)
+    parts = sums.view(-1, of_all).split([of_tex, of_all - of_tex], 1)
+    for part, to in zip(parts, (to_tex, to_mips), strict=True):
+        if len(to):
+            torch.from_numpy(to).view(part.shape).copy_(part)
 
 
 class Mipmaps:
@@ -153,7 +147,7 @@ class Mipmaps:
     ) -> tuple[Tensor]:  # fmt: skip
         """The gradient of textures."""
         (tex,), mips = inputs, grads[0].clone()
-        of_tex = torch.zeros_like(tex)
+        of_tex = memory.empty_like(tex).zero_()
         for level, layout, rows in reversed(_layouts(spec, tex, mips.shape[1])):
             fine = of_tex if level == 0 else mips
             run(

@@ -1,13 +1,14 @@
 """The compiled kernels of texture lookups and of mipmaps.
 
-A unit is a pixel. Arithmetic is float64 whatever the input: coordinates times sizes would lose
-digits in float32. The four texels of a lookup are places in a level, -1 where there is none, with
-weights; slopes of the lookup are other weights of the same texels.
+A unit is a pixel. Where it looks is found in float64 whatever the input, of a block of pixels in
+vectors: coordinates times sizes would lose digits in float32. The four texels of a lookup are
+places in a level, -1 where there is none, with weights; slopes of the lookup are other weights of
+the same texels.
 
-The gradient of texels is a sum over pixels that may lie anywhere. Texels are cut into bins and
-pixels into chunks; a count of what each chunk has for each bin gives every entry its place in one
-list, in which a bin finds its pixels in their order. Each bin is then summed up by one thread, so
-that no atomics are needed, and no bit depends on threads, bins or chunks.
+The gradient of texels is a sum over pixels that may lie anywhere. Texels are shared out among
+owners, who take turns at small runs of them. Each owner is one thread, which looks at all pixels in
+their order and sums up what its own texels get, in float64: no atomics are needed, and no bit
+depends on threads.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -21,7 +22,8 @@ import math
 import numpy as np
 
 from gendr.kernels.numba.bodies import compiled
-from gendr.kernels.numba.calls import pointer
+from gendr.kernels.numba.calls import pointer, shifted
+from gendr.kernels.numba.calls import row as pointer_to
 from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
 from gendr.kernels.numba.mathematics import bits_of, from_bits
 from gendr.primitives import formulas
@@ -37,8 +39,10 @@ WRAP, CLAMP, ZERO, CUBE = range(4)
 NEAREST, LINEAR, LEVEL, LEVELS = range(4)
 _ellipse = compiled(formulas.ellipse, inlined=True)
 _of_slopes = compiled(formulas.of_slopes, inlined=True)
-# Pixels whose levels are found at once, in vectors.
-_BLOCK = 256
+# Pixels whose texels are found at once, in vectors.
+_BLOCK = 128
+# Owners of texels take turns at 2^this numbers.
+_SHARE = 8
 _SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 
 
@@ -105,50 +109,36 @@ def _square(slopes, height, width):
     return 0.5 * (a + c) + root
 
 
-@inner(**_INLINE)
-def _levels(raw, mode, last):
-    """The two levels of a lookup, and the share of the second."""
-    if mode < LEVEL:
-        return 0, 0, 0.0
-    level = min(max(raw, 0.0), float(last))
-    if mode == LEVEL:
-        nearest = int(level + 0.5)
-        return nearest, nearest, 0.0
-    first = int(level)
-    return first, min(first + 1, last), level - first
+@inner(**_OPTIONS)
+def _blocks():
+    """Room for what `_find` finds of a block of pixels."""
+    return (
+        np.zeros((7, _BLOCK)), np.zeros(_BLOCK, np.int8), np.zeros((2, _BLOCK), np.int64),
+        np.zeros((8, _BLOCK), np.int64), np.zeros((8, _BLOCK)),
+    )  # fmt: skip
 
 
 @inner(**_OPTIONS)
-def _level_of(uv_da, bias, p, mode, boundary, place, sizes):
-    """The level of a pixel before it is clamped, and what `_levels` gives."""
-    if mode < LEVEL:
-        return 0.0, 0, 0, 0.0
-    raw = float(bias[p]) if len(bias) > 0 else 0.0
-    if len(uv_da) > 0:
-        face, u, v, m = place
-        slopes = _slopes(uv_da, p, boundary, face, u, v, m)
-        raw += 0.5 * _log2(_square(slopes, sizes[0, 1], sizes[0, 2]))
-    first, second, share = _levels(raw, mode, len(sizes) - 1)
-    return raw, first, second, share
+def _find(uv, uv_da, bias, start, count, mode, boundary, sizes, channels, blocks):
+    """Where a run of pixels looks: see `_blocks`, whose arrays are filled.
 
-
-@inner(**_OPTIONS)
-def _find(uv, uv_da, bias, start, count, mode, boundary, sizes, found, faces, at):
-    """The places and raw levels of a run of pixels: u, v (NaN if there is none), level; faces.
-
-    They go to the columns of `found` from `at` on.
+    Those are: u, v (NaN if there is none), the level before it is clamped, the share of the second
+    of the two levels, and three rows for a while; faces; the two levels; of each of these, where
+    the four texels begin, counted from the level 0 or from the smaller levels of an image, -1 where
+    there is none; and the position between these along u and v, and how far it moves with each.
     """
-    height, width = float(sizes[0, 1]), float(sizes[0, 2])
-    mipmapped = mode >= LEVEL
-    us, vs, levels = found[0, at : at + count], found[1, at : at + count], found[2, at : at + count]
+    found, faces, levels, at, between = blocks
+    us, vs, raw, shares = found[0], found[1], found[2], found[3]
+    last, height, width = len(sizes) - 1, float(sizes[0, 1]), float(sizes[0, 2])
+    sloped = mode >= LEVEL and len(uv_da) > 0
     if boundary == CUBE:
         for k in range(count):
             p = start + k
             face, us[k], vs[k], m = _place(uv, p, boundary)
-            faces[at + k] = face
-            if mipmapped and len(uv_da) > 0:
+            faces[k] = face
+            if sloped:
                 slopes = _slopes(uv_da, p, boundary, face, us[k], vs[k], m)
-                levels[k] = _square(slopes, height, width)
+                raw[k] = _square(slopes, height, width)
             if m == 0.0:
                 us[k] = np.nan
     else:
@@ -158,20 +148,82 @@ def _find(uv, uv_da, bias, start, count, mode, boundary, sizes, found, faces, at
             for k in range(count):
                 us[k] -= np.floor(us[k])
                 vs[k] -= np.floor(vs[k])
-        if mipmapped and len(uv_da) > 0:
+        if sloped:
             for k in range(count):
                 slopes = _slopes(uv_da, start + k, WRAP, 0, 0.0, 0.0, 1.0)
-                levels[k] = _square(slopes, height, width)
-    if not mipmapped:
-        return
-    if len(uv_da) > 0:
+                raw[k] = _square(slopes, height, width)
+    if sloped:
         for k in range(count):
-            levels[k] = 0.5 * _log2(levels[k])
+            raw[k] = 0.5 * _log2(raw[k])
     else:
-        levels[:] = 0.0
-    if len(bias) > 0:
+        raw[:] = 0.0
+    if mode >= LEVEL and len(bias) > 0:
         for k in range(count):
-            levels[k] += bias[start + k]
+            raw[k] += bias[start + k]
+    for k in range(count):
+        level = raw[k] if raw[k] > 0.0 else 0.0  # also for NaN
+        level = level if level < last else float(last)
+        nearest = int(level + 0.5) if mode == LEVEL else int(level)
+        levels[0, k] = nearest
+        levels[1, k] = min(nearest + 1, last)
+        shares[k] = level - nearest if mode == LEVELS else 0.0
+    for slot in range(2 if mode == LEVELS else 1):
+        if mode != NEAREST and boundary < ZERO:
+            for k in range(count):
+                level = levels[slot, k]
+                found[4, k], found[5, k] = sizes[level, 0], sizes[level, 1]
+                found[6, k] = sizes[level, 2]
+            one, two = pointer_to(at, 4 * slot), pointer_to(between, 4 * slot)
+            if boundary == WRAP:
+                _around(pointer_to(found, 0), count, channels, WRAP, one, two)
+            else:
+                _around(pointer_to(found, 0), count, channels, CLAMP, one, two)
+            continue
+        for k in range(count):
+            if not (us[k] == us[k] and vs[k] == vs[k]):
+                continue
+            level, place, first = levels[slot, k], (int(faces[k]), us[k], vs[k], 1.0), 4 * slot
+            texels, fx, fy, inner_x, inner_y = _texels(
+                mode, boundary, place, sizes[level, 1], sizes[level, 2]
+            )
+            for i in range(4):
+                texel = sizes[level, 0] + texels[i] * channels if texels[i] >= 0 else -1
+                at[first + i, k] = texel
+            between[first, k], between[first + 1, k] = fx, fy
+            between[first + 2, k] = inner_x * sizes[level, 2]
+            between[first + 3, k] = inner_y * sizes[level, 1]
+
+
+@inner(**_INLINE)
+def _side(x, size, boundary):
+    """`_pair` without branches, in floats, for the two boundaries that need none."""
+    x, inner = x * size - 0.5, 1.0
+    if boundary == CLAMP:
+        inner = 0.0 if x < 0.0 or x > size - 1.0 else 1.0
+        x = 0.0 if x < 0.0 else x
+        x = size - 1.0 if x > size - 1.0 else x
+    i = np.floor(x)
+    j = i + 1.0
+    if boundary == CLAMP:
+        return i, j if j < size else size - 1.0, x - i, inner
+    return size - 1.0 if i < 0.0 else i, 0.0 if j == size else j, x - i, inner
+
+
+@inner(**_INLINE)
+def _around(found, count, channels, boundary, at, between):
+    """What `_find` finds of one of the two levels, in vectors: rows of arrays by addresses."""
+    for k in range(count):
+        start, height, width = (
+            found[4 * _BLOCK + k], found[5 * _BLOCK + k], found[6 * _BLOCK + k]
+        )  # fmt: skip
+        i, right, fx, inner_x = _side(found[k], width, boundary)
+        j, above, fy, inner_y = _side(found[_BLOCK + k], height, boundary)
+        low, high = start + j * width * channels, start + above * width * channels
+        at[k], at[_BLOCK + k] = int(low + i * channels), int(low + right * channels)
+        at[2 * _BLOCK + k] = int(high + i * channels)
+        at[3 * _BLOCK + k] = int(high + right * channels)
+        between[k], between[_BLOCK + k] = fx, fy
+        between[2 * _BLOCK + k], between[3 * _BLOCK + k] = inner_x * width, inner_y * height
 
 
 @inner(**_INLINE)
@@ -301,14 +353,25 @@ def _weights(mode, boundary, texels, fx, fy):
 
 
 @inner(**_INLINE)
-def _starts(texels, start, channels):
-    """Where the texels of a level begin in its array; those that are not there anywhere in it."""
-    return (
-        start + max(texels[0], 0) * channels,
-        start + max(texels[1], 0) * channels,
-        start + max(texels[2], 0) * channels,
-        start + max(texels[3], 0) * channels,
-    )
+def _looked(mode, boundary, at, between, slot, k):
+    """Where the four texels of a pixel begin, and their weights."""
+    i = 4 * slot
+    texels = at[i, k], at[i + 1, k], at[i + 2, k], at[i + 3, k]
+    return texels, _weights(mode, boundary, texels, between[i, k], between[i + 1, k])
+
+
+@inner(**_INLINE)
+def _there(texels):
+    """Texels that are not there are anywhere; their weights are 0."""
+    a, b, c, d = texels
+    return max(a, 0), max(b, 0), max(c, 0), max(d, 0)
+
+
+@inner(**_INLINE)
+def _as_in(out, weights):
+    """Weights in the dtype of the results: sums of values of it need no more."""
+    kind = out.dtype.type
+    return kind(weights[0]), kind(weights[1]), kind(weights[2]), kind(weights[3])
 
 
 @inner(**_INLINE)
@@ -324,20 +387,6 @@ def _four(source, at, weights, c):
         + source[at[2] + c] * weights[2]
         + source[at[3] + c] * weights[3]
     )
-
-
-@inner(**_INLINE)
-def _start(image, level, sizes, of_tex, of_mips):
-    """Where a level of an image begins in its array."""
-    return image * of_tex if level == 0 else image * of_mips + sizes[level, 0]
-
-
-@inner(**_INLINE)
-def _lookup(mode, boundary, place, level, image, sizes, of_tex, of_mips, channels):
-    """Where the four texels of a level begin, and their weights."""
-    texels, fx, fy, _, _ = _texels(mode, boundary, place, sizes[level, 1], sizes[level, 2])
-    weights = _weights(mode, boundary, texels, fx, fy)
-    return _starts(texels, _start(image, level, sizes, of_tex, of_mips), channels), weights
 
 
 @kernel(**_OPTIONS)
@@ -360,70 +409,95 @@ def sample(uv, uv_da, bias, tex, mips, sizes, counts, mode, boundary, out, start
         stop: of the range.
     """
     pixels, channels, of_tex, of_mips = counts[0], counts[1], counts[2], counts[3]
-    base, smaller = pointer(tex), pointer(mips)  # arrays would be counted as they are chosen
-    last = len(sizes) - 1
-    found, faces = np.zeros((3, _BLOCK)), np.zeros(_BLOCK, np.int8)
+    blocks = _blocks()
+    found, _, levels, at, between = blocks
     p = start
     while p < stop:
         image, begin = p // pixels, p
         end = min(stop, (image + 1) * pixels, p + _BLOCK)
-        _find(uv, uv_da, bias, begin, end - begin, mode, boundary, sizes, found, faces, 0)
-        for p in range(begin, end):
-            place = int(faces[p - begin]), found[0, p - begin], found[1, p - begin], 1.0
-            o = p * channels
-            if not (place[1] == place[1] and place[2] == place[2]):
+        _find(uv, uv_da, bias, begin, end - begin, mode, boundary, sizes, channels, blocks)
+        # Arrays would be counted as they are chosen.
+        base = shifted(pointer(tex), image * of_tex)
+        smaller = shifted(pointer(mips), image * of_mips)
+        for k in range(end - begin):
+            o, share = (begin + k) * channels, found[3, k]
+            if not (found[0, k] == found[0, k] and found[1, k] == found[1, k]):
                 for c in range(channels):
                     out[o + c] = 0.0
                 continue
-            first, second, share = _levels(found[2, p - begin], mode, last)
-            source = base if first == 0 else smaller
-            at, weights = _lookup(
-                mode, boundary, place, first, image, sizes, of_tex, of_mips, channels
-            )
+            source = base if levels[0, k] == 0 else smaller
+            texels, weights = _looked(mode, boundary, at, between, 0, k)
+            fine = _there(texels)
             if share == 0.0:
-                c = 0
+                weights, c = _as_in(out, weights), 0
                 while c + 3 <= channels:  # in threes: a loop over them takes longer than the sums
-                    out[o + c] = _four(source, at, weights, c)
-                    out[o + c + 1] = _four(source, at, weights, c + 1)
-                    out[o + c + 2] = _four(source, at, weights, c + 2)
+                    out[o + c] = _four(source, fine, weights, c)
+                    out[o + c + 1] = _four(source, fine, weights, c + 1)
+                    out[o + c + 2] = _four(source, fine, weights, c + 2)
                     c += 3
                 while c < channels:
-                    out[o + c] = _four(source, at, weights, c)
+                    out[o + c] = _four(source, fine, weights, c)
                     c += 1
                 continue
-            coarse, others = _lookup(
-                mode, boundary, place, second, image, sizes, of_tex, of_mips, channels
-            )
-            weights, others = _scaled(weights, 1.0 - share), _scaled(others, share)
-            c = 0
+            texels, others = _looked(mode, boundary, at, between, 1, k)
+            coarse = _there(texels)
+            weights = _as_in(out, _scaled(weights, 1.0 - share))
+            others, c = _as_in(out, _scaled(others, share)), 0
             while c + 3 <= channels:
-                a = _four(source, at, weights, c) + _four(smaller, coarse, others, c)
-                b = _four(source, at, weights, c + 1) + _four(smaller, coarse, others, c + 1)
-                d = _four(source, at, weights, c + 2) + _four(smaller, coarse, others, c + 2)
+                a = _four(source, fine, weights, c) + _four(smaller, coarse, others, c)
+                b = _four(source, fine, weights, c + 1) + _four(smaller, coarse, others, c + 1)
+                d = _four(source, fine, weights, c + 2) + _four(smaller, coarse, others, c + 2)
                 out[o + c], out[o + c + 1], out[o + c + 2] = a, b, d
                 c += 3
             while c < channels:
-                out[o + c] = _four(source, at, weights, c) + _four(smaller, coarse, others, c)
+                out[o + c] = _four(source, fine, weights, c) + _four(smaller, coarse, others, c)
                 c += 1
         p = end
 
 
-@inner(**_OPTIONS)
-def _slope_sums(grad, o, channels, source, start, mode, boundary, place, height, width):
+@inner(**_INLINE)
+def _products(grad, o, channels, source, at):
+    """The products of the gradient of a pixel and its four texels, summed over channels."""
+    i, j, k, m = at
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    n = 0
+    while n + 3 <= channels:
+        x, y, z = float(grad[o + n]), float(grad[o + n + 1]), float(grad[o + n + 2])
+        a += x * source[i + n] + y * source[i + n + 1] + z * source[i + n + 2]
+        b += x * source[j + n] + y * source[j + n + 1] + z * source[j + n + 2]
+        c += x * source[k + n] + y * source[k + n + 1] + z * source[k + n + 2]
+        d += x * source[m + n] + y * source[m + n + 1] + z * source[m + n + 2]
+        n += 3
+    while n < channels:
+        x = float(grad[o + n])
+        a += x * source[i + n]
+        b += x * source[j + n]
+        c += x * source[k + n]
+        d += x * source[m + n]
+        n += 1
+    return a, b, c, d
+
+
+@inner(**_INLINE)
+def _dot(a, b):
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3]
+
+
+@inner(**_INLINE)
+def _slope_sums(grad, o, channels, source, mode, boundary, at, between, slot, k):
     """Sums over channels of the gradient times value, du-slope and dv-slope of a level."""
-    texels, fx, fy, inner_x, inner_y = _texels(mode, boundary, place, height, width)
-    weights = _weights(mode, boundary, texels, fx, fy)
+    texels, weights = _looked(mode, boundary, at, between, slot, k)
+    fx, fy = between[4 * slot, k], between[4 * slot + 1, k]
     ex, ey = 1.0 - fx, 1.0 - fy
-    of_x = _spread(texels, (-ey, ey, -fy, fy), boundary)
-    of_y = _spread(texels, (-ex, -fx, ex, fx), boundary)
-    at = _starts(texels, start, channels)
-    value, along_u, along_v = 0.0, 0.0, 0.0
-    for c in range(channels):
-        g = float(grad[o + c])
-        value += g * _four(source, at, weights, c)
-        along_u += g * _four(source, at, of_x, c)
-        along_v += g * _four(source, at, of_y, c)
-    return value, along_u * width * inner_x, along_v * height * inner_y
+    of_x, of_y = (-ey, ey, -fy, fy), (-ex, -fx, ex, fx)
+    if boundary >= ZERO:
+        of_x, of_y = _spread(texels, of_x, boundary), _spread(texels, of_y, boundary)
+    products = _products(grad, o, channels, source, _there(texels))
+    return (
+        _dot(products, weights),
+        _dot(products, of_x) * between[4 * slot + 2, k],
+        _dot(products, of_y) * between[4 * slot + 3, k],
+    )
 
 
 @kernel(**_OPTIONS)
@@ -435,174 +509,151 @@ def sample_back(
     pixels, channels, of_tex, of_mips = counts[0], counts[1], counts[2], counts[3]
     if mode == NEAREST:
         return
-    base, smaller = pointer(tex), pointer(mips)
-    for p in range(start, stop):
-        place = _place(uv, p, boundary)
-        face, u, v, m = place
-        if m == 0.0:
-            continue
-        image, o = p // pixels, p * channels
-        raw, first, second, share = _level_of(uv_da, bias, p, mode, boundary, place, sizes)
-        value, of_u, of_v = _slope_sums(
-            grad, o, channels, base if first == 0 else smaller,
-            _start(image, first, sizes, of_tex, of_mips), mode, boundary, place,
-            sizes[first, 1], sizes[first, 2],
-        )  # fmt: skip
-        of_level = 0.0
-        if mode == LEVELS and raw >= 0.0 and raw <= len(sizes) - 1 and second > first:
-            coarse, coarse_u, coarse_v = _slope_sums(
-                grad, o, channels, smaller, _start(image, second, sizes, of_tex, of_mips), mode,
-                boundary, place, sizes[second, 1], sizes[second, 2],
+    last = len(sizes) - 1
+    blocks = _blocks()
+    found, _, levels, at, between = blocks
+    of_levels = np.empty(_BLOCK)
+    p = start
+    while p < stop:
+        image, begin = p // pixels, p
+        end = min(stop, (image + 1) * pixels, p + _BLOCK)
+        _find(uv, uv_da, bias, begin, end - begin, mode, boundary, sizes, channels, blocks)
+        base = shifted(pointer(tex), image * of_tex)
+        smaller = shifted(pointer(mips), image * of_mips)
+        of_levels[:] = 0.0
+        for k in range(end - begin):
+            p, raw, share = begin + k, found[2, k], found[3, k]
+            if not (found[0, k] == found[0, k] and found[1, k] == found[1, k]):
+                continue
+            o = p * channels
+            value, of_u, of_v = _slope_sums(
+                grad, o, channels, base if levels[0, k] == 0 else smaller, mode, boundary, at,
+                between, 0, k,
             )  # fmt: skip
-            of_level = coarse - value
-            of_u += share * (coarse_u - of_u)
-            of_v += share * (coarse_v - of_v)
-        if len(to_bias) > 0:
-            to_bias[p] = of_level
-        of_ux, of_uy, of_vx, of_vy = 0.0, 0.0, 0.0, 0.0
-        slopes = (0.0, 0.0, 0.0, 0.0)
-        if len(uv_da) > 0 and of_level != 0.0:
-            slopes = _slopes(uv_da, p, boundary, face, u, v, m)
-            of_log = of_level * 0.5 / math.log(2.0)
-            of_ux, of_uy, of_vx, of_vy = _of_slopes(slopes, sizes[0, 1], sizes[0, 2], of_log)
-        if boundary != CUBE:
-            to_uv[2 * p], to_uv[2 * p + 1] = of_u, of_v
-            if len(to_da) > 0:
-                to_da[4 * p], to_da[4 * p + 1] = of_ux, of_uy
-                to_da[4 * p + 2], to_da[4 * p + 3] = of_vx, of_vy
-            continue
-        # u = (s / m + 1) / 2, du/dX = (ds/dX - (s / m) dm/dX) / 2m, and alike for v and dY.
-        i, j, k = AXES[face, 0], AXES[face, 1], AXES[face, 2]
-        of_s, of_t, of_m = SIGNS[face, 0], SIGNS[face, 1], SIGNS[face, 2]
-        a, b, half = 2.0 * u - 1.0, 2.0 * v - 1.0, 0.5 / m
-        to_a, to_b = 0.5 * of_u, 0.5 * of_v
-        to_m = 0.0
-        if len(uv_da) > 0 and of_level != 0.0:
-            d = 6 * p + 2 * k
-            mx, my = of_m * uv_da[d], of_m * uv_da[d + 1]
-            to_a -= half * (of_ux * mx + of_uy * my)
-            to_b -= half * (of_vx * mx + of_vy * my)
-            to_m -= of_ux * slopes[0] + of_uy * slopes[1] + of_vx * slopes[2] + of_vy * slopes[3]
-            if len(to_da) > 0:
-                to_da[6 * p + 2 * i] = of_s * half * of_ux
-                to_da[6 * p + 2 * i + 1] = of_s * half * of_uy
-                to_da[6 * p + 2 * j] = of_t * half * of_vx
-                to_da[6 * p + 2 * j + 1] = of_t * half * of_vy
-                to_da[d] = -of_m * half * (of_ux * a + of_vx * b)
-                to_da[d + 1] = -of_m * half * (of_uy * a + of_vy * b)
-        to_uv[3 * p + i] = of_s * to_a / m
-        to_uv[3 * p + j] = of_t * to_b / m
-        to_uv[3 * p + k] = of_m * (to_m - to_a * a - to_b * b) / m
+            if mode == LEVELS and raw >= 0.0 and raw <= last and levels[1, k] > levels[0, k]:
+                coarse, coarse_u, coarse_v = _slope_sums(
+                    grad, o, channels, smaller, mode, boundary, at, between, 1, k
+                )
+                of_levels[k] = coarse - value
+                of_u += share * (coarse_u - of_u)
+                of_v += share * (coarse_v - of_v)
+            if len(to_bias) > 0:
+                to_bias[p] = of_levels[k]
+            if boundary != CUBE:
+                to_uv[2 * p], to_uv[2 * p + 1] = of_u, of_v
+            else:
+                _to_cube(uv, uv_da, p, sizes, of_u, of_v, of_levels[k], to_uv, to_da)
+        if boundary != CUBE and len(to_da) > 0:
+            height, width = float(sizes[0, 1]), float(sizes[0, 2])
+            for k in range(end - begin):
+                slopes = _slopes(uv_da, begin + k, WRAP, 0, 0.0, 0.0, 1.0)
+                of_log, d = of_levels[k] * (0.5 / math.log(2.0)), 4 * (begin + k)
+                of_ux, of_uy, of_vx, of_vy = _of_slopes(slopes, height, width, of_log)
+                to_da[d] = of_ux if of_log != 0.0 else 0.0  # also of slopes that are infinite
+                to_da[d + 1] = of_uy if of_log != 0.0 else 0.0
+                to_da[d + 2] = of_vx if of_log != 0.0 else 0.0
+                to_da[d + 3] = of_vy if of_log != 0.0 else 0.0
+        p = end
 
 
-@kernel(**_OPTIONS)
-def find_places(uv, uv_da, bias, sizes, mode, boundary, found, faces, start, stop):
-    """What `_find` gives, for a range of pixels of all; `found` is [3, pixels]."""
-    _find(uv, uv_da, bias, start, stop - start, mode, boundary, sizes, found, faces, start)
+@inner(**_OPTIONS)
+def _to_cube(uv, uv_da, p, sizes, of_u, of_v, of_level, to_uv, to_da):
+    """The gradients of the direction of a pixel and of its derivatives, from those on its face."""
+    face, u, v, m = _place(uv, p, CUBE)
+    # u = (s / m + 1) / 2, du/dX = (ds/dX - (s / m) dm/dX) / 2m, and alike for v and dY.
+    i, j, k = AXES[face, 0], AXES[face, 1], AXES[face, 2]
+    of_s, of_t, of_m = SIGNS[face, 0], SIGNS[face, 1], SIGNS[face, 2]
+    a, b, half = 2.0 * u - 1.0, 2.0 * v - 1.0, 0.5 / m
+    to_a, to_b = 0.5 * of_u, 0.5 * of_v
+    to_m = 0.0
+    if len(uv_da) > 0 and of_level != 0.0:
+        slopes = _slopes(uv_da, p, CUBE, face, u, v, m)
+        of_log = of_level * 0.5 / math.log(2.0)
+        of_ux, of_uy, of_vx, of_vy = _of_slopes(slopes, sizes[0, 1], sizes[0, 2], of_log)
+        d = 6 * p + 2 * k
+        mx, my = of_m * uv_da[d], of_m * uv_da[d + 1]
+        to_a -= half * (of_ux * mx + of_uy * my)
+        to_b -= half * (of_vx * mx + of_vy * my)
+        to_m -= of_ux * slopes[0] + of_uy * slopes[1] + of_vx * slopes[2] + of_vy * slopes[3]
+        if len(to_da) > 0:
+            to_da[6 * p + 2 * i] = of_s * half * of_ux
+            to_da[6 * p + 2 * i + 1] = of_s * half * of_uy
+            to_da[6 * p + 2 * j] = of_t * half * of_vx
+            to_da[6 * p + 2 * j + 1] = of_t * half * of_vy
+            to_da[d] = -of_m * half * (of_ux * a + of_vx * b)
+            to_da[d + 1] = -of_m * half * (of_uy * a + of_vy * b)
+    to_uv[3 * p + i] = of_s * to_a / m
+    to_uv[3 * p + j] = of_t * to_b / m
+    to_uv[3 * p + k] = of_m * (to_m - to_a * a - to_b * b) / m
 
 
 @inner(**_INLINE)
-def _texels_of(p, slot, found, faces, sizes, counts, mode, boundary):
-    """The four texels of one of the two levels of a pixel, and their weights.
-
-    They are numbered through all levels of all images, -1 where there is none; the weights hold
-    the share of the level.
-    """
-    first, second, share = _levels(found[2, p], mode, len(sizes) - 1)
-    level, part = (first, 1.0 - share) if slot == 0 else (second, share)
-    place = int(faces[p]), found[0, p], found[1, p], 1.0
-    (a, b, c, d), fx, fy, _, _ = _texels(mode, boundary, place, sizes[level, 1], sizes[level, 2])
-    weights = _scaled(_weights(mode, boundary, (a, b, c, d), fx, fy), part)
-    image = p // counts[0] if counts[2] > 0 else 0
-    start = image * counts[4] + (0 if level == 0 else counts[5] + sizes[level, 0] // counts[1])
-    a = start + a if a >= 0 else -1
-    b = start + b if b >= 0 else -1
-    c = start + c if c >= 0 else -1
-    d = start + d if d >= 0 else -1
-    return (a, b, c, d), weights
-
-
-@kernel(**_OPTIONS)
-def list_texels(
-    found, faces, sizes, counts, mode, boundary, grad, shift, chunk, places, entries, start, stop
-):
-    """Count what chunks of pixels have for each bin; or, with `entries`, write it there.
-
-    Pixels without a gradient, such as those of a background, are left out.
-
-    Args:
-        found: of `find_places`.
-        faces: of `find_places`.
-        sizes: see `sample`.
-        counts: see `sample`; it goes on with the texels of all levels of an image, and of its
-            texture alone.
-        mode: see above.
-        boundary: see above.
-        grad: of the results.
-        shift: a bin has 2^shift texels.
-        chunk: pixels of a chunk.
-        places: [chunks, bins], the counts, 0 before; or where the entries of each go.
-        entries: 2 * pixel + slot each, or empty to count.
-        start: the first chunk.
-        stop: one past the last.
-    """
-    channels = counts[1]
-    for k in range(start, stop):
-        for p in range(k * chunk, min((k + 1) * chunk, len(faces))):
-            if found[0, p] != found[0, p] or found[1, p] != found[1, p]:
-                continue
-            c = 0
-            while c < channels and grad[p * channels + c] == 0.0:
-                c += 1
-            if c == channels:
-                continue
-            _, _, share = _levels(found[2, p], mode, len(sizes) - 1)
-            for slot in range(2 if share > 0.0 else 1):
-                (a, b, c, d), _ = _texels_of(p, slot, found, faces, sizes, counts, mode, boundary)
-                # Texels of one bin, and those that are not there, count once.
-                a, b, c, d = a >> shift, b >> shift, c >> shift, d >> shift
-                b = -1 if b == a else b
-                c = -1 if c == a or c == b else c
-                d = -1 if d == a or d == b or d == c else d
-                for bin in (a, b, c, d):
-                    if bin >= 0:
-                        if len(entries) > 0:
-                            entries[places[k, bin]] = 2 * p + slot
-                        places[k, bin] += 1
+def _add(grad, o, channels, at, weight, start, mask, own, sums):
+    """Add the gradient of a pixel to that of a texel, if there is one, and it belongs to `own`."""
+    to = start + at
+    if at < 0 or (to >> _SHARE) & mask != own:
+        return
+    c = 0
+    while c + 3 <= channels:
+        sums[to + c] += weight * grad[o + c]
+        sums[to + c + 1] += weight * grad[o + c + 1]
+        sums[to + c + 2] += weight * grad[o + c + 2]
+        c += 3
+    while c < channels:
+        sums[to + c] += weight * grad[o + c]
+        c += 1
 
 
 @kernel(**_OPTIONS)
 def add_texels(
-    found, faces, sizes, counts, mode, boundary, grad, shift, ends, entries, to_tex, to_mips,
-    start, stop,
-):  # fmt: skip
-    """Sum up the gradients of the texels of a range of bins, each in the order of its pixels."""
-    channels, of_all, of_tex = counts[1], counts[4], counts[5]
-    total = (len(to_tex) + len(to_mips)) // channels
-    sums = np.empty(channels << shift)
-    for k in range(start, stop):
-        low, high = k << shift, min((k + 1) << shift, total)
-        sums[:] = 0.0
-        for e in range(ends[k - 1] if k > 0 else 0, ends[k]):
-            p, slot = entries[e] >> 1, entries[e] & 1
-            texels, weights = _texels_of(p, slot, found, faces, sizes, counts, mode, boundary)
-            for i in range(4):
-                texel, weight = texels[i], weights[i]
-                if texel >= low and texel < high:
-                    at = (texel - low) * channels
-                    for c in range(channels):
-                        sums[at + c] += weight * grad[p * channels + c]
-        for texel in range(low, high):
-            image, own = texel // of_all, texel % of_all
-            at = (texel - low) * channels
-            if own < of_tex:
-                to = (image * of_tex + own) * channels
-                for c in range(channels):
-                    to_tex[to + c] = sums[at + c]
-            else:
-                to = (image * (of_all - of_tex) + own - of_tex) * channels
-                for c in range(channels):
-                    to_mips[to + c] = sums[at + c]
+    uv, uv_da, bias, sizes, counts, mode, boundary, grad, count, owners, sums, start, stop
+):
+    """Sum up the gradients of the texels of a range of owners, each in the order of its pixels.
+
+    Pixels without a gradient, such as those of a background, are left out.
+
+    Args:
+        uv: see `sample`, and so are
+        uv_da: and
+        bias: and
+        sizes: and
+        counts: which goes on with the numbers of all levels of an image, and of its texture alone.
+        mode: see above.
+        boundary: see above.
+        grad: of the results.
+        count: of pixels.
+        owners: how many there are, a power of two.
+        sums: of all texels, through all levels of all images, 0 before.
+        start: the first owner.
+        stop: one past the last.
+    """
+    pixels, channels = counts[0], counts[1]
+    blocks = _blocks()
+    found, _, levels, at, between = blocks
+    to, mask = pointer(sums), owners - 1
+    for own in range(start, stop):
+        p = 0
+        while p < count:
+            image, begin = p // pixels, p
+            end = min(count, (image + 1) * pixels, p + _BLOCK)
+            base = image * counts[4] if counts[2] > 0 else 0
+            smaller = base + counts[5]
+            _find(uv, uv_da, bias, begin, end - begin, mode, boundary, sizes, channels, blocks)
+            for k in range(end - begin):
+                o, share, c = (begin + k) * channels, found[3, k], 0
+                while c < channels and grad[o + c] == 0.0:
+                    c += 1
+                if c == channels or not (found[0, k] == found[0, k] and found[1, k] == found[1, k]):
+                    continue
+                for slot in range(2 if share > 0.0 else 1):
+                    texels, weights = _looked(mode, boundary, at, between, slot, k)
+                    weights = _scaled(weights, share if slot else 1.0 - share)
+                    level = base if levels[slot, k] == 0 else smaller
+                    _add(grad, o, channels, texels[0], weights[0], level, mask, own, to)
+                    _add(grad, o, channels, texels[1], weights[1], level, mask, own, to)
+                    _add(grad, o, channels, texels[2], weights[2], level, mask, own, to)
+                    _add(grad, o, channels, texels[3], weights[3], level, mask, own, to)
+            p = end
 
 
 # ---------------------------------------------------------------------------------------------

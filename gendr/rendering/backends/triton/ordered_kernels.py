@@ -172,6 +172,8 @@ def _joined(
     else:
         total = sums + GENERATOR(a, s, p)
         whole, after = INVERSE(total, p)
+        first = sums == 0.0  # what joins nothing stays what it is, to the last bit
+        whole, after = tl.where(first, a, whole), tl.where(first, s, after)
         weight = tl.where(whole > 0.5, S - after, whole - A)
         more = (total <= limit) & (after > 0.0)
         sums = tl.where(there, total, sums)
@@ -446,8 +448,9 @@ def part_layers(
                 on_a = WEIGHT(a, s, total, left, p) * through
                 passes = WEIGHT(before, front, total, left, p) * through
                 if WEIGHT_P is not None:
-                    more = through * WEIGHT_P(a, s, total, left, p)
-                    more -= slope * WEIGHT_P(total, left, total, left, p)
+                    # Of a face alone both weights are the same, and their difference is 0.
+                    own = WEIGHT_P(total, left, total, left, p)
+                    more = through * (WEIGHT_P(a, s, total, left, p) - own) + carried * own
                     of_p += tl.where(there, more, 0.0)
             total = tl.where(there, before, total)
         tl.store(on_cover + place, on_a, there)

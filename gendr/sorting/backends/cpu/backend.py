@@ -18,9 +18,9 @@ from gendr.distributions.decisions import Number
 from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as supports
 from gendr.kernels.threads import run
-from gendr.sorting.backends.comparators import Comparators, power_of
+from gendr.sorting.backends.comparators import Comparators, name_of, power_of
 from gendr.sorting.backends.cpu.isotonic import Isotonic, Ranks, Values
-from gendr.sorting.backends.cpu.rows import ProductsOfRows, Rows
+from gendr.sorting.backends.cpu.rows import LastRows, ProductsOfRows, Rows
 from gendr.sorting.networks import Network
 
 __all__ = ["KERNELS", "Carry", "Gates", "available", "supports"]
@@ -60,7 +60,7 @@ def gates_forward(
     differences, swaps = saved.numpy()
     _launch(
         kernels.gates, groups, _GATE * batch * size, network.pairs, network.offsets, x.numpy(),
-        loop(comparators.kernel_name, "tails").address, power_of(comparators.law),
+        loop(name_of(comparators.law), "tails").address, power_of(comparators.law),
         float(steepness), values.numpy(), keep.numpy(), swap.numpy(), differences, swaps,
     )  # fmt: skip
     return (values, keep, swap), (saved,)
@@ -84,7 +84,7 @@ def gates_backward(
     grad_x, parts = torch.empty_like(x), torch.empty(groups, dtype=torch.float64, device="cpu")
     _launch(
         kernels.gates_back, groups, _GATE_BACK * len(x) * network.size, network.pairs,
-        differences, swaps, loop(comparators.kernel_name, "density").address,
+        differences, swaps, loop(name_of(comparators.law), "density").address,
         power_of(comparators.law), float(steepness), grad_values.numpy(), grad_keep.numpy(),
         grad_x.numpy(), parts.numpy(),
     )  # fmt: skip
@@ -150,6 +150,7 @@ KERNELS = {
     "sorting.gates": Gates,
     "sorting.carry": Carry,
     "sorting.rows": Rows,
+    "sorting.last": LastRows,
     "sorting.products": ProductsOfRows,
     "sorting.ranks": Ranks,
     "sorting.values": Values,

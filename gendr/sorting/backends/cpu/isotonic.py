@@ -133,5 +133,4 @@ def _projected(
         kernel(rows, order, steepness, entropic, results, starts, start, stop)
 
     _run(sort_and_project, rows)
-    spread_nan(rows, results)
     return result, torch.from_numpy(order), torch.from_numpy(starts)

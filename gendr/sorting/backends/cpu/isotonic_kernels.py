@@ -106,7 +106,7 @@ def rank_rows(x, order, steepness, entropic, ranks, starts, start, stop):
     """Soft ranks of every row: s = steepness x, sorted, and w = 1 .. n (its logarithm).
 
     x: [rows, n]; order: [rows, n], which sorts them. Fills ranks [rows, n], and starts [rows, n],
-    the first position of the block of every sorted position.
+    the first position of the block of every sorted position. Ranks of a row with NaN are NaN.
     """
     n = x.shape[1]
     s, total_s, total_w = np.empty(n), np.empty(n), np.empty(n)
@@ -115,8 +115,10 @@ def rank_rows(x, order, steepness, entropic, ranks, starts, start, stop):
     for row in range(start, stop):
         s[0] = 0.0
         last = np.float64(x[row, order[row, 0]])
+        known = last == last
         for i in range(1, n):
             key = np.float64(x[row, order[row, i]])
+            known &= key == key
             s[i] = s[i - 1] + min(steepness * (key - last), _WIDE_GAP * n)
             last = key
         if entropic:
@@ -133,6 +135,8 @@ def rank_rows(x, order, steepness, entropic, ranks, starts, start, stop):
                 else:
                     rank = total_w[k] + (s[i] - total_s[k])
                 ranks[row, order[row, i]] = rank
+        if not known:
+            ranks[row] = np.nan
 
 
 @kernel(error_model="numpy")
@@ -162,15 +166,17 @@ def rank_gradients(grad, ranks, order, starts, steepness, entropic, result, star
 def value_rows(x, order, steepness, entropic, values, starts, start, stop):
     """Soft sorted values of every row: s = steepness (1 .. n), w = x, sorted.
 
-    Shapes as in `rank_rows`; values [rows, n] are in the order of ranks.
+    Shapes and NaN as in `rank_rows`; values [rows, n] are in the order of ranks.
     """
     n = x.shape[1]
     w, total_s, total_w = np.empty(n), np.empty(n), np.empty(n)
     first = np.empty(n + 1, np.int64)
     s, ones = steepness * np.arange(n), np.ones(n)
     for row in range(start, stop):
+        known = True
         for i in range(n):
             w[i] = x[row, order[row, i]]
+            known &= w[i] == w[i]
         if entropic:
             blocks = _pool_exponentials(n, s, w, ones, total_s, total_w, first)
         else:
@@ -188,6 +194,8 @@ def value_rows(x, order, steepness, entropic, values, starts, start, stop):
                 else:
                     value = total_w[k] + (s[i] - total_s[k])
                 values[row, i] = value
+        if not known:
+            values[row] = np.nan
 
 
 @kernel(error_model="numpy")

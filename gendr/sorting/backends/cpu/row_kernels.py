@@ -335,3 +335,45 @@ def softsort_gradient(
             # Arguments are homogeneous in x; the degree is the power (Euler's theorem).
             total += bounded(x[b, j] - median, _LARGEST) * columns[j]
         grad_steepness[b] = 0.5 * total if squared else total
+
+
+# ---------------------------------------------------------------------------------------------
+# Products with few rows
+# ---------------------------------------------------------------------------------------------
+
+
+@inner(error_model="numpy", fastmath=_ANY_ORDER)
+def _dot(a, b):
+    total = 0.0
+    for j in range(len(a)):
+        total += np.float64(a[j]) * b[j]
+    return total
+
+
+@kernel(error_model="numpy")
+def times(p, payload, out, start, stop):
+    """The products of rows of P [B, m, n] and payloads [B, n, c], [B, m, c]."""
+    column = np.empty(p.shape[2])
+    for b in range(start, stop):
+        for c in range(payload.shape[2]):
+            column[:] = payload[b, :, c]
+            for i in range(p.shape[1]):
+                out[b, i, c] = _dot(p[b, i], column)
+
+
+@kernel(error_model="numpy")
+def times_back(p, payload, grad, to_p, to_payload, start, stop):
+    """The gradients of both from that of their products."""
+    n = p.shape[2]
+    column, total = np.empty(n), np.empty(n)
+    for b in range(start, stop):
+        to_p[b] = 0.0
+        for c in range(payload.shape[2]):
+            column[:] = payload[b, :, c]
+            total[:] = 0.0
+            for i in range(p.shape[1]):
+                g, row, to_row = np.float64(grad[b, i, c]), p[b, i], to_p[b, i]
+                for j in range(n):
+                    to_row[j] += g * column[j]
+                    total[j] += g * row[j]
+            to_payload[b, :, c] = total

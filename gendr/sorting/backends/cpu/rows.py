@@ -16,9 +16,9 @@ from gendr._common import memory
 from gendr._common.ranges import finite
 from gendr.distributions.decisions import Number
 from gendr.kernels.threads import run
-from gendr.sorting.base import spread_nan
+from gendr.sorting.base import spread_nan, stacked
 
-__all__ = ["Products", "ProductsOfRows", "Rows", "launch", "launch_windows", "ordered"]
+__all__ = ["LastRows", "Products", "ProductsOfRows", "Rows", "launch", "launch_windows", "ordered"]
 
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
 NO_GRADIENTS = np.empty((0, 0)), np.empty(0)
@@ -113,13 +113,46 @@ class Rows:
         saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """The gradients of x and of the steepness."""
-        (sort, count, _), (x, steepness), (p, order) = spec, inputs, saved
-        n = x.shape[-1]
-        matrices, upstream = (t.detach().reshape(-1, count, n).numpy() for t in (p, grads[0]))
+        (sort, *_), (x, steepness), (p, order) = spec, inputs, saved
+        matrices, upstream = (stacked(t.detach(), 2).numpy() for t in (p, grads[0]))
         by_x, by_steepness = sort.run_backward(
-            x.reshape(-1, n).numpy(), order, float(steepness), matrices, upstream
+            x.reshape(-1, x.shape[-1]).numpy(), order, float(steepness), matrices, upstream
         )
         return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
+
+
+class LastRows:
+    """The kernels of `LAST`, on tensors [..., n] and [..., n, c]: few rows, which are kept."""
+
+    @staticmethod
+    def forward(
+        spec: tuple[Any, int], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
+        """The products; the rows and the order are saved."""
+        from gendr.sorting.backends.cpu import row_kernels as kernels
+
+        (p,), saved = Rows.forward((*spec, 0), x, steepness, save=save)
+        out = payload.new_empty(*p.shape[:-1], payload.shape[-1])
+        rows, given, found = (t.reshape(-1, *t.shape[-2:]).numpy() for t in (p, payload, out))
+        launch(kernels.times, len(rows), rows.size, rows, given, found)
+        return (finite(out),), saved
+
+    @staticmethod
+    def backward(
+        spec: tuple[Any, int], inputs: tuple[Tensor, Number, Tensor],
+        saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """The gradients of x, of the steepness and of the payload."""
+        from gendr.sorting.backends.cpu import row_kernels as kernels
+
+        p, payload = saved[0].detach(), inputs[2]
+        of_p, of_payload = memory.empty_like(p), torch.empty_like(payload)
+        rows, given, upstream, to_p, to_payload = (
+            t.reshape(-1, *t.shape[-2:]).numpy() for t in (p, payload, grads[0], of_p, of_payload)
+        )
+        launch(kernels.times_back, len(rows), rows.size, rows, given, upstream, to_p, to_payload)
+        found = Rows.backward((*spec, 0), inputs[:2], saved, (of_p,), wanted)
+        return *found, of_payload
 
 
 class ProductsOfRows:
@@ -132,7 +165,7 @@ class ProductsOfRows:
         """The product; the order is saved."""
         sort, by_columns = spec
         keys = x.reshape(-1, x.shape[-1])
-        order, given = ordered(keys), payload.reshape(-1, *payload.shape[-2:])
+        order, given = ordered(keys), stacked(payload, 2)
         w, a = (given, None) if by_columns else (None, given)
         products = Products.of(w, a, rows=not by_columns, columns=by_columns)
         sort.run_products(keys.numpy(), order, float(steepness), products, grads=False)
@@ -147,8 +180,7 @@ class ProductsOfRows:
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         """The gradients of x, of the steepness and of the payload."""
         (sort, by_columns), (x, steepness, payload) = spec, inputs
-        shape = (-1, *payload.shape[-2:])
-        given, upstream = payload.reshape(shape), grads[0].detach().reshape(shape)
+        given, upstream = stacked(payload, 2), stacked(grads[0].detach(), 2)
         w, a = (given, upstream) if by_columns else (upstream, given)
         needs = {"rows": by_columns and wanted[2], "columns": not by_columns and wanted[2]}
         products = Products.of(w, a, **needs)

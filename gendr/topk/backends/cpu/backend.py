@@ -15,7 +15,7 @@ from gendr.distributions import Distribution, Law
 from gendr.distributions.bodies import kernel_name
 from gendr.kernels.numba.compilation import available, supports
 from gendr.kernels.threads import run
-from gendr.sorting.backends.comparators import Comparators, power_of
+from gendr.sorting.backends.comparators import name_of, power_of
 from gendr.sorting.losses import LEAST
 from gendr.topk.backends.reference import TOLERANCES, quantile
 
@@ -94,8 +94,7 @@ class Losses:
         keys, m = logits.numpy(), loss._size(logits.shape[-1])
         wires = method.network_of(m, places.shape[-1])[0]
         outputs = np.array(wires.outputs[::-1])
-        comparators = Comparators(wires, method.law)
-        name = comparators.kernel_name
+        name = name_of(method.law)
         rows, size, dtype = len(keys), wires.size, keys.dtype
         groups = -(-rows // GROUP)
         top, grad_top, values = np.empty((3, rows, m), dtype)

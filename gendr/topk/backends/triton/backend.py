@@ -20,7 +20,7 @@ from gendr.distributions.bodies import bodies as bodies_of
 from gendr.distributions.bodies import has_shape, kernel_name
 from gendr.kernels.triton import launch as _launch
 from gendr.kernels.triton.launch import available, interpreted, power_of_2, run
-from gendr.sorting.backends.comparators import Comparators, power_of
+from gendr.sorting.backends.comparators import name_of, power_of
 from gendr.sorting.losses import LEAST
 from gendr.sorting.networks import Network
 
@@ -94,9 +94,9 @@ class Losses:
         first, rest, places = (x.contiguous() for x in numbers)
         k = places.shape[-1]
         wires = method.network_of(m, k)[0]
-        comparators, device = Comparators(wires, method.law), logits.device
+        device = logits.device
         outputs, partners, signs = _lanes(wires, device)
-        name, power = comparators.kernel_name, power_of(method.law)
+        name, power = name_of(method.law), power_of(method.law)
         weight = first if loss.weight is None else loss.weight.to(logits.dtype)
         top = logits.detach().topk(m, dim=-1).indices
         scratch = logits.new_empty(rows, 5, *partners.shape)
