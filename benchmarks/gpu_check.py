@@ -732,13 +732,60 @@ def _spread(like: Tensor) -> Tensor:
     return (torch.arange(like.numel(), device=like.device) % 7 - 3.0).view_as(like)
 
 
-def _timed(place: Place, case: str, library: str, run: Callable[[], object]) -> None:
+def lists(place: Place) -> None:
+    """Soft ranks by the permutahedron, masks and losses of top-k against the CPU; torchsort."""
+    from gendr import sorting as sorts
+    from gendr.topk import TopKCrossEntropy, soft_topk_mask
+    from support import relative_l2
+
+    def ranks(x: Tensor, kind: str, backend: str) -> Tensor:
+        return sorts.soft_rank(
+            x, "permutahedron", steepness=1.0, regularization=kind, backend=backend, check=False
+        )
+
+    def mask(x: Tensor, law: str, backend: str) -> Tensor:
+        return soft_topk_mask(x, min(10, x.shape[1] // 2), law, check=False, backend=backend)
+
+    def loss(x: Tensor, _: str, backend: str) -> Tensor:
+        labels = torch.arange(len(x), device=x.device) % x.shape[1]
+        found = TopKCrossEntropy([0.5, 0, 0, 0, 0.5], check=False, backend=backend).to(x.device)
+        return found(x, labels)
+
+    peer: Any = None
+    if not place.dry and importlib.util.find_spec("torchsort"):
+        peer = importlib.import_module("torchsort")
+    long = [] if place.dry else [("ranks", ranks, "l2", (1, 100_000))]
+    cases = [
+        ("ranks", ranks, "l2", (100, 1000)), ("ranks", ranks, "entropic", (100, 1000)), *long,
+        ("mask", mask, "laplace", (100, 1000)), ("mask", mask, "logistic", (100, 1000)),
+        ("top-k loss", loss, "", (100, 1000)),
+    ]  # fmt: skip
+    for name, function, kind, shape in cases:
+        start = torch.randn((2, 6) if place.dry else shape)
+        leaf, here = start.to(place.device).requires_grad_(), start.double().requires_grad_()
+        run = partial(_both_passes, lambda x, f=function, k=kind: f(x, k, "triton"), [leaf])
+        got = run()
+        want = _both_passes(lambda x, f=function, k=kind: f(x, k, "cpu"), [here])
+        what = " ".join([name, *([kind] if kind else []), str(tuple(start.shape))])
+        apart = max(relative_l2(a.cpu(), b) for a, b in zip(got, want, strict=True))
+        place.check(f"{what}: as on the CPU", apart <= 2e-5, f"{apart:.1e} relative")
+        place.check(f"{what}: twice the same bits", same(run(), got))
+        _timed(place, what, "gendr", run, "lists")
+        if peer is not None and function is ranks:
+            strength = {"regularization": "kl" if kind == "entropic" else "l2"}
+            theirs = partial(peer.soft_rank, regularization_strength=1.0, **strength)
+            _timed(place, what, "torchsort", partial(_both_passes, theirs, [leaf]), "lists")
+
+
+def _timed(
+    place: Place, case: str, library: str, run: Callable[[], object], table: str = "primitives"
+) -> None:
     """A row of milliseconds on the clock and of the GPU, of launches, and of waits of the host."""
     wall = place.milliseconds(run)
     busy, kernels = _profiled(run, place)
     launched, waits = sum(x["launches"] for x in kernels), len(_waits(run, place))
     place.row(
-        "primitives", case=case, library=library, wall_ms=wall, busy_ms=busy, launches=launched,
+        table, case=case, library=library, wall_ms=wall, busy_ms=busy, launches=launched,
         waits=waits,
     )  # fmt: skip
 
@@ -756,6 +803,7 @@ STAGES: dict[str, tuple[float, Callable[[Place], None], str]] = {
     "sorting": (1.5, sorting, "the table of benchmarks/sorting.py"),
     "logic": (1.0, logic, "layers of gates against the reference, table of benchmarks/logic.py"),
     "primitives": (2.0, primitives, "rasterize, interpolate, texture, antialias; nvdiffrast"),
+    "lists": (1.0, lists, "ranks by the permutahedron, masks, losses of top-k; torchsort"),
     "instances": (3.0, instances, "all 1242 renderers against the reference, as time allows"),
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "gpu_check.py"
 STAGES = (
     "smoke", "entries", "tests", "targets", "launches", "graphs", "layers", "rendering", "sorting",
-    "logic", "primitives", "instances",
+    "logic", "primitives", "lists", "instances",
 )  # fmt: skip
 # The same program with stages that fail in all ways.
 FAILING = """

@@ -137,9 +137,8 @@ import torch
 import gendr
 from gendr._common.readback import Readback
 from gendr.kernels.triton.launch import Launcher
-from gendr.photos.splatting import splats as projecting
+from gendr.photos.splatting import splats as projecting, triton
 from gendr.rendering import ordered as ordering
-from gendr.rendering.backends import reference
 from gendr.rendering.backends.triton import backend, tiles
 from gendr.photos.splatting import Photos, SplatSettings, from_cameras, training
 from support import strict_device
@@ -184,7 +183,7 @@ Launcher.__call__ = lambda self, grid, *args: launched.append(
     (self.kernel.fn.__name__, all(x.device.type == "pretend" for x in args
                                   if isinstance(x, torch.Tensor))))
 ordering.choose = lambda name, x: backend
-projecting.choose = lambda name, x: reference if name == "reference" else backend
+projecting.kernels_for = lambda *_: triton.Projection
 tiles.Capacity.of_step = lambda self, totals: (4096, 0)
 Readback.wait = lambda self: [1000]
 with strict_device.strict():
@@ -206,6 +205,65 @@ def test_splats_are_trained_on_a_device_of_their_own_without_waiting_for_it():
     lines = run_python(TRAINING, check=True).stdout.splitlines()
     assert lines[0] == "torch.float16 pretend cpu 40"
     assert lines[1:] == ["True True", "True", "[] True", "True"]
+
+
+# Operations of PyTorch that launch nothing.
+LAUNCHED = """
+import warnings
+from collections import Counter
+import torch
+from gendr.kernels.triton.launch import Launcher
+from gendr.sorting import soft_rank
+from gendr.sorting.backends.triton import backend as sorting
+from gendr.topk import TopKCrossEntropy, soft_topk_mask
+from gendr.topk.backends.triton import backend as topk
+from support import strict_device
+
+NONE = {
+    "_unsafe_view", "alias", "as_strided", "detach", "empty", "empty_like", "expand", "lift_fresh",
+    "new_empty", "permute", "select", "slice", "squeeze", "t", "transpose", "unbind", "unsqueeze",
+    "view",
+}
+launched, compute = Counter(), strict_device._compute
+
+
+def counted(func, args, kwargs):
+    launched.update({func._schema.name.split("::")[1]} - NONE)
+    return compute(func, args, kwargs)
+
+
+Launcher.__call__ = lambda self, grid, *args: launched.update([self.kernel.fn.__name__])
+strict_device.device()
+x, labels = torch.randn(100, 1000), torch.arange(100)
+with strict_device.strict():
+    for module in (sorting, topk):
+        module.available, module.supports = lambda: None, lambda tensor: tensor.is_cuda
+    x, labels = strict_device.upload(x).requires_grad_(), strict_device.upload(labels)
+    loss = TopKCrossEntropy([0.5, 0, 0, 0, 0.5], check=False).to(x.device)
+    for run in (
+        lambda: loss(x, labels),
+        lambda: soft_topk_mask(x, 10, "logistic", check=False),
+        lambda: soft_rank(x, "permutahedron", check=False),
+    ):
+        for strict_device._compute in (compute, counted):  # the first call keeps tables
+            launched.clear()
+            found = run()
+            torch.autograd.grad(found, x, torch.ones_like(found))
+        print(sum(launched.values()), sorted(launched))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(3, group="pretended device")
+def test_lists_take_few_launches():
+    """Both passes; without kernels 81 of a loss of top-k, 4,106 of a mask of the logistic law."""
+    lines = run_python(LAUNCHED, check=True).stdout.splitlines()
+    for line, most, kernels in zip(
+        lines, (11, 9, 6), (("losses",), ("mask", "mask_back"), ("project", "project_gradients")),
+        strict=True,
+    ):  # fmt: skip
+        assert int(line.split()[0]) <= most, line
+        assert all(f"'{kernel}'" in line for kernel in kernels), line
 
 
 # What PyTorch lists, in `torch.use_deterministic_algorithms`, as different from run to run on CUDA,

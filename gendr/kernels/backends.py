@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -13,9 +13,18 @@ from torch import Tensor
 from gendr._common.checks import check_choice, dtype_name
 from gendr._common.tracing import constant, is_transformed, refuse_transforms, refuse_vmap
 
+# In the order in which `auto` asks them; the definitions, which take every tensor, are the last.
+NAMES = ("cpu", "triton", "reference")
+
 
 class AnyBackend(Protocol):
-    """What every backend has, whatever it computes."""
+    """What every backend has, whatever it computes.
+
+    Attributes:
+        KERNELS: of its operators, by their full names; the others are left to their definitions.
+    """
+
+    KERNELS: Mapping[str, Any]
 
     def available(self) -> str | None:
         """None if usable here, else the reason."""
@@ -40,31 +49,30 @@ class Choice(Generic[B]):
     """The choice of one system's backend.
 
     Args:
+        system: its name, the first part of the names of its operators.
         load: name of a backend -> the backend; None where there are no kernels, but definitions
             in plain torch. It imports by plain statements, because `torch.compile` cannot trace
             `import_module`.
         names: of the backends, in the order in which `auto` asks them; the last takes every tensor.
         traced: whether all have forms of their own for the transforms of `torch.func`.
         batched: what has batches of its own and no form for `torch.func.vmap`, for its message.
-        operators: names in the backends of what has kernels or is computed by its definition.
 
     Attributes:
-        known: the choices by their system, the part of the package in which `load` stands.
+        known: the choices by their system.
     """
 
     known: ClassVar[dict[str, Choice[Any]]] = {}
 
     def __init__(
         self,
+        system: str,
         load: Callable[[str], B],
-        names: tuple[str, ...],
+        names: tuple[str, ...] = NAMES,
         *,
         traced: bool = False,
         batched: str = "",
-        operators: tuple[str, ...] = (),
     ) -> None:
-        self.known[load.__module__.split(".")[1]] = self
-        self.operators = operators
+        self.known[system] = self
         self.load, self.names, self.traced, self.batched = load, names, traced, batched
         self._chosen: dict[tuple[str, torch.device, torch.dtype], B] = {}
 
@@ -74,16 +82,37 @@ class Choice(Generic[B]):
 
     def by_operator(self) -> dict[str, dict[str, str | None]]:
         """The same for every operator; one that has no kernels in a backend says so."""
-        definitions = self.load(self.names[-1])
+        modules = {name: self.load(name) for name in self.names}
+        tables = {name: {} if m is None else m.KERNELS for name, m in modules.items()}
 
         def why(name: str, operator: str) -> str | None:
-            reason, own = reason_of(self.load, name), getattr(self.load(name), operator, None)
-            if reason or name == self.names[-1]:
-                return reason
-            has_own = own is not None and own is not getattr(definitions, operator, None)
-            return None if has_own else f"{operator} has no {name} kernels: its definition runs"
+            if name == self.names[-1] or operator in tables[name]:
+                return reason_of(self.load, name)
+            return f"{operator} has no {name} kernels: its definition runs"
 
-        return {x: {name: why(name, x) for name in self.names} for x in self.operators}
+        operators = dict.fromkeys(x for table in tables.values() for x in table)
+        return {x: {name: why(name, x) for name in self.names} for x in operators}
+
+    def kernels(self, operator: str, tensor: Tensor, backend: str = "auto") -> Any:
+        """The kernels of an operator for tensors like this one; None for its definition.
+
+        Args:
+            operator: its full name.
+            tensor: an input.
+            backend: "auto", or one of the names.
+
+        Raises:
+            ValueError: for an unknown name, a backend that does not serve this device or dtype, or
+                one that has no kernels of this operator.
+            RuntimeError: for a backend that is not usable here, with its reason.
+        """
+        module = self.choose(backend, tensor)
+        found = None if module is None else module.KERNELS.get(operator)
+        if found is None and module is not None and backend not in ("auto", self.names[-1]):
+            raise ValueError(
+                f"{operator} has no {backend} kernels; use the backend auto or {self.names[-1]}"
+            )
+        return found
 
     def choose(self, name: str, tensor: Tensor) -> B:
         """The backend of that name, or for `auto` the first that serves the tensor.
@@ -158,8 +187,10 @@ _CHOICES = {
     "rendering": "gendr.rendering.backends.choice",
     "primitives": "gendr.primitives.choice",
     "sorting": "gendr.sorting.backends.choice",
+    "topk": "gendr.topk.backends.choice",
     "logic": "gendr.logic.backends.choice",
     "relaxed": "gendr.relaxed.backends.choice",
+    "splatting": "gendr.photos.splatting.choice",
 }
 
 
@@ -168,11 +199,13 @@ def backends(of: str = "rendering") -> dict[str, Any]:
 
     Args:
         of: "rendering", "primitives" (`rasterize`, `interpolate`, `texture` and `antialias`),
-            "sorting" (top-k, too), "logic" or "relaxed"; or "all".
+            "sorting", "topk" (masks and losses; its networks are those of sorting), "logic",
+            "relaxed" or "splatting" (the projection of splats; they are joined by rendering); or
+            "all".
 
     Returns:
         Every backend's name -> None if it is usable here, else the reason why not; of "all" such a
-        dict for every system, and for every operator of those that have several.
+        dict for every system, and for every operator, by its full name.
 
     Raises:
         ValueError: for another one.
@@ -181,8 +214,7 @@ def backends(of: str = "rendering") -> dict[str, Any]:
         found: dict[str, Any] = {}
         for system in _CHOICES:
             found[system] = backends(system)
-            own = Choice.known[system].by_operator()
-            found |= {f"{system}.{name}": reasons for name, reasons in own.items()}
+            found |= Choice.known[system].by_operator()
         return found
     import_module(_CHOICES[of])
     return Choice.known[of].backends()

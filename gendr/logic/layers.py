@@ -196,7 +196,7 @@ class LogicLayer(Neurons):
         """What the inputs of all gates see of their candidates [fan_in N, B], and wires to it."""
         candidates, places = self._wiring()
         shares = chosen(self.wire_weight, 0, self.estimator, self.scale)
-        return mixed(columns, candidates, shares.flatten(1)), places
+        return mixed(columns, candidates, shares.flatten(1), self.backend), places
 
     def _wiring(self) -> tuple[Wires, Wires]:
         """The wires in the form that backends take.

@@ -14,20 +14,22 @@ from torch.nn.functional import embedding_bag
 from gendr.kernels.operator import Operator
 from gendr.logic.backends.wires import Wires
 
-__all__ = ["mixed"]
+__all__ = ["Bags", "mixed"]
 
 
-def mixed(x: Tensor, wires: Wires, shares: Tensor) -> Tensor:
+def mixed(x: Tensor, wires: Wires, shares: Tensor, backend: str = "auto") -> Tensor:
     """The weighted means [N, B] of features x [F, B].
 
     Args:
         x: [F, B].
         wires: of the candidates, [C, N].
         shares: [C, N], of each candidate, in the dtype of x.
+        backend: of the layer; all but "reference", the definition, take PyTorch's bags.
 
     Differentiable twice in x and shares.
     """
-    return _MIXED(None if x.is_meta else _Bags, wires, x, shares)
+    plain = x.is_meta or backend == "reference"
+    return _MIXED(None if plain else Bags, wires, x, shares)
 
 
 def _sums(wires: Wires, x: Tensor, shares: Tensor) -> Tensor:
@@ -44,13 +46,14 @@ def _bags(wires: Wires, x: Tensor, shares: Tensor) -> Tensor:
     )
 
 
-class _Bags:
+class Bags:
     """The kernels: bags of embeddings of PyTorch."""
 
     @staticmethod
     def forward(
         wires: Wires, x: Tensor, shares: Tensor, *, save: bool
     ) -> tuple[tuple[Tensor], tuple[()]]:
+        """The means; nothing is saved."""
         return (_bags(wires, x, shares),), ()
 
     @staticmethod
@@ -58,6 +61,7 @@ class _Bags:
         wires: Wires, inputs: tuple[Tensor, Tensor], saved: tuple[()], grads: tuple[Tensor],
         wanted: tuple[bool, ...],
     ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+        """The gradients of the features and of the shares, if they are wanted."""
         (x, shares), (grad,) = inputs, grads
         grad_x = grad_shares = None
         if wanted[0]:

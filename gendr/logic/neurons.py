@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from gendr._common.checks import check_choice, check_index, check_number, dtype_name
 from gendr._common.kept import Kept
 from gendr._common.tracing import HALVES, check_reverse_mode, is_traced, lasting, matmul
-from gendr.logic.backends.choice import choose
+from gendr.logic.backends.choice import kernels_for
 from gendr.logic.backends.reference import SOFT_GATES, joined_gates
 from gendr.logic.backends.wires import Wires
 from gendr.logic.gates import MAX_FAN_IN, gate_ids, truth_tables
@@ -327,7 +327,8 @@ class Neurons(OfAKind):
     def _outputs(self, columns: Tensor, wires: Wires, tables: Tensor) -> Tensor:
         """The outputs [N, B] of gates for features [F, B]."""
         if self.tconorm is None or not self.training:  # on bits all T-norms agree
-            out = SOFT_GATES(choose(self.backend, columns), wires, columns, tables)
+            kernels = kernels_for(SOFT_GATES.name, columns, self.backend)
+            out = SOFT_GATES(kernels, wires, columns, tables)
         else:
             out = joined_gates(columns, wires, tables, self.tconorm.dual)
         if self.is_walsh and self.training:  # the tables are logits

@@ -137,15 +137,15 @@ def antialias(
         return color + 0 * pos.sum() if not color.shape[-1] else color.clone()
     steps = STEPS if check_choice("edges", edges, ("all", "seen")) == "all" else 1
     call = Borders(scene, uses, boost, steps), color, rast, pos
-    kernels = kernels_for("antialias", color, backend)
+    kernels = kernels_for("primitives.antialias", color, backend)
     if kernels is None and backend == "auto" and goes_through_cpu("antialias", color):
         call = moved(call, "cpu")
-        kernels = kernels_for("antialias", call[1])
+        kernels = kernels_for("primitives.antialias", call[1])
     return ANTIALIAS(kernels, *call).to(color.device)
 
 
 def _uses(tri: Tensor, backend: str) -> Tensor:
-    kernels = kernels_for("topology", tri, backend)
+    kernels = kernels_for("primitives.topology", tri, backend)
     return linked(tri) if kernels is None else kernels.linked(tri)
 
 

@@ -73,7 +73,7 @@ def interpolate(
         rast_db = None
     faces = Faces(tri, selected, pixels_of(rast))
     values, slopes = INTERPOLATE(
-        kernels_for("interpolate", attr, backend), faces, attr, rast, rast_db
+        kernels_for("primitives.interpolate", attr, backend), faces, attr, rast, rast_db
     )
     return values, slopes
 

@@ -235,10 +235,10 @@ def _prepared(
             f"{scene.images} images of {height} x {width} need {needed / 1e9:,.3g} GB, this "
             f"machine has {physical_memory() / 1e9:,.3g} GB"
         )
-    kernels = kernels_for("raster", pos, backend)
+    kernels = kernels_for("primitives.rasterize", pos, backend)
     if kernels is None and backend == "auto" and goes_through_cpu("rasterize", pos):
         scene, pos = moved((scene, pos), "cpu")
-        kernels = kernels_for("raster", pos)
+        kernels = kernels_for("primitives.rasterize", pos)
     return kernels, scene, pos
 
 

@@ -143,7 +143,7 @@ def texture(
         _check_no_nan("uv", uv)
         if uv_da is not None:
             _check_no_nan("uv_da", uv_da)
-    kernels = kernels_for("texture", tex, backend)
+    kernels = kernels_for("primitives.texture", tex, backend)
     if mode < LEVEL:
         base = (cast("tuple[int, int]", tuple(tex.shape[-3:-1])),)
         return _TEXTURE(kernels, Sampling(mode, boundary, base), uv, tex, None, None, None)
@@ -475,5 +475,5 @@ def _construct(tex: Tensor, most: int | None, cube: bool, backend: str) -> Mipma
     height, width, channels = tex.shape[-3:]
     sizes = _sizes(height, width, most)
     stack = Stack(sizes, 6 if cube else 1)
-    texels = _MIPMAPS(kernels_for("mipmaps", tex, backend), stack, tex)
+    texels = _MIPMAPS(kernels_for("primitives.mipmaps", tex, backend), stack, tex)
     return Mipmaps(texels, sizes, cube, channels)

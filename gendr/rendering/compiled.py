@@ -266,7 +266,7 @@ class CompiledRenderer:
         if not mesh.vertices.is_cuda:
             return f"CUDA graphs need a GPU, and the mesh is on {mesh.device}"
         backend = choose(renderer.backend, mesh.vertices)
-        if not backend.CAN_BE_CAPTURED:
+        if backend.settings() is None:
             return f"the host waits for the backend {renderer.backend!r}"
         if camera.window is not None:
             return "the camera shows a part of its image"

@@ -23,6 +23,7 @@ from gendr._common.checks import (
 from gendr._common.registry import kept
 from gendr._common.tracing import is_traced
 from gendr._common.words import worded
+from gendr.kernels.backends import NAMES
 from gendr.rendering.api import (
     PRECISIONS,
     Dist,
@@ -32,7 +33,7 @@ from gendr.rendering.api import (
     parse_image_size,
     parse_scale,
 )
-from gendr.rendering.backends.choice import NAMES, choose
+from gendr.rendering.backends.choice import choose
 from gendr.rendering.geometry import Geometry, ImageSize, common_batch
 from gendr.rendering.ordered import SORTS
 from gendr.rendering.ordered_output import OrderedOutput, Ordering
@@ -294,7 +295,7 @@ class Renderer(nn.Module):
         geometry = Geometry(
             mesh, camera, self.near, self.far,
             backend.project(mesh, camera, self.near, self.far, owner),
-            backend.gather if backend.GATHERS_CORNERS else None,
+            backend.gather if "rendering.gather" in backend.KERNELS else None,
         )  # fmt: skip
         if late and geometry.projected is None:
             _check_scene(vertices, camera)

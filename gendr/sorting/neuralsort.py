@@ -11,8 +11,9 @@ from torch import Tensor
 
 from gendr._common.ranges import finite
 from gendr.distributions.decisions import Number
+from gendr.sorting.backends.cpu.rows import Products, launch, launch_windows
 from gendr.sorting.base import SHRINK
-from gendr.sorting.rows import Products, RowSort, launch, launch_windows
+from gendr.sorting.rows import RowSort
 
 
 @final

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from gendr._common.checks import check_choice
-from gendr._common.ranges import finite
-from gendr._common.tracing import running_max
 from gendr.distributions.decisions import Number
+from gendr.kernels.backends import NAMES
 from gendr.kernels.operator import Operator
-from gendr.kernels.threads import run
 from gendr.kernels.through_cpu import goes_through_cpu
-from gendr.sorting.base import Sort, of_rows, spread_nan
-
-if TYPE_CHECKING:
-    import numpy as np
+from gendr.sorting.backends.choice import kernels_for
+from gendr.sorting.backends.isotonic import ISOTONIC, RANKS, VALUES
+from gendr.sorting.base import Sort, of_rows
 
 Regularization: TypeAlias = Literal["l2", "entropic"]
 REGULARIZATIONS = ("l2", "entropic")
-# With fewer values than this in the batch, sharing rows among threads costs more than it gains.
-_WORTH_THREADS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -56,11 +51,11 @@ class FastSort(Sort):
     All derivatives to x and to the steepness are exact, of any order, where the blocks do not
     change; at a kink, and among equal values in `values`, they are those of one side.
 
-    The projection is computed on the CPU in compiled code, in float64 inside, by all threads over
-    the rows of the batch; tensors on other devices go to the CPU and back, as a warning says once,
-    and so do gradients.
-    `torch.compile` breaks its graph here; inside transforms of `torch.func` plain torch computes
-    it, in O(n^2) memory.
+    The projection is computed by kernels, in float64 inside: on the CPU by all threads over the
+    rows of the batch; on a GPU by one program for each row, which merges halves of it, in O(log^2
+    n) steps each. Where there are none for a device, tensors go to the CPU and back, as a warning
+    says once, and so do gradients. `torch.compile` breaks its graph here; inside transforms of
+    `torch.func`, and as the backend "reference", plain torch computes it, in O(n^2) memory.
 
     Descending order: values are -values(-x), ranks are ranks(-x). With "l2" these are the flipped
     values, and n + 1 - ranks; with "entropic" they are not, since the divergence is not symmetric.
@@ -68,9 +63,10 @@ class FastSort(Sort):
     Args:
         steepness: see above.
         regularization: "l2" or "entropic".
+        backend: "auto", or a name of `gendr.backends("sorting")`.
 
     Raises:
-        ValueError: for another regularisation.
+        ValueError: for another regularisation or backend.
 
     Source: Blondel, Teboul, Berthet, Djolonga, Fast Differentiable Sorting and Ranking, 2020; its
     epsilon is 1 / steepness. Entropic ranks are those of the authors' code, in the permutahedron of
@@ -80,10 +76,12 @@ class FastSort(Sort):
     name: ClassVar[str] = "permutahedron"
 
     regularization: Regularization = "l2"
+    backend: str = "auto"
 
     @override
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_choice("backend", self.backend, ("auto", *NAMES))
         check_choice("regularization", self.regularization, REGULARIZATIONS)
 
     @override
@@ -99,273 +97,57 @@ class FastSort(Sort):
     def _projected(self, operator: Operator, x: Tensor) -> Tensor:
         """Apply the operator to x; what `torch.compile` could trace has no room for long lists."""
         if torch.compiler.is_compiling():
-            return torch.compiler.disable(FastSort._on_cpu)(self, operator, x)  # pyright: ignore[reportCallIssue]
-        return self._on_cpu(operator, x)
+            return torch.compiler.disable(FastSort._computed)(self, operator, x)  # pyright: ignore[reportCallIssue]
+        return self._computed(operator, x)
 
-    def _on_cpu(self, operator: Operator, x: Tensor) -> Tensor:
+    def _computed(self, operator: Operator, x: Tensor) -> Tensor:
         steepness = self.steepness
         if isinstance(steepness, Tensor) and steepness.numel() != 1:
             return self._by_rows(operator, x, steepness)
         if isinstance(steepness, Tensor):
-            steepness = steepness.reshape(()).cpu()
+            steepness = steepness.reshape(()).to(x.device)
         entropic = self.regularization == "entropic"
-        if x.is_meta:
-            return operator(None, entropic, x, steepness)
-        goes_through_cpu("the projection onto the permutahedron", x)
-        return operator(_Projection(operator), entropic, x.cpu(), steepness).to(x.device)
+        what = "the projection onto the permutahedron"
+        return _by_kernels(operator, what, self.backend, entropic, x, steepness)
 
     def _by_rows(self, operator: Operator, x: Tensor, steepness: Tensor) -> Tensor:
-        """As `_on_cpu`, with a steepness for each row."""
+        """As `_computed`, with a steepness for each row."""
         keys, _, _ = of_rows(x, steepness)  # also checks the shape
         if operator is RANKS:
-            return replace(self, steepness=1.0)._on_cpu(operator, keys)
+            return replace(self, steepness=1.0)._computed(operator, keys)
         if self.regularization == "l2":  # x and the steepness scale together
             keys, _, factor = of_rows(x, 1 / steepness)
-            return replace(self, steepness=1.0)._on_cpu(operator, keys) / factor
+            return replace(self, steepness=1.0)._computed(operator, keys) / factor
         each = steepness.expand(x.shape[:-1]).reshape(-1)
         rows = zip(x.reshape(len(each), -1), each, strict=True)
-        found = [replace(self, steepness=s)._on_cpu(operator, row) for row, s in rows]
+        found = [replace(self, steepness=s)._computed(operator, row) for row, s in rows]
         return torch.stack(found).reshape(x.shape)
-
-
-# ---------------------------------------------------------------------------------------------
-# The definitions
-# ---------------------------------------------------------------------------------------------
-
-
-class _Blocks:
-    """The order of the values and their blocks, held constant: the parts that are not smooth.
-
-    Args:
-        order: [..., n] int64, which sorts the values.
-        starts: [..., n] int64, the first position of the block of every sorted position.
-    """
-
-    def __init__(self, order: Tensor, starts: Tensor) -> None:
-        self.order, self.starts = order, starts
-        n = order.shape[-1]
-        positions = torch.arange(n, device=order.device).expand_as(order)
-        self.ends = torch.zeros_like(starts).scatter_reduce(-1, starts, positions, "amax")
-        self.ends = self.ends.gather(-1, starts)
-
-    def sum(self, x: Tensor) -> Tensor:
-        """The sum of x over the block of every position."""
-        sums = torch.zeros_like(x).scatter_add(-1, self.starts, x)
-        return sums.gather(-1, self.starts)
-
-    def mean(self, x: Tensor) -> Tensor:
-        """The mean of x over the block of every position."""
-        return self.sum(x / (self.ends - self.starts + 1))
-
-    def above(self, at: Tensor, x: Tensor) -> Tensor:
-        """How far x is above that at `starts` or `ends`, which has no gradient here; finite."""
-        fixed = x.detach()
-        return finite(fixed - fixed.gather(-1, at)) + (x - fixed)
-
-
-def _ranks_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number) -> Tensor:
-    """The soft ranks of x, given the blocks."""
-    w = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device).expand_as(x)
-    # Only differences of x within a block matter: the gradients of s sum to 0 there. Those of
-    # halves do not overflow.
-    s = steepness * blocks.above(blocks.starts, 0.5 * x.gather(-1, blocks.order)) * 2
-    if entropic:
-        share = s.exp()
-        ranks = share / blocks.sum(share) * blocks.sum(w)
-    else:
-        ranks = s - blocks.mean(s) + blocks.mean(w)
-    return _with_nan(x, torch.zeros_like(x).scatter(-1, blocks.order, ranks))
-
-
-def _values_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number) -> Tensor:
-    """The soft sorted values of x, given the blocks."""
-    w = x.gather(-1, blocks.order)
-    positions = torch.arange(x.shape[-1], dtype=x.dtype, device=x.device).expand_as(x)
-    s = steepness * blocks.above(blocks.ends, positions)
-    if not entropic:
-        return _with_nan(x, s - blocks.mean(s) + blocks.mean(w))
-    level = blocks.sum(blocks.above(blocks.ends, w).exp()).log() - blocks.sum(s.exp()).log()
-    return _with_nan(x, s + level + w.detach().gather(-1, blocks.ends))
-
-
-def _with_nan(x: Tensor, result: Tensor) -> Tensor:
-    """NaN wherever a list has one: blocks are found without it."""
-    return torch.where(x.isnan().any(-1, keepdim=True), torch.nan, result)
-
-
-def _blocks(order: Tensor, s: Tensor, w: Tensor, entropic: bool) -> _Blocks:
-    """The blocks of the projection, by the minimax formula of isotonic regression: O(n^2) memory.
-
-    The level of position i is max over j <= i of min over k >= i of m(j, k), the difference of the
-    means (logarithms of sums of exponentials) of s and w at j .. k; its block begins at that j.
-    """
-    n = s.shape[-1]
-    j, k = torch.arange(n, device=s.device)[:, None], torch.arange(n, device=s.device)
-    if entropic:
-        s, w = (torch.where(k < j, -torch.inf, t[..., None, :]).logcumsumexp(-1) for t in (s, w))
-        levels = s - w
-    else:
-        levels = torch.where(k < j, 0.0, (s - w)[..., None, :]).cumsum(-1) / (k - j + 1)
-    levels = -running_max(torch.where(k < j, -torch.inf, -levels).flip(-1)).flip(-1)
-    starts = torch.where(k < j, -torch.inf, levels).argmax(-2)
-    # By rounding, a position may name a start that names another one.
-    return _Blocks(order, running_max(torch.where(starts == k, k, 0)))
-
-
-def _ranks(entropic: bool, x: Tensor, steepness: Number) -> Tensor:
-    with torch.no_grad():
-        keys = x.detach().double()
-        order = keys.argsort(-1)
-        s = steepness * keys.gather(-1, order)
-        w = torch.arange(1.0, x.shape[-1] + 1, dtype=s.dtype, device=x.device).expand_as(s)
-        blocks = _blocks(order, s, w.log() if entropic else w, entropic)
-    return _ranks_within(blocks, entropic, x, steepness)
-
-
-def _values(entropic: bool, x: Tensor, steepness: Number) -> Tensor:
-    with torch.no_grad():
-        keys = x.detach().double()
-        order = keys.argsort(-1)
-        s = steepness * torch.arange(x.shape[-1], dtype=keys.dtype, device=x.device)
-        blocks = _blocks(order, s.expand_as(keys), keys.gather(-1, order), entropic)
-    return _values_within(blocks, entropic, x, steepness)
-
-
-def _replayed(within: Any) -> Any:
-    """The definition with the blocks that a kernel found."""
-
-    def replay(entropic: bool, saved: tuple[Any, ...], x: Tensor, steepness: Number) -> Tensor:
-        order, starts = (torch.from_numpy(part).reshape(x.shape) for part in saved[:2])
-        return within(_Blocks(order, starts.long()), entropic, x, steepness)
-
-    return replay
-
-
-RANKS = Operator("sorting.ranks", reference=_ranks, replay=_replayed(_ranks_within))
-VALUES = Operator("sorting.values", reference=_values, replay=_replayed(_values_within))
 
 
 def isotonic(x: Tensor) -> Tensor:
     """The sequence nearest to x [..., n], float64, that never falls: means of x over its blocks.
 
-    It is found on the CPU; inside graphs and transforms in O(n^2) memory.
+    Without kernels for its device it is found on the CPU; inside graphs and transforms in O(n^2)
+    memory.
 
     Source: Best and Chakravarti, Active Set Algorithms for Isotonic Regression, 1990.
     """
-    goes_through_cpu("isotonic regression", x)
-    return ISOTONIC(_Isotonic, None, x.cpu()).to(x.device) if not x.is_meta else x.clone()
+    if x.is_meta:
+        return x.clone()
+    return _by_kernels(ISOTONIC, "isotonic regression", "auto", None, x)
 
 
-def _isotonic(_: None, x: Tensor) -> Tensor:
-    with torch.no_grad():
-        fixed = x.detach()
-        blocks = _blocks(fixed, fixed, torch.zeros_like(fixed), False)
-    return _with_nan(x, blocks.mean(x))
+def _by_kernels(
+    operator: Operator, what: str, backend: str, spec: Any, x: Tensor, *numbers: Number
+) -> Tensor:
+    """The operator by the kernels of a backend, or of the CPU if there are none for a GPU.
 
-
-def _isotonic_within(_: None, saved: tuple[Any, ...], x: Tensor) -> Tensor:
-    starts = torch.from_numpy(saved[0]).reshape(x.shape)
-    return _with_nan(x, _Blocks(starts, starts).mean(x))
-
-
-ISOTONIC = Operator("sorting.isotonic", reference=_isotonic, replay=_isotonic_within)
-
-
-# ---------------------------------------------------------------------------------------------
-# The kernels
-# ---------------------------------------------------------------------------------------------
-
-
-class _Projection:
-    """The kernels of `RANKS` or `VALUES`: `rank_rows` and `rank_gradients`, or those of values."""
-
-    def __init__(self, operator: Operator) -> None:
-        self.operator, self.of_ranks = operator, operator is RANKS
-
-    def forward(
-        self, entropic: bool, x: Tensor, steepness: Number, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
-        """The result, and the order, the starts of the blocks and itself."""
-        import numpy as np
-
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-        from gendr.sorting.backends.cpu.order import fill_order
-
-        project = kernels.rank_rows if self.of_ranks else kernels.value_rows
-        rows, result, steep = _rows(x), torch.empty_like(x), float(steepness)
-        order, starts = np.empty(rows.shape, np.int64), np.empty(rows.shape, np.int32)
-        results = _rows(result)
-
-        def sort_and_project(rows: np.ndarray[Any, Any], start: int, stop: int) -> None:
-            fill_order(rows[start:stop], order[start:stop])
-            project(rows, order, steep, entropic, results, starts, start, stop)
-
-        _run(sort_and_project, rows)
-        return (result,), (order, starts, result) if self.of_ranks else (order, starts)
-
-    def backward(
-        self, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Any, ...],
-        grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        """The gradient of x; that of the steepness too if it is wanted, by the definition."""
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
-        if wanted[1]:
-            return _by_replay(self.operator, entropic, inputs, saved, grads)
-        (x, steepness), (order, starts) = inputs, saved[:2]
-        grad, to_x = _rows(grads[0]), torch.empty_like(x)
-        if self.of_ranks:
-            blocks = _rows(saved[2]), order, starts, float(steepness), entropic
-            _run(kernels.rank_gradients, grad, *blocks, _rows(to_x))
-        else:
-            _run(kernels.value_gradients, grad, _rows(x), order, starts, entropic, _rows(to_x))
-        return to_x, None
-
-
-class _Isotonic:
-    """The kernels of `ISOTONIC`."""
-
-    @staticmethod
-    def forward(_: None, x: Tensor, *, save: bool) -> tuple[tuple[Tensor], tuple[Any, ...]]:
-        import numpy as np
-
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
-        rows, result = _rows(x), torch.empty_like(x)
-        starts = np.empty(rows.shape, np.int64)
-        _run(kernels.isotonic_rows, rows, starts)
-        _run(kernels.block_means, rows, starts, _rows(result))
-        spread_nan(rows, _rows(result))
-        return (result,), (starts,)
-
-    @staticmethod
-    def backward(
-        _: None, inputs: tuple[Tensor], saved: tuple[Any, ...], grads: tuple[Tensor],
-        wanted: tuple[bool, ...],
-    ) -> tuple[Tensor]:  # fmt: skip
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
-        to_x = torch.empty_like(grads[0])
-        _run(kernels.block_means, _rows(grads[0]), saved[0], _rows(to_x))
-        return (to_x,)
-
-
-def _by_replay(
-    operator: Operator, entropic: bool, inputs: tuple[Any, ...], saved: tuple[Any, ...],
-    grads: tuple[Tensor],
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """The gradients of x and of the steepness, for which there is no kernel."""
-    leaves = [t.detach().requires_grad_() for t in inputs]
-    with torch.enable_grad():
-        result = operator.replay(entropic, saved, *leaves)  # pyright: ignore[reportOptionalCall]
-    return torch.autograd.grad(result, leaves, grads)
-
-
-def _rows(x: Tensor) -> np.ndarray[Any, Any]:
-    """A contiguous x [..., n] without a gradient as an array [rows, n]."""
-    return x.numpy().reshape(-1, x.shape[-1])
-
-
-def _run(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
-    """Call kernel(rows, *args, start, stop) on the rows of the first array, in threads if large."""
-    run(kernel, len(rows), rows, *args, pieces=1, alone=rows.size < _WORTH_THREADS)
+    Arithmetic is float64, whatever the dtype, so that the device alone decides.
+    """
+    like = x.new_empty(0, dtype=torch.float32)
+    kernels = kernels_for(operator.name, like, backend)
+    if kernels is None and backend == "auto" and goes_through_cpu(what, x):
+        numbers = tuple(n.cpu() if isinstance(n, Tensor) else n for n in numbers)
+        kernels = kernels_for(operator.name, like.cpu())
+        return operator(kernels, spec, x.cpu(), *numbers).to(x.device)
+    return operator(kernels, spec, x, *numbers)

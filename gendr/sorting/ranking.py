@@ -36,6 +36,7 @@ from gendr.kernels.numba.compilation import available
 from gendr.kernels.operator import Operator
 from gendr.sorting.api import Method, get, permutation, soft_rank
 from gendr.sorting.backends.comparators import has_kernel, name_of, power_of
+from gendr.sorting.backends.cpu.rows import launch
 from gendr.sorting.base import PermutationSort, stacked
 from gendr.sorting.losses import (
     REDUCTIONS,
@@ -54,7 +55,7 @@ from gendr.sorting.losses import (
 from gendr.sorting.permutahedron import FastSort
 from gendr.sorting.ragged import by_query, check_mask, present
 from gendr.sorting.relaxed import NetworkSort
-from gendr.sorting.rows import RowSort, launch
+from gendr.sorting.rows import RowSort
 
 __all__ = [
     "ApproxNDCG", "KendallLoss", "LambdaLoss", "ListMLE", "ListNet", "MAPLoss", "MRRLoss",

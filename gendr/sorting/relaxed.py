@@ -15,8 +15,9 @@ from gendr._common.tracing import constant, is_traced, number_of, running_max, s
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_symmetric, scale_of
 from gendr.distributions.registry import DistributionLike
+from gendr.kernels.backends import NAMES
 from gendr.kernels.operator import Kernels
-from gendr.sorting.backends.choice import NAMES, choose
+from gendr.sorting.backends.choice import choose
 from gendr.sorting.backends.comparators import Comparators, has_kernel, power_of
 from gendr.sorting.backends.reference import CARRY, GATES
 from gendr.sorting.base import PermutationSort, check_matrices, expanded, of_rows, stacked
@@ -79,11 +80,12 @@ def walk(x: Tensor, wires: Network, law: Distribution, steepness: Number, backen
     """Send keys x [B, n] through the relaxed comparators of a network."""
     # `torch.compile` traces the definitions, which its own compiler makes fast.
     chosen = choose("reference" if is_traced() else backend, x)
+    kernels = {} if chosen is None else chosen.KERNELS
     if isinstance(steepness, Tensor):
         steepness = steepness.reshape(()).to(x.device)
-    kernels = chosen.Gates if chosen is not None and has_kernel(law) else None
-    walked = GATES(kernels, Comparators(wires, law), x, steepness)
-    return Walk(wires, None if chosen is None else chosen.Carry, *walked)
+    by_gates = kernels.get(GATES.name) if has_kernel(law) else None
+    walked = GATES(by_gates, Comparators(wires, law), x, steepness)
+    return Walk(wires, kernels.get(CARRY.name), *walked)
 
 
 @dataclass(frozen=True)

@@ -9,65 +9,25 @@ are the formulas of the papers in plain torch.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._common import memory
-from gendr._common.checks import check_number
+from gendr._common.checks import check_choice, check_number
 from gendr._common.ranges import finite, saturated
+from gendr._common.tracing import is_traced
 from gendr.distributions.decisions import Number
+from gendr.kernels.backends import NAMES
 from gendr.kernels.operator import Operator
-from gendr.kernels.threads import run
-from gendr.sorting.base import (
-    PermutationSort,
-    Sort,
-    check_matrices,
-    expanded,
-    gumbel,
-    of_rows,
-    spread_nan,
-    stacked,
-)
+from gendr.sorting.backends.choice import kernels_for
+from gendr.sorting.backends.cpu.rows import Products, ordered
+from gendr.sorting.base import PermutationSort, Sort, check_matrices, expanded, gumbel, of_rows
 
-SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
-NO_GRADIENTS = np.empty((0, 0)), np.empty(0)
 FAR = 1e100  # keys and payloads beyond it go through a matrix: sums of products would overflow
 NARROW = 8  # columns of a payload, up to which it is moved without a matrix
-
-
-def launch(kernel: Callable[..., None], units: int, entries: int, *args: Any) -> None:
-    """Run a kernel over 0 .. units - 1, on all threads if there are many entries to compute."""
-    run(kernel, units, *args, pieces=2, alone=entries < SMALL)
-
-
-def launch_windows(
-    x: np.ndarray, order: np.ndarray, steepness: float, neural: bool, products: Products,
-    grads: bool,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """`RowSort.run_products` by windows of rows; of NeuralSort, or SoftSort with the power 2."""
-    from gendr.sorting.backends.cpu import product_kernels as kernels
-
-    batch, n = x.shape
-    w, a, rows, columns = products
-    by_x, by_steepness = (np.empty((batch, n)), np.empty(batch)) if grads else NO_GRADIENTS
-    parts, room = -(-n // kernels.PART), n + kernels.LANES
-    sums = np.empty((batch, parts, columns.shape[2], room))
-    shares, lost = np.empty((batch, parts, 2, room * grads)), np.empty((batch, n))
-    launch(
-        kernels.windows, batch * parts, x.size * n, x, order, steepness, neural, w, a, rows, sums,
-        shares, lost,
-    )  # fmt: skip
-    if columns.size > 0 or grads:
-        launch(
-            kernels.windows_end, batch, x.size, x, order, steepness, neural, sums, shares, lost,
-            columns, by_x, by_steepness,
-        )  # fmt: skip
-    return by_x, by_steepness
 
 
 @dataclass(frozen=True)
@@ -86,6 +46,7 @@ class RowSort(PermutationSort):
     Args:
         steepness: inverse of the temperature of the softmax.
         noise: scale of the Gumbel noise, not negative; 0 for the deterministic sort.
+        backend: "auto", or a name of `gendr.backends("sorting")`.
 
     Source: Grover et al., Stochastic Optimization of Sorting Networks via Continuous Relaxations
         (ICLR 2019), sections 3 and 4.1; Prillo and Eisenschlos, SoftSort (ICML 2020).
@@ -94,9 +55,12 @@ class RowSort(PermutationSort):
     has_rows: ClassVar[bool] = False  # each row of P costs O(n), whatever the others are
 
     noise: float = 0.0
+    _: KW_ONLY
+    backend: str = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_choice("backend", self.backend, ("auto", *NAMES))
         if check_number("noise", self.noise) < 0:
             raise ValueError(f"noise must be >= 0, got {self.noise!r}; 0 adds none")
 
@@ -117,18 +81,17 @@ class RowSort(PermutationSort):
             before: how many come after them; 0 unless `has_rows`.
         """
         check_matrices(self.name, x, count)
-        keys, steepness = self._keyed(x)
-        kernels = _RowKernels if x.device.type == "cpu" and self.has_kernel else None
-        return ROWS(kernels, (self, count, before), keys, steepness)
+        return ROWS(self._kernels(ROWS, x), (self, count, before), *self._keyed(x))
 
     def last_carried(self, x: Tensor, payload: Tensor, count: int) -> Tensor:
         """The last rows of P times a payload [..., n, c], [..., count, c]."""
         check_matrices(self.name, x, count)
-        if x.device.type != "cpu" or not self.has_kernel or payload.shape[-1] > NARROW:
+        kernels = self._kernels(LAST, x) if payload.shape[-1] <= NARROW else None
+        if kernels is None:
             return super().last_carried(x, payload, count)
         keys, steepness = self._keyed(x)
         keys, payload = expanded(keys, payload)
-        return LAST(_LastKernels, (self, count), keys, steepness, payload)
+        return LAST(kernels, (self, count), keys, steepness, payload)
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c], of the noisy x if there is noise; without P if it is narrow."""
@@ -151,11 +114,19 @@ class RowSort(PermutationSort):
 
     def _product(self, x: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
         """P @ payload, or P^T @ payload."""
-        if x.device.type != "cpu" or not self.has_kernel or payload.shape[-1] > NARROW:
+        kernels = self._kernels(PRODUCTS, x) if payload.shape[-1] <= NARROW else None
+        if kernels is None:
             return _times(self.permutation(x), payload, by_columns)
         keys, steepness = self._keyed(x)
         keys, payload = expanded(keys, payload)
-        return PRODUCTS(_ProductKernels, (self, by_columns), keys, steepness, payload)
+        if not is_traced() and (_is_far(keys) or _is_far(payload)):
+            spec = self, keys.shape[-1], 0
+            return _times(ROWS(self._kernels(ROWS, x), spec, keys, steepness), payload, by_columns)
+        return PRODUCTS(kernels, (self, by_columns), keys, steepness, payload)
+
+    def _kernels(self, operator: Operator, x: Tensor) -> Any:
+        """What a backend has for these settings; None for the definition."""
+        return kernels_for(operator.name, x, self.backend) if self.has_kernel else None
 
     def weighed(self, x: Tensor, weights: Tensor) -> Tensor:
         """P^T @ weights, [..., n, c], of the noisy x if there is noise; without P if narrow."""
@@ -224,32 +195,6 @@ class RowSort(PermutationSort):
         """From g = dL/dp: dL/dx [B, n], and each matrix's part of dL/dsteepness [B]; float64."""
 
 
-class Products(NamedTuple):
-    """What is computed of the matrices P [B, n, n] that do not exist; in the dtype of the keys.
-
-    Attributes:
-        w: [B, n, c] by rank, or [B, 0, 0] for none.
-        a: [B, n, c] by input, or none.
-        rows: [B, n, c], P @ a, or none.
-        columns: [B, n, c], P^T @ w, or none.
-    """
-
-    w: np.ndarray
-    a: np.ndarray
-    rows: np.ndarray
-    columns: np.ndarray
-
-    @staticmethod
-    def of(w: Tensor | None, a: Tensor | None, *, rows: bool, columns: bool) -> Products:
-        """With new arrays for what is wanted."""
-        like = a if w is None else w
-        assert like is not None
-        none = like.new_empty(len(like), 0, 0)
-        given = [none if t is None else t for t in (w, a)]
-        results = [torch.empty_like(like) if wanted else none for wanted in (rows, columns)]
-        return Products(*(t.numpy() for t in (*given, *results)))
-
-
 def _reference(spec: tuple[RowSort, int, int], x: Tensor, steepness: Number) -> Tensor:
     sort, count, before = spec
     return sort.reference(x, steepness, count + before)[..., :count, :]
@@ -272,128 +217,6 @@ def _is_far(values: Tensor) -> bool:
     return values.dtype == torch.float64 and bool((values.detach().abs() > FAR).any())
 
 
-def _by_matrix(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
-    """As `_product`, with the matrix of the kernels."""
-    sort, by_columns = spec
-    return _times(ROWS(_RowKernels, (sort, x.shape[-1], 0), x, steepness), payload, by_columns)
-
-
 ROWS = Operator("sorting.rows", reference=_reference)
 PRODUCTS = Operator("sorting.products", reference=_product)
 LAST = Operator("sorting.last", reference=_last)
-
-
-def ordered(keys: Tensor) -> np.ndarray:
-    """The stable argsort of keys [B, n]."""
-    from gendr.sorting.backends.cpu.order import fill_order
-
-    order = np.empty(keys.shape, np.int64)
-    fill_order(keys.numpy(), order)
-    return order
-
-
-class _RowKernels:
-    """The kernels of `ROWS`, on tensors [..., n]."""
-
-    @staticmethod
-    def forward(
-        spec: tuple[RowSort, int, int], x: Tensor, steepness: Number, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
-        sort, count, before = spec
-        n = x.shape[-1]
-        keys = x.reshape(-1, x.shape[-1])
-        order = sort.order(keys, count, before)
-        p = memory.empty((len(keys), count, n), x.dtype)
-        sort.run_forward(keys.numpy(), order, float(steepness), p.numpy())
-        spread_nan(keys.numpy(), p.numpy())
-        p = p.reshape(*x.shape[:-1], count, n)
-        return (p,), (p, order)
-
-    @staticmethod
-    def backward(
-        spec: tuple[RowSort, int, int], inputs: tuple[Tensor, Number],
-        saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        (sort, *_), (x, steepness), (p, order) = spec, inputs, saved
-        matrices, upstream = (stacked(t.detach(), 2).numpy() for t in (p, grads[0]))
-        by_x, by_steepness = sort.run_backward(
-            x.reshape(-1, x.shape[-1]).numpy(), order, float(steepness), matrices, upstream
-        )
-        return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
-
-
-class _LastKernels:
-    """The kernels of `LAST`, on tensors [..., n] and [..., n, c]: few rows, which are kept."""
-
-    @staticmethod
-    def forward(
-        spec: tuple[RowSort, int], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
-        from gendr.sorting.backends.cpu import row_kernels as kernels
-
-        (p,), saved = _RowKernels.forward((*spec, 0), x, steepness, save=save)
-        out = payload.new_empty(*p.shape[:-1], payload.shape[-1])
-        rows, given, found = (stacked(t, 2).numpy() for t in (p, payload, out))
-        launch(kernels.times, len(rows), rows.size, rows, given, found)
-        return (finite(out),), saved
-
-    @staticmethod
-    def backward(
-        spec: tuple[RowSort, int], inputs: tuple[Tensor, Number, Tensor],
-        saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        from gendr.sorting.backends.cpu import row_kernels as kernels
-
-        p, payload = saved[0].detach(), inputs[2]
-        of_p, of_payload = memory.empty_like(p), torch.empty_like(payload)
-        rows, given, upstream, to_p, to_payload = (
-            stacked(t, 2).numpy() for t in (p, payload, grads[0], of_p, of_payload)
-        )
-        launch(kernels.times_back, len(rows), rows.size, rows, given, upstream, to_p, to_payload)
-        found = _RowKernels.backward((*spec, 0), inputs[:2], saved, (of_p,), wanted)
-        return *found, of_payload
-
-
-class _ProductKernels:
-    """The kernels of `PRODUCTS`, on tensors [..., n] and [..., n, c]."""
-
-    @staticmethod
-    def forward(
-        spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[np.ndarray | None]]:
-        sort, by_columns = spec
-        if _is_far(x) or _is_far(payload):
-            return (_by_matrix(spec, x, steepness, payload),), (None,)
-        keys = x.reshape(-1, x.shape[-1])
-        order, given = ordered(keys), stacked(payload, 2)
-        w, a = (given, None) if by_columns else (None, given)
-        products = Products.of(w, a, rows=not by_columns, columns=by_columns)
-        sort.run_products(keys.numpy(), order, float(steepness), products, grads=False)
-        found = products.columns if by_columns else products.rows
-        spread_nan(keys.numpy(), found)
-        return (finite(torch.from_numpy(found).reshape(payload.shape)),), (order,)
-
-    @staticmethod
-    def backward(
-        spec: tuple[RowSort, bool], inputs: tuple[Tensor, Number, Tensor],
-        saved: tuple[np.ndarray | None], grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        (sort, by_columns), (x, steepness, payload) = spec, inputs
-        if saved[0] is None:  # far
-            with torch.enable_grad():
-                leaves = [
-                    torch.as_tensor(t, device="cpu").detach().requires_grad_() for t in inputs
-                ]
-                out = _by_matrix(spec, *leaves)
-            found = torch.autograd.grad(out, leaves, grads[0], materialize_grads=True)
-            return found[0].reshape(-1, x.shape[-1]), found[1], found[2]
-        given, upstream = stacked(payload, 2), stacked(grads[0].detach(), 2)
-        w, a = (given, upstream) if by_columns else (upstream, given)
-        needs = {"rows": by_columns and wanted[2], "columns": not by_columns and wanted[2]}
-        products = Products.of(w, a, **needs)
-        found = sort.run_products(
-            x.reshape(-1, x.shape[-1]).numpy(), saved[0], float(steepness), products, grads=True
-        )
-        by_payload = products.rows if by_columns else products.columns
-        by_keys, by_steepness = map(torch.from_numpy, found)
-        return by_keys, by_steepness, torch.from_numpy(by_payload) if wanted[2] else None

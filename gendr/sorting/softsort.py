@@ -13,7 +13,14 @@ from gendr._common.checks import check_number
 from gendr._common.ranges import finite
 from gendr._common.tracing import stable_sort
 from gendr.distributions.decisions import Number
-from gendr.sorting.rows import NO_GRADIENTS, Products, RowSort, launch, launch_windows, ordered
+from gendr.sorting.backends.cpu.rows import (
+    NO_GRADIENTS,
+    Products,
+    launch,
+    launch_windows,
+    ordered,
+)
+from gendr.sorting.rows import RowSort
 
 # From so many values for each row on, the largest are found faster than all are sorted.
 _FEW = 4

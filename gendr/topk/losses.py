@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -31,12 +31,11 @@ from gendr._common.checks import (
 from gendr._common.kept import Kept
 from gendr._common.tracing import breaking_graphs_for_masks, is_traced
 from gendr._common.words import worded
-from gendr.kernels.numba.compilation import available
 from gendr.kernels.operator import Operator
-from gendr.kernels.threads import run
-from gendr.sorting.backends.comparators import Comparators, has_kernel, name_of, power_of
+from gendr.sorting.backends.comparators import has_kernel
 from gendr.sorting.losses import LEAST, safe_log
 from gendr.sorting.ragged import Ragged, check_mask, present
+from gendr.topk.backends.choice import kernels_for
 from gendr.topk.selection import Method, NetworkSelection, get
 
 __all__ = ["SmoothTopKSVM", "TopKCrossEntropy", "topk_accuracy"]
@@ -45,8 +44,6 @@ Reduction: TypeAlias = Literal["none", "mean", "sum"]
 REDUCTIONS = ("none", "mean", "sum")
 TOP1 = ("softmax", "network")
 _ABSENT = "target must be present, got true classes where mask is False"
-# Groups of rows from which on threads share them.
-_WORTH_THREADS = 32
 
 
 class TopKCrossEntropy(nn.Module):
@@ -65,9 +62,9 @@ class TopKCrossEntropy(nn.Module):
     because the output of a relaxed network depends on which wire a value comes in by: with all
     scores in ascending order, the loss would jump whenever the true class passes another.
 
-    On the CPU a selection network and the softmax are one compiled kernel, which finds the gradient
-    along with the loss. For other methods and targets, on other devices and for second derivatives
-    it is plain torch, and no step of it waits for a GPU if `check` is False.
+    A selection network and the softmax are one kernel, which finds the gradient along with the
+    loss; on a GPU in float32, for m up to 64. For other methods and targets and for second
+    derivatives it is plain torch. No step waits for a GPU if `check` is False.
 
     Args:
         p_k: p_k[j - 1] = P(k = j), [K], or one row for every class, [C, K]; not negative, sum 1.
@@ -259,8 +256,9 @@ class TopKCrossEntropy(nn.Module):
     def _of_one(self, logits: Tensor, labels: Tensor, by_row: Tensor | None) -> Tensor:
         """The losses [N] for class indices."""
         labels = check_integer("target", labels)
-        if self._is_fused(logits, by_row):
-            return LOSSES(_LossKernels, _Batch(self, labels, by_row), logits)
+        kernels = self._kernels(logits, by_row)
+        if kernels is not None:
+            return LOSSES(kernels, _Batch(self, labels, by_row), logits)
         if self.check:
             check_finite("logits", logits)
             valid = torch.where(labels == self.ignore_index, 0, labels)
@@ -351,15 +349,15 @@ class TopKCrossEntropy(nn.Module):
 
     # -- compiled
 
-    def _is_fused(self, logits: Tensor, by_row: Tensor | None) -> bool:
+    def _kernels(self, logits: Tensor, by_row: Tensor | None) -> Any:
+        """What a backend has for these settings; None for plain torch."""
         method = self.method
-        if logits.device.type != "cpu" or is_traced():
-            return False
-        if not isinstance(method, NetworkSelection) or method.backend not in ("auto", "cpu"):
-            return False
+        if is_traced() or not isinstance(method, NetworkSelection):
+            return None
         plain = self.label_smoothing == 0 and not (self._is_softmax and by_row is None)
-        number = not isinstance(method.steepness, Tensor)
-        return plain and number and has_kernel(method.law) and available() is None
+        if not plain or isinstance(method.steepness, Tensor) or not has_kernel(method.law):
+            return None
+        return kernels_for(LOSSES.name, logits, method.backend, self._size(logits.shape[-1]))
 
     def _numbers(self, labels: Tensor, by_row: Tensor | None) -> tuple[Any, ...]:
         """`_weights` for the kernel: float64 arrays with a row for all, or one for each label."""
@@ -409,61 +407,6 @@ def _losses(batch: _Batch, logits: Tensor) -> Tensor:
 
 
 LOSSES = Operator("topk.losses", reference=_losses)
-
-
-class _LossKernels:
-    """The kernels of `LOSSES`; forward finds the gradients along with the losses."""
-
-    @staticmethod
-    def forward(
-        batch: _Batch, logits: Tensor, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[Tensor]]:
-        import numpy as np
-
-        from gendr.distributions.numba import density_address, tails_address
-        from gendr.sorting.backends.cpu.kernels import GROUP
-        from gendr.topk.backends.cpu import loss_kernels
-
-        loss, labels, by_row = batch
-        method = cast("NetworkSelection", loss.method)
-        numbers = (labels.numpy(), *loss._numbers(labels, by_row))
-        # Kernels are compiled for contiguous arrays.
-        true, first, rest, places = map(np.ascontiguousarray, numbers)
-        weight = np.empty(0) if loss.weight is None else loss.weight.double().numpy()
-        keys, m = logits.numpy(), loss._size(logits.shape[-1])
-        wires = method.network_of(m, places.shape[-1])[0]
-        outputs = np.array(wires.outputs[::-1])
-        comparators = Comparators(wires, method.law)
-        name = name_of(comparators.law)
-        rows, size, dtype = len(keys), wires.size, keys.dtype
-        groups = -(-rows // GROUP)
-        top, grad_top, values = np.empty((3, rows, m), dtype)
-        keep, swap, grad_keep = np.empty((3, rows, size), dtype)
-        differences, swaps = np.empty((2, groups, size * GROUP), dtype)
-        classes = np.empty((rows, m), np.int64)
-        out, grads = np.empty(rows, dtype), np.empty_like(keys)
-        wrong = np.zeros(groups, np.int64)
-        run(
-            loss_kernels.losses, groups, keys, true, loss.ignore_index, first, rest, places,
-            weight, wires.pairs, wires.offsets, outputs, tails_address(name),
-            density_address(name), power_of(method.law), float(method.steepness), LEAST, top,
-            classes, (values, keep, swap, differences, swaps), grad_keep, grad_top, out, grads,
-            wrong, pieces=4, alone=groups < _WORTH_THREADS,
-        )  # fmt: skip
-        if wrong.any():
-            valid = torch.where(labels == loss.ignore_index, 0, labels)
-            check_index("target", valid, logits.shape[-1], "classes")
-            if loss.check:
-                check_finite("logits", logits)
-            out[:] = grads[:] = math.nan
-        return (torch.from_numpy(out),), (torch.from_numpy(grads),)
-
-    @staticmethod
-    def backward(
-        batch: _Batch, inputs: tuple[Tensor], saved: tuple[Tensor], grads: tuple[Tensor],
-        wanted: tuple[bool, ...],
-    ) -> tuple[Tensor]:  # fmt: skip
-        return (saved[0] * grads[0][:, None],)
 
 
 @worded(paper=("tau",))

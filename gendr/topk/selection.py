@@ -21,7 +21,7 @@ from gendr._common.words import worded
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
-from gendr.sorting.backends.choice import NAMES
+from gendr.kernels.backends import NAMES
 from gendr.sorting.base import PermutationSort, Sort, expanded, named_settings, stacked
 from gendr.sorting.networks import Network
 from gendr.sorting.relaxed import Walk, backwards, comparator_law, ready, walk

@@ -97,6 +97,6 @@ def test_the_backend_of_the_renderer_samples_too(monkeypatch):
     for name in ("cpu", "reference"):
         found[name] = drawn(scene, camera, 8, backend=name, scale="0.3px")
         assert {backend for _, backend in asked} == {name}, name
-        assert {operator for operator, _ in asked} == {"mipmaps", "texture"}
+        assert {operator for operator, _ in asked} == {"primitives.mipmaps", "primitives.texture"}
         asked.clear()
     assert torch.allclose(found["cpu"], found["reference"], atol=2e-5)

@@ -227,10 +227,16 @@ def test_backends_are_listed_by_operator():
     """Of all systems; what has no kernels in a backend says so, and the definition serves all."""
     found = gendr.backends("all")
     assert found["rendering"] == gendr.backends()
-    for operator in ("rendering.ordered", "primitives.texture", "sorting", "logic", "relaxed"):
+    for operator in (
+        "rendering.ordered", "primitives.texture", "sorting.ranks", "logic.gates", "relaxed",
+        "topk.mask", "topk.losses", "splatting.project",
+    ):  # fmt: skip
         assert found[operator]["reference"] is None, operator
         assert found[operator]["cpu"] is None, operator
     assert "definition" in found["rendering.project"]["cpu"]
+    assert "has no triton kernels" in found["sorting.rows"]["triton"]
+    with pytest.raises((ValueError, RuntimeError), match="triton"):
+        gendr.sorting.soft_rank(torch.rand(3), "softsort", backend="triton")
     with pytest.raises(ValueError, match="primitives"):
         gendr.backends("primitive")
 

@@ -12,9 +12,11 @@ from gendr.distributions import get, names
 from gendr.kernels.triton.launch import interpreted
 from gendr.sorting.backends import choice as backends
 from gendr.sorting.backends.comparators import Comparators, has_kernel
+from gendr.sorting.backends.cpu import backend as cpu_backend
 from gendr.sorting.backends.reference import CARRY, GATES
-from gendr.sorting.backends.triton import backend
+from gendr.sorting.backends.triton import backend, isotonic
 from gendr.sorting.networks import Network, network
+from gendr.sorting.permutahedron import ISOTONIC, FastSort
 from support import relative_l2
 from support.ahead_of_time import CAPABILITIES, launches_compiled
 from support.cases import for_each
@@ -255,6 +257,60 @@ def test_a_deep_network_has_as_many_programs_as_blocks_of_columns():
     assert scratch <= 1 << 28
 
 
+# -- the permutahedron
+
+
+def projected(backend, x, weights, steepness, regularization, face):
+    """Values or ranks, and the gradients of x and of the steepness, which one is asked for."""
+    found = []
+    for learnt in (False, True):
+        leaf = x.to("cpu" if backend == "cpu" else DEVICE, copy=True).requires_grad_()
+        steep = torch.tensor(steepness, dtype=leaf.dtype, device=leaf.device, requires_grad=learnt)
+        sort = FastSort(steep if learnt else steepness, regularization, backend)
+        result = getattr(sort, face)(leaf)
+        wanted = (leaf, steep) if learnt else (leaf,)
+        grads = torch.autograd.grad(result, wanted, weights.to(leaf))
+        found += [result.detach().cpu(), *(grad.cpu() for grad in grads)]
+    return found
+
+
+@pytest.mark.rotating(2)
+@for_each(
+    n=[1, 2, 3, 7, 13, 50], regularization=["l2", "entropic"], face=["ranks", "values"], rotating=4
+)
+def test_the_projection_is_that_of_the_cpu(n, regularization, face, monkeypatch):
+    """Of lists that are in no block, in many and in one; with ties, far apart, and one with NaN."""
+    monkeypatch.setattr(isotonic, "LANES", 8)
+    for steepness in (0.05, 1.5, 1e3):
+        x = torch.randn(4, n, dtype=torch.float64)
+        x[1], x[2] = x[1].round(), 1e20 * x[2]
+        x[3, n // 2] = torch.nan
+        weights = torch.randn(4, n)
+        weights[3] = 0
+        for keys, rtol in ((x, 1e-9), (x.float(), 2e-6)):
+            case = keys, weights, steepness, regularization, face
+            got, want = (projected(name, *case) for name in ("triton", "cpu"))
+            atol = rtol * max(1.0, steepness)
+            for place, (a, b) in enumerate(zip(got, want, strict=True)):
+                # The gradient of a list with NaN is nothing.
+                rows = ... if place in (0, 2) or a.ndim == 0 else slice(3)
+                torch.testing.assert_close(a[rows], b[rows], rtol=rtol, atol=atol, equal_nan=True)
+
+
+def test_isotonic_regression_is_that_of_the_cpu(monkeypatch):
+    monkeypatch.setattr(isotonic, "LANES", 8)
+    kernels = backend.KERNELS[ISOTONIC.name], cpu_backend.KERNELS[ISOTONIC.name]
+    x = torch.randn(3, 37, dtype=torch.float64)
+    x[1], x[2] = x[1].sort()[0], -x[2].sort()[0]  # every position for itself, and all in one block
+    weights, found = torch.randn_like(x), []
+    for each, device in zip(kernels, (DEVICE, "cpu"), strict=True):
+        leaf = x.to(device, copy=True).requires_grad_()
+        result = ISOTONIC(each, None, leaf)
+        found.append((result.cpu(), torch.autograd.grad(result, leaf, weights.to(device))[0].cpu()))
+    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
+    assert torch.equal(found[0][0][1], x[1])
+
+
 # -- choice
 
 
@@ -273,12 +329,22 @@ import torch
 from gendr import topk
 from gendr.distributions import get
 from gendr.sorting.backends.comparators import Comparators
-from gendr.sorting.backends.triton import backend
+from gendr.sorting.backends.triton import backend, isotonic
 from gendr.sorting.networks import network
 from support.ahead_of_time import compile_launches
 
 cases = compile_launches()
 for law, (name, n, *k), width in cases:
+    if name == "permutahedron":
+        x, entropic = torch.zeros(2, n), law == "entropic"
+        for kernels in (isotonic.Ranks, isotonic.Values):
+            (y,), saved = kernels.forward(entropic, x, 1.0, save=True)
+            kernels.backward(entropic, (x, 1.0), saved, (y,), (True, False))
+        if not entropic:
+            x = x.double()
+            _, saved = isotonic.Isotonic.forward(None, x, save=True)
+            isotonic.Isotonic.backward(None, (x,), saved, (x,), (True,))
+        continue
     wires = topk.network(name, n, *k) if k else network(name, n)
     comparators, x = Comparators(wires, get(law)), torch.zeros(2, n)
     payload = None if width is None else torch.zeros(2, n, width)
@@ -292,10 +358,13 @@ CASES = [
     ("cauchy", ["bitonic", 1024], None),
     ("logistic.art(0.25)", ["bitonic", 33], 3),
     ("cauchy", ["splitter", 16, 5], 1),
+    ("l2", ["permutahedron", 1000], None),
+    ("entropic", ["permutahedron", 33], None),
 ]
 KERNELS = [
     *("gates", "gates_gradients", "carry", "carry_gradients"),
     *("gates", "gates_gradients", "carry_lanes", "carry_lanes_gradients") * 2,
+    *("project", "project_gradients") * 5,
 ]
 
 

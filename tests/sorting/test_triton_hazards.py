@@ -11,8 +11,9 @@ from gendr.distributions import get
 from gendr.kernels.triton.launch import interpreted
 from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.backends.reference import CARRY, GATES
-from gendr.sorting.backends.triton import backend
+from gendr.sorting.backends.triton import backend, isotonic
 from gendr.sorting.networks import Network, network
+from gendr.sorting.permutahedron import FastSort
 from support.arithmetic import pessimistic_arithmetic
 from support.races import in_any_order
 
@@ -64,6 +65,27 @@ def sorted_by(module, scene):
         (values.square().sum() + (weights * out).sum()).backward()
     outputs = [t.detach() for t in (values, keep, swap, out)]
     return [*outputs, x.grad, steepness.grad, *([payload.grad] if columns else [])]
+
+
+def projected():
+    """Soft ranks and values of lists that are in a few blocks each, and their gradients."""
+    x, found = torch.randn(3, 11, generator=torch.Generator().manual_seed(4)), []
+    for regularization, steepness in (("l2", 3.0), ("entropic", 2.0)):
+        for face in ("ranks", "values"):
+            leaf = x.clone().requires_grad_()
+            result = getattr(FastSort(steepness, regularization, "triton"), face)(leaf)
+            weights = torch.linspace(-1, 2, x.numel()).reshape(x.shape)
+            found += [result.detach(), *torch.autograd.grad(result, leaf, weights)]
+    return found
+
+
+@pytest.mark.rotating(4, group="hazards")
+def test_projections_have_no_race_either(monkeypatch):
+    monkeypatch.setattr(isotonic, "LANES", 4)
+    watch, shuffled = in_any_order(projected)
+    assert {*watch.kernels} == {"project", "project_gradients"}
+    for got, want in zip(shuffled, projected(), strict=True):
+        assert torch.equal(got, want)
 
 
 @pytest.mark.rotating(4, group="hazards")

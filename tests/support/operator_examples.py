@@ -64,7 +64,7 @@ def _mixed() -> Example:
 
     wires = Wires(random_wiring(5, 4, 3, seed=1), 5)
     x, shares = torch.rand(5, 6), torch.rand(3, 4)
-    return Example({"cpu": mixing._Bags}, wires, _leaves(x, shares), _leaves(x[:, :0], shares))
+    return Example({"cpu": mixing.Bags}, wires, _leaves(x, shares), _leaves(x[:, :0], shares))
 
 
 def _comparators() -> Example:
@@ -95,30 +95,30 @@ def _carry() -> Example:
 
 
 def _rows() -> Example:
-    from gendr.sorting import rows
+    from gendr.sorting.backends.cpu.rows import Rows
     from gendr.sorting.neuralsort import NeuralSort
 
     x, steepness = torch.randn(2, 5), torch.tensor(1.3)
     inputs, empty = _leaves(x, steepness), _leaves(x[:0], steepness)
-    return Example({"cpu": rows._RowKernels}, (NeuralSort(), 4, 0), inputs, empty)
+    return Example({"cpu": Rows}, (NeuralSort(), 4, 0), inputs, empty)
 
 
 def _products() -> Example:
-    from gendr.sorting import rows
+    from gendr.sorting.backends.cpu.rows import ProductsOfRows
     from gendr.sorting.softsort import SoftSort
 
     x, steepness, payload = torch.randn(2, 5), torch.tensor(1.3), torch.randn(2, 5, 2)
     inputs, empty = _leaves(x, steepness, payload), _leaves(x[:0], steepness, payload[:0])
-    return Example({"cpu": rows._ProductKernels}, (SoftSort(), True), inputs, empty, (0, 2))
+    return Example({"cpu": ProductsOfRows}, (SoftSort(), True), inputs, empty, (0, 2))
 
 
 def _last() -> Example:
-    from gendr.sorting import rows
+    from gendr.sorting.backends.cpu.rows import LastRows
     from gendr.sorting.softsort import SoftSort
 
     x, steepness, payload = torch.randn(2, 5), torch.tensor(1.3), torch.randn(2, 5, 2)
     inputs, empty = _leaves(x, steepness, payload), _leaves(x[:0], steepness, payload[:0])
-    return Example({"cpu": rows._LastKernels}, (SoftSort(), 3), inputs, empty, (0, 2))
+    return Example({"cpu": LastRows}, (SoftSort(), 3), inputs, empty, (0, 2))
 
 
 def _faces() -> Any:
@@ -191,28 +191,27 @@ def _gather() -> Example:
 
 
 def _projection(operator: str) -> Example:
-    from gendr.sorting import permutahedron
+    from gendr.sorting.backends.cpu import isotonic
 
     x, steep = 2 * torch.randn(2, 7), torch.tensor(0.5)
     inputs, empty = _leaves(x, steep), _leaves(x[:0], steep)
-    kernels = permutahedron._Projection(getattr(permutahedron, operator))
-    return Example({"cpu": kernels}, True, inputs, empty)
+    return Example({"cpu": getattr(isotonic, operator)}, True, inputs, empty)
 
 
 def _isotonic() -> Example:
-    from gendr.sorting import permutahedron
+    from gendr.sorting.backends.cpu.isotonic import Isotonic
 
     x = 2 * torch.randn(2, 7)
-    return Example({"cpu": permutahedron._Isotonic}, None, _leaves(x), _leaves(x[:0]))
+    return Example({"cpu": Isotonic}, None, _leaves(x), _leaves(x[:0]))
 
 
 def _mask() -> Example:
     from gendr.distributions import get
-    from gendr.topk import mask
+    from gendr.topk.backends.cpu.backend import Mask
 
     x, k, scale = torch.randn(2, 6), torch.tensor([[1.5], [4.0]]), torch.tensor([[0.7], [0.9]])
     inputs, empty = _leaves(x, k, scale), _leaves(x[:0], k[:0], scale[:0])
-    return Example({"cpu": mask._MaskKernels}, get("logistic"), inputs, empty, (0, 2))
+    return Example({"cpu": Mask}, get("logistic"), inputs, empty, (0, 2))
 
 
 def _places() -> Example:
@@ -230,10 +229,11 @@ def _places() -> Example:
 
 def _losses() -> Example:
     from gendr.topk import TopKCrossEntropy, losses
+    from gendr.topk.backends.cpu.backend import Losses
 
     loss = TopKCrossEntropy([0.5, 0.2, 0.3], m=4, steepness=0.7)
     batch = losses._Batch(loss, torch.tensor([1, 4, -100]), None)
-    return Example({"cpu": losses._LossKernels}, batch, _leaves(torch.randn(3, 6)))
+    return Example({"cpu": Losses}, batch, _leaves(torch.randn(3, 6)))
 
 
 def _steepness() -> Tensor:
@@ -302,11 +302,11 @@ def _splats() -> Example:
     camera = look_at(3.0, 20.0, 30.0).to(torch.float64)
     sight = _Sight(splats, camera, (8, 8), 0.01, 0.0, 1e-6)
     empty = tuple(x[:0].detach().requires_grad_() for x in leaves)
-    return Example({"cpu": kernels}, sight, leaves, empty)
+    return Example({"cpu": kernels.Projection}, sight, leaves, empty)
 
 
 def _lookups() -> Example:
-    from gendr.primitives.kernels.backend import texture
+    from gendr.primitives.kernels.sampling import Texture
     from gendr.primitives.sampling import CUBE, LEVELS, Sampling
 
     spec = Sampling(LEVELS, CUBE, ((4, 4), (2, 2), (1, 1)))
@@ -315,15 +315,15 @@ def _lookups() -> Example:
         torch.randn(2, 2, 3, 3), torch.rand(2, 6, 4, 4, 2), torch.rand(2, 2 * mips),
         0.5 * torch.randn(2, 2, 3, 6), 0.5 * torch.randn(2, 2, 3),
     )  # fmt: skip
-    return Example({"cpu": texture}, spec, leaves)
+    return Example({"cpu": Texture}, spec, leaves)
 
 
 def _mipmaps() -> Example:
-    from gendr.primitives.kernels.backend import mipmaps
+    from gendr.primitives.kernels.sampling import Mipmaps
     from gendr.primitives.sampling import Stack
 
     spec = Stack(((4, 2), (2, 1), (1, 1)), 1)
-    return Example({"cpu": mipmaps}, spec, _leaves(torch.rand(2, 4, 2, 3)))
+    return Example({"cpu": Mipmaps}, spec, _leaves(torch.rand(2, 4, 2, 3)))
 
 
 def _law(name: str) -> tuple[Any, Any]:
@@ -384,9 +384,9 @@ _EXAMPLES = {
     "sorting.last": _last,
     "sorting.places": _places,
     "sorting.products": _products,
-    "sorting.ranks": lambda: _projection("RANKS"),
+    "sorting.ranks": lambda: _projection("Ranks"),
     "sorting.rows": _rows,
-    "sorting.values": lambda: _projection("VALUES"),
+    "sorting.values": lambda: _projection("Values"),
     "primitives.antialias": _antialias,
     "primitives.interpolate": _interpolate,
     "primitives.rasterize": _rasterize,

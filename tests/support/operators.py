@@ -24,8 +24,9 @@ from gendr.topk import SmoothTopKSVM, TopKCrossEntropy, soft_topk, soft_topk_mas
 
 # From how much work on kernels wake other threads.
 _LEAST = (
-    "gendr.topk.mask._WORTH_THREADS", "gendr.topk.losses._WORTH_THREADS",
-    "gendr.sorting.rows.SMALL", "gendr.sorting.permutahedron._WORTH_THREADS",
+    "gendr.topk.backends.cpu.backend._WORTH_THREADS",
+    "gendr.topk.backends.cpu.backend._MANY_GROUPS",
+    "gendr.sorting.backends.cpu.rows.SMALL", "gendr.sorting.backends.cpu.isotonic._WORTH_THREADS",
     "gendr.sorting.backends.cpu.backend._SHARED", "gendr.relaxed.backends.cpu.backend._SHARED",
     "gendr.logic.backends.cpu.backend._SHARED",
 )  # fmt: skip

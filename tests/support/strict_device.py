@@ -164,9 +164,9 @@ def strict() -> Generator[None]:
     global _strict
     before = _strict
     with contextlib.ExitStack() as stack:
-        homes = *(f"{x}.backends" for x in ("rendering", "sorting", "logic")), "primitives"
-        for home in homes:
-            module = import_module(f"gendr.{home}.triton.backend")
+        homes = (f"{x}.backends.triton.backend" for x in ("rendering", "sorting", "logic", "topk"))
+        for home in (*homes, "primitives.triton.backend", "photos.splatting.triton"):
+            module = import_module(f"gendr.{home}")
             stack.enter_context(mock.patch.object(module, "available", return_value="left out"))
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(_numbers_by_way_of_cpu())

@@ -33,7 +33,7 @@ SMOOTH = [
 ]
 
 
-WAYS = (module.has_kernel, lambda law, x: False)  # compiled, and the plain torch of other devices
+WAYS = (module.has_kernel, lambda law: False)  # compiled, and the plain torch of other devices
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Selection and the loss through the Triton kernels of sorting; interpreted without a GPU."""
+"""Selection, masks and the loss by Triton kernels; interpreted without a GPU."""
 
 import warnings
 
@@ -9,6 +9,10 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from gendr.kernels.triton.launch import interpreted
 from gendr.topk import TopKCrossEntropy, soft_topk, soft_topk_mask
+from gendr.topk.backends.triton import backend
+from support.ahead_of_time import CAPABILITIES, launches_compiled
+from support.cases import for_each
+from support.races import in_any_order
 
 DEVICE = "cpu" if interpreted() else "cuda"
 
@@ -18,28 +22,122 @@ def test_selection():
         x = torch.randn(3, 9)
         weights = torch.randn(3, 4, 9)
         found = {}
-        for backend, dtype, device in (
+        for by, dtype, device in (
             ("triton", torch.float32, DEVICE), ("reference", torch.float64, "cpu"),
         ):  # fmt: skip
             leaf = x.to(device, dtype).requires_grad_()
-            out = soft_topk(leaf, 4, name, dist="logistic", steepness=2.0, backend=backend)
+            out = soft_topk(leaf, 4, name, dist="logistic", steepness=2.0, backend=by)
             (grad,) = torch.autograd.grad((out.attribution * weights.to(leaf)).sum(), leaf)
-            found[backend] = [
-                t.detach().cpu().double() for t in (out.values, out.attribution, grad)
-            ]
+            found[by] = [t.detach().cpu().double() for t in (out.values, out.attribution, grad)]
         for ours, want in zip(found["triton"], found["reference"], strict=True):
             torch.testing.assert_close(ours, want, rtol=1e-4, atol=1e-5)
 
 
-def test_loss():
-    logits, labels = torch.randn(4, 12), torch.tensor([0, 3, 11, 5])
-    found = {}
-    for backend, device in (("triton", DEVICE), ("reference", "cpu")):
-        leaf = logits.to(device).requires_grad_()
-        loss = TopKCrossEntropy([0.5, 0, 0.5], m=8, backend=backend, check=False).to(device)
-        value = loss(leaf, labels.to(device))
-        found[backend] = value.detach().cpu(), torch.autograd.grad(value, leaf)[0].cpu()
-    torch.testing.assert_close(*found.values(), rtol=1e-4, atol=1e-5)
+def losses(backend, dtype=torch.float64, device="cpu", p_k=(0.5, 0, 0.5), **settings):
+    """Losses of rows of 12 classes, one of which is ignored, and their gradients."""
+    generator = torch.Generator().manual_seed(1)
+    logits, labels = torch.randn(5, 12, generator=generator), torch.tensor([0, 3, 11, -100, 5])
+    given = {"m": 8, "check": False, **settings}
+    loss = TopKCrossEntropy(p_k, backend=backend, reduction="none", **given).to(device)
+    leaf = logits.to(device, dtype).requires_grad_()
+    found = loss(leaf, labels.to(device))
+    weights = torch.linspace(1, 2, 5).to(found)
+    return [x.cpu().double() for x in (found.detach(), *torch.autograd.grad(found, leaf, weights))]
+
+
+@pytest.mark.rotating(2)
+@for_each(
+    settings=[
+        {}, {"m": 5, "dist": "logistic", "art": 0.25}, {"m": 3, "weight": torch.arange(12.0)},
+        {"m": 7, "top1": "network", "method": "odd_even", "dist": "gaussian"}, {"m": None},
+        {"p_k": torch.tensor([[0.5, 0.2, 0.3]]).expand(12, 3)},
+        {"p_k": (1.0,), "m": 1, "top1": "network"},
+    ],
+    rotating=2,
+)  # fmt: skip
+def test_loss(settings, monkeypatch):
+    monkeypatch.setattr(backend, "BLOCK", 8)
+    got = losses("triton", torch.float32, DEVICE, **settings)
+    for ours, want in zip(got, losses("reference", **settings), strict=True):
+        torch.testing.assert_close(ours, want, rtol=1e-4, atol=2e-5)
+
+
+def test_what_is_wrong_is_said_or_nan():
+    logits, labels = torch.randn(3, 9, device=DEVICE), torch.tensor([0, 9, 3], device=DEVICE)
+    loss = TopKCrossEntropy([0, 1.0], m=4, backend="triton", reduction="none").to(DEVICE)
+    with pytest.raises(ValueError, match=r"target .* 9 classes"):
+        loss(logits, labels)
+    logits[2, 8] = torch.nan
+    with pytest.raises(ValueError, match="logits must be finite"):
+        loss(logits, labels.clamp(max=8))
+    loss.check = False
+    assert loss(logits, labels).isnan().tolist() == [False, True, True]
+    with pytest.raises(ValueError, match="does not serve"):
+        loss(logits.double(), labels)
+
+
+def masks(law, backend, dtype=torch.float64, device="cpu"):
+    """Memberships of rows, one of ties, for k and scales of every row, and all gradients."""
+    generator = torch.Generator().manual_seed(2)
+    x, weights = (torch.randn(3, 37, generator=generator) for _ in range(2))
+    x[1] = x[1].round()
+    k, scale = torch.tensor([2.5, 36.0, 7.0]), torch.tensor([0.3, 1.0, 0.1])
+    leaves = [t.to(device, dtype).requires_grad_() for t in (x, k, scale)]
+    p = soft_topk_mask(leaves[0], leaves[1], law, leaves[2], backend=backend)
+    found = (p.detach(), *torch.autograd.grad(p, leaves, weights.to(p)))
+    return [t.cpu().double() for t in found]
+
+
+@pytest.mark.rotating(2)
+@for_each(
+    law=["laplace", "uniform", "cauchy", "levy.reversed", "gamma(shape=2)", "gumbel_min"],
+    rotating=2,
+)
+def test_masks(law, monkeypatch):
+    monkeypatch.setattr(backend, "BLOCK", 16)
+    got, want = masks(law, "triton", torch.float32, DEVICE), masks(law, "reference")
+    for ours, exact in zip(got, want, strict=True):
+        torch.testing.assert_close(ours, exact, rtol=2e-5, atol=2e-5)
+    long = torch.zeros(1, backend.Mask.most + 1, device=DEVICE)  # the definition, after a sort
+    long[0, 0] = 1.0
+    assert soft_topk_mask(long, 1, scale=0.01, backend="triton")[0, 0] > 0.999
+
+
+@pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter")
+@pytest.mark.rotating(4, group="hazards")
+def test_no_race_and_any_order_gives_the_same_bits(monkeypatch):
+    monkeypatch.setattr(backend, "BLOCK", 8)
+
+    def run():
+        return [*losses("triton", torch.float32), *masks("cauchy", "triton", torch.float32)]
+
+    watch, shuffled = in_any_order(run)
+    assert {*watch.kernels} == {"losses", "mask", "mask_back"}
+    assert all(map(torch.equal, shuffled, run()))
+
+
+SCRIPT = """
+import torch
+from gendr.distributions import get
+from gendr.topk import TopKCrossEntropy
+from gendr.topk.backends.triton import backend
+from support.ahead_of_time import compile_launches
+
+for law, n in compile_launches():
+    x, columns = torch.zeros(2, n), torch.ones(2, 1, dtype=torch.float64)
+    (p,), saved = backend.Mask.forward(get(law), x, columns, columns, save=True)
+    backend.Mask.backward(get(law), (x, columns, columns), saved, (p,), (True, True, True))
+    loss = TopKCrossEntropy([0.5, 0, 0.5], weight=torch.ones(n), check=False)
+    backend.Losses.forward((loss, torch.zeros(2, dtype=torch.int64), None), x, save=True)
+"""
+
+
+@pytest.mark.every
+def test_kernels_compile_ahead_of_time_and_spill_nothing():
+    found = launches_compiled(SCRIPT, [("laplace", 1000), ("gamma(shape=2)", 33)], CAPABILITIES)
+    assert {name for name, *_ in found} == {"losses", "mask", "mask_back"}
+    for *what, usage in found:
+        assert usage.local == 0, what
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -6,9 +6,6 @@ from typing import Any
 
 from gendr.kernels.backends import Choice
 
-# In the order in which `auto` asks them; the reference, which takes every tensor, is the last.
-NAMES = ("cpu", "triton", "reference")
-
 
 def _load(name: str) -> Any:
     if name == "cpu":
@@ -20,5 +17,5 @@ def _load(name: str) -> Any:
     return module
 
 
-_choice = Choice(_load, NAMES)
-backends, choose = _choice.backends, _choice.choose
+_choice = Choice("logic", _load)
+choose, kernels_for = _choice.choose, _choice.kernels

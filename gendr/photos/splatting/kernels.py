@@ -17,14 +17,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import (
+    announce_compilation,
+    available,
+    ensure_cache,
+    inner,
+    kernel,
+    supports,
+)
 from gendr.kernels.threads import run
 from gendr.photos.splatting.harmonics import _C0, _C1, _M1, _M2, _M3, _XX, _XY, _XYZ, _ZZ, _ZZZ
 
 ensure_cache()
 announce_compilation(__name__)
 
-backend = "cpu"
+__all__ = ["KERNELS", "available", "supports"]
 
 
 class View(NamedTuple):
@@ -84,6 +91,15 @@ def backward(
         scale.numpy(), *(x.numpy() for x in upstream), *(x.numpy() for x in found), pieces=2,
     )  # fmt: skip
     return found  # pyright: ignore[reportReturnType]
+
+
+class Projection:
+    """The kernels of the projection; see `gendr.kernels.operator.Kernels`."""
+
+    forward, backward = staticmethod(forward), staticmethod(backward)
+
+
+KERNELS = {"splatting.project": Projection}
 
 
 @inner()

@@ -28,10 +28,10 @@ from gendr.distributions.registry import DistributionLike
 from gendr.kernels.operator import Operator
 from gendr.mesh import Camera
 from gendr.photos.splatting import files
+from gendr.photos.splatting.choice import kernels_for
 from gendr.photos.splatting.gaussians.conversion import power_of
 from gendr.photos.splatting.harmonics import colors_of, degree_of
 from gendr.photos.splatting.settings import UNITS
-from gendr.rendering.backends.choice import choose
 from gendr.tnorms import TConorm, as_tconorm
 
 __all__ = ["NEAR", "UNITS", "Splats", "projected"]
@@ -212,7 +212,7 @@ class Splats:
             near: > 0, world units; triangles with a corner at a smaller depth are left out.
             sort: As `gendr.rendering.ordered.ordered` has it, and so are the others.
             bound: See `sort`.
-            backend: See `sort`.
+            backend: "auto", or a name of `gendr.backends()`: of the projection, too.
 
         Returns:
             RGB over the background [B, 3, H, W], row 0 the top, and alpha [B, H, W].
@@ -225,7 +225,7 @@ class Splats:
         from gendr.rendering.ordered import ordered
 
         size = check_image_size(image_size)
-        faces, colors, scale = projected(self, camera, size, near)
+        faces, colors, scale = projected(self, camera, size, near, backend)
         opacity = self.opacity.expand_as(scale)
         shape = None if self.shape is None else self.shape.expand_as(scale)
         image, alpha = ordered(
@@ -271,8 +271,9 @@ def _check_range(name: str, values: Tensor, most: float) -> None:
 
 
 def projected(
-    splats: Splats, camera: Camera, image_size: int | Sequence[int], near: float = NEAR
-) -> tuple[Tensor, Tensor, Tensor]:
+    splats: Splats, camera: Camera, image_size: int | Sequence[int], near: float = NEAR,
+    backend: str = "auto",
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """What cameras see of each triangle, the input of the ordered renderer.
 
     Args:
@@ -281,6 +282,8 @@ def projected(
         image_size: H or (H, W).
         near: > 0; triangles with a corner at a smaller depth get the depth 0 there, which stands
             for not in view, and no gradient.
+        backend: "auto", or a name of `gendr.backends("splatting")`. Of several cameras, those that
+            learn or look in parallel, and squared laws there is the definition alone.
 
     Returns:
         Corners [B, N, 3, 3] as x, y in NDC and the depth in world units; colours [B, N, 3]; scales
@@ -288,35 +291,21 @@ def projected(
 
     Raises:
         TypeError: if the camera has another dtype.
-        ValueError: if it is on another device, or near is not > 0.
+        ValueError: if it is on another device, near is not > 0, or the backend does not serve it.
+        RuntimeError: if the backend is not usable here.
     """
     check_number("near", near, above=0)
     size, camera = check_image_size(image_size), camera.toward(splats)
     tensors = splats.vertices, splats.harmonics, splats.scale
     fixed = not camera.requires_grad
     plain = len(camera) == 1 and not camera.orthographic and power_of(splats.dist) == 1
-    kernels = _kernels(splats.vertices) if fixed and plain else None
-    if kernels is None:
+    kernels = kernels_for(_PROJECT.name, splats.vertices, backend)
+    if kernels is None or not (fixed and plain):
         return _projected(splats, camera, size, near)
     check_like("the camera", camera.rotation, "vertices", splats.vertices)
     unit = {"inradius": 0.0, "px": 2 / min(size), "ndc": 1.0}[splats.unit]
     found = _PROJECT(kernels, _Sight(splats, camera, size, near, unit, _THIN), *tensors)
     return tuple([x[None] for x in found])
-
-
-def _kernels(vertices: Tensor) -> Any:
-    """What projects them: kernels of the CPU, or of Triton; None for plain torch."""
-    chosen = choose("auto", vertices)
-    if chosen is not choose("reference", vertices):
-        if vertices.device.type == "cpu":
-            from gendr.photos.splatting import kernels
-
-            return kernels
-        if vertices.dtype == torch.float32:
-            from gendr.photos.splatting import triton
-
-            return triton
-    return None
 
 
 class _Sight(NamedTuple):

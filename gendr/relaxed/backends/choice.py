@@ -19,9 +19,6 @@ from gendr.kernels.backends import Choice
 from gendr.kernels.operator import Operator
 from gendr.relaxed.backends.laws import KernelLaw
 
-# In the order in which `auto` asks them; the reference, which takes every tensor, is the last.
-NAMES = ("cpu", "reference")
-
 
 def _load(name: str) -> Any:
     if name == "cpu":
@@ -31,7 +28,7 @@ def _load(name: str) -> Any:
     return module
 
 
-choose = Choice(_load, NAMES).choose
+_choice = Choice("relaxed", _load, ("cpu", "reference"))
 
 
 class Task(Protocol):
@@ -47,8 +44,8 @@ def computed(
     operator: Operator, backend: str, task: Task, *tensors: Tensor, steepness: Number
 ) -> Any:
     """What an operator gives by the kernels of a backend, or by its definition without any."""
-    module = choose(backend, tensors[0])
-    kernels = None if module is None or task.law is None else module.KERNELS[operator.name]
+    kernels = _choice.kernels(operator.name, tensors[0], backend)
+    kernels = None if task.law is None else kernels
     results = operator(kernels, task, *tensors, steepness)
     if not (is_traced() or tensors[0].is_cuda) and math.isfinite(float(tensors[0].detach().sum())):
         return results

@@ -11,9 +11,6 @@ from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pai
 from gendr.rendering.backends.interface import Backend
 from gendr.rendering.geometry import ImageSize, ScreenFaces
 
-# In the order in which `auto` asks them; the reference, which takes every tensor, is the last.
-NAMES = ("cpu", "triton", "reference")
-
 
 def _load(name: str) -> Backend:
     if name == "cpu":
@@ -25,8 +22,7 @@ def _load(name: str) -> Backend:
     return cast("Backend", module)
 
 
-_OPERATORS = "project", "alpha", "softmax", "ordered", "nearest", "distance", "gather"
-choose = Choice(_load, NAMES, batched="rendering", operators=_OPERATORS).choose
+choose = Choice("rendering", _load, batched="rendering").choose
 
 
 def alpha(
@@ -35,9 +31,9 @@ def alpha(
     """Alpha of every pixel, [B, H, W].
 
     Only torch can evaluate a CDF that is the user's own Python function. It is evaluated on lists
-    of pairs, unless the backend takes any CDF itself (`Backend.TAKES_ANY_CDF`).
+    of pairs, unless there are no kernels of alpha.
     """
-    if not aggregation.coverage.has_own_cdf or backend.TAKES_ANY_CDF:
+    if not aggregation.coverage.has_own_cdf or "rendering.alpha" not in backend.KERNELS:
         return backend.alpha(faces, size, aggregation)
     runs = backend.pairs(faces, size, aggregation.coverage.radius(), PAIRS_AT_ONCE)
     return alpha_of_pairs(runs, backend.distance, backend.gather, faces, size, aggregation)

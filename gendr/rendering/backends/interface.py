@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
@@ -24,15 +24,12 @@ class Backend(Protocol):
     Faces that are not there may stand among the others, see `ScreenFaces.present`.
 
     Attributes:
-        TAKES_ANY_CDF: whether its own operations evaluate CDFs of the user's, too; else these are
-            evaluated by torch on the pairs that it lists, and it is not asked.
-        CAN_BE_CAPTURED: whether a steady step of alpha and its gradient, of float32 meshes and laws
-            of ours without learnt shapes, waits for nothing: it can be put into a CUDA graph.
+        KERNELS: which of these functions are its own kernels, by "rendering." and their names; the
+            others are those of the reference, or made of these. Kernels of alpha are not asked for
+            CDFs of the user's, which torch evaluates on the pairs that are listed.
     """
 
-    TAKES_ANY_CDF: bool
-    CAN_BE_CAPTURED: bool
-    GATHERS_CORNERS: bool
+    KERNELS: Mapping[str, object]
 
     def available(self) -> str | None:
         """None if usable here, else the reason."""
@@ -43,7 +40,11 @@ class Backend(Protocol):
         ...
 
     def settings(self) -> object:
-        """Settings of the backend that its launches depend on: graphs with others are others."""
+        """What launches depend on, for CUDA graphs; None if the host waits in a step of alpha.
+
+        That is a steady step and its gradient, of float32 meshes and laws of ours without learnt
+        shapes.
+        """
         ...
 
     def project(
@@ -88,7 +89,7 @@ class Backend(Protocol):
     def gather(self, values: Tensor, index: Tensor) -> Tensor:
         """values[index] for values [N, ...] and index [K], differentiable in the values.
 
-        Where `GATHERS_CORNERS`, gradients are saturated, as by `geometry.by_index`.
+        Kernels saturate gradients, as `geometry.by_index` does.
         """
         ...
 
@@ -122,6 +123,6 @@ class Backend(Protocol):
             faces: on the screen.
             size: of the images.
             clip: [T, 3, 4] float64, the corners of the same faces for `gendr.primitives.rasterize`.
-            index: None; or for a backend that gathers corners [T, 3], and `clip` is [V', 4].
+            index: None; or for a backend with kernels of `gather` [T, 3], and `clip` is [V', 4].
         """
         ...

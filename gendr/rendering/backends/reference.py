@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
     from gendr.rendering.scene import Scene
 
-TAKES_ANY_CDF = True
-CAN_BE_CAPTURED = False
-GATHERS_CORNERS = False
+KERNELS: dict[str, object] = {}
 
 
 def available() -> str | None:
@@ -41,7 +39,7 @@ def supports(tensor: Tensor) -> bool:
 
 
 def settings() -> None:
-    """None: there are no settings."""
+    """None: steps are not captured."""
 
 
 def project(

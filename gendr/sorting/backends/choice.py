@@ -1,13 +1,10 @@
-"""The choice of the backend of relaxed sorting networks: by device, or by name."""
+"""The choice of the backend of sorting: by device, or by name."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gendr.kernels.backends import Choice
-
-# In the order in which `auto` asks them; the reference, which takes every tensor, is the last.
-NAMES = ("cpu", "triton", "reference")
 
 
 def _load(name: str) -> Any:
@@ -20,5 +17,5 @@ def _load(name: str) -> Any:
     return module
 
 
-_choice = Choice(_load, NAMES)
-backends, choose = _choice.backends, _choice.choose
+_choice = Choice("sorting", _load)
+choose, kernels_for = _choice.choose, _choice.kernels

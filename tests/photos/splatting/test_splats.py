@@ -6,7 +6,7 @@ import types
 import pytest
 import torch
 
-from gendr import Camera, look_at
+from gendr import Camera, backends, look_at
 from gendr.photos.splatting import Splats
 from gendr.photos.splatting.splats import NEAR, projected
 from gendr.rendering.fragments import signed_distance
@@ -238,12 +238,8 @@ def test_render_is_the_sum_over_faces_from_front_to_back():
 
 
 @for_each(count=[1, 4, 9, 16], unit=["inradius", "px"])
-def test_kernels_of_triton_see_what_the_definition_sees(count, unit, monkeypatch):
+def test_kernels_see_what_the_definition_sees(count, unit):
     """Also of triangles that are too near, on edge, and in one point; 70 fill more than a block."""
-    pytest.importorskip("triton", reason="Triton has no wheels for this platform")
-    from gendr.photos.splatting import splats as module
-    from gendr.photos.splatting import triton
-
     generator = torch.Generator().manual_seed(count)
     vertices = torch.rand(70, 3, 3, generator=generator, dtype=torch.float64) * 2 - 1
     vertices[1] += torch.tensor([0, 0, -40.0]).double()
@@ -254,21 +250,22 @@ def test_kernels_of_triton_see_what_the_definition_sees(count, unit, monkeypatch
     values = [x.float().double() for x in (vertices, harmonics, scale)]
     grads = [torch.rand(70, *shape, generator=generator) for shape in ((3, 3), (3,), ())]
 
-    def seen(dtype, kernels):
-        monkeypatch.setattr(module, "_kernels", lambda _: kernels)
+    def seen(dtype, backend):
         v, h, s = (x.to(dtype).requires_grad_() for x in values)
         camera = look_at(2.5, 20.0, 200.0, dtype=dtype)
         splats = Splats(v, h, torch.ones_like(s), s, unit=unit)
-        found = [x[0] for x in projected(splats, camera, (30, 40))]
+        found = [x[0] for x in projected(splats, camera, (30, 40), backend=backend)]
         total = sum((x * g.to(dtype)).sum() for x, g in zip(found, grads, strict=True))
         return [*found, *torch.autograd.grad(total, (v, h, s))]
 
-    want = seen(torch.float64, None)
-    for x, y in zip(seen(torch.float32, triton), want, strict=True):
-        assert x.isfinite().all()
-        some = torch.ones(70, dtype=torch.bool)
-        some[2:4] = x is not None and x.shape != (70, 3, 3)  # whose inradius has a kink
-        torch.testing.assert_close(x[some].double(), y[some], rtol=2e-4, atol=2e-5)
+    want = seen(torch.float64, "reference")
+    for backend, reason in backends("splatting").items():
+        found = seen(torch.float32, backend) if reason is None else []
+        for x, y in zip(found, want[: len(found)], strict=True):
+            assert x.isfinite().all()
+            some = torch.ones(70, dtype=torch.bool)
+            some[2:4] = x is not None and x.shape != (70, 3, 3)  # whose inradius has a kink
+            torch.testing.assert_close(x[some].double(), y[some], rtol=2e-4, atol=2e-5)
 
 
 # Nothing is launched, so that what is projected is what was in memory.
@@ -279,7 +276,7 @@ from gendr.photos.splatting import Splats, splats, triton
 from support.ahead_of_time import compile_launches
 
 cases = compile_launches()
-splats._kernels = lambda _: triton
+splats.kernels_for = lambda *_: triton.Projection
 for count, unit in cases:
     values = [torch.rand(70, *shape).requires_grad_() for shape in ((3, 3), (count, 3), ())]
     vertices, harmonics, scale = values

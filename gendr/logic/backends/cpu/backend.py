@@ -18,8 +18,9 @@ from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as _is_on_cpu
 from gendr.kernels.threads import run
 from gendr.logic.backends.wires import Wires
+from gendr.logic.mixing import Bags
 
-__all__ = ["available", "backward", "forward", "supports"]
+__all__ = ["KERNELS", "available", "backward", "forward", "supports"]
 
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 
@@ -72,6 +73,15 @@ def backward(
         return None, grad_tables
     _launch(kernels.gather, len(x), work, *wires.readers, of_wires, grad_x)
     return grad_x, grad_tables
+
+
+class Gates:
+    """The kernels of `gates`."""
+
+    forward, backward = staticmethod(forward), staticmethod(backward)
+
+
+KERNELS = {"logic.gates": Gates, "logic.mixed": Bags}
 
 
 def _work(x: Tensor, tables: Tensor) -> int:

@@ -21,8 +21,9 @@ from gendr._common.kept import kept
 from gendr.kernels.triton import launch as _triton_launch
 from gendr.kernels.triton.launch import available, blocks_of, interpreted, power_of_2, run
 from gendr.logic.backends.wires import Wires
+from gendr.logic.mixing import Bags
 
-__all__ = ["available", "backward", "forward", "supports", "traced"]
+__all__ = ["KERNELS", "available", "backward", "forward", "supports"]
 
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 
@@ -105,6 +106,16 @@ def backward(
         K=_inputs(corners), **block, **options,
     )  # fmt: skip
     return grad_x, grad_tables
+
+
+class Gates:
+    """The kernels of `gates`."""
+
+    forward, backward = staticmethod(forward), staticmethod(backward)
+    traced = staticmethod(traced)
+
+
+KERNELS = {"logic.gates": Gates, "logic.mixed": Bags}
 
 
 def _inputs(corners: int) -> int:

@@ -9,12 +9,17 @@ import torch
 from torch import Tensor
 
 from gendr._common.tracing import lasting
-from gendr.kernels.triton.launch import Launcher, blocks_of, interpreted
+from gendr.kernels.triton import launch
+from gendr.kernels.triton.launch import Launcher, available, blocks_of, interpreted
 
-__all__ = ["backend", "backward", "forward"]
+__all__ = ["KERNELS", "available", "supports"]
 
-backend = "triton"
 _BLOCK = 64
+
+
+def supports(tensor: Tensor) -> bool:
+    """float32 where Triton's kernels run."""
+    return tensor.dtype == torch.float32 and launch.supports(tensor)
 
 
 @lru_cache(maxsize=32)
@@ -67,3 +72,12 @@ def backward(
     found = torch.empty_like(vertices), torch.empty_like(harmonics), torch.empty_like(scale)
     _launch("project_backward", sight, harmonics, *inputs, *upstream, *found)
     return found
+
+
+class Projection:
+    """The kernels of the projection; see `gendr.kernels.operator.Kernels`."""
+
+    forward, backward = staticmethod(forward), staticmethod(backward)
+
+
+KERNELS = {"splatting.project": Projection}

@@ -50,9 +50,6 @@ from gendr.rendering.geometry import ImageSize, ScreenFaces
 if TYPE_CHECKING:
     from gendr.rendering.scene import Scene
 
-TAKES_ANY_CDF = False
-CAN_BE_CAPTURED = False
-GATHERS_CORNERS = True
 project, settings = reference.project, reference.settings
 
 
@@ -408,3 +405,8 @@ def nearest(
         tri.int(), faces.images, size.height, size.width, len(points), ranges, shared=True
     )
     return seen(triangles, points).flip(1).long()
+
+
+KERNELS = {
+    f"rendering.{x.__name__}": x for x in (alpha, softmax, ordered, nearest, distance, gather)
+}

@@ -36,13 +36,10 @@ if TYPE_CHECKING:
     from gendr.rendering.scene import Scene
 
 __all__ = [
-    "alpha", "available", "depth_keys", "distance", "gather", "interpreted", "nearest", "ordered",
-    "pairs", "project", "settings", "softmax", "supports",
+    "KERNELS", "alpha", "available", "depth_keys", "distance", "gather", "interpreted", "nearest",
+    "ordered", "pairs", "project", "settings", "softmax", "supports",
 ]  # fmt: skip
 
-TAKES_ANY_CDF = False
-CAN_BE_CAPTURED = True
-GATHERS_CORNERS = False
 _ORDERED_AT_ONCE = 1_000_000  # pairs that are joined in order together
 project, alpha = projecting.project, silhouettes.alpha
 
@@ -144,3 +141,6 @@ def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
     if is_traced():
         return ordered_densely(layered, size, _ORDERED_AT_ONCE)
     return layers.ordered(layered, size)
+
+
+KERNELS = {f"rendering.{x.__name__}": x for x in (project, alpha, softmax, ordered, nearest)}

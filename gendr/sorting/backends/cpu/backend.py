@@ -19,9 +19,11 @@ from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as supports
 from gendr.kernels.threads import run
 from gendr.sorting.backends.comparators import Comparators, name_of, power_of
+from gendr.sorting.backends.cpu.isotonic import Isotonic, Ranks, Values
+from gendr.sorting.backends.cpu.rows import LastRows, ProductsOfRows, Rows
 from gendr.sorting.networks import Network
 
-__all__ = ["Carry", "Gates", "available", "supports"]
+__all__ = ["KERNELS", "Carry", "Gates", "available", "supports"]
 
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 Gradients: TypeAlias = "tuple[Tensor | None, ...]"
@@ -142,6 +144,18 @@ class Carry:
     """The kernels of `carry`."""
 
     forward, backward = staticmethod(carry_forward), staticmethod(carry_backward)
+
+
+KERNELS = {
+    "sorting.gates": Gates,
+    "sorting.carry": Carry,
+    "sorting.rows": Rows,
+    "sorting.last": LastRows,
+    "sorting.products": ProductsOfRows,
+    "sorting.ranks": Ranks,
+    "sorting.values": Values,
+    "sorting.isotonic": Isotonic,
+}
 
 
 def _launch(kernel: Callable[..., None], units: int, work: float, *args: Any) -> None:

@@ -23,9 +23,10 @@ from gendr.distributions.decisions import Number
 from gendr.kernels.triton import launch as _triton_launch
 from gendr.kernels.triton.launch import available, blocks_of, interpreted, power_of_2, run
 from gendr.sorting.backends.comparators import Comparators, name_of, power_of
+from gendr.sorting.backends.triton.isotonic import Isotonic, Ranks, Values
 from gendr.sorting.networks import Network
 
-__all__ = ["Carry", "Gates", "available", "supports"]
+__all__ = ["KERNELS", "Carry", "Gates", "available", "supports"]
 
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 Gradients: TypeAlias = "tuple[Tensor | None, ...]"
@@ -190,6 +191,15 @@ class Carry:
     """The kernels of `carry`."""
 
     forward, backward = staticmethod(carry_forward), staticmethod(carry_backward)
+
+
+KERNELS = {
+    "sorting.gates": Gates,
+    "sorting.carry": Carry,
+    "sorting.ranks": Ranks,
+    "sorting.values": Values,
+    "sorting.isotonic": Isotonic,
+}
 
 
 # ---------------------------------------------------------------------------------------------

@@ -1,0 +1,136 @@
+"""The kernels of the projection onto the permutahedron, and of isotonic regression, on the CPU.
+
+In float64 inside, by all threads over the rows of the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr.distributions.decisions import Number
+from gendr.kernels.threads import run
+from gendr.sorting.backends.isotonic import RANKS, VALUES, by_replay
+from gendr.sorting.base import spread_nan
+
+__all__ = ["Isotonic", "Ranks", "Values"]
+
+# With fewer values than this in the batch, sharing rows among threads costs more than it gains.
+_WORTH_THREADS = 1 << 16
+
+
+class Ranks:
+    """The kernels of `RANKS`."""
+
+    @staticmethod
+    def forward(
+        entropic: bool, x: Tensor, steepness: Number, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[Tensor, ...]]:
+        """The ranks; the order, the starts of the blocks and the ranks are saved."""
+        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
+
+        result, order, starts = _projected(kernels.rank_rows, x, float(steepness), entropic)
+        return (result,), (order, starts, result)
+
+    @staticmethod
+    def backward(
+        entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...],
+        grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        """The gradient of x; that of the steepness too if it is wanted, by the definition."""
+        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
+
+        if wanted[1]:
+            return by_replay(RANKS, entropic, inputs, saved, grads)
+        to_x, (order, starts, ranks) = torch.empty_like(grads[0]), saved
+        blocks = _rows(ranks), order.numpy(), starts.numpy(), float(inputs[1]), entropic
+        _run(kernels.rank_gradients, _rows(grads[0]), *blocks, _rows(to_x))
+        return to_x, None
+
+
+class Values:
+    """The kernels of `VALUES`."""
+
+    @staticmethod
+    def forward(
+        entropic: bool, x: Tensor, steepness: Number, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[Tensor, ...]]:
+        """The values; the order and the starts of the blocks are saved."""
+        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
+
+        result, order, starts = _projected(kernels.value_rows, x, float(steepness), entropic)
+        return (result,), (order, starts)
+
+    @staticmethod
+    def backward(
+        entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...],
+        grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        """As that of `Ranks`."""
+        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
+
+        if wanted[1]:
+            return by_replay(VALUES, entropic, inputs, saved, grads)
+        to_x, blocks = torch.empty_like(grads[0]), (part.numpy() for part in saved)
+        rows = _rows(grads[0]), _rows(inputs[0])
+        _run(kernels.value_gradients, *rows, *blocks, entropic, _rows(to_x))
+        return to_x, None
+
+
+class Isotonic:
+    """The kernels of `ISOTONIC`."""
+
+    @staticmethod
+    def forward(_: None, x: Tensor, *, save: bool) -> tuple[tuple[Tensor], tuple[Tensor]]:
+        """The means of the blocks; their starts are saved."""
+        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
+
+        rows, result = _rows(x), torch.empty_like(x)
+        starts = np.empty(rows.shape, np.int64)
+        _run(kernels.isotonic_rows, rows, starts)
+        _run(kernels.block_means, rows, starts, _rows(result))
+        spread_nan(rows, _rows(result))
+        return (result,), (torch.from_numpy(starts),)
+
+    @staticmethod
+    def backward(
+        _: None, inputs: tuple[Tensor], saved: tuple[Tensor], grads: tuple[Tensor],
+        wanted: tuple[bool, ...],
+    ) -> tuple[Tensor]:  # fmt: skip
+        """The gradient of x: the means of what comes."""
+        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
+
+        to_x = torch.empty_like(grads[0])
+        _run(kernels.block_means, _rows(grads[0]), saved[0].numpy(), _rows(to_x))
+        return (to_x,)
+
+
+def _rows(x: Tensor) -> np.ndarray[Any, Any]:
+    """A contiguous x [..., n] as an array [rows, n]."""
+    return x.detach().numpy().reshape(-1, x.shape[-1])
+
+
+def _run(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
+    """Call kernel(rows, *args, start, stop) on the rows of the first array, in threads if large."""
+    run(kernel, len(rows), rows, *args, pieces=1, alone=rows.size < _WORTH_THREADS)
+
+
+def _projected(
+    kernel: Any, x: Tensor, steepness: float, entropic: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The result of the kernel [..., n], the order that sorts x [rows, n], and the blocks."""
+    from gendr.sorting.backends.cpu.order import fill_order
+
+    rows, result = _rows(x), torch.empty_like(x)
+    order, starts = np.empty(rows.shape, np.int64), np.empty(rows.shape, np.int32)
+    results = _rows(result)
+
+    def sort_and_project(rows: np.ndarray[Any, Any], start: int, stop: int) -> None:
+        fill_order(rows[start:stop], order[start:stop])
+        kernel(rows, order, steepness, entropic, results, starts, start, stop)
+
+    _run(sort_and_project, rows)
+    return result, torch.from_numpy(order), torch.from_numpy(starts)

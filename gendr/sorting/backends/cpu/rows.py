@@ -1,0 +1,192 @@
+"""The kernels of sorts that are a softmax in every row, on the CPU; see `gendr.sorting.rows`.
+
+What differs from sort to sort is the sort's own: `run_forward`, `run_backward`, `run_products`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr._common import memory
+from gendr._common.ranges import finite
+from gendr.distributions.decisions import Number
+from gendr.kernels.threads import run
+from gendr.sorting.base import spread_nan, stacked
+
+__all__ = ["LastRows", "Products", "ProductsOfRows", "Rows", "launch", "launch_windows", "ordered"]
+
+SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
+NO_GRADIENTS = np.empty((0, 0)), np.empty(0)
+
+
+class Products(NamedTuple):
+    """What is computed of the matrices P [B, n, n] that do not exist; in the dtype of the keys.
+
+    Attributes:
+        w: [B, n, c] by rank, or [B, 0, 0] for none.
+        a: [B, n, c] by input, or none.
+        rows: [B, n, c], P @ a, or none.
+        columns: [B, n, c], P^T @ w, or none.
+    """
+
+    w: np.ndarray
+    a: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+
+    @staticmethod
+    def of(w: Tensor | None, a: Tensor | None, *, rows: bool, columns: bool) -> Products:
+        """With new arrays for what is wanted."""
+        like = a if w is None else w
+        assert like is not None
+        none = like.new_empty(len(like), 0, 0)
+        given = [none if t is None else t for t in (w, a)]
+        results = [torch.empty_like(like) if wanted else none for wanted in (rows, columns)]
+        return Products(*(t.numpy() for t in (*given, *results)))
+
+
+def launch(kernel: Callable[..., None], units: int, entries: int, *args: Any) -> None:
+    """Run a kernel over 0 .. units - 1, on all threads if there are many entries to compute."""
+    run(kernel, units, *args, pieces=2, alone=entries < SMALL)
+
+
+def launch_windows(
+    x: np.ndarray, order: np.ndarray, steepness: float, neural: bool, products: Products,
+    grads: bool,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """`RowSort.run_products` by windows of rows; of NeuralSort, or SoftSort with the power 2."""
+    from gendr.sorting.backends.cpu import product_kernels as kernels
+
+    batch, n = x.shape
+    w, a, rows, columns = products
+    by_x, by_steepness = (np.empty((batch, n)), np.empty(batch)) if grads else NO_GRADIENTS
+    parts, room = -(-n // kernels.PART), n + kernels.LANES
+    sums = np.empty((batch, parts, columns.shape[2], room))
+    shares, lost = np.empty((batch, parts, 2, room * grads)), np.empty((batch, n))
+    launch(
+        kernels.windows, batch * parts, x.size * n, x, order, steepness, neural, w, a, rows, sums,
+        shares, lost,
+    )  # fmt: skip
+    if columns.size > 0 or grads:
+        launch(
+            kernels.windows_end, batch, x.size, x, order, steepness, neural, sums, shares, lost,
+            columns, by_x, by_steepness,
+        )  # fmt: skip
+    return by_x, by_steepness
+
+
+def ordered(keys: Tensor) -> np.ndarray:
+    """The stable argsort of keys [B, n]."""
+    from gendr.sorting.backends.cpu.order import fill_order
+
+    order = np.empty(keys.shape, np.int64)
+    fill_order(keys.numpy(), order)
+    return order
+
+
+class Rows:
+    """The kernels of `ROWS`, on tensors [..., n]."""
+
+    @staticmethod
+    def forward(
+        spec: tuple[Any, int, int], x: Tensor, steepness: Number, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
+        """The rows; they and the order are saved."""
+        sort, count, before = spec
+        n = x.shape[-1]
+        keys = x.reshape(-1, n)
+        order = sort.order(keys, count, before)
+        p = memory.empty((len(keys), count, n), x.dtype)
+        sort.run_forward(keys.numpy(), order, float(steepness), p.numpy())
+        spread_nan(keys.numpy(), p.numpy())
+        p = p.reshape(*x.shape[:-1], count, n)
+        return (p,), (p, order)
+
+    @staticmethod
+    def backward(
+        spec: tuple[Any, int, int], inputs: tuple[Tensor, Number],
+        saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """The gradients of x and of the steepness."""
+        (sort, *_), (x, steepness), (p, order) = spec, inputs, saved
+        matrices, upstream = (stacked(t.detach(), 2).numpy() for t in (p, grads[0]))
+        by_x, by_steepness = sort.run_backward(
+            x.reshape(-1, x.shape[-1]).numpy(), order, float(steepness), matrices, upstream
+        )
+        return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
+
+
+class LastRows:
+    """The kernels of `LAST`, on tensors [..., n] and [..., n, c]: few rows, which are kept."""
+
+    @staticmethod
+    def forward(
+        spec: tuple[Any, int], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
+        """The products; the rows and the order are saved."""
+        from gendr.sorting.backends.cpu import row_kernels as kernels
+
+        (p,), saved = Rows.forward((*spec, 0), x, steepness, save=save)
+        out = payload.new_empty(*p.shape[:-1], payload.shape[-1])
+        rows, given, found = (stacked(t, 2).numpy() for t in (p, payload, out))
+        launch(kernels.times, len(rows), rows.size, rows, given, found)
+        return (finite(out),), saved
+
+    @staticmethod
+    def backward(
+        spec: tuple[Any, int], inputs: tuple[Tensor, Number, Tensor],
+        saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """The gradients of x, of the steepness and of the payload."""
+        from gendr.sorting.backends.cpu import row_kernels as kernels
+
+        p, payload = saved[0].detach(), inputs[2]
+        of_p, of_payload = memory.empty_like(p), torch.empty_like(payload)
+        rows, given, upstream, to_p, to_payload = (
+            stacked(t, 2).numpy() for t in (p, payload, grads[0], of_p, of_payload)
+        )
+        launch(kernels.times_back, len(rows), rows.size, rows, given, upstream, to_p, to_payload)
+        found = Rows.backward((*spec, 0), inputs[:2], saved, (of_p,), wanted)
+        return *found, of_payload
+
+
+class ProductsOfRows:
+    """The kernels of `PRODUCTS`, on tensors [..., n] and [..., n, c]."""
+
+    @staticmethod
+    def forward(
+        spec: tuple[Any, bool], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[np.ndarray]]:
+        """The product; the order is saved."""
+        sort, by_columns = spec
+        keys = x.reshape(-1, x.shape[-1])
+        order, given = ordered(keys), stacked(payload, 2)
+        w, a = (given, None) if by_columns else (None, given)
+        products = Products.of(w, a, rows=not by_columns, columns=by_columns)
+        sort.run_products(keys.numpy(), order, float(steepness), products, grads=False)
+        found = products.columns if by_columns else products.rows
+        spread_nan(keys.numpy(), found)
+        return (finite(torch.from_numpy(found).reshape(payload.shape)),), (order,)
+
+    @staticmethod
+    def backward(
+        spec: tuple[Any, bool], inputs: tuple[Tensor, Number, Tensor],
+        saved: tuple[np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        """The gradients of x, of the steepness and of the payload."""
+        (sort, by_columns), (x, steepness, payload) = spec, inputs
+        given, upstream = stacked(payload, 2), stacked(grads[0].detach(), 2)
+        w, a = (given, upstream) if by_columns else (upstream, given)
+        needs = {"rows": by_columns and wanted[2], "columns": not by_columns and wanted[2]}
+        products = Products.of(w, a, **needs)
+        found = sort.run_products(
+            x.reshape(-1, x.shape[-1]).numpy(), saved[0], float(steepness), products, grads=True
+        )
+        by_payload = products.rows if by_columns else products.columns
+        by_keys, by_steepness = map(torch.from_numpy, found)
+        return by_keys, by_steepness, torch.from_numpy(by_payload) if wanted[2] else None

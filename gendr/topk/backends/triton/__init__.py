@@ -1,0 +1,1 @@
+"""Top-k on NVIDIA GPUs: kernels that Triton compiles."""
