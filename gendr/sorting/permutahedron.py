@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from functools import cache
+from typing import Any, ClassVar, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -17,9 +19,6 @@ from gendr.kernels.operator import Operator
 from gendr.kernels.threads import run
 from gendr.kernels.through_cpu import goes_through_cpu
 from gendr.sorting.base import Sort, of_rows, spread_nan
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Regularization: TypeAlias = Literal["l2", "entropic"]
 REGULARIZATIONS = ("l2", "entropic")
@@ -111,8 +110,11 @@ class FastSort(Sort):
         entropic = self.regularization == "entropic"
         if x.is_meta:
             return operator(None, entropic, x, steepness)
+        kernels = _Projection(operator)
+        if x.device.type == "cpu":
+            return operator(kernels, entropic, x, steepness)
         goes_through_cpu("the projection onto the permutahedron", x)
-        return operator(_Projection(operator), entropic, x.cpu(), steepness).to(x.device)
+        return operator(kernels, entropic, x.cpu(), steepness).to(x.device)
 
     def _by_rows(self, operator: Operator, x: Tensor, steepness: Tensor) -> Tensor:
         """As `_on_cpu`, with a steepness for each row."""
@@ -276,6 +278,14 @@ ISOTONIC = Operator("sorting.isotonic", reference=_isotonic, replay=_isotonic_wi
 # ---------------------------------------------------------------------------------------------
 
 
+@cache
+def _compiled() -> tuple[Any, Any]:
+    """What Numba has compiled: the kernels, and `fill_order`; imported when first wanted."""
+    from gendr.sorting.backends.cpu import isotonic_kernels, order
+
+    return isotonic_kernels, order.fill_order
+
+
 class _Projection:
     """The kernels of `RANKS` or `VALUES`: `rank_rows` and `rank_gradients`, or those of values."""
 
@@ -286,11 +296,7 @@ class _Projection:
         self, entropic: bool, x: Tensor, steepness: Number, *, save: bool
     ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
         """The result, and the order, the starts of the blocks and itself."""
-        import numpy as np
-
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-        from gendr.sorting.backends.cpu.order import fill_order
-
+        kernels, fill_order = _compiled()
         project = kernels.rank_rows if self.of_ranks else kernels.value_rows
         rows, result, steep = _rows(x), torch.empty_like(x), float(steepness)
         order, starts = np.empty(rows.shape, np.int64), np.empty(rows.shape, np.int32)
@@ -308,8 +314,7 @@ class _Projection:
         grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         """The gradient of x; that of the steepness too if it is wanted, by the definition."""
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
+        kernels, _ = _compiled()
         if wanted[1]:
             return _by_replay(self.operator, entropic, inputs, saved, grads)
         (x, steepness), (order, starts) = inputs, saved[:2]
@@ -327,10 +332,7 @@ class _Isotonic:
 
     @staticmethod
     def forward(_: None, x: Tensor, *, save: bool) -> tuple[tuple[Tensor], tuple[Any, ...]]:
-        import numpy as np
-
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
+        kernels, _ = _compiled()
         rows, result = _rows(x), torch.empty_like(x)
         starts = np.empty(rows.shape, np.int64)
         _run(kernels.isotonic_rows, rows, starts)
@@ -343,8 +345,7 @@ class _Isotonic:
         _: None, inputs: tuple[Tensor], saved: tuple[Any, ...], grads: tuple[Tensor],
         wanted: tuple[bool, ...],
     ) -> tuple[Tensor]:  # fmt: skip
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
+        kernels, _ = _compiled()
         to_x = torch.empty_like(grads[0])
         _run(kernels.block_means, _rows(grads[0]), saved[0], _rows(to_x))
         return (to_x,)
