@@ -289,14 +289,13 @@ class TopKCrossEntropy(nn.Module):
         first, rest, places = self._weighed(logits.dtype, labels, by_row)
         n = logits.shape[-1]
         m = self._size(n)
-        if m == n:
-            top = torch.arange(n, device=logits.device).expand_as(logits)
-        else:
+        top, classes = None, torch.arange(n, device=logits.device)
+        if m < n:
             top = logits.detach().topk(m, dim=-1).indices
             is_there = (top == labels[:, None]).any(-1)
             last = torch.where(is_there, top[:, -1], labels)
-            top = torch.cat([top[:, :-1], last[:, None]], -1)
-        wanted = (top == labels[:, None]).to(logits.dtype)
+            top = classes = torch.cat([top[:, :-1], last[:, None]], -1)
+        wanted = (classes == labels[:, None]).to(logits.dtype)
         selected = self._selected(logits, top, wanted, places)
         return selected if alone else first * softmax + rest * selected
 
@@ -347,14 +346,17 @@ class TopKCrossEntropy(nn.Module):
     def _size(self, n: int) -> int:
         return n if self.m is None else min(self.m, n)
 
-    def _selected(self, logits: Tensor, top: Tensor, target: Tensor, places: Tensor) -> Tensor:
-        """The cross-entropy of the selection among the classes `top` [N, m]."""
+    def _selected(
+        self, logits: Tensor, top: Tensor | None, target: Tensor, places: Tensor
+    ) -> Tensor:
+        """The cross-entropy of the selection among the classes `top` [N, m], or all of them."""
         # The true classes first, the others ascending: so a wire only ever changes to another class
         # of the same score, and the loss has no jumps.
-        scores = logits.detach().gather(-1, top).masked_fill(target > 0, -math.inf)
-        order = scores.argsort(dim=-1, stable=True)
-        top, target = top.gather(-1, order), target.gather(-1, order)
-        scores = logits.gather(-1, top)
+        scores = logits.detach()
+        scores = scores if top is None else scores.gather(-1, top)
+        order = scores.masked_fill(target > 0, -math.inf).argsort(dim=-1, stable=True)
+        top = order if top is None else top.gather(-1, order)
+        target, scores = target.gather(-1, order), logits.gather(-1, top)
         method, keys = self.method.drawn(scores)
         p = method.select(keys, places.shape[-1]).weighted(places)
         if smooth := self.label_smoothing:
