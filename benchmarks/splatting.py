@@ -2,9 +2,14 @@
 
     python benchmarks/splatting.py PHOTOS                               # one minute at 400²
     python benchmarks/splatting.py PHOTOS --budgets 60 600 3600 --docs  # and write it down
+    python benchmarks/splatting.py PHOTOS --starts surface cameras --docs  # the whole command
 
 Every tenth photo is left out. The time is that of the training alone: reading photos and compiling
 kernels come before it. Each training is a row of the table as soon as it is over.
+
+Starts are those of `gendr splat` without masks: the surface that stereo finds, and what cameras
+see. Their time is all that the command takes, but for finding cameras; every fifth photo is left
+out.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import json
 import statistics
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -23,6 +29,7 @@ from PIL import Image
 from rows import measured_on
 from tqdm import tqdm
 
+from gendr import cli
 from gendr.kernels.threads import num_threads, torch_on_one_thread
 from gendr.losses import psnr, ssim
 from gendr.photos.splatting import Photos, Splats, load_photos
@@ -33,6 +40,7 @@ from lab.pages import fill, table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "splatting-cpu.json"
+STARTS = RESULTS.with_name("splatting-starts.json")
 SHOWN = 4  # pictures of the sheet
 COLOURS = 192  # of its file
 
@@ -98,13 +106,43 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
     return [*table(head, cells, left=2), "", f"{'; '.join(sources)}; {about}."]
 
 
-def keep(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Put a row into the file of results, in the place of an earlier one; return all of them."""
-    key = ("photos", "picture", "budget", "threads")
-    rows = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
+def started(folder: str, size: int, budget: float, init: str) -> dict[str, Any]:
+    """What the whole command makes of photos from one start, as a row of the table."""
+    with TemporaryDirectory() as out:
+        words = ["splat", folder, "-o", out, "--image-size", str(size), "--init", init, "--quiet"]
+        begin = time.perf_counter()
+        if cli.main([*words, "--budget", f"{budget:g}s", "--hold-out", "5"]):
+            raise SystemExit(2)
+        seconds = time.perf_counter() - begin
+        found = json.loads((Path(out) / "metrics.json").read_text())
+    return {
+        "side": size, "budget": budget, "start": init, "triangles": found["triangles"],
+        "steps": found["steps"], "psnr": found["psnr"], "ssim": found["ssim"],
+        "opaque": {name: found["opaque"][name] for name in ("psnr", "ssim")}, "seconds": seconds,
+    }  # fmt: skip
+
+
+def start_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """The table of starts, and where its rows come from."""
+    head = ["photos", "start", "side, budget", "triangles, steps", "splats: dB, SSIM",
+            "GLB: dB, SSIM", "seconds in all"]  # fmt: skip
+    cells, sources = [], {}
+    for row in rows:
+        cells.append([
+            row["photos"], row["start"], f"{row['side']}, {row['budget']:g} s",
+            f"{row['triangles']:,}, {row['steps']:,}", f"{row['psnr']:.1f}, {row['ssim']:.2f}",
+            f"{row['opaque']['psnr']:.1f}, {row['opaque']['ssim']:.2f}", f"{row['seconds']:.0f}",
+        ])  # fmt: skip
+        sources[f"{row['date']}, commit {row['commit']}, {row['machine']}"] = None
+    return [*table(head, cells, left=2), "", f"{'; '.join(sources)}; one seed."]
+
+
+def keep(path: Path, row: dict[str, Any], key: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Put a row into a file of results, in the place of one of equal key; return all of them."""
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
     rows = [r for r in rows if any(r[name] != row[name] for name in key)] + [row]
-    rows.sort(key=lambda r: [r["photos"] != "lego", r["side"], r["budget"], r["threads"]])
-    RESULTS.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    rows.sort(key=lambda r: [r["photos"] != "lego", *(r[name] for name in key)])
+    path.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
     return rows
 
 
@@ -119,21 +157,39 @@ def main() -> None:
     parser.add_argument("--budgets", type=float, nargs="+", default=[60.0], metavar="S")
     parser.add_argument("--docs", action="store_true", help="write the table of docs/splatting.md")
     parser.add_argument("--picture", action="store_true", help="write the picture of the page")
+    parser.add_argument("--starts", nargs="+", metavar="INIT", help="the command, by its starts")
+    parser.add_argument("--name", help="of the photos; by default that of their folder")
     args = parser.parse_args()
-    photos = load_photos(args.photos, size=args.size or None)
+    name, size = args.name or Path(args.photos).name, args.size
+
+    def told(row: dict[str, Any]) -> dict[str, Any]:
+        return row | {"photos": name, **measured_on(), "threads": num_threads()}
+
+    if args.starts:
+        for budget in args.budgets:
+            for init in args.starts:
+                row = told(started(args.photos, size, budget, init))
+                print("\n".join(start_lines([row])), flush=True)
+                if args.docs:
+                    rows = keep(STARTS, row, ("photos", "side", "budget", "start"))
+                    fill(
+                        STARTS.with_name("splatting-speed.md"),
+                        "splatting-starts",
+                        start_lines(rows),
+                    )
+        return
+    photos = load_photos(args.photos, size=size or None)
     train, held_out = photos.split(args.every, args.every // 2)
     height, width = photos.image_size
     for budget in args.budgets:
         with torch_on_one_thread(args.threads):
             row, splats = measure(train, held_out, budget, args.triangles)
-            row |= {
-                "photos": Path(args.photos).name, **measured_on(),
-                "picture": f"{width}²" if width == height else f"{width} × {height}",
-                "threads": num_threads(),
-            }  # fmt: skip
+            picture = f"{width}²" if width == height else f"{width} × {height}"
+            row = told(row) | {"picture": picture}
         print("\n".join(lines([row])), flush=True)
         if args.docs:
-            fill(ROOT / "docs" / "splatting.md", "splatting-speed", lines(keep(row)))
+            rows = keep(RESULTS, row, ("photos", "side", "budget", "threads"))
+            fill(ROOT / "docs" / "splatting.md", "splatting-speed", lines(rows))
         if args.picture:
             draw(splats, held_out, row)
 

@@ -239,6 +239,22 @@ def test_every_written_block_has_a_script_and_is_not_empty():
             assert re.search(stands, scripts), f"no script writes {name}"
 
 
+def test_every_feature_names_a_test_and_every_finding_is_there():
+    page = (ROOT / "docs/neighbours.md").read_text(encoding="utf-8")
+    table = page.split("## What is where")[1].split("[Which of all this")[0]
+    rows = [row for row in table.splitlines() if row.startswith("|") and row[-7:] != " here |"]
+    rows = [row for row in rows if set(row) - set("|- ")]
+    assert len(rows) > 15
+    for row in rows:
+        named = re.findall(r"`(tests/\S+\.py)`", row)
+        assert named, row
+        assert all((ROOT / test).is_file() for test in named), row
+    guesses = (ROOT / "findings/guesses.md").read_text(encoding="utf-8")
+    named = re.findall(r"(?:\]\(|`findings/)(\w+\.sh)", guesses + page)
+    assert {*named} == {path.name for path in ROOT.glob("findings/*.sh")}
+    assert "not run |" not in guesses
+
+
 def test_no_text_installs_the_package_of_that_name_on_the_index():
     """It is another package: the extras of this one are installed from the repository."""
     named = re.compile(r"pip3? install (?:-\S+ )*\W{0,2}gendr\b")

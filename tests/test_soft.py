@@ -31,7 +31,7 @@ def test_in_the_limit_they_are_those_of_torch():
 SMOOTH = [
     ("heaviside", {}), ("sign", {}), ("abs", {}), ("relu", {}), ("round", {}),
     ("clamp", {"min": -0.5, "max": 0.7}), ("histogram", {"bins": 4, "range": (-2.0, 2.0)}),
-    ("equal", {"b": 0.1}),
+    ("equal", {"b": 0.1}), ("greater", {"b": 0.1}), ("less", {"b": 0.1}),
 ]  # fmt: skip
 
 
@@ -44,6 +44,14 @@ def test_gradients():
             call = lambda x, s, f=function, d=dist, o=options: f(x, scale=s, dist=d, **o)  # noqa: E731
             assert torch.autograd.gradcheck(call, (x, scale)), (name, dist)
             assert torch.autograd.gradgradcheck(call, (x, scale)), (name, dist)
+
+
+def test_gradients_of_what_probabilities_choose():
+    p = torch.rand(3, 5, dtype=torch.float64).softmax(-1).requires_grad_()
+    a, b = (torch.randn(3, 5, dtype=torch.float64).requires_grad_() for _ in range(2))
+    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert check(soft.where, (p, a, b))
+        assert check(soft.take_along_dim, (a, p))
 
 
 def test_they_are_means_over_noise():

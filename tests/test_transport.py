@@ -65,6 +65,7 @@ def test_transforms():
     loss = lambda x: sinkhorn_divergence(x, y, **options)  # noqa: E731
     x.requires_grad_()
     assert_close(torch.func.grad(loss)(x.detach()), torch.autograd.grad(loss(x), x)[0])
+    assert torch.autograd.gradcheck(loss, x, fast_mode=True)
 
 
 def test_a_small_epsilon_is_the_exact_transport():

@@ -410,8 +410,9 @@ class Splat(OnThreads, ReadsImages):
         resume: go on from the folder's checkpoint; of the settings, --steps and --budget may
             differ.
         settings: of the training.
-        budget: the files are there after 90s, 10m or 1h, that of finding cameras apart, however
-            many steps that makes (default: 5000 steps).
+        budget: the files are there after 90s, 10m or 1h, reading and stereo included, finding
+            cameras not; a tenth of it is for steps, however long the rest takes (default: 5000
+            steps).
         cameras: their file, if it is not in the folder: as gendr cameras writes it.
         frames: of a video, in pieces of equal length the sharpest of each (default: 60).
         image_size: shorter side (default: their own, at most 400).
@@ -419,11 +420,11 @@ class Splat(OnThreads, ReadsImages):
             learnt, one colour; or still, a backdrop that is the same image in all photos, as of a
             turntable (default: white; of photos without masks still if it is so, else learnt).
         init: what to start from: of photos without masks the surface that stereo finds, with a
-            sphere about it for what is far (default); else, or where photos agree too little,
-            points of COLMAP or gendr cameras (if any), a visual hull of the masks (if any), or what
-            the cameras see; or a mesh, a file of points or Gaussians (PLY, plain or compressed,
-            .splat, .spz, SOG, glTF), or the splats.npz of a training before, whose law, T-conorm
-            and unit then hold.
+            sphere about it for what is far (default); else, or where photos agree too little
+            (which is said), points of COLMAP or gendr cameras (if any), a visual hull of the masks
+            (if any), or what the cameras see; or a mesh, a file of points or Gaussians (PLY, plain
+            or compressed, .splat, .spz, SOG, glTF), or the splats.npz of a training before, whose
+            law, T-conorm and unit then hold.
         hold_out: every N-th picture is left out of the training, and scored; 0 for none.
         opaque: for splats.glb, train opaque triangles for so many times the steps, or the time, of
             the soft ones; 0: none.

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,7 +46,7 @@ from gendr.photos.splatting.hard import HardTraining
 from gendr.photos.splatting.loop import Training
 from gendr.photos.splatting.pictures import drawn, film, hard_views, pair, sheet
 from gendr.photos.splatting.settings import BACKGROUNDS
-from gendr.photos.splatting.start import exposures
+from gendr.photos.splatting.start import compared
 from gendr.photos.splatting.training import KIND, SplatTraining, start_from, with_background
 from gendr.photos.views import color_of
 
@@ -66,12 +68,25 @@ FILES_SECONDS, LEAST_PART = 1.0, 0.1
 # Stereo for a surface to start from: seconds of a processor for a megapixel, the part of a budget
 # that it may take, and the least of the longer side of photos for it.
 STEREO_SECONDS, STEREO_PART, STEREO_LEAST = 7.0, 0.2, 160
+# Faces of that surface for each pixel of a photo: triangles of three or four pixels of a front.
+FACES = 0.3
 # Exposures are learnt if the logarithm of one is larger.
 BRIGHTER = 0.05
 # Of two shares of a time so close to each other the training has had its own.
 NEARLY = 1.1
 # The shorter side of the masks of the surface, and cells of its grid along an axis.
 HULL, HULL_CELLS = 256, 128
+
+
+def _exposed(image: Tensor, photo: Tensor) -> Tensor:
+    """PSNR after the factor of each channel that fits best, as cameras expose differently."""
+    gain = (image * photo).sum((1, 2)) / (image * image).sum((1, 2)).clamp(min=1e-12)
+    return psnr(gain[:, None, None] * image, photo)
+
+
+SCORES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "psnr": psnr, "psnr_exposed": _exposed, "ssim": ssim,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,7 +117,7 @@ def run(args: Splat) -> int:
     )
     with locked(writable_folder(out)):
         _check_own(out)
-        scene, settings = _scene(args, photos, settings)
+        scene, settings = _scene(args, photos, settings, found)
         with Session("splat", total, unit, quiet=args.quiet, every=SAVE_SECONDS) as session:
             plan = _Plan(args, settings, scene, found)
             report = _Report(args, settings, scene, session, plan)
@@ -155,11 +170,12 @@ def _read(args: Splat, settings: SplatSettings) -> tuple[Photos, SplatSettings]:
     return replace(photos, background=torch.tensor(color_of(color))), given
 
 
-def _scene(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[_Scene, SplatSettings]:
+def _scene(
+    args: Splat, photos: Photos, settings: SplatSettings, begin: float
+) -> tuple[_Scene, SplatSettings]:
     """What is trained on and what is scored, and the settings with the kind of background."""
     every, count = args.hold_out, len(photos)
     train, scored, kind = photos, photos[visual.spread(count, SHOWN)], "trained on"
-    left_out: list[int] = []
     if every == 1:
         raise ValueError("--hold-out 1 leaves no picture to train on; use 2 or more, or 0 for none")
     if every:
@@ -167,83 +183,101 @@ def _scene(args: Splat, photos: Photos, settings: SplatSettings) -> tuple[_Scene
             raise ValueError(f"{args.photos} holds {count} picture, none to hold out; --hold-out 0")
         offset = min(every, count) // 2
         train, scored = photos.split(every, offset)
-        left_out = list(range(offset, count, every))
         kind = "held out"
     train, settings = with_background(train, settings)
-    init, start = _start(args, train, settings, left_out)
+    init, start = _start(args, train, photos, settings, begin)
+    if init == "surface":
+        train = compared(start, train)
     if settings.exposure is None:
-        settings = replace(settings, exposure=_differ(args, init, start, train))
+        gains = train.exposures
+        differ = gains is not None and bool((gains.log().abs() > BRIGHTER).any())
+        settings = replace(settings, exposure=differ)
     path = Path(args.photos)
     return _Scene(path.name or path.resolve().name, train, scored, kind, init, start), settings
 
 
 def _start(
-    args: Splat, photos: Photos, settings: SplatSettings, left_out: list[int]
+    args: Splat, train: Photos, photos: Photos, settings: SplatSettings, begin: float
 ) -> tuple[str, Splats]:
-    """What the training starts from, and its name."""
+    """What the training starts from, and its name.
+
+    Args:
+        args: of the command.
+        train: the photos to train on.
+        photos: all.
+        settings: of the training.
+        begin: the time from which the budget counts.
+    """
     given, path, kept = args.init, Path(args.photos), Path(args.output) / START
-    points = None
+    # Photos whose background the user names may still stand before a backdrop, or turn before it.
+    turns = train.before_backdrop() if args.background and train.alpha is None else None
+    own, points, why = turns or train, None, None
     if not args.resume:
         kept.unlink(missing_ok=True)
     found = kept.exists() or not args.resume  # or else the training began with something else
-    if given == "surface" or (given is None and photos.alpha is None and found):
+    if given == "surface" or (given is None and own.alpha is None and found):
         try:
             if not kept.exists():
-                _surface(args, photos, settings, left_out).save(kept)
+                _surface(args, train, photos, settings, begin).save(kept)
             return "surface", Splats.load(kept)
         except ValueError as error:  # too few photos, or they agree nowhere
             if given:
                 raise ValueError(f"--init surface: {error}") from None
+            why = error
     if given in (None, "points") and path.is_dir():
         points = load_points(path, cameras=args.cameras, origin=photos.camera.origin)
+    kind = given or ("points" if points else "cameras" if own.alpha is None else "hull")
+    if why is not None:
+        warnings.warn(f"no surface to start from, {kind} instead: {why}", stacklevel=2)
     if points is not None:
-        return "points", start_from(photos, settings, points)
-    if given == "points":
+        return kind, start_from(train, settings, points)
+    if kind == "points":
         raise ValueError(f"--init points: {path} has no points, as gendr cameras or COLMAP find")
-    if given in (None, "hull", "cameras"):
-        kind = given or ("cameras" if photos.alpha is None else "hull")
-        return kind, start_from(photos, settings, given)
-    if given.lower().endswith(".npz"):
-        splats = Splats.load(given).to(torch.float32)
+    if kind in ("hull", "cameras"):
+        start = start_from(own, settings, given)
+        return kind, start.with_tensors(background=train.background)
+    if kind.lower().endswith(".npz"):
+        splats = Splats.load(kind).to(torch.float32)
         if settings.background != "learnt":
-            splats = splats.with_tensors(background=photos.background)
-        return given, splats
-    if (cloud := read_cloud(model_file(given))) is not None:
-        return given, start_from(photos, settings, cloud)
-    mesh = Mesh.load(model_file(given), max_megapixels=args.max_megapixels)
-    return given, start_from(photos, settings, mesh)
+            splats = splats.with_tensors(background=train.background)
+        return kind, splats
+    if (cloud := read_cloud(model_file(kind))) is not None:
+        return kind, start_from(train, settings, cloud)
+    mesh = Mesh.load(model_file(kind), max_megapixels=args.max_megapixels)
+    return kind, start_from(train, settings, mesh)
 
 
-def _surface(args: Splat, photos: Photos, settings: SplatSettings, left_out: list[int]) -> Splats:
+def _surface(
+    args: Splat, train: Photos, photos: Photos, settings: SplatSettings, begin: float
+) -> Splats:
     """The surface that stereo finds, of photos so small that there is time for it.
 
     Raises:
         ValueError: if there is not, or no surface is found.
     """
     height, width = photos.image_size
-    most = settings.count_for(height * width)
-    part = 1.0
+    side = max(height, width)
     if settings.budget is not None:
-        seconds = STEREO_SECONDS * len(photos) * height * width / 1e6 / num_threads()
-        part = min(1.0, math.sqrt(STEREO_PART * settings.budget / seconds))
-    side = round(part * max(height, width))
+        left = settings.budget - (time.perf_counter() - begin)
+        seconds = STEREO_SECONDS * len(train) * height * width / 1e6 / num_threads()
+        side = round(side * min(1.0, math.sqrt(max(0.0, STEREO_PART * left) / seconds)))
     if side < min(max(height, width), STEREO_LEAST):
         raise ValueError("there is no time for stereo; give more, or --init points")
-    path = Path(args.photos)
+    own = [
+        np.ascontiguousarray((image[(slice(None), *place)] * 255).round().byte().permute(1, 2, 0))
+        for image, place in zip(photos.images, photos.camera.region((height, width)), strict=True)
+    ]
+    left_out = [i for i, name in enumerate(photos.names) if name not in train.names]
     options: dict[str, Any] = {"cameras": args.cameras, "max_megapixels": args.max_megapixels}
-    scene = read_scene(path, side=side, left_out=left_out, **options)
+    scene = read_scene(Path(args.photos), images=own, left_out=left_out, **options).smaller(side)
     session = Session("surface", None, quiet=args.quiet, at_once=True)
     with TemporaryDirectory() as folder, session, session.part("stereo") as tell:
-        found = build(scene, Path(folder), SceneSettings(faces=most), tell)
-    mesh = found.mesh.with_origin(torch.from_numpy(scene.origin))
-    return start_from(photos, settings, mesh, whole=True)
-
-
-def _differ(args: Splat, init: str, start: Splats, photos: Photos) -> bool:
-    """Whether some photos are brighter than others; as it was, for a training that goes on."""
-    if args.resume:
-        return "exposure" in load_checkpoint(Path(args.output) / CHECKPOINT, KIND)["values"]
-    return init == "surface" and bool((exposures(start, photos).log().abs() > BRIGHTER).any())
+        faces = settings.triangles or max(500, round(FACES * height * width))
+        found = build(scene, Path(folder), SceneSettings(faces=faces), tell)
+    ground, origin = found.cloud.ground, torch.from_numpy(scene.origin)
+    below = None if ground is None else ground.beneath(scene).with_origin(origin)
+    mesh = found.mesh.with_origin(origin)
+    return start_from(train, settings, mesh, whole=True, below=below)
 
 
 def _check_own(out: Path) -> None:
@@ -486,12 +520,12 @@ class _Report:
         sys.stdout.write(f"{seconds['total']:.1f} s: {', '.join(parts)}\n")
 
     def scores(self, images: dict[str, list[Tensor]]) -> dict[str, Any]:
-        """PSNR, at most 100 dB, and SSIM of kinds of pictures, and their means."""
+        """PSNR, at most 100 dB, also after an exposure, and SSIM of pictures, and their means."""
         photos = self.scene.scored
         rows: list[dict[str, Any]] = [{"name": name} for name in photos.names]
         means: dict[str, Any] = {}
         for kind, found in images.items():
-            for name, score in (("psnr", psnr), ("ssim", ssim)):
+            for name, score in SCORES.items():
                 values = [
                     round(min(float(score(photos.cropped(a, i), photos.cropped(b, i))), 100.0), 4)
                     for i, (a, b) in enumerate(zip(found, photos.images, strict=False))
@@ -499,7 +533,7 @@ class _Report:
                 for row, value in zip(rows, values, strict=False):
                     row[kind + name] = value
                 means[kind + name] = round(sum(values) / len(values), 4) if values else None
-        lost = {name: means.pop(f"opaque_{name}") for name in ("psnr", "ssim")}
+        lost = {name: means.pop(f"opaque_{name}") for name in SCORES}
         if lost["psnr"] is not None:
             lost["loss_db"] = round(means["psnr"] - lost["psnr"], 4)
         return {**means, "opaque": lost if "loss_db" in lost else None, "pictures": rows}

@@ -23,6 +23,7 @@ from gendr._common.tracing import (
     all_hold,
     breaking_graphs_for_masks,
     is_traced,
+    lasting,
     lazy,
     once,
     stable_sort,
@@ -317,10 +318,8 @@ def soft_quantile(
     Raises:
         TypeError, ValueError: as `soft_sort`; for q out of range.
     """
-    return SoftQuantile(
-        q, method, dim=dim, keepdim=keepdim, interpolation=interpolation, hard=hard,
-        standardize=standardize, check=check, **options,
-    )(x, mask)  # fmt: skip
+    given = dim, keepdim, interpolation, False, hard, standardize, check
+    return _quantiles(q, method, *given, *chain.from_iterable(options.items()))(x, mask)
 
 
 def soft_argquantile(
@@ -352,10 +351,22 @@ def soft_argquantile(
     Raises:
         TypeError, ValueError: as `soft_quantile`; also for a method without a permutation matrix.
     """
-    return SoftQuantile(
-        q, method, dim=dim, keepdim=keepdim, interpolation=interpolation, indices=True, hard=hard,
-        standardize=standardize, check=check, **options,
-    )(x, mask)  # fmt: skip
+    given = dim, keepdim, interpolation, True, hard, standardize, check
+    return _quantiles(q, method, *given, *chain.from_iterable(options.items()))(x, mask)
+
+
+@kept
+def _quantiles(
+    q: float | Tensor, method: Method, dim: int | None, keepdim: bool, interpolation: str,
+    indices: bool, hard: bool, standardize: bool, check: bool, *options: Any,
+) -> SoftQuantile:  # fmt: skip
+    """The module, which takes longer to make than short lists take to sort."""
+    with lasting():
+        return SoftQuantile(
+            q, method, dim=dim, keepdim=keepdim, interpolation=interpolation, indices=indices,
+            hard=hard, standardize=standardize, check=check,
+            **dict(zip(options[::2], options[1::2], strict=True)),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -740,10 +751,10 @@ class SoftQuantile(_Sorter):
             raise ValueError(f"x must have a value at least, got {shape_text(shape)}")
         dtype = torch.promote_types(found.x.dtype, torch.float32)
         levels = self.q.to(found.x) if self.q.ndim else self.q
-        count = torch.full_like(moved[..., :1], moved.shape[-1], dtype=dtype)
+        steps = torch.full_like(moved[..., :1], moved.shape[-1] - 1, dtype=dtype)
         if mask is not None:
-            count = along(mask, self.dim).sum(-1, keepdim=True).to(dtype)
-        place = (count - 1).clamp(min=0) * levels  # [..., Q]
+            steps = (along(mask, self.dim).sum(-1, keepdim=True) - 1).clamp(min=0).to(dtype)
+        place = steps * levels  # [..., Q]
         low, part = place.floor(), _INTERPOLATIONS[self.interpolation](place)
         at = torch.stack([low, place.ceil()], -1).long()
         shares = torch.stack([1 - part, part], -1)
@@ -763,13 +774,13 @@ class SoftQuantile(_Sorter):
             values = along(found.values, self.dim)
             ends = widened(values).gather(-1, at.flatten(-2)).unflatten(-1, (-1, 2))
             result = torch.lerp(ends[..., 0], ends[..., 1], part).to(values.dtype)
-        level = moved.ndim - 1
-        result = result.movedim(level, 0)
+        level, many = moved.ndim - 1, self.q.ndim
+        result = result.movedim(level, 0) if many else result.squeeze(level)
         if self.keepdim:
             places = [1] * len(shape) if self.flat else [*shape]
             places[self.dim] = 1
-            result = result.reshape(len(result), *places, *result.shape[level + 1 :])
-        return result if self.q.ndim else result[0]
+            result = result.reshape(*result.shape[:many], *places, *result.shape[level + many :])
+        return result
 
 
 def _rows_of(found: Sorted, at: Tensor) -> Tensor | None:

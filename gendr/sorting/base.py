@@ -204,6 +204,11 @@ def expanded(x: Tensor, payload: Tensor) -> tuple[Tensor, Tensor]:
     return x.expand(*batch, x.shape[-1]), payload.expand(*batch, *payload.shape[-2:])
 
 
+def stacked(x: Tensor, dims: int) -> Tensor:
+    """The last dimensions of x as one batch [B, ...]; -1 for B is ambiguous if they are empty."""
+    return x.reshape(x.shape[:-dims].numel(), *x.shape[-dims:])
+
+
 def gumbel(x: Tensor, noise: float) -> Tensor:
     """The tensor x with fresh Gumbel noise of this scale added, from torch's generator."""
     # The generator may give 0, whose logarithm is infinite.

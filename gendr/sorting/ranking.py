@@ -29,11 +29,14 @@ from gendr._common.checks import (
 )
 from gendr._common.tracing import all_hold, is_traced, matmul
 from gendr._common.words import worded
-from gendr.distributions import as_distribution
+from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, check_symmetric, scale_of
 from gendr.distributions.registry import DistributionLike
+from gendr.kernels.numba.compilation import available
+from gendr.kernels.operator import Operator
 from gendr.sorting.api import Method, get, permutation, soft_rank
-from gendr.sorting.base import PermutationSort
+from gendr.sorting.backends.comparators import has_kernel, name_of, power_of
+from gendr.sorting.base import PermutationSort, stacked
 from gendr.sorting.losses import (
     REDUCTIONS,
     checked_floats,
@@ -51,7 +54,7 @@ from gendr.sorting.losses import (
 from gendr.sorting.permutahedron import FastSort
 from gendr.sorting.ragged import by_query, check_mask, present
 from gendr.sorting.relaxed import NetworkSort
-from gendr.sorting.rows import RowSort
+from gendr.sorting.rows import RowSort, launch
 
 __all__ = [
     "ApproxNDCG", "KendallLoss", "LambdaLoss", "ListMLE", "ListNet", "MAPLoss", "MRRLoss",
@@ -418,7 +421,7 @@ class ListNet(RankingLoss):
         target = target.to(scores.dtype)
         if mask is not None:
             scores, target = (x.masked_fill(~mask, _lowest(scores)) for x in (scores, target))
-        return -(target.softmax(-1) * present(scores.log_softmax(-1), mask)).sum(-1)
+        return -(target.softmax(-1) * scores.log_softmax(-1)).sum(-1)
 
 
 @worded(paper=("sigma",))
@@ -490,12 +493,64 @@ class ApproxNDCG(RankingLoss):
 
     def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """1 - NDCG."""
-        differences = scores[..., :, None] - scores[..., None, :]
-        above = self.dist(differences, scale_of(self.steepness))  # of a row over a column
-        itself = self.dist(scores.new_zeros(()))  # 1/2, but for the hard law
         counted = torch.ones_like(scores) if mask is None else mask.to(scores.dtype)
-        ranks = (1 - itself) + matmul(counted[..., None, :], above)[..., 0, :]
+        kernels = _PlaceKernels if _has_kernel(self.dist, scores) else None
+        ranks = PLACES(kernels, self.dist, scores, self.steepness, counted)
         return 1 - ndcg_of_ranks(ranks, target, self.gain, descending=True, mask=mask)
+
+
+def _places(law: Distribution, scores: Tensor, steepness: Number, counted: Tensor) -> Tensor:
+    """Ranks [..., n] among those counted, the largest 1: 1 where not counted."""
+    above = law(scores[..., :, None] - scores[..., None, :], scale_of(steepness))  # of row, column
+    itself = law(scores.new_zeros(()))  # 1/2, but for the hard law
+    ranks = (1 - itself) + matmul(counted[..., None, :], above)[..., 0, :]
+    return torch.where(counted > 0, ranks, 1.0)
+
+
+PLACES = Operator("sorting.places", reference=_places)
+
+
+def _has_kernel(law: Distribution, x: Tensor) -> bool:
+    return x.is_cpu and has_kernel(law) and power_of(law) == 1 and available() is None
+
+
+class _PlaceKernels:
+    """The kernels of `PLACES`."""
+
+    wide = True
+
+    @staticmethod
+    def forward(
+        law: Distribution, x: Tensor, steepness: Number, counted: Tensor, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[()]]:
+        from gendr.distributions.numba import tails_address
+        from gendr.sorting.backends.cpu import comparison_kernels as kernels
+
+        keys, found = stacked(x, 1), torch.empty_like(x)
+        launch(
+            kernels.ranks, len(keys), keys.shape[-1] * keys.numel(), keys.numpy(),
+            stacked(counted, 1).numpy(), float(steepness), tails_address(name_of(law)),
+            stacked(found, 1).numpy(),
+        )  # fmt: skip
+        return (found,), ()
+
+    @staticmethod
+    def backward(
+        law: Distribution, inputs: tuple[Tensor, Number, Tensor], saved: tuple[()],
+        grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor, Tensor, None]:  # fmt: skip
+        from gendr.distributions.numba import density_address
+        from gendr.sorting.backends.cpu import comparison_kernels as kernels
+
+        x, steepness, counted = inputs
+        keys = stacked(x, 1)
+        by_x, by_steepness = torch.empty_like(keys), keys.new_empty(len(keys))
+        launch(
+            kernels.ranks_back, len(keys), keys.shape[-1] * keys.numel(), keys.numpy(),
+            stacked(counted, 1).numpy(), float(steepness), density_address(name_of(law)),
+            stacked(grads[0], 1).numpy(), by_x.numpy(), by_steepness.numpy(),
+        )  # fmt: skip
+        return by_x, by_steepness.sum(), None
 
 
 @final

@@ -19,7 +19,7 @@ from gendr.kernels.operator import Kernels
 from gendr.sorting.backends.choice import NAMES, choose
 from gendr.sorting.backends.comparators import Comparators, has_kernel, power_of
 from gendr.sorting.backends.reference import CARRY, GATES
-from gendr.sorting.base import PermutationSort, check_matrices, expanded, of_rows
+from gendr.sorting.base import PermutationSort, check_matrices, expanded, of_rows, stacked
 from gendr.sorting.networks import Network, network
 from gendr.sorting.permutahedron import isotonic
 
@@ -146,7 +146,7 @@ class NetworkSort(PermutationSort):
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c], without P."""
         x, payload = expanded(x, payload)
-        flat = payload.reshape(-1, *payload.shape[-2:])
+        flat = stacked(payload, 2)
         return self._walk(x).carried(flat).reshape(payload.shape)
 
     def weighed(self, x: Tensor, weights: Tensor) -> Tensor:
@@ -155,7 +155,7 @@ class NetworkSort(PermutationSort):
             return super().weighed(x, weights)
         x, weights = expanded(x, weights)
         walked = self._walk(x)
-        flat = weights.reshape(-1, *weights.shape[-2:])
+        flat = stacked(weights, 2)
         return walked.returned(flat, backwards(walked.wires)).reshape(weights.shape)
 
     def ranks(self, x: Tensor) -> Tensor:

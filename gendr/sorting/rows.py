@@ -31,6 +31,7 @@ from gendr.sorting.base import (
     gumbel,
     of_rows,
     spread_nan,
+    stacked,
 )
 
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
@@ -310,7 +311,7 @@ class _RowKernels:
     ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
         sort, count, before = spec
         n = x.shape[-1]
-        keys = x.reshape(-1, n)
+        keys = x.reshape(-1, x.shape[-1])
         order = sort.order(keys, count, before)
         p = memory.empty((len(keys), count, n), x.dtype)
         sort.run_forward(keys.numpy(), order, float(steepness), p.numpy())
@@ -323,11 +324,10 @@ class _RowKernels:
         spec: tuple[RowSort, int, int], inputs: tuple[Tensor, Number],
         saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        (sort, count, _), (x, steepness), (p, order) = spec, inputs, saved
-        n = x.shape[-1]
-        matrices, upstream = (t.detach().reshape(-1, count, n).numpy() for t in (p, grads[0]))
+        (sort, *_), (x, steepness), (p, order) = spec, inputs, saved
+        matrices, upstream = (stacked(t.detach(), 2).numpy() for t in (p, grads[0]))
         by_x, by_steepness = sort.run_backward(
-            x.reshape(-1, n).numpy(), order, float(steepness), matrices, upstream
+            x.reshape(-1, x.shape[-1]).numpy(), order, float(steepness), matrices, upstream
         )
         return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
 
@@ -386,7 +386,7 @@ class _ProductKernels:
         if _is_far(x) or _is_far(payload):
             return (_by_matrix(spec, x, steepness, payload),), (None,)
         keys = x.reshape(-1, x.shape[-1])
-        order, given = ordered(keys), payload.reshape(-1, *payload.shape[-2:])
+        order, given = ordered(keys), stacked(payload, 2)
         w, a = (given, None) if by_columns else (None, given)
         products = Products.of(w, a, rows=not by_columns, columns=by_columns)
         sort.run_products(keys.numpy(), order, float(steepness), products, grads=False)
@@ -408,8 +408,7 @@ class _ProductKernels:
                 out = _by_matrix(spec, *leaves)
             found = torch.autograd.grad(out, leaves, grads[0], materialize_grads=True)
             return found[0].reshape(-1, x.shape[-1]), found[1], found[2]
-        shape = (-1, *payload.shape[-2:])
-        given, upstream = payload.reshape(shape), grads[0].detach().reshape(shape)
+        given, upstream = stacked(payload, 2), stacked(grads[0].detach(), 2)
         w, a = (given, upstream) if by_columns else (upstream, given)
         needs = {"rows": by_columns and wanted[2], "columns": not by_columns and wanted[2]}
         products = Products.of(w, a, **needs)

@@ -34,7 +34,7 @@ from gendr._common.words import worded
 from gendr.kernels.numba.compilation import available
 from gendr.kernels.operator import Operator
 from gendr.kernels.threads import run
-from gendr.sorting.backends.comparators import Comparators, has_kernel, power_of
+from gendr.sorting.backends.comparators import Comparators, has_kernel, name_of, power_of
 from gendr.sorting.losses import LEAST, safe_log
 from gendr.sorting.ragged import Ragged, check_mask, present
 from gendr.topk.selection import Method, NetworkSelection, get
@@ -450,7 +450,7 @@ class _LossKernels:
         wires = method.network_of(m, places.shape[-1])[0]
         outputs = np.array(wires.outputs[::-1])
         comparators = Comparators(wires, method.law)
-        name = comparators.kernel_name
+        name = name_of(comparators.law)
         rows, size, dtype = len(keys), wires.size, keys.dtype
         groups = -(-rows // GROUP)
         top, grad_top, values = np.empty((3, rows, m), dtype)

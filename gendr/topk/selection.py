@@ -22,7 +22,7 @@ from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.backends.choice import NAMES
-from gendr.sorting.base import PermutationSort, Sort, expanded, named_settings
+from gendr.sorting.base import PermutationSort, Sort, expanded, named_settings, stacked
 from gendr.sorting.networks import Network
 from gendr.sorting.relaxed import Walk, backwards, comparator_law, ready, walk
 from gendr.topk.networks import NETWORKS, network
@@ -221,7 +221,7 @@ class _ByNetwork(Selecting):
     def carried(self, payload: Tensor) -> Tensor:
         x, payload = expanded(self.x, payload)
         walked = self.walked if x.shape == self.x.shape else self._walk(x)
-        result = walked.carried(payload.reshape(-1, *payload.shape[-2:]))
+        result = walked.carried(stacked(payload, 2))
         return result[:, self.outputs].reshape(*x.shape[:-1], self.k, payload.shape[-1])
 
 

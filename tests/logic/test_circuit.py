@@ -166,7 +166,8 @@ HAS_GCC = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not ins
 def as_library(text, folder):
     (folder / "net.c").write_text(text)
     gcc = ["gcc", "-O0", "-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run([*gcc, "-o", "net.so", "net.c"], cwd=folder, check=True)
+    traps = ["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
+    subprocess.run([*gcc, *traps, "-o", "net.so", "net.c"], cwd=folder, check=True)
     return ctypes.CDLL(str(folder / "net.so"))
 
 

@@ -1,7 +1,9 @@
 """What docs/neighbours.md says of other packages, where they are installed; see that page.
 
     pip install xatlas==0.0.11 meshio==5.3.5 scikit-image==0.26.0 torchmetrics==1.9.0 \
-        diffsort==0.2.0 difftopk==0.2.0 numpy-stl==4.1.1
+        diffsort==0.2.0 difftopk==0.2.0 numpy-stl==4.1.1 open3d==0.20.0
+
+`-p no:dash`, which Open3D brings, keeps its hooks out of pytest.
 """
 
 import ast
@@ -47,6 +49,14 @@ def test_no_kernel_assumes_that_there_is_no_nan_where_it_may_meet_one():
 
 
 @pytest.mark.every
+def test_nan_of_numba_with_fastmath():
+    numba = pytest.importorskip("numba")
+    for fast, seen in ((True, False), (False, True)):
+        differs = numba.njit(fastmath=fast)(lambda x: x != x)
+        assert differs(float("nan")) is seen
+
+
+@pytest.mark.every
 def test_distances_of_libigl_near_borders():
     igl = pytest.importorskip("igl")
     points, faces = square(20)
@@ -68,20 +78,27 @@ def test_normals_of_scikit_image():
 
 
 @pytest.mark.every
-def test_charts_of_xatlas_are_mirrored_and_ours_are_not():
+def test_charts_of_xatlas_are_mirrored_and_stretched_and_ours_are_not():
     xatlas = pytest.importorskip("xatlas")
     import trimesh
 
     box = trimesh.creation.box((4, 1, 1))
     _, index, uv = xatlas.parametrize(box.vertices, box.faces)
 
+    def stretch(triangles, corners):
+        """The largest ratio of the lengths in space and in the texture of two sides."""
+        sides = [np.linalg.norm(x - np.roll(x, 1, 1), axis=2) for x in (triangles, corners)]
+        return (sides[0] / sides[1]).max() / (sides[0] / sides[1]).min()
+
     def signs(corners):
         (ax, ay), (bx, by) = np.moveaxis(corners[:, 1:] - corners[:, :1], 0, -1)
         return {*np.sign(ax * by - ay * bx)}
 
     assert signs(uv[index]) == {-1.0, 1.0}
+    assert 1.3 < stretch(box.triangles, uv[index]) < 1.5
     ours = unwrapped(gendr.Mesh(torch.tensor(box.vertices), torch.tensor(box.faces)))
     assert signs(ours.uvs[ours.face_uvs.reshape(-1, 3)].numpy()) == {1.0}
+    assert stretch(box.triangles, ours.uvs[ours.face_uvs.reshape(-1, 3)].numpy()) < 1.01
 
 
 @pytest.mark.every
@@ -326,6 +343,38 @@ def test_glb_by_trimesh(tmp_path):
     assert theirs["instances"] == 1
     assert theirs["normalized"] > 1e9
     assert theirs["sparse"] != pytest.approx(1)
+
+
+@pytest.mark.every
+def test_linear_colours_of_glb_by_trimesh(tmp_path):
+    """COLOR_0 is linear, glTF 2.0, 3.9.2: 0.5 is 0.735 in sRGB, of which bytes are made there."""
+    import trimesh
+
+    file = Gltf()
+    colours = file.accessor(np.full((4, 3), 0.5, "f4"))
+    corner = file.primitive()
+    corner["attributes"]["COLOR_0"] = colours
+    file.show(corner)
+    (tmp_path / "a.glb").write_bytes(file.bytes())
+    theirs = trimesh.load(tmp_path / "a.glb", force="mesh", process=False)
+    assert set(theirs.visual.vertex_colors[:, 0].tolist()) <= {127, 128}
+    ours = gendr.Mesh.load(tmp_path / "a.glb")
+    np.testing.assert_allclose(ours.vertex_colors, 0.735, atol=1e-3)
+
+
+@pytest.mark.every
+def test_integers_of_glb_by_open3d(tmp_path):
+    """UVs of 16 bits, normalized: k / 65535 by glTF 2.0, 3.6.2.2."""
+    o3d = pytest.importorskip("open3d")
+    file = Gltf()
+    corner = file.primitive()
+    uvs = np.array([[0, 65535], [65535, 65535], [65535, 0], [0, 0]], "u2")
+    corner["attributes"]["TEXCOORD_0"] = file.accessor(uvs, "u2", normalized=True)
+    file.show(corner)
+    (tmp_path / "a.glb").write_bytes(file.bytes())
+    theirs = np.asarray(o3d.io.read_triangle_mesh(str(tmp_path / "a.glb")).triangle_uvs)
+    assert np.isnan(theirs).any()
+    assert {*gendr.Mesh.load(tmp_path / "a.glb").uvs.flatten().tolist()} == {0.0, 1.0}
 
 
 @pytest.mark.every

@@ -112,6 +112,7 @@ def test_gradients():
     a, b = (x.requires_grad_() for x in pair(4, 5))
     assert torch.autograd.gradcheck(lambda a, b: soft_dtw(a, b, 0.7, band=1), (a, b))
     assert torch.autograd.gradcheck(lambda a, b: soft_dtw_alignment(a, b, 0.7), (a, b))
+    assert torch.autograd.gradcheck(lambda a, b: soft_dtw(a, b, 0.7, normalize=True), (a, b))
 
 
 def test_a_barycentre_is_better_than_its_sequences():
@@ -128,6 +129,8 @@ def test_a_barycentre_is_better_than_its_sequences():
     z.requires_grad_()
     (slope,) = torch.autograd.grad(loss(z), z)
     assert slope.abs().max() < 1e-3
+    stack = torch.stack(given[:2])
+    assert_close(soft_dtw_barycenter(stack), soft_dtw_barycenter(given[:2]))
 
 
 def test_half_precision_and_nan():
@@ -145,6 +148,7 @@ REFUSED = [
     (lambda a, b: soft_dtw(a, b, band=1, lengths=(torch.tensor(1), torch.tensor(1))), "together"),
     (lambda a, b: soft_dtw(a * torch.nan, b), "a "),
     (lambda a, b: soft_dtw_barycenter([]), "at least one"),
+    (lambda a, b: soft_dtw_barycenter([a, b * torch.nan]), "sequence must be finite"),
     (lambda a, b: soft_dtw_barycenter([a, b], torch.tensor([1.0, -1.0])), "weights must be 2"),
 ]
 

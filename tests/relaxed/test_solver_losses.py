@@ -130,6 +130,28 @@ def test_the_perturbation_gradient_is_a_difference_of_best_objectives(minimize, 
     )
 
 
+@for_each(minimize=[True, False])
+def test_every_loss_has_the_gradient_of_its_value(minimize):
+    """By differences, where no solution changes; noise is the same in every call."""
+    solver = Enumerated(minimize)
+    x, costs, wanted = problems(solver)
+    cache = SolutionCache(solver, refresh=0.0)
+    cache.add(torch.from_numpy(SUBSETS))
+    for make, given in (
+        (lambda: SPOPlusLoss(solver), (costs, wanted)),
+        (lambda: PerturbationGradientLoss(solver, step=0.3), (costs,)),
+        (lambda: PerturbationGradientLoss(solver, step=0.3, two_sided=True), (costs,)),
+        (lambda: FenchelYoungLoss(solver, samples=9, scale=0.4, seed=1), (wanted,)),
+        (lambda: ContrastiveLoss(cache), (wanted,)),
+        (lambda: ContrastiveLoss(cache, hardest=True), (wanted,)),
+        *((lambda o=o: SolutionRankingLoss(cache, order=o), (costs,))
+          for o in ("listwise", "pairwise", "pointwise")),
+    ):  # fmt: skip
+        assert torch.autograd.gradcheck(lambda x, m=make, g=given: m()(x, *g), x)
+    features = torch.randn(6, 3, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda c: knn_costs(features, c, 2), costs.requires_grad_())
+
+
 def test_costs_of_neighbours_against_a_search():
     """By sorting distances one by one; PyEPO's data set has the mean of these costs."""
     features = torch.randn(1100, 3, dtype=torch.float64)

@@ -224,6 +224,7 @@ def test_payload_goes_with_its_keys():
             values, carried = soft_sort(KEYS, soft(name), payload=payload, descending=descending)
             p = permutation(KEYS, soft(name), descending=descending)
             torch.testing.assert_close(carried, p @ payload, rtol=1e-5, atol=1e-5)
+            assert soft_sort(KEYS, soft(name), payload=payload[..., :0]).payload.shape == (2, 5, 0)
             torch.testing.assert_close(values, soft_sort(KEYS, soft(name), descending=descending))
             _, hard = soft_sort(KEYS, soft(name), payload=payload, descending=descending, hard=True)
             order = KEYS.argsort(dim=-1, descending=descending)

@@ -240,6 +240,9 @@ def test_where_quantiles_stand_are_rows_of_the_matrix(method):
     assert torch.autograd.gradcheck(
         lambda x: soft_argquantile(x, q, method, steepness=2.0), leaf, fast_mode=True, atol=1e-4
     )
+    none = soft_argquantile(leaf, q[:0], method)
+    assert none.shape == (0, 3, 7)
+    assert not torch.autograd.grad(none.sum(), leaf)[0].any()
     x = poisoned(numbers(6, 6))
     exact = get(method, **({"tolerance": 1e-13} if method == "sinkhorn" else {}))
     masked = soft_argquantile(x, 0.5, exact, mask=MASK)

@@ -215,6 +215,19 @@ def _mask() -> Example:
     return Example({"cpu": mask._MaskKernels}, get("logistic"), inputs, empty, (0, 2))
 
 
+def _places() -> Example:
+    from gendr.distributions import get
+    from gendr.sorting import ranking
+
+    x, steepness = torch.randn(3, 6), torch.tensor(1.5)
+    counted = torch.tensor([1.0, 1, 0, 1, 1, 1], dtype=torch.float64)
+    return Example(
+        {"cpu": ranking._PlaceKernels}, get("logistic"), _leaves(x, steepness),
+        _leaves(x[:0], steepness),
+        completed=lambda x, steepness: (x, steepness, counted.expand(x.shape)),
+    )  # fmt: skip
+
+
 def _losses() -> Example:
     from gendr.topk import TopKCrossEntropy, losses
 
@@ -369,6 +382,7 @@ _EXAMPLES = {
     "sorting.gates": _comparators,
     "sorting.isotonic": _isotonic,
     "sorting.last": _last,
+    "sorting.places": _places,
     "sorting.products": _products,
     "sorting.ranks": lambda: _projection("RANKS"),
     "sorting.rows": _rows,

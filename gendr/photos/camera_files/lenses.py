@@ -165,23 +165,21 @@ class Straightening:
             size: of the photo.
         """
         height, width = size
+        from gendr.kernels.threads import run
+        from gendr.photos.camera_files.lens_kernels import interpolate
+
         down, across = self.margin
         u = np.arange(across, width - across) + 0.5
 
         def straight(start: int, stop: int) -> npt.NDArray[np.float64]:
             v = np.arange(start, stop)[:, None] + down + 0.5
             x, y = self.lens.source(u, v, height)
-            x = (x - 0.5).clip(0, width - 1)
-            y = (y - 0.5).clip(0, height - 1)
-            left = np.minimum(x.astype(np.int64), max(width - 2, 0))
-            above = np.minimum(y.astype(np.int64), max(height - 2, 0))
-            first = int(above.min())
-            planes = rows(first, min(int(above.max()) + 2, height))
-            right, below = np.minimum(left + 1, width - 1), np.minimum(above + 1, height - 1)
-            x, y, above, below = x - left, y - above, above - first, below - first
-            top = planes[:, above, left] * (1 - x) + planes[:, above, right] * x
-            bottom = planes[:, below, left] * (1 - x) + planes[:, below, right] * x
-            return top * (1 - y) + bottom * y
+            x, y = x - 0.5, y - 0.5
+            first = min(max(math.floor(y.min()), 0), max(height - 2, 0))
+            planes = rows(first, min(max(math.floor(y.max()), 0) + 2, height))
+            straightened = np.empty((len(planes), *x.shape))
+            run(interpolate, len(x), planes, first, height, x, y, straightened)
+            return straightened
 
         return straight
 

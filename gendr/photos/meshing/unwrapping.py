@@ -5,7 +5,7 @@
 2. Charts are laid down by their outlines, the tallest first, each where it comes to lie lowest, as
    in the game of falling blocks (Lévy et al., Least Squares Conformal Maps, 2002, section 4).
 
-No chart is mirrored; xatlas 0.0.11 mirrors some of the sides of a box (docs/neighbours.md).
+No chart is mirrored or stretched, as those of xatlas 0.0.11 may be (docs/neighbours.md).
 """
 
 from __future__ import annotations

@@ -68,6 +68,7 @@ class Cloud:
         assumed: [N], the share that is taken to be ground, see `Ground`.
         depths: float32 [H, W] of each photo, the inverse depths of the pixels whose cost is low
             enough, or that are assumed; 0 elsewhere.
+        ground: the plane under the cameras, if there is one.
     """
 
     points: Array
@@ -81,6 +82,7 @@ class Cloud:
     kept: Array
     assumed: Array
     depths: tuple[Array, ...]
+    ground: Ground | None
 
     def __len__(self) -> int:
         return len(self.points)
@@ -186,7 +188,9 @@ def fused(
     shares = np.array([float(assumed[own].mean()) for own in per_photo])
     maps = tuple(depths[own].reshape(h, w) for own, (h, w) in zip(per_photo, shapes, strict=True))
     points, normals, colors, first, places, told, _ = joined
-    return Cloud(points, normals, colors, first, places, told, starts, matched, kept, shares, maps)
+    return Cloud(
+        points, normals, colors, first, places, told, starts, matched, kept, shares, maps, ground
+    )  # fmt: skip
 
 
 def _positions(scene: Scene, i: int, planes: Array, places: Array) -> Array:

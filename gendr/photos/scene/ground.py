@@ -14,7 +14,9 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from gendr.mesh import Mesh
 from gendr.photos.scene.model import Scene
 
 __all__ = ["Ground", "aligned", "find_ground"]
@@ -42,6 +44,10 @@ _COARSE = 4
 _ALIGNED_SIDE, _ALIGNED, _OFF, _GAIN = 400, 1000, 0.1, 0.04
 # Steps of tilts and of the height of the cameras to begin with; how far they may go; how many.
 _STEPS, _MOST, _TRIALS = (0.004, 0.004, 0.03), (0.02, 0.02, 0.2), 60
+
+# Of the plane around the cameras: the sides of its squares and how far it reaches beyond them, in
+# their height; squares along a side, at most; how far below it is, in sides; and their halves.
+_CELL, _AROUND, _CELLS, _SUNK, _HALVES = 0.5, 4.0, 100, 0.03, ((0, 1, 2), (0, 2, 3))
 
 
 @final
@@ -87,6 +93,22 @@ class Ground:
         farthest = np.percentile(depths[depths > 0], 100 - _FARTHEST)
         good = (depths <= 0) & (own >= farthest) & (own >= (1 - _BEHIND) * beside)
         return np.where(good, own, np.float32(0))
+
+    def beneath(self, scene: Scene) -> Mesh:
+        """The plane around the cameras, in triangles, a little below what photos show of it."""
+        used = [i for i in range(len(scene)) if scene.neighbours[i]]
+        across = np.linalg.svd(self.up[None])[2][1:]
+        at, tall = scene.centres[used] @ across.T, scene.centres[used] @ self.up - self.height
+        step = _CELL * float(np.median(tall))
+        low, high = at.min(0) - _AROUND / _CELL * step, at.max(0) + _AROUND / _CELL * step
+        step = max(step, float((high - low).max()) / _CELLS)
+        u, v = (np.arange(a, b + step, step) for a, b in zip(low, high, strict=True))
+        grid = np.stack(np.meshgrid(u, v, indexing="ij"), -1)
+        points = grid.reshape(-1, 2) @ across + (self.height - _SUNK * step) * self.up
+        first = (np.arange(len(u) - 1)[:, None] * len(v) + np.arange(len(v) - 1)).ravel()
+        corners = [first, first + len(v), first + len(v) + 1, first + 1]
+        faces = np.concatenate([np.stack([corners[k] for k in row], 1) for row in _HALVES])
+        return Mesh(torch.from_numpy(points).float(), torch.from_numpy(faces))
 
 
 def aligned(ground: Ground, scene: Scene, assumed: list[Array]) -> Ground:

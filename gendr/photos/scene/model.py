@@ -125,6 +125,7 @@ def read_scene(
     side: int = 1600,
     max_megapixels: float = MAX_MEGAPIXELS,
     left_out: Sequence[int] = (),
+    images: Sequence[Array] | None = None,
 ) -> Scene:
     """Read the photos of a folder, of any sizes and lenses, and the points found with the cameras.
 
@@ -134,6 +135,8 @@ def read_scene(
         side: the longer side of what is made of each photo, in pixels, at most its own.
         max_megapixels: the largest photo that is read.
         left_out: photos by which nothing is found.
+        images: the photos, straightened and shrunk, uint8 [H, W, 3], if they were read before;
+            `side` says nothing then.
 
     Raises:
         ValueError: as `load_views` does; or if no two photos show the same.
@@ -145,11 +148,13 @@ def read_scene(
     bends = straightening(lenses, sizes, [frame.where for frame in frames])
     matrices: list[Array] = []
     targets: list[tuple[int, int]] = []
-    for lens, size, bent in zip(lenses, sizes, bends, strict=True):
+    for i, (lens, size, bent) in enumerate(zip(lenses, sizes, bends, strict=True)):
         own = size if bent is None else bent.size(size)
         pinhole = lens if bent is None else bent.pinhole(size)
         part = min(1.0, side / max(own))
         target = (max(1, round(part * own[0])), max(1, round(part * own[1])))
+        if images is not None:
+            target = images[i].shape[0], images[i].shape[1]
         pinhole = pinhole.scaled(target[1] / own[1], target[0] / own[0])
         matrices.append(np.array([
             [pinhole.fx, 0, pinhole.cx - 0.5], [0, pinhole.fy, pinhole.cy - 0.5], [0, 0, 1.0]
@@ -170,8 +175,9 @@ def read_scene(
             shades = (planes * (255 / image.white)).round().clip(0, 255)
             return np.ascontiguousarray(shades.astype(np.uint8).transpose(1, 2, 0))
 
-    largest = max(sizes, key=lambda size: size[0] * size[1])
-    images = mapped(read, range(len(frames)), most=decoded_at_once(largest))
+    if images is None:
+        largest = max(sizes, key=lambda size: size[0] * size[1])
+        images = mapped(read, range(len(frames)), most=decoded_at_once(largest))
     poses = np.stack([pose_of(frame) for frame in frames]).astype(np.float64)
     R = (poses[:, :3, :3] * np.array([1.0, -1.0, -1.0])).transpose(0, 2, 1)
     R /= np.linalg.norm(R, axis=2, keepdims=True)

@@ -137,7 +137,8 @@ def _corners(rows, v, near, at):
         seen &= at[k, 3] >= near
     if seen:
         for k in range(3):
-            at[k, 0], at[k, 1] = at[k, 0] / at[k, 2], at[k, 1] / at[k, 2]
+            inverse = 1.0 / at[k, 2]
+            at[k, 0], at[k, 1] = at[k, 0] * inverse, at[k, 1] * inverse
     return seen
 
 
@@ -218,8 +219,9 @@ def project_backward(
                 size = max(size, thin)
             out_scale[i] = on_width[i] * size
             for k in range(3):
-                on[k, 2] = -(on[k, 0] * at[k, 0] + on[k, 1] * at[k, 1]) / at[k, 2]
-                on[k, 0], on[k, 1] = on[k, 0] / at[k, 2], on[k, 1] / at[k, 2]
+                w = 1.0 / at[k, 2]
+                on[k, 2] = -(on[k, 0] * at[k, 0] + on[k, 1] * at[k, 1]) * w
+                on[k, 0], on[k, 1] = on[k, 0] * w, on[k, 1] * w
                 for c in range(3):
                     total = on_corners[i, k, 2] * rows[3, c]
                     for d in range(3):
@@ -239,11 +241,11 @@ def project_backward(
                 weights[k] += harmonics[i, k, c] * on_colour[c]
         gx, gy, gz = _slope(x, y, z, count, weights)
         along = gx * x + gy * y + gz * z
-        gx, gy, gz = gx - along * x, gy - along * y, gz - along * z
+        gx, gy, gz, third = gx - along * x, gy - along * y, gz - along * z, inverse / 3.0
         for k in range(3):
-            out_vertices[i, k, 0] += gx * inverse / 3.0
-            out_vertices[i, k, 1] += gy * inverse / 3.0
-            out_vertices[i, k, 2] += gz * inverse / 3.0
+            out_vertices[i, k, 0] += gx * third
+            out_vertices[i, k, 1] += gy * third
+            out_vertices[i, k, 2] += gz * third
 
 
 @inner(error_model="numpy")
@@ -255,9 +257,9 @@ def _move_inradius(at, area, around, grad, on):
         a, b = (k + 1) % 3, (k + 2) % 3
         on[k, 0] += on_area * (at[a, 1] - at[b, 1])
         on[k, 1] += on_area * (at[b, 0] - at[a, 0])
-        for other in (a, b):
-            dx, dy = at[k, 0] - at[other, 0], at[k, 1] - at[other, 1]
-            length = math.sqrt(dx * dx + dy * dy)
-            if length > 0.0:
-                on[k, 0] += on_around * dx / length
-                on[k, 1] += on_around * dy / length
+        dx, dy = at[k, 0] - at[a, 0], at[k, 1] - at[a, 1]
+        length = math.sqrt(dx * dx + dy * dy)
+        if length > 0.0:
+            dx, dy = dx * (on_around / length), dy * (on_around / length)
+            on[k, 0], on[k, 1] = on[k, 0] + dx, on[k, 1] + dy
+            on[a, 0], on[a, 1] = on[a, 0] - dx, on[a, 1] - dy

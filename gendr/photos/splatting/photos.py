@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -12,13 +13,17 @@ from torch import Tensor
 
 from gendr._common.checks import check_count
 from gendr._common.devices import where_given
+from gendr.kernels.threads import mapped
 from gendr.mesh import Camera
-from gendr.mesh.images import MAX_MEGAPIXELS
+from gendr.mesh.images import MAX_MEGAPIXELS, decoded_at_once
 from gendr.photos.backdrop import still_backdrop
 from gendr.photos.folders import open_folder, read_photo
 from gendr.photos.views import color_of
 
-__all__ = ["Photos", "load_photos"]
+__all__ = ["WHITE", "Photos", "evened", "load_photos"]
+
+# From here on a photo may show anything that is brighter.
+WHITE = 0.98
 
 
 @final
@@ -36,6 +41,8 @@ class Photos:
             at their borders, to start from. Or [3, H, W]: a backdrop that stands still.
         quarters: Quarter turns to the right that make each picture upright, as its EXIF data say;
             () if all are.
+        exposures: [B, 3], how bright each is beside the others, where that is known: factors of
+            RGB, of geometric mean 1.
     """
 
     images: Tensor
@@ -44,6 +51,7 @@ class Photos:
     names: tuple[str, ...]
     background: Tensor
     quarters: tuple[int, ...] = ()
+    exposures: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -64,7 +72,8 @@ class Photos:
         names = tuple(self.names[i] for i in index)
         quarters = tuple(self.quarters[i] for i in index) if self.quarters else ()
         images, camera = self.images[index], self.camera[index]
-        return Photos(images, alpha, camera, names, self.background, quarters)
+        exposures = None if self.exposures is None else self.exposures[index]
+        return Photos(images, alpha, camera, names, self.background, quarters, exposures)
 
     def cropped(self, image: Tensor, i: int) -> Tensor:
         """The part of an image [..., H, W] that picture i fills, upright."""
@@ -74,10 +83,12 @@ class Photos:
 
     def to(self, *args: Any, **kwargs: Any) -> Photos:
         """The same in another dtype or on another device, as `Tensor.to`."""
-        alpha = None if self.alpha is None else self.alpha.to(*args, **kwargs)
+        alpha, exposures = (
+            None if x is None else x.to(*args, **kwargs) for x in (self.alpha, self.exposures)
+        )
         images, camera = self.images.to(*args, **kwargs), self.camera.to(*args, **kwargs)
         behind = self.background.to(*args, **kwargs)
-        return Photos(images, alpha, camera, self.names, behind, self.quarters)
+        return Photos(images, alpha, camera, self.names, behind, self.quarters, exposures)
 
     def split(self, every: int = 10, offset: int = 5) -> tuple[Photos, Photos]:
         """Those to train on, and those held out: numbers offset, offset + every, ...
@@ -98,9 +109,12 @@ class Photos:
             The same with masks and the backdrop; None if it does not stand still around the rim.
         """
         found = None if self.camera.window is not None else still_backdrop(self.images)
-        if found is None:
-            return None
-        return Photos(self.images, found[1], self.camera, self.names, found[0], self.quarters)
+        return None if found is None else replace(self, alpha=found[1], background=found[0])
+
+
+def evened(colors: Tensor, gains: Tensor) -> Tensor:
+    """Colours without the exposures, factors >= 0 of them; what is white stays so."""
+    return torch.where(colors >= WHITE, colors, (colors / gains).clamp(max=1))
 
 
 @where_given
@@ -137,11 +151,14 @@ def load_photos(
     folder = open_folder(Path(path), size, max_megapixels, cameras)
     images = torch.empty(len(folder.frames), 3, *folder.size, dtype=dtype)
     alpha = torch.empty(len(folder.frames), *folder.size, dtype=dtype)
-    any_mask = False
-    for i in range(len(folder.frames)):
+
+    def read(i: int) -> bool:
         planes, has_mask = read_photo(folder, i, max_megapixels)
-        any_mask |= has_mask
         alpha[i], images[i] = torch.from_numpy(planes[0]), torch.from_numpy(planes[1:])
+        return has_mask
+
+    largest = max((frame.size for frame in folder.frames), key=math.prod)
+    any_mask = any(mapped(read, range(len(images)), most=decoded_at_once(largest)))
     if any_mask:
         images += (1 - alpha)[:, None] * behind[:, None, None]
     else:

@@ -20,7 +20,7 @@ from gendr.photos.splatting.photos import Photos
 from gendr.photos.splatting.splats import Splats
 from gendr.rendering import Renderer
 
-__all__ = ["as_seen", "drawn", "film", "hard_views", "pair", "sheet", "shown"]
+__all__ = ["as_seen", "drawn", "film", "hard_views", "nearest", "pair", "sheet", "shown"]
 
 # Pictures side by side on the sheet and the width of each; that of the two of a pair.
 COLUMNS, TILE, WIDE = 6, 192, 320
@@ -86,25 +86,40 @@ def shown(splats: Splats, photos: Photos) -> Iterator[Tensor]:
     Raises:
         ValueError: if there is no triangle.
     """
+    for i, face in enumerate(nearest(splats, photos, _FINER)):
+        row, column = (face >= 0).nonzero().unbind(1)
+        colors = photos.images[i][:, row // _FINER, column // _FINER].double()
+        found = torch.cat([colors, torch.ones_like(colors[:1])]).T
+        yield summed(found, face[row, column], len(splats))
+
+
+def nearest(splats: Splats, photos: Photos, finer: int = 1) -> Iterator[Tensor]:
+    """Which triangle each photo shows, as if they were opaque and hard: int64 [H, W] of each.
+
+    Args:
+        splats: N triangles.
+        photos: of [H, W] pixels.
+        finer: so many points along the side of a pixel, and as many times H and W.
+
+    Yields: -1 where a photo shows none, or beside it.
+
+    Raises:
+        ValueError: if there is no triangle.
+    """
     if not len(splats):
         raise ValueError("there is no triangle to be seen")
     mesh = splats.to_mesh(0.0)
     camera, (height, width) = photos.camera.toward(mesh), photos.image_size
     bare = Mesh(mesh.vertices, mesh.faces)
     near, far = visual.depths(mesh, camera)
-    size = (_FINER * height, _FINER * width)
+    size = (finer * height, finer * width)
     renderer = Renderer(size, "heaviside", "max", near=near, far=far, check=False)
     for i in range(len(photos)):
         one = camera[i].with_origin(None)
         with torch.no_grad():
-            face = renderer(bare, one).face_id[0]
-        inside = face >= 0
-        if (photo := one.photo(size)) is not None:
-            inside &= photo[0]
-        row, column = inside.nonzero().unbind(1)
-        colors = photos.images[i][:, row // _FINER, column // _FINER].double()
-        found = torch.cat([colors, torch.ones_like(colors[:1])]).T
-        yield summed(found, face[row, column].long(), len(splats))
+            face = renderer(bare, one).face_id[0].long()
+        photo = one.photo(size)
+        yield face if photo is None else torch.where(photo[0], face, -1)
 
 
 def pixels(image: Tensor, width: int | None = None) -> visual.Pixels:

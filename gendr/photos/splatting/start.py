@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -29,8 +29,8 @@ from gendr.photos.lines_of_sight import in_view, meeting_point, shown_at
 from gendr.photos.splatting.gaussians.cloud import Cloud
 from gendr.photos.splatting.gaussians.conversion import triangles_of
 from gendr.photos.splatting.harmonics import COUNTS, harmonics_of
-from gendr.photos.splatting.photos import Photos
-from gendr.photos.splatting.pictures import shown
+from gendr.photos.splatting.photos import Photos, evened
+from gendr.photos.splatting.pictures import nearest, shown
 from gendr.photos.splatting.splats import Splats
 from gendr.tnorms import TConorm
 
@@ -57,6 +57,9 @@ _NEIGHBOURS = 3
 _WIDER, _FAR, _DIVIDED, _BESIDE = 1.2, 6.0, 3, 0.35
 # Triangles that a photo shows by fewer points than this part of most photos' say little there.
 _CLEAR = 0.1
+# A part of a photo shows something else than the others if of a window of this part of its width
+# more than this part is triangles whose colour is so far from the median of so many photos or more.
+_PATCH, _MOSTLY, _OTHER, _OFTEN = 1 / 40, 0.4, 0.15, 3
 # Colours nearer to black or white than this say nothing of exposures.
 _BLACK = 0.03
 # Colours and exposures are found by turns, so many times.
@@ -270,7 +273,9 @@ def from_mesh(
 
 
 @where_given
-def from_surface(mesh: Mesh, photos: Photos, *, look: Look | None = None) -> Splats:
+def from_surface(
+    mesh: Mesh, photos: Photos, *, below: Mesh | None = None, look: Look | None = None
+) -> Splats:
     """The triangles of a surface, and of a sphere around all for what is beyond, such as the sky.
 
     Each has the median of the colours that photos show there, so that what is before it in a few
@@ -279,6 +284,7 @@ def from_surface(mesh: Mesh, photos: Photos, *, look: Look | None = None) -> Spl
     Args:
         mesh: One mesh, such as `gendr.photos.scene.build` makes.
         photos: Whole pictures of it.
+        below: The ground as it goes on where no photo looks; it has the colour of what is nearest.
         look: What the triangles are like; of `size`, 1 is that of the mesh.
 
     Raises:
@@ -287,18 +293,24 @@ def from_surface(mesh: Mesh, photos: Photos, *, look: Look | None = None) -> Spl
     if len(mesh) != 1:
         raise ValueError(f"splats start from one mesh, got a batch of {len(mesh)}; index it")
     look, origin = Look() if look is None else look, photos.camera.origin
-    if origin is not None:
-        mesh = mesh.relative_to(origin)
     place: Any = {"dtype": photos.images.dtype, "device": photos.images.device}
-    mesh = mesh.to(**place)
-    corners = mesh.vertices.detach()[mesh.faces]
+
+    def of(part: Mesh) -> Tensor:
+        part = part if origin is None else part.relative_to(origin)
+        part = part.to(**place)
+        return part.vertices.detach()[part.faces]
+
+    corners = of(mesh)
     sides = corners.roll(1, 1) - corners
     corners = corners[torch.linalg.cross(sides[:, 0], sides[:, 1]).square().sum(-1) > 0]
-    own, centre = len(corners), corners.mean(1).median(0).values
+    solid, centre = len(corners), corners.mean(1).median(0).values
     reach = torch.linalg.vector_norm(
         torch.cat([corners.mean(1), photos.camera.eye]) - centre, dim=1
     )
     radius, sphere = _FAR * reach.quantile(0.99), icosphere(_DIVIDED, **place)
+    if below is not None:
+        corners = torch.cat([corners, of(below)])
+    own = len(corners)
     corners = torch.cat([corners, centre + radius * sphere.vertices[sphere.faces]])
     middle = corners.mean(1, keepdim=True)
     wide = middle + look.size * _WIDER * (corners - middle)
@@ -310,10 +322,18 @@ def from_surface(mesh: Mesh, photos: Photos, *, look: Look | None = None) -> Spl
     clear = (count > 0) & (count >= _CLEAR * count.amax(0))
     colors = torch.where(clear, each[..., :3] / count, torch.nan).nanmedian(0).values
     seen = ~colors[:, 0].isnan()
-    if not bool(seen[:own].any()):
+    if not bool(seen[:solid].any()):
         raise ValueError(
             "no photo shows the mesh; its frame may be another than that of the cameras"
         )
+    if own > solid:  # also where no photo looks
+        from scipy.spatial import KDTree
+
+        hidden = (~seen[solid:own]).nonzero()[:, 0] + solid
+        hidden = hidden[~in_view(photos.camera, middle[hidden, 0], photos.image_size).any(0)]
+        near = seen[:own].nonzero()[:, 0]
+        at = KDTree(middle[near, 0].cpu()).query(middle[hidden, 0].cpu())[1]
+        colors[hidden], seen[hidden] = colors[near[torch.from_numpy(at)]], True
     beyond = seen[own:].nonzero()[:, 0] + own
     if len(beyond):  # also what other cameras may see
         far, nearest = torch.cdist(middle[own:, 0], middle[beyond, 0]).min(1)
@@ -324,16 +344,23 @@ def from_surface(mesh: Mesh, photos: Photos, *, look: Look | None = None) -> Spl
     return _alike(look, wide[seen], harmonics, alike, photos.background, origin)
 
 
-def exposures(splats: Splats, photos: Photos) -> Tensor:
-    """How bright each photo is beside the others: [B, 3], factors of RGB, of geometric mean 1.
+def compared(splats: Splats, photos: Photos) -> Photos:
+    """Photos of which is known how bright each is, and that show what most of them do.
+
+    What stands before a surface in few of the photos, such as leaves before the lens or somebody
+    who walks by, would be painted on that surface. Where a part of a photo differs from the median
+    of all that show the same triangles, it becomes that median, as bright as the photo.
 
     Args:
         splats: About where surfaces are, in any colours; taken as opaque.
-        photos: Of which triangles are compared that another shows too.
+        photos: Of which triangles are compared that others show too.
+
+    Source: of the idea to leave out patches that most photos contradict, Sabour et al.,
+    RobustNeRF, CVPR 2023.
     """
     each = torch.stack([x.float() for x in shown(splats, photos)])
     count, colors = each[..., 3:], each[..., :3] / each[..., 3:]
-    # What is black or white tells nothing.
+    # What is black or white tells nothing of exposures.
     told = (count > 0) & (colors > _BLACK) & (colors < 1 - _BLACK)
     told &= told.sum(0) > 1
     logs = torch.where(told, colors, torch.nan).log()
@@ -342,7 +369,20 @@ def exposures(splats: Splats, photos: Photos) -> Tensor:
         shades = (logs - gains[:, None]).nanmean(0)
         gains = (logs - shades).nanmedian(1).values.nan_to_num(0)
         gains = gains - gains.mean(0)
-    return gains.exp()
+    gains = gains.exp()
+
+    usual = evened(colors, gains[:, None]).nanmedian(0).values
+    often = ((count > 0).sum(0) >= _OFTEN)[:, 0]
+    images, window = photos.images.clone(), int(_PATCH * photos.image_size[1]) | 1
+    for i, face in enumerate(nearest(splats, photos)):
+        own = (usual * gains[i]).clamp(0, 1)
+        off = often & ((own - colors[i]).abs().mean(1) > _OTHER)
+        wrong = ((face >= 0) & off[face]).to(images)[None, None]
+        part = F.avg_pool2d(wrong, window, 1, window // 2, count_include_pad=False)
+        part = F.max_pool2d((part > _MOSTLY).to(images), window, 1, window // 2)[0, 0]
+        some = (part > 0) & (face >= 0) & often[face]
+        images[i, :, some] = own[face[some]].T.to(images)
+    return replace(photos, images=images, exposures=gains)
 
 
 def _accepted(

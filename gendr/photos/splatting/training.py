@@ -24,7 +24,7 @@ from gendr._common.devices import usable_device, where_given
 from gendr.mesh import Mesh
 from gendr.photos.splatting.gaussians.cloud import Cloud
 from gendr.photos.splatting.loop import Training
-from gendr.photos.splatting.photos import Photos
+from gendr.photos.splatting.photos import WHITE, Photos, evened
 from gendr.photos.splatting.pictures import drawn
 from gendr.photos.splatting.settings import SplatSettings
 from gendr.photos.splatting.splats import Splats
@@ -99,7 +99,9 @@ class SplatTraining(Training):
             still = settings.background == "still"
             values["background"] = photos.background.to(init.vertices) if still else init.background
         if settings.exposure:
-            values["exposure"] = init.vertices.new_zeros(len(photos), 3)
+            known = photos.exposures
+            none = init.vertices.new_zeros(len(photos), 3)
+            values["exposure"] = none if known is None else known.log().to(none)
         rates = _RATES | {"scale": _RATES["scale"] * settings.learn_scale}
         super().__init__(photos, settings, held_out, values, rates, _ROWS)
         self._pull = init.vertices.new_zeros(self._first)
@@ -149,8 +151,9 @@ class SplatTraining(Training):
         if "exposure" not in self._values:
             return self.photos
         gains = self._values["exposure"].detach().to(self.photos.images)
-        even = (gains.mean(0) - gains).exp()[..., None, None]
-        return replace(self.photos, images=self.photos.images * even)
+        factors = (gains - gains.mean(0)).exp()[..., None, None]
+        even = evened(self.photos.images, factors)
+        return replace(self.photos, images=even, exposures=None)
 
     def images(self, photos: Photos) -> list[Tensor]:
         """What the cameras of photos see, without gradient: RGB [3, H, W] in [0, 1] of each."""
@@ -168,6 +171,8 @@ class SplatTraining(Training):
             gains = self._values["exposure"]
             image = image * (gains[i] - gains.mean(0)).exp()[:, None, None]
         error, shown = image[0] - photo, self.photos.camera[i].photo(photo.shape[1:])
+        if "exposure" in self._values:  # what is white may be brighter
+            error = torch.where((photo >= WHITE) & (error > 0), 0, error)
         return error if shown is None else error[:, shown[0]]
 
     def _look(self) -> None:
@@ -260,6 +265,7 @@ def start_from(
     source: str | Mesh | Cloud | tuple[Tensor, Tensor] | None = None,
     *,
     whole: bool = False,
+    below: Mesh | None = None,
 ) -> Splats:
     """Triangles to start from, as many as there will be in the end.
 
@@ -272,6 +278,7 @@ def start_from(
             a backdrop that stands still have none, cameras.
         whole: a mesh shows all that photos do but what is far away: its triangles are taken as they
             are, see `from_surface`.
+        below: and the ground where no photo looks.
 
     Raises:
         ValueError: as `from_hull` and the others.
@@ -296,7 +303,7 @@ def start_from(
             seed=seed,
         )  # fmt: skip
     if isinstance(source, Mesh) and whole:
-        return from_surface(source, photos, look=replace(look, opacity=_SURFACE))
+        return from_surface(source, photos, below=below, look=replace(look, opacity=_SURFACE))
     if isinstance(source, Mesh):
         return from_mesh(source, first, photos, look=look, seed=seed)
     if source is None and photos.alpha is not None:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._common.checks import check_count, check_float, check_number
+from gendr._common.checks import check_count, check_finite, check_float, check_number
 from gendr._common.tracing import in_single, is_traced
 from gendr.relaxed.algorithms.dynamic_time_warping import (
     Cost,
@@ -125,7 +125,7 @@ def soft_dtw_alignment(
 
 
 def soft_dtw_barycenter(
-    sequences: Sequence[Tensor],
+    sequences: Sequence[Tensor] | Tensor,
     weights: Tensor | None = None,
     gamma: float = 1.0,
     *,
@@ -140,7 +140,7 @@ def soft_dtw_barycenter(
     Found by L-BFGS from a start.
 
     Args:
-        sequences: each [n_k], or [n_k, c] with `features`.
+        sequences: each [n_k], or [n_k, c] with `features`; of one length also a tensor of them.
         weights: one for each, >= 0, with a positive sum; equal by default.
         gamma: > 0, of `soft_dtw`; each distance is divided by the length of its sequence.
         init: the start, which has the length of the result; by default the sequence of median
@@ -158,9 +158,9 @@ def soft_dtw_barycenter(
     """
     check_number("gamma", gamma, above=0.0)
     check_count("iterations", iterations)
-    if not sequences:
+    if not len(sequences):
         raise ValueError("a barycentre needs at least one sequence, got none")
-    given = [check_float("a sequence", x).detach() for x in sequences]
+    given = [check_finite("a sequence", check_float("a sequence", x)).detach() for x in sequences]
     shares = given[0].new_ones(len(given)) if weights is None else weights.to(given[0])
     if shares.shape != (len(given),) or not bool((shares >= 0).all() & (shares.sum() > 0)):
         raise ValueError(

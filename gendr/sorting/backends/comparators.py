@@ -10,7 +10,7 @@ from gendr.distributions import Distribution, Law
 from gendr.distributions.bodies import kernel_name
 from gendr.sorting.networks import Network
 
-__all__ = ["Comparators", "has_kernel", "power_of"]
+__all__ = ["Comparators", "has_kernel", "name_of", "power_of"]
 
 
 class Comparators(NamedTuple):
@@ -19,11 +19,10 @@ class Comparators(NamedTuple):
     network: Network
     law: Distribution
 
-    @property
-    def kernel_name(self) -> str:
-        """By which kernels know the law."""
-        law = self.law
-        return kernel_name(type(law if isinstance(law, Law) else cast("Law", law.law)))
+
+def name_of(law: Distribution) -> str:
+    """By which kernels know a law that has one."""
+    return kernel_name(type(law if isinstance(law, Law) else cast("Law", law.law)))
 
 
 def power_of(law: Distribution) -> float:

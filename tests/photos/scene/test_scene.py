@@ -1,6 +1,7 @@
 """Scenes: stereo, fusion and surface of a painted room, whose depths a formula gives."""
 
 import json
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -55,6 +56,10 @@ def test_the_model_of_a_scene(room):
     eyes = -np.einsum("nji,nj->ni", R, t)
     np.testing.assert_allclose(scene.centres + scene.origin, eyes, atol=1e-9)
     assert all(len(near) == 4 and i not in near for i, near in enumerate(scene.neighbours))
+    small = scene.smaller(50)  # as if they had been read so
+    again = read_scene(room[0], images=small.images)
+    np.testing.assert_allclose(again.K, small.K, atol=1e-9)
+    assert again.images[1] is small.images[1]
     # A pixel with its inverse depth is where the other photo sees the point.
     a, b = scene.between(0, 3)
     u, v = 40, 20
@@ -235,6 +240,13 @@ def test_splats_start_from_the_surface(room, tmp_path, capsys):
     few = [*words[:3], str(tmp_path / "few"), "--quiet", "--init", "surface", "--budget", "0.3s"]
     assert cli.main(few) == 2
     assert "there is no time for stereo" in capsys.readouterr().err
+    few = [word for word in few if word not in ("--init", "surface")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")  # and not errors, as in all tests
+        assert cli.main([*few, "--opaque", "0"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("gendr: warning: no surface to start from, points instead: there is no")
+    assert json.loads((tmp_path / "few" / "metrics.json").read_text())["init"] == "points"
 
 
 @pytest.mark.rotating(5, group="scenes")
@@ -357,6 +369,18 @@ def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     own = ground.assumed(scene, 2, known)
     assert ((own > 0) == (on_floor & (known == 0))).mean() > 0.999
     np.testing.assert_allclose(own[own > 0], true[own > 0], rtol=0.01)
+    # Its plane goes on, a little lower, below all cameras, as far beyond as they are high.
+    plane = Ground(np.array([0.0, -1, 0]), scene.origin[1] - rooms.FLOOR).beneath(scene)
+    corners = plane.vertices.numpy() + scene.origin
+    eyes = scene.centres + scene.origin
+    tall = rooms.FLOOR - np.median(eyes[:, 1])
+    np.testing.assert_allclose(corners[:, 1], rooms.FLOOR + 0.03 * 0.5 * tall, rtol=1e-3)
+    for axis in (0, 2):
+        assert abs(eyes[:, axis].min() - 4 * tall - corners[:, axis].min()) < 1e-4
+        assert corners[:, axis].max() > eyes[:, axis].max() + 4 * tall - 1e-4
+    sides = plane.vertices[plane.faces].numpy()
+    area = np.linalg.norm(np.cross(sides[:, 1] - sides[:, 0], sides[:, 2] - sides[:, 0]), axis=1)
+    np.testing.assert_allclose(area.sum() / 2, np.ptp(corners[:, 0]) * np.ptp(corners[:, 2]), 1e-5)
 
 
 def test_scores_forgive_exposures_and_veils(room):

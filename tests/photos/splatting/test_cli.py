@@ -106,6 +106,10 @@ def test_photos_become_a_scene(ball, trained):
     assert found["psnr"] == pytest.approx(float(psnr(image, photos.images)), abs=1e-3)
     assert found["ssim"] == pytest.approx(float(ssim(image, photos.images)), abs=1e-3)
     assert found["psnr"] > 13
+    gain = (image * photos.images).sum((2, 3)) / image.square().sum((2, 3))
+    exposed = float(psnr(image * gain[..., None, None], photos.images))
+    assert found["psnr_exposed"] == pytest.approx(exposed, abs=1e-3)
+    assert found["psnr_exposed"] > found["psnr"]
     lost = found["opaque"]
     assert lost["steps"] == 80
     assert lost["bytes"] == (trained / "splats.glb").stat().st_size

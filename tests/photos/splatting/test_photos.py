@@ -10,7 +10,7 @@ from PIL import Image
 
 from gendr import look_at
 from gendr.losses import psnr
-from gendr.mesh import icosphere
+from gendr.mesh import Mesh, icosphere
 from gendr.photos import load_points, load_views
 from gendr.photos.lines_of_sight import in_view, meeting_point, shown_at
 from gendr.photos.splatting import (
@@ -22,10 +22,10 @@ from gendr.photos.splatting import (
     from_surface,
     load_photos,
 )
-from gendr.photos.splatting.photos import Photos
+from gendr.photos.splatting.photos import Photos, evened
 from gendr.photos.splatting.settings import SplatSettings
-from gendr.photos.splatting.start import exposures
-from gendr.photos.splatting.training import fit_splats, with_background
+from gendr.photos.splatting.start import compared
+from gendr.photos.splatting.training import SplatTraining, fit_splats, with_background
 from support.cases import for_each
 
 F64 = torch.float64
@@ -262,9 +262,31 @@ def test_a_surface_and_what_is_beyond_it():
     assert float(alpha.min()) > 0.75  # the sphere is behind every pixel
     gains = torch.tensor([0.8, 1.0, 1.2, 1.0, 1.0, 1.1, 1.0, 1.0])
     darker = replace(photos, images=balls(8).images * gains[:, None, None, None] * 0.8)
-    found = exposures(splats, darker)
+    before = darker.images.clone()
+    before[5, :, 15:25, 15:25] = torch.tensor([0.0, 0.9, 0.1])[:, None, None]
+    cleared = compared(splats, replace(darker, images=before))
     expected = (gains / gains.log().mean().exp())[:, None].expand(8, 3)
-    torch.testing.assert_close(found, expected, rtol=0.02, atol=0)
+    torch.testing.assert_close(cleared.exposures, expected, rtol=0.02, atol=0)
+    begun = SplatTraining(cleared, SplatSettings(steps=1, exposure=True), splats)
+    corners = darker.images[:, :, 0, 0] / expected
+    torch.testing.assert_close(begun.even_photos().images[:, :, 0, 0], corners, rtol=0.02, atol=0)
+    # What stands before the ball in one photo is gone, and nothing else has changed much.
+    off = (cleared.images - darker.images).abs()
+    assert float(off[5, :, 15:25, 15:25].mean()) < 0.1
+    assert float((before[5] - darker.images[5]).abs()[:, 15:25, 15:25].mean()) > 0.3
+    assert float((off.amax(1) > 0).double().mean()) < 0.06
+    # What is white stays so, as it may be brighter.
+    pixels = torch.tensor([0.2, 0.6, 0.99]), torch.tensor([0.5, 0.5, 1.25])
+    assert evened(*pixels).tolist() == pytest.approx([0.4, 1.0, 0.99])
+    # Ground below, also where no photo shows it, is as what is beside it.
+    square = torch.tensor([[-1.0, 0, -1], [1, 0, -1], [1, 0, 1], [-1, 0, 1]])
+    halves = torch.tensor([[0, 1, 2], [0, 2, 3]])
+    below = Mesh(square * 0.1 - torch.tensor([0.0, 9.0, 0.0]), halves)
+    more = from_surface(mesh, photos, below=below, look=Look(opacity=0.9, degree=1))
+    added = more.vertices[:, :, 1].mean(1) == -9
+    assert (int(added.sum()), len(more) - len(splats)) == (2, 2)
+    nearest = (splats.vertices.mean(1)[near] + torch.tensor([0.0, 9.0, 0.0])).norm(dim=1).argmin()
+    assert (more.harmonics[added] == splats.harmonics[near][nearest]).all()
     moved = replace(photos, camera=photos.camera.with_origin(torch.tensor([1e6, 0.0, 0.0])))
     there = from_surface(mesh.with_origin(torch.tensor([1e6, 0.0, 0.0])), moved)
     assert there.origin.tolist() == [1e6, 0.0, 0.0]

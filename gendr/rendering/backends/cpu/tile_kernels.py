@@ -330,7 +330,8 @@ def _measuring_again(squared):
                 gap = where(here < best, outside, gap)
                 best, lowest = minimum(here, best), minimum(inward, lowest)
         distance = _signed(best, lowest, gap, sixteen(frame.all(DISC + 3)))
-        measure = where(distance < 0.0, -best, best) if squared else distance
+        square = maximum(best, 0.0)
+        measure = where(distance < 0.0, -square, square) if squared else distance
         block[i + DISTANCE] = narrow(distance)
         block[i + ARGUMENT] = narrow(measure * sixteen(factor) + sixteen(shift))
 

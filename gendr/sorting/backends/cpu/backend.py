@@ -18,7 +18,7 @@ from gendr.distributions.decisions import Number
 from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as supports
 from gendr.kernels.threads import run
-from gendr.sorting.backends.comparators import Comparators, power_of
+from gendr.sorting.backends.comparators import Comparators, name_of, power_of
 from gendr.sorting.networks import Network
 
 __all__ = ["Carry", "Gates", "available", "supports"]
@@ -58,7 +58,7 @@ def gates_forward(
     differences, swaps = saved.numpy()
     _launch(
         kernels.gates, groups, _GATE * batch * size, network.pairs, network.offsets, x.numpy(),
-        loop(comparators.kernel_name, "tails").address, power_of(comparators.law),
+        loop(name_of(comparators.law), "tails").address, power_of(comparators.law),
         float(steepness), values.numpy(), keep.numpy(), swap.numpy(), differences, swaps,
     )  # fmt: skip
     return (values, keep, swap), (saved,)
@@ -82,7 +82,7 @@ def gates_backward(
     grad_x, parts = torch.empty_like(x), torch.empty(groups, dtype=torch.float64, device="cpu")
     _launch(
         kernels.gates_back, groups, _GATE_BACK * len(x) * network.size, network.pairs,
-        differences, swaps, loop(comparators.kernel_name, "density").address,
+        differences, swaps, loop(name_of(comparators.law), "density").address,
         power_of(comparators.law), float(steepness), grad_values.numpy(), grad_keep.numpy(),
         grad_x.numpy(), parts.numpy(),
     )  # fmt: skip

@@ -22,7 +22,7 @@ from gendr._common.tracing import lasting
 from gendr.distributions.decisions import Number
 from gendr.kernels.triton import launch as _triton_launch
 from gendr.kernels.triton.launch import available, blocks_of, interpreted, power_of_2, run
-from gendr.sorting.backends.comparators import Comparators, power_of
+from gendr.sorting.backends.comparators import Comparators, name_of, power_of
 from gendr.sorting.networks import Network
 
 __all__ = ["Carry", "Gates", "available", "supports"]
@@ -95,8 +95,8 @@ def gates_forward(
         kernels.gates, (blocks_of(batch, block["ROWS"]),), x.device,
         x, *_comparators(network, x.device), _scalar(steepness, x), values, keep, swap, differences,
         batch, n, size, network.depth, power,
-        CDF=laws.function(comparators.kernel_name, "tails"), PLAIN=power == 1.0, SAVE=save, **block,
-        **_options(block["ROWS"] * block["PAIRS"] // 64),
+        CDF=laws.function(name_of(comparators.law), "tails"), PLAIN=power == 1.0, SAVE=save,
+        **block, **_options(block["ROWS"] * block["PAIRS"] // 64),
     )  # fmt: skip
     return (values, keep, swap), (keep, swap, differences) if save else ()
 
@@ -122,7 +122,7 @@ def gates_backward(
         grad_x, *_comparators(network, x.device), _scalar(steepness, x), keep, swap, differences,
         keep if grad_keep is None else grad_keep, grad_steepness,
         batch, n, network.size, network.depth, power,
-        PDF=laws.function(comparators.kernel_name, "density"), PLAIN=power == 1.0,
+        PDF=laws.function(name_of(comparators.law), "density"), PLAIN=power == 1.0,
         WITH_KEEP=grad_keep is not None, **block, **_options(block["ROWS"] * block["PAIRS"] // 64),
     )  # fmt: skip
     return grad_x, grad_steepness
