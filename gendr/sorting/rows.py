@@ -123,21 +123,12 @@ class RowSort(PermutationSort):
 
     def last_carried(self, x: Tensor, payload: Tensor, count: int) -> Tensor:
         """The last rows of P times a payload [..., n, c], [..., count, c]."""
+        check_matrices(self.name, x, count)
         if x.device.type != "cpu" or not self.has_kernel or payload.shape[-1] > NARROW:
             return super().last_carried(x, payload, count)
-        return self._last(x, payload, count, False)
-
-    def last_weighed(self, x: Tensor, weights: Tensor) -> Tensor:
-        """The last rows of P, transposed, times weights [..., count, c], [..., n, c]."""
-        if x.device.type != "cpu" or not self.has_kernel or weights.shape[-1] > NARROW:
-            return super().last_weighed(x, weights)
-        return self._last(x, weights, weights.shape[-2], True)
-
-    def _last(self, x: Tensor, payload: Tensor, count: int, by_columns: bool) -> Tensor:
-        check_matrices(self.name, x, count)
         keys, steepness = self._keyed(x)
         keys, payload = expanded(keys, payload)
-        return LAST(_LastKernels, (self, count, by_columns), keys, steepness, payload)
+        return LAST(_LastKernels, (self, count), keys, steepness, payload)
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c], of the noisy x if there is noise; without P if it is narrow."""
@@ -269,9 +260,8 @@ def _product(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: 
     return _times(sort.reference(x, steepness), payload, by_columns)
 
 
-def _last(spec: tuple[RowSort, int, bool], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
-    sort, count, by_columns = spec
-    return _times(_reference((sort, count, 0), x, steepness), payload, by_columns)
+def _last(spec: tuple[RowSort, int], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
+    return _times(_reference((*spec, 0), x, steepness), payload, False)
 
 
 def _times(p: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
@@ -333,46 +323,35 @@ class _RowKernels:
 
 
 class _LastKernels:
-    """The kernels of `LAST`, on tensors [..., n] and [..., n, c]: few rows, which are kept.
-
-    By columns the payload is [..., count, c].
-    """
+    """The kernels of `LAST`, on tensors [..., n] and [..., n, c]: few rows, which are kept."""
 
     @staticmethod
     def forward(
-        spec: tuple[RowSort, int, bool], x: Tensor, steepness: Number, payload: Tensor, *,
-        save: bool,
-    ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:  # fmt: skip
+        spec: tuple[RowSort, int], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
         from gendr.sorting.backends.cpu import row_kernels as kernels
 
-        sort, count, by_columns = spec
-        (p,), saved = _RowKernels.forward((sort, count, 0), x, steepness, save=save)
-        out = payload.new_empty(*p.shape[:-2], p.shape[-1 - (not by_columns)], payload.shape[-1])
-        _launch_last(kernels.weigh if by_columns else kernels.times, p, payload, out)
+        (p,), saved = _RowKernels.forward((*spec, 0), x, steepness, save=save)
+        out = payload.new_empty(*p.shape[:-1], payload.shape[-1])
+        rows, given, found = (t.reshape(-1, *t.shape[-2:]).numpy() for t in (p, payload, out))
+        launch(kernels.times, len(rows), rows.size, rows, given, found)
         return (finite(out),), saved
 
     @staticmethod
     def backward(
-        spec: tuple[RowSort, int, bool], inputs: tuple[Tensor, Number, Tensor],
+        spec: tuple[RowSort, int], inputs: tuple[Tensor, Number, Tensor],
         saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         from gendr.sorting.backends.cpu import row_kernels as kernels
 
-        (sort, count, by_columns), p, payload = spec, saved[0].detach(), inputs[2]
-        of_p, of_payload = memory.empty_like(p), None
-        both = (payload, grads[0]) if by_columns else (grads[0], payload)
-        _launch_last(kernels.outer, *both, of_p)
-        if wanted[2]:
-            of_payload = torch.empty_like(payload)
-            kernel = kernels.times if by_columns else kernels.weigh
-            _launch_last(kernel, p, grads[0], of_payload)
-        found = _RowKernels.backward((sort, count, 0), inputs[:2], saved, (of_p,), wanted)
+        p, payload = saved[0].detach(), inputs[2]
+        of_p, of_payload = memory.empty_like(p), torch.empty_like(payload)
+        rows, given, upstream, to_p, to_payload = (
+            t.reshape(-1, *t.shape[-2:]).numpy() for t in (p, payload, grads[0], of_p, of_payload)
+        )
+        launch(kernels.times_back, len(rows), rows.size, rows, given, upstream, to_p, to_payload)
+        found = _RowKernels.backward((*spec, 0), inputs[:2], saved, (of_p,), wanted)
         return *found, of_payload
-
-
-def _launch_last(kernel: Callable[..., None], *tensors: Tensor) -> None:
-    arrays = [t.reshape(-1, *t.shape[-2:]).numpy() for t in tensors]
-    launch(kernel, len(arrays[0]), max(array.size for array in arrays), *arrays)
 
 
 class _ProductKernels:

@@ -288,8 +288,8 @@ class _BySort(Selecting):
         return self._with_matrix().last_rows(self.x, self.k).flip(-2)
 
     def weighted(self, weights: Tensor) -> Tensor:
-        weights = weights.flip(-1).expand(*self.x.shape[:-1], self.k)
-        return self._with_matrix().last_weighed(self.x, weights[..., None])[..., 0]
+        rows = self._with_matrix().last_rows(self.x, self.k)
+        return (weights.flip(-1)[..., None] * rows).sum(-2)
 
     def carried(self, payload: Tensor) -> Tensor:
         return self._with_matrix().last_carried(self.x, payload, self.k).flip(-2)

@@ -154,12 +154,6 @@ def test_few_rows_are_the_last_of_all_also_at_ties():
                 product = sort.reference(x, steepness, count) @ payload
                 torch.testing.assert_close(got, product, rtol=0, atol=1e-12)
                 assert_gradients(got, product, leaves, torch.randn_like(product))
-                weights = torch.randn(4, count, channels, dtype=torch.float64).requires_grad_()
-                got = method.last_weighed(x, weights)
-                product = sort.reference(x, steepness, count).mT @ weights
-                torch.testing.assert_close(got, product, rtol=0, atol=1e-12)
-                leaves = x, steepness, weights
-                assert_gradients(got, product, leaves, torch.randn_like(product))
 
 
 def test_products_without_a_matrix_are_those_with_it():

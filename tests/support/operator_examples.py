@@ -118,7 +118,7 @@ def _last() -> Example:
 
     x, steepness, payload = torch.randn(2, 5), torch.tensor(1.3), torch.randn(2, 5, 2)
     inputs, empty = _leaves(x, steepness, payload), _leaves(x[:0], steepness, payload[:0])
-    return Example({"cpu": rows._LastKernels}, (SoftSort(), 3, False), inputs, empty, (0, 2))
+    return Example({"cpu": rows._LastKernels}, (SoftSort(), 3), inputs, empty, (0, 2))
 
 
 def _faces() -> Any:

@@ -362,28 +362,18 @@ def times(p, payload, out, start, stop):
 
 
 @kernel(error_model="numpy")
-def weigh(p, weights, out, start, stop):
-    """The products of weights [B, m, c] and rows of P [B, m, n], [B, n, c]."""
-    total = np.empty(p.shape[2])
+def times_back(p, payload, grad, to_p, to_payload, start, stop):
+    """The gradients of both from that of their products."""
+    n = p.shape[2]
+    column, total = np.empty(n), np.empty(n)
     for b in range(start, stop):
-        for c in range(weights.shape[2]):
-            total[:] = 0.0
-            for i in range(p.shape[1]):
-                weight, row = np.float64(weights[b, i, c]), p[b, i]
-                for j in range(len(total)):
-                    total[j] += weight * row[j]
-            out[b, :, c] = total
-
-
-@kernel(error_model="numpy")
-def outer(weights, payload, out, start, stop):
-    """The products of weights [B, m, c] and payloads [B, n, c], [B, m, n]."""
-    column = np.empty(payload.shape[1])
-    for b in range(start, stop):
-        out[b] = 0.0
+        to_p[b] = 0.0
         for c in range(payload.shape[2]):
             column[:] = payload[b, :, c]
-            for i in range(weights.shape[1]):
-                weight, row = np.float64(weights[b, i, c]), out[b, i]
-                for j in range(len(column)):
-                    row[j] += weight * column[j]
+            total[:] = 0.0
+            for i in range(p.shape[1]):
+                g, row, to_row = np.float64(grad[b, i, c]), p[b, i], to_p[b, i]
+                for j in range(n):
+                    to_row[j] += g * column[j]
+                    total[j] += g * row[j]
+            to_payload[b, :, c] = total
