@@ -299,6 +299,7 @@ ASKED = {
     "texture with mipmaps, 1024²": "0.5 × before",
     "1 × 64², 12 faces": "0.5 × before",
     "soft_sort 4 × 8": "0.5 × before",
+    "softsort top 10 of 100 × 128": "2 / 3 of SoftSort's own",
     "bitonic 100 × 128, P": "6",
     "bitonic 1 × 1024, P": "6",
     "bitonic 100 × 128, values": "2",

@@ -136,12 +136,16 @@ class Output:
     @image
     def face_id(self) -> Tensor:
         """Index of the nearest covering face in its mesh, int64 [B, H, W], -1 elsewhere."""
-        mesh, source = self._scene.mesh, self._scene.geometry.source
+        mesh, geometry, nearest = self._scene.mesh, self._scene.geometry, self._nearest
+        if len(mesh) == 1 and geometry.is_whole:  # images have all faces in their order
+            first = torch.arange(len(nearest), device=nearest.device) * mesh.face_counts[0]
+            return torch.where(nearest < 0, -1, nearest - first[:, None, None])
+        source = geometry.source
         if len(mesh) > 1:
             start = torch.tensor(mesh.face_offsets, device=source.device)
             source = source - start[self._scene.image]
         # The number -1 of the nearest face, none, is that of the last row.
-        return torch.cat([source, source.new_full((1,), -1)])[self._nearest]
+        return torch.cat([source, source.new_full((1,), -1)])[nearest]
 
     @image
     def _nearest(self) -> Tensor:

@@ -194,6 +194,8 @@ def back(result: Tensor, dim: int) -> Tensor:
 
 def expanded(x: Tensor, payload: Tensor) -> tuple[Tensor, Tensor]:
     """Keys [..., n] and payload [..., n, c] with the same batch dimensions."""
+    if x.shape[:-1] == payload.shape[:-2]:  # PyTorch's rule is Python, and slow
+        return x, payload
     batch = torch.broadcast_shapes(x.shape[:-1], payload.shape[:-2])
     return x.expand(*batch, x.shape[-1]), payload.expand(*batch, *payload.shape[-2:])
 

@@ -364,6 +364,8 @@ def reduced(losses: Tensor, counts: Tensor, reduction: str) -> Tensor:
 def safe_log(p: Tensor, least: float) -> Tensor:
     """The logarithm of p, below `least` its tangent there; p < 0, by rounding, counts as 0."""
     is_safe = p >= least
+    if p.device.type == "cpu" and not is_traced() and bool(is_safe.all()):
+        return p.log()
     exact = torch.where(is_safe, p, 1.0).log()
     return torch.where(is_safe, exact, math.log(least) + (p.clamp(min=0) - least) / least)
 

@@ -241,15 +241,18 @@ class TopKCrossEntropy(nn.Module):
         return ragged.joined(losses, "", [])
 
     def _mean(self, losses: Tensor, labels: Tensor) -> Tensor:
-        # Where nobody may look at the labels, the rows that count are counted.
-        blind = is_traced() or labels.device.type != "cpu"
-        if self.weight is None and not blind and self.ignore_index not in labels.numpy():
+        if self.weight is None and not self._may_ignore(labels):
             return losses.mean()
         counts = (labels != self.ignore_index).to(losses.dtype)
         if self.weight is not None:
             valid = labels.long().clamp(0, len(self.weight) - 1)
             counts = counts * self.weight.to(losses.dtype)[valid]
         return losses.sum() / counts.sum()
+
+    def _may_ignore(self, labels: Tensor) -> bool:
+        """Whether some of the labels are to be ignored, or nobody may look at them."""
+        blind = is_traced() or labels.device.type != "cpu"
+        return blind or self.ignore_index in labels.numpy()
 
     # -- parts
 
@@ -261,32 +264,45 @@ class TopKCrossEntropy(nn.Module):
             return LOSSES(kernels, _Batch(self, labels, by_row), logits)
         if self.check:
             check_finite("logits", logits)
-            valid = torch.where(labels == self.ignore_index, 0, labels)
+            valid = labels
+            if self._may_ignore(labels):
+                valid = torch.where(labels == self.ignore_index, 0, labels)
             check_index("target", valid, logits.shape[-1], "classes")
         return self._counted(logits, labels, by_row)
 
     def _counted(self, logits: Tensor, labels: Tensor, by_row: Tensor | None) -> Tensor:
         """The losses [N] of labels that are in range or ignored, in plain torch."""
+        if not self._may_ignore(labels):
+            return self._composed(logits, labels, by_row)
         is_ignored = labels == self.ignore_index
         losses = self._composed(logits, torch.where(is_ignored, 0, labels), by_row)
         return torch.where(is_ignored, 0.0, losses)
 
     def _composed(self, logits: Tensor, labels: Tensor, by_row: Tensor | None) -> Tensor:
         """The losses [N] of labels that are in range, in plain torch."""
-        weight = None if self.weight is None else self.weight.to(logits.dtype)
-        softmax = functional.cross_entropy(
-            logits, labels, weight, reduction="none", label_smoothing=self.label_smoothing
-        )
+        alone = self.top1 == "network"  # the selection; the softmax has no weight
+        softmax = logits.new_zeros(()) if alone else self._softmax(logits, labels)
         if self._is_softmax and by_row is None:
             return softmax
         first, rest, places = self._weighed(logits.dtype, labels, by_row)
-        m = self._size(logits.shape[-1])
-        top = logits.detach().topk(m, dim=-1).indices
-        is_there = (top == labels[:, None]).any(-1)
-        last = torch.where(is_there, top[:, -1], labels)
-        top = torch.cat([top[:, :-1], last[:, None]], -1)
-        wanted = (top == labels[:, None]).to(logits.dtype)
-        return first * softmax + rest * self._selected(logits, top, wanted, places)
+        n = logits.shape[-1]
+        m = self._size(n)
+        top, classes = None, torch.arange(n, device=logits.device)
+        if m < n:
+            top = logits.detach().topk(m, dim=-1).indices
+            is_there = (top == labels[:, None]).any(-1)
+            last = torch.where(is_there, top[:, -1], labels)
+            top = classes = torch.cat([top[:, :-1], last[:, None]], -1)
+        wanted = (classes == labels[:, None]).to(logits.dtype)
+        selected = self._selected(logits, top, wanted, places)
+        return selected if alone else first * softmax + rest * selected
+
+    def _softmax(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The losses [N] of the softmax."""
+        weight = None if self.weight is None else self.weight.to(logits.dtype)
+        return functional.cross_entropy(
+            logits, target, weight, reduction="none", label_smoothing=self.label_smoothing
+        )
 
     def _weighed(
         self, dtype: torch.dtype, labels: Tensor, by_row: Tensor | None
@@ -316,10 +332,7 @@ class TopKCrossEntropy(nn.Module):
                     f"m must be at least the number of true labels, {most}, got {m}; "
                     "m=None ranks all"
                 )
-        weight = None if self.weight is None else self.weight.to(logits.dtype)
-        softmax = functional.cross_entropy(
-            logits, target, weight, reduction="none", label_smoothing=self.label_smoothing
-        )
+        softmax = self._softmax(logits, target)
         if self._is_softmax and by_row is None:
             return softmax
         p_k = self.p_k if by_row is None else by_row
@@ -331,18 +344,21 @@ class TopKCrossEntropy(nn.Module):
     def _size(self, n: int) -> int:
         return n if self.m is None else min(self.m, n)
 
-    def _selected(self, logits: Tensor, top: Tensor, target: Tensor, places: Tensor) -> Tensor:
-        """The cross-entropy of the selection among the classes `top` [N, m]."""
+    def _selected(
+        self, logits: Tensor, top: Tensor | None, target: Tensor, places: Tensor
+    ) -> Tensor:
+        """The cross-entropy of the selection among the classes `top` [N, m], or all of them."""
         # The true classes first, the others ascending: so a wire only ever changes to another class
         # of the same score, and the loss has no jumps.
-        scores = logits.detach().gather(-1, top).masked_fill(target > 0, -math.inf)
-        order = scores.argsort(dim=-1, stable=True)
-        top, target = top.gather(-1, order), target.gather(-1, order)
-        scores = logits.gather(-1, top)
+        scores = logits.detach()
+        scores = scores if top is None else scores.gather(-1, top)
+        order = scores.masked_fill(target > 0, -math.inf).argsort(dim=-1, stable=True)
+        top = order if top is None else top.gather(-1, order)
+        target, scores = target.gather(-1, order), logits.gather(-1, top)
         method, keys = self.method.drawn(scores)
         p = method.select(keys, places.shape[-1]).weighted(places)
-        smooth = self.label_smoothing
-        target = (1 - smooth) * target + smooth / top.shape[-1]
+        if smooth := self.label_smoothing:
+            target = (1 - smooth) * target + smooth / top.shape[-1]
         if self.weight is not None:
             target = target * self.weight.to(target.dtype)[top]
         return -(target * safe_log(p, LEAST)).sum(-1)

@@ -68,8 +68,9 @@ def test_mesh_and_camera_batches_broadcast():
     assert one.shape[0] == 3
     assert one[0].sum() > one[1].sum() > one[2].sum()
     both = renderer(many, cameras).alpha
-    ids = renderer(many, cameras).face_id
+    ids, same = renderer(many, cameras).face_id, renderer(BALL, cameras).face_id
     for i in range(3):
+        assert torch.equal(same[i], renderer(BALL, cameras[i]).face_id[0])
         alone = renderer(many[i], cameras[i])
         torch.testing.assert_close(both[i], alone.alpha[0])
         assert torch.equal(ids[i], alone.face_id[0])
