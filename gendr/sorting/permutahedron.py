@@ -144,7 +144,7 @@ def _by_kernels(
 
     Arithmetic is float64, whatever the dtype, so that the device alone decides.
     """
-    like = x.new_empty(0, dtype=torch.float32)
+    like = x if x.dtype == torch.float32 else x.new_empty(0, dtype=torch.float32)
     kernels = kernels_for(operator.name, like, backend)
     if kernels is None and backend == "auto" and goes_through_cpu(what, x):
         numbers = tuple(n.cpu() if isinstance(n, Tensor) else n for n in numbers)

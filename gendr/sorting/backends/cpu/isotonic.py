@@ -5,6 +5,7 @@ In float64 inside, by all threads over the rows of the batch.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,14 @@ __all__ = ["Isotonic", "Ranks", "Values"]
 _WORTH_THREADS = 1 << 16
 
 
+@cache
+def _compiled() -> tuple[Any, Any]:
+    """What Numba has compiled: the kernels, and `fill_order`; imported when first wanted."""
+    from gendr.sorting.backends.cpu import isotonic_kernels, order
+
+    return isotonic_kernels, order.fill_order
+
+
 class Ranks:
     """The kernels of `RANKS`."""
 
@@ -30,8 +39,7 @@ class Ranks:
         entropic: bool, x: Tensor, steepness: Number, *, save: bool
     ) -> tuple[tuple[Tensor], tuple[Tensor, ...]]:
         """The ranks; the order, the starts of the blocks and the ranks are saved."""
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
+        kernels, _ = _compiled()
         result, order, starts = _projected(kernels.rank_rows, x, float(steepness), entropic)
         return (result,), (order, starts, result)
 
@@ -41,8 +49,7 @@ class Ranks:
         grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         """The gradient of x; that of the steepness too if it is wanted, by the definition."""
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
+        kernels, _ = _compiled()
         if wanted[1]:
             return by_replay(RANKS, entropic, inputs, saved, grads)
         to_x, (order, starts, ranks) = torch.empty_like(grads[0]), saved
@@ -59,8 +66,7 @@ class Values:
         entropic: bool, x: Tensor, steepness: Number, *, save: bool
     ) -> tuple[tuple[Tensor], tuple[Tensor, ...]]:
         """The values; the order and the starts of the blocks are saved."""
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
+        kernels, _ = _compiled()
         result, order, starts = _projected(kernels.value_rows, x, float(steepness), entropic)
         return (result,), (order, starts)
 
@@ -70,8 +76,7 @@ class Values:
         grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         """As that of `Ranks`."""
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
+        kernels, _ = _compiled()
         if wanted[1]:
             return by_replay(VALUES, entropic, inputs, saved, grads)
         to_x, blocks = torch.empty_like(grads[0]), (part.numpy() for part in saved)
@@ -86,8 +91,7 @@ class Isotonic:
     @staticmethod
     def forward(_: None, x: Tensor, *, save: bool) -> tuple[tuple[Tensor], tuple[Tensor]]:
         """The means of the blocks; their starts are saved."""
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
+        kernels, _ = _compiled()
         rows, result = _rows(x), torch.empty_like(x)
         starts = np.empty(rows.shape, np.int64)
         _run(kernels.isotonic_rows, rows, starts)
@@ -101,8 +105,7 @@ class Isotonic:
         wanted: tuple[bool, ...],
     ) -> tuple[Tensor]:  # fmt: skip
         """The gradient of x: the means of what comes."""
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
+        kernels, _ = _compiled()
         to_x = torch.empty_like(grads[0])
         _run(kernels.block_means, _rows(grads[0]), saved[0].numpy(), _rows(to_x))
         return (to_x,)
@@ -122,8 +125,7 @@ def _projected(
     kernel: Any, x: Tensor, steepness: float, entropic: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The result of the kernel [..., n], the order that sorts x [rows, n], and the blocks."""
-    from gendr.sorting.backends.cpu.order import fill_order
-
+    _, fill_order = _compiled()
     rows, result = _rows(x), torch.empty_like(x)
     order, starts = np.empty(rows.shape, np.int64), np.empty(rows.shape, np.int32)
     results = _rows(result)
