@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._common.checks import check_number, check_tensor, dtype_name
+from gendr._common.checks import (
+    check_count,
+    check_like,
+    check_number,
+    check_tensor,
+    dtype_name,
+)
+from gendr._common.tracing import all_hold
 from gendr._common.words import worded
 from gendr.distributions.decisions import check_symmetric
 from gendr.distributions.registry import as_distribution
@@ -45,13 +52,9 @@ def _floating(name: str, x: object) -> Tensor:
     return tensor
 
 
-def _scale(scale: Scale) -> Scale:
-    return scale if isinstance(scale, Tensor) else check_number("scale", scale, above=0.0)
-
-
 def _coverage(x: Tensor, scale: Scale, dist: Law) -> tuple[Tensor, Tensor]:
     """F(x / scale), and 1 less that without cancellation."""
-    return as_distribution(dist).coverage(_floating("x", x), _scale(scale))
+    return as_distribution(dist).coverage(_floating("x", x), scale)
 
 
 @worded()
@@ -93,7 +96,11 @@ def equal(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logisti
     peak = law.pdf(torch.zeros((), dtype=torch.float64, device="cpu")).item()
     if not 0 < peak < float("inf"):
         raise ValueError(f"equal needs a law with a density at 0, got {law} with {peak:g}")
-    return law.pdf((_floating("a", a) - b) / _scale(scale)) / peak
+    if not isinstance(scale, Tensor):
+        check_number("scale", scale, above=0.0)
+    elif not all_hold(scale > 0):
+        raise ValueError(f"scale must be > 0, got a tensor with minimum {scale.amin():g}")
+    return law.pdf(_floating("a - b", a - b) / scale) / peak
 
 
 @worded()
@@ -115,7 +122,8 @@ def relu(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
 
     With the Gaussian law it is GELU, with the logistic one SiLU (swish).
     """
-    return x * heaviside(x, scale, dist)
+    above = heaviside(x, scale, dist)
+    return torch.where(above > 0, x, 0.0) * above  # 0 of -inf too
 
 
 @worded()
@@ -136,10 +144,12 @@ def clamp(
         dist: its law.
 
     Raises:
-        ValueError: without limits, or as `heaviside`.
+        ValueError: without limits, for a lower one above the upper one, or as `heaviside`.
     """
     if min is None and max is None:
         raise ValueError("clamp needs min, max or both")
+    if not (min is None or max is None or all_hold(torch.as_tensor(min <= max))):
+        raise ValueError(f"clamp needs min <= max, got {min} and {max}")
     low = 0 if min is None else relu(min - x, scale, dist)
     high = 0 if max is None else relu(x - max, scale, dist)
     return x + low - high
@@ -179,11 +189,20 @@ def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
         condition: probabilities in [0, 1], or bool as for `torch.where`.
         a: a tensor or number that broadcasts.
         b: another.
+
+    Raises:
+        ValueError: a condition that is no probability, but for rounding.
     """
     check_tensor("condition", condition)
     if condition.dtype == torch.bool:
         return torch.where(condition, a, b)
     p, zero = _floating("condition", condition), condition.new_zeros(())
+    if not all_hold(((p > -1e-3) & (p < 1.001)) | p.isnan()):
+        low, high = p.detach().aminmax()
+        raise ValueError(
+            f"condition must be a probability, in [0, 1], got values from {low:g} to {high:g}; "
+            "soft.heaviside makes one of a number"
+        )
     yes, no = (torch.as_tensor(v, dtype=p.dtype, device=p.device) for v in (a, b))
     yes = torch.where((p > 0) | yes.isfinite(), yes, zero)
     no = torch.where((p < 1) | no.isfinite(), no, zero)
@@ -204,10 +223,12 @@ def take_along_dim(x: Tensor, probabilities: Tensor, dim: int = -1) -> Tensor:
         x with k in place of n along `dim`.
 
     Raises:
+        TypeError: x and probabilities are not of one floating dtype.
         ValueError: the last dimension of probabilities is not n.
     """
     moved = _floating("x", x).movedim(dim, -1)
-    if _floating("probabilities", probabilities).shape[-1:] != moved.shape[-1:]:
+    check_like("probabilities", check_tensor("probabilities", probabilities), "x", x)
+    if probabilities.shape[-1:] != moved.shape[-1:]:
         raise ValueError(
             f"probabilities must end in {moved.shape[-1]}, the size of x along dim {dim}, got "
             f"{list(probabilities.shape)}"
@@ -236,25 +257,33 @@ def histogram(
         that of the weights.
 
     Raises:
-        ValueError: fewer than one bin, edges that do not ascend, or as `heaviside`.
+        TypeError: bins are neither an int nor a tensor, or as `heaviside`.
+        ValueError: fewer than one bin, edges or a range that do not ascend, shapes that do not fit,
+            or as `heaviside`.
     """
-    _floating("x", x)
+    if _floating("x", x).ndim == 0:
+        raise ValueError("x must have shape [..., n], got a single number, []")
+    if weight is not None and check_tensor("weight", weight).shape != x.shape:
+        raise ValueError(
+            f"weight must have the shape of x, {list(x.shape)}, got {list(weight.shape)}"
+        )
     open_ends = not isinstance(bins, Tensor) and range is None
     if isinstance(bins, Tensor):
         edges = bins.to(x)
-        if edges.ndim != 1 or len(edges) < 2 or bool((edges.diff() <= 0).any()):
+        if edges.ndim != 1 or len(edges) < 2 or not all_hold(edges.diff() > 0):
             raise ValueError(
                 f"edges of bins must ascend, [bins + 1], got shape {list(edges.shape)}"
             )
     else:
-        if bins < 1:
-            raise ValueError(f"bins must be at least 1, got {bins}")
+        check_count("bins", bins)
         if range is None:
             values = x.detach()
             range = (values.amin().item(), values.amax().item()) if x.numel() else (0.0, 1.0)
         low, high = range
-        if not low < high:
+        if low == high:
             low, high = low - 0.5, high + 0.5
+        if not (open_ends or low < high):
+            raise ValueError(f"range must ascend, got {range}")
         edges = torch.linspace(low, high, bins + 1, dtype=x.dtype, device=x.device)
     below = heaviside(x.unsqueeze(-1) - edges, scale, dist)  # [..., n, bins + 1]
     if open_ends:

@@ -111,8 +111,17 @@ REFUSED = [
     (lambda: soft.sign(X, 0.0), "scale must be > 0"),
     (lambda: soft.round(X, dist="exponential"), "symmetric"),
     (lambda: soft.equal(X, 0.0, dist="heaviside"), "density at 0"),
-    (lambda: soft.histogram(X, 0), "at least 1"),
+    (lambda: soft.histogram(X, 0), "bins must be >= 1"),
     (lambda: soft.histogram(X, torch.tensor([1.0, 0.0])), "must ascend"),
+    (lambda: soft.histogram(X, torch.tensor([0.0, torch.nan])), "must ascend"),
+    (lambda: soft.histogram(X, 3, (1.0, 0.0)), "range must ascend"),
+    (lambda: soft.histogram(X, 3, (0.0, torch.nan)), "range must ascend"),
+    (lambda: soft.histogram(X, 3, weight=X[:2]), "shape of x"),
+    (lambda: soft.histogram(X[0]), "single number"),
+    (lambda: soft.clamp(X, 1.0, 0.0), "min <= max"),
+    (lambda: soft.clamp(X, X, X - 1), "min <= max"),
+    (lambda: soft.where(3 * X, X, X), r"\[0, 1\], got values from -5.1"),
+    (lambda: soft.equal(X, 0.0, torch.tensor(-1.0)), "scale must be > 0"),
 ]
 
 
@@ -120,8 +129,21 @@ def test_bad_input_is_refused():
     for call, said in REFUSED:
         with pytest.raises(ValueError, match=said):
             call()
-    with pytest.raises(TypeError, match="x must be"):
-        soft.sign(torch.tensor([1, 2]))
+    for call, said in (
+        (lambda: soft.sign(torch.tensor([1, 2])), "x must be"),
+        (lambda: soft.histogram(X, 2.5), "bins must be an int"),
+        (lambda: soft.take_along_dim(X, torch.ones(1, 8)), "dtype of x, float64"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            call()
+
+
+def test_infinite_values():
+    """As torch: relu of -inf is 0, an infinite limit none."""
+    ends = torch.tensor([-torch.inf, torch.inf], dtype=torch.float64, requires_grad=True)
+    assert soft.relu(ends).tolist() == [0.0, torch.inf]
+    assert torch.autograd.grad(soft.relu(ends).sum(), ends)[0].tolist() == [0.0, 1.0]
+    assert_close(soft.clamp(X, -torch.inf, 0.7), soft.clamp(X, max=0.7))
 
 
 @pytest.mark.graphs

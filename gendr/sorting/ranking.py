@@ -464,7 +464,8 @@ class ApproxNDCG(RankingLoss):
 
         rank_i = 1 + sum over j != i of F(steepness (s_j - s_i))
 
-    Other ranks: `NDCGLoss("permutahedron")`. Memory is O(n^2) a list.
+    Other ranks: `NDCGLoss("permutahedron")`. Memory is O(n^2) a list where there is no kernel: on a
+    GPU, in graphs, for laws with parameters or powers.
 
     Args:
         dist: the law F of comparisons, symmetric: a name, an object or a callable CDF.
@@ -589,10 +590,11 @@ class OrdinalLoss(RankingLoss):
     def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """The mean over entries."""
         levels = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
-        if not all_hold((target >= 0) & (target <= scores.shape[-1])):
+        is_grade = (target >= 0) & (target <= scores.shape[-1]) & (target == target.floor())
+        if not all_hold(is_grade):
             raise ValueError(
-                f"grades must lie in 0 .. {scores.shape[-1]}, the number of levels of scores, got "
-                f"{target.min().item():g} .. {target.max().item():g}"
+                f"grades must be whole numbers in 0 .. {scores.shape[-1]}, the number of levels of "
+                f"scores, got {target[~is_grade][0].item():g}"
             )
         is_reached = (target[..., None] >= levels).to(scores.dtype)
         costs = functional.binary_cross_entropy_with_logits(scores, is_reached, reduction="none")

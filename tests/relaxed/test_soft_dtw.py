@@ -124,7 +124,7 @@ def test_a_barycentre_is_better_than_its_sequences():
         each = torch.stack([soft_dtw(z, x, 0.5) / len(x) for x in given])
         return (weights.double() * each).sum() / weights.sum()
 
-    z = soft_dtw_barycenter(given, weights, 0.5)
+    z = soft_dtw_barycenter(given, weights.tolist(), 0.5)
     assert all(loss(z) < loss(x) for x in given)
     z.requires_grad_()
     (slope,) = torch.autograd.grad(loss(z), z)
@@ -149,6 +149,8 @@ REFUSED = [
     (lambda a, b: soft_dtw(a * torch.nan, b), "a "),
     (lambda a, b: soft_dtw_barycenter([]), "at least one"),
     (lambda a, b: soft_dtw_barycenter([a, b * torch.nan]), "sequence must be finite"),
+    (lambda a, b: soft_dtw_barycenter([a, b], init=b * torch.nan), "init must be finite"),
+    (lambda a, b: soft_dtw_barycenter([a[0], b]), "single number"),
     (lambda a, b: soft_dtw_barycenter([a, b], torch.tensor([1.0, -1.0])), "weights must be 2"),
 ]
 

@@ -227,8 +227,10 @@ def test_levels_of_grades():
     assert found[1] == 0
     flat = loss(logits.flatten(0, 1), grades.flatten(), indexes=torch.arange(10) // 5)
     torch.testing.assert_close(flat, want)
-    for given, said in ((grades + 1, "lie in 0 .. 3"), (grades[:, :4], r"\[2, 5, 3\] and \[2, 4\]"),
-                        (logits, "n, K]")):  # fmt: skip
+    for given, said in (
+        (grades + 1, "in 0 .. 3"), (grades / 2, "whole numbers in 0 .. 3"), (logits, "n, K]"),
+        (grades[:, :4], r"\[2, 5, 3\] and \[2, 4\]"),
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=said):
             loss(logits, given)
 

@@ -115,6 +115,8 @@ def test_hard_forward_soft_backward():
                 want = found["attribution"] @ x.detach()[..., None]
                 torch.testing.assert_close(want[..., 0], found["values"])
                 torch.testing.assert_close(found["attribution"] @ payload, found["payload"])
+                none = soft_topk(x, 3, name, payload=payload[..., :0]).payload
+                assert none.shape == (1, 3, 0)
 
 
 def test_noise_is_drawn_once_for_all_parts():

@@ -29,7 +29,7 @@ from gendr.mesh import Camera, Mesh
 from gendr.photos.splatting.harmonics import flat_color
 from gendr.photos.splatting.loop import Training
 from gendr.photos.splatting.photos import Photos
-from gendr.photos.splatting.pictures import as_seen, hard_views
+from gendr.photos.splatting.pictures import as_seen, beside, hard_views
 from gendr.photos.splatting.settings import SplatSettings
 from gendr.photos.splatting.splats import NEAR, Splats
 from gendr.primitives import antialias, interpolate, rasterize
@@ -81,12 +81,16 @@ class HardTraining(Training):
         self._wrong = torch.zeros(self._first, device=self._device)
         self._number()
 
+    def _beside(self) -> Tensor:
+        """The triangles that no photo has in its frame, [N]."""
+        return beside(self._values["vertices"], self.photos)
+
     def _number(self) -> None:
         """Number the corners of the triangles."""
         self._tri = torch.arange(3 * len(self), device=self._device).int().reshape(-1, 3)
 
     def mesh(self) -> Mesh:
-        """The triangles that photos show, with a colour at each corner; `unlit`.
+        """The triangles that photos show, or that are beside all, a colour at each corner; `unlit`.
 
         Raises:
             ValueError: if there is none.
@@ -97,7 +101,7 @@ class HardTraining(Training):
             seen[faces.long()] = True
         if not bool(seen[1:].any()):
             raise ValueError(f"no photo shows any of the {len(self)} triangles")
-        return self._mesh(seen[1:])
+        return self._mesh(seen[1:] | self._beside())
 
     def _mesh(self, rows: Tensor | slice) -> Mesh:
         vertices, colors = (x.detach()[rows].flatten(0, 1) for x in self._values.values())
@@ -161,7 +165,8 @@ class HardTraining(Training):
     def _renew(self) -> None:
         """Drop triangles that were not shown, and split others of large errors."""
         # Each photo is shown once in so many steps, whatever the order.
-        live = (self._seen > self.step - 2 * len(self.photos)).nonzero()[:, 0]
+        live = self._seen > self.step - 2 * len(self.photos)
+        live = (live | self._beside()).nonzero()[:, 0]
         wrong = self._wrong[live]
         most = min(self._most - len(live), int(_GROWTH * len(live)), int((wrong > 0).sum()))
         chosen = self._draw(wrong, most)

@@ -15,12 +15,15 @@ from torch import Tensor
 from gendr._common.vectors import summed
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
-from gendr.photos.splatting.harmonics import harmonics_of
+from gendr.photos.lines_of_sight import in_view
+from gendr.photos.splatting.harmonics import flat_color, harmonics_of
 from gendr.photos.splatting.photos import Photos
 from gendr.photos.splatting.splats import Splats
 from gendr.rendering import Renderer
 
-__all__ = ["as_seen", "drawn", "film", "hard_views", "nearest", "pair", "sheet", "shown"]
+__all__ = [
+    "as_seen", "beside", "drawn", "film", "hard_views", "nearest", "pair", "sheet", "shown",
+]  # fmt: skip
 
 # Pictures side by side on the sheet and the width of each; that of the two of a pair.
 COLUMNS, TILE, WIDE = 6, 192, 320
@@ -56,7 +59,7 @@ def as_seen(splats: Splats, photos: Photos) -> Splats:
 
     Soft triangles may be darker or brighter than anything in the photos, where what lies before
     and behind them makes up for it. Alone and opaque they would be shards. These means are the
-    colours of least squared error, for triangles where they are.
+    colours of least squared error, for triangles where they are. Triangles of `beside` keep theirs.
 
     Args:
         splats: Of which all are taken as opaque.
@@ -68,14 +71,27 @@ def as_seen(splats: Splats, photos: Photos) -> Splats:
     total = torch.zeros(len(splats), 4, dtype=torch.float64, device=splats.vertices.device)
     for each in shown(splats, photos):
         total += each
-    seen = total[:, 3] > 0
+    seen = total[:, 3:] > 0
     if not bool(seen.any()):
         raise ValueError(f"no photo shows any of the {len(splats)} triangles")
-    chosen, total = splats[seen], total[seen]
-    colors = (total[:, :3] / total[:, 3:]).to(chosen.harmonics)
+    means = (total[:, :3] / total[:, 3:]).to(splats.harmonics)
+    colors = torch.where(seen, means, flat_color(splats.harmonics).to(means))
+    origin = photos.camera.origin
+    there = splats if origin is None else splats.relative_to(origin)
+    kept = seen[:, 0] | beside(there.vertices, photos)
+    chosen = splats[kept]
     return chosen.with_tensors(
-        harmonics=harmonics_of(colors, chosen.degree), opacity=torch.ones_like(chosen.opacity)
+        harmonics=harmonics_of(colors[kept], chosen.degree),
+        opacity=torch.ones_like(chosen.opacity),
     )
+
+
+def beside(vertices: Tensor, photos: Photos) -> Tensor:
+    """Which triangles [N, 3, 3] other cameras may see: of whole pictures those in no frame, [N]."""
+    if photos.alpha is not None:
+        return torch.zeros(len(vertices), dtype=torch.bool, device=vertices.device)
+    middle, camera = vertices.detach().mean(1), photos.camera.to(vertices.device, vertices.dtype)
+    return ~in_view(camera, middle, photos.image_size).any(0)
 
 
 def shown(splats: Splats, photos: Photos) -> Iterator[Tensor]:

@@ -126,7 +126,7 @@ def soft_dtw_alignment(
 
 def soft_dtw_barycenter(
     sequences: Sequence[Tensor] | Tensor,
-    weights: Tensor | None = None,
+    weights: Tensor | Sequence[float] | None = None,
     gamma: float = 1.0,
     *,
     init: Tensor | None = None,
@@ -160,16 +160,18 @@ def soft_dtw_barycenter(
     check_count("iterations", iterations)
     if not len(sequences):
         raise ValueError("a barycentre needs at least one sequence, got none")
-    given = [check_finite("a sequence", check_float("a sequence", x)).detach() for x in sequences]
-    shares = given[0].new_ones(len(given)) if weights is None else weights.to(given[0])
+    given = [_sequence("a sequence", x) for x in sequences]
+    shares = given[0].new_ones(len(given))
+    if weights is not None:
+        shares = torch.as_tensor(weights).to(shares)
     if shares.shape != (len(given),) or not bool((shares >= 0).all() & (shares.sum() > 0)):
         raise ValueError(
             f"weights must be {len(given)} numbers >= 0 with a positive sum, got {weights}"
         )
     shares = shares / shares.sum()
     by_length = sorted(given, key=len)
-    start = by_length[len(given) // 2] if init is None else check_float("init", init)
-    z = start.detach().clone().requires_grad_()
+    start = by_length[len(given) // 2] if init is None else _sequence("init", init)
+    z = start.clone().requires_grad_()
     # Sequences of one length are one call.
     groups: dict[int, list[int]] = {}
     for k, x in enumerate(given):
@@ -191,6 +193,13 @@ def soft_dtw_barycenter(
     with torch.enable_grad():
         steps.step(closure)
     return z.detach()
+
+
+def _sequence(name: str, x: object) -> Tensor:
+    x = check_finite(name, check_float(name, x)).detach()
+    if x.ndim == 0:
+        raise ValueError(f"{name} must be [n], or [n, c] with features, got a single number, []")
+    return x
 
 
 def _costs(

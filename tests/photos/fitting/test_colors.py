@@ -16,6 +16,7 @@ from gendr.cli.stages import _packed, _unpacked
 from gendr.losses import psnr
 from gendr.mesh import cube, example, icosphere, load_texture
 from gendr.photos import visual
+from gendr.photos.fitting.colors import kernels
 from gendr.photos.fitting.colors.fit import ColorResult, _Photos
 from gendr.photos.fitting.colors.light import HarmonicLight, harmonics
 from gendr.photos.fitting.colors.targets import Texels, Vertices
@@ -533,6 +534,24 @@ def test_what_one_photo_shows_from_nearby_is_not_the_mean():
     front = F.normalize(camera.eye[0], dim=0) @ ball.vertices.T > 0.8
     assert int(front.sum()) > 20
     assert float((found.mesh.vertex_colors[front] - 0.5).abs().max()) < 0.06
+
+
+def test_nothing_is_read_beside_photos_that_are_covered_whole(monkeypatch):
+    """Where the strength of detail is measured, whose differences reach so many pixels."""
+    ball, camera = icosphere(3), look_at(torch.full((3,), 1.5), 0.0, torch.tensor([0.0, 8.0, 16.0]))
+    rgb = torch.rand(3, 3, 72, 96)
+    seen, details = [], kernels.details
+
+    def watched(pixels, shown, image, inner, steps, *more):
+        y, x = inner.nonzero()
+        for along, extent, step in zip((y, x), inner.shape, np.abs(steps).max(0), strict=True):
+            seen.append(len(along) and step <= along.min() and along.max() + step < extent)
+        details(pixels, shown, image, inner, steps, *more)
+
+    monkeypatch.setattr(kernels, "details", watched)
+    fit_colors(ball, rgb, camera, torch.ones(3, 72, 96), kind="vertex")
+    assert len(seen) > 2
+    assert all(seen)
 
 
 def test_how_steeply_photos_show_is_the_callers():

@@ -48,6 +48,13 @@ def test_opaque_triangles_get_better_and_are_those_of_the_file(photos, tmp_path)
     assert read.unlit
     images = hard_views(read, photos.background, photos.camera)
     assert float(psnr(images, photos.images).mean()) == pytest.approx(last, abs=0.1)
+    # What is in no frame of whole pictures stays, for other cameras.
+    more = start(photos)[[*range(80), 0]]
+    away = more.vertices.clone()
+    away[-1, :, 1] += 30
+    more = more.with_tensors(vertices=away)
+    mesh = fit_triangles(photos, SETTINGS, more).mesh()
+    assert int((mesh.vertices[:, 1] > 20).sum()) == 3
 
 
 def test_what_a_step_draws_is_the_picture_blended_at_edges(photos):

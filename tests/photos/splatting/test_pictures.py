@@ -2,6 +2,7 @@
 
 import io
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -139,5 +140,14 @@ def test_opaque_triangles_have_the_mean_color_of_pixels_that_show_them():
     torch.testing.assert_close(flat_color(found.harmonics), want, atol=1e-6, rtol=0)
     assert bool((found.opacity == 1).all())
     assert not found.harmonics[:, 1:].any()
+    # Beside whole pictures other cameras may look: what is there stays as it is.
+    away = vertices[3:] + torch.tensor([50.0, 0, 0])
+    more = Splats(
+        torch.cat([vertices, away]), dark[[0, 1, 2, 3, 3]], torch.full((5,), 0.3), torch.ones(5)
+    )
+    kept = as_seen(more, photos)
+    torch.testing.assert_close(kept.vertices, more.vertices[[0, 1, 3, 4]])
+    assert flat_color(kept.harmonics)[-1].tolist() == flat_color(dark)[3].tolist()  # black
+    assert len(as_seen(more, replace(photos, alpha=torch.ones(2, 64, 64)))) == 3
     with pytest.raises(ValueError, match="no photo shows any of the 1 triangles"):
-        as_seen(splats[3:].with_tensors(vertices=vertices[3:] + torch.tensor([50.0, 0, 0])), photos)
+        as_seen(splats[3:].with_tensors(vertices=away), photos)

@@ -437,9 +437,10 @@ class _Photos:
         parts = system.columns[first:last], system.values[first:last]
         shown = mixed(*parts, colors.float().numpy()) * system.shade[first:last]
         reach = max(abs(step) for step in sum(_DIRECTIONS, ()))
-        whole = -self.compared[i].to(self.images)[None]
+        # Nothing is beside the border of a photo.
+        whole = F.pad(-self.compared[i].to(self.images)[None], (reach + 1,) * 4)
         for side in ((2 * reach + 3, 1), (1, 2 * reach + 3)):
-            whole = F.max_pool2d(whole, side, 1, (side[0] // 2, side[1] // 2))
+            whole = F.max_pool2d(whole, side, 1)
         inner = (whole[0] < -0.5).byte().numpy()
         found = np.empty((len(_DIRECTIONS), 2))
         kernels.details(  # blurred, so without most of the noise

@@ -26,7 +26,7 @@ from gendr.photos.fitting.colors.fit import fit_colors
 from gendr.photos.fitting.parametrization import SmoothParametrization, check_single
 from gendr.photos.fitting.shape.bites import without_bites
 from gendr.photos.fitting.shape.schedule import edge_of
-from gendr.photos.fitting.shape.stereo import LEAST_VIEWS, find_depths, fused
+from gendr.photos.fitting.shape.stereo import LEAST_VIEWS, find_depths, fused, told_apart
 from gendr.photos.fitting.silhouette_gradient import silhouette_gradient
 from gendr.photos.meshing.remeshing import without_cuts
 from gendr.rendering import Renderer
@@ -59,7 +59,7 @@ MOST_WORSE, FEW = 1.0, 8
 
 @dataclass(frozen=True, eq=False)
 class _Photos:
-    """Images [B, 3, H, W], B cameras, masks [B, H, W], and these without bites."""
+    """Images [B, 3, H, W] of `told_apart`, B cameras, masks [B, H, W], and these without bites."""
 
     images: Tensor
     camera: Camera
@@ -87,7 +87,8 @@ class ShapeResult:
         improved: Whether the photos are met better than before.
         psnr: Before and after: the mean over views (of more than 40 photos, every second, or
             third, …) of that of the vertex colours that meet them best (`fit_colors`), over
-            the object, in decibels.
+            the object, in decibels; where colours hardly differ, of brightness and their ratios,
+            made stronger.
         iou: Before and after: the mean of the hard silhouettes, with masks without bites.
         moved: The mean distance of the new vertices from the surface given, world units; 0 if it
             was not improved.
@@ -200,7 +201,8 @@ def refine_shape(
     Where a few masks have bites, as in shadows, that photos from nearly the same direction do not
     have, the others say what is there.
 
-    The surface needs a pattern; its brightness may differ from photo to photo.
+    The surface needs a pattern, which may be faint; its brightness may differ from photo to photo.
+    Where colours hardly differ, photos need not be met better, for any surface shows them.
 
     Args:
         mesh: One closed mesh, as `fit` makes it, in the world of the cameras. Colours are not kept.
@@ -235,14 +237,16 @@ def refine_shape(
     given = Mesh(mesh.vertices.detach(), mesh.faces)
     camera = camera.toward(mesh).with_origin(None)
     masks = masks.detach()
-    photos = _Photos(images.detach(), camera.detach(), masks, without_bites(camera, masks))
+    images = images.detach()
+    compared = told_apart(images, masks)
+    photos = _Photos(compared, camera.detach(), masks, without_bites(camera, masks))
     before: Mapping[str, Any] = resume or {"parts": 0}
     part, parts = int(before["parts"]), 1 + -(-steps // EVERY)
     work = 2 * MEASURE * len(_spread(sizes["B"])) + sum(
         _work(i, steps, sizes["B"]) for i in range(part, parts)
     )
     clock = _Budget(callback or (lambda now: None), work, budget, resume)
-    refinement = _Refinement(given, photos, clock)
+    refinement = _Refinement(given, images, photos, clock)
     clock.tell(0.0)
     began = clock.seconds
     first = refinement.measured(given)
@@ -277,7 +281,7 @@ def refine_shape(
         return ShapeResult(mesh, False, *both, 0.0, finished, reason, known)
     found = without_cuts(remesh(found, refinement.edge(found)).mesh)
     last = refinement.measured(found)
-    reason = _reason(first, last)
+    reason = _reason(first, last, refinement.faint)
     clock.tell(work)
     both = (first[0], last[0]), (first[1], last[1])
     if reason:
@@ -287,12 +291,17 @@ def refine_shape(
     return ShapeResult(found, True, *both, moved, finished, "", known)
 
 
-def _reason(first: tuple[float, float], last: tuple[float, float]) -> str:
-    """Why a surface of this PSNR and IoU is not better than before; empty if it is."""
-    if last[0] <= first[0] + LEAST_GAIN:
+def _reason(first: tuple[float, float], last: tuple[float, float], faint: bool) -> str:
+    """Why a surface of this PSNR and IoU is not better than before; empty if it is.
+
+    Colours that hardly differ (`faint`) are met by any surface: what photos agree about decides,
+    which is never a little.
+    """
+    least = -MOST_WORSE if faint else LEAST_GAIN
+    if last[0] <= first[0] + least:
         return (
             f"photos are met to {last[0]:.1f} dB with it and {first[0]:.1f} without, of which it "
-            f"must gain {LEAST_GAIN:g}"
+            + (f"may lose {MOST_WORSE:g}" if faint else f"must gain {LEAST_GAIN:g}")
         )
     if last[1] <= first[1] - MOST_LOST:
         return (
@@ -342,8 +351,9 @@ def _painted(
 class _Refinement:
     """What stays the same while a shape is refined."""
 
-    def __init__(self, mesh: Mesh, photos: _Photos, clock: _Budget) -> None:
-        self.photos, self.camera, self.clock = photos, photos.camera, clock
+    def __init__(self, mesh: Mesh, images: Tensor, photos: _Photos, clock: _Budget) -> None:
+        self.images, self.photos, self.camera, self.clock = images, photos, photos.camera, clock
+        self.faint = photos.images is not images
         self.known: float | None = None
         self.some = photos.some()
         low, high = mesh.bounding_box()[0], mesh.bounding_box()[1]
@@ -383,7 +393,7 @@ class _Refinement:
             if photos.whole is not photos.masks:  # what bites carved away is looked at, too
                 mesh = visual_hull(photos.camera, photos.whole)
             depths = find_depths(
-                mesh, photos.images, photos.camera, photos.masks, found_so_far, LEAST_KNOWN, resume
+                mesh, self.images, photos.camera, photos.masks, found_so_far, LEAST_KNOWN, resume
             )
             self.known = depths.known
             if depths.known < LEAST_KNOWN:
@@ -393,7 +403,7 @@ class _Refinement:
                 )
             try:
                 vertices, faces = fused(
-                    depths, photos.camera, photos.whole,
+                    depths, photos.camera, photos.whole, faint=self.faint,
                     tell=lambda done: tell(0.78 + 0.22 * done),
                 )  # fmt: skip
             except ValueError:
@@ -405,6 +415,8 @@ class _Refinement:
             found = remesh(
                 found, self.edge(found), iterations=3, callback=lambda done: after(0.4 * done)
             ).mesh
+            if self.faint:
+                return found
             # Steps are spared if a few photos show that it is much worse.
             few = self.photos.some(FEW)
             then = _painted(given, few, lambda done: after(0.4 + 0.3 * done))[1]

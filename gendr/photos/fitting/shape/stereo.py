@@ -29,7 +29,7 @@ from gendr.photos.fitting.shape.handles import without_handles, without_tunnels
 from gendr.photos.meshing.hull import Field, Grid, hull_field, surface_of
 from gendr.rendering import Renderer
 
-__all__ = ["LEAST_VIEWS", "Depths", "StereoSettings", "find_depths", "fused"]
+__all__ = ["LEAST_VIEWS", "Depths", "StereoSettings", "find_depths", "fused", "told_apart"]
 
 Array = npt.NDArray[Any]
 
@@ -57,6 +57,9 @@ class StereoSettings:
         blur: the standard deviation of level 1, half pixels.
         location_error: to which a patch must tell its place, pixels, one standard deviation.
         least_noise: of brightness, of 1.
+        pattern: the variance of a faint one, beside that of the noise at the last level.
+        faint: tints that spread over less are made stronger, until their patterns tell,
+        spread: or they spread over so much.
         darkest: what is darker has no chroma.
         chroma_share: the part of the pixels that must need a chroma for it to be matched.
         chroma_gain: how many times as much it must tell as brightness, in which photos are sharper.
@@ -71,7 +74,7 @@ class StereoSettings:
         lonely_weight: weights that one photo has less of alone, in which case what is likely
             counts too.
         band: around what photos say, in which the fused surface is looked for, cells.
-        smoothing: over which distances are averaged, cells.
+        smoothing: over which distances are averaged, cells; and of faint patterns.
         least_part: of the area; smaller ones are none of the object's: cavities, specks.
         beside: by which the surface runs beside what is cut off or filled, cells.
         repairs: times that what the masks show, and the surface does not, is brought back.
@@ -92,6 +95,9 @@ class StereoSettings:
     blur: float = 0.6
     location_error: float = 0.3
     least_noise: float = 0.001
+    pattern: float = 10.0
+    faint: float = 0.1
+    spread: float = 0.5
     darkest: float = 0.1
     chroma_share: float = 0.01
     chroma_gain: float = 2.0
@@ -103,7 +109,7 @@ class StereoSettings:
     prior_weight: float = 0.02
     lonely_weight: float = 0.4
     band: float = 4.0
-    smoothing: float = 1.0
+    smoothing: tuple[float, float] = (1.0, 2.5)
     least_part: float = 0.02
     beside: float = 0.5
     repairs: int = 3
@@ -287,11 +293,13 @@ def fused(
     camera: Camera,
     masks: Tensor,
     resolution: int = 320,
+    faint: bool = False,
     tell: Callable[[float], None] = lambda done: None,
 ) -> tuple[Array, Array]:
     """The closed surface that the photos agree about, within the hull of the masks.
 
-    `tell` is called with the part of the work that is done.
+    `tell` is called with the part of the work that is done. Of `faint` patterns depths are as rough
+    as patches are wide, and averaged over more cells.
 
     Raises:
         ValueError: if the masks contradict each other.
@@ -318,7 +326,7 @@ def fused(
     def joined() -> Array:
         body = filled_by_least_area(votes.reshape(grid.shape), within).ravel()
         guess = (body[cells] - 0.5) * SETTINGS.band * grid.cell
-        return _smoothed(values, cells, out, guess, grid, reach)
+        return _smoothed(values, cells, out, guess, grid, reach, SETTINGS.smoothing[faint])
 
     def missing(field: Array) -> Array:
         # Of those in the hull, and of cells that are alike that which is deepest in it.
@@ -356,8 +364,9 @@ def _changed(field: Array, body: npt.NDArray[np.bool_], values: Array, grid: Gri
 
 
 def _smoothed(
-    values: Array, cells: Array, out: Array, guess: Array, grid: Grid, reach: float
-) -> Array:
+    values: Array, cells: Array, out: Array, guess: Array, grid: Grid, reach: float,
+    smoothing: float,
+) -> Array:  # fmt: skip
     """What photos say, averaged over neighbouring cells by its weight, within the hull.
 
     Where it is less than one photo says, also what is guessed.
@@ -368,9 +377,7 @@ def _smoothed(
     weight[cells] = out[:, 1]
     mean[cells] = out[:, 0] * out[:, 1]
     mean, weight = mapped(
-        lambda part: gaussian_filter(
-            part.reshape(grid.shape), SETTINGS.smoothing, truncate=2
-        ).ravel(),
+        lambda part: gaussian_filter(part.reshape(grid.shape), smoothing, truncate=2).ravel(),
         (mean, weight),
     )
     own = values[cells].clip(-reach, reach)
@@ -538,6 +545,35 @@ def _extended(images: Array, masks: Tensor) -> Array:
     return images
 
 
+def told_apart(images: Tensor, masks: Tensor) -> Tensor:
+    """Photos [B, 3, H, W], with faint patterns of colour, as on plaster, made strong.
+
+    Where colours hardly differ, photos are met as well by a wrong surface: what differs is shading
+    and grain, which another surface shows too. Then these are brightness and ratios of colours.
+
+    Args:
+        images: [B, 3, H, W] in [0, 1], the object over black.
+        masks: [B, H, W].
+
+    Returns:
+        Those given, where some colours differ clearly, or hardly more than by noise.
+    """
+    shown = (masks > 0.9).cpu().numpy()
+    chroma = _chroma(images)
+    tints, faint = [images.mean(1)], False
+    for tint in chroma[1:]:
+        spread = _spread(tint, shown)
+        if spread[2] - spread[0] > SETTINGS.faint:
+            return images
+        noise = max(SETTINGS.least_noise, _rough(tint, shown.view(np.uint8)))
+        middle, gain = _gain(tint, shown, noise)
+        if tint[shown].std() < 2 * noise:
+            gain = 1.0
+        faint |= gain > 1
+        tints.append(torch.from_numpy(0.5 + gain * (tint - middle)).to(images) * masks)
+    return torch.stack(tints, 1).clamp(0, 1) if faint else images
+
+
 def _levels(chroma: Array, inside: Array) -> tuple[Array, Array]:
     """Images of each level and tint, and where a patch is first told apart.
 
@@ -559,16 +595,46 @@ def _levels(chroma: Array, inside: Array) -> tuple[Array, Array]:
     shown = inside > 0
     for tint in chroma:
         noise = _rough(tint, inside) if tints else _noise(tint, inside)
+        noise = max(SETTINGS.least_noise, noise)
+        middle, gain = _gain(tint, shown, noise)
+        if gain > 1:
+            tint, noise = gain * (tint - middle), gain * noise
         words = flat[tints * size : (tints + 1) * size]
         words = words.reshape(len(inside), SETTINGS.levels, *inside.shape[1:])
-        first, precision = _localised(tint, shown, max(SETTINGS.least_noise, noise), words)
+        first, precision = _localised(tint, shown, noise, words)
+        tells = precision > SETTINGS.location_error**-2
         precision = precision / SETTINGS.chroma_gain if tints else precision
         before = levels & 7
         better = (first < before) | ((first == before) & (precision > most))
+        if tints and gain > 1:  # of plaster, brightness is mostly light, which may move
+            better |= tells & (levels < 8)
         if not tints or (better & shown).sum() >= SETTINGS.chroma_share * max(1, shown.sum()):
             levels[better], most[better] = first[better] + 8 * tints, precision[better]
             tints += 1
     return flat[: tints * size + 1], levels
+
+
+def _gain(tint: Array, shown: Array, noise: float) -> tuple[float, float]:
+    """The middle of a tint [B, H, W], and how many times as strong it is to be matched, >= 1.
+
+    A patch whose variance is below `FLAT` is taken for plain. Of a faint pattern, as on plaster,
+    that holds everywhere, though it may be far above the noise that is left at the last level.
+    """
+    from gendr.photos.fitting.shape.stereo_vectors import FLAT
+
+    low, middle, high = _spread(tint, shown)
+    if high - low > SETTINGS.faint:
+        return middle, 1.0
+    sigma = SETTINGS.blur * 2 ** (SETTINGS.levels - 1)
+    enough = (4 * math.pi * FLAT / SETTINGS.pattern) ** 0.5 * sigma / noise
+    return middle, max(1.0, min(enough, SETTINGS.spread / max(high - low, 1e-12)))
+
+
+def _spread(tint: Array, shown: Array) -> list[float]:
+    """The lowest, middle and highest of a tint [B, H, W], but for one in a thousand."""
+    values = tint[shown][::8]
+    found: list[float] = np.quantile(values, (0.001, 0.5, 0.999)).tolist() if len(values) else []
+    return found or [0.0, 0.0, 0.0]
 
 
 def _localised(tint: Array, shown: Array, noise: float, words: Array) -> tuple[Array, Array]:

@@ -133,7 +133,7 @@ class LastRows:
 
         (p,), saved = Rows.forward((*spec, 0), x, steepness, save=save)
         out = payload.new_empty(*p.shape[:-1], payload.shape[-1])
-        rows, given, found = (t.reshape(-1, *t.shape[-2:]).numpy() for t in (p, payload, out))
+        rows, given, found = (stacked(t, 2).numpy() for t in (p, payload, out))
         launch(kernels.times, len(rows), rows.size, rows, given, found)
         return (finite(out),), saved
 
@@ -148,7 +148,7 @@ class LastRows:
         p, payload = saved[0].detach(), inputs[2]
         of_p, of_payload = memory.empty_like(p), torch.empty_like(payload)
         rows, given, upstream, to_p, to_payload = (
-            t.reshape(-1, *t.shape[-2:]).numpy() for t in (p, payload, grads[0], of_p, of_payload)
+            stacked(t, 2).numpy() for t in (p, payload, grads[0], of_p, of_payload)
         )
         launch(kernels.times_back, len(rows), rows.size, rows, given, upstream, to_p, to_payload)
         found = Rows.backward((*spec, 0), inputs[:2], saved, (of_p,), wanted)
