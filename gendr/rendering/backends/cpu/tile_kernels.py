@@ -228,6 +228,22 @@ def _edge(base, k, x, y):
     return inward, base.all(_BASE + 4 + k) + more, base.all(_BEYOND + k) + more
 
 
+def _nearest(edges):
+    """The square of the least distance, the lowest height, and how far beyond its edge it is.
+
+    Of edges as `_edge` gives them.
+    """
+    squares, gaps = [], []
+    for inward, along, beyond in edges:
+        gaps.append(maximum(maximum(-along, beyond), 0.0))
+        squares.append(inward * inward + gaps[-1] * gaps[-1])
+    best, lowest, gap = squares[0], edges[0][0], gaps[0]
+    for here, (inward, _, _), outside in zip(squares[1:], edges[1:], gaps[1:], strict=True):
+        gap = where(here < best, outside, gap)
+        best, lowest = minimum(here, best), minimum(inward, lowest)
+    return best, lowest, gap
+
+
 def _signed(square, lowest, beyond, solid):
     """The distance, positive inside.
 
@@ -247,19 +263,10 @@ def _measuring(count, places=False):
 
     def step(i, base, solid, block):
         x, y = _pixels(i.builder, True), _pixels(i.builder, False)
-        best = lowest = gap = None
-        for k in range(count):
-            inward, along, beyond = _edge(base, k, x, y)
-            if places:
-                block[i + (INWARD + k * STRIDE)] = inward
-            outside = maximum(maximum(-along, beyond), 0.0)
-            here = inward * inward + outside * outside
-            if best is None:
-                best, lowest, gap = here, inward, outside
-            else:
-                gap = where(here < best, outside, gap)
-                best, lowest = minimum(here, best), minimum(inward, lowest)
-        block[i + DISTANCE] = _signed(best, lowest, gap, solid)
+        edges = [_edge(base, k, x, y) for k in range(count)]
+        for k in range(count if places else 0):
+            block[i + (INWARD + k * STRIDE)] = edges[k][0]
+        block[i + DISTANCE] = _signed(*_nearest(edges), solid)
 
     return lanewise(step)
 
@@ -312,8 +319,9 @@ def _measuring_again(squared):
         def narrow(value):
             return Lanes(builder, builder.fptrunc(value.value, _FLOATS))
 
-        x, y = sixteen(column) + _pixels(builder, True, kind), _pixels(builder, False, kind)
-        y, best, lowest, gap = sixteen(row) + y, None, None, None
+        x = sixteen(column) + _pixels(builder, True, kind)
+        y = sixteen(row) + _pixels(builder, False, kind)
+        edges = []
         for k in range(4):
             inward, along = (
                 sixteen(frame.all(CENTRE + n))
@@ -321,16 +329,10 @@ def _measuring_again(squared):
                 + y * sixteen(frame.all(DOWN + n))
                 for n in (k, k + 4)
             )
-            beyond = along - sixteen(frame.all(LENGTH + 4 + k))
-            outside = maximum(maximum(-along, beyond), 0.0)
-            here = inward * inward + outside * outside
-            if best is None:
-                best, lowest, gap = here, inward, outside
-            else:
-                gap = where(here < best, outside, gap)
-                best, lowest = minimum(here, best), minimum(inward, lowest)
-        distance = _signed(best, lowest, gap, sixteen(frame.all(DISC + 3)))
-        square = maximum(best, 0.0)
+            edges.append((inward, along, along - sixteen(frame.all(LENGTH + 4 + k))))
+        nearest = _nearest(edges)
+        distance = _signed(*nearest, sixteen(frame.all(DISC + 3)))
+        square = nearest[0]
         measure = where(distance < 0.0, -square, square) if squared else distance
         block[i + DISTANCE] = narrow(distance)
         block[i + ARGUMENT] = narrow(measure * sixteen(factor) + sixteen(shift))
