@@ -7,7 +7,7 @@ merging neighbours, see `cpu.isotonic_kernels` and `triton.isotonic_kernels`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from gendr._common.tracing import running_max
 from gendr.distributions.decisions import Number
 from gendr.kernels.operator import Operator
 
-__all__ = ["ISOTONIC", "RANKS", "VALUES", "by_replay"]
+__all__ = ["ISOTONIC", "RANKS", "VALUES", "Projection"]
 
 
 class _Blocks:
@@ -147,12 +147,31 @@ def _isotonic_within(_: None, saved: tuple[Any, ...], x: Tensor) -> Tensor:
 ISOTONIC = Operator("sorting.isotonic", reference=_isotonic, replay=_isotonic_within)
 
 
-def by_replay(
-    operator: Operator, entropic: bool, inputs: tuple[Any, ...], saved: tuple[Any, ...],
-    grads: tuple[Tensor, ...],
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """The gradients of x and of the steepness, for which there is no kernel."""
-    leaves = [t.detach().requires_grad_() for t in inputs]
-    with torch.enable_grad():
-        result = operator.replay(entropic, saved, *leaves)  # pyright: ignore[reportOptionalCall]
-    return torch.autograd.grad(result, leaves, grads)
+class Projection:
+    """What kernels of `RANKS` and `VALUES` have in common, on any device.
+
+    Attributes:
+        operator: whose kernels these are.
+    """
+
+    operator: ClassVar[Operator]
+
+    @classmethod
+    def backward(
+        cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...],
+        grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        """The gradient of x; that of the steepness too if it is wanted, by the definition."""
+        if not wanted[1]:
+            return cls.gradient(entropic, inputs, saved, grads[0]), None
+        leaves = [torch.as_tensor(t).detach().requires_grad_() for t in inputs]
+        with torch.enable_grad():
+            result = cls.operator.replay(entropic, saved, *leaves)  # pyright: ignore[reportOptionalCall]
+        return torch.autograd.grad(result, leaves, grads)
+
+    @classmethod
+    def gradient(
+        cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...], grad: Tensor
+    ) -> Tensor:
+        """The gradient of x alone, by a kernel."""
+        raise NotImplementedError

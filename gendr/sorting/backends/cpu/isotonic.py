@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from gendr.distributions.decisions import Number
 from gendr.kernels.threads import run
-from gendr.sorting.backends.isotonic import RANKS, VALUES, by_replay
+from gendr.sorting.backends.isotonic import RANKS, VALUES, Projection
 from gendr.sorting.base import spread_nan
 
 __all__ = ["Isotonic", "Ranks", "Values"]
@@ -31,8 +32,10 @@ def _compiled() -> tuple[Any, Any]:
     return isotonic_kernels, order.fill_order
 
 
-class Ranks:
+class Ranks(Projection):
     """The kernels of `RANKS`."""
+
+    operator = RANKS
 
     @staticmethod
     def forward(
@@ -43,23 +46,22 @@ class Ranks:
         result, order, starts = _projected(kernels.rank_rows, x, float(steepness), entropic)
         return (result,), (order, starts, result)
 
-    @staticmethod
-    def backward(
-        entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...],
-        grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        """The gradient of x; that of the steepness too if it is wanted, by the definition."""
+    @classmethod
+    @override
+    def gradient(
+        cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...], grad: Tensor
+    ) -> Tensor:
         kernels, _ = _compiled()
-        if wanted[1]:
-            return by_replay(RANKS, entropic, inputs, saved, grads)
-        to_x, (order, starts, ranks) = torch.empty_like(grads[0]), saved
+        to_x, (order, starts, ranks) = torch.empty_like(grad), saved
         blocks = _rows(ranks), order.numpy(), starts.numpy(), float(inputs[1]), entropic
-        _run(kernels.rank_gradients, _rows(grads[0]), *blocks, _rows(to_x))
-        return to_x, None
+        _run(kernels.rank_gradients, _rows(grad), *blocks, _rows(to_x))
+        return to_x
 
 
-class Values:
+class Values(Projection):
     """The kernels of `VALUES`."""
+
+    operator = VALUES
 
     @staticmethod
     def forward(
@@ -70,19 +72,16 @@ class Values:
         result, order, starts = _projected(kernels.value_rows, x, float(steepness), entropic)
         return (result,), (order, starts)
 
-    @staticmethod
-    def backward(
-        entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...],
-        grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        """As that of `Ranks`."""
+    @classmethod
+    @override
+    def gradient(
+        cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...], grad: Tensor
+    ) -> Tensor:
         kernels, _ = _compiled()
-        if wanted[1]:
-            return by_replay(VALUES, entropic, inputs, saved, grads)
-        to_x, blocks = torch.empty_like(grads[0]), (part.numpy() for part in saved)
-        rows = _rows(grads[0]), _rows(inputs[0])
+        to_x, blocks = torch.empty_like(grad), (part.numpy() for part in saved)
+        rows = _rows(grad), _rows(inputs[0])
         _run(kernels.value_gradients, *rows, *blocks, entropic, _rows(to_x))
-        return to_x, None
+        return to_x
 
 
 class Isotonic:

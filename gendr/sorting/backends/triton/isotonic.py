@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from gendr.distributions.decisions import Number
 from gendr.kernels.triton.launch import interpreted, power_of_2, run
-from gendr.sorting.backends.isotonic import RANKS, VALUES, by_replay
+from gendr.sorting.backends.isotonic import RANKS, VALUES, Projection
 
 __all__ = ["Isotonic", "Ranks", "Values"]
 
@@ -20,8 +21,10 @@ LANES = 1024  # positions that a program looks at together, at most
 _THREAD = 4  # of them that a thread has
 
 
-class Ranks:
+class Ranks(Projection):
     """The kernels of `RANKS`."""
+
+    operator = RANKS
 
     @staticmethod
     def forward(
@@ -32,22 +35,20 @@ class Ranks:
         ranks, *blocks = _projected("RANKS", x, order, _scalar(x, steepness), entropic)
         return (ranks,), (order, *blocks, ranks)
 
-    @staticmethod
-    def backward(
-        entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...],
-        grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        """The gradient of x; that of the steepness too if it is wanted, by the definition."""
-        if wanted[1]:
-            return by_replay(RANKS, entropic, inputs, saved, grads)
+    @classmethod
+    @override
+    def gradient(
+        cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...], grad: Tensor
+    ) -> Tensor:
         order, starts, ends, ranks = saved
         steepness = _scalar(ranks, inputs[1])
-        found = _gradients("RANKS", grads[0], ranks, order, starts, ends, steepness, entropic)
-        return found, None
+        return _gradients("RANKS", grad, ranks, order, starts, ends, steepness, entropic)
 
 
-class Values:
+class Values(Projection):
     """The kernels of `VALUES`."""
+
+    operator = VALUES
 
     @staticmethod
     def forward(
@@ -58,17 +59,14 @@ class Values:
         values, *blocks = _projected("VALUES", x, order, _scalar(x, steepness), entropic)
         return (values,), (order, *blocks)
 
-    @staticmethod
-    def backward(
-        entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...],
-        grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        """As that of `Ranks`."""
-        if wanted[1]:
-            return by_replay(VALUES, entropic, inputs, saved, grads)
+    @classmethod
+    @override
+    def gradient(
+        cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...], grad: Tensor
+    ) -> Tensor:
         x, (order, starts, ends) = inputs[0], saved
         one = _scalar(x, 1.0)
-        return _gradients("VALUES", grads[0], x, order, starts, ends, one, entropic), None
+        return _gradients("VALUES", grad, x, order, starts, ends, one, entropic)
 
 
 class Isotonic:
