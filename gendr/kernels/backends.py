@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -38,11 +38,16 @@ class AnyBackend(Protocol):
 B = TypeVar("B", bound=AnyBackend | None)
 
 
+_loaded: dict[str, Any] = {}  # by their paths
+
+
 @constant
-def reason_of(load: Callable[[str], AnyBackend | None], name: str) -> str | None:
-    """Why the backend that `load` gives for a name is not usable here, None if it is."""
-    backend = load(name)
-    return None if backend is None else backend.available()
+def _reason(path: str | None) -> str | None:
+    """Why the backend at this path is not usable here, None if it is; then it is loaded."""
+    if path is None:
+        return None
+    _loaded[path] = import_module(path)
+    return _loaded[path].available()
 
 
 class Choice(Generic[B]):
@@ -50,9 +55,8 @@ class Choice(Generic[B]):
 
     Args:
         system: its name, the first part of the names of its operators.
-        load: name of a backend -> the backend; None where there are no kernels, but definitions
-            in plain torch. It imports by plain statements, because `torch.compile` cannot trace
-            `import_module`.
+        modules: name of a backend -> the module that is it, imported when first wanted; `reference`
+            may be missing, where definitions in plain torch have no module of their own.
         names: of the backends, in the order in which `auto` asks them; the last takes every tensor.
         traced: whether all have forms of their own for the transforms of `torch.func`.
         batched: what has batches of its own and no form for `torch.func.vmap`, for its message.
@@ -66,19 +70,25 @@ class Choice(Generic[B]):
     def __init__(
         self,
         system: str,
-        load: Callable[[str], B],
+        modules: Mapping[str, str],
         names: tuple[str, ...] = NAMES,
         *,
         traced: bool = False,
         batched: str = "",
     ) -> None:
         self.known[system] = self
-        self.load, self.names, self.traced, self.batched = load, names, traced, batched
+        self.modules, self.names, self.traced, self.batched = modules, names, traced, batched
         self._chosen: dict[tuple[str, torch.device, torch.dtype], B] = {}
+
+    def load(self, name: str) -> B:
+        """The backend of that name; None where there are no kernels."""
+        path = self.modules.get(name)
+        _reason(path)  # `torch.compile` can trace no import, but finds what is loaded
+        return None if path is None else _loaded[path]  # pyright: ignore[reportReturnType]
 
     def backends(self) -> dict[str, str | None]:
         """Every backend's name -> None if it is usable here, else the reason why not."""
-        return {name: reason_of(self.load, name) for name in self.names}
+        return {name: _reason(self.modules.get(name)) for name in self.names}
 
     def by_operator(self) -> dict[str, dict[str, str | None]]:
         """The same for every operator; one that has no kernels in a backend says so."""
@@ -87,7 +97,7 @@ class Choice(Generic[B]):
 
         def why(name: str, operator: str) -> str | None:
             if name == self.names[-1] or operator in tables[name]:
-                return reason_of(self.load, name)
+                return _reason(self.modules.get(name))
             return f"{operator} has no {name} kernels: its definition runs"
 
         operators = dict.fromkeys(x for table in tables.values() for x in table)
@@ -155,7 +165,7 @@ class Choice(Generic[B]):
             if name == "auto" and candidate == "triton" and tensor.device.type == "cpu":
                 continue  # only Triton's interpreter could: it is for tests, by name
             module = self.load(candidate)
-            reason = reason_of(self.load, candidate)
+            reason = _reason(self.modules.get(candidate))
             if name != "auto" and reason is not None:
                 raise RuntimeError(reason)
             if module is not None and not module.supports(tensor):

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gendr.kernels.backends import Choice
 
-
-def _load(name: str) -> Any:
-    if name == "cpu":
-        from gendr.logic.backends.cpu import backend as module
-    elif name == "triton":
-        from gendr.logic.backends.triton import backend as module
-    else:
-        return None
-    return module
-
-
-_choice = Choice("logic", _load)
+_MODULES = {
+    "cpu": "gendr.logic.backends.cpu.backend",
+    "triton": "gendr.logic.backends.triton.backend",
+}
+_choice = Choice("logic", _MODULES)
 choose, kernels_for = _choice.choose, _choice.kernels

@@ -19,16 +19,10 @@ from gendr.kernels.backends import Choice
 from gendr.kernels.operator import Operator
 from gendr.relaxed.backends.laws import KernelLaw
 
-
-def _load(name: str) -> Any:
-    if name == "cpu":
-        from gendr.relaxed.backends.cpu import backend as module
-    else:
-        return None
-    return module
-
-
-_choice = Choice("relaxed", _load, ("cpu", "reference"))
+_MODULES = {
+    "cpu": "gendr.relaxed.backends.cpu.backend",
+}
+_choice = Choice("relaxed", _MODULES, ("cpu", "reference"))
 
 
 class Task(Protocol):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from torch import Tensor
 
 from gendr.kernels.backends import Choice
@@ -11,18 +9,12 @@ from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pai
 from gendr.rendering.backends.interface import Backend
 from gendr.rendering.geometry import ImageSize, ScreenFaces
 
-
-def _load(name: str) -> Backend:
-    if name == "cpu":
-        from gendr.rendering.backends.cpu import backend as module
-    elif name == "triton":
-        from gendr.rendering.backends.triton import backend as module
-    else:
-        from gendr.rendering.backends import reference as module
-    return cast("Backend", module)
-
-
-choose = Choice("rendering", _load, batched="rendering").choose
+_MODULES = {
+    "cpu": "gendr.rendering.backends.cpu.backend",
+    "triton": "gendr.rendering.backends.triton.backend",
+    "reference": "gendr.rendering.backends.reference",
+}
+choose = Choice("rendering", _MODULES, batched="rendering").choose
 
 
 def alpha(

@@ -8,18 +8,11 @@ from torch import Tensor
 
 from gendr.kernels.backends import Choice
 
-
-def _load(name: str) -> Any:
-    if name == "cpu":
-        from gendr.topk.backends.cpu import backend as module
-    elif name == "triton":
-        from gendr.topk.backends.triton import backend as module
-    else:
-        return None
-    return module
-
-
-_choice = Choice("topk", _load)
+_MODULES = {
+    "cpu": "gendr.topk.backends.cpu.backend",
+    "triton": "gendr.topk.backends.triton.backend",
+}
+_choice = Choice("topk", _MODULES)
 
 
 def kernels_for(operator: str, tensor: Tensor, backend: str, size: int) -> Any:
