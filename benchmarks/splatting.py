@@ -8,8 +8,8 @@ Every tenth photo is left out. The time is that of the training alone: reading p
 kernels come before it. Each training is a row of the table as soon as it is over.
 
 Starts are those of `gendr splat` without masks: the surface that stereo finds, and what cameras
-see. Their time is all that the command takes, but for finding cameras, in seconds of a processor on
-one thread, so that other programs do not count; every fifth photo is left out.
+see. Their time is all that the command takes, but for finding cameras, in seconds of a processor,
+so that other programs do not count; every fifth photo is left out.
 """
 
 from __future__ import annotations
