@@ -5,7 +5,7 @@ triangle.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
-# pyright: reportMissingParameterType=false
+# pyright: basic, reportMissingParameterType=false
 # pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
 
 from __future__ import annotations
