@@ -68,7 +68,8 @@ HERE = Path(__file__).resolve().parent
 FINER = 2  # points along the side of a pixel, for our own pictures
 LEAST_SECONDS = 3.0  # of which frames are counted
 PATIENCE = 300.0  # seconds for a browser
-DRAWN = ("photo", "gendr", "three 2x", "pyrender", "gendr view")  # in a figure
+COLOURS = 64  # of a figure
+DRAWN = ("photo", "gendr", "three 2x", "pyrender", "gendr view")  # in it
 SETTLED = 5.0  # seconds after which a page has its mesh
 SOFTWARE = (
     "--headless=new", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
@@ -325,7 +326,7 @@ def _browser(url: str) -> Generator[None]:
 
 
 def by_view(model: Path, photos: Photos, background: Tensor) -> Images:
-    """What `gendr view` shows from the same places, whatever the principal points."""
+    """What `gendr view` shows from the same places."""
     viewer = Viewer(read_subject(model), 8790)
     try:
         with _browser(viewer.url):
@@ -344,11 +345,19 @@ def by_view(model: Path, photos: Photos, background: Tensor) -> Images:
 
 
 def _seen(client: Any, camera: Camera, size: tuple[int, int]) -> Images:
-    """What the viewer's page shows from a place: RGBA [H, W, 4]."""
+    """What the viewer's page shows from a place, to half a pixel: RGBA [H, W, 4].
+
+    Its principal point is in the middle, so that a larger picture is cut.
+    """
     rotation, shift, k = (x[0].double() for x in camera.to_opencv(size))
-    place = {"wxyz": SO3.from_matrix(rotation.T.numpy()).wxyz, "position": -rotation.T @ shift}
-    fov = 2 * math.atan(size[0] / 2 / float(k[1, 1]))
-    return client.get_render(*size, **place, fov=fov, transport_format="png", timeout=PATIENCE)
+    middle = float(k[1, 2]), float(k[0, 2])
+    height, width = (2 * math.ceil(max(m, n - m)) for m, n in zip(middle, size, strict=True))
+    top, left = round(height / 2 - middle[0]), round(width / 2 - middle[1])
+    picture = client.get_render(
+        height, width, wxyz=SO3.from_matrix(rotation.T.numpy()).wxyz, position=-rotation.T @ shift,
+        fov=2 * math.atan(height / 2 / float(k[1, 1])), transport_format="png", timeout=PATIENCE,
+    )  # fmt: skip
+    return picture[top : top + size[0], left : left + size[1]]
 
 
 def _chromium() -> str:
@@ -441,6 +450,7 @@ def _draw(shown: dict[str, Images], path: Path) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from PIL import Image
 
     kept = {"photo": "photo, left out", **_NAMES}
     columns = {kept[name]: images[0] for name, images in shown.items() if name in DRAWN}
@@ -450,7 +460,10 @@ def _draw(shown: dict[str, Images], path: Path) -> None:
         axis.set_title(name.replace("`", ""), fontsize=8)
         axis.axis("off")
     figure.subplots_adjust(0, 0, 1, 0.92, 0.03)
-    figure.savefig(path, dpi=90, metadata={"Software": None})
+    figure.savefig(path, dpi=90)
+    plt.close(figure)
+    colours = Image.open(path).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    colours.save(path, optimize=True)
 
 
 def _tell(row: dict[str, Any]) -> None:
