@@ -51,8 +51,6 @@ from gendr.rendering.geometry import ImageSize, ScreenFaces
 if TYPE_CHECKING:
     from gendr.rendering.scene import Scene
 
-project, settings = reference.project, reference.settings
-
 
 # ---------------------------------------------------------------------------------------------
 # Silhouettes
@@ -409,5 +407,6 @@ def nearest(
 
 
 KERNELS = {
-    f"rendering.{x.__name__}": x for x in (alpha, softmax, ordered, nearest, distance, gather)
+    f"rendering.{x.__name__}": x
+    for x in (alpha, softmax, ordered, nearest, pairs, distance, gather)
 }

@@ -31,7 +31,7 @@ from gendr.kernels.numba.calls import (
     row,
     shifted,
 )
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.vectors import LANES
 from gendr.rendering.backends.cpu.kernels import (
     _POINTS,
@@ -55,9 +55,6 @@ from gendr.rendering.backends.cpu.kernels import (
     turn_on_edges,
 )
 from gendr.rendering.backends.cpu.records import FaceTables, Formulas, Layers
-
-ensure_cache()
-announce_compilation(__name__)
 
 WIDE, TALL = 32, 16  # a tile
 PIXELS = WIDE * TALL  # at most BLOCK
