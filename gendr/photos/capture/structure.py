@@ -10,8 +10,10 @@ tracks.npy.
 """
 
 import json
+import sqlite3
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,8 @@ import pycolmap
 
 # By how much the mean reprojection error must fall for a lens of more parameters.
 BETTER = 0.05
-# How many photos must share each lens.
-SHARED = 4
+# How many photos must share each lens; how many points a photo must show that is placed.
+SHARED, POINTS = 4, 10
 
 
 def main(folder: Path) -> None:
@@ -72,7 +74,20 @@ def main(folder: Path) -> None:
     best = max(found.values(), key=lambda model: model.num_reg_images(), default=None)
     if best is not None:
         best = with_better_lens(best)
-    (folder / "result.json").write_text(json.dumps(described(best, folder)))
+    result = {**described(best, folder), "turned": turned_share(database)}
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def turned_share(database: Path) -> float:
+    """The share of pairs that look as if the camera had been turned on the spot.
+
+    So do those of one plane; COLMAP does not tell them apart before it knows poses.
+    """
+    kinds = pycolmap.TwoViewGeometryConfiguration
+    turned = int(kinds.PANORAMIC), int(kinds.PLANAR_OR_PANORAMIC)
+    with closing(sqlite3.connect(database)) as base:
+        found = Counter(base.execute("SELECT config FROM two_view_geometries WHERE rows > 0"))
+    return sum(found[kind,] for kind in turned) / max(found.total(), 1)
 
 
 def with_better_lens(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstruction":
@@ -115,7 +130,8 @@ def described(model: "pycolmap.Reconstruction | None", folder: Path) -> "dict[st
     np.save(folder / "tracks.npy", np.array(tracks, np.int64).reshape(-1, 2))
     images = []
     for image in model.images.values():
-        if not image.has_pose:
+        # Photos that were only turned get poses, too, but their points are at no angle and go.
+        if not image.has_pose or image.num_points3D < POINTS:
             continue
         pose, lens = image.cam_from_world(), image.camera
         images.append({

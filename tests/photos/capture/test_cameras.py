@@ -120,8 +120,25 @@ def test_which_photos(tmp_path):
     (tmp_path / "images").mkdir()
     Image.new("L", (4, 4)).save(tmp_path / "images" / "c.png")
     assert [p.name for p in list_photos(tmp_path)] == ["c.png"]
-    with pytest.raises(ValueError, match=r"at least 4 photos, and .* holds 1"):
+    with pytest.raises(ValueError, match=r"at least 2 photos, and .* holds 1"):
         find_cameras(tmp_path)
+
+
+def test_photos_share_a_lens_if_size_camera_and_focal_length_are_the_same(tmp_path):
+    """A phone with two lenses, one of which does not say what it is on film; and other cameras."""
+    lenses = [("A", 4.2, 26), ("A", 4.2, 26), ("A", 1.5, 0), ("B", 4.2, 26), None, ("A", 4.2, 26)]
+    for i, lens in enumerate(lenses):
+        exif = Image.Exif()
+        if lens is not None:
+            exif[0x110] = lens[0]
+            exif.get_ifd(0x8769).update({0x920A: lens[1], 0xA405: lens[2]})
+        Image.new("L", (36, 24) if i < 5 else (24, 36)).save(tmp_path / f"{i}.jpg", exif=exif)
+    photos = list_photos(tmp_path)
+    groups, *_ = module._prepare(tmp_path, photos, tmp_path / "work", 1.0, lambda now: None)
+    assert [[int(name[-9:-4]) for name in group["names"]] for group in groups] == [
+        [0, 1], [2], [3], [4], [5],
+    ]  # fmt: skip
+    assert [group["focal"] for group in groups] == [26, 0, 26, 0, 26]
 
 
 def fake(root, **options):
