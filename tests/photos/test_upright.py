@@ -1,0 +1,18 @@
+"""What is up, by photos that look down, and some of which lie on a side."""
+
+import numpy as np
+
+from gendr import look_at
+from gendr.photos.upright import upwards
+
+
+def test_most_photos_say_what_is_up():
+    """Around something, or on one side of it; a third is stored turned, or lies there unsaid."""
+    for elevation in (0, 20, 60):
+        for most in (330, 90):
+            camera = look_at(3.0, elevation, np.linspace(0, most, 12).tolist())
+            right, down = camera.right.double().numpy(), -camera.up.double().numpy()
+            turns = np.stack([right, down, camera.ahead.double().numpy()], 1)
+            turns[::3, 0], turns[::3, 1] = down[::3], -right[::3]
+            for quarters in ([1, 0, 0] * 4, [0] * 12):
+                np.testing.assert_allclose(upwards(turns, quarters), [0, 1, 0], atol=0.03)
