@@ -36,7 +36,7 @@ from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.photos import Masks, is_photo
 from gendr.photos.capture.gps import Placement, place_by_gps, read_fix
-from gendr.photos.upright import upwards
+from gendr.photos.upright import SIDES, upwards
 
 __all__ = ["FoundCameras", "find_cameras", "list_photos"]
 
@@ -415,7 +415,9 @@ def _world(images: list[dict[str, Any]], quarters: list[int]) -> tuple[Matrix, M
     system = across.sum(0) + 1e-6 * np.eye(3)
     centre = np.linalg.solve(system, (across @ eyes[..., None]).sum(0)[:, 0] + 1e-6 * eyes.mean(0))
     up = upwards(turns, quarters)
-    aside = np.cross(up, -ahead[0]).astype(np.float64)
+    # What is above it, too, in place of what is ahead of one that looks down.
+    above: Matrix = turns[0].T @ SIDES[quarters[0]]
+    aside: Matrix = np.cross(up, -ahead[0] - above)
     aside /= max(float(np.linalg.norm(aside)), 1e-12)
     turn: Matrix = np.stack([aside, up, np.cross(aside, up)])
     if abs(np.linalg.det(turn) - 1) > 1e-6:  # cameras that stand on their heads in turn
