@@ -115,7 +115,10 @@ class RankingLoss(nn.Module, ABC):
         losses = self.of_lists(scores, target, known)
         count = None if known is None else known.any(-1)
         if count is not None:
-            losses = torch.where(count, losses, 0.0)
+            if not is_traced() and bool(count.all()):
+                count = None
+            else:
+                losses = torch.where(count, losses, 0.0)
         return reduced(losses, count, self.reduction).to(dtype)
 
     def _checked(
@@ -419,7 +422,8 @@ class ListNet(RankingLoss):
         """The cross-entropy."""
         target = target.to(scores.dtype)
         if mask is not None:
-            scores, target = (x.masked_fill(~mask, _lowest(scores)) for x in (scores, target))
+            absent, lowest = ~mask, _lowest(scores)
+            scores, target = (x.masked_fill(absent, lowest) for x in (scores, target))
         return -(target.softmax(-1) * scores.log_softmax(-1)).sum(-1)
 
 
