@@ -50,8 +50,8 @@ def without_shadow_bites(camera: Camera, images: Tensor, masks: Tensor) -> Tenso
         masks: [B, H, W], 0 or 1, none of them empty.
 
     Returns:
-        Masks like those given; these themselves if there are fewer than eight, or a backdrop is not
-        dark.
+        Masks like those given; these themselves if there are fewer than eight, a backdrop is not
+        dark, or the cameras do not look at one place, which is said where the shape is made.
     """
     count, height, width = masks.shape
     if count < LEAST_VIEWS or camera.orthographic:
@@ -68,7 +68,10 @@ def without_shadow_bites(camera: Camera, images: Tensor, masks: Tensor) -> Tenso
     denied = mapped(
         lambda i: _denied(light[i].numpy() - behind[i], inside[i].numpy(), count), range(count)
     )
-    shown = _shown(camera, inside, denied)
+    try:
+        shown = _shown(camera, inside, denied)
+    except ValueError:
+        return masks
     found = masks.clone()
     for i, (some, weight) in enumerate(zip(shown, denied, strict=True)):
         more = _beside(some & (weight > 0) & (weight < 1), inside[i].numpy())

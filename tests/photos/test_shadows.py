@@ -40,5 +40,6 @@ def test_bites_in_shadows_are_filled_with_what_other_photos_show():
     assert without_shadow_bites(camera, images + 0.2, masks) is masks
     few = masks[:7]
     assert without_shadow_bites(camera[:7], images[:7], few) is few
+    assert without_shadow_bites(camera[[0] * 24], images, masks) is masks
     even = (0.5 * whole + noise).clamp(0, 1)[:, None].expand(-1, 3, -1, -1)
     assert torch.equal(without_shadow_bites(camera, even, whole.float()), whole.float())
