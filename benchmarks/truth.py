@@ -380,7 +380,8 @@ def compared(name: str, truth: Mesh, mesh: Mesh, camera: Camera, size: int) -> d
 
 def measure(name: str, truth: Mesh, folder: Path) -> dict[str, Any]:
     """Fit the photos of a shape, and compare."""
-    masks = with_masks(Fit(target=str(folder), quiet=True), folder / "fit").masks
+    plain = Fit(target=str(folder), quiet=True, settings=gendr.FitSettings())
+    masks = with_masks(plain, folder / "fit").masks
     own = load_views(folder, masks=masks)
     size = min(own.image_size)
     small, large = (

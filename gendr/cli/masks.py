@@ -22,6 +22,7 @@ from gendr.cli.common import model_file
 from gendr.cli.parser import Fit, Masks
 from gendr.cli.progress import Session
 from gendr.kernels.threads import mapped
+from gendr.mesh.cameras import Camera
 from gendr.mesh.images import (
     QUARTERS,
     decoded_at_once,
@@ -33,8 +34,9 @@ from gendr.mesh.images import (
 from gendr.photos import visual
 from gendr.photos.camera_files.photos import output_names
 from gendr.photos.capture.cameras import list_photos
-from gendr.photos.folders import NoMasksError, grouped, has_mask, open_folder
+from gendr.photos.folders import Folder, NoMasksError, grouped, has_mask, open_folder
 from gendr.photos.masks import find_masks
+from gendr.photos.shadows import without_shadow_bites
 from gendr.photos.views import AUTO
 
 # The sheet: pictures side by side, the longer side of one, and how many there are at most.
@@ -89,7 +91,8 @@ def with_masks(args: Fit, out: Path) -> Fit:
     photos = list(dict.fromkeys(frame.image for frame in opened.frames))
     if not (args.resume and all(file.is_file() for file in _files(photos, place))):
         try:
-            said = _write(photos, place, Masks.image_size, limit, args.quiet)
+            cameras = _cameras(open_folder(folder, None, limit, args.cameras))
+            said = _write(photos, place, Masks.image_size, limit, args.quiet, cameras)
         except (ValueError, RuntimeError) as error:
             raise NoBackdropError(
                 str(error),
@@ -102,14 +105,34 @@ def with_masks(args: Fit, out: Path) -> Fit:
     return replace(args, masks=str(place), background=None)
 
 
-def _write(photos: list[Path], out: Path, side: int, limit: float, quiet: bool) -> str:
-    """Find masks of photos and write them to a folder; what is to be said of them."""
+def _cameras(folder: Folder) -> Camera | None:
+    """The cameras of photos as they are stored; None if lenses bend them, or sizes are mixed."""
+    images = {frame.image for frame in folder.frames}
+    if len(folder.groups()) > 1 or any(folder.straightenings) or len(images) < len(folder.frames):
+        return None
+    return folder.cameras(torch.float32, "cpu")
+
+
+def _write(
+    photos: list[Path], out: Path, side: int, limit: float, quiet: bool,
+    camera: Camera | None = None,
+) -> str:  # fmt: skip
+    """Find masks of photos and write them to a folder; what is to be said of them.
+
+    Where cameras are known, bites in shadows are filled, and a line names the photos.
+    """
     from PIL import Image
 
+    bitten: list[int] = []
     with Session("masks", None, quiet=quiet, at_once=True) as session:
         with session.part("masks") as tell:
             images = _read(photos, side, limit)
             masks, kinds = _found(images, photos, tell)
+            if camera is not None:
+                before, planes = torch.stack(masks), torch.stack([x.planes for x in images])
+                whole = without_shadow_bites(camera, planes, before)
+                bitten = (whole != before).flatten(1).any(1).nonzero()[:, 0].tolist()
+                masks = list(whole)
         with session.part("files") as tell:
 
             def png(i: int) -> bytes:
@@ -126,6 +149,13 @@ def _write(photos: list[Path], out: Path, side: int, limit: float, quiet: bool) 
     for folder in dict.fromkeys(file.parent for file in files):
         writable_folder(folder)
     write_all(files)
+    if bitten and not quiet:
+        names = ", ".join(photos[i].name for i in bitten)
+        say(
+            "gendr",
+            "filled where the object is as dark as the backdrop, by what others show, are the "
+            f"masks of {names}",
+        )
     parts = [100 * float(mask.mean()) for mask in masks]
     how = " or ".join({"still": "stands still", "plain": "is plain"}[kind] for kind in kinds)
     return (

@@ -22,6 +22,7 @@ from torch import Tensor
 from gendr._common.checks import check_float, check_shape
 from gendr.kernels.threads import mapped
 from gendr.photos.backdrop import still_backdrop, unevenness
+from gendr.photos.shadows import DARK
 
 __all__ = ["find_masks"]
 
@@ -39,10 +40,10 @@ _SHADOW, _TINT = 0.4, 0.035
 # What lies so far on either side of the outline is certain; of the shorter side.
 _BAND = 0.012
 _ROUNDS = 3  # of GrabCut
-# A backdrop is dark up to this brightness. Beside the mask of most photos it is so bright, by the
-# distance from it, up to so many pixels; what is brighter by so many standard deviations of means
-# over about so many pixels is none of it, in parts that are as wide as `_BAND`.
-_DARK, _BESIDE, _SURE, _MEAN = 0.1, 24, 5.0, 1.5
+# How bright a dark backdrop is beside masks is known by the distance, up to so many pixels; what is
+# brighter by so many standard deviations of means over about so many pixels is none of it, in parts
+# that are as wide as `_BAND`.
+_BESIDE, _SURE, _MEAN = 24, 5.0, 1.5
 _NAMED = 5  # photos that are named in a message
 # Parts of less than this share of the whole are no part of the object, and gaps of less are none.
 _PART, _GAP = 0.02, 2e-4
@@ -103,7 +104,7 @@ def find_masks(
 
     masks = mapped(cut, range(len(pictures)), callback)
     # What stands still has folds, which are not known behind the object.
-    if still is None and all(b is not None and b.mean() < _DARK for b in behind):
+    if still is None and all(b is not None and b.mean() < DARK for b in behind):
         masks = _with_shadowed(pictures, behind, masks)
     found = torch.from_numpy(np.stack(masks)).to(images)
     empty = [called[i] for i in (found.flatten(1).amax(1) == 0).nonzero()[:, 0].tolist()]

@@ -403,6 +403,7 @@ def _read_before_backdrop(
 ) -> tuple[Tensor, Tensor]:
     """Masks [B, H, W] and colours [B, 3, H, W] over black; masks are found where there are none."""
     from gendr.photos.masks import find_masks
+    from gendr.photos.shadows import without_shadow_bites
 
     read = [read_photo(folder, i, max_megapixels) for i in range(len(folder.frames))]
     planes = torch.from_numpy(np.stack([planes for planes, _ in read])).to(device, dtype)
@@ -412,6 +413,8 @@ def _read_before_backdrop(
             y, x = folder.place(rows[0])
             names = [folder.frames[i].name for i in rows]
             masks[rows, y, x] = find_masks(planes[rows, 1:, y, x], names=names)[0]
+        if len(folder.groups()) == 1:
+            masks = without_shadow_bites(folder.cameras(torch.float32, "cpu"), planes[:, 1:], masks)
         return masks, planes[:, 1:] * masks[:, None]
     return planes[:, 0], planes[:, 1:]
 

@@ -280,9 +280,14 @@ def test_photos_of_plaster_are_compared_by_ratios_of_colours():
         rows = found[:, channel].mean((0, 2))
         assert abs(float(torch.corrcoef(torch.stack([rows, stripes[0, :, 0]]))[0, 1])) > 0.99
         assert float(rows.std()) > 0.03
+    assert stereo.is_plain(images, masks)
     for strength, grain in ((0.3, 0.001), (0.0, 0.001)):  # clear ones, and noise alone
         images, found = told(strength, grain)
         assert found is images
+        assert stereo.is_plain(images, masks) == (strength == 0)
+    noise = 0.006 * torch.randn(4, 3, 32, 32, generator=dice)
+    dark = torch.where(torch.arange(32) < 12, 0.02, 0.6) + noise  # in shadows colours are noise
+    assert stereo.is_plain(dark.clamp(0, 1), masks)
 
 
 @pytest.mark.rotating(4, group="stereo")

@@ -271,6 +271,7 @@ class _Photos:
                 system.weight[:] *= np.array(self.quality, np.float32)[system.view]
             colors = self._corrected(system, texture_target, colors, exposure)
         del system, off, found
+        colors = colors.clamp(0, 1)  # in a light that is dim there, means of albedo may be above
         mesh = texture_target.painted(colors).with_unlit(self.light is None)
         self.tell(0.95)
         most = 1 if self.many else None  # each takes 0.3 GiB for 2 megapixels

@@ -26,7 +26,7 @@ from gendr.photos.fitting.colors.fit import fit_colors
 from gendr.photos.fitting.parametrization import SmoothParametrization, check_single
 from gendr.photos.fitting.shape.bites import without_bites
 from gendr.photos.fitting.shape.schedule import edge_of
-from gendr.photos.fitting.shape.stereo import LEAST_VIEWS, find_depths, fused, told_apart
+from gendr.photos.fitting.shape.stereo import LEAST_VIEWS, find_depths, fused, is_plain, told_apart
 from gendr.photos.fitting.silhouette_gradient import silhouette_gradient
 from gendr.photos.meshing.remeshing import without_cuts
 from gendr.rendering import Renderer
@@ -354,6 +354,7 @@ class _Refinement:
     def __init__(self, mesh: Mesh, images: Tensor, photos: _Photos, clock: _Budget) -> None:
         self.images, self.photos, self.camera, self.clock = images, photos, photos.camera, clock
         self.faint = photos.images is not images
+        self.plain = self.faint or is_plain(images, photos.masks)
         self.known: float | None = None
         self.some = photos.some()
         low, high = mesh.bounding_box()[0], mesh.bounding_box()[1]
@@ -403,7 +404,7 @@ class _Refinement:
                 )
             try:
                 vertices, faces = fused(
-                    depths, photos.camera, photos.whole, faint=self.faint,
+                    depths, photos.camera, photos.whole, faint=self.plain,
                     tell=lambda done: tell(0.78 + 0.22 * done),
                 )  # fmt: skip
             except ValueError:

@@ -29,7 +29,15 @@ from gendr.photos.fitting.shape.handles import without_handles, without_tunnels
 from gendr.photos.meshing.hull import Field, Grid, hull_field, surface_of
 from gendr.rendering import Renderer
 
-__all__ = ["LEAST_VIEWS", "Depths", "StereoSettings", "find_depths", "fused", "told_apart"]
+__all__ = [
+    "LEAST_VIEWS",
+    "Depths",
+    "StereoSettings",
+    "find_depths",
+    "fused",
+    "is_plain",
+    "told_apart",
+]
 
 Array = npt.NDArray[Any]
 
@@ -298,8 +306,8 @@ def fused(
 ) -> tuple[Array, Array]:
     """The closed surface that the photos agree about, within the hull of the masks.
 
-    `tell` is called with the part of the work that is done. Of `faint` patterns depths are as rough
-    as patches are wide, and averaged over more cells.
+    `tell` is called with the part of the work that is done. Of `faint` patterns, or of shading
+    alone, depths are as rough as patches are wide, and averaged over more cells.
 
     Raises:
         ValueError: if the masks contradict each other.
@@ -572,6 +580,22 @@ def told_apart(images: Tensor, masks: Tensor) -> Tensor:
         faint |= gain > 1
         tints.append(torch.from_numpy(0.5 + gain * (tint - middle)).to(images) * masks)
     return torch.stack(tints, 1).clamp(0, 1) if faint else images
+
+
+def is_plain(images: Tensor, masks: Tensor) -> bool:
+    """Whether colours hardly differ, as on plaster, so that shading alone is matched.
+
+    By what is at least half as bright as usual: in shadows colours are noise.
+
+    Args:
+        images: [B, 3, H, W] in [0, 1], the object over black.
+        masks: [B, H, W].
+    """
+    shown = (masks > 0.9).cpu().numpy()
+    grey, *tints = _chroma(images)
+    shown &= grey > 0.5 * np.median(grey[shown]) if shown.any() else False
+    spreads = (_spread(tint, shown) for tint in tints)
+    return all(high - low <= SETTINGS.faint for low, _, high in spreads)
 
 
 def _levels(chroma: Array, inside: Array) -> tuple[Array, Array]:
