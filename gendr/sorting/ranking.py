@@ -113,9 +113,8 @@ class RankingLoss(nn.Module, ABC):
         dtype = scores.dtype if scores.is_floating_point() else torch.get_default_dtype()
         scores, target = self._checked(scores, target, known)
         losses = self.of_lists(scores, target, known)
-        count = torch.ones_like(losses)
-        if known is not None:
-            count = known.any(-1)
+        count = None if known is None else known.any(-1)
+        if count is not None:
             losses = torch.where(count, losses, 0.0)
         return reduced(losses, count, self.reduction).to(dtype)
 

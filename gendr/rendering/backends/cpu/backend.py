@@ -30,6 +30,7 @@ from gendr.kernels.threads import (
 from gendr.primitives.scene import Scene as Triangles
 from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pairs
 from gendr.rendering.backends import reference
+from gendr.rendering.backends.cpu.ordered import depth_keys as depth_keys
 from gendr.rendering.backends.cpu.ordered import ordered as ordered
 from gendr.rendering.backends.cpu.tables import (
     KernelPair,
