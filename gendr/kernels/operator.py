@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import methodcaller
-from typing import Any, ClassVar, Protocol, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from gendr._common import memory
 from gendr._common.ranges import finite
 from gendr._common.tracing import is_plain, is_traced, refuse_batched
 
-__all__ = ["Kernels", "Operator", "no_second_derivative"]
+__all__ = ["KernelPair", "Kernels", "Operator", "no_second_derivative"]
 
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 Input: TypeAlias = "Tensor | float | None"
@@ -58,6 +58,15 @@ class Kernels(Protocol):
         stands for zeros.
         """
         ...
+
+
+class KernelPair(NamedTuple):
+    """Kernels of an operator as two functions; see `Kernels`."""
+
+    forward: Callable[..., Any]
+    backward: Callable[..., Any]
+    wide: bool = False
+    backend: str = "cpu"
 
 
 class Operator:

@@ -95,30 +95,30 @@ def _carry() -> Example:
 
 
 def _rows() -> Example:
-    from gendr.sorting.backends.cpu.rows import Rows
+    from gendr.sorting.backends.cpu.backend import KERNELS
     from gendr.sorting.neuralsort import NeuralSort
 
     x, steepness = torch.randn(2, 5), torch.tensor(1.3)
     inputs, empty = _leaves(x, steepness), _leaves(x[:0], steepness)
-    return Example({"cpu": Rows}, (NeuralSort(), 4, 0), inputs, empty)
+    return Example({"cpu": KERNELS["sorting.rows"]}, (NeuralSort(), 4, 0), inputs, empty)
 
 
 def _products() -> Example:
-    from gendr.sorting.backends.cpu.rows import ProductsOfRows
+    from gendr.sorting.backends.cpu.backend import KERNELS
     from gendr.sorting.softsort import SoftSort
 
     x, steepness, payload = torch.randn(2, 5), torch.tensor(1.3), torch.randn(2, 5, 2)
     inputs, empty = _leaves(x, steepness, payload), _leaves(x[:0], steepness, payload[:0])
-    return Example({"cpu": ProductsOfRows}, (SoftSort(), True), inputs, empty, (0, 2))
+    return Example({"cpu": KERNELS["sorting.products"]}, (SoftSort(), True), inputs, empty, (0, 2))
 
 
 def _last() -> Example:
-    from gendr.sorting.backends.cpu.rows import LastRows
+    from gendr.sorting.backends.cpu.backend import KERNELS
     from gendr.sorting.softsort import SoftSort
 
     x, steepness, payload = torch.randn(2, 5), torch.tensor(1.3), torch.randn(2, 5, 2)
     inputs, empty = _leaves(x, steepness, payload), _leaves(x[:0], steepness, payload[:0])
-    return Example({"cpu": LastRows}, (SoftSort(), 3), inputs, empty, (0, 2))
+    return Example({"cpu": KERNELS["sorting.last"]}, (SoftSort(), 3), inputs, empty, (0, 2))
 
 
 def _faces() -> Any:
@@ -216,12 +216,12 @@ def _mask() -> Example:
 
 def _places() -> Example:
     from gendr.distributions import get
-    from gendr.sorting.backends.cpu.rows import Places
+    from gendr.sorting.backends.cpu.backend import KERNELS
 
     x, steepness = torch.randn(3, 6), torch.tensor(1.5)
     counted = torch.tensor([1.0, 1, 0, 1, 1, 1], dtype=torch.float64)
     return Example(
-        {"cpu": Places}, get("logistic"), _leaves(x, steepness),
+        {"cpu": KERNELS["sorting.places"]}, get("logistic"), _leaves(x, steepness),
         _leaves(x[:0], steepness),
         completed=lambda x, steepness: (x, steepness, counted.expand(x.shape)),
     )  # fmt: skip

@@ -115,7 +115,7 @@ def compiled(body: Any, *, inlined: bool = False) -> Any:
             return _WORDS[value.__name__]
         return compiled(value, inlined=inlined) if isinstance(value, FunctionType) else value
 
-    decorate = inner(cache=False, error_model="numpy", forceinline=inlined)
+    decorate = inner(cache=False, forceinline=inlined)
     return decorate(rebound(body, global_of))
 
 

@@ -46,6 +46,8 @@ def supports(tensor: Tensor) -> bool:
 
 
 _ours: WeakSet[Any] = WeakSet()
+# Of all that we compile: a division by 0 gives an infinity, without a branch that raises.
+_OPTIONS = {"cache": True, "error_model": "numpy"}
 
 
 def ours(function: Any) -> Any:
@@ -62,7 +64,7 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """
     from numba import njit
 
-    options = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, **options}
+    options = {"nogil": True, "no_cfunc_wrapper": True, **_OPTIONS, **options}
     make: Any = njit(**options)
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -86,7 +88,7 @@ def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     from gendr.kernels.compat.numba import inner_only
 
-    options = {"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **_OPTIONS, **options}
     make: Any = njit(**options)
 
     def decorate(function: Callable[..., Any]) -> Any:

@@ -24,7 +24,6 @@ from gendr.logic.circuit import packed
 
 WIDE = 8  # words that an operation works on at a time: one of the widest registers
 ROWS = 64 * WIDE
-_OPTIONS = {"error_model": "numpy"}
 _VECTOR = ir.VectorType(ir.IntType(64), WIDE)
 _ONES = ir.Constant(_VECTOR, [-1] * WIDE)
 _BYTES = 8  # of alignment that is promised
@@ -97,7 +96,7 @@ _full_adder = _operation(3, 2, _sum_and_carry)
 _half_adder = _operation(3, 2, lambda builder, x, y, _: [builder.xor(x, y), builder.and_(x, y)])
 
 
-@inner(**_OPTIONS)
+@inner()
 def _walk(base, runs, gates, adders):
     """All gates and adders, on the slots at `base`."""
     for r in range(len(runs)):
@@ -134,7 +133,7 @@ def _walk(base, runs, gates, adders):
             _half_adder(base, a, b, a)
 
 
-@inner(**_OPTIONS)
+@inner()
 def _load(words, loads, memory, first):
     """Copy eight words of every input to its slot, zeros behind the last."""
     count = min(WIDE, words.shape[1] - first)
@@ -147,7 +146,7 @@ def _load(words, loads, memory, first):
                 memory[slot, i] = 0
 
 
-@inner(**_OPTIONS)
+@inner()
 def _scratch(slots):
     """Memory for all slots, which starts where a line of the cache does."""
     raw = np.empty(slots * WIDE + 8, np.uint64)
@@ -155,7 +154,7 @@ def _scratch(slots):
     return raw[skipped : skipped + slots * WIDE].reshape(slots, WIDE)
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def outputs(words, slots, loads, runs, gates, stores, out, start, stop):
     """Outputs [M, W] of blocks of eight words."""
     memory = _scratch(slots)
@@ -171,7 +170,7 @@ def outputs(words, slots, loads, runs, gates, stores, out, start, stop):
                 out[m, first + i] = memory[stores[m], i]
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def counts(words, slots, loads, runs, gates, adders, digits, ones, out, start, stop):
     """Sums of groups, out [k, rows], of blocks of eight words."""
     memory = _scratch(slots)
@@ -197,7 +196,7 @@ def counts(words, slots, loads, runs, gates, adders, digits, ones, out, start, s
                     out[g, row + j] = np.int32(count[j]) + ones[g]
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def pack(x, thresholds, same, out, start, stop):
     """Bits of features above thresholds: out [F T, W] words, for words of 64 rows.
 

@@ -22,7 +22,6 @@ from gendr._common import memory
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.threads import run
 from gendr.primitives.graphs import antialiased
-from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.raster import (
     corner,
     corners_of,
@@ -118,7 +117,7 @@ def edges(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
 traced = antialiased(backend, edges)
 
 
-@kernel(**OPTIONS)
+@kernel()
 def turn(pos, tri, base, facing, start, stop):
     """The signs of the determinants of triangles, 0 where rounding may have made them."""
     for item in range(start, stop):
@@ -128,7 +127,7 @@ def turn(pos, tri, base, facing, start, stop):
         facing[n, t] = sign if is_solid(a, b, c) else 0
 
 
-@kernel(**OPTIONS)
+@kernel()
 def mark(pos, tri, base, uses, facing, marks, start, stop):
     """Mark the pairs of pixels [N, H, W, 2] that an edge passes where a surface may end.
 
@@ -176,7 +175,7 @@ def mark(pos, tri, base, uses, facing, marks, start, stop):
                             marks[n, j, i, 1] = 1
 
 
-@kernel(**OPTIONS)
+@kernel()
 def find(pos, tri, base, uses, rast, steps, places, found, start, stop):
     """The codes of silhouettes between pairs of pixels, 0 where there is none."""
     height, width = rast.shape[1:3]
@@ -205,14 +204,14 @@ def find(pos, tri, base, uses, rast, steps, places, found, start, stop):
             found[k] = h + 1
 
 
-@kernel(**OPTIONS)
+@kernel()
 def ends(tri, h):
     """The two vertices of a half-edge, as rows of an image."""
     t, k = h // 3, h % 3
     return np.int64(tri[t, (k + 1) % 3]), np.int64(tri[t, (k + 2) % 3])
 
 
-@inner(**OPTIONS)
+@inner()
 def place(p, q, a, b, along, begin, step):
     """Where the line crosses an edge, in steps, of which `step` is the inverse.
 
@@ -224,13 +223,13 @@ def place(p, q, a, b, along, begin, step):
     return ((a * q[along] - b * p[along]) / w - begin) * step
 
 
-@inner(**OPTIONS)
+@inner()
 def side(line, p):
     """On which side of a line a corner is."""
     return line[0] * p[0] + line[1] * p[1] + line[2] * p[3]
 
 
-@inner(**OPTIONS)
+@inner()
 def walk(pos, tri, base, uses, t, goal, x, y, step, axis, steps):
     """The half-edge where the surface ends that is seen at (x, y), on the way to the other pixel.
 
@@ -295,7 +294,7 @@ def walk(pos, tri, base, uses, t, goal, x, y, step, axis, steps):
     return np.int64(-1)
 
 
-@inner(**OPTIONS)
+@inner()
 def crossing(pos, tri, base, height, width, pair, axis, code):
     """(t, e, f, the other pixel, the two vertices) of a silhouette between two pixels."""
     n = pair // (height * width)
@@ -313,7 +312,7 @@ def crossing(pos, tri, base, height, width, pair, axis, code):
     return t, e, f, pair + (1 if axis == 0 else width), va, vb
 
 
-@kernel(**OPTIONS)
+@kernel()
 def blend(pos, tri, base, height, width, pairs, codes, color, result):
     """Add to a pixel at each silhouette what the other side covers of it."""
     for k in range(len(codes)):
@@ -327,7 +326,7 @@ def blend(pos, tri, base, height, width, pairs, codes, color, result):
             result[target, m] += weight * (color[p, m] - color[q, m])
 
 
-@kernel(**OPTIONS)
+@kernel()
 def blend_backward(pos, tri, base, height, width, pairs, codes, color, grad, of_color, of_pos):
     """The gradients of colours, and if there is room for them those of positions."""
     for k in range(len(codes)):

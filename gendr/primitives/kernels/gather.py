@@ -17,7 +17,6 @@ from torch import Tensor
 from gendr._common import memory
 from gendr.kernels.numba.compilation import kernel
 from gendr.kernels.threads import run
-from gendr.primitives.kernels import OPTIONS
 
 __all__ = ["gather"]
 
@@ -48,7 +47,7 @@ def gather(
     return sums
 
 
-@kernel(**OPTIONS)
+@kernel()
 def gather_rows(ids, first, tri, base, weights, values, sums, start, stop):
     """The sums of the vertices start .. stop - 1."""
     images, height, width = ids.shape

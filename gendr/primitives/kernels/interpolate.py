@@ -14,7 +14,6 @@ from torch import Tensor
 from gendr._common import memory
 from gendr.kernels.numba.compilation import kernel
 from gendr.kernels.threads import run
-from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.gather import gather
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def _tables(faces: Faces, attr: Tensor, rast: Tensor, rast_db: Tensor | None) ->
     return rows, faces.tri.numpy(), base, rast.numpy(), db.numpy(), selected
 
 
-@kernel(**OPTIONS)
+@kernel()
 def interpolate_rows(attr, tri, base, rast, db, selected, values, slopes, start, stop):
     """The attributes of rows of pixels, and their derivatives."""
     height, width = rast.shape[1:3]
@@ -118,7 +117,7 @@ def interpolate_rows(attr, tri, base, rast, db, selected, values, slopes, start,
                 slopes[n, i, j, 2 * k + 1] = db[n, i, j, 1] * p + db[n, i, j, 3] * q
 
 
-@kernel(**OPTIONS)
+@kernel()
 def positions_backward(
     attr, tri, base, rast, db, selected, of_values, of_slopes, of_rast, of_db, start, stop
 ):  # fmt: skip
@@ -156,7 +155,7 @@ def positions_backward(
                 of_db[n, i, j, 3] = vy
 
 
-@kernel(**OPTIONS)
+@kernel()
 def corners_backward(
     attr, tri, base, rast, db, selected, of_values, of_slopes, corners, start, stop
 ):  # fmt: skip

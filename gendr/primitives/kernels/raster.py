@@ -33,7 +33,6 @@ from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.threads import num_threads, run
 from gendr.primitives import formulas
 from gendr.primitives.graphs import rasterized
-from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.gather import gather
 from gendr.primitives.scene import Scene, check_indices
 
@@ -139,7 +138,7 @@ def backward(
     return (found.reshape(pos.shape).to(pos.dtype),)
 
 
-@inner(**OPTIONS)
+@inner()
 def corner(pos, v):
     """The x, y, z, w of a vertex."""
     return (
@@ -147,7 +146,7 @@ def corner(pos, v):
     )  # fmt: skip
 
 
-@inner(**OPTIONS)
+@inner()
 def corners_of(pos, tri, base, t):
     """The three corners of a triangle."""
     return (
@@ -157,13 +156,13 @@ def corners_of(pos, tri, base, t):
     )
 
 
-@inner(**OPTIONS)
+@inner()
 def owns(p, q):
     """Whether samples on an edge are inside: left edges, and top ones, as +y is up."""
     return p > 0.0 or (p == 0.0 and q < 0.0)
 
 
-@inner(**OPTIONS)
+@inner()
 def pixels(low, high, n):
     """(first, last) of the n pixels whose centres lie in an interval of NDC."""
     low = math.ceil(max((low * n + n - 1) * 0.5 - MARGIN, 0.0))
@@ -171,7 +170,7 @@ def pixels(low, high, n):
     return low, high
 
 
-@inner(**OPTIONS)
+@inner()
 def interval(a, b, c, axis):
     """The NDC that the visible part of a triangle takes, a little more where it leaves the view."""
     if a[3] > 0.0 and b[3] > 0.0 and c[3] > 0.0:
@@ -195,7 +194,7 @@ def interval(a, b, c, axis):
     return low, high
 
 
-@inner(**OPTIONS)
+@inner()
 def outside(a, b, c):
     """Whether all corners are beyond one plane of the frustum, and so is the triangle."""
     for axis in range(3):
@@ -206,7 +205,7 @@ def outside(a, b, c):
     return False
 
 
-@kernel(**OPTIONS)
+@kernel()
 def bound(pos, tri, first, base, offsets, height, width, box, counts, start, stop):
     """The pixels that each item may cover, and how many of a chunk each tile gets."""
     across, down = -(-width // TILE), -(-height // TILE)
@@ -238,7 +237,7 @@ def bound(pos, tri, first, base, offsets, height, width, box, counts, start, sto
                     counts[chunk, (n * down + i) * across + j] += 1
 
 
-@kernel(**OPTIONS)
+@kernel()
 def listed(offsets, height, width, box, places, lists, start, stop):
     """Write the items of a chunk into the lists of their tiles, in their order."""
     across, down = -(-width // TILE), -(-height // TILE)
@@ -265,7 +264,7 @@ def listed(offsets, height, width, box, places, lists, start, stop):
                     place[tile] += 1
 
 
-@inner(**OPTIONS)
+@inner()
 def later(a, b):
     """Whether a corner comes after another, by x, y, w and z."""
     if a[0] != b[0]:
@@ -277,7 +276,7 @@ def later(a, b):
     return a[2] > b[2]
 
 
-@kernel(**OPTIONS)
+@kernel()
 def draw(
     pos, tri, first, base, offsets, box, starts, lists, floor, floor_ids, rast, derivatives, ids,
     depths, start, stop,
@@ -384,7 +383,7 @@ def draw(
                     derivatives[n, i, j, 2], derivatives[n, i, j, 3] = vx, vy
 
 
-@kernel(**OPTIONS)
+@kernel()
 def rasterize_backward(
     pos, tri, base, ids, of_rast, of_derivatives, corners, weights, start, stop
 ):  # fmt: skip

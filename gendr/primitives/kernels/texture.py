@@ -29,8 +29,7 @@ from gendr.kernels.numba.mathematics import bits_of, from_bits
 from gendr.primitives import formulas
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS
 
-_OPTIONS = {"error_model": "numpy"}
-_INLINE = {**_OPTIONS, "forceinline": True}  # calls would take longer than what they do
+_INLINE = {"forceinline": True}  # calls would take longer than what they do
 WRAP, CLAMP, ZERO, CUBE = range(4)
 # Of a lookup: the nearest texel, the four around, four in the nearest level, in the two around.
 NEAREST, LINEAR, LEVEL, LEVELS = range(4)
@@ -101,7 +100,7 @@ def _square(slopes, height, width):
     return 0.5 * (a + c) + root
 
 
-@inner(**_OPTIONS)
+@inner()
 def _blocks():
     """Room for what `_find` finds of a block of pixels."""
     return (
@@ -110,7 +109,7 @@ def _blocks():
     )  # fmt: skip
 
 
-@inner(**_OPTIONS)
+@inner()
 def _find(uv, uv_da, bias, start, count, mode, boundary, sizes, channels, blocks):
     """Where a run of pixels looks: see `_blocks`, whose arrays are filled.
 
@@ -368,7 +367,7 @@ def _four(source, at, weights, c):
     )
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def sample(uv, uv_da, bias, tex, mips, sizes, counts, mode, boundary, out, start, stop):
     """Look up pixels of a range.
 
@@ -479,7 +478,7 @@ def _slope_sums(grad, o, channels, source, mode, boundary, at, between, slot, k)
     )
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def sample_back(
     uv, uv_da, bias, tex, mips, sizes, counts, mode, boundary, grad, to_uv, to_da, to_bias, start,
     stop,
@@ -535,7 +534,7 @@ def sample_back(
         p = end
 
 
-@inner(**_OPTIONS)
+@inner()
 def _to_cube(uv, uv_da, p, sizes, of_u, of_v, of_level, to_uv, to_da):
     """The gradients of the direction of a pixel and of its derivatives, from those on its face."""
     face, u, v, m = _place(uv, p)
@@ -583,7 +582,7 @@ def _add(grad, o, channels, at, weight, start, mask, own, sums):
         c += 1
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def add_texels(
     uv, uv_da, bias, sizes, counts, mode, boundary, grad, count, owners, sums, start, stop
 ):
@@ -640,14 +639,14 @@ def add_texels(
 # ---------------------------------------------------------------------------------------------
 
 
-@inner(**_OPTIONS)
+@inner()
 def _steps(layout, channels):
     """How far the texel below is, and the one to the right; 0 where a side is 1. See `halve`."""
     height, width = layout[2], layout[3]
     return width * channels if height > 1 else 0, channels if width > 1 else 0
 
 
-@inner(**_OPTIONS)
+@inner()
 def _rows(layout, channels, row):
     """Where the first of the two rows of the fine level begins, and the row that they become."""
     step, first, height, width = layout[0], layout[1], layout[2], layout[3]
@@ -659,7 +658,7 @@ def _rows(layout, channels, row):
     return at, image * to_step + to_first + inner * to_width * channels
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def halve(fine, coarse, layout, channels, start, stop):
     """Means of 2 x 2 texels, where a side of 1 stays; units are rows of the coarse level.
 
@@ -682,7 +681,7 @@ def halve(fine, coarse, layout, channels, start, stop):
                 coarse[to + i * channels + c] = 0.25 * total
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def halve_back(fine, coarse, layout, channels, start, stop):
     """Add the gradient of a coarse level to that of the fine one; units as in `halve`."""
     down, right = _steps(layout, channels)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from gendr.kernels.numba.compilation import inner, kernel
-from gendr.primitives.kernels import OPTIONS
 
 __all__ = ["linked"]
 
@@ -24,7 +23,7 @@ def linked(tri: Tensor) -> Tensor:
     return uses
 
 
-@kernel(**OPTIONS)
+@kernel()
 def link(tri, vertices, uses):
     """Link the half-edges of each edge in a circle."""
     count = 3 * len(tri)
@@ -60,7 +59,7 @@ def link(tri, vertices, uses):
         start = stop
 
 
-@inner(**OPTIONS)
+@inner()
 def end(tri, h, higher):
     """The lower or the higher vertex of a half-edge."""
     t, k = h // 3, h % 3

@@ -16,6 +16,7 @@ from gendr._common import memory
 from gendr._common.checks import FLOATS
 from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as _is_on_cpu
+from gendr.kernels.operator import KernelPair
 from gendr.kernels.threads import run
 from gendr.logic.backends.wires import Wires
 from gendr.logic.mixing import Bags
@@ -72,13 +73,7 @@ def backward(
     return grad_x, grad_tables
 
 
-class Gates:
-    """The kernels of `gates`."""
-
-    forward, backward = staticmethod(forward), staticmethod(backward)
-
-
-KERNELS = {"logic.gates": Gates, "logic.mixed": Bags}
+KERNELS = {"logic.gates": KernelPair(forward, backward), "logic.mixed": Bags}
 
 
 def _work(x: Tensor, tables: Tensor) -> int:

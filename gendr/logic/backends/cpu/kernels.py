@@ -24,7 +24,7 @@ from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.prefetch import prefetch_row
 
 # Sums over the batch are taken in vectors, and products may be fused with them.
-_OPTIONS = {"error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}
+_OPTIONS = {"fastmath": {"contract", "reassoc", "nsz"}}
 # Rows of the batch that a gate of many inputs works on at a time: 2^6 vectors of them stay in the
 # nearest cache.
 LANES = 32

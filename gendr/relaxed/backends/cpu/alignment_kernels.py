@@ -26,7 +26,6 @@ from gendr.kernels.numba.compilation import kernel
 from gendr.kernels.numba.mathematics import exp
 from gendr.kernels.numba.vectors import LANES
 from gendr.relaxed.backends.cpu.minimum import (
-    OPTIONS,
     Decision,
     candidates,
     pull,
@@ -84,7 +83,7 @@ def _rescale(sums, length):
             sums[i + length] += power
 
 
-@kernel(**OPTIONS)
+@kernel()
 def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start, stop):
     """Fill in out [B] for the pairs start .. stop - 1; law is a `Decision`.
 
@@ -162,7 +161,7 @@ def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start
             out[b] = last[rows]
 
 
-@kernel(**OPTIONS)
+@kernel()
 def backward(
     matrix, skips, lengths, beta, warping, value, saved, grad, by_matrix, by_skips, by_beta, start,
     stop,

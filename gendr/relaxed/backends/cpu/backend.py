@@ -15,7 +15,7 @@ from torch import Tensor
 from gendr.distributions.decisions import Number
 from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as supports
-from gendr.kernels.operator import Kernels
+from gendr.kernels.operator import KernelPair, Kernels
 from gendr.kernels.threads import run
 from gendr.relaxed.backends.laws import KernelLaw
 
@@ -64,171 +64,153 @@ def _zeros_if_none(grad: Tensor | None, *shape: int) -> Tensor:
     return torch.zeros(shape, dtype=torch.float64, device="cpu") if grad is None else grad
 
 
-class _ShortestPath:
+def _path_forward(
+    task: Any, costs: Tensor, steepness: Number, *, save: bool
+) -> tuple[Tensors, Tensors]:
     """`gendr.relaxed.algorithms.shortest_path`: costs [B, H, W] -> path [B, H, W]."""
+    from gendr.relaxed.backends.cpu import path_kernels as kernels
 
-    wide = True
-
-    @classmethod
-    def forward(
-        cls, task: Any, costs: Tensor, steepness: Number, *, save: bool
-    ) -> tuple[Tensors, Tensors]:
-        from gendr.relaxed.backends.cpu import path_kernels as kernels
-
-        batch, height, width = costs.shape
-        size = kernels.padded_size(height, width)
-        rows = task.iterations + 1
-        if not save or task.law.is_softmax or 8 * batch * rows * size > _MEMORY:
-            rows = 0
-        saved = torch.empty(batch, rows, size, dtype=torch.float64, device="cpu")
-        used = torch.empty(batch, dtype=torch.int64, device="cpu")
-        path = torch.empty_like(costs)
-        _launch(
-            kernels.forward, batch, _FORWARD * cls._candidates(costs, task), costs,
-            _decision(task.law, steepness, density=False), cls._offsets(task, width),
-            task.iterations, task.least, path, saved, used,
-        )  # fmt: skip
-        return (path,), (saved, used)
-
-    @classmethod
-    def backward(
-        cls, task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
-    ) -> Tensors:
-        from gendr.relaxed.backends.cpu import path_kernels as kernels
-
-        costs, steepness = inputs
-        by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
-        _launch(
-            kernels.backward, len(costs), _BACKWARD * cls._candidates(costs, task), costs,
-            _decision(task.law, steepness), cls._offsets(task, costs.shape[2]), task.iterations,
-            task.least, *saved, grads[0], by_costs, by_beta,
-        )  # fmt: skip
-        return by_costs, by_beta
-
-    @staticmethod
-    def _candidates(costs: Tensor, task: Any) -> float:
-        sweeps = min(task.iterations, 2 * sum(costs.shape[1:]))
-        found = costs.numel() * sweeps * len(task.steps)
-        return _NEAR * found if task.law.is_softmax else found
-
-    @staticmethod
-    def _offsets(task: Any, width: int) -> tuple[int, ...]:
-        return tuple(row * (width + 2) + column for row, column in task.steps)
+    batch, height, width = costs.shape
+    size = kernels.padded_size(height, width)
+    rows = task.iterations + 1
+    if not save or task.law.is_softmax or 8 * batch * rows * size > _MEMORY:
+        rows = 0
+    saved = torch.empty(batch, rows, size, dtype=torch.float64, device="cpu")
+    used = torch.empty(batch, dtype=torch.int64, device="cpu")
+    path = torch.empty_like(costs)
+    _launch(
+        kernels.forward, batch, _FORWARD * _candidates(costs, task), costs,
+        _decision(task.law, steepness, density=False), _offsets(task, width),
+        task.iterations, task.least, path, saved, used,
+    )  # fmt: skip
+    return (path,), (saved, used)
 
 
-class _ShortestPathGraph:
+def _path_backward(
+    task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
+) -> Tensors:
+    from gendr.relaxed.backends.cpu import path_kernels as kernels
+
+    costs, steepness = inputs
+    by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
+    _launch(
+        kernels.backward, len(costs), _BACKWARD * _candidates(costs, task), costs,
+        _decision(task.law, steepness), _offsets(task, costs.shape[2]), task.iterations,
+        task.least, *saved, grads[0], by_costs, by_beta,
+    )  # fmt: skip
+    return by_costs, by_beta
+
+
+def _candidates(costs: Tensor, task: Any) -> float:
+    sweeps = min(task.iterations, 2 * sum(costs.shape[1:]))
+    found = costs.numel() * sweeps * len(task.steps)
+    return _NEAR * found if task.law.is_softmax else found
+
+
+def _offsets(task: Any, width: int) -> tuple[int, ...]:
+    return tuple(row * (width + 2) + column for row, column in task.steps)
+
+
+def _graph_forward(
+    task: Any, costs: Tensor, steepness: Number, *, save: bool
+) -> tuple[Tensors, Tensors]:
     """`gendr.relaxed.algorithms.graph_path`: costs [B, E] -> nodes [B, V] and edges [B, E]."""
+    from gendr.relaxed.backends.cpu import graph_kernels as kernels
 
-    wide = True
-
-    @staticmethod
-    def forward(
-        task: Any, costs: Tensor, steepness: Number, *, save: bool
-    ) -> tuple[Tensors, Tensors]:
-        from gendr.relaxed.backends.cpu import graph_kernels as kernels
-
-        nodes, edges = costs.new_empty(len(costs), task.nodes), torch.empty_like(costs)
-        _launch(
-            kernels.forward, len(costs), 4 * _FORWARD * costs.numel() * task.iterations,
-            costs, task.sources, task.starts, task.source, task.target,
-            _decision(task.law, steepness, density=False), task.iterations, nodes, edges,
-        )  # fmt: skip
-        return (nodes, edges), ()
-
-    @staticmethod
-    def backward(
-        task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
-    ) -> Tensors:
-        from gendr.relaxed.backends.cpu import graph_kernels as kernels
-
-        costs, steepness = inputs
-        by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
-        _launch(
-            kernels.backward, len(costs), 4 * _BACKWARD * costs.numel() * task.iterations,
-            costs, task.sources, task.starts, task.source, task.target,
-            _decision(task.law, steepness), task.iterations,
-            _zeros_if_none(grads[0], len(costs), task.nodes),
-            _zeros_if_none(grads[1], *costs.shape), by_costs, by_beta,
-        )  # fmt: skip
-        return by_costs, by_beta
+    nodes, edges = costs.new_empty(len(costs), task.nodes), torch.empty_like(costs)
+    _launch(
+        kernels.forward, len(costs), 4 * _FORWARD * costs.numel() * task.iterations,
+        costs, task.sources, task.starts, task.source, task.target,
+        _decision(task.law, steepness, density=False), task.iterations, nodes, edges,
+    )  # fmt: skip
+    return (nodes, edges), ()
 
 
-class _Alignment:
+def _graph_backward(
+    task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
+) -> Tensors:
+    from gendr.relaxed.backends.cpu import graph_kernels as kernels
+
+    costs, steepness = inputs
+    by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
+    _launch(
+        kernels.backward, len(costs), 4 * _BACKWARD * costs.numel() * task.iterations,
+        costs, task.sources, task.starts, task.source, task.target,
+        _decision(task.law, steepness), task.iterations,
+        _zeros_if_none(grads[0], len(costs), task.nodes),
+        _zeros_if_none(grads[1], *costs.shape), by_costs, by_beta,
+    )  # fmt: skip
+    return by_costs, by_beta
+
+
+def _alignment_forward(
+    task: Any, matrix: Tensor, skips: Tensor, steepness: Number, *, save: bool
+) -> tuple[Tensors, Tensors]:
     """`gendr.relaxed.algorithms.alignment`: matrix [B, n, m] and skips [2] -> d [B]."""
+    from gendr.relaxed.backends.cpu import alignment_kernels as kernels
 
-    wide = True
-
-    @staticmethod
-    def forward(
-        task: Any, matrix: Tensor, skips: Tensor, steepness: Number, *, save: bool
-    ) -> tuple[Tensors, Tensors]:
-        from gendr.relaxed.backends.cpu import alignment_kernels as kernels
-
-        batch, n, m = matrix.shape
-        size = n * m + kernels.LANES if save else 0
-        saved, out = matrix.new_empty(max(1, batch), 2, size), matrix.new_empty(batch)
-        _launch(
-            kernels.forward, batch, 3 * _FORWARD * matrix.numel(), matrix, skips,
-            task.lengths.contiguous(), _decision(task.law, steepness), task.warping,
-            task.minimum == "log_sum_exp", out, saved,
-        )  # fmt: skip
-        return (out,), (saved, out)
-
-    @staticmethod
-    def backward(
-        task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
-    ) -> Tensors:
-        from gendr.relaxed.backends.cpu import alignment_kernels as kernels
-
-        matrix, skips, steepness = inputs
-        by_matrix = torch.empty_like(matrix)
-        by_skips, by_beta = matrix.new_empty(len(matrix), 2), matrix.new_empty(len(matrix))
-        _launch(
-            kernels.backward, len(matrix), _FORWARD * matrix.numel(), matrix, skips,
-            task.lengths.contiguous(), float(steepness), task.warping, saved[1], saved[0], grads[0],
-            by_matrix, by_skips, by_beta,
-        )  # fmt: skip
-        return by_matrix, by_skips.sum(0), by_beta
+    batch, n, m = matrix.shape
+    size = n * m + kernels.LANES if save else 0
+    saved, out = matrix.new_empty(max(1, batch), 2, size), matrix.new_empty(batch)
+    _launch(
+        kernels.forward, batch, 3 * _FORWARD * matrix.numel(), matrix, skips,
+        task.lengths.contiguous(), _decision(task.law, steepness), task.warping,
+        task.minimum == "log_sum_exp", out, saved,
+    )  # fmt: skip
+    return (out,), (saved, out)
 
 
-class _BubbleSort:
+def _alignment_backward(
+    task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
+) -> Tensors:
+    from gendr.relaxed.backends.cpu import alignment_kernels as kernels
+
+    matrix, skips, steepness = inputs
+    by_matrix = torch.empty_like(matrix)
+    by_skips, by_beta = matrix.new_empty(len(matrix), 2), matrix.new_empty(len(matrix))
+    _launch(
+        kernels.backward, len(matrix), _FORWARD * matrix.numel(), matrix, skips,
+        task.lengths.contiguous(), float(steepness), task.warping, saved[1], saved[0], grads[0],
+        by_matrix, by_skips, by_beta,
+    )  # fmt: skip
+    return by_matrix, by_skips.sum(0), by_beta
+
+
+def _bubble_forward(
+    task: Any, x: Tensor, steepness: Number, *, save: bool
+) -> tuple[Tensors, Tensors]:
     """`gendr.relaxed.algorithms.bubble_sort`: x [B, n] -> values [B, n], swaps and ordered [B]."""
+    from gendr.relaxed.backends.cpu import bubble_kernels as kernels
 
-    wide = True
+    values, (swaps, ordered) = torch.empty_like(x), x.new_empty(2, len(x))
+    _launch(
+        kernels.forward, -(-len(x) // kernels.GROUP), _FORWARD * x.numel() * x.shape[1], x,
+        _decision(task.law, steepness, density=False, tails=True), values, swaps, ordered,
+    )  # fmt: skip
+    return (values, swaps, ordered), ()
 
-    @staticmethod
-    def forward(task: Any, x: Tensor, steepness: Number, *, save: bool) -> tuple[Tensors, Tensors]:
-        from gendr.relaxed.backends.cpu import bubble_kernels as kernels
 
-        values, (swaps, ordered) = torch.empty_like(x), x.new_empty(2, len(x))
-        _launch(
-            kernels.forward, -(-len(x) // kernels.GROUP), _FORWARD * x.numel() * x.shape[1], x,
-            _decision(task.law, steepness, density=False, tails=True), values, swaps, ordered,
-        )  # fmt: skip
-        return (values, swaps, ordered), ()
+def _bubble_backward(
+    task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
+) -> Tensors:
+    from gendr.relaxed.backends.cpu import bubble_kernels as kernels
 
-    @staticmethod
-    def backward(
-        task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
-    ) -> Tensors:
-        from gendr.relaxed.backends.cpu import bubble_kernels as kernels
-
-        x, steepness = inputs
-        groups = -(-len(x) // kernels.GROUP)
-        by_x, by_beta = torch.empty_like(x), x.new_empty(groups)
-        shapes = (x.shape, x.shape[:1], x.shape[:1])
-        _launch(
-            kernels.backward, groups, _BACKWARD * x.numel() * x.shape[1], x,
-            _decision(task.law, steepness, tails=True),
-            *(_zeros_if_none(g, *shape) for g, shape in zip(grads, shapes, strict=True)),
-            by_x, by_beta,
-        )  # fmt: skip
-        return by_x, by_beta
+    x, steepness = inputs
+    groups = -(-len(x) // kernels.GROUP)
+    by_x, by_beta = torch.empty_like(x), x.new_empty(groups)
+    shapes = (x.shape, x.shape[:1], x.shape[:1])
+    _launch(
+        kernels.backward, groups, _BACKWARD * x.numel() * x.shape[1], x,
+        _decision(task.law, steepness, tails=True),
+        *(_zeros_if_none(g, *shape) for g, shape in zip(grads, shapes, strict=True)),
+        by_x, by_beta,
+    )  # fmt: skip
+    return by_x, by_beta
 
 
 KERNELS: dict[str, Kernels] = {
-    "relaxed.shortest_path": _ShortestPath,
-    "relaxed.shortest_path_graph": _ShortestPathGraph,
-    "relaxed.alignment": _Alignment,
-    "relaxed.bubble_sort": _BubbleSort,
-}  # of each operator, see `gendr.kernels.operator.Kernels`
+    "relaxed.shortest_path": KernelPair(_path_forward, _path_backward, wide=True),
+    "relaxed.shortest_path_graph": KernelPair(_graph_forward, _graph_backward, wide=True),
+    "relaxed.alignment": KernelPair(_alignment_forward, _alignment_backward, wide=True),
+    "relaxed.bubble_sort": KernelPair(_bubble_forward, _bubble_backward, wide=True),
+}  # of each operator

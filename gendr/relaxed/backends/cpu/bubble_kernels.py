@@ -17,12 +17,12 @@ from numba.extending import register_jitable
 
 from gendr.kernels.numba.calls import call_cdf, call_pdf, keep_alive, row
 from gendr.kernels.numba.compilation import inner, kernel
-from gendr.relaxed.backends.cpu.minimum import LARGE, OPTIONS, Decision
+from gendr.relaxed.backends.cpu.minimum import LARGE, Decision
 
 GROUP = 32
 
 
-@inner(**OPTIONS)
+@inner()
 def _load(source, first, out):
     """Fill in out [n, GROUP] with rows of source [B, n]; lanes beyond the last row repeat it."""
     for lane in range(GROUP):
@@ -40,7 +40,7 @@ def _arguments(difference, beta, z):
         z[i] = value if value > -LARGE else -LARGE
 
 
-@inner(**OPTIONS)
+@inner()
 def _compare(a, b, law, difference, z, p, q):
     """Fill in difference = b - a, and p and q, the probabilities of a > b and of the opposite."""
     for i in range(GROUP):
@@ -49,14 +49,14 @@ def _compare(a, b, law, difference, z, p, q):
     call_cdf(law.tails, z, GROUP, law.shape, q, p)
 
 
-@inner(**OPTIONS)
+@inner()
 def _mix(a, b, p, q):
     for i in range(GROUP):
         x, y = a[i], b[i]
         a[i], b[i] = p[i] * y + q[i] * x, p[i] * x + q[i] * y
 
 
-@kernel(**OPTIONS)
+@kernel()
 def forward(x, law, values, swaps, ordered, start, stop):
     """Fill in values [B, n], swaps [B] and ordered [B] for the groups start .. stop - 1; n >= 2.
 
@@ -108,7 +108,7 @@ def forward(x, law, values, swaps, ordered, start, stop):
     keep_alive((scratch,))
 
 
-@kernel(**OPTIONS)
+@kernel()
 def backward(x, law, grad_values, grad_swaps, grad_ordered, by_x, by_beta, start, stop):
     """Fill in the gradients of x [B, n] and, for each group, of beta.
 

@@ -18,13 +18,13 @@ import numpy as np
 
 from gendr.kernels.numba.calls import call_pdf, pointer
 from gendr.kernels.numba.compilation import inner, kernel
-from gendr.relaxed.backends.cpu.minimum import LARGE, OPTIONS, Decision, odds_of, slope_of
+from gendr.relaxed.backends.cpu.minimum import LARGE, Decision, odds_of, slope_of
 
 _SAME = 4.5e-16  # sweeps that change no distance by more than this part of it change nothing
 _GONE = 1e-20  # where less than this of the walk is, nothing is
 
 
-@inner(**OPTIONS)
+@inner()
 def _weigh(distance, cost, sources, starts, law, ways, beyond, z, work, w, total, value):
     """Fill in weights w [E], totals and expected distances [V]; edges in order of their ends."""
     size, nodes = len(cost), len(starts) - 1
@@ -53,7 +53,7 @@ def _weigh(distance, cost, sources, starts, law, ways, beyond, z, work, w, total
             value[v] = low + mean
 
 
-@inner(**OPTIONS)
+@inner()
 def _walk(w, sources, starts, source, target, steps, position, by_node, by_edge):
     """Walk back; returns the number of positions. position [T + 2, V]; by_.. get 1 - the path."""
     nodes = len(starts) - 1
@@ -80,7 +80,7 @@ def _walk(w, sources, starts, source, target, steps, position, by_node, by_edge)
     return steps + 1
 
 
-@inner(**OPTIONS)
+@inner()
 def _sweeps(cost, sources, starts, source, law, iterations, history, arrays, nodal):
     """Run the sweeps and return their number; history [T + 1, V] gets the distances."""
     value = nodal[1]
@@ -101,7 +101,7 @@ def _sweeps(cost, sources, starts, source, law, iterations, history, arrays, nod
     return iterations
 
 
-@kernel(**OPTIONS)
+@kernel()
 def forward(costs, sources, starts, source, target, law, iterations, by_node, by_edge, start, stop):
     """Fill in by_node [B, V] and by_edge [B, E] for the costs start .. stop - 1."""
     law = Decision(*law)
@@ -119,7 +119,7 @@ def forward(costs, sources, starts, source, target, law, iterations, by_node, by
             by_edge[b, e] = 1.0 - by_edge[b, e]
 
 
-@kernel(**OPTIONS)
+@kernel()
 def backward(
     costs, sources, starts, source, target, law, iterations, grad_node, grad_edge, by_costs,
     by_beta, start, stop,

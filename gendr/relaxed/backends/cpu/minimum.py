@@ -20,7 +20,6 @@ from gendr.kernels.numba.calls import call_cdf, call_pdf, pointer
 from gendr.kernels.numba.compilation import inner
 from gendr.kernels.numba.mathematics import exp
 
-OPTIONS = {"error_model": "numpy"}
 LARGE = 1e300  # as far as a law is asked
 
 
@@ -89,7 +88,7 @@ def _arguments(row, n, low, beta, z):
         z[i] = value if value < LARGE else LARGE
 
 
-@inner(**OPTIONS)
+@inner()
 def odds_of(z, n, tails, shape, work, out):
     """Fill in the odds sf(z) / cdf(z) for finite z >= 0; work [2, n] is scratch."""
     if tails == 0:
@@ -109,7 +108,7 @@ def slope_of(weight, total, pdf):
     return -pdf * (1.0 + odds) * (1.0 + odds) / total
 
 
-@inner(**OPTIONS)
+@inner()
 def weigh(c, n, law):
     """Fill in the weights, the smallest candidates and the sums of the odds of n decisions."""
     low, total, z = c.low, c.total, c.z
@@ -142,7 +141,7 @@ def weigh(c, n, law):
             out[i] *= z[i]
 
 
-@inner(**OPTIONS)
+@inner()
 def smallest(c, n):
     """Fill in the relaxed minima from what `weigh` filled in."""
     low, total, value = c.low, c.total, c.value
@@ -156,7 +155,7 @@ def smallest(c, n):
         value[i] = value[i] + low[i] if total[i] > 0.0 else math.inf
 
 
-@inner(**OPTIONS)
+@inner()
 def _slopes(c, k, n, law):
     """Fill in q, the derivative of the odds of candidate k by z, divided by the total."""
     row, weights, q = c.x[k], c.w[k], c.q
@@ -171,7 +170,7 @@ def _slopes(c, k, n, law):
         q[i] = slope_of(weights[i], total[i], pdf[i]) if row[i] < math.inf else 0.0
 
 
-@inner(**OPTIONS)
+@inner()
 def pull(c, n, law, with_weights):
     """Fill in the gradients of the candidates, after `smallest`, and add to that of beta.
 

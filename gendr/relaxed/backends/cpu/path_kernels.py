@@ -33,7 +33,6 @@ from gendr.kernels.numba.calls import pointer, row
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.vectors import LANES
 from gendr.relaxed.backends.cpu.minimum import (
-    OPTIONS,
     Decision,
     candidates,
     pull,
@@ -155,7 +154,7 @@ def _end(grid, sweep):
     return grid.begin + min(grid.height, sweep + 1) * grid.stride
 
 
-@inner(**OPTIONS)
+@inner()
 def _middle(grid, distance, end, bound):
     """Whether the distances are near, and the one that their exponentials count from.
 
@@ -174,7 +173,7 @@ def _middle(grid, distance, end, bound):
     return half * grid.law.beta <= _NEAR and half < _HUGE, low + half
 
 
-@inner(**OPTIONS)
+@inner()
 def _expected(grid, before, end, ways):
     """Fill in the weights of the neighbours by the law, and their expected distances."""
     begin, n = grid.begin, end - grid.begin
@@ -187,7 +186,7 @@ def _expected(grid, before, end, ways):
     smallest(ways, n)
 
 
-@inner(**OPTIONS)
+@inner()
 def _sweeps(grid, costs, iterations, least, history, powers, inverses, cost, moment, ways):
     """Run the sweeps over costs [H, W] and return how many; history[t] is d after sweep t.
 
@@ -245,7 +244,7 @@ def _is_away(grid, position):
     return away
 
 
-@inner(**OPTIONS)
+@inner()
 def _walk(grid, before, steps, ways, walked):
     """Walk back by the weights of the last sweep and return the number of positions."""
     w, into, position, rest = walked.weights, walked.into, walked.position, walked.rest
@@ -280,7 +279,7 @@ def _walk(grid, before, steps, ways, walked):
         there[first] += here[first]
 
 
-@inner(**OPTIONS)
+@inner()
 def _walk_near(grid, e, inverse, steps, walked):
     """As `_walk`, by e and inverse totals [size] in place of weights."""
     position, rest, flows = walked.position, walked.rest, walked.flows
@@ -305,7 +304,7 @@ def _walk_near(grid, e, inverse, steps, walked):
     return steps + 1
 
 
-@kernel(**OPTIONS)
+@kernel()
 def forward(costs, law, offsets, iterations, least, out, saved, used, start, stop):
     """Fill in out [B, H, W] for the maps start .. stop - 1.
 
@@ -339,7 +338,7 @@ def forward(costs, law, offsets, iterations, least, out, saved, used, start, sto
         _unpadded(grid, left, out[b])
 
 
-@inner(**OPTIONS)
+@inner()
 def _walk_back(grid, steps, walked, given, sums, gw):
     """Fill in gw [K, size], the gradients of the weights of the walk.
 
@@ -363,7 +362,7 @@ def _walk_back(grid, steps, walked, given, sums, gw):
     gw[:, first] = 0.0
 
 
-@inner(**OPTIONS)
+@inner()
 def _walk_back_near(grid, e, inverse, steps, walked, given, sums, following):
     """Set `following` [size] to the gradients of the distances before the last sweep."""
     begin, end, first, flows = grid.begin, grid.end, grid.first, walked.flows
@@ -390,7 +389,7 @@ def _walk_back_near(grid, e, inverse, steps, walked, given, sums, following):
         turn_near(i, e, grid.law.beta, grid.offsets, shares, came, following)
 
 
-@inner(**OPTIONS)
+@inner()
 def _pull_near(grid, before, after, e, inverse, middle, end, cost, g, summed, flows, following):
     """Set `following` to the gradients of the distances before a sweep; adds g to summed.
 
@@ -406,7 +405,7 @@ def _pull_near(grid, before, after, e, inverse, middle, end, cost, g, summed, fl
         spread_near(i, before, e, middle, grid.law.beta, grid.offsets, shares, pulls, following)
 
 
-@inner(**OPTIONS)
+@inner()
 def _pull_by_law(grid, end, ways, g, gw, is_last, summed, following):
     """As `_pull_near`, after `_expected`; gw [K, size] is read for the last sweep."""
     begin, n = grid.begin, end - grid.begin
@@ -424,7 +423,7 @@ def _pull_by_law(grid, end, ways, g, gw, is_last, summed, following):
             target[i] += source[i]
 
 
-@kernel(**OPTIONS)
+@kernel()
 def backward(
     costs, law, offsets, iterations, least, saved, used, grad, by_costs, by_beta, start, stop
 ):

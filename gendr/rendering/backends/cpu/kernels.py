@@ -127,7 +127,7 @@ def _ends(corners, f, k):
     return (n, k) if _is_turned(corners, f, k, n) else (k, n)
 
 
-@inner(error_model="numpy")
+@inner()
 def _edge(corners, f, k, orientation):
     """Edge k of a face, from its lexicographically smaller end to the other.
 
@@ -159,7 +159,7 @@ def face_edges(corners, f, orientation):
     )
 
 
-@inner(error_model="numpy")
+@inner()
 def _bounds(edge, radius, width, side):
     """The columns (p, q, r, s) between which a row is at most the radius outside an edge.
 
@@ -212,7 +212,7 @@ def _disc(corners, f, radius, width, side):
     return 0.5 * (x * side + width - 1.0), y, reach * reach, 0.5 * side
 
 
-@inner(error_model="numpy")
+@inner()
 def _spans(points, ys, count, first, last, bounds, disc):
     """Fill in the first column of some rows, and one past the last, as floats; see `row_span`.
 
@@ -464,13 +464,13 @@ def scatter(block, values, out, end):
             _add(out, pixel + i, values, first + i, count - i, end)
 
 
-@inner(error_model="numpy")
+@inner()
 def _inverse(scale):
     """One over a scale, and finite: that of a subnormal one would make NaN of a distance of 0."""
     return min(1.0 / scale, 1.7976931348623157e308)
 
 
-@inner(error_model="numpy")
+@inner()
 def argument(n, ds, image, law, us, zs):
     """Fill in the arguments of a law of n distances.
 
@@ -653,7 +653,7 @@ def move_face(f, start, stop, points, corners, sums, out):
         out[2 * j + 1] -= ty
 
 
-@inner(error_model="numpy")
+@inner()
 def turn_gaps(n, points, grad_d):
     """Make of gaps the gradients of points; return how many points are on an edge.
 
@@ -693,7 +693,7 @@ def move_corners(n, block, corners, grad_d, sums, out):
         move_face(f, start, stop, points, corners, sums, place)
 
 
-@inner(error_model="numpy")
+@inner()
 def through_argument(n, ds, scale, law, grad_u, grad_d):
     """Turn gradients of the argument u of a law (see `coverage`) into gradients of the distance."""
     wide()
@@ -710,7 +710,7 @@ def through_argument(n, ds, scale, law, grad_u, grad_d):
             grad_d[i] = grad_u[i] * inverse
 
 
-@inner(error_model="numpy")
+@inner()
 def add_law_scalars(n, block, image, law, us, zs, grad_a, grad_z, dshape, out):
     """Add the gradients of scale, shift and shape of a block of pairs to their faces.
 
@@ -729,7 +729,7 @@ def add_law_scalars(n, block, image, law, us, zs, grad_a, grad_z, dshape, out):
                 out[f, GRAD_SHAPE] += sign * grad_a[i] * dshape[i]
 
 
-@inner(error_model="numpy")
+@inner()
 def _add_scalars(n, block, image, law, buffers, out):
     """Add the gradients of the scalars of a block of pairs, from what `_backpropagate` left.
 
@@ -761,7 +761,7 @@ def _share_ties(block, a, cutoff, total, ties, weight):
             weight[i] = 1.0 / count if a[i] == total[i] and a[i] > cutoff else 0.0
 
 
-@inner(error_model="numpy")
+@inner()
 def _backpropagate(n, block, corners, image, law, drawn, buffers, grad_corners, grad_scalars):
     """Add the gradients of a block of pairs of one image to their faces."""
     wide()

@@ -114,7 +114,7 @@ _corner_weights = compiled(formulas.corner_weights, inlined=True)
 _corner_weights_backward = compiled(formulas.corner_weights_backward, inlined=True)
 
 
-@inner(error_model="numpy")
+@inner()
 def _inverse_area(corners, f):
     """One over twice the signed area on the screen; 0 for a face without area."""
     ax, ay = corners[f, 0, 0], corners[f, 0, 1]
@@ -158,7 +158,7 @@ def _end(i, stop):
     return i + (stop - i + LANES - 1) // LANES * LANES
 
 
-@inner(error_model="numpy")
+@inner()
 def _weights(i, stop, f, points, corners, attributes, depths, parts):
     """Perspective-correct weights of the corners, z_bg - z and exp(e) of a run of face f."""
     face = _barycentric(corners, f, _inverse_area(corners, f))
@@ -174,7 +174,7 @@ def _weights(i, stop, f, points, corners, attributes, depths, parts):
         parts[_HEIGHT + k], parts[_POWER + k] = split_exp(behind * rate)
 
 
-@inner(error_model="numpy", fastmath=_SUMS)
+@inner(fastmath=_SUMS)
 def _weights_backward(
     i, stop, f, points, corners, attributes, parts, grad_corners, grad_attributes
 ):
@@ -436,7 +436,7 @@ def _dot(a, b):
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-@inner(error_model="numpy")
+@inner()
 def _unit(x, y, z):
     """A vector scaled to length 1, and the inverse of its length; both 0 for the vector 0."""
     square = x * x + y * y + z * z
@@ -483,7 +483,7 @@ def _glance(normal, light, to_eye, facing):
     return 2.0 * facing * _dot(normal, to_eye) - _dot(light, to_eye)
 
 
-@inner(error_model="numpy")
+@inner()
 def _light(i, stop, f, b, attributes, surface, lights, parts):
     """Factor of the albedo and highlight for a run; see `Lighting`."""
     normals = _corner_vectors(attributes, f, NORMAL)
@@ -512,7 +512,7 @@ def _light(i, stop, f, b, attributes, surface, lights, parts):
                 parts[_HIGHLIGHT + k] = surface[SPECULAR] * glance ** surface[SHININESS]
 
 
-@inner(error_model="numpy")
+@inner()
 def _light_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad_lights):
     """Pass the gradients of factor and highlight on to normals, positions, weights and lights.
 
@@ -540,7 +540,7 @@ def _light_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
         grad_lights[f, LIGHT + 2] += of_z
 
 
-@inner(error_model="numpy")
+@inner()
 def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad_lights):
     """`_light_backward` for lights with highlights."""
     positions = _corner_vectors(attributes, f, POSITION)
@@ -655,7 +655,7 @@ def _accumulate(block, a, cutoff, parts, sums, tops, end):
             _add_fragments(first + i, count - i, pixel + i, end, a, cutoff, parts, sums, tops)
 
 
-@kernel(error_model="numpy")
+@kernel()
 def softmax_rows(arrays, formulas, paint, sums, tops, start, stop):
     """Colours of the pixels of rows start .. stop - 1.
 
@@ -790,7 +790,7 @@ def _colours_backward(i, stop, f, b, a, paint, grads, asked, parts, grad_a):
         )
 
 
-@kernel(error_model="numpy")
+@kernel()
 def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, start, stop):
     """Gradients of the faces start .. stop - 1.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from gendr._common.tracing import is_traced
 from gendr.distributions import bodies as laws
 from gendr.distributions.law import Law
+from gendr.kernels.operator import KernelPair as KernelPair
 from gendr.kernels.threads import run
 from gendr.rendering.backends.cpu.records import FaceTables, Formulas
 from gendr.rendering.geometry import ImageSize, ScreenFaces
@@ -76,15 +77,6 @@ def pixel_grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
     x = (2 * np.arange(size.width + kernels.LANES) + 1 - size.width) / size.side
     y = (size.height - 1 - 2 * np.arange(size.height + kernels.LANES)) / size.side
     return x, y
-
-
-class KernelPair(NamedTuple):
-    """Kernels of this backend for an operator; see `gendr.kernels.operator.Kernels`."""
-
-    forward: Callable[..., Any]
-    backward: Callable[..., Any]
-    wide: bool = False
-    backend: str = "cpu"
 
 
 def number_of(value: Any) -> float:

@@ -444,7 +444,7 @@ def put_squared_argument(i, factor, shift, block):
     block[i + ARGUMENT] = distance * fabs(distance) * factor + shift
 
 
-@inner(error_model="numpy")
+@inner()
 def per_pixel(image, law, size):
     """How much the argument of a law changes by in a pixel, or its square."""
     pixel = 2.0 / min(size[0], size[1])
@@ -710,7 +710,7 @@ def take_gradients(image, rest, size, tiles, start, stop):
                     out[place] = pixels[(first + y) * width + x]
 
 
-@kernel(error_model="numpy")
+@kernel()
 def backward_tiles(
     corners, offsets, image_of_face, boxes, images, size, formulas, drawn, out, start, stop
 ):

@@ -73,7 +73,7 @@ _corner_weights_backward = of_lanes(texts.corner_weights_backward)
 _FLOATS, _LONG = ir.VectorType(ir.FloatType(), SINGLES), ir.IntType(64)
 
 
-@inner(error_model="numpy")
+@inner()
 def _numbers(attributes, f, frame, half, rate, nearest, out):
     """Fill in the numbers of a face, from its frame and attributes."""
     solid, area = frame[DISC + 3] > 0.0, frame[DISC + 4]
@@ -119,7 +119,7 @@ def _add(i, a, cutoff, numbers, block, place, sums):
     sums[place + SINGLES * 3] = sums[place + SINGLES * 3] + share
 
 
-@kernel(error_model="numpy")
+@kernel()
 def softmax_tiles(
     corners, offsets, boxes, images, size, formulas, attributes, depths, sums, colours, shares,
     start, stop,
@@ -255,7 +255,7 @@ def _backward(start, stop, a, cutoff, numbers, block, places, pixels, out):
         store(out, n, four_sums([Lanes(builder, builder.load(x)) for x in kept[n : n + 4]]))
 
 
-@inner(error_model="numpy")
+@inner()
 def _move(f, frame, half, rate, numbers, sums, attributes, out, corners):
     """Add the sums of a part to the gradients of its face."""
     for k in range(3):
@@ -274,7 +274,7 @@ def _move(f, frame, half, rate, numbers, sums, attributes, out, corners):
             corners[f, j, 1] -= np.float32(sums[_OF_PLACES + 3 * k + j] * dy)
 
 
-@kernel(error_model="numpy")
+@kernel()
 def softmax_faces(
     corners, offsets, image_of_face, boxes, images, size, formulas, attributes, depths, read,
     grad_corners, grad_attributes, start, stop,

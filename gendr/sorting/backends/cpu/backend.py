@@ -17,10 +17,11 @@ from torch import Tensor
 from gendr.distributions.decisions import Number
 from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as supports
+from gendr.kernels.operator import KernelPair
 from gendr.kernels.threads import run
 from gendr.sorting.backends.comparators import Comparators, name_of, power_of
+from gendr.sorting.backends.cpu import rows
 from gendr.sorting.backends.cpu.isotonic import Isotonic, Ranks, Values
-from gendr.sorting.backends.cpu.rows import LastRows, Places, ProductsOfRows, Rows
 from gendr.sorting.networks import Network
 
 __all__ = ["KERNELS", "Carry", "Gates", "available", "supports"]
@@ -91,10 +92,7 @@ def gates_backward(
     return grad_x, parts
 
 
-class Gates:
-    """The kernels of `gates`."""
-
-    forward, backward = staticmethod(gates_forward), staticmethod(gates_backward)
+Gates = KernelPair(gates_forward, gates_backward)
 
 
 def carry_forward(
@@ -140,19 +138,16 @@ def carry_backward(
     return total, None, None if payload is None else grad_start
 
 
-class Carry:
-    """The kernels of `carry`."""
-
-    forward, backward = staticmethod(carry_forward), staticmethod(carry_backward)
+Carry = KernelPair(carry_forward, carry_backward)
 
 
 KERNELS = {
     "sorting.gates": Gates,
     "sorting.carry": Carry,
-    "sorting.rows": Rows,
-    "sorting.last": LastRows,
-    "sorting.places": Places,
-    "sorting.products": ProductsOfRows,
+    "sorting.rows": KernelPair(rows.rows_forward, rows.rows_backward),
+    "sorting.last": KernelPair(rows.last_forward, rows.last_backward),
+    "sorting.places": KernelPair(rows.places_forward, rows.places_backward, wide=True),
+    "sorting.products": KernelPair(rows.products_forward, rows.products_backward),
     "sorting.ranks": Ranks,
     "sorting.values": Values,
     "sorting.isotonic": Isotonic,

@@ -16,11 +16,10 @@ import numpy as np
 from gendr.kernels.numba.calls import call_cdf, call_pdf, pointer
 from gendr.kernels.numba.compilation import inner, kernel
 
-_OPTIONS = {"error_model": "numpy"}
 _MOST = np.finfo(np.float64).max
 
 
-@inner(**_OPTIONS)
+@inner()
 def _present(counted, places):
     """How many entries of a list are present; their places are filled in."""
     m = 0
@@ -31,7 +30,7 @@ def _present(counted, places):
     return m
 
 
-@inner(**_OPTIONS)
+@inner()
 def _differences(x, places, first, m, steepness, u):
     """Fill in steepness (x_i - x_j), for an entry i and all after it that are present."""
     for k in range(first + 1, m):
@@ -39,7 +38,7 @@ def _differences(x, places, first, m, steepness, u):
         u[k] = min(max(d, -_MOST), _MOST)  # a law of an infinity may be NaN
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def ranks(x, counted, steepness, tails, found, start, stop):
     """Fill in the ranks [B, n] of lists start .. stop - 1 of x [B, n]: 1 for the largest."""
     n = x.shape[1]
@@ -62,7 +61,7 @@ def ranks(x, counted, steepness, tails, found, start, stop):
             found[row, places[k]] = sums[k]
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def ranks_back(x, counted, steepness, density, grad, by_x, by_steepness, start, stop):
     """From the gradient of ranks [B, n]: those of x [B, n], and each list's part of steepness."""
     n = x.shape[1]

@@ -27,7 +27,7 @@ from gendr.kernels.numba.compilation import inner, kernel
 _WIDE_GAP = 4.0
 
 
-@inner(error_model="numpy")
+@inner()
 def _pool_means(n, s, w, mean_s, mean_w, first):
     """Pool into blocks for l2; returns their number, fills in their means and first positions."""
     blocks = 0
@@ -45,7 +45,7 @@ def _pool_means(n, s, w, mean_s, mean_w, first):
     return blocks
 
 
-@inner(error_model="numpy")
+@inner()
 def _pool_exponentials(n, s, w, weight_w, sum_s, sum_w, first):
     """Pool into blocks for the entropic regularisation.
 
@@ -70,7 +70,7 @@ def _pool_exponentials(n, s, w, weight_w, sum_s, sum_w, first):
     return blocks
 
 
-@kernel(error_model="numpy")
+@kernel()
 def isotonic_rows(x, starts, start, stop):
     """The first position of the block of every position, of the isotonic regression of x."""
     n = x.shape[1]
@@ -83,7 +83,7 @@ def isotonic_rows(x, starts, start, stop):
             starts[row, first[k] : first[k + 1]] = first[k]
 
 
-@kernel(error_model="numpy")
+@kernel()
 def block_means(x, starts, result, start, stop):
     """The mean of x over the block of every position; all [rows, n]."""
     n = x.shape[1]
@@ -98,7 +98,7 @@ def block_means(x, starts, result, start, stop):
             f = end
 
 
-@kernel(error_model="numpy")
+@kernel()
 def rank_rows(x, order, steepness, entropic, ranks, starts, start, stop):
     """Soft ranks of every row: s = steepness x, sorted, and w = 1 .. n (its logarithm).
 
@@ -136,7 +136,7 @@ def rank_rows(x, order, steepness, entropic, ranks, starts, start, stop):
             ranks[row] = np.nan
 
 
-@kernel(error_model="numpy")
+@kernel()
 def rank_gradients(grad, ranks, order, starts, steepness, entropic, result, start, stop):
     """Gradient of the soft ranks to x, given that to the ranks; all [rows, n]."""
     n = grad.shape[1]
@@ -159,7 +159,7 @@ def rank_gradients(grad, ranks, order, starts, steepness, entropic, result, star
             f = end
 
 
-@kernel(error_model="numpy")
+@kernel()
 def value_rows(x, order, steepness, entropic, values, starts, start, stop):
     """Soft sorted values of every row: s = steepness (1 .. n), w = x, sorted.
 
@@ -195,7 +195,7 @@ def value_rows(x, order, steepness, entropic, values, starts, start, stop):
             values[row] = np.nan
 
 
-@kernel(error_model="numpy")
+@kernel()
 def value_gradients(grad, x, order, starts, entropic, result, start, stop):
     """Gradient of the soft sorted values to x, given that to the values; all [rows, n]."""
     n = grad.shape[1]

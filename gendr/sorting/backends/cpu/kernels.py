@@ -40,7 +40,6 @@ LANES = 32  # columns of a block: in float32 two of the widest registers
 GROUP = 8  # rows of the batch that go through the gates together: one register in float64
 STRIDE = 16  # comparators that are tested together first, then one by one
 RUN = 32  # comparators per call of a law: ten arrays of RUN x GROUP fit in the L1 cache
-_OPTIONS = {"error_model": "numpy"}
 _LN2 = math.log(2.0)
 _TINY = 2.2250738585072014e-308  # smaller differences count as 0 before a power
 _LARGEST = sys.float_info.max
@@ -202,7 +201,7 @@ def _bounded(x, limit):
     return limit if x > limit else (-limit if x < -limit else x)
 
 
-@inner(**_OPTIONS)
+@inner()
 def _powers(count, ds, power, phi):
     """Fill in phi = sign(d) |d|^power, finite; 0 for |d| below the smallest normal number."""
     if power == 1.0:
@@ -218,7 +217,7 @@ def _powers(count, ds, power, phi):
             phi[k] = math.copysign(value, ds[k]) if size > _TINY else 0.0
 
 
-@inner(**_OPTIONS)
+@inner()
 def _load_group(source, first, start, stop, group):
     """Load columns start .. stop - 1 of the rows from `first` on of source [B, m], one vector each.
 
@@ -239,7 +238,7 @@ def _load_group(source, first, start, stop, group):
             group[(i - start) * GROUP + r] = source[first + r, i]
 
 
-@inner(**_OPTIONS)
+@inner()
 def _store_group(group, first, start, stop, target):
     """The inverse of `_load_group`."""
     rows, width = min(GROUP, len(target) - first), target.shape[1]
@@ -256,7 +255,7 @@ def _store_group(group, first, start, stop, target):
             target[first + r, i] = group[(i - start) * GROUP + r]
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def gates(
     pairs, offsets, x, address, power, steepness, values, keep, swap, differences, swaps,
     start, stop,
@@ -298,7 +297,7 @@ def gates(
         _store_group(xs, group * GROUP, 0, n, values)
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def gates_back(
     pairs, differences, swaps, address, power, steepness, grad_values, grad_keep, grad_x,
     grad_steepness, start, stop,
@@ -350,7 +349,7 @@ def gates_back(
 # ---------------------------------------------------------------------------------------------
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def spans(pairs, n):
     """The columns of the identity in which `STRIDE` comparators each can find nonzero values.
 
@@ -370,7 +369,7 @@ def spans(pairs, n):
     return out
 
 
-@inner(**_OPTIONS)
+@inner()
 def _reached(pairs, spans, identity, start, stop, alive, steps):
     """List the comparators that can find nonzero values in the columns start .. stop - 1.
 
@@ -391,7 +390,7 @@ def _reached(pairs, spans, identity, start, stop, alive, steps):
     return count
 
 
-@inner(**_OPTIONS)
+@inner()
 def _load_block(source, row, start, stop, block):
     """Load columns start .. stop - 1 of source[row] into a block; the rest of it is zero."""
     n, width = source.shape[1], source.shape[2]
@@ -407,7 +406,7 @@ def _load_block(source, row, start, stop, block):
                 block[i * LANES + k] = flat[first + i * width + k]
 
 
-@inner(**_OPTIONS)
+@inner()
 def _store_block(block, target, row, start, stop):
     """The inverse of `_load_block`."""
     n, width = target.shape[1], target.shape[2]
@@ -422,7 +421,7 @@ def _store_block(block, target, row, start, stop):
                 flat[first + i * width + k] = block[i * LANES + k]
 
 
-@inner(**_OPTIONS)
+@inner()
 def _begin_block(payload, identity, row, start, stop, block):
     """Fill a block with the columns start .. stop - 1 as they are before the first layer."""
     if identity:
@@ -433,7 +432,7 @@ def _begin_block(payload, identity, row, start, stop, block):
         _load_block(payload, row, start, stop, block)
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def carry(pairs, spans, keep, swap, payload, identity, out, start, stop):
     """Fill in `out` for the units start .. stop - 1; unit = block * (rows of the batch) + row."""
     batch, n, width = out.shape
@@ -451,7 +450,7 @@ def carry(pairs, spans, keep, swap, payload, identity, out, start, stop):
             _store_block(block, out, row, first, last)
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def carry_back(
     pairs, spans, keep, swap, payload, identity, grad, grad_keep, grad_payload, start, stop
 ):

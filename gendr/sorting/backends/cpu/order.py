@@ -35,7 +35,7 @@ def fill_order(x: np.ndarray[Any, Any], order: np.ndarray[Any, Any]) -> None:
     order &= 0xFFFFFFFF
 
 
-@kernel(error_model="numpy")
+@kernel()
 def tied(x, order, first, last):
     """Fill in the first and the last rank, from 1, that each of x [B, n] can have, by its order."""
     n = x.shape[1]
@@ -57,7 +57,7 @@ def _ordered(bits):
     return bits ^ (np.uint32(0xFFFFFFFF) if bits >= _SIGN else _SIGN)
 
 
-@kernel(error_model="numpy")
+@kernel()
 def radix(keys, order):
     """Sort rows of bits of float32 by three digits, the last first; keys move with their places."""
     n = keys.shape[1]

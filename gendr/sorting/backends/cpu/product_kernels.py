@@ -138,7 +138,7 @@ def _derive(slope, row, g, mean, scale, factor, plain, weighted, sums, j):
     sums[0] = sums[0] + by_key
 
 
-@inner(error_model="numpy")
+@inner()
 def _prepare(x, order, neural, y, total, slope):
     """Fill in the ascending keys, sums of distances, and slopes of arguments by their own key.
 
@@ -172,7 +172,7 @@ def _prepare(x, order, neural, y, total, slope):
     return shrink
 
 
-@inner(error_model="numpy")
+@inner()
 def _argument(y, total, neural, steep, i, j):
     """The argument of key j in row i, less the largest of the row, which is that of key i."""
     if neural:
@@ -182,7 +182,7 @@ def _argument(y, total, neural, steep, i, j):
     return -steep * (d * d)
 
 
-@inner(error_model="numpy")
+@inner()
 def _total(sums):
     """The sum of a vector, which becomes 0."""
     found = 0.0
@@ -192,7 +192,7 @@ def _total(sums):
     return found
 
 
-@inner(error_model="numpy")
+@inner()
 def _windows(x, order, steepness, neural, w, a, first, end, r, sums, plain, weighted, lost):
     """The rows first .. end - 1 of one matrix.
 
@@ -241,7 +241,7 @@ def _windows(x, order, steepness, neural, w, a, first, end, r, sums, plain, weig
             lost[i] = _total(vector)
 
 
-@kernel(error_model="numpy")
+@kernel()
 def windows(x, order, steepness, neural, w, a, r, sums, shares, lost, start, stop):
     """Fill in r, sums [B, parts, c, room], shares [B, parts, 2, room] and lost [B, n].
 
@@ -260,7 +260,7 @@ def windows(x, order, steepness, neural, w, a, r, sums, shares, lost, start, sto
         )  # fmt: skip
 
 
-@kernel(error_model="numpy")
+@kernel()
 def windows_end(
     x, order, steepness, neural, sums, shares, lost, c, grad, grad_steepness, start, stop
 ):
@@ -305,7 +305,7 @@ def windows_end(
 # ---------------------------------------------------------------------------------------------
 
 
-@inner(error_model="numpy")
+@inner()
 def _sides(y, decay, v, whole, signed):
     """Fill in whole[i] = sum_j e_ij v_j and signed[i] = sum_j e_ij v_j sign(y_j - y_i).
 
@@ -328,7 +328,7 @@ def _sides(y, decay, v, whole, signed):
         running += v[j]
 
 
-@kernel(error_model="numpy")
+@kernel()
 def decays(x, order, steepness, w, a, r, c, grad, grad_steepness, start, stop):
     """Fill in r and c, and the gradients of x and of the steepness for each matrix, if not empty.
 

@@ -82,7 +82,7 @@ def _exp_by_dtype(v, row):
     return lambda v, row: exp(v)
 
 
-@inner(error_model="numpy", fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _sum(row):
     total = row.dtype.type(0.0)
     for j in range(len(row)):
@@ -90,7 +90,7 @@ def _sum(row):
     return total
 
 
-@inner(error_model="numpy")
+@inner()
 def _normalise(row):
     inverse = row.dtype.type(1.0) / _sum(row)
     for j in range(len(row)):
@@ -109,7 +109,7 @@ def most_of(g):
     return g.dtype.type(np.finfo(g.dtype).max * 0.25)
 
 
-@inner(error_model="numpy", fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _mean_gradient(p, g):
     """The mean of g under p: sum p_j g_j."""
     total, most = 0.0, most_of(g)
@@ -136,7 +136,7 @@ def _rows_of(unit, m):
 # ---------------------------------------------------------------------------------------------
 
 
-@inner(error_model="numpy")
+@inner()
 def _centred(x, order, centred):
     """Subtract the median of x, which shifts all arguments of a row equally and makes them smaller.
 
@@ -151,7 +151,7 @@ def _centred(x, order, centred):
     return shrink
 
 
-@inner(error_model="numpy")
+@inner()
 def _distances(x, order, total):
     """Fill in total[j] = sum_k |x_j - x_k|, incrementally from one sorted value to the next."""
     n = len(x)
@@ -165,7 +165,7 @@ def _distances(x, order, total):
         total[order[k]] = running
 
 
-@kernel(error_model="numpy")
+@kernel()
 def neuralsort_rows(x, order, steepness, p, start, stop):
     """Fill in p for the units start .. stop - 1."""
     n = x.shape[1]
@@ -187,7 +187,7 @@ def neuralsort_rows(x, order, steepness, p, start, stop):
             _normalise(row)
 
 
-@inner(error_model="numpy")
+@inner()
 def _balances(x, order, weight, balance):
     """Fill in balance[j] = sum_k weight[k] sign(x_j - x_k)."""
     n = len(x)
@@ -210,7 +210,7 @@ def _balances(x, order, weight, balance):
         first = end
 
 
-@kernel(error_model="numpy")
+@kernel()
 def neuralsort_shares(x, order, p, g, shares, start, stop):
     """Sum the columns of t = dL/d(argument), plain and weighted.
 
@@ -236,7 +236,7 @@ def neuralsort_shares(x, order, p, g, shares, start, stop):
                 weighted[j] += (factor - slope[j]) * t
 
 
-@kernel(error_model="numpy")
+@kernel()
 def neuralsort_gradient(x, order, steepness, shares, grad, grad_steepness, start, stop):
     """The gradients of x, and of the steepness for each matrix, from the sums over columns."""
     n = x.shape[1]
@@ -262,7 +262,7 @@ def neuralsort_gradient(x, order, steepness, shares, grad, grad_steepness, start
 # ---------------------------------------------------------------------------------------------
 
 
-@kernel(error_model="numpy")
+@kernel()
 def softsort_rows(x, order, steepness, squared, p, start, stop):
     """Fill in p for the units start .. stop - 1."""
     n = x.shape[1]
@@ -280,7 +280,7 @@ def softsort_rows(x, order, steepness, squared, p, start, stop):
             _normalise(row)
 
 
-@inner(error_model="numpy", fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _softsort_row(values, y, squared, p_row, g_row, columns):
     """Add t times the slope of the distance from y to `columns`; return the sum of the added terms.
 
@@ -297,7 +297,7 @@ def _softsort_row(values, y, squared, p_row, g_row, columns):
     return total
 
 
-@kernel(error_model="numpy")
+@kernel()
 def softsort_shares(x, order, squared, p, g, shares, rows, start, stop):
     """Sum columns and rows of dL/d(argument) times the slope of the distance."""
     n = x.shape[1]
@@ -312,7 +312,7 @@ def softsort_shares(x, order, squared, p, g, shares, rows, start, stop):
             rows[b, i] = _softsort_row(values, y, squared, p[b, i], g[b, i], columns)
 
 
-@kernel(error_model="numpy")
+@kernel()
 def softsort_gradient(
     x, order, steepness, squared, shares, rows, grad, grad_steepness, start, stop
 ):
@@ -339,7 +339,7 @@ def softsort_gradient(
 # ---------------------------------------------------------------------------------------------
 
 
-@inner(error_model="numpy", fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _dot(a, b):
     total = 0.0
     for j in range(len(a)):
@@ -347,7 +347,7 @@ def _dot(a, b):
     return total
 
 
-@kernel(error_model="numpy")
+@kernel()
 def times(p, payload, out, start, stop):
     """The products of rows of P [B, m, n] and payloads [B, n, c], [B, m, c]."""
     column = np.empty(p.shape[2])
@@ -358,7 +358,7 @@ def times(p, payload, out, start, stop):
                 out[b, i, c] = _dot(p[b, i], column)
 
 
-@kernel(error_model="numpy")
+@kernel()
 def times_back(p, payload, grad, to_p, to_payload, start, stop):
     """The gradients of both from that of their products."""
     n = p.shape[2]

@@ -21,8 +21,9 @@ from gendr.sorting.backends.comparators import name_of
 from gendr.sorting.base import spread_nan, stacked
 
 __all__ = [
-    "LastRows", "Places", "Products", "ProductsOfRows", "Rows", "launch", "launch_windows",
-    "ordered",
+    "Products", "last_backward", "last_forward", "launch", "launch_windows", "ordered",
+    "places_backward", "places_forward", "products_backward", "products_forward", "rows_backward",
+    "rows_forward",
 ]  # fmt: skip
 
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
@@ -94,145 +95,139 @@ def ordered(keys: Tensor) -> np.ndarray:
     return order
 
 
-class Rows:
-    """The kernels of `ROWS`, on tensors [..., n]."""
-
-    @staticmethod
-    def forward(
-        spec: tuple[Any, int, int], x: Tensor, steepness: Number, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
-        """The rows; they and the order are saved."""
-        sort, count, before = spec
-        n = x.shape[-1]
-        keys = x.reshape(-1, n)
-        order = sort.order(keys, count, before)
-        p = memory.empty((len(keys), count, n), x.dtype)
-        sort.run_forward(keys.numpy(), order, float(steepness), p.numpy())
-        spread_nan(keys.numpy(), p.numpy())
-        p = p.reshape(*x.shape[:-1], count, n)
-        return (p,), (p, order)
-
-    @staticmethod
-    def backward(
-        spec: tuple[Any, int, int], inputs: tuple[Tensor, Number],
-        saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """The gradients of x and of the steepness."""
-        (sort, *_), (x, steepness), (p, order) = spec, inputs, saved
-        matrices, upstream = (stacked(t.detach(), 2).numpy() for t in (p, grads[0]))
-        by_x, by_steepness = sort.run_backward(
-            x.reshape(-1, x.shape[-1]).numpy(), order, float(steepness), matrices, upstream
-        )
-        return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
+# Kernels of `ROWS`, on tensors [..., n].
 
 
-class LastRows:
-    """The kernels of `LAST`, on tensors [..., n] and [..., n, c]: few rows, which are kept."""
-
-    @staticmethod
-    def forward(
-        spec: tuple[Any, int], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
-        """The products; the rows and the order are saved."""
-        from gendr.sorting.backends.cpu import row_kernels as kernels
-
-        (p,), saved = Rows.forward((*spec, 0), x, steepness, save=save)
-        out = payload.new_empty(*p.shape[:-1], payload.shape[-1])
-        rows, given, found = (stacked(t, 2).numpy() for t in (p, payload, out))
-        launch(kernels.times, len(rows), rows.size, rows, given, found)
-        return (finite(out),), saved
-
-    @staticmethod
-    def backward(
-        spec: tuple[Any, int], inputs: tuple[Tensor, Number, Tensor],
-        saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """The gradients of x, of the steepness and of the payload."""
-        from gendr.sorting.backends.cpu import row_kernels as kernels
-
-        p, payload = saved[0].detach(), inputs[2]
-        of_p, of_payload = memory.empty_like(p), torch.empty_like(payload)
-        rows, given, upstream, to_p, to_payload = (
-            stacked(t, 2).numpy() for t in (p, payload, grads[0], of_p, of_payload)
-        )
-        launch(kernels.times_back, len(rows), rows.size, rows, given, upstream, to_p, to_payload)
-        found = Rows.backward((*spec, 0), inputs[:2], saved, (of_p,), wanted)
-        return *found, of_payload
+def rows_forward(
+    spec: tuple[Any, int, int], x: Tensor, steepness: Number, *, save: bool
+) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
+    """The rows; they and the order are saved."""
+    sort, count, before = spec
+    n = x.shape[-1]
+    keys = x.reshape(-1, n)
+    order = sort.order(keys, count, before)
+    p = memory.empty((len(keys), count, n), x.dtype)
+    sort.run_forward(keys.numpy(), order, float(steepness), p.numpy())
+    spread_nan(keys.numpy(), p.numpy())
+    p = p.reshape(*x.shape[:-1], count, n)
+    return (p,), (p, order)
 
 
-class ProductsOfRows:
-    """The kernels of `PRODUCTS`, on tensors [..., n] and [..., n, c]."""
-
-    @staticmethod
-    def forward(
-        spec: tuple[Any, bool], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[np.ndarray]]:
-        """The product; the order is saved."""
-        sort, by_columns = spec
-        keys = x.reshape(-1, x.shape[-1])
-        order, given = ordered(keys), stacked(payload, 2)
-        w, a = (given, None) if by_columns else (None, given)
-        products = Products.of(w, a, rows=not by_columns, columns=by_columns)
-        sort.run_products(keys.numpy(), order, float(steepness), products, grads=False)
-        found = products.columns if by_columns else products.rows
-        spread_nan(keys.numpy(), found)
-        return (finite(torch.from_numpy(found).reshape(payload.shape)),), (order,)
-
-    @staticmethod
-    def backward(
-        spec: tuple[Any, bool], inputs: tuple[Tensor, Number, Tensor],
-        saved: tuple[np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        """The gradients of x, of the steepness and of the payload."""
-        (sort, by_columns), (x, steepness, payload) = spec, inputs
-        given, upstream = stacked(payload, 2), stacked(grads[0].detach(), 2)
-        w, a = (given, upstream) if by_columns else (upstream, given)
-        needs = {"rows": by_columns and wanted[2], "columns": not by_columns and wanted[2]}
-        products = Products.of(w, a, **needs)
-        found = sort.run_products(
-            x.reshape(-1, x.shape[-1]).numpy(), saved[0], float(steepness), products, grads=True
-        )
-        by_payload = products.rows if by_columns else products.columns
-        by_keys, by_steepness = map(torch.from_numpy, found)
-        return by_keys, by_steepness, torch.from_numpy(by_payload) if wanted[2] else None
+def rows_backward(
+    spec: tuple[Any, int, int], inputs: tuple[Tensor, Number],
+    saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The gradients of x and of the steepness."""
+    (sort, *_), (x, steepness), (p, order) = spec, inputs, saved
+    matrices, upstream = (stacked(t.detach(), 2).numpy() for t in (p, grads[0]))
+    by_x, by_steepness = sort.run_backward(
+        x.reshape(-1, x.shape[-1]).numpy(), order, float(steepness), matrices, upstream
+    )
+    return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
 
 
-class Places:
-    """The kernels of `gendr.sorting.ranking.PLACES`, on tensors [..., n]."""
+# Kernels of `LAST`, on tensors [..., n] and [..., n, c]: few rows, which are kept.
 
-    wide = True
 
-    @staticmethod
-    def forward(
-        law: Distribution, x: Tensor, steepness: Number, counted: Tensor, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[()]]:
-        """The ranks; nothing is saved."""
-        from gendr.distributions.numba import tails_address
-        from gendr.sorting.backends.cpu import comparison_kernels as kernels
+def last_forward(
+    spec: tuple[Any, int], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
+) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
+    """The products; the rows and the order are saved."""
+    from gendr.sorting.backends.cpu import row_kernels as kernels
 
-        keys, found = stacked(x, 1), torch.empty_like(x)
-        launch(
-            kernels.ranks, len(keys), keys.shape[-1] * keys.numel(), keys.numpy(),
-            stacked(counted, 1).numpy(), float(steepness), tails_address(name_of(law)),
-            stacked(found, 1).numpy(),
-        )  # fmt: skip
-        return (found,), ()
+    (p,), saved = rows_forward((*spec, 0), x, steepness, save=save)
+    out = payload.new_empty(*p.shape[:-1], payload.shape[-1])
+    rows, given, found = (stacked(t, 2).numpy() for t in (p, payload, out))
+    launch(kernels.times, len(rows), rows.size, rows, given, found)
+    return (finite(out),), saved
 
-    @staticmethod
-    def backward(
-        law: Distribution, inputs: tuple[Tensor, Number, Tensor], saved: tuple[()],
-        grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor, Tensor, None]:  # fmt: skip
-        """The gradients of x and of the steepness."""
-        from gendr.distributions.numba import density_address
-        from gendr.sorting.backends.cpu import comparison_kernels as kernels
 
-        x, steepness, counted = inputs
-        keys = stacked(x, 1)
-        by_x, by_steepness = torch.empty_like(keys), keys.new_empty(len(keys))
-        launch(
-            kernels.ranks_back, len(keys), keys.shape[-1] * keys.numel(), keys.numpy(),
-            stacked(counted, 1).numpy(), float(steepness), density_address(name_of(law)),
-            stacked(grads[0], 1).numpy(), by_x.numpy(), by_steepness.numpy(),
-        )  # fmt: skip
-        return by_x, by_steepness.sum(), None
+def last_backward(
+    spec: tuple[Any, int], inputs: tuple[Tensor, Number, Tensor],
+    saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of x, of the steepness and of the payload."""
+    from gendr.sorting.backends.cpu import row_kernels as kernels
+
+    p, payload = saved[0].detach(), inputs[2]
+    of_p, of_payload = memory.empty_like(p), torch.empty_like(payload)
+    rows, given, upstream, to_p, to_payload = (
+        stacked(t, 2).numpy() for t in (p, payload, grads[0], of_p, of_payload)
+    )
+    launch(kernels.times_back, len(rows), rows.size, rows, given, upstream, to_p, to_payload)
+    found = rows_backward((*spec, 0), inputs[:2], saved, (of_p,), wanted)
+    return *found, of_payload
+
+
+# Kernels of `PRODUCTS`, on tensors [..., n] and [..., n, c].
+
+
+def products_forward(
+    spec: tuple[Any, bool], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
+) -> tuple[tuple[Tensor], tuple[np.ndarray]]:
+    """The product; the order is saved."""
+    sort, by_columns = spec
+    keys = x.reshape(-1, x.shape[-1])
+    order, given = ordered(keys), stacked(payload, 2)
+    w, a = (given, None) if by_columns else (None, given)
+    products = Products.of(w, a, rows=not by_columns, columns=by_columns)
+    sort.run_products(keys.numpy(), order, float(steepness), products, grads=False)
+    found = products.columns if by_columns else products.rows
+    spread_nan(keys.numpy(), found)
+    return (finite(torch.from_numpy(found).reshape(payload.shape)),), (order,)
+
+
+def products_backward(
+    spec: tuple[Any, bool], inputs: tuple[Tensor, Number, Tensor],
+    saved: tuple[np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """The gradients of x, of the steepness and of the payload."""
+    (sort, by_columns), (x, steepness, payload) = spec, inputs
+    given, upstream = stacked(payload, 2), stacked(grads[0].detach(), 2)
+    w, a = (given, upstream) if by_columns else (upstream, given)
+    needs = {"rows": by_columns and wanted[2], "columns": not by_columns and wanted[2]}
+    products = Products.of(w, a, **needs)
+    found = sort.run_products(
+        x.reshape(-1, x.shape[-1]).numpy(), saved[0], float(steepness), products, grads=True
+    )
+    by_payload = products.rows if by_columns else products.columns
+    by_keys, by_steepness = map(torch.from_numpy, found)
+    return by_keys, by_steepness, torch.from_numpy(by_payload) if wanted[2] else None
+
+
+# Kernels of `gendr.sorting.ranking.PLACES`, on tensors [..., n].
+
+
+def places_forward(
+    law: Distribution, x: Tensor, steepness: Number, counted: Tensor, *, save: bool
+) -> tuple[tuple[Tensor], tuple[()]]:
+    """The ranks; nothing is saved."""
+    from gendr.distributions.numba import tails_address
+    from gendr.sorting.backends.cpu import comparison_kernels as kernels
+
+    keys, found = stacked(x, 1), torch.empty_like(x)
+    launch(
+        kernels.ranks, len(keys), keys.shape[-1] * keys.numel(), keys.numpy(),
+        stacked(counted, 1).numpy(), float(steepness), tails_address(name_of(law)),
+        stacked(found, 1).numpy(),
+    )  # fmt: skip
+    return (found,), ()
+
+
+def places_backward(
+    law: Distribution, inputs: tuple[Tensor, Number, Tensor], saved: tuple[()],
+    grads: tuple[Tensor], wanted: tuple[bool, ...],
+) -> tuple[Tensor, Tensor, None]:  # fmt: skip
+    """The gradients of x and of the steepness."""
+    from gendr.distributions.numba import density_address
+    from gendr.sorting.backends.cpu import comparison_kernels as kernels
+
+    x, steepness, counted = inputs
+    keys = stacked(x, 1)
+    by_x, by_steepness = torch.empty_like(keys), keys.new_empty(len(keys))
+    launch(
+        kernels.ranks_back, len(keys), keys.shape[-1] * keys.numel(), keys.numpy(),
+        stacked(counted, 1).numpy(), float(steepness), density_address(name_of(law)),
+        stacked(grads[0], 1).numpy(), by_x.numpy(), by_steepness.numpy(),
+    )  # fmt: skip
+    return by_x, by_steepness.sum(), None

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gendr._common.tracing import lasting
 from gendr.distributions.decisions import Number
+from gendr.kernels.operator import KernelPair
 from gendr.kernels.triton import launch as _triton_launch
 from gendr.kernels.triton.launch import available, blocks_of, interpreted, power_of_2, run
 from gendr.sorting.backends.comparators import Comparators, name_of, power_of
@@ -129,10 +130,7 @@ def gates_backward(
     return grad_x, grad_steepness
 
 
-class Gates:
-    """The kernels of `gates`."""
-
-    forward, backward = staticmethod(gates_forward), staticmethod(gates_backward)
+Gates = KernelPair(gates_forward, gates_backward, backend="triton")
 
 
 def carry_forward(
@@ -187,10 +185,7 @@ def carry_backward(
     return grad_keep[:, 0] if shares == 1 else grad_keep.sum(1), None, grad_payload
 
 
-class Carry:
-    """The kernels of `carry`."""
-
-    forward, backward = staticmethod(carry_forward), staticmethod(carry_backward)
+Carry = KernelPair(carry_forward, carry_backward, backend="triton")
 
 
 KERNELS = {

@@ -22,7 +22,6 @@ from gendr.kernels.numba.mathematics import exp
 from gendr.sorting.backends.cpu.kernels import GROUP, gates, gates_back
 from gendr.sorting.backends.cpu.row_kernels import short_exp
 
-_OPTIONS = {"error_model": "numpy"}
 _ANY_ORDER = {"reassoc", "contract"}
 _HALVINGS = 10  # in the search of a bound for the candidates
 _RUN = 16  # scores of which only the largest is looked at first
@@ -30,7 +29,7 @@ _RUN = 16  # scores of which only the largest is looked at first
 NOT_FINITE, NO_CLASS = 1, 2
 
 
-@inner(**_OPTIONS, fastmath=_ANY_ORDER | {"nnan"})
+@inner(fastmath=_ANY_ORDER | {"nnan"})
 def _largest(scores, first, stop):
     largest = scores[first]
     for c in range(first + 1, stop):
@@ -38,7 +37,7 @@ def _largest(scores, first, stop):
     return largest
 
 
-@inner(**_OPTIONS, fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _is_finite(scores):
     total = scores.dtype.type(0.0)
     for c in range(len(scores)):
@@ -46,7 +45,7 @@ def _is_finite(scores):
     return total == 0.0
 
 
-@inner(**_OPTIONS)
+@inner()
 def _insert(score, c, top, classes):
     """Insert into an ascending list; of equal scores the first one stays above."""
     i = 0
@@ -56,7 +55,7 @@ def _insert(score, c, top, classes):
     top[i], classes[i] = score, c
 
 
-@inner(**_OPTIONS)
+@inner()
 def _count(values, least):
     count = 0
     for i in range(len(values)):
@@ -64,7 +63,7 @@ def _count(values, least):
     return count
 
 
-@inner(**_OPTIONS)
+@inner()
 def _place(values, count, i):
     """How many of the first `count` values are before the i-th; equal ones in order."""
     value, place = values[i], 0
@@ -75,7 +74,7 @@ def _place(values, count, i):
     return place
 
 
-@inner(**_OPTIONS)
+@inner()
 def _candidates(scores, truth, largest, few, few_classes, top, classes):
     """Fill in the truth and the largest of the other scores, ascending, and their classes.
 
@@ -122,7 +121,7 @@ def _candidates(scores, truth, largest, few, few_classes, top, classes):
     top[0], classes[0] = scores[truth], truth
 
 
-@inner(**_OPTIONS, fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _exponentials(scores, largest, out):
     """Fill in exp(scores - largest), to the precision of the dtype; returns their sum."""
     total = 0.0
@@ -139,7 +138,7 @@ def _exponentials(scores, largest, out):
     return total
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def losses(
     logits, target, ignored, first_weight, rest_weight, weights, class_weights, pairs, offsets,
     outputs, tails, density, power, steepness, least, top, classes, gated, grad_keep,

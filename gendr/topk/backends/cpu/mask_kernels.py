@@ -22,7 +22,6 @@ import numpy as np
 from gendr.kernels.numba.calls import call_cdf, call_pdf, pointer
 from gendr.kernels.numba.compilation import inner, kernel
 
-_OPTIONS = {"error_model": "numpy"}
 # Lets LLVM sum in any order, so that it can vectorise: each lane has a sum of its own.
 _ANY_ORDER = {"reassoc", "contract"}
 BLOCK = 512  # values per call of a law: six arrays of them fit in the L1 cache
@@ -32,7 +31,7 @@ _NOISE = 1e-7  # errors that are that small and do not shrink any more are those
 LIMIT = 300  # steps of the search; about 110 in the worst case, usually 4 to 8
 
 
-@inner(**_OPTIONS, fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _sum(values, count):
     total = 0.0
     for i in range(count):
@@ -40,7 +39,7 @@ def _sum(values, count):
     return total
 
 
-@inner(**_OPTIONS, fastmath=_ANY_ORDER)
+@inner(fastmath=_ANY_ORDER)
 def _dot(a, b, count):
     total = 0.0
     for i in range(count):
@@ -48,7 +47,7 @@ def _dot(a, b, count):
     return total
 
 
-@inner(**_OPTIONS)
+@inner()
 def _arguments(x, first, step, count, b, inverse, sign, shift, u):
     """Fill in u = sign (x - b) inverse + shift for every `step`-th of x from `first` on."""
     factor = sign * inverse
@@ -60,7 +59,7 @@ def _arguments(x, first, step, count, b, inverse, sign, shift, u):
             u[i] = (x[first + i * step] - b) * factor + shift
 
 
-@inner(**_OPTIONS)
+@inner()
 def _sums(x, step, b, inverse, sign, shift, tails, density, shape, buffers):
     """The sums of F, of 1 - F and of the density at (x - b) inverse, over every `step`-th of x."""
     u, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3]
@@ -76,7 +75,7 @@ def _sums(x, step, b, inverse, sign, shift, tails, density, shape, buffers):
     return (inside, outside, slope) if sign > 0.0 else (outside, inside, slope)
 
 
-@inner(**_OPTIONS)
+@inner()
 def _search(x, step, k, b, low, high, tolerance, inverse, sign, shift, tails, density, shape, work):
     """The b of low .. high at which the sum of F over every `step`-th of x is k.
 
@@ -110,7 +109,7 @@ def _search(x, step, k, b, low, high, tolerance, inverse, sign, shift, tails, de
     return b
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def mask(
     x, k, scale, quantile, tolerance, sign, shift, tails, density, shape, p, thresholds, start, stop
 ):
@@ -150,7 +149,7 @@ def mask(
                 p[row, first + i] = part[i]
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def mask_back(
     x, thresholds, scale, grad, sign, shift, density, shape, grad_x, grad_scale, grad_k,
     start, stop,
