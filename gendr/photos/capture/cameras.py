@@ -34,7 +34,7 @@ from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.images import MAX_MEGAPIXELS, QUARTERS, open_image, read_orientation, rgba
 from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
-from gendr.photos.camera_files.photos import Masks, is_photo
+from gendr.photos.camera_files.photos import Index, Masks, is_photo
 from gendr.photos.capture.gps import Placement, place_by_gps, read_fix
 from gendr.photos.upright import SIDES, upwards
 
@@ -116,10 +116,23 @@ class FoundCameras:
 def list_photos(folder: Path) -> list[Path]:
     """The photos of a folder without a file of cameras: those in `images`, or else in itself.
 
-    They come in the order of their names, numbers by their size.
+    Or in the one folder below that holds some, as on cards of cameras. They come in the order of
+    their names, numbers by their size.
+
+    Raises:
+        ValueError: if several folders below hold photos.
     """
     inside = folder / "images"
     place = inside if inside.is_dir() else folder
+    if not any(is_photo(p) for p in place.iterdir()):
+        below = [place for place in Index(folder).places() if place.name != "masks"]
+        if len(below) > 1:
+            names = ", ".join(str(each.relative_to(folder)) for each in below[:_NAMED])
+            raise ValueError(
+                f"{folder} holds no photos itself, and {len(below)} folders in it do: give one of "
+                f"them, or put all photos into one ({names}{', ...' * (len(below) > _NAMED)})"
+            )
+        place = below[0] if below else place
     found = [p for p in place.iterdir() if is_photo(p)]
     return sorted(found, key=lambda p: [
         (0, int(part), "") if part.isdigit() else (1, 0, part)

@@ -120,6 +120,14 @@ def test_which_photos(tmp_path):
     (tmp_path / "images").mkdir()
     Image.new("L", (4, 4)).save(tmp_path / "images" / "c.png")
     assert [p.name for p in list_photos(tmp_path)] == ["c.png"]
+    for place in ("masks", ".thumbnails", "DCIM/100CANON"):
+        (tmp_path / "card" / place).mkdir(parents=True)
+        Image.new("L", (4, 4)).save(tmp_path / "card" / place / "d.png")
+    assert list_photos(tmp_path / "card") == [tmp_path / "card/DCIM/100CANON/d.png"]
+    (tmp_path / "card/DCIM/101CANON").mkdir()
+    Image.new("L", (4, 4)).save(tmp_path / "card/DCIM/101CANON/d.png")
+    with pytest.raises(ValueError, match=r"2 folders in it do: .*\(DCIM/100CANON, DCIM/101CANON\)"):
+        list_photos(tmp_path / "card")
     with pytest.raises(ValueError, match=r"at least 2 photos, and .* holds 1"):
         find_cameras(tmp_path)
 
