@@ -52,8 +52,8 @@ _STAGES = {"features": 0.35, "match": 0.35, "place": 0.3}
 _DISTANCE = 3.0
 _TURNED = 0.5  # of pairs that look like a panorama, from which on it is said
 _NAMED = 5  # copies of photos that are named
-# Of EXIF: maker and model of a camera; the focal length, and as with film of 36 x 24 mm.
-_CAMERA, _FOCAL = (0x10F, 0x110), (0x920A, 0xA405)
+# Of EXIF: maker and model of a camera; the focal length, as with film of 36 x 24 mm, and the zoom.
+_CAMERA, _FOCAL = (0x10F, 0x110), (0x920A, 0xA405, 0xA404)
 
 Matrix = npt.NDArray[np.float64]
 Fix = tuple[float, float, float]
@@ -296,6 +296,7 @@ class _Lens(NamedTuple):
     camera: str = ""
     focal: float = 0.0  # mm; 0 if they do not say it
     film: float = 0.0  # the same with film of 36 x 24 mm
+    zoom: float = 0.0  # of the picture by the camera; some count it in `film`
 
 
 def _lens(image: Any) -> _Lens:
@@ -306,8 +307,8 @@ def _lens(image: Any) -> _Lens:
         camera = " ".join(str(data.get(key, "")) for key in _CAMERA).strip(" \0")
         inner = data.get_ifd(0x8769)
         said = [float(inner.get(key, 0)) for key in _FOCAL]
-    focal, film = (x if 0 < x < 2000 else 0.0 for x in (*said, 0.0, 0.0)[:2])
-    return _Lens(camera, focal, film if film > 5 else 0.0)
+    focal, film, zoom = (x if 0 < x < 2000 else 0.0 for x in (*said, 0.0, 0.0, 0.0)[:3])
+    return _Lens(camera, focal, film if film > 5 else 0.0, zoom)
 
 
 def _mask(file: Path, size: tuple[int, int], limit: float) -> Any:

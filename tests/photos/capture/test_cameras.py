@@ -133,14 +133,22 @@ def test_which_photos(tmp_path):
 
 
 def test_photos_share_a_lens_if_size_camera_and_focal_length_are_the_same(tmp_path):
-    """A phone with two lenses, one of which does not say what it is on film; and other cameras."""
-    lenses = [("A", 4.2, 26), ("A", 4.2, 26), ("A", 1.5, 0), ("B", 4.2, 26), None, ("A", 4.2, 26)]
+    """A phone with two lenses, one of which says nothing of film; zooming; and other cameras."""
+    lenses = [
+        ("A", 4.2, 26),
+        ("A", 4.2, 26),
+        ("A", 1.5, 0),
+        ("B", 4.2, 26),
+        None,
+        ("A", 4.2, 26, 2),
+    ]
     for i, lens in enumerate(lenses):
         exif = Image.Exif()
         if lens is not None:
             exif[0x110] = lens[0]
-            exif.get_ifd(0x8769).update({0x920A: lens[1], 0xA405: lens[2]})
-        Image.new("L", (36, 24) if i < 5 else (24, 36)).save(tmp_path / f"{i}.jpg", exif=exif)
+            said = dict(zip((0x920A, 0xA405, 0xA404), lens[1:], strict=False))
+            exif.get_ifd(0x8769).update(said)
+        Image.new("L", (36, 24)).save(tmp_path / f"{i}.jpg", exif=exif)
     photos = list_photos(tmp_path)
     groups, *_ = module._prepare(tmp_path, photos, tmp_path / "work", 1.0, lambda now: None)
     assert [[int(name[-9:-4]) for name in group["names"]] for group in groups] == [
