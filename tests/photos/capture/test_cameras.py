@@ -157,6 +157,15 @@ def test_photos_share_a_lens_if_size_camera_and_focal_length_are_the_same(tmp_pa
     assert [group["focal"] for group in groups] == [26, 0, 26, 0, 26]
 
 
+def test_features_are_looked_for_in_light():
+    """Dark photos are brighter by a factor, others stay."""
+    grey = np.tile(np.arange(128, 256, dtype=np.uint8), (4, 1))
+    bright, dark = (Image.fromarray(x).convert("RGB") for x in (grey, grey // 8))
+    assert module._lit(bright) is bright
+    lit = np.asarray(module._lit(dark))
+    np.testing.assert_allclose(lit, np.asarray(dark) * (255 / 31), atol=0.5)
+
+
 def fake(root, **options):
     """Cameras without looking at photos."""
     names = [p.relative_to(root).as_posix() for p in list_photos(root)]
