@@ -338,7 +338,7 @@ class _FitReport:
             self.target.name, self.total(state), [(step, mesh), (step, mesh)], scores, camera,
             pictures,
         )  # fmt: skip
-        write_whole(self.out / PREVIEW, visual.picture(next(frames)))
+        write_whole(self.out / PREVIEW, visual.picture(frames[0]))
 
     def animated(self) -> tuple[Camera, list[visual.Pixels]]:
         """The cameras of the animation, and pictures of the target."""
@@ -511,8 +511,6 @@ class _FitReport:
             mesh: with colours, if there are any.
             note: for the second line of the sheet.
         """
-        from tqdm import tqdm
-
         height, width = self.target.masks.shape[1:]
         target, settings = self.target.upright(), self.settings
         size = (target.masks.shape[1], target.masks.shape[2])
@@ -541,13 +539,14 @@ class _FitReport:
             painted=None if self.carrier == "none" else mesh,
         )
         scores = [(int(h["step"]), h["iou"]) for h in result.history if "iou" in h]
-        frames = visual.fit_frames(
-            target.name, result.state.step, result.trace, scores, *(self.shown or self.animated())
-        )
-        images = list(tqdm(frames, "gif", len(result.trace), disable=self.quiet, leave=False))
+        shown = self.shown or self.animated()
+        with self.session.part("gif") as tell:
+            frames = visual.fit_frames(
+                target.name, result.state.step, result.trace, scores, *shown, tell
+            )
         return {
             self.out / SHEET: visual.picture(page),
-            self.out / ANIMATION: visual.gif(images, seconds=0.1, hold=2.0),
+            self.out / ANIMATION: visual.gif(frames, seconds=0.1, hold=2.0),
         }
 
 

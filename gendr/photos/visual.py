@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._common.checks import check_image_size
+from gendr.kernels.threads import mapped
 from gendr.mesh import Camera, Lighting, Mesh, look_at
 from gendr.rendering import Renderer
 
@@ -462,7 +463,8 @@ def fit_frames(
     scores: Sequence[tuple[int, float]],
     camera: Camera,
     target: Sequence[Pixels],
-) -> Iterator[Pixels]:
+    tell: Callable[[float], None] | None = None,
+) -> list[Pixels]:
     """The animation of a fit: targets above, the shape of every step below.
 
     Args:
@@ -472,12 +474,15 @@ def fit_frames(
         scores: (step, mean IoU) in the order of the steps.
         camera: The views that are shown.
         target: Pictures of the target in these views, all of one size.
+        tell: Called with the part of the frames that is done.
     """
     left, gap, top = 62, 6, 44
     tall, wide = target[0].shape[:2]
     width = max(left + len(camera) * (wide + gap) + 8, 420)
     height = top + 2 * (tall + gap) + 26
-    for number, (step, mesh) in enumerate(trace):
+
+    def frame(number: int) -> Pixels:
+        step, mesh = trace[number]
         page = Page(width, height)
         page.text(12, 14, title, 15)
         last = number == len(trace) - 1
@@ -498,7 +503,9 @@ def fit_frames(
         page.box(left, height - 18, span, 4, LINE)
         done = 1.0 if last else step / steps
         page.box(left, height - 18, max(1, round(span * done)), 4, FIT)
-        yield page.pixels()
+        return page.pixels()
+
+    return mapped(frame, range(len(trace)), tell, device=camera.device)
 
 
 def fit_sheet(
@@ -606,7 +613,7 @@ def gif(frames: Sequence[Pixels], seconds: float = 0.08, hold: float = 0.0) -> b
     if isinstance(corner, tuple) and isinstance(index, int):
         colors[3 * index : 3 * index + 3] = [round(c) for c in corner]
         palette.putpalette(colors)
-    coded = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    coded = mapped(lambda image: image.quantize(palette=palette, dither=Image.Dither.NONE), images)
     if isinstance(index, int):
         for image, frame in zip(coded, frames, strict=True):
             # Pillow tells colours apart by steps of 4 only.

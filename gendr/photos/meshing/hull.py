@@ -30,8 +30,9 @@ _COARSE, _REACH = 40, 3.0
 _NEAR = 2.0
 # Parts of the hull smaller than this share of its area are noise of the masks.
 _LEAST_PART = 2e-3
-# A hole of a mask with fewer pixels is filled.
-_LEAST_HOLE = 8
+# A hole of a mask with fewer pixels is filled; pixels of a mask without an outline are so far
+# from it.
+_LEAST_HOLE, _FAR = 8, 1e6
 # How many pixels further out the outline of a hard mask is placed: of 0, 1/4, 0.4 and 1/2 this
 # gives hulls whose silhouettes agree best with their masks (a plane, a cow, a man).
 _OUTWARDS = 0.25
@@ -217,39 +218,24 @@ def _in_photo(mask: NDArray[np.float64], photo: NDArray[np.bool_] | None) -> NDA
 
 
 def _to_outline(mask: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The signed distances of the pixels of a mask, and of a border, to its outline, in pixels."""
-    inside = _without_pinholes(np.pad(mask, 1, mode="edge") > 0.5)
-    # The outline runs between the centres of pixels, half a pixel before the next one.
-    within, without = _to_the_other(inside), _to_the_other(~inside)
-    signed = np.where(inside, within - 0.5, 0.5 - without)
-    # A soft pixel says where between the centres.
+    """The signed distances of the pixels of a mask, and of a border, to its outline, in pixels.
+
+    Holes of a few pixels are noise, or what pixels show of a narrow slit, and would be tunnels
+    through the hull.
+    """
+    from gendr.photos.meshing import hull_kernels as kernels
+
     soft = np.pad(mask, 1, mode="edge")
+    inside, signed = soft > 0.5, np.empty_like(soft)
+    kernels.fill_holes(inside, _LEAST_HOLE)
+    kernels.signed_distances(inside, _FAR, signed)
+    # The outline runs between the centres of pixels, half a pixel before the next one.
+    signed -= np.where(inside, 0.5, -0.5)
+    # A soft pixel says where between the centres.
     near = (np.abs(signed) < 1) & (soft > 0) & (soft < 1) & (inside == (soft > 0.5))
     # Hard pixels are off by up to half of one; the least of many views is below the mean.
     further = 0.0 if near.any() else _OUTWARDS
     return np.where(near, soft - 0.5, signed + further)
-
-
-def _to_the_other(region: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """How far the pixels of a region are from the others; far if there are none."""
-    from scipy.ndimage import distance_transform_edt
-
-    if region.all():
-        return np.full(region.shape, 1e6)
-    return np.asarray(distance_transform_edt(region), dtype=np.float64)
-
-
-def _without_pinholes(inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """A mask without holes of a few pixels.
-
-    They are noise, or what pixels show of a narrow slit, and would be tunnels through the hull.
-    """
-    from scipy.ndimage import label
-
-    part: NDArray[np.int32] = label(~inside)[0]  # pyright: ignore[reportAssignmentType, reportIndexIssue]
-    small = np.bincount(part.ravel()) < _LEAST_HOLE
-    small[0] = False  # the inside
-    return inside | small[part]
 
 
 def _finer_start(grid: Grid, distance: _Distance) -> tuple[Grid, Tensor]:

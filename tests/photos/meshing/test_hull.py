@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 import trimesh
+from scipy import ndimage
 
 from gendr import Camera, Mesh, Renderer
 from gendr.mesh import cube, icosphere, look_at
 from gendr.photos import visual_hull
+from gendr.photos.meshing import hull_kernels
 from gendr.photos.meshing.hull import _Distance
 from support.cases import for_each
 
@@ -197,3 +199,21 @@ def test_masks_that_contradict_each_other(ball, monkeypatch):
     ):
         with pytest.raises(ValueError, match=message):
             visual_hull(cameras, images, **options)
+
+
+def test_distances_to_outlines_and_small_holes_are_those_of_scipy():
+    draw = np.random.default_rng(0)
+    for case in range(60):
+        inside = draw.random(draw.integers(1, 24, 2)) < (0.0, 1.0, 0.1, 0.5, 0.9, 0.97)[case % 6]
+        part = ndimage.label(~inside)[0]
+        small = np.bincount(part.ravel()) < 5
+        small[0] = False
+        wanted, found = inside | small[part], np.empty(inside.shape)
+        hull_kernels.fill_holes(inside, 5)
+        assert np.array_equal(inside, wanted)
+        hull_kernels.signed_distances(inside, 1e6, found)
+        within, without = (
+            np.full(region.shape, 1e6) if region.all() else ndimage.distance_transform_edt(region)
+            for region in (inside, ~inside)
+        )
+        assert np.array_equal(found, np.where(inside, within, -without))

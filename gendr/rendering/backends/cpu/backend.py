@@ -30,6 +30,7 @@ from gendr.kernels.threads import (
 from gendr.primitives.scene import Scene as Triangles
 from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pairs
 from gendr.rendering.backends import reference
+from gendr.rendering.backends.cpu.ordered import depth_keys as depth_keys
 from gendr.rendering.backends.cpu.ordered import ordered as ordered
 from gendr.rendering.backends.cpu.tables import (
     KernelPair,
@@ -49,8 +50,6 @@ from gendr.rendering.geometry import ImageSize, ScreenFaces
 
 if TYPE_CHECKING:
     from gendr.rendering.scene import Scene
-
-project, settings = reference.project, reference.settings
 
 
 # ---------------------------------------------------------------------------------------------
@@ -408,5 +407,6 @@ def nearest(
 
 
 KERNELS = {
-    f"rendering.{x.__name__}": x for x in (alpha, softmax, ordered, nearest, distance, gather)
+    f"rendering.{x.__name__}": x
+    for x in (alpha, softmax, ordered, nearest, pairs, distance, gather)
 }
