@@ -179,7 +179,8 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         scene: a mesh of all that photos see, whatever masks there are; so by default where there
             are no masks and no backdrop.
         object: of the object alone: an error where there are no masks and no backdrop.
-        faces: of the mesh of a scene, at most about so many.
+        faces: of the mesh of a scene, at most: quadrics keep those of a finer surface that tell
+            most.
         box: of a scene, what is in a box alone: auto, about what the cameras look at, or two
             corners, the smaller numbers first, in the frame of the cameras.
         hold_out: of a scene, every N-th photo is left out of the making, and scored; 0 for none.

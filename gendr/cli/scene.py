@@ -253,7 +253,7 @@ def _previewed(
     with session.part("preview") as tell:
         try:
             faces = max(100, int(PREVIEW_PART * settings.faces))
-            found = build(small, out / FOLDER, replace(settings, faces=faces), tell)
+            found = build(small, out / FOLDER, replace(settings, faces=faces, finer=1.0), tell)
         except ValueError:  # larger photos may show what small ones do not
             return scene
         glb, png = (out / name for name in PREVIEWS)

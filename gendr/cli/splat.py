@@ -273,7 +273,7 @@ def _surface(
     session = Session("surface", None, quiet=args.quiet, at_once=True)
     with TemporaryDirectory() as folder, session, session.part("stereo") as tell:
         faces = settings.triangles or max(500, round(FACES * height * width))
-        found = build(scene, Path(folder), SceneSettings(faces=faces), tell)
+        found = build(scene, Path(folder), SceneSettings(faces=faces, finer=1.0), tell)
     ground, origin = found.cloud.ground, torch.from_numpy(scene.origin)
     below = None if ground is None else ground.beneath(scene).with_origin(origin)
     mesh = found.mesh.with_origin(origin)

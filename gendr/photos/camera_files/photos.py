@@ -73,6 +73,10 @@ class Index:
                         return found
         return parts[-1] if parts else name
 
+    def places(self) -> list[Path]:
+        """The folders that hold images themselves, in the order of their names."""
+        return sorted({(self.folder / path).parent for path in self._paths})
+
     def in_order(self, place: str | None = None) -> list[str]:
         """The photos of one place in the order of their names: of the first that has some."""
         for where in _PLACES if place is None else (place,):

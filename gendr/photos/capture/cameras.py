@@ -34,7 +34,7 @@ from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.images import MAX_MEGAPIXELS, QUARTERS, open_image, read_orientation, rgba
 from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
-from gendr.photos.camera_files.photos import Masks, is_photo
+from gendr.photos.camera_files.photos import Index, Masks, is_photo
 from gendr.photos.capture.gps import Placement, place_by_gps, read_fix
 from gendr.photos.upright import SIDES, upwards
 
@@ -51,9 +51,11 @@ _STAGES = {"features": 0.35, "match": 0.35, "place": 0.3}
 # The median distance of the cameras from what they look at, in the world that is made.
 _DISTANCE = 3.0
 _TURNED = 0.5  # of pairs that look like a panorama, from which on it is said
+# The share of pixels below the brightest, and what these are, of 255, in a dark photo.
+_BRIGHT, _DARK = 0.99, 128
 _NAMED = 5  # copies of photos that are named
-# Of EXIF: maker and model of a camera; the focal length, and as with film of 36 x 24 mm.
-_CAMERA, _FOCAL = (0x10F, 0x110), (0x920A, 0xA405)
+# Of EXIF: maker and model of a camera; the focal length, as with film of 36 x 24 mm, and the zoom.
+_CAMERA, _FOCAL = (0x10F, 0x110), (0x920A, 0xA405, 0xA404)
 
 Matrix = npt.NDArray[np.float64]
 Fix = tuple[float, float, float]
@@ -116,10 +118,23 @@ class FoundCameras:
 def list_photos(folder: Path) -> list[Path]:
     """The photos of a folder without a file of cameras: those in `images`, or else in itself.
 
-    They come in the order of their names, numbers by their size.
+    Or in the one folder below that holds some, as on cards of cameras. They come in the order of
+    their names, numbers by their size.
+
+    Raises:
+        ValueError: if several folders below hold photos.
     """
     inside = folder / "images"
     place = inside if inside.is_dir() else folder
+    if not any(is_photo(p) for p in place.iterdir()):
+        below = [place for place in Index(folder).places() if place.name != "masks"]
+        if len(below) > 1:
+            names = ", ".join(str(each.relative_to(folder)) for each in below[:_NAMED])
+            raise ValueError(
+                f"{folder} holds no photos itself, and {len(below)} folders in it do: give one of "
+                f"them, or put all photos into one ({names}{', ...' * (len(below) > _NAMED)})"
+            )
+        place = below[0] if below else place
     found = [p for p in place.iterdir() if is_photo(p)]
     return sorted(found, key=lambda p: [
         (0, int(part), "") if part.isdigit() else (1, 0, part)
@@ -261,7 +276,7 @@ def _prepare(
         # What is transparent is grey, as if there were a plain wall behind it.
         planes = planes[:3] * planes[3] + 0.5 * (1 - planes[3])
         pixels = (255 * planes).round().astype(np.uint8).transpose(1, 2, 0)
-        image = Image.fromarray(pixels).resize(size, Image.Resampling.BOX)
+        image = _lit(Image.fromarray(pixels).resize(size, Image.Resampling.BOX))
         name = f"{size[0]}x{size[1]}/{i:05d}.png"
         groups.setdefault((*size, lens), []).append(name)
         (work / "images" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -277,12 +292,23 @@ def _prepare(
     return said, scales, fixes
 
 
+def _lit(image: Any) -> Any:
+    """A photo; a dark one brighter, as features are told by absolute differences."""
+    counts = np.cumsum(image.convert("L").histogram())
+    bright = int(np.searchsorted(counts, _BRIGHT * counts[-1]))
+    if bright >= _DARK:
+        return image
+    gain = 255 / max(bright, 1)
+    return image.point(lambda value: min(255, round(gain * value)))
+
+
 class _Lens(NamedTuple):
     """What EXIF data say of a lens: photos of which they say the same share it."""
 
     camera: str = ""
     focal: float = 0.0  # mm; 0 if they do not say it
     film: float = 0.0  # the same with film of 36 x 24 mm
+    zoom: float = 0.0  # of the picture by the camera; some count it in `film`
 
 
 def _lens(image: Any) -> _Lens:
@@ -293,8 +319,8 @@ def _lens(image: Any) -> _Lens:
         camera = " ".join(str(data.get(key, "")) for key in _CAMERA).strip(" \0")
         inner = data.get_ifd(0x8769)
         said = [float(inner.get(key, 0)) for key in _FOCAL]
-    focal, film = (x if 0 < x < 2000 else 0.0 for x in (*said, 0.0, 0.0)[:2])
-    return _Lens(camera, focal, film if film > 5 else 0.0)
+    focal, film, zoom = (x if 0 < x < 2000 else 0.0 for x in (*said, 0.0, 0.0, 0.0)[:3])
+    return _Lens(camera, focal, film if film > 5 else 0.0, zoom)
 
 
 def _mask(file: Path, size: tuple[int, int], limit: float) -> Any:

@@ -17,6 +17,7 @@ import torch
 from gendr._common.files import write_whole
 from gendr._common.jobs import Progress, Tell
 from gendr.mesh import Mesh
+from gendr.photos.meshing.libigl import libigl
 from gendr.photos.scene.depth_maps import DepthSettings, find_depths
 from gendr.photos.scene.fusion import Cloud, FusionSettings, fused, thinned
 from gendr.photos.scene.model import Scene
@@ -33,6 +34,7 @@ _SMOOTHING, _FORTH, _BACK = 4, 0.5, -0.53
 # The spacing of points that the surface is told, in sides of the squares of which they are means.
 _SPACING = 1.0
 _LEAST = 100  # points on which photos agree
+_MOST = 400_000  # faces of a surface that is made to be simplified
 _SHARES = {"depths": 0.8, "fusion": 0.05, "surface": 0.15}
 
 
@@ -42,7 +44,9 @@ class SceneSettings:
     """How a scene is reconstructed.
 
     Attributes:
-        faces: of the mesh, at most about so many.
+        faces: of the mesh, at most so many.
+        finer: the surface is made of as many times more faces, or of `_MOST`, of which quadrics
+            keep those that tell most; 1 makes it of few points at once, which is faster.
         box: two corners, relative to the origin of the scene, of what is made; None for all.
         depth: see `DepthSettings`.
         fusion: see `FusionSettings`.
@@ -50,6 +54,7 @@ class SceneSettings:
     """
 
     faces: int = 400_000
+    finer: float = 4.0
     box: tuple[tuple[float, float, float], tuple[float, float, float]] | None = None
     depth: DepthSettings = field(default_factory=DepthSettings)
     fusion: FusionSettings = field(default_factory=FusionSettings)
@@ -122,7 +127,8 @@ def build(
             "the photos agree nowhere about the shape: take more of them, of which neighbours show "
             "mostly the same, sharp, of what stands still and has a pattern"
         )
-    positions, rows, side = thinned(scene, cloud, settings.faces // 2)
+    fine = max(settings.faces, min(int(settings.finer * settings.faces), _MOST))
+    positions, rows, side = thinned(scene, cloud, fine // 2)
     lap("fusion")
     views, starts = cloud.chosen(rows)
     first = cloud.first[rows]
@@ -144,6 +150,9 @@ def build(
     used, faces = np.unique(faces, return_inverse=True)
     faces, points = faces.reshape(-1, 3), surface.point_of_vertex[used]
     vertices = _smoothed(surface.vertices[used], faces)
+    if len(faces) > settings.faces:
+        vertices, faces, kept = _fewer(vertices, faces, settings.faces)
+        points = points[kept]
     lap("surface")
     colors = cloud.colors[rows][points]
     mesh = Mesh(
@@ -181,6 +190,20 @@ def _seen_by(views: Array, starts: Array, points: Array) -> dict[str, float]:
     """The shares of the vertices that two photos see, and that three or more do."""
     count = np.diff(starts)[points]
     return {"two": float((count == 2).mean()), "three": float((count >= 3).mean())}
+
+
+def _fewer(vertices: Array, faces: Array, most: int) -> tuple[Array, Array, Array]:
+    """At most so many faces, by collapsing edges where it matters least.
+
+    Vertices at which the surface is no manifold are parted before.
+
+    Returns: vertices, faces, and the vertices [V] that came before in the place of each.
+
+    Source: Garland and Heckbert, Surface Simplification Using Quadric Error Metrics, 1997.
+    """
+    parted, triangles, own = libigl().split_nonmanifold(vertices, faces)
+    found = libigl().qslim(np.asfortranarray(parted), np.asfortranarray(triangles, np.int32), most)
+    return np.ascontiguousarray(found[0]), np.ascontiguousarray(found[1]), own[found[3]]
 
 
 def _smoothed(vertices: Array, faces: Array) -> Array:

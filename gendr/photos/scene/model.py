@@ -34,9 +34,10 @@ _LEAST_SCORE = 5.0
 # The angle between two lines of sight to a point up to which more of it is better, and how fast it
 # is worse beyond, in degrees.
 _BEST_ANGLE, _FALL = 10.0, 20.0
-# Photos from one place, as copies and bursts: what they share is seen at a smaller angle in the
-# median, in degrees; without points, they are nearer than this part of the usual distance.
-_SAME_ANGLE, _SAME_PART = 0.3, 0.01
+# Photos from one place, as copies and bursts: what they share, at least this part of the points of
+# one of them, is seen at a smaller angle in the median, in degrees; without points, they are nearer
+# than this part of the usual distance.
+_SAME_SHARE, _SAME_ANGLE, _SAME_PART = 0.2, 0.3, 0.01
 # Depths: of the percentiles of sparse points, the nearest divided and the farthest multiplied.
 _PERCENTILES, _WIDER = (1.0, 99.0), (3.0, 3.0)
 # Without points: from so many distances between neighbouring cameras on.
@@ -273,7 +274,8 @@ def _neighbours(
         length = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
         cosine = (first * second).sum(1) / np.maximum(length, 1e-300)
         angle = np.degrees(np.arccos(cosine.clip(-1, 1)))
-        same[i, j] = same[j, i] = len(both) > 0 and float(np.median(angle)) < _SAME_ANGLE
+        many = len(both) > _SAME_SHARE * min(len(seen[i]), len(seen[j]))
+        same[i, j] = same[j, i] = many and float(np.median(angle)) < _SAME_ANGLE
         near = np.minimum(1, angle / _BEST_ANGLE) ** 2
         far = np.exp(-(((angle - _BEST_ANGLE) / _FALL) ** 2))
         score[i, j] = score[j, i] = np.where(angle < _BEST_ANGLE, near, far).sum()

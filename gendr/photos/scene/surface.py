@@ -21,6 +21,9 @@ from gendr.kernels.threads import num_threads, run
 
 __all__ = ["Surface", "SurfaceSettings", "large_parts", "reconstruct"]
 
+# Of how far points usually are from their middle: cameras that are nearer to each other are one.
+_SAME = 1e-3
+
 
 @dataclass(frozen=True)
 class SurfaceSettings:
@@ -90,9 +93,10 @@ def reconstruct(
         raise ValueError(f"a surface needs four points or more, got {len(points)}")
     # Far from the origin Qhull loses its digits, and with them points.
     origin = np.median(points, axis=0)
-    everywhere = np.concatenate([points, centres]).astype(np.float64) - origin
+    eyes, eye_of_view = _apart(centres, _SAME * float(np.median(np.abs(points - origin))))
+    everywhere = np.concatenate([points, eyes]).astype(np.float64) - origin
     new = _along_a_curve(everywhere[: len(points)])
-    order = np.concatenate([new, len(points) + np.arange(len(centres))])
+    order = np.concatenate([new, len(points) + np.arange(len(eyes))])
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     try:
@@ -120,7 +124,7 @@ def reconstruct(
     new_views = views[np.repeat(starts[new] - new_starts[:-1], count) + np.arange(new_starts[-1])]
     lines = (
         corners, cells, twin, first, incident, new_views.astype(np.int32), new_starts,
-        place[len(points) :].astype(np.int32),
+        place[len(points) :][eye_of_view].astype(np.int32),
         settings.deviation * spacing[new].astype(np.float64),
     )  # fmt: skip
     capacity, ends = _weighed(kernels.weigh_lines, lines)
@@ -139,6 +143,18 @@ def reconstruct(
     used, index = np.unique(faces, return_inverse=True)
     tell(1.0)
     return Surface(points[used].astype(np.float64), index.reshape(-1, 3), used)
+
+
+def _apart(centres: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
+    """Centres without those nearer to an earlier one than this, and which stands for each.
+
+    Of copies of a photo Qhull would drop one, or make cells too thin to walk through.
+    """
+    near = np.linalg.norm(centres[:, None] - centres, axis=-1) < max(least, 1e-300)
+    first = near.argmax(1)
+    first = first[first]
+    kept, rows = np.unique(first, return_inverse=True)
+    return centres[kept], rows
 
 
 def _along_a_curve(points: np.ndarray) -> np.ndarray:

@@ -120,25 +120,50 @@ def test_which_photos(tmp_path):
     (tmp_path / "images").mkdir()
     Image.new("L", (4, 4)).save(tmp_path / "images" / "c.png")
     assert [p.name for p in list_photos(tmp_path)] == ["c.png"]
+    for place in ("masks", ".thumbnails", "DCIM/100CANON"):
+        (tmp_path / "card" / place).mkdir(parents=True)
+        Image.new("L", (4, 4)).save(tmp_path / "card" / place / "d.png")
+    assert list_photos(tmp_path / "card") == [tmp_path / "card/DCIM/100CANON/d.png"]
+    (tmp_path / "card/DCIM/101CANON").mkdir()
+    Image.new("L", (4, 4)).save(tmp_path / "card/DCIM/101CANON/d.png")
+    with pytest.raises(ValueError, match=r"2 folders in it do: .*\(DCIM/100CANON, DCIM/101CANON\)"):
+        list_photos(tmp_path / "card")
     with pytest.raises(ValueError, match=r"at least 2 photos, and .* holds 1"):
         find_cameras(tmp_path)
 
 
 def test_photos_share_a_lens_if_size_camera_and_focal_length_are_the_same(tmp_path):
-    """A phone with two lenses, one of which does not say what it is on film; and other cameras."""
-    lenses = [("A", 4.2, 26), ("A", 4.2, 26), ("A", 1.5, 0), ("B", 4.2, 26), None, ("A", 4.2, 26)]
+    """A phone with two lenses, one of which says nothing of film; zooming; and other cameras."""
+    lenses = [
+        ("A", 4.2, 26),
+        ("A", 4.2, 26),
+        ("A", 1.5, 0),
+        ("B", 4.2, 26),
+        None,
+        ("A", 4.2, 26, 2),
+    ]
     for i, lens in enumerate(lenses):
         exif = Image.Exif()
         if lens is not None:
             exif[0x110] = lens[0]
-            exif.get_ifd(0x8769).update({0x920A: lens[1], 0xA405: lens[2]})
-        Image.new("L", (36, 24) if i < 5 else (24, 36)).save(tmp_path / f"{i}.jpg", exif=exif)
+            said = dict(zip((0x920A, 0xA405, 0xA404), lens[1:], strict=False))
+            exif.get_ifd(0x8769).update(said)
+        Image.new("L", (36, 24)).save(tmp_path / f"{i}.jpg", exif=exif)
     photos = list_photos(tmp_path)
     groups, *_ = module._prepare(tmp_path, photos, tmp_path / "work", 1.0, lambda now: None)
     assert [[int(name[-9:-4]) for name in group["names"]] for group in groups] == [
         [0, 1], [2], [3], [4], [5],
     ]  # fmt: skip
     assert [group["focal"] for group in groups] == [26, 0, 26, 0, 26]
+
+
+def test_features_are_looked_for_in_light():
+    """Dark photos are brighter by a factor, others stay."""
+    grey = np.tile(np.arange(128, 256, dtype=np.uint8), (4, 1))
+    bright, dark = (Image.fromarray(x).convert("RGB") for x in (grey, grey // 8))
+    assert module._lit(bright) is bright
+    lit = np.asarray(module._lit(dark))
+    np.testing.assert_allclose(lit, np.asarray(dark) * (255 / 31), atol=0.5)
 
 
 def fake(root, **options):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from scipy.spatial import KDTree
 
 import gendr
 from gendr import cli
@@ -204,6 +205,27 @@ def test_tracks_are_read_again(tmp_path):
     file.write_bytes(point_text(points, colors, [(1, 3), ()]))
     np.testing.assert_array_equal(read_point_file(file)[0], points)
     assert read_tracks(file) == [(1, 3), ()]
+
+
+def test_few_faces_are_where_they_tell_most():
+    """Of hills beside a plain: within the rim, nearly all on the hills."""
+    x, y = np.meshgrid(np.arange(80.0), np.arange(40.0), indexing="ij")
+    hilly = np.where(x > 40, 3 * np.sin(x / 2) * np.cos(y / 2), 0)
+    z = hilly + np.random.default_rng(0).normal(0, 0.01, x.shape)
+    vertices = np.stack([x, y, z], -1).reshape(-1, 3)
+    first = (np.arange(79)[:, None] * 40 + np.arange(39)).ravel()
+    faces = np.concatenate([
+        np.stack([first, first + 40, first + 41], 1), np.stack([first, first + 41, first + 1], 1)
+    ])  # fmt: skip
+    faces = np.concatenate([faces, [[0, 1, 79 * 40]]])  # a third one at an edge
+    found, triangles, kept = build_module._fewer(vertices, faces, 1500)
+    assert 1400 < len(triangles) <= 1500
+    middle = found[triangles].mean(1)
+    inner = found[(found[:, :2] > 1).all(1) & (found[:, :2] < [78, 38]).all(1)]
+    assert (inner[:, 0] > 38).mean() > 0.9
+    away = KDTree(vertices).query(middle)[0]
+    assert np.percentile(away, 90) < 1
+    assert np.percentile(np.linalg.norm(found - vertices[kept], axis=1), 95) < 4
 
 
 @pytest.mark.rotating(5, group="scenes")

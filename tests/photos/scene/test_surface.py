@@ -8,7 +8,7 @@ from scipy.spatial import Delaunay
 
 import gendr
 from gendr.photos.scene.minimum_cut import minimum_cut
-from gendr.photos.scene.surface import SurfaceSettings, reconstruct
+from gendr.photos.scene.surface import SurfaceSettings, _apart, reconstruct
 
 
 def network(points, seed, most=1000):
@@ -80,6 +80,21 @@ def test_a_ball_is_found_wherever_it_lies():
         assert area == pytest.approx(4 * np.pi, rel=0.01)
         assert volume == pytest.approx(4 / 3 * np.pi, rel=0.02)  # outwards, so positive
         np.testing.assert_array_equal(found.vertices, (points + offset)[found.point_of_vertex])
+
+
+def test_copies_of_photos_stand_where_these_do():
+    """Cells between cameras at nearly one place are too thin to walk through."""
+    places = np.array([[0.0, 0, 4], [1, 0, 4], [0, 0, 4 + 1e-6], [1, 1e-5, 4]])
+    kept, rows = _apart(places, 1e-3)
+    np.testing.assert_array_equal(kept, places[:2])
+    np.testing.assert_array_equal(rows, [0, 1, 0, 1])
+    rng = np.random.default_rng(0)
+    cameras = rng.normal(size=(8, 3))
+    near = np.concatenate([cameras, cameras[:4] + 1e-7 * rng.normal(size=(4, 3))])
+    ball = reconstruct(*seen_ball(1500, near))
+    radii = np.linalg.norm(ball.vertices, axis=1)
+    assert np.percentile(np.abs(radii - 1), 99) < 1e-6
+    assert len(ball.faces) > 1500
 
 
 def test_noisy_points_are_joined_without_bias():
