@@ -31,6 +31,7 @@ from gendr.primitives.scene import Scene as Triangles
 from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pairs
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.cpu.ordered import ordered as ordered
+from gendr.rendering.backends.cpu.project import project as project
 from gendr.rendering.backends.cpu.tables import (
     KernelPair,
     Number,
@@ -50,7 +51,7 @@ from gendr.rendering.geometry import ImageSize, ScreenFaces
 if TYPE_CHECKING:
     from gendr.rendering.scene import Scene
 
-project, settings = reference.project, reference.settings
+settings = reference.settings
 
 
 # ---------------------------------------------------------------------------------------------
@@ -408,5 +409,6 @@ def nearest(
 
 
 KERNELS = {
-    f"rendering.{x.__name__}": x for x in (alpha, softmax, ordered, nearest, distance, gather)
+    f"rendering.{x.__name__}": x
+    for x in (project, alpha, softmax, ordered, nearest, distance, gather)
 }
