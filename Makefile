@@ -63,21 +63,26 @@ dist: $(STAMP)
 	$(BIN)/python .ci/check_dist.py dist
 
 # All that the targets need, so that several may run at a time.
-installed: $(STAMP) $(SITE)
+installed: $(SITE)
 
-$(STAMP): pyproject.toml constraints.txt
-	@echo "First time here: setting up $(VENV). It takes some minutes, and happens once."
+define set_up
+	@test -x $(BIN)/python || echo "First time here: setting up $(VENV). It takes some minutes, and happens once."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "1 of 2: PyTorch, the largest download"
 	@$(PIP) "torch==2.13.0"
 	@echo "2 of 2: gendr from this folder, and what it uses"
-	@$(PIP) $(EDITABLE) ".[dev]"
+	@$(PIP) $(EDITABLE) ".[$(1)]"
+endef
+
+$(STAMP): pyproject.toml constraints.txt
+	$(call set_up,dev)
 	@touch $@
 
-$(SITE): $(STAMP)
-	@echo "What builds the site"
-	@$(PIP) $(EDITABLE) ".[docs]"
-	@touch $@
+# Both at once: every call of pip makes an environment to build the package in.
+WITH_SITE := dev,docs
+$(SITE): pyproject.toml constraints.txt
+	$(call set_up,$(WITH_SITE))
+	@touch $(STAMP) $@
 
 clean:
 	rm -rf $(VENV) out build dist *.egg-info

@@ -11,6 +11,7 @@ Every tenth photo counts, as `gendr splat --hold-out 10` leaves them out. Rows:
   COLOR_0 and texels are linear until the pixel has its colour.
 - three: three.js in headless Chromium with WebGL in software, `antialias: true`, one point of the
   screen a pixel. three 2x: with two (devicePixelRatio 2), averaged.
+- gendr view: the same browser at the page of the viewer, whose library maps tones of meshes.
 - pyrender: trimesh and pyrender by OSMesa, 2 x 2 points a pixel (of its own, as software of Mesa 22
   gives it no multisampling), colours interpolated as sRGB.
 
@@ -26,13 +27,16 @@ import _clone  # noqa: F401  # before what it makes importable
 
 import argparse
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -43,12 +47,14 @@ import torch
 from numpy.typing import NDArray
 from rows import measured_on
 from torch import Tensor
+from viser.transforms import SO3
 
 import gendr.primitives as dr
 from gendr.losses import psnr, ssim
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
 from gendr.photos.splatting import Photos, load_photos
+from gendr.photos.viewer import Viewer, read_subject
 from gendr.photos.views import color_of
 from lab.pages import fill, table
 
@@ -62,6 +68,9 @@ HERE = Path(__file__).resolve().parent
 FINER = 2  # points along the side of a pixel, for our own pictures
 LEAST_SECONDS = 3.0  # of which frames are counted
 PATIENCE = 300.0  # seconds for a browser
+COLOURS = 64  # of a figure
+DRAWN = ("photo", "gendr", "three 2x", "pyrender", "gendr view")  # in it
+SETTLED = 5.0  # seconds after which a page has its mesh
 SOFTWARE = (
     "--headless=new", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
     "--ignore-gpu-blocklist", "--disable-extensions", "--no-first-run", "--mute-audio",
@@ -287,19 +296,10 @@ def by_three(
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        browser = subprocess.Popen(
-            [_chromium(), *SOFTWARE, f"--user-data-dir={profile}",
-             f"http://127.0.0.1:{server.server_port}/"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            if not over.wait(PATIENCE):
-                facts["failed"] = f"no answer in {PATIENCE:g} s"
-        finally:
-            browser.terminate()
-            browser.wait()
-            server.shutdown()
+    with _browser(f"http://127.0.0.1:{server.server_port}/"):
+        if not over.wait(PATIENCE):
+            facts["failed"] = f"no answer in {PATIENCE:g} s"
+    server.shutdown()
     if "failed" in facts:
         raise RuntimeError(f"three.js: {facts['failed']}")
     width, height = facts["size"]
@@ -308,6 +308,56 @@ def by_three(
         for i in range(len(job["cameras"]))
     ]
     return _pooled(np.stack(found).astype(np.float32) / 255, ratio), facts
+
+
+@contextmanager
+def _browser(url: str) -> Generator[None]:
+    """Chromium at a page."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        browser = subprocess.Popen(
+            [_chromium(), *SOFTWARE, f"--user-data-dir={profile}", url],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            yield
+        finally:
+            browser.terminate()
+            browser.wait()
+
+
+def by_view(model: Path, photos: Photos, background: Tensor) -> Images:
+    """What `gendr view` shows from the same places."""
+    viewer = Viewer(read_subject(model), 8790)
+    try:
+        with _browser(viewer.url):
+            server, begun = viewer._server, time.monotonic()
+            while not (clients := server.get_clients()):
+                if time.monotonic() - begun > PATIENCE:
+                    raise RuntimeError(f"gendr view: no answer in {PATIENCE:g} s")
+                time.sleep(0.2)
+            (client,) = clients.values()
+            time.sleep(SETTLED)
+            found = [_seen(client, photos.camera[i], photos.image_size) for i in range(len(photos))]
+    finally:
+        viewer.close()
+    images = np.stack(found).astype(np.float32) / 255
+    return images[..., :3] * images[..., 3:] + background.numpy() * (1 - images[..., 3:])
+
+
+def _seen(client: Any, camera: Camera, size: tuple[int, int]) -> Images:
+    """What the viewer's page shows from a place, to half a pixel: RGBA [H, W, 4].
+
+    Its principal point is in the middle, so that a larger picture is cut.
+    """
+    rotation, shift, k = (x[0].double() for x in camera.to_opencv(size))
+    middle = float(k[1, 2]), float(k[0, 2])
+    height, width = (2 * math.ceil(max(m, n - m)) for m, n in zip(middle, size, strict=True))
+    top, left = round(height / 2 - middle[0]), round(width / 2 - middle[1])
+    picture = client.get_render(
+        height, width, wxyz=SO3.from_matrix(rotation.T.numpy()).wxyz, position=-rotation.T @ shift,
+        fov=2 * math.atan(height / 2 / float(k[1, 1])), transport_format="png", timeout=PATIENCE,
+    )  # fmt: skip
+    return picture[top : top + size[0], left : left + size[1]]
 
 
 def _chromium() -> str:
@@ -370,10 +420,11 @@ def measure(model: Path, photos: Photos, args: argparse.Namespace, modules: Path
     if modules is not None:
         ways["three"] = partial(by_three, job, model, modules, 1)
         ways["three 2x"] = partial(by_three, job, model, modules, 2)
+        ways["gendr view"] = lambda: (by_view(model, photos, behind), {})
     if args.pyrender:
         ways["pyrender"] = lambda: (by_pyrender(job, model, args.pyrender), {})
     about = {"model": str(model), "megabytes": round(model.stat().st_size / 1e6, 2)}
-    rows, first = [], None
+    rows, first, shown = [], None, {"photo": photos.images.permute(0, 2, 3, 1).numpy()}
     for name, way in ways.items():
         try:
             images, facts = way()
@@ -385,9 +436,34 @@ def measure(model: Path, photos: Photos, args: argparse.Namespace, modules: Path
         row["from_ours"] = round(float(-10 * np.log10(np.square(images - first).mean() + 1e-12)), 2)
         rows.append(row | {k: facts[k] for k in ("fps", "samples", "by") if k in facts})
         _tell(rows[-1])
+        shown[name] = images
         if args.out:
             _write(images, photos, Path(args.out), f"{model.stem}_{name.replace(' ', '_')}")
+    if args.figure:
+        _draw(shown, Path(args.figure))
     return rows
+
+
+def _draw(shown: dict[str, Images], path: Path) -> None:
+    """The first photo and what programs show from its place, side by side."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from PIL import Image
+
+    kept = {"photo": "photo, left out", **_NAMES}
+    columns = {kept[name]: images[0] for name, images in shown.items() if name in DRAWN}
+    figure, axes = plt.subplots(1, len(columns), figsize=(2.6 * len(columns), 3))
+    for axis, (name, picture) in zip(axes.flat, columns.items(), strict=True):
+        axis.imshow(picture.clip(0, 1))
+        axis.set_title(name.replace("`", ""), fontsize=8)
+        axis.axis("off")
+    figure.subplots_adjust(0, 0, 1, 0.92, 0.03)
+    figure.savefig(path, dpi=90)
+    plt.close(figure)
+    colours = Image.open(path).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    colours.save(path, optimize=True)
 
 
 def _tell(row: dict[str, Any]) -> None:
@@ -425,7 +501,7 @@ def _modules(given: str | None, folder: str) -> Path | None:
 _NAMES = {
     "gendr": "hard triangles, four points a pixel", "primitives": "the same, edges by `antialias`",
     "three": "three.js, `antialias`", "three 2x": "three.js, devicePixelRatio 2",
-    "pyrender": "pyrender, four points a pixel",
+    "gendr view": "`gendr view`, tones mapped", "pyrender": "pyrender, four points a pixel",
 }  # fmt: skip
 
 
@@ -481,6 +557,7 @@ def main() -> None:
     parser.add_argument("--no-three", action="store_true", help="without a browser")
     parser.add_argument("--pyrender", metavar="PYTHON", help="of an environment that has it")
     parser.add_argument("--out", help="folder for the pictures")
+    parser.add_argument("--figure", help="file for a picture of all, side by side")
     parser.add_argument("--json", help="file for the rows")
     parser.add_argument("--docs", action="store_true", help="write the table of docs/splatting.md")
     parser.add_argument("--commit", help="that trained the GLB, for that table; else this one")

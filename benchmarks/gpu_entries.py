@@ -242,11 +242,11 @@ def splatting(device: Device) -> list[Tensor]:
     masks, rgb, camera = _masks(device, 24, 4)
     white = torch.ones(3, device=device)
     photos = Photos(rgb + 1 - masks[:, None], masks, camera, tuple("abcd"), white)
-    settings = SplatSettings(steps=3, triangles=40, renew_every=1)
+    settings = SplatSettings(steps=2, triangles=40, renew_every=1)
     training = fit_splats(photos, settings, held_out=photos[[0]])
     with tempfile.TemporaryDirectory() as folder:
         training.save(Path(folder) / "a.pt")
-        more = replace(settings, steps=4)
+        more = replace(settings, steps=3)
         training = fit_splats(photos, more, held_out=photos[[0]], resume=Path(folder) / "a.pt")
     found = [*training.splats().render(camera, 24), from_cameras(photos, 20).vertices]
     return [*found, fit_triangles(photos, settings, training.splats()).mesh().vertices]

@@ -44,21 +44,26 @@ def lines_of_code(path: Path) -> int:
 def part_of(path: Path) -> str:
     """The part of the repository that a file belongs to."""
     first, *rest = path.relative_to(ROOT).parts
+    if not rest:
+        return "tests"  # what all of them share
     if first == "gendr":
         return "application" if rest[0] in APPLICATION else "library"
+    if (first, rest[0]) == ("experiments", "tests"):
+        return "tests of the study"
     return {"experiments": "study"}.get(first, first)
 
 
 def sizes() -> list[str]:
     """Files, lines and classes of each part."""
     lines, files, classes = Counter[str](), Counter[str](), Counter[str]()
-    for folder in ("gendr", "experiments", "tests", "benchmarks"):
-        for path in (ROOT / folder).rglob("*.py"):
-            part = part_of(path)
-            lines[part] += lines_of_code(path)
-            files[part] += 1
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            classes[part] += sum(isinstance(node, ast.ClassDef) for node in ast.walk(tree))
+    folders = ("gendr", "experiments", "tests", "benchmarks")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    for path in [*paths, ROOT / "conftest.py"]:
+        part = part_of(path)
+        lines[part] += lines_of_code(path)
+        files[part] += 1
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        classes[part] += sum(isinstance(node, ast.ClassDef) for node in ast.walk(tree))
     rows = [f"| {part} | {files[part]} | {classes[part]} | {lines[part]:,} |" for part in lines]
     return ["| part | files | classes | lines of code |", "| --- | --- | --- | --- |", *rows]
 

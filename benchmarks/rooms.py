@@ -579,7 +579,7 @@ def suffered(work: Path, kind: str) -> dict[str, Any]:
     return row | {"psnr": metrics["scores"]["psnr"], "seconds": metrics["seconds"]["total"]}
 
 
-def harm_lines(rows: list[dict[str, Any]], facts: dict[str, str]) -> list[str]:
+def harm_lines(rows: list[dict[str, Any]]) -> list[str]:
     """The table of the page."""
     head = ["photos", "what is said", "placed", "matched, %", "precision at 1 %", "recall at 1 %"]
     cells: list[list[str]] = []
@@ -591,7 +591,8 @@ def harm_lines(rows: list[dict[str, Any]], facts: dict[str, str]) -> list[str]:
             cells[-1] += [f"{100 * row['matched']:.0f}", *(f"{x:.3f}" for x in numbers)]
         else:
             cells[-1] += 3 * [""]
-    return [*table(head, cells, left=2), "", f"{', '.join(facts.values())}."]
+    runs = sorted({f"{row['date']}, {row['commit']}, {row['machine']}" for row in rows})
+    return [*table(head, cells, left=2), "", f"{'; '.join(runs)}."]
 
 
 def lines(rows: list[dict[str, Any]], facts: dict[str, str]) -> list[str]:
@@ -630,6 +631,7 @@ def main() -> None:
     parser.add_argument("what", choices=("draw", "measure", "harms", "photos"))
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--scenes", nargs="+", choices=SCENES, default=list(SCENES)[:3])
+    parser.add_argument("--harms", nargs="+", choices=HARMS, default=list(HARMS))
     parser.add_argument("--find", action="store_true", help="find the cameras, too")
     parser.add_argument("--photos", type=int, default=30)
     parser.add_argument("--width", type=int, default=1152)
@@ -647,15 +649,15 @@ def main() -> None:
             draw(work / name, name, args.photos, shape, args.samples)
         return
     if args.what == "harms":
-        rows: list[dict[str, Any]] = []
-        for kind in HARMS:
-            rows.append(suffered(work, kind))
-            print(json.dumps(rows[-1]), flush=True)
-        if args.docs:
-            facts = measured_on()
-            content = json.dumps({"measured_on": facts, "rows": rows}, indent=1)
-            RESULTS.with_name("harms.json").write_text(content + "\n")
-            fill(PAGE, "harms", harm_lines(rows, facts))
+        file = RESULTS.with_name("harms.json")
+        rows = {row["harm"]: row for row in json.loads(file.read_text())}
+        for kind in args.harms:
+            rows[kind] = suffered(work, kind) | measured_on()
+            print(json.dumps(rows[kind]), flush=True)
+            if args.docs:
+                chosen = [rows[kind] for kind in HARMS if kind in rows]
+                file.write_text(json.dumps(chosen, indent=1) + "\n")
+                fill(PAGE, "harms", harm_lines(chosen))
         return
     kept = json.loads(RESULTS.read_text())["rows"] if args.docs and RESULTS.is_file() else []
     for name in args.scenes if args.what == "measure" else [""]:

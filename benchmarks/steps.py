@@ -167,6 +167,19 @@ def joining(count: int, side: int) -> Make:
     return make
 
 
+def splatting() -> Step:
+    """A step of a training of splats on eight pictures; half of the steps are at half size."""
+    from gendr.splatting import Photos, SplatSettings, fit_splats, from_hull
+
+    camera = gendr.look_at(2.732, 20.0, torch.arange(8) * 45.0)
+    with torch.no_grad():
+        seen = gendr.Renderer(400, scale=1e-3, near=NEAR, far=FAR)(mesh("642 vertices"), camera)
+        photos = Photos(seen.rgb, seen.alpha, camera, tuple(map(str, range(8))), torch.zeros(3))
+    start = from_hull(photos, 20_574)
+    settings = SplatSettings(steps=24, triangles=20_574, density="none", evaluate_every=1.0)
+    return lambda: fit_splats(photos, settings, init=start).step
+
+
 def all_three() -> Step:
     """Rasterize, interpolate and antialias, with the gradients of positions and colours."""
     pos, colors, tri = ball(40_000)
@@ -243,6 +256,7 @@ CASES: dict[str, Make] = {
     ),
     "a step of `gendr fit`, 24 × 128², 2,562 vertices": fitting,
     "ordered, 20,574 triangles, 400²": joining(20_574, 400),
+    "a step of `gendr splat`, 20,574 triangles, 400²": splatting,
     "primitives, 40,000 faces, 512²": all_three,
     "texture with mipmaps, 1024², forward": looking_up(False),
     "texture with mipmaps, 1024²": looking_up(True),
@@ -294,6 +308,7 @@ ASKED = {
     "1 × 1024², 1,310,720 faces, logistic 0.1 px": "400",
     "a step of `gendr fit`, 24 × 128², 2,562 vertices": "40",
     "ordered, 20,574 triangles, 400²": "0.6 × before",
+    "a step of `gendr splat`, 20,574 triangles, 400²": "0.6 × before",
     "primitives, 40,000 faces, 512²": "0.6 × before",
     "texture with mipmaps, 1024², forward": "0.5 × before",
     "texture with mipmaps, 1024²": "0.5 × before",

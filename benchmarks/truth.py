@@ -1,13 +1,17 @@
 """Path-traced photos of shapes that are known: what silhouettes and stereo make of them.
 
     pip install mitsuba     # 3.5 with LLVM 14; newer ones need a newer LLVM
-    python benchmarks/truth.py draw WORK --meshes FOLDER    # photos of six shapes, in two paints
+    python benchmarks/truth.py draw WORK --meshes FOLDER    # photos of all shapes
     python benchmarks/truth.py measure WORK --docs
 
-Drawn by Mitsuba 3 (Jakob et al. 2022): shapes on a floor with soft shadows, 36 photos in three
-rings. Each shape is once painted with a pattern of three sizes and once nearly plain; the light
+Drawn by Mitsuba 3 (Jakob et al. 2022): six shapes on a floor with soft shadows, 36 photos in
+three rings. Each is once painted with a pattern of three sizes and once nearly plain; the light
 stands still for three of the shapes, and for three of them moves with the camera, as a flash does.
-Masks are those of the shapes alone. FOLDER holds `fandisk.obj`.
+Masks are those of the shapes alone. FOLDER holds `fandisk.obj`, `homer.obj`, `cheburashka.obj`.
+
+The last two are figures of plaster: of one grey, before black, in light from beside the camera or
+from two sides of the room, so that what lies in shadow is as black as the background. Their photos
+of 640 x 480 are taken from a ring, and are noisy; masks are those that `gendr fit` finds.
 
 What is measured is what `gendr fit` does with its defaults: the fit of silhouettes, and stereo
 after it. Distances are those between what two photos or more see of one surface and the other one,
@@ -39,6 +43,8 @@ from torch import Tensor
 
 import gendr
 from gendr.cli.fit import IMAGE_SIZE
+from gendr.cli.masks import with_masks
+from gendr.cli.parser import Fit
 from gendr.cli.photos import STEREO_SIZE
 from gendr.mesh import Camera, Mesh, example, mesh_quality
 from gendr.photos import load_views, visual
@@ -48,14 +54,21 @@ from lab.pages import fill, table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, PAGE = (ROOT / "docs" / "results" / name for name in ("truth.json", "photos.md"))
-PAINTS = ("pattern", "nearly plain")
-# The shapes, and whether the light moves with the camera.
+PAINTS, PLASTER = ("pattern", "nearly plain"), "plaster"
+ALL = (*PAINTS, PLASTER)
+# The shapes, and whether the light moves with the camera; those that are figures of plaster.
 SHAPES = {
     "fandisk": False, "rocker": True, "chair": True, "airplane": False, "mug": False, "bowl": True,
+    "homer": True, "cheburashka": False,
 }  # fmt: skip
+FIGURES = ("homer", "cheburashka")
 # Elevations of the photos, degrees, and which part of them is there.
 RINGS = ((8.0, 0.4), (32.0, 0.35), (58.0, 0.25))
 DISTANCE, FOV = 4.6, 30.0  # all of a shape of radius 1 is in view
+# Of figures: the ring's elevation; where lamps are, in the camera's frame, x to the right, y up, z
+# towards it, or in the world; the noise of brightness, of 1.
+RING, BESIDE, AROUND = 12.0, (17.0, 11.0, 22.0), ((20.0, 14.0, 16.0), (-22.0, 10.0, -14.0))
+NOISE = 1.5 / 255
 ABOUT = """\
 ## What to expect where the truth is known
 
@@ -124,7 +137,10 @@ def mug() -> Mesh:
 
 def shapes(folder: Path) -> dict[str, Mesh]:
     """All six, normalized, y up."""
-    files = {"fandisk": folder / "fandisk.obj", "airplane": ROOT / "assets" / "airplane.obj"}
+    import trimesh
+
+    files = {name: folder / f"{name}.obj" for name in ("fandisk", *FIGURES)}
+    files["airplane"] = ROOT / "assets" / "airplane.obj"
     made = {
         "rocker": rocker,
         "mug": mug,
@@ -133,14 +149,20 @@ def shapes(folder: Path) -> dict[str, Mesh]:
     }
     found = {name: Mesh.load(path) for name, path in files.items()}
     found |= {name: make() for name, make in made.items()}
+    for name in FIGURES:  # without the edges of triangles
+        parts = (part.numpy() for part in (found[name].vertices, found[name].faces))
+        fine = trimesh.remesh.subdivide_loop(*parts, iterations=2)
+        found[name] = Mesh(*(torch.from_numpy(np.asarray(part)) for part in fine))
     return {name: Mesh(found[name].vertices, found[name].faces).normalized() for name in SHAPES}
 
 
 # -- photos ----------------------------------------------------------------------------------------
 
 
-def cameras(count: int) -> Camera:
-    """Those of the photos: rings, turned against each other."""
+def cameras(count: int, plaster: bool) -> Camera:
+    """Those of the photos: rings, turned against each other; one ring about figures of plaster."""
+    if plaster:
+        return gendr.look_at(DISTANCE, RING, torch.arange(count) * 360.0 / count, FOV)
     share = [round(count * part) for _, part in RINGS]
     share[-1] = count - sum(share[:-1])
     elevation = np.concatenate([np.full(n, e) for (e, _), n in zip(RINGS, share, strict=True)])
@@ -158,16 +180,19 @@ def drawn(
     mi.set_variant("llvm_ad_rgb")
     turn = mi.ScalarTransform4f
     out.mkdir(parents=True, exist_ok=True)
-    fine = trimesh.remesh.subdivide_to_size(mesh.vertices.numpy(), mesh.faces.numpy(), LONGEST)
+    plaster = paint == PLASTER
+    fine = mesh.vertices.numpy(), mesh.faces.numpy()
+    if not plaster:
+        fine = trimesh.remesh.subdivide_to_size(*fine, LONGEST)
     corners = torch.from_numpy(np.asarray(fine[0])).float()
     colors = pattern(2.0 * corners, 1)
     if paint != PAINTS[0]:
-        colors = torch.tensor([0.62, 0.6, 0.56]) + 0.04 * (colors - 0.5)
+        colors = torch.tensor([0.62, 0.6, 0.56]) + 0.04 * (not plaster) * (colors - 0.5)
     file = out / "painted.ply"
     write_painted(corners.numpy(), np.asarray(fine[1]), colors.numpy(), file)
     look = {"type": "mesh_attribute", "name": "vertex_color"}
     body = mi.load_dict({
-        "type": "ply", "filename": str(file), "face_normals": True,
+        "type": "ply", "filename": str(file), "face_normals": not plaster,
         "bsdf": {"type": "twosided", "material": {"type": "diffuse", "reflectance": look}},
     })  # fmt: skip
     low = float(mesh.vertices[:, 1].min())
@@ -178,56 +203,70 @@ def drawn(
         @ turn().scale(6),
     }  # fmt: skip
     sky = {"type": "constant", "radiance": {"type": "rgb", "value": 0.2 if SHAPES[name] else 0.5}}
+    power = 3200.0 if plaster else 28.0
+    point = {"type": "point", "position": [0.0] * 3, "intensity": {"type": "rgb", "value": power}}
     if SHAPES[name]:
-        lamp = {"type": "point", "position": [0.0] * 3, "intensity": {"type": "rgb", "value": 28.0}}
+        lights: dict[str, Any] = {"lamp": point}
+    elif plaster:
+        lights = {f"lamp{i}": point | {"position": list(place)} for i, place in enumerate(AROUND)}
     else:
         above = turn().look_at([1.5, 5.0, 1.0], [0, 0, 0], [1, 0, 0]) @ turn().scale(1.6)
         shine = {"type": "area", "radiance": {"type": "rgb", "value": 9.0}}
-        lamp = {"type": "rectangle", "to_world": above, "emitter": shine}
+        lights = {"lamp": {"type": "rectangle", "to_world": above, "emitter": shine}}
+    around = {} if plaster else {"floor": floor, "sky": sky}
     scenes = []
-    for parts, bounces in (({"floor": floor, "lamp": lamp, "sky": sky}, 4), ({"sky": sky}, 1)):
+    for parts, bounces in ((lights | around, 4), ({"sky": sky}, 1)):
         path = {"type": "path", "max_depth": bounces, "hide_emitters": True}
         scenes.append(mi.load_dict({"type": "scene", "integrator": path, "body": body, **parts}))
     moving = mi.traverse(scenes[0])
-    camera = cameras(count)
+    camera = cameras(count, plaster)
+    sides = (4 * size // 3 if plaster else size), size  # across and down
     # Only what lies about the shape is drawn: boxes of one size, for kernels are made for it.
     places, _ = camera.project(corners[None].to(camera.eye).expand(count, -1, -1))
-    places = ((places * torch.tensor([1.0, -1.0]) + 1) * size / 2).cpu().numpy()
+    places = ((places * torch.tensor([1.0, -1.0]) * size + torch.tensor(sides)) / 2).numpy()
     first = np.clip(np.floor(places.min(1)) - 8, 0, None).astype(int)
     wide, high = (int(n) for n in np.ceil((places.max(1) - first).max(0)) + 8)
-    wide, high = min(wide, size), min(high, size)
+    wide, high = min(wide, sides[0]), min(high, sides[1])
     frames = []
     for i in range(count):
-        left, top = (int(min(n, size - m)) for n, m in zip(first[i], (wide, high), strict=True))
-        around = ((top, size - top - high), (left, size - left - wide), (0, 0))
+        boxes = zip(first[i], sides, (wide, high), strict=True)
+        left, top = (int(min(n, side - m)) for n, side, m in boxes)
+        beside = ((top, sides[1] - top - high), (left, sides[0] - left - wide), (0, 0))
         eye = camera.eye[i].tolist()
         pose = turn().look_at(eye, [0.0, 0.0, 0.0], [0, 1, 0])
         # Mitsuba looks along +z with x to the left, the format along -z with x to the right.
         world = np.array(pose.matrix, dtype=np.float64).reshape(4, 4) @ np.diag([-1, 1, -1, 1])
-        frames.append({"file_path": f"{i:03d}.png", "mask_path": f"masks/{i:03d}.png",
-                       "transform_matrix": world.tolist()})  # fmt: skip
-        if (out / f"masks/{i:03d}.png").is_file():
+        shown = f"{'shown' if plaster else 'masks'}/{i:03d}.png"
+        frames.append({"file_path": f"{i:03d}.png", "transform_matrix": world.tolist()})
+        if not plaster:
+            frames[-1]["mask_path"] = shown
+        if (out / shown).is_file():
             continue
         if SHAPES[name]:
-            moving["lamp.position"] = [eye[0], eye[1] + 0.4, eye[2]]
+            lamp = world[:3, :3] @ BESIDE if plaster else np.array([eye[0], eye[1] + 0.4, eye[2]])
+            moving["lamp.position"] = lamp.tolist()
             moving.update()
         sensor = mi.load_dict({
-            "type": "perspective", "fov": FOV, "to_world": pose,
-            "film": {"type": "hdrfilm", "width": size, "height": size, "pixel_format": "rgba",
+            "type": "perspective", "fov": FOV, "fov_axis": "smaller", "to_world": pose,
+            "film": {"type": "hdrfilm", "width": sides[0], "height": sides[1],
+                     "pixel_format": "rgba",
                      "rfilter": {"type": "box"}, "crop_offset_x": left, "crop_offset_y": top,
                      "crop_width": wide, "crop_height": high},
             "sampler": {"type": "multijitter", "sample_count": samples},
         })  # fmt: skip
         photo, mask = (
-            np.pad(np.array(mi.render(s, sensor=sensor, seed=i, spp=samples)), around)
+            np.pad(np.array(mi.render(s, sensor=sensor, seed=i, spp=samples)), beside)
             for s in scenes
         )
         photo = np.where(photo < 0.0031308, 12.92 * photo, 1.055 * photo ** (1 / 2.4) - 0.055)
-        (out / "masks").mkdir(exist_ok=True)
-        for pixels, where in ((photo[..., :3], out), (mask[..., 3], out / "masks")):
+        if plaster:
+            photo = photo + np.random.default_rng(i).normal(0, NOISE, photo.shape)
+        (out / shown).parent.mkdir(exist_ok=True)
+        for pixels, where in ((photo[..., :3], f"{i:03d}.png"), (mask[..., 3], shown)):
             eight = np.clip(pixels * 255 + 0.5, 0, 255).astype(np.uint8)
-            Image.fromarray(eight).save(where / f"{i:03d}.png")
-    about = {"camera_angle_x": math.radians(FOV), "frames": frames}
+            Image.fromarray(eight).save(out / where)
+    across = 2 * math.atan(math.tan(math.radians(FOV) / 2) * sides[0] / sides[1])
+    about = {"camera_angle_x": across, "frames": frames}
     (out / "transforms.json").write_text(json.dumps(about, indent=1) + "\n")
 
 
@@ -341,9 +380,12 @@ def compared(name: str, truth: Mesh, mesh: Mesh, camera: Camera, size: int) -> d
 
 def measure(name: str, truth: Mesh, folder: Path) -> dict[str, Any]:
     """Fit the photos of a shape, and compare."""
-    own = load_views(folder)
+    masks = with_masks(Fit(target=str(folder), quiet=True), folder / "fit").masks
+    own = load_views(folder, masks=masks)
     size = min(own.image_size)
-    small, large = (load_views(folder, size=min(n, size)) for n in (IMAGE_SIZE, STEREO_SIZE))
+    small, large = (
+        load_views(folder, masks=masks, size=min(n, size)) for n in (IMAGE_SIZE, STEREO_SIZE)
+    )
     begun, spent = time.perf_counter(), time.process_time()
     alone = gendr.fit(small.masks, small.camera, init="hull").mesh
     between, half = time.perf_counter(), time.process_time()
@@ -402,12 +444,17 @@ def main() -> None:
     parser.add_argument("work", type=Path)
     parser.add_argument("--meshes", type=Path, help="a folder with fandisk.obj")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
-    parser.add_argument("--paints", nargs="+", choices=PAINTS, default=list(PAINTS))
+    parser.add_argument("--paints", nargs="+", choices=ALL, default=list(ALL))
     parser.add_argument("--photos", type=int, default=36)
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--samples", type=int, default=64, help="of a pixel")
     parser.add_argument("--docs", action="store_true", help="write docs/results/photos.md")
     args = parser.parse_args()
+    wanted = [
+        (paint, name)
+        for paint, name in itertools.product(args.paints, args.shapes)
+        if (paint == PLASTER) == (name in FIGURES)
+    ]
     rows = json.loads(RESULTS.read_text()) if args.docs and RESULTS.is_file() else []
     if args.what == "draw":
         if args.meshes is None:
@@ -415,22 +462,22 @@ def main() -> None:
         for name, mesh in shapes(args.meshes).items():
             args.work.mkdir(parents=True, exist_ok=True)
             mesh.save(args.work / f"{name}.ply")
-            for paint in args.paints if name in args.shapes else []:
+            for paint in (paint for paint, other in wanted if other == name):
                 folder = args.work / f"{name}-{paint.replace(' ', '-')}"
-                drawn(name, mesh, paint, args.photos, args.size, args.samples, folder)
+                size = args.size * 15 // 16 if paint == PLASTER else args.size
+                drawn(name, mesh, paint, args.photos, size, args.samples, folder)
         return
-    for paint in args.paints:
-        for name in args.shapes:
-            truth = Mesh.load(args.work / f"{name}.ply")
-            folder = args.work / f"{name}-{paint.replace(' ', '-')}"
-            row = {"paint": paint, **measure(name, truth, folder)}
-            sys.stdout.write(json.dumps(row) + "\n")
-            sys.stdout.flush()
-            known = {(old["paint"], old["shape"]): old for old in rows} | {(paint, name): row}
-            rows = [known[key] for key in itertools.product(PAINTS, SHAPES) if key in known]
-            if args.docs:
-                RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
-                fill(PAGE, "truth", lines(rows))
+    for paint, name in wanted:
+        truth = Mesh.load(args.work / f"{name}.ply")
+        folder = args.work / f"{name}-{paint.replace(' ', '-')}"
+        row = {"paint": paint, **measure(name, truth, folder)}
+        sys.stdout.write(json.dumps(row) + "\n")
+        sys.stdout.flush()
+        known = {(old["paint"], old["shape"]): old for old in rows} | {(paint, name): row}
+        rows = [known[key] for key in itertools.product(ALL, SHAPES) if key in known]
+        if args.docs:
+            RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+            fill(PAGE, "truth", lines(rows))
 
 
 if __name__ == "__main__":

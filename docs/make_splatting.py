@@ -144,7 +144,7 @@ def save_opaque(folder: str, trained: Path) -> None:
         chosen.images, [drawn(splats, camera[i], chosen.image_size)[0] for i in range(len(chosen))],
         hard_views(mesh, behind, camera), strict=True,
     )  # fmt: skip
-    side = chosen.image_size[1]
+    side = int(0.8 * chosen.image_size[1])
     page = visual.Page(3 * (side + 8) + 16, len(chosen) * (side + 30) + 34)
     for row, images in enumerate(rows):
         names = ("photo, held out", f"{len(splats):,} soft triangles",
@@ -153,7 +153,7 @@ def save_opaque(folder: str, trained: Path) -> None:
             x, y = 12 + column * (side + 8), 32 + row * (side + 30)
             if row == 0:
                 page.text(x + side // 2, 10, name, 15, visual.INK, "ma")
-            page.tile(pixels(image), x, y)
+            page.tile(pixels(image, side), x, y)
             if column:
                 score = f"{float(psnr(image, images[0])):.1f} dB"
                 page.text(x + side // 2, y + side + 6, score, 13, visual.FAINT, "ma")

@@ -12,6 +12,7 @@ import torch
 
 import gendr
 from gendr.rendering.backends.choice import choose
+from gendr.rendering.backends.interface import operation
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, project_faces
 from support.cases import for_each
@@ -101,7 +102,9 @@ def test_brute_force_visits_every_pair(speed):
     culled = law.radius(torch.tensor([1e-2]), 1e-6)
     with speed.every_pair():
         radius = case.radius()
-        runs = choose("cpu", radius).pairs(case.faces(), ImageSize(32, 32), radius, 10**7)
+        runs = operation(choose("cpu", radius), "pairs")(
+            case.faces(), ImageSize(32, 32), radius, 10**7
+        )
         assert sum(len(run().pixels) for run in runs) == case.all_pairs
     assert torch.equal(law.radius(torch.tensor([1e-2]), 1e-6), culled)
 

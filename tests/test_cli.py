@@ -1002,7 +1002,7 @@ BAD_INPUT = [
     ("fit points.obj", "holds no faces"),
     ("fit nan.obj", "damaged"),
     ("fit point.obj", "all its vertices coincide"),
-    ("fit noposes", "image folder without poses"),
+    ("fit noposes", "cameras need at least 2 photos, and noposes holds 1"),
     ("fit broken", "no JSON file"),
     ("fit opaque", "no mask"),
     ("fit pose", "NaN or inf"),

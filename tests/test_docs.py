@@ -258,7 +258,8 @@ def test_every_feature_names_a_test_and_every_finding_is_there():
 def test_no_text_installs_the_package_of_that_name_on_the_index():
     """It is another package: the extras of this one are installed from the repository."""
     named = re.compile(r"pip3? install (?:-\S+ )*\W{0,2}gendr\b")
-    sources = [*(ROOT / "gendr").rglob("*.py"), *WRITERS, *ROOT.glob("tests/**/test_*.py")]
+    tests = [p for x in ("tests", "experiments/tests") for p in (ROOT / x).rglob("test_*.py")]
+    sources = [*(ROOT / "gendr").rglob("*.py"), *WRITERS, *tests]
     texts = [*PAGES, *ROOT.glob("docs/examples/*.ipynb"), ROOT / "pyproject.toml", *sources]
     for path in texts:
         # What a line break or the end of a string parts belongs together.

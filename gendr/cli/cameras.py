@@ -15,7 +15,7 @@ from gendr.cli.progress import Session
 from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.transforms import NoCamerasError, read_cameras
 from gendr.photos.capture import FoundCameras, find_cameras
-from gendr.photos.capture.cameras import LEAST, list_photos
+from gendr.photos.capture.cameras import list_photos
 from gendr.photos.capture.video import extract_frames, is_video
 
 NAMED = 5  # photos left out that are named
@@ -89,7 +89,7 @@ def with_cameras(args: Command, photos: str, out: Path) -> Command:
     try:
         read_cameras(folder)
     except NoCamerasError as error:
-        if len(list_photos(folder)) < LEAST:
+        if not list_photos(folder):
             raise
         _say_unread(error, args.quiet)
     else:

@@ -125,7 +125,7 @@ def _run(args: Fit, by_itself: bool) -> int:
             scores = scored(mesh, scene, left_out or used, lambda part: tell(part))
             page = _sheet(mesh, scene, left_out or used, _told(args, facts, scores, mesh, used))
         if not args.quiet:
-            for line in doubts(scores["each"]):
+            for line in doubts(scores["each"], facts):
                 session.write(f"gendr: {line}")
         seconds["measure"] = round(time.perf_counter() - lap, 2)
         seconds["total"] = round(time.perf_counter() - begin, 2)
@@ -155,8 +155,9 @@ def _run(args: Fit, by_itself: bool) -> int:
         sys.stdout.write(
             f"{'no masks and no backdrop: ' * by_itself}"
             f"a scene of {len(used)} photos: {len(mesh.faces):,} faces, "
-            f"{facts['matched']:.0%} of pixels matched; PSNR {scores['psnr']:.1f} dB over the "
-            f"{scores['cover']:.0%} that it covers of {where}, {seconds['total']:.1f} s\n"
+            f"{facts['matched']:.0%} of pixels matched, {facts['plain']:.0%} plain; "
+            f"PSNR {scores['psnr']:.1f} dB over the {scores['cover']:.0%} that it covers "
+            f"of {where}, {seconds['total']:.1f} s\n"
             f"{out}: {', '.join(path.name for path in files)}\n"
             f"next: open {out / TEXTURED} in any viewer\n"
         )
@@ -290,18 +291,21 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def doubts(each: Sequence[dict[str, Any]]) -> list[str]:
+def doubts(each: Sequence[dict[str, Any]], facts: dict[str, Any]) -> list[str]:
     """What is to be said of photos that a mesh does not show as it should: a line for each kind.
 
     Args:
         each: of photos, what `scored` measures.
+        facts: of `build`; the shares of pixels.
     """
     said: list[str] = []
     bare = [one["photo"] for one in each if one["cover"] < _COVERED]
     if bare:
+        other = 1 - sum(facts[key] for key in ("matched", "assumed", "plain"))
         said.append(
-            f"less than {_COVERED:.0%} of these photos is covered by the mesh, as what has no "
-            f"pattern (sky, a white wall, water) is matched nowhere: {_listed(bare)}"
+            f"less than {_COVERED:.0%} of these photos is covered by the mesh: {_listed(bare)}; of "
+            f"all pixels {facts['plain']:.0%} are plain (sky, a white wall, water) and {other:.0%} "
+            "look otherwise in other photos, or are in none, so that they are matched nowhere"
         )
     apart = [one for one in each if one["apart"] > _APART]
     if apart:
@@ -346,7 +350,7 @@ def _told(
 
 
 def _sheet(mesh: Mesh, scene: Scene, rows: list[int], said: Sequence[str] = ()) -> visual.Pixels:
-    """Photos, and beside each the mesh with its colours and without, from the same camera.
+    """Photos, upright, and beside each the mesh with its colours and without, from its camera.
 
     Above them lines that say what is known of the mesh.
     """
@@ -356,12 +360,13 @@ def _sheet(mesh: Mesh, scene: Scene, rows: list[int], said: Sequence[str] = ()) 
     tiles: list[list[visual.Pixels]] = []
     for i in chosen:
         height, width = scene.images[i].shape[:2]
-        size = (round(TILE * height / width), TILE)
+        part = TILE / (height if scene.quarters[i] % 2 else width)
+        size = (round(part * height), round(part * width))
         camera: Camera = camera_of(scene, [i], (height, width))
         shown = Image.fromarray(scene.images[i]).resize((size[1], size[0]), Image.Resampling.BOX)
         painted = visual.shaded(mesh.with_unlit(), camera, size)[0]
         bare = visual.shaded(mesh, camera, size, visual.BOTH)[0]
-        tiles.append([np.asarray(shown), painted, bare])
+        tiles.append([np.rot90(x, -scene.quarters[i]) for x in (np.asarray(shown), painted, bare)])
     y = LINE * len(said)
     page = visual.Page(3 * TILE + 20, y + sum(len(row[0]) + 10 for row in tiles))
     for k, text in enumerate(said):

@@ -37,6 +37,10 @@ __all__ = [
 ]
 
 
+# How far from black and white pixels of a mask may be, and the share of them that may be farther.
+_NEARLY, _BETWEEN = 0.1, 0.2
+
+
 class NoMasksError(ValueError):
     """Photos show the object and its background alike."""
 
@@ -174,13 +178,21 @@ def grouped(keys: Iterable[Hashable]) -> list[list[int]]:
 
 
 def has_mask(folder: Folder, i: int, max_megapixels: float) -> bool:
-    """Whether image i of a folder has a mask: a file, transparency, or that it is one itself."""
+    """Whether image i of a folder has a mask: a file, transparency, or that it is one itself.
+
+    Which a grey one is if nearly all of it is black or white; else it is a photo without colours.
+    """
     frame = folder.frames[i]
     if frame.mask is not None:
         return True
     with open_image(frame.image, max_megapixels, frame.turn) as opened:
         image = Picture(opened)
-        return not is_opaque(image) or (image.channels not in (2, 4) and image.is_grey)
+        if not is_opaque(image):
+            return True
+        if image.channels in (2, 4) or not image.is_grey:
+            return False
+        grey = image.rows(0, image.size[0])[0] / image.white
+        return float((np.abs(grey - 0.5) > 0.5 - _NEARLY).mean()) > 1 - _BETWEEN
 
 
 def read_photo(folder: Folder, i: int, max_megapixels: float) -> tuple[Planes, bool]:

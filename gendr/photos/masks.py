@@ -3,7 +3,9 @@
 A backdrop that stands still, as that of a turntable, is the median of the photos. Otherwise it must
 be plain in each photo, a wall, a sheet or a sweep: a smooth function of the place, fitted to its
 border. What is uncertain, shadows and edges, is settled by GrabCut (Rother et al. 2004), a cut
-through the colours of both sides, from OpenCV.
+through the colours of both sides, from OpenCV. Before a dark backdrop parts of the object that lie
+in shadow have nearly its colour: what is brighter than chance beside the mask joins it (thresholds
+with hysteresis, Canny 1986).
 """
 
 from __future__ import annotations
@@ -37,6 +39,10 @@ _SHADOW, _TINT = 0.4, 0.035
 # What lies so far on either side of the outline is certain; of the shorter side.
 _BAND = 0.012
 _ROUNDS = 3  # of GrabCut
+# A backdrop is dark up to this brightness. Beside the mask of most photos it is so bright, by the
+# distance from it, up to so many pixels; what is brighter by so many standard deviations of means
+# over about so many pixels is none of it, in parts that are as wide as `_BAND`.
+_DARK, _BESIDE, _SURE, _MEAN = 0.1, 24, 5.0, 1.5
 _NAMED = 5  # photos that are named in a message
 # Parts of less than this share of the whole are no part of the object, and gaps of less are none.
 _PART, _GAP = 0.02, 2e-4
@@ -96,6 +102,9 @@ def find_masks(
         return _cut(pictures[i], backdrop)
 
     masks = mapped(cut, range(len(pictures)), callback)
+    # What stands still has folds, which are not known behind the object.
+    if still is None and all(b is not None and b.mean() < _DARK for b in behind):
+        masks = _with_shadowed(pictures, behind, masks)
     found = torch.from_numpy(np.stack(masks)).to(images)
     empty = [called[i] for i in (found.flatten(1).amax(1) == 0).nonzero()[:, 0].tolist()]
     if empty:
@@ -204,3 +213,53 @@ def _parts(mask: Array) -> Array:
     gaps[0] = False
     whole[gaps[labels]] = 1
     return whole
+
+
+def _with_shadowed(pictures: list[Array], behind: list[Any], masks: list[Array]) -> list[Array]:
+    """Masks with what lies in shadow, before a dark backdrop.
+
+    Light that lenses scatter makes the backdrop brighter around the object. How bright it is there
+    is known by most pixels at a distance, of most photos, as most of an outline is not in shadow.
+    """
+    import cv2
+
+    def beside(i: int) -> tuple[Array, Array]:
+        """How much brighter than the backdrop all is that the mask leaves, and its distance."""
+        free = (masks[i] < 0.5).astype(np.float32)
+        light = (pictures[i] - behind[i]).mean(2).astype(np.float32) * free
+        mean, share = (cv2.GaussianBlur(x, (0, 0), _MEAN) for x in (light, free))
+        away = cv2.distanceTransform(free.astype(np.uint8), cv2.DIST_L2, 5)
+        return mean / np.maximum(share, 1e-3), np.minimum(away.astype(np.int64), _BESIDE)
+
+    def usual(i: int) -> Array:
+        """[2, 1 + _BESIDE], its median by distance, and the deviation of what is below."""
+        found = np.zeros((2, _BESIDE + 1))
+        mean, away = beside(i)
+        for d in range(1, _BESIDE + 1):
+            own = mean[away == d]
+            found[0, d] = np.median(own) if own.size else 0
+            lower = own[own < found[0, d]]
+            # Of a normal distribution: the lower half, which no shadow is in.
+            found[1, d] = 1.4826 * np.median(found[0, d] - lower) if lower.size else 0
+        return found
+
+    rows = range(len(masks))
+    middle, spread = np.median(mapped(usual, rows), 0)
+    most = middle + _SURE * np.maximum(spread, spread[-1])
+    wide = 2 * max(1, round(_BAND / 2 * min(pictures[0].shape[:2]))) + 1
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (wide, wide))
+
+    def joined(i: int) -> Array:
+        mean, away = beside(i)
+        sure = (masks[i] > 0.5).astype(np.uint8)
+        more = ((sure == 0) & (mean > most[away])).astype(np.uint8)
+        more = cv2.morphologyEx(more, cv2.MORPH_OPEN, disc)
+        # Beside the mask less is sure: what is between both belongs to them.
+        both = cv2.morphologyEx(np.maximum(sure, more), cv2.MORPH_CLOSE, disc, iterations=2)
+        _, labels = cv2.connectedComponents(both - sure, connectivity=4)
+        touching = cv2.dilate(sure, np.ones((3, 3))) > sure
+        wanted = np.intersect1d(labels[more > 0], labels[touching])
+        whole = (sure > 0) | (np.isin(labels, wanted) & (labels > 0))
+        return _parts(whole.astype(np.uint8)).astype(np.float32)
+
+    return mapped(joined, rows)

@@ -266,7 +266,7 @@ class CompiledRenderer:
         if not mesh.vertices.is_cuda:
             return f"CUDA graphs need a GPU, and the mesh is on {mesh.device}"
         backend = choose(renderer.backend, mesh.vertices)
-        if backend.settings() is None:
+        if "rendering.project" not in backend.KERNELS:
             return f"the host waits for the backend {renderer.backend!r}"
         if camera.window is not None:
             return "the camera shows a part of its image"
@@ -352,6 +352,8 @@ class CompiledRenderer:
         parameters: list[Any],
     ) -> Any:
         """All that a graph depends on but the values of tensors that it reads."""
+        from gendr.rendering.backends.triton.backend import settings
+
         renderer, asked = self.renderer, torch.is_grad_enabled()
         local = mesh.faces_local
         faces = mesh.faces if local is None else local
@@ -361,8 +363,8 @@ class CompiledRenderer:
             tuple((x.data_ptr(), x.shape, asked and x.requires_grad) for x in parameters),
             None if isinstance(number, Tensor) else number,
             renderer.size, renderer.near, renderer.far, renderer.cutoff, renderer.backend,
-            choose(renderer.backend, mesh.vertices).settings(),
-            torch.cuda.current_stream(mesh.device), torch.are_deterministic_algorithms_enabled(),
+            settings(), torch.cuda.current_stream(mesh.device),
+            torch.are_deterministic_algorithms_enabled(),
         )  # fmt: skip
 
     def _captured(

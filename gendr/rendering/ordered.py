@@ -49,8 +49,9 @@ from gendr.rendering.api import (
     parse_scale,
 )
 from gendr.rendering.backends.choice import choose
+from gendr.rendering.backends.interface import operation
 from gendr.rendering.geometry import screen_faces
-from gendr.rendering.layers import Layered, depth_keys
+from gendr.rendering.layers import Layered
 
 if TYPE_CHECKING:
     from gendr.tnorms import TConorm
@@ -177,13 +178,12 @@ def ordered(
         offsets = tuple(map(count.__mul__, range(images + 1)))
         faces = screen_faces(corners, offsets, keep, leave_out=False)
         chosen = choose(backend, face_vertices)
-        keys = getattr(chosen, "depth_keys", depth_keys)
-        planes, limits = keys(corners.detach(), depth, sort)
+        planes, limits = operation(chosen, "depth_keys")(corners.detach(), depth, sort)
         layered = Layered(
             faces, law, join, float(cutoff), float(bound), colors.flatten(0, 1),
             opacities, widths, planes, limits, sort == "pixel",
             double,
         )  # fmt: skip
-        image, alpha = chosen.ordered(layered, size)
+        image, alpha = operation(chosen, "ordered")(layered, size)
     shape_of = images, size.height, size.width
     return image.reshape(*shape_of, colors.shape[-1]).permute(0, 3, 1, 2), alpha.reshape(shape_of)

@@ -34,6 +34,7 @@ from gendr.rendering.api import (
     parse_scale,
 )
 from gendr.rendering.backends.choice import choose
+from gendr.rendering.backends.interface import operation
 from gendr.rendering.geometry import Geometry, ImageSize, common_batch
 from gendr.rendering.ordered import SORTS
 from gendr.rendering.ordered_output import OrderedOutput, Ordering
@@ -294,8 +295,8 @@ class Renderer(nn.Module):
         owner = self._owner if late else None
         geometry = Geometry(
             mesh, camera, self.near, self.far,
-            backend.project(mesh, camera, self.near, self.far, owner),
-            backend.gather if "rendering.gather" in backend.KERNELS else None,
+            operation(backend, "project")(mesh, camera, self.near, self.far, owner),
+            backend.KERNELS.get("rendering.gather"),
         )  # fmt: skip
         if late and geometry.projected is None:
             _check_scene(vertices, camera)
@@ -307,9 +308,8 @@ class Renderer(nn.Module):
         light = self.lighting
         if light is not None and light is self._default_lighting and mesh.unlit:
             light = None
-        scene = Scene(
-            mesh, camera, geometry, self.size, backend.gather, light, self.mipmaps, self.backend
-        )
+        gather = operation(backend, "gather")
+        scene = Scene(mesh, camera, geometry, self.size, gather, light, self.mipmaps, self.backend)
         gamma, background = self.gamma, self.background
 
         def blended(near: float, far: float) -> Blending:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from itertools import chain
 from types import MappingProxyType
@@ -734,7 +734,7 @@ class SoftQuantile(_Sorter):
         )
         if levels.ndim > 1 or not all_hold((levels >= 0) & (levels <= 1)):
             raise ValueError(f"q must be in [0, 1], a number or a tensor [Q], got {q}")
-        self.q = levels
+        self.q, self.level = levels, None if isinstance(q, Tensor) else float(levels)
         self.keepdim, self.flat, self.indices = keepdim, dim is None, indices
         self.interpolation = check_choice("interpolation", interpolation, _INTERPOLATIONS)
 
@@ -749,31 +749,9 @@ class SoftQuantile(_Sorter):
         moved = along(x, self.dim)
         if not moved.shape[-1]:
             raise ValueError(f"x must have a value at least, got {shape_text(shape)}")
-        dtype = torch.promote_types(found.x.dtype, torch.float32)
-        levels = self.q.to(found.x) if self.q.ndim else self.q
-        steps = torch.full_like(moved[..., :1], moved.shape[-1] - 1, dtype=dtype)
-        if mask is not None:
-            steps = (along(mask, self.dim).sum(-1, keepdim=True) - 1).clamp(min=0).to(dtype)
-        place = steps * levels  # [..., Q]
-        low, part = place.floor(), _INTERPOLATIONS[self.interpolation](place)
-        at = torch.stack([low, place.ceil()], -1).long()
-        shares = torch.stack([1 - part, part], -1)
-        rows = None if mask is not None else _rows_of(found, at)
-        if rows is not None:
-            if rows.shape[-2] == 1:
-                soft = rows.expand(*place.shape, rows.shape[-1])
-            else:
-                weights = shares.new_zeros(*place.shape, rows.shape[-2])
-                soft = weights.scatter_add(-1, at - at.amin(), shares) @ rows
-            result = soft if self.indices else (soft * found.x.unsqueeze(-2)).sum(-1)
-            result = result.to(found.dtype)
-        elif self.indices:
-            weights = shares.new_zeros(*place.shape, moved.shape[-1]).scatter_add(-1, at, shares)
-            result = found.weighed(weights.mT).mT  # [..., Q, n]
-        else:
-            values = along(found.values, self.dim)
-            ends = widened(values).gather(-1, at.flatten(-2)).unflatten(-1, (-1, 2))
-            result = torch.lerp(ends[..., 0], ends[..., 1], part).to(values.dtype)
+        result = self._by_rows(found) if mask is None else None
+        if result is None:
+            result = self._by_all(found, moved, mask)
         level, many = moved.ndim - 1, self.q.ndim
         result = result.movedim(level, 0) if many else result.squeeze(level)
         if self.keepdim:
@@ -782,18 +760,47 @@ class SoftQuantile(_Sorter):
             result = result.reshape(*result.shape[:many], *places, *result.shape[level + many :])
         return result
 
+    def _by_rows(self, found: Sorted) -> Tensor | None:
+        """The result [..., 1] or [..., 1, n] by the rows of P that it needs, if these are cheap."""
+        method, n = found.method, found.x.shape[-1]
+        if self.level is None or is_traced() or found.hard:
+            return None
+        if not (isinstance(method, RowSort) and method.has_rows):
+            return None
+        low, high, part = _place(self.level, n, found.x.dtype, self.interpolation)
+        if 8 * (high - low + 1) > n:
+            return None
+        soft = method.last_rows(found.keys, high - low + 1, n - 1 - high)
+        if low < high:
+            soft = torch.lerp(soft[..., :1, :], soft[..., 1:, :], part)
+        result = soft if self.indices else (soft * found.x.unsqueeze(-2)).sum(-1)
+        return result.to(found.dtype)
 
-def _rows_of(found: Sorted, at: Tensor) -> Tensor | None:
-    """The rows of P [..., count, n] from the first to the last place, if they alone are cheap."""
-    method, n = found.method, found.x.shape[-1]
-    if is_traced() or found.hard or not (isinstance(method, RowSort) and method.has_rows):
-        return None
-    if not at.numel():
-        return None
-    low, high = (int(end) for end in at.aminmax())
-    if 8 * (high - low + 1) > n:
-        return None
-    return method.last_rows(found.keys, high - low + 1, n - 1 - high)
+    def _by_all(self, found: Sorted, x: Tensor, mask: Tensor | None) -> Tensor:
+        """The result [..., Q] or [..., Q, n] by all sorted values, or weights of all ranks."""
+        dtype = torch.promote_types(found.x.dtype, torch.float32)
+        levels = self.q.to(found.x) if self.q.ndim else self.q
+        steps = torch.full_like(x[..., :1], x.shape[-1] - 1, dtype=dtype)
+        if mask is not None:
+            steps = (along(mask, self.dim).sum(-1, keepdim=True) - 1).clamp(min=0).to(dtype)
+        place = steps * levels  # [..., Q]
+        low, part = place.floor(), _INTERPOLATIONS[self.interpolation](place)
+        at = torch.stack([low, place.ceil()], -1).long()
+        if self.indices:
+            shares = torch.stack([1 - part, part], -1)
+            weights = shares.new_zeros(*place.shape, x.shape[-1]).scatter_add(-1, at, shares)
+            return found.weighed(weights.mT).mT
+        values = along(found.values, self.dim)
+        ends = widened(values).gather(-1, at.flatten(-2)).unflatten(-1, (-1, 2))
+        return torch.lerp(ends[..., 0], ends[..., 1], part).to(values.dtype)
+
+
+@lru_cache(maxsize=1000)
+def _place(level: float, n: int, dtype: torch.dtype, interpolation: str) -> tuple[int, int, float]:
+    """The places of n below and above a quantile, and how far it is from the one to the other."""
+    place = (n - 1) * torch.tensor(level, dtype=dtype, device="cpu")
+    part = _INTERPOLATIONS[interpolation](place)
+    return int(place.floor()), int(place.ceil()), float(part)
 
 
 def _between(place: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -146,10 +147,10 @@ def rank_range(values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tens
         from gendr.sorting.backends.cpu.order import fill_order, tied
 
         keys = values.detach().reshape(-1, n).contiguous().numpy()
-        order, *ranks = (torch.empty(keys.shape, dtype=torch.int64) for _ in range(3))
-        fill_order(keys, order.numpy())
-        tied(keys, order.numpy(), *(rank.numpy() for rank in ranks))
-        first, last = (rank.reshape(values.shape) for rank in ranks)
+        ranks = np.empty((3, *keys.shape), np.int64)  # the order, the first, the last
+        fill_order(keys, ranks[0])
+        tied(keys, *ranks)
+        first, last = (torch.from_numpy(ranks[k]).reshape(values.shape) for k in (1, 2))
         return first, last if mask is None else torch.minimum(last, mask.sum(-1, keepdim=True))
     ascending, order = values.sort(-1)
     place = torch.arange(1, n + 1, device=values.device).expand_as(order)
@@ -168,7 +169,7 @@ def mean_ranks(values: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tenso
     return (first + last).to(dtype) / 2
 
 
-def _counts(like: Tensor, mask: Tensor | None) -> Tensor | int:
+def counts_of(like: Tensor, mask: Tensor | None) -> Tensor | int:
     """How many entries [..., 1] of lists [..., n] are present, at least 1."""
     if mask is None:
         return max(1, like.shape[-1])
@@ -233,7 +234,7 @@ def _right(scores: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor,
     scores, values = checked_pair("scores", scores, "values", values, known)
     result, true = rank_range(scores.detach(), known), rank_range(values, known)
     right = ((true[0] <= result[0]) & (result[1] <= true[1])).to(scores.dtype)
-    return present(right, known), _counts(scores, known)
+    return present(right, known), counts_of(scores, known)
 
 
 def regrouped(
@@ -338,9 +339,8 @@ def ranking_cross_entropy(
     gain = target * safe_log(p, LEAST)
     if binary:
         gain = gain + (1 - target) * safe_log(1 - p, torch.finfo(p.dtype).eps)
-    losses = -present(gain, inside).sum(-1) / _counts(p, known)
-    whole = torch.ones_like(losses[..., 0]) if known is None else known.any(-1)
-    return reduced(losses.sum(-1), whole, reduction)
+    losses = -present(gain, inside).sum(-1) / counts_of(p, known)
+    return reduced(losses.sum(-1), None if known is None else known.any(-1), reduction)
 
 
 def _inside(mask: Tensor) -> Tensor:
@@ -349,8 +349,10 @@ def _inside(mask: Tensor) -> Tensor:
     return rows[..., :, None] & mask[..., None, :]
 
 
-def reduced(losses: Tensor, counts: Tensor, reduction: str) -> Tensor:
+def reduced(losses: Tensor, counts: Tensor | None, reduction: str) -> Tensor:
     """Losses [...] of lists, of which those count where `counts` is True, as a reduction of them.
+
+    All count for None.
 
     Raises:
         ValueError: for an unknown reduction.
@@ -358,7 +360,9 @@ def reduced(losses: Tensor, counts: Tensor, reduction: str) -> Tensor:
     if check_choice("reduction", reduction, REDUCTIONS) == "none":
         return losses
     total = losses.sum()
-    return total if reduction == "sum" else total / counts.sum().clamp(min=1)
+    if reduction == "sum":
+        return total
+    return total / (max(1, losses.numel()) if counts is None else counts.sum().clamp(min=1))
 
 
 def safe_log(p: Tensor, least: float) -> Tensor:
@@ -400,7 +404,7 @@ def spearman(ranks: Tensor, values: Tensor, mask: Tensor | None = None) -> Tenso
     known = check_mask(mask, ranks, "ranks", by_length=False)
     ranks, values = checked_pair("ranks", ranks, "values", values, known)
     ranks = ranks / magnitude(ranks)
-    counts = _counts(ranks, known)
+    counts = counts_of(ranks, known)
     a = present(ranks - ranks.sum(-1, keepdim=True) / counts, known)
     b = present(mean_ranks(values, known, ranks.dtype) - (counts + 1) / 2, known)
     # Differences of equal numbers that are only rounding count as 0.
@@ -585,7 +589,7 @@ def ndcg_of_ranks(
     """
     known = check_mask(mask, ranks, "ranks", by_length=False)
     ranks = checked_floats("ranks", ranks, known)
-    ranks = ranks if descending else _counts(ranks, known) + 1 - ranks
+    ranks = ranks if descending else counts_of(ranks, known) + 1 - ranks
     ranks = ranks if known is None else ranks.masked_fill(~known, 1)
     if ranks.numel() and not all_hold(ranks > 0):
         raise ValueError(f"ranks must be > 0, got {ranks.min().item():g}; they count from 1")

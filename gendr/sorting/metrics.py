@@ -25,9 +25,8 @@ from gendr._common.checks import check_choice, check_count, check_number
 from gendr.sorting.losses import (
     checked_gains,
     checked_pair,
-    cosine,
+    counts_of,
     discounts_of,
-    mean_ranks,
     normalised,
     rank_range,
 )
@@ -251,12 +250,12 @@ def spearman(
         TypeError, ValueError: as the losses, `gendr.sorting.RankingLoss`.
     """
     lists = _lists(scores, target, mask, indexes)
-    middle = (lists.sizes + 1).double() / 2  # the mean of ranks, exactly
-    a, b = (
-        present(mean_ranks(values, lists.mask, torch.float64) - middle, lists.mask)
-        for values in (lists.scores, lists.target)
-    )
-    return lists.result(cosine((a * b).sum(-1), a.square().sum(-1), b.square().sum(-1)))
+    size = counts_of(lists.target, lists.mask)
+    both = (rank_range(values, lists.mask) for values in (lists.scores, lists.target))
+    # Twice the mean ranks less their means: integers, which are 0 or at least 1.
+    a, b = (present((first + last - size - 1).double(), lists.mask) for first, last in both)
+    squares = (a.square().sum(-1) * b.square().sum(-1)).sqrt()
+    return lists.result((a * b).sum(-1) / squares.clamp(min=1))
 
 
 def kendall(

@@ -32,12 +32,11 @@ from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, check_symmetric, scale_of
 from gendr.distributions.registry import DistributionLike
-from gendr.kernels.numba.compilation import available
 from gendr.kernels.operator import Operator
 from gendr.sorting.api import Method, get, permutation, soft_rank
-from gendr.sorting.backends.comparators import has_kernel, name_of, power_of
-from gendr.sorting.backends.cpu.rows import launch
-from gendr.sorting.base import PermutationSort, stacked
+from gendr.sorting.backends.choice import kernels_for
+from gendr.sorting.backends.comparators import has_kernel, power_of
+from gendr.sorting.base import PermutationSort
 from gendr.sorting.losses import (
     REDUCTIONS,
     checked_floats,
@@ -114,9 +113,8 @@ class RankingLoss(nn.Module, ABC):
         dtype = scores.dtype if scores.is_floating_point() else torch.get_default_dtype()
         scores, target = self._checked(scores, target, known)
         losses = self.of_lists(scores, target, known)
-        count = torch.ones_like(losses)
-        if known is not None:
-            count = known.any(-1)
+        count = None if known is None else known.any(-1)
+        if count is not None:
             losses = torch.where(count, losses, 0.0)
         return reduced(losses, count, self.reduction).to(dtype)
 
@@ -496,7 +494,8 @@ class ApproxNDCG(RankingLoss):
     def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """1 - NDCG."""
         counted = torch.ones_like(scores) if mask is None else mask.to(scores.dtype)
-        kernels = _PlaceKernels if _has_kernel(self.dist, scores) else None
+        known = has_kernel(self.dist) and power_of(self.dist) == 1
+        kernels = kernels_for("sorting.places", scores) if known else None
         ranks = PLACES(kernels, self.dist, scores, self.steepness, counted)
         return 1 - ndcg_of_ranks(ranks, target, self.gain, descending=True, mask=mask)
 
@@ -510,49 +509,6 @@ def _places(law: Distribution, scores: Tensor, steepness: Number, counted: Tenso
 
 
 PLACES = Operator("sorting.places", reference=_places)
-
-
-def _has_kernel(law: Distribution, x: Tensor) -> bool:
-    return x.is_cpu and has_kernel(law) and power_of(law) == 1 and available() is None
-
-
-class _PlaceKernels:
-    """The kernels of `PLACES`."""
-
-    wide = True
-
-    @staticmethod
-    def forward(
-        law: Distribution, x: Tensor, steepness: Number, counted: Tensor, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[()]]:
-        from gendr.distributions.numba import tails_address
-        from gendr.sorting.backends.cpu import comparison_kernels as kernels
-
-        keys, found = stacked(x, 1), torch.empty_like(x)
-        launch(
-            kernels.ranks, len(keys), keys.shape[-1] * keys.numel(), keys.numpy(),
-            stacked(counted, 1).numpy(), float(steepness), tails_address(name_of(law)),
-            stacked(found, 1).numpy(),
-        )  # fmt: skip
-        return (found,), ()
-
-    @staticmethod
-    def backward(
-        law: Distribution, inputs: tuple[Tensor, Number, Tensor], saved: tuple[()],
-        grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor, Tensor, None]:  # fmt: skip
-        from gendr.distributions.numba import density_address
-        from gendr.sorting.backends.cpu import comparison_kernels as kernels
-
-        x, steepness, counted = inputs
-        keys = stacked(x, 1)
-        by_x, by_steepness = torch.empty_like(keys), keys.new_empty(len(keys))
-        launch(
-            kernels.ranks_back, len(keys), keys.shape[-1] * keys.numel(), keys.numpy(),
-            stacked(counted, 1).numpy(), float(steepness), density_address(name_of(law)),
-            stacked(grads[0], 1).numpy(), by_x.numpy(), by_steepness.numpy(),
-        )  # fmt: skip
-        return by_x, by_steepness.sum(), None
 
 
 @final

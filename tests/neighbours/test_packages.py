@@ -13,7 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.ndimage import binary_dilation, binary_erosion, binary_opening
+from scipy.ndimage import (
+    binary_dilation,
+    binary_erosion,
+    binary_opening,
+    distance_transform_edt,
+    gaussian_filter,
+)
 
 import gendr
 from gendr.photos import unwrapped
@@ -119,11 +125,12 @@ def test_calls_of_opencv():
     called = {
         name
         for path in ROOT.rglob("*.py")
-        for name in re.findall(r"(?<!`)cv2\.([a-z]\w*)\(", path.read_text(encoding="utf-8"))
+        for name in re.findall(r"(?<!`)cv2\.([a-zA-Z]\w*)\(", path.read_text(encoding="utf-8"))
     }
     assert called == {
-        "connectedComponentsWithStats", "cvtColor", "dilate", "erode", "getStructuringElement",
-        "grabCut", "morphologyEx", "resize", "setRNGSeed",
+        "GaussianBlur", "connectedComponents", "connectedComponentsWithStats", "cvtColor", "dilate",
+        "distanceTransform", "erode", "getStructuringElement", "grabCut", "Laplacian",
+        "morphologyEx", "resize", "setRNGSeed", "VideoCapture",
     }  # fmt: skip
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
     assert disc.dtype == np.uint8
@@ -142,6 +149,16 @@ def test_calls_of_opencv():
     assert (count, labels.dtype, stats.dtype) == (3, np.int32, np.int32)
     assert stats[:, cv2.CC_STAT_AREA].tolist() == [95, 1, 48]
     assert (labels.shape, centres.shape) == ((12, 12), (3, 2))
+    np.testing.assert_array_equal(cv2.connectedComponents(mask, connectivity=8)[1], labels)
+    away = cv2.distanceTransform(np.ones((9, 9), np.uint8) - mask[:9, :9], cv2.DIST_L2, 5)
+    exact = distance_transform_edt(mask[:9, :9] == 0)
+    assert away.dtype == np.float32
+    np.testing.assert_allclose(away, exact, rtol=0.03)
+    blurred, want = cv2.GaussianBlur(away, (0, 0), 1.5), gaussian_filter(away, 1.5, mode="mirror")
+    assert blurred.dtype == np.float32
+    np.testing.assert_allclose(blurred, want, atol=0.01)
+    bent = cv2.Laplacian(np.add.outer(np.arange(7.0) ** 2, np.zeros(7)), cv2.CV_64F)
+    assert bent[1:-1].tolist() == [[2.0] * 7] * 5
     colour = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
     grey = cv2.cvtColor(colour, cv2.COLOR_BGR2GRAY)
     assert (grey.shape, grey.dtype) == ((4, 4), np.uint8)

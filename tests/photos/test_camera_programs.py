@@ -336,7 +336,7 @@ UNREAD = {
     "a.csv": ("#name,x,y,alt,heading,pitch,roll,f,px,py\n", "sparse/0"),
     "a.xmp": ("<x xcr:Rotation='1 0 0'/>", "sparse/0"),
     "a.psx": ("", "Export Cameras"),
-    "database.db": ("", "not poses"),
+    "database.db": ("SQLite CREATE TABLE keypoints (", "not poses"),
     "blocks.xml": ("<BlocksExchange/>", "sparse/0"),
     "sparse/0/cameras.txt": ("1 PINHOLE 64 48 70 70 32 24\n", "images.txt"),
     "a_pmatrix.txt": ("", "projections.txt"),
@@ -360,6 +360,7 @@ def test_files_that_are_not_read_are_named(tmp_path, monkeypatch, capsys):
     root = save_photos(tmp_path / "others")
     put(root, "metadata.json", {"title": "a"})
     put(root, "a.csv", "name,price\n")
+    put(root, "Thumbs.db", "SQLite")  # of systems and of albums
     put(root, "a.xml", "<annotation/>")
     put(root, "._cams.xml", "<chunk/>")
     with pytest.raises(NoCamerasError, match="image folder without poses") as caught:

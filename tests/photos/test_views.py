@@ -15,6 +15,7 @@ from PIL import Image, ImageOps
 from gendr.mesh import icosphere, images
 from gendr.mesh.cameras import Camera, look_at
 from gendr.photos import visual_hull
+from gendr.photos.folders import has_mask, open_folder
 from gendr.photos.suspicious_masks import suspicious_masks
 from gendr.photos.views import (
     Views,
@@ -792,3 +793,14 @@ def test_views_as_people_see_them(quarters, size, windows):
         turned = np.rot90(rgb[i][(slice(None), *own)].numpy(), -quarters[i], (1, 2))
         assert np.array_equal(shown.rgb[i, :, rows, columns].numpy(), turned)
     assert views[[1]].quarters == views.to(torch.float64)[1].quarters == quarters[1:]
+
+
+def test_a_photo_without_colours_is_no_mask(tmp_path):
+    """By its greys: a silhouette with soft edges is one."""
+    opened = open_folder(folder(tmp_path), None, 1.0)
+    assert has_mask(opened, 0, 1.0)
+    soft = np.where(blob() > 0, 255, 0)
+    soft[1] //= 2
+    for pixels, expected in ((soft, True), (np.arange(48).reshape(6, 8) * 5, False)):
+        image(tmp_path / "images" / "0.png", pixels)
+        assert has_mask(opened, 0, 1.0) is expected

@@ -267,6 +267,7 @@ def test_vmap_over_batches():
         torch.testing.assert_close(image, pipeline(p, colors.double(), tri, (9, 12)))
 
 
+@pytest.mark.rotating(7, group="graphs")
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")
 def test_a_compiled_graph_gives_the_same():

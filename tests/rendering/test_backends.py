@@ -11,6 +11,7 @@ from gendr.mesh import icosphere
 from gendr.rendering import aggregation, api, geometry
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends.choice import choose
+from gendr.rendering.backends.interface import operation
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
@@ -22,9 +23,9 @@ KERNELS = [name for name in BACKENDS if name != "reference"]
 BALL = icosphere(1).scaled(0.5)
 
 
-def module_of(backend):
-    """Its operations, which the tests of chosen backends do not reach."""
-    return choose(backend, torch.zeros(1, device=place(backend)[0]))
+def operation_of(backend, name):
+    """What the tests of chosen backends do not reach."""
+    return operation(choose(backend, torch.zeros(1, device=place(backend)[0])), name)
 
 
 def silhouette(backend, scene, *args, **options):
@@ -141,7 +142,7 @@ def test_images_with_different_numbers_of_faces(backend, corners, family):
         scale = torch.tensor([0.1, 0.2, 0.3, 0.05]).to(leaf).requires_grad_()
         coverage = Coverage(gendr.distributions.get("logistic"), scale, 0.0)
         rule = Aggregation(coverage, gendr.tnorms.tconorm(family))
-        alpha = module_of(name).alpha(ScreenFaces(leaf, offsets), size, rule)
+        alpha = operation_of(name, "alpha")(ScreenFaces(leaf, offsets), size, rule)
         (alpha * weight.to(alpha)).sum().backward()
         results.append([x.detach().double().cpu() for x in (alpha, leaf.grad, scale.grad)])
     (alpha, *grads), want = results
@@ -158,7 +159,7 @@ def test_distances_of_polygons_of_four_corners_on_the_cpu():
     results = []
     for name in ("cpu", "reference"):
         corners = quads(8, 2).double().requires_grad_()
-        d = module_of(name).distance(ScreenFaces(corners, (0, 4, 8)), size, pixels, face)
+        d = operation_of(name, "distance")(ScreenFaces(corners, (0, 4, 8)), size, pixels, face)
         results.append((d.detach(), *torch.autograd.grad(d.square().sum(), corners)))
     for got, want in zip(*results, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-10)
@@ -172,7 +173,7 @@ def test_faces_without_area_are_nearest_nowhere(name):
     corners = torch.tensor([*lines, [[0.4, 0.4]] * 3], dtype=torch.float64, device=device)
     depth = torch.tensor([0.0, 1.0], dtype=torch.float64, device=device).expand(3, 3, 2)
     faces, size = ScreenFaces(corners, (0, 3)), ImageSize(5, 5)
-    found = module_of(name).nearest(faces, size, torch.cat([corners, depth], -1))
+    found = operation_of(name, "nearest")(faces, size, torch.cat([corners, depth], -1))
     assert (found == -1).all()
 
 
@@ -208,12 +209,14 @@ def test_pairs_are_those_within_the_radius_and_nothing_else(backend, limit):
     faces, _ = project_faces(icosphere(0).scaled(0.5), camera, 1.0, 100.0)
     radius, device = torch.tensor([0.05, 0.2, 0.0]), place(backend)[0]
     there = ScreenFaces(faces.corners.to(device), faces.offsets)
-    listed = [run() for run in module_of(backend).pairs(there, size, radius.to(device), limit)]
+    listed = [
+        run() for run in operation_of(backend, "pairs")(there, size, radius.to(device), limit)
+    ]
     assert all(a.last == b.first for a, b in pairwise(listed))
     assert (listed[0].first, listed[-1].last) == (0, 3 * size.pixels)
     assert (len(listed) > 3) == (limit == 100)
     got = torch.cat([torch.stack([run.pixels, run.faces]) for run in listed], 1).cpu()
-    dense = module_of("reference").pairs(faces, size, radius, 10**9)
+    dense = operation_of("reference", "pairs")(faces, size, radius, 10**9)
     every = torch.cat([torch.stack([x.pixels, x.faces]) for x in (run() for run in dense)], 1)
     d = signed_distance(size.centres(every[0], torch.float64), faces.corners.double()[every[1]])
     near = every[:, d >= -radius.double()[size.image_of(every[0])]]

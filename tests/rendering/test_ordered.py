@@ -9,6 +9,8 @@ from torch.autograd import gradcheck
 
 import gendr
 from gendr.rendering.backends.cpu import backend as cpu
+from gendr.rendering.backends.cpu.ordered_kernels import order_faces
+from gendr.rendering.layers import depth_keys
 from gendr.rendering.ordered import ordered
 from support import degenerate, relative_l2, soup
 from support.cases import for_each
@@ -166,6 +168,22 @@ def test_same_bits_from_run_to_run_and_for_any_number_of_threads(tconorm):
 # ---------------------------------------------------------------------------------------------
 # The order
 # ---------------------------------------------------------------------------------------------
+
+
+@for_each(sort=["pixel", "centroid"])
+def test_keys_of_depth_and_the_order_by_them_are_those_of_the_definition(sort):
+    corners = torch.cat([soup(1, 130, 2), degenerate()], 1)[0]
+    for values in (corners, corners.float()):
+        depth = values[..., 2].abs() + 1e-3
+        found = cpu.depth_keys(values[..., :2], depth, sort)
+        for got, want in zip(found, depth_keys(values[..., :2], depth, sort), strict=True):
+            assert torch.equal(got, want)
+    generator = torch.Generator().manual_seed(0)
+    for keys in (found[1][:, 1], torch.randint(-3, 3, (99,), generator=generator).double() * 0.1,
+                 torch.tensor([-0.0, 1e300, 0.0, -torch.inf, 2.5]), torch.empty(0)):  # fmt: skip
+        order = np.empty(len(keys), np.int64)
+        order_faces((keys.double() + 0.0).numpy().view(np.uint64), order)
+        assert order.tolist() == keys.argsort(descending=True, stable=True).tolist()
 
 
 @for_each(backend=BACKENDS, sort=["pixel", "centroid"])

@@ -447,7 +447,7 @@ def test_only_what_is_read_is_computed(monkeypatch):
         raise AssertionError("not asked for")
 
     for name in ("softmax", "pairs", "nearest"):
-        monkeypatch.setattr(cpu, name, refuse)
+        monkeypatch.setitem(cpu.KERNELS, f"rendering.{name}", refuse)
     out = Renderer(8, backend="cpu")(icosphere(0).scaled(0.5), look_at(3, 0, 0))
     assert out.alpha.any()
     assert out.alpha is out.alpha

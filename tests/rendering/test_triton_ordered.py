@@ -106,7 +106,7 @@ def test_faces_that_pass_through_each_other_are_sorted_in_every_pixel():
 
 @pytest.mark.rotating(4, group="layers of triton")
 @for_each(
-    tconorm=["probabilistic", "max", "einstein", "average"], sort=["pixel", "centroid"], rotating=4
+    tconorm=["probabilistic", "max", "einstein", "average"], sort=["pixel", "centroid"], rotating=8
 )
 def test_many_faces_of_a_pixel_and_what_is_behind_the_bound(tconorm, sort):
     """The nearest four are looked for again and again; some are equally deep."""

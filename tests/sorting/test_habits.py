@@ -124,28 +124,6 @@ def test_batches_of_gradients_end_in_one_line():
             torch.autograd.functional.jacobian(module, x, vectorize=True)
 
 
-@for_each(loss=[*LOSSES[:-1], *[lambda m=m: SpearmanLoss(m) for m in METHODS]], rotating=4)
-def test_every_loss_learns_to_sort(loss):
-    """From ten random starts, of which all end in the true order; MRR knows one place only."""
-    target = torch.arange(6.0).expand(10, 6)
-    if loss is MAPLoss:  # of the relevant, which come first
-        target = (target > 2).float()
-    scores = (0.05 * torch.randn(10, 6)).requires_grad_()
-    adam = torch.optim.Adam([scores], 0.02)
-    criterion = LambdaLoss(gain="linear") if loss is LambdaLoss else loss()
-    for _ in range(150):
-        adam.zero_grad()
-        criterion(scores, target).backward()
-        adam.step()
-    if loss is MAPLoss:
-        assert (scores[:, 3:].amin(-1) > scores[:, :3].amax(-1)).all()
-    elif loss in (NDCGLoss, ApproxNDCG):  # to which the last places hardly matter
-        assert scores.argmax(-1).eq(5).all()
-        assert criterion(scores.detach().sort(-1).values, target) < criterion(scores, target) + 3e-4
-    else:
-        assert (scores.diff(dim=-1) > 0).all()
-
-
 @for_each(loss=LOSSES)
 def test_losses_come_in_the_dtype_of_scores(loss):
     grades, mask = torch.randint(3, (4, 6)), torch.rand(4, 6) < 0.8
@@ -178,7 +156,7 @@ def test_graphs_with_a_dynamic_batch(which):
     torch._dynamo.reset()
     graph = torch.compile(module, dynamic=True, backend="aot_eager")
     for batch in (5, 3):
-        x, weights = torch.randn(batch, 4, requires_grad=True), torch.randn(batch, 4)
+        x, weights = torch.randn(batch, 2, requires_grad=True), torch.randn(batch, 2)
         got, want = (torch.autograd.grad(f(x), x, weights) for f in (graph, module))
         torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
 

@@ -140,28 +140,19 @@ def test_graphs_break_at_queries_and_networks():
 
 
 def test_hard_ones_are_the_metrics():
+    """Which `test_metrics.py` compares with loops."""
     scores, grades = lists(6, 7)
-    ideal = 2.0**grades - 1
-    for row, (s, g) in enumerate(zip(scores, ideal, strict=True)):
-        order = s.argsort(descending=True).tolist()
-        best = sorted(g.tolist(), reverse=True)
-        for k in (3, 7):
-            dcg = sum(g[i].item() / math.log2(r + 2) for r, i in enumerate(order[:k]))
-            top = sum(v / math.log2(r + 2) for r, v in enumerate(best[:k]))
-            found = NDCGLoss("softsort", k=k, **SHARP)(scores[row], grades[row])
-            assert float(found) == pytest.approx(1 - dcg / top, abs=1e-9)
-        hits, precisions = 0, []
-        for r, i in enumerate(order):
-            if grades[row, i] > 1:
-                hits += 1
-                precisions.append(hits / (r + 1))
-        found = MAPLoss("softsort", threshold=1.0, **SHARP)(scores[row], grades[row])
-        assert float(found) == pytest.approx(1 - sum(precisions) / len(precisions), abs=1e-9)
-    for loss, metric in ((MAPLoss, metrics.average_precision), (MRRLoss, metrics.reciprocal_rank)):
-        found = loss("softsort", threshold=1.0, reduction="none", **SHARP)(scores, grades)
-        torch.testing.assert_close(1 - found, metric(scores, grades, threshold=1.0))
-    found = ApproxNDCG(reduction="none", **SHARP)(scores, grades)
-    torch.testing.assert_close(1 - found, metrics.ndcg(scores, grades))
+    hard, relevant = {"reduction": "none", **SHARP}, {"threshold": 1.0}
+    for loss, want in (
+        (NDCGLoss("softsort", k=3, **hard), metrics.ndcg(scores, grades, 3)),
+        (NDCGLoss("softsort", **hard), metrics.ndcg(scores, grades)),
+        (ApproxNDCG(**hard), metrics.ndcg(scores, grades)),
+        (MAPLoss("softsort", **relevant, **hard),
+         metrics.average_precision(scores, grades, **relevant)),
+        (MRRLoss("softsort", **relevant, **hard),
+         metrics.reciprocal_rank(scores, grades, **relevant)),
+    ):  # fmt: skip
+        torch.testing.assert_close(1 - loss(scores, grades), want)
     distinct = torch.arange(7).expand(6, 7)
     rho = SpearmanLoss("permutahedron", steepness=1e4)(scores, distinct)
     ranks = scores.argsort(-1).argsort(-1)

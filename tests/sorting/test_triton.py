@@ -275,11 +275,11 @@ def projected(backend, x, weights, steepness, regularization, face):
 
 
 @for_each(
-    n=[1, 2, 3, 7, 13, 37],
+    n=[1, 2, 3, 7, 13, 19],
     steepness=[0.05, 1.5, 1e3],
     regularization=["l2", "entropic"],
     face=["ranks", "values"],
-    rotating=24,
+    rotating=36,
 )
 def test_the_projection_is_that_of_the_cpu(n, steepness, regularization, face, monkeypatch):
     """Of lists that are in no block, in many and in one; with ties, far apart, and one with NaN."""

@@ -228,12 +228,12 @@ def _mask() -> Example:
 
 def _places() -> Example:
     from gendr.distributions import get
-    from gendr.sorting import ranking
+    from gendr.sorting.backends.cpu.rows import Places
 
     x, steepness = torch.randn(3, 6), torch.tensor(1.5)
     counted = torch.tensor([1.0, 1, 0, 1, 1, 1], dtype=torch.float64)
     return Example(
-        {"cpu": ranking._PlaceKernels}, get("logistic"), _leaves(x, steepness),
+        {"cpu": Places}, get("logistic"), _leaves(x, steepness),
         _leaves(x[:0], steepness),
         completed=lambda x, steepness: (x, steepness, counted.expand(x.shape)),
     )  # fmt: skip

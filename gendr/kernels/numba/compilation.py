@@ -64,7 +64,12 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     options = {"cache": True, "nogil": True, "no_cfunc_wrapper": True, **options}
     make: Any = njit(**options)
-    return lambda function: make(ours(function))
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        _prepare(function.__module__)
+        return make(ours(function))
+
+    return decorate
 
 
 def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -85,6 +90,7 @@ def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     make: Any = njit(**options)
 
     def decorate(function: Callable[..., Any]) -> Any:
+        _prepare(function.__module__)
         made = make(ours(function))
         inner_only(made, function.__name__)
         return made
@@ -92,8 +98,18 @@ def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
+@cache
+def _prepare(module: str) -> None:
+    """What there must be before anything of a module is compiled."""
+    ensure_cache()
+    announce_compilation(module)
+
+
 def ensure_cache() -> None:
-    """Give Numba a cache folder that it can write to, if it has none; call before compiling."""
+    """Give Numba a cache folder that it can write to, if it has none; `kernel` and `inner` do it.
+
+    Call it before compiling by other means.
+    """
     _find_cache()
     _change_numba()
     if sys.modules.get("torch") is not None:

@@ -19,11 +19,8 @@ from numba import types
 from numba.extending import intrinsic, register_jitable
 
 from gendr.kernels.numba.calls import pointer
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.logic.circuit import packed
-
-ensure_cache()
-announce_compilation(__name__)
 
 WIDE = 8  # words that an operation works on at a time: one of the widest registers
 ROWS = 64 * WIDE

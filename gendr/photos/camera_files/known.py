@@ -194,7 +194,7 @@ _KNOWN = (
            advice="convert it to COLMAP's text, or its pmatrix to projections.txt"),
     _Known("3DF Zephyr", ("*.zep",), advice=_COLMAP),
     _Known("COLMAP", ("*.db", "distorted/*.db", "colmap/*.db"), advice="a database holds features, "
-           "not poses: run colmap mapper, and copy its sparse/0 here"),
+           "not poses: run colmap mapper, and copy its sparse/0 here", says=b"keypoints"),
     _Known("COLMAP", ("cameras.txt", "cameras.bin", "sparse/cameras.txt", "sparse/cameras.bin",
                       "sparse/0/cameras.txt", "sparse/0/cameras.bin"),
            advice="images.txt or images.bin, with the poses, is not beside it"),

@@ -1,6 +1,7 @@
 """The cameras of photos that come without: structure from motion by COLMAP.
 
-Features of photos, all pairs matched, lead to poses, one lens for all photos of a size, and points.
+Features of photos, all pairs matched, lead to poses, one lens for all photos of a size and
+of what EXIF data say of it, and points.
 Where the rim of the photos stands still, as on a turntable before a screen, features are those of
 what moves; otherwise, and where people walk around something, all are used.
 
@@ -22,7 +23,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,11 +36,12 @@ from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.photos import Masks, is_photo
 from gendr.photos.capture.gps import Placement, place_by_gps, read_fix
+from gendr.photos.upright import SIDES, upwards
 
-__all__ = ["LEAST", "FoundCameras", "find_cameras", "list_photos"]
+__all__ = ["FoundCameras", "find_cameras", "list_photos"]
 
 # The fewest photos, placed and of all of them; the part of these that must be placed.
-LEAST, LEAST_PART = 4, 0.5
+LEAST, LEAST_PART = 2, 0.5
 # The longer side of what features are looked for in.
 _SIDE = 1600
 # From so many photos on, each is matched with so many that follow, near and further away, only.
@@ -48,11 +50,10 @@ _MANY, _NEIGHBOURS = 250, 12
 _STAGES = {"features": 0.35, "match": 0.35, "place": 0.3}
 # The median distance of the cameras from what they look at, in the world that is made.
 _DISTANCE = 3.0
-# The sine of a lean to a side from which on a photo counts less for what is up, and how much less
-# the mean of the photos counts than that their horizontals are level.
-_ASLANT, _LEAN = 0.1, 0.003
+_TURNED = 0.5  # of pairs that look like a panorama, from which on it is said
 _NAMED = 5  # copies of photos that are named
-_FOCAL_35 = 0xA405  # of EXIF: the focal length as with film of 36 x 24 mm
+# Of EXIF: maker and model of a camera; the focal length, and as with film of 36 x 24 mm.
+_CAMERA, _FOCAL = (0x10F, 0x110), (0x920A, 0xA405)
 
 Matrix = npt.NDArray[np.float64]
 Fix = tuple[float, float, float]
@@ -143,7 +144,7 @@ def find_cameras(
 
     Raises:
         RuntimeError: if pycolmap is not installed, or fails.
-        ValueError: if there are fewer than four photos, or too few of them can be placed.
+        ValueError: if there are fewer than two photos, or too few of them can be placed.
     """
     if find_spec("pycolmap") is None:
         raise RuntimeError(
@@ -171,10 +172,16 @@ def find_cameras(
     names = [p.relative_to(root).as_posix() for p in photos]
     missing = tuple(name for i, name in enumerate(names) if f"{i:05d}" not in placed)
     if len(placed) < max(LEAST, LEAST_PART * len(photos)):
+        text = f"only {len(placed)} of {len(photos)} photos of {root} could be placed: it helps to "
+        if result["turned"] > _TURNED:
+            raise ValueError(
+                f"{text}walk a step to the side before each: most pairs of them look as if taken "
+                "from one place, as for a panorama, or of one plane, which tells no depth"
+            )
         raise ValueError(
-            f"only {len(placed)} of {len(photos)} photos of {root} could be placed: it helps to "
-            "take more of them, of which neighbours show mostly the same, sharp, of something with "
-            "a pattern or before a background with one that stands as still as the object"
+            f"{text}take more of them, of which neighbours show mostly the same, sharp, of "
+            "something with a pattern or before a background with one that stands as still as the "
+            "object"
         )
     quarters = [QUARTERS.get(read_orientation(photo, max_megapixels), 0) for photo in photos]
     order = [int(Path(image["name"]).stem) for image in result["images"]]
@@ -233,11 +240,11 @@ def _prepare(
 ) -> tuple[list[dict[str, Any]], list[tuple[float, float]], list[Fix | None]]:
     """Write images of bounded size and their masks.
 
-    Returns: groups of a size; of each photo the scales x, y, and the GPS fix.
+    Returns: groups of a size and a lens; of each photo the scales x, y, and the GPS fix.
     """
     from PIL import Image
 
-    sizes: dict[tuple[int, int, float], list[str]] = {}
+    groups: dict[tuple[int, int, _Lens], list[str]] = {}
     scales: list[tuple[float, float]] = []
     masks: list[Image.Image | None] = []
     fixes: list[Fix | None] = []
@@ -245,7 +252,7 @@ def _prepare(
     for i, photo in enumerate(photos):
         tell(Progress(0.3 * _STAGES["features"] * i / len(photos), "features"))
         with open_image(photo, limit) as opened:
-            focal = _focal_35(opened)
+            lens = _lens(opened)
             fixes.append(read_fix(opened))
             factor = min(1.0, _SIDE / max(opened.size))
             size = (max(1, round(factor * opened.width)), max(1, round(factor * opened.height)))
@@ -255,25 +262,39 @@ def _prepare(
         planes = planes[:3] * planes[3] + 0.5 * (1 - planes[3])
         pixels = (255 * planes).round().astype(np.uint8).transpose(1, 2, 0)
         image = Image.fromarray(pixels).resize(size, Image.Resampling.BOX)
-        pixels_focal = focal / 36 * max(size)
         name = f"{size[0]}x{size[1]}/{i:05d}.png"
-        sizes.setdefault((*size, pixels_focal), []).append(name)
+        groups.setdefault((*size, lens), []).append(name)
         (work / "images" / name).parent.mkdir(parents=True, exist_ok=True)
         image.save(work / "images" / name)
         with suppress(ValueError):  # one that is missing
             mask = own_masks.of(photo)
             masks.append(None if mask is None else _mask(mask, size, limit))
-    groups = [{"size": size[:2], "focal": size[2], "names": names} for size, names in sizes.items()]
-    _write_masks(work, list(sizes.values()), masks)
-    return groups, scales, fixes
+    _write_masks(work, list(groups.values()), masks)
+    said = [
+        {"size": (width, height), "focal": lens.film / 36 * max(width, height), "names": names}
+        for (width, height, lens), names in groups.items()
+    ]
+    return said, scales, fixes
 
 
-def _focal_35(image: Any) -> float:
-    """What EXIF data say of the focal length, mm with 36 x 24 mm film; 0 if they say nothing."""
+class _Lens(NamedTuple):
+    """What EXIF data say of a lens: photos of which they say the same share it."""
+
+    camera: str = ""
+    focal: float = 0.0  # mm; 0 if they do not say it
+    film: float = 0.0  # the same with film of 36 x 24 mm
+
+
+def _lens(image: Any) -> _Lens:
+    said: list[float] = []
+    camera = ""
     with suppress(Exception):  # of anything that cameras write there
-        said = float(image.getexif().get_ifd(0x8769).get(_FOCAL_35, 0))
-        return said if 5 < said < 2000 else 0.0
-    return 0.0
+        data = image.getexif()
+        camera = " ".join(str(data.get(key, "")) for key in _CAMERA).strip(" \0")
+        inner = data.get_ifd(0x8769)
+        said = [float(inner.get(key, 0)) for key in _FOCAL]
+    focal, film = (x if 0 < x < 2000 else 0.0 for x in (*said, 0.0, 0.0)[:2])
+    return _Lens(camera, focal, film if film > 5 else 0.0)
 
 
 def _mask(file: Path, size: tuple[int, int], limit: float) -> Any:
@@ -393,38 +414,16 @@ def _world(images: list[dict[str, Any]], quarters: list[int]) -> tuple[Matrix, M
     # The point that is nearest to all optical axes; a little of the mean keeps it finite.
     system = across.sum(0) + 1e-6 * np.eye(3)
     centre = np.linalg.solve(system, (across @ eyes[..., None]).sum(0)[:, 0] + 1e-6 * eyes.mean(0))
-    # The side of a stored photo that is above when it is upright: top, left, bottom or right.
-    sides = np.array([[0, -1, 0], [-1, 0, 0], [0, 1, 0], [1, 0, 0]])[quarters]
-    up = _upwards(np.einsum("bji,bj->bi", turns, sides), ahead)
-    aside = np.cross(up, -ahead[0]).astype(np.float64)
+    up = upwards(turns, quarters)
+    # What is above it, too, in place of what is ahead of one that looks down.
+    above: Matrix = turns[0].T @ SIDES[quarters[0]]
+    aside: Matrix = np.cross(up, -ahead[0] - above)
     aside /= max(float(np.linalg.norm(aside)), 1e-12)
     turn: Matrix = np.stack([aside, up, np.cross(aside, up)])
     if abs(np.linalg.det(turn) - 1) > 1e-6:  # cameras that stand on their heads in turn
         turn = np.eye(3)
     far = float(np.median(np.linalg.norm(eyes - centre, axis=1)))
     return turn, centre, _DISTANCE / max(far, 1e-12)
-
-
-def _upwards(ups: Matrix, ahead: Matrix) -> Matrix:
-    """What is up, by photos: their mean, turned so that their horizontals are level.
-
-    Cameras that all look down from one side lean forward; what is right of a photo is level anyway.
-    Where they all look the same way the mean decides. Some that are held aslant count less.
-
-    Args:
-        ups: [N, 3], the directions of the upper sides of photos.
-        ahead: [N, 3], and of what they look at.
-    """
-    mean = ups.mean(0)
-    mean /= max(float(np.linalg.norm(mean)), 1e-12)
-    level: Matrix = np.cross(ahead, ups)
-    up = mean
-    for _ in range(10):
-        weight = 1 / (1 + (level @ up / _ASLANT) ** 2)
-        system: Matrix = np.einsum("b,bi,bj->ij", weight / weight.sum(), level, level)
-        axes: Matrix = np.linalg.eigh(system + _LEAN * (np.eye(3) - np.outer(mean, mean)))[1]
-        up = axes[:, 0] * (-1.0 if axes[:, 0] @ mean < 0 else 1.0)
-    return up
 
 
 def _entry(

@@ -10,8 +10,10 @@ tracks.npy.
 """
 
 import json
+import sqlite3
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,8 @@ import pycolmap
 
 # By how much the mean reprojection error must fall for a lens of more parameters.
 BETTER = 0.05
-# How many photos must share each lens.
-SHARED = 4
+# How many photos must share each lens; how many points a photo must show that is placed.
+SHARED, POINTS = 4, 10
 
 
 def main(folder: Path) -> None:
@@ -72,7 +74,20 @@ def main(folder: Path) -> None:
     best = max(found.values(), key=lambda model: model.num_reg_images(), default=None)
     if best is not None:
         best = with_better_lens(best)
-    (folder / "result.json").write_text(json.dumps(described(best, folder)))
+    result = {**described(best, folder), "turned": turned_share(database)}
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def turned_share(database: Path) -> float:
+    """The share of pairs that look as if the camera had been turned on the spot.
+
+    So do those of one plane; COLMAP does not tell them apart before it knows poses.
+    """
+    kinds = pycolmap.TwoViewGeometryConfiguration
+    turned = int(kinds.PANORAMIC), int(kinds.PLANAR_OR_PANORAMIC)
+    with closing(sqlite3.connect(database)) as base:
+        found = Counter(base.execute("SELECT config FROM two_view_geometries WHERE rows > 0"))
+    return sum(found[kind,] for kind in turned) / max(found.total(), 1)
 
 
 def with_better_lens(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstruction":
@@ -81,20 +96,29 @@ def with_better_lens(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstructi
     One coefficient keeps the search for the first pair of images safe, but bends what lenses of
     compact cameras show by pixels towards the corners: of the castle of docs/results/photos.md the
     mean reprojection error falls from 0.42 to 0.36 pixels, and stereo matches more. A lens that few
-    photos share would rather fit their noise.
+    photos share would rather fit their noise, and stays.
 
     Source of the lens: Brown, Close-Range Camera Calibration, 1971.
     """
-    photos = Counter(image.camera_id for image in model.images.values())
-    if min(photos.values()) < SHARED:
+    photos = Counter(image.camera_id for image in model.images.values() if image.has_pose)
+    shared = {lens for lens, count in photos.items() if count >= SHARED}
+    if not shared:
         return model
     before = model.compute_mean_reprojection_error()
     found = pycolmap.Reconstruction(model)
-    for lens in found.cameras.values():
-        lens.model, lens.params = pycolmap.CameraModelId.RADIAL, [*lens.params, 0.0]
-    options = pycolmap.BundleAdjustmentOptions()
+    config, options = pycolmap.BundleAdjustmentConfig(), pycolmap.BundleAdjustmentOptions()
+    config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
+    for image in found.images.values():
+        if image.has_pose:
+            config.add_image(image.image_id)
+    for number, lens in found.cameras.items():
+        if number in shared:
+            lens.model, lens.params = pycolmap.CameraModelId.RADIAL, [*lens.params, 0.0]
+        else:
+            config.set_constant_cam_intrinsics(number)
     options.refine_principal_point = True
-    pycolmap.bundle_adjustment(found, options)
+    pycolmap.create_default_bundle_adjuster(options, config, found).solve()
+    found.update_point_3d_errors()
     after = found.compute_mean_reprojection_error()
     return found if after < (1 - BETTER) * before else model
 
@@ -115,7 +139,8 @@ def described(model: "pycolmap.Reconstruction | None", folder: Path) -> "dict[st
     np.save(folder / "tracks.npy", np.array(tracks, np.int64).reshape(-1, 2))
     images = []
     for image in model.images.values():
-        if not image.has_pose:
+        # Photos that were only turned get poses, too, but their points are at no angle and go.
+        if not image.has_pose or image.num_points3D < POINTS:
             continue
         pose, lens = image.cam_from_world(), image.camera
         images.append({

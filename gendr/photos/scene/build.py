@@ -158,6 +158,7 @@ def build(
         "matched": float(cloud.matched[paired].mean()),
         "kept": float(cloud.kept[paired].mean()),
         "assumed": float(cloud.assumed[paired].mean()),
+        "plain": float(cloud.plain[paired].mean()),
         "seen_by": _seen_by(views, starts, points),
         "sparse_points": len(scene.points),
         "seconds": seconds,

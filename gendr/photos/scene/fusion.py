@@ -20,7 +20,7 @@ from gendr.kernels.threads import mapped, run
 from gendr.photos.scene.depth_maps import DepthMap
 from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.model import Scene
-from gendr.photos.scene.sky import find_sky
+from gendr.photos.scene.sky import find_plain, find_sky
 
 __all__ = ["Cloud", "FusionSettings", "fused", "thinned"]
 
@@ -66,6 +66,7 @@ class Cloud:
         matched: [N], the share of the pixels of each photo whose cost is low enough.
         kept: [N], the share of them that are part of a point.
         assumed: [N], the share that is taken to be ground, see `Ground`.
+        plain: [N], the share without a pattern that is neither matched nor ground.
         depths: float32 [H, W] of each photo, the inverse depths of the pixels whose cost is low
             enough, or that are assumed; 0 elsewhere.
         ground: the plane under the cameras, if there is one.
@@ -81,6 +82,7 @@ class Cloud:
     matched: Array
     kept: Array
     assumed: Array
+    plain: Array
     depths: tuple[Array, ...]
     ground: Ground | None
 
@@ -121,7 +123,7 @@ def fused(
     shapes = np.array([image.shape[:2] for image in scene.images], np.int64)
     sizes = shapes.prod(1)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    depths = np.zeros(offsets[-1], np.float32)
+    depths, plain = np.zeros(offsets[-1], np.float32), np.zeros(offsets[-1], bool)
     heights, widths = shapes[:, 0].copy(), shapes[:, 1].copy()
     flat: list[tuple[Array, Array]] = []
     for i, file in enumerate(files):
@@ -130,7 +132,9 @@ def fused(
             good = (found.costs <= settings.limit) & (found.planes[..., 0] > 0)
             places = np.flatnonzero(good & (found.costs <= settings.sure))[::_SPARSE]
             planes = found.planes.reshape(-1, 3)
-            good &= ~find_sky(scene.images[i], good)
+            even = find_plain(scene.images[i])
+            good &= ~find_sky(even, good)
+            plain[offsets[i] : offsets[i + 1]] = even.ravel()
             depths[offsets[i] : offsets[i + 1]] = np.where(good, found.planes[..., 0], 0).ravel()
             flat.append((_positions(scene, i, planes, places), _normals(scene, i, planes, places)))
     per_photo = [slice(offsets[i], offsets[i + 1]) for i in range(len(scene))]
@@ -153,6 +157,7 @@ def fused(
         ground = aligned(ground, scene, [np.flatnonzero(each) for each in by_points])
         for own, extra in zip(per_photo, mapped(partial(assume, ground=ground), rows), strict=True):
             assumed[own], depths[own] = extra > 0, depths[own] + extra
+    plain &= depths <= 0
     taken = np.zeros(len(depths), bool)
     inverse = np.linalg.inv(scene.K)
     parts: list[tuple[Array, ...]] = []
@@ -185,11 +190,14 @@ def fused(
     joined = [np.concatenate([part[k] for part in parts]) for k in range(7)]
     starts = np.concatenate([[0], np.cumsum(joined[6], dtype=np.int64)])
     kept = np.array([float(taken[own].mean()) for own in per_photo])
-    shares = np.array([float(assumed[own].mean()) for own in per_photo])
+    ground_share, plain_share = (
+        np.array([float(x[own].mean()) for own in per_photo]) for x in (assumed, plain)
+    )
     maps = tuple(depths[own].reshape(h, w) for own, (h, w) in zip(per_photo, shapes, strict=True))
     points, normals, colors, first, places, told, _ = joined
     return Cloud(
-        points, normals, colors, first, places, told, starts, matched, kept, shares, maps, ground
+        points, normals, colors, first, places, told, starts, matched, kept, ground_share,
+        plain_share, maps, ground,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ import torch
 
 from gendr.mesh import Mesh
 from gendr.photos.scene.model import Scene
+from gendr.photos.upright import upwards
 
 __all__ = ["Ground", "aligned", "find_ground"]
 
@@ -200,7 +201,7 @@ def find_ground(scene: Scene, points: Array, normals: Array) -> Ground | None:
     """The lowest level plane on which many points lie, below all cameras; None if there is none.
 
     Args:
-        scene: the photos, the mean of which is upright.
+        scene: the photos, most of which are upright.
         points: [P, 3], as dense as photos show them.
         normals: [P, 3], unit, towards the cameras.
     """
@@ -209,8 +210,7 @@ def find_ground(scene: Scene, points: Array, normals: Array) -> Ground | None:
     dice = np.random.default_rng(0)
     used = [i for i in range(len(scene)) if scene.neighbours[i]]
     centres = scene.centres[used]
-    upright = -scene.R[used, 1].mean(0)
-    upright /= max(float(np.linalg.norm(upright)), 1e-12)
+    upright = upwards(scene.R[used], [scene.quarters[i] for i in used])
     depth = np.linalg.norm(points - centres.mean(0), axis=1)
     thick = _THICK * float(np.median(depth))
     flat = points[normals @ upright > _FLAT]

@@ -34,6 +34,9 @@ _LEAST_SCORE = 5.0
 # The angle between two lines of sight to a point up to which more of it is better, and how fast it
 # is worse beyond, in degrees.
 _BEST_ANGLE, _FALL = 10.0, 20.0
+# Photos from one place, as copies and bursts: what they share is seen at a smaller angle in the
+# median, in degrees; without points, they are nearer than this part of the usual distance.
+_SAME_ANGLE, _SAME_PART = 0.3, 0.01
 # Depths: of the percentiles of sparse points, the nearest divided and the farthest multiplied.
 _PERCENTILES, _WIDER = (1.0, 99.0), (3.0, 3.0)
 # Without points: from so many distances between neighbouring cameras on.
@@ -56,6 +59,7 @@ class Scene:
         seen: of each photo, the points that it shows.
         neighbours: of each photo, those that it is compared with, best first.
         ranges: [N, 2], the inverse depths between which each looks.
+        quarters: quarter turns to the right that make each photo upright, as its EXIF data say.
     """
 
     names: tuple[str, ...]
@@ -68,6 +72,7 @@ class Scene:
     seen: tuple[Array, ...]
     neighbours: tuple[tuple[int, ...], ...]
     ranges: Array
+    quarters: tuple[int, ...]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -199,7 +204,7 @@ def read_scene(
     ranges = _ranges(points, seen, R, t, eyes - origin)
     return Scene(
         tuple(frame.name for frame in frames), tuple(images), K, R, t, origin, points, seen, near,
-        ranges,
+        ranges, tuple(frame.quarters for frame in frames),
     )  # fmt: skip
 
 
@@ -248,11 +253,15 @@ def _seen(
 def _neighbours(
     points: Array, seen: tuple[Array, ...], centres: Array, gone: set[int]
 ) -> tuple[tuple[int, ...], ...]:
-    """Of each photo those that share most points at good angles, or that stand nearest."""
+    """Of each photo those that share most points at good angles, or that stand nearest.
+
+    Of several from one place one is enough: where they agree they tell of no depth.
+    """
     count = len(centres)
     score = np.zeros((count, count))
     apart = np.linalg.norm(centres[:, None] - centres, axis=-1)
     usual = max(float(np.median(apart)), 1e-12)
+    same = apart <= _SAME_PART * usual
     for i, j in combinations(range(count), 2):
         if i in gone or j in gone:
             continue
@@ -264,13 +273,18 @@ def _neighbours(
         length = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
         cosine = (first * second).sum(1) / np.maximum(length, 1e-300)
         angle = np.degrees(np.arccos(cosine.clip(-1, 1)))
+        same[i, j] = same[j, i] = len(both) > 0 and float(np.median(angle)) < _SAME_ANGLE
         near = np.minimum(1, angle / _BEST_ANGLE) ** 2
         far = np.exp(-(((angle - _BEST_ANGLE) / _FALL) ** 2))
         score[i, j] = score[j, i] = np.where(angle < _BEST_ANGLE, near, far).sum()
-    rows = np.argsort(-score, 1, kind="stable")[:, :MOST_NEIGHBOURS]
-    return tuple(
-        tuple(int(j) for j in row if score[i, j] > _LEAST_SCORE) for i, row in enumerate(rows)
-    )
+    found: list[tuple[int, ...]] = []
+    for i, row in enumerate(np.argsort(-score, 1, kind="stable")):
+        chosen: list[int] = []
+        for j in row[score[i, row] > _LEAST_SCORE].tolist():
+            if len(chosen) < MOST_NEIGHBOURS and not same[j, [i, *chosen]].any():
+                chosen.append(j)
+        found.append(tuple(chosen))
+    return tuple(found)
 
 
 def _ranges(points: Array, seen: tuple[Array, ...], R: Array, t: Array, centres: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["find_sky"]
+__all__ = ["find_plain", "find_sky"]
 
 Array = npt.NDArray[Any]
 
@@ -25,20 +25,26 @@ _REACH, _FOUND = 6, 0.03
 _LEAST = 0.003
 
 
-def find_sky(image: Array, found: Array) -> Array:
+def find_plain(image: Array) -> Array:
+    """Where a photo has no pattern, bool [H, W], of uint8 [H, W, 3]."""
+    from scipy import ndimage
+
+    grey = ndimage.gaussian_filter(image.mean(2, dtype=np.float32), 1)
+    most, least = (f(grey, _SQUARE) for f in (ndimage.maximum_filter, ndimage.minimum_filter))
+    return most - least < _PLAIN
+
+
+def find_sky(even: Array, found: Array) -> Array:
     """Where a photo shows no surface: bool [H, W].
 
     A wall without a pattern is the same to stereo; it loses the fringe by which it was found.
 
     Args:
-        image: uint8 [H, W, 3].
+        even: bool [H, W], where the photo has no pattern.
         found: bool [H, W], where stereo found something.
     """
     from scipy import ndimage
 
-    grey = ndimage.gaussian_filter(image.mean(2, dtype=np.float32), 1)
-    most, least = (f(grey, _SQUARE) for f in (ndimage.maximum_filter, ndimage.minimum_filter))
-    even = most - least < _PLAIN
     labelled: Any = ndimage.label(even)
     parts = labelled[0]
     inner = np.where(ndimage.minimum_filter(even, 2 * _REACH + 1), parts, 0)

@@ -5,7 +5,7 @@ triangle.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
-# pyright: reportMissingParameterType=false
+# pyright: basic, reportMissingParameterType=false
 # pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr.kernels.numba.calls import keep_alive, pointer, row, shifted
 from gendr.kernels.numba.compilation import (
     announce_compilation,
     available,
@@ -55,8 +56,8 @@ class View(NamedTuple):
 def _view(sight: Any) -> tuple[Any, ...]:
     """What a camera sees by, as the kernels take it."""
     camera = sight.camera
-    rows = camera.projection[0].detach().double().numpy()
-    eye = camera.eye[0].detach().double().numpy()
+    rows = camera.projection[0].detach().double().contiguous().numpy()
+    eye = camera.eye[0].detach().double().contiguous().numpy()
     return tuple(View(rows, eye, sight.near, sight.unit, sight.thin))
 
 
@@ -142,73 +143,90 @@ def _slope(x, y, z, count, w):
     return gx, gy, gz
 
 
+@inner()
+def _row(rows, d, x, y, z):
+    """A row of the projection, of a point."""
+    row = shifted(rows, 4 * d)
+    return row[0] * x + row[1] * y + row[2] * z + row[3]
+
+
 @inner(error_model="numpy")
-def _corners(rows, v, near, at):
-    """Fill in x, y, depth and W of the three corners; return whether all are seen."""
-    seen = True
-    for k in range(3):
-        for c in range(4):
-            p = rows[c]
-            at[k, c] = p[0] * v[k, 0] + p[1] * v[k, 1] + p[2] * v[k, 2] + p[3]
-        seen &= at[k, 3] >= near
-    if seen:
-        for k in range(3):
-            inverse = 1.0 / at[k, 2]
-            at[k, 0], at[k, 1] = at[k, 0] * inverse, at[k, 1] * inverse
-    return seen
+def _corner(rows, v, k):
+    """Where a corner is: x and y in NDC, 1 / W and the depth."""
+    x, y, z = np.float64(v[3 * k]), np.float64(v[3 * k + 1]), np.float64(v[3 * k + 2])
+    inverse = 1.0 / _row(rows, 2, x, y, z)
+    return (
+        _row(rows, 0, x, y, z) * inverse, _row(rows, 1, x, y, z) * inverse, inverse,
+        _row(rows, 3, x, y, z),
+    )  # fmt: skip
 
 
 @inner(error_model="numpy")
 def _toward(v, eye):
     """The unit vector from the eye to the centroid, and the inverse of its length."""
-    x = (v[0, 0] + v[1, 0] + v[2, 0]) / 3.0 - eye[0]
-    y = (v[0, 1] + v[1, 1] + v[2, 1]) / 3.0 - eye[1]
-    z = (v[0, 2] + v[1, 2] + v[2, 2]) / 3.0 - eye[2]
+    x = (v[0] + v[3] + v[6]) / 3.0 - eye[0]
+    y = (v[1] + v[4] + v[7]) / 3.0 - eye[1]
+    z = (v[2] + v[5] + v[8]) / 3.0 - eye[2]
     square = x * x + y * y + z * z
     inverse = 1.0 / math.sqrt(square) if square > 0.0 else 0.0
     return x * inverse, y * inverse, z * inverse, inverse
 
 
 @inner()
-def _sizes(at):
-    """Twice the signed area, and the perimeter, of the corners on the screen."""
-    ux, uy = at[1, 0] - at[0, 0], at[1, 1] - at[0, 1]
-    vx, vy = at[2, 0] - at[0, 0], at[2, 1] - at[0, 1]
-    wx, wy = vx - ux, vy - uy
-    around = math.sqrt(ux * ux + uy * uy) + math.sqrt(vx * vx + vy * vy)
-    return ux * vy - uy * vx, around + math.sqrt(wx * wx + wy * wy)
+def _edge(a, b):
+    """The vector between two corners on the screen, and its length."""
+    x, y = b[0] - a[0], b[1] - a[1]
+    return x, y, math.sqrt(x * x + y * y)
 
 
 @inner()
-def _colour(values, harmonics, count, i, c):
-    """Channel c of triangle i, before negative ones become 0."""
+def _sizes(u, v, w):
+    """Twice the signed area, and the perimeter, of the triangle of three edges."""
+    return u[1] * w[0] - u[0] * w[1], u[2] + v[2] + w[2]
+
+
+@inner()
+def _colour(values, harmonics, count, c):
+    """Channel c of a triangle, before negative ones become 0."""
     colour = 0.5
     for k in range(count):
-        colour += values[k] * harmonics[i, k, c]
+        colour += values[k] * harmonics[3 * k + c]
     return colour
 
 
 @kernel(error_model="numpy")
 def project_triangles(view, vertices, harmonics, scale, corners, colours, width, start, stop):
     """Fill in the corners, colours and widths of the triangles start .. stop - 1."""
-    rows, eye, near, unit, thin = view
-    count, at, values = harmonics.shape[1], np.empty((3, 4)), np.empty(16)
+    matrix, place, near, unit, thin = view
+    rows, eye, table = pointer(matrix), pointer(place), np.empty(16)
+    count, values = harmonics.shape[1], pointer(table)
     for i in range(start, stop):
-        v = vertices[i]
-        seen = _corners(rows, v, near, at)
-        for k in range(3):
-            corners[i, k, 0] = at[k, 0] if seen else 0.0
-            corners[i, k, 1] = at[k, 1] if seen else 0.0
-            corners[i, k, 2] = at[k, 3] if seen else 0.0
+        v, own, out, colour = row(vertices, i), row(harmonics, i), row(corners, i), row(colours, i)
+        a, b, c = _corner(rows, v, 0), _corner(rows, v, 1), _corner(rows, v, 2)
+        if not (a[3] >= near and b[3] >= near and c[3] >= near):
+            a = b = c = (0.0, 0.0, 0.0, 0.0)
+        out[0], out[1], out[2] = a[0], a[1], a[3]
+        out[3], out[4], out[5] = b[0], b[1], b[3]
+        out[6], out[7], out[8] = c[0], c[1], c[3]
         size = unit
         if unit == 0.0:
-            area, around = _sizes(at) if seen else (0.0, 1.0)
+            area, around = _sizes(_edge(a, b), _edge(b, c), _edge(c, a))
             size = max(abs(area) / around, thin) if around > 0.0 else thin
         width[i] = scale[i] * size
         x, y, z, _ = _toward(v, eye)
         _basis(x, y, z, count, values)
-        for c in range(3):
-            colours[i, c] = max(_colour(values, harmonics, count, i, c), 0.0)
+        for k in range(3):
+            colour[k] = max(_colour(values, own, count, k), 0.0)
+    keep_alive((table,))
+
+
+@inner()
+def _move_corner(rows, corner, x, y, z, out):
+    """Fill in the gradient of a corner in space from those of its x, y and depth."""
+    w = -(x * corner[0] + y * corner[1]) * corner[2]
+    x, y = x * corner[2], y * corner[2]
+    for d in range(3):
+        out[d] = z * rows[12 + d] + x * rows[d] + y * rows[4 + d] + w * rows[8 + d]
 
 
 @kernel(error_model="numpy")
@@ -217,65 +235,60 @@ def project_backward(
     out_harmonics, out_scale, start, stop,
 ):  # fmt: skip
     """Fill in the gradients of the triangles start .. stop - 1."""
-    rows, eye, near, unit, thin = view
-    count, at, on = harmonics.shape[1], np.empty((3, 4)), np.empty((3, 4))
-    values, weights, on_colour = np.empty(16), np.empty(16), np.empty(3)
+    matrix, place, near, unit, thin = view
+    rows, eye, tables = pointer(matrix), pointer(place), np.empty((3, 16))
+    values, weights, on_colour = row(tables, 0), row(tables, 1), row(tables, 2)
+    count = harmonics.shape[1]
     for i in range(start, stop):
-        v = vertices[i]
-        seen = _corners(rows, v, near, at)
-        if seen:
-            for k in range(3):
-                on[k, 0], on[k, 1], on[k, 3] = on_corners[i, k, 0], on_corners[i, k, 1], 0.0
-            size = unit
-            if unit == 0.0:
-                area, around = _sizes(at)
+        v, own, on, colour = (
+            row(vertices, i),
+            row(harmonics, i),
+            row(on_corners, i),
+            row(on_colours, i),
+        )
+        out, on_own = row(out_vertices, i), row(out_harmonics, i)
+        a, b, c = _corner(rows, v, 0), _corner(rows, v, 1), _corner(rows, v, 2)
+        if a[3] >= near and b[3] >= near and c[3] >= near:
+            ax, ay, bx, by, cx, cy, size = on[0], on[1], on[3], on[4], on[6], on[7], unit
+            if unit == 0.0:  # the inradius: twice the area over the perimeter
+                u, w, t = _edge(a, b), _edge(b, c), _edge(c, a)
+                area, around = _sizes(u, w, t)
                 size = abs(area) / around if around > 0.0 else 0.0
                 if size > thin:
-                    _move_inradius(at, area, around, on_width[i] * scale[i], on)
+                    grad = on_width[i] * scale[i] / around
+                    on_area, on_around = (grad if area > 0.0 else -grad), -grad * size
+                    fu = on_around / u[2] if u[2] > 0.0 else 0.0
+                    fw = on_around / w[2] if w[2] > 0.0 else 0.0
+                    ft = on_around / t[2] if t[2] > 0.0 else 0.0
+                    ax += ft * t[0] - fu * u[0] - on_area * w[1]
+                    ay += ft * t[1] - fu * u[1] + on_area * w[0]
+                    bx += fu * u[0] - fw * w[0] - on_area * t[1]
+                    by += fu * u[1] - fw * w[1] + on_area * t[0]
+                    cx += fw * w[0] - ft * t[0] - on_area * u[1]
+                    cy += fw * w[1] - ft * t[1] + on_area * u[0]
                 size = max(size, thin)
             out_scale[i] = on_width[i] * size
-            for k in range(3):
-                w = 1.0 / at[k, 2]
-                on[k, 2] = -(on[k, 0] * at[k, 0] + on[k, 1] * at[k, 1]) * w
-                on[k, 0], on[k, 1] = on[k, 0] * w, on[k, 1] * w
-                for c in range(3):
-                    total = on_corners[i, k, 2] * rows[3, c]
-                    for d in range(3):
-                        total += on[k, d] * rows[d, c]
-                    out_vertices[i, k, c] = total
+            _move_corner(rows, a, ax, ay, on[2], out)
+            _move_corner(rows, b, bx, by, on[5], shifted(out, 3))
+            _move_corner(rows, c, cx, cy, on[8], shifted(out, 6))
         else:
             out_scale[i] = on_width[i] * (thin if unit == 0.0 else unit)
         x, y, z, inverse = _toward(v, eye)
         _basis(x, y, z, count, values)
-        for c in range(3):
-            lit = _colour(values, harmonics, count, i, c) >= 0.0
-            on_colour[c] = on_colours[i, c] if lit else 0.0
+        for k in range(3):
+            on_colour[k] = colour[k] if _colour(values, own, count, k) >= 0.0 else 0.0
         for k in range(count):
             weights[k] = 0.0
-            for c in range(3):
-                out_harmonics[i, k, c] = values[k] * on_colour[c]
-                weights[k] += harmonics[i, k, c] * on_colour[c]
+            for d in range(3):
+                on_own[3 * k + d] = values[k] * on_colour[d]
+                weights[k] += own[3 * k + d] * on_colour[d]
         gx, gy, gz = _slope(x, y, z, count, weights)
-        along = gx * x + gy * y + gz * z
-        gx, gy, gz, third = gx - along * x, gy - along * y, gz - along * z, inverse / 3.0
+        along, third = gx * x + gy * y + gz * z, inverse / 3.0
+        gx, gy, gz = (gx - along * x) * third, (gy - along * y) * third, (gz - along * z) * third
         for k in range(3):
-            out_vertices[i, k, 0] += gx * third
-            out_vertices[i, k, 1] += gy * third
-            out_vertices[i, k, 2] += gz * third
-
-
-@inner(error_model="numpy")
-def _move_inradius(at, area, around, grad, on):
-    """Add the gradient of the inradius |area| / around to those of x and y of the corners."""
-    on_area = (grad if area > 0.0 else -grad) / around
-    on_around = -grad * abs(area) / (around * around)
-    for k in range(3):
-        a, b = (k + 1) % 3, (k + 2) % 3
-        on[k, 0] += on_area * (at[a, 1] - at[b, 1])
-        on[k, 1] += on_area * (at[b, 0] - at[a, 0])
-        dx, dy = at[k, 0] - at[a, 0], at[k, 1] - at[a, 1]
-        length = math.sqrt(dx * dx + dy * dy)
-        if length > 0.0:
-            dx, dy = dx * (on_around / length), dy * (on_around / length)
-            on[k, 0], on[k, 1] = on[k, 0] + dx, on[k, 1] + dy
-            on[a, 0], on[a, 1] = on[a, 0] - dx, on[a, 1] - dy
+            out[3 * k], out[3 * k + 1], out[3 * k + 2] = (
+                out[3 * k] + gx,
+                out[3 * k + 1] + gy,
+                out[3 * k + 2] + gz,
+            )
+    keep_alive((tables,))

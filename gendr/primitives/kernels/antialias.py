@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gendr._common import memory
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.threads import run
 from gendr.primitives.graphs import antialiased
 from gendr.primitives.kernels import OPTIONS
@@ -35,9 +35,6 @@ from gendr.primitives.kernels.raster import (
 from gendr.primitives.kernels.topology import linked
 from gendr.primitives.reference.antialias import MEETING, Borders
 from gendr.primitives.scene import Scene
-
-ensure_cache()
-announce_compilation(__name__)
 
 __all__ = ["backend", "backward", "edges", "forward", "traced"]
 

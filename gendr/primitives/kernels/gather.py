@@ -15,12 +15,9 @@ import torch
 from torch import Tensor
 
 from gendr._common import memory
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
+from gendr.kernels.numba.compilation import kernel
 from gendr.kernels.threads import run
 from gendr.primitives.kernels import OPTIONS
-
-ensure_cache()
-announce_compilation(__name__)
 
 __all__ = ["gather"]
 

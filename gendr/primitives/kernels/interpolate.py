@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from gendr._common import memory
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
+from gendr.kernels.numba.compilation import kernel
 from gendr.kernels.threads import run
 from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.gather import gather
@@ -20,8 +20,6 @@ from gendr.primitives.kernels.gather import gather
 if TYPE_CHECKING:
     from gendr.primitives.scene import Faces
 
-ensure_cache()
-announce_compilation(__name__)
 
 __all__ = ["backend", "backward", "forward"]
 

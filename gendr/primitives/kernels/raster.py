@@ -29,16 +29,13 @@ from torch import Tensor
 from gendr._common import memory
 from gendr.kernels.numba.bodies import compiled
 from gendr.kernels.numba.calls import row as pointer_to
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.threads import num_threads, run
 from gendr.primitives import formulas
 from gendr.primitives.graphs import rasterized
 from gendr.primitives.kernels import OPTIONS
 from gendr.primitives.kernels.gather import gather
 from gendr.primitives.scene import Scene, check_indices
-
-ensure_cache()
-announce_compilation(__name__)
 
 __all__ = ["backend", "backward", "forward", "seen", "traced"]
 

@@ -24,13 +24,10 @@ import numpy as np
 from gendr.kernels.numba.bodies import compiled
 from gendr.kernels.numba.calls import pointer, shifted
 from gendr.kernels.numba.calls import row as pointer_to
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.mathematics import bits_of, from_bits
 from gendr.primitives import formulas
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS
-
-ensure_cache()
-announce_compilation(__name__)
 
 _OPTIONS = {"error_model": "numpy"}
 _INLINE = {**_OPTIONS, "forceinline": True}  # calls would take longer than what they do
@@ -65,13 +62,8 @@ def _log2(x):
 
 
 @inner(**_INLINE)
-def _place(uv, p, boundary):
-    """Face, coordinates in [0, 1] on it, and the length of the major axis: 0 if there is none."""
-    if boundary != CUBE:
-        u, v = float(uv[2 * p]), float(uv[2 * p + 1])
-        if boundary == WRAP:
-            u, v = u - np.floor(u), v - np.floor(v)
-        return 0, u, v, 1.0 if u == u and v == v else 0.0
+def _place(uv, p):
+    """Face of a cube, coordinates in [0, 1] on it, and the length of the major axis: 0 if none."""
     x, y, z = float(uv[3 * p]), float(uv[3 * p + 1]), float(uv[3 * p + 2])
     ax, ay, az = abs(x), abs(y), abs(z)
     if not ax + ay + az > 0.0 or not max(ax, ay, az) < np.inf:
@@ -134,7 +126,7 @@ def _find(uv, uv_da, bias, start, count, mode, boundary, sizes, channels, blocks
     if boundary == CUBE:
         for k in range(count):
             p = start + k
-            face, us[k], vs[k], m = _place(uv, p, boundary)
+            face, us[k], vs[k], m = _place(uv, p)
             faces[k] = face
             if sloped:
                 slopes = _slopes(uv_da, p, boundary, face, us[k], vs[k], m)
@@ -182,21 +174,22 @@ def _find(uv, uv_da, bias, start, count, mode, boundary, sizes, channels, blocks
         for k in range(count):
             if not (us[k] == us[k] and vs[k] == vs[k]):
                 continue
-            level, place, first = levels[slot, k], (int(faces[k]), us[k], vs[k], 1.0), 4 * slot
-            texels, fx, fy, inner_x, inner_y = _texels(
+            level, place, first = levels[slot, k], (int(faces[k]), us[k], vs[k]), 4 * slot
+            texels, between[first, k], between[first + 1, k] = _texels(
                 mode, boundary, place, sizes[level, 1], sizes[level, 2]
             )
             for i in range(4):
                 texel = sizes[level, 0] + texels[i] * channels if texels[i] >= 0 else -1
                 at[first + i, k] = texel
-            between[first, k], between[first + 1, k] = fx, fy
-            between[first + 2, k] = inner_x * sizes[level, 2]
-            between[first + 3, k] = inner_y * sizes[level, 1]
+            between[first + 2, k], between[first + 3, k] = sizes[level, 2], sizes[level, 1]
 
 
 @inner(**_INLINE)
 def _side(x, size, boundary):
-    """`_pair` without branches, in floats, for the two boundaries that need none."""
+    """Two neighbours along one axis, the position between them, and whether it may move.
+
+    In floats and without branches, for the two boundaries that need none.
+    """
     x, inner = x * size - 0.5, 1.0
     if boundary == CLAMP:
         inner = 0.0 if x < 0.0 or x > size - 1.0 else 1.0
@@ -228,31 +221,19 @@ def _around(found, count, channels, boundary, at, between):
 
 @inner(**_INLINE)
 def _pair(x, size, boundary):
-    """Two neighbours along one axis, the position between them, and whether it may move."""
-    x, inner = x * size - 0.5, 1.0
-    if boundary == CLAMP:
-        if x < 0.0:
-            x, inner = 0.0, 0.0
-        elif x > size - 1.0:
-            x, inner = size - 1.0, 0.0
-    elif boundary == ZERO:
+    """Two neighbours along one axis and the position between them, for the other two.
+
+    With ZERO those outside are -1.
+    """
+    x = x * size - 0.5
+    if boundary == ZERO:
         x = min(max(x, -2.0), size + 1.0)
     below = np.floor(x)
     i, f = int(below), x - below
     j = i + 1
-    if boundary == WRAP:
-        if i < 0:
-            i = size - 1
-        if j == size:
-            j = 0
-    elif boundary == CLAMP:
-        j = min(j, size - 1)
-    elif boundary == ZERO:
-        if i < 0 or i >= size:
-            i = -1
-        if j < 0 or j >= size:
-            j = -1
-    return i, j, f, inner
+    if boundary == ZERO:
+        i, j = i if 0 <= i < size else -1, j if 0 <= j < size else -1
+    return i, j, f
 
 
 @inner(**_INLINE)
@@ -292,32 +273,30 @@ def _on_cube(face, i, j, size):
 
 @inner(**_INLINE)
 def _texels(mode, boundary, place, height, width):
-    """Four texels of a level, the position between them, and whether it may move."""
-    face, u, v, _ = place
+    """Four texels of a level and the position between them, where `_around` does not find them."""
+    face, u, v = place
     if mode == NEAREST:
         i, j = _one(u, width, boundary), _one(v, height, boundary)
         k = (face * height + j) * width + i if i >= 0 and j >= 0 else -1
-        return (k, -1, -1, -1), 0.0, 0.0, 0.0, 0.0
-    i, right, fx, inner_x = _pair(u, width, boundary)
-    j, above, fy, inner_y = _pair(v, height, boundary)
+        return (k, -1, -1, -1), 0.0, 0.0
+    i, right, fx = _pair(u, width, boundary)
+    j, above, fy = _pair(v, height, boundary)
     if boundary == CUBE:
         if i >= 0 and j >= 0 and right < width and above < height:
             k = (face * height + j) * width + i
-            return (k, k + 1, k + width, k + width + 1), fx, fy, 1.0, 1.0
+            return (k, k + 1, k + width, k + width + 1), fx, fy
         texels = (
             _on_cube(face, i, j, width), _on_cube(face, right, j, width),
             _on_cube(face, i, above, width), _on_cube(face, right, above, width),
         )  # fmt: skip
-        return texels, fx, fy, 1.0, 1.0
+        return texels, fx, fy
     low, high = j * width, above * width
-    if boundary == ZERO:
-        texels = (
-            low + i if j >= 0 and i >= 0 else -1, low + right if j >= 0 and right >= 0 else -1,
-            high + i if above >= 0 and i >= 0 else -1,
-            high + right if above >= 0 and right >= 0 else -1,
-        )  # fmt: skip
-        return texels, fx, fy, inner_x, inner_y
-    return (low + i, low + right, high + i, high + right), fx, fy, inner_x, inner_y
+    texels = (
+        low + i if j >= 0 and i >= 0 else -1, low + right if j >= 0 and right >= 0 else -1,
+        high + i if above >= 0 and i >= 0 else -1,
+        high + right if above >= 0 and right >= 0 else -1,
+    )  # fmt: skip
+    return texels, fx, fy
 
 
 @inner(**_INLINE)
@@ -559,7 +538,7 @@ def sample_back(
 @inner(**_OPTIONS)
 def _to_cube(uv, uv_da, p, sizes, of_u, of_v, of_level, to_uv, to_da):
     """The gradients of the direction of a pixel and of its derivatives, from those on its face."""
-    face, u, v, m = _place(uv, p, CUBE)
+    face, u, v, m = _place(uv, p)
     # u = (s / m + 1) / 2, du/dX = (ds/dX - (s / m) dm/dX) / 2m, and alike for v and dY.
     i, j, k = AXES[face, 0], AXES[face, 1], AXES[face, 2]
     of_s, of_t, of_m = SIGNS[face, 0], SIGNS[face, 1], SIGNS[face, 2]

@@ -10,11 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.primitives.kernels import OPTIONS
-
-ensure_cache()
-announce_compilation(__name__)
 
 __all__ = ["linked"]
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from gendr.kernels.backends import Choice
 from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pairs
-from gendr.rendering.backends.interface import Backend
+from gendr.rendering.backends.interface import Backend, operation
 from gendr.rendering.geometry import ImageSize, ScreenFaces
 
 _MODULES = {
@@ -26,6 +26,8 @@ def alpha(
     of pairs, unless there are no kernels of alpha.
     """
     if not aggregation.coverage.has_own_cdf or "rendering.alpha" not in backend.KERNELS:
-        return backend.alpha(faces, size, aggregation)
-    runs = backend.pairs(faces, size, aggregation.coverage.radius(), PAIRS_AT_ONCE)
-    return alpha_of_pairs(runs, backend.distance, backend.gather, faces, size, aggregation)
+        return operation(backend, "alpha")(faces, size, aggregation)
+    radius = aggregation.coverage.radius()
+    runs = operation(backend, "pairs")(faces, size, radius, PAIRS_AT_ONCE)
+    distance, gather = operation(backend, "distance"), operation(backend, "gather")
+    return alpha_of_pairs(runs, distance, gather, faces, size, aggregation)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,13 +19,14 @@ from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces
 from gendr.rendering.layers import Layered, ordered_densely
+from gendr.rendering.layers import depth_keys as depth_keys
 from gendr.tnorms.groups import Along
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
     from gendr.rendering.scene import Scene
 
-KERNELS: dict[str, object] = {}
+KERNELS: dict[str, Any] = {}
 
 
 def available() -> str | None:
@@ -38,18 +39,32 @@ def supports(tensor: Tensor) -> bool:
     return True
 
 
-def settings() -> None:
-    """None: steps are not captured."""
-
-
 def project(
     mesh: Mesh, camera: Camera, near: float | None, far: float | None, owner: Hashable
-) -> None:
-    """None: the code that all backends share projects instead."""
+) -> ScreenFaces | None:
+    """The faces of a batch on the screen by a fused kernel, for which the host never waits.
+
+    None if `gendr.rendering.geometry` is to project instead, as here.
+
+    Args:
+        mesh: B meshes or 1.
+        camera: B cameras or 1.
+        near: depth of the near plane; None for what `geometry.depth_limits` finds.
+        far: depth of the far plane, or None.
+        owner: if there is one, NaN and inf are looked for, which its later call reports.
+
+    Raises:
+        ValueError: if an earlier call found some.
+    """
+    return None
 
 
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
-    """Coverage of every pixel, [B, H, W]."""
+    """Alpha of every pixel, [B, H, W] in [0, 1], differentiable in the corners of the faces.
+
+    Also differentiable in the scale, and in tensors inside the distribution and T-conorm. Faces
+    that are not there may stand among the others, see `ScreenFaces.present`.
+    """
     dtype, device = faces.corners.dtype, faces.corners.device
     if not faces.images:  # nothing to stack; the sum is 0 and keeps the graph
         return faces.corners.sum().expand(0, size.height, size.width)
@@ -69,7 +84,10 @@ def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tens
 def pairs(
     faces: ScreenFaces, size: ImageSize, radius: Tensor, limit: int
 ) -> list[Callable[[], PixelPairs]]:
-    """All (pixel, face) pairs in runs of rows, at most about `limit` in each."""
+    """The (pixel, face) pairs within the radius [B] (NDC), in runs of about `limit` pairs.
+
+    A run is a function that lists its pairs when it is called. Here they are all pairs.
+    """
     device = faces.corners.device
 
     def run(b: int, first: int, last: int) -> PixelPairs:
@@ -94,21 +112,45 @@ def pairs(
 
 
 def distance(faces: ScreenFaces, size: ImageSize, pixels: Tensor, face: Tensor) -> Tensor:
-    """Signed distance [K] of listed pairs."""
+    """Signed distance [K] of listed pairs, differentiable in the corners."""
     return signed_distance(size.centres(pixels, faces.corners.dtype), faces.corners[face])
 
 
 def gather(values: Tensor, index: Tensor) -> Tensor:
-    """values[index], differentiable."""
+    """values[index] for values [N, ...] and index [K], differentiable in the values.
+
+    Kernels saturate gradients, as `geometry.by_index` does.
+    """
     return values[index]
 
 
-def softmax(scene: Scene, coverage: Coverage, rate: Tensor, backdrop: float) -> None:
-    """None: pairs are listed and shaded instead."""
+def softmax(
+    scene: Scene, coverage: Coverage, rate: Tensor, backdrop: float
+) -> tuple[Tensor, Tensor] | None:
+    """Softmax colours by a fused kernel; None if pairs are to be listed and shaded, as here.
+
+    Args:
+        scene: the faces, and their looks at their corners.
+        coverage: how faces cover pixels.
+        rate: [], 1 / ((far - near) gamma).
+        backdrop: depth of the background.
+
+    Returns:
+        Colours [B * H * W, 3] without the part of the background, and the share of the background
+        [B * H * W].
+    """
+    return None
 
 
 def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor, index: None = None) -> Tensor:
-    """The nearest face that covers each pixel: every face at every pixel."""
+    """The nearest face that covers each pixel, int64 [B, H, W]; -1 if there is none.
+
+    Args:
+        faces: on the screen.
+        size: of the images.
+        clip: [T, 3, 4] float64, the corners of the same faces for `gendr.primitives.rasterize`.
+        index: None; or for a backend with kernels of `gather` [T, 3], and `clip` is [V', 4].
+    """
     images = [torch.empty(0, size.height, size.width, dtype=torch.int64, device=clip.device)]
     for first, last in pairwise(faces.offsets):
         seen, _ = first_of(depths_of(clip[first:last], size.height, size.width))

@@ -197,3 +197,25 @@ def test_plaster_before_black_cloth_has_no_holes(turns, folds):
     assert float(overlap(found, covered > 0.5)) > 0.93
     inner = -torch.nn.functional.max_pool2d(-covered[:, None], 5, 1, 2)[:, 0] == 1
     assert float(found[inner].mean()) > 0.995
+
+
+def test_what_lies_in_shadow_before_black():
+    """Of a ball that is lit from one side the other, hardly brighter than black, is found too.
+
+    Light that the lens scatters around the ball is none of it.
+    """
+    rng, (y, x) = np.random.default_rng(0), np.mgrid[:HEIGHT, :WIDTH] + 0.5
+    images, balls = [], []
+    for i in range(4):
+        right, down = (x - 80 - 5 * i) / 40, (y - 60) / 40
+        far = np.hypot(right, down)
+        light = 0.7 * (0.8 * right + 0.6 * np.sqrt((1 - far**2).clip(0)) - 0.3).clip(0) ** 0.45
+        ball = far < 1
+        glare = 0.01 * np.exp(-20 * (far - 1).clip(0)) * (right > 0)
+        image = np.where(ball, light.clip(4 / 255), glare)
+        noisy = image + 1.5 / 255 * rng.standard_normal((3, HEIGHT, WIDTH))
+        images.append((255 * noisy.clip(0, 1)).round() / 255)
+        balls.append(ball)
+    found, kind = find_masks(torch.from_numpy(np.stack(images)).float())
+    assert kind == "plain"
+    assert float(overlap(found, torch.from_numpy(np.stack(balls)))) > 0.93

@@ -26,8 +26,8 @@ from gendr.photos.scene.depth_maps import (
 )
 from gendr.photos.scene.fusion import fused, thinned
 from gendr.photos.scene.ground import Ground, aligned, find_ground
-from gendr.photos.scene.model import at_level, read_scene, shrunk
-from gendr.photos.scene.sky import find_sky
+from gendr.photos.scene.model import _neighbours, at_level, read_scene, shrunk
+from gendr.photos.scene.sky import find_plain, find_sky
 from gendr.photos.scene.support import open_at_rims, supported
 from gendr.photos.scene.views import camera_of, scored
 from support import rooms
@@ -76,6 +76,17 @@ def test_left_out_photos_are_no_neighbours(room):
     scene = read_scene(room[0], left_out=[1])
     assert not scene.neighbours[1]
     assert all(1 not in near for near in scene.neighbours)
+
+
+def test_of_photos_from_one_place_one_is_a_neighbour(room):
+    """A copy of photo 3, and one a hair beside it, with points and without."""
+    scene = room[2]
+    eyes = np.concatenate([scene.centres, scene.centres[[3, 3]] + [[0, 0, 0], [0.001, 0, 0]]])
+    for points in (scene.points, scene.points[:0]):
+        seen = (*(np.arange(len(points)),) * 7,)
+        near = _neighbours(points, seen, eyes, set())
+        assert all(len({3, 5, 6} & set(row)) == (i not in (3, 5, 6)) for i, row in enumerate(near))
+        assert all(len(row) == 4 for row in near)
 
 
 def test_levels_are_means_and_their_lenses_fit():
@@ -165,9 +176,11 @@ def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     assert each[1]["photo"] == scene.names[1]
     each = [{**one, "cover": 0.8} for one in each]
     each[4]["cover"] = 0.5
-    bare, apart = command.doubts(each)
+    bare, apart = command.doubts(each, found.facts)
     assert scene.names[4] in bare
-    assert "matched nowhere" in bare
+    plain = found.facts["plain"]
+    assert 0 <= plain < 0.02  # all of the room is painted
+    assert f"{plain:.0%} are plain" in bare
     assert scene.names[1] in apart
     assert "moved" in apart
     assert scene.names[0] not in bare + apart
@@ -355,6 +368,13 @@ def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     ground = find_ground(scene, points + dice.normal(0, 1e-3, points.shape), normals)
     np.testing.assert_allclose(ground.up, [0, -1, 0], atol=2e-3)
     np.testing.assert_allclose(ground.height, scene.origin[1] - rooms.FLOOR, atol=2e-3)
+    # Nor does it matter how photos are stored, as long as EXIF data say what is above.
+    quarters = (0, 1, 3, 1, 0)
+    turns = np.stack([np.linalg.matrix_power([[0.0, 1], [-1, 0]], k) for k in quarters])
+    R, t = scene.R.copy(), scene.t.copy()
+    R[:, :2], t[:, :2] = turns @ R[:, :2], np.einsum("nij,nj->ni", turns, t[:, :2])
+    stored = find_ground(replace(scene, R=R, t=t, quarters=quarters), points, normals)
+    np.testing.assert_allclose(stored.up, [0, -1, 0], atol=2e-3)
     # A wall is no ground, nor is what some cameras are below.
     assert find_ground(scene, points[300:], normals[300:]) is None
     assert find_ground(scene, points * [1, -1, 1], normals * [1, -1, 1]) is None
@@ -446,12 +466,13 @@ def test_sky_is_plain_and_matched_nowhere_but_beside_roofs():
     image[60:, 100:] = 90
     found = np.zeros(image.shape, bool)
     found[57:] = True
-    sky = find_sky(np.repeat(image[..., None], 3, 2).astype(np.uint8), found)
+    even = find_plain(np.repeat(image[..., None], 3, 2).astype(np.uint8))
+    sky = find_sky(even, found)
     assert sky[:58].all()
     assert not sky[60:].any()
     # Plain, but stereo has found half of it.
     found[:, :80] = True
-    assert not find_sky(np.repeat(image[..., None], 3, 2).astype(np.uint8), found).any()
+    assert not find_sky(even, found).any()
 
 
 def test_triangles_are_shown_in_their_middles_and_at_edges(room):

@@ -51,15 +51,12 @@ def forward(wires: Wires, x: Tensor, tables: Tensor, *, save: bool) -> tuple[Ten
 def backward(
     wires: Wires, inputs: Tensors, saved: Tensors, grads: Tensors, wanted: tuple[bool, ...]
 ) -> tuple[Tensor | None, Tensor]:
-    """The gradients of x, if it is wanted, and of the tables."""
+    """The gradients of x, for many inputs only if it is wanted, and of the tables."""
     from gendr.logic.backends.cpu import kernels
 
     (x, tables), (grad,), read = inputs, grads, wires.compact
     work, is_pair = 2 * _work(x, tables), tables.shape[1] == 4
     grad_tables = torch.empty_like(tables)
-    if not wanted[0] and is_pair:
-        _launch(kernels.pairs_tables_back, len(tables), work, x, read, grad, grad_tables)
-        return None, grad_tables
     grad_x = memory.empty_like(x)
     if is_pair:
         _launch(

@@ -20,11 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.prefetch import prefetch_row
-
-ensure_cache()
-announce_compilation(__name__)
 
 # Sums over the batch are taken in vectors, and products may be fused with them.
 _OPTIONS = {"error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}
@@ -55,23 +52,6 @@ def _store_table(grad_tables, k, s0, sa, sb, sab):
     grad_tables[k, 1] = sb - sab
     grad_tables[k, 2] = sa - sab
     grad_tables[k, 3] = sab
-
-
-@kernel(**_OPTIONS)
-def pairs_tables_back(x, wires, grad, grad_tables, start, stop):
-    """The gradients of the tables alone, for a range of gates."""
-    batch = x.shape[1]
-    zero = x.dtype.type(0)
-    for k in range(start, stop):
-        a, b, g = x[wires[0, k]], x[wires[1, k]], grad[k]
-        s0, sa, sb, sab = zero, zero, zero, zero
-        for i in range(batch):
-            ga = g[i] * a[i]
-            s0 += g[i]
-            sa += ga
-            sb += g[i] * b[i]
-            sab += ga * b[i]
-        _store_table(grad_tables, k, s0, sa, sb, sab)
 
 
 @kernel(**_OPTIONS)

@@ -22,7 +22,7 @@ from numba.extending import register_jitable
 
 from gendr.kernels.numba.calls import row as row_of
 from gendr.kernels.numba.calls import shifted
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
+from gendr.kernels.numba.compilation import kernel
 from gendr.kernels.numba.mathematics import exp
 from gendr.kernels.numba.vectors import LANES
 from gendr.relaxed.backends.cpu.minimum import (
@@ -34,9 +34,6 @@ from gendr.relaxed.backends.cpu.minimum import (
     weigh,
 )
 from gendr.relaxed.backends.cpu.vectors import align, align_sums, align_sums_saved
-
-ensure_cache()
-announce_compilation(__name__)
 
 _LN2, _LOG2_E = math.log(2), 1 / math.log(2)
 _STEPS = 128  # in each of which a sum grows by a factor of 3 sqrt(2) at most

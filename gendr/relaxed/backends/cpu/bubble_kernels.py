@@ -16,11 +16,8 @@ import numpy as np
 from numba.extending import register_jitable
 
 from gendr.kernels.numba.calls import call_cdf, call_pdf, keep_alive, row
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.relaxed.backends.cpu.minimum import LARGE, OPTIONS, Decision
-
-ensure_cache()
-announce_compilation(__name__)
 
 GROUP = 32
 

@@ -17,11 +17,8 @@ import math
 import numpy as np
 
 from gendr.kernels.numba.calls import call_pdf, pointer
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.relaxed.backends.cpu.minimum import LARGE, OPTIONS, Decision, odds_of, slope_of
-
-ensure_cache()
-announce_compilation(__name__)
 
 _SAME = 4.5e-16  # sweeps that change no distance by more than this part of it change nothing
 _GONE = 1e-20  # where less than this of the walk is, nothing is

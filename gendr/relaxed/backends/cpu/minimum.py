@@ -17,11 +17,8 @@ import numpy as np
 from numba.extending import register_jitable
 
 from gendr.kernels.numba.calls import call_cdf, call_pdf, pointer
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner
+from gendr.kernels.numba.compilation import inner
 from gendr.kernels.numba.mathematics import exp
-
-ensure_cache()
-announce_compilation(__name__)
 
 OPTIONS = {"error_model": "numpy"}
 LARGE = 1e300  # as far as a law is asked

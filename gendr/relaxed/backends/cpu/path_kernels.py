@@ -30,7 +30,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from gendr.kernels.numba.calls import pointer, row
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.vectors import LANES
 from gendr.relaxed.backends.cpu.minimum import (
     OPTIONS,
@@ -51,9 +51,6 @@ from gendr.relaxed.backends.cpu.path_vectors import (
     turn_near,
     walk_near,
 )
-
-ensure_cache()
-announce_compilation(__name__)
 
 _SAME = 4.5e-16  # sweeps that change no distance by more than this part of it change nothing
 _NEAR = 600.0  # the largest |beta d| of exponentials that are numbers, and may be multiplied by d

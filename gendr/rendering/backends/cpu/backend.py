@@ -30,6 +30,7 @@ from gendr.kernels.threads import (
 from gendr.primitives.scene import Scene as Triangles
 from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pairs
 from gendr.rendering.backends import reference
+from gendr.rendering.backends.cpu.ordered import depth_keys as depth_keys
 from gendr.rendering.backends.cpu.ordered import ordered as ordered
 from gendr.rendering.backends.cpu.project import project as project
 from gendr.rendering.backends.cpu.tables import (
@@ -50,8 +51,6 @@ from gendr.rendering.geometry import ImageSize, ScreenFaces
 
 if TYPE_CHECKING:
     from gendr.rendering.scene import Scene
-
-settings = reference.settings
 
 
 # ---------------------------------------------------------------------------------------------
@@ -410,5 +409,5 @@ def nearest(
 
 KERNELS = {
     f"rendering.{x.__name__}": x
-    for x in (project, alpha, softmax, ordered, nearest, distance, gather)
+    for x in (project, alpha, softmax, ordered, nearest, pairs, distance, gather)
 }

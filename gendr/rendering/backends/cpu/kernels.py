@@ -36,13 +36,10 @@ from gendr.kernels.numba.calls import (
     pointer,
     shifted,
 )
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.mathematics import fma
 from gendr.kernels.numba.vectors import LANES, lanewise, put_before, where, wide
 from gendr.rendering.backends.cpu.records import DrawnAlpha, FaceTables, Formulas
-
-ensure_cache()
-announce_compilation(__name__)
 
 SHORTEST = 1e-300  # an edge with a smaller squared length counts as a point
 BLOCK = 512  # pairs per call of a law: several arrays of this length fit in the L1 and L2 caches

@@ -26,6 +26,7 @@ from gendr.rendering.backends.cpu.tables import (
 )
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.geometry import ImageSize
+from gendr.rendering.layers import depth_keys as plain_keys
 from gendr.rendering.layers import ordered_densely
 
 if TYPE_CHECKING:
@@ -35,6 +36,20 @@ _Spec: TypeAlias = "tuple[Layered, ImageSize]"
 # Into so many pieces the tiles are cut for each thread: some have far more faces than others.
 _PIECES = 24
 _COLUMNS = (8, 9, 10, 11, 12)  # GRAD_OPACITY to GRAD_P of ordered_kernels.py
+
+
+def depth_keys(corners: Tensor, depth: Tensor, sort: str) -> tuple[Tensor, Tensor]:
+    """Keys of depth; see `gendr.rendering.layers.depth_keys`."""
+    from gendr.rendering.backends.cpu import ordered_kernels
+
+    if is_traced():
+        return plain_keys(corners, depth, sort)
+    planes, limits = np.empty((len(depth), 3)), np.empty((len(depth), 2))
+    run(
+        ordered_kernels.depth_planes, len(depth), corners.contiguous().numpy(),
+        depth.contiguous().numpy(), sort == "centroid", planes, limits, pieces=2,
+    )  # fmt: skip
+    return torch.from_numpy(planes), torch.from_numpy(limits)
 
 
 def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
@@ -232,7 +247,8 @@ def _layers(
     slots = np.zeros(len(boxes) + 1, np.int64)
     kernels.count_tiles(boxes, image_of_face, across, down, side, starts, slots, areas)
     planes, limits = layered.planes.contiguous().numpy(), layered.limits.contiguous().numpy()
-    order = torch.argsort(torch.from_numpy(limits[:, 1]), descending=True, stable=True).numpy()
+    order = np.empty(len(limits), np.int64)
+    kernels.order_faces((limits[:, 1] + 0.0).view(np.uint64), order)  # -0 becomes 0
     entries, most = int(starts[-1]), int(np.diff(starts).max(initial=0))
     if most > kernels.MOST_ENTRIES:
         raise ValueError(

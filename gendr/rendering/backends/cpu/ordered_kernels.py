@@ -31,7 +31,7 @@ from gendr.kernels.numba.calls import (
     row,
     shifted,
 )
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.vectors import LANES
 from gendr.rendering.backends.cpu.kernels import (
     _POINTS,
@@ -56,12 +56,10 @@ from gendr.rendering.backends.cpu.kernels import (
 )
 from gendr.rendering.backends.cpu.records import FaceTables, Formulas, Layers
 
-ensure_cache()
-announce_compilation(__name__)
-
 WIDE, TALL = 32, 16  # a tile
 PIXELS = WIDE * TALL  # at most BLOCK
 _LOW, _BITS = PIXELS - 1, 9  # of a mark: PIXELS is 2^9
+_TINY, _RISING = float(np.finfo(np.float64).tiny), np.uint64(2**63 - 1)
 _MANY = 48  # pairs of a pixel, above which a heap sorts them
 _RUN = PIXELS + LANES  # the most pairs of a face in a tile, and room for the last vector
 # Further columns of the table of faces (`FaceTables.images`, here with one row per face).
@@ -82,6 +80,62 @@ A, G, KEY, NEAR = range(4)
 FORWARD_ROWS = 4
 TOTAL, SHARE, OWN, NEXT, FACTOR, OFFSET, GRAD_A, WEIGHT, LEFT = range(9)
 BACKWARD_ROWS = 9
+
+
+# ---------------------------------------------------------------------------------------------
+# Keys of depth
+# ---------------------------------------------------------------------------------------------
+
+
+@kernel(error_model="numpy")
+def depth_planes(corners, depths, centroid, planes, limits, start, stop):
+    """Fill in what `gendr.rendering.layers.depth_keys` finds of the faces start .. stop - 1."""
+    for f in range(start, stop):
+        at, z, plane, limit = row(corners, f), row(depths, f), row(planes, f), row(limits, f)
+        a, b, c = np.float64(z[0]), np.float64(z[1]), np.float64(z[2])
+        if centroid:
+            key = 1.0 / ((a + b + c) / 3.0)
+            plane[0], plane[1], plane[2], limit[0], limit[1] = 0.0, 0.0, key, key, key
+            continue
+        a, b, c = 1.0 / a, 1.0 / b, 1.0 / c
+        x, y = np.float64(at[0]), np.float64(at[1])
+        ux, uy, vx, vy = at[2] - x, at[3] - y, at[4] - x, at[5] - y
+        area, du, dv = ux * vy - uy * vx, b - a, c - a
+        p, q = (du * vy - dv * uy) / area, (dv * ux - du * vx) / area
+        r = a - p * x - q * y
+        if abs(area) < _TINY or not np.isfinite(p + q + r):  # seen from its edge
+            p, q, r = 0.0, 0.0, (a + b + c) / 3.0
+        plane[0], plane[1], plane[2] = p, q, r
+        limit[0], limit[1] = min(a, b, c), max(a, b, c)
+
+
+@kernel()
+def order_faces(keys, order):
+    """Fill in the order of float64 keys by their bits: the largest first, equal ones as they are.
+
+    By digits of 11 bits, the last first; a digit that all share is passed by.
+    """
+    n, some, counts = len(keys), np.empty((2, len(keys)), np.uint64), np.zeros((6, 2048), np.int64)
+    others = np.empty(n, np.int64)
+    for i in range(n):
+        bits, order[i] = keys[i], i
+        bits = bits ^ (np.uint64(0) if bits >> np.uint64(63) else _RISING)  # falls with the key
+        some[0, i] = bits
+        for digit in range(6):
+            counts[digit, (bits >> np.uint64(11 * digit)) & np.uint64(2047)] += 1
+    here, there, now, then = some[0], some[1], order, others
+    for digit in range(6):
+        count, shift, total = counts[digit], np.uint64(11 * digit), 0
+        if n == 0 or count[(here[0] >> shift) & np.uint64(2047)] == n:
+            continue
+        for k in range(len(count)):
+            count[k], total = total, total + count[k]
+        for i in range(n):
+            k = (here[i] >> shift) & np.uint64(2047)
+            there[count[k]], then[count[k]] = here[i], now[i]
+            count[k] += 1
+        here, there, now, then = there, here, then, now
+    order[:] = now
 
 
 # ---------------------------------------------------------------------------------------------

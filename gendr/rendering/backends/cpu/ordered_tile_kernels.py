@@ -32,7 +32,7 @@ from gendr.kernels.numba.calls import (
     row,
     shifted,
 )
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.prefetch import prefetch
 from gendr.kernels.numba.singles import fabs
 from gendr.kernels.numba.vectors import (
@@ -90,9 +90,6 @@ from gendr.rendering.backends.cpu.tile_kernels import (
     slopes_three,
     store,
 )
-
-ensure_cache()
-announce_compilation(__name__)
 
 ACROSS = WIDE // SIDE
 BLOCKS = ACROSS * (TALL // SIDE)  # of a tile

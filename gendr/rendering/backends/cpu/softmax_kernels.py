@@ -26,7 +26,7 @@ import numpy as np
 
 from gendr.kernels.numba.bodies import compiled
 from gendr.kernels.numba.calls import pointer, row, shifted
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.mathematics import power_of_two, split_exp
 from gendr.kernels.numba.vectors import LANES, lanewise, maximum, put_before, where
 from gendr.kernels.numba.vectors import power_of_two as power_of_two_of_lanes
@@ -61,9 +61,6 @@ from gendr.rendering.backends.cpu.kernels import (
     whole,
 )
 from gendr.rendering.backends.cpu.records import FaceTables, Formulas
-
-ensure_cache()
-announce_compilation(__name__)
 
 # Columns of the attributes of a face, each for its three corners one after the other. w is the
 # depth for perspective cameras and 1 for orthographic ones. Columns at the end may be missing.

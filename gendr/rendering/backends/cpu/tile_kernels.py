@@ -36,14 +36,11 @@ from gendr.kernels.numba.calls import (
     shifted,
 )
 from gendr.kernels.numba.calls import row as row_of
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.singles import fabs, sqrt
 from gendr.kernels.numba.vectors import SINGLES, Lanes, Place, lanewise, maximum, minimum, where
 from gendr.rendering.backends.cpu.kernels import FAMILY_P, RADIUS, SCALE, SHIFT, SHORTEST
 from gendr.rendering.backends.cpu.records import Formulas
-
-ensure_cache()
-announce_compilation(__name__)
 
 SIDE, _BITS = 4, 2
 TILES = 32  # of a block: its columns lie in the nearest cache

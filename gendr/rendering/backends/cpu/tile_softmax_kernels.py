@@ -21,7 +21,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from gendr.kernels.numba.calls import call_cdf, call_cdf_and_pdf, pointer, row, shifted
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.singles import exp, of_lanes
 from gendr.kernels.numba.vectors import SINGLES, Lanes, Place, lanewise, where
 from gendr.rendering.backends import formulas as texts
@@ -55,9 +55,6 @@ from gendr.rendering.backends.cpu.tile_kernels import (
     through,
     through_squared,
 )
-
-ensure_cache()
-announce_compilation(__name__)
 
 # Of a pixel: red, green and blue, and the sum of weights, of which the backward pass gets the
 # inverse, and the gradients of these colours and of all shares (see `softmax_kernels`).

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from gendr.rendering.scene import Scene
 
 __all__ = [
-    "KERNELS", "alpha", "available", "depth_keys", "distance", "gather", "interpreted", "nearest",
-    "ordered", "pairs", "project", "settings", "softmax", "supports",
+    "KERNELS", "alpha", "available", "depth_keys", "interpreted", "nearest", "ordered", "pairs",
+    "project", "settings", "softmax", "supports",
 ]  # fmt: skip
 
 _ORDERED_AT_ONCE = 1_000_000  # pairs that are joined in order together
@@ -92,7 +92,7 @@ def pairs(
         pixels, order = pixels.sort(stable=True)
         face = face[order]
         with torch.no_grad():
-            d = distance(faces, size, pixels, face)
+            d = reference.distance(faces, size, pixels, face)
             near = (d >= -radius[size.image_of(pixels)]).nonzero().squeeze(-1)
         return PixelPairs(pixels[near], face[near], first * size.width, last * size.width)
 
@@ -102,10 +102,6 @@ def pairs(
 def _plan(faces: ScreenFaces, size: ImageSize, corners: Tensor) -> tiles.TilePlan:
     sides, device = corners.shape[1], corners.device
     return tiles.plan_of(tiles.TilePlan, faces.offsets, size, sides, device, tiles.LAUNCH)
-
-
-distance = reference.distance
-gather = reference.gather
 
 
 def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor, index: None = None) -> Tensor:
@@ -143,4 +139,7 @@ def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
     return layers.ordered(layered, size)
 
 
-KERNELS = {f"rendering.{x.__name__}": x for x in (project, alpha, softmax, ordered, nearest)}
+KERNELS = {
+    f"rendering.{x.__name__}": x
+    for x in (project, alpha, softmax, ordered, nearest, pairs, depth_keys)
+}

@@ -20,7 +20,7 @@ from gendr.kernels.numba.compilation import supports as supports
 from gendr.kernels.threads import run
 from gendr.sorting.backends.comparators import Comparators, name_of, power_of
 from gendr.sorting.backends.cpu.isotonic import Isotonic, Ranks, Values
-from gendr.sorting.backends.cpu.rows import LastRows, ProductsOfRows, Rows
+from gendr.sorting.backends.cpu.rows import LastRows, Places, ProductsOfRows, Rows
 from gendr.sorting.networks import Network
 
 __all__ = ["KERNELS", "Carry", "Gates", "available", "supports"]
@@ -151,6 +151,7 @@ KERNELS = {
     "sorting.carry": Carry,
     "sorting.rows": Rows,
     "sorting.last": LastRows,
+    "sorting.places": Places,
     "sorting.products": ProductsOfRows,
     "sorting.ranks": Ranks,
     "sorting.values": Values,

@@ -14,10 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from gendr.kernels.numba.calls import call_cdf, call_pdf, pointer
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-
-ensure_cache()
-announce_compilation(__name__)
+from gendr.kernels.numba.compilation import inner, kernel
 
 _OPTIONS = {"error_model": "numpy"}
 _MOST = np.finfo(np.float64).max

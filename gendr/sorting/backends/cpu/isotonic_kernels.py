@@ -20,10 +20,7 @@ import math
 
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-
-ensure_cache()
-announce_compilation(__name__)
+from gendr.kernels.numba.compilation import inner, kernel
 
 # Neighbours in s that are more than this times n apart are never in one block, as w spans less than
 # that in both regularisations. Wider gaps are cut to it, so that s stays small and loses no digits.

@@ -32,12 +32,9 @@ from numba import types
 from numba.extending import intrinsic, register_jitable
 
 from gendr.kernels.numba.calls import call_cdf, call_pdf, pointer
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.mathematics import TWO_52, TWO_52_BITS, bits_of, exp, from_bits, log1p
 from gendr.kernels.numba.vectors import lanewise, total, where
-
-ensure_cache()
-announce_compilation(__name__)
 
 LANES = 32  # columns of a block: in float32 two of the widest registers
 GROUP = 8  # rows of the batch that go through the gates together: one register in float64

@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
-
-ensure_cache()
-announce_compilation(__name__)
+from gendr.kernels.numba.compilation import kernel
 
 # From how many keys on three passes over digits of 11 bits beat a sort by comparisons.
 _MANY = 600

@@ -26,7 +26,7 @@ from numba import types
 from numba.extending import overload
 
 from gendr.kernels.numba import vectors
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.mathematics import ROUNDER, exp
 from gendr.kernels.numba.vectors import LANES, lanewise, maximum, minimum, power_of_two, where
 from gendr.sorting.backends.cpu.row_kernels import (
@@ -37,9 +37,6 @@ from gendr.sorting.backends.cpu.row_kernels import (
     most_of,
 )
 from gendr.sorting.base import SHRINK
-
-ensure_cache()
-announce_compilation(__name__)
 
 PART = 256
 _LARGEST = sys.float_info.max

@@ -24,7 +24,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload, register_jitable
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.mathematics import (
     ROUNDER,
     ROUNDER_BITS,
@@ -34,9 +34,6 @@ from gendr.kernels.numba.mathematics import (
     from_bits,
 )
 from gendr.sorting.base import SHRINK
-
-ensure_cache()
-announce_compilation(__name__)
 
 ROWS = 64  # enough to make the O(n) work that is done once per unit negligible
 LOG2_E = 1.4426950408889634

@@ -14,11 +14,16 @@ from torch import Tensor
 
 from gendr._common import memory
 from gendr._common.ranges import finite
+from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number
 from gendr.kernels.threads import run
+from gendr.sorting.backends.comparators import name_of
 from gendr.sorting.base import spread_nan, stacked
 
-__all__ = ["LastRows", "Products", "ProductsOfRows", "Rows", "launch", "launch_windows", "ordered"]
+__all__ = [
+    "LastRows", "Places", "Products", "ProductsOfRows", "Rows", "launch", "launch_windows",
+    "ordered",
+]  # fmt: skip
 
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
 NO_GRADIENTS = np.empty((0, 0)), np.empty(0)
@@ -190,3 +195,44 @@ class ProductsOfRows:
         by_payload = products.rows if by_columns else products.columns
         by_keys, by_steepness = map(torch.from_numpy, found)
         return by_keys, by_steepness, torch.from_numpy(by_payload) if wanted[2] else None
+
+
+class Places:
+    """The kernels of `gendr.sorting.ranking.PLACES`, on tensors [..., n]."""
+
+    wide = True
+
+    @staticmethod
+    def forward(
+        law: Distribution, x: Tensor, steepness: Number, counted: Tensor, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[()]]:
+        """The ranks; nothing is saved."""
+        from gendr.distributions.numba import tails_address
+        from gendr.sorting.backends.cpu import comparison_kernels as kernels
+
+        keys, found = stacked(x, 1), torch.empty_like(x)
+        launch(
+            kernels.ranks, len(keys), keys.shape[-1] * keys.numel(), keys.numpy(),
+            stacked(counted, 1).numpy(), float(steepness), tails_address(name_of(law)),
+            stacked(found, 1).numpy(),
+        )  # fmt: skip
+        return (found,), ()
+
+    @staticmethod
+    def backward(
+        law: Distribution, inputs: tuple[Tensor, Number, Tensor], saved: tuple[()],
+        grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor, Tensor, None]:  # fmt: skip
+        """The gradients of x and of the steepness."""
+        from gendr.distributions.numba import density_address
+        from gendr.sorting.backends.cpu import comparison_kernels as kernels
+
+        x, steepness, counted = inputs
+        keys = stacked(x, 1)
+        by_x, by_steepness = torch.empty_like(keys), keys.new_empty(len(keys))
+        launch(
+            kernels.ranks_back, len(keys), keys.shape[-1] * keys.numel(), keys.numpy(),
+            stacked(counted, 1).numpy(), float(steepness), density_address(name_of(law)),
+            stacked(grads[0], 1).numpy(), by_x.numpy(), by_steepness.numpy(),
+        )  # fmt: skip
+        return by_x, by_steepness.sum(), None

@@ -17,13 +17,10 @@ import math
 
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.mathematics import exp
 from gendr.sorting.backends.cpu.kernels import GROUP, gates, gates_back
 from gendr.sorting.backends.cpu.row_kernels import short_exp
-
-ensure_cache()
-announce_compilation(__name__)
 
 _OPTIONS = {"error_model": "numpy"}
 _ANY_ORDER = {"reassoc", "contract"}

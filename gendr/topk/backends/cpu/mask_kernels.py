@@ -20,10 +20,7 @@ import math
 import numpy as np
 
 from gendr.kernels.numba.calls import call_cdf, call_pdf, pointer
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-
-ensure_cache()
-announce_compilation(__name__)
+from gendr.kernels.numba.compilation import inner, kernel
 
 _OPTIONS = {"error_model": "numpy"}
 # Lets LLVM sum in any order, so that it can vectorise: each lane has a sum of its own.
