@@ -14,6 +14,7 @@ from gendr._common.checks import (
     check_tensor,
     shape_text,
 )
+from gendr._common.kept import kept
 from gendr._common.tracing import is_traced
 from gendr.losses.means import mean
 
@@ -50,12 +51,16 @@ def _masks(alpha: Tensor, target: Tensor) -> Tensor:
     """The target as `_image_pair` returns it, for masks, which must lie in [0, 1]."""
     target = _image_pair("alpha", alpha, target)
     if target.numel() and not is_traced():
-        low, high = (float(x) for x in torch.aminmax(target.detach()))
-        if low < -_ROUNDING or high > 1 + _ROUNDING:
-            raise ValueError(
-                f"target must be in [0, 1], got {low:g} .. {high:g}; divide 8-bit masks by 255"
-            )
+        kept(target, _check_range, _check_range)
     return target
+
+
+def _check_range(target: Tensor) -> None:
+    low, high = (float(x) for x in torch.aminmax(target.detach()))
+    if low < -_ROUNDING or high > 1 + _ROUNDING:
+        raise ValueError(
+            f"target must be in [0, 1], got {low:g} .. {high:g}; divide 8-bit masks by 255"
+        )
 
 
 def _ratio(intersection: Tensor, union: Tensor) -> Tensor:

@@ -80,12 +80,14 @@ class ScreenFaces:
         offsets: B + 1 numbers; image b owns the faces offsets[b] .. offsets[b + 1] - 1.
         has_absent: whether faces that are not there may stand among the others: all their corners
             are at `ABSENT`, they cover nothing, and do not count in a mean.
+        depths: the least and the largest depth of all vertices, where who projects knows them.
         images: their number B.
     """
 
     corners: Tensor
     offsets: tuple[int, ...]
     has_absent: bool = False
+    depths: tuple[float, float] | None = None
     images: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -374,7 +376,8 @@ class Geometry:
     @once
     def depths(self) -> tuple[float, float]:
         """The least and the largest depth of the scene; on a GPU the host waits for them."""
-        return self.space.depths()
+        known = None if self.projected is None else self.projected.depths
+        return self.space.depths() if known is None else known
 
     @once
     def planes(self) -> tuple[float, float]:
@@ -385,7 +388,8 @@ class Geometry:
     @lazy
     def _polygons(self) -> Polygons:
         """On a GPU the host waits to know whether the near plane cuts some face."""
-        leave_out = self.projected is None and can_leave_out(self.space.clip)
+        away = self.projected is not None and self.projected.has_absent
+        leave_out = not away and can_leave_out(self.space.clip)
         return polygons_of(self.space, *self.planes, leave_out, self.gather or by_index)
 
     @lazy

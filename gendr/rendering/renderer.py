@@ -343,7 +343,8 @@ class Renderer(nn.Module):
             return
         self._has_looked = True
         (near, far), (lowest, farthest) = geometry.planes, geometry.depths
-        unseen = len(geometry.space.faces) > 0 and (farthest < near or lowest > far)
+        there = len(geometry.mesh.faces) > 0 and lowest <= farthest
+        unseen = there and (farthest < near or lowest > far)
         if unseen and not self._has_warned:
             self._has_warned = True
             where = "behind the camera" if farthest <= 0 else f"not between {near:g} and {far:g}"

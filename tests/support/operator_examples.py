@@ -8,6 +8,7 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -180,6 +181,17 @@ def _ordered() -> Example:
         _leaves(faces.corners, colours, opacity[:, 0], scale, shift), batched=(),
         completed=lambda *inputs: (*inputs, None, None),
     )  # fmt: skip
+
+
+def _project() -> Example:
+    from gendr.mesh import icosphere, look_at
+    from gendr.rendering.backends.cpu import project
+
+    ball, camera = icosphere(0), look_at(3.0, 20.0, torch.tensor([10.0, 130.0]))
+    spec = project._Spec(ball.faces, np.empty((2, 3)))
+    kernels = project.KernelPair(project._forward, project._backward)
+    inputs = _leaves(ball.vertices, camera.projection)
+    return Example({"cpu": kernels}, spec, inputs, batched=())
 
 
 def _gather() -> Example:
@@ -394,6 +406,7 @@ _EXAMPLES = {
     "rendering.distance": _distance,
     "rendering.gather": _gather,
     "rendering.ordered": _ordered,
+    "rendering.project": _project,
     "splatting.project": _splats,
     "topk.losses": _losses,
     "topk.mask": _mask,

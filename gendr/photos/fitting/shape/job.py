@@ -100,6 +100,7 @@ class Job:
             set(range(often, settings.steps - often // 2, often)) if self.remeshed else set()
         )
         self._known: tuple[Tensor, _Surface] | None = None
+        self._parts: dict[tuple[int, ...], tuple[Camera, Tensor]] = {}
         given = digest(masks, *camera.tensors(), self.start.vertices, self.start.faces)
         self.signature = {**settings.describe(), "masks, cameras or start": given}
 
@@ -196,6 +197,15 @@ class Job:
             )  # fmt: skip
         return torch.cat(seen)
 
+    def views(self, level: int, some: list[int]) -> tuple[Camera, Tensor]:
+        """Some cameras and their masks, kept for as long as the same are asked for."""
+        key = level, *some
+        if key not in self._parts:
+            if len(self._parts) > 2:
+                self._parts.clear()
+            self._parts[key] = self.camera[some], self.schedule.masks[level][some]
+        return self._parts[key]
+
     def _seen(self, mesh: Mesh, part: slice) -> Tensor:
         """Hard masks of some views."""
         out = self.hard(mesh, self.camera[part])
@@ -215,9 +225,9 @@ class Job:
         vertices = surface.shape(u)
 
         def off(vertices: Tensor, some: list[int]) -> Tensor:
-            mesh = self.mesh(vertices, state.faces)
-            alpha = self.soft[level](mesh, self.camera[some], scale=scale).alpha
-            return len(some) / len(rows) * iou_loss(alpha, self.schedule.masks[level][some])
+            mesh, (camera, masks) = self.mesh(vertices, state.faces), self.views(level, some)
+            alpha = self.soft[level](mesh, camera, scale=scale).alpha
+            return len(some) / len(rows) * iou_loss(alpha, masks)
 
         loss, pull = silhouette_gradient(off, vertices, rows, len(state.faces))
         bent = vertices.new_zeros(())

@@ -32,6 +32,7 @@ from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pai
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.cpu.ordered import depth_keys as depth_keys
 from gendr.rendering.backends.cpu.ordered import ordered as ordered
+from gendr.rendering.backends.cpu.project import project as project
 from gendr.rendering.backends.cpu.tables import (
     KernelPair,
     Number,
@@ -408,5 +409,5 @@ def nearest(
 
 KERNELS = {
     f"rendering.{x.__name__}": x
-    for x in (alpha, softmax, ordered, nearest, pairs, distance, gather)
+    for x in (project, alpha, softmax, ordered, nearest, pairs, distance, gather)
 }

@@ -1,0 +1,134 @@
+"""The compiled kernels of projection: the faces of one mesh on the screens of many cameras.
+
+A camera is a matrix whose rows give X, Y, W and the depth of a point (x, y, z, 1), which is seen at
+(X / W, Y / W). What comes after vertices and cameras is float64 until it is stored.
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: basic, reportMissingParameterType=false, reportIndexIssue=false, reportCallIssue=false
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gendr.kernels.numba.compilation import inner, kernel
+
+
+@inner()
+def _row(camera, k, vertices, v):
+    """A row of a camera times a vertex."""
+    return (
+        camera[k, 0] * np.float64(vertices[v, 0]) + camera[k, 1] * np.float64(vertices[v, 1])
+        + camera[k, 2] * np.float64(vertices[v, 2]) + np.float64(camera[k, 3])
+    )  # fmt: skip
+
+
+@kernel(error_model="numpy")
+def place(vertices, cameras, faces, corners, ends, start, stop):
+    """Where the cameras start .. stop - 1 see the corners of faces.
+
+    Args:
+        vertices: [V, 3].
+        cameras: [B, 4, 4].
+        faces: int64 [F, 3].
+        corners: [B F, 3, 2], is written.
+        ends: float64 [B, 3], is written: the least depth, the largest one, and the largest
+            coordinate of a point; NaN where there is one.
+        start: a camera.
+        stop: one past the last.
+    """
+    points, count = np.empty((len(vertices), 2), corners.dtype), len(faces)
+    for b in range(start, stop):
+        camera, low, high, far = cameras[b], math.inf, -math.inf, 0.0
+        for v in range(len(vertices)):
+            w = _row(camera, 2, vertices, v)
+            # The bits of `Camera.world_to_camera`: planes that are found lie where others see them.
+            depth = camera[3, 0] * vertices[v, 0] + camera[3, 1] * vertices[v, 1]
+            depth = depth + camera[3, 2] * vertices[v, 2] + camera[3, 3]
+            x, y = _row(camera, 0, vertices, v) / w, _row(camera, 1, vertices, v) / w
+            points[v, 0], points[v, 1] = x, y
+            low, high = min(low, np.float64(depth)), max(high, np.float64(depth))
+            most = max(abs(x), abs(y))
+            far = most if most > far or most != most else far
+            if depth != depth:
+                far = math.nan
+        ends[b, 0], ends[b, 1], ends[b, 2] = low, high, far
+        for f in range(count):
+            for k in range(3):
+                v = faces[f, k]
+                corners[b * count + f, k, 0] = points[v, 0]
+                corners[b * count + f, k, 1] = points[v, 1]
+
+
+@kernel()
+def incident(faces, starts, corners):
+    """The corners 3 f + k of faces [F, 3] at each vertex, in order: from `starts` [V + 1] on."""
+    flat = faces.reshape(-1)
+    for c in range(len(flat)):
+        starts[flat[c] + 1] += 1
+    for v in range(1, len(starts)):
+        starts[v] += starts[v - 1]
+    filled = starts[:-1].copy()
+    for c in range(len(flat)):
+        v = flat[c]
+        corners[filled[v]] = c
+        filled[v] += 1
+
+
+@inner()
+def _within(value, limit):
+    """A number within a limit; NaN stays."""
+    if value > limit:
+        return limit
+    return -limit if value < -limit else value
+
+
+@inner(error_model="numpy")
+def _pull(camera, vertices, v, grads, first, starts, corners, limit):
+    """The gradient of the X, Y and W of a vertex in an image whose corners begin at `first`."""
+    x, y = 0.0, 0.0
+    for n in range(starts[v], starts[v + 1]):
+        c = first + corners[n]
+        x += _within(np.float64(grads[c, 0]), limit)
+        y += _within(np.float64(grads[c, 1]), limit)
+    x, y = _within(x, limit), _within(y, limit)
+    w = 1.0 / _row(camera, 2, vertices, v)
+    along = x * _row(camera, 0, vertices, v) + y * _row(camera, 1, vertices, v)
+    return x * w, y * w, -along * w * w
+
+
+@kernel()
+def move_vertices(vertices, cameras, grads, starts, corners, limit, out, start, stop):
+    """The gradients `out` [V, 3] of vertices start .. stop - 1.
+
+    Args:
+        vertices: [V, 3].
+        cameras: [B, 4, 4].
+        grads: [T * 3, 2], of the corners.
+        starts: by `incident`; and so `corners`.
+        corners: see there.
+        limit: of the gradients of points.
+        out: float64, is 0 before.
+        start: a vertex.
+        stop: one past the last.
+    """
+    for b in range(len(cameras)):
+        camera, first = cameras[b], b * len(corners)
+        for v in range(start, stop):
+            p, q, r = _pull(camera, vertices, v, grads, first, starts, corners, limit)
+            for n in range(3):
+                out[v, n] += camera[0, n] * p + camera[1, n] * q + camera[2, n] * r
+
+
+@kernel()
+def move_cameras(vertices, cameras, grads, starts, corners, limit, out, start, stop):
+    """The gradients `out` [B, 4, 4] of cameras start .. stop - 1; as `move_vertices`."""
+    for b in range(start, stop):
+        for v in range(len(vertices)):
+            pulls = _pull(cameras[b], vertices, v, grads, b * len(corners), starts, corners, limit)
+            for k in range(3):
+                for n in range(3):
+                    out[b, k, n] += pulls[k] * vertices[v, n]
+                out[b, k, 3] += pulls[k]
