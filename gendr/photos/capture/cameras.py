@@ -308,7 +308,7 @@ class _Lens(NamedTuple):
     camera: str = ""
     focal: float = 0.0  # mm; 0 if they do not say it
     film: float = 0.0  # the same with film of 36 x 24 mm
-    zoom: float = 0.0  # of the picture by the camera; some count it in `film`
+    zoom: float = 1.0  # of the picture by the camera; some count it in `film`
 
 
 def _lens(image: Any) -> _Lens:
@@ -320,7 +320,8 @@ def _lens(image: Any) -> _Lens:
         inner = data.get_ifd(0x8769)
         said = [float(inner.get(key, 0)) for key in _FOCAL]
     focal, film, zoom = (x if 0 < x < 2000 else 0.0 for x in (*said, 0.0, 0.0, 0.0)[:3])
-    return _Lens(camera, focal, film if film > 5 else 0.0, zoom)
+    # Exif has 0 for a digital zoom that was not used (DigitalZoomRatio); others write 1, or nothing.
+    return _Lens(camera, focal, film if film > 5 else 0.0, max(zoom, 1.0))
 
 
 def _mask(file: Path, size: tuple[int, int], limit: float) -> Any:

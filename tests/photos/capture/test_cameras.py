@@ -133,14 +133,18 @@ def test_which_photos(tmp_path):
 
 
 def test_photos_share_a_lens_if_size_camera_and_focal_length_are_the_same(tmp_path):
-    """A phone with two lenses, one of which says nothing of film; zooming; and other cameras."""
+    """A phone with two lenses, one of which says nothing of film; zooming; and other cameras.
+
+    No digital zoom is told by 0, by 1, or not at all.
+    """
     lenses = [
-        ("A", 4.2, 26),
-        ("A", 4.2, 26),
+        ("A", 4.2, 26, 0),
+        ("A", 4.2, 26, 1),
         ("A", 1.5, 0),
         ("B", 4.2, 26),
         None,
         ("A", 4.2, 26, 2),
+        ("A", 4.2, 26),
     ]
     for i, lens in enumerate(lenses):
         exif = Image.Exif()
@@ -152,7 +156,7 @@ def test_photos_share_a_lens_if_size_camera_and_focal_length_are_the_same(tmp_pa
     photos = list_photos(tmp_path)
     groups, *_ = module._prepare(tmp_path, photos, tmp_path / "work", 1.0, lambda now: None)
     assert [[int(name[-9:-4]) for name in group["names"]] for group in groups] == [
-        [0, 1], [2], [3], [4], [5],
+        [0, 1, 6], [2], [3], [4], [5],
     ]  # fmt: skip
     assert [group["focal"] for group in groups] == [26, 0, 26, 0, 26]
 
