@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
-
-ensure_cache()
-announce_compilation(__name__)
+from gendr.kernels.numba.compilation import kernel
 
 
 @kernel()

@@ -320,7 +320,7 @@ def _lens(image: Any) -> _Lens:
         inner = data.get_ifd(0x8769)
         said = [float(inner.get(key, 0)) for key in _FOCAL]
     focal, film, zoom = (x if 0 < x < 2000 else 0.0 for x in (*said, 0.0, 0.0, 0.0)[:3])
-    # Exif has 0 for a digital zoom that was not used (DigitalZoomRatio); others write 1, or nothing.
+    # Where there is no digital zoom, Exif has a ratio of 0; cameras also write 1, or nothing.
     return _Lens(camera, focal, film if film > 5 else 0.0, max(zoom, 1.0))
 
 

@@ -10,13 +10,10 @@ import math
 
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
-
-ensure_cache()
-announce_compilation(__name__)
+from gendr.kernels.numba.compilation import kernel
 
 
-@kernel(error_model="numpy")
+@kernel()
 def least_distances(points, cameras, orthographic, images, unit, least, start, stop):
     """The least distance of each point over the views, world units; those behind do not count.
 

@@ -18,13 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 
-ensure_cache()
-announce_compilation(__name__)
-
-# No fast-math: the bits shall not depend on the compiler.
-_OPTIONS: Any = {"error_model": "numpy"}
+# No kernel here has fast-math: the bits shall not depend on the compiler.
 BORDER, TANGLED = -1, -2
 # A face whose shape (1 for equilateral, 0 for a needle) is below this has no reliable normal.
 _NEEDLE = 0.05
@@ -61,58 +57,58 @@ class HalfEdges(NamedTuple):
     fixed: Any
 
 
-@inner(**_OPTIONS)
+@inner()
 def _next(h):
     return h - 2 if h % 3 == 2 else h + 1
 
 
-@inner(**_OPTIONS)
+@inner()
 def _previous(h):
     return h + 2 if h % 3 == 0 else h - 1
 
 
-@inner(**_OPTIONS)
+@inner()
 def _place(m, v):
     return m.x[v, 0], m.x[v, 1], m.x[v, 2]
 
 
-@inner(**_OPTIONS)
+@inner()
 def _put(m, v, p):
     m.x[v, 0], m.x[v, 1], m.x[v, 2] = p
 
 
-@inner(**_OPTIONS)
+@inner()
 def _plus(p, q):
     return p[0] + q[0], p[1] + q[1], p[2] + q[2]
 
 
-@inner(**_OPTIONS)
+@inner()
 def _minus(p, q):
     return p[0] - q[0], p[1] - q[1], p[2] - q[2]
 
 
-@inner(**_OPTIONS)
+@inner()
 def _times(a, p):
     return a * p[0], a * p[1], a * p[2]
 
 
-@inner(**_OPTIONS)
+@inner()
 def _dot(p, q):
     return p[0] * q[0] + p[1] * q[1] + p[2] * q[2]
 
 
-@inner(**_OPTIONS)
+@inner()
 def _middle(m, a, b):
     return _times(0.5, _plus(_place(m, a), _place(m, b)))
 
 
-@inner(**_OPTIONS)
+@inner()
 def _length(m, a, b):
     way = _minus(_place(m, a), _place(m, b))
     return math.sqrt(_dot(way, way))
 
 
-@inner(**_OPTIONS)
+@inner()
 def _normal(a, b, c):
     """Twice the area of a triangle times its normal, twice its area, and its shape in [0, 1]."""
     u, v, w = _minus(b, a), _minus(c, a), _minus(c, b)
@@ -126,12 +122,12 @@ def _normal(a, b, c):
     return normal, area, shape
 
 
-@inner(**_OPTIONS)
+@inner()
 def _face_normal(m, a, b, c):
     return _normal(_place(m, a), _place(m, b), _place(m, c))
 
 
-@inner(**_OPTIONS)
+@inner()
 def _order(key):
     """The stable argsort of numbers; Numba takes seconds to compile that of NumPy."""
     n = len(key)
@@ -153,7 +149,7 @@ def _order(key):
     return order
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def link(m):
     """Fill in the tables of a mesh from its faces."""
     halves, count = len(m.faces), len(m.first)
@@ -201,7 +197,7 @@ def link(m):
                 m.fixed[v] = 1
 
 
-@inner(**_OPTIONS)
+@inner()
 def _by_length(m, halves, limit, longer):
     """Half-edges, one per edge, that are longer (shorter) than a limit, the extreme ones first."""
     chosen = np.empty(halves, np.int64)
@@ -218,7 +214,7 @@ def _by_length(m, halves, limit, longer):
     return chosen[_order(size[:count])]
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def split(m, counts, limit):
     """Split edges longer than a limit at their middle, the longest first.
 
@@ -240,7 +236,7 @@ def split(m, counts, limit):
     return True
 
 
-@inner(**_OPTIONS)
+@inner()
 def _split(m, counts, h):
     t, ahead, back = m.twins[h], _next(h), _previous(h)
     a, b, c = m.faces[h], m.faces[ahead], m.faces[back]
@@ -272,7 +268,7 @@ def _split(m, counts, h):
     m.degree[v], m.fixed[v] = 4, 0
 
 
-@inner(**_OPTIONS)
+@inner()
 def _new_face(m, counts, a, b, c):
     """The first half-edge of a face that is added."""
     h = 3 * counts[1]
@@ -281,7 +277,7 @@ def _new_face(m, counts, a, b, c):
     return h
 
 
-@inner(**_OPTIONS)
+@inner()
 def _join(m, h, other):
     """Make two half-edges twins; `other` may be BORDER or TANGLED."""
     m.twins[h] = other
@@ -289,7 +285,7 @@ def _join(m, h, other):
         m.twins[other] = h
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def collapse(m, limit, longest):
     """Collapse edges shorter than a limit to their middle, the shortest first.
 
@@ -327,7 +323,7 @@ def collapse(m, limit, longest):
     return done
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def is_link(m, seen, h):
     """Whether the ends of an edge have no other common neighbours than those of its two faces."""
     a, b = m.faces[h], m.faces[_next(h)]
@@ -352,7 +348,7 @@ def is_link(m, seen, h):
     return common == 2
 
 
-@inner(**_OPTIONS)
+@inner()
 def _around(m, v):
     """The sum of the normals of the faces of a vertex, weighted by area, and the worst shape."""
     total, worst = (0.0, 0.0, 0.0), 1.0
@@ -365,7 +361,7 @@ def _around(m, v):
             return total, worst
 
 
-@inner(**_OPTIONS)
+@inner()
 def _fits(m, v, p, mean, least, longest, gone, other):
     """Whether the faces of vertex v, but two, stay well if it moves to p; they have this normal."""
     whole = math.sqrt(_dot(mean, mean))
@@ -390,7 +386,7 @@ def _fits(m, v, p, mean, least, longest, gone, other):
             return True
 
 
-@inner(**_OPTIONS)
+@inner()
 def _collapse(m, h):
     """Join the end of half-edge h to its start."""
     t = m.twins[h]
@@ -417,7 +413,7 @@ def _collapse(m, h):
         m.faces[f] = m.faces[f + 1] = m.faces[f + 2] = -1
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def flip(m, by_shape):
     """Flip edges: towards six edges at each vertex, or where the worse of two faces gets better.
 
@@ -463,14 +459,14 @@ def flip(m, by_shape):
     return done
 
 
-@inner(**_OPTIONS)
+@inner()
 def _off(m, v, change):
     """The square of how far a vertex is from its best number of edges."""
     n = m.degree[v] + change - (4 if m.fixed[v] else 6)
     return n * n
 
 
-@inner(**_OPTIONS)
+@inner()
 def _joined(m, a, b):
     """Whether two vertices have an edge; True as well if that cannot be told."""
     if m.fixed[a]:
@@ -486,7 +482,7 @@ def _joined(m, a, b):
             return False
 
 
-@inner(**_OPTIONS)
+@inner()
 def _flip(m, h):
     """Faces (a, b, c) and (b, a, d) become (d, c, a) and (c, d, b)."""
     t = m.twins[h]
@@ -506,7 +502,7 @@ def _flip(m, h):
     m.degree[d] += 1
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def relax(m, weight):
     """Move vertices, one after the other, within the surface towards the middle of their faces.
 
@@ -543,7 +539,7 @@ def relax(m, weight):
             _put(m, v, p)
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def move(m, places):
     """Move vertices to `places` [V, 3], one after the other, if their faces stay well."""
     for v in range(len(m.first)):

@@ -6,22 +6,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-
-ensure_cache()
-announce_compilation(__name__)
+from gendr.kernels.numba.compilation import inner, kernel
 
 # Faces after which the direction of a chart is known.
 _ENOUGH = 4096
 
-_OPTIONS: Any = {"error_model": "numpy"}
 
-
-@inner(**_OPTIONS)
+@inner()
 def _claim(flat, low, chart, taken):
     """Whether no cell centre in a triangle [3, 2] is of the chart already; if so, it takes them."""
     x0, y0 = flat[0, 0] - low[0], flat[0, 1] - low[1]
@@ -47,7 +40,7 @@ def _claim(flat, low, chart, taken):
     return True
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def grow(points, faces, neighbours, normals, order, least, charts, flat, taken, queue):
     """Fill in the chart [F] of each face and its corners there, [F, 3, 2]; returns how many.
 
@@ -105,7 +98,7 @@ def grow(points, faces, neighbours, normals, order, least, charts, flat, taken, 
     return count
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def outline(flat, rows, bottom, top):
     """Fill in the lowest and the highest cell of each column of a chart: its faces are `rows`."""
     for f in rows:
@@ -124,7 +117,7 @@ def outline(flat, rows, bottom, top):
                 top[column] = max(top[column], int(np.floor(max(ya, yb))))
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def place(horizon, bottom, top, pad):
     """Where a chart, not wider, comes to lie lowest on a horizon [W], which rises: column, row."""
     width = len(bottom)

@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.vectors import wide
 from gendr.photos.scene.depth_vectors import LANES, SAMPLES, compare, prepare
-
-ensure_cache()
-announce_compilation(__name__)
 
 F, INT = np.float32, np.int32
 # Less contrast than this (of 255) is none; the difference at which a sample weighs half; and the
@@ -28,7 +25,7 @@ _PLAIN, _SOFT, NOTHING = F(1.5), F(30.0), F(2.0)
 _STEEPEST = F(60.0)
 # Photos that are compared, of all neighbours, once it is known which show a pixel best.
 BEST = 3
-_FAST = {"fastmath": True, "error_model": "numpy"}
+_FAST = {"fastmath": True}
 
 
 @inner(**_FAST)

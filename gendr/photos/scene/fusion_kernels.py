@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
-
-ensure_cache()
-announce_compilation(__name__)
+from gendr.kernels.numba.compilation import kernel
 
 F = np.float32
 
 
-@kernel(error_model="numpy")
+@kernel()
 def agree(
     i, near, a, b, back_a, back_b, inverse, R, t, depths, offsets, widths, heights, assumed, taken,
     pixels, relative, least, positions, views, counts, start, stop,

@@ -17,10 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-
-ensure_cache()
-announce_compilation(__name__)
+from gendr.kernels.numba.compilation import inner, kernel
 
 __all__ = ["minimum_cut"]
 

@@ -13,10 +13,7 @@ import math
 
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
-
-ensure_cache()
-announce_compilation(__name__)
+from gendr.kernels.numba.compilation import inner, kernel
 
 ONE = 64  # the weight of a line of sight that crosses a face far from its point
 _BEHIND = 2.0  # deviations behind a point at which matter is expected
@@ -189,7 +186,7 @@ def weigh_lines(
                 ends[last] -= ONE
 
 
-@kernel(error_model="numpy")
+@kernel()
 def circumspheres(points, cells, centres, start, stop):
     """Fill in the centre and the squared radius [N, 4] of the spheres around tetrahedra."""
     for c in range(start, stop):
@@ -209,7 +206,7 @@ def circumspheres(points, cells, centres, start, stop):
         centres[c, 3] = ux * ux + uy * uy + uz * uz
 
 
-@kernel(error_model="numpy")
+@kernel()
 def weigh_shapes(points, cells, twin, centres, weight, capacity, start, stop):
     """Add to the capacities of faces what speaks against them as a surface: long, thin ones.
 

@@ -19,18 +19,13 @@ from torch import Tensor
 
 from gendr.kernels.numba.calls import keep_alive, pointer, row, shifted
 from gendr.kernels.numba.compilation import (
-    announce_compilation,
     available,
-    ensure_cache,
     inner,
     kernel,
     supports,
 )
 from gendr.kernels.threads import run
 from gendr.photos.splatting.harmonics import _C0, _C1, _M1, _M2, _M3, _XX, _XY, _XYZ, _ZZ, _ZZZ
-
-ensure_cache()
-announce_compilation(__name__)
 
 __all__ = ["KERNELS", "available", "supports"]
 
@@ -150,7 +145,7 @@ def _row(rows, d, x, y, z):
     return row[0] * x + row[1] * y + row[2] * z + row[3]
 
 
-@inner(error_model="numpy")
+@inner()
 def _corner(rows, v, k):
     """Where a corner is: x and y in NDC, 1 / W and the depth."""
     x, y, z = np.float64(v[3 * k]), np.float64(v[3 * k + 1]), np.float64(v[3 * k + 2])
@@ -161,7 +156,7 @@ def _corner(rows, v, k):
     )  # fmt: skip
 
 
-@inner(error_model="numpy")
+@inner()
 def _toward(v, eye):
     """The unit vector from the eye to the centroid, and the inverse of its length."""
     x = (v[0] + v[3] + v[6]) / 3.0 - eye[0]
@@ -194,7 +189,7 @@ def _colour(values, harmonics, count, c):
     return colour
 
 
-@kernel(error_model="numpy")
+@kernel()
 def project_triangles(view, vertices, harmonics, scale, corners, colours, width, start, stop):
     """Fill in the corners, colours and widths of the triangles start .. stop - 1."""
     matrix, place, near, unit, thin = view
@@ -229,7 +224,7 @@ def _move_corner(rows, corner, x, y, z, out):
         out[d] = z * rows[12 + d] + x * rows[d] + y * rows[4 + d] + w * rows[8 + d]
 
 
-@kernel(error_model="numpy")
+@kernel()
 def project_backward(
     view, vertices, harmonics, scale, on_corners, on_colours, on_width, out_vertices,
     out_harmonics, out_scale, start, stop,

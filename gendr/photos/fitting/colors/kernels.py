@@ -10,14 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
+from gendr.kernels.numba.compilation import kernel
 
-ensure_cache()
-announce_compilation(__name__)
-
-_OPTIONS: Any = {"error_model": "numpy"}
 # No reordering of sums, which would change from compiler to compiler.
-_FAST: Any = {**_OPTIONS, "fastmath": {"contract", "nsz"}}
+_FAST: Any = {"fastmath": {"contract", "nsz"}}
 
 _ONE = np.float32(1.0)
 
@@ -131,7 +127,7 @@ def spread(columns, values, pixels, power, out, start, stop):
                 out[columns[p, m], c] += value * pixels[p, c]
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def details(pixels, shown, image, inner, steps, blurred, out):
     """Sums of squared differences of two images, blurred, from pixels to others beside them.
 

@@ -13,13 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, kernel
-
-ensure_cache()
-announce_compilation(__name__)
+from gendr.kernels.numba.compilation import kernel
 
 # No reordering of sums, which would change from compiler to compiler.
-_FAST: Any = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
+_FAST: Any = {"fastmath": {"contract", "nsz"}}
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 

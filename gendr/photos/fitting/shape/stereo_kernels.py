@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.vectors import wide
 from gendr.photos.fitting.shape.stereo_vectors import (
     LANES,
@@ -29,12 +29,8 @@ from gendr.photos.fitting.shape.stereo_vectors import (
     prepare,
 )
 
-ensure_cache()
-announce_compilation(__name__)
-
-_OPTIONS: Any = {"error_model": "numpy"}
 # No reordering of sums, which would change from compiler to compiler.
-FAST: Any = {**_OPTIONS, "fastmath": {"contract", "nsz"}}
+FAST: Any = {"fastmath": {"contract", "nsz"}}
 F, INT = np.float32, np.int32
 
 # Samples are STRIDE pixels apart at level 0, and twice as far at each level more, in images that
@@ -210,7 +206,7 @@ def sweep(
             scores[y, x] = best[lane]
 
 
-@inner(**_OPTIONS)
+@inner()
 def random(seed, k):
     """A number in [-1, 1) of two others."""
     h = np.uint32(seed) ^ (np.uint32(k) * np.uint32(0x9E3779B9))
@@ -379,7 +375,7 @@ def changed(w, wx, wy, spread, pixel, turn, k):
     return w, wx, wy
 
 
-@inner(**_OPTIONS)
+@inner()
 def _mirrored(n, size):
     """The place n, or if it is outside the one that the border mirrors it to."""
     n = -1 - n if n < 0 else n
@@ -387,7 +383,7 @@ def _mirrored(n, size):
     return min(max(n, 0), size - 1)
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def energies(image, box, size, out):
     """Sums over directions of the squares of slopes in windows: their means.
 
@@ -446,7 +442,7 @@ def energies(image, box, size, out):
                 out[line, k - 2 * reach] = energy
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def count_consistent(
     ref, near, a, b, backwards, offsets, planes, scores, least, counts, start, stop
 ):
@@ -499,7 +495,7 @@ def count_consistent(
                     counts[y, x] += 1
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def fuse(
     cells, corner, side, shape, projections, focals, planes, weights, reach, free, out, start, stop
 ):
@@ -560,7 +556,7 @@ def fuse(
         out[n, 1] = total
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def restore(field, corner, side, shape, rays, origins, first, last, least, places, start, stop):
     """Of lines of sight, the cell that is most inside.
 
@@ -594,7 +590,7 @@ def restore(field, corner, side, shape, rays, origins, first, last, least, place
             t += 0.5 * side
 
 
-@kernel(**_OPTIONS)
+@kernel()
 def cover(cells, corner, side, shape, projections, focals, covered, start, stop):
     """Mark the pixels at which cells of the surface are seen.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gendr.kernels.numba.compilation import announce_compilation, ensure_cache, inner, kernel
+from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.vectors import wide
 from gendr.photos.fitting.shape.stereo_kernels import (
     AROUND,
@@ -30,9 +30,6 @@ from gendr.photos.fitting.shape.stereo_kernels import (
     loaded,
 )
 from gendr.photos.fitting.shape.stereo_vectors import LANES, SAMPLES, compare, prepare
-
-ensure_cache()
-announce_compilation(__name__)
 
 # By which part of the depth something is nearer, or deeper.
 APART = F(0.015)

@@ -87,7 +87,7 @@ BACKWARD_ROWS = 9
 # ---------------------------------------------------------------------------------------------
 
 
-@kernel(error_model="numpy")
+@kernel()
 def depth_planes(corners, depths, centroid, planes, limits, start, stop):
     """Fill in what `gendr.rendering.layers.depth_keys` finds of the faces start .. stop - 1."""
     for f in range(start, stop):
@@ -221,7 +221,7 @@ def _put_points(f, x_first, y_first, edges, solid, tables, points, local, quad):
     return n
 
 
-@inner(error_model="numpy")
+@inner()
 def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, closed):
     """List the pairs of a tile that are seen, from the first place on; return their number.
 
@@ -403,7 +403,7 @@ def _heap_sort(order, count, keys, found, faces):
             root = child
 
 
-@inner(error_model="numpy")
+@inner()
 def _join(n, law, p, layers, found, order, scratch, sums):
     """Fill in A_i and 1 - A_i of n pairs, in the places of a and g; of the mean, p is 1 / count."""
     totals, rests, g = row(scratch, A), row(scratch, G), row(scratch, G)
@@ -423,7 +423,7 @@ def _join(n, law, p, layers, found, order, scratch, sums):
         call_inverse(law.inverse, totals, n, p, totals, rests)
 
 
-@inner(error_model="numpy")
+@inner()
 def _blend(n, tile, law, layers, kept, marks, scratch, tints, channels, totals, lefts, drawn):
     """Join the pairs of a tile: A, 1 - A and colours of its pixels. Keep what is before each."""
     place = layers.firsts[tile]
@@ -556,7 +556,7 @@ def join_tiles(
         place += n + LANES if keeps else 0
 
 
-@kernel(error_model="numpy")
+@kernel()
 def backward_tiles(
     arrays, formulas, layer_arrays, colours, kept, marks, firsts, counts, alpha, left, grad_out,
     grad_alpha, table, start, stop,
@@ -609,7 +609,7 @@ def backward_tiles(
                 )  # fmt: skip
 
 
-@inner(error_model="numpy")
+@inner()
 def _ratios(n, tile, law, p, tables, layers, kept, marks, scratch, totals, lefts):
     """Fill in A_j and 1 - A_j of pairs, g'(a_j) / g'(A_j), g'(A_(j - 1)) / g'(A_j), those of p."""
     place, begin = layers.firsts[tile], layers.starts[tile]
@@ -639,7 +639,7 @@ def _ratios(n, tile, law, p, tables, layers, kept, marks, scratch, totals, lefts
         call_weight(law.weight_p, total, left, total, left, n, p, row(scratch, OFFSET))
 
 
-@inner(error_model="numpy")
+@inner()
 def _unblend(
     n, tile, law, layers, kept, marks, scratch, tints, channels, grads, behind, chain, table
 ):
@@ -685,7 +685,7 @@ def _unblend(
         behind[pixel], chain[pixel] = v, carried
 
 
-@inner(error_model="numpy")
+@inner()
 def _backpropagate(
     f, out, first, n, grad_a, weights, x_first, y_first, tables, law, kept, marks, block, local,
     channels,

@@ -346,7 +346,7 @@ def _measure_again(i, frame, column, line, slope, shift, law, columns):
         measure_again(i, frame, x, y, slope, shift, columns)
 
 
-@inner(error_model="numpy")
+@inner()
 def _flush(m, n, tile, tables, law, layers, block, scratch, state, keys, found, spans):
     """Put m measured blocks of faces behind the n records of a tile; return the number of all."""
     columns, subs, entries, pixel_keys = pointer(block[0]), block[1], block[2], pointer(block[3])
@@ -402,7 +402,7 @@ def _flush(m, n, tile, tables, law, layers, block, scratch, state, keys, found, 
     return n
 
 
-@inner(error_model="numpy")
+@inner()
 def _list_records(
     tile, tables, law, layers, colours, block, scratch, state, keys, found, spans, size
 ):
@@ -532,7 +532,7 @@ def _paint(i, shares, colour, pixel, drawn):
     drawn[pixel] = drawn[pixel] + shares[i] * colour
 
 
-@inner(error_model="numpy")
+@inner()
 def _join(tile, n, p, law, layers, kept, order, scratch, sums, lefts, spans):
     """Join the records of a tile: fill in the weights of all, and what is left of pixels."""
     place = layers.firsts[tile] * SINGLES
@@ -587,7 +587,7 @@ def _new_block(room):
     )  # fmt: skip
 
 
-@kernel(error_model="numpy")
+@kernel()
 def join_tiles(
     arrays, formulas, layer_arrays, colours, kept, marks, all_spans, counts, out, alpha, start, stop
 ):
@@ -683,7 +683,7 @@ def _unjoin(i, order, after, rests, own, ratio, values, farther, chain, grad_a, 
     farther[0], chain[0] = value, ratio[i] * through
 
 
-@inner(error_model="numpy")
+@inner()
 def _unjoin_lists(place, p, law, kept, order, scratch, farther, chain, spans):
     """Fill in the gradients of a and the weights (of products: over a) of the records of a tile."""
     kept_s, rest = shifted(row(kept, S), place), shifted(row(kept, REST), place)
@@ -775,7 +775,7 @@ def _add_colour(start, stop, block, subs, channels, c, grads, out):
     builder.store(builder.fadd(builder.load(address), total), address)
 
 
-@inner(error_model="numpy")
+@inner()
 def _pull_records(
     tile, n, tables, law, layers, block, scratch, marks, numbers, grads, channels, table, size
 ):
@@ -858,7 +858,7 @@ def _pull_records(
         first += m
 
 
-@kernel(error_model="numpy")
+@kernel()
 def backward_tiles(
     arrays, formulas, layer_arrays, colours, kept, marks, all_spans, counts, grad_out, grad_alpha,
     table, start, stop,

@@ -25,7 +25,7 @@ def _row(camera, k, vertices, v):
     )  # fmt: skip
 
 
-@kernel(error_model="numpy")
+@kernel()
 def place(vertices, cameras, faces, corners, ends, start, stop):
     """Where the cameras start .. stop - 1 see the corners of faces.
 
@@ -85,7 +85,7 @@ def _within(value, limit):
     return -limit if value < -limit else value
 
 
-@inner(error_model="numpy")
+@inner()
 def _pull(camera, vertices, v, grads, first, starts, corners, limit):
     """The gradient of the X, Y and W of a vertex in an image whose corners begin at `first`."""
     x, y = 0.0, 0.0
