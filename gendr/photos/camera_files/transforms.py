@@ -169,6 +169,8 @@ def read_cameras(path: Path, file: Path | None = None) -> Cameras:
     if unread := find_unread(path):
         raise NoCamerasError(f"{path} has no cameras that are read: {'; '.join(unread)}", unread)
     count = len(Index(path))
+    if not count:
+        raise NoCamerasError(f"{path} holds no photos; give the folder that holds them")
     raise NoCamerasError(
         f"image folder without poses: {path} holds {count} images but no transforms.json, model of "
         f"COLMAP (sparse/0), {OPENCV}, *_Ps.mat, *_par.txt, {PROJECTIONS} or file of another "

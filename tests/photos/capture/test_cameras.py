@@ -216,9 +216,12 @@ def test_commands_find_cameras_where_there_are_none(folder, tmp_path, monkeypatc
     assert "no such folder" in capsys.readouterr().err
 
 
-def test_a_folder_without_photos_says_what_it_always_did(tmp_path, capsys):
+def test_a_folder_without_photos_is_told_so(tmp_path, capsys):
     assert main(["fit", str(tmp_path), "-o", str(tmp_path / "out")]) == 2
-    assert "image folder without poses" in capsys.readouterr().err
+    assert (
+        capsys.readouterr().err
+        == f"gendr: error: {tmp_path} holds no photos; give the folder that holds them\n"
+    )
 
 
 def test_a_world_is_upright_as_photos_are():
