@@ -155,7 +155,9 @@ def clamp(
     low = 0 if min is None else relu(min - x, scale, dist)
     high = 0 if max is None else relu(x - max, scale, dist)
     found = x + low - high
-    return torch.where(x.isinf(), torch.clamp(x, min, max).to(found.dtype), found)  # not inf - inf
+    hard = x if min is None else torch.maximum(x, torch.as_tensor(min).to(x))
+    hard = hard if max is None else torch.minimum(hard, torch.as_tensor(max).to(x))
+    return torch.where(x.isinf(), hard.to(found.dtype), found)  # not inf - inf
 
 
 @worded()

@@ -253,12 +253,18 @@ def spearman(
         TypeError, ValueError: as the losses, `gendr.sorting.RankingLoss`.
     """
     lists = _lists(scores, target, mask, indexes)
-    size = counts_of(lists.target, lists.mask)
-    both = (rank_range(values, lists.mask) for values in (lists.scores, lists.target))
+    mask = None if lists.mask is None else lists.mask[..., None, :]
+    pair = lists.scores, lists.target
+    if pair[0].dtype == pair[1].dtype:  # one pass over the order of both
+        first, last = rank_range(torch.stack(pair, -2), mask)
+    else:
+        each = zip(*(rank_range(values, lists.mask) for values in pair), strict=True)
+        first, last = (torch.stack(ranks, -2) for ranks in each)
     # Twice the mean ranks less their means: integers, which are 0 or at least 1.
-    a, b = (present((first + last - size - 1).double(), lists.mask) for first, last in both)
-    squares = (a.square().sum(-1) * b.square().sum(-1)).sqrt()
-    return lists.result((a * b).sum(-1) / squares.clamp(min=1))
+    ranks = present((first + last - (counts_of(first, mask) + 1)).double(), mask)
+    products = ranks @ ranks.mT
+    squares = products.diagonal(dim1=-2, dim2=-1).prod(-1).sqrt()
+    return lists.result(products[..., 0, 1] / squares.clamp(min=1))
 
 
 def kendall(
