@@ -14,6 +14,7 @@ Source: Petersen, Learning with Differentiable Algorithms (2022), (2.13) to (2.1
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -21,12 +22,13 @@ from torch import Tensor
 
 from gendr._common.checks import (
     check_count,
+    check_finite,
     check_like,
     check_number,
     check_tensor,
     dtype_name,
 )
-from gendr._common.tracing import all_hold
+from gendr._common.tracing import all_hold, refuse_vmap
 from gendr._common.words import worded
 from gendr.distributions.decisions import check_symmetric
 from gendr.distributions.registry import as_distribution
@@ -152,7 +154,10 @@ def clamp(
         raise ValueError(f"clamp needs min <= max, got {min} and {max}")
     low = 0 if min is None else relu(min - x, scale, dist)
     high = 0 if max is None else relu(x - max, scale, dist)
-    return x + low - high
+    found = x + low - high
+    hard = x if min is None else torch.maximum(x, torch.as_tensor(min).to(x))
+    hard = hard if max is None else torch.minimum(hard, torch.as_tensor(max).to(x))
+    return torch.where(x.isinf(), hard.to(found.dtype), found)  # not inf - inf
 
 
 @worded()
@@ -173,9 +178,11 @@ def round(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     law = check_symmetric(as_distribution(dist), "round needs")
     below = torch.floor(_floating("x", x)).detach()
     half = torch.full_like(x, 0.5)
-    part = x - below - half
+    # Beyond this scale differences would cancel, and the result is x but for 1 / scale.
+    most = torch.finfo(x.dtype).eps ** (-1 / 3)
+    scale = scale.clamp(max=most) if isinstance(scale, Tensor) else min(scale, most)
     high, low = _coverage(half, scale, law)
-    above, _ = _coverage(part, scale, law)
+    above, _ = _coverage(torch.where(x.isinf(), x, x - below) - half, scale, law)
     return below + (above - low) / (high - low)
 
 
@@ -258,8 +265,9 @@ def histogram(
 
     Raises:
         TypeError: bins are neither an int nor a tensor, or as `heaviside`.
-        ValueError: fewer than one bin, edges or a range that do not ascend, shapes that do not fit,
-            or as `heaviside`.
+        ValueError: fewer than one bin, edges or a range that do not ascend, NaN or inf without a
+            range, shapes that do not fit, or as `heaviside`.
+        RuntimeError: `torch.func.vmap` is at work, and no range is given.
     """
     if _floating("x", x).ndim == 0:
         raise ValueError("x must have shape [..., n], got a single number, []")
@@ -277,13 +285,14 @@ def histogram(
     else:
         check_count("bins", bins)
         if range is None:
-            values = x.detach()
+            refuse_vmap("a histogram without a range")
+            values = check_finite("x", x).detach()
             range = (values.amin().item(), values.amax().item()) if x.numel() else (0.0, 1.0)
         low, high = range
         if low == high:
             low, high = low - 0.5, high + 0.5
-        if not (open_ends or low < high):
-            raise ValueError(f"range must ascend, got {range}")
+        if not (open_ends or -math.inf < low < high < math.inf):
+            raise ValueError(f"range must ascend and be finite, got {range}")
         edges = torch.linspace(low, high, bins + 1, dtype=x.dtype, device=x.device)
     below = heaviside(x.unsqueeze(-1) - edges, scale, dist)  # [..., n, bins + 1]
     if open_ends:
@@ -291,4 +300,4 @@ def histogram(
         below = torch.cat([one, below[..., 1:-1], 0 * one], -1)
     if weight is not None:
         below = below * weight.unsqueeze(-1)
-    return -below.sum(-2).diff(dim=-1)
+    return (below[..., :-1] - below[..., 1:]).sum(-2)

@@ -4,8 +4,9 @@
 
 over all P whose rows sum to a and whose columns sum to b. All is in logarithms, so that no epsilon
 is too small for float32. The potentials are found without a graph, by sweeps and then Newton's
-steps; one more such step with a graph gives the derivatives of the solution, as the implicit
-function theorem has them, also inside `torch.func`.
+steps. One more such step with a graph has the first derivatives of the solution, as the implicit
+function theorem gives them, and a second one with the same matrix the second, also inside
+`torch.func`.
 
 Source: Cuturi, Sinkhorn Distances, NeurIPS 2013; Feydy et al., Interpolating between Optimal
 Transport and MMD using Sinkhorn Divergences, AISTATS 2019, for the divergence; Luise et al.,
@@ -58,7 +59,7 @@ def sinkhorn(
 ) -> Transport:
     """The entropic transport between two weighted sets of points.
 
-    Differentiable in costs, a and b: exactly, at the solution, once; twice up to the tolerance.
+    Differentiable in costs, a and b, twice: the derivatives are those of the solution.
 
     Args:
         costs: [..., n, m], of moving a unit from i to j; n, m >= 1.
@@ -101,9 +102,12 @@ def sinkhorn(
         u, v = _potentials(wide.detach(), a.detach(), b.detach(), iterations, tolerance)
     graded = is_traced() or wide.requires_grad or a.requires_grad or b.requires_grad
     if graded and not is_for_onnx():
-        # Steps at the solution, of which the derivatives are those of the solution, and values 0.
-        du, dv = _step(wide, a, b, u, v)
-        u, v = u + (du - du.detach()), v + (dv - dv.detach())
+        # Steps of value 0. With a matrix that is constant each multiplies the error of derivatives
+        # by one that is 0 at the solution: the first makes those of order 1 right, the next 2.
+        factors = _factors(_plan(wide.detach(), u, v))
+        for _ in range(2):
+            du, dv = _step(wide, a, b, u, v, factors)
+            u, v = u + (du - du.detach()), v + (dv - dv.detach())
     plan = _plan(wide, u, v)
     cost = (plan * wide).sum((-2, -1)) * -epsilon
     # cost + epsilon KL(P | a b), as log P = log K + u + v
@@ -208,7 +212,7 @@ def _potentials(
             left, error = left - used, off / size
             if not error > enough or left <= 0:  # also for NaN
                 break
-            du, dv = _step(k, a, b, u, v)
+            du, dv = _step(k, a, b, u, v, _factors(_plan(k, u, v)))
             for part in (1.0, 0.5, 0.25):  # far from the solution a whole step leads away
                 if _off(k, a, b, u + part * du, v + part * dv) < (1 - part / 2) * off:
                     v = v + part * dv
@@ -255,18 +259,14 @@ def _off(log_k: Tensor, a: Tensor, b: Tensor, u: Tensor, v: Tensor) -> float:
     return max(float((plan.sum(-1) - a).abs().amax()), float((plan.sum(-2) - b).abs().amax()))
 
 
-def _step(
-    log_k: Tensor, a: Tensor, b: Tensor, u: Tensor, v: Tensor
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Newton's step for the sums of rows and columns, whose derivatives are the solution's."""
-    plan = _plan(log_k, u, v)
-    fixed = plan.detach()
-    rows, columns = fixed.sum(-1), fixed.sum(-2)
-    safe = torch.where(rows > 0, rows, 1.0)
-    # [diag(rows) P; P' diag(columns)] (du, dv) = (a - rows, b - columns), du eliminated.
-    to_a, to_b = a - plan.sum(-1), b - plan.sum(-2)
-    scaled = fixed / safe[..., None]
-    matrix = -(fixed.mT @ scaled)
+def _factors(plan: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What steps from this plan, which has no graph, share: it, its rows by sum, and factors.
+
+    [diag(rows) P; P' diag(columns)] (du, dv) = (a - rows, b - columns), du eliminated.
+    """
+    rows, columns = plan.sum(-1, keepdim=True), plan.sum(-2)
+    scaled = plan / torch.where(rows > 0, rows, 1.0)
+    matrix = -(plan.mT @ scaled)
     matrix.diagonal(dim1=-2, dim2=-1).zero_()
     degrees = -matrix.sum(-1)
     size = degrees.amax(-1, keepdim=True).clamp(min=torch.finfo(plan.dtype).tiny)
@@ -274,7 +274,20 @@ def _step(
     matrix = matrix + size[..., None] / m  # the constant, which u takes up, is fixed
     small = 4 * m * torch.finfo(plan.dtype).eps * size
     matrix.diagonal(dim1=-2, dim2=-1).add_(degrees + small + (columns <= 0) * size)
-    dv = torch.linalg.solve(matrix, (to_b - (scaled.mT @ to_a[..., None])[..., 0])[..., None])
-    du = (to_a[..., None] - fixed @ dv)[..., 0] / safe
+    return plan, scaled, *torch.linalg.lu_factor(matrix)
+
+
+def _step(
+    log_k: Tensor, a: Tensor, b: Tensor, u: Tensor, v: Tensor,
+    factors: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Newton's step for the sums of rows and columns, whose derivatives are the solution's."""
+    plan = _plan(log_k, u, v)
+    fixed, scaled, *lu = factors
+    rows, columns = fixed.sum(-1), fixed.sum(-2)
+    to_a, to_b = a - plan.sum(-1), b - plan.sum(-2)
+    right = (to_b - (scaled.mT @ to_a[..., None])[..., 0])[..., None]
+    dv = torch.linalg.lu_solve(*lu, right)
+    du = (to_a[..., None] - fixed @ dv)[..., 0] / torch.where(rows > 0, rows, 1.0)
     zero = u.new_zeros(())
     return torch.where(rows > 0, du, zero), torch.where(columns > 0, dv[..., 0], zero)

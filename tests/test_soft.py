@@ -115,7 +115,8 @@ REFUSED = [
     (lambda: soft.histogram(X, torch.tensor([1.0, 0.0])), "must ascend"),
     (lambda: soft.histogram(X, torch.tensor([0.0, torch.nan])), "must ascend"),
     (lambda: soft.histogram(X, 3, (1.0, 0.0)), "range must ascend"),
-    (lambda: soft.histogram(X, 3, (0.0, torch.nan)), "range must ascend"),
+    (lambda: soft.histogram(X, 3, (0.0, torch.inf)), "range must ascend and be finite"),
+    (lambda: soft.histogram(X / 0, 3), "x must be finite"),
     (lambda: soft.histogram(X, 3, weight=X[:2]), "shape of x"),
     (lambda: soft.histogram(X[0]), "single number"),
     (lambda: soft.clamp(X, 1.0, 0.0), "min <= max"),
@@ -139,11 +140,16 @@ def test_bad_input_is_refused():
 
 
 def test_infinite_values():
-    """As torch: relu of -inf is 0, an infinite limit none."""
+    """As torch: relu of -inf is 0, an infinite limit none. Of an infinite scale round is x."""
     ends = torch.tensor([-torch.inf, torch.inf], dtype=torch.float64, requires_grad=True)
     assert soft.relu(ends).tolist() == [0.0, torch.inf]
     assert torch.autograd.grad(soft.relu(ends).sum(), ends)[0].tolist() == [0.0, 1.0]
-    assert_close(soft.clamp(X, -torch.inf, 0.7), soft.clamp(X, max=0.7))
+    assert_close(soft.clamp(X, -torch.inf, torch.tensor(0.7)), soft.clamp(X, max=0.7))
+    both = soft.clamp(ends, -1.0, 2.0)
+    assert both.tolist() == [-1.0, 2.0]
+    assert torch.autograd.grad(both.sum(), ends)[0].tolist() == [0.0, 0.0]
+    assert soft.round(ends).tolist() == [-torch.inf, torch.inf]
+    assert_close(soft.round(X.float(), 1e9), X.float(), rtol=0, atol=2e-4)
 
 
 @pytest.mark.graphs

@@ -41,6 +41,7 @@ def test_derivatives():
         return sinkhorn(costs, logits.softmax(-1), b, 0.2, tolerance=1e-13)
 
     assert torch.autograd.gradcheck(plan, (costs, logits))
+    assert torch.autograd.gradgradcheck(plan, (costs, logits), fast_mode=True)
     (slope,) = torch.autograd.grad(plan(costs, logits).value.sum(), costs)
     assert_close(slope, plan(costs, logits).plan.detach())  # Danskin's theorem
     one = torch.func.jacrev(lambda c: sinkhorn(c, a[0], b[0], 0.2, tolerance=1e-13).cost)

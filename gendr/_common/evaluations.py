@@ -35,8 +35,8 @@ class Evaluations:
 
     Args:
         function: takes an array, and one entry of each further argument; returns an array, a list
-            of numbers, or a number. It may work in place: it gets copies, and what it returns is
-            copied.
+            of numbers, or a number; or a pair of a solution and its objective, which is not needed.
+            It may work in place: it gets copies, and what it returns is copied.
         batched: it takes stacks [N, ...] at once, and returns [N, ...].
         workers: how many threads or processes evaluate it; 1 is this thread.
         parallel: "threads" for functions that release the lock of Python, as most of NumPy and
@@ -221,12 +221,15 @@ def _numbers(result: Any, k: int) -> NDArray[Any]:
     """A copy of what the function returned for input k, as an array.
 
     Raises:
-        TypeError: it is none: nothing, a pair of a solution and its objective, a text.
+        TypeError: it is none: nothing, a text.
     """
-    if isinstance(result, Tensor):
-        result = result.detach().cpu()
-        result = result.float() if result.dtype == torch.bfloat16 else result
     try:
+        pair = result if isinstance(result, tuple) and len(result) == 2 else (0, 0)
+        if np.ndim(pair[0]) > np.ndim(pair[1]):  # a solution and its objective
+            result = pair[0]
+        if isinstance(result, Tensor):
+            result = result.detach().cpu()
+            result = result.float() if result.dtype == torch.bfloat16 else result
         found = np.array(result)
     except ValueError:  # parts of different shapes
         found = np.array(None)
@@ -235,13 +238,10 @@ def _numbers(result: Any, k: int) -> NDArray[Any]:
     what = "nothing (None)" if result is None else f"a {type(result).__name__}"
     if isinstance(result, (tuple, list)):
         what += f" of {len(result)} parts"
-    pair = isinstance(result, tuple) and len(result) == 2
-    instead = "; of (solution, objective) return the first alone" if pair else ""
-    if result is None:
-        instead = "; for an infeasible problem return NaN in the shape of its costs"
+    instead = "; for an infeasible problem return NaN in the shape of its costs"
     raise TypeError(
         f"the function, or solver, must return an array of numbers or a number, got {what} for "
-        f"input {k}{instead}"
+        f"input {k}{instead if result is None else ''}"
     )
 
 

@@ -156,8 +156,8 @@ def _plain(values: Iterable[Any], wide: bool) -> list[Any]:
             if wide:
                 value = value.double()
             if not value.is_contiguous():
-                on_cpu = value.device.type == "cpu"
-                value = memory.empty_like(value).copy_(value) if on_cpu else value.contiguous()
+                is_kept = value.device.type == "cpu" and value.nbytes >= memory.LARGE
+                value = memory.empty_like(value).copy_(value) if is_kept else value.contiguous()
         found.append(value)
     return found
 

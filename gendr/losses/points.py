@@ -14,6 +14,7 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
+from gendr._common.tracing import is_transformed
 from gendr._common.vectors import taken
 from gendr.mesh import Mesh
 
@@ -31,7 +32,8 @@ def chamfer_distance(first: Tensor, second: Tensor, *, squared: bool = False) ->
     Returns:
         Scalar >= 0, world units (squared): (mean_i min_j |a_i - b_j| + mean_j min_i |b_j - a_i|) /
         2, mean over the batch. Differentiable in both sets for the neighbours found; points that
-        coincide have gradient 0. Memory O(N + M): k-d trees, on the CPU.
+        coincide have gradient 0. Memory O(N + M): k-d trees, on the CPU; O(N M) inside
+        transforms of `torch.func`.
 
     Raises:
         TypeError: If dtypes are wrong or differ.
@@ -67,8 +69,12 @@ def nearest_indices(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Index of the nearest point of the other set for [N, 3] and [M, 3]: [N], [M].
 
     By k-d trees on the CPU, wherever the points are: a GPU takes longer to compare all pairs of a
-    few thousand than the copies and the trees.
+    few thousand than the copies and the trees. Transforms of `torch.func` see no values: there all
+    pairs are compared.
     """
+    if is_transformed():
+        distances = torch.cdist(a.detach(), b.detach(), compute_mode="donot_use_mm_for_euclid_dist")
+        return distances.argmin(-1), distances.argmin(-2)
     from scipy.spatial import KDTree  # slow to import, needed only here
 
     x, y = (points.detach().double().cpu().numpy() for points in (a, b))

@@ -66,6 +66,7 @@ REDUCTIONS = ("none", "mean", "sum")
 # the hard truth
 
 
+@in_single
 def hard_ranks(values: Tensor, ties: str = "average", mask: Tensor | None = None) -> Tensor:
     """The rank of every value in its list, the smallest 1.
 
@@ -101,6 +102,7 @@ def matrix_of(order: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(shape, dtype=dtype, device=order.device).scatter(-1, order[..., None], 1.0)
 
 
+@in_single
 def permutation_matrix(values: Tensor, ties: str = "first", mask: Tensor | None = None) -> Tensor:
     """The hard permutation matrix Q of values (or of their ranks): Q @ values is sorted.
 
@@ -150,7 +152,7 @@ def rank_range(values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tens
         ranks = np.empty((3, *keys.shape), np.int64)  # the order, the first, the last
         fill_order(keys, ranks[0])
         tied(keys, *ranks)
-        first, last = (torch.from_numpy(ranks[k]).reshape(values.shape) for k in (1, 2))
+        first, last = torch.from_numpy(ranks[1:]).view(2, *values.shape).unbind()
         return first, last if mask is None else torch.minimum(last, mask.sum(-1, keepdim=True))
     ascending, order = values.sort(-1)
     place = torch.arange(1, n + 1, device=values.device).expand_as(order)
@@ -180,6 +182,7 @@ def counts_of(like: Tensor, mask: Tensor | None) -> Tensor | int:
 # metrics
 
 
+@in_single
 def element_match(scores: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """The fraction of elements whose rank among the scores is right (the metric EW).
 
@@ -204,6 +207,7 @@ def element_match(scores: Tensor, values: Tensor, mask: Tensor | None = None) ->
     return (right / counts).sum(-1)
 
 
+@in_single
 def exact_match(scores: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """1 where a whole list is in the right order, else 0 (the metric EM).
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice, check_count, check_number
+from gendr._common.tracing import is_traced
 from gendr.sorting.losses import (
     checked_gains,
     checked_pair,
@@ -45,6 +46,7 @@ class _Lists(NamedTuple):
     scores: Tensor
     target: Tensor
     mask: Tensor | None
+    dtype: torch.dtype
 
     @property
     def sizes(self) -> Tensor:
@@ -54,17 +56,18 @@ class _Lists(NamedTuple):
         return self.mask.sum(-1, keepdim=True)
 
     def result(self, found: Tensor) -> Tensor:
-        """[...] in the dtype of the scores, 0 for lists without entries."""
+        """[...] in the dtype of the scores as given, 0 for lists without entries."""
         found = found if self.mask is None else present(found, self.mask.any(-1))
-        return found.to(self.scores.dtype)
+        return found.to(self.dtype)
 
 
 def _lists(scores: Tensor, target: Tensor, mask: Tensor | None, indexes: Tensor | None) -> _Lists:
     if indexes is not None:
         mask, (scores, target) = by_query(indexes, mask, scores, target)
     known = check_mask(mask, scores, "scores", by_length=False)
-    scores, target = checked_pair("scores", scores, "target", target, known)
-    return _Lists(scores.detach(), target.detach(), known)
+    wide, target = checked_pair("scores", scores, "target", target, known)
+    dtype = scores.dtype if scores.is_floating_point() else wide.dtype
+    return _Lists(wide.detach(), target.detach(), known, dtype)
 
 
 class _Ranked(NamedTuple):
@@ -104,7 +107,7 @@ def _ranked(lists: _Lists, worth: Tensor) -> _Ranked:
     place = torch.arange(worth.shape[-1], device=worth.device).expand_as(order)
     rises = torch.ones_like(order, dtype=torch.bool)
     rises[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
-    if bool(rises.all()):
+    if not is_traced() and bool(rises.all()):
         return _Ranked(worth, place, torch.ones_like(place))
     before = torch.where(rises, place, 0).cummax(-1).values
     ties = torch.zeros_like(place).scatter_add(-1, before, torch.ones_like(place))
@@ -250,12 +253,18 @@ def spearman(
         TypeError, ValueError: as the losses, `gendr.sorting.RankingLoss`.
     """
     lists = _lists(scores, target, mask, indexes)
-    size = counts_of(lists.target, lists.mask)
-    both = (rank_range(values, lists.mask) for values in (lists.scores, lists.target))
+    mask = None if lists.mask is None else lists.mask[..., None, :]
+    pair = lists.scores, lists.target
+    if pair[0].dtype == pair[1].dtype:  # one pass over the order of both
+        first, last = rank_range(torch.stack(pair, -2), mask)
+    else:
+        each = zip(*(rank_range(values, lists.mask) for values in pair), strict=True)
+        first, last = (torch.stack(ranks, -2) for ranks in each)
     # Twice the mean ranks less their means: integers, which are 0 or at least 1.
-    a, b = (present((first + last - size - 1).double(), lists.mask) for first, last in both)
-    squares = (a.square().sum(-1) * b.square().sum(-1)).sqrt()
-    return lists.result((a * b).sum(-1) / squares.clamp(min=1))
+    ranks = present((first + last - (counts_of(first, mask) + 1)).double(), mask)
+    products = ranks @ ranks.mT
+    squares = products.diagonal(dim1=-2, dim2=-1).prod(-1).sqrt()
+    return lists.result(products[..., 0, 1] / squares.clamp(min=1))
 
 
 def kendall(

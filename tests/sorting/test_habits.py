@@ -23,6 +23,9 @@ from gendr.sorting import (
 )
 from gendr.sorting.api import kinds
 from gendr.sorting.losses import (
+    element_match,
+    exact_match,
+    hard_ranks,
     kendall,
     ndcg,
     ndcg_of_ranks,
@@ -143,6 +146,10 @@ def test_losses_come_in_the_dtype_of_scores(loss):
             ranking_cross_entropy(p, permutation_matrix(grades).to(dtype)),
             spearman(ranks, grades),
             kendall(ranks, grades),
+            hard_ranks(ranks),
+            permutation_matrix(ranks),
+            exact_match(ranks, grades),
+            element_match(ranks, grades),
         ):
             assert part.dtype == dtype
 

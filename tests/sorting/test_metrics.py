@@ -92,7 +92,9 @@ def test_masks_and_queries_are_lists_of_their_own(name):
     torch.testing.assert_close(metric(s[m], g[m], indexes=q[m]), want[here])
     torch.testing.assert_close(metric(s, g, indexes=q, mask=m), want)
     assert metric(scores.float(), grades).dtype == torch.float32
-    assert metric(scores.half(), grades.bool()).shape == (5,)
+    assert metric(scores.half(), grades.bool()).dtype == torch.float16
+    alone = torch.func.vmap(lambda s, g, m: metric(s, g, mask=m))(scores, grades, mask)
+    torch.testing.assert_close(alone, want)
     assert metric(scores[:0], grades[:0]).shape == (0,)
 
 
