@@ -137,7 +137,7 @@ def layers(dtype):
 
 def lookups(dtype):
     """Triangles of a ball, their texture, silhouettes."""
-    mesh = icosphere(3)
+    mesh = icosphere(2)
     turn = 0.7 * torch.eye(4) + 0.15 * torch.rand(3, 4, 4)
     pos = torch.cat([mesh.vertices, torch.ones(len(mesh.vertices), 1)], -1) @ turn
     leaves = (
@@ -145,7 +145,7 @@ def lookups(dtype):
         torch.rand(1, 6, 32, 32, 3, dtype=dtype).requires_grad_(),
     )
     tri = mesh.faces.int()
-    rast, db = dr.rasterize(None, leaves[0], tri, (70, 90))
+    rast, db = dr.rasterize(None, leaves[0], tri, (40, 70))
     uv, uv_da = dr.interpolate(leaves[0][..., :3].contiguous(), rast, tri, db, "all")
     color = dr.texture(leaves[1], uv, uv_da, boundary_mode="cube")
     return [dr.antialias(color, rast, leaves[0], tri), db], leaves
