@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gendr._common.command_line import Parser
+from gendr.cli.command_line import Parser
 from lab.pages import fill, table
 from support import relative_l2
 

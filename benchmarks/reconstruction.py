@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from gendr import Renderer
-from gendr._common.command_line import count
+from gendr.cli.command_line import count
 from gendr.kernels.threads import num_threads, set_num_threads
 from gendr.mesh import icosphere
 from lab.pages import fill, table

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 import gendr
-from gendr._common.command_line import Parser
+from gendr.cli.command_line import Parser
 from gendr.rendering.geometry import project_faces
 from lab.pages import fill, table
 

@@ -58,7 +58,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import gendr
-from gendr._common.command_line import Parser
+from gendr.cli.command_line import Parser
 from gendr.distributions import Distribution
 from gendr.mesh import cube_sphere, icosphere
 from gendr.rendering.backends.choice import choose

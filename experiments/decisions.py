@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gendr._common.command_line import count
+from gendr.cli.command_line import count
 from gendr.relaxed.estimators import (
     ContrastiveLoss,
     FenchelYoungLoss,

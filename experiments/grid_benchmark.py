@@ -21,7 +21,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from gendr._common.command_line import Number
+from gendr.cli.command_line import Number
 from lab import script
 
 if TYPE_CHECKING:

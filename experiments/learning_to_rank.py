@@ -30,7 +30,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gendr._common.command_line import count
+from gendr.cli.command_line import count
 from gendr.sorting import (
     KendallLoss,
     LambdaLoss,

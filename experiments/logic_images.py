@@ -31,7 +31,7 @@ from functools import partial
 from statistics import mean, stdev
 from typing import Any
 
-from gendr._common.command_line import count
+from gendr.cli.command_line import count
 from gendr.logic.training import Samples
 from lab import script
 from lab.data import MultiDigits, cifar10

@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gendr._common.command_line import count
+from gendr.cli.command_line import count
 from gendr.logic.training import Samples
 from lab import script
 from lab.data import BitTable, TableSplits, read_adult, read_breast_cancer, read_monk

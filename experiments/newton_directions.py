@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gendr._common.command_line import count
+from gendr.cli.command_line import count
 from gendr.optim import NewtonStep, derivatives
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy

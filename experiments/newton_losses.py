@@ -34,7 +34,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from gendr._common.command_line import count
+from gendr.cli.command_line import count
 from gendr.logic.training_loop import TrainingLoop
 from lab import script
 from lab.report.newton import Entry, case_of, entry, figure, table

@@ -27,8 +27,8 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from gendr._common.command_line import INTERRUPTED, count
 from gendr._common.files import write_whole
+from gendr.cli.command_line import INTERRUPTED, count
 from gendr.photos import visual
 from lab import script
 from lab.pages import table as markdown

@@ -32,7 +32,7 @@ from functools import partial
 from statistics import mean
 from typing import Any, NamedTuple
 
-from gendr._common.command_line import count
+from gendr.cli.command_line import count
 from lab import script
 from lab.pages import table as markdown
 from lab.report.curves import curve, panels_of

@@ -24,7 +24,7 @@ from statistics import mean, stdev
 import torch
 from torch import Tensor, nn
 
-from gendr._common.command_line import count
+from gendr.cli.command_line import count
 from gendr.topk import soft_topk_mask
 from lab import script
 from lab.pages import fill, table

@@ -27,7 +27,7 @@ import argparse
 import sys
 from typing import Any
 
-from gendr._common.command_line import count
+from gendr.cli.command_line import count
 from lab import script
 from lab.report.paths import example, figure, table
 from lab.studies.shortest_path import METHODS, PathSettings, PathTraining

@@ -31,7 +31,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from gendr._common.command_line import count
+from gendr.cli.command_line import count
 from lab import script
 from lab.report.ranking import ROWS, figure, table
 from lab.studies.newton import NETWORKS, SortingSettings, SortingTraining

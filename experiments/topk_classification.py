@@ -36,7 +36,7 @@ from typing import Any
 
 import torch
 
-from gendr._common.command_line import count
+from gendr.cli.command_line import count
 from lab import script
 from lab.data import Examples, ExampleSplits, cifar100_splits, download_cifar100, read_embeddings
 from lab.data.examples import split_by_group

@@ -25,16 +25,14 @@ from gendr.cli import fit, main, photos, pose
 from gendr.cli.parser import build_parser
 from gendr.cli.stages import StageFile
 from gendr.mesh import cube, icosphere
-from gendr.photos import visual
-from gendr.photos.fitting import FitResult, FitSettings, FitState
+from gendr.photos import Views, save_views, visual
+from gendr.photos.fitting import ColorResult, FitResult, FitSettings, FitState
 from gendr.photos.fitting.cameras import agreement
 from gendr.photos.fitting.cameras import refine as refine_cameras
-from gendr.photos.fitting.colors.fit import ColorResult
 from gendr.photos.fitting.pose import fit as fit_poses
 from gendr.photos.fitting.pose import search, track
 from gendr.photos.fitting.shape import refine as refine_shape
 from gendr.photos.fitting.shape.job import Job
-from gendr.photos.views import Views, save_views
 from support.cases import for_each
 from support.processes import run_python
 

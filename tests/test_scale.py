@@ -6,10 +6,9 @@ import pytest
 import torch
 
 import gendr
-from gendr import distributions
+from gendr import distributions, geometric_schedule, pixels_to_ndc, suggest_scale
 from gendr.mesh import icosphere
 from gendr.rendering.geometry import project_faces
-from gendr.rendering.scale import geometric_schedule, pixels_to_ndc, suggest_scale
 from support.cases import for_each
 
 SIZE = 64

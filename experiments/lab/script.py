@@ -13,7 +13,7 @@ A script says which options it has and what it does with them, and gets the beha
     if __name__ == "__main__":
         sys.exit(main())
 
-How a script ends is said in `gendr/_common/command_line.py`. Nothing here imports torch before it
+How a script ends is said in `gendr/cli/command_line.py`. Nothing here imports torch before it
 is needed, so that --help is instant.
 """
 
@@ -28,9 +28,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from gendr._common import command_line
-from gendr._common.command_line import Parser, count, run_program
 from gendr._common.files import writable_folder, write_whole
+from gendr.cli import command_line
+from gendr.cli.command_line import Parser, count, run_program
 from lab import PROTOCOLS
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 from tqdm import tqdm
 
-from gendr._common.command_line import say
+from gendr.cli.command_line import say
 from gendr.cli.progress import Session
 from gendr.logic.training_loop import TrainingLoop
 

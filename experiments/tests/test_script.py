@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gendr._common.command_line import above, count, option
+from gendr.cli.command_line import above, count, option
 from lab import script
 from lab.studies.registry import TASKS
 from support.cases import for_each

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from gendr._common.command_line import read_options, run_program, say
 from gendr._common.names import uncollected
+from gendr.cli.command_line import read_options, run_program, say
 from gendr.cli.parser import build_parser
 
 __all__ = ["main", "warnings_as_lines"]

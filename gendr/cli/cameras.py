@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from gendr._common.command_line import say
 from gendr._common.files import writable_folder, write_all
+from gendr.cli.command_line import say
 from gendr.cli.parser import Cameras, Fit, Splat
 from gendr.cli.progress import Session
 from gendr.photos.camera_files.opencv import OPENCV

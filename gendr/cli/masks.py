@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._common.command_line import say
 from gendr._common.files import writable_folder, write_all
 from gendr.cli.cameras import photo_folder
+from gendr.cli.command_line import say
 from gendr.cli.common import model_file
 from gendr.cli.parser import Fit, Masks
 from gendr.cli.progress import Session

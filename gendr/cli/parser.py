@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 from gendr import __version__
-from gendr._common.command_line import (
+from gendr.cli.command_line import (
     Number,
     Parser,
     above,

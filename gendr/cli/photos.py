@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gendr._common.command_line import say
+from gendr.cli.command_line import say
 from gendr.cli.common import as_json, model_file
 from gendr.cli.parser import Fit
 from gendr.cli.progress import Session

@@ -12,8 +12,8 @@ from typing import Any
 from tqdm import tqdm
 from typing_extensions import Self
 
-from gendr._common.command_line import say
 from gendr._common.jobs import Now, Pace, Progress
+from gendr.cli.command_line import say
 from gendr.logic.training_loop import TrainingLoop
 
 __all__ = ["Session", "Stop"]

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from gendr._common.command_line import say
 from gendr._common.files import locked, writable_folder, write_all
 from gendr._common.memory import give_back
+from gendr.cli.command_line import say
 from gendr.cli.common import as_json, model_file, versions
 from gendr.cli.masks import NoBackdropError
 from gendr.cli.parser import Fit

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from gendr import distributions
+from gendr.distributions import Gamma
 from gendr.distributions import numba as compiled
 from gendr.distributions.bodies import kernel_name
-from gendr.distributions.laws.gamma import Gamma
 from support.cases import for_each
 from support.laws import EXAMPLES, points
 

@@ -14,8 +14,7 @@ import torch
 
 import gendr
 from gendr.distributions import Law, get
-from gendr.tnorms import tconorm
-from gendr.tnorms.base import TConorm
+from gendr.tnorms import TConorm, tconorm
 from support.scenes import soup
 
 BACKENDS = ["cpu"]

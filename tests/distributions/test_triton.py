@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from gendr import distributions
+from gendr.distributions import Gamma
 from gendr.distributions.bodies import bodies
-from gendr.distributions.laws.gamma import Gamma
 from support.cases import for_each
 from support.laws import EXAMPLES, points
 

@@ -2,7 +2,6 @@
 
 import mpmath as mp
 import pytest
-import scipy.stats
 import torch
 
 from gendr import distributions
@@ -11,25 +10,6 @@ from support.laws import EXAMPLES, SMOOTH, exact_cdf, exact_pdf, exact_sf, forms
 
 F64 = torch.float64
 INF = float("inf")
-
-# Where SciPy has the law; the others are tested by mpmath alone.
-SCIPY = {
-    "uniform": scipy.stats.uniform(-1, 2),
-    "cubic_hermite": scipy.stats.beta(2, 2, loc=-1, scale=2),
-    "wigner_semicircle": scipy.stats.semicircular(),
-    "gaussian": scipy.stats.norm(),
-    "laplace": scipy.stats.laplace(),
-    "logistic": scipy.stats.logistic(),
-    "hyperbolic_secant": scipy.stats.hypsecant(scale=2 / mp.pi.__float__()),
-    "cauchy": scipy.stats.cauchy(),
-    "gumbel_max": scipy.stats.gumbel_r(),
-    "gumbel_min": scipy.stats.gumbel_l(),
-    "exponential": scipy.stats.expon(),
-    "levy": scipy.stats.levy(),
-    "student_t(3.0)": scipy.stats.t(3),
-    **{f"gamma({a})": scipy.stats.gamma(a) for a in (0.05, 0.5, 1.0, 2.0, 19.0, 100.0)},
-    **{f"power({a})": scipy.stats.powerlaw(a) for a in (0.05, 0.5, 1.0, 7.3)},
-}
 
 
 def exact(function, law, z):
@@ -96,24 +76,6 @@ def test_inverses_equal_the_exact_root(law):
             if law.support[0] < z < law.support[1] and z != 0:
                 error = abs(function(law, z) - mp.mpf(p)) / exact_pdf(law, z)
                 assert error <= 1e-12 * max(1, abs(z))
-
-
-@for_each(name=SCIPY)
-def test_scipy_agrees(name):
-    law, other = distributions.get(name), SCIPY[name]
-    z = points(law)
-    q = torch.rand(40, dtype=F64)
-    for ours, theirs, at in (
-        (law.cdf, other.cdf, z),
-        (law.sf, other.sf, z),
-        (law.pdf, other.pdf, z),
-        (law.icdf, other.ppf, q),
-        (law.isf, other.isf, q),
-    ):
-        want = torch.from_numpy(theirs(at.numpy()))
-        error = (ours(at) - want).abs() / want.abs().clamp(min=1)
-        # SciPy's t and its slopes at large shapes are themselves no better.
-        assert error.max() <= (1e-12 if law.shape_parameter is None or at is q else 1e-11)
 
 
 @for_each(law=SMOOTH)

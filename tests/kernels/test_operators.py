@@ -89,7 +89,9 @@ def test_transforms_of_torch_func(name):
     if not one.batched:
         return
     dims = tuple(0 if i in one.batched else None for i in places)
-    twice = [torch.stack([t, 0.9 * t]) if i in one.batched else t for i, t in enumerate(plain)]
+    twice = [
+        torch.stack([t, 0.9 * t.flip(-1)]) if i in one.batched else t for i, t in enumerate(plain)
+    ]
     got = torch.func.vmap(torch.func.grad(loss, places), dims)(*twice)
     for row in range(2):
         inputs = [t[row] if i in one.batched else t for i, t in enumerate(twice)]

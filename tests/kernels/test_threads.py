@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+import gendr
+from gendr import primitives as dr
+from gendr import set_num_threads
 from gendr.kernels import threads
-from gendr.kernels.threads import (
-    mapped,
-    num_threads,
-    run,
-    set_num_threads,
-    torch_on_one_thread,
-)
+from gendr.kernels.threads import mapped, num_threads, run, torch_on_one_thread
+from gendr.mesh import icosphere
+from gendr.rendering.ordered import ordered
+from support import soup
 from support.cases import for_each
 from support.operators import all_work_shared, entries, from_threads, graded
 from support.processes import run_python
@@ -113,6 +113,59 @@ def test_every_entry_gives_the_bits_of_a_serial_run_from_four_threads(tmp_path, 
         for name, tensors in wanted[k % 2].items():
             for a, b in zip(tensors, found[name], strict=True):
                 assert (a is None and b is None) or torch.equal(a, b), name
+
+
+def images(dtype):
+    ball = icosphere(2).scaled(0.5).to(dtype)
+    leaves = ball.vertices.clone().requires_grad_(), torch.rand_like(ball.vertices).requires_grad_()
+    mesh = ball.with_vertices(leaves[0]).with_vertex_colors(leaves[1])
+    camera = gendr.look_at(2.732, 30.0, torch.arange(3) * 120.0).to(dtype)
+    out = gendr.Renderer(40, "logistic", scale=0.02, gamma=0.1, backend="cpu")(mesh, camera)
+    return [out.alpha, out.rgb], leaves
+
+
+def layers(dtype):
+    corners = soup(2, 150, 7, dtype, size=0.3).requires_grad_()
+    leaves = corners, torch.rand(2, 150, 3, dtype=dtype).requires_grad_()
+    law = "uniform" if dtype == torch.float32 else "gamma(shape=2)"
+    found = [
+        ordered(*leaves, (40, 50), law, join, 0.02, bound=1e-3, backend="cpu")
+        for join in ("probabilistic", "max", "average", "frank(p=2)")
+    ]
+    return [x for pair in found for x in pair], leaves
+
+
+def lookups(dtype):
+    """Triangles of a ball, their texture, silhouettes."""
+    mesh = icosphere(2)
+    turn = 0.7 * torch.eye(4) + 0.15 * torch.rand(3, 4, 4)
+    pos = torch.cat([mesh.vertices, torch.ones(len(mesh.vertices), 1)], -1) @ turn
+    leaves = (
+        pos.to(dtype).requires_grad_(),
+        torch.rand(1, 6, 32, 32, 3, dtype=dtype).requires_grad_(),
+    )
+    tri = mesh.faces.int()
+    rast, db = dr.rasterize(None, leaves[0], tri, (40, 70))
+    uv, uv_da = dr.interpolate(leaves[0][..., :3].contiguous(), rast, tri, db, "all")
+    color = dr.texture(leaves[1], uv, uv_da, boundary_mode="cube")
+    return [dr.antialias(color, rast, leaves[0], tri), db], leaves
+
+
+@for_each(work=[images, layers, lookups], dtype=[torch.float32, torch.float64])
+def test_work_of_many_pieces_has_the_same_bits_from_run_to_run_and_on_any_threads(work, dtype):
+    """Of torch, or of the kernels if they have a number of their own."""
+    found = []
+    for of_torch, own in ((1, None), (2, None), (2, None), (1, 3)):
+        torch.set_num_threads(of_torch)
+        set_num_threads(own)
+        torch.manual_seed(0)
+        results, leaves = work(dtype)
+        loss = sum((x * torch.linspace(0, 1, x.numel()).to(x).view_as(x)).sum() for x in results)
+        found.append([*(x.detach() for x in results), *torch.autograd.grad(loss, leaves)])
+    for other in found[1:]:
+        assert all(map(torch.equal, found[0], other))
+    with pytest.raises(ValueError, match="threads must be >= 1"):
+        set_num_threads(0)
 
 
 def test_a_call_within_another_lets_go_of_its_arrays(monkeypatch):

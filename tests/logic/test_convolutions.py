@@ -78,18 +78,6 @@ def test_gradients(settings, backend):
     assert gradgradcheck(run, (x, layer.weight), fast_mode=True)
 
 
-def test_hard_equals_relaxed_at_one_hot_weights(seed):
-    for backend in BACKENDS:
-        layer = LogicConv2d(2, 20, 3, padding=1, seed=seed, backend=backend)
-        ids = torch.randint(16, (len(layer.weight),))
-        layer.weight.data.fill_(-1e9)[torch.arange(len(ids)), ids] = 0
-        bits = (torch.rand(3, 2, 5, 4) > 0.5).float()
-        assert torch.equal(layer.train()(bits), layer.eval()(bits))
-        assert torch.equal(layer.choices(), ids)
-        soft = torch.rand(3, 2, 5, 4)
-        assert torch.equal(layer.train()(soft), layer.eval()(soft))
-
-
 class Copies(TorchDispatchMode):
     """The shapes of large tensors that are copied."""
 
@@ -202,23 +190,6 @@ def test_pools_are_the_or():
     x = torch.rand(2, 3, 5, 4, dtype=torch.float64, requires_grad=True)
     assert gradcheck(OrPool2d(2, 1, 1), x)
     assert gradgradcheck(OrPool2d(2), x)
-
-
-def test_a_network_learns_where_two_pixels_meet():
-    """Whether somewhere a pixel and its right neighbour are both 1."""
-    torch.manual_seed(0)
-    x = (torch.rand(400, 1, 5, 5) > 0.8).float()
-    y = (x[..., :-1] * x[..., 1:]).flatten(1).amax(1).long()
-    trees = LogicConv2d(1, 12, (1, 2), depth=1, init="normal")
-    model = nn.Sequential(trees, OrPool2d((5, 4)), nn.Flatten())
-    adam = torch.optim.Adam(model.parameters(), 0.1)
-    for _ in range(80):
-        adam.zero_grad()
-        found = model(x)
-        nn.functional.binary_cross_entropy(found, y[:, None].expand(found.shape).float()).backward()
-        adam.step()
-    hits = (model.eval()(x) == y[:, None]).float().mean(0)
-    assert hits.max() == 1
 
 
 conv, rand, LEAVES = LogicConv2d, torch.rand, torch.zeros(8, 3).long()

@@ -9,7 +9,7 @@ import torch
 from scipy.spatial.transform import Rotation
 from torch.autograd import gradcheck, gradgradcheck
 
-from gendr.mesh.cameras import (
+from gendr.mesh import (
     Camera,
     axis_angle_to_matrix,
     look_at,

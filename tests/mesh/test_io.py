@@ -275,16 +275,6 @@ def test_textures_lie_beside_their_mtl_or_the_obj(tmp_path):
     assert obj(tmp_path, lines).texture[0, 0].tolist() == [0, 1, 0]
 
 
-def test_texture_row_zero_is_the_top(tmp_path):
-    pixels = np.zeros((2, 1, 3), np.uint8)
-    pixels[0] = 255
-    Image.fromarray(pixels).save(tmp_path / "t.png")
-    text = "mtllib m.mtl\n" + SQUARE + "vt 0.5 0.9\nusemtl A\nf 1/1 2/1 3/1\n"
-    mesh = obj(tmp_path, text, "newmtl A\nmap_Kd t.png\n")
-    assert_close(mesh.texture[0, 0], torch.ones(3))
-    assert_close(color_at(mesh, (1.0, 0, 0)), torch.ones(1, 3))  # v = 0.9 is near the top
-
-
 def test_load_texture(tmp_path):
     grey = np.array([[0, 65535], [13107, 0]], np.uint16)
     Image.fromarray(grey).save(tmp_path / "g.png")
@@ -348,21 +338,6 @@ def test_two_textures_in_a_glb(tmp_path):
     assert_close(got[second], torch.tensor([0, 0.2, 1]).expand(12, 3))
 
 
-def test_polygons_of_off_and_ply(tmp_path):
-    head = "4 1 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n4 0 1 2 3\n"
-    for text in ("OFF\n" + head, "OFF\n# comment\n" + head):
-        (tmp_path / "m.off").write_text(text)
-        assert Mesh.load(tmp_path / "m.off").face_areas.sum().item() == pytest.approx(1)
-    (tmp_path / "m.ply").write_text(
-        "ply\nformat ascii 1.0\nelement vertex 4\nproperty float x\nproperty float y\n"
-        "property float z\nelement face 1\nproperty list uchar int vertex_indices\nend_header\n"
-        "0 0 0\n1 0 0\n1 1 0\n0 1 0\n4 0 1 2 3\n"
-    )
-    mesh = Mesh.load(tmp_path / "m.ply")
-    assert mesh.vertex_counts == (4,)
-    assert mesh.face_areas.sum().item() == pytest.approx(1)
-
-
 STRIPS = [[0, 1, 2, 3, -1, 2, 3, 4, 5], [1, 3, 3, 5]]
 STRIP_FACES = [[0, 1, 2], [2, 1, 3], [2, 3, 4], [4, 3, 5]]
 
@@ -399,15 +374,6 @@ def test_triangle_strips_of_a_ply(tmp_path, kind):
     assert mesh.vertex_colors[:2].tolist() == [[0, 0, 1], [1, 0, 0]]
     (tmp_path / "m.ply").write_bytes(strips(kind, [[0, 1, 9]], points))
     fails(tmp_path / "m.ply", "a face names a vertex that is not there")
-
-
-def test_ascii_stl(tmp_path):
-    trimesh = pytest.importorskip("trimesh")
-    box = trimesh.creation.box()
-    (tmp_path / "m.stl").write_text(trimesh.exchange.stl.export_stl_ascii(box))
-    mesh = Mesh.load(tmp_path / "m.stl")
-    assert mesh.vertex_counts == (8,)
-    assert mesh.is_watertight
 
 
 # -- what is no mesh -------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def coverage(pos, tri, size, fine):
 
 def test_coverage_at_silhouettes():
     errors = []
-    for seed in range(16):
+    for seed in range(8):
         pos, tri = shape(seed)
         found, wanted = mask(pos, tri, (41, 60)), coverage(pos, tri, (41, 60), 16)
         error = (found - wanted).abs()
@@ -57,7 +57,7 @@ def test_coverage_at_silhouettes():
         assert error.max() < 0.6
         # Across a whole silhouette, what is too much in one pixel is missing in the next.
         assert abs(found.sum() / wanted.sum() - 1) < 3e-3, seed
-    assert torch.cat(errors).mean() < 0.02  # 0.0190 of these shapes
+    assert torch.cat(errors).mean() < 0.018  # 0.0172 of these shapes
 
 
 def half_plane(angle, shift, size=24):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-import gendr
 from gendr import primitives as dr
 from gendr.kernels.numba.compilation import available
 from gendr.mesh import icosphere
@@ -187,12 +186,6 @@ def test_interpolated_clip_coordinates_are_those_of_the_samples():
     assert dr.interpolate(pos, rast, tri)[1].shape == (3, 18, 31, 0)
 
 
-def pipeline(pos, colors, tri, size):
-    rast, db = dr.rasterize(dr.RasterizeCudaContext(), pos, tri, size)
-    color, slopes = dr.interpolate(colors, rast, tri, db, "all")
-    return dr.antialias(torch.cat([color, slopes, rast[..., 2:3]], -1), rast, pos, tri)
-
-
 def ball(count=3):
     """Positions [3, V, 4] of a ball seen from three sides, colours and triangles."""
     mesh = icosphere(count)
@@ -202,23 +195,6 @@ def ball(count=3):
     )
     pos = torch.cat([mesh.vertices, torch.ones(len(mesh.vertices), 1)], -1) @ matrix
     return pos, torch.rand(len(mesh.vertices), 3, generator=g), mesh.faces.int()
-
-
-@for_each(dtype=[torch.float32, torch.float64])
-def test_the_same_bits_on_any_number_of_threads(dtype):
-    pos, colors, tri = ball()
-    results = []
-    for threads in (1, 2, 5):
-        gendr.set_num_threads(threads)
-        try:
-            leaves = [t.to(dtype).requires_grad_() for t in (pos, colors)]
-            image = pipeline(*leaves, tri, (70, 90))
-            weights = torch.sin(torch.arange(image.numel()).to(dtype)).view_as(image)
-            results.append([image, *torch.autograd.grad((image * weights).sum(), leaves)])
-        finally:
-            gendr.set_num_threads(None)
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
 def test_range_mode_draws_meshes_of_different_sizes():
@@ -257,28 +233,6 @@ def test_attributes_are_shared_by_all_images():
         for x, a in zip(images, (wide, one), strict=True)
     ]
     torch.testing.assert_close(grads[0].sum(0, keepdim=True), grads[1])
-
-
-def test_vmap_over_batches():
-    pos, colors, tri = ball(0)
-    many = torch.stack([pos, 0.8 * pos]).double()
-    got = torch.func.vmap(lambda p: pipeline(p, colors.double(), tri, (9, 12)))(many)
-    for image, p in zip(got, many, strict=True):
-        torch.testing.assert_close(image, pipeline(p, colors.double(), tri, (9, 12)))
-
-
-@pytest.mark.rotating(7, group="graphs")
-@pytest.mark.graphs
-@pytest.mark.filterwarnings("ignore")
-def test_a_compiled_graph_gives_the_same():
-    pos, colors, tri = ball(0)
-    leaves = [t.double().requires_grad_() for t in (pos, colors)]
-    compiled = torch.compile(pipeline, fullgraph=True, backend="aot_eager")
-    found = [
-        (image, *torch.autograd.grad(image.square().sum(), leaves))
-        for image in (f(*leaves, tri, (9, 12)) for f in (pipeline, compiled))
-    ]
-    torch.testing.assert_close(*found)
 
 
 def test_empty_scenes():

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.nn.functional import avg_pool2d
 
-from gendr import set_num_threads
 from gendr.primitives import texture, texture_construct_mip
 from support.cases import for_each
 
@@ -288,21 +287,6 @@ def test_gradients_of_float32_are_those_of_float64():
             found.append(torch.autograd.grad(out, leaves, weights))
         for single, double in zip(*found, strict=True):
             assert (single - double).norm() < 1e-5 * double.norm()
-
-
-def test_gradients_have_the_same_bits_on_any_threads():
-    tex, uv, uv_da, _ = scene("cube", torch.float32, size=(120, 130))
-    tex = tex[:1].detach().requires_grad_()
-    found = []
-    try:
-        for threads in (1, 2, 3):
-            set_num_threads(threads)
-            out = texture(tex, uv, uv_da, boundary_mode="cube")
-            found.append((out, *torch.autograd.grad((out * out).sum(), tex)))
-    finally:
-        set_num_threads(None)
-    for other in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
 # ---------------------------------------------------------------------------------------------

@@ -393,28 +393,6 @@ def test_hard_results_are_those_of_sorting(seed):
         assert [x.tolist() for x in ties] == [[1.0, 1.0, 2.0, 2.0], 2.0, 0.0]
 
 
-def test_two_passes_by_hand():
-    """Three values, all branches by their probabilities."""
-    x = torch.tensor([0.3, -0.2, 0.1], dtype=torch.float64)
-
-    def exchanged(a, b):
-        p = torch.sigmoid((a - b) * 2.0)
-        return p * b + (1 - p) * a, p * a + (1 - p) * b, p
-
-    a, b, p = exchanged(x[0], x[1])
-    b, c, r = exchanged(b, x[2])
-    one, stop = torch.stack([a, b, c]), (1 - p) * (1 - r)
-    a, b, s = exchanged(a, b)
-    two = torch.stack([a, b, c])
-    expected = (
-        stop * one + (1 - stop) * two,
-        stop * (p + r) + (1 - stop) * (p + r + s),
-        stop * stop + (1 - stop) * stop * (1 - s),
-    )
-    for found, want in zip(bubble_sort(x, steepness=2.0), expected, strict=True):
-        torch.testing.assert_close(found, want, rtol=0, atol=1e-14)
-
-
 # -- alignments
 
 
@@ -486,27 +464,6 @@ def test_hard_warping_is_that_of_the_textbook(seed):
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-8)
 
 
-def test_soft_dtw_is_a_member():
-    """Cuturi and Blondel: -gamma log of the sum over all alignments of exp(-cost / gamma)."""
-    gamma, a, b = 0.7, *torch.randn(2, 4, dtype=torch.float64)
-    b = b[:3]
-
-    def ways(i, j):
-        """The costs of all ways from (0, 0) to (i, j), one number each."""
-        own = (a[i] - b[j]) ** 2
-        if i == j == 0:
-            return [own]
-        before = [(i - 1, j), (i, j - 1), (i - 1, j - 1)]
-        return [own + c for p, q in before if p >= 0 and q >= 0 for c in ways(p, q)]
-
-    every = torch.stack(ways(3, 2))
-    assert len(every) == 25  # Delannoy
-    expected = -gamma * (-every / gamma).logsumexp(0)
-    for name in ("cpu", "reference"):
-        found = dynamic_time_warping(a, b, minimum="log_sum_exp", steepness=1 / gamma, backend=name)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-
-
 def test_gradients_of_warping():
     table = costs(3, 6, 5)  # the gradient of costs is the alignment
     (soft,) = torch.autograd.grad(warping_of_costs(table, minimum="log_sum_exp").sum(), table)
@@ -544,15 +501,6 @@ def test_distances_give_the_image_of_the_renderer():
         g = torch.randn_like(images[0])
         grads = [torch.autograd.grad(image, x, g)[0] for image in images]
         torch.testing.assert_close(*grads, rtol=1e-8, atol=1e-8)
-
-
-def test_three_edges_by_hand():
-    # One right triangle, and one pixel centre in it at (-0.5, -0.5) with distances to its lines.
-    x = torch.tensor([[[-0.8, -0.9], [0.7, -0.9], [-0.8, 0.6]]], dtype=torch.float64)
-    distances = torch.tensor([0.4, 0.8 / 2**0.5, 0.3], dtype=torch.float64)
-    for corners in (x, x.flip(-2)):
-        image = silhouette(corners, 2, method="edges", steepness=3.0)
-        torch.testing.assert_close(image[1, 0], (3.0 * distances).sigmoid().prod())
 
 
 def test_silhouettes_by_either_method(monkeypatch):

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import gendr
-from gendr.relaxed import Categories, argmin, smooth, zeros
+from gendr.relaxed import Categories, smooth, zeros
 from support.cases import for_each
 
 CASES: list[Any] = []  # `Case`s
@@ -165,17 +165,6 @@ def insertion_sort(x):
     return x
 
 
-@case(arguments(reals(4)), lambda x: sorted(x), hard=1e-5)
-def selection_sort(x):
-    for i in range(len(x)):
-        smallest = i
-        for j in range(i + 1, len(x)):
-            if x[j] < x[smallest]:
-                smallest = j
-        x[i], x[smallest] = x[smallest], x[i]
-    return x
-
-
 def is_even(n):
     """A helper without a decorator, whose decisions are relaxed all the same."""
     while n > 1.5:
@@ -220,35 +209,6 @@ def knapsack(values, capacity):
     return best[capacity]
 
 
-def newton(a):
-    x, steps = max(a, 1.0), 0
-    while abs(x * x - a) > 1e-2:
-        x, steps = (x + a / x) / 2, steps + 1
-    return x, steps
-
-
-@case(arguments(reals(low=2.0, high=9.0)), newton, soft=0.1)
-def square_root(a):
-    x = max(a, 1.0)
-    steps = 0
-    while abs(x * x - a) > 1e-2:
-        x = (x + a / x) / 2
-        steps += 1
-    return x, steps
-
-
-def on_one_side(p):
-    a, b, c = (0.0, 0.0), (1.0, 0.0), (0.0, 1.0)
-    (x, y) = p
-    return float(x > a[0] and y > b[1] and x + y < c[1])
-
-
-@case(arguments(reals(2)), on_one_side)
-def inside_triangle(p):
-    x, y = p
-    return x > 0 and y > 0 and not x + y >= 1
-
-
 def votes(generator):
     return (torch.randint(0, 2, (8, 5), generator=generator).double(),)
 
@@ -265,17 +225,6 @@ def majority(x):
         else:
             count -= 1
     return candidate
-
-
-@case(
-    arguments(reals(3, 2), reals(2)),
-    lambda points, p: min(range(3), key=lambda k: math.dist(points[k], p)),
-    hard=1e-7,
-)
-def nearest_neighbour(points, p):
-    distances = [(points[k, 0] - p[0]) ** 2 + (points[k, 1] - p[1]) ** 2 for k in range(3)]
-    labels = [0.0, 1.0, 2.0]
-    return labels[argmin(distances)]
 
 
 @case(

@@ -198,26 +198,6 @@ def test_reductions():
 # -- noise
 
 
-@for_each(minimize=[True, False])
-def test_the_fenchel_young_loss_against_an_exhaustive_sum(minimize, seed):
-    """The sum over a grid of quantiles of the noise in the plane, for three solutions."""
-    solver = Enumerated(minimize, np.array([[1.0, 0.0], [0.0, 1.0], [0.4, 0.4]]))
-    sign, scale = (1.0 if minimize else -1.0), 0.7
-    quantiles = torch.special.ndtri((torch.arange(400, dtype=torch.float64) + 0.5) / 400)
-    noise = scale * torch.cartesian_prod(quantiles, quantiles)
-    x, _, wanted = problems(solver, 4)
-    loss = FenchelYoungLoss(solver, samples=4000, scale=scale, reduction="none", seed=seed)
-    value = loss(x, wanted)
-    (grad,) = torch.autograd.grad(value.sum(), x)
-    for i in range(4):
-        noisy = x[i].detach() + noise
-        found = torch.from_numpy(solver(noisy.numpy()))
-        expected = sign * (x[i].detach() @ wanted[i] - (noisy * found).sum(1).mean())
-        assert value[i].item() == pytest.approx(expected.item(), abs=0.05)
-        deviation = loss.report.variance[i].sqrt() + 1e-3
-        assert ((grad[i] - sign * (wanted[i] - found.mean(0))).abs() < 5 * deviation).all()
-
-
 @for_each(minimize=[True, False], two_sided=[False, True])
 def test_implicit_mle_with_gumbel_noise_is_a_difference_of_softmaxes(minimize, two_sided, seed):
     sign = -1.0 if minimize else 1.0

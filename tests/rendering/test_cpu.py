@@ -10,49 +10,15 @@ import pytest
 import torch
 
 import gendr
-from gendr.mesh import cube_sphere, icosphere
-from gendr.rendering.backends.cpu import backend as cpu
+from gendr.mesh import cube_sphere
 from gendr.rendering.geometry import ImageSize
 from support import soup
-from support.cases import for_each
 from support.processes import run_python
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="the peak is read from Linux's /proc"
 )
-
-
-def rendered(threads, part, own=None):
-    """An image of a ball and its gradients, with so many threads of torch and of the kernels.
-
-    In float64, where the order of a sum shows.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    cpu.set_num_threads(own)
-    try:
-        ball = icosphere(2).scaled(0.5).to(torch.float64)
-        vertices = ball.vertices.clone().requires_grad_()
-        colours = torch.rand(len(vertices), 3, generator=torch.Generator().manual_seed(0)).double()
-        mesh = ball.with_vertices(vertices).with_vertex_colors(colours.requires_grad_())
-        camera = gendr.look_at(2.732, 30.0, torch.arange(3) * 120.0).to(torch.float64)
-        renderer = gendr.Renderer(40, "logistic", scale=0.02, backend="cpu", gamma=0.1)
-        image = getattr(renderer(mesh, camera), part)
-        (image * torch.linspace(0, 1, image.numel()).reshape(image.shape)).sum().backward()
-        return [image.detach(), vertices.grad, *([colours.grad] if part == "rgb" else [])]
-    finally:
-        torch.set_num_threads(before)
-        cpu.set_num_threads(None)
-
-
-@for_each(part=["alpha", "rgb"])
-def test_same_bits_from_run_to_run_and_for_any_number_of_threads(part):
-    want = rendered(1, part)
-    for threads in ((1, None), (2, None), (2, None), (1, 3)):
-        assert all(map(torch.equal, rendered(threads[0], part, threads[1]), want))
-    with pytest.raises(ValueError, match="threads must be >= 1"):
-        cpu.set_num_threads(0)
 
 
 def test_slivers_do_not_cover_the_line_they_lie_on():

@@ -5,9 +5,9 @@ import torch
 from torch.autograd import gradcheck
 
 import gendr
+from gendr import Instance, instance, instances
 from gendr.distributions import benchmark_distributions
 from gendr.rendering.geometry import ImageSize
-from gendr.rendering.instances import Instance, instance, instances
 from gendr.tnorms import benchmark_tconorms
 from support import degenerate, soup, touching
 from support.backends import assert_equals_reference, learnable

@@ -147,24 +147,6 @@ def test_double_precision_is_that_of_float64():
         found_in(torch.float32, *scene, precision="single")
 
 
-@for_each(tconorm=["probabilistic", "max", "average", "frank(p=2)"])
-def test_same_bits_from_run_to_run_and_for_any_number_of_threads(tconorm):
-    scene = Scene(soup(2, 150, 7, size=0.3), (40, 50), "gamma(shape=2)", tconorm, scale=0.02)
-    single = soup(2, 150, 7, size=0.3), (40, 50), "uniform", tconorm, 0.02
-    before, results = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 8, 8):
-            cpu.set_num_threads(threads)
-            image, alpha, grads, _ = scene.found("cpu", bound=1e-3)
-            results.append([image, alpha, *grads.values()])
-            results[-1] += found_in(torch.float32, *single, bound=1e-3)
-    finally:
-        cpu.set_num_threads(None)
-        torch.set_num_threads(before)
-    for other in results[1:]:
-        assert all(map(torch.equal, results[0], other))
-
-
 # ---------------------------------------------------------------------------------------------
 # The order
 # ---------------------------------------------------------------------------------------------

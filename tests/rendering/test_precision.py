@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import gendr
-from gendr.kernels.threads import num_threads, set_num_threads
 from gendr.mesh import icosphere
 from support import relative_l2, soup
 from support.cases import for_each
@@ -97,18 +96,6 @@ def test_what_is_learnt_is_computed_in_float64():
     torch.testing.assert_close(learnt, double, rtol=0, atol=1e-7)
     learnt.sum().backward()
     assert scale.grad.isfinite()
-
-
-@for_each(part=["alpha", "rgb"])
-def test_float32_has_the_same_bits_for_any_number_of_threads(part):
-    before, results = num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            set_num_threads(threads)
-            results.append(drawn(part))
-    finally:
-        set_num_threads(before)
-    assert all(all(map(torch.equal, results[0], other)) for other in results[1:])
 
 
 def test_faces_without_area_and_far_away_leave_finite_numbers():

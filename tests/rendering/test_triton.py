@@ -145,17 +145,6 @@ def test_degenerate_faces_give_finite_images_and_gradients(name, cutoff):
         assert torch.isfinite(gradient).all(), key
 
 
-@pytest.mark.rotating(2, group="triton scenes")
-@pytest.mark.usefixtures("small_launches")
-def test_the_same_input_gives_the_same_bits():
-    member = gendr.instance("gamma(shape=1.7)/yager(p=2.0)")
-    first, second = (
-        rendered("triton", soup(1, 3, 8), ImageSize(9, 13), member, 0.1)[1] for _ in range(2)
-    )
-    for key, gradient in first.items():
-        assert torch.equal(second[key], gradient), key
-
-
 # -- the renderer
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from gendr.sorting import networks, permutation
-from gendr.sorting.networks import NETWORKS, Network, bitonic, network, odd_even
-from gendr.sorting.plot import columns_of, draw
+from gendr.sorting import Network, bitonic, draw, network, networks, odd_even, permutation
+from gendr.sorting.networks import NETWORKS
+from gendr.sorting.plot import columns_of
 from support.cases import for_each
 from support.zero_one import every_zero_one_input
 from support.zero_one import sent as run

@@ -11,7 +11,7 @@ import scipy.optimize
 import torch
 
 from gendr import distributions
-from gendr.sorting.properties import error_bound, is_monotonic
+from gendr.sorting import error_bound, is_monotonic
 from support.laws import exact_cdf, exact_pdf
 
 PI = math.pi

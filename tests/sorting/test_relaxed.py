@@ -8,10 +8,11 @@ import scipy.special
 import torch
 
 from gendr import distributions
+from gendr.sorting import Network, bitonic, odd_even
 from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.backends.cpu import backend as cpu
 from gendr.sorting.backends.reference import CARRY, GATES
-from gendr.sorting.networks import NETWORKS, Network, bitonic, odd_even
+from gendr.sorting.networks import NETWORKS
 from gendr.sorting.relaxed import (
     BitonicSort,
     CustomNetworkSort,

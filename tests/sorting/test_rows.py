@@ -9,7 +9,7 @@ import pytest
 import torch
 from numba import njit
 
-from gendr.kernels.threads import set_num_threads
+from gendr import set_num_threads
 from gendr.sorting.backends.cpu import row_kernels
 from gendr.sorting.backends.cpu.order import fill_order
 from gendr.sorting.neuralsort import NeuralSort

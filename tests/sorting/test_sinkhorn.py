@@ -154,23 +154,6 @@ def test_both_gradients_agree_where_the_sweeps_converge():
             torch.testing.assert_close(implicit, unrolled, rtol=1e-9, atol=1e-10)
 
 
-def test_extreme_values_stay_finite():
-    for gradient in GRADIENTS:
-        for dtype in (torch.float32, torch.float64):
-            s = torch.tensor(10.0, dtype=dtype, requires_grad=True)
-            x = torch.tensor([[1e30, -1e30, 0, 1e30, 1], [1e-30, 0, -1e-30, 1e-20, 0]], dtype=dtype)
-            x.requires_grad_()
-            sort = SinkhornSort(s, gradient=gradient)
-            for result in (sort.values(x), sort.ranks(x)):
-                assert result.isfinite().all()
-                assert all(g.isfinite().all() for g in torch.autograd.grad(result.sum(), (x, s)))
-            assert sort.permutation(x).dtype == dtype
-            swap = 1 / (1 + np.exp(10.0))
-            np.testing.assert_allclose(
-                sort.ranks(x)[0].tolist(), [4.5, 1, 2 + swap, 4.5, 3 - swap], 1e-6
-            )
-
-
 def test_a_warning_says_how_far_off_it_stopped():
     x = keys(2, 16)
     for sort in (SinkhornSort(10.0, iterations=1), SinkhornSort(10.0, 50, gradient="unrolled")):

@@ -10,12 +10,12 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from gendr.distributions import get, names
 from gendr.kernels.triton.launch import interpreted
+from gendr.sorting import Network, network
 from gendr.sorting.backends import choice as backends
 from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.backends.cpu import backend as cpu_backend
 from gendr.sorting.backends.reference import CARRY, GATES
 from gendr.sorting.backends.triton import backend, isotonic
-from gendr.sorting.networks import Network, network
 from gendr.sorting.permutahedron import ISOTONIC, FastSort
 from support import relative_l2
 from support.ahead_of_time import CAPABILITIES, launches_compiled

@@ -9,10 +9,10 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from gendr.distributions import get
 from gendr.kernels.triton.launch import interpreted
+from gendr.sorting import Network, network
 from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.backends.reference import CARRY, GATES
 from gendr.sorting.backends.triton import backend, isotonic
-from gendr.sorting.networks import Network, network
 from gendr.sorting.permutahedron import FastSort
 from support.arithmetic import pessimistic_arithmetic
 from support.races import in_any_order

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 import gendr
+from gendr import Instance
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize
-from gendr.rendering.instances import Instance
 from support.tolerances import TOLERANCES
 
 # Those that are usable here.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from gendr.rendering.instances import Instance
+from gendr import Instance
 from lab.engine.executors import Attempt, LocalExecutor
 from lab.engine.grid import run_grid
 from lab.engine.store import Store, StoreError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import cycle, islice, product
 from typing import Any
 
-from gendr.rendering.instances import Instance, instances
+from gendr import Instance, instances
 
 
 def covering_set(seed: int = 0) -> list[Instance]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr.sorting.networks import Network
+from gendr.sorting import Network
 
 
 def every_zero_one_input(n: int) -> NDArray[np.uint64]:

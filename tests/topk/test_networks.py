@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from gendr.sorting import draw, soft_sort
-from gendr.sorting.networks import Network, pruned
+from gendr.sorting import Network, draw, soft_sort
+from gendr.sorting.networks import pruned
 from gendr.topk import network
 from gendr.topk.networks import NETWORKS
 from support.cases import for_each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gendr._common.command_line import Number, above, check_options, count, option
+from gendr.cli.command_line import Number, above, check_options, count, option
 
 __all__ = ["TrainingSettings"]
 

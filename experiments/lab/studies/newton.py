@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._common.checks import check_choice, check_count
-from gendr._common.command_line import Number, above, check_options, count, option
+from gendr.cli.command_line import Number, above, check_options, count, option
 from gendr.logic.training_loop import Row
 from gendr.optim import RESGRO, NewtonLoss, NewtonStep, SoftmaxCrossEntropy, SplitPoint
 from gendr.relaxed.estimators import FenchelYoungLoss, SmoothedLoss

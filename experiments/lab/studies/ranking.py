@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._common.checks import check_count
-from gendr._common.command_line import above, check_options, count, option
+from gendr.cli.command_line import above, check_options, count, option
 from gendr.logic.training_loop import Row
 from gendr.sorting.api import get
 from gendr.sorting.base import PermutationSort, Sort

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._common.checks import check_choice, check_count
-from gendr._common.command_line import above, check_options, count, option
+from gendr.cli.command_line import above, check_options, count, option
 from gendr.logic.training_loop import Row
 from gendr.relaxed import shortest_path
 from gendr.relaxed.backends.laws import check_law

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from gendr._common.command_line import read_options, run_program
 from gendr.cli import warnings_as_lines
+from gendr.cli.command_line import read_options, run_program
 from gendr.cli.parser import Common, parser_of
 from lab.reconstruction.commands import options
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from gendr._common.command_line import say
 from gendr._common.files import write_whole
+from gendr.cli.command_line import say
 from gendr.photos import visual
 from lab.reconstruction.commands.options import Dataset
 from lab.reconstruction.making import DatasetReport, make_dataset

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gendr._common.command_line import Number, above, count, group, option
+from gendr.cli.command_line import Number, above, count, group, option
 from gendr.cli.parser import Common, OnDevice, OnThreads, ReadsImages
 from lab.reconstruction.settings import TrainingSettings
 

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import torch
 
-from gendr._common.command_line import INTERRUPTED
 from gendr._common.files import locked, writable_folder, write_whole
+from gendr.cli.command_line import INTERRUPTED
 from gendr.cli.common import as_json, check_checkpoint, versions
 from gendr.kernels.threads import num_threads, set_num_threads
 from gendr.photos import visual

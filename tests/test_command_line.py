@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from gendr._common.command_line import (
+from gendr.cli.command_line import (
     Parser,
     above,
     add_options,
@@ -129,7 +129,7 @@ def test_programs_end_with_a_status_and_errors_in_one_line(parser, capsys):
 
 def test_a_reader_that_has_gone_is_no_error():
     code = (
-        "from gendr._common.command_line import Parser, run_program\n"
+        "from gendr.cli.command_line import Parser, run_program\n"
         "def run(args):\n"
         "    for _ in range(10**6):\n"
         "        print('a long line that fills the pipe')\n"

@@ -38,6 +38,7 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
+        """One line on stderr, and the end."""
         say(self.prog, f"error: {' '.join(message.split())}; see {self.prog} --help")
         raise SystemExit(BAD_INPUT)
 
