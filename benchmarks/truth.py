@@ -1,6 +1,6 @@
 """Path-traced photos of shapes that are known: what silhouettes and stereo make of them.
 
-    pip install mitsuba     # 3.5 with LLVM 14; newer ones need a newer LLVM
+    pip install mitsuba     # 3.5 with LLVM 14, or 3.9 with LLVM 19 (DRJIT_LIBLLVM_PATH)
     python benchmarks/truth.py draw WORK --meshes FOLDER    # photos of all shapes
     python benchmarks/truth.py measure WORK --docs
 
@@ -77,7 +77,8 @@ in light that stands still or moves with the camera as a flash does (`benchmarks
 Mitsuba 3). Beside each other: the fit of silhouettes alone, and with stereo after it, as \
 `gendr fit` does it. Chamfer and F-score are between what two photos or more see of one surface \
 and the other one, both ways; "hollow" says by how much the floor of a bowl or mug is off, of how \
-deep it lies below the rim.
+deep it lies below the rim. Figures of plaster are of one grey before black, 640 × 480 from one \
+ring, with shadows as black as that; their masks are those that `gendr fit` finds.
 """
 POINTS = 20_000
 LONGEST = 0.02  # edges of what is drawn
@@ -397,7 +398,7 @@ def measure(name: str, truth: Mesh, folder: Path) -> dict[str, Any]:
     found.mesh.save(folder / "stereo.ply")
     return {
         "shape": name, "light": "moves" if SHAPES[name] else "still", "photos": len(own),
-        "size": size, "improved": found.improved,
+        "size": size, "improved": found.improved, "reason": found.reason,
         "true_genus": mesh_quality(truth)["genus"],
         "seconds": {"silhouettes": between - begun, "stereo": after[0] - between},
         "processor_seconds": {"silhouettes": half - spent, "stereo": after[1] - half},

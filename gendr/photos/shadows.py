@@ -1,11 +1,11 @@
 """Bites of masks where the object lies in shadow, before a backdrop as black as it is there.
 
 That a photo shows the backdrop beside a lit part of the object says that nothing is there. Beside a
-dark part it says little, for an attached shadow fades out, and a cast one ends, as the object does.
-So what is carved by such pixels alone, of a few photos, is kept: others, lit from elsewhere or seen
-from the other side, show where the object ends. Silhouettes are joined in a grid as evidence, none
-of which is certain (Franco & Boyer, Fusion of Multi-View Silhouette Cues Using a Space Occupancy
-Grid, 2005).
+dark part it says little, for an attached shadow fades out, and a cast one ends, as the object does;
+nor is a lit part's edge always the object's, but it is that of a shadow in few photos. So what few
+photos carve is kept: others, lit from elsewhere or seen from the other side, show where the object
+ends. Silhouettes are joined in a grid as evidence, none of which is certain (Franco & Boyer, Fusion
+of Multi-View Silhouette Cues Using a Space Occupancy Grid, 2005).
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _SIDE, _POINTS, _REACH = 240, 96, 2.0
 # An outline is lit where the object is so bright, of its usual brightness, up to so many pixels
 # within.
 _LIT, _WITHIN = 0.5, 3
-# This part of the photos must show backdrop beside what is dark for nothing to be there.
-_SHARE = 0.25
+# This part of the photos must show backdrop for nothing to be there: beside what is lit, for the
+# sharp edge of a cast shadow looks like the end of the object; and beside what is dark.
+_SHARES = 0.08, 0.25
 # Thinner bites are as wide as cells, pixels.
 _THICK = 3
 
@@ -97,7 +98,8 @@ def _denied(light: Array, inside: Array, count: int) -> Array:
     near = uniform_filter(light * rim, side) / np.maximum(uniform_filter(rim, side), 1e-6)
     at: Any = distance_transform_edt(~inside, return_distances=False, return_indices=True)
     lit = (near > _LIT * np.median(light[inside]))[at[0], at[1]]
-    return np.where(inside, 0, np.where(lit, 1, 1 / (_SHARE * count))).astype(np.float32)
+    least = [max(1.0, share * count) for share in _SHARES]
+    return np.where(inside, 0, np.where(lit, 1 / least[0], 1 / least[1])).astype(np.float32)
 
 
 def _shown(camera: Camera, inside: Tensor, denied: list[Array]) -> list[Array]:
@@ -108,14 +110,12 @@ def _shown(camera: Camera, inside: Tensor, denied: list[Array]) -> list[Array]:
     projections = (k @ torch.cat([turn, shift[..., None]], -1)).float()
     centre, radius = visual_sphere(exact, inside.double())
     reach = _REACH * radius
-    points = _box(centre - reach, centre + reach)
-    body = points[_sum(projections, points, denied) < 1]
+    body = _left(projections, _box(centre - reach, centre + reach), denied)
     if not len(body):
         return [np.zeros(size, bool) for _ in denied]
     cell = 2 * reach / (_POINTS - 1)
     low, high = body.amin(0) - 2 * cell, body.amax(0) + 2 * cell
-    points = _box(low, high)
-    body = points[_sum(projections, points, denied) < 1]
+    body = _left(projections, _box(low, high), denied)
     half = float((high - low).amax()) / (_POINTS - 1) / 2
 
     def seen(i: int) -> Array:
@@ -136,18 +136,15 @@ def _box(low: Tensor, high: Tensor) -> Tensor:
     return torch.stack(torch.meshgrid(*lines, indexing="ij"), -1).reshape(-1, 3)
 
 
-def _sum(projections: Tensor, points: Tensor, denied: list[Array]) -> Tensor:
-    """How much all photos together deny that points [P, 3] are in the object."""
+def _left(projections: Tensor, points: Tensor, denied: list[Array]) -> Tensor:
+    """Those of points [P, 3] that the photos together do not deny to be in the object."""
     size = denied[0].shape
-
-    def of(i: int) -> Tensor:
-        at, _ = _places(projections[i], points, (size[0], size[1]))
-        return torch.where(at >= 0, torch.from_numpy(denied[i]).flatten()[at.clamp(min=0)], 0.0)
-
     total = torch.zeros(len(points))
-    for i in range(len(denied)):
-        total += of(i)
-    return total
+    for projection, weight in zip(projections, denied, strict=True):
+        at, _ = _places(projection, points, (size[0], size[1]))
+        total += torch.where(at >= 0, torch.from_numpy(weight).flatten()[at.clamp(min=0)], 0.0)
+        points, total = points[total < 1], total[total < 1]  # most are denied by a few
+    return points
 
 
 def _places(projection: Tensor, points: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
