@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +35,7 @@ __all__ = ["Job"]
 BETAS = (0.9, 0.99)
 # How many times hard silhouettes are compared during a fit; of so many views at once, which bounds
 # the memory.
-EVALUATIONS, TOGETHER = 10, 6
+EVALUATIONS, TOGETHER = 20, 6
 # The progress at which a mesh is remeshed, and the iterations of that. Each costs some IoU, which
 # the steps after it win back: with eight of them, or one at the end, a fit took three times the
 # steps.
@@ -96,7 +97,7 @@ class Job:
         steps, frames = self.steps, min(settings.frames, self.steps)
         self.batches = _batches(len(masks), steps, settings)
         self.kept = {round(i * steps / frames) for i in range(frames)} if frames else set()
-        every = max(1, steps // EVALUATIONS)
+        every = math.ceil(steps / EVALUATIONS)
         self.measured = {*range(every, steps, every), steps}
         # Steps before which the mesh is remeshed; the start is as well.
         self.evened = {round(part * steps) for part in REMESHED} - {0} if self.remeshed else set()
