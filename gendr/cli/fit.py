@@ -174,6 +174,7 @@ def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitSt
     state = FitState.load(out / CHECKPOINT, device)
     # If all steps are done but the results could not be written, resuming writes them.
     timed = settings.budget is not None
+    assert settings.steps is not None  # `resolved`
     more = state.step > settings.steps and not timed  # which `fit` refuses, with its reason
     over = replace(state, signature=settings.describe()).progress >= 1 and not more
     if over and not (out / PROGRESS).is_file():
@@ -322,6 +323,7 @@ class _FitReport:
         """The number of steps of the fit, as far as it is known."""
         settings = self.settings
         if settings.budget is None:
+            assert settings.steps is not None  # `resolved`
             return settings.steps
         return max(state.step, round(state.step * settings.budget / max(state.seconds, 1e-3)))
 
@@ -357,7 +359,7 @@ class _FitReport:
         if known or state.step == step or elapsed < HINT_AFTER:
             return
         self.hinted = True
-        left = elapsed / (state.step - step) * (self.settings.steps - state.step)
+        left = elapsed / (state.step - step) * (self.total(state) - state.step)
         faster = faster_by_cutoff(self.settings, state.history[-1]["scale"])
         if left > HINT_SECONDS and faster is not None:
             self.session.write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,9 +36,10 @@ BETAS = (0.9, 0.99)
 # How many times hard silhouettes are compared during a fit; of so many views at once, which bounds
 # the memory.
 EVALUATIONS, TOGETHER = 20, 6
-# How many times a mesh is remeshed during a fit, the last time before the last part of it; and the
-# iterations of each.
-REMESHES, ITERATIONS = 8, 3
+# The progress at which a mesh is remeshed, and the iterations of that. Each costs some IoU, which
+# the steps after it win back: with eight of them, or one at the end, a fit took three times the
+# steps.
+REMESHED, ITERATIONS = (0.2, 0.4, 0.6), 3
 # A start that is not remeshed may have at most so many.
 MOST_GIVEN = 250_000
 # Lengths in pixels that edges have at the end if none is asked for: the first that costs the start
@@ -77,45 +79,51 @@ class Job:
             self.start = init.detach().with_vertices(self.frame.inner(init.vertices.detach()))
         pixel = pixel_at_middle(self.camera, size)
         self.remeshed = bool(settings.remesh)
+        assert settings.steps is not None  # `resolved`
+        self.steps = settings.steps
         # Depths at which the object can be; silhouettes need no depth precision.
         depth = self.camera.translation[:, 2]
         near, far = float(depth.clamp(min=1e-3).min()) * 1e-2, float(depth.abs().max()) * 10 + 10
         planes: dict[str, Any] = {"near": near, "far": far, "backend": settings.backend}
         self.hard = Renderer(size, "heaviside", "max", check=False, **planes)
-        self.schedule = FitSchedule(masks, settings, self._edge(settings.edge, pixel))
+        self._even_start, edge = self._evened(settings.edge, pixel)
+        self.schedule = FitSchedule(masks, settings, edge)
         self.soft = [
             Renderer(
                 level, settings.law, settings.conorm, cutoff=settings.cutoff, check=False, **planes
             )
             for level in self.schedule.sizes
         ]
-        self.batches = _batches(len(masks), settings)
-        frames = min(settings.frames, settings.steps)
-        self.kept = {round(i * settings.steps / frames) for i in range(frames)} if frames else set()
-        every = max(1, settings.steps // EVALUATIONS)
-        self.measured = {*range(every, settings.steps, every), settings.steps}
+        steps, frames = self.steps, min(settings.frames, self.steps)
+        self.batches = _batches(len(masks), steps, settings)
+        self.kept = {round(i * steps / frames) for i in range(frames)} if frames else set()
+        every = math.ceil(steps / EVALUATIONS)
+        self.measured = {*range(every, steps, every), steps}
         # Steps before which the mesh is remeshed; the start is as well.
-        often = max(1, round(settings.steps / REMESHES))
-        self.evened = (
-            set(range(often, settings.steps - often // 2, often)) if self.remeshed else set()
-        )
+        self.evened = {round(part * steps) for part in REMESHED} - {0} if self.remeshed else set()
         self._known: tuple[Tensor, _Surface] | None = None
         self._parts: dict[tuple[int, ...], tuple[Camera, Tensor]] = {}
         given = digest(masks, *camera.tensors(), self.start.vertices, self.start.faces)
         self.signature = {**settings.describe(), "masks, cameras or start": given}
 
-    def _edge(self, wanted: float | None, pixel: float) -> float:
-        """The length of edges at the end, from that asked for in pixels and the size of these."""
+    def _evened(self, wanted: float | None, pixel: float) -> tuple[Mesh, float]:
+        """The start, remeshed if that is asked for, and the length of edges.
+
+        Args:
+            wanted: the length, pixels.
+            pixel: the size of one.
+        """
         least = shortest_edge(self.start)
-        if wanted is not None or not self.remeshed:
-            return max((wanted or EDGES[0]) * pixel, least)
-        before = self.measure(self.start.vertices, self.start.faces).mean()
-        edge = EDGES[0] * pixel
-        for edge in (max(each * pixel, least) for each in EDGES):
+        lengths = EDGES if wanted is None else (wanted,)
+        even, edge = self.start, max(lengths[0] * pixel, least)
+        if not self.remeshed:
+            return even, edge
+        before = self.measure(even.vertices, even.faces).mean()
+        for edge in (max(each * pixel, least) for each in lengths):
             even = remesh(self.start, edge, iterations=ITERATIONS).mesh
             if before - self.measure(even.vertices, even.faces).mean() <= LOSS_BY_EDGES:
                 break
-        return edge
+        return even, edge
 
     def surface(self, faces: Tensor, vertices: Tensor) -> _Surface:
         """What belongs to some faces, kept until others come; the vertices [V, 3] are a start."""
@@ -132,11 +140,11 @@ class Job:
             return self.start.with_vertices(vertices)
         return Mesh(vertices, faces).with_origin(self.start.origin[0])
 
-    def even(self, state: FitState, progress: float) -> FitState:
+    def even(self, state: FitState) -> FitState:
         """The state with the mesh remeshed, and all that Adam knows carried over."""
         old = self.surface(state.faces, state.u).shape
         mesh = Mesh(old(state.u).detach(), state.faces)
-        found = remesh(mesh, self.schedule.edge(progress), iterations=ITERATIONS)
+        found = remesh(mesh, self.schedule.edge, iterations=ITERATIONS)
         faces = found.mesh.faces
         u = self.surface(faces, found.mesh.vertices).shape.u.detach().clone()
         first, second = carried_moments(found, state.first, state.second)
@@ -152,13 +160,11 @@ class Job:
             return self.schedule.begin
         if self.settings.budget is not None:
             return max(state.schedule, min((state.seconds + seconds) / self.settings.budget, 1.0))
-        return state.schedule + (1 - state.schedule) / (self.settings.steps - state.step)
+        return state.schedule + (1 - state.schedule) / (self.steps - state.step)
 
     def begin(self) -> FitState:
         """The state before the first step."""
-        mesh = self.start
-        if self.remeshed:
-            mesh = remesh(mesh, self.schedule.edge(0.0)).mesh
+        mesh = self._even_start
         shape = self.surface(mesh.faces, mesh.vertices).shape
         u = shape.u.detach().clone()
         vertices = shape(u).detach()
@@ -177,10 +183,10 @@ class Job:
             ValueError: If it belongs to another fit, or has done more steps than are asked for.
         """
         state = resume if isinstance(resume, FitState) else FitState.load(resume, self.masks.device)
-        if self.settings.budget is None and state.step > self.settings.steps:
+        if self.settings.budget is None and state.step > self.steps:
             raise ValueError(
-                f"the checkpoint has {state.step} steps, more than the {self.settings.steps} asked "
-                "for; resume with more steps, or start anew"
+                f"the checkpoint has {state.step} steps, more than the {self.steps} asked for; "
+                " resume with more steps, or start anew"
             )
         given = {k: v for k, v in self.signature.items() if k not in ("steps", "budget")}
         check_same("the checkpoint", KIND, state.signature, given)
@@ -217,7 +223,7 @@ class Job:
         i, progress = state.step, self.progress(state, seconds)
         even, kept, measured = self.events(state, seconds)
         if even:
-            state = self.even(state, progress)
+            state = self.even(state)
         rows, level = self.batches[i % len(self.batches)], self.schedule.level(progress)
         scale = self.schedule.scale(progress)
         surface = self.surface(state.faces, state.u)
@@ -266,7 +272,7 @@ class Job:
         def crossed(count: int) -> bool:
             return int(min(now, 1.0) * count) > int(before * count)
 
-        even = self.remeshed and crossed(REMESHES) and now < 1 - 0.5 / REMESHES
+        even = self.remeshed and any(before < part <= now for part in REMESHED)
         return even, crossed(self.settings.frames), crossed(EVALUATIONS)
 
     def run(
@@ -280,8 +286,7 @@ class Job:
         """The best mesh of a state, in world coordinates, with its metrics."""
         best = state.best
         if self.remeshed:
-            found = remesh(Mesh(*best), self.schedule.edge_at_end, iterations=ITERATIONS).mesh
-            found = without_cuts(found)
+            found = without_cuts(Mesh(*best))
             best = found.vertices, found.faces
         per_view = self.measure(*best)
         metrics = {
@@ -314,13 +319,13 @@ def _check_faces(init: Mesh, settings: FitSettings) -> None:
         )
 
 
-def _batches(count: int, settings: FitSettings) -> list[list[int]]:
+def _batches(count: int, steps: int, settings: FitSettings) -> list[list[int]]:
     """The views of every step: all, or successive parts of seeded random permutations."""
     size = settings.views_per_step
     if count <= size:
-        return [list(range(count))] * settings.steps
+        return [list(range(count))] * steps
     generator = torch.Generator().manual_seed(settings.seed)
     order: list[int] = []
-    while len(order) < size * settings.steps:
+    while len(order) < size * steps:
         order += torch.randperm(count, generator=generator).tolist()
-    return [sorted(order[i * size : (i + 1) * size]) for i in range(settings.steps)]
+    return [sorted(order[i * size : (i + 1) * size]) for i in range(steps)]

@@ -15,24 +15,25 @@ __all__ = ["FitSchedule", "edge_of", "pixel_at_middle", "shortest_edge"]
 _SMALLEST = 96
 # By this progress the masks have their whole size.
 _WHOLE = 0.5
-# How much longer edges are at first than at the end, and the length of the last steps in edges.
-_FIRST_EDGE, _STEP_IN_EDGES = 1.5, 0.25
+# The length of the last steps in edges.
+_STEP_IN_EDGES = 0.25
 # Edges are longer than asked for where there would be more faces than this.
 _MOST_FACES = 40_000
 
 
 class FitSchedule:
-    """Scale, masks, edges and step length as functions of the progress, in [0, 1].
+    """Scale, masks and step length as functions of the progress, in [0, 1].
 
-    Where the mesh is remeshed, small masks come first, each half as large as the next, edges
-    shrink, and steps get as short as a part of an edge.
+    Where the mesh is remeshed, small masks come first, each half as large as the next, and steps
+    get as short as a part of an edge.
 
     Args:
         masks: [B, H, W].
         settings: `resolved`.
-        edge: the length of edges at the end.
+        edge: the length of edges.
 
     Attributes:
+        edge: as given.
         masks: those of each level, the smallest first; the last are those given. Smaller ones are
             means over areas.
         sizes: (H, W) of each level.
@@ -43,7 +44,7 @@ class FitSchedule:
     """
 
     def __init__(self, masks: Tensor, settings: FitSettings, edge: float) -> None:
-        self.edge_at_end, self._remesh = edge, bool(settings.remesh)
+        self.edge, self._remesh = edge, bool(settings.remesh)
         assert settings.lr is not None  # `resolved`
         self._lr = settings.lr
         self.masks = [masks]
@@ -66,15 +67,11 @@ class FitSchedule:
         last = len(self.masks) - 1
         return min(last, int(progress / _WHOLE * last + 1e-9))
 
-    def edge(self, progress: float) -> float:
-        """The length of edges."""
-        return _between(_FIRST_EDGE * self.edge_at_end, self.edge_at_end, progress)
-
     def step_length(self, progress: float) -> float:
         """The `lr` of a step."""
         if not self._remesh:
             return self._lr
-        return _between(self._lr, min(self._lr, _STEP_IN_EDGES * self.edge_at_end), progress)
+        return _between(self._lr, min(self._lr, _STEP_IN_EDGES * self.edge), progress)
 
 
 def _between(first: float, last: float, progress: float) -> float:

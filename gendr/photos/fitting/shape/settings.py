@@ -20,8 +20,10 @@ __all__ = ["FitSettings"]
 # cover more than they should, so that the mesh shrinks, and at 0.3 pixels half a wing is gone in 20
 # steps.
 NAMED_PIXELS = {"auto": (0.3, 0.05), "fine": (0.1, 0.02)}
-# What `lr=None` means: from a sphere or a mesh, and from a visual hull with its faces or remeshed.
-LR, LR_HULL, LR_REMESHED = 0.1, 0.02, 0.003
+# What `lr=None` means: from a sphere or a mesh, and from a visual hull.
+LR, LR_HULL = 0.1, 0.02
+# What `steps=None` means: from a visual hull that is remeshed, and else.
+STEPS_REMESHED, STEPS = 30, 100
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class FitSettings:
     """The settings of a fit; lengths are in pixels, in NDC or in units of the object's size.
 
     Attributes:
-        steps: Adam steps.
+        steps: Adam steps (default: 100; from a hull, which is remeshed, 30).
         dist: the distribution, as gendr list distributions names it. In Python also an object or a
             callable CDF.
         tconorm: the T-conorm, as gendr list tconorms names it. In Python also an object.
@@ -38,9 +40,9 @@ class FitSettings:
             0.1px:0.02px, and as soft for other laws. As soft is: the middle half of the law is as
             wide as that of logistic. A hull has "fine" if it is remeshed. A schedule may also be a
             pair (start, end).
-        lr: step length of Adam, in the object's size; 0.1, or 0.003 from a hull. So far moves the
-            vertex with the largest gradient. A hull is near already; it is 0.02 if that is not
-            remeshed. Where the mesh is remeshed, steps get as short as a quarter of an edge.
+        lr: step length of Adam, in the object's size; 0.1, or 0.02 from a hull, which is near
+            already. So far moves the vertex with the largest gradient. Where the mesh is remeshed,
+            steps get as short as a quarter of an edge.
         flatness: how much creases cost. The weight of the mean over edges of (1 - cos)^2 of the
             angle between the neighbouring faces.
         smoothness: of steps along the surface. See `SmoothParametrization`.
@@ -52,20 +54,20 @@ class FitSettings:
         backend: auto, or one of: gendr list backends.
         seed: of the order of the views, where there are more than a step draws.
         frames: how many intermediate shapes the result keeps; 0 for none.
-        remesh: make faces even on the way, with edges that shrink with the scale (default: from a
-            hull). Masks are then shrunk in the first part of the fit (see `FitSchedule`). Colours
-            and UVs of a mesh to start from are lost.
-        edge: length of edges at the end, if they are remeshed (default: 2, or less for thin parts).
-            It is in pixels of the masks at the middle of the object, and goes down to half a pixel
-            where even faces of that size are too coarse for thin parts: they may cost the start
-            0.01 of its IoU.
+        remesh: make faces even at first and three times on the way (default: from a hull). Masks
+            are then shrunk in the first part of the fit (see `FitSchedule`). Colours and UVs of a
+            mesh to start from are lost.
+        edge: length of edges, if they are remeshed (default: 2, or less for thin parts). It is in
+            pixels of the masks at the middle of the object, and goes down to half a pixel where
+            even faces of that size are too coarse for thin parts: they may cost the start 0.01 of
+            its IoU.
         budget: end after 90s, 2m or 1h of steps, however many they are; less time, less quality. In
             Python a number of seconds. The scale then goes with the time, so that the result
             depends on the speed of the machine. What comes before the first step and after the last
             one is not counted.
     """
 
-    steps: Annotated[int, Range(1)] = 100
+    steps: Annotated[int | None, Range(1)] = None
     dist: Any = SHAPE[0]
     tconorm: Any = SHAPE[1]
     scale: Any = "auto"
@@ -153,9 +155,12 @@ class FitSettings:
         remesh = from_hull if self.remesh is None else self.remesh
         lr = self.lr
         if lr is None:
-            lr = LR if not from_hull else LR_REMESHED if remesh else LR_HULL
-        fine = from_hull and remesh and isinstance(self.scale, str) and self.scale == "auto"
-        return replace(self, lr=lr, remesh=remesh, scale="fine" if fine else self.scale)
+            lr = LR_HULL if from_hull else LR
+        near = from_hull and remesh
+        steps = self.steps or (STEPS_REMESHED if near else STEPS)
+        fine = near and isinstance(self.scale, str) and self.scale == "auto"
+        scale = "fine" if fine else self.scale
+        return replace(self, steps=steps, lr=lr, remesh=remesh, scale=scale)
 
     def describe(self) -> dict[str, Any]:
         """The settings as plain values, for files."""

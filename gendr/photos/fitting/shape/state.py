@@ -97,8 +97,8 @@ class FitResult:
     Attributes:
         mesh: The mesh with the best hard silhouettes, in world coordinates.
         metrics: iou (mean hard IoU) and iou_per_view, of `mesh`; best_step and best_iou, of the
-            best shape that was measured on the way, and final_iou, of the last one, both before the
-            faces are made even once more, which costs a little; seconds.
+            best shape that was measured on the way, and final_iou, of the last one, both before
+            the mesh is smoothed where faces cut each other; seconds.
         history: One dict per step: step, loss, scale, and iou where it was measured.
         trace: (step, mesh) of some steps, in world coordinates, the best mesh last.
         settings: The settings that were used.
