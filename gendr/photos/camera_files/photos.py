@@ -15,9 +15,18 @@ from typing import final
 from gendr._common.texts import folded
 from gendr.mesh.images import HEIC
 
-__all__ = ["IMAGES", "Index", "Masks", "is_inside", "is_photo", "output_names", "within"]
+__all__ = [
+    "IMAGES", "UNREAD", "Index", "Masks", "is_inside", "is_photo", "output_names", "within",
+]  # fmt: skip
 
-IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", *HEIC)
+IMAGES = (
+    ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".avif", ".jfif", ".jpe", ".mpo",
+    *HEIC,
+)  # fmt: skip
+# Raw data of cameras, and JPEG XL, which Pillow does not read.
+UNREAD = (
+    ".dng", ".cr2", ".cr3", ".nef", ".nrw", ".arw", ".orf", ".rw2", ".raf", ".pef", ".srw", ".jxl",
+)  # fmt: skip
 # Where the photos of a folder lie, if a file of cameras does not say it: COLMAP and NeRF, NeuS,
 # 3DGS (before it undoes the lens), Record3D, Polycam, the folder itself.
 _PLACES = ("images", "image", "input", "rgb", "keyframes/images", "")

@@ -34,7 +34,7 @@ from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.images import MAX_MEGAPIXELS, QUARTERS, open_image, read_orientation, rgba
 from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
-from gendr.photos.camera_files.photos import Index, Masks, is_photo
+from gendr.photos.camera_files.photos import UNREAD, Index, Masks, is_photo
 from gendr.photos.capture.gps import Placement, place_by_gps, read_fix
 from gendr.photos.upright import SIDES, upwards
 
@@ -122,7 +122,7 @@ def list_photos(folder: Path) -> list[Path]:
     their names, numbers by their size.
 
     Raises:
-        ValueError: if several folders below hold photos.
+        ValueError: if several folders below hold photos, or all are of a format that is not read.
     """
     inside = folder / "images"
     place = inside if inside.is_dir() else folder
@@ -136,10 +136,25 @@ def list_photos(folder: Path) -> list[Path]:
             )
         place = below[0] if below else place
     found = [p for p in place.iterdir() if is_photo(p)]
+    if not found and (unread := _unread(place, found)):
+        raise ValueError(f"{place} holds only photos that are not read; {unread}")
     return sorted(found, key=lambda p: [
         (0, int(part), "") if part.isdigit() else (1, 0, part)
         for part in re.split(r"(\d+)", p.name.lower()) if part
     ])  # fmt: skip
+
+
+def _unread(place: Path, photos: list[Path]) -> str:
+    """Names the photos of a folder in formats that are not read, but for those beside a JPEG."""
+    known = {photo.stem for photo in photos}
+    names = sorted(
+        p.name for p in place.iterdir()
+        if p.suffix.lower() in UNREAD and p.stem not in known and not p.name.startswith(".")
+    )  # fmt: skip
+    if not names:
+        return ""
+    named = ", ".join(names[:_NAMED]) + ", ..." * (len(names) > _NAMED)
+    return f"save them as JPEG, PNG or TIFF first: {named}"
 
 
 def find_cameras(
@@ -167,6 +182,8 @@ def find_cameras(
         )
     root = Path(folder)
     photos = _different(list_photos(root))
+    if photos and (unread := _unread(photos[0].parent, photos)):
+        warn_caller(f"some photos are of a format that is not read; {unread}")
     if len(photos) < LEAST:
         raise ValueError(f"cameras need at least {LEAST} photos, and {root} holds {len(photos)}")
     tell = callback or (lambda now: None)

@@ -20,7 +20,7 @@ from gendr.kernels.threads import mapped, run
 from gendr.photos.scene.depth_maps import DepthMap
 from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.model import Scene
-from gendr.photos.scene.sky import find_plain, find_sky
+from gendr.photos.scene.sky import above_all, find_plain, find_sky
 
 __all__ = ["Cloud", "FusionSettings", "fused", "thinned"]
 
@@ -68,7 +68,7 @@ class Cloud:
         assumed: [N], the share that is taken to be ground, see `Ground`.
         plain: [N], the share without a pattern that is neither matched nor ground.
         depths: float32 [H, W] of each photo, the inverse depths of the pixels whose cost is low
-            enough, or that are assumed; 0 elsewhere.
+            enough, or that are assumed; -1 in the sky, and 0 elsewhere.
         ground: the plane under the cameras, if there is one.
     """
 
@@ -126,6 +126,7 @@ def fused(
     depths, plain = np.zeros(offsets[-1], np.float32), np.zeros(offsets[-1], bool)
     heights, widths = shapes[:, 0].copy(), shapes[:, 1].copy()
     flat: list[tuple[Array, Array]] = []
+    sky: dict[int, Array] = {}
     for i, file in enumerate(files):
         if file.is_file():
             found = DepthMap.load(file)
@@ -133,7 +134,9 @@ def fused(
             places = np.flatnonzero(good & (found.costs <= settings.sure))[::_SPARSE]
             planes = found.planes.reshape(-1, 3)
             even = find_plain(scene.images[i])
-            good &= ~find_sky(even, good)
+            nothing = find_sky(even, good)
+            good &= ~nothing
+            sky[i] = above_all(scene.images[i], nothing, scene.quarters[i])
             plain[offsets[i] : offsets[i + 1]] = even.ravel()
             depths[offsets[i] : offsets[i + 1]] = np.where(good, found.planes[..., 0], 0).ravel()
             flat.append((_positions(scene, i, planes, places), _normals(scene, i, planes, places)))
@@ -193,6 +196,9 @@ def fused(
     ground_share, plain_share = (
         np.array([float(x[own].mean()) for own in per_photo]) for x in (assumed, plain)
     )
+    for i, where in sky.items():
+        own = depths[per_photo[i]].reshape(where.shape)
+        own[where & (own == 0)] = -1
     maps = tuple(depths[own].reshape(h, w) for own, (h, w) in zip(per_photo, shapes, strict=True))
     points, normals, colors, first, places, told, _ = joined
     return Cloud(

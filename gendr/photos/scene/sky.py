@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["find_plain", "find_sky"]
+__all__ = ["above_all", "find_plain", "find_sky"]
 
 Array = npt.NDArray[Any]
 
@@ -56,3 +56,26 @@ def find_sky(even: Array, found: Array) -> Array:
     good[0] = False
     # Up to the pixel beside an edge.
     return ndimage.maximum_filter(good[parts], _SQUARE)
+
+
+def above_all(image: Array, sky: Array, quarters: int) -> Array:
+    """The parts of `find_sky` that are sky and no wall: bool [H, W], two pixels within them.
+
+    They reach the upper edge of the photo and are brighter than what is no part of them.
+
+    Args:
+        image: uint8 [H, W, 3].
+        sky: bool [H, W].
+        quarters: turns to the right that make the photo upright.
+    """
+    from scipy import ndimage
+
+    labelled: Any = ndimage.label(sky)
+    parts = labelled[0]
+    upper = np.unique(np.rot90(parts, -quarters)[0])
+    found = np.isin(parts, upper[upper > 0])
+    if not found.any() or found.all():
+        return np.zeros_like(found)
+    grey = image.mean(2, dtype=np.float32)
+    inner = ndimage.minimum_filter(found, _SQUARE)
+    return inner if grey[found].mean() > grey[~found].mean() else np.zeros_like(found)

@@ -2,7 +2,8 @@
 
 A minimum cut closes what no line of sight crosses: windows, whose glass agrees nowhere, but also
 the sky between two spires. Triangles in which no photo has found the surface go if they are
-connected with the rim of the surface; holes within it stay closed.
+connected with the rim of the surface; holes within it stay closed. Triangles where photos show sky
+go in any case.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import numpy.typing as npt
 from gendr.photos.scene.fusion import Cloud
 from gendr.photos.scene.model import Scene
 
-__all__ = ["open_at_rims", "supported"]
+__all__ = ["before_sky", "open_at_rims", "supported"]
 
 Array = npt.NDArray[Any]
 
 # By how much the inverse depth of a photo may differ where it shows a triangle, and how many pixels
 # away it may show it.
 _RELATIVE, _REACH = 0.03, 1
+# Photos that show sky where a triangle would be, at the least; one may err.
+_WITNESSES = 2
 
 
 def supported(
@@ -56,15 +59,9 @@ def supported(
 
 def _found(scene: Scene, cloud: Cloud, j: int, points: Array) -> Array:
     """Whether photo j has found the surface at points, to a pixel: [P]."""
-    x = points @ scene.R[j].T + scene.t[j]
     depths = cloud.depths[j]
     height, width = depths.shape
-    pixels = x @ scene.K[j].T
-    with np.errstate(all="ignore"):
-        u, v = (np.rint(pixels[:, k] / pixels[:, 2]) for k in (0, 1))
-        rows = np.flatnonzero((x[:, 2] > 0) & (u >= 0) & (v >= 0) & (u < width) & (v < height))
-    u, v = u[rows].astype(np.int64), v[rows].astype(np.int64)
-    wanted = 1 / x[rows, 2]
+    rows, u, v, wanted = _places(scene, cloud, j, points)
     shown = np.zeros(len(rows), bool)
     for dy in range(-_REACH, _REACH + 1):
         for dx in range(-_REACH, _REACH + 1):
@@ -73,6 +70,34 @@ def _found(scene: Scene, cloud: Cloud, j: int, points: Array) -> Array:
     found = np.zeros(len(points), bool)
     found[rows] = shown
     return found
+
+
+def _places(scene: Scene, cloud: Cloud, j: int, points: Array) -> tuple[Array, ...]:
+    """Which points [P, 3] are in the frame of photo j: rows, columns, lines, inverse depths."""
+    x = points @ scene.R[j].T + scene.t[j]
+    height, width = cloud.depths[j].shape
+    pixels = x @ scene.K[j].T
+    with np.errstate(all="ignore"):
+        u, v = (np.rint(pixels[:, k] / pixels[:, 2]) for k in (0, 1))
+        rows = np.flatnonzero((x[:, 2] > 0) & (u >= 0) & (v >= 0) & (u < width) & (v < height))
+    return rows, u[rows].astype(np.int64), v[rows].astype(np.int64), 1 / x[rows, 2]
+
+
+def before_sky(scene: Scene, cloud: Cloud, vertices: Array, faces: Array) -> Array:
+    """Whether photos show sky where triangles would hide it, in their middles: [F].
+
+    Args:
+        scene: the photos.
+        cloud: whose depths are negative in the sky.
+        vertices: [V, 3] float64.
+        faces: [F, 3].
+    """
+    middles, count = vertices[faces].mean(1), np.zeros(len(faces), np.int64)
+    for j, depths in enumerate(cloud.depths):
+        if (depths < 0).any():
+            rows, u, v, _ = _places(scene, cloud, j, middles)
+            count[rows] += depths[v, u] < 0
+    return count >= _WITNESSES
 
 
 def open_at_rims(faces: Array, shown: Array) -> Array:

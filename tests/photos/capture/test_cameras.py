@@ -128,8 +128,21 @@ def test_which_photos(tmp_path):
     Image.new("L", (4, 4)).save(tmp_path / "card/DCIM/101CANON/d.png")
     with pytest.raises(ValueError, match=r"2 folders in it do: .*\(DCIM/100CANON, DCIM/101CANON\)"):
         list_photos(tmp_path / "card")
+    (tmp_path / "images" / "c.dng").touch()  # beside a photo of its name
     with pytest.raises(ValueError, match=r"at least 2 photos, and .* holds 1"):
         find_cameras(tmp_path)
+    for name in ("d.DNG", "e.jxl", "._f.dng"):
+        (tmp_path / "images" / name).touch()
+    with (
+        pytest.warns(UserWarning, match=r"not read; save them as JPEG.* first: d\.DNG, e\.jxl$"),
+        pytest.raises(ValueError, match="holds 1"),
+    ):
+        find_cameras(tmp_path)
+    (tmp_path / "images" / "c.png").rename(tmp_path / "images" / "c.mpo")
+    assert [p.name for p in list_photos(tmp_path)] == ["c.mpo"]
+    (tmp_path / "images" / "c.mpo").unlink()
+    with pytest.raises(ValueError, match=r"only photos that are not read; .*: c\.dng, d\.DNG"):
+        list_photos(tmp_path / "images")
 
 
 def test_photos_share_a_lens_if_size_camera_and_focal_length_are_the_same(tmp_path):

@@ -28,8 +28,8 @@ from gendr.photos.scene.depth_maps import (
 from gendr.photos.scene.fusion import fused, thinned
 from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.model import _neighbours, at_level, read_scene, shrunk
-from gendr.photos.scene.sky import find_plain, find_sky
-from gendr.photos.scene.support import open_at_rims, supported
+from gendr.photos.scene.sky import above_all, find_plain, find_sky
+from gendr.photos.scene.support import before_sky, open_at_rims, supported
 from gendr.photos.scene.views import camera_of, scored
 from support import rooms
 
@@ -492,6 +492,13 @@ def test_sky_is_plain_and_matched_nowhere_but_beside_roofs():
     sky = find_sky(even, found)
     assert sky[:58].all()
     assert not sky[60:].any()
+    # It is no wall, as it is bright and reaches the upper edge, however the photo is turned.
+    shown = np.repeat(image[..., None], 3, 2)
+    for turn in range(4):
+        own = np.rot90(shown, turn), np.rot90(sky, turn)
+        assert np.rot90(above_all(*own, turn), -turn)[:55].all()
+        assert not above_all(*own, turn + 2).any()
+        assert not above_all(255 - own[0], own[1], turn).any()
     # Plain, but stereo has found half of it.
     found[:, :80] = True
     assert not find_sky(even, found).any()
@@ -511,3 +518,9 @@ def test_triangles_are_shown_in_their_middles_and_at_edges(room):
     u, v, _ = np.rint(scene.K[2] @ x / x[2]).astype(int)
     maps[2][v, u] = 1 / x[2]
     assert supported(scene, cloud, wall, faces, views, starts).tolist() == [True, False]
+    # As if photos showed sky there: one may err.
+    for j, gone in ((1, False), (3, True)):
+        x = scene.R[j] @ wall[faces[1]].mean(0) + scene.t[j]
+        u, v, _ = np.rint(scene.K[j] @ x / x[2]).astype(int)
+        maps[j][v, u] = -1
+        assert before_sky(scene, cloud, wall, faces).tolist() == [False, gone]
