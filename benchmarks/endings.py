@@ -49,7 +49,7 @@ from gendr.photos import load_points
 from gendr.photos.splatting import Splats, SplatSettings, load_photos, loop
 from gendr.photos.splatting.hard import HardTraining
 from gendr.photos.splatting.loop import Training
-from gendr.photos.splatting.pictures import as_seen, hard_views
+from gendr.photos.splatting.pictures import hard_views, with_mean_colors
 from gendr.photos.splatting.training import SplatTraining, start_from, with_background
 from lab.pages import fill, table
 
@@ -243,7 +243,7 @@ class Endings:
     def cut(self, name: str, training: SplatTraining) -> Ending:
         """Soft triangles as opaque ones, in the mean colours of the photos."""
         splats = training.splats()
-        solid = as_seen(splats[splats.opacity >= LEAST], self.train)
+        solid = with_mean_colors(splats[splats.opacity >= LEAST], self.train)
         behind = splats.behind(self.train.image_size)
         images = hard_views(solid.to_mesh(), behind, self.held_out.camera)
         return name, float(psnr(images, self.held_out.images).mean()), len(solid)

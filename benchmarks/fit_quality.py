@@ -56,7 +56,7 @@ def seen(mesh: Mesh, camera: Camera, points: Tensor) -> Tensor:
     found = torch.zeros(len(points), dtype=torch.bool)
     for b in range(len(camera)):
         with torch.no_grad():
-            depth = renderer(visual.drawn(mesh, camera[b], size, near), camera[b]).depth
+            depth = renderer(visual.visible_part(mesh, camera[b], size, near), camera[b]).depth
         (xy,), (z,) = camera[b].project(points)
         place = ((xy * torch.tensor([1.0, -1.0]) + 1) * SIZE).long().clamp(0, 2 * SIZE - 1)
         found |= z <= depth[0, place[:, 1], place[:, 0]] + slack

@@ -34,7 +34,7 @@ from gendr import cli
 from gendr.kernels.threads import num_threads, torch_on_one_thread
 from gendr.losses import psnr, ssim
 from gendr.photos.splatting import Photos, Splats, load_photos
-from gendr.photos.splatting.pictures import drawn, sheet
+from gendr.photos.splatting.pictures import rendered, sheet
 from gendr.photos.splatting.settings import SplatSettings
 from gendr.photos.splatting.training import SplatTraining, fit_splats
 from lab.pages import fill, table
@@ -53,7 +53,7 @@ def step_times(splats: Splats, photos: Photos, rounds: int = 9) -> tuple[float, 
     for i in range(rounds):
         camera, size = photos.camera[i % len(photos)], photos.image_size
         start = time.perf_counter()
-        drawn(splats, camera, size)
+        rendered(splats, camera, size)
         middle = time.perf_counter()
         leaf.render(camera, size, bound=1e-3)[0].square().mean().backward()
         forward.append(middle - start)
@@ -74,7 +74,7 @@ def measure(
         training = fit_splats(train, settings, callback=tell)
     splats = training.splats()
     pictures = torch.stack(
-        [drawn(splats, camera, held_out.image_size)[0] for camera in _each(held_out)]
+        [rendered(splats, camera, held_out.image_size)[0] for camera in _each(held_out)]
     )
     forward, both = step_times(splats, held_out)
     return {
@@ -199,7 +199,7 @@ def main() -> None:
 def draw(splats: Splats, held_out: Photos, row: dict[str, Any]) -> None:
     """Write the picture of the page: pictures left out, and splats from there."""
     shown = held_out[list(range(SHOWN))]
-    pictures = [drawn(splats, camera, shown.image_size)[0] for camera in _each(shown)]
+    pictures = [rendered(splats, camera, shown.image_size)[0] for camera in _each(shown)]
     notes = [f"{x:.1f} dB" for x in psnr(torch.stack(pictures), shown.images).tolist()]
     page = sheet(
         f"{row['photos']}: pictures that were held out",

@@ -48,7 +48,7 @@ from gendr.cli.parser import Fit
 from gendr.cli.photos import STEREO_SIZE
 from gendr.mesh import Camera, Mesh, example, mesh_quality
 from gendr.photos import load_views, visual
-from gendr.photos.fitting.visibility import shown_faces
+from gendr.photos.fitting.visibility import visible_faces
 from gendr.photos.meshing.hull import Field, Grid, surface_of
 from lab.pages import fill, table
 
@@ -306,7 +306,7 @@ def seen_twice(mesh: Mesh, camera: Camera, size: int, points: Tensor, faces: Ten
     count = torch.zeros(len(points), dtype=torch.int64)
     for i in range(len(camera)):
         one = camera[i].to(points.dtype)
-        _, _, depth = shown_faces(corners, one, (size, size), visual.depths(mesh, one))
+        _, _, depth = visible_faces(corners, one, (size, size), visual.depths(mesh, one))
         (xy,), (z,) = one.project(points[None])
         place = ((xy * torch.tensor([1.0, -1.0]) + 1) * size / 2).long().clamp(0, size - 1)
         facing = ((one.eye[0] - points) * normals).sum(1) > 0

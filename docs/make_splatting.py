@@ -36,7 +36,7 @@ from gendr.photos.splatting import (
     fit_triangles,
     load_photos,
 )
-from gendr.photos.splatting.pictures import drawn, hard_views, pixels
+from gendr.photos.splatting.pictures import hard_views, pixels, rendered
 from gendr.photos.splatting.training import SplatTraining, start_from
 
 IMAGES = Path(__file__).parent / "images"
@@ -116,9 +116,9 @@ def save_stages(folder: str) -> None:
         firm = fit_triangles(train, settings, training.splats()).mesh()
     camera, size, photo = held_out.camera[0], held_out.image_size, held_out.images[0]
     tiles: list[tuple[str, Tensor]] = [("photo, held out", photo)]
-    tiles += [(f"{name}, {len(splats):,}", drawn(splats, camera, size)[0])
+    tiles += [(f"{name}, {len(splats):,}", rendered(splats, camera, size)[0])
               for name, splats in stages]  # fmt: skip
-    tiles.append(("every tenth of them", drawn(stages[-1][1][::10], camera, size)[0]))
+    tiles.append(("every tenth of them", rendered(stages[-1][1][::10], camera, size)[0]))
     behind = training.splats().behind(size)
     tiles.append((f"opaque, {len(firm.faces):,}", hard_views(firm, behind, camera)[0]))
     page = visual.Page(len(tiles) * (SIDE + 8) + 16, SIDE + 62)
@@ -141,7 +141,8 @@ def save_opaque(folder: str, trained: Path) -> None:
     chosen = held_out[visual.spread(len(held_out), 2)]
     behind, camera = splats.behind(chosen.image_size), chosen.camera
     rows = zip(
-        chosen.images, [drawn(splats, camera[i], chosen.image_size)[0] for i in range(len(chosen))],
+        chosen.images,
+        [rendered(splats, camera[i], chosen.image_size)[0] for i in range(len(chosen))],
         hard_views(mesh, behind, camera), strict=True,
     )  # fmt: skip
     side = int(0.8 * chosen.image_size[1])
@@ -177,7 +178,7 @@ def save_walk(folder: str) -> None:
         title = f"{len(splats):,} soft triangles"
         page.text(16 + width + width // 2, 7, title, 13, visual.INK, "ma")
         page.tile(pixels(held_out.images[near], width), 8, 26)
-        page.tile(pixels(drawn(splats, path[i], size)[0], width), 16 + width, 26)
+        page.tile(pixels(rendered(splats, path[i], size)[0], width), 16 + width, 26)
         frames.append(page.pixels())
     (IMAGES / "splatting_walk.gif").write_bytes(visual.gif(frames, seconds=0.12))
 

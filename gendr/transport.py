@@ -111,7 +111,7 @@ def sinkhorn(
     plan = _plan(wide, u, v)
     cost = (plan * wide).sum((-2, -1)) * -epsilon
     # cost + epsilon KL(P | a b), as log P = log K + u + v
-    value = epsilon * (_kept(plan.sum(-1), a, u) + _kept(plan.sum(-2), b, v))
+    value = epsilon * (_dual_part(plan.sum(-1), a, u) + _dual_part(plan.sum(-2), b, v))
     return Transport(plan.to(costs.dtype), cost.to(costs.dtype), value.to(costs.dtype))
 
 
@@ -170,7 +170,7 @@ def _plan(log_k: Tensor, u: Tensor, v: Tensor) -> Tensor:
     return (log_k + u[..., :, None] + v[..., None, :]).exp()
 
 
-def _kept(sums: Tensor, weights: Tensor, potential: Tensor) -> Tensor:
+def _dual_part(sums: Tensor, weights: Tensor, potential: Tensor) -> Tensor:
     """The part of rows, or columns, in the divergence; of weights of 0 there is none."""
     on = weights > 0
     logs = torch.where(on, potential, 0.0) - torch.where(on, weights, 1.0).log()

@@ -473,12 +473,12 @@ def test_fit_of_a_survey_ends_where_the_target_is(tmp_path, capsys):
 def test_what_is_said_of_photos_after_a_fit(capsys):
     """Contradictions, half-seen surfaces, crumbs and blur; nothing of what is well."""
     well, bad = {"crumbs": 0, "parts": 1}, {"crumbs": 3, "parts": 4}
-    assert photos.doubts(0.97, 0.95, well, from_hull=True) == []
-    first, second, third = photos.doubts(0.74, 0.53, bad, from_hull=True)
+    assert photos.warnings_of(0.97, 0.95, well, from_hull=True) == []
+    first, second, third = photos.warnings_of(0.74, 0.53, bad, from_hull=True)
     assert first.startswith("photos and cameras contradict each other: a mean IoU of 0.74 says")
     assert second.startswith("two photos or more show only 53% of the surface")
     assert third.startswith("the mesh has 4 parts, 3 of them crumbs")
-    assert len(photos.doubts(0.74, 0.95, well, from_hull=False)) == 0
+    assert len(photos.warnings_of(0.74, 0.95, well, from_hull=False)) == 0
 
     ball, crumb = icosphere(2), icosphere(1).scaled(0.06).translated(torch.tensor([1.3, 0, 0]))
     faces = torch.cat([ball.faces, crumb.faces + len(ball.vertices)])

@@ -11,7 +11,7 @@ import torch
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def where_given(function: F) -> F:
+def on_given_devices(function: F) -> F:
     """Let a function compute where what it is given lives: torch's default device does not count.
 
     For long work with tables of its own on the CPU; what a user may compile names its devices.

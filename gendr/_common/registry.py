@@ -62,7 +62,7 @@ class Registered:
 _PLAIN = {int, float, str, bool, type(None)}
 
 
-def kept(make: Callable[P, M]) -> Callable[P, M]:
+def memoized(make: Callable[P, M]) -> Callable[P, M]:
     """A function that makes something immutable of settings; of plain ones it makes it once.
 
     Once more when another class was defined, which a text may mean. Settings that are not plain,

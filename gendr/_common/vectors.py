@@ -29,7 +29,7 @@ def length(v: Tensor) -> Tensor:
 # gradient of `index_select`; what `index_put` is given, and the gradient of an index, it sorts.
 
 
-def taken(values: Tensor, index: Tensor, dim: int = 0) -> Tensor:
+def gathered(values: Tensor, index: Tensor, dim: int = 0) -> Tensor:
     """The rows `index` [K], along dimension 0 or -2; the gradient has the same bits every time."""
     if values.device.type == "cpu" or is_traced():
         return values.index_select(dim, index)  # whose gradient is in order, and needs no sort

@@ -22,14 +22,14 @@ from gendr.cli.masks import NoBackdropError, with_masks
 from gendr.cli.parser import Fit
 from gendr.cli.progress import Session
 from gendr.cli.stages import Stages, has_begun
-from gendr.cli.view import beside
+from gendr.cli.view import viewer_of
 from gendr.kernels.threads import num_threads
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.quality import mesh_quality
 from gendr.photos import visual
 from gendr.photos.fitting import CameraResult, FitResult, FitSettings, FitState, fit
-from gendr.photos.fitting.visibility import seen_share
+from gendr.photos.fitting.visibility import visible_share
 from gendr.photos.views import Views, load_views, view_sizes
 from gendr.rendering.backends.choice import choose
 
@@ -137,7 +137,7 @@ def run(args: Fit) -> int:
     session = Session("fit", total, unit, quiet=args.quiet, every=SAVE_SECONDS, at_once=True)
     if args.resume and not has_begun(out):
         check_checkpoint(out, CHECKPOINT)
-    with beside(writable_folder(out), args.view), locked(out), session:
+    with viewer_of(writable_folder(out), args.view), locked(out), session:
         stages = Stages(out, session, resume=args.resume)
         clock.lap("load")
         if _moves_cameras(args):
@@ -447,7 +447,9 @@ class _FitReport:
             self.clock.lap("colors")
         if target.views is not None:
             metrics["photos"] = list(target.views.names)
-            metrics["seen_by_two"] = seen_share(result.mesh, target.camera, target.views.image_size)
+            metrics["seen_by_two"] = visible_share(
+                result.mesh, target.camera, target.views.image_size
+            )
         if target.refined is not None:
             metrics["cameras"] = photos.camera_facts(target.refined)
             files[out / photos.CAMERAS] = photos.opencv_file(self.args, target.refined)
@@ -465,7 +467,7 @@ class _FitReport:
         doubts: list[str] = []
         if target.views is not None:
             seen, hull = metrics["seen_by_two"], self.start == "hull"
-            doubts = photos.doubts(result.iou, seen, metrics["quality"], from_hull=hull)
+            doubts = photos.warnings_of(result.iou, seen, metrics["quality"], from_hull=hull)
         write_all({**files, out / METRICS: as_json(metrics)})
         for name in (PROGRESS, PREVIEW):
             (out / name).unlink(missing_ok=True)

@@ -204,7 +204,7 @@ def _found(
     done = 0
     for rows in grouped((tuple(image.planes.shape), image.quarters) for image in images):
         stack, names = torch.stack([images[i].planes for i in rows]), [photos[i].name for i in rows]
-        told = partial(_told, tell, done / len(images), len(rows) / len(images))
+        told = partial(_report, tell, done / len(images), len(rows) / len(images))
         found, kind = find_masks(stack, names=names, callback=told)
         for i, mask in zip(rows, found, strict=True):
             masks[i] = mask
@@ -213,7 +213,7 @@ def _found(
     return masks, list(dict.fromkeys(kinds))
 
 
-def _told(tell: Callable[[float], None], before: float, part: float, done: float) -> None:
+def _report(tell: Callable[[float], None], before: float, part: float, done: float) -> None:
     tell(before + part * done)
 
 

@@ -266,7 +266,9 @@ def colored(args: Fit, mesh: Mesh, views: Views, kind: str, stages: Stages) -> C
 _CONTRADICT, _HALF_SEEN = 0.85, 0.7
 
 
-def doubts(found: float, seen: float, quality: dict[str, Any], *, from_hull: bool) -> list[str]:
+def warnings_of(
+    found: float, seen: float, quality: dict[str, Any], *, from_hull: bool
+) -> list[str]:
     """What is to be said of a fit to photos that is not as it should be.
 
     Args:

@@ -123,9 +123,11 @@ def _run(args: Fit, by_itself: bool) -> int:
         lap = time.perf_counter()
         with session.part("measure") as tell:
             scores = scored(mesh, scene, left_out or used, lambda part: tell(part))
-            page = _sheet(mesh, scene, left_out or used, _told(args, facts, scores, mesh, used))
+            page = _sheet(
+                mesh, scene, left_out or used, _progress_of(args, facts, scores, mesh, used)
+            )
         if not args.quiet:
-            for line in doubts(scores["each"], facts):
+            for line in warnings_of(scores["each"], facts):
                 session.write(f"gendr: {line}")
         seconds["measure"] = round(time.perf_counter() - lap, 2)
         seconds["total"] = round(time.perf_counter() - begin, 2)
@@ -291,7 +293,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def doubts(each: Sequence[dict[str, Any]], facts: dict[str, Any]) -> list[str]:
+def warnings_of(each: Sequence[dict[str, Any]], facts: dict[str, Any]) -> list[str]:
     """What is to be said of photos that a mesh does not show as it should: a line for each kind.
 
     Args:
@@ -334,7 +336,7 @@ def _colored(
     return found.mesh
 
 
-def _told(
+def _progress_of(
     args: Fit, facts: dict[str, Any], scores: dict[str, Any], mesh: Mesh, used: list[int]
 ) -> list[str]:
     """What the sheet says of a mesh, which does not differ from run to run."""

@@ -44,7 +44,7 @@ from gendr.photos.splatting import (
 from gendr.photos.splatting.gaussians.files import read_cloud
 from gendr.photos.splatting.hard import HardTraining
 from gendr.photos.splatting.loop import Training
-from gendr.photos.splatting.pictures import drawn, film, hard_views, pair, sheet
+from gendr.photos.splatting.pictures import film, hard_views, pair, rendered, sheet
 from gendr.photos.splatting.settings import BACKGROUNDS
 from gendr.photos.splatting.start import compared
 from gendr.photos.splatting.training import KIND, SplatTraining, start_from, with_background
@@ -326,7 +326,7 @@ class _Plan:
             with suppress(ValueError):  # no photo shows what it starts from
                 HardTraining(train, settings, splats).advance()  # compiles, now: both parts pay
         for _ in range(2):  # the first time compiles
-            self.alone = self._seconds(lambda: drawn(splats, scored.camera[0], size))
+            self.alone = self._seconds(lambda: rendered(splats, scored.camera[0], size))
             if self.part:
                 views = self._seconds(
                     lambda: hard_views(splats.to_mesh(0.0), splats.behind(size), scored.camera[0])
@@ -573,7 +573,7 @@ class _Report:
         if photos.alpha is None:
             return found
         size = _within(photos.image_size, HULL)
-        seen = [drawn(splats, photos.camera[i], size)[1] for i in range(len(photos))]
+        seen = [rendered(splats, photos.camera[i], size)[1] for i in range(len(photos))]
         try:
             hull = visual_hull(photos.camera, torch.stack(seen), resolution=HULL_CELLS)
         except ValueError:  # such as nothing at all that all cameras see

@@ -40,7 +40,7 @@ def run(args: View) -> int:
 
 
 @contextmanager
-def beside(out: Path, wanted: bool) -> Generator[None]:
+def viewer_of(out: Path, wanted: bool) -> Generator[None]:
     """A viewer of an output folder, in a process of its own, while the body runs."""
     if not wanted:
         yield

@@ -144,7 +144,7 @@ def read(
     return dist
 
 
-_of_text = registry.kept(get)
+_of_text = registry.memoized(get)
 
 
 def as_distribution(x: DistributionLike) -> Distribution:

@@ -150,7 +150,7 @@ class KernelNames(Generic[T]):
                 f"{cls.__qualname__} was defined anew in {cls.__module__}, whose functions "
                 "belong to the new class; make the object again from that"
             )
-        sharing = [cls, *self._beside(cls)]
+        sharing = [cls, *self._siblings(cls)]
         if len(sharing) > 1:
             raise ValueError(
                 f"{' and '.join(sorted(c.__qualname__ for c in sharing))} share the file "
@@ -159,7 +159,7 @@ class KernelNames(Generic[T]):
                 "functions, or use backend='reference'"
             )
 
-    def _beside(self, cls: T) -> list[T]:
+    def _siblings(self, cls: T) -> list[T]:
         """Other members in the file of a class; those that it replaced do not count."""
         return [
             other

@@ -114,7 +114,7 @@ class Operator:
         results = _Applied.apply(self, kernels, spec, *inputs)
         return results[0] if len(results) == 1 else results  # pyright: ignore[reportArgumentType, reportIndexIssue, reportOptionalSubscript]
 
-    def again(
+    def differentiable_backward(
         self,
         spec: Any,
         inputs: Sequence[Input],
@@ -214,7 +214,7 @@ class _Applied(torch.autograd.Function):
             return (None,) * (3 + count)
         graded = torch.is_grad_enabled()  # a graph of the backward pass is wanted
         if graded and operator.reference is not None:
-            return None, None, None, *operator.again(spec, inputs, grads, saved)
+            return None, None, None, *operator.differentiable_backward(spec, inputs, grads, saved)
         wide = getattr(kernels, "wide", False)
         gradients = kernels.backward(
             spec, tuple(_plain(inputs, wide)), saved, tuple(_plain(grads, wide)),

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._common.checks import check_choice, check_index, check_number, dtype_name
-from gendr._common.kept import Kept
+from gendr._common.tensor_cache import TensorCache
 from gendr._common.tracing import HALVES, check_reverse_mode, is_traced, lasting, matmul
 from gendr.logic.backends.choice import kernels_for
 from gendr.logic.backends.reference import SOFT_GATES, joined_gates
@@ -178,7 +178,7 @@ class Neurons(OfAKind):
         self.estimator = check_choice("estimator", estimator, get_args(Estimator))
         self.scale: float = check_number("scale", scale, above=0)
         self.backend = backend
-        self._cache = Kept()
+        self._cache = TensorCache()
         self.tconorm = check_tconorm(tconorm, fan_in)
 
         size = len(self.gates) if self.is_mixture else 1 << fan_in

@@ -14,7 +14,7 @@ from gendr._common.checks import (
     check_tensor,
     shape_text,
 )
-from gendr._common.kept import kept
+from gendr._common.tensor_cache import cached
 from gendr._common.tracing import is_traced
 from gendr.losses.means import mean
 
@@ -51,7 +51,7 @@ def _masks(alpha: Tensor, target: Tensor) -> Tensor:
     """The target as `_image_pair` returns it, for masks, which must lie in [0, 1]."""
     target = _image_pair("alpha", alpha, target)
     if target.numel() and not is_traced():
-        kept(target, _check_range, _check_range)
+        cached(target, _check_range, _check_range)
     return target
 
 

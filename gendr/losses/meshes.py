@@ -17,9 +17,9 @@ from gendr._common.checks import (
     check_number,
     check_shape,
 )
-from gendr._common.kept import kept
+from gendr._common.tensor_cache import cached
 from gendr._common.tracing import lasting
-from gendr._common.vectors import summed, taken, unit
+from gendr._common.vectors import gathered, summed, unit
 from gendr.losses.means import mean
 from gendr.mesh import Mesh
 
@@ -71,7 +71,7 @@ class LaplacianLoss(nn.Module):
         check_device("vertices", vertices, "faces", self.edges)
         first, second = self.edges
         # Subtract before summing, so that a mesh far from the origin loses no digits.
-        step = taken(vertices, first, -2) - taken(vertices, second, -2)
+        step = gathered(vertices, first, -2) - gathered(vertices, second, -2)
         rows = torch.cat([step, -step], -2).movedim(-2, 0)
         total = summed(rows, self.edges.reshape(-1), self.num_vertices)
         return total.movedim(0, -2) / self.degree
@@ -124,10 +124,12 @@ class FlattenLoss(nn.Module):
         check_float("vertices", vertices)
         check_shape("vertices", vertices, "[V, 3] or [B, V, 3]", V=self.num_vertices)
         check_device("vertices", vertices, "faces", self.faces)
-        corners = taken(vertices, self.faces.T.reshape(-1), -2)
+        corners = gathered(vertices, self.faces.T.reshape(-1), -2)
         a, b, c = corners.unflatten(-2, (3, -1)).unbind(-3)
         normal = unit(torch.linalg.cross(b - a, c - a))
-        first, second = taken(normal, self.pairs.reshape(-1), -2).unflatten(-2, (2, -1)).unbind(-3)
+        first, second = (
+            gathered(normal, self.pairs.reshape(-1), -2).unflatten(-2, (2, -1)).unbind(-3)
+        )
         return (first * second).sum(-1) * self.sign
 
     def forward(self, vertices: Tensor) -> Tensor:
@@ -194,7 +196,7 @@ def _operator(kind: Callable[[Tensor, int], _Operator], mesh: Mesh) -> _Operator
         with lasting():
             return kind(faces.clone(), sum(mesh.vertex_counts))
 
-    return kept(mesh.faces, kind, made)
+    return cached(mesh.faces, kind, made)
 
 
 def laplacian_loss(mesh: Mesh) -> Tensor:
@@ -267,7 +269,7 @@ def edge_length_loss(mesh: Mesh, target: float | None = None) -> Tensor:
     if not isinstance(mesh, Mesh):
         raise TypeError(f"mesh must be a Mesh, got {type(mesh).__name__}")
     first, second = mesh.edges.unbind(1)
-    ends = taken(mesh.vertices, first) - taken(mesh.vertices, second)
+    ends = gathered(mesh.vertices, first) - gathered(mesh.vertices, second)
     length = torch.linalg.vector_norm(ends, dim=-1)
     if target is not None:
         if check_number("target", target) < 0:
@@ -275,7 +277,7 @@ def edge_length_loss(mesh: Mesh, target: float | None = None) -> Tensor:
         wanted: float | Tensor = target
     else:
         which, count = _members(first, mesh.vertex_offsets, length)
-        wanted = taken(summed(length, which, len(mesh)) / count, which)
+        wanted = gathered(summed(length, which, len(mesh)) / count, which)
     return _mean_per_mesh((length - wanted).square(), first, mesh.vertex_offsets)
 
 

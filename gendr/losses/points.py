@@ -15,7 +15,7 @@ from gendr._common.checks import (
     shape_text,
 )
 from gendr._common.tracing import is_transformed
-from gendr._common.vectors import taken
+from gendr._common.vectors import gathered
 from gendr.mesh import Mesh
 
 __all__ = ["chamfer", "chamfer_distance"]
@@ -52,7 +52,7 @@ def chamfer_distance(first: Tensor, second: Tensor, *, squared: bool = False) ->
     for one, other in zip(a.expand(batch, -1, -1), b.expand(batch, -1, -1), strict=True):
         to_other, to_one = nearest_indices(one, other)
         for x, y, index in ((one, other, to_other), (other, one, to_one)):
-            gap = x - taken(y, index)
+            gap = x - gathered(y, index)
             distance = gap.square().sum(-1) if squared else torch.linalg.vector_norm(gap, dim=-1)
             total = total + distance.mean() / 2
     return total / batch

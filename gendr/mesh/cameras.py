@@ -22,10 +22,10 @@ from gendr._common.checks import (
     check_like,
     check_shape,
 )
-from gendr._common.kept import Kept
 from gendr._common.readback import capturing
+from gendr._common.tensor_cache import TensorCache
 from gendr._common.tracing import matmul
-from gendr._common.vectors import taken
+from gendr._common.vectors import gathered
 from gendr.mesh.camera_arguments import TensorKind, broadcast
 from gendr.mesh.rotations import (
     PARALLEL,
@@ -96,7 +96,7 @@ class Camera:
     orthographic: bool
     _origin: tuple[float, ...] | None
     _window: Tensor | None
-    _kept: Kept
+    _kept: TensorCache
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Camera:
             "rotation", "translation", "focal", "principal", "orthographic", "_origin", "_window",
             "_kept",
         )  # fmt: skip
-        values = *tensors, orthographic, origin, window, Kept()
+        values = *tensors, orthographic, origin, window, TensorCache()
         for name, value in zip(names, values, strict=True):
             object.__setattr__(self, name, value)
 
@@ -528,7 +528,9 @@ class Camera:
                 check_shape("index", index, "[V]", V=len(points))
             if len(self) == 1:  # every index is 0
                 return rotate(self.rotation[0], points) + self.translation[0]
-            return rotate(taken(self.rotation, index), points) + taken(self.translation, index)
+            return rotate(gathered(self.rotation, index), points) + gathered(
+                self.translation, index
+            )
         if check:
             check_shape("points", points, "[V, 3] or [B, V, 3]")
             sets = points.shape[0] if points.ndim == 3 else 1

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.tracing import applied, is_traced
-from gendr._common.vectors import summed, taken
+from gendr._common.vectors import gathered, summed
 
 Lists = tuple[Tensor, Tensor]  # starts and entries of `Topology.vertex_corners`
 
@@ -33,7 +33,7 @@ def at_corners(values: Tensor, faces: Tensor, lists: Lists | None = None) -> Ten
     """
     flat = faces.reshape(-1)
     if lists is None:
-        corners = taken(values, flat)
+        corners = gathered(values, flat)
     else:
         corners = _spread(values, flat, *lists)
     return corners.reshape(-1, 3, values.shape[-1])

@@ -24,7 +24,7 @@ from gendr._common.checks import (
 )
 from gendr._common.files import write_all
 from gendr._common.tracing import matmul
-from gendr._common.vectors import length, summed, taken, unit
+from gendr._common.vectors import gathered, length, summed, unit
 from gendr.mesh.attributes import Attributes, check_reach, packed
 from gendr.mesh.corners import Lists, at_corners, needs_lists, sums_of_corners
 from gendr.mesh.files import formats, pytorch3d_objects, trimesh_objects
@@ -605,7 +605,7 @@ class Mesh:
         """Values per mesh [B, ...] for each of its vertices: [ΣV, ...]."""
         if len(self) == 1:
             return values.expand(self.vertex_counts[0], *values.shape[1:])
-        return taken(values, owners(self.vertex_counts, values.device))
+        return gathered(values, owners(self.vertex_counts, values.device))
 
     def _checked(self, name: str, values: Tensor, shape: str) -> Tensor:
         """A finite tensor of the dtype of the vertices, by which they are moved."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gendr._common.vectors import taken
+from gendr._common.vectors import gathered
 from gendr.mesh.topology import offsets
 
 
@@ -48,6 +48,6 @@ def sample_points(
         picked.append(start + face.clamp(max=int(part.nonzero()[-1])))
     root = random[..., 1].sqrt()
     weights = torch.stack((1 - root, root * (1 - random[..., 2]), root * random[..., 2]), -1)
-    chosen = taken(corners, torch.cat(picked))
+    chosen = gathered(corners, torch.cat(picked))
     points = (weights.reshape(-1, 3, 1).to(corners.dtype) * chosen).sum(1)
     return points.reshape(len(counts), count, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gendr._common.vectors import taken
+from gendr._common.vectors import gathered
 from gendr.mesh.topology import Topology
 from gendr.mesh.uvs import UVs
 
@@ -42,7 +42,7 @@ def split_uvs(uvs: UVs) -> UVs:
 def with_midpoints(values: Tensor, edges: Tensor, batch: int) -> Tensor:
     """Values [B·V, C] of B meshes, with the values at the midpoints of `edges` appended to each."""
     values = values.reshape(batch, values.shape[0] // batch, values.shape[-1])
-    ends = taken(values, edges.reshape(-1), -2).reshape(batch, -1, 2, values.shape[-1])
+    ends = gathered(values, edges.reshape(-1), -2).reshape(batch, -1, 2, values.shape[-1])
     return torch.cat((values, ends.mean(2)), 1).flatten(0, 1)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gendr._common.vectors import taken
+from gendr._common.vectors import gathered
 from gendr.mesh.topology import offsets
 
 
@@ -51,4 +51,4 @@ class UVs:
 
     def corners(self) -> Tensor:
         """Coordinates of the corners of all faces: [ΣF, 3, 2]."""
-        return taken(self.values, self.faces.reshape(-1)).reshape(-1, 3, 2)
+        return gathered(self.values, self.faces.reshape(-1)).reshape(-1, 3, 2)

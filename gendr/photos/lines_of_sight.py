@@ -157,7 +157,7 @@ def in_view(camera: Camera, points: Tensor, size: tuple[int, int]) -> Tensor:
     return (depth > 0) & (xy.abs() <= limit).all(-1) & camera.within(xy)
 
 
-def shown_at(image: Tensor, camera: Camera, points: Tensor) -> tuple[Tensor, Tensor]:
+def sample_at(image: Tensor, camera: Camera, points: Tensor) -> tuple[Tensor, Tensor]:
     """What an image [1, C, H, W] shows at points [N, 3]: [N, C]; and where they are in view: [N].
 
     Out of view, and behind the camera, it shows 0.

@@ -70,12 +70,12 @@ def without_shadow_bites(camera: Camera, images: Tensor, masks: Tensor) -> Tenso
         lambda i: _denied(light[i].numpy() - behind[i], inside[i].numpy(), count), range(count)
     )
     try:
-        shown = _shown(camera, inside, denied)
+        shown = _projected(camera, inside, denied)
     except ValueError:
         return masks
     found = masks.clone()
     for i, (some, weight) in enumerate(zip(shown, denied, strict=True)):
-        more = _beside(some & (weight > 0) & (weight < 1), inside[i].numpy())
+        more = _thick_and_joined(some & (weight > 0) & (weight < 1), inside[i].numpy())
         if more.any():
             wide = torch.from_numpy(more).repeat_interleave(factor, 0).repeat_interleave(factor, 1)
             found[i, : wide.shape[0], : wide.shape[1]][wide.to(found.device)] = 1
@@ -102,7 +102,7 @@ def _denied(light: Array, inside: Array, count: int) -> Array:
     return np.where(inside, 0, np.where(lit, 1 / least[0], 1 / least[1])).astype(np.float32)
 
 
-def _shown(camera: Camera, inside: Tensor, denied: list[Array]) -> list[Array]:
+def _projected(camera: Camera, inside: Tensor, denied: list[Array]) -> list[Array]:
     """The pixels [H, W] of each photo that show what too few deny."""
     size = inside.shape[1], inside.shape[2]
     exact = camera.detach().to(dtype=torch.float64, device="cpu").with_origin(None)
@@ -156,7 +156,7 @@ def _places(projection: Tensor, points: Tensor, size: tuple[int, int]) -> tuple[
     return torch.where(within, row * size[1] + column, -1), depth
 
 
-def _beside(some: Array, inside: Array) -> Array:
+def _thick_and_joined(some: Array, inside: Array) -> Array:
     """What of some pixels [H, W] is thick, and joined to a mask."""
     from scipy.ndimage import binary_opening, label
 

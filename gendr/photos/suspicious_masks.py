@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr._common.devices import where_given
+from gendr._common.devices import on_given_devices
 from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
 from gendr.photos.lines_of_sight import visual_sphere
@@ -30,7 +30,7 @@ _SHOWS, _TIMES, _UNCOVERS, _CARVES, _TRIED = 0.05, 4.0, 0.005, 0.005, 3
 _MOST = 0.25
 
 
-@where_given
+@on_given_devices
 def suspicious_masks(camera: Camera, masks: Tensor) -> list[int]:
     """The numbers of masks that contradict the others, the worst first.
 

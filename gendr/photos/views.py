@@ -32,7 +32,7 @@ from gendr._common.checks import (
     check_shape,
     dtype_name,
 )
-from gendr._common.devices import where_given
+from gendr._common.devices import on_given_devices
 from gendr._common.files import write_whole
 from gendr._common.texts import read_text
 from gendr.kernels.threads import mapped
@@ -181,7 +181,7 @@ class Views:
 # reading
 
 
-@where_given
+@on_given_devices
 def load_views(
     path: str | Path,
     *,
@@ -276,7 +276,7 @@ def view_sizes(
     return [frame.size for frame in frames]
 
 
-@where_given
+@on_given_devices
 def load_points(
     path: str | Path,
     *,

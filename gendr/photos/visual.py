@@ -36,7 +36,6 @@ __all__ = [
     "depths",
     "diagonal",
     "difference",
-    "drawn",
     "fit_frames",
     "fit_sheet",
     "gif",
@@ -46,6 +45,7 @@ __all__ = [
     "render_views",
     "shaded",
     "spread",
+    "visible_part",
 ]
 
 PAPER: Color = (255, 255, 255)
@@ -192,7 +192,7 @@ def render_views(
     apart = crisp and together == 1 and not (light is not None and light.smooth)
     for some in (camera[i : i + together] for i in range(0, len(camera), together)):
         with torch.no_grad():
-            out = renderer(drawn(mesh, some, (height, width), near) if apart else mesh, some)
+            out = renderer(visible_part(mesh, some, (height, width), near) if apart else mesh, some)
             rgb = out.rgb.permute(0, 2, 3, 1)
             if crisp:
                 alpha = _pooled((out.face_id >= 0).to(rgb)[..., None])[..., 0]
@@ -218,7 +218,7 @@ def _pooled(images: Tensor) -> Tensor:
     return sum(others, first) / n**2
 
 
-def drawn(mesh: Mesh, camera: Camera, size: tuple[int, int], near: float) -> Mesh:
+def visible_part(mesh: Mesh, camera: Camera, size: tuple[int, int], near: float) -> Mesh:
     """The part of a mesh that a hard image can show: faces whose box contains a pixel centre.
 
     Most faces of a large mesh lie between the centres; without them, drawing is many times faster.

@@ -27,7 +27,7 @@ from gendr._common.checks import (
     check_number,
     check_shape,
 )
-from gendr._common.kept import kept
+from gendr._common.tensor_cache import cached
 from gendr._common.tracing import is_traced
 from gendr.kernels.operator import Operator
 from gendr.kernels.through_cpu import goes_through_cpu, moved
@@ -65,7 +65,7 @@ def antialias_construct_topology_hash(tri: Tensor, *, backend: str = "auto") -> 
         ValueError: for other shapes, negative indices, and an unknown backend.
     """
     checked = check_tri(tri, 2**31, tri)
-    return TopologyHash(kept(tri, "uses", lambda _: _uses(checked, backend)))
+    return TopologyHash(cached(tri, "uses", lambda _: _uses(checked, backend)))
 
 
 def antialias(
@@ -130,7 +130,7 @@ def antialias(
     elif is_traced():
         uses = None
     else:
-        uses = kept(tri, "uses", lambda _: _uses(checked, backend))
+        uses = cached(tri, "uses", lambda _: _uses(checked, backend))
     images, height, width = rast.shape[:3]
     scene = Scene(checked, images, height, width, pos.shape[-2], None, pos.ndim == 2)
     if not color.shape[-1] or not len(checked):

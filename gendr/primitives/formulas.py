@@ -42,7 +42,7 @@ def is_solid(a: Block, b: Block, c: Block) -> Block:
 def planes_of(
     a: Block, b: Block, c: Block, wide: Block, high: Block
 ) -> tuple[Block, Block, Block, Block]:
-    """What `seen_at` needs of a triangle: planes of two edges, their sum with the third, the depth.
+    """For `interpolants`: planes of two edges, of their sum with the third, and of the depth.
 
     Args:
         a: a corner.
@@ -64,7 +64,7 @@ def planes_of(
     return (p0, q0, e0[2]), (p1, q1, e1[2]), total, depth
 
 
-def seen_at(planes: Block, x: Block, y: Block) -> tuple[Block, Block]:
+def interpolants(planes: Block, x: Block, y: Block) -> tuple[Block, Block]:
     """(u, v, z / w) at (x, y) = (2 j + 1 - W, 2 i + 1 - H), and the slopes of u and v."""
     first, second, total, depth = planes
     g = 1.0 / (total[0] * x + (total[1] * y + total[2]))

@@ -21,15 +21,23 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._common.kept import kept
+from gendr._common.tensor_cache import cached
 from gendr._common.tracing import is_traced, once
 
 if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
-    "Layer", "Pixels", "Scene", "check_ids", "check_pos", "check_rast", "check_tri", "kept",
-    "numbered", "pixels_of",
+    "Layer",
+    "Pixels",
+    "Scene",
+    "cached",
+    "check_ids",
+    "check_pos",
+    "check_rast",
+    "check_tri",
+    "numbered",
+    "pixels_of",
 ]  # fmt: skip
 
 LARGEST = 1e75  # of coordinates: a product of four is still a finite float64
@@ -143,14 +151,14 @@ def numbered(rast: Tensor, triangles: int, pixels: Pixels) -> Tensor:
         pixels: those of the scene.
     """
     if not is_traced():
-        kept(rast, "ids", lambda _: (0.0, float(triangles)))
-        kept(rast, "pixels", lambda _: pixels)
+        cached(rast, "ids", lambda _: (0.0, float(triangles)))
+        cached(rast, "pixels", lambda _: pixels)
     return rast
 
 
 def pixels_of(rast: Tensor) -> Pixels:
     """What is known of the pixels of triangles in the output of `rasterize`."""
-    return Pixels() if is_traced() else kept(rast, "pixels", lambda _: Pixels())
+    return Pixels() if is_traced() else cached(rast, "pixels", lambda _: Pixels())
 
 
 def _limits(tri: Tensor) -> tuple[int, int]:
@@ -182,7 +190,7 @@ def check_indices(tri: Tensor, vertices: int) -> None:
         ValueError: an index is out of range.
     """
     if tri.numel() and not is_traced():
-        low, high = kept(tri, "limits", _limits)
+        low, high = cached(tri, "limits", _limits)
         if low < 0 or high >= vertices:
             check_index("tri", torch.tensor([low, high], device="cpu"), vertices, "vertices")
 
@@ -207,7 +215,7 @@ def check_pos(pos: object) -> Tensor:
     if is_traced():
         check_finite("pos", pos)
     else:
-        kept(pos, "finite", _check_values)
+        cached(pos, "finite", _check_values)
     return pos
 
 
@@ -237,7 +245,7 @@ def check_ids(rast: Tensor, triangles: int) -> None:
         ValueError: one is no triangle: the output of `rasterize` was for another mesh.
     """
     if rast.numel() and not is_traced():
-        low, high = kept(rast, "ids", _ids_of)
+        low, high = cached(rast, "ids", _ids_of)
         if not (low >= 0 and high <= triangles):  # NaN too
             worst = high if high > triangles else low
             raise ValueError(

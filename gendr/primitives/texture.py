@@ -22,8 +22,8 @@ from gendr._common.checks import (
     check_shape,
     shape_text,
 )
-from gendr._common.kept import kept
 from gendr._common.readback import earlier
+from gendr._common.tensor_cache import cached
 from gendr._common.tracing import is_traced
 from gendr.kernels.operator import Operator
 from gendr.primitives.choice import kernels_for
@@ -229,7 +229,7 @@ def _check_no_nan(name: str, tensor: Tensor) -> None:
             raise ValueError(f"{wrong} at index {shape_text(first)}")
 
     if not is_traced():
-        kept(tensor, f"{name} without NaN", look)
+        cached(tensor, f"{name} without NaN", look)
 
 
 def _halved(size: tuple[int, int]) -> tuple[int, int]:

@@ -140,9 +140,9 @@ def _same_class(a: Value, b: Value) -> Value:
 
 
 def _decided(p: Tensor) -> Tensor:
-    """A probability, or in worlds the decision."""
-    worlds = current().worlds
-    return worlds.decide(p) if worlds else p
+    """A probability, or in trajectories the decision."""
+    trajectories = current().trajectories
+    return trajectories.decide(p) if trajectories else p
 
 
 def not_equal(a: Value, b: Value, *, name: str | None = None) -> Value:

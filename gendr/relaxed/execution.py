@@ -1,10 +1,10 @@
-"""How the paths of a program come together: merged behind each block, or kept apart as worlds.
+"""How the paths of a program come together: merged behind each block, or as trajectories.
 
 Merged, a variable behind a decision is its expectation, and later decisions see only that. In a
-world every decision is taken: its state is one that the hard program could have, so that what the
-program does with several variables at once, or with one twice, is right. Worlds are a dimension of
-the batch, before those of the user; in each, the probability of a decision becomes 0 or 1, and the
-same functions do the rest.
+trajectory every decision is taken: its state is one that the hard program could have, so that what
+the program does with several variables at once, or with one twice, is right. Trajectories are a
+dimension of the batch, before those of the user; in each, the probability of a decision becomes 0
+or 1, and the same functions do the rest.
 
 **Joint**: the most probable paths of each item, found best first: a run that follows a path shows
 the probability of leaving it at each decision, and the most probable ways to leave are the next
@@ -92,7 +92,7 @@ def as_execution(value: Any) -> Execution:
 
 
 @dataclass(frozen=True, eq=False)
-class Taken:
+class TakenDecisions:
     """Decisions that were taken at one place of the text.
 
     Attributes:
@@ -106,11 +106,11 @@ class Taken:
     reached: Tensor
 
 
-class Worlds:
+class Trajectories:
     """The decisions of a run in which every decision is taken.
 
     Args:
-        batch: the shape of the batch, worlds first.
+        batch: the shape of the batch, trajectories first.
         like: a tensor with the dtype and device of numbers.
         forced: which option to take, [*batch, decisions], by the address of a place; -1, or a place
             that is not there, for the most probable one. None to draw all.
@@ -126,7 +126,7 @@ class Worlds:
         self.batch = batch
         self.forced = forced
         self.log = like.new_zeros(batch)
-        self.taken: dict[Address, Taken] = {}
+        self.taken: dict[Address, TakenDecisions] = {}
         self.path: Path = []
         self.scope: Address = ()
         self.count = 0
@@ -160,7 +160,7 @@ class Worlds:
         address = (*self.scope, self.count)
         self.count += 1
         plain = options.detach()
-        if not bool(plain.isfinite().all()):  # a world that does not come here may have NaN
+        if not bool(plain.isfinite().all()):  # a trajectory that does not come here may have NaN
             known = self.reached(hard_ties=True)[..., None, None] | plain.isfinite()
             first = torch.zeros_like(plain)
             first[..., 0] = 1.0
@@ -181,11 +181,11 @@ class Worlds:
         log = chance.clamp(min=torch.finfo(chance.dtype).tiny).log().sum(-1)
         self.log = self.log + torch.where(reached, log, 0.0)
         if self.forced is not None:
-            self.taken[address] = Taken(plain, picked, reached)
+            self.taken[address] = TakenDecisions(plain, picked, reached)
         return torch.nn.functional.one_hot(picked, plain.shape[-1]).to(plain.dtype)
 
     def reached(self, hard_ties: bool = False) -> Tensor:
-        """Whether each world comes to where the program is, [*batch]; as the hard one at ties."""
+        """Whether trajectories come to where the program is, [*batch]; as the hard one at ties."""
         result = torch.ones(self.batch, dtype=torch.bool, device=self.log.device)
         for bit, true in self.path:
             sure = getattr(bit, "_at_ties", None) if hard_ties else None
@@ -197,14 +197,18 @@ class Worlds:
 
 
 def explored(
-    run: Callable[[Worlds], Any], batch: tuple[int, ...], like: Tensor, paths: int, tolerance: float
+    run: Callable[[Trajectories], Any],
+    batch: tuple[int, ...],
+    like: Tensor,
+    paths: int,
+    tolerance: float,
 ) -> tuple[dict[Address, Tensor], Tensor]:
     """The most probable paths of each item of a batch.
 
     Args:
-        run: runs the program in worlds of the shape that they have.
+        run: runs the program in trajectories of the shape that they have.
         batch: the shape of the batch.
-        like: as of `Worlds`.
+        like: as of `Trajectories`.
         paths: how many to look for.
         tolerance: the probability at which the others do not matter.
 
@@ -217,11 +221,11 @@ def explored(
     left = torch.ones(batch, dtype=like.dtype, device=like.device)
     total = 0
     while True:
-        worlds = Worlds((len(valid[-1]), *batch), like, found[-1])
-        run(worlds)
-        exits = _Exits.of(worlds, valid[-1])
-        found[-1] = {address: taken.picked for address, taken in worlds.taken.items()}
-        left = left - (worlds.log.exp() * valid[-1]).sum(0)
+        trajectories = Trajectories((len(valid[-1]), *batch), like, found[-1])
+        run(trajectories)
+        exits = _Exits.of(trajectories, valid[-1])
+        found[-1] = {address: taken.picked for address, taken in trajectories.taken.items()}
+        left = left - (trajectories.log.exp() * valid[-1]).sum(0)
         total += len(valid[-1])
         if exits is not None:
             open_.append(exits)
@@ -246,7 +250,7 @@ class _Exits:
     Attributes:
         chances: [ways, *batch], the probability of the path up to there times that of the way; 0
             for what is no way, or was taken already.
-        ways: [ways, 4], world, number of the place, decision there, option.
+        ways: [ways, 4], trajectory, number of the place, decision there, option.
         places: the addresses of the places in the order of execution.
         picked: what was taken at each of them.
     """
@@ -257,26 +261,26 @@ class _Exits:
     picked: list[Tensor]
 
     @classmethod
-    def of(cls, worlds: Worlds, valid: Tensor) -> _Exits | None:
-        before = valid.to(worlds.log.dtype)
-        places = sorted(worlds.taken)
+    def of(cls, trajectories: Trajectories, valid: Tensor) -> _Exits | None:
+        before = valid.to(trajectories.log.dtype)
+        places = sorted(trajectories.taken)
         chances: list[Tensor] = []
         ways: list[Tensor] = []
         for number, address in enumerate(places):
-            taken = worlds.taken[address]
-            wanted = (worlds.forced or {}).get(address)
+            taken = trajectories.taken[address]
+            wanted = (trajectories.forced or {}).get(address)
             for k in range(taken.options.shape[-2]):
                 options, picked = taken.options[..., k, :], taken.picked[..., k]
                 free = taken.reached if wanted is None else taken.reached & (wanted[..., k] < 0)
                 out = options.scatter(-1, picked[..., None], 0.0) * (before * free)[..., None]
-                own = out.movedim(-1, 1)  # [worlds, n, *batch]
+                own = out.movedim(-1, 1)  # [trajectories, n, *batch]
                 chances.append(own.flatten(0, 1))
                 n = own.shape[1]
-                world = torch.arange(len(own), device=own.device).repeat_interleave(n)
+                trajectory = torch.arange(len(own), device=own.device).repeat_interleave(n)
                 option = torch.arange(n, device=own.device).repeat(len(own))
                 ways.append(
-                    torch.stack([world, torch.full_like(world, number),
-                                 torch.full_like(world, k), option], -1)
+                    torch.stack([trajectory, torch.full_like(trajectory, number),
+                                 torch.full_like(trajectory, k), option], -1)
                 )  # fmt: skip
                 chance = options.gather(-1, picked[..., None])[..., 0]
                 before = before * torch.where(taken.reached, chance, 1.0)
@@ -287,14 +291,14 @@ class _Exits:
         if not bool(kept.any()):
             return None
         return cls(joined[kept], ways_of.to(kept.device)[kept], places,
-                   [worlds.taken[x].picked for x in places])  # fmt: skip
+                   [trajectories.taken[x].picked for x in places])  # fmt: skip
 
 
 def _next(open_: list[_Exits], where: Tensor) -> dict[Address, Tensor]:
-    """What to force so as to go the ways `where` [worlds, *batch], which are taken off."""
+    """What to force so as to go the ways `where` [trajectories, *batch], which are taken off."""
     forced: dict[Address, Tensor] = {}
     start = 0
-    flat = where.reshape(len(where), -1)  # [worlds, items]
+    flat = where.reshape(len(where), -1)  # [trajectories, items]
     item = torch.arange(flat.shape[1], device=flat.device).expand_as(flat)
     for exits in open_:
         mine = (flat >= start) & (flat < start + len(exits.chances))
@@ -302,10 +306,10 @@ def _next(open_: list[_Exits], where: Tensor) -> dict[Address, Tensor]:
         items = item[mine]
         exits.chances.view(len(exits.chances), -1)[way, items] = 0.0
         start += len(exits.chances)
-        world, number, k, option = exits.ways[way].unbind(-1)
+        trajectory, number, k, option = exits.ways[way].unbind(-1)
         for n, (address, picked) in enumerate(zip(exits.places, exits.picked, strict=True)):
             size = picked.shape[-1]
-            old = picked.reshape(len(picked), -1, size)[world, items]  # [ways, decisions]
+            old = picked.reshape(len(picked), -1, size)[trajectory, items]  # [ways, decisions]
             column = torch.arange(size, device=old.device)
             here = (number == n)[:, None]
             old = torch.where(here & (column == k[:, None]), option[:, None], old)
@@ -334,16 +338,16 @@ def _together(found: list[dict[Address, Tensor]], sizes: list[int]) -> dict[Addr
 # -- results
 
 
-def expected(result: Any, worlds: Worlds, valid: Tensor, merged: Any) -> Any:
+def expected(result: Any, trajectories: Trajectories, valid: Tensor, merged: Any) -> Any:
     """The sum of the results of all paths, each times its probability; the rest is `merged`.
 
     Args:
-        result: of the worlds, tensors [worlds, *batch, ...].
-        worlds: after the run.
-        valid: [worlds, *batch], which of them count.
+        result: of the trajectories, tensors [trajectories, *batch, ...].
+        trajectories: after the run.
+        valid: [trajectories, *batch], which of them count.
         merged: a function that gives the result of the merged run; None if it has no part.
     """
-    weights = worlds.log.exp() * valid
+    weights = trajectories.log.exp() * valid
 
     def one(x: Any, other: Any) -> Any:
         if not isinstance(x, Tensor):
@@ -355,9 +359,9 @@ def expected(result: Any, worlds: Worlds, valid: Tensor, merged: Any) -> Any:
     return _mapped(one, result, merged)
 
 
-def averaged(result: Any, worlds: Worlds) -> Any:
+def averaged(result: Any, trajectories: Trajectories) -> Any:
     """The means over all samples, with the gradient of the score function; see the module."""
-    log = worlds.log - worlds.log.detach()
+    log = trajectories.log - trajectories.log.detach()
     count = len(log)
 
     def one(x: Any, _: Any) -> Any:

@@ -94,8 +94,8 @@ def _part(
     """
     if not settings.running:
         return function(*state)
-    worlds = settings.worlds
-    saved = worlds.enter(part) if worlds else None
+    trajectories = settings.trajectories
+    saved = trajectories.enter(part) if trajectories else None
     length = len(settings.path)
     if reached is not None:
         settings.path.append(reached)
@@ -103,8 +103,8 @@ def _part(
         return function(*state)
     finally:
         del settings.path[length:]
-        if worlds and saved:
-            worlds.leave(saved)
+        if trajectories and saved:
+            trajectories.leave(saved)
 
 
 def here(x: Value) -> Value:
@@ -201,8 +201,8 @@ def cond(
     except Unlikely as error:
         unlikely.append(error)
         no = yes
-    if settings.worlds:
-        settings.worlds.count += 1
+    if settings.trajectories:
+        settings.trajectories.count += 1
     if len(unlikely) == 2:
         raise unlikely[0]
     if unlikely:  # the other branch stands for both, as the last state of a loop does
@@ -222,10 +222,10 @@ def cond(
 def _probability(condition: Value) -> Tensor:
     if not isinstance(condition, Tensor):
         raise TypeError(f"{kind(condition)} is no condition; ask any(...) or all(...) of it")
-    worlds, sure = current().worlds, at_ties(condition)
-    if worlds is None:
+    trajectories, sure = current().trajectories, at_ties(condition)
+    if trajectories is None:
         return as_float(condition)
-    p = worlds.decide(as_float(condition))
+    p = trajectories.decide(as_float(condition))
     return p if sure is condition else with_ties(p, lambda: sure)
 
 
@@ -284,7 +284,7 @@ def while_loop(
     patience = TRACED if traced else PATIENCE
     alive: Tensor | None = None
     count = 0
-    worlds = settings.worlds
+    trajectories = settings.trajectories
     reached: tuple[Tensor, bool] | None = None
 
     def test(*state: Value) -> Value:
@@ -302,7 +302,7 @@ def while_loop(
             if traced:
                 likely = 1.0
             else:
-                chance = alive * worlds.log.detach().exp() if worlds else alive
+                chance = alive * trajectories.log.detach().exp() if trajectories else alive
                 likely = float(chance.max()) if chance.numel() else 0.0
             if likely <= settings.tolerance:
                 break
@@ -325,8 +325,8 @@ def while_loop(
         except Unlikely:
             break
         count += 1
-    if worlds:
-        worlds.count += 1
+    if trajectories:
+        trajectories.count += 1
     result = state[:wanted]
     names = _names(body, wanted)
     for p, earlier in reversed(before):

@@ -49,7 +49,9 @@ def _coefficients(rule: Rule, place: Tensor, count: int) -> Tensor:
     if rule.hard:
         return _nearest(distance)
     w = _densities(rule, distance)
-    if rule.worlds is not None:  # a counter of a world is a whole number, and no place near it
+    if (
+        rule.trajectories is not None
+    ):  # a counter of a trajectory is a whole number, and no place near it
         whole = (place == place.round())[..., None]
         return torch.where(whole, _nearest(distance), w)
     return w
@@ -82,8 +84,8 @@ def weights(place: Value, count: int, name: str | None) -> Tensor:
     if isinstance(place, Categorical):
         if len(place) != count:
             raise IndexError(f"{kind(place)} is no place among {count}")
-        worlds = current().worlds
-        return worlds.choose(place.probabilities) if worlds else place.probabilities
+        trajectories = current().trajectories
+        return trajectories.choose(place.probabilities) if trajectories else place.probabilities
     if isinstance(place, Tensor):
         if place.is_floating_point():
             return coefficients(current().rule(name), place, count)

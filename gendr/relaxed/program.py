@@ -35,8 +35,8 @@ from gendr.relaxed.execution import (
     Joint,
     Merged,
     Sampled,
+    Trajectories,
     Unlikely,
-    Worlds,
     averaged,
     expected,
     explored,
@@ -236,47 +236,47 @@ class Program:
         if isinstance(settings.execution, Merged):
             return self._once(args, kwargs, settings)
         refuse_transforms(f"execution={settings.execution}")
-        return self._in_worlds(args, kwargs, settings, settings.execution)
+        return self._along_trajectories(args, kwargs, settings, settings.execution)
 
-    def _in_worlds(
+    def _along_trajectories(
         self,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         settings: Settings,
         execution: Joint | Sampled,
     ) -> Any:
-        """Run it in worlds; see `gendr.relaxed.execution`."""
+        """Run it in trajectories; see `gendr.relaxed.execution`."""
         bound = self._signature.bind(*args, **kwargs)
         _, shape = self._entered(dict(bound.arguments), settings)
         like = torch.empty((), dtype=shape.dtype, device=shape.device)
         sampled = isinstance(execution, Sampled)
 
-        def run(worlds: Worlds) -> Any:
+        def run(trajectories: Trajectories) -> Any:
             given = {
-                name: self._spread(name, value, worlds.batch, len(shape.batch), sampled)
+                name: self._spread(name, value, trajectories.batch, len(shape.batch), sampled)
                 for name, value in bound.arguments.items()
             }
             own = self._signature.bind(*args, **kwargs)
             own.arguments.update(given)
-            return self._once(own.args, own.kwargs, settings, worlds)
+            return self._once(own.args, own.kwargs, settings, trajectories)
 
         if isinstance(execution, Sampled):
             self.report = {}
-            worlds = Worlds((execution.samples, *shape.batch), like, None)
-            return averaged(run(worlds), worlds)
+            trajectories = Trajectories((execution.samples, *shape.batch), like, None)
+            return averaged(run(trajectories), trajectories)
         with torch.no_grad():
             forced, valid = explored(run, shape.batch, like, execution.paths, settings.tolerance)
-        worlds = Worlds((len(valid), *shape.batch), like, forced)
-        result = run(worlds)
+        trajectories = Trajectories((len(valid), *shape.batch), like, forced)
+        result = run(trajectories)
         with torch.no_grad():
-            left = 1 - (worlds.log.exp() * valid).sum(0)
+            left = 1 - (trajectories.log.exp() * valid).sum(0)
         rest = None
         if left.numel() and float(left.max()) > settings.tolerance:
             rest = self._once(args, kwargs, settings)
-        return expected(result, worlds, valid, rest)
+        return expected(result, trajectories, valid, rest)
 
     def _spread(self, name: str, value: Any, batch: tuple[int, ...], lead: int, noted: bool) -> Any:
-        """An argument for all worlds: tensors get their dimension; `noted`, their gradients too."""
+        """An argument for all trajectories: tensors get their dimension, `noted` ones gradients."""
         if isinstance(value, (list, tuple)):
             return type(value)(
                 self._spread(f"{name}[{k}]", x, batch, lead, noted)
@@ -332,18 +332,23 @@ class Program:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         settings: Settings,
-        worlds: Worlds | None = None,
+        trajectories: Trajectories | None = None,
     ) -> Any:
-        """One run, merged or in worlds."""
+        """One run, merged or in trajectories."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         arguments, settings = self._entered(bound.arguments, settings)
         bound.arguments.update(arguments)
-        if worlds is not None:
-            settings = replace(settings, worlds=worlds, path=worlds.path, batch=worlds.batch)
+        if trajectories is not None:
+            settings = replace(
+                settings,
+                trajectories=trajectories,
+                path=trajectories.path,
+                batch=trajectories.batch,
+            )
         with entered(settings):
-            if worlds is not None:
-                bound.arguments.update(_certain(dict(bound.arguments), worlds))
+            if trajectories is not None:
+                bound.arguments.update(_certain(dict(bound.arguments), trajectories))
             try:
                 result = self._rewritten.function(*bound.args, **bound.kwargs)
             except RecursionError as error:
@@ -372,16 +377,16 @@ class Program:
         if before and len(outer.path) > before[-1]:
             self._check_depth(outer, len(set(before)))
         outer.active.append((self, len(outer.path)))
-        worlds = outer.worlds
-        saved = worlds.enter(0) if worlds else None
+        trajectories = outer.trajectories
+        saved = trajectories.enter(0) if trajectories else None
         try:
             with entered(outer.changed(**own)) if own else nullcontext():
                 return self._rewritten.function(*args, **kwargs)
         finally:
             outer.active.pop()
-            if worlds and saved:
-                worlds.leave(saved)
-                worlds.count += 1
+            if trajectories and saved:
+                trajectories.leave(saved)
+                trajectories.count += 1
 
     def _check_depth(self, settings: Settings, depth: int) -> None:
         """Look whether a program that calls itself should go on, as a loop asks.
@@ -395,8 +400,8 @@ class Program:
         if is_traced():
             return
         chance = torch.ones((), device="cpu")
-        if settings.worlds:
-            chance = settings.worlds.log.detach().exp()
+        if settings.trajectories:
+            chance = settings.trajectories.log.detach().exp()
         for p, true in settings.path:
             p = p.detach()
             chance = chance.to(p) * (p if true else 1 - p)
@@ -523,14 +528,14 @@ def _unpickled(module: str, name: str, settings: dict[str, Any]) -> Program:
     return found if found._settings == settings else Program(found.function, **settings)
 
 
-def _certain(value: Any, worlds: Worlds) -> Any:
-    """An argument of a world, in which categorical values are known."""
+def _certain(value: Any, trajectories: Trajectories) -> Any:
+    """An argument of a trajectory, in which categorical values are known."""
     if isinstance(value, Categorical):
-        return Categorical(worlds.choose(value.probabilities))
+        return Categorical(trajectories.choose(value.probabilities))
     if isinstance(value, (list, tuple)):
-        return type(value)(_certain(x, worlds) for x in cast("list[Any]", value))
+        return type(value)(_certain(x, trajectories) for x in cast("list[Any]", value))
     if isinstance(value, dict):
-        return {key: _certain(x, worlds) for key, x in cast("dict[Any, Any]", value).items()}
+        return {key: _certain(x, trajectories) for key, x in cast("dict[Any, Any]", value).items()}
     return value
 
 

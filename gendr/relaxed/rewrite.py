@@ -34,7 +34,7 @@ from gendr.relaxed.syntax import (
     places_of,
     ranks,
     resolved,
-    settled,
+    single_exit,
 )
 
 _COMPARE: dict[type[ast.cmpop], str] = {
@@ -298,7 +298,7 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(argument, ast.arg):
                 argument.annotation = None
         node.returns = None
-        node.body, _ = self.scoped(settled(self.source, node.body), set(), parameters(node))
+        node.body, _ = self.scoped(single_exit(self.source, node.body), set(), parameters(node))
         self.local = saved
 
     def scoped(

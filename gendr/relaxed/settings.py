@@ -24,7 +24,7 @@ from gendr._common.words import worded
 from gendr.distributions import Distribution, Heaviside, Logistic
 from gendr.distributions.decisions import Number
 from gendr.distributions.registry import DistributionLike, as_distribution
-from gendr.relaxed.execution import Execution, Merged, Path, Worlds, as_execution
+from gendr.relaxed.execution import Execution, Merged, Path, Trajectories, as_execution
 from gendr.relaxed.slopes import Watched, clipped, watched
 from gendr.tnorms import Probabilistic, TConorm, TNorm, as_tconorm
 
@@ -54,7 +54,7 @@ class Rule:
         tconorm: the 'or' of probabilities; the 'and' is its dual.
         clip: the bound of the gradient that it passes back; inf for none.
         normaliser: of a real-valued place, as in `smoothing`.
-        worlds: where it is taken; None if it stays a probability.
+        trajectories: where it is taken; None if it stays a probability.
         watched: where its gradients are noted; None if nobody looks.
     """
 
@@ -63,7 +63,7 @@ class Rule:
     tconorm: TConorm = field(default_factory=Probabilistic)
     clip: float = math.inf
     normaliser: str = DIFFERENTIATED
-    worlds: Worlds | None = None
+    trajectories: Trajectories | None = None
     watched: list[Watched] | None = None
 
     logistic: bool = field(init=False)  # its CDF and softmax are operations of torch
@@ -73,7 +73,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         self.__dict__.update(
-            plain=self.clip == math.inf and self.worlds is None and self.watched is None,
+            plain=self.clip == math.inf and self.trajectories is None and self.watched is None,
             logistic=isinstance(self.dist, Logistic),
             hard=isinstance(self.dist, Heaviside),
             product=isinstance(self.tconorm, Probabilistic),
@@ -99,7 +99,7 @@ class Rule:
         dims: int = 0,
         among: bool = False,
     ) -> Tensor:
-        """The probabilities of decisions about x, or in worlds the decisions: 0 or 1.
+        """The probabilities of decisions about x, or in trajectories the decisions: 0 or 1.
 
         Args:
             x: what is compared.
@@ -114,8 +114,8 @@ class Rule:
         p = probability(inside, *more)
         if self.watched is not None:
             p = watched(self.watched, inside, p)
-        if self.worlds is not None:
-            return self.worlds.choose(p) if among else self.worlds.decide(p, dims)
+        if self.trajectories is not None:
+            return self.trajectories.choose(p) if among else self.trajectories.decide(p, dims)
         return p
 
     def cdf(self, x: Tensor, strict: bool = True, dims: int = 0) -> Tensor:
@@ -171,7 +171,7 @@ class Settings:
         used: the names of decisions that were taken.
         path: the decisions around the place where the program is.
         active: the programs that run, with the length of the path at their start.
-        worlds: where decisions are taken; None if they stay probabilities.
+        trajectories: where decisions are taken; None if they stay probabilities.
         watched: where gradients are noted; None if nobody looks.
     """
 
@@ -191,7 +191,7 @@ class Settings:
     used: set[str] = field(default_factory=set)
     path: Path = field(default_factory=list)
     active: list[tuple[object, int]] = field(default_factory=list)
-    worlds: Worlds | None = None
+    trajectories: Trajectories | None = None
     watched: list[Watched] | None = None
     _rules: dict[str | None, Rule] = field(default_factory=dict)
 
@@ -204,7 +204,7 @@ class Settings:
             scale, dist = _pick(self.scale, name, "scale"), _pick(self.dist, name, "dist")
             clip = _pick(self.clip, name, "clip")
             rule = self._rules[name] = Rule(
-                scale, dist, self.tconorm, clip, self.normaliser, self.worlds, self.watched
+                scale, dist, self.tconorm, clip, self.normaliser, self.trajectories, self.watched
             )
         return rule
 

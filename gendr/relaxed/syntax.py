@@ -446,7 +446,7 @@ def has_return(node: ast.AST) -> bool:
     return isinstance(node, ast.Return) or any(isinstance(x, ast.Return) for x in own_nodes(node))
 
 
-def settled(source: Source, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+def single_exit(source: Source, body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """The statements with every return at the end of its block.
 
     What follows an `if` that returns in one branch goes into the other, so that early returns are
@@ -463,7 +463,7 @@ def settled(source: Source, body: Sequence[ast.stmt]) -> list[ast.stmt]:
             branches: list[list[ast.stmt]] = []
             for branch in (node.body, node.orelse):
                 following = [*branch, *(copy.deepcopy(x) for x in rest)]
-                branches.append(settled(source, following))
+                branches.append(single_exit(source, following))
                 if not returns(branches[-1]):
                     raise source.refuse(
                         node, "one path returns a value here and another does not; return on both"

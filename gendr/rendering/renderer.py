@@ -20,7 +20,7 @@ from gendr._common.checks import (
     check_number,
     check_shape,
 )
-from gendr._common.registry import kept
+from gendr._common.registry import memoized
 from gendr._common.tracing import is_traced
 from gendr._common.words import worded
 from gendr.kernels.backends import NAMES
@@ -259,9 +259,9 @@ class Renderer(nn.Module):
             number = self.scale
         else:
             number = parse_scale(scale, self.size, dist.is_squared, owner=self._owner)
-        return self._drawn(mesh, camera, dist, number, self.check)
+        return self._render(mesh, camera, dist, number, self.check)
 
-    def _drawn(
+    def _render(
         self, mesh: Mesh, camera: Camera, dist: Distribution, number: float | Tensor, check: bool
     ) -> Output:
         """Render what `forward` has checked: a mesh and a camera of one dtype on one device.
@@ -398,7 +398,7 @@ def _checked_opacity(opacity: float | Tensor) -> float | Tensor:
     return opacity
 
 
-@kept
+@memoized
 def _checked(
     image_size: int | Sequence[int], dist: Dist, tconorm: str | TConorm, scale: Scale, shading: str,
     composite: str, lighting: str | Lighting, near: float | None, far: float | None,

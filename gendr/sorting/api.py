@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._common.checks import check_choice, shape_text, widened
-from gendr._common.registry import kept, members
+from gendr._common.registry import members, memoized
 from gendr._common.tracing import (
     all_hold,
     breaking_graphs_for_masks,
@@ -86,7 +86,7 @@ def get(name: Method = "bitonic", **options: Any) -> Sort:
     return _made(name, *chain.from_iterable(options.items()))
 
 
-@kept
+@memoized
 def _made(name: str, *options: Any) -> Sort:
     """A method by its name and, in turn, the words and values of its settings."""
     kind = kinds()[check_choice("method", name, kinds())]
@@ -355,7 +355,7 @@ def soft_argquantile(
     return _quantiles(q, method, *given, *chain.from_iterable(options.items()))(x, mask)
 
 
-@kept
+@memoized
 def _quantiles(
     q: float | Tensor, method: Method, dim: int | None, keepdim: bool, interpolation: str,
     indices: bool, hard: bool, standardize: bool, check: bool, *options: Any,

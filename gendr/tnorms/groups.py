@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from gendr._common.vectors import summed, taken
+from gendr._common.vectors import gathered, summed
 
 
 class Grouping(Protocol):
@@ -81,7 +81,7 @@ class Segments:
 
     def expand(self, totals: Tensor) -> Tensor:
         """Row `index` of the totals."""
-        return taken(totals, self.index)
+        return gathered(totals, self.index)
 
     def count(self, values: Tensor) -> Tensor:
         """Entries per segment."""

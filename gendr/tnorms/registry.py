@@ -7,7 +7,7 @@ import re
 from torch import Tensor
 
 from gendr._common.checks import check_choice
-from gendr._common.registry import kept, members
+from gendr._common.registry import members, memoized
 from gendr.tnorms.base import TConorm, TNorm, has_parameter
 
 # The 23 of the benchmark.
@@ -86,7 +86,7 @@ def tnorm(name: str, p: float | Tensor | None = None) -> TNorm:
     return tconorm(name, p).dual
 
 
-_of_text = kept(tconorm)
+_of_text = memoized(tconorm)
 
 
 def as_tconorm(x: str | TConorm) -> TConorm:

@@ -28,7 +28,7 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._common.kept import Kept
+from gendr._common.tensor_cache import TensorCache
 from gendr._common.tracing import breaking_graphs_for_masks, is_traced
 from gendr._common.words import worded
 from gendr.kernels.operator import Operator
@@ -122,7 +122,7 @@ class TopKCrossEntropy(nn.Module):
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
         self.check = check
-        self._kept = Kept()
+        self._kept = TensorCache()
 
     @property
     def _is_softmax(self) -> bool:

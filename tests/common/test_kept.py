@@ -8,14 +8,14 @@ import pytest
 import torch
 
 import gendr
-from gendr._common import kept as tensors
-from gendr._common.registry import kept
+from gendr._common import tensor_cache as tensors
+from gendr._common.registry import memoized
 
 
 def test_settings_are_kept_by_their_types_too():
     calls = []
 
-    @kept
+    @memoized
     def made(*settings):
         calls.append(settings)
         return settings
@@ -40,10 +40,10 @@ def test_what_is_found_of_a_tensor_lives_with_it_until_it_changes():
         calls.append(1)
         return float(x.sum())
 
-    assert [tensors.kept(x, "sum", total) for _ in range(2)] == [3.0, 3.0]
+    assert [tensors.cached(x, "sum", total) for _ in range(2)] == [3.0, 3.0]
     x[0] = 4
-    assert tensors.kept(x, "sum", total) == 7
-    assert tensors.kept(x.clone(), "sum", total) == 7
+    assert tensors.cached(x, "sum", total) == 7
+    assert tensors.cached(x.clone(), "sum", total) == 7
     assert len(calls) == 3
     dead = weakref.ref(x)
     del x
@@ -52,7 +52,7 @@ def test_what_is_found_of_a_tensor_lives_with_it_until_it_changes():
 
 
 def test_an_owner_keeps_the_last_thing_it_made():
-    x, y, owner, calls = torch.ones(2), torch.ones(2), tensors.Kept(), []
+    x, y, owner, calls = torch.ones(2), torch.ones(2), tensors.TensorCache(), []
 
     def of(x, key=None):
         return owner.of((x,), key, lambda: calls.append(1) or x * 2)

@@ -306,13 +306,13 @@ def _program() -> Example:
 def _splats() -> Example:
     from gendr.mesh import look_at
     from gendr.photos.splatting import Splats, kernels
-    from gendr.photos.splatting.splats import _Sight
+    from gendr.photos.splatting.splats import _Projection
 
     vertices, harmonics = torch.randn(4, 3, 3, dtype=torch.float64), torch.randn(4, 16, 3)
     leaves = _leaves(0.3 * vertices, harmonics, torch.rand(4) + 0.5)
     splats = Splats(leaves[0], leaves[1], leaves[2] / 2, leaves[2])
     camera = look_at(3.0, 20.0, 30.0).to(torch.float64)
-    sight = _Sight(splats, camera, (8, 8), 0.01, 0.0, 1e-6)
+    sight = _Projection(splats, camera, (8, 8), 0.01, 0.0, 1e-6)
     empty = tuple(x[:0].detach().requires_grad_() for x in leaves)
     return Example({"cpu": kernels.Projection}, sight, leaves, empty)
 

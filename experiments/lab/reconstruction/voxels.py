@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice, check_count, check_finite
-from gendr._common.devices import where_given
+from gendr._common.devices import on_given_devices
 from gendr.photos.meshing.libigl import libigl
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ INTERIORS = ("winding", "flood", "none")
 COLUMNS_AT_ONCE = 1 << 22  # places where lines are tested together: about 0.3 GB
 
 
-@where_given
+@on_given_devices
 def voxelize(
     mesh: Mesh,
     resolution: int = 32,

@@ -7,7 +7,7 @@ from torch import Tensor
 from gendr._common.checks import check_finite, check_float, check_like, check_shape
 from gendr.mesh import Camera
 
-__all__ = ["check_beside", "check_views"]
+__all__ = ["check_further_images", "check_views"]
 
 
 def check_views(name: str, images: Tensor, pattern: str, camera: Camera) -> dict[str, int]:
@@ -34,7 +34,7 @@ def check_views(name: str, images: Tensor, pattern: str, camera: Camera) -> dict
     return sizes
 
 
-def check_beside(name: str, value: Tensor, pattern: str, views: str, of: Tensor) -> None:
+def check_further_images(name: str, value: Tensor, pattern: str, views: str, of: Tensor) -> None:
     """Further images of the same views: [B, H, W] or [B, 3, H, W], floating-point and finite.
 
     Args:

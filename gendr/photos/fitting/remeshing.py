@@ -15,13 +15,13 @@ from gendr.photos import remesh
 from gendr.photos.fitting.parametrization import SmoothParametrization, check_single
 from gendr.photos.meshing.remeshing import Remeshed, without_cuts
 
-__all__ = ["RemeshingAdam", "carried_moments"]
+__all__ = ["RemeshingAdam", "interpolated_moments"]
 
 # Iterations of a remeshing on the way; the surface is near to even already.
 ITERATIONS = 3
 
 
-def carried_moments(found: Remeshed, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+def interpolated_moments(found: Remeshed, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """Adam's averages [V, 3] of the gradient and of its square, on the vertices of a new mesh.
 
     A vertex has the gradient of the surface around it, so that more vertices have less each.
@@ -139,7 +139,7 @@ class RemeshingAdam(UniformAdam):
         found = remesh(self._plain(), self.edge_length, iterations=ITERATIONS)
         old, shape = self._shape.u, SmoothParametrization(found.mesh, self._smoothness)
         self._shape = shape
-        self._exchange(0, old, shape.u, lambda both: carried_moments(found, *both))
+        self._exchange(0, old, shape.u, lambda both: interpolated_moments(found, *both))
         if self._colors is not None:
             old, self._colors = self._colors, nn.Parameter(found.carried(self._colors.detach()))
             self._exchange(1, old, self._colors, lambda both: tuple(map(found.carried, both)))

@@ -17,8 +17,13 @@ from gendr.rendering.api import parse_image_size
 from gendr.rendering.geometry import raster_positions
 
 __all__ = [
-    "VisibilityBuffer", "cosine_to_eye", "footprint", "look", "sampling_grid", "seen_share",
-    "shown_faces",
+    "VisibilityBuffer",
+    "cosine_to_eye",
+    "footprint",
+    "look",
+    "sampling_grid",
+    "visible_faces",
+    "visible_share",
 ]  # fmt: skip
 
 # Surfaces seen at a smaller cosine than this are not looked at: their pixels show too much at once.
@@ -80,7 +85,7 @@ class VisibilityBuffer:
         grid = sampling_grid(xy, self.size)[None, None]
         return F.grid_sample(image[None], grid, align_corners=False)[0, :, 0]
 
-    def seen(
+    def visible_points(
         self, points: Tensor, normals: Tensor, inside: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The points of the surface that the view shows.
@@ -113,7 +118,7 @@ class VisibilityBuffer:
         return rows[kept], xy[kept], (cosine.square() / step.square())[kept]
 
 
-def shown_faces(
+def visible_faces(
     points: Tensor,
     camera: Camera,
     size: int | tuple[int, int],
@@ -170,7 +175,7 @@ def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -
     """
     fine = (size[0] * oversampling, size[1] * oversampling)
     planes = visual.depths(mesh, camera)
-    face, weights, depth = shown_faces(mesh.vertices, camera, fine, planes, mesh.faces)
+    face, weights, depth = visible_faces(mesh.vertices, camera, fine, planes, mesh.faces)
     shown = face >= 0
     pooled = F.avg_pool2d(shown[None, None].float(), oversampling)[0, 0]
     least = -F.max_pool2d(-depth[None, None], 3, 1, 1)
@@ -188,7 +193,7 @@ def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -
     )
 
 
-def seen_share(mesh: Mesh, camera: Camera, size: tuple[int, int], least: int = 2) -> float:
+def visible_share(mesh: Mesh, camera: Camera, size: tuple[int, int], least: int = 2) -> float:
     """The part of the area of a mesh that several cameras see, by the middles of its faces.
 
     Args:
@@ -212,6 +217,6 @@ def seen_share(mesh: Mesh, camera: Camera, size: tuple[int, int], least: int = 2
             depth = renderer(bare, one).depth
             nearest = -F.max_pool2d(-depth[None], 3, 1, 1)[0, 0]
             sight = VisibilityBuffer(one, size, none, none, points[:0], everywhere, nearest, 1.0)
-            count[sight.seen(points, normals, everywhere)[0]] += 1
+            count[sight.visible_points(points, normals, everywhere)[0]] += 1
     area = across.norm(dim=-1)
     return float((area * (count >= least)).sum() / area.sum())

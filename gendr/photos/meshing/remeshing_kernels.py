@@ -73,7 +73,7 @@ def _place(m, v):
 
 
 @inner()
-def _put(m, v, p):
+def _store(m, v, p):
     m.x[v, 0], m.x[v, 1], m.x[v, 2] = p
 
 
@@ -242,7 +242,7 @@ def _split(m, counts, h):
     a, b, c = m.faces[h], m.faces[ahead], m.faces[back]
     v = counts[0]
     counts[0] += 1
-    _put(m, v, _middle(m, a, b))
+    _store(m, v, _middle(m, a, b))
     # Face (a, b, c) becomes (a, v, c) and (v, b, c).
     g = _new_face(m, counts, v, b, c)
     m.faces[ahead] = v
@@ -317,7 +317,7 @@ def collapse(m, limit, longest):
         if _fits(m, a, p, mean, least, longest, gone, other) and _fits(
             m, b, p, mean, least, longest, gone, other
         ):
-            _put(m, a, p)
+            _store(m, a, p)
             _collapse(m, h)
             done += 1
     return done
@@ -536,7 +536,7 @@ def relax(m, weight):
         along = _dot(way, normal) / square
         p = _plus(place, _times(part, _minus(way, _times(along, normal))))
         if _fits(m, v, p, normal, min(worst, _SHAPE), np.inf, -1, -1):
-            _put(m, v, p)
+            _store(m, v, p)
 
 
 @kernel()
@@ -548,4 +548,4 @@ def move(m, places):
         mean, worst = _around(m, v)
         p = places[v, 0], places[v, 1], places[v, 2]
         if _fits(m, v, p, mean, min(worst, _SHAPE), np.inf, -1, -1):
-            _put(m, v, p)
+            _store(m, v, p)

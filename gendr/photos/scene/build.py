@@ -135,7 +135,7 @@ def build(
     depth = (scene.R[first][:, 2] * positions).sum(1) + scene.t[first, 2]
     spacing = _SPACING * side * depth / scene.K[first, 0, 0]
     key = sha256(repr(settings).encode()).hexdigest()[:16]
-    surface = _kept(
+    surface = _read_or_made(
         place / f"surface_{key}.npz",
         lambda: reconstruct(
             positions, views, starts, scene.centres, spacing, settings.surface, stage("surface")
@@ -169,14 +169,14 @@ def build(
         "kept": float(cloud.kept[paired].mean()),
         "assumed": float(cloud.assumed[paired].mean()),
         "plain": float(cloud.plain[paired].mean()),
-        "seen_by": _seen_by(views, starts, points),
+        "seen_by": _visibility_shares(views, starts, points),
         "sparse_points": len(scene.points),
         "seconds": seconds,
     }
     return SceneSurface(mesh, facts, cloud)
 
 
-def _kept(path: Path, make: Callable[[], Surface]) -> Surface:
+def _read_or_made(path: Path, make: Callable[[], Surface]) -> Surface:
     """A surface that is in a file, or is made and written there."""
     if path.is_file():
         with np.load(path) as file:
@@ -187,7 +187,7 @@ def _kept(path: Path, make: Callable[[], Surface]) -> Surface:
     return found
 
 
-def _seen_by(views: Array, starts: Array, points: Array) -> dict[str, float]:
+def _visibility_shares(views: Array, starts: Array, points: Array) -> dict[str, float]:
     """The shares of the vertices that two photos see, and that three or more do."""
     count = np.diff(starts)[points]
     return {"two": float((count == 2).mean()), "three": float((count >= 3).mean())}

@@ -49,7 +49,7 @@ def _apart(a, b, back_a, back_b, depths, base, width, height, x, y, w):
 
 
 @inner(**_FAST)
-def _drawn(state):
+def _random(state):
     """The next state of a generator (Knuth's MMIX), and a number in [-1, 1)."""
     state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
     return state, F(np.float64(state >> np.uint64(40)) * (2.0 / 2**24) - 1.0)
@@ -166,9 +166,9 @@ def sweep(
                             wx, wy = planes[v, u, 1], planes[v, u, 2]
                             w = planes[v, u, 0] - F(dx) * wx - F(dy) * wy
                     elif good:
-                        state, r = _drawn(states[lane])
-                        state, s = _drawn(state)
-                        state, p = _drawn(state)
+                        state, r = _random(states[lane])
+                        state, s = _random(state)
+                        state, p = _random(state)
                         states[lane] = state
                         scale = size if n % 2 else size * F(0.25)
                         bw = found[0, lane]

@@ -49,7 +49,7 @@ def _row(builder: Any, data: Any, k: int, kind: Any) -> Any:
     return builder.load(address, align=4)
 
 
-def _whole(value: Lanes) -> Any:
+def _to_integers(value: Lanes) -> Any:
     return value.builder.fptosi(value.value, _INTS)
 
 
@@ -100,7 +100,7 @@ def compare(typingctx, words, lenses, sizes, which, xs, y, planes, values, weigh
             inside = [minimum(maximum(p, 0.0), most) for p, most in zip((u, v), last, strict=True)]
             outside = outside + (u - inside[0]) * (u - inside[0])
             outside = outside + (v - inside[1]) * (v - inside[1])
-            whole = [_whole(p) for p in inside]
+            whole = [_to_integers(p) for p in inside]
             s, t = (
                 p - Lanes(builder, builder.sitofp(n, _FLOATS))
                 for p, n in zip(inside, whole, strict=True)
@@ -169,7 +169,7 @@ def prepare(typingctx, words, start, width, height, xs, y, soft, values, weights
 
         def grey(dx: float, dy: float) -> Lanes:
             u, v = (
-                _whole(minimum(maximum(p, 0.0), most))
+                _to_integers(minimum(maximum(p, 0.0), most))
                 for p, most in zip((x + dx, row + dy), last, strict=True)
             )
             place = builder.add(builder.add(builder.mul(v, width), u), base)

@@ -194,7 +194,7 @@ def read_scene(
     points, tracks = _points(Path(path), None if cameras is None else Path(cameras))
     points = points - origin
     K = np.stack(matrices)
-    seen = _seen(points, tracks, numbers, K, R, t, targets)
+    seen = _visible_points(points, tracks, numbers, K, R, t, targets)
     near = _neighbours(points, seen, eyes - origin, set(left_out))
     kept = [i for i in range(len(frames)) if i not in left_out]
     if not any(near[i] for i in kept):
@@ -223,7 +223,7 @@ def _points(path: Path, cameras: Path | None) -> tuple[Array, list[tuple[int, ..
     return read_point_file(file)[0], read_tracks(file)
 
 
-def _seen(
+def _visible_points(
     points: Array, tracks: list[tuple[int, ...]], numbers: list[int], K: Array, R: Array, t: Array,
     sizes: list[tuple[int, int]],
 ) -> tuple[Array, ...]:  # fmt: skip

@@ -23,13 +23,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr._common.devices import where_given
+from gendr._common.devices import on_given_devices
 from gendr._common.vectors import summed
 from gendr.mesh import Camera, Mesh
 from gendr.photos.splatting.harmonics import flat_color
 from gendr.photos.splatting.loop import Training
 from gendr.photos.splatting.photos import Photos
-from gendr.photos.splatting.pictures import as_seen, beside, hard_views
+from gendr.photos.splatting.pictures import hard_views, out_of_frame, with_mean_colors
 from gendr.photos.splatting.settings import SplatSettings
 from gendr.photos.splatting.splats import NEAR, Splats
 from gendr.primitives import antialias, interpolate, rasterize
@@ -71,7 +71,7 @@ class HardTraining(Training):
             init = init.relative_to(photos.camera.origin)
         init = init.detach().to(photos.images)
         self._origin, self._behind = init.origin, init.behind(photos.image_size)
-        solid = as_seen(init[init.opacity >= _LEAST * init.opacity.median()], photos)
+        solid = with_mean_colors(init[init.opacity >= _LEAST * init.opacity.median()], photos)
         colors = flat_color(solid.harmonics).clamp(0, 1)[:, None].repeat(1, 3, 1)
         values = {"vertices": solid.vertices, "colors": colors}
         super().__init__(photos, settings, held_out, values, _RATES, tuple(values))
@@ -81,9 +81,9 @@ class HardTraining(Training):
         self._wrong = torch.zeros(self._first, device=self._device)
         self._number()
 
-    def _beside(self) -> Tensor:
+    def _out_of_frame(self) -> Tensor:
         """The triangles that no photo has in its frame, [N]."""
-        return beside(self._values["vertices"], self.photos)
+        return out_of_frame(self._values["vertices"], self.photos)
 
     def _number(self) -> None:
         """Number the corners of the triangles."""
@@ -101,7 +101,7 @@ class HardTraining(Training):
             seen[faces.long()] = True
         if not bool(seen[1:].any()):
             raise ValueError(f"no photo shows any of the {len(self)} triangles")
-        return self._mesh(seen[1:] | self._beside())
+        return self._mesh(seen[1:] | self._out_of_frame())
 
     def _mesh(self, rows: Tensor | slice) -> Mesh:
         vertices, colors = (x.detach()[rows].flatten(0, 1) for x in self._values.values())
@@ -166,7 +166,7 @@ class HardTraining(Training):
         """Drop triangles that were not shown, and split others of large errors."""
         # Each photo is shown once in so many steps, whatever the order.
         live = self._seen > self.step - 2 * len(self.photos)
-        live = (live | self._beside()).nonzero()[:, 0]
+        live = (live | self._out_of_frame()).nonzero()[:, 0]
         wrong = self._wrong[live]
         most = min(self._most - len(live), int(_GROWTH * len(live)), int((wrong > 0).sum()))
         chosen = self._draw(wrong, most)
@@ -184,7 +184,7 @@ class HardTraining(Training):
         self._number()
 
 
-@where_given
+@on_given_devices
 def fit_triangles(
     photos: Photos,
     settings: SplatSettings,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_count
-from gendr._common.devices import where_given
+from gendr._common.devices import on_given_devices
 from gendr.kernels.threads import mapped
 from gendr.mesh import Camera
 from gendr.mesh.images import MAX_MEGAPIXELS, decoded_at_once
@@ -117,7 +117,7 @@ def evened(colors: Tensor, gains: Tensor) -> Tensor:
     return torch.where(colors >= WHITE, colors, (colors / gains).clamp(max=1))
 
 
-@where_given
+@on_given_devices
 def load_photos(
     path: str | Path,
     *,

@@ -22,7 +22,15 @@ from gendr.photos.splatting.splats import Splats
 from gendr.rendering import Renderer
 
 __all__ = [
-    "as_seen", "beside", "drawn", "film", "hard_views", "nearest", "pair", "sheet", "shown",
+    "film",
+    "hard_views",
+    "nearest",
+    "out_of_frame",
+    "pair",
+    "rendered",
+    "sheet",
+    "shown",
+    "with_mean_colors",
 ]  # fmt: skip
 
 # Pictures side by side on the sheet and the width of each; that of the two of a pair.
@@ -35,7 +43,7 @@ _FINER = 2
 _ROWS = (("photo", visual.TARGET), ("splats", visual.FIT), ("opaque", visual.INK))
 
 
-def drawn(splats: Splats, camera: Camera, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+def rendered(splats: Splats, camera: Camera, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
     """What one camera sees, without gradient: RGB [3, H, W] in [0, 1] and alpha [H, W]."""
     with torch.no_grad():
         image, alpha = splats.render(camera, size)
@@ -54,7 +62,7 @@ def hard_views(mesh: Mesh, behind: Tensor, camera: Camera) -> Tensor:
     return rgb + (1 - alpha)[:, None] * behind.to(rgb)
 
 
-def as_seen(splats: Splats, photos: Photos) -> Splats:
+def with_mean_colors(splats: Splats, photos: Photos) -> Splats:
     """Opaque, hard triangles in the mean colours of the pixels that show them; others are dropped.
 
     Soft triangles may be darker or brighter than anything in the photos, where what lies before
@@ -78,7 +86,7 @@ def as_seen(splats: Splats, photos: Photos) -> Splats:
     colors = torch.where(seen, means, flat_color(splats.harmonics).to(means))
     origin = photos.camera.origin
     there = splats if origin is None else splats.relative_to(origin)
-    kept = seen[:, 0] | beside(there.vertices, photos)
+    kept = seen[:, 0] | out_of_frame(there.vertices, photos)
     chosen = splats[kept]
     return chosen.with_tensors(
         harmonics=harmonics_of(colors[kept], chosen.degree),
@@ -86,7 +94,7 @@ def as_seen(splats: Splats, photos: Photos) -> Splats:
     )
 
 
-def beside(vertices: Tensor, photos: Photos) -> Tensor:
+def out_of_frame(vertices: Tensor, photos: Photos) -> Tensor:
     """Which triangles [N, 3, 3] other cameras may see: of whole pictures those in no frame, [N]."""
     if photos.alpha is not None:
         return torch.zeros(len(vertices), dtype=torch.bool, device=vertices.device)
@@ -227,7 +235,7 @@ def film(
     """
     frames = []
     for i in range(len(camera)):
-        frames.append(pixels(drawn(splats, camera[i], size)[0]))
+        frames.append(pixels(rendered(splats, camera[i], size)[0]))
         tell((i + 1) / len(camera))
     if find_spec("imageio_ffmpeg") is None:
         return ".gif", visual.gif(frames, seconds=1 / RATE)

@@ -304,11 +304,11 @@ def projected(
         return _projected(splats, camera, size, near)
     check_like("the camera", camera.rotation, "vertices", splats.vertices)
     unit = {"inradius": 0.0, "px": 2 / min(size), "ndc": 1.0}[splats.unit]
-    found = _PROJECT(kernels, _Sight(splats, camera, size, near, unit, _THIN), *tensors)
+    found = _PROJECT(kernels, _Projection(splats, camera, size, near, unit, _THIN), *tensors)
     return tuple([x[None] for x in found])
 
 
-class _Sight(NamedTuple):
+class _Projection(NamedTuple):
     """What one camera sees splats with.
 
     Attributes:
@@ -325,7 +325,7 @@ class _Sight(NamedTuple):
 
 
 def _definition(
-    sight: _Sight, vertices: Tensor, harmonics: Tensor, scale: Tensor
+    sight: _Projection, vertices: Tensor, harmonics: Tensor, scale: Tensor
 ) -> tuple[Tensor, ...]:
     splats = sight.splats.with_tensors(vertices=vertices, harmonics=harmonics, scale=scale)
     return tuple(x[0] for x in _projected(splats, sight.camera, sight.size, sight.near))

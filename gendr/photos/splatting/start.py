@@ -20,12 +20,12 @@ from gendr._common.checks import (
     check_number,
     check_shape,
 )
-from gendr._common.devices import where_given
+from gendr._common.devices import on_given_devices
 from gendr.distributions import Distribution, as_distribution
 from gendr.mesh import Mesh, icosphere
 from gendr.mesh.files.origins import origin_of
 from gendr.photos import visual_sphere
-from gendr.photos.lines_of_sight import in_view, meeting_point, shown_at
+from gendr.photos.lines_of_sight import in_view, meeting_point, sample_at
 from gendr.photos.splatting.gaussians.cloud import Cloud
 from gendr.photos.splatting.gaussians.conversion import triangles_of
 from gendr.photos.splatting.harmonics import COUNTS, harmonics_of
@@ -93,7 +93,7 @@ class Look:
     unit: str = "inradius"
 
 
-@where_given
+@on_given_devices
 def from_points(
     points: Tensor,
     colors: Tensor | None = None,
@@ -161,7 +161,7 @@ def _alike(
     )  # fmt: skip
 
 
-@where_given
+@on_given_devices
 def from_cloud(
     cloud: Cloud,
     count: int | None = None,
@@ -209,7 +209,7 @@ def from_cloud(
     return _alike(look, *made, background, place)
 
 
-@where_given
+@on_given_devices
 def from_hull(photos: Photos, count: int, *, look: Look | None = None, seed: int = 0) -> Splats:
     """Triangles about `count` random points within the visual hull of masks, coloured by photos.
 
@@ -223,7 +223,7 @@ def from_hull(photos: Photos, count: int, *, look: Look | None = None, seed: int
 
     def within(points: Tensor) -> Tensor:
         for i in range(len(masks)):
-            points = points[shown_at(masks[i : i + 1], camera[i], points)[0][:, 0] >= _INSIDE]
+            points = points[sample_at(masks[i : i + 1], camera[i], points)[0][:, 0] >= _INSIDE]
         return points
 
     few = _accepted(
@@ -235,7 +235,7 @@ def from_hull(photos: Photos, count: int, *, look: Look | None = None, seed: int
     return _painted(points, photos, look, seed)
 
 
-@where_given
+@on_given_devices
 def from_cameras(photos: Photos, count: int, *, look: Look | None = None, seed: int = 0) -> Splats:
     """Triangles about `count` random points that most cameras see, denser near where these look.
 
@@ -253,7 +253,7 @@ def from_cameras(photos: Photos, count: int, *, look: Look | None = None, seed: 
     return _painted(points, photos, look, seed)
 
 
-@where_given
+@on_given_devices
 def from_mesh(
     mesh: Mesh, count: int, photos: Photos | None = None, *, look: Look | None = None, seed: int = 0
 ) -> Splats:
@@ -272,7 +272,7 @@ def from_mesh(
     return _painted(points.to(photos.images), photos, look, seed)
 
 
-@where_given
+@on_given_devices
 def from_surface(
     mesh: Mesh, photos: Photos, *, below: Mesh | None = None, look: Look | None = None
 ) -> Splats:
@@ -416,7 +416,7 @@ def _painted(points: Tensor, photos: Photos, look: Look | None, seed: int) -> Sp
     step = max(1, len(photos) // _VIEWS)
     seen: list[Tensor] = []
     for i in range(0, len(photos), step):
-        colors, inside = shown_at(photos.images[i : i + 1], photos.camera[i], points)
+        colors, inside = sample_at(photos.images[i : i + 1], photos.camera[i], points)
         seen.append(torch.where(inside[:, None], colors, torch.nan))
     colors = torch.stack(seen).nanmedian(0).values.nan_to_num(0.5)
     return from_points(

@@ -20,12 +20,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr._common.devices import usable_device, where_given
+from gendr._common.devices import on_given_devices, usable_device
 from gendr.mesh import Mesh
 from gendr.photos.splatting.gaussians.cloud import Cloud
 from gendr.photos.splatting.loop import Training
 from gendr.photos.splatting.photos import WHITE, Photos, evened
-from gendr.photos.splatting.pictures import drawn
+from gendr.photos.splatting.pictures import rendered
 from gendr.photos.splatting.settings import SplatSettings
 from gendr.photos.splatting.splats import Splats
 from gendr.photos.splatting.start import (
@@ -108,9 +108,9 @@ class SplatTraining(Training):
 
     def splats(self) -> Splats:
         """The splats as they are, where the photos are, and such that files hold them."""
-        return self._settled().to(self.photos.images.device)
+        return self._detached().to(self.photos.images.device)
 
-    def _settled(self) -> Splats:
+    def _detached(self) -> Splats:
         """The splats without gradient history."""
         splats = self._splats().detach()
         limits = torch.finfo(splats.vertices.dtype)
@@ -157,8 +157,8 @@ class SplatTraining(Training):
 
     def images(self, photos: Photos) -> list[Tensor]:
         """What the cameras of photos see, without gradient: RGB [3, H, W] in [0, 1] of each."""
-        splats, camera, size = self._settled(), photos.camera.to(self._device), photos.image_size
-        return [drawn(splats, camera[i], size)[0] for i in range(len(photos))]
+        splats, camera, size = self._detached(), photos.camera.to(self._device), photos.image_size
+        return [rendered(splats, camera[i], size)[0] for i in range(len(photos))]
 
     def _error(self) -> Tensor:
         factor = self._level()
@@ -205,7 +205,7 @@ class SplatTraining(Training):
         return {"pull": self._pull}
 
 
-@where_given
+@on_given_devices
 def fit_splats(
     photos: Photos,
     settings: SplatSettings | None = None,
@@ -258,7 +258,7 @@ def with_background(photos: Photos, settings: SplatSettings) -> tuple[Photos, Sp
     return photos, replace(settings, background="learnt" if photos.alpha is None else "given")
 
 
-@where_given
+@on_given_devices
 def start_from(
     photos: Photos,
     settings: SplatSettings,

@@ -26,7 +26,7 @@ __all__ = [
     "drawable",
     "eye",
     "letterboxed",
-    "pulled",
+    "silhouette_gradient",
     "soft",
     "splatted",
 ]
@@ -95,7 +95,7 @@ def drawable(cloud: Cloud) -> tuple[NDArray[np.float32], ...]:
     return points, covariances(sizes, turns), colors, opacity[:, None]
 
 
-def pulled(mesh: Mesh, camera: Camera, size: tuple[int, int], how: Soft) -> Tensor:
+def silhouette_gradient(mesh: Mesh, camera: Camera, size: tuple[int, int], how: Soft) -> Tensor:
     """Colours [V, 3] of vertices by how much alpha, summed over a picture, changes as they move.
 
     White does not change it; the most orange one in a hundred changes it most.

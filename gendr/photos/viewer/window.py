@@ -21,7 +21,7 @@ from gendr.photos.viewer.pictures import (
     drawable,
     eye,
     letterboxed,
-    pulled,
+    silhouette_gradient,
     soft,
     splatted,
 )
@@ -327,7 +327,9 @@ class Viewer:
         how = Soft(*(self._value(name) for name in ("dist", "tconorm", "pixels")))
         if look == SOFT:
             return soft(mesh, place, size, how)
-        painted = Mesh(mesh.vertices, mesh.faces, vertex_colors=pulled(mesh, place, size, how))
+        painted = Mesh(
+            mesh.vertices, mesh.faces, vertex_colors=silhouette_gradient(mesh, place, size, how)
+        )
         return visual.composited(*visual.render_views(painted, place, size))[0]
 
 

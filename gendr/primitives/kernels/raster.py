@@ -36,7 +36,7 @@ from gendr.primitives.graphs import rasterized
 from gendr.primitives.kernels.gather import gather
 from gendr.primitives.scene import Scene, check_indices
 
-__all__ = ["backend", "backward", "forward", "seen", "traced"]
+__all__ = ["backend", "backward", "forward", "traced", "visible_ids"]
 
 backend = "cpu"
 
@@ -56,7 +56,7 @@ is_solid, of_product = (
 )
 _planes_of, _seen_at = (
     compiled(formulas.planes_of, inlined=True),
-    compiled(formulas.seen_at, inlined=True),
+    compiled(formulas.interpolants, inlined=True),
 )
 _products_of = compiled(formulas.products_of, inlined=True)
 _of_positions = compiled(formulas.of_positions, inlined=True)
@@ -69,19 +69,19 @@ def forward(scene: Scene, pos: Tensor, *, save: bool) -> tuple[tuple[Tensor, Ten
     shape = scene.images, scene.height, scene.width
     rast = memory.empty((*shape, 4), pos.dtype)
     derivatives = memory.empty((*shape, 4 * scene.sloped), pos.dtype)
-    return (rast, derivatives), (_drawn(scene, pos, rast, derivatives),)
+    return (rast, derivatives), (_rasterized(scene, pos, rast, derivatives),)
 
 
-def seen(scene: Scene, pos: Tensor) -> Tensor:
+def visible_ids(scene: Scene, pos: Tensor) -> Tensor:
     """The ids [N, H, W] alone."""
     nothing = pos.new_empty(0, 0, 0, 4)
-    return _drawn(scene, pos, nothing, nothing)
+    return _rasterized(scene, pos, nothing, nothing)
 
 
-traced = rasterized(backend, seen)
+traced = rasterized(backend, visible_ids)
 
 
-def _drawn(scene: Scene, pos: Tensor, rast: Tensor, derivatives: Tensor) -> Tensor:
+def _rasterized(scene: Scene, pos: Tensor, rast: Tensor, derivatives: Tensor) -> Tensor:
     """The ids; what is seen is written into the others, unless they are empty."""
     shape = scene.images, scene.height, scene.width
     ids, behind = memory.empty(shape, torch.int32), scene.peeled

@@ -12,7 +12,7 @@ from gendr.primitives.triton.shared_kernels import fours, vertices_of
 
 
 @triton.jit
-def _seen(rast, tri, p, pixels, size, stride):
+def _visible(rast, tri, p, pixels, size, stride):
     """Whether pixels see a triangle, and the rows of its corners in the attributes."""
     t = (tl.load(rast + p * 4 + 3, p < pixels, 0.0) + 0.5).to(tl.int32) - 1
     on = t >= 0
@@ -53,7 +53,7 @@ def interpolated(
     """
     p = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     real = p < pixels
-    on, a, b, c = _seen(rast, tri, p, pixels, size, stride)
+    on, a, b, c = _visible(rast, tri, p, pixels, size, stride)
     u, v = _column(rast, p, on, 4, 0), _column(rast, p, on, 4, 1)
     w = 1.0 - u - v
     start = 0
@@ -98,7 +98,7 @@ def position_gradients(
     all else is as there.
     """
     p = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    on, a, b, c = _seen(rast, tri, p, pixels, size, stride)
+    on, a, b, c = _visible(rast, tri, p, pixels, size, stride)
     zero = tl.zeros([BLOCK], tl.float64)
     written, column = (p < pixels)[:, None], tl.arange(0, 4)[None, :]
     if RAST:

@@ -14,7 +14,7 @@ from gendr.primitives.graphs import rasterized
 from gendr.primitives.scene import Pixels, Scene, check_indices
 from gendr.primitives.triton.sums import EXACT, LAUNCH, each, pixels_of, vertex_sums
 
-__all__ = ["backend", "backward", "forward", "seen", "traced"]
+__all__ = ["backend", "backward", "forward", "traced", "visible_ids"]
 
 backend = "triton"
 
@@ -30,15 +30,15 @@ def forward(scene: Scene, pos: Tensor, *, save: bool) -> tuple[tuple[Tensor, Ten
     derivatives = pos.new_empty(*shape, 4 * scene.sloped)
     pixels = Pixels()
     scene.pixels.found = pixels.found
-    return (rast, derivatives), (_drawn(scene, pos, rast, derivatives), pixels)
+    return (rast, derivatives), (_rasterized(scene, pos, rast, derivatives), pixels)
 
 
-def seen(scene: Scene, pos: Tensor) -> Tensor:
+def visible_ids(scene: Scene, pos: Tensor) -> Tensor:
     """The ids [N, H, W] alone."""
-    return _drawn(scene, pos, None, None)
+    return _rasterized(scene, pos, None, None)
 
 
-traced = rasterized(backend, seen)
+traced = rasterized(backend, visible_ids)
 
 
 @lru_cache(maxsize=256)
@@ -51,7 +51,7 @@ def _offsets(
     return found[: len(first)], found[len(first) :]
 
 
-def _drawn(
+def _rasterized(
     scene: Scene, pos: Tensor, rast: Tensor | None, derivatives: Tensor | None
 ) -> Tensor:  # fmt: skip
     """The ids; what is seen is written into the others, if they are given."""

@@ -26,7 +26,7 @@ from gendr.primitives.triton.shared_kernels import (
 )
 
 determinant, is_solid = compiled(formulas.determinant), compiled(formulas.is_solid)
-planes_of, seen_at = compiled(formulas.planes_of), compiled(formulas.seen_at)
+planes_of, interpolants = compiled(formulas.planes_of), compiled(formulas.interpolants)
 products_of, of_positions = compiled(formulas.products_of), compiled(formulas.of_positions)
 of_corners = compiled(formulas.of_corners)
 
@@ -298,7 +298,7 @@ def shade(
         a, b, c = corners_of(pos, tri, t, n * stride, seen)
         wide, high = 1.0 / width.to(tl.float64), 1.0 / height.to(tl.float64)
         x, y = (2 * j + 1 - width).to(tl.float64), (2 * i + 1 - height).to(tl.float64)
-        (u, v, z), slopes = seen_at(planes_of(a, b, c, wide, high), x, y)
+        (u, v, z), slopes = interpolants(planes_of(a, b, c, wide, high), x, y)
         number = (t + 1).to(tl.float64)
         at = p[:, None] * 4 + tl.arange(0, 4)[None, :]
         written, drawn = on[:, None], seen[:, None]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._common.kept import kept
+from gendr._common.tensor_cache import cached
 from gendr.kernels.triton.launch import blocks_of, interpreted, power_of_2, run
 from gendr.primitives.scene import Pixels
 
@@ -150,7 +150,7 @@ def _corners(tri: Tensor, vertices: int) -> tuple[Tensor, Tensor]:
         each = torch.arange(vertices + 1, dtype=found.dtype, device=tri.device)
         return torch.searchsorted(found, each, out_int32=True), order.int()
 
-    return kept(tri, f"corners of {vertices}", make)
+    return cached(tri, f"corners of {vertices}", make)
 
 
 def vertex_sums(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from gendr._common.registry import kept
+from gendr._common.registry import memoized
 from gendr.distributions import Distribution, Law, as_distribution
 from gendr.distributions.bodies import kernel_name
 from gendr.distributions.decisions import check_symmetric
@@ -31,7 +31,7 @@ class KernelLaw(NamedTuple):
     is_softmax: bool
 
 
-@kept
+@memoized
 def check_law(dist: DistributionLike) -> Distribution:
     """The distribution, if F(-z) = 1 - F(z); a CDF of the user's is not checked.
 

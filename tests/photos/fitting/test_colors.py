@@ -20,7 +20,7 @@ from gendr.photos.fitting.colors import kernels
 from gendr.photos.fitting.colors.fit import ColorResult, _Photos
 from gendr.photos.fitting.colors.light import HarmonicLight, harmonics
 from gendr.photos.fitting.colors.targets import Texels, Vertices
-from gendr.photos.fitting.visibility import look, shown_faces
+from gendr.photos.fitting.visibility import look, visible_faces
 from gendr.photos.meshing.unwrapping import unwrapped
 from support.cases import for_each
 from support.photographs import photographs
@@ -388,7 +388,9 @@ def test_kernels_are_their_definitions(chair):
     photos = _Photos(shape, rgb, camera, alpha, 0.15, None)
     for i, view in enumerate(photos.views):
         sight = photos.buffers[i]
-        rows, xy, weight = sight.seen(shape.vertices, shape.vertex_normals, photos.inside[i])
+        rows, xy, weight = sight.visible_points(
+            shape.vertices, shape.vertex_normals, photos.inside[i]
+        )
         colors, weights = view.seen(shape.vertices, shape.vertex_normals)
         assert 0.1 < len(rows) / len(weights) < 0.7
         same = weights[rows] > 0
@@ -404,7 +406,7 @@ def test_faces_are_those_that_the_renderer_shows(chair, orthographic):
     mesh = chair.to(torch.float64)
     camera = look_at(2.5, 20.0, 40.0, 40.0, dtype=torch.float64, orthographic=orthographic)
     corners, planes = mesh.vertices[mesh.faces], visual.depths(mesh, camera)
-    face, weights, depth = shown_faces(corners, camera, (50, 66), planes)
+    face, weights, depth = visible_faces(corners, camera, (50, 66), planes)
     names = torch.eye(3).to(corners).repeat(len(corners), 1)  # colours of corners: their weights
     apart = Mesh(
         corners.reshape(-1, 3), torch.arange(len(names)).reshape(-1, 3), vertex_colors=names

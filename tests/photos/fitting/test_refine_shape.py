@@ -270,7 +270,7 @@ def test_photos_of_plaster_are_compared_by_ratios_of_colours():
     def told(strength, grain):
         noise = grain * torch.randn(4, 3, 32, 32, generator=dice)
         images = (light * (1 + strength * stripes) + noise).clamp(0, 1)
-        return images, stereo.told_apart(images, masks)
+        return images, stereo.amplified_patterns(images, masks)
 
     images, found = told(0.01, 0.001)
     assert found.shape == images.shape

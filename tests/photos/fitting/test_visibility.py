@@ -5,7 +5,7 @@ from torch.testing import assert_close
 
 from gendr import look_at
 from gendr.mesh import Mesh, icosphere
-from gendr.photos.fitting.visibility import LEAST_COSINE, seen_share
+from gendr.photos.fitting.visibility import LEAST_COSINE, visible_share
 
 
 def test_of_a_ball_a_camera_sees_a_cap():
@@ -19,11 +19,11 @@ def test_of_a_ball_a_camera_sees_a_cap():
     two = look_at(distance, torch.tensor([20.0, -20.0]), torch.tensor([30.0, 210.0]))
     twice = look_at(distance, torch.tensor([20.0, 20.0]), torch.tensor([30.0, 30.0]))
     size = (96, 128)
-    assert_close(seen_share(ball, here, size, 1), cap, atol=0.01, rtol=0)
-    assert_close(seen_share(ball, opposite, size, 1), cap, atol=0.01, rtol=0)
-    assert_close(seen_share(ball, two, size, 1), 2 * cap, atol=0.02, rtol=0)
-    assert seen_share(ball, two, size) == 0
-    assert_close(seen_share(ball, twice, size), cap, atol=0.01, rtol=0)
+    assert_close(visible_share(ball, here, size, 1), cap, atol=0.01, rtol=0)
+    assert_close(visible_share(ball, opposite, size, 1), cap, atol=0.01, rtol=0)
+    assert_close(visible_share(ball, two, size, 1), 2 * cap, atol=0.02, rtol=0)
+    assert visible_share(ball, two, size) == 0
+    assert_close(visible_share(ball, twice, size), cap, atol=0.01, rtol=0)
 
 
 def test_what_stands_before_hides():
@@ -33,7 +33,7 @@ def test_what_stands_before_hides():
     screen = before.with_vertices(1.5 * before.vertices + 3 * eye)
     vertices = torch.cat([far.vertices, screen.vertices])
     faces = torch.cat([far.faces, screen.faces + len(far.vertices)])
-    alone = seen_share(screen, camera, (64, 64), 1)
+    alone = visible_share(screen, camera, (64, 64), 1)
     area = 1.5**2 / (1 + 1.5**2)
-    together = seen_share(Mesh(vertices, faces), camera, (64, 64), 1)
+    together = visible_share(Mesh(vertices, faces), camera, (64, 64), 1)
     assert_close(together, alone * area, atol=0.01, rtol=0)

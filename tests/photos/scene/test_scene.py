@@ -177,7 +177,7 @@ def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     assert each[1]["photo"] == scene.names[1]
     each = [{**one, "cover": 0.8} for one in each]
     each[4]["cover"] = 0.5
-    bare, apart = command.doubts(each, found.facts)
+    bare, apart = command.warnings_of(each, found.facts)
     assert scene.names[4] in bare
     plain = found.facts["plain"]
     assert 0 <= plain < 0.02  # all of the room is painted

@@ -12,7 +12,7 @@ from gendr import look_at
 from gendr.losses import psnr
 from gendr.mesh import Mesh, icosphere
 from gendr.photos import load_points, load_views
-from gendr.photos.lines_of_sight import in_view, meeting_point, shown_at
+from gendr.photos.lines_of_sight import in_view, meeting_point, sample_at
 from gendr.photos.splatting import (
     Look,
     from_cameras,
@@ -183,7 +183,7 @@ def test_where_the_lines_of_sight_meet():
 def test_what_images_show_at_points():
     photos = balls(2)
     points = torch.tensor([[0.2, 0.1, 0.0], [0.2, 1.0, 0.0], [0.0, 9.0, 0.0], [0.0, 0.0, 50.0]])
-    colors, inside = shown_at(photos.images[:1], photos.camera[0], points)
+    colors, inside = sample_at(photos.images[:1], photos.camera[0], points)
     assert inside.tolist()[:3] == [True, True, False]
     torch.testing.assert_close(colors[0], RED)
     torch.testing.assert_close(colors[1], torch.ones(3))
@@ -200,7 +200,7 @@ def test_from_the_hull():
     assert len(points) == 300
     assert splats.harmonics.shape == (300, 16, 3)
     for i in range(len(photos)):
-        assert (shown_at(photos.alpha[i : i + 1, None], photos.camera[i], points)[0] > 0.25).all()
+        assert (sample_at(photos.alpha[i : i + 1, None], photos.camera[i], points)[0] > 0.25).all()
     away = (points - torch.tensor([0.2, 0.1, 0.0])).norm(dim=1)
     assert 0.65 < away.max() < 1.0  # the hull of six views is larger than the ball
     torch.testing.assert_close(0.5 + 0.28209479 * splats.harmonics[:, 0].median(0).values, RED)

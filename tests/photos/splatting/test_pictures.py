@@ -15,7 +15,7 @@ from gendr.mesh import icosphere
 from gendr.photos import visual
 from gendr.photos.splatting import Photos, Splats, camera_path, from_mesh
 from gendr.photos.splatting.harmonics import flat_color, harmonics_of
-from gendr.photos.splatting.pictures import as_seen, film, pair, sheet
+from gendr.photos.splatting.pictures import film, pair, sheet, with_mean_colors
 
 F64 = torch.float64
 AT = torch.tensor([3.0, -1.0, 2.0], dtype=F64)
@@ -132,7 +132,7 @@ def test_opaque_triangles_have_the_mean_color_of_pixels_that_show_them():
     red, blue = torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0.0, 0.0, 1.0])
     images = torch.stack([red, blue])[..., None, None].expand(2, 3, 64, 64)
     photos = Photos(images, None, camera, ("a", "b"), torch.ones(3))
-    found = as_seen(splats, photos)
+    found = with_mean_colors(splats, photos)
     in_front = int(camera.eye[0, 2] < 0)  # the wall that the first camera sees
     order = [red, blue] if in_front == 0 else [blue, red]
     want = torch.stack([*order, (red + blue) / 2])
@@ -145,9 +145,9 @@ def test_opaque_triangles_have_the_mean_color_of_pixels_that_show_them():
     more = Splats(
         torch.cat([vertices, away]), dark[[0, 1, 2, 3, 3]], torch.full((5,), 0.3), torch.ones(5)
     )
-    kept = as_seen(more, photos)
+    kept = with_mean_colors(more, photos)
     torch.testing.assert_close(kept.vertices, more.vertices[[0, 1, 3, 4]])
     assert flat_color(kept.harmonics)[-1].tolist() == flat_color(dark)[3].tolist()  # black
-    assert len(as_seen(more, replace(photos, alpha=torch.ones(2, 64, 64)))) == 3
+    assert len(with_mean_colors(more, replace(photos, alpha=torch.ones(2, 64, 64)))) == 3
     with pytest.raises(ValueError, match="no photo shows any of the 1 triangles"):
-        as_seen(splats[3:].with_tensors(vertices=away), photos)
+        with_mean_colors(splats[3:].with_tensors(vertices=away), photos)

@@ -26,7 +26,7 @@ from gendr.photos.viewer.pictures import (
     drawable,
     eye,
     letterboxed,
-    pulled,
+    silhouette_gradient,
     soft,
     splatted,
 )
@@ -91,13 +91,13 @@ def test_colours_are_lengths_of_the_gradient():
             step = torch.zeros_like(corners)
             step[v, axis] = 1e-5
             slopes[v, axis] = (area(corners + step) - area(corners - step)) / 2e-5
-    colors = pulled(Mesh(corners, faces), camera, SIZE, how)
+    colors = silhouette_gradient(Mesh(corners, faces), camera, SIZE, how)
     part = ((1 - colors[:, 2]) / (1 - 62 / 255)) ** 2
     assert float(part.max()) == pytest.approx(1)
     length = slopes.norm(dim=1)
     torch.testing.assert_close(part[:4] / part[0], length / length[0], atol=1e-4, rtol=1e-4)
     away = camera.moved([0.0, 5.0, 0.0])  # it sees nothing
-    assert (pulled(Mesh(corners, faces), away, SIZE, how) == 1).all()
+    assert (silhouette_gradient(Mesh(corners, faces), away, SIZE, how) == 1).all()
 
 
 def soft_alpha(mesh, camera, how):

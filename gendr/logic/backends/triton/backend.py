@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from gendr._common.kept import kept
+from gendr._common.tensor_cache import cached
 from gendr.kernels.triton import launch as _triton_launch
 from gendr.kernels.triton.launch import available, blocks_of, interpreted, power_of_2, run
 from gendr.logic.backends.wires import Wires
@@ -142,7 +142,7 @@ def _wires(inputs: Tensor, features: int) -> Wires:
     """Wires whose tables are those of the last call with the same tensor, if it has not changed."""
     wires = Wires(inputs, features)
     # Not the wires themselves: they hold the key.
-    found = kept(inputs, ("wires", features), lambda _: (wires.compact, wires.readers))
+    found = cached(inputs, ("wires", features), lambda _: (wires.compact, wires.readers))
     vars(wires).update(compact=found[0], readers=found[1])
     return wires
 

@@ -90,12 +90,12 @@ class Materials:
             owner = extensions
         look = child(owner, name)
         found = Base(numbers(look, colour, [1.0] * 4)[:3].clip(0, 1), _UNLIT in extensions)
-        self._note_rest(material, look)
+        self._note_unsupported(material, look)
         if texture in look:
             self._read_texture(child(look, texture), found)
         return found
 
-    def _note_rest(self, material: Object, look: Object) -> None:
+    def _note_unsupported(self, material: Object, look: Object) -> None:
         """Note what of a material is not drawn."""
         notes, mode = self._document.notes, material.get("alphaMode", "OPAQUE")
         if mode != "OPAQUE":

@@ -25,7 +25,7 @@ from gendr.mesh.files.gltf.document import (
     listed,
 )
 from gendr.mesh.files.gltf.materials import Materials
-from gendr.mesh.files.gltf.scene import Shown, shown_meshes
+from gendr.mesh.files.gltf.scene import MeshInstance, mesh_instances
 from gendr.mesh.files.reports import note
 from gendr.mesh.files.soup import Material, Soup, joined, merge, note_unlit
 from gendr.mesh.files.srgb import from_linear
@@ -67,8 +67,8 @@ class _Reader:
     def soup(self) -> Soup:
         """All parts, joined."""
         document = self._document
-        jobs = list[tuple[Shown, Any]]()
-        for shown in shown_meshes(document):
+        jobs = list[tuple[MeshInstance, Any]]()
+        for shown in mesh_instances(document):
             primitives = listed(document.item("meshes", shown.mesh), "primitives")
             document.budget.spend(_PART * len(primitives))
             jobs += [(shown, primitive) for primitive in primitives]
@@ -87,7 +87,7 @@ class _Reader:
         merge(soup)
         return soup
 
-    def _part(self, shown: Shown, primitive: Object) -> Soup | None:
+    def _part(self, shown: MeshInstance, primitive: Object) -> Soup | None:
         """A primitive in all its places, or None if it has no triangles."""
         notes = self._document.notes
         attributes, mode = child(primitive, "attributes"), primitive.get("mode", _TRIANGLES)
@@ -165,7 +165,12 @@ class _Reader:
         return faces[(a != b) & (b != c) & (c != a)]  # the others only lead to another place
 
     def _attribute(
-        self, shown: Shown, primitive: Object, name: str, kinds: tuple[str, ...], scaled: bool
+        self,
+        shown: MeshInstance,
+        primitive: Object,
+        name: str,
+        kinds: tuple[str, ...],
+        scaled: bool,
     ) -> Array | None:
         """An attribute [V, width] with its morph targets, or None if there is none."""
         attributes, targets = child(primitive, "attributes"), listed(primitive, "targets")
@@ -202,7 +207,7 @@ class _Reader:
         return found
 
     def _placed(
-        self, shown: Shown, attributes: Object, points: Array, faces: Array, used: Any
+        self, shown: MeshInstance, attributes: Object, points: Array, faces: Array, used: Any
     ) -> tuple[Array, Array, int]:
         """Vertices [I V, 3] and faces [I F, 3] in the I places of a mesh; mirrored ones turned."""
         spend, total = self._document.budget.spend, self._total(attributes)

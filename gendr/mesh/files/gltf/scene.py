@@ -30,7 +30,7 @@ _INSTANCING = "EXT_mesh_gpu_instancing"
 
 
 @dataclass
-class Shown:
+class MeshInstance:
     """A mesh with its pose, and all places in which it is shown."""
 
     mesh: int
@@ -44,7 +44,7 @@ class Shown:
         return np.concatenate(self.places)
 
 
-def shown_meshes(document: Document) -> list[Shown]:
+def mesh_instances(document: Document) -> list[MeshInstance]:
     """The meshes of the default scene, in the order of its nodes.
 
     Raises:
@@ -57,7 +57,7 @@ def shown_meshes(document: Document) -> list[Shown]:
         note(document.notes, "its cameras are left out")
     if document.items("animations"):
         note(document.notes, "its animations are left out: it has the pose of its nodes")
-    found: dict[object, Shown] = {}
+    found: dict[object, MeshInstance] = {}
     for index in order:
         node = nodes[index]
         if "mesh" not in node:
@@ -70,13 +70,13 @@ def shown_meshes(document: Document) -> list[Shown]:
         joints = None
         if "skin" in node:
             key, joints = index, _joints(document, node, nodes, parents, world)
-        found.setdefault(key, Shown(node["mesh"], weights, joints))
+        found.setdefault(key, MeshInstance(node["mesh"], weights, joints))
         found[key].places.append(_instances(document, node, world[index], joints is not None))
     if not nodes and document.items("meshes"):
         note(document.notes, "it has no nodes: all its meshes are taken as they are")
         for index in range(len(document.items("meshes"))):
             weights = listed(document.item("meshes", index), "weights")
-            found[index] = Shown(index, weights, None, [np.eye(4)[None]])
+            found[index] = MeshInstance(index, weights, None, [np.eye(4)[None]])
     return list(found.values())
 
 

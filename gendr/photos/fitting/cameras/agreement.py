@@ -81,7 +81,7 @@ class Agreement:
 
     def _look(self, sight: VisibilityBuffer, inside: Tensor, i: int) -> None:
         """What photo i shows, and how that changes with its pose and the depths of points."""
-        rows, xy, weight = sight.seen(self.points, self.normals, inside)
+        rows, xy, weight = sight.visible_points(self.points, self.normals, inside)
         if len(rows) == 0:
             return
         image, camera = self.images[i], self.camera

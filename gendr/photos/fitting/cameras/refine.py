@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._common.devices import where_given
+from gendr._common.devices import on_given_devices
 from gendr._common.jobs import Progress, Tell
 from gendr.losses import iou
 from gendr.mesh import Camera
@@ -31,7 +31,7 @@ from gendr.photos.fitting.cameras.tangents import (
     solved,
     spread,
 )
-from gendr.photos.fitting.checks import check_beside, check_views
+from gendr.photos.fitting.checks import check_further_images, check_views
 from gendr.photos.fitting.frame import Frame
 
 __all__ = ["CameraResult", "aligned", "refine_cameras"]
@@ -83,7 +83,7 @@ class CameraResult:
 
 
 @torch.no_grad()
-@where_given
+@on_given_devices
 def refine_cameras(
     masks: Tensor,
     camera: Camera,
@@ -128,7 +128,7 @@ def refine_cameras(
             "pose by; leave it out"
         )
     if images is not None:
-        check_beside("images", images, "[B, 3, H, W]", "masks", masks)
+        check_further_images("images", images, "[B, 3, H, W]", "masks", masks)
         images = images.detach()
     masks, camera, tell = masks.detach(), camera.detach(), callback or (lambda now: None)
     frame = Frame.of_masks(masks, camera)

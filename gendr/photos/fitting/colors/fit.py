@@ -29,13 +29,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._common.checks import check_choice, check_count, check_like, check_number
-from gendr._common.devices import where_given
+from gendr._common.devices import on_given_devices
 from gendr._common.memory import give_back
 from gendr._common.vectors import summed
 from gendr.kernels.threads import mapped, num_threads, run, torch_on_one_thread
 from gendr.losses import psnr
 from gendr.mesh import Camera, Mesh
-from gendr.photos.fitting.checks import check_beside, check_views
+from gendr.photos.fitting.checks import check_further_images, check_views
 from gendr.photos.fitting.colors.light import HarmonicLight
 from gendr.photos.fitting.colors.samples import Samples
 from gendr.photos.fitting.colors.sparse_system import OFF, SparseSystem, mixed
@@ -117,7 +117,7 @@ class ColorResult:
         )  # fmt: skip
 
 
-@where_given
+@on_given_devices
 def fit_colors(
     mesh: Mesh,
     images: Tensor,
@@ -164,7 +164,7 @@ def fit_colors(
     check_views("images", images, "[B, 3, H, W]", camera)
     check_like("the mesh", mesh.vertices, "images", images)
     if masks is not None:
-        check_beside("masks", masks, "[B, H, W]", "images", images)
+        check_further_images("masks", masks, "[B, H, W]", "images", images)
         masks = masks.detach()
     check_choice("kind", kind, KINDS)
     check_choice("light", light, LIGHTS)

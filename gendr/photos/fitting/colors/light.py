@@ -12,7 +12,7 @@ from torch import Tensor
 from gendr._common.checks import check_choice, check_float, check_shape
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
-from gendr.photos.fitting.visibility import shown_faces
+from gendr.photos.fitting.visibility import visible_faces
 
 __all__ = ["HarmonicLight", "harmonics"]
 
@@ -81,7 +81,7 @@ class HarmonicLight:
         normals = mesh.vertex_normals[mesh.faces]
         for i in range(len(camera)):
             planes = visual.depths(mesh, camera[i])
-            face, weights, _ = shown_faces(
+            face, weights, _ = visible_faces(
                 mesh.vertices, camera[i], (height * fine, width * fine), planes, mesh.faces
             )
             shown = face >= 0

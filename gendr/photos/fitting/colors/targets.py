@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gendr.mesh import Camera, Mesh
-from gendr.photos.fitting.visibility import VisibilityBuffer, shown_faces
+from gendr.photos.fitting.visibility import VisibilityBuffer, visible_faces
 
 __all__ = ["Texels", "TextureTarget", "Vertices"]
 
@@ -88,7 +88,7 @@ class Texels:
         assert uvs is not None  # callers check it
         sheet = torch.cat([2 * uvs - 1, -torch.ones_like(uvs[..., :1])], -1)
         camera = Camera(focal=1.0, orthographic=True).to(mesh.device, mesh.dtype)
-        face, weights, _ = shown_faces(sheet, camera, size, (0.5, 2.0))
+        face, weights, _ = visible_faces(sheet, camera, size, (0.5, 2.0))
         face, weights = face.flatten(), weights.flatten(1).T
         place = (face >= 0).nonzero()[:, 0]
         if len(place) == 0:

@@ -26,7 +26,7 @@ from gendr._common.checks import (
     check_number,
     check_shape,
 )
-from gendr._common.devices import where_given
+from gendr._common.devices import on_given_devices
 from gendr._common.jobs import Progress, Tell
 from gendr._common.settings import changed
 from gendr.mesh import Camera, Mesh
@@ -42,7 +42,7 @@ __all__ = ["PoseCandidate", "PoseResult", "fit_pose", "outline_problem"]
 LEAST = 16
 
 
-@where_given
+@on_given_devices
 def fit_pose(
     mesh: Mesh,
     masks: Tensor,

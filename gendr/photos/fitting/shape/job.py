@@ -21,7 +21,7 @@ from gendr.optim import uniform_adam_step
 from gendr.photos import remesh
 from gendr.photos.fitting.frame import SPHERE, Frame
 from gendr.photos.fitting.parametrization import SmoothParametrization, check_single
-from gendr.photos.fitting.remeshing import carried_moments
+from gendr.photos.fitting.remeshing import interpolated_moments
 from gendr.photos.fitting.shape.schedule import FitSchedule, pixel_at_middle, shortest_edge
 from gendr.photos.fitting.shape.settings import FitSettings
 from gendr.photos.fitting.shape.state import KIND, FitResult, FitState
@@ -147,7 +147,7 @@ class Job:
         found = remesh(mesh, self.schedule.edge, iterations=ITERATIONS)
         faces = found.mesh.faces
         u = self.surface(faces, found.mesh.vertices).shape.u.detach().clone()
-        first, second = carried_moments(found, state.first, state.second)
+        first, second = interpolated_moments(found, state.first, state.second)
         return replace(state, faces=faces, u=u, first=first, second=second)
 
     def progress(self, state: FitState, seconds: float = 0.0) -> float:
@@ -198,7 +198,7 @@ class Job:
         with torch.no_grad():
             mesh = self.mesh(vertices, faces)
             seen = mapped(
-                lambda part: iou(self._seen(mesh, part), self.masks[part]),
+                lambda part: iou(self._hard_masks(mesh, part), self.masks[part]),
                 parts, device=vertices.device,
             )  # fmt: skip
         return torch.cat(seen)
@@ -212,7 +212,7 @@ class Job:
             self._parts[key] = self.camera[some], self.schedule.masks[level][some]
         return self._parts[key]
 
-    def _seen(self, mesh: Mesh, part: slice) -> Tensor:
+    def _hard_masks(self, mesh: Mesh, part: slice) -> Tensor:
         """Hard masks of some views."""
         out = self.hard(mesh, self.camera[part])
         # On a CPU what is nearest is found in half the time of what covers.

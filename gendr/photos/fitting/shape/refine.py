@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gendr._common.checks import check_count, check_like, check_number
 from gendr._common.defaults import SHAPE
-from gendr._common.devices import where_given
+from gendr._common.devices import on_given_devices
 from gendr._common.jobs import Progress, Tell
 from gendr._common.memory import give_back
 from gendr.kernels.threads import mapped
@@ -21,12 +21,18 @@ from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh
 from gendr.optim import uniform_adam_step
 from gendr.photos import remesh, visual, visual_hull
-from gendr.photos.fitting.checks import check_beside, check_views
+from gendr.photos.fitting.checks import check_further_images, check_views
 from gendr.photos.fitting.colors.fit import fit_colors
 from gendr.photos.fitting.parametrization import SmoothParametrization, check_single
 from gendr.photos.fitting.shape.bites import without_bites
 from gendr.photos.fitting.shape.schedule import edge_of
-from gendr.photos.fitting.shape.stereo import LEAST_VIEWS, find_depths, fused, is_plain, told_apart
+from gendr.photos.fitting.shape.stereo import (
+    LEAST_VIEWS,
+    amplified_patterns,
+    find_depths,
+    fused,
+    is_plain,
+)
 from gendr.photos.fitting.silhouette_gradient import silhouette_gradient
 from gendr.photos.meshing.remeshing import without_cuts
 from gendr.rendering import Renderer
@@ -59,7 +65,7 @@ MOST_WORSE, FEW = 1.0, 8
 
 @dataclass(frozen=True, eq=False)
 class _Photos:
-    """Images [B, 3, H, W] of `told_apart`, B cameras, masks [B, H, W], and these without bites."""
+    """Images [B, 3, H, W] of `amplified_patterns`, B cameras, masks, and these without bites."""
 
     images: Tensor
     camera: Camera
@@ -176,7 +182,7 @@ class _Budget:
         return tell
 
 
-@where_given
+@on_given_devices
 def refine_shape(
     mesh: Mesh,
     images: Tensor,
@@ -230,7 +236,7 @@ def refine_shape(
             f"at least {LEAST_VIEWS} photos are needed to see where colours agree, got {sizes['B']}"
         )
     check_like("the mesh", mesh.vertices, "images", images)
-    check_beside("masks", masks, "[B, H, W]", "images", images)
+    check_further_images("masks", masks, "[B, H, W]", "images", images)
     check_count("steps", steps, least=0)
     if budget is not None:
         check_number("budget", budget, above=0)
@@ -238,7 +244,7 @@ def refine_shape(
     camera = camera.toward(mesh).with_origin(None)
     masks = masks.detach()
     images = images.detach()
-    compared = told_apart(images, masks)
+    compared = amplified_patterns(images, masks)
     photos = _Photos(compared, camera.detach(), masks, without_bites(camera, masks))
     before: Mapping[str, Any] = resume or {"parts": 0}
     part, parts = int(before["parts"]), 1 + -(-steps // EVERY)
@@ -382,7 +388,7 @@ class _Refinement:
         """
         photos, given = self.photos, mesh
 
-        def found_so_far(now: Progress) -> None:
+        def report_depths(now: Progress) -> None:
             if now.state is not None:
                 self.clock.at(0, depths=now.state)
             tell(0.78 * now)
@@ -394,7 +400,7 @@ class _Refinement:
             if photos.whole is not photos.masks:  # what bites carved away is looked at, too
                 mesh = visual_hull(photos.camera, photos.whole)
             depths = find_depths(
-                mesh, self.images, photos.camera, photos.masks, found_so_far, LEAST_KNOWN, resume
+                mesh, self.images, photos.camera, photos.masks, report_depths, LEAST_KNOWN, resume
             )
             self.known = depths.known
             if depths.known < LEAST_KNOWN:

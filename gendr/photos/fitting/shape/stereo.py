@@ -33,10 +33,10 @@ __all__ = [
     "LEAST_VIEWS",
     "Depths",
     "StereoSettings",
+    "amplified_patterns",
     "find_depths",
     "fused",
     "is_plain",
-    "told_apart",
 ]
 
 Array = npt.NDArray[Any]
@@ -237,14 +237,14 @@ def find_depths(
         arrays["scores"] = np.full((count, height, width), -1, np.float32)
     planes, scores = arrays["planes"], arrays["scores"]
 
-    def told(part: float, look: int, done: int) -> None:
+    def report(part: float, look: int, done: int) -> None:
         tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
         tell(Progress(part, state={"look": look, "done": done, "known": known, "arrays": tensors}))
 
-    told(_PREPARED, look, begin)
+    report(_PREPARED, look, begin)
     for ref in range(begin, count if look == 0 else 0):
         start, sure, pairs = _swept(half, ref, near[ref], middle, deep)
-        told(_PREPARED + (_FIRST - _PREPARED) * (ref + 0.25) / count, 0, ref)
+        report(_PREPARED + (_FIRST - _PREPARED) * (ref + 0.25) / count, 0, ref)
         _propagated(
             half, ref, near[ref], middle, deep, start, sure, pairs, SETTINGS.coarse_iterations
         )
@@ -261,7 +261,7 @@ def find_depths(
             pairs,
             SETTINGS.fine_iterations,
         )
-        told(_PREPARED + (_FIRST - _PREPARED) * (ref + 1) / count, 0, ref + 1)
+        report(_PREPARED + (_FIRST - _PREPARED) * (ref + 1) / count, 0, ref + 1)
     shown = whole.inside > 0
     if look == 0:
         enough = np.array([min(SETTINGS.least_consistent, len(some) - 1) for some in near])[
@@ -280,12 +280,12 @@ def find_depths(
             former = {"former": planes.copy(), "before": scores.copy(), "sure": sure}
             arrays, begin = {"planes": planes, "scores": scores, **former}, 0
         share = (1 - _FIRST) / SETTINGS.later_passes
-        told(_FIRST + share * (again - 1 + begin / count), again, begin)
+        report(_FIRST + share * (again - 1 + begin / count), again, begin)
         former = arrays["former"], sure
         for ref in range(begin, count):
             planes[ref], scores[ref] = arrays["former"][ref], arrays["before"][ref]
             _second_pass(whole, ref, near[ref], middle, deep, former, planes[ref], scores[ref])
-            told(_FIRST + share * (again - 1 + (ref + 1) / count), again, ref + 1)
+            report(_FIRST + share * (again - 1 + (ref + 1) / count), again, ref + 1)
         # One that agrees is enough where all are asked whether they see something else there.
         sure = sure | ((_consistent(whole, near, planes, scores) >= 1) & shown)
     weights = np.where(sure, scores.clip(0, 1) ** 2, 0).astype(np.float32)
@@ -553,7 +553,7 @@ def _extended(images: Array, masks: Tensor) -> Array:
     return images
 
 
-def told_apart(images: Tensor, masks: Tensor) -> Tensor:
+def amplified_patterns(images: Tensor, masks: Tensor) -> Tensor:
     """Photos [B, 3, H, W], with faint patterns of colour, as on plaster, made strong.
 
     Where colours hardly differ, photos are met as well by a wrong surface: what differs is shading

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gendr.mesh.files.gltf import accessors
 from gendr.mesh.files.gltf.document import Document, GltfError, Object, child, listed
-from gendr.mesh.files.gltf.scene import shown_meshes
+from gendr.mesh.files.gltf.scene import mesh_instances
 from gendr.mesh.files.reports import note
 from gendr.photos.splatting.gaussians.cloud import Cloud, moved
 from gendr.photos.splatting.harmonics import COUNTS
@@ -25,7 +25,7 @@ EXTENSION = "KHR_gaussian_splatting"
 def read_gltf(path: Path, notes: list[str]) -> Cloud:
     """The Gaussians that the default scene shows, in the world of its nodes, unchecked."""
     document, found = Document(path, notes, {EXTENSION}), list[Cloud]()
-    for shown in shown_meshes(document):
+    for shown in mesh_instances(document):
         for primitive in listed(document.item("meshes", shown.mesh), "primitives"):
             look = child(primitive, "extensions").get(EXTENSION)
             if not isinstance(look, dict):

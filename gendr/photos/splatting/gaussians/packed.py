@@ -131,7 +131,7 @@ _Head = tuple[int, int, int, int, int]
 _Take = Callable[[int], Array]
 
 
-def _known(magic: bytes, version: int, count: int, degree: int, size: int) -> None:
+def _check_header(magic: bytes, version: int, count: int, degree: int, size: int) -> None:
     if magic != b"NGSP":
         raise ValueError("what it holds compressed does not begin with NGSP")
     if version not in (2, 3, 4):
@@ -149,7 +149,7 @@ def _stream(data: bytes) -> tuple[_Head, _Take, Callable[[], None]]:
     if len(ready) < _HEADER.size:
         raise ValueError("its header is cut short")
     magic, version, count, degree, fraction, flags, _ = _HEADER.unpack(ready)
-    _known(magic, version, count, degree, len(data))
+    _check_header(magic, version, count, degree, len(data))
     if flags & _EXTENDED:  # whose place in the stream differs among programs
         raise ValueError(
             "it has extensions within its stream, of which SPZ_ADOBE_coordinate_system says that "
@@ -184,7 +184,7 @@ def _streams(data: bytes) -> tuple[_Head, _Take, Callable[[], None]]:
             "version 4 needs zstandard: pip install zstandard; or save it as version 3"
         ) from None
     magic, version, count, degree, fraction, flags, streams, at = _HEADER_4.unpack_from(data)
-    _known(magic, version, count, degree, len(data))
+    _check_header(magic, version, count, degree, len(data))
     sizes = np.frombuffer(data, "<u8", 2 * streams, at)[::2].tolist()
     places = iter(zip(np.cumsum([at + 16 * streams, *sizes]).tolist(), sizes, strict=False))
 

@@ -59,7 +59,7 @@ def _cloud(elements: dict[str, Element], notes: list[str]) -> Cloud | None:
         sizes = np.pad(sizes, ((0, 0), (0, 1)))
     turns = _table(points, "rot_0 rot_1 rot_2 rot_3")
     if "f_dc_0" in points.values:
-        rest = _rest(points, len(place), notes)
+        rest = _higher_harmonics(points, len(place), notes)
         harmonics = np.empty((len(place), 1 + rest.shape[1], 3), np.float32)
         harmonics[:, 0], harmonics[:, 1:] = _table(points, "f_dc_0 f_dc_1 f_dc_2"), rest
     elif (colors := point_colors(points, notes)) is not None:
@@ -81,7 +81,7 @@ def _table(element: Element, text: str, kind: type[np.floating[Any]] = np.float3
     return found
 
 
-def _rest(element: Element, count: int, notes: list[str]) -> Array:
+def _higher_harmonics(element: Element, count: int, notes: list[str]) -> Array:
     """The harmonics beyond the first that have columns, up to degree 3: [count, K, 3].
 
     The columns are by channel, then by harmonic.
@@ -133,7 +133,7 @@ def _unpacked(
     rgb = within(color[:, :3], "", "rgb") if "min_r" in chunks.values else color[:, :3]
     harmonics = harmonics_of_bytes(rgb)
     if sh is not None:
-        rest = _rest(sh, count, notes)
+        rest = _higher_harmonics(sh, count, notes)
         # The middle of 256 steps of [-4, 4], but for the ends.
         steps = np.where(rest == 0, 0, np.where(rest == 255, 256, rest + np.float32(0.5)))
         harmonics = np.concatenate([harmonics, steps / np.float32(32) - np.float32(4)], 1)

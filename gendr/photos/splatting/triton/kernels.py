@@ -165,7 +165,7 @@ def _colour(harmonics, i, c: tl.constexpr, valid, x, y, z, COUNT: tl.constexpr):
 
 
 @triton.jit
-def _put_corner(corners, i, k: tl.constexpr, valid, point, depth, seen):
+def _store_corner(corners, i, k: tl.constexpr, valid, point, depth, seen):
     at = corners + i * 9 + 3 * k
     tl.store(at, point[0], valid)
     tl.store(at + 1, point[1], valid)
@@ -202,9 +202,9 @@ def project_triangles(
     r, c = _corner(vertices, i, 2, valid, view)
     seen = valid & (a[3] >= near) & (b[3] >= near) & (c[3] >= near)
     u, v, w = _on_screen(a, seen), _on_screen(b, seen), _on_screen(c, seen)
-    _put_corner(corners, i, 0, valid, u, a[3], seen)
-    _put_corner(corners, i, 1, valid, v, b[3], seen)
-    _put_corner(corners, i, 2, valid, w, c[3], seen)
+    _store_corner(corners, i, 0, valid, u, a[3], seen)
+    _store_corner(corners, i, 1, valid, v, b[3], seen)
+    _store_corner(corners, i, 2, valid, w, c[3], seen)
     size = a[0] * 0.0 + unit
     if INRADIUS:
         area, one, two, three = _sizes(u, v, w)
@@ -218,7 +218,7 @@ def project_triangles(
 
 
 @triton.jit
-def _pulled(at, other, length, factor):
+def _length_gradient(at, other, length, factor):
     """A factor times the direction to a corner from another one, at a distance."""
     scaled = factor / tl.where(length > 0.0, length, 1.0)
     scaled = tl.where(length > 0.0, scaled, 0.0)
@@ -226,7 +226,7 @@ def _pulled(at, other, length, factor):
 
 
 @triton.jit
-def _put_move(
+def _store_corner_gradient(
     out, i, k: tl.constexpr, valid, seen, grads, view, point, moved, toward
 ):  # fmt: skip
     """The gradient of corner k: what its place on the screen says, its depth, and its direction."""
@@ -269,8 +269,8 @@ def project_backward(
         on_area = tl.where(area > 0.0, factor, -factor) / safe
         on_around = -factor * tl.abs(area) / (safe * safe)
         uv, vw, wu = (
-            _pulled(u, v, one, on_around), _pulled(v, w, two, on_around),
-            _pulled(w, u, three, on_around),
+            _length_gradient(u, v, one, on_around), _length_gradient(v, w, two, on_around),
+            _length_gradient(w, u, three, on_around),
         )  # fmt: skip
         to_u = (uv[0] - wu[0] + on_area * (v[1] - w[1]), uv[1] - wu[1] + on_area * (w[0] - v[0]))
         to_v = (vw[0] - uv[0] + on_area * (w[1] - u[1]), vw[1] - uv[1] + on_area * (u[0] - w[0]))
@@ -292,6 +292,6 @@ def project_backward(
                 gx, gy, gz = gx + weight * sx, gy + weight * sy, gz + weight * sz
     along, third = gx * x + gy * y + gz * z, inverse / 3.0
     toward = (gx - along * x) * third, (gy - along * y) * third, (gz - along * z) * third
-    _put_move(out_vertices, i, 0, valid, seen, on_corners, view, u, to_u, toward)
-    _put_move(out_vertices, i, 1, valid, seen, on_corners, view, v, to_v, toward)
-    _put_move(out_vertices, i, 2, valid, seen, on_corners, view, w, to_w, toward)
+    _store_corner_gradient(out_vertices, i, 0, valid, seen, on_corners, view, u, to_u, toward)
+    _store_corner_gradient(out_vertices, i, 1, valid, seen, on_corners, view, v, to_v, toward)
+    _store_corner_gradient(out_vertices, i, 2, valid, seen, on_corners, view, w, to_w, toward)

@@ -28,7 +28,7 @@ from gendr.kernels.numba.vectors import LANES
 from gendr.relaxed.backends.cpu.minimum import (
     Decision,
     candidates,
-    pull,
+    minimum_backward,
     smallest,
     weigh,
 )
@@ -62,7 +62,7 @@ def _by_law(
     if slopes.shape[1] == 0:
         return
     ways.by_value[:count] = 1.0
-    pull(ways, count, law, False)
+    minimum_backward(ways, count, law, False)
     slopes[:, :count] = ways.by_x[:2, :count]
 
 

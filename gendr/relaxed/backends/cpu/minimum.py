@@ -171,7 +171,7 @@ def _slopes(c, k, n, law):
 
 
 @inner()
-def pull(c, n, law, with_weights):
+def minimum_backward(c, n, law, with_weights):
     """Fill in the gradients of the candidates, after `smallest`, and add to that of beta.
 
     They follow from those of the minima and, if `with_weights`, those of the weights.

@@ -35,7 +35,7 @@ from gendr.kernels.numba.vectors import LANES
 from gendr.relaxed.backends.cpu.minimum import (
     Decision,
     candidates,
-    pull,
+    minimum_backward,
     smallest,
     weigh,
 )
@@ -390,7 +390,7 @@ def _walk_back_near(grid, e, inverse, steps, walked, given, sums, following):
 
 
 @inner()
-def _pull_near(grid, before, after, e, inverse, middle, end, cost, g, summed, flows, following):
+def _near_backward(grid, before, after, e, inverse, middle, end, cost, g, summed, flows, following):
     """Set `following` to the gradients of the distances before a sweep; adds g to summed.
 
     g [size] is the gradient of the distances after it; flows [2, size] is scratch.
@@ -406,15 +406,15 @@ def _pull_near(grid, before, after, e, inverse, middle, end, cost, g, summed, fl
 
 
 @inner()
-def _pull_by_law(grid, end, ways, g, gw, is_last, summed, following):
-    """As `_pull_near`, after `_expected`; gw [K, size] is read for the last sweep."""
+def _by_law_backward(grid, end, ways, g, gw, is_last, summed, following):
+    """As `_near_backward`, after `_expected`; gw [K, size] is read for the last sweep."""
     begin, n = grid.begin, end - grid.begin
     for i in range(begin, end):
         summed[i] += g[i]
     ways.by_value[:n] = g[begin:end]
     if is_last:
         ways.by_w[:, :n] = gw[:, begin:end]
-    pull(ways, n, grid.law, is_last)
+    minimum_backward(ways, n, grid.law, is_last)
     following[:] = 0.0
     for k in range(len(grid.offsets)):
         source, offset = ways.by_x[k], grid.offsets[k]
@@ -461,7 +461,7 @@ def backward(
                 steps = _walk_near(grid, e, inverse, iterations, walked)
                 _walk_back_near(grid, e, inverse, steps, walked, pointer(given), sums, following)
             elif is_near:
-                _pull_near(
+                _near_backward(
                     grid, row(history, sweep - 1), row(history, sweep), e, inverse, middle, end,
                     pointer(cost), g, pointer(summed), flows, following,
                 )  # fmt: skip
@@ -472,7 +472,7 @@ def backward(
                 else:
                     _expected(grid, before, end, ways)
                 pulled, pulls = slopes[sweep % 2], slopes[(sweep + 1) % 2]
-                _pull_by_law(grid, end, ways, pulled, gw, is_last, summed, pulls)
+                _by_law_backward(grid, end, ways, pulled, gw, is_last, summed, pulls)
         _unpadded(grid, summed, by_costs[b])
         # The path does not change when costs grow and beta shrinks by the same factor (Euler).
         for i in range(by_costs.shape[1]):

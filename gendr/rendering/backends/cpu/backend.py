@@ -395,7 +395,7 @@ def nearest(
     faces: ScreenFaces, size: ImageSize, clip: Tensor, index: Tensor | None = None
 ) -> Tensor:
     """The nearest face that covers each pixel, by the kernel of `gendr.primitives.rasterize`."""
-    from gendr.primitives.kernels.raster import seen
+    from gendr.primitives.kernels.raster import visible_ids
 
     starts = torch.tensor(faces.offsets, dtype=torch.int32, device="cpu")
     ranges = torch.stack([starts[:-1], starts.diff()], 1)
@@ -404,7 +404,7 @@ def nearest(
     triangles = Triangles(
         tri.int(), faces.images, size.height, size.width, len(points), ranges, shared=True
     )
-    return seen(triangles, points).flip(1).long()
+    return visible_ids(triangles, points).flip(1).long()
 
 
 KERNELS = {

@@ -39,7 +39,7 @@ from gendr.kernels.numba.calls import (
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.mathematics import fma
 from gendr.kernels.numba.vectors import LANES, lanewise, put_before, where, wide
-from gendr.rendering.backends.cpu.records import DrawnAlpha, FaceTables, Formulas
+from gendr.rendering.backends.cpu.records import AlphaRecords, FaceTables, Formulas
 
 SHORTEST = 1e-300  # an edge with a smaller squared length counts as a point
 BLOCK = 512  # pairs per call of a law: several arrays of this length fit in the L1 and L2 caches
@@ -347,7 +347,7 @@ def new_block():
 
 
 @lanewise
-def _put(points, n, xs, x, y):
+def _store(points, n, xs, x, y):
     """Write points of a row, from column x on, to the n-th and next places."""
     points[n + X], points[n + Y] = xs[x], y
 
@@ -394,7 +394,7 @@ def next_block(tables, face_last, rows, image, block, slopes):
                     indices[RUN_PIXEL + runs] = (image * height + row) * width + first
                     runs += 1
                     for x in range(first, stop, LANES):
-                        _put(points, n + x - first, xs, x, ys[row])
+                        _store(points, n + x - first, xs, x, ys[row])
                     n += stop - first
                 if stop < last:
                     column = stop
@@ -423,7 +423,7 @@ def next_block(tables, face_last, rows, image, block, slopes):
 
 
 @inner()
-def whole(n):
+def padded(n):
     """The number of points up to the end of the last vector."""
     return (n + WHOLE - 1) // WHOLE * WHOLE
 
@@ -565,7 +565,7 @@ def alpha_rows(arrays, formulas, totals, ties, start, stop):
             if n == 0:
                 break
             _accumulate(
-                whole(n), block, images[b], law, buffers, totals, ties, stop * width
+                padded(n), block, images[b], law, buffers, totals, ties, stop * width
             )  # fmt: skip
 
 
@@ -684,7 +684,7 @@ def turn_on_edges(f, start, stop, points, grad_d, corners):
 def move_corners(n, block, corners, grad_d, sums, out):
     """Add the gradients of a block of distances to the corners of their faces; overwrites gaps."""
     points, indices, parts = pointer(block[1]), block[2], block[0][PARTS]
-    on_edges = turn_gaps(whole(n), points, grad_d)
+    on_edges = turn_gaps(padded(n), points, grad_d)
     for k in range(parts):
         f, start, stop = indices[PART_FACE + k], indices[PART + k], indices[PART + k + 1]
         if on_edges > 0:
@@ -766,7 +766,7 @@ def _backpropagate(n, block, corners, image, law, drawn, buffers, grad_corners, 
     """Add the gradients of a block of pairs of one image to their faces."""
     wide()
     cutoff, points = law.cutoff, block[1]
-    ds, count = points[DISTANCE:], whole(n)
+    ds, count = points[DISTANCE:], padded(n)
     us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
     weight, total, rest, on_alpha = buffers[5], buffers[6], buffers[7], buffers[8]
     grad_z, grad_d, grad_a = buffers[9], buffers[10], buffers[11]
@@ -796,10 +796,10 @@ def _backpropagate(n, block, corners, image, law, drawn, buffers, grad_corners, 
 def backward_faces(arrays, formulas, pixel_arrays, grad_corners, grad_scalars, start, stop):
     """Fill in `grad_corners` and `grad_scalars` for the faces start .. stop - 1.
 
-    `pixel_arrays` is a `DrawnAlpha` of tables.py.
+    `pixel_arrays` is a `AlphaRecords` of records.py.
     """
     tables, law = FaceTables(*arrays), Formulas(*formulas)
-    drawn = DrawnAlpha(*pixel_arrays)
+    drawn = AlphaRecords(*pixel_arrays)
     offsets, image_of_face = tables.offsets, tables.image_of_face
     block, buffers = new_block(), np.zeros((13, STRIDE))
     rows = (0, extent(tables.grid)[0])

@@ -198,7 +198,7 @@ def list_tiles(boxes, image_of_face, order, across, down, starts, slots, faces, 
 
 
 @inner()
-def _put_points(f, x_first, y_first, edges, solid, tables, points, local, quad):
+def _store_points(f, x_first, y_first, edges, solid, tables, points, local, quad):
     """Write the pixels of a tile within reach of a face, and distances; return their number."""
     height, width = extent(tables.grid)
     xs, ys, box = pointer(tables.grid[0]), pointer(tables.grid[1]), row(tables.boxes, f)
@@ -260,9 +260,9 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
         edges = face_edges(tables.corners, f, orientation)
         solid = orientation != 0.0
         if quad:  # a constant in each branch
-            count = _put_points(f, x_first, y_first, edges, solid, tables, points, local, True)
+            count = _store_points(f, x_first, y_first, edges, solid, tables, points, local, True)
         else:
-            count = _put_points(f, x_first, y_first, edges, solid, tables, points, local, False)
+            count = _store_points(f, x_first, y_first, edges, solid, tables, points, local, False)
         if count == 0:
             continue
         whole = (count + LANES - 1) // LANES * LANES

@@ -337,7 +337,7 @@ _is_near = lanewise(_is_near, types.boolean)
 
 
 @inner()
-def _measure_again(i, frame, column, line, slope, shift, law, columns):
+def _remeasure(i, frame, column, line, slope, shift, law, columns):
     """Measure a block in float64."""
     x, y = np.float64(column), np.float64(line)
     if law.squared:
@@ -465,7 +465,7 @@ def _list_records(
             else:
                 put_argument(i, factor, shift, columns)
             if not wide and _is_near(i, columns):
-                _measure_again(i, frame, column, line, slope, image[SHIFT], law, columns)
+                _remeasure(i, frame, column, line, slope, image[SHIFT], law, columns)
             subs[m], entries[m] = sub, e - begin
             m += 1
             if m == TILES:
@@ -715,7 +715,7 @@ def _unjoin_lists(place, p, law, kept, order, scratch, farther, chain, spans):
             )  # fmt: skip
 
 
-def _pulling(squared):
+def _records_backward_step(squared):
     """A step for the records of one face that are measured at the places from `start` on.
 
     It fills in the gradients of distances and the weights, and the gradients of opacity and scale.
@@ -755,7 +755,7 @@ def _pulling(squared):
     return lanewise(step)
 
 
-_pull, _pull_squared = _pulling(False), _pulling(True)
+_pull, _pull_squared = _records_backward_step(False), _records_backward_step(True)
 
 
 @lanewise
@@ -776,7 +776,7 @@ def _add_colour(start, stop, block, subs, channels, c, grads, out):
 
 
 @inner()
-def _pull_records(
+def _records_backward(
     tile, n, tables, law, layers, block, scratch, marks, numbers, grads, channels, table, size
 ):
     """Fill in the rows of the entries of a tile, from the gradients of their records."""
@@ -827,7 +827,7 @@ def _pull_records(
             else:
                 put_argument(i, factor, shift, columns)
             if not wide and _is_near(i, columns):
-                _measure_again(i, frame, column, line, slope, np.float64(shift), law, columns)
+                _remeasure(i, frame, column, line, slope, np.float64(shift), law, columns)
         starts[count] = m
         call_cdf_and_pdf(
             law.cdf_and_pdf, shifted(columns, ARGUMENT), m * SINGLES, law.shape, cdf, sf, pdf
@@ -910,7 +910,7 @@ def backward_tiles(
                 _add_value(i, palette[first + c], at, canvas, values)
         p = tables.images[layers.faces[begin], FAMILY_P]
         _unjoin_lists(place * SINGLES, p, law, kept, order, scratch, farther, chain, spans)
-        _pull_records(
+        _records_backward(
             tile, n, tables, law, layers, block, scratch, found, numbers, canvas, channels, table,
             size,
         )  # fmt: skip

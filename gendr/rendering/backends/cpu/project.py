@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gendr._common import memory
-from gendr._common.kept import kept
+from gendr._common.tensor_cache import cached
 from gendr._common.tracing import is_traced
 from gendr.kernels.operator import Operator
 from gendr.kernels.threads import run
@@ -85,7 +85,7 @@ def _backward(
     limit = (torch.finfo(dtype).max / 4) ** 0.5
     given, matrices = (x.numpy() for x in inputs)
     pulls = grads[0].reshape(-1, 2).numpy()
-    tables = kept(spec.faces, ("corners", len(vertices)), lambda x: _incident(x, len(vertices)))
+    tables = cached(spec.faces, ("corners", len(vertices)), lambda x: _incident(x, len(vertices)))
     found: list[Tensor | None] = [None, None]
     for k, kernel in enumerate((kernels.move_vertices, kernels.move_cameras)):
         if wanted[k]:

@@ -86,7 +86,7 @@ def _within(value, limit):
 
 
 @inner()
-def _pull(camera, vertices, v, grads, first, starts, corners, limit):
+def _vertex_backward(camera, vertices, v, grads, first, starts, corners, limit):
     """The gradient of the X, Y and W of a vertex in an image whose corners begin at `first`."""
     x, y = 0.0, 0.0
     for n in range(starts[v], starts[v + 1]):
@@ -117,7 +117,7 @@ def move_vertices(vertices, cameras, grads, starts, corners, limit, out, start, 
     for b in range(len(cameras)):
         camera, first = cameras[b], b * len(corners)
         for v in range(start, stop):
-            p, q, r = _pull(camera, vertices, v, grads, first, starts, corners, limit)
+            p, q, r = _vertex_backward(camera, vertices, v, grads, first, starts, corners, limit)
             for n in range(3):
                 out[v, n] += camera[0, n] * p + camera[1, n] * q + camera[2, n] * r
 
@@ -127,7 +127,9 @@ def move_cameras(vertices, cameras, grads, starts, corners, limit, out, start, s
     """The gradients `out` [B, 4, 4] of cameras start .. stop - 1; as `move_vertices`."""
     for b in range(start, stop):
         for v in range(len(vertices)):
-            pulls = _pull(cameras[b], vertices, v, grads, b * len(corners), starts, corners, limit)
+            pulls = _vertex_backward(
+                cameras[b], vertices, v, grads, b * len(corners), starts, corners, limit
+            )
             for k in range(3):
                 for n in range(3):
                     out[b, k, n] += pulls[k] * vertices[v, n]

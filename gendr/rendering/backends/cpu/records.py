@@ -18,7 +18,7 @@ class FaceTables(NamedTuple):
     grid: tuple[np.ndarray, np.ndarray]  # x of the columns and y of the rows, both and LANES more
 
 
-class DrawnAlpha(NamedTuple):
+class AlphaRecords(NamedTuple):
     """What the backward kernel of alpha reads about every pixel."""
 
     grad: np.ndarray  # [P + LANES] of alpha; 0 for saturated pixels, which have no gradient

@@ -56,9 +56,9 @@ from gendr.rendering.backends.cpu.kernels import (
     move_corners,
     new_block,
     next_block,
+    padded,
     row_span,
     through_argument,
-    whole,
 )
 from gendr.rendering.backends.cpu.records import FaceTables, Formulas
 
@@ -678,7 +678,7 @@ def softmax_rows(arrays, formulas, paint, sums, tops, start, stop):
             n = next_block(tables, offsets[b + 1], rows, b, block, False)
             if n == 0:
                 break
-            coverage(whole(n), block[1][DISTANCE:], tables.images[b], law, us, zs, cdf, sf)
+            coverage(padded(n), block[1][DISTANCE:], tables.images[b], law, us, zs, cdf, sf)
             for k in range(block[0][PARTS]):
                 f, i, end = indices[PART_FACE + k], indices[PART + k], indices[PART + k + 1]
                 _weights(i, end, f, points, corners, paint[0], paint[5], parts)
@@ -740,7 +740,7 @@ def _shares(n, block, a, cutoff, pixels, parts):
     A height is 0 if the fragment does not cover, or is so far behind that its weight underflows.
     """
     gather(block, pixels, shifted(parts, _P_RED))
-    for k in range(whole(n)):
+    for k in range(padded(n)):
         power = parts[_POWER + k] - parts[_P_TOP + k]
         power = power_of_two(power if power < 0.0 else 0.0)
         height = parts[_HEIGHT + k] * power * parts[_P_INVERSE + k]
@@ -827,7 +827,7 @@ def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, s
             n = next_block(tables, last, rows, b, block, True)
             if n == 0:
                 break
-            count = whole(n)
+            count = padded(n)
             coverage_and_density(count, ds, image, law, us, zs, cdf, sf, pdf)
             for k in range(block[0][PARTS]):
                 f, i, end = indices[PART_FACE + k], indices[PART + k], indices[PART + k + 1]

@@ -299,7 +299,7 @@ def _measuring_slopes(count, places=False):
     return lanewise(step)
 
 
-def _measuring_again(squared):
+def _remeasuring(squared):
     """A step that fills in distances of float64 arithmetic, and arguments, after another one.
 
     Args:
@@ -338,7 +338,7 @@ def _measuring_again(squared):
 
 
 measure_three, measure_four = _measuring(3), _measuring(4)
-measure_again, measure_squared_again = _measuring_again(False), _measuring_again(True)
+measure_again, measure_squared_again = _remeasuring(False), _remeasuring(True)
 slopes_three, slopes_four = _measuring_slopes(3), _measuring_slopes(4)
 _places_three, _slopes_and_places = _measuring(3, True), _measuring_slopes(3, True)
 

@@ -150,7 +150,7 @@ def join_face(
 
 
 @triton.jit
-def nothing_joined(
+def empty_join(
     KIND: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr
 ):
     """(total, other) of `join_face` before the first face."""
@@ -257,7 +257,7 @@ def alpha_tiles(
     if KIND == MAXIMUM:
         other = tl.zeros([TILE_H, TILE_W], tl.int32)
     while k < stop:
-        part, part_other = nothing_joined(KIND, TILE_H, TILE_W, BLOCK_FACES)
+        part, part_other = empty_join(KIND, TILE_H, TILE_W, BLOCK_FACES)
         n = 0
         while (n < SEGMENT) & (k < stop):
             f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)

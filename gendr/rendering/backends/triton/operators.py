@@ -17,7 +17,7 @@ from gendr.kernels.operator import no_second_derivative
 TAGS = tuple(x for x in (getattr(torch.Tag, "cudagraph_unsafe", None),) if x is not None)
 
 
-class Carried(Protocol):
+class GraphSpec(Protocol):
     """What a spec must be to stand in a graph, whose operators know tensors, text and integers."""
 
     def carried(self) -> tuple[str, list[int]]:
@@ -108,12 +108,12 @@ class GraphKernels:
         (result,), saved = self._forward(spec, *inputs, save=save)
         return (result,), (result, *saved)
 
-    def traced(self, spec: Carried, *inputs: Tensor) -> Tensor:
+    def traced(self, spec: GraphSpec, *inputs: Tensor) -> Tensor:
         """The operator in a graph."""
         return self._operator(list(inputs), *spec.carried())[0]
 
     def backward(
-        self, spec: Carried, inputs: Any, saved: Any, grads: Any, wanted: tuple[bool, ...]
+        self, spec: GraphSpec, inputs: Any, saved: Any, grads: Any, wanted: tuple[bool, ...]
     ) -> tuple[Tensor | None, ...]:
         """The gradients of the inputs."""
         if is_plain(grads[0]):

@@ -196,7 +196,7 @@ def _keep(
 
 
 @triton.jit
-def _put_ahead(slot, key, face, a, s):
+def _insert(slot, key, face, a, s):
     """What is nearer of a pair in a slot and another one, and what is farther."""
     own_key, own_face, own_a, own_s = slot
     nearer = (key > own_key) | ((key == own_key) & (face < own_face))
@@ -304,10 +304,10 @@ def join_layers(
                     behind = (key < done_key) | ((key == done_key) & (face > before))
                     key = tl.where(seen & shows & behind, key, _NEVER)
                     face = tl.where(key > _NEVER, face, nobody)
-                    first, key, face, a, s = _put_ahead(first, key, face, a, s)
-                    second, key, face, a, s = _put_ahead(second, key, face, a, s)
-                    third, key, face, a, s = _put_ahead(third, key, face, a, s)
-                    fourth, key, face, a, s = _put_ahead(fourth, key, face, a, s)
+                    first, key, face, a, s = _insert(first, key, face, a, s)
+                    second, key, face, a, s = _insert(second, key, face, a, s)
+                    third, key, face, a, s = _insert(third, key, face, a, s)
+                    fourth, key, face, a, s = _insert(fourth, key, face, a, s)
                     n += 1
                     i += 1
                 looks = i < stop

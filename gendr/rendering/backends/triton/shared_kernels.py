@@ -252,7 +252,7 @@ def side_of(ax, ay, bx, by, turn):
 
 
 @triton.jit
-def _put_side(row, valid, ax, ay, bx, by, turn):
+def _store_side(row, valid, ax, ay, bx, by, turn):
     """One side of a face's row; see `side_of`."""
     side = side_of(ax, ay, bx, by, turn)
     for k in tl.static_range(8):
@@ -289,11 +289,11 @@ def edges_of(edges, f, valid, sides, x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3):
     area = (x_1 - x_0) * (y_2 - y_0) - (y_1 - y_0) * (x_2 - x_0)
     area += (x_2 - x_0) * (y_3 - y_0) - (y_2 - y_0) * (x_3 - x_0)
     turn = tl.where(area < 0.0, -1.0, 1.0)
-    _put_side(row, valid, x_0, y_0, x_1, y_1, turn)
-    _put_side(row + SIDE_COLUMNS, valid, x_1, y_1, x_2, y_2, turn)
+    _store_side(row, valid, x_0, y_0, x_1, y_1, turn)
+    _store_side(row + SIDE_COLUMNS, valid, x_1, y_1, x_2, y_2, turn)
     after_x, after_y = tl.where(four, x_3, x_0), tl.where(four, y_3, y_0)
-    _put_side(row + 2 * SIDE_COLUMNS, valid, x_2, y_2, after_x, after_y, turn)
-    _put_side(row + 3 * SIDE_COLUMNS, valid, x_3, y_3, x_0, y_0, turn)
+    _store_side(row + 2 * SIDE_COLUMNS, valid, x_2, y_2, after_x, after_y, turn)
+    _store_side(row + 3 * SIDE_COLUMNS, valid, x_3, y_3, x_0, y_0, turn)
     tl.store(row + SIDES, sides, valid)
     tl.store(row + CEILING, tl.where(area != 0.0, _FAR, -1e-37), valid)
     tl.store(row + TURN, turn, valid)

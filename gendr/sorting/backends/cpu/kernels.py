@@ -57,7 +57,7 @@ def _all(rows, start):
     return [first, *(rows[start + k] for k in range(count, LANES, count))]
 
 
-def _put(rows, start, vectors):
+def _store(rows, start, vectors):
     for k, vector in enumerate(vectors):
         rows[start + k * vector.value.type.count] = vector
 
@@ -71,8 +71,8 @@ def _mix_rows(rows, i, j, keep, swap):
     """`_mix`; gives the rows as they were."""
     first, second = _all(rows, i), _all(rows, j)
     mixed = [_mixed(a, b, keep, swap) for a, b in zip(first, second, strict=True)]
-    _put(rows, i, [a for a, _ in mixed])
-    _put(rows, j, [b for _, b in mixed])
+    _store(rows, i, [a for a, _ in mixed])
+    _store(rows, j, [b for _, b in mixed])
     return first, second
 
 
@@ -86,7 +86,7 @@ def _mix(rows, i, j, keep, swap):
 def _mix_and_keep(rows, i, j, keep, swap, differences, k):
     """As `_mix`; also stores the difference i - j at offset k of `differences`."""
     first, second = _mix_rows(rows, i, j, keep, swap)
-    _put(differences, k, [a - b for a, b in zip(first, second, strict=True)])
+    _store(differences, k, [a - b for a, b in zip(first, second, strict=True)])
 
 
 def _mix_rows_back(grads, i, j, keep, swap, differences, k):
@@ -102,7 +102,7 @@ _mix_back = lanewise(_mix_rows_back, lambda grads, *others: grads.dtype(grads, *
 @lanewise
 def _copy(source, i, target, j):
     """Copy a row from offset i of one array to offset j of another."""
-    _put(target, j, _all(source, i))
+    _store(target, j, _all(source, i))
 
 
 @lanewise

@@ -10,13 +10,13 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gendr._common.tracing import is_traced, lasting
 
-__all__ = ["Kept", "kept"]
+__all__ = ["TensorCache", "cached"]
 
 T = TypeVar("T")
 _known: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
-def kept(tensor: Tensor, key: Hashable, make: Callable[[Tensor], T]) -> T:
+def cached(tensor: Tensor, key: Hashable, make: Callable[[Tensor], T]) -> T:
     """What `make` gives of the values of a tensor, kept as long as it lives and does not change.
 
     It may not hold the tensor, which would then live for ever.
@@ -31,7 +31,7 @@ def kept(tensor: Tensor, key: Hashable, make: Callable[[Tensor], T]) -> T:
     return values[1][key]
 
 
-class Kept:
+class TensorCache:
     """The last thing that its owner made of tensors, until others are given or one changes.
 
     It may hold them, as the owner does. Copies and pickles of it are empty.
@@ -42,7 +42,7 @@ class Kept:
 
     def __reduce__(self) -> Any:
         """As a new one."""
-        return Kept, ()
+        return TensorCache, ()
 
     def of(self, tensors: tuple[Tensor, ...], key: Hashable, make: Callable[[], T]) -> T:
         """What `make` gives, made again for another key.
