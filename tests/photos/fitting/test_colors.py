@@ -269,6 +269,10 @@ def test_light_that_moves_with_the_camera_is_divided_out(chair):
     again = found.light.views(found.mesh, held, (72, 96))[0]
     assert float(psnr(again, wanted, mask).mean()) > 30
     assert float(psnr(shots(plain.mesh, held)[0], wanted, mask).mean()) < 24
+    # What each camera sees, which `refine_shape` compares with its photo.
+    each = found.light.vertex_colors(found.mesh, held)
+    drawn = [shots(found.mesh.with_vertex_colors(each[i]), held[i])[0] for i in range(3)]
+    assert float(psnr(torch.cat(drawn), wanted, mask).mean()) > 28
     # Albedo is known but for one factor for each channel.
     seen = found.mesh.vertex_colors[(fine.vertex_normals[:, 1] > -0.5)]
     true = target.vertex_colors[(fine.vertex_normals[:, 1] > -0.5)]

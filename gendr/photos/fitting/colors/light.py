@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import cast, final
 
 import torch
 import torch.nn.functional as F
@@ -64,6 +64,11 @@ class HarmonicLight:
         """[N, 3], the factors of albedo of unit normals [N, 3], world, as one camera sees them."""
         own = normals @ camera.rotation[0].T if self.frame == "camera" else normals
         return (harmonics(own) @ self.coefficients).clamp(min=LEAST)
+
+    def vertex_colors(self, mesh: Mesh, camera: Camera) -> Tensor:
+        """[B, V, 3] in [0, 1], the albedo of a mesh in this light, as B cameras see it."""
+        seen = [self.factors(mesh.vertex_normals, camera[i]) for i in range(len(camera))]
+        return (cast("Tensor", mesh.vertex_colors) * torch.stack(seen)).clamp(max=1)
 
     def views(
         self, mesh: Mesh, camera: Camera, size: int | tuple[int, int]

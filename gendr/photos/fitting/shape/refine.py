@@ -22,7 +22,7 @@ from gendr.mesh import Camera, Mesh
 from gendr.optim import uniform_adam_step
 from gendr.photos import remesh, visual, visual_hull
 from gendr.photos.fitting.checks import check_further_images, check_views
-from gendr.photos.fitting.colors.fit import fit_colors
+from gendr.photos.fitting.colors.fit import ColorResult, fit_colors
 from gendr.photos.fitting.parametrization import SmoothParametrization, check_single
 from gendr.photos.fitting.shape.bites import without_bites
 from gendr.photos.fitting.shape.schedule import edge_of
@@ -346,12 +346,15 @@ def _distance(mesh: Mesh, other: Mesh) -> float:
 
 def _painted(
     mesh: Mesh, photos: _Photos, tell: Callable[[float], None] | None = None
-) -> tuple[Mesh, float]:
-    """The mesh with the vertex colours that meet photos best, and their PSNR."""
-    found = fit_colors(
+) -> ColorResult:
+    """The mesh with the vertex colours that meet photos best."""
+    return fit_colors(
         mesh, photos.images, photos.camera, photos.masks, kind="vertex", callback=tell
     )
-    return found.mesh, float(found.psnr.double().mean())
+
+
+def _psnr(found: ColorResult) -> float:
+    return float(found.psnr.double().mean())
 
 
 class _Refinement:
@@ -426,8 +429,8 @@ class _Refinement:
                 return found
             # Steps are spared if a few photos show that it is much worse.
             few = self.photos.some(FEW)
-            then = _painted(given, few, lambda done: after(0.4 + 0.3 * done))[1]
-            now = _painted(found, few, lambda done: after(0.7 + 0.3 * done))[1]
+            then = _psnr(_painted(given, few, lambda done: after(0.4 + 0.3 * done)))
+            now = _psnr(_painted(found, few, lambda done: after(0.7 + 0.3 * done)))
         except _OverError:
             raise _OverError(found) from None
         if now < then - MOST_WORSE:
@@ -453,7 +456,10 @@ class _Refinement:
         part = _together(len(photos.images))
         groups = -(-len(photos.images) // part)
         mesh = remesh(mesh, self.edge(mesh), iterations=2).mesh
-        painted, shape = self.painted(mesh, 1.0)[0], SmoothParametrization(mesh)
+        found, shape = self.painted(mesh, 1.0), SmoothParametrization(mesh)
+        painted, light = found.mesh, found.light
+        # Light that moves with the camera gives each photo colours of its own.
+        lit = None if light is None else light.vertex_colors(painted, self.camera)
         creases = FlattenLoss(mesh.faces, len(mesh.vertices))
         lr = STEP_IN_EDGES * self.edge(mesh)
         u = shape.u.detach()
@@ -461,7 +467,11 @@ class _Refinement:
         tell = self.clock.part((last - first) * DESCENT * part)
 
         def off(vertices: Tensor, rows: list[int], all_rows: list[int]) -> Tensor:
-            out = renderer(painted.with_vertices(vertices), self.camera[rows])
+            shown = painted.with_vertices(vertices)
+            if lit is not None:
+                each = painted.with_vertices(vertices.expand(len(rows), -1, -1))
+                shown = each.with_vertex_colors(lit[rows])
+            out = renderer(shown, self.camera[rows])
             masks, images = photos.masks[rows], photos.images[rows]
             apart = ((out.rgb - images).abs().mean(1) * masks).sum() / photos.masks[all_rows].sum()
             outline = iou_loss(out.alpha, photos.whole[rows])
@@ -487,8 +497,8 @@ class _Refinement:
                 raise _OverError(mesh.with_vertices(shape(u).detach())) from None
         return mesh.with_vertices(shape(u).detach())
 
-    def painted(self, mesh: Mesh, work: float, *, stops: bool = True) -> tuple[Mesh, float]:
-        """The mesh with the best vertex colours, and their PSNR.
+    def painted(self, mesh: Mesh, work: float, *, stops: bool = True) -> ColorResult:
+        """The mesh with the best vertex colours.
 
         Args:
             mesh: whose colours are not used.
@@ -507,4 +517,5 @@ class _Refinement:
                 lambda i: iou(hard(even, self.camera[i]).alpha, self.photos.whole[i : i + 1]),
                 range(len(self.camera)), device=even.device,
             )  # fmt: skip
-        return self.painted(even, MEASURE, stops=False)[1], float(torch.cat(scores).double().mean())
+        found = self.painted(even, MEASURE, stops=False)
+        return _psnr(found), float(torch.cat(scores).double().mean())
