@@ -186,7 +186,7 @@ class Job:
         if self.settings.budget is None and state.step > self.steps:
             raise ValueError(
                 f"the checkpoint has {state.step} steps, more than the {self.steps} asked for; "
-                " resume with more steps, or start anew"
+                "resume with more steps, or start anew"
             )
         given = {k: v for k, v in self.signature.items() if k not in ("steps", "budget")}
         check_same("the checkpoint", KIND, state.signature, given)
