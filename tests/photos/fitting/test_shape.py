@@ -366,8 +366,8 @@ def test_fit_from_the_visual_hull():
     assert quality["smallest_angle"] > 15
     assert quality["self_intersections"] == 0
     assert result.iou > 0.96
-    assert result.settings.lr == 0.02
-    assert FitSettings().resolved(True).steps == 30
+    assert result.settings.lr == 0.006
+    assert FitSettings().resolved(True).steps == 40
     assert FitSettings(remesh=False).resolved(True).steps == FitSettings().resolved(False).steps
     measured = {h["step"]: h["iou"] for h in result.history if "iou" in h}
     best, last = result.metrics["best_iou"], result.metrics["final_iou"]

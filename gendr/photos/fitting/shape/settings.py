@@ -20,10 +20,10 @@ __all__ = ["FitSettings"]
 # cover more than they should, so that the mesh shrinks, and at 0.3 pixels half a wing is gone in 20
 # steps.
 NAMED_PIXELS = {"auto": (0.3, 0.05), "fine": (0.1, 0.02)}
-# What `lr=None` means: from a sphere or a mesh, and from a visual hull.
-LR, LR_HULL = 0.1, 0.02
+# What `lr=None` means: from a sphere or a mesh, and from a visual hull with its faces or remeshed.
+LR, LR_HULL, LR_REMESHED = 0.1, 0.02, 0.006
 # What `steps=None` means: from a visual hull that is remeshed, and else.
-STEPS_REMESHED, STEPS = 30, 100
+STEPS_REMESHED, STEPS = 40, 100
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class FitSettings:
     """The settings of a fit; lengths are in pixels, in NDC or in units of the object's size.
 
     Attributes:
-        steps: Adam steps (default: 100; from a hull, which is remeshed, 30).
+        steps: Adam steps (default: 100; from a hull, which is remeshed, 40).
         dist: the distribution, as gendr list distributions names it. In Python also an object or a
             callable CDF.
         tconorm: the T-conorm, as gendr list tconorms names it. In Python also an object.
@@ -40,9 +40,9 @@ class FitSettings:
             0.1px:0.02px, and as soft for other laws. As soft is: the middle half of the law is as
             wide as that of logistic. A hull has "fine" if it is remeshed. A schedule may also be a
             pair (start, end).
-        lr: step length of Adam, in the object's size; 0.1, or 0.02 from a hull, which is near
-            already. So far moves the vertex with the largest gradient. Where the mesh is remeshed,
-            steps get as short as a quarter of an edge.
+        lr: step length of Adam, in the object's size; 0.1, or 0.006 from a hull, which is near
+            already, and 0.02 if that is not remeshed. So far moves the vertex with the largest
+            gradient. Where the mesh is remeshed, steps get as short as a quarter of an edge.
         flatness: how much creases cost. The weight of the mean over edges of (1 - cos)^2 of the
             angle between the neighbouring faces.
         smoothness: of steps along the surface. See `SmoothParametrization`.
@@ -155,7 +155,7 @@ class FitSettings:
         remesh = from_hull if self.remesh is None else self.remesh
         lr = self.lr
         if lr is None:
-            lr = LR_HULL if from_hull else LR
+            lr = LR if not from_hull else LR_REMESHED if remesh else LR_HULL
         near = from_hull and remesh
         steps = self.steps or (STEPS_REMESHED if near else STEPS)
         fine = near and isinstance(self.scale, str) and self.scale == "auto"
