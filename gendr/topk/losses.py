@@ -361,7 +361,9 @@ class TopKCrossEntropy(nn.Module):
             target = (1 - smooth) * target + smooth / top.shape[-1]
         if self.weight is not None:
             target = target * self.weight.to(target.dtype)[top]
-        return -(target * safe_log(p, LEAST)).sum(-1)
+        loss = -(target * safe_log(p, LEAST)).sum(-1)
+        # A single class has no comparator: a sum of none gives its loss a gradient, of 0.
+        return loss if top.shape[-1] > 1 else loss + scores[..., :0].sum(-1)
 
     # -- compiled
 
