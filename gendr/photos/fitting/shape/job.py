@@ -22,7 +22,12 @@ from gendr.photos import remesh
 from gendr.photos.fitting.frame import SPHERE, Frame
 from gendr.photos.fitting.parametrization import SmoothParametrization, check_single
 from gendr.photos.fitting.remeshing import interpolated_moments
-from gendr.photos.fitting.shape.schedule import FitSchedule, pixel_at_middle, shortest_edge
+from gendr.photos.fitting.shape.schedule import (
+    REMESHED,
+    FitSchedule,
+    pixel_at_middle,
+    shortest_edge,
+)
 from gendr.photos.fitting.shape.settings import FitSettings
 from gendr.photos.fitting.shape.state import KIND, FitResult, FitState
 from gendr.photos.fitting.silhouette_gradient import silhouette_gradient
@@ -36,10 +41,7 @@ BETAS = (0.9, 0.99)
 # How many times hard silhouettes are compared during a fit; of so many views at once, which bounds
 # the memory.
 EVALUATIONS, TOGETHER = 20, 6
-# The progress at which a mesh is remeshed, and the iterations of that. Each costs some IoU, which
-# the steps after it win back: with eight of them, or one at the end, a fit took three times the
-# steps.
-REMESHED, ITERATIONS = (0.2, 0.4, 0.6), 3
+ITERATIONS = 3  # of remeshing
 # A start that is not remeshed may have at most so many.
 MOST_GIVEN = 250_000
 # Lengths in pixels that edges have at the end if none is asked for: the first that costs the start
@@ -86,8 +88,7 @@ class Job:
         near, far = float(depth.clamp(min=1e-3).min()) * 1e-2, float(depth.abs().max()) * 10 + 10
         planes: dict[str, Any] = {"near": near, "far": far, "backend": settings.backend}
         self.hard = Renderer(size, "heaviside", "max", check=False, **planes)
-        self._even_start, edge = self._evened(settings.edge, pixel)
-        self.schedule = FitSchedule(masks, settings, edge)
+        self.schedule = FitSchedule(masks, settings, self._edge(settings.edge, pixel))
         self.soft = [
             Renderer(
                 level, settings.law, settings.conorm, cutoff=settings.cutoff, check=False, **planes
@@ -106,24 +107,18 @@ class Job:
         given = digest(masks, *camera.tensors(), self.start.vertices, self.start.faces)
         self.signature = {**settings.describe(), "masks, cameras or start": given}
 
-    def _evened(self, wanted: float | None, pixel: float) -> tuple[Mesh, float]:
-        """The start, remeshed if that is asked for, and the length of edges.
-
-        Args:
-            wanted: the length, pixels.
-            pixel: the size of one.
-        """
+    def _edge(self, wanted: float | None, pixel: float) -> float:
+        """The length of edges at the end, from that asked for in pixels and the size of these."""
         least = shortest_edge(self.start)
-        lengths = EDGES if wanted is None else (wanted,)
-        even, edge = self.start, max(lengths[0] * pixel, least)
-        if not self.remeshed:
-            return even, edge
-        before = self.measure(even.vertices, even.faces).mean()
-        for edge in (max(each * pixel, least) for each in lengths):
+        if wanted is not None or not self.remeshed:
+            return max((wanted or EDGES[0]) * pixel, least)
+        before = self.measure(self.start.vertices, self.start.faces).mean()
+        edge = EDGES[0] * pixel
+        for edge in (max(each * pixel, least) for each in EDGES):
             even = remesh(self.start, edge, iterations=ITERATIONS).mesh
             if before - self.measure(even.vertices, even.faces).mean() <= LOSS_BY_EDGES:
                 break
-        return even, edge
+        return edge
 
     def surface(self, faces: Tensor, vertices: Tensor) -> _Surface:
         """What belongs to some faces, kept until others come; the vertices [V, 3] are a start."""
@@ -140,11 +135,11 @@ class Job:
             return self.start.with_vertices(vertices)
         return Mesh(vertices, faces).with_origin(self.start.origin[0])
 
-    def even(self, state: FitState) -> FitState:
+    def even(self, state: FitState, progress: float) -> FitState:
         """The state with the mesh remeshed, and all that Adam knows carried over."""
         old = self.surface(state.faces, state.u).shape
         mesh = Mesh(old(state.u).detach(), state.faces)
-        found = remesh(mesh, self.schedule.edge, iterations=ITERATIONS)
+        found = remesh(mesh, self.schedule.edge(progress), iterations=ITERATIONS)
         faces = found.mesh.faces
         u = self.surface(faces, found.mesh.vertices).shape.u.detach().clone()
         first, second = interpolated_moments(found, state.first, state.second)
@@ -164,7 +159,9 @@ class Job:
 
     def begin(self) -> FitState:
         """The state before the first step."""
-        mesh = self._even_start
+        mesh = self.start
+        if self.remeshed:
+            mesh = remesh(mesh, self.schedule.edge(0.0)).mesh
         shape = self.surface(mesh.faces, mesh.vertices).shape
         u = shape.u.detach().clone()
         vertices = shape(u).detach()
@@ -223,7 +220,7 @@ class Job:
         i, progress = state.step, self.progress(state, seconds)
         even, kept, measured = self.events(state, seconds)
         if even:
-            state = self.even(state)
+            state = self.even(state, progress)
         rows, level = self.batches[i % len(self.batches)], self.schedule.level(progress)
         scale = self.schedule.scale(progress)
         surface = self.surface(state.faces, state.u)
@@ -254,7 +251,8 @@ class Job:
                 trace = (*trace, (i + 1, vertices, state.faces))
             if measured:
                 entry["iou"] = float(self.measure(vertices, state.faces).mean())
-                if entry["iou"] >= best[1]:
+                # One of longer edges is no result: the best is sought since the last remeshing.
+                if entry["iou"] >= best[1] or not torch.equal(best[2][1], state.faces):
                     best = i + 1, entry["iou"], (vertices, state.faces)
         return FitState(
             i + 1, progress, state.faces, *moved, (*state.history, entry), *best, trace,

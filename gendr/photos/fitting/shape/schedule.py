@@ -9,31 +9,34 @@ from torch import Tensor
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.shape.settings import FitSettings
 
-__all__ = ["FitSchedule", "edge_of", "pixel_at_middle", "shortest_edge"]
+__all__ = ["REMESHED", "FitSchedule", "edge_of", "pixel_at_middle", "shortest_edge"]
 
 # The shorter side of the smallest masks, which are halved until half would be less.
 _SMALLEST = 96
 # By this progress the masks have their whole size.
 _WHOLE = 0.5
-# The length of the last steps in edges.
-_STEP_IN_EDGES = 0.25
+# The progress at which a mesh is remeshed. Each costs some IoU, which the steps after it win back:
+# with eight of them, or one at the end, a fit took twice the steps.
+REMESHED = (0.2, 0.4, 0.6)
+# How much longer edges are at first than from the last of these on, and the length of the last
+# steps in edges. Long edges do not follow the ridges of a hull; with short ones these stay.
+_FIRST_EDGE, _STEP_IN_EDGES = 1.5, 0.25
 # Edges are longer than asked for where there would be more faces than this.
 _MOST_FACES = 40_000
 
 
 class FitSchedule:
-    """Scale, masks and step length as functions of the progress, in [0, 1].
+    """Scale, masks, edges and step length as functions of the progress, in [0, 1].
 
-    Where the mesh is remeshed, small masks come first, each half as large as the next, and steps
-    get as short as a part of an edge.
+    Where the mesh is remeshed, small masks come first, each half as large as the next, edges
+    shrink, and steps get as short as a part of an edge.
 
     Args:
         masks: [B, H, W].
         settings: `resolved`.
-        edge: the length of edges.
+        edge: the length of edges at the end.
 
     Attributes:
-        edge: as given.
         masks: those of each level, the smallest first; the last are those given. Smaller ones are
             means over areas.
         sizes: (H, W) of each level.
@@ -44,7 +47,7 @@ class FitSchedule:
     """
 
     def __init__(self, masks: Tensor, settings: FitSettings, edge: float) -> None:
-        self.edge, self._remesh = edge, bool(settings.remesh)
+        self._edge_at_end, self._remesh = edge, bool(settings.remesh)
         assert settings.lr is not None  # `resolved`
         self._lr = settings.lr
         self.masks = [masks]
@@ -67,11 +70,16 @@ class FitSchedule:
         last = len(self.masks) - 1
         return min(last, int(progress / _WHOLE * last + 1e-9))
 
+    def edge(self, progress: float) -> float:
+        """The length of edges."""
+        end = self._edge_at_end
+        return _between(_FIRST_EDGE * end, end, min(progress / REMESHED[-1], 1.0))
+
     def step_length(self, progress: float) -> float:
         """The `lr` of a step."""
         if not self._remesh:
             return self._lr
-        return _between(self._lr, min(self._lr, _STEP_IN_EDGES * self.edge), progress)
+        return _between(self._lr, min(self._lr, _STEP_IN_EDGES * self._edge_at_end), progress)
 
 
 def _between(first: float, last: float, progress: float) -> float:

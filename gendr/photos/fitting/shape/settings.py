@@ -21,9 +21,9 @@ __all__ = ["FitSettings"]
 # steps.
 NAMED_PIXELS = {"auto": (0.3, 0.05), "fine": (0.1, 0.02)}
 # What `lr=None` means: from a sphere or a mesh, and from a visual hull with its faces or remeshed.
-LR, LR_HULL, LR_REMESHED = 0.1, 0.02, 0.006
+LR, LR_HULL, LR_REMESHED = 0.1, 0.02, 0.01
 # What `steps=None` means: from a visual hull that is remeshed, and else.
-STEPS_REMESHED, STEPS = 40, 100
+STEPS_REMESHED, STEPS = 60, 100
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class FitSettings:
     """The settings of a fit; lengths are in pixels, in NDC or in units of the object's size.
 
     Attributes:
-        steps: Adam steps (default: 100; from a hull, which is remeshed, 40).
+        steps: Adam steps (default: 100; from a hull, which is remeshed, 60).
         dist: the distribution, as gendr list distributions names it. In Python also an object or a
             callable CDF.
         tconorm: the T-conorm, as gendr list tconorms names it. In Python also an object.
@@ -40,7 +40,7 @@ class FitSettings:
             0.1px:0.02px, and as soft for other laws. As soft is: the middle half of the law is as
             wide as that of logistic. A hull has "fine" if it is remeshed. A schedule may also be a
             pair (start, end).
-        lr: step length of Adam, in the object's size; 0.1, or 0.006 from a hull, which is near
+        lr: step length of Adam, in the object's size; 0.1, or 0.01 from a hull, which is near
             already, and 0.02 if that is not remeshed. So far moves the vertex with the largest
             gradient. Where the mesh is remeshed, steps get as short as a quarter of an edge.
         flatness: how much creases cost. The weight of the mean over edges of (1 - cos)^2 of the
@@ -54,13 +54,13 @@ class FitSettings:
         backend: auto, or one of: gendr list backends.
         seed: of the order of the views, where there are more than a step draws.
         frames: how many intermediate shapes the result keeps; 0 for none.
-        remesh: make faces even at first and three times on the way (default: from a hull). Masks
-            are then shrunk in the first part of the fit (see `FitSchedule`). Colours and UVs of a
-            mesh to start from are lost.
-        edge: length of edges, if they are remeshed (default: 2, or less for thin parts). It is in
-            pixels of the masks at the middle of the object, and goes down to half a pixel where
-            even faces of that size are too coarse for thin parts: they may cost the start 0.01 of
-            its IoU.
+        remesh: make faces even at first and three times on the way, with edges that shrink
+            (default: from a hull). Masks are then shrunk in the first part of the fit (see
+            `FitSchedule`). Colours and UVs of a mesh to start from are lost.
+        edge: length of edges at the end, if they are remeshed (default: 2, or less for thin parts).
+            It is in pixels of the masks at the middle of the object, and goes down to half a pixel
+            where even faces of that size are too coarse for thin parts: they may cost the start
+            0.01 of its IoU.
         budget: end after 90s, 2m or 1h of steps, however many they are; less time, less quality. In
             Python a number of seconds. The scale then goes with the time, so that the result
             depends on the speed of the machine. What comes before the first step and after the last

@@ -31,7 +31,7 @@ class FitState:
         first: [V, 3], Adam's average of the gradient.
         second: [V, 3], Adam's average of its square.
         history: One dict per step: step, loss, scale, and iou where it was measured.
-        best_step: The step of the best mesh so far.
+        best_step: The step of the best mesh since the last remeshing.
         best_iou: The mean hard IoU of that mesh over all views.
         best: The vertices [Vb, 3] of that mesh, in the frame of the fit, and its faces [Fb, 3].
         trace: (step, vertices, faces) of some steps, for pictures.
