@@ -4,13 +4,12 @@ import pytest
 import torch
 
 import gendr
-from gendr.kernels.numba.compilation import available
 from support.cases import for_each
 from support.operator_examples import example, operators
 from support.operators import all_work_shared
 
 NAMES = sorted(operators())
-pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")
+pytestmark = pytest.mark.skipif(gendr.backends()["cpu"] is not None, reason="needs Numba")
 
 
 def case(name):

@@ -5,13 +5,12 @@ import torch
 
 import gendr
 from gendr import primitives as dr
-from gendr.kernels.numba.compilation import available
 from gendr.mesh import icosphere
 from gendr.primitives.reference.antialias import Borders, crossed, densely, linked
 from gendr.primitives.scene import Scene
 from support.cases import for_each
 
-pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")
+pytestmark = pytest.mark.skipif(gendr.backends()["cpu"] is not None, reason="needs Numba")
 
 
 def shape(seed, dtype=torch.float64):

@@ -6,11 +6,11 @@ import warnings
 import pytest
 import torch
 
+import gendr
 from gendr import primitives
-from gendr.kernels.numba.compilation import available
 from support.cases import for_each
 
-pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")
+pytestmark = pytest.mark.skipif(gendr.backends()["cpu"] is not None, reason="needs Numba")
 
 COMMON = """
 import numpy as np

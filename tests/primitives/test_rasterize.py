@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+import gendr
 from gendr import primitives as dr
-from gendr.kernels.numba.compilation import available
 from gendr.mesh import icosphere
 from support.cases import for_each
 
-pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")
+pytestmark = pytest.mark.skipif(gendr.backends()["cpu"] is not None, reason="needs Numba")
 
 
 def scene(seed):

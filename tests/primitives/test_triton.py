@@ -8,7 +8,6 @@ import torch
 
 import gendr
 from gendr import primitives as dr
-from gendr.kernels.numba.compilation import available
 from gendr.mesh import icosphere
 from support import relative_l2
 from support.ahead_of_time import CAPABILITIES, launches_compiled
@@ -20,7 +19,7 @@ from gendr.kernels.triton.launch import interpreted
 from gendr.primitives.triton.sums import LAUNCH
 
 pytestmark = [
-    pytest.mark.skipif(available() is not None, reason="needs Numba"),
+    pytest.mark.skipif(gendr.backends()["cpu"] is not None, reason="needs Numba"),
     pytest.mark.skipif(
         not interpreted() and not torch.cuda.is_available(), reason="needs a GPU or interpreter"
     ),

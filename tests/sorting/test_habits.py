@@ -18,10 +18,10 @@ from gendr.sorting import (
     SoftRank,
     SoftSort,
     SpearmanLoss,
+    names,
     permutation,
     soft_rank,
 )
-from gendr.sorting.api import kinds
 from gendr.sorting.losses import (
     element_match,
     exact_match,
@@ -36,7 +36,7 @@ from gendr.sorting.losses import (
 from gendr.topk import SoftTopK, SoftTopKMask, TopKCrossEntropy
 from support.cases import for_each
 
-METHODS = [name for name in kinds() if name != "network"]
+METHODS = [name for name in names() if name != "network"]
 WITH_P = [name for name in METHODS if name != "permutahedron"]
 MODULES = {
     **{f"sort {name}": (lambda name=name: SoftSort(name)) for name in METHODS},
