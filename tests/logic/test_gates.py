@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from gendr.logic import GATES, LogicLayer, gate
+from gendr.logic import LogicLayer, gate
 
 # Table 6.1 of the thesis, typed off: by id, the names and what they are of real numbers.
 REAL_VALUED = {

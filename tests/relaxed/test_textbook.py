@@ -1,7 +1,8 @@
 """The programs of `gendr.relaxed.programs`: equal to the kernels of the same names, right hard."""
 
 import itertools
-from math import dist, inf
+import math
+from math import inf
 
 import torch
 
@@ -89,7 +90,7 @@ def joined_path(costs: relaxed.Matrix):
     for _ in range(5):
         before = distance.copy()
         for v in range(1, 6):
-            options = [before[u] if dist(cells[u], cells[v]) == 1 else inf for u in nodes]
+            options = [before[u] if math.dist(cells[u], cells[v]) == 1 else inf for u in nodes]
             came_from[v] = relaxed.argmin(options)
             best = options[came_from[v]]
             distance[v] = costs[cells[v]] + best if best < inf else inf

@@ -47,7 +47,7 @@ def assert_close(got, want, dtype):
 @for_each(backend=KERNELS, size=[(1, 1), (1, 7), (9, 2), (17, 19)])
 def test_sizes_that_are_no_multiple_of_a_tile(backend, size):
     member, scales = gendr.instance("gaussian/probabilistic"), torch.tensor([0.1, 0.03])
-    assert_equals_reference(backend, soup(2, 5, 4), ImageSize(*size), member, scales)
+    assert_equals_reference(backend, soup(2, 5, 4), size, member, scales)
 
 
 @for_each(
@@ -58,8 +58,7 @@ def test_sizes_that_are_no_multiple_of_a_tile(backend, size):
 )
 def test_ties_overlaps_and_an_exact_cutoff(backend, name, scene):
     """Fans share edges: two faces reach the maximum of a pixel, and split its gradient evenly."""
-    size = ImageSize(16, 16)
-    assert_equals_reference(backend, scene, size, gendr.instance(name), 0.1, cutoff=0.0)
+    assert_equals_reference(backend, scene, (16, 16), gendr.instance(name), 0.1, cutoff=0.0)
 
 
 @for_each(backend=BACKENDS)
