@@ -27,7 +27,7 @@ def load(path):
     return module
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 @pytest.mark.parametrize("script", ["make_findings", "make_rounds"])
 def test_pages_say_what_the_results_say(script, tmp_path, monkeypatch):
     module = load(ROOT / "docs" / f"{script}.py")

@@ -42,7 +42,7 @@ def assert_equal(got, want, **tolerance):
         torch.testing.assert_close(a, b, **tolerance)
 
 
-@for_each(name=NAMES)
+@for_each(name=NAMES, rotating=2)
 def test_kernels_equal_the_definition(name):
     kernel, definition, one = case(name)
     want = outcome(definition, one.inputs)
@@ -127,7 +127,7 @@ def test_forward_mode_is_right_or_refused(name):
 
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-@for_each(name=NAMES, rotating=8)
+@for_each(name=NAMES, rotating=15)
 def test_a_graph_of_a_transform_is_right_or_refused(name):
     """Dynamo differentiates what stands in the forward pass of an autograd function."""
     kernel, _, one = case(name)
@@ -149,7 +149,7 @@ def test_a_graph_of_a_transform_is_right_or_refused(name):
 
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-@for_each(name=NAMES, rotating=11)
+@for_each(name=NAMES, rotating=15)
 def test_one_graph(name):
     kernel, _, one = case(name)
     torch._dynamo.reset()
@@ -159,7 +159,7 @@ def test_one_graph(name):
     assert_equal(outcome(graph, one.inputs), outcome(kernel, one.inputs))
 
 
-@for_each(name=NAMES)
+@for_each(name=NAMES, rotating=2)
 def test_threads_do_not_change_a_bit(name):
     kernel, _, one = case(name)
     found = []

@@ -409,7 +409,7 @@ def test_lenses_of_visualsfm_that_are_bent(tmp_path):
         load_views(tmp_path)
 
 
-@for_each(write=PROGRAMS)
+@for_each(write=PROGRAMS, rotating=3)
 def test_damaged_files_of_programs(tmp_path, write):
     """Cut off, a byte changed, a value replaced: read, or one line that names the file."""
     write(save_photos(tmp_path))

@@ -262,8 +262,8 @@ def test_photos_of_several_sizes_are_laid_into_one(tmp_path):
     torch.testing.assert_close(again.masks, views.masks)
 
 
-@pytest.mark.rotating(3, group="long")
-@for_each(crop=[False, True])
+@pytest.mark.rotating(4, group="long")
+@for_each(crop=[False, True], rotating=2)
 def test_hulls_of_photos_of_several_sizes(crop):
     """Beside a photo the object goes on, as behind its border."""
     camera = look_at(4.0, torch.arange(8) * 7.0 - 20, torch.arange(8) * 45.0).to(F64)

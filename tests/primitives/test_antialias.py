@@ -112,6 +112,7 @@ def test_an_upright_edge_is_exact():
             torch.testing.assert_close(line, wanted)
 
 
+@pytest.mark.rotating(4, group="primitives")
 def test_the_gradient_is_unbiased():
     """Of sums over pixels with random weights, under random motions, against differences."""
     size, fine, step = (24, 31), 16, 0.35  # pixels that the shapes move for a difference

@@ -177,7 +177,7 @@ assert first.std() < env_var.detach().cpu().numpy().std()
 """
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 @for_each(
     "program, factor",
     [(REMESHING, 0.5), (POSE_AND_DEPTH, 0.4), (ENVIRONMENT, 0.5)],

@@ -4,6 +4,7 @@ import itertools
 import math
 from math import inf
 
+import pytest
 import torch
 
 from gendr import relaxed
@@ -62,6 +63,7 @@ def test_dynamic_time_warping():
         assert programs.dynamic_time_warping.hard([1.0, 2.0, 2.0, 4.0], [1.0, 2.0, 5.0])[0] == 1.0
 
 
+@pytest.mark.rotating(4, group="long")
 def test_shortest_path():
     for dist, neighbourhood in itertools.product(
         [*LAWS, "uniform", "student_t(shape=1.5)"], [4, 8]

@@ -33,7 +33,7 @@ def general_position(seed):
     raise AssertionError("no scene in general position")
 
 
-@for_each("member", drawn(), rotating=3)
+@for_each("member", drawn(), rotating=6)
 def test_gradcheck_of_the_reference(member):
     """To corners and all that the member has; scales are such that many faces reach a pixel."""
     scene = general_position(sum(map(ord, member.name)))
@@ -59,7 +59,7 @@ SMALL = torch.cat([soup(1, 5, 7, size=0.3), touching(3)], 1)
 COMPARED = torch.cat([SMALL, soup(1, 9, 8, size=0.8)])
 
 
-@for_each("member, dtype, cutoff", drawn(DTYPES, [1e-6, 0.0]))
+@for_each("member, dtype, cutoff", drawn(DTYPES, [1e-6, 0.0]), rotating=3)
 def test_cpu_equals_reference(member, dtype, cutoff):
     scale = torch.full((2,), 0.01 if member.dist.is_squared else 0.04)
     assert_equals_reference("cpu", COMPARED, (8, 11), member, scale, cutoff, dtype)

@@ -96,7 +96,7 @@ def test_totals_take_their_own_share_from_the_gradient_of_p(name):
     assert_equals_reference("triton", soup(2, 3, 5), (29, 37), member, 0.1)
 
 
-@pytest.mark.rotating(2, group="triton scenes")
+@pytest.mark.rotating(4, group="rendering")
 @pytest.mark.usefixtures("small_launches")
 @for_each(
     "name, faces, size, scale",
@@ -123,7 +123,7 @@ def test_double_input_gives_double_output_of_single_accuracy():
     assert relative_l2(got[1]["vertices"], want[1]["vertices"]) <= TOLERANCE.gradient
 
 
-@pytest.mark.rotating(2, group="triton scenes")
+@pytest.mark.rotating(4, group="rendering")
 @for_each(
     "name, cutoff",
     [
@@ -133,7 +133,7 @@ def test_double_input_gives_double_output_of_single_accuracy():
         ("gumbel_min.squared/aczel_alsina(p=0.5)", 0.0),
         ("logistic.art(0.5)/max", 0.0),
     ],
-    rotating=2,
+    rotating=5,
 )
 def test_degenerate_faces_give_finite_images_and_gradients(name, cutoff):
     scene, scales = degenerate().expand(4, -1, -1, -1), torch.tensor([1e-8, 1e-4, 1e-2, 1.0])
@@ -192,7 +192,7 @@ def test_the_nearest_face_is_that_of_the_reference_and_the_lower_of_two_equals()
     assert found[0].max() < len(mesh.faces)
 
 
-@pytest.mark.rotating(3, group="rules of operators")
+@pytest.mark.rotating(4, group="rendering")
 @for_each(name=["gamma(shape=1.7)/yager(p=2.0)", "logistic.squared/max"], rotating=2)
 def test_the_operators_keep_the_rules_of_torch(name):
     """Schema, fake kernel and autograd registration, with arguments of real calls."""

@@ -79,7 +79,7 @@ def test_losses_on_another_default_device():
         torch.set_default_device(None)
 
 
-@for_each(name=MODULES, dtype=[torch.bfloat16, torch.float16])
+@for_each(name=MODULES, dtype=[torch.bfloat16, torch.float16], rotating=4)
 def test_half_precision_comes_back_and_is_computed_in_float32(name, dtype):
     x = torch.randn(4, 6).to(dtype).requires_grad_()
     found = MODULES[name]()(x)
@@ -88,8 +88,8 @@ def test_half_precision_comes_back_and_is_computed_in_float32(name, dtype):
     assert torch.autograd.grad(found.sum(), x)[0].dtype == dtype
 
 
-@pytest.mark.rotating(3, group="long")
-@for_each(name=MODULES)
+@pytest.mark.rotating(4, group="long")
+@for_each(name=MODULES, rotating=4)
 def test_tensors_without_values_have_shapes(name):
     module = MODULES[name]()
     assert module(torch.rand(4, 6, device="meta")).shape == module(torch.rand(4, 6)).shape

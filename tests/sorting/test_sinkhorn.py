@@ -131,6 +131,7 @@ def test_shifts_change_nothing_and_scales_trade_with_the_steepness():
     "n, steepness, gradient",
     [(2, 1.0, "implicit"), (6, 0.2, "implicit"), (6, 8.0, "implicit"), (4, 0.2, "unrolled")],
     face=["permutation", "values", "ranks"],
+    rotating=3,
 )
 def test_first_and_second_derivatives(n, steepness, gradient, face):
     x = keys(1, n, seed=1).requires_grad_()

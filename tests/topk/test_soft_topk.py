@@ -65,7 +65,7 @@ def test_pruning_and_the_backward_pass_change_nothing():
         assert torch.equal(own.attribution, out.attribution)
 
 
-@for_each(name=names())
+@for_each(name=names(), rotating=3)
 def test_gradients(name):
     x, payload = values(2, 5).requires_grad_(), values(2, 5, 2).requires_grad_()
     steepness = torch.tensor(1.3, dtype=torch.float64, requires_grad=True)
@@ -192,7 +192,7 @@ ALL = [get(name, steepness=1.3) for name in names()]
 ALL += [get("splitter", steepness=1.3, dist=law) for law in SYMMETRIC]
 
 
-@for_each(method=ALL, largest=[True, False], rotating=2)
+@for_each(method=ALL, largest=[True, False], rotating=4)
 def test_absent_values_are_not_selected(method, largest):
     """Values and gradients are those of the lists of what is present alone."""
     x = torch.where(PRESENT, values(4, 5), torch.nan).requires_grad_()

@@ -110,7 +110,7 @@ def test_what_adam_knows_follows_its_triangle(photos):
     assert vertices not in training._adam.state
 
 
-@pytest.mark.rotating(2, group="learnt")
+@pytest.mark.rotating(5, group="photos")
 def test_exposure_and_background_are_learnt(photos):
     gains = torch.tensor([0.7, 1.0, 1.0, 1.0])[:, None, None, None]
     dark = Photos(
