@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 import gendr
 
 PACKAGE = Path(gendr.__file__).parent
@@ -66,7 +64,6 @@ def used_after(source):
     return found
 
 
-@pytest.mark.rotating(4, group="long")
 def test_arrays_live_as_long_as_their_addresses():
     wrong = "def f(n):\n a = np.empty(n)\n b = pointer(a)\n for i in range(n):\n  b[i] = 1.0\n"
     assert used_after(wrong) == ["f: b of a"]

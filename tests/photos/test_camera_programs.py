@@ -11,9 +11,9 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 
 from gendr.cli import main
+from gendr.photos import load_views
 from gendr.photos.camera_files.transforms import NoCamerasError, read_cameras
 from gendr.photos.folders import open_folder
-from gendr.photos.views import load_views
 from support.cases import for_each
 
 HEIGHT, WIDTH, FOCAL, COUNT = 48, 64, 70.0, 6

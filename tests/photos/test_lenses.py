@@ -11,11 +11,11 @@ import pytest
 import torch
 from PIL import Image
 
+from gendr.photos import load_views
 from gendr.photos.camera_files.lenses import BENDS, Lens, coefficients
 from gendr.photos.camera_files.opencv import lens_entries
 from gendr.photos.camera_files.transforms import lens_of, list_frames, read_cameras
 from gendr.photos.splatting import load_photos
-from gendr.photos.views import load_views
 
 cv2 = pytest.importorskip("cv2")
 if find_spec("pycolmap") is None:

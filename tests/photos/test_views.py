@@ -12,19 +12,18 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from gendr.mesh import icosphere, images
-from gendr.mesh.cameras import Camera, look_at
-from gendr.photos import visual_hull
-from gendr.photos.folders import has_mask, open_folder
-from gendr.photos.suspicious_masks import suspicious_masks
-from gendr.photos.views import (
+from gendr.mesh import Camera, icosphere, images, look_at
+from gendr.photos import (
     Views,
     load_views,
     save_views,
     view_sizes,
     view_volume,
+    visual_hull,
     visual_sphere,
 )
+from gendr.photos.folders import has_mask, open_folder
+from gendr.photos.suspicious_masks import suspicious_masks
 from gendr.photos.visual import depths, silhouettes
 from gendr.rendering import Renderer
 from support.cases import for_each

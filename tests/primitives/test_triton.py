@@ -352,12 +352,9 @@ CASES = [
 
 @pytest.mark.every
 @pytest.mark.slow
-def test_kernels_compile_ahead_of_time_and_spill_next_to_nothing(request, seed):
-    """One of the cases for one of the architectures; with --every all for both."""
-    every = request.config.getoption("--every")
-    cases = CASES if every else [CASES[seed % len(CASES)]]
-    for case in cases:
-        found = launches_compiled(SCRIPT, [case], CAPABILITIES if every else CAPABILITIES[1:])
+def test_kernels_compile_ahead_of_time_and_spill_next_to_nothing():
+    for case in CASES:
+        found = launches_compiled(SCRIPT, [case], CAPABILITIES)
         assert found
         for *what, usage in found:
             assert usage.local <= 16, (json.dumps(case), what)

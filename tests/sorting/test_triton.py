@@ -379,12 +379,9 @@ MOST = {"project": 255}
 
 
 @pytest.mark.every
-def test_kernels_compile_ahead_of_time_and_spill_nothing(request, seed):
-    """One of the architectures is compiled for; with --every both are."""
-    every = request.config.getoption("--every")
-    drawn = CAPABILITIES if every else [CAPABILITIES[seed % len(CAPABILITIES)]]
-    found = launches_compiled(SCRIPT, CASES, drawn)
-    assert [x[:2] for x in found] == [(name, c) for name in KERNELS for c in drawn]
+def test_kernels_compile_ahead_of_time_and_spill_nothing():
+    found = launches_compiled(SCRIPT, CASES, CAPABILITIES)
+    assert [x[:2] for x in found] == [(name, c) for name in KERNELS for c in CAPABILITIES]
     for name, capability, usage in found:
         assert usage.local == 0, (name, capability)
         assert 0 < usage.registers <= MOST.get(name, 168), (name, capability)

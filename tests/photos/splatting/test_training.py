@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from gendr import look_at
-from gendr.photos.splatting import Photos, Splats
-from gendr.photos.splatting.settings import SplatSettings
-from gendr.photos.splatting.training import SplatTraining, fit_splats
+from gendr.photos.splatting import Photos, Splats, SplatSettings, SplatTraining, fit_splats
 
 SMALL = SplatSettings(triangles=40, steps=12, renew_every=4, evaluate_every=0.5, cutoff=1e-3)
 SIZE = 24
