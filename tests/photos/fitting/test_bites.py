@@ -73,7 +73,7 @@ def test_bites_do_not_carve(figure):
 def test_right_masks_stay(count):
     for mesh in (example("chair"), icosphere(3)):
         camera = visual.orbit(mesh, [360 / count * i for i in range(count)], 20.0)
-        masks = visual.silhouettes(mesh, camera, (48, 60))
+        masks = visual.silhouettes(mesh, camera, (64, 80))
         assert without_bites(camera, masks) is masks
 
 
