@@ -68,7 +68,7 @@ def test_small_and_clean(name):
     assert (mesh.face_areas > 1e-8).all()
 
 
-@for_each(name=CLOSED)
+@for_each(name=CLOSED, rotating=2)
 def test_a_sphere_can_become_it(name):
     mesh = load(name)
     assert mesh.is_watertight

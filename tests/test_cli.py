@@ -148,6 +148,7 @@ def test_pose_of_masks_that_tell_nothing(box, tmp_path, capsys, monkeypatch):
     assert not out.exists()
 
 
+@pytest.mark.rotating(4, group="fits")
 def test_pose_says_what_it_cannot_rely_on(box, tmp_path, capsys):
     """A mask that is cut off by the border, and of another object."""
     mask = torch.zeros(48, 48)
@@ -180,7 +181,7 @@ def test_pose_of_a_video(turning, tmp_path, capsys):
     assert "searched anew" not in shown
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 def test_pose_in_a_rig(turning, tmp_path, capsys):
     """Its cameras stand in UTM metres; one photo is upright, and cut off beside the object."""
     given = json.loads((turning / "rig" / "transforms.json").read_text())
@@ -382,6 +383,7 @@ def test_fit_of_a_mesh_leaves_everything(box, tmp_path, capsys):
         assert {(72, 121, 184), (232, 138, 62), (212, 215, 219)} <= colors
 
 
+@pytest.mark.rotating(4, group="fits")
 @for_each(grey=[False, True], rotating=2)
 def test_fit_of_images(tmp_path, grey):
     mesh = save_photos(tmp_path / "photos", grey)
@@ -446,6 +448,7 @@ def test_start_of_a_fit(box, tmp_path, views, start):
     assert facts(out)["init"] == "icosphere(3)"
 
 
+@pytest.mark.rotating(4, group="fits")
 @pytest.mark.filterwarnings("default:.* lies too far out")
 def test_fit_of_a_survey_ends_where_the_target_is(tmp_path, capsys):
     """Coordinates in metres that are too large for float32 count from an origin."""
@@ -1049,10 +1052,10 @@ BAD_INPUT = [
 ]
 
 
-def test_bad_input_is_one_line_and_exit_code_2(bad, capsys, monkeypatch):
+def test_bad_input_is_one_line_and_exit_code_2(bad, drawn, capsys, monkeypatch):
     monkeypatch.chdir(bad)
     before = {p for p in bad.rglob("*") if p.is_file()}
-    for argv, text in BAD_INPUT:
+    for argv, text in drawn(BAD_INPUT, 3):
         said = refused(capsys, *argv.split())
         assert re.search(text if "|" in text else re.escape(text), said), (argv, said)
         # Nothing that only Python can say.
@@ -1109,6 +1112,7 @@ def test_hard_input_is_one_line_that_says_what_to_do(
         assert "mend or leave out number 2 (the first is 0)" in shown
 
 
+@pytest.mark.rotating(4, group="fits")
 @pytest.mark.filterwarnings("always:1 of 5 masks")
 def test_a_camera_inside_the_object_is_told(tmp_path, capsys):
     """A mask that is full everywhere tells nothing; the other views are fitted."""

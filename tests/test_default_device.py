@@ -61,7 +61,7 @@ def calls():
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_the_default_device_does_not_count(calls, drawn):
     wrong = {}
-    for name, call in drawn(calls.items(), 2):
+    for name, call in drawn(calls.items(), 4):
         call()
         torch.set_default_device("meta")  # on which nothing has values
         try:

@@ -142,7 +142,7 @@ class Parsed(Exception):
     """The arguments of a program were understood."""
 
 
-@for_each(rotating=3, words=list(commands()))
+@for_each(rotating=9, words=list(commands()))
 def test_commands_of_the_pages_are_understood(words, monkeypatch):
     program, *rest = words
     if program == "gendr":

@@ -140,7 +140,7 @@ def reference(triangles, dist, tconorm, scale, size=SIZE):
     return gendr.silhouette(corners, size, dist, tconorm, scale, backend="reference")[0]
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 def test_page_draws_what_the_reference_draws(pictures):
     """The same formulas, in the same precision: alpha and gradients."""
     cases, drawn = pictures

@@ -84,7 +84,7 @@ def made(name):
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # PyTorch's own
 @for_each(
-    "name, onnx", [*product(CASES, (False, True)), *((name, False) for name in OTHERS)], rotating=19
+    "name, onnx", [*product(CASES, (False, True)), *((name, False) for name in OTHERS)], rotating=29
 )
 def test_graphs_take_any_batch(name, onnx, monkeypatch):
     """Also those for ONNX, of other operators than eager ones."""
@@ -171,7 +171,7 @@ def right_or_refused(find, want):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch's own
-@for_each(name=CURVED, rotating=6)
+@for_each(name=CURVED, rotating=12)
 def test_forward_mode_and_jacobians_are_right_or_refused(name):
     function, args = CURVED[name]
     x, *rest = (t.double() for t in args)

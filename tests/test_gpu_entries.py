@@ -123,7 +123,7 @@ with strict_device.strict():  # a later call says what this one got
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="pretended device")
+@pytest.mark.rotating(4, group="pretended device")
 def test_what_has_no_kernels_for_gpus_goes_through_the_cpu_and_says_so():
     said, equal, late = run_python(THROUGH_CPU, check=True).stdout.splitlines()
     assert late == "uv must not hold NaN, got one in an earlier call on pretend:0"
@@ -200,7 +200,7 @@ print(all(there for _, there in launched))
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="pretended device")
+@pytest.mark.rotating(4, group="pretended device")
 def test_splats_are_trained_on_a_device_of_their_own_without_waiting_for_it():
     lines = run_python(TRAINING, check=True).stdout.splitlines()
     assert lines[0] == "torch.float16 pretend cpu 40"
@@ -254,7 +254,7 @@ with strict_device.strict():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="pretended device")
+@pytest.mark.rotating(4, group="pretended device")
 def test_lists_take_few_launches():
     """Both passes; without kernels 81 of a loss of top-k, 4,106 of a mask of the logistic law."""
     lines = run_python(LAUNCHED, check=True).stdout.splitlines()
@@ -346,6 +346,6 @@ print(sorted(found))
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="pretended device")
+@pytest.mark.rotating(4, group="pretended device")
 def test_fits_and_losses_add_up_in_the_same_order_every_time_on_a_gpu():
     assert run_python(SAME_EVERY_TIME, check=True).stdout.splitlines()[-1] == "[]"

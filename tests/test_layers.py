@@ -232,7 +232,7 @@ load()
 """
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 def test_imports_are_light_and_of_no_system_alone():
     command = [sys.executable, "-c", LIGHT + ON_WINDOWS]  # an interpreter that has not seen torch
     run = subprocess.run(command, capture_output=True, text=True)

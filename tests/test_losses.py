@@ -12,7 +12,6 @@ from scipy.spatial import cKDTree
 from torch.autograd import gradcheck
 
 from gendr import losses
-from gendr.losses import points
 from gendr.mesh import Mesh, cube, icosphere
 from support.cases import for_each
 
@@ -258,14 +257,6 @@ def test_chamfer_against_a_tree(squared):
     assert float(got) == pytest.approx(np.mean(each), rel=1e-13)
     one = losses.chamfer_distance(a[0], b[:1], squared=squared)
     assert float(one) == pytest.approx(each[0], rel=1e-13)
-
-
-def test_nearest_points_are_those_of_all_pairs():
-    a, b = torch.randn(31, 3, dtype=F64), torch.randn(47, 3, dtype=F64)
-    apart = (a[:, None] - b).square().sum(-1)
-    there, back = points.nearest_indices(a, b)
-    assert torch.equal(there, apart.argmin(1))
-    assert torch.equal(back, apart.argmin(0))
 
 
 @for_each(squared=[False, True])

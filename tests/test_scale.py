@@ -8,7 +8,6 @@ import torch
 import gendr
 from gendr import distributions, geometric_schedule, pixels_to_ndc, suggest_scale
 from gendr.mesh import icosphere
-from gendr.rendering.geometry import project_faces
 from support.cases import for_each
 
 SIZE = 64
@@ -29,9 +28,8 @@ def exact_area(mesh):
     """Areas of the silhouettes of a convex mesh, from the hull of its projected vertices."""
     from scipy.spatial import ConvexHull
 
-    faces, _ = project_faces(mesh, CAMERA, 1.0, 100.0)
-    views = faces.corners.split(faces.counts)
-    return torch.tensor([ConvexHull(v.reshape(-1, 2).numpy()).volume for v in views])
+    views, _ = CAMERA.project(mesh.vertices)
+    return torch.tensor([ConvexHull(view.numpy()).volume for view in views])
 
 
 @for_each("size, side", [(64, 64), ((32, 128), 32), ((128, 32), 32)])
@@ -55,10 +53,10 @@ def test_schedule_multiplies_by_one_factor(start, end):
 def test_every_law_gets_a_scale_that_meets_the_rule(dist):
     mesh, tconorm = sphere(2), gendr.tnorms.tconorm("einstein")
     scale = suggest_scale(mesh, CAMERA, SIZE, dist, tconorm=tconorm)
-    faces, _ = project_faces(mesh, CAMERA, 1.0, 100.0)
-    edge = (faces.corners - faces.corners.roll(1, 1)).norm(dim=-1).median()
-    spans = [v.amax((0, 1)) - v.amin((0, 1)) for v in faces.corners.split(faces.counts)]
-    radius = max(s.norm() / 2 for s in spans)
+    views, _ = CAMERA.project(mesh.vertices)
+    corners = views[:, mesh.faces]
+    edge = (corners - corners.roll(1, -2)).norm(dim=-1).median()
+    radius = (views.amax(1) - views.amin(1)).norm(dim=-1).max() / 2
 
     def worst(scale):
         """The largest of the three sides of the rule, over what it may be."""

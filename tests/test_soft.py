@@ -35,6 +35,7 @@ SMOOTH = [
 ]  # fmt: skip
 
 
+@pytest.mark.rotating(4, group="long")
 def test_gradients():
     for name, options in SMOOTH:
         for dist in ("logistic", "gaussian", "cauchy"):

@@ -27,7 +27,7 @@ def load(path):
     return module
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 @pytest.mark.parametrize("script", ["make_findings", "make_rounds"])
 def test_pages_say_what_the_results_say(script, tmp_path, monkeypatch):
     module = load(ROOT / "docs" / f"{script}.py")
@@ -288,8 +288,7 @@ def test_equal_counts_have_one_place():
 
 
 def test_defaults_are_those_that_the_page_recommends():
-    from gendr.photos.fitting.pose.settings import PoseSettings
-    from gendr.photos.fitting.shape.settings import FitSettings
+    from gendr.photos.fitting import FitSettings, PoseSettings
 
     rows = [
         line.split("|") for line in (ROOT / "docs" / "which-renderer.md").read_text().splitlines()

@@ -77,7 +77,7 @@ def results(folder):
     return json.loads((folder / "results.json").read_text())["trainings"]
 
 
-@pytest.mark.rotating(2, group="scripts")
+@pytest.mark.rotating(4, group="study")
 @for_each(name=RUNS, rotating=10)
 def test_scripts_train_and_write(name, call, tmp_path, capsys):
     options, names, said = RUNS[name]
@@ -99,7 +99,7 @@ def test_scripts_train_and_write(name, call, tmp_path, capsys):
     assert results(tmp_path / "out") == found
 
 
-@pytest.mark.rotating(2, group="scripts")
+@pytest.mark.rotating(4, group="study")
 def test_script_goes_on_after_a_signal(call, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # a picture takes long
     options = ["relaxed_sort", "--smoke", "--methods", "bubble_sort", "odd_even"]

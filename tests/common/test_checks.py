@@ -56,6 +56,7 @@ def test_shape_does_not_fit(shape, pattern, known):
     assert all(f"{k} = {v}" in str(caught.value) for k, v in known.items())
 
 
+@pytest.mark.rotating(4, group="long")
 @pytest.mark.graphs
 def test_a_graph_may_be_the_first_to_ask_for_a_pattern():
     def counted(x):

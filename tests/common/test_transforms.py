@@ -78,7 +78,7 @@ def _in_float64():
 @pytest.mark.filterwarnings("ignore:.*searchsorted")
 @pytest.mark.usefixtures("_in_float64")
 def test_transforms_give_what_autograd_and_loops_give_or_our_error(drawn):
-    for name, (operator, leaves) in drawn(operators().items(), 6):
+    for name, (operator, leaves) in drawn(operators().items(), 12):
         twice = [torch.stack([x, 0.9 * x]).detach() for x in leaves]
         places = tuple(range(len(leaves)))
 

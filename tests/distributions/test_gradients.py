@@ -33,7 +33,7 @@ def shape_of(dist, dtype=F64):
     return (torch.tensor(dist.shape_parameter, dtype=dtype, requires_grad=True),)
 
 
-@for_each(rotating=8, dist=FORMS)
+@for_each(rotating=16, dist=FORMS)
 def test_gradcheck(dist):
     x = smooth_points(dist).detach().requires_grad_()
     scale = torch.tensor(0.9, dtype=F64, requires_grad=True)
@@ -136,7 +136,7 @@ def extremes(dtype):
     return torch.tensor([*EXTREME, *ends], dtype=dtype)
 
 
-@for_each(rotating=4, law=EXAMPLES, dtype=[torch.float32, torch.float64])
+@for_each(rotating=8, law=EXAMPLES, dtype=[torch.float32, torch.float64])
 def test_values_and_gradients_are_finite_everywhere(law, dtype):
     for form in forms(law):
         for size in (1e-8, 1e-2, 1.0, 1e3):

@@ -44,7 +44,7 @@ def close(got, want):
     ).all()
 
 
-@for_each(law=EXAMPLES)
+@for_each(law=EXAMPLES, rotating=3)
 def test_loops_equal_the_classes(law):
     z = inputs(law)
     cdf, sf = run(law, "tails", z.numpy(), 2)
@@ -54,7 +54,7 @@ def test_loops_equal_the_classes(law):
     assert close(pdf, law.pdf(z))
 
 
-@for_each(law=EXAMPLES)
+@for_each(law=EXAMPLES, rotating=3)
 def test_the_loop_over_both_gives_what_each_gives(law):
     z = inputs(law).numpy()
     out = [np.full_like(z, np.nan) for _ in range(3)]
@@ -103,7 +103,7 @@ def test_addresses_are_stable_and_complete():
         compiled.loop("logistic", "shape_slope")
 
 
-@for_each(law=[law for law in EXAMPLES if compiled.has_single(law.name)])
+@for_each(law=[law for law in EXAMPLES if compiled.has_single(law.name)], rotating=3)
 def test_loops_of_float32_equal_the_classes(law):
     """To 1e-6; tails to 1e-5 of themselves, down to 1e-30."""
     floats = ctypes.POINTER(ctypes.c_float)

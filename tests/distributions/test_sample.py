@@ -12,7 +12,7 @@ from support.laws import SMOOTH, forms
 LAWS = [*SMOOTH, *forms(distributions.get("gamma", shape=2.0))]
 
 
-@for_each(scale=[1.0, 0.3], dist=LAWS)
+@for_each(scale=[1.0, 0.3], dist=LAWS, rotating=4)
 def test_numbers_have_the_cdf(dist, scale, seed):
     generator = torch.Generator().manual_seed(seed)
     x = dist.sample((4000,), scale, generator=generator, dtype=torch.float64)

@@ -114,7 +114,7 @@ def assert_close(got, want, relative=RELATIVE):
     assert excess.max() <= relative
 
 
-@for_each(law=LAWS, rotating=2)
+@for_each(law=LAWS, rotating=5)
 def test_the_functions_equal_the_class(law):
     z = inputs(law).sort().values
     cdf, sf = tails(law, z)
@@ -156,7 +156,7 @@ def test_the_shape_slope_equals_the_class(law):
     assert_close(shape_slope(law, z), want)
 
 
-@for_each(rotating=2, law=LAWS)
+@for_each(rotating=5, law=LAWS)
 def test_infinities_reach_the_limits_and_a_nan_spares_the_others(law):
     z = torch.tensor([-math.inf, -LARGEST, LARGEST, math.inf, math.nan, 0.7, 3.0])
     cdf, sf = tails(law, z)

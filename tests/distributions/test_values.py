@@ -111,7 +111,7 @@ def test_transforms_follow_their_definition(law):
         assert torch.allclose(dist.cdf(x), dist(x, 1.0), 0, 0)
 
 
-@for_each(law=SMOOTH)
+@for_each(law=SMOOTH, rotating=3)
 def test_transforms_invert(law):
     q = torch.tensor([1e-6, 0.01, 0.3, 0.5, 0.8, 0.999], dtype=F64)
     for dist in forms(law):
@@ -172,7 +172,7 @@ def test_nan_stays_nan(law):
         assert dist.sf(nan).isnan()
 
 
-@for_each(law=EXAMPLES, cutoff=[0.0, 1e-6, 1e-2])
+@for_each(law=EXAMPLES, cutoff=[0.0, 1e-6, 1e-2], rotating=3)
 def test_nothing_beyond_the_radius_is_kept(law, cutoff):
     scale = torch.tensor([1e-3, 0.2], dtype=F64)
     steps = torch.tensor([[1.0 + 1e-9], [1.001], [2.0], [100.0]], dtype=F64)

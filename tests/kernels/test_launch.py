@@ -191,7 +191,7 @@ FIRST = {
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="compiled ahead")
+@pytest.mark.rotating(4, group="compiled ahead")
 def test_the_same_kernels_are_launched_with_the_same_arguments(tmp_path):
     """Grid, stream, constants and what Triton specialises on: 1, multiples of 16, addresses."""
     (tmp_path / "kernels_of_test.py").write_text(KERNELS)

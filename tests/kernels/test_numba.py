@@ -64,7 +64,7 @@ def test_two_units_in_the_last_place_limits_and_nan(name):
         assert np.signbit(evaluate(np.array([-0.0]))).all()
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 def test_prefetched_rows_stay_as_they_are():
     @njit
     def sums(x, order, out):

@@ -4,13 +4,12 @@ import pytest
 import torch
 
 import gendr
-from gendr.kernels.numba.compilation import available
 from support.cases import for_each
 from support.operator_examples import example, operators
 from support.operators import all_work_shared
 
 NAMES = sorted(operators())
-pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")
+pytestmark = pytest.mark.skipif(gendr.backends()["cpu"] is not None, reason="needs Numba")
 
 
 def case(name):
@@ -43,7 +42,7 @@ def assert_equal(got, want, **tolerance):
         torch.testing.assert_close(a, b, **tolerance)
 
 
-@for_each(name=NAMES)
+@for_each(name=NAMES, rotating=2)
 def test_kernels_equal_the_definition(name):
     kernel, definition, one = case(name)
     want = outcome(definition, one.inputs)
@@ -128,7 +127,7 @@ def test_forward_mode_is_right_or_refused(name):
 
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-@for_each(name=NAMES, rotating=8)
+@for_each(name=NAMES, rotating=15)
 def test_a_graph_of_a_transform_is_right_or_refused(name):
     """Dynamo differentiates what stands in the forward pass of an autograd function."""
     kernel, _, one = case(name)
@@ -150,7 +149,7 @@ def test_a_graph_of_a_transform_is_right_or_refused(name):
 
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-@for_each(name=NAMES, rotating=11)
+@for_each(name=NAMES, rotating=15)
 def test_one_graph(name):
     kernel, _, one = case(name)
     torch._dynamo.reset()
@@ -160,7 +159,7 @@ def test_one_graph(name):
     assert_equal(outcome(graph, one.inputs), outcome(kernel, one.inputs))
 
 
-@for_each(name=NAMES)
+@for_each(name=NAMES, rotating=2)
 def test_threads_do_not_change_a_bit(name):
     kernel, _, one = case(name)
     found = []

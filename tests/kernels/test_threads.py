@@ -93,7 +93,7 @@ with all_work_shared():
 """
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 def test_every_entry_gives_the_bits_of_a_serial_run_from_four_threads(tmp_path, request):
     """Whatever else runs, whichever call is first, and however many threads the kernels have."""
 
@@ -151,7 +151,7 @@ def lookups(dtype):
     return [dr.antialias(color, rast, leaves[0], tri), db], leaves
 
 
-@for_each(work=[images, layers, lookups], dtype=[torch.float32, torch.float64])
+@for_each(work=[images, layers, lookups], dtype=[torch.float32, torch.float64], rotating=3)
 def test_work_of_many_pieces_has_the_same_bits_from_run_to_run_and_on_any_threads(work, dtype):
     """Of torch, or of the kernels if they have a number of their own."""
     found = []

@@ -109,7 +109,7 @@ def made(name, count=130, **options):
     return model, circuit, x.flatten(1), want
 
 
-@for_each(name=NETWORKS, rotating=2)
+@for_each(name=NETWORKS, rotating=5)
 def test_a_circuit_is_its_network(name, tmp_path):
     """In torch and NumPy, before and after it is simplified, saved, and written as source."""
     _, circuit, x, want = made(name, simplify=False)
@@ -177,7 +177,7 @@ def pointers(*arrays):
 
 @HAS_GCC
 @for_each(
-    "name, on_stack", [*((name, 4096) for name in NETWORKS), ("bits", 0), ("wide", 0)], rotating=3
+    "name, on_stack", [*((name, 4096) for name in NETWORKS), ("bits", 0), ("wide", 0)], rotating=7
 )
 def test_c_source(name, on_stack, tmp_path, monkeypatch):
     monkeypatch.setattr(c, "_ON_STACK", on_stack)
@@ -376,7 +376,7 @@ def test_a_whole_classifier_in_a_simulator(word, fraction, signed, registers, tm
     assert np.array_equal([[int(v) >> k & 1 for k in range(15)] for v in bits], want)
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 @HAS_IVERILOG
 def test_a_bench_beside_the_module_passes_and_fails(tmp_path):
     """Of a stream the source has gaps and the sink makes results wait; faults are found."""
@@ -572,7 +572,7 @@ def test_bad_input(use, error, match):
 # -- files
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 def test_a_file_is_read_and_run_without_torch(tmp_path):
     _, circuit, x, want = made("thermometer")
     circuit.save(tmp_path / "a.circuit")

@@ -128,7 +128,7 @@ def test_what_is_refused(tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
-@for_each(dtype=["f2", "f8", ">f4", "u2", "i8"])
+@for_each(dtype=["f2", "f8", ">f4", "u2", "i8"], rotating=3)
 def test_numbers_of_all_types(tmp_path, dtype, capsys):
     x = np.random.default_rng(0).integers(0, 200, (60, 3)).astype(dtype)
     np.savez(tmp_path / "t.npz", x=x, y=(x[:, 0] > 100).astype(np.int64))

@@ -53,7 +53,7 @@ def slow(layer, x):
     return out
 
 
-@for_each(settings=CASES, backend=BACKENDS, rotating=2)
+@for_each(settings=CASES, backend=BACKENDS, rotating=4)
 def test_a_layer_is_equation_3_of_the_paper(settings, backend, seed):
     layer = LogicConv2d(4, 6, (3, 2), **settings, init="normal", seed=seed, backend=backend,
                         dtype=torch.float64)  # fmt: skip

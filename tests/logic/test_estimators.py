@@ -34,7 +34,7 @@ def all_checks(seed, every):
         ]
 
 
-@for_each("name, number", all_checks, rotating=12)
+@for_each("name, number", all_checks, rotating=31)
 def test_the_checks_of_scikit_learn(name, number):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what the checks do on purpose
@@ -49,6 +49,7 @@ def test_there_are_as_many_checks_as_scikit_learn_has():
     assert len(all_checks(0, True)) > 90
 
 
+@pytest.mark.rotating(4, group="logic")
 def test_a_classifier_is_its_circuit(tmp_path):
     x, y = datasets.load_wine(return_X_y=True)
     names = np.array(["barolo", "grignolino", "barbera"])[y]
@@ -66,7 +67,7 @@ def test_a_classifier_is_its_circuit(tmp_path):
     assert str(same.circuit_) == str(model.circuit_)
 
 
-@pytest.mark.rotating(2, group="fits")
+@pytest.mark.rotating(4, group="logic")
 def test_a_regressor_is_its_circuit():
     x, y = datasets.make_regression(300, 4, noise=1.0, random_state=0)
     model = estimators.LogicRegressor(fan_in=3, parametrization="walsh", random_state=0)
@@ -77,7 +78,7 @@ def test_a_regressor_is_its_circuit():
     np.testing.assert_allclose(model.predict(x), found, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.rotating(2, group="fits")
+@pytest.mark.rotating(4, group="logic")
 def test_several_labels_at_once():
     random = np.random.default_rng(1)
     x = random.normal(size=(300, 8))
@@ -100,7 +101,7 @@ def test_several_labels_at_once():
         model.fit(x, y * 2 + y[:, ::-1])
 
 
-@pytest.mark.rotating(2, group="fits")
+@pytest.mark.rotating(4, group="logic")
 def test_several_numbers_at_once():
     x, y = datasets.make_regression(300, 4, n_targets=3, noise=1.0, random_state=0)
     y = y * [1.0, 10.0, 0.1] + [0.0, 5.0, -3.0]
@@ -113,8 +114,8 @@ def test_several_numbers_at_once():
     np.testing.assert_allclose(model.predict(x), found, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.rotating(2, group="fits")
-@for_each(kind=["classifier", "regressor"])
+@pytest.mark.rotating(4, group="logic")
+@for_each(kind=["classifier", "regressor"], rotating=2)
 def test_weights_of_rows(kind):
     """Rows of weight 0 are as if they were not; of two with the same x the heavy one wins."""
     x = np.repeat(np.random.default_rng(0).normal(size=(60, 3)), 2, 0)
@@ -142,7 +143,7 @@ def test_weights_of_rows(kind):
             model.fit(x, y, sample_weight=wrong)
 
 
-@pytest.mark.rotating(2, group="fits")
+@pytest.mark.rotating(4, group="logic")
 def test_rows_that_come_bit_by_bit():
     x, y = datasets.load_wine(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(x))

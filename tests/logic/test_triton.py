@@ -63,7 +63,7 @@ def assert_equal(got, want, tolerance):
         assert relative_l2(a.double().cpu(), b) <= tolerance, index
 
 
-@for_each("fan_in, shape", list(product(range(1, 7), SHAPES)), rotating=6, dtype=TOLERANCE)
+@for_each("fan_in, shape", list(product(range(1, 7), SHAPES)), rotating=15, dtype=TOLERANCE)
 def test_outputs_and_gradients_equal_the_reference(fan_in, shape, dtype):
     given = layer_of(fan_in, shape, dtype)
     got = outcome(backend, *given)
@@ -114,7 +114,7 @@ HIDDEN = pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter"
 SCENES = [(1, (5, 7, 9)), (2, (6, 11, 9)), (6, (7, 5, 6))]
 
 
-@pytest.mark.rotating(4, group="hazards")
+@pytest.mark.rotating(4, group="logic")
 @HIDDEN
 @for_each("fan_in, shape", SCENES, rotating=2)
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(
@@ -128,7 +128,7 @@ def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(
     assert all(map(torch.equal, shuffled, outcome(backend, *given)))
 
 
-@pytest.mark.rotating(2, group="arithmetic")
+@pytest.mark.rotating(4, group="logic")
 @HIDDEN
 @for_each("fan_in, shape", SCENES)
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(fan_in, shape, signs, monkeypatch):
@@ -183,7 +183,7 @@ def test_a_network_is_one_graph(has_run):
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.rotating(3, group="rules of operators")
+@pytest.mark.rotating(4, group="logic")
 @pytest.mark.filterwarnings("ignore")
 def test_operators_are_what_torch_takes_them_for():
     x, tables, grad, wires = layer_of(2, (9, 7, 5), torch.float32)

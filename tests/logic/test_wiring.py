@@ -17,7 +17,7 @@ SIZES = [(2, 1, 2), (2, 9, 2), (5, 10, 2), (5, 25, 2), (17, 24, 2), (784, 8000, 
          (6, 3, 6), (7, 50, 6), (40, 200, 4), (3, 8, 1), (1, 1, 1), (60, 40, 3)]  # fmt: skip
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 @for_each("inputs, gates, fan_in", SIZES)
 def test_random_wiring(inputs, gates, fan_in, seed):
     wires = random_wiring(inputs, gates, fan_in, seed=seed)

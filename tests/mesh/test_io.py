@@ -15,11 +15,10 @@ from PIL import Image
 from torch.testing import assert_close
 
 from gendr.mesh import Mesh, cube, grid, icosphere, load_texture, look_at
-from gendr.mesh.files.formats import FORMATS
 from gendr.rendering import Renderer
 from support.cases import for_each
 
-ENDINGS = [f[1:] for f in FORMATS]
+ENDINGS = ["obj", "ply", "glb", "gltf", "off", "stl"]
 EIGHT_BITS = 0.5 / 255 + 1e-6
 
 

@@ -31,6 +31,7 @@ def smooth_quartic(x, w, variance, fourth):
     return value, gradient, hessian + torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double()
 
 
+@pytest.mark.rotating(4, group="long")
 def test_derivatives_of_the_expectation():
     """Lemma 2.1, first and second order, for noise whose moments are known."""
     variance, fourth = np.pi**2 / 3, 7 * np.pi**4 / 15

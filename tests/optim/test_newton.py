@@ -185,7 +185,7 @@ LOSSES = {
 }  # fmt: skip
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 @for_each(rotating=2, name=LOSSES)
 def test_newton_losses_of_the_package(name):
     """Hessians equal central differences, and all curvatures give a step that goes downhill."""

@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
+from gendr.photos import load_views, view_sizes, visual_sphere
 from gendr.photos.camera_files.transforms import read_cameras
-from gendr.photos.views import load_views, view_sizes, visual_sphere
 from support.cases import for_each
 
 HEIGHT, WIDTH = 12, 20

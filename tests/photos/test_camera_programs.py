@@ -11,9 +11,9 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 
 from gendr.cli import main
+from gendr.photos import load_views
 from gendr.photos.camera_files.transforms import NoCamerasError, read_cameras
 from gendr.photos.folders import open_folder
-from gendr.photos.views import load_views
 from support.cases import for_each
 
 HEIGHT, WIDTH, FOCAL, COUNT = 48, 64, 70.0, 6
@@ -409,7 +409,7 @@ def test_lenses_of_visualsfm_that_are_bent(tmp_path):
         load_views(tmp_path)
 
 
-@for_each(write=PROGRAMS)
+@for_each(write=PROGRAMS, rotating=3)
 def test_damaged_files_of_programs(tmp_path, write):
     """Cut off, a byte changed, a value replaced: read, or one line that names the file."""
     write(save_photos(tmp_path))

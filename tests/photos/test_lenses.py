@@ -11,11 +11,11 @@ import pytest
 import torch
 from PIL import Image
 
+from gendr.photos import load_views
 from gendr.photos.camera_files.lenses import BENDS, Lens, coefficients
 from gendr.photos.camera_files.opencv import lens_entries
 from gendr.photos.camera_files.transforms import lens_of, list_frames, read_cameras
 from gendr.photos.splatting import load_photos
-from gendr.photos.views import load_views
 
 cv2 = pytest.importorskip("cv2")
 if find_spec("pycolmap") is None:
@@ -106,7 +106,7 @@ def lens_in(root):
     return lens_of(cameras.meta, list_frames(cameras, 1.0)[0])
 
 
-@pytest.mark.rotating(2, group="lenses")
+@pytest.mark.rotating(5, group="photos")
 def test_lenses_are_those_of_colmap(tmp_path):
     """Files that COLMAP writes, and where its lenses see directions."""
     directions = np.random.default_rng(3).uniform(-0.4, 0.4, (200, 2))
@@ -137,7 +137,7 @@ def test_lenses_are_those_of_opencv():
     np.testing.assert_allclose(found, want, rtol=0, atol=1e-9)
 
 
-@pytest.mark.rotating(2, group="lenses")
+@pytest.mark.rotating(5, group="photos")
 def test_photos_are_straightened(tmp_path):
     """A pixel has the colour of the direction in which the pinhole sees it, masks alike."""
     lenses = [(model, numbers) for model, numbers in MODELS.items() if "PINHOLE" not in model]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from gendr.photos import load_views
 from gendr.photos.camera_files.photos import Index, Masks, is_photo, output_names
-from gendr.photos.views import load_views
 from support.cases import for_each
 
 

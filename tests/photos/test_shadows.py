@@ -1,6 +1,7 @@
 """Bites of masks in shadows that are as black as the backdrop."""
 
 import numpy as np
+import pytest
 import torch
 
 from gendr import Mesh, look_at
@@ -11,6 +12,7 @@ from gendr.photos.shadows import without_shadow_bites
 SIZE = (120, 160)
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_bites_in_shadows_are_filled_with_what_other_photos_show():
     """Of an egg, lit from the right; in one photo a shadow with a sharp edge falls on what is lit.
 

@@ -52,13 +52,14 @@ def damaged(masks, camera, kind):
     return masks, Camera(turns, shifts, camera.focal, camera.principal)
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_good_masks_are_not_doubted(views):
     masks, camera = views
     assert suspicious_masks(camera, masks) == []
     assert suspicious_masks(camera[:5], masks[:5]) == []
 
 
-@pytest.mark.rotating(2, group="suspicious masks")
+@pytest.mark.rotating(5, group="photos")
 @for_each(size=[(48, 64), (56, 75)], rotating=2)
 def test_parts_as_thin_as_a_pixel_are_not_doubted(size):
     for mesh in (example("chair"), Mesh.load(ASSETS / "airplane.obj")):
@@ -68,7 +69,7 @@ def test_parts_as_thin_as_a_pixel_are_not_doubted(size):
 
 
 @pytest.mark.usefixtures("coarse")
-@for_each(kind=["shadow", "cut", "shifted", "empty", "pose"], rotating=2)
+@for_each(kind=["shadow", "cut", "shifted", "empty", "pose"], rotating=5)
 def test_wrong_masks_are_found(views, kind):
     masks, camera = damaged(*views, kind)
     assert sorted(suspicious_masks(camera, masks)) == list(WRONG)
@@ -79,7 +80,7 @@ def test_too_few_cannot_outvote_one(views):
     assert suspicious_masks(camera[:7], masks[:7]) == []
 
 
-@pytest.mark.rotating(2, group="suspicious masks")
+@pytest.mark.rotating(5, group="photos")
 @pytest.mark.usefixtures("coarse", "small_pictures")
 def test_the_command_names_them_and_leaves_them_out(views, tmp_path, capsys):
     masks, camera = damaged(*views, "cut")

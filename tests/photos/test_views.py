@@ -12,19 +12,18 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from gendr.mesh import icosphere, images
-from gendr.mesh.cameras import Camera, look_at
-from gendr.photos import visual_hull
-from gendr.photos.folders import has_mask, open_folder
-from gendr.photos.suspicious_masks import suspicious_masks
-from gendr.photos.views import (
+from gendr.mesh import Camera, icosphere, images, look_at
+from gendr.photos import (
     Views,
     load_views,
     save_views,
     view_sizes,
     view_volume,
+    visual_hull,
     visual_sphere,
 )
+from gendr.photos.folders import has_mask, open_folder
+from gendr.photos.suspicious_masks import suspicious_masks
 from gendr.photos.visual import depths, silhouettes
 from gendr.rendering import Renderer
 from support.cases import for_each
@@ -262,8 +261,8 @@ def test_photos_of_several_sizes_are_laid_into_one(tmp_path):
     torch.testing.assert_close(again.masks, views.masks)
 
 
-@pytest.mark.rotating(3, group="long")
-@for_each(crop=[False, True])
+@pytest.mark.rotating(4, group="long")
+@for_each(crop=[False, True], rotating=2)
 def test_hulls_of_photos_of_several_sizes(crop):
     """Beside a photo the object goes on, as behind its border."""
     camera = look_at(4.0, torch.arange(8) * 7.0 - 20, torch.arange(8) * 45.0).to(F64)

@@ -5,13 +5,12 @@ import torch
 
 import gendr
 from gendr import primitives as dr
-from gendr.kernels.numba.compilation import available
 from gendr.mesh import icosphere
 from gendr.primitives.reference.antialias import Borders, crossed, densely, linked
 from gendr.primitives.scene import Scene
 from support.cases import for_each
 
-pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")
+pytestmark = pytest.mark.skipif(gendr.backends()["cpu"] is not None, reason="needs Numba")
 
 
 def shape(seed, dtype=torch.float64):
@@ -113,6 +112,7 @@ def test_an_upright_edge_is_exact():
             torch.testing.assert_close(line, wanted)
 
 
+@pytest.mark.rotating(4, group="primitives")
 def test_the_gradient_is_unbiased():
     """Of sums over pixels with random weights, under random motions, against differences."""
     size, fine, step = (24, 31), 16, 0.35  # pixels that the shapes move for a difference

@@ -6,11 +6,11 @@ import warnings
 import pytest
 import torch
 
+import gendr
 from gendr import primitives
-from gendr.kernels.numba.compilation import available
 from support.cases import for_each
 
-pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")
+pytestmark = pytest.mark.skipif(gendr.backends()["cpu"] is not None, reason="needs Numba")
 
 COMMON = """
 import numpy as np
@@ -177,7 +177,7 @@ assert first.std() < env_var.detach().cpu().numpy().std()
 """
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 @for_each(
     "program, factor",
     [(REMESHING, 0.5), (POSE_AND_DEPTH, 0.4), (ENVIRONMENT, 0.5)],

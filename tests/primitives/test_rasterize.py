@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+import gendr
 from gendr import primitives as dr
-from gendr.kernels.numba.compilation import available
 from gendr.mesh import icosphere
 from support.cases import for_each
 
-pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")
+pytestmark = pytest.mark.skipif(gendr.backends()["cpu"] is not None, reason="needs Numba")
 
 
 def scene(seed):
@@ -67,7 +67,7 @@ def rays(pos, tri, size, shift=(0.0, 0.0)):
     return ids.reshape(size), (np.isfinite(least) & nearly).reshape(size)
 
 
-@for_each(part=range(5), rotating=2)
+@for_each(part=range(5), rotating=5)
 def test_what_is_seen_equals_rays(part):
     seen = 0
     for seed in range(40 * part, 40 * part + 40):

@@ -166,7 +166,7 @@ def expected(tex, uv, uv_da, bias, filter_mode, boundary, levels=None):
 MODES = [*itertools.product((*FLAT, "cube"), FILTERS)]
 
 
-@for_each("boundary, filter_mode", MODES, dtype=[torch.float32, torch.float64])
+@for_each("boundary, filter_mode", MODES, dtype=[torch.float32, torch.float64], rotating=4)
 def test_lookups_are_those_of_opengl(boundary, filter_mode, dtype):
     tex, uv, uv_da, bias = scene(boundary, dtype, seed=MODES.index((boundary, filter_mode)))
     for given in ((uv_da, bias), (uv_da, None), (None, bias)):
@@ -263,7 +263,7 @@ def test_levels_of_a_user_get_gradients_of_their_own():
 # ---------------------------------------------------------------------------------------------
 
 
-@for_each("boundary, filter_mode", MODES)
+@for_each("boundary, filter_mode", MODES, rotating=4)
 def test_gradients(boundary, filter_mode):
     tex, *others = scene(boundary, images=1, size=(2, 3), seed=4)
     given = [x.requires_grad_() for x in (tex[..., :4, :4, :2].contiguous(), *others)]

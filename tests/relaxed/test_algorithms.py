@@ -102,6 +102,7 @@ def test_any_batch_shape_and_dtype():
     assert silhouette(x[:0], 5).shape == (0, 3, 5, 5)
 
 
+@pytest.mark.rotating(4, group="long")
 def test_kernels_are_the_reference():
     """Over laws, sizes and options; `tests/kernels/test_operators.py` has what all operators do."""
     both = assert_kernel_is_the_reference
@@ -488,6 +489,7 @@ def triangles(*shape):
     return corners.requires_grad_()
 
 
+@pytest.mark.rotating(4, group="long")
 def test_distances_give_the_image_of_the_renderer():
     for dist, size in itertools.product(
         ["logistic", "cauchy", "gaussian.squared", "gumbel_max"], [9, (6, 11)]

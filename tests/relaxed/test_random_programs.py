@@ -142,7 +142,7 @@ def load(text, path):
     return gendr.relaxed.Program(module.program)
 
 
-@for_each(seed=range(6))
+@for_each(seed=range(6), rotating=2)
 def test_a_random_program(seed, tmp_path):
     text = Writer(seed).program()
     program = load(text, tmp_path / "random_program.py")

@@ -43,23 +43,22 @@ def assert_close(got, want, dtype):
     assert relative_l2(got[1].cpu(), want[1].cpu()) <= tolerance.gradient
 
 
-@pytest.mark.rotating(2, group="scenes of backends")
+@pytest.mark.rotating(4, group="rendering")
 @for_each(backend=KERNELS, size=[(1, 1), (1, 7), (9, 2), (17, 19)])
 def test_sizes_that_are_no_multiple_of_a_tile(backend, size):
     member, scales = gendr.instance("gaussian/probabilistic"), torch.tensor([0.1, 0.03])
-    assert_equals_reference(backend, soup(2, 5, 4), ImageSize(*size), member, scales)
+    assert_equals_reference(backend, soup(2, 5, 4), size, member, scales)
 
 
 @for_each(
     backend=KERNELS,
     scene=[touching(5), soup(1, 6, 4)],
     name=["uniform/max", "logistic/max", "logistic/probabilistic", "cauchy.squared/yager(p=2.0)"],
-    rotating=2,
+    rotating=5,
 )
 def test_ties_overlaps_and_an_exact_cutoff(backend, name, scene):
     """Fans share edges: two faces reach the maximum of a pixel, and split its gradient evenly."""
-    size = ImageSize(16, 16)
-    assert_equals_reference(backend, scene, size, gendr.instance(name), 0.1, cutoff=0.0)
+    assert_equals_reference(backend, scene, (16, 16), gendr.instance(name), 0.1, cutoff=0.0)
 
 
 @for_each(backend=BACKENDS)
@@ -131,7 +130,7 @@ def quads(count, seed):
     backend=KERNELS,
     corners=[soup(1, 9, 10, torch.float32)[0, :, :, :2], quads(9, 2)],
     family=["probabilistic", "average", "max"],
-    rotating=2,
+    rotating=4,
 )
 def test_images_with_different_numbers_of_faces(backend, corners, family):
     """Of three corners and, where the near plane cuts them, of four."""
@@ -177,7 +176,7 @@ def test_faces_without_area_are_nearest_nowhere(name):
     assert (found == -1).all()
 
 
-@for_each(backend=BACKENDS, tconorm=["yager(p=2)", "average", "max"])
+@for_each(backend=BACKENDS, tconorm=["yager(p=2)", "average", "max"], rotating=3)
 def test_nothing_to_draw(backend, tconorm):
     """No faces, no images, no cameras: empty images, or none, and gradients of 0."""
     device, dtype = place(backend)
@@ -244,7 +243,7 @@ def test_a_callable_cdf_works_wherever_a_name_does(monkeypatch, dist, name, scal
     assert_close(silhouette(backend, scene, (6, 8), dist, "yager(p=2)", scale), want, dtype)
 
 
-@pytest.mark.rotating(2, group="scenes of backends")
+@pytest.mark.rotating(4, group="rendering")
 @for_each(backend=KERNELS)
 def test_second_derivatives_are_refused_with_a_word_on_the_reference(backend):
     corners = soup(1, 4, 0).to(*place(backend)).requires_grad_()
@@ -278,7 +277,7 @@ def test_no_backend_writes_to_its_input(backend):
     assert torch.equal(scene.detach(), before)
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 @for_each(backend=BACKENDS)
 def test_rendering_takes_no_part_in_autocast(backend):
     """And takes half precision under autocast only."""
@@ -311,8 +310,8 @@ def both(monkeypatch, run):
         yield run()
 
 
-@pytest.mark.rotating(2, group="scenes of backends")
-@for_each(backend=BACKENDS, family=["probabilistic", "max", "average"])
+@pytest.mark.rotating(4, group="rendering")
+@for_each(backend=BACKENDS, family=["probabilistic", "max", "average"], rotating=3)
 def test_silhouettes_of_faces_that_are_not_seen(monkeypatch, backend, family):
     """Cauchy at cutoff 0 reaches everywhere, also from very far away."""
     scene = soup(2, 5, 3, torch.float32)
@@ -325,7 +324,7 @@ def test_silhouettes_of_faces_that_are_not_seen(monkeypatch, backend, family):
     assert left_out[0].any()
 
 
-@pytest.mark.rotating(2, group="scenes of backends")
+@pytest.mark.rotating(4, group="rendering")
 @for_each(backend=BACKENDS)
 def test_images_of_faces_that_are_not_seen(monkeypatch, backend):
     """The ball reaches behind the camera and beyond the far plane, and its front is cut."""

@@ -92,6 +92,7 @@ def same(got, want):
         assert a is None or torch.equal(a, b)
 
 
+@pytest.mark.rotating(4, group="rendering")
 def test_on_a_cpu_it_is_the_renderer():
     mesh, camera = scene()
     renderer = gendr.Renderer(16, scale=2e-2)

@@ -11,8 +11,8 @@ import torch
 
 import gendr
 from gendr.mesh import cube_sphere
-from gendr.rendering.geometry import ImageSize
 from support import soup
+from support.backends import centres
 from support.processes import run_python
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -23,10 +23,8 @@ needs_proc = pytest.mark.skipif(
 
 def test_slivers_do_not_cover_the_line_they_lie_on():
     """Triangles of almost no area between two pixel centres; rounding alone puts those inside."""
-    size = ImageSize(16, 16)
     generator = torch.Generator().manual_seed(5)
-    centres = size.centres(torch.arange(256), torch.float64)
-    p, q = centres[torch.randint(256, (2, 80), generator=generator)]
+    p, q = centres((16, 16))[torch.randint(256, (2, 80), generator=generator)]
     far = (p - q).norm(dim=-1) > 0.5
     p, q = p[far], q[far]
     t = torch.rand(3, len(p), 1, generator=generator, dtype=torch.float64) * 0.4 + 0.3

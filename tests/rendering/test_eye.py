@@ -46,7 +46,7 @@ def scenes(count, seed, dtype, orthographic=False):
     return mesh.with_vertices(corners.reshape(count, -1, 3)), camera
 
 
-@pytest.mark.rotating(2, group="eye")
+@pytest.mark.rotating(4, group="rendering")
 def test_no_gradient_is_nan_with_the_eye_among_faces(request, seed):
     """With --every 100,000 scenes. Backends, dtypes and renderers take turns."""
     rounds, count = (400, 250) if request.config.getoption("--every") else (9, 12)
@@ -84,7 +84,7 @@ def test_scenes_whose_gradients_were_nan(backend):
             assert not torch.stack(wrong(renderer, mesh.to(dtype), camera)).any()
 
 
-@pytest.mark.rotating(2, group="eye")
+@pytest.mark.rotating(4, group="rendering")
 @pytest.mark.skipif("triton" not in BACKENDS, reason="there is no Triton")
 def test_no_gradient_is_nan_on_the_triton_backend(seed):
     """Few scenes, because an interpreter renders them."""

@@ -7,14 +7,13 @@ from torch.autograd import gradcheck
 import gendr
 from gendr import Instance, instance, instances
 from gendr.distributions import benchmark_distributions
-from gendr.rendering.geometry import ImageSize
 from gendr.tnorms import benchmark_tconorms
 from support import degenerate, soup, touching
-from support.backends import assert_equals_reference, learnable
+from support.backends import assert_equals_reference, centres, learnable
 from support.cases import for_each
 from support.instances import covering_set, drawn
 
-SIZE = ImageSize(4, 5)
+SIZE = (4, 5)
 DTYPES = [torch.float32, torch.float64]
 
 
@@ -22,7 +21,7 @@ def general_position(seed):
     """Overlapping and touching faces without a pixel near a corner's or bisector's kink."""
     for attempt in range(200):
         scene = torch.cat([soup(1, 3, 1000 * seed + attempt), touching(seed + attempt)], 1)
-        points = SIZE.centres(torch.arange(SIZE.pixels), scene.dtype)[:, None, None]
+        points = centres(SIZE)[:, None, None]
         a, b = scene[0, :, :, :2], scene[0, :, :, :2].roll(-1, 1)
         t = (((points - a) * (b - a)).sum(-1) / ((b - a) ** 2).sum(-1)).clamp(0, 1)
         edges = (points - a - t.unsqueeze(-1) * (b - a)).norm(dim=-1)
@@ -34,7 +33,7 @@ def general_position(seed):
     raise AssertionError("no scene in general position")
 
 
-@for_each("member", drawn(), rotating=3)
+@for_each("member", drawn(), rotating=6)
 def test_gradcheck_of_the_reference(member):
     """To corners and all that the member has; scales are such that many faces reach a pixel."""
     scene = general_position(sum(map(ord, member.name)))
@@ -49,8 +48,7 @@ def test_gradcheck_of_the_reference(member):
             dist = dist.shifted(given["shift"])
         if "p" in given:
             tconorm = tconorm.with_p(given["p"])
-        size = SIZE.height, SIZE.width
-        return gendr.silhouette(corners, size, dist, tconorm, given["scale"], 0.0, "reference")
+        return gendr.silhouette(corners, SIZE, dist, tconorm, given["scale"], 0.0, "reference")
 
     leaves = scene.requires_grad_(), *tensors.values()
     assert gradcheck(render, leaves, eps=1e-7, atol=2e-5, rtol=1e-3, fast_mode=True)
@@ -61,10 +59,10 @@ SMALL = torch.cat([soup(1, 5, 7, size=0.3), touching(3)], 1)
 COMPARED = torch.cat([SMALL, soup(1, 9, 8, size=0.8)])
 
 
-@for_each("member, dtype, cutoff", drawn(DTYPES, [1e-6, 0.0]))
+@for_each("member, dtype, cutoff", drawn(DTYPES, [1e-6, 0.0]), rotating=3)
 def test_cpu_equals_reference(member, dtype, cutoff):
     scale = torch.full((2,), 0.01 if member.dist.is_squared else 0.04)
-    assert_equals_reference("cpu", COMPARED, ImageSize(8, 11), member, scale, cutoff, dtype)
+    assert_equals_reference("cpu", COMPARED, (8, 11), member, scale, cutoff, dtype)
 
 
 @for_each("member, backend, dtype", drawn(["reference", "cpu"], DTYPES), rotating=4)

@@ -33,7 +33,7 @@ FORMS = [forms(law)[k] for law in EXAMPLES for k in (0, 4, 5, 7)]
 MEMBERS = list(product(FORMS, EVERY))
 
 
-@pytest.mark.rotating(2, group="layers")
+@pytest.mark.rotating(4, group="rendering")
 @for_each("dist, tconorm", MEMBERS, rotating=120)
 def test_every_law_and_family_equals_the_definition(dist, tconorm):
     scene = Scene(soup(1, 7, 3), (9, 12), dist, tconorm, scale=0.1)
@@ -45,19 +45,19 @@ def test_every_law_and_family_equals_the_definition(dist, tconorm):
     size=[(1, 1), (17, 35), (40, 3)],
     tconorm=["probabilistic", "average", "max", "yager(p=2)"],
     channels=[1, 5],
-    rotating=3,
+    rotating=8,
 )
 def test_batches_tiles_and_channels_equal_the_definition(sort, size, tconorm, channels):
     scene = Scene(soup(3, 12, 4), size, "gamma(shape=2)", tconorm, channels=channels)
     assert_same(scene.found("cpu", sort=sort), scene.found("reference", sort=sort))
 
 
-@pytest.mark.rotating(2, group="layers")
+@pytest.mark.rotating(4, group="rendering")
 @for_each(
     backend=BACKENDS,
     dist=CONTINUOUS,
     tconorm=[t for t in EVERY if t.given_p is None or abs(t.given_p) > 1e-3],  # a step away from 0
-    rotating=80,
+    rotating=160,
 )
 def test_gradients_are_those_of_differences(backend, dist, tconorm):
     scene = Scene(soup(1, 4, 5), (3, 4), dist, tconorm, scale=0.3)
@@ -94,7 +94,7 @@ def assert_near(found, want):
 SINGLE = ["uniform", "logistic", "logistic.squared", "exponential.reversed", "cauchy"]
 
 
-@pytest.mark.rotating(2, group="layers")
+@pytest.mark.rotating(4, group="rendering")
 @for_each(dist=SINGLE, tconorm=[t for t in EVERY if t.given_p is None or 0.3 < t.given_p < 4])
 def test_float32_is_joined_within_its_bounds(dist, tconorm):
     """By the kernels in float64, which share the walk over tiles alone."""
@@ -234,8 +234,8 @@ def test_beyond_its_corners_a_face_has_the_depth_of_the_nearest(backend):
 # ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rotating(2, group="layers")
-@for_each(backend=BACKENDS, tconorm=EVERY, dist=["logistic", "exponential.reversed"], rotating=3)
+@pytest.mark.rotating(4, group="rendering")
+@for_each(backend=BACKENDS, tconorm=EVERY, dist=["logistic", "exponential.reversed"], rotating=9)
 def test_weights_sum_to_the_alpha_of_the_silhouette(backend, tconorm, dist):
     corners, options = soup(2, 8, 8), {"cutoff": 1e-4, "backend": backend}
     ones = torch.ones(2, 8, 1, dtype=torch.float64)
@@ -395,7 +395,7 @@ def in_batches(seed, every):
     return [(*members[(i * 977 + seed * 131) % len(members)], seed * 20 + i, 16) for i in range(20)]
 
 
-@for_each("dist, tconorm, seed, scenes", in_batches)
+@for_each("dist, tconorm, seed, scenes", in_batches, rotating=4)
 def test_wild_scenes_are_finite(dist, tconorm, seed, scenes):
     for dtype in (torch.float64, torch.float32):
         corners, colours, opacity, scale = (x.to(dtype) for x in wild(scenes, seed))

@@ -94,7 +94,7 @@ LOOKS = {
     tconorm=["probabilistic", "max", "average", "yager(p=2)"],
     sort=["pixel", "centroid"],
     orthographic=[False, True],
-    rotating=8,
+    rotating=16,
 )
 def test_images_and_all_gradients_are_those_of_the_reference(look, tconorm, sort, orthographic):
     names, light = LOOKS[look]
@@ -104,7 +104,7 @@ def test_images_and_all_gradients_are_those_of_the_reference(look, tconorm, sort
     assert_same(found("cpu", names, **options), want)
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 @for_each(
     tconorm=["probabilistic", "max", "average", "hamacher(p=0.5)"], backend=["cpu", "reference"]
 )
@@ -184,8 +184,8 @@ def test_everything_of_the_renderer_that_is_learnt_has_its_gradient():
     assert all(x.grad.abs() > 0 for x in renderer.parameters())
 
 
-@pytest.mark.rotating(3, group="long")
-@for_each(backend=BACKENDS)
+@pytest.mark.rotating(4, group="long")
+@for_each(backend=BACKENDS, rotating=3)
 def test_the_eye_among_the_faces(backend):
     """Faces that the near plane cuts have four corners; on all backends, chunk by chunk."""
     device, dtype = place(backend)

@@ -48,6 +48,7 @@ def assert_near(got, want, bound=1e-5):
         {"mesh": LARGE.scaled(4.0), "scale": "2px"},  # around the cameras: polygons of four corners
         {"composite": "alpha", "eps": 0.98, "background": (0.2, 0.5, 0.9)},
     ],
+    rotating=3,
 )
 def test_float32_is_within_its_bounds_of_float64(part, options):
     mesh = options.get("mesh", BALL)

@@ -563,7 +563,7 @@ MODES = {
 }
 
 
-@for_each(composite=["depth", "alpha"], shading=["softmax", "hard"])
+@for_each(composite=["depth", "alpha"], shading=["softmax", "hard"], rotating=2)
 def test_parts_are_the_same_in_whatever_order_and_mode_they_are_read(shading, composite):
     parts = ("alpha", "rgb", "depth", "normals")
     renderer = Renderer(

@@ -12,7 +12,7 @@ from gendr.kernels import backends as _backends
 from gendr.mesh import icosphere
 from gendr.rendering.backends import choice as backends
 from gendr.rendering.backends import reference
-from gendr.rendering.geometry import ImageSize, project_faces
+from gendr.rendering.geometry import project_faces
 from gendr.tnorms import has_parameter
 from support import TOLERANCES, degenerate, relative_l2, soup
 from support.backends import assert_equals_reference, place, rendered
@@ -83,7 +83,7 @@ def test_the_covering_set_covers_every_law_and_family():
 @pytest.mark.rotating(4)
 def test_alpha_and_all_gradients_equal_the_reference(member):
     scale = 0.02 if member.dist.is_squared else 0.1
-    assert_equals_reference("triton", soup(1, 4, 21, size=0.8), ImageSize(18, 13), member, scale)
+    assert_equals_reference("triton", soup(1, 4, 21, size=0.8), (18, 13), member, scale)
 
 
 LEARNT = [x for x in gendr.tnorms.names() if has_parameter(gendr.tnorms.family(x))]
@@ -93,10 +93,10 @@ LEARNT = [x for x in gendr.tnorms.names() if has_parameter(gendr.tnorms.family(x
 def test_totals_take_their_own_share_from_the_gradient_of_p(name):
     """Of more pixels than a program takes, with totals of 0 and 1 among them."""
     member = gendr.instance(f"uniform/{gendr.tnorms.family(name).examples()[0]}")
-    assert_equals_reference("triton", soup(2, 3, 5), ImageSize(29, 37), member, 0.1)
+    assert_equals_reference("triton", soup(2, 3, 5), (29, 37), member, 0.1)
 
 
-@pytest.mark.rotating(2, group="triton scenes")
+@pytest.mark.rotating(4, group="rendering")
 @pytest.mark.usefixtures("small_launches")
 @for_each(
     "name, faces, size, scale",
@@ -110,11 +110,11 @@ def test_totals_take_their_own_share_from_the_gradient_of_p(name):
 def test_many_programs_equal_the_reference(name, faces, size, scale):
     images = 2 if faces == 14 else 1
     scene, member = soup(images, faces, 8, size=size), gendr.instance(name)
-    assert_equals_reference("triton", scene, ImageSize(14, 19), member, scale)
+    assert_equals_reference("triton", scene, (14, 19), member, scale)
 
 
 def test_double_input_gives_double_output_of_single_accuracy():
-    scene, size, member = soup(1, 4, 9), ImageSize(16, 16), gendr.instance("logistic/probabilistic")
+    scene, size, member = soup(1, 4, 9), (16, 16), gendr.instance("logistic/probabilistic")
     got, want = (
         rendered(name, scene, size, member, 0.1, dtype=torch.float64)
         for name in ("triton", "reference")
@@ -123,7 +123,7 @@ def test_double_input_gives_double_output_of_single_accuracy():
     assert relative_l2(got[1]["vertices"], want[1]["vertices"]) <= TOLERANCE.gradient
 
 
-@pytest.mark.rotating(2, group="triton scenes")
+@pytest.mark.rotating(4, group="rendering")
 @for_each(
     "name, cutoff",
     [
@@ -133,12 +133,12 @@ def test_double_input_gives_double_output_of_single_accuracy():
         ("gumbel_min.squared/aczel_alsina(p=0.5)", 0.0),
         ("logistic.art(0.5)/max", 0.0),
     ],
-    rotating=2,
+    rotating=5,
 )
 def test_degenerate_faces_give_finite_images_and_gradients(name, cutoff):
     scene, scales = degenerate().expand(4, -1, -1, -1), torch.tensor([1e-8, 1e-4, 1e-2, 1.0])
     member = gendr.instance(name)
-    alpha, grads = rendered("triton", scene, ImageSize(5, 5), member, scales, cutoff)
+    alpha, grads = rendered("triton", scene, (5, 5), member, scales, cutoff)
     assert torch.isfinite(alpha).all()
     assert 0 <= alpha.min() <= alpha.max() <= 1
     for key, gradient in grads.items():
@@ -192,7 +192,7 @@ def test_the_nearest_face_is_that_of_the_reference_and_the_lower_of_two_equals()
     assert found[0].max() < len(mesh.faces)
 
 
-@pytest.mark.rotating(3, group="rules of operators")
+@pytest.mark.rotating(4, group="rendering")
 @for_each(name=["gamma(shape=1.7)/yager(p=2.0)", "logistic.squared/max"], rotating=2)
 def test_the_operators_keep_the_rules_of_torch(name):
     """Schema, fake kernel and autograd registration, with arguments of real calls."""
@@ -208,7 +208,7 @@ def test_the_operators_keep_the_rules_of_torch(name):
             return function(*args, **(kwargs or {}))
 
     with Recorder():
-        rendered("triton", soup(1, 3, 2), ImageSize(6, 7), gendr.instance(name), 0.1)
+        rendered("triton", soup(1, 3, 2), (6, 7), gendr.instance(name), 0.1)
     assert seen.keys() == operators
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
     for operator, args in seen.items():

@@ -79,7 +79,7 @@ def compiled(wanted):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="compiled ahead")
+@pytest.mark.rotating(4, group="compiled ahead")
 def test_kernels_compile_and_those_in_common_use_spill_nothing(request, seed):
     """One of those in common use or another, drawn; with --every, all for both architectures."""
     generator, every = random.Random(seed), request.config.getoption("--every")
@@ -142,7 +142,7 @@ TYPES = {
 }  # fmt: skip
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 @pytest.mark.skipif(not interpreted(), reason="its constants are those of the interpreter")
 def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch):
     """Types and constants of all launches, as `support.ahead_of_time` has them."""

@@ -110,7 +110,7 @@ USUAL = ("lists", "walks", "max", "colours", "clipped", "layers")
 IN_GPU_ARITHMETIC = ("walks", "max", "colours")
 
 
-@pytest.mark.rotating(4, group="hazards")
+@pytest.mark.rotating(4, group="rendering")
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(request):
     seen = set()
     for scene in SCENES if request.config.getoption("--every") else USUAL:
@@ -127,8 +127,8 @@ def launches(seed, every):
     return [*product(SCENES, (False, True))] if every else [(x, False) for x in IN_GPU_ARITHMETIC]
 
 
-@pytest.mark.rotating(2, group="arithmetic")
-@for_each("scene, as_on_gpus", launches, rotating=2)
+@pytest.mark.rotating(4, group="rendering")
+@for_each("scene, as_on_gpus", launches, rotating=3)
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(scene, as_on_gpus, monkeypatch):
     if as_on_gpus:
         monkeypatch.setattr(tiles, "LAUNCH", tiles.TileLaunch())
@@ -146,7 +146,7 @@ def test_the_arithmetic_of_a_gpu_is_accurate_enough(scene, as_on_gpus, monkeypat
             assert relative_l2(got[key], want) <= TOLERANCE.gradient, key
 
 
-@pytest.mark.rotating(2, group="arithmetic")
+@pytest.mark.rotating(4, group="rendering")
 def test_pixel_centres_are_rounded_correctly():
     """An edge through the centres of a row of pixels: they are covered, all or none.
 

@@ -71,8 +71,8 @@ CASES = {
 }
 
 
-@pytest.mark.rotating(3, group="lists")
-@for_each(case=CASES)
+@pytest.mark.rotating(4, group="rendering")
+@for_each(case=CASES, rotating=3)
 def test_lists_are_those_of_a_search_in_the_order_of_faces(case):
     """In any order of programs, and without a race, where Triton is interpreted."""
     offsets, size, tile = CASES[case]
@@ -102,7 +102,7 @@ def test_lists_are_those_of_a_search_in_the_order_of_faces(case):
 
 
 # Of different numbers of faces, as the capacity of lists is kept for each.
-@pytest.mark.rotating(3, group="lists")
+@pytest.mark.rotating(4, group="rendering")
 @for_each("family, count", [("probabilistic", 10), ("max", 11)])
 def test_the_same_bits_come_out_of_lists_and_walks_and_of_any_capacity(monkeypatch, family, count):
     """Faces grow in the second step, whose lists do not fit; in the third they do."""
@@ -128,7 +128,7 @@ def test_the_same_bits_come_out_of_lists_and_walks_and_of_any_capacity(monkeypat
         assert torch.equal(got, image(size, 99))
 
 
-@pytest.mark.rotating(3, group="lists")
+@pytest.mark.rotating(4, group="rendering")
 @pytest.mark.rotating(2)
 @pytest.mark.skipif(not tiles.interpreted(), reason="it hooks the interpreter")
 @pytest.mark.parametrize("shading", ["silhouette", "colours"])

@@ -52,7 +52,7 @@ def steep(scene):
     return shape is not None and float(shape) < 1
 
 
-@pytest.mark.rotating(4, group="layers of triton")
+@pytest.mark.rotating(4, group="rendering")
 @for_each("dist, tconorm", MEMBERS, rotating=1200)
 def test_every_law_and_family_equals_the_definition(dist, tconorm):
     scene = rounded(Scene(soup(1, 7, 3), (9, 12), dist, tconorm, scale=0.1))
@@ -63,7 +63,7 @@ def test_every_law_and_family_equals_the_definition(dist, tconorm):
         assert_same(got, want, torch.float32)
 
 
-@pytest.mark.rotating(4, group="layers of triton")
+@pytest.mark.rotating(4, group="rendering")
 @for_each(
     sort=["pixel", "centroid"],
     size=[(1, 1), (9, 19), (13, 3)],
@@ -87,8 +87,8 @@ def test_keys_of_depth_are_those_of_the_definition(sort):
         torch.testing.assert_close(got, want, rtol=1e-14, atol=0)
 
 
-@pytest.mark.rotating(4, group="layers of triton")
-@for_each(sort=["pixel", "centroid"])
+@pytest.mark.rotating(4, group="rendering")
+@for_each(sort=["pixel", "centroid"], rotating=2)
 def test_nearer_faces_come_first_and_equal_ones_by_their_number(sort):
     for depths in ((1.0, 2.0, 3.0), (3.0, 1.0, 2.0), (2.0,) * 9, (2.0, 1.0, 2.0, 1.0)):
         got, want = (weights(layers(*depths, dtype=torch.float32), backend=b, sort=sort)
@@ -104,7 +104,7 @@ def test_faces_that_pass_through_each_other_are_sorted_in_every_pixel():
         assert torch.equal(got, want)
 
 
-@pytest.mark.rotating(4, group="layers of triton")
+@pytest.mark.rotating(4, group="rendering")
 @for_each(
     tconorm=["probabilistic", "max", "einstein", "average"], sort=["pixel", "centroid"], rotating=8
 )
@@ -125,7 +125,7 @@ def test_many_faces_of_a_pixel_and_what_is_behind_the_bound(tconorm, sort):
     assert_finite((image, alpha, grads))
 
 
-@pytest.mark.rotating(4, group="layers of triton")
+@pytest.mark.rotating(4, group="rendering")
 def test_opacities_of_0_and_faces_that_are_not_seen():
     for tconorm in ("probabilistic", "average", "max"):
         for images, count in ((2, 0), (0, 3), (0, 0)):
@@ -140,7 +140,7 @@ def test_opacities_of_0_and_faces_that_are_not_seen():
         assert_same(got, want, torch.float32)
 
 
-@pytest.mark.rotating(4, group="layers of triton")
+@pytest.mark.rotating(4, group="rendering")
 @for_each("dist, tconorm", [("logistic", "probabilistic"), ("uniform", "max")])
 def test_hard_faces_and_wild_scenes_are_finite(dist, tconorm):
     scene = Scene(degenerate(), (5, 5), dist, tconorm)
@@ -164,7 +164,7 @@ def test_without_channels_there_is_alpha():
     assert_same(got, want, torch.float32)
 
 
-@pytest.mark.rotating(4, group="layers of triton")
+@pytest.mark.rotating(4, group="rendering")
 @for_each(
     "dist, tconorm, learnable, options",
     [
@@ -195,7 +195,7 @@ def test_scenes_and_what_a_renderer_learns(dist, tconorm, learnable, options):
         assert relative_l2(got, want) <= 1e-5
 
 
-@pytest.mark.rotating(4, group="layers of triton")
+@pytest.mark.rotating(4, group="rendering")
 def test_too_little_room_for_pairs_is_found_out_in_the_backward_pass(monkeypatch):
     scene, seen = rounded(Scene(soup(1, 6, 3), (7, 9), "logistic", "frank(p=2)")), []
     want = scene.found("triton", torch.float32)
@@ -259,7 +259,7 @@ COMPILED = [
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="compiled ahead")
+@pytest.mark.rotating(4, group="compiled ahead")
 @pytest.mark.skipif(not interpreted(), reason="its launches are those of a GPU")
 def test_its_kernels_compile_and_spill_hardly_anything(request, seed):
     every = request.config.getoption("--every")

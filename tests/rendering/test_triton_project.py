@@ -82,7 +82,7 @@ def launches(seed, every):
     return [(scene, both[(k + seed) % 2]) for k, scene in enumerate(SCENES)]
 
 
-@for_each("scene, launch", launches, rotating=2)
+@for_each("scene, launch", launches, rotating=5)
 def test_polygons_and_gradients_are_those_of_the_shared_code(scene, launch, monkeypatch):
     monkeypatch.setattr(project, "LAUNCH", launch)
     corners, present, *grads, offsets = projected(scene, torch.float32)
@@ -170,7 +170,7 @@ def test_projection_is_kept_until_the_camera_changes(orthographic):
     assert look_at(2.7, 30.0, torch.tensor(TURNS, requires_grad=True)).projection.requires_grad
 
 
-@pytest.mark.rotating(3, group="rules of operators")
+@pytest.mark.rotating(4, group="rendering")
 def test_operators_say_what_they_are():
     camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
     mesh = BOX.to(DEVICE)

@@ -74,7 +74,7 @@ def listed(monkeypatch):
         ("logistic", {"lighting": False}),
         ("logistic", {"eps": 0.99}),  # a background in front
     ],
-    rotating=4,
+    rotating=8,
 )
 def test_colours_and_all_gradients(dist, options, listed):
     listed.clear()
@@ -85,6 +85,7 @@ def test_colours_and_all_gradients(dist, options, listed):
     assert len(listed) == 1  # by the reference alone
 
 
+@pytest.mark.rotating(4, group="rendering")
 def test_many_tiles_lists_and_shares(monkeypatch):
     small = triton_tiles.TileLaunch(
         tile=(8, 16), block_faces=2, block_pixels=64, programs=64, walked=0

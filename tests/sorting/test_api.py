@@ -12,19 +12,19 @@ from gendr.sorting import (
     PermutationSort,
     SoftSorter,
     get,
+    names,
     odd_even,
     permutation,
     soft_rank,
     soft_sort,
 )
-from gendr.sorting.api import kinds
 from gendr.sorting.losses import hard_ranks
-from gendr.sorting.networks import NETWORKS
 from support.cases import for_each
 
 # "network" needs a network of the user's, which fixes n.
-NAMES = [name for name in kinds() if name != "network"]
-WITH_P = [name for name in NAMES if issubclass(kinds()[name], PermutationSort)]
+NAMES = [name for name in names() if name != "network"]
+WITH_P = [name for name in NAMES if isinstance(get(name), PermutationSort)]
+NETWORKS = ("bitonic", "odd_even", "odd_even_merge")
 KEYS = torch.tensor([[0.3, -1.2, 2.5, 0.9, 0.1], [1.0, 0.0, -1.0, 5.0, 3.0]])
 
 
@@ -35,10 +35,9 @@ def soft(name):
 
 def test_all_methods_are_known():
     expected = {"bitonic", "odd_even", "odd_even_merge", "network", "neuralsort", "softsort"}
-    assert set(kinds()) == expected | {"sinkhorn", "permutahedron"}
-    for name, kind in kinds().items():
-        assert kind.name == name
-        assert isinstance(get(name) if name != "network" else get(name, network=odd_even(3)), kind)
+    assert set(names()) == expected | {"sinkhorn", "permutahedron"}
+    for name in names():
+        assert (get(name) if name != "network" else get(name, network=odd_even(3))).name == name
 
 
 def test_a_method_takes_new_settings():
@@ -82,7 +81,8 @@ RANKING = [get("neuralsort"), get("softsort"), get("softsort", power=2.0),
 
 
 @for_each(method=[*map(get, NETWORKS), *RANKING, get("permutahedron", regularization="entropic"),
-                  *(get(name, dist="logistic", art=0.25) for name in NETWORKS)])  # fmt: skip
+                  *(get(name, dist="logistic", art=0.25) for name in NETWORKS)],
+          rotating=3)  # fmt: skip
 def test_ranks_rise_with_values_within_1_to_n(method):
     for n, steepness, scale in (
         (1, 3.0, 1), (2, 0.01, 50), (3, 30.0, 1), (3, 0.3, 50), (9, 0.01, 1), (9, 3.0, 50),
@@ -105,7 +105,7 @@ def test_ranks_rise_with_values_within_1_to_n(method):
         )
 
 
-@for_each(method=[*NETWORKS, "neuralsort", "softsort", "sinkhorn", "permutahedron"])
+@for_each(method=[*NETWORKS, "neuralsort", "softsort", "sinkhorn", "permutahedron"], rotating=3)
 def test_ranks_of_random_lists_are_ranks(method):
     """They rise, lie in [1, m] and turn round with x, also of the m values that are present."""
     x = torch.randn(200, 10, dtype=torch.float64)
@@ -125,6 +125,7 @@ def test_ranks_of_random_lists_are_ranks(method):
     torch.testing.assert_close(soft_rank(x, method, steepness=1e9), exact, rtol=0, atol=1e-5)
 
 
+@pytest.mark.rotating(4, group="sorting")
 def test_ranks_of_networks_are_two_isotonic_regressions_of_expected_ranks():
     places = torch.arange(1.0, 8.0, dtype=torch.float64)
 

@@ -83,6 +83,7 @@ def check_finite_results(method, dtype, steepness):
     assert all(found.isfinite().all() for found in (*parts, *grads))
 
 
+@pytest.mark.rotating(4, group="sorting")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # unrolled sweeps do not converge there
 def test_all_is_finite_at_the_ends_of_the_range(drawn):
     for method, dtype in drawn(itertools.product(VARIANTS, DTYPES), 12):
@@ -100,6 +101,7 @@ def test_the_kernels_of_triton_are_finite_too():
             check_finite_results(method, torch.float32, steepness)
 
 
+@pytest.mark.rotating(4, group="sorting")
 def test_what_is_far_apart_is_sorted_hard(drawn):
     for method, dtype in drawn(itertools.product(VARIANTS, DTYPES), 6):
         largest = torch.finfo(dtype).max
@@ -118,6 +120,7 @@ def test_what_is_far_apart_is_sorted_hard(drawn):
         torch.testing.assert_close(grad, torch.tensor([[4.0, 1.0, 2.0, -3.0]], dtype=dtype))
 
 
+@pytest.mark.rotating(4, group="sorting")
 def test_correlations_of_huge_scores():
     for dtype in DTYPES:
         x = edge_keys(dtype)[:6].requires_grad_()

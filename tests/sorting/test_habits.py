@@ -18,10 +18,10 @@ from gendr.sorting import (
     SoftRank,
     SoftSort,
     SpearmanLoss,
+    names,
     permutation,
     soft_rank,
 )
-from gendr.sorting.api import kinds
 from gendr.sorting.losses import (
     element_match,
     exact_match,
@@ -36,7 +36,7 @@ from gendr.sorting.losses import (
 from gendr.topk import SoftTopK, SoftTopKMask, TopKCrossEntropy
 from support.cases import for_each
 
-METHODS = [name for name in kinds() if name != "network"]
+METHODS = [name for name in names() if name != "network"]
 WITH_P = [name for name in METHODS if name != "permutahedron"]
 MODULES = {
     **{f"sort {name}": (lambda name=name: SoftSort(name)) for name in METHODS},
@@ -79,7 +79,7 @@ def test_losses_on_another_default_device():
         torch.set_default_device(None)
 
 
-@for_each(name=MODULES, dtype=[torch.bfloat16, torch.float16])
+@for_each(name=MODULES, dtype=[torch.bfloat16, torch.float16], rotating=4)
 def test_half_precision_comes_back_and_is_computed_in_float32(name, dtype):
     x = torch.randn(4, 6).to(dtype).requires_grad_()
     found = MODULES[name]()(x)
@@ -88,8 +88,8 @@ def test_half_precision_comes_back_and_is_computed_in_float32(name, dtype):
     assert torch.autograd.grad(found.sum(), x)[0].dtype == dtype
 
 
-@pytest.mark.rotating(3, group="long")
-@for_each(name=MODULES)
+@pytest.mark.rotating(4, group="long")
+@for_each(name=MODULES, rotating=4)
 def test_tensors_without_values_have_shapes(name):
     module = MODULES[name]()
     assert module(torch.rand(4, 6, device="meta")).shape == module(torch.rand(4, 6)).shape

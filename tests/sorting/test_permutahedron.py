@@ -9,11 +9,15 @@ import torch
 from scipy.optimize import isotonic_regression
 from scipy.stats import rankdata
 
-from gendr.sorting.permutahedron import FastSort
+from gendr.sorting import get
 from support.cases import for_each
 
 REGULARIZATIONS = ["l2", "entropic"]
 FACES = ["values", "ranks"]
+
+
+def projection(steepness, regularization="l2"):
+    return get("permutahedron", steepness=steepness, regularization=regularization)
 
 
 def keys(*shape, dtype=torch.float64, seed=0):
@@ -52,7 +56,7 @@ def test_the_result_is_the_nearest_point():
         for face in FACES:
             for regularization in REGULARIZATIONS:
                 x = keys(8, 6)
-                results = getattr(FastSort(steepness, regularization), face)(x).numpy()
+                results = getattr(projection(steepness, regularization), face)(x).numpy()
                 for row, result in zip(x.numpy(), results, strict=True):
                     to_point, z, w = parts(regularization, face, row, steepness)
                     point = to_point(result)
@@ -71,9 +75,9 @@ def test_l2_is_isotonic_regression():
         z = steepness * x.numpy()[order]
         ranks = np.empty(n)
         ranks[order] = z - isotonic_regression(z - rho).x
-        np.testing.assert_allclose(FastSort(steepness).ranks(x), ranks, atol=1e-10)
+        np.testing.assert_allclose(projection(steepness).ranks(x), ranks, atol=1e-10)
         s, w = 0.01 * steepness * rho, x.numpy()[order]
-        values = FastSort(0.01 * steepness).values(x)
+        values = projection(0.01 * steepness).values(x)
         np.testing.assert_allclose(values, s - isotonic_regression(s - w).x, atol=1e-10)
 
 
@@ -81,12 +85,12 @@ def test_two_values():
     for distance in (0.0, 0.3, 0.9, 1.0, 5.0):
         x = torch.tensor([1.0 + distance, 1.0], dtype=torch.float64)
         half = 0.5 * min(distance, 1.0)
-        assert FastSort(1.0).ranks(x).tolist() == pytest.approx([1.5 + half, 1.5 - half])
+        assert projection(1.0).ranks(x).tolist() == pytest.approx([1.5 + half, 1.5 - half])
         middle = 1 + distance / 2
-        assert FastSort(1.0).values(x).tolist() == pytest.approx([middle - half, middle + half])
+        assert projection(1.0).values(x).tolist() == pytest.approx([middle - half, middle + half])
         share = max(1 / (1 + math.exp(-distance)), 1.0 if distance > math.log(2) else 0.0)
         upper = 3 * share if share < 2 / 3 else 2.0
-        assert FastSort(1.0, "entropic").ranks(x).tolist() == pytest.approx([upper, 3 - upper])
+        assert projection(1.0, "entropic").ranks(x).tolist() == pytest.approx([upper, 3 - upper])
 
 
 @for_each(steepness=[0.3, 2.0], face=FACES, regularization=REGULARIZATIONS)
@@ -95,7 +99,7 @@ def test_first_and_second_derivatives(regularization, face, steepness):
     s = torch.tensor(steepness, dtype=torch.float64, requires_grad=True)
 
     def call(x, s):
-        return getattr(FastSort(s, regularization), face)(x)
+        return getattr(projection(s, regularization), face)(x)
 
     assert torch.autograd.gradcheck(call, (x, s), fast_mode=True)
     assert torch.autograd.gradgradcheck(call, (x, s), fast_mode=True)
@@ -108,7 +112,7 @@ def test_compiled_gradients_equal_those_in_torch():
                 for regularization in REGULARIZATIONS:
                     x = keys(*shape, dtype=dtype).requires_grad_()
                     weights = keys(*shape, dtype=dtype, seed=1)
-                    result = getattr(FastSort(0.5, regularization), face)(x)
+                    result = getattr(projection(0.5, regularization), face)(x)
                     (fast,) = torch.autograd.grad(result, x, weights, retain_graph=True)
                     (differentiable,) = torch.autograd.grad(result, x, weights, create_graph=True)
                     tolerance = 1e-12 if dtype == torch.float64 else 2e-4
@@ -116,7 +120,7 @@ def test_compiled_gradients_equal_those_in_torch():
                     torch.testing.assert_close(
                         fast, differentiable.detach(), atol=tolerance, rtol=tolerance
                     )
-                    alone = getattr(FastSort(0.5, regularization), face)(x[-1])
+                    alone = getattr(projection(0.5, regularization), face)(x[-1])
                     assert torch.equal(alone, result[-1])
 
 
@@ -125,10 +129,10 @@ def test_the_hard_limit_is_exact():
         for regularization in REGULARIZATIONS:
             x = torch.stack([torch.randperm(n), torch.randperm(n)]).double().requires_grad_()
             x_values = 0.1 * x  # gaps below the steepness
-            ranks = FastSort(1.01, regularization).ranks(x)
+            ranks = projection(1.01, regularization).ranks(x)
             assert torch.equal(ranks.detach(), x.detach() + 1)
             assert torch.autograd.grad(ranks, x, keys(2, n))[0].abs().max() == 0
-            sort = FastSort(0.11, regularization)
+            sort = projection(0.11, regularization)
             weights = torch.arange(n, dtype=torch.float64)
             values = sort.values(x_values)
             assert torch.equal(values.detach(), x_values.detach().sort(-1)[0])
@@ -143,7 +147,7 @@ def test_equal_values_share_their_mean_rank():
             x = torch.randint(-3, 4, (5, 12)).to(dtype)
             want = rankdata(x.numpy(), axis=-1)
             for scale in (1.0, 1e30):
-                ranks = FastSort(1e3, regularization).ranks(x * scale)
+                ranks = projection(1e3, regularization).ranks(x * scale)
                 np.testing.assert_allclose(
                     ranks, want, rtol=1e-6 if dtype == torch.float32 else 1e-14
                 )
@@ -157,7 +161,7 @@ def test_float32_of_a_thousand_values_is_right_to_its_last_digits():
                 x.requires_grad_()
                 exact = x.detach().double().requires_grad_()
                 weights = keys(4, 1024, dtype=torch.float32, seed=1)
-                sort = FastSort(steepness, regularization)
+                sort = projection(steepness, regularization)
                 single, double = (getattr(sort, face)(a) for a in (x, exact))
                 assert single.dtype == torch.float32
                 assert double.dtype == torch.float64
@@ -172,7 +176,7 @@ def test_float32_of_a_thousand_values_is_right_to_its_last_digits():
 def test_ranks_do_not_see_shifts_and_follow_permutations():
     for regularization in REGULARIZATIONS:
         x = torch.randint(0, 64, (2, 20)).double() / 16
-        sort = FastSort(0.7, regularization)
+        sort = projection(0.7, regularization)
         order = torch.randperm(20)
         # A multiple of a power of two: the sum is exact.
         torch.testing.assert_close(sort.ranks(x + 2.0**44), sort.ranks(x), rtol=0, atol=1e-12)
@@ -182,6 +186,6 @@ def test_ranks_do_not_see_shifts_and_follow_permutations():
 
 def test_settings_are_checked():
     with pytest.raises(ValueError, match="unknown regularization 'kl'; allowed: entropic, l2"):
-        FastSort(1.0, "kl")
+        projection(1.0, "kl")
     with pytest.raises(ValueError, match="steepness must be > 0"):
-        FastSort(0.0)
+        projection(0.0)

@@ -80,7 +80,7 @@ def assert_of_lists(masked, of_list, x, *, dims, mask=MASK):
     assert (got[~mask] == 0).all()
 
 
-@for_each(method=ALL, descending=[False, True], rotating=6)
+@for_each(method=ALL, descending=[False, True], rotating=12)
 def test_every_method_and_law_sorts_as_if_nothing_was_absent(method, descending):
     x, payload = poisoned(numbers(6, 6)), numbers(6, 6, 2, seed=1)
     sorter = SoftSorter(method, descending=descending)

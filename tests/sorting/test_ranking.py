@@ -50,7 +50,7 @@ def lists(*shape, seed=0):
     return scores, torch.randint(4, shape, generator=generator)
 
 
-@for_each(kind=KINDS)
+@for_each(kind=KINDS, rotating=4)
 def test_every_loss_falls_along_its_gradient_towards_the_true_order(kind):
     """The direction: better scores cost less, and a step downhill improves the hard NDCG."""
     loss, (scores, grades) = KINDS[kind], lists(8, 5)

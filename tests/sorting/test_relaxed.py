@@ -131,6 +131,7 @@ def compare(network, batch, dist, dtype, x=None, width=None):
     return results
 
 
+@pytest.mark.rotating(4, group="sorting")
 def test_kernels_equal_the_reference_for_every_law():
     for dtype in TOLERANCE:
         for name in LAWS:
@@ -140,7 +141,7 @@ def test_kernels_equal_the_reference_for_every_law():
                 compare(odd_even(5), 3, dist, dtype)
 
 
-@for_each(dtype=TOLERANCE, n=[1, 2, 3, 31, 32, 33, 65, 130], rotating=4)
+@for_each(dtype=TOLERANCE, n=[1, 2, 3, 31, 32, 33, 65, 130], rotating=8)
 def test_kernels_equal_the_reference_for_every_size(n, dtype):
     dist = distributions.get("cauchy")
     generators = [bitonic, *([lambda n: scrambled(n, 9)] if n > 1 else [])]

@@ -205,6 +205,7 @@ def test_the_order_of_keys_is_stable():
                 np.testing.assert_array_equal(order, np.argsort(keys, axis=-1, kind="stable"))
 
 
+@pytest.mark.rotating(4, group="sorting")
 def test_float32_keeps_its_digits():
     for sort in COMPILED:
         for n, offset in ((2, 100), (5, 0), (128, 100), (1024, 0), (1024, 100)):

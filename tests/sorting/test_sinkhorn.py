@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
 from scipy.stats import rankdata
 
-from gendr.sorting.sinkhorn import SinkhornSort
+from gendr.sorting import get
 from support.cases import for_each
 
 GRADIENTS = ["implicit", "unrolled"]
@@ -33,6 +33,10 @@ def difficult(n):
     yield torch.exp(3 * g)
 
 
+def sinkhorn(steepness, **settings):
+    return get("sinkhorn", steepness=steepness, **settings)
+
+
 def dense_sinkhorn(x, epsilon, sweeps):
     """Cuturi et al. for one vector in [0, 1]: n times the plan [anchor, input], in log domain."""
     n = len(x)
@@ -49,7 +53,7 @@ def dense_sinkhorn(x, epsilon, sweeps):
 def test_the_plan_is_that_of_the_paper(n, epsilon, gradient):
     x = keys(n, seed=n)
     squashed = torch.sigmoid((x - x.mean()) / x.std())
-    sort = SinkhornSort(1 / (epsilon * (n - 1)), tolerance=1e-12, gradient=gradient)
+    sort = sinkhorn(1 / (epsilon * (n - 1)), tolerance=1e-12, gradient=gradient)
     want = dense_sinkhorn(squashed.numpy(), epsilon, 3000)
     np.testing.assert_allclose(sort.permutation(squashed), want, atol=1e-9)
     np.testing.assert_allclose(
@@ -61,7 +65,7 @@ def test_the_plan_is_that_of_the_paper(n, epsilon, gradient):
 def test_two_values_are_swapped_by_the_logistic_distribution():
     for gradient in GRADIENTS:
         x = keys(20, 2)
-        p = SinkhornSort(3.0, gradient=gradient).permutation(x)
+        p = sinkhorn(3.0, gradient=gradient).permutation(x)
         stay = torch.sigmoid(3.0 * (x[:, 1] - x[:, 0]))
         want = torch.stack([stay, 1 - stay, 1 - stay, stay], -1).reshape(20, 2, 2)
         torch.testing.assert_close(p, want, atol=1e-12, rtol=0)
@@ -71,7 +75,7 @@ def test_the_plan_is_doubly_stochastic_and_optimal():
     for steepness in (1e-3, 1.0, 10.0, 1e4):
         for n in (2, 5, 40):
             for x in difficult(n):
-                p = SinkhornSort(steepness, iterations=12).permutation(x)
+                p = sinkhorn(steepness, iterations=12).permutation(x)
                 assert p.min() >= 0
                 assert (p.sum(-1) - 1).abs().max() < 1e-12
                 assert (p.sum(-2) - 1).abs().max() <= 1e-8
@@ -91,35 +95,35 @@ def test_the_plan_is_doubly_stochastic_and_optimal():
 def test_the_hard_limit_is_the_assignment():
     for n in (1, 2, 7, 40):
         x = 10 * keys(n, seed=2)
-        p = SinkhornSort(1e6).permutation(x)
+        p = sinkhorn(1e6).permutation(x)
         ranks = np.arange(1, n + 1)
         rows, columns = linear_sum_assignment((x.numpy() - ranks[:, None]) ** 2)
         want = np.zeros((n, n))
         want[rows, columns] = 1
         np.testing.assert_allclose(p, want, atol=1e-8)
-        torch.testing.assert_close(SinkhornSort(1e6).values(x), x.sort()[0])
+        torch.testing.assert_close(sinkhorn(1e6).values(x), x.sort()[0])
 
 
 def test_equal_values_have_equal_columns_and_share_their_mean_rank():
     x = torch.randint(-2, 3, (4, 9)).double()
     for scale in (1.0, 1e30):
-        p = SinkhornSort(1e4).permutation(x * scale)
+        p = sinkhorn(1e4).permutation(x * scale)
         same = x[:, None] == x[..., None]
         gaps = (p[:, :, None] - p[..., None]).abs().amax(1)
         assert (gaps * same).max() < 1e-9
-        ranks = SinkhornSort(1e4).ranks(x * scale)
+        ranks = sinkhorn(1e4).ranks(x * scale)
         np.testing.assert_allclose(ranks, rankdata(x.numpy(), axis=-1), atol=1e-7)
 
 
 def test_shifts_change_nothing_and_scales_trade_with_the_steepness():
     x = torch.randint(0, 64, (3, 8)).double() / 16
-    p = SinkhornSort(2.0).permutation(x)
-    torch.testing.assert_close(SinkhornSort(2.0).permutation(x + 2.0**40), p, rtol=0, atol=1e-12)
-    torch.testing.assert_close(SinkhornSort(0.5).permutation(4 * x), p, rtol=0, atol=1e-12)
+    p = sinkhorn(2.0).permutation(x)
+    torch.testing.assert_close(sinkhorn(2.0).permutation(x + 2.0**40), p, rtol=0, atol=1e-12)
+    torch.testing.assert_close(sinkhorn(0.5).permutation(4 * x), p, rtol=0, atol=1e-12)
     slopes = []
     for offset in (0.0, 2.0**40):
         s = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-        slopes += torch.autograd.grad(SinkhornSort(s).ranks(x + offset)[:, 0].sum(), s)
+        slopes += torch.autograd.grad(sinkhorn(s).ranks(x + offset)[:, 0].sum(), s)
     torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-9, atol=0)
 
 
@@ -127,13 +131,14 @@ def test_shifts_change_nothing_and_scales_trade_with_the_steepness():
     "n, steepness, gradient",
     [(2, 1.0, "implicit"), (6, 0.2, "implicit"), (6, 8.0, "implicit"), (4, 0.2, "unrolled")],
     face=["permutation", "values", "ranks"],
+    rotating=3,
 )
 def test_first_and_second_derivatives(n, steepness, gradient, face):
     x = keys(1, n, seed=1).requires_grad_()
     s = torch.tensor(steepness, dtype=torch.float64, requires_grad=True)
 
     def call(x, s):
-        return getattr(SinkhornSort(s, tolerance=1e-12, gradient=gradient), face)(x)
+        return getattr(sinkhorn(s, tolerance=1e-12, gradient=gradient), face)(x)
 
     assert torch.autograd.gradcheck(call, (x, s), fast_mode=True)
     assert torch.autograd.gradgradcheck(call, (x, s), atol=1e-5, fast_mode=True)
@@ -146,7 +151,7 @@ def test_both_gradients_agree_where_the_sweeps_converge():
         for gradient in GRADIENTS:
             s = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
             inputs = (x.clone().requires_grad_(), s)
-            p = SinkhornSort(s, tolerance=1e-13, gradient=gradient).permutation(inputs[0])
+            p = sinkhorn(s, tolerance=1e-13, gradient=gradient).permutation(inputs[0])
             first = torch.autograd.grad((p * weights).sum(), inputs, create_graph=True)
             curvature = torch.autograd.grad(sum(g.square().sum() for g in first), inputs)
             gradients.append([*(g.detach() for g in first), *curvature])
@@ -156,7 +161,7 @@ def test_both_gradients_agree_where_the_sweeps_converge():
 
 def test_a_warning_says_how_far_off_it_stopped():
     x = keys(2, 16)
-    for sort in (SinkhornSort(10.0, iterations=1), SinkhornSort(10.0, 50, gradient="unrolled")):
+    for sort in (sinkhorn(10.0, iterations=1), sinkhorn(10.0, iterations=50, gradient="unrolled")):
         with pytest.warns(RuntimeWarning, match=r"stopped after \d+ iterations") as caught:
             p = sort.permutation(x)
         off = (p.sum(-2) - 1).abs().max().item()
@@ -164,7 +169,7 @@ def test_a_warning_says_how_far_off_it_stopped():
         assert off > sort.tolerance
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        SinkhornSort(10.0, iterations=1, tolerance=0.5).permutation(x)
+        sinkhorn(10.0, iterations=1, tolerance=0.5).permutation(x)
 
 
 def test_settings_are_checked():
@@ -175,4 +180,4 @@ def test_settings_are_checked():
         ({"steepness": -1.0}, "steepness must be > 0"),
     ):
         with pytest.raises(ValueError, match=message):
-            SinkhornSort(**settings)
+            get("sinkhorn", **settings)

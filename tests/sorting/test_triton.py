@@ -105,7 +105,7 @@ def some_gates(rows, wires):
 # -- gates
 
 
-@pytest.mark.rotating(2, group="networks of triton")
+@pytest.mark.rotating(4, group="sorting")
 @for_each(law=SYMMETRIC, art=[0.0, 0.25], rotating=2)
 def test_gates_of_every_law(law, art):
     law = f"{law}.art({art})" if art else law
@@ -118,7 +118,7 @@ def test_gates_of_every_law(law, art):
     assert_equal(got, want, tolerance)
 
 
-@pytest.mark.rotating(2, group="networks of triton")
+@pytest.mark.rotating(4, group="sorting")
 @pytest.mark.usefixtures("launch")
 def test_gates_of_every_launch():
     for wires, rows in ((ODD, 7), (network("odd_even", 6), 3)):
@@ -145,7 +145,7 @@ def test_carry(wires, rows, width):
     assert_equal(*(carried(m, keep, swap, wires, payload) for m in (backend, None)))
 
 
-@pytest.mark.rotating(2, group="networks of triton")
+@pytest.mark.rotating(4, group="sorting")
 @pytest.mark.parametrize("launch", ["lanes", "memory"], indirect=True)
 @pytest.mark.usefixtures("launch")
 def test_many_wires():
@@ -169,7 +169,7 @@ def test_wires_are_in_lanes_or_in_memory(monkeypatch):
     assert kernels == ["carry_lanes", "carry_lanes_gradients", "carry", "carry_gradients"]
 
 
-@pytest.mark.rotating(2, group="networks of triton")
+@pytest.mark.rotating(4, group="sorting")
 @pytest.mark.parametrize("launch", ["lanes", "memory"], indirect=True)
 @pytest.mark.usefixtures("launch")
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_shapes_at_the_edge(rows, n, width):
     assert torch.allclose(x.grad, torch.ones_like(x), atol=1e-5)  # the sum is kept
 
 
-@pytest.mark.rotating(2, group="networks of triton")
+@pytest.mark.rotating(4, group="sorting")
 @pytest.mark.parametrize("launch", ["small_lanes", "small_memory"], indirect=True)
 @pytest.mark.usefixtures("launch")
 def test_scratch_is_bounded_and_not_shared(monkeypatch):
@@ -245,7 +245,7 @@ def plan(name, n, batch=1, launch=None):
     return found, scratch, 4 * batch * found.shares * wires.size
 
 
-@pytest.mark.rotating(2, group="networks of triton")
+@pytest.mark.rotating(4, group="sorting")
 def test_a_deep_network_has_as_many_programs_as_blocks_of_columns():
     found, scratch, gates = plan("odd_even", 1024)
     assert (found.shares, found.programs) == (128, 128)
@@ -279,7 +279,7 @@ def projected(backend, x, weights, steepness, regularization, face):
     steepness=[0.05, 1.5, 1e3],
     regularization=["l2", "entropic"],
     face=["ranks", "values"],
-    rotating=36,
+    rotating=72,
 )
 def test_the_projection_is_that_of_the_cpu(n, steepness, regularization, face, monkeypatch):
     """Of lists that are in no block, in many and in one; with ties, far apart, and one with NaN."""
@@ -299,6 +299,7 @@ def test_the_projection_is_that_of_the_cpu(n, steepness, regularization, face, m
             torch.testing.assert_close(a[rows], b[rows], rtol=rtol, atol=atol, equal_nan=True)
 
 
+@pytest.mark.rotating(4, group="sorting")
 def test_isotonic_regression_is_that_of_the_cpu(monkeypatch):
     monkeypatch.setattr(isotonic, "LANES", 8)
     kernels = backend.KERNELS[ISOTONIC.name], cpu_backend.KERNELS[ISOTONIC.name]
@@ -369,14 +370,18 @@ KERNELS = [
     *("project", "project_gradients") * 5,
 ]
 
+# With 168 registers three programs of four warps share the 65,536 of a multiprocessor. A projection
+# of 1,000 values has eight warps: with 129 to 255 registers a multiprocessor works on one row. Two
+# rows would need at most 128, and held to those, or to 168, it spills 8 to 536 bytes a thread; of
+# twice as many warps one row fits with 128, and it spills still.
+# Entropic values spill up to 48 as it is.
+MOST = {"project": 255}
+
 
 @pytest.mark.every
-def test_kernels_compile_ahead_of_time_and_spill_nothing(request, seed):
-    """One of the architectures is compiled for; with --every both are."""
-    every = request.config.getoption("--every")
-    drawn = CAPABILITIES if every else [CAPABILITIES[seed % len(CAPABILITIES)]]
-    found = launches_compiled(SCRIPT, CASES, drawn)
-    assert [x[:2] for x in found] == [(name, c) for name in KERNELS for c in drawn]
-    for *what, usage in found:
-        assert usage.local == 0, what
-        assert 0 < usage.registers <= 168, what
+def test_kernels_compile_ahead_of_time_and_spill_nothing():
+    found = launches_compiled(SCRIPT, CASES, CAPABILITIES)
+    assert [x[:2] for x in found] == [(name, c) for name in KERNELS for c in CAPABILITIES]
+    for name, capability, usage in found:
+        assert usage.local == 0, (name, capability)
+        assert 0 < usage.registers <= MOST.get(name, 168), (name, capability)

@@ -79,7 +79,7 @@ def projected():
     return found
 
 
-@pytest.mark.rotating(4, group="hazards")
+@pytest.mark.rotating(4, group="sorting")
 def test_projections_have_no_race_either(monkeypatch):
     monkeypatch.setattr(isotonic, "LANES", 4)
     watch, shuffled = in_any_order(projected)
@@ -88,7 +88,7 @@ def test_projections_have_no_race_either(monkeypatch):
         assert torch.equal(got, want)
 
 
-@pytest.mark.rotating(4, group="hazards")
+@pytest.mark.rotating(4, group="sorting")
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits():
     kernels = set()
     for scene in SCENES:
@@ -100,7 +100,7 @@ def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits():
     assert kernels >= KERNELS
 
 
-@pytest.mark.rotating(2, group="arithmetic")
+@pytest.mark.rotating(4, group="sorting")
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(signs):
     for scene in SCENES:
         with pessimistic_arithmetic(signs, fused=True):

@@ -10,7 +10,6 @@ from torch import Tensor
 import gendr
 from gendr import Instance
 from gendr.rendering.fragments import signed_distance
-from gendr.rendering.geometry import ImageSize
 from support.tolerances import TOLERANCES
 
 # Those that are usable here.
@@ -22,6 +21,14 @@ def place(backend: str) -> tuple[str, torch.dtype]:
     if backend == "triton":
         return "cuda" if torch.cuda.is_available() else "cpu", torch.float32
     return "cpu", torch.float64
+
+
+def centres(size: tuple[int, int]) -> Tensor:
+    """NDC [H W, 2] of the centres of pixels: the shorter side is 2 long, y points up. float64."""
+    height, width = size
+    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    points = torch.stack([columns + 0.5 - width / 2, height / 2 - rows - 0.5], -1)
+    return points.double().reshape(-1, 2) * 2 / min(size)
 
 
 def learnable(member: Instance, scale: Any, like: Tensor) -> tuple[Any, Any, dict[str, Tensor]]:
@@ -46,7 +53,7 @@ def learnable(member: Instance, scale: Any, like: Tensor) -> tuple[Any, Any, dic
 def rendered(
     backend: str,
     scene: Tensor,
-    size: ImageSize,
+    size: tuple[int, int],
     member: Instance,
     scale: Any,
     cutoff: float = 1e-6,
@@ -65,8 +72,7 @@ def rendered(
         for tensor in tensors.values():
             tensor.requires_grad_(False)
         tensors = {"scale": tensors["scale"]}
-    shape = (size.height, size.width)
-    alpha = gendr.silhouette(vertices, shape, dist, tconorm, tensors["scale"], cutoff, backend)
+    alpha = gendr.silhouette(vertices, size, dist, tconorm, tensors["scale"], cutoff, backend)
     assert alpha.dtype == vertices.dtype
     (alpha * torch.as_tensor(weight).to(alpha)).sum().backward()
     grads = {"vertices": vertices.grad, **{key: x.grad for key, x in tensors.items()}}
@@ -75,23 +81,23 @@ def rendered(
 
 
 def _clear_pixels(
-    scene: Tensor, size: ImageSize, member: Instance, scale: Any, cutoff: float
+    scene: Tensor, size: tuple[int, int], member: Instance, scale: Any, cutoff: float
 ) -> Tensor:
     """Those where rounding decides nothing: neither the cutoff nor a kink of the T-conorm."""
     scale = torch.as_tensor(scale).double().reshape(-1, 1, 1)
-    points = size.centres(torch.arange(size.pixels), torch.float64)[:, None]
+    points = centres(size)[:, None]
     d = signed_distance(points, scene.float().double()[..., :2].unsqueeze(1))
     coverage = learnable(member, 0.1, d)[0].coverage(d, scale)[0].detach()
     clear = ((coverage / max(cutoff, 1e-300) - 1).abs() > 1e-3).all(-1)
     if member.tconorm.name == "yager":
         clear &= ((coverage ** float(member.tconorm.p)).sum(-1) - 1).abs() > 1e-5
-    return clear.reshape(-1, size.height, size.width)
+    return clear.reshape(-1, *size)
 
 
 def assert_equals_reference(
     backend: str,
     scene: Tensor,
-    size: ImageSize,
+    size: tuple[int, int],
     member: Instance,
     scale: Any,
     cutoff: float = 1e-6,

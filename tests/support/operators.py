@@ -18,8 +18,7 @@ from gendr.logic import GroupSum, LogicConv2d, LogicLayer, OrPool2d, harden
 from gendr.mesh import icosphere
 from gendr.relaxed.programs import bubble_sort
 from gendr.sorting import losses as rankings
-from gendr.sorting import soft_rank, soft_sort
-from gendr.sorting.api import kinds
+from gendr.sorting import names, soft_rank, soft_sort
 from gendr.topk import SmoothTopKSVM, TopKCrossEntropy, soft_topk, soft_topk_mask
 
 # From how much work on kernels wake other threads.
@@ -70,10 +69,10 @@ def entries(seed: int = 3) -> dict[str, tuple[Callable[..., Tensor], tuple[Tenso
         return gendr.silhouette(x * corners[0] + corners[1], 8, "gamma(shape=0.5)", "yager(p=2)")
 
     found["silhouette"] = silhouette, (leaf(1, 5, 3, 3),)
-    for method in sorted({*kinds()} - {"network"}):
+    for method in sorted({*names()} - {"network"}):
         found[f"sort {method}"] = lambda x, m=method: soft_sort(x, m), (leaf(3, 6),)
         found[f"rank {method}"] = lambda x, m=method: soft_rank(x, m), (leaf(3, 6),)
-    for method in sorted({*kinds()} - {"network"}):
+    for method in sorted({*names()} - {"network"}):
         found[f"topk {method}"] = lambda x, m=method: soft_topk(x, 2, m).values, (leaf(3, 6),)
         if method != "permutahedron":
             found[f"attribution {method}"] = (

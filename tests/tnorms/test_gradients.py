@@ -34,7 +34,7 @@ def mild(t):
     return abs(getattr(t, "p", None) or 1) >= 0.5 or t.name == "hamacher"
 
 
-@for_each(rotating=5, t=[t for t in EVERY if mild(t)])
+@for_each(rotating=10, t=[t for t in EVERY if mild(t)])
 def test_gradcheck(t):
     values = inside(3, 3)
     x = torch.logit(values.detach()).requires_grad_()
@@ -85,7 +85,7 @@ EDGES = [
 ]
 
 
-@for_each(rotating=4, t=TCONORMS, point=EDGES)
+@for_each(rotating=12, t=TCONORMS, point=EDGES)
 def test_true_derivatives_on_the_edges(t, point):
     if t.name == "max" and point == (0.3, 0.3):
         return  # no derivative at a tie; tested by itself

@@ -139,7 +139,7 @@ def close(actual, expected, rtol, atol=0.0):
     torch.testing.assert_close(actual[~huge], expected[~huge], rtol=rtol, atol=atol + 2 * TINY)
 
 
-@for_each(least=[1e-3, 1e-30], t=ARCHIMEDEAN, rotating=2)
+@for_each(least=[1e-3, 1e-30], t=ARCHIMEDEAN, rotating=5)
 def test_the_functions_equal_the_class(t, least):
     t = single(t)
     a, s = coverage(300, least)
@@ -160,7 +160,7 @@ def test_the_functions_equal_the_class(t, least):
     close(w, t.weight(*arrays), tolerance(t, least))
 
 
-@for_each(rotating=6, least=[1e-3, 1e-30], t=PARAMETRIC)
+@for_each(rotating=12, least=[1e-3, 1e-30], t=PARAMETRIC)
 def test_weight_p_is_the_derivative(t, least):
     t = single(t)
     arrays = members(60, least)
@@ -191,7 +191,7 @@ def ends():
 
 
 # For p = 49 log(1/p) / log(p) rounds beyond -1.
-@for_each(t=[*ARCHIMEDEAN, Frank(49)])
+@for_each(t=[*ARCHIMEDEAN, Frank(49)], rotating=4)
 def test_edges_of_the_generator_and_its_inverse(t):
     a, s = ends()
     g = launch(generator_kernel, functions.function(t.name, "generator"), a, s, p=number(t))

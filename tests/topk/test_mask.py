@@ -118,7 +118,7 @@ def test_the_hard_limit_is_topk():
             assert torch.autograd.grad(p[2], apart)[0].tolist() == [0.0, 0.0, 0.0]
 
 
-@for_each(name=[*SMOOTH, "uniform", "cubic_hermite", "exponential"], way=WAYS, rotating=2)
+@for_each(name=[*SMOOTH, "uniform", "cubic_hermite", "exponential"], way=WAYS, rotating=4)
 def test_gradients(name, way):
     x = (2 * values(12)).reshape(2, 6).requires_grad_()
     k = torch.tensor([1.5, 4.0], dtype=torch.float64, requires_grad=True)
@@ -133,6 +133,7 @@ def test_gradients(name, way):
             assert gradgradcheck(mask, (x, k, scale), atol=1e-4, fast_mode=True)
 
 
+@pytest.mark.rotating(4, group="sorting")
 def test_gradients_to_what_is_inside_a_law():
     x = values(6).requires_grad_()
     shape = torch.tensor(2.5, dtype=torch.float64, requires_grad=True)
@@ -227,6 +228,7 @@ def test_absent_values_change_nothing(name, way):
     assert by_k[[2, 4]].tolist() == [0.0, 0.0]
 
 
+@pytest.mark.rotating(4, group="sorting")
 def test_nothing_and_all():
     """As `torch.topk`: k = 0 selects nothing, k = n all; without gradient but in k for n = 1."""
     for way in WAYS:

@@ -55,7 +55,7 @@ def test_depths_are_those_of_table_6():
             assert depths == (SPLITTER if name == "splitter" else MERGING)[n]
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 @for_each(k=range(1, 9), name=["splitter", "bitonic", "odd_even_merge", "pairwise"], rotating=16)
 def test_depths_of_large_networks_are_those_of_table_6(name, k):
     for n in (10450, 65536):

@@ -53,7 +53,7 @@ def losses(backend, dtype=torch.float64, device="cpu", p_k=(0.5, 0, 0.5), **sett
         {"p_k": torch.tensor([[0.5, 0.2, 0.3]]).expand(12, 3)},
         {"p_k": (1.0,), "m": 1, "top1": "network"},
     ],
-    rotating=2,
+    rotating=4,
 )  # fmt: skip
 def test_loss(settings, monkeypatch):
     monkeypatch.setattr(backend, "BLOCK", 8)
@@ -91,7 +91,7 @@ def masks(law, backend, dtype=torch.float64, device="cpu"):
 @pytest.mark.rotating(2)
 @for_each(
     law=["laplace", "uniform", "cauchy", "levy.reversed", "gamma(shape=2)", "gumbel_min"],
-    rotating=2,
+    rotating=3,
 )
 def test_masks(law, monkeypatch):
     monkeypatch.setattr(backend, "BLOCK", 16)

@@ -92,7 +92,7 @@ DAMAGED = {
 }
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 @for_each(name=DAMAGED)
 def test_damaged_idx(tmp_path, name):
     data, words = DAMAGED[name]

@@ -19,7 +19,7 @@ def benchmark():
     return module
 
 
-@pytest.mark.rotating(2, group="reconstruction")
+@pytest.mark.rotating(4, group="study")
 def test_the_parts_move_the_weights_as_a_step_does(benchmark, folder):
     data, settings = ShapeNetRenderings(folder), TrainingSettings(batch=4, scale="1px")
     whole, parts = Training(data, settings), Training(data, settings)

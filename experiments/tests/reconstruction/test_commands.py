@@ -13,7 +13,6 @@ import torch
 from PIL import Image
 
 from gendr.mesh import Mesh, cube, icosphere
-from gendr.photos import visual
 from gendr.rendering import Renderer
 from lab.reconstruction import (
     Reconstructor,
@@ -197,7 +196,7 @@ def test_ctrl_c_waits_for_the_end_of_the_step_and_a_second_one_does_not(
     assert same_training(out / "checkpoint.pt", whole)
 
 
-@pytest.mark.rotating(3, group="trainings")
+@pytest.mark.rotating(4, group="study")
 def test_metrics_say_what_was_done(with_validation, tmp_path, capsys):
     pytest.importorskip("tensorboard", reason="gendr[training] has it")
     out = tmp_path / "out"
@@ -232,7 +231,7 @@ def test_a_sheet_shows_input_prediction_and_truth(folder):
     sheet = silhouette_sheet(model, data, count=2)
     assert sheet.shape == (3, 32, 48)
     assert sheet.dtype == torch.uint8
-    shapes = torch.tensor(visual.spread(len(data), 2))
+    shapes = torch.tensor([0, len(data) // 2])
     views = torch.tensor([0, 12])
     images = data.images(shapes, views)
     truth = (images[:, 3].reshape(32, 16) * 255).round()
@@ -245,7 +244,7 @@ def test_a_sheet_shows_input_prediction_and_truth(folder):
     assert bool((sheet[:, :, :16] == 255).all())
 
 
-@pytest.mark.rotating(3, group="trainings")
+@pytest.mark.rotating(4, group="study")
 def test_a_full_disk_leaves_the_last_good_checkpoint(folder, tmp_path, monkeypatch, capsys):
     out, step = tmp_path / "out", Training.advance
 
@@ -266,7 +265,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(folder, tmp_path, monkeypat
     assert run(*training(folder, out, "--quiet", "--resume")) == 0
 
 
-@pytest.mark.rotating(3, group="trainings")
+@pytest.mark.rotating(4, group="study")
 @for_each(method=["__init__", "add_scalar"], rotating=2)
 def test_training_goes_on_without_curves_if_they_do_not_fit(
     folder, whole, tmp_path, monkeypatch, capsys, method
@@ -368,7 +367,7 @@ def test_the_best_view_is_the_one_that_was_rendered():
     assert view in (4, 16)  # half a turn shows the same silhouette where no perspective tells
 
 
-@pytest.mark.rotating(3, group="trainings")
+@pytest.mark.rotating(4, group="study")
 def test_predict_writes_a_mesh_for_each_image(whole, tmp_path, capsys):
     picture(50, 70, (10, 20, 30, 60)).save(tmp_path / "a.png")
     picture(30, 20, (10, 5, 20, 15), alpha=False).save(tmp_path / "b.jpg")
@@ -391,7 +390,7 @@ def test_predict_writes_a_mesh_for_each_image(whole, tmp_path, capsys):
     assert ((pixels[..., 0] - pixels[..., 2]) > 80).any()  # the mesh is orange
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 def test_predict_refuses(whole, tmp_path, capsys):
     picture(9, 9, (2, 2, 5, 5)).save(tmp_path / "a.png")
     (tmp_path / "b.png").write_text("no image")

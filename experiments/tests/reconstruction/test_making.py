@@ -99,7 +99,7 @@ def test_an_interrupted_run_goes_on(tmp_path, meshes, small, monkeypatch):
     assert not (tmp_path / "out" / making.PARTIAL / "03001627").exists()
 
 
-@pytest.mark.rotating(2, group="dataset")
+@pytest.mark.rotating(4, group="study")
 def test_workers_make_the_same(tmp_path, meshes, small, monkeypatch):
     monkeypatch.setattr(making, "get_context", lambda _: fork_server())
     for workers in (1, 2):
@@ -154,7 +154,7 @@ def test_classes_that_end_together_are_all_described(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["dataset.json"]
 
 
-@pytest.mark.rotating(2, group="dataset")
+@pytest.mark.rotating(4, group="study")
 @for_each(what=["part", "whole"])
 def test_a_full_disk_ends_it_and_the_same_call_goes_on(tmp_path, meshes, small, monkeypatch, what):
     """While the files of shapes are written, or while they are put together."""

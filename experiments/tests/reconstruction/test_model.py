@@ -11,7 +11,7 @@ from lab.reconstruction.model import CODE, Decoder
 from support.cases import for_each
 
 
-@for_each(encoder=["published", "residual", "none"])
+@for_each(encoder=["published", "residual", "none"], rotating=3)
 def test_images_become_meshes_in_the_cube(encoder):
     model = Reconstructor(encoder)
     images = torch.rand(3, 4, 64, 64)

@@ -34,7 +34,7 @@ def weights(training):
     return torch.cat([p.detach().reshape(-1) for p in training.model.state_dict().values()])
 
 
-@pytest.mark.rotating(2, group="reconstruction")
+@pytest.mark.rotating(4, group="study")
 def test_training_goes_on_bit_by_bit(tmp_path, data):
     settings = TrainingSettings(**SMALL)
     whole, first = Training(data, settings), Training(data, settings)
@@ -119,7 +119,7 @@ def test_rate_and_scale_drop_once(data):
     assert training.scale == pytest.approx(0.3 * before)
 
 
-@pytest.mark.rotating(2, group="reconstruction")
+@pytest.mark.rotating(4, group="study")
 def test_the_baseline_is_one_mesh_and_it_learns(data):
     """Without an encoder every image gives the same mesh, which nears the mean of the shapes."""
     settings = TrainingSettings(

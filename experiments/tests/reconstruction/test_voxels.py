@@ -52,8 +52,10 @@ def test_a_tube_is_filled_as_by_trimesh():
     assert (voxelize(mesh_of(solid), half)[0].numpy() == inside).mean() >= 0.995
 
 
-@pytest.mark.rotating(2, group="reconstruction")
-@for_each(harm=["inside out", "half inside out", "open", "twice", "unwelded"], name=SOLIDS)
+@pytest.mark.rotating(4, group="study")
+@for_each(
+    harm=["inside out", "half inside out", "open", "twice", "unwelded"], name=SOLIDS, rotating=4
+)
 def test_damaged_meshes_keep_their_cells(name, harm):
     solid, inside = SOLIDS[name]
     faces, vertices = solid.faces.copy(), solid.vertices

@@ -287,7 +287,7 @@ def test_bad_outputs_end_in_one_line(results_file, tmp_path, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"file"}
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 def test_exported_table_has_the_same_page(results_file, tmp_path):
     """Ranks, maps and scores; a table has no pictures, protocols and failures."""
     table = tmp_path / "results.csv"
@@ -402,7 +402,7 @@ def visit(page, tmp_path_factory):
     return run.stdout, said, [line for line in run.stderr.splitlines() if "CONSOLE" in line]
 
 
-@pytest.mark.rotating(2, group="browsers")
+@pytest.mark.rotating(4, group="study")
 def test_what_a_person_does_in_a_browser(visit, page, results_file):
     dom, said, complaints = visit
     assert complaints == []

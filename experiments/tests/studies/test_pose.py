@@ -142,6 +142,7 @@ def plain_search(task, instance, pairs):
         ("gaussian.squared/probabilistic", None),
         ("gaussian.squared/probabilistic", (1e-2, 1e-8)),
     ],
+    rotating=2,
 )
 def test_search_equals_one_by_the_public_classes(name, squared_scales):
     instance, task = gendr.instance(name), small(pairs=8, squared_scales=squared_scales)
@@ -165,6 +166,7 @@ def test_batches_do_not_change_the_result(monkeypatch):
         assert torch.equal(a, b)
 
 
+@pytest.mark.rotating(4, group="study")
 def test_outcome(outcome):
     task, seen = pickle.loads(pickle.dumps(small())), []
     again = task.run(UNIFORM, progress=seen.append)
@@ -215,6 +217,7 @@ def script(monkeypatch):
     return imported(monkeypatch, "camera_pose")
 
 
+@pytest.mark.rotating(4, group="study")
 def test_script(script, tmp_path, capsys, moved):
     out = tmp_path / "new"
     arguments = [str(TEAPOT), "--dist", "uniform", "--steps", "4", "--pairs", "9", "-o", str(out)]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from gendr.sorting import network
 from gendr.sorting.losses import hard_ranks, permutation_matrix, ranking_cross_entropy
-from gendr.sorting.networks import network
 from lab.data import MultiDigits, Splits
 from lab.studies.ranking import (
     Metrics,

@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
     return root, camera
 
 
-@pytest.mark.rotating(2, group="found cameras")
+@pytest.mark.rotating(5, group="photos")
 @needs_pycolmap
 def test_cameras_are_found(folder, tmp_path):
     root, true = folder
@@ -196,7 +196,7 @@ def fake(root, **options):
     return module.FoundCameras(tuple(entries), tuple(names[11:]), none, none, (), 0.5)
 
 
-@pytest.mark.rotating(2, group="found cameras")
+@pytest.mark.rotating(5, group="photos")
 @pytest.mark.usefixtures("small_pictures")
 def test_commands_find_cameras_where_there_are_none(folder, tmp_path, monkeypatch, capsys):
     """They keep the file, name what was left out, and do not look again on --resume."""
@@ -257,6 +257,7 @@ def check_world(level):
     np.testing.assert_allclose(centre, 0, atol=0.05)
 
 
+@pytest.mark.rotating(5, group="photos")
 @needs_pycolmap
 def test_a_lens_gets_more_parameters_where_they_are_better():
     """Points at random, seen by lenses with one coefficient and with two, to 0.3 pixels.

@@ -50,8 +50,8 @@ def overlap(found, masks):
     return ((found & masks).sum((1, 2)) / (found | masks).sum((1, 2))).min()
 
 
-@pytest.mark.rotating(2, group="masks of photos")
-@for_each(color=[None, *PLAIN], shadow=[False, True], rotating=2)
+@pytest.mark.rotating(5, group="photos")
+@for_each(color=[None, *PLAIN], shadow=[False, True], rotating=4)
 def test_masks_are_found(color, shadow):
     """The hole in the ring stays one, and a shadow is no part of it."""
     if shadow and color != "white":
@@ -106,7 +106,7 @@ def phone(folder, count=9):
     return stored
 
 
-@pytest.mark.rotating(2, group="masks of photos")
+@pytest.mark.rotating(5, group="photos")
 def test_masks_of_a_phone(tmp_path, capsys):
     """Each orientation has a backdrop of its own; the sheet is upright, files are as photos."""
     covered = phone(tmp_path)
@@ -138,7 +138,7 @@ def test_masks_of_a_phone(tmp_path, capsys):
     assert "odd.png has no plain background, and it does not" in capsys.readouterr().err
 
 
-@pytest.mark.rotating(2, group="masks of photos")
+@pytest.mark.rotating(5, group="photos")
 def test_masks_in_commands(tmp_path, capsys, monkeypatch):
     images, masks = photos("blue")
     frames = []
@@ -179,8 +179,8 @@ def test_masks_in_commands(tmp_path, capsys, monkeypatch):
         find_masks(images)
 
 
-@pytest.mark.rotating(2, group="masks of photos")
-@for_each(turns=[False, True], folds=[0.02, 0.15], rotating=2)
+@pytest.mark.rotating(5, group="photos")
+@for_each(turns=[False, True], folds=[0.02, 0.15], rotating=4)
 def test_plaster_before_black_cloth_has_no_holes(turns, folds):
     """What is always plaster, also in its own shadow, is no backdrop."""
     ball, box = icosphere(4).vertices, remesh(cube(2), 0.3).mesh

@@ -68,6 +68,7 @@ def test_a_video_that_is_cut_off_is_named(walk, tmp_path):
     assert 0 < len(found) <= 4
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_what_is_no_video_is_said(walk, tmp_path, monkeypatch, capsys):
     (tmp_path / "a.mp4").write_bytes(b"no video at all")
     for command in ("fit", "splat"):

@@ -40,7 +40,7 @@ def volume(mesh):
     return float((a * torch.linalg.cross(b, c)).sum() / 6)
 
 
-@pytest.mark.rotating(2, group="bites")
+@pytest.mark.rotating(5, group="photos")
 def test_bites_do_not_carve(figure):
     mesh, camera, masks = figure
     bitten = with_bites(masks, 7)
@@ -68,7 +68,7 @@ def test_bites_do_not_carve(figure):
     assert abs(lost[1]) < 0.03, lost
 
 
-@pytest.mark.rotating(2, group="bites")
+@pytest.mark.rotating(5, group="photos")
 @for_each(count=[8, 15, 30], rotating=3)
 def test_right_masks_stay(count):
     for mesh in (example("chair"), icosphere(3)):
@@ -77,7 +77,7 @@ def test_right_masks_stay(count):
         assert without_bites(camera, masks) is masks
 
 
-@pytest.mark.rotating(2, group="bites")
+@pytest.mark.rotating(5, group="photos")
 def test_what_only_one_mask_could_see_stays(figure):
     """Of seven masks, of many with bites, or where no other looks from about there."""
     _, camera, masks = figure

@@ -124,7 +124,7 @@ def test_equations_are_those_of_the_gaps():
     assert start.step(1e-3, focal=True)[-1] != 0
 
 
-@pytest.mark.rotating(3, group="refined cameras")
+@pytest.mark.rotating(5, group="photos")
 def test_poses_are_put_right_with_and_without_colors(scene, monkeypatch):
     monkeypatch.setattr("gendr.photos.fitting.cameras.agreement._CELLS", 48)
     camera, _, alpha = scene
@@ -152,7 +152,7 @@ def test_poses_are_put_right_with_and_without_colors(scene, monkeypatch):
     torch.testing.assert_close(result.moved.mean(), moved.mean(), rtol=0.05, atol=0)
 
 
-@pytest.mark.rotating(3, group="refined cameras")
+@pytest.mark.rotating(5, group="photos")
 def test_colors_decide_where_the_hull_is_as_good(scene, monkeypatch, tmp_path):
     """Photos agree better then; how near the poses are to the truth, the benchmark says."""
     camera, rgb, alpha = scene
@@ -206,7 +206,7 @@ def test_good_cameras_are_kept(scene):
     assert result.iou[0] == result.iou[1] > 0.9
 
 
-@pytest.mark.rotating(3, group="refined cameras")
+@pytest.mark.rotating(5, group="photos")
 def test_a_wrong_focal_length_is_found(scene):
     camera, _, alpha = scene
     wrong = Camera(camera.rotation, camera.translation, camera.focal * 1.06, camera.principal)

@@ -111,7 +111,7 @@ def test_texels_lie_on_the_surface():
     assert torch.equal(texels.nearest[texels.place], own)
 
 
-@pytest.mark.rotating(2, group="kinds of colours")
+@pytest.mark.rotating(5, group="photos")
 @for_each("kind, least", [("texture", 35.0), ("vertex", 40.0)], rotating=2)
 def test_held_out_views_of_a_known_shape(chair, kind, least):
     target = painted(chair)
@@ -196,7 +196,7 @@ def test_what_no_photo_shows_takes_the_nearest_colour():
     assert float((found - colors)[clear].abs().max()) < 0.15
 
 
-@pytest.mark.rotating(2, group="photos")
+@pytest.mark.rotating(5, group="photos")
 def test_exposures_are_found(chair):
     target = painted(chair)
     camera = Camera.batch([ring(chair, 8, 10.0), ring(chair, 4, 50.0, 20.0)])
@@ -251,7 +251,7 @@ def test_harmonics_are_those_of_scipy():
     np.testing.assert_allclose(found, np.stack(wanted, 1), atol=2e-6)
 
 
-@pytest.mark.rotating(2, group="photos")
+@pytest.mark.rotating(5, group="photos")
 def test_light_that_moves_with_the_camera_is_divided_out(chair):
     target = painted(chair)
     target = target.with_vertex_colors(0.8 * target.vertex_colors)
@@ -280,7 +280,7 @@ def test_light_that_moves_with_the_camera_is_divided_out(chair):
     assert float((ratio / ratio.median(0).values - 1).abs().median()) < 0.05
 
 
-@pytest.mark.rotating(2, group="photos")
+@pytest.mark.rotating(5, group="photos")
 def test_light_that_does_not_move_is_left_in_the_colours(chair):
     target = painted(chair)
     camera = ring(chair, 10, 20.0)
@@ -304,7 +304,7 @@ def test_a_photo_may_show_nothing_of_the_surface(chair):
     assert off.abs().max() < 0.01
 
 
-@pytest.mark.rotating(2, group="photos")
+@pytest.mark.rotating(5, group="photos")
 def test_blurred_photos_count_less(chair, monkeypatch):
     target = painted(chair, 25.0)
     camera = ring(chair, 10, 20.0)
@@ -328,7 +328,7 @@ def test_blurred_photos_count_less(chair, monkeypatch):
     assert better > worse
 
 
-@pytest.mark.rotating(2, group="kinds of colours")
+@pytest.mark.rotating(5, group="photos")
 def test_motion_blurs_and_the_end_of_a_ring_does_not():
     """Half a ring around a shape that is slightly off; grain; a motion of a seventh of a photo."""
     ball = icosphere(5)
@@ -356,7 +356,7 @@ def test_motion_blurs_and_the_end_of_a_ring_does_not():
         assert float(found.weights[[0, 1, 2, 4, 5, 6]].min()) > 0.5
 
 
-@pytest.mark.rotating(2, group="photos")
+@pytest.mark.rotating(5, group="photos")
 def test_photos_that_are_not_blurred_means_are_not_sharpened(chair, monkeypatch):
     """Means are corrected where they blur clean photos, and stay where photos are misplaced."""
     target = painted(chair)

@@ -47,7 +47,7 @@ def test_camera_of_a_mask():
     assert torch.equal(result.trace[0].rotation[-1], result.camera.rotation[0])
 
 
-@pytest.mark.rotating(2, group="one image")
+@pytest.mark.rotating(5, group="photos")
 def test_size_and_place_of_the_world_do_not_matter():
     mesh = chair().scaled(250.0).translated(torch.tensor([3000.0, -800.0, 100.0]))
     camera = camera_of(mesh, 2)
@@ -56,7 +56,7 @@ def test_size_and_place_of_the_world_do_not_matter():
     assert float((result.camera.eye - camera.eye).norm() / camera.translation.norm()) < 0.06
 
 
-@pytest.mark.rotating(2, group="one image")
+@pytest.mark.rotating(5, group="photos")
 def test_intrinsics_and_sides_that_differ():
     mesh = chair()
     camera = camera_of(mesh, 3, fov=45.0, principal=[0.15, -0.1])
@@ -67,7 +67,7 @@ def test_intrinsics_and_sides_that_differ():
     assert torch.equal(result.camera.principal, camera.principal)
 
 
-@pytest.mark.rotating(2, group="one image")
+@pytest.mark.rotating(5, group="photos")
 def test_unknown_field_of_view():
     mesh = chair()
     camera = camera_of(mesh, 4, fov=40.0, apart=0.0)
@@ -76,7 +76,7 @@ def test_unknown_field_of_view():
     assert float(result.camera.focal[0, 0]) != pytest.approx(1 / math.tan(math.radians(15)))
 
 
-@pytest.mark.rotating(2, group="one image")
+@pytest.mark.rotating(5, group="photos")
 def test_poses_that_look_alike_are_given():
     """A cube looks the same after a quarter turn about any of its axes."""
     mesh = cube(1)
@@ -107,7 +107,7 @@ def states_of(told):
     return [now for now, before in zip(states, [None, *states], strict=False) if now is not before]
 
 
-@pytest.mark.rotating(4, group="videos")
+@pytest.mark.rotating(5, group="photos")
 def test_several_masks_go_on_where_they_were():
     mesh = chair()
     cameras = Camera.batch([camera_of(mesh, 6), camera_of(mesh, 7)])
@@ -206,7 +206,7 @@ def test_video_is_tracked_and_a_cut_is_searched_anew(video):
     check_told(told, "search refine finish track")
 
 
-@pytest.mark.rotating(4, group="videos")
+@pytest.mark.rotating(5, group="photos")
 def test_an_image_without_a_jump_is_found_from_the_last(video, monkeypatch):
     """The search must not be called: its results would hide that tracking does not work."""
     mesh, camera, masks, *_ = video
@@ -217,7 +217,7 @@ def test_an_image_without_a_jump_is_found_from_the_last(video, monkeypatch):
     assert float(rotation_angle_between(poses.rotation, camera.rotation[3:]).max()) < 3
 
 
-@pytest.mark.rotating(4, group="videos")
+@pytest.mark.rotating(5, group="photos")
 def test_video_of_a_symmetric_object_does_not_jump():
     """A slab looks the same after half a turn, and each image has poses that look alike."""
     mesh = cube(1)
@@ -232,7 +232,7 @@ def test_video_of_a_symmetric_object_does_not_jump():
     assert min(len(each) for each in found.candidates) > 1
 
 
-@pytest.mark.rotating(4, group="videos")
+@pytest.mark.rotating(5, group="photos")
 def test_video_goes_on_where_it_was_stopped(video):
     mesh, _, masks, whole, before = video
     told, kept = [], states_of(before)
@@ -250,7 +250,7 @@ def test_video_goes_on_where_it_was_stopped(video):
             assert torch.equal(one.rotation, other.rotation)
 
 
-@pytest.mark.rotating(4, group="videos")
+@pytest.mark.rotating(5, group="photos")
 def test_unknown_field_of_view_is_kept_in_a_video(video):
     mesh, _, masks, *_ = video
     told = []
@@ -346,7 +346,7 @@ def pair():
     return mesh, camera, visual.silhouettes(mesh, camera, 64)
 
 
-@pytest.mark.rotating(4, group="videos")
+@pytest.mark.rotating(5, group="photos")
 def test_two_views_tell_what_one_cannot(pair):
     mesh, camera, masks = pair
     alone = fit_pose(mesh, masks[1], fov=3.0, **FAST).candidates[0]
@@ -370,7 +370,7 @@ def test_two_views_tell_what_one_cannot(pair):
     torch.testing.assert_close(near, placement[:3, 3].double(), rtol=0, atol=0.05)
 
 
-@pytest.mark.rotating(4, group="videos")
+@pytest.mark.rotating(5, group="photos")
 def test_unit_of_a_rig_is_found():
     mesh = chair()
     camera = look_at(4.0, torch.tensor([20.0, 35.0]), torch.tensor([30.0, 110.0]))

@@ -64,7 +64,7 @@ def lid(height):
     return Mesh(unit * torch.tensor([1.0, height, 1.0]), box.faces)
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 def test_patches_are_compared_with_what_lies_between_pixels():
     """Weighted correlations with bilinear interpolation, by SciPy, of 16 pixels at once."""
     from numba import njit
@@ -184,6 +184,7 @@ def heights(depths, camera, i):
     return places[..., 1][middle & torch.from_numpy(depths.weights[i] > 0.1)]
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_photos_agree_at_the_true_depth(plane):
     rgb, camera, alpha, lid = plane
     done = []
@@ -196,7 +197,7 @@ def test_photos_agree_at_the_true_depth(plane):
     assert float(found.abs().quantile(0.8)) < 0.05
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 @for_each(gain=[0.5, 1.5], rotating=2)
 def test_brightness_may_differ(plane, gain):
     rgb, camera, alpha, lid = plane
@@ -206,7 +207,7 @@ def test_brightness_may_differ(plane, gain):
     assert float(found.abs().median()) < 0.02
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
     """Wide patches see what small ones take for a slope with noise."""
     _, camera, alpha, lid = plane
@@ -229,7 +230,7 @@ def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
     assert found > 3 * near()
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 @for_each(strength=[0.4, 0.015], rotating=2)
 def test_tints_tell_what_light_hides(plane, monkeypatch, strength):
     """Grain that is alike in all three colours, as of light, over colours of equal brightness.
@@ -290,7 +291,7 @@ def test_photos_of_plaster_are_compared_by_ratios_of_colours():
     assert stereo.is_plain(dark.clamp(0, 1), masks)
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 def test_hollows_may_be_deep(plane):
     """A board that lies further below the hull than a third of its diagonal."""
     rgb, camera, alpha, _ = plane
@@ -331,7 +332,7 @@ def part_of_a_wall(radius, camera, size, below, grain=0.0):
     return float((near & (depths.weights > 0.1))[wall].mean())
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 def test_steep_walls_of_hollows_are_seen(monkeypatch):
     """Of the four nearest photos often one alone sees the wall of a cup that is as deep as wide."""
     i = torch.arange(18)
@@ -346,7 +347,7 @@ def test_steep_walls_of_hollows_are_seen(monkeypatch):
     assert found[0] > 1.3 * found[1], found
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 def test_what_is_known_helps_to_see_the_rest(monkeypatch):
     """Deep in a narrow cup, where most other photos see its rim."""
     i = torch.arange(10)
@@ -356,6 +357,7 @@ def test_what_is_known_helps_to_see_the_rest(monkeypatch):
     assert found > 1.15 * part_of_a_wall(*cup)
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_depths_do_not_depend_on_threads(plane):
     """Noise asks for patches of several levels, and leaves much to the second look."""
     rgb, camera, alpha, lid = plane
@@ -374,7 +376,7 @@ def test_depths_do_not_depend_on_threads(plane):
     assert np.array_equal(one.weights, more.weights)
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 def test_photos_that_contradict_each_other_tell_nothing(plane, monkeypatch):
     """Each with waves of its own, as of a light: they are alike somewhere, never for long."""
     rgb, camera, alpha, lid = plane
@@ -388,7 +390,7 @@ def test_photos_that_contradict_each_other_tell_nothing(plane, monkeypatch):
     assert find_depths(lid, lit, camera, alpha, least=0.3).known > 0
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 def test_what_has_no_pattern_stays(plane):
     _, camera, alpha, lid = plane
     camera, alpha = camera[:5], alpha[:5]
@@ -425,6 +427,7 @@ def test_thin_parts_are_brought_back():
     assert float(iou(found, alpha).min()) > 0.7
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_what_only_masks_show_is_joined_smoothly():
     """The lower half of a cube, of which photos say nothing: neither cut off nor foam."""
     body = cube(2)
@@ -460,7 +463,7 @@ def pit():
     return closed, lowered.with_vertex_colors(pattern(2 * lowered.vertices / top)), floor > 0
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 def test_a_hollow_comes_from_colours():
     closed, truth, floor = pit()
     i = torch.arange(12)
@@ -500,7 +503,7 @@ def improving(monkeypatch, every):
     monkeypatch.setattr(refining, "EVERY", every)
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 def test_what_is_not_improved_is_returned(ball, monkeypatch):
     monkeypatch.setattr(refining, "LEAST_GAIN", np.inf)
     result = refine_shape(*ball, steps=1)
@@ -515,7 +518,7 @@ def test_what_is_not_improved_is_returned(ball, monkeypatch):
     assert result.mesh is ball[0]
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 def test_photos_of_plaster_need_not_be_met_better(ball, monkeypatch):
     """Whatever gain is asked of others: any surface shows what hardly differs."""
     monkeypatch.setattr(refining, "LEAST_GAIN", np.inf)
@@ -537,7 +540,7 @@ def test_what_photos_know_little_of_is_returned(ball, monkeypatch):
     assert "a surface without a pattern cannot be matched" in result.reason
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
     """After any photo in stereo, after it and any group of steps, and from a file."""
     improving(monkeypatch, 2)
@@ -575,7 +578,7 @@ def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
         assert (again.psnr, again.iou, again.moved) == (whole.psnr, whole.iou, whole.moved)
 
 
-@pytest.mark.rotating(4, group="stereo")
+@pytest.mark.rotating(5, group="photos")
 def test_a_budget_ends_it_and_the_work_is_told_on_the_way(ball, monkeypatch):
     improving(monkeypatch, 4)
     # How often threads tell what is done depends on which is first.

@@ -134,7 +134,7 @@ def test_fit_is_deterministic_and_leaves_the_global_state_alone():
     assert not torch.equal(first.mesh.vertices, other.mesh.vertices)
 
 
-@pytest.mark.rotating(2, group="kinds of fits")
+@pytest.mark.rotating(5, group="photos")
 @for_each(rotating=8, dist=sorted(set(distributions.names()) - {"heaviside"}))
 def test_every_law_can_fit(dist):
     mesh = cube(2)
@@ -357,6 +357,7 @@ def ring_views(size=48, count=24):
     return torch.cat([hard(ring, camera[i]).alpha for i in range(count)]), camera
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_fit_from_the_visual_hull():
     """A ring has its hole from the start, the step is short, and faces are even."""
     masks, camera = ring_views()
@@ -384,7 +385,7 @@ def test_fit_from_the_visual_hull():
     assert torch.equal(again.mesh.vertices, result.mesh.vertices)
 
 
-@pytest.mark.rotating(2, group="kinds of fits")
+@pytest.mark.rotating(5, group="photos")
 def test_a_fit_that_remeshes_goes_on_as_if_uninterrupted(tmp_path):
     """It may stop right before or after the mesh is remeshed, after every second step."""
     masks, camera = ring_views(20, 6)
@@ -408,7 +409,7 @@ def test_edges_shrink_to_the_length_asked_for():
     assert all(b < 1.05 * a for a, b in pairwise(found))
 
 
-@pytest.mark.rotating(2, group="kinds of fits")
+@pytest.mark.rotating(5, group="photos")
 def test_edges_are_shorter_where_parts_are_thin():
     _, camera = ring_views(32, 12)
     hard = Renderer(48, "heaviside", "max", near=1e-2)
@@ -426,7 +427,7 @@ def test_edges_are_shorter_where_parts_are_thin():
     assert found["plate"] > 1.5
 
 
-@pytest.mark.rotating(2, group="kinds of fits")
+@pytest.mark.rotating(5, group="photos")
 def test_a_mesh_is_remeshed_if_asked_for():
     """Needles of a long box, with an origin of its own, and colours, which are lost."""
     masks, camera = views(size=32, count=6)

@@ -98,7 +98,7 @@ def test_genus_is_that_of_the_object(shape, euler):
     assert found.euler_number == euler
 
 
-@pytest.mark.rotating(2, group="hull")
+@pytest.mark.rotating(5, group="photos")
 def test_handles_that_rounding_makes_are_not_there(monkeypatch):
     """Two plates a pixel apart, joined at one side: pixels see through in places only."""
     camera = around(30)
@@ -123,7 +123,7 @@ def test_handles_that_rounding_makes_are_not_there(monkeypatch):
     assert volumes[1] < volumes[0] < 1.1 * volumes[1]
 
 
-@pytest.mark.rotating(2, group="hull")
+@pytest.mark.rotating(5, group="photos")
 def test_thin_parts_are_there():
     """A rod two pixels wide beside a large ball."""
     rod = trimesh.creation.box([2.2, 0.09, 0.09])
@@ -137,7 +137,7 @@ def test_thin_parts_are_there():
     assert len(found.to_trimesh().split(only_watertight=False)) == 1
 
 
-@pytest.mark.rotating(2, group="hull")
+@pytest.mark.rotating(5, group="photos")
 def test_place_and_size_of_the_world():
     camera = around(12)
     by = torch.tensor([30.0, -20.0, 10.0])
@@ -150,7 +150,7 @@ def test_place_and_size_of_the_world():
     assert (here.dtype, there.dtype) == (torch.float32, torch.float64)
 
 
-@pytest.mark.rotating(2, group="hull")
+@pytest.mark.rotating(5, group="photos")
 def test_soft_masks_place_the_outline_between_pixels():
     camera = around(24)
     errors = []

@@ -153,7 +153,7 @@ def test_points_lie_in_the_room(room, stereo):
         np.testing.assert_array_equal(views[starts[k] : starts[k + 1]], own)
 
 
-@pytest.mark.rotating(5, group="scenes")
+@pytest.mark.rotating(5, group="photos")
 def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     scene = room[2]
     found = build(scene, tmp_path, SceneSettings(faces=3000, depth=QUICK))
@@ -228,7 +228,7 @@ def test_few_faces_are_where_they_tell_most():
     assert np.percentile(np.linalg.norm(found - vertices[kept], axis=1), 95) < 4
 
 
-@pytest.mark.rotating(5, group="scenes")
+@pytest.mark.rotating(5, group="photos")
 def test_the_command(room, tmp_path, capsys):
     """Photos without masks are a scene, and what is said of it is what the mesh is."""
     out = tmp_path / "out"
@@ -262,6 +262,7 @@ def test_the_command(room, tmp_path, capsys):
     assert "--hold-out is for scenes" in capsys.readouterr().err
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_splats_start_from_the_surface(room, tmp_path, capsys):
     folder, out = room[0], tmp_path / "out"
     words = ["splat", str(folder), "-o", str(out), "--hold-out", "5", "--opaque", "0", "--quiet"]
@@ -284,11 +285,13 @@ def test_splats_start_from_the_surface(room, tmp_path, capsys):
     assert json.loads((tmp_path / "few" / "metrics.json").read_text())["init"] == "points"
 
 
-@pytest.mark.rotating(5, group="scenes")
+@pytest.mark.rotating(5, group="photos")
 def test_after_any_stage_the_command_goes_on_with_equal_bits(room, tmp_path, monkeypatch, capsys):
     """Stopped once in each stage, one after the other: in the preview, and in what follows."""
     monkeypatch.setattr(command, "PREVIEW_FROM", 90)
     monkeypatch.setattr(command, "PREVIEW_SIDE", 64)
+    monkeypatch.setattr(command, "TILE", 96)
+    monkeypatch.setattr(command, "SHOWN", 2)
     words = ["fit", str(room[0]), "--scene", "--faces", "1500", "--quiet", "--texture-size", "64"]
     assert cli.main([*words, "-o", str(tmp_path / "whole")]) == 0
     out, results = tmp_path / "out", ("fit.glb", "points.ply", "sheet.png")
@@ -315,11 +318,12 @@ def test_after_any_stage_the_command_goes_on_with_equal_bits(room, tmp_path, mon
     capsys.readouterr()
 
 
-@pytest.mark.rotating(5, group="scenes")
+@pytest.mark.rotating(5, group="photos")
 def test_a_budget_chooses_the_size_after_the_preview(room, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "PREVIEW_FROM", 90)
     monkeypatch.setattr(command, "PREVIEW_SIDE", 64)
     monkeypatch.setattr(command, "LEAST_SIDE", 70)
+    monkeypatch.setattr(command, "TILE", 96)
     words = ["fit", str(room[0]), "-o", str(tmp_path), "--scene", "--colors", "none", "--budget"]
     monkeypatch.setattr(command, "_ALWAYS", -1e6)  # what is guessed before is not looked at
     for budget, side in (("1h", 96), ("0.9s", 70)):
@@ -329,7 +333,7 @@ def test_a_budget_chooses_the_size_after_the_preview(room, tmp_path, monkeypatch
         assert max(metrics["image_size"]) == side
 
 
-@pytest.mark.rotating(5, group="scenes")
+@pytest.mark.rotating(5, group="photos")
 def test_an_object_in_a_box(room, tmp_path, stereo):
     scene, low, high = room[2], np.array([-0.8, -0.5, 3.0]), np.array([0.6, 0.6, 4.2])
     box = tuple(tuple((corner - scene.origin).tolist()) for corner in (low, high))
@@ -379,6 +383,7 @@ def test_a_surface_ends_where_no_photo_shows_it_and_stays_whole_within():
     assert keep.sum() == len(faces) - 2
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     """The floor of the room, by a few points of it among many of the wall."""
     _, depths, scene = room

@@ -71,6 +71,7 @@ def size(vertices, faces):
     return np.linalg.norm(cross, axis=1).sum() / 2, (a * cross).sum() / 6
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_a_ball_is_found_wherever_it_lies():
     points, views, starts, cameras, spacing = seen_ball(2000, AROUND)
     for offset in (np.zeros(3), np.array([5e5, 5e6, 100.0])):
@@ -97,6 +98,7 @@ def test_copies_of_photos_stand_where_these_do():
     assert len(ball.faces) > 1500
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_noisy_points_are_joined_without_bias():
     points, views, starts, cameras, spacing = seen_ball(5000, AROUND, noise=0.1)
     found = reconstruct(points, views, starts, cameras, spacing)
@@ -119,7 +121,7 @@ def test_what_nobody_sees_stays_open():
     assert ((normal * out).sum(1) > 0).mean() > 0.995  # no lid from below
 
 
-@pytest.mark.rotating(3, group="long")
+@pytest.mark.rotating(4, group="long")
 def test_parts_that_float_go():
     points, views, starts, cameras, spacing = seen_ball(3000, AROUND)
     crumb = 1.8 * points[:4] / np.linalg.norm(points[:4], axis=1, keepdims=True)

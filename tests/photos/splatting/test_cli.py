@@ -129,7 +129,7 @@ def test_photos_become_a_scene(ball, trained):
         assert len(np.unique(np.asarray(sheet).reshape(-1, 3), axis=0)) > 100
 
 
-@pytest.mark.rotating(3, group="trainings of splats")
+@pytest.mark.rotating(5, group="photos")
 def test_pictures_without_masks_have_a_learnt_background(whole, tmp_path):
     assert run(whole, "-o", tmp_path / "a", *SMALL, "--hold-out", 0) == 0
     found = facts(tmp_path / "a")
@@ -169,7 +169,7 @@ class Stopping:
         monkeypatch.setattr(kind, "advance", advance)
 
 
-@pytest.mark.rotating(3, group="trainings of splats")
+@pytest.mark.rotating(5, group="photos")
 def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monkeypatch, capsys):
     assert run(ball, "-o", tmp_path / "a", *SMALL) == 0
     Stopping(monkeypatch, 7)
@@ -217,7 +217,7 @@ def test_pictures_are_shown_on_the_way(ball, tmp_path, monkeypatch, capsys):
     assert "triangles=" in shown.err
 
 
-@pytest.mark.rotating(3, group="trainings of splats")
+@pytest.mark.rotating(5, group="photos")
 @for_each(opaque=[0, 0.5], stopped=[None, "SplatTraining", "HardTraining"], rotating=2)
 def test_files_are_there_when_the_budget_ends(opaque, stopped, ball, tmp_path, monkeypatch):
     """By a clock that steps and pictures move: of 300 s all are spent, and none is added."""
@@ -291,6 +291,7 @@ def test_files_of_others_are_kept(ball, trained, tmp_path, capsys):
         (["PHOTOS", "--background", "nothing"], "background must be"),
         (["PHOTOS", "--image-size", 4], "must be a whole number >= 16"),
     ],
+    rotating=4,
 )
 def test_bad_input_is_named_in_one_line(argv, words, ball, tmp_path, capsys):
     argv = [ball if word == "PHOTOS" else word for word in argv]

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from gendr.mesh import icosphere
-from gendr.photos.splatting import Look, Splats, read_cloud
+from gendr.photos.splatting import Look, Splats, from_cloud, read_cloud
 from gendr.photos.splatting.harmonics import flat_color
-from gendr.photos.splatting.start import from_cloud
 from support.cases import for_each
 
 F64 = torch.float64

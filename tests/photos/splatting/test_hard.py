@@ -36,6 +36,7 @@ def start(photos, level=1):
     return soup(icosphere(level)).with_tensors(background=photos.background)
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_opaque_triangles_get_better_and_are_those_of_the_file(photos, tmp_path):
     training = fit_triangles(photos, replace(SETTINGS, steps=80), start(photos), held_out=photos)
     first, last = (float(training.history[i]["psnr"]) for i in (0, -1))

@@ -51,7 +51,7 @@ def test_the_signs_are_those_of_published_splats():
     assert row[15] == pytest.approx(-0.5900435899266435)
 
 
-@for_each(count=[1, 4, 9, 16])
+@for_each(count=[1, 4, 9, 16], rotating=2)
 def test_colors_are_differentiable_in_both(count):
     source = torch.Generator().manual_seed(count)
     h = (0.2 * torch.randn(6, count, 3, dtype=F64, generator=source)).requires_grad_()

@@ -15,6 +15,10 @@ from gendr.photos import load_points, load_views
 from gendr.photos.lines_of_sight import in_view, meeting_point, sample_at
 from gendr.photos.splatting import (
     Look,
+    Photos,
+    SplatSettings,
+    SplatTraining,
+    fit_splats,
     from_cameras,
     from_hull,
     from_mesh,
@@ -22,10 +26,9 @@ from gendr.photos.splatting import (
     from_surface,
     load_photos,
 )
-from gendr.photos.splatting.photos import Photos, evened
-from gendr.photos.splatting.settings import SplatSettings
+from gendr.photos.splatting.photos import evened
 from gendr.photos.splatting.start import compared
-from gendr.photos.splatting.training import SplatTraining, fit_splats, with_background
+from gendr.photos.splatting.training import with_background
 from support.cases import for_each
 
 F64 = torch.float64

@@ -237,7 +237,7 @@ def test_render_is_the_sum_over_faces_from_front_to_back():
         torch.testing.assert_close(image[b], want, atol=1e-5, rtol=0)
 
 
-@for_each(count=[1, 4, 9, 16], unit=["inradius", "px"])
+@for_each(count=[1, 4, 9, 16], unit=["inradius", "px"], rotating=3)
 def test_kernels_see_what_the_definition_sees(count, unit):
     """Also of triangles that are too near, on edge, and in one point; 70 fill more than a block."""
     generator = torch.Generator().manual_seed(count)
@@ -287,7 +287,7 @@ for count, unit in cases:
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="compiled ahead")
+@pytest.mark.rotating(4, group="compiled ahead")
 def test_kernels_of_triton_compile_and_spill_nothing(request, seed):
     pytest.importorskip("triton", reason="Triton has no wheels for this platform")
     from support.ahead_of_time import CAPABILITIES, launches_compiled

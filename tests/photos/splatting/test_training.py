@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from gendr import look_at
-from gendr.photos.splatting import Photos, Splats
-from gendr.photos.splatting.settings import SplatSettings
-from gendr.photos.splatting.training import SplatTraining, fit_splats
+from gendr.photos.splatting import Photos, Splats, SplatSettings, SplatTraining, fit_splats
 
 SMALL = SplatSettings(triangles=40, steps=12, renew_every=4, evaluate_every=0.5, cutoff=1e-3)
 SIZE = 24
@@ -110,7 +108,7 @@ def test_what_adam_knows_follows_its_triangle(photos):
     assert vertices not in training._adam.state
 
 
-@pytest.mark.rotating(2, group="learnt")
+@pytest.mark.rotating(5, group="photos")
 def test_exposure_and_background_are_learnt(photos):
     gains = torch.tensor([0.7, 1.0, 1.0, 1.0])[:, None, None, None]
     dark = Photos(

@@ -158,6 +158,7 @@ def test_files_and_folders_are_read(tmp_path, views):
         read_subject(tmp_path / "b.obj")
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_a_running_fit_is_read(tmp_path, views):
     states = []
     gendr.fit(views.masks, views.camera, init="hull", steps=2, callback=states.append)
