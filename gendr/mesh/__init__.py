@@ -1,19 +1,17 @@
 """Meshes, their files, and the cameras that look at them."""
 
 from gendr._common.names import lazily
-from gendr.mesh.cameras import (
-    Camera,
-    axis_angle_to_matrix,
-    look_at,
-    look_from,
-    rotation_6d_to_matrix,
-    rotation_angle_between,
-)
+from gendr.mesh.cameras import Camera, look_at, look_from
 from gendr.mesh.examples import example, example_file, example_names
 from gendr.mesh.files.textures import load_texture
 from gendr.mesh.lighting import Lighting
 from gendr.mesh.mesh import Mesh
 from gendr.mesh.quality import mesh_quality
+from gendr.mesh.rotations import (
+    axis_angle_to_matrix,
+    rotation_6d_to_matrix,
+    rotation_angle_between,
+)
 from gendr.mesh.shapes import cube, cube_sphere, grid, icosphere
 
 __all__ = [

@@ -222,21 +222,6 @@ def _balances(x, order, weight, balance):
         first = end
 
 
-@inner()
-def _neural_row(slope, factor, p_row, g_row, plain, weighted):
-    """Add t = dL/d(argument) to sums over columns, plain and weighted.
-
-    The weights are d(argument)/dx_j without the terms of other columns: (2 i - n - 1) - sum_k
-    sign(x_j - x_k). They are about twice the distance from the diagonal; if the two parts were
-    summed separately, they would cancel.
-    """
-    mean, most = _mean_gradient(p_row, g_row), most_of(g_row)
-    for j in range(len(slope)):
-        t = p_row[j] * (np.float64(bounded(g_row[j], most)) - mean)
-        plain[j] += t
-        weighted[j] += (factor - slope[j]) * t
-
-
 @inner(fastmath=_ANY_ORDER)
 def _distance_row(values, y, squared, p_row, g_row, columns):
     """Add t times the slope of the distance from y to `columns`; return the sum of the added terms.
@@ -256,35 +241,41 @@ def _distance_row(values, y, squared, p_row, g_row, columns):
 
 @kernel()
 def row_shares(x, order, form, p, g, shares, lost, start, stop):
-    """Sum dL/d(argument), weighted by its slope in the key, over columns: shares [B, parts, 2, n].
+    """Sum t = dL/d(argument), weighted by its slope in the key, over columns: [B, parts, sums, n].
 
-    The second of these is the sum without weights, for NEURAL alone; `lost` [B, m] is the weighted
-    sum over a row, whose key y_i is one of the inputs, for the others.
+    NEURAL has a second sum, without weights. Its weights are d(argument)/dx_j without the terms of
+    other columns, (2 i - n - 1) - sum_k sign(x_j - x_k): about twice the distance from the
+    diagonal; if the two parts were summed separately, they would cancel. Of the others `lost`
+    [B, m] gets the weighted sum over a row, whose key y_i is one of the inputs.
     """
-    n = x.shape[1]
+    n, most = x.shape[1], most_of(g)
     keys = np.empty(n)
     for unit in range(start, stop):
         b, part, first, end = _rows_of(unit, p.shape[1])
         shares[b, part] = 0.0
+        weighted, plain = shares[b, part, 0], shares[b, part, -1]
         if form == NEURAL:
             _balances(x[b], order[b], np.ones(n), keys)
         else:
             keys[:] = x[b]
         for i in range(first, end):
-            place, weighted = i + order.shape[1] - p.shape[1], shares[b, part, 0]
+            p_row, g_row, place = p[b, i], g[b, i], i + order.shape[1] - p.shape[1]
             if form == NEURAL:
-                factor = 2.0 * place + 1 - n
-                _neural_row(keys, factor, p[b, i], g[b, i], shares[b, part, 1], weighted)
+                mean, factor = _mean_gradient(p_row, g_row), 2.0 * place + 1 - n
+                for j in range(n):
+                    t = p_row[j] * (np.float64(bounded(g_row[j], most)) - mean)
+                    plain[j] += t
+                    weighted[j] += (factor - keys[j]) * t
             else:
                 y, squared = keys[order[b, place]], form == SQUARED
-                lost[b, i] = _distance_row(keys, y, squared, p[b, i], g[b, i], weighted)
+                lost[b, i] = _distance_row(keys, y, squared, p_row, g_row, weighted)
 
 
 @kernel()
 def row_gradients(x, order, steepness, form, shares, lost, grad, grad_steepness, start, stop):
     """The gradients of x, and of the steepness for each matrix, from these sums."""
     n, m = x.shape[1], lost.shape[1]
-    balance, centred = np.empty(n), np.empty(n)
+    balance, centred = np.empty((2, n))
     for b in range(start, stop):
         for part in range(1, shares.shape[1]):
             shares[b, 0] += shares[b, part]

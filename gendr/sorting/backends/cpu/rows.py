@@ -126,7 +126,8 @@ def rows_backward(
     keys = x.reshape(-1, x.shape[-1]).numpy()
     batch, n = keys.shape
     parts = kernels.parts(matrices.shape[1])
-    shares, lost = np.empty((batch, parts, 2, n)), np.empty(matrices.shape[:2])
+    shares = np.empty((batch, parts, 2 if sort.form == NEURAL else 1, n))
+    lost = np.empty(matrices.shape[:2])
     launch(
         kernels.row_shares, batch * parts, p.numel(), keys, order, sort.form, matrices, upstream,
         shares, lost,
