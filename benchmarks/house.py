@@ -82,8 +82,6 @@ def circles() -> list[list[str]]:
                 inner = (f"{node.module}.{alias.name}" for alias in node.names)
                 found |= {each if each in modules else node.module for each in inner}
         found &= modules.keys() - {name}
-        if path.name == "__init__.py":  # hands on at first use
-            graph[name] = found if "lazily" not in path.read_text(encoding="utf-8") else set()
     return [group for group in strongly_connected(graph) if len(group) > 1]
 
 

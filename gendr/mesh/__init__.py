@@ -51,4 +51,4 @@ _ABOVE = {
         "visual_sphere",
     )
 }
-__getattr__, _ = lazily(globals(), _ABOVE)
+__getattr__, *_ = lazily(globals(), _ABOVE)

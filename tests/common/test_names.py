@@ -14,7 +14,7 @@ def test_nothing_is_collected_while_a_module_is_imported(tmp_path, monkeypatch):
     (tmp_path / "broken_home.py").write_text("raise ImportError('broken')\n")
     monkeypatch.syspath_prepend(tmp_path)
     homes = {"home_of_a_name": ["name"], "broken_home": ["other"]}
-    get, _ = lazily({"__name__": "package"}, homes)
+    get, *_ = lazily({"__name__": "package"}, homes)
     assert get("name") is False
     assert gc.isenabled()
     with pytest.raises(ImportError, match="broken"):
