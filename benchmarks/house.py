@@ -57,7 +57,12 @@ def sizes() -> list[str]:
     """Files, lines and classes of each part."""
     lines, files, classes = Counter[str](), Counter[str](), Counter[str]()
     folders = ("gendr", "experiments", "tests", "benchmarks")
-    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    paths = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py*")
+        if path.suffix in (".py", ".pyi")
+    ]
     for path in [*paths, ROOT / "conftest.py"]:
         part = part_of(path)
         lines[part] += lines_of_code(path)

@@ -9,7 +9,7 @@ import ast
 import difflib
 import gc
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from importlib import import_module
 from os import path
@@ -71,42 +71,37 @@ def uncollected() -> Generator[None]:
 
 
 def lazily(
-    module: dict[str, Any], homes: Mapping[str, Iterable[str]] | None = None
+    module: dict[str, Any],
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a module whose names are imported at first use.
+    """`__getattr__`, `__dir__` and `__all__` of a package whose names are imported at first use.
+
+    They are the imports of the stub beside it, `__init__.pyi`, by which type checkers know them;
+    `import a as a` hands a name on, and one without `as` can be read, but is not offered.
 
     Args:
-        module: its globals.
-        homes: its names by the modules that they are from; the names of itself are submodules. By
-            default they are the imports of the stub beside it, `__init__.pyi`, by which type
-            checkers know them.
+        module: the globals of the package.
 
     Source: SPEC 1 of Scientific Python, Lazy Loading of Submodules and Functions, for the stub.
     """
     package: str = module["__name__"]
-    homes = _imports_of(f"{module['__file__']}i") if homes is None else homes
-    home_of = {name: home for home, names in homes.items() for name in names}
-
-    def get(name: str) -> Any:
-        if name not in home_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = home_of[name]
-        with uncollected():
-            if home == package:
-                module[name] = import_module(f"{package}.{name}")
-            else:
-                module[name] = getattr(import_module(home), name)
-        return module[name]
-
-    return get, lambda: sorted({*module, *home_of}), sorted(home_of)
-
-
-def _imports_of(stub: str) -> dict[str, list[str]]:
-    """The names that a stub imports, by their modules."""
-    with open(stub, encoding="utf-8") as file:
+    homes: dict[str, tuple[str, str]] = {}
+    offered: list[str] = []
+    with open(f"{module['__file__']}i", encoding="utf-8") as file:
         tree = ast.parse(file.read())
-    homes: dict[str, list[str]] = {}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module:
-            homes.setdefault(node.module, []).extend(alias.name for alias in node.names)
-    return homes
+            homes |= {x.asname or x.name: (node.module, x.name) for x in node.names}
+            offered += [x.asname for x in node.names if x.asname]
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home, known = homes[name]
+        with uncollected():
+            if home == package:
+                module[name] = import_module(f"{package}.{known}")
+            else:
+                module[name] = getattr(import_module(home), known)
+        return module[name]
+
+    return get, lambda: sorted({*module, *homes}), sorted(offered)

@@ -8,7 +8,8 @@ are small differences of large sums; only the exponential has no more digits tha
 
 A unit of work is up to `ROWS` rows of one matrix. Only it writes these rows and their part of the
 sums over columns, so that any number of threads gives the same bits. Shapes: x, order [B, n], where
-order is the stable argsort of x; p, g [B, m, n], the last m rows of the matrix.
+order is the stable argsort of x; p, g [B, m, n], the last m rows of the matrix; shares
+[B, parts, sums, n].
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -32,7 +33,7 @@ from gendr.kernels.numba.mathematics import (
     fma,
     from_bits,
 )
-from gendr.sorting.base import NEURAL, SHRINK, SQUARED
+from gendr.sorting.base import SHRINK
 
 ROWS = 64  # enough to make the O(n) work that is done once per unit negligible
 LOG2_E = 1.4426950408889634
@@ -131,25 +132,22 @@ def _rows_of(unit, m):
 
 
 # ---------------------------------------------------------------------------------------------
-# Rows and their gradients
-#
-# Arguments: NEURAL, steepness ((2 i - n - 1) x_j - A_j), A_j = sum_k |x_j - x_k|; ABSOLUTE and
-# SQUARED, -steepness |y_i - x_j|^power, y the sorted x
+# NeuralSort: arguments steepness ((2 i - n - 1) x_j - A_j), A_j = sum_k |x_j - x_k|
 # ---------------------------------------------------------------------------------------------
 
 
 @inner()
 def _centred(x, order, centred):
-    """Subtract the median of x, which makes arguments and sums smaller.
+    """Subtract the median of x, which shifts all arguments of a row equally and makes them smaller.
 
     For huge x `centred` is also divided by a power of 2, to leave room for sums. Returns that
     power, which is 1 for all other x.
     """
     largest = max(abs(np.float64(x[order[0]])), abs(np.float64(x[order[-1]])))
     shrink = SHRINK if largest > SHRINK * _LARGEST else 1.0
-    median = np.float64(x[order[len(order) // 2]]) * shrink
+    median = np.float64(x[order[len(x) // 2]]) * shrink
     for j in range(len(x)):
-        centred[j] = bounded(x[j] * shrink - median, _LARGEST)
+        centred[j] = x[j] * shrink - median
     return shrink
 
 
@@ -168,34 +166,24 @@ def _distances(x, order, total):
 
 
 @kernel()
-def rows(x, order, steepness, form, p, start, stop):
+def neuralsort_rows(x, order, steepness, p, start, stop):
     """Fill in p for the units start .. stop - 1."""
     n = x.shape[1]
-    keys, total = np.empty(n), np.empty(n)
+    centred, total = np.empty(n), np.empty(n)
     for unit in range(start, stop):
         b, _, first, end = _rows_of(unit, p.shape[1])
-        steep = steepness
-        if form == NEURAL:
-            steep = bounded(steepness / _centred(x[b], order[b], keys), _LARGEST)
-            _distances(keys, order[b], total)
-        else:
-            keys[:] = x[b]
+        steep = bounded(steepness / _centred(x[b], order[b], centred), _LARGEST)
+        _distances(centred, order[b], total)
         for i in range(first, end):
-            row, place = p[b, i], i + order.shape[1] - p.shape[1]
+            row = p[b, i]
+            place = i + n - p.shape[1]
+            factor = 2.0 * place + 1 - n  # the rank is place + 1
             top = order[b, place]
-            if form == NEURAL:
-                factor = 2.0 * place + 1 - n  # the rank is place + 1
-                largest = factor * keys[top] - total[top]
-                for j in range(n):
-                    v = (factor * keys[j] - total[j]) - largest
-                    v = v if v < 0.0 else 0.0
-                    row[j] = _exp_for(steep * v, row)
-            else:
-                y, squared = keys[top], form == SQUARED
-                for j in range(n):
-                    d = abs(y - keys[j])
-                    v = -steep * (d * d if squared else d)
-                    row[j] = _exp_for(v, row)
+            largest = factor * centred[top] - total[top]
+            for j in range(n):
+                v = (factor * centred[j] - total[j]) - largest
+                v = v if v < 0.0 else 0.0
+                row[j] = _exp_for(steep * v, row)
             _normalise(row)
 
 
@@ -222,8 +210,78 @@ def _balances(x, order, weight, balance):
         first = end
 
 
+@kernel()
+def neuralsort_shares(x, order, p, g, shares, start, stop):
+    """Sum the columns of t = dL/d(argument), plain and weighted.
+
+    The weights are d(argument)/dx_j without the terms of other columns: (2 i - n - 1) - sum_k
+    sign(x_j - x_k). They are about twice the distance from the diagonal; if the two parts were
+    summed separately, they would cancel.
+    """
+    n, most = x.shape[1], most_of(g)
+    slope = np.empty(n)
+    for unit in range(start, stop):
+        b, part, first, end = _rows_of(unit, p.shape[1])
+        _balances(x[b], order[b], np.ones(n), slope)
+        plain, weighted = shares[b, part, 0], shares[b, part, 1]
+        plain[:] = 0.0
+        weighted[:] = 0.0
+        for i in range(first, end):
+            p_row, g_row = p[b, i], g[b, i]
+            mean = _mean_gradient(p_row, g_row)
+            factor = 2.0 * (i + n - p.shape[1]) + 1 - n
+            for j in range(n):
+                t = p_row[j] * (np.float64(bounded(g_row[j], most)) - mean)
+                plain[j] += t
+                weighted[j] += (factor - slope[j]) * t
+
+
+@kernel()
+def neuralsort_gradient(x, order, steepness, shares, grad, grad_steepness, start, stop):
+    """The gradients of x, and of the steepness for each matrix, from the sums over columns."""
+    n = x.shape[1]
+    balance, centred = np.empty(n), np.empty(n)
+    for b in range(start, stop):
+        plain, weighted = shares[b, 0, 0], shares[b, 0, 1]
+        for part in range(1, shares.shape[1]):
+            plain += shares[b, part, 0]
+            weighted += shares[b, part, 1]
+        _balances(x[b], order[b], plain, balance)
+        shrink = _centred(x[b], order[b], centred)
+        total = 0.0
+        for j in range(n):
+            by_argument = weighted[j] - balance[j]
+            grad[b, j] = steepness * by_argument
+            # Arguments are homogeneous of degree 1 in x (Euler's theorem).
+            total += centred[j] * by_argument
+        grad_steepness[b] = bounded(total / shrink, _LARGEST)
+
+
+# ---------------------------------------------------------------------------------------------
+# SoftSort: arguments -steepness |y_i - x_j|^power, y the sorted x, power 1 or 2
+# ---------------------------------------------------------------------------------------------
+
+
+@kernel()
+def softsort_rows(x, order, steepness, squared, p, start, stop):
+    """Fill in p for the units start .. stop - 1."""
+    n = x.shape[1]
+    values = np.empty(n)
+    for unit in range(start, stop):
+        b, _, first, end = _rows_of(unit, p.shape[1])
+        values[:] = x[b]
+        for i in range(first, end):
+            row = p[b, i]
+            y = values[order[b, i + order.shape[1] - p.shape[1]]]
+            for j in range(n):
+                d = abs(y - values[j])
+                v = -steepness * (d * d if squared else d)
+                row[j] = _exp_for(v, row)
+            _normalise(row)
+
+
 @inner(fastmath=_ANY_ORDER)
-def _distance_row(values, y, squared, p_row, g_row, columns):
+def _softsort_row(values, y, squared, p_row, g_row, columns):
     """Add t times the slope of the distance from y to `columns`; return the sum of the added terms.
 
     t = dL/d(argument).
@@ -240,60 +298,40 @@ def _distance_row(values, y, squared, p_row, g_row, columns):
 
 
 @kernel()
-def row_shares(x, order, form, p, g, shares, lost, start, stop):
-    """Sum t = dL/d(argument), weighted by its slope in the key, over columns: [B, parts, sums, n].
-
-    NEURAL has a second sum, without weights. Its weights are d(argument)/dx_j without the terms of
-    other columns, (2 i - n - 1) - sum_k sign(x_j - x_k): about twice the distance from the
-    diagonal; if the two parts were summed separately, they would cancel. Of the others `lost`
-    [B, m] gets the weighted sum over a row, whose key y_i is one of the inputs.
-    """
-    n, most = x.shape[1], most_of(g)
-    keys = np.empty(n)
+def softsort_shares(x, order, squared, p, g, shares, rows, start, stop):
+    """Sum columns and rows of dL/d(argument) times the slope of the distance."""
+    n = x.shape[1]
+    values = np.empty(n)
     for unit in range(start, stop):
         b, part, first, end = _rows_of(unit, p.shape[1])
-        shares[b, part] = 0.0
-        weighted, plain = shares[b, part, 0], shares[b, part, -1]
-        if form == NEURAL:
-            _balances(x[b], order[b], np.ones(n), keys)
-        else:
-            keys[:] = x[b]
+        values[:] = x[b]
+        columns = shares[b, part, 0]
+        columns[:] = 0.0
         for i in range(first, end):
-            p_row, g_row, place = p[b, i], g[b, i], i + order.shape[1] - p.shape[1]
-            if form == NEURAL:
-                mean, factor = _mean_gradient(p_row, g_row), 2.0 * place + 1 - n
-                for j in range(n):
-                    t = p_row[j] * (np.float64(bounded(g_row[j], most)) - mean)
-                    plain[j] += t
-                    weighted[j] += (factor - keys[j]) * t
-            else:
-                y, squared = keys[order[b, place]], form == SQUARED
-                lost[b, i] = _distance_row(keys, y, squared, p_row, g_row, weighted)
+            y = values[order[b, i + order.shape[1] - p.shape[1]]]
+            rows[b, i] = _softsort_row(values, y, squared, p[b, i], g[b, i], columns)
 
 
 @kernel()
-def row_gradients(x, order, steepness, form, shares, lost, grad, grad_steepness, start, stop):
-    """The gradients of x, and of the steepness for each matrix, from these sums."""
-    n, m = x.shape[1], lost.shape[1]
-    balance, centred = np.empty((2, n))
+def softsort_gradient(
+    x, order, steepness, squared, shares, rows, grad, grad_steepness, start, stop
+):
+    """The gradients of x, and each matrix's part of that of the steepness, from these sums."""
+    n = x.shape[1]
     for b in range(start, stop):
+        columns = shares[b, 0, 0]
         for part in range(1, shares.shape[1]):
-            shares[b, 0] += shares[b, part]
-        by_key = shares[b, 0, 0]
-        if form == NEURAL:
-            _balances(x[b], order[b], shares[b, 0, 1], balance)
-            by_key -= balance
-        else:
-            for i in range(m):  # y_i is gathered from this input
-                by_key[order[b, i + order.shape[1] - m]] -= lost[b, i]
-        shrink = _centred(x[b], order[b], centred)
+            columns += shares[b, part, 0]
+        m = rows.shape[1]
+        for i in range(m):  # y_i is gathered from this input
+            columns[order[b, i + order.shape[1] - m]] -= rows[b, i]
+        median = np.float64(x[b, order[b, order.shape[1] // 2]])
         total = 0.0
         for j in range(n):
-            grad[b, j] = steepness * by_key[j]
-            # Arguments are homogeneous in x, of the degree 1 or 2 (Euler's theorem).
-            total += centred[j] * by_key[j]
-        total = 0.5 * total if form == SQUARED else total
-        grad_steepness[b] = bounded(total / shrink, _LARGEST)
+            grad[b, j] = steepness * columns[j]
+            # Arguments are homogeneous in x; the degree is the power (Euler's theorem).
+            total += bounded(x[b, j] - median, _LARGEST) * columns[j]
+        grad_steepness[b] = 0.5 * total if squared else total
 
 
 # ---------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number
 from gendr.kernels.threads import run
 from gendr.sorting.backends.comparators import name_of
-from gendr.sorting.base import ABSOLUTE, NEURAL, spread_nan, stacked
+from gendr.sorting.base import ABSOLUTE, NEURAL, SQUARED, spread_nan, stacked
 
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
 
@@ -105,9 +105,11 @@ def rows_forward(
     keys = x.reshape(-1, n)
     order = sort.order(keys, count, before)
     p = memory.empty((len(keys), count, n), x.dtype)
+    neural, squared = sort.form == NEURAL, sort.form == SQUARED
     launch(
-        kernels.rows, len(keys) * kernels.parts(count), p.numel(), keys.numpy(), order,
-        float(steepness), sort.form, p.numpy(),
+        kernels.neuralsort_rows if neural else kernels.softsort_rows,
+        len(keys) * kernels.parts(count), p.numel(), keys.numpy(), order, float(steepness),
+        *(() if neural else (squared,)), p.numpy(),
     )  # fmt: skip
     spread_nan(keys.numpy(), p.numpy())
     p = p.reshape(*x.shape[:-1], count, n)
@@ -125,18 +127,25 @@ def rows_backward(
     matrices, upstream = (stacked(t.detach(), 2).numpy() for t in (p, grads[0]))
     keys = x.reshape(-1, x.shape[-1]).numpy()
     batch, n = keys.shape
-    parts = kernels.parts(matrices.shape[1])
-    shares = np.empty((batch, parts, 2 if sort.form == NEURAL else 1, n))
-    lost = np.empty(matrices.shape[:2])
-    launch(
-        kernels.row_shares, batch * parts, p.numel(), keys, order, sort.form, matrices, upstream,
-        shares, lost,
-    )  # fmt: skip
+    units, entries = batch * kernels.parts(matrices.shape[1]), matrices.size
+    shares = np.empty((batch, units // max(1, batch), 1 + (sort.form == NEURAL), n))
     by_x, by_steepness = np.empty(keys.shape), np.empty(batch)
-    launch(
-        kernels.row_gradients, batch, keys.size, keys, order, float(steepness), sort.form, shares,
-        lost, by_x, by_steepness,
-    )  # fmt: skip
+    if sort.form == NEURAL:
+        launch(kernels.neuralsort_shares, units, entries, keys, order, matrices, upstream, shares)
+        launch(
+            kernels.neuralsort_gradient, batch, keys.size, keys, order, float(steepness), shares,
+            by_x, by_steepness,
+        )  # fmt: skip
+    else:
+        squared, lost = sort.form == SQUARED, np.empty(matrices.shape[:2])
+        launch(
+            kernels.softsort_shares, units, entries, keys, order, squared, matrices, upstream,
+            shares, lost,
+        )  # fmt: skip
+        launch(
+            kernels.softsort_gradient, batch, keys.size, keys, order, float(steepness), squared,
+            shares, lost, by_x, by_steepness,
+        )  # fmt: skip
     return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
 
 
