@@ -243,6 +243,7 @@ def test_imports_are_light_and_of_no_system_alone():
         gendr.logic,
         gendr.mesh,
         gendr.relaxed,
+        gendr.relaxed.estimators,
         gendr.sorting,
         gendr.photos,
         fitting,

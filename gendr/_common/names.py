@@ -76,7 +76,8 @@ def lazily(
     """`__getattr__`, `__dir__` and `__all__` of a package whose names are imported at first use.
 
     They are the imports of the stub beside it, `__init__.pyi`, by which type checkers know them;
-    `import a as a` hands a name on, and one without `as` can be read, but is not offered.
+    `import a as a` hands a name on, and one without `as` can be read, but is not offered, as its
+    modules can.
 
     Args:
         module: the globals of the package.
@@ -94,14 +95,17 @@ def lazily(
             offered += [x.asname for x in node.names if x.asname]
 
     def get(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home, known = homes[name]
+        home, known = homes.get(name, (package, name))
         with uncollected():
-            if home == package:
-                module[name] = import_module(f"{package}.{known}")
-            else:
+            if home != package:
                 module[name] = getattr(import_module(home), known)
-        return module[name]
+                return module[name]
+            if name in homes or not name.startswith("_"):
+                try:
+                    return import_module(f"{package}.{known}")
+                except ModuleNotFoundError as error:
+                    if error.name != f"{package}.{known}":
+                        raise
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return get, lambda: sorted({*module, *homes}), sorted(offered)

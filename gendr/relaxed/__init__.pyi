@@ -1,5 +1,3 @@
-# The programs are made by this package.
-from gendr.relaxed import programs
 from gendr.relaxed.algorithms.bubble_sort import BubbleSorted as BubbleSorted
 from gendr.relaxed.algorithms.bubble_sort import bubble_sort as bubble_sort
 from gendr.relaxed.algorithms.dynamic_time_warping import (
