@@ -1,3 +1,6 @@
+# pyright: reportUnusedImport=false
+import typing
+
 from gendr.mesh.cameras import Camera as Camera
 from gendr.mesh.cameras import look_at as look_at
 from gendr.mesh.cameras import look_from as look_from
@@ -31,3 +34,5 @@ from gendr.photos import (
     visual_hull,
     visual_sphere,
 )
+
+def __getattr__(name: str) -> typing.Any: ...

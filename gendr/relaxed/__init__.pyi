@@ -56,3 +56,6 @@ from gendr.relaxed.settings import smoothing as smoothing
 from gendr.relaxed.syntax import RelaxError as RelaxError
 from gendr.relaxed.values import Array as Array
 from gendr.relaxed.values import Categorical as Categorical
+
+# Checkers take `a as b` for the stub's own, so what is renamed is listed besides.
+__all__ = ["abs", "all", "any", "max", "min", "sum"]
