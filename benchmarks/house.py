@@ -57,7 +57,12 @@ def sizes() -> list[str]:
     """Files, lines and classes of each part."""
     lines, files, classes = Counter[str](), Counter[str](), Counter[str]()
     folders = ("gendr", "experiments", "tests", "benchmarks")
-    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    paths = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py*")
+        if path.suffix in (".py", ".pyi")
+    ]
     for path in [*paths, ROOT / "conftest.py"]:
         part = part_of(path)
         lines[part] += lines_of_code(path)
@@ -82,8 +87,6 @@ def circles() -> list[list[str]]:
                 inner = (f"{node.module}.{alias.name}" for alias in node.names)
                 found |= {each if each in modules else node.module for each in inner}
         found &= modules.keys() - {name}
-        if path.name == "__init__.py":  # hands on at first use
-            graph[name] = found if "lazily" not in path.read_text(encoding="utf-8") else set()
     return [group for group in strongly_connected(graph) if len(group) > 1]
 
 

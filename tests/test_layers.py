@@ -2,7 +2,6 @@
 
 import ast
 import functools
-import importlib
 import re
 import subprocess
 import sys
@@ -57,16 +56,15 @@ def tree(module):
     return ast.parse(MODULES[module].read_text())
 
 
-def imported(node, typed=False):
-    """(module, name or None, whether for type checkers only) of every import in a tree."""
+def imported(node):
+    """(module, name or None) of every import in a tree, those for type checkers included."""
     if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-        yield from ((node.module, alias.name, typed) for alias in node.names)
+        yield from ((node.module, alias.name) for alias in node.names)
     elif isinstance(node, ast.Import):
-        yield from ((alias.name, None, typed) for alias in node.names)
+        yield from ((alias.name, None) for alias in node.names)
     elif isinstance(node, ast.stmt | ast.Module | ast.ExceptHandler):
-        typed = typed or getattr(getattr(node, "test", None), "id", "") == "TYPE_CHECKING"
         for child in ast.iter_child_nodes(node):
-            yield from imported(child, typed)
+            yield from imported(child)
 
 
 def part(module):
@@ -77,20 +75,20 @@ def part(module):
 
 @functools.cache
 def imports():
-    """(importing module, imported module, imported name, whether for type checkers only)."""
+    """(importing module, imported module, imported name)."""
     found = []
     for source in MODULES:
-        for module, name, typed in imported(tree(source)):
+        for module, name in imported(tree(source)):
             inner = f"{module}.{name}"
             if inner in MODULES:
-                found.append((source, inner, None, typed))
+                found.append((source, inner, None))
             elif module in MODULES:
-                found.append((source, module, name, typed))
+                found.append((source, module, name))
     return found
 
 
 def test_imports_point_down():
-    found = {(part(source), part(target)) for source, target, _, _ in imports()}
+    found = {(part(source), part(target)) for source, target, _ in imports()}
     assert ("rendering", "tnorms") in found  # the test sees imports at all
     for source, target in found:
         if source in ("__init__", "__main__") or source == target:
@@ -118,9 +116,8 @@ def test_the_picture_of_the_house_shows_every_part_on_its_floor():
 def test_there_are_no_circles():
     """Imports inside functions count too, and those for type checkers."""
     graph = {module: set() for module in MODULES}
-    doors = {name for name, path in MODULES.items() if "lazily(" in path.read_text()}
-    for source, target, _, typed in imports():
-        if source != target and not (typed and source in doors):
+    for source, target, _ in imports():
+        if source != target:
             graph[source].add(target)
     try:
         order = list(TopologicalSorter(graph).static_order())
@@ -157,7 +154,7 @@ def test_autograd_functions_beside_the_operators_are_those_of_the_list():
 
 
 def test_private_names_stay_in_their_part():
-    for source, target, name, _ in imports():
+    for source, target, name in imports():
         foreign = part(source) != part(target)
         private = re.match(r"_(?!_)", name or "") or any(
             word.startswith("_") for word in target.split(".")[2:]
@@ -241,22 +238,26 @@ def test_imports_are_light_and_of_no_system_alone():
 
 
 @for_each(
-    package=[gendr, gendr.logic, gendr.photos, fitting, gendr.photos.splatting, lab.reconstruction]
+    package=[
+        gendr,
+        gendr.logic,
+        gendr.mesh,
+        gendr.relaxed,
+        gendr.relaxed.estimators,
+        gendr.sorting,
+        gendr.photos,
+        fitting,
+        gendr.photos.splatting,
+        lab.reconstruction,
+    ]
 )
-def test_names_that_are_imported_at_first_use_exist_for_type_checkers_too(package):
+def test_names_of_stubs_are_those_of_packages(package):
     for name in package.__all__:
         assert getattr(package, name) is not None
         assert name in dir(package)
     with pytest.raises(AttributeError, match="no attribute 'Rendrer'"):
         _ = package.Rendrer
-    tree = ast.parse(Path(package.__file__).read_text())
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
-    seen = {
-        alias.name: node.module
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert sorted(package.__all__) == sorted(seen)
-    for name, home in seen.items():
-        assert getattr(importlib.import_module(home), name) is getattr(package, name)
+    stub = ast.parse(Path(f"{package.__file__}i").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    offered = [alias.asname for node in imports for alias in node.names if alias.asname]
+    assert sorted(package.__all__) == sorted(offered)

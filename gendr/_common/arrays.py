@@ -21,15 +21,6 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "UnpackingError",
-    "check_unpacked",
-    "damage_named",
-    "read_array",
-    "read_arrays",
-    "read_header",
-]
-
 # Bytes that a small file may unpack to, and how many times its own size a large one.
 ROOM, TIMES = 1 << 28, 50
 # NumPy refuses to evaluate longer headers.

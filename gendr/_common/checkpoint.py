@@ -19,8 +19,6 @@ from torch import Tensor
 from gendr._common.arrays import UnpackingError, check_unpacked
 from gendr._common.files import write_whole
 
-__all__ = ["OtherWorkError", "check_same", "digest", "load_checkpoint", "save_checkpoint"]
-
 FORMAT = "gendr checkpoint 1"
 _DIGEST = "sha256:"
 

@@ -22,8 +22,6 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from gendr._common.checkpoint import load_checkpoint, save_checkpoint
 
-__all__ = ["Now", "Pace", "Progress", "State", "Tell", "Work", "drive", "iterate"]
-
 
 class Now(Protocol):
     """What every callback is called with."""

@@ -21,8 +21,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["LARGE", "Memory", "empty", "empty_like", "give_back", "physical_memory"]
-
 # Bytes from which memory is worth keeping: below, the C library keeps it anyway.
 LARGE = 1 << 17
 # Bytes that are kept at most while nobody uses them.

@@ -5,10 +5,11 @@ Imports nothing heavy: the command line needs it at once.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import gc
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from importlib import import_module
 from os import path
@@ -70,26 +71,41 @@ def uncollected() -> Generator[None]:
 
 
 def lazily(
-    module: dict[str, Any], homes: Mapping[str, Iterable[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a module whose names are imported when they are first used.
+    module: dict[str, Any],
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package whose names are imported at first use.
+
+    They are the imports of the stub beside it, `__init__.pyi`, by which type checkers know them;
+    `import a as a` hands a name on, and one without `as` can be read, but is not offered, as its
+    modules can.
 
     Args:
-        module: its globals.
-        homes: its names by the modules that they are from; the names of itself are submodules.
+        module: the globals of the package.
+
+    Source: SPEC 1 of Scientific Python, Lazy Loading of Submodules and Functions, for the stub.
     """
     package: str = module["__name__"]
-    home_of = {name: home for home, names in homes.items() for name in names}
+    homes: dict[str, tuple[str, str]] = {}
+    offered: list[str] = []
+    with open(f"{module['__file__']}i", encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            homes |= {x.asname or x.name: (node.module, x.name) for x in node.names}
+            offered += [x.asname for x in node.names if x.asname]
 
     def get(name: str) -> Any:
-        if name not in home_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = home_of[name]
+        home, known = homes.get(name, (package, name))
         with uncollected():
-            if home == package:
-                module[name] = import_module(f"{package}.{name}")
-            else:
-                module[name] = getattr(import_module(home), name)
-        return module[name]
+            if home != package:
+                module[name] = getattr(import_module(home), known)
+                return module[name]
+            if name in homes or not name.startswith("_"):
+                try:
+                    return import_module(f"{package}.{known}")
+                except ModuleNotFoundError as error:
+                    if error.name != f"{package}.{known}":
+                        raise
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return get, lambda: sorted({*module, *home_of})
+    return get, lambda: sorted({*module, *homes}), sorted(offered)

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from gendr._common.tracing import applied, is_for_onnx
 
-__all__ = ["finite", "limited", "quotient", "ratio", "saturated"]
-
 
 def finite(x: Tensor) -> Tensor:
     """Replace infinities by the largest finite numbers (0 * inf would be NaN); NaN stays NaN."""

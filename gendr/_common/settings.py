@@ -20,8 +20,6 @@ from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-__all__ = ["Kind", "Range", "changed", "check_settings", "kinds"]
-
 SettingsT = TypeVar("SettingsT")
 
 

@@ -10,8 +10,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gendr._common.tracing import is_traced, lasting
 
-__all__ = ["TensorCache", "cached"]
-
 T = TypeVar("T")
 _known: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 

@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 
 from gendr._common.names import nearest
 
-__all__ = ["BANNED", "WORDS", "translated", "worded"]
-
 F = TypeVar("F", bound="Callable[..., Any]")
 
 

@@ -20,8 +20,6 @@ from gendr.distributions.callable import CallableDistribution
 from gendr.distributions.laws.heaviside import Heaviside
 from gendr.distributions.registry import laws
 
-__all__ = ["Number", "check_steepness", "check_symmetric", "scale_of"]
-
 Number: TypeAlias = "float | Tensor"
 
 

@@ -25,8 +25,6 @@ from gendr._common import memory
 from gendr._common.ranges import finite
 from gendr._common.tracing import is_plain, is_traced, refuse_batched
 
-__all__ = ["KernelPair", "Kernels", "Operator", "no_second_derivative"]
-
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 Input: TypeAlias = "Tensor | float | None"
 

@@ -23,8 +23,6 @@ from gendr.logic.neurons import Estimator, Initialization, Neurons, Parametrizat
 from gendr.logic.wiring import check_wires, tree_wiring
 from gendr.tnorms import TConorm, TNorm
 
-__all__ = ["LogicConv2d"]
-
 # How many channels a tree reads by default (Petersen et al. 2024, section 3.4).
 CHANNELS = 2
 

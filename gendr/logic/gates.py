@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from gendr._common.names import unknown
 
-__all__ = ["GATES", "MAX_FAN_IN", "Gate", "gate", "gate_ids", "truth_tables"]
-
 # A gate of six inputs has a table of 64 bits: one word of a circuit file, one look-up table of an
 # FPGA.
 MAX_FAN_IN = 6

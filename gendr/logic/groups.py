@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from gendr._common.checks import check_count, check_number, check_tensor
 from gendr._common.words import worded
 
-__all__ = ["GroupSum"]
-
 
 @worded(paper=("temperature",))
 @final

@@ -27,8 +27,6 @@ from gendr.logic.layers import LogicLayer
 from gendr.logic.pooling import OrPool2d
 from gendr.logic.thresholds import Binarize, Thermometer
 
-__all__ = ["harden"]
-
 # What may stand between layers, because it does nothing to bits in `eval` mode.
 _TRANSPARENT = (nn.Identity, nn.Dropout)
 _SHAPES = (nn.Flatten, nn.Unflatten)

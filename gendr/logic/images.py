@@ -15,8 +15,6 @@ from torch import Tensor
 
 from gendr._common.checks import check_image_size, check_tensor, shape_text
 
-__all__ = ["Pair", "Window", "as_images", "batch_last", "check_padding"]
-
 Pair = int | tuple[int, int]
 
 

@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["OfAKind"]
-
 _KEY = "_extra_state"  # as torch calls it
 
 

@@ -35,8 +35,6 @@ from gendr.logic.neurons import (
 from gendr.logic.wiring import LearnableWiring, candidate_wiring, check_wires, random_wiring
 from gendr.tnorms import TConorm, TNorm
 
-__all__ = ["LogicLayer"]
-
 # The weight of the first candidate, where the others have 0; of 8 it starts with a share of 0.95.
 RESIDUAL_WIRE = 5.0
 

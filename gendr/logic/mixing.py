@@ -14,8 +14,6 @@ from torch.nn.functional import embedding_bag
 from gendr.kernels.operator import Operator
 from gendr.logic.backends.wires import Wires
 
-__all__ = ["Bags", "mixed"]
-
 
 def mixed(x: Tensor, wires: Wires, shares: Tensor, backend: str = "auto") -> Tensor:
     """The weighted means [N, B] of features x [F, B].

@@ -32,10 +32,6 @@ from gendr.logic.gates import MAX_FAN_IN, gate_ids, truth_tables
 from gendr.logic.kinds import OfAKind
 from gendr.tnorms import TConorm, TNorm, as_tconorm
 
-__all__ = [
-    "Estimator", "Initialization", "Neurons", "Parametrization", "chosen", "inference_state_dict",
-]  # fmt: skip
-
 # The weight of the gate that passes the first input on, where the others have 0: it starts with a
 # probability of 0.91 (Petersen et al. 2024, section 3.2).
 RESIDUAL_GATE = 5.0

@@ -14,8 +14,6 @@ from torch.nn.functional import max_pool2d
 from gendr._common.checks import dtype_name
 from gendr.logic.images import Pair, Window, as_images, batch_last
 
-__all__ = ["OrPool2d"]
-
 
 @final
 class OrPool2d(nn.Module):

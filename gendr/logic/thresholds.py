@@ -25,8 +25,6 @@ from gendr._common.words import worded
 from gendr.distributions.registry import DistributionLike, as_distribution
 from gendr.logic.kinds import OfAKind
 
-__all__ = ["Binarize", "Thermometer"]
-
 
 @worded()
 class Thermometer(OfAKind):

@@ -32,15 +32,6 @@ from gendr.logic import (
 )
 from gendr.logic.training_loop import Row, TrainingLoop
 
-__all__ = [
-    "LogicResult",
-    "LogicSettings",
-    "LogicTraining",
-    "Samples",
-    "make_model",
-    "time_per_row",
-]
-
 # How many rows pass through the network together outside training.
 AT_ONCE = 1000
 

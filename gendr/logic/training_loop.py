@@ -19,9 +19,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gendr._common.jobs import Work, drive
-
-__all__ = ["Result", "Row", "TrainingLoop", "drive"]
+from gendr._common.jobs import Work
+from gendr._common.jobs import drive as drive
 
 # How many rows of the history are written from one evaluation to the next.
 LOGS = 10

@@ -24,11 +24,6 @@ from torch import Tensor
 
 from gendr._common.checks import check_count
 
-__all__ = [
-    "LearnableWiring", "block_wiring", "candidate_wiring", "check_wires", "random_wiring",
-    "tree_wiring",
-]  # fmt: skip
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 # How many candidates an input of a gate has by default.

@@ -7,29 +7,6 @@ takes tensors of vertices. Their
 operators are lists of edges: time and memory are O(V + F).
 """
 
-from gendr.losses.images import iou, iou_loss, mse_loss, psnr, ssim
-from gendr.losses.meshes import (
-    FlattenLoss,
-    LaplacianLoss,
-    edge_length_loss,
-    flatten_loss,
-    laplacian_loss,
-    normal_consistency_loss,
-)
-from gendr.losses.points import chamfer, chamfer_distance
+from gendr._common.names import lazily
 
-__all__ = [
-    "FlattenLoss",
-    "LaplacianLoss",
-    "chamfer",
-    "chamfer_distance",
-    "edge_length_loss",
-    "flatten_loss",
-    "iou",
-    "iou_loss",
-    "laplacian_loss",
-    "mse_loss",
-    "normal_consistency_loss",
-    "psnr",
-    "ssim",
-]
+__getattr__, __dir__, __all__ = lazily(globals())

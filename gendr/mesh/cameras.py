@@ -34,19 +34,8 @@ from gendr.mesh.rotations import (
     direction,
     rigid,
     rotate,
-    rotation_6d_to_matrix,
-    rotation_angle_between,
     signs,
 )
-
-__all__ = [
-    "Camera",
-    "axis_angle_to_matrix",
-    "look_at",
-    "look_from",
-    "rotation_6d_to_matrix",
-    "rotation_angle_between",
-]
 
 # Skew of a camera matrix that a decomposition leaves, in parts of the focal length.
 _ROUNDING = 1e-6

@@ -22,24 +22,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = [
-    "HEIC",
-    "MAX_MEGAPIXELS",
-    "QUARTERS",
-    "Picture",
-    "Planes",
-    "UnreadableImageError",
-    "check_megapixels",
-    "decode",
-    "decoded_at_once",
-    "open_image",
-    "read_orientation",
-    "read_size",
-    "resized",
-    "rgba",
-    "without_pillow_limit",
-]
-
 Array = npt.NDArray[Any]
 Planes = npt.NDArray[np.float32]  # [C, H, W]
 

@@ -13,8 +13,6 @@ from gendr._common.checks import check_choice, check_finite, check_number, check
 if TYPE_CHECKING:
     from gendr.mesh.cameras import Camera
 
-__all__ = ["Lighting"]
-
 
 @dataclass(frozen=True)
 class Lighting:

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from gendr.mesh.mesh import Mesh
 from gendr.mesh.topology import connected_parts, euler_and_parts
 
-__all__ = ["cut_faces", "mesh_quality", "without_crumbs"]
-
 # Above so many faces cuts are not counted: the pairs of near faces would fill the memory.
 _MOST = 50_000
 # The part of the area below which a part of a mesh is a crumb.

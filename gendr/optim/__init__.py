@@ -10,44 +10,6 @@ A loss behind an algorithm, a sort or a path, is ill-conditioned where the netwo
 >>> criterion(model(x), target).backward()
 """
 
-from gendr.optim.closed_forms import (
-    BinaryCrossEntropy,
-    SigmoidBinaryCrossEntropy,
-    SoftmaxCrossEntropy,
-)
-from gendr.optim.curvature import (
-    Derivatives,
-    HasDerivatives,
-    SampleLoss,
-    Second,
-    derivatives,
-)
-from gendr.optim.newton import NewtonLoss
-from gendr.optim.resgro import RESGRO
-from gendr.optim.split import SplitOptimizer, SplitPoint, split_step
-from gendr.optim.steps import Curvature, GradientStep, NewtonStep, OptimizerStep, Step, Target
-from gendr.optim.uniform_adam import UniformAdam, uniform_adam_step
+from gendr._common.names import lazily
 
-__all__ = [
-    "RESGRO",
-    "BinaryCrossEntropy",
-    "Curvature",
-    "Derivatives",
-    "GradientStep",
-    "HasDerivatives",
-    "NewtonLoss",
-    "NewtonStep",
-    "OptimizerStep",
-    "SampleLoss",
-    "Second",
-    "SigmoidBinaryCrossEntropy",
-    "SoftmaxCrossEntropy",
-    "SplitOptimizer",
-    "SplitPoint",
-    "Step",
-    "Target",
-    "UniformAdam",
-    "derivatives",
-    "split_step",
-    "uniform_adam_step",
-]
+__getattr__, __dir__, __all__ = lazily(globals())

@@ -12,8 +12,6 @@ from gendr._common.checks import check_float, check_index, check_like, check_sha
 from gendr._common.tracing import in_single
 from gendr.optim.curvature import Derivatives
 
-__all__ = ["BinaryCrossEntropy", "SigmoidBinaryCrossEntropy", "SoftmaxCrossEntropy"]
-
 
 class SoftmaxCrossEntropy(nn.Module):
     """-sum of p log softmax(y): a number for each sample, (7.29)."""

@@ -12,8 +12,6 @@ from gendr.optim.curvature import SampleLoss, Second, checked_loss
 from gendr.optim.split import checked_output, distance_to
 from gendr.optim.steps import Curvature, NewtonStep
 
-__all__ = ["NewtonLoss"]
-
 
 class NewtonLoss(nn.Module):
     """A loss whose gradient is the Newton step of another one: 1/2 ||z* - y||^2, (7.25).

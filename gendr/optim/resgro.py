@@ -23,8 +23,6 @@ from gendr.distributions import Heaviside, as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.optim.split import checked_output, distance_to
 
-__all__ = ["RESGRO"]
-
 
 @worded()
 class RESGRO(nn.Module):

@@ -21,8 +21,6 @@ from gendr._common.tracing import in_single
 from gendr.optim.curvature import SampleLoss, checked_loss
 from gendr.optim.steps import GradientStep, NewtonStep, Step
 
-__all__ = ["SplitOptimizer", "SplitPoint", "distance_to", "split_step"]
-
 
 @in_single
 def split_step(

@@ -25,8 +25,6 @@ from gendr.optim.curvature import (
     ordinary,
 )
 
-__all__ = ["Curvature", "GradientStep", "NewtonStep", "OptimizerStep", "Step", "Target"]
-
 Curvature: TypeAlias = Literal["hessian", "fisher", "elementwise"]
 CURVATURES: tuple[Curvature, ...] = ("hessian", "fisher", "elementwise")
 

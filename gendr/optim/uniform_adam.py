@@ -10,8 +10,6 @@ from torch import Tensor
 
 from gendr._common.checks import check_number
 
-__all__ = ["UniformAdam", "UniformAdamStep", "uniform_adam_step"]
-
 
 class UniformAdamStep(NamedTuple):
     """The result of a step.

@@ -32,6 +32,9 @@ from gendr.sorting.networks import INSTEAD
 from gendr.sorting.ragged import check_mask, present
 
 SHRINK = 2.0**-40  # makes room for sums over 2^38 values
+# The exponents of rows that kernels know: that of NeuralSort, and the distance of SoftSort or its
+# square.
+NEURAL, ABSOLUTE, SQUARED = range(3)
 
 
 @dataclass(frozen=True)

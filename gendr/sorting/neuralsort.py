@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gendr._common.ranges import finite
 from gendr.distributions.decisions import Number
-from gendr.sorting.backends.cpu.rows import Products, launch, launch_windows
-from gendr.sorting.base import SHRINK
+from gendr.sorting.base import NEURAL, SHRINK
 from gendr.sorting.rows import RowSort
 
 
@@ -29,6 +27,7 @@ class NeuralSort(RowSort):
     """
 
     name: ClassVar[str] = "neuralsort"
+    form: ClassVar[int] = NEURAL  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def reference(self, x: Tensor, steepness: Number, count: int | None = None) -> Tensor:
         """The formula of the paper in plain torch: P [..., n, n], or its last rows."""
@@ -46,35 +45,3 @@ class NeuralSort(RowSort):
         arguments = (2 * rank - n - 1)[:, None] * x[..., None, :] - total[..., None, :]
         arguments = arguments - arguments.detach().amax(-1, keepdim=True)
         return self.softmax(steepness, finite(arguments / shrink[..., None]))
-
-    def run_forward(
-        self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray
-    ) -> None:
-        """Fill p [B, count, n], the last rows, for x [B, n] with its `order`."""
-        from gendr.sorting.backends.cpu import row_kernels as kernels
-
-        units = len(x) * kernels.parts(p.shape[1])
-        launch(kernels.neuralsort_rows, units, p.size, x, order, steepness, p)
-
-    def run_products(
-        self, x: np.ndarray, order: np.ndarray, steepness: float, products: Products, grads: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Fill in products; their derivatives, see `RowSort`."""
-        return launch_windows(x, order, steepness, True, products, grads)
-
-    def run_backward(
-        self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """From g = dL/dp: dL/dx [B, n], and each matrix's part of dL/dsteepness [B]; float64."""
-        from gendr.sorting.backends.cpu import row_kernels as kernels
-
-        batch, n = x.shape
-        parts = kernels.parts(p.shape[1])
-        shares = np.empty((batch, parts, 2, n))
-        launch(kernels.neuralsort_shares, batch * parts, p.size, x, order, p, g, shares)
-        by_x, by_steepness = np.empty((batch, n)), np.empty(batch)
-        launch(
-            kernels.neuralsort_gradient, batch, x.size, x, order, steepness, shares,
-            by_x, by_steepness,
-        )  # fmt: skip
-        return by_x, by_steepness

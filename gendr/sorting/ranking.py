@@ -56,11 +56,6 @@ from gendr.sorting.ragged import by_query, check_mask, present
 from gendr.sorting.relaxed import NetworkSort
 from gendr.sorting.rows import RowSort
 
-__all__ = [
-    "ApproxNDCG", "KendallLoss", "LambdaLoss", "ListMLE", "ListNet", "MAPLoss", "MRRLoss",
-    "NDCGLoss", "OrdinalLoss", "RankNet", "RankingLoss", "SpearmanLoss",
-]  # fmt: skip
-
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
 
 

@@ -23,7 +23,7 @@ from gendr.distributions.decisions import Number
 from gendr.kernels.backends import NAMES
 from gendr.kernels.operator import Operator
 from gendr.sorting.backends.choice import kernels_for
-from gendr.sorting.backends.cpu.rows import Products, ordered
+from gendr.sorting.backends.cpu.rows import ordered
 from gendr.sorting.base import PermutationSort, Sort, check_matrices, expanded, gumbel, of_rows
 
 FAR = 1e100  # keys and payloads beyond it go through a matrix: sums of products would overflow
@@ -126,7 +126,7 @@ class RowSort(PermutationSort):
 
     def _kernels(self, operator: Operator, x: Tensor) -> Any:
         """What a backend has for these settings; None for the definition."""
-        return kernels_for(operator.name, x, self.backend) if self.has_kernel else None
+        return None if self.form is None else kernels_for(operator.name, x, self.backend)
 
     def weighed(self, x: Tensor, weights: Tensor) -> Tensor:
         """P^T @ weights, [..., n, c], of the noisy x if there is noise; without P if narrow."""
@@ -154,9 +154,9 @@ class RowSort(PermutationSort):
         return ordered(x)
 
     @property
-    def has_kernel(self) -> bool:
-        """Whether there is a compiled kernel for these settings."""
-        return True
+    @abstractmethod
+    def form(self) -> int | None:
+        """What its exponents are to compiled kernels, see `gendr.sorting.base`; None for others."""
 
     @abstractmethod
     def reference(self, x: Tensor, steepness: Number, count: int | None = None) -> Tensor:
@@ -170,29 +170,6 @@ class RowSort(PermutationSort):
             # summed.
             steepness = saturated(steepness.to(arguments.dtype).expand_as(arguments))
         return saturated((steepness * arguments).softmax(-1))
-
-    @abstractmethod
-    def run_forward(
-        self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray
-    ) -> None:
-        """Fill p [B, count, n], the last rows, for x [B, n] with its `order`."""
-
-    @abstractmethod
-    def run_products(
-        self, x: np.ndarray, order: np.ndarray, steepness: float, products: Products, grads: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Fill in products for x [B, n] with its stable argsort.
-
-        Returns:
-            The derivatives of sum w_i p_ij a_j to x [B, n], and each matrix's part of that to the
-            steepness [B]; float64, and empty without `grads`.
-        """
-
-    @abstractmethod
-    def run_backward(
-        self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """From g = dL/dp: dL/dx [B, n], and each matrix's part of dL/dsteepness [B]; float64."""
 
 
 def _reference(spec: tuple[RowSort, int, int], x: Tensor, steepness: Number) -> Tensor:

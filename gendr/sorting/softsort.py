@@ -13,13 +13,8 @@ from gendr._common.checks import check_number
 from gendr._common.ranges import finite
 from gendr._common.tracing import stable_sort
 from gendr.distributions.decisions import Number
-from gendr.sorting.backends.cpu.rows import (
-    NO_GRADIENTS,
-    Products,
-    launch,
-    launch_windows,
-    ordered,
-)
+from gendr.sorting.backends.cpu.rows import ordered
+from gendr.sorting.base import ABSOLUTE, SQUARED
 from gendr.sorting.rows import RowSort
 
 # From so many values for each row on, the largest are found faster than all are sorted.
@@ -90,9 +85,9 @@ class SoftSort(RowSort):
         return torch.where(difference == 0, 0.0, moved**self.power)
 
     @property
-    def has_kernel(self) -> bool:
-        """Whether there is a compiled kernel: for powers 1 and 2."""
-        return self.power in (1, 2)
+    def form(self) -> int | None:
+        """See `RowSort`: there are compiled kernels for the powers 1 and 2."""
+        return {1.0: ABSOLUTE, 2.0: SQUARED}.get(self.power)
 
     def order(self, x: Tensor, count: int, before: int) -> np.ndarray:
         """Of few rows the last columns alone: the others are not read."""
@@ -103,44 +98,3 @@ class SoftSort(RowSort):
             if not bool((top.values[:, 1:] == top.values[:, :-1]).any()):  # else not stable
                 return top.indices[:, :count].flip(-1).numpy()
         return ordered(x)
-
-    def run_forward(
-        self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray
-    ) -> None:
-        """Fill p [B, count, n], the last rows, for x [B, n] with its `order`."""
-        from gendr.sorting.backends.cpu import row_kernels as kernels
-
-        units = len(x) * kernels.parts(p.shape[1])
-        squared = self.power == 2
-        launch(kernels.softsort_rows, units, p.size, x, order, steepness, squared, p)
-
-    def run_products(
-        self, x: np.ndarray, order: np.ndarray, steepness: float, products: Products, grads: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Fill in products; their derivatives, see `RowSort`. In O(n) for the power 1."""
-        if self.power == 2:
-            return launch_windows(x, order, steepness, False, products, grads)
-        from gendr.sorting.backends.cpu import product_kernels as kernels
-
-        found = (np.empty(x.shape), np.empty(len(x))) if grads else NO_GRADIENTS
-        launch(kernels.decays, len(x), x.size, x, order, steepness, *products, *found)
-        return found
-
-    def run_backward(
-        self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """From g = dL/dp: dL/dx [B, n], and each matrix's part of dL/dsteepness [B]; float64."""
-        from gendr.sorting.backends.cpu import row_kernels as kernels
-
-        batch, n = x.shape
-        parts, squared = kernels.parts(p.shape[1]), self.power == 2
-        shares, rows = np.empty((batch, parts, 1, n)), np.empty(p.shape[:2])
-        launch(
-            kernels.softsort_shares, batch * parts, p.size, x, order, squared, p, g, shares, rows
-        )
-        by_x, by_steepness = np.empty((batch, n)), np.empty(batch)
-        launch(
-            kernels.softsort_gradient, batch, x.size, x, order, steepness, squared, shares, rows,
-            by_x, by_steepness,
-        )  # fmt: skip
-        return by_x, by_steepness

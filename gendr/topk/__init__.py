@@ -6,25 +6,6 @@
 >>> loss = TopKCrossEntropy([0.5, 0, 0, 0, 0.5])
 """
 
-from gendr.topk.api import Selected, SoftTopK, soft_topk
-from gendr.topk.losses import SmoothTopKSVM, TopKCrossEntropy, topk_accuracy
-from gendr.topk.mask import SoftTopKMask, soft_topk_mask
-from gendr.topk.networks import network
-from gendr.topk.selection import NetworkSelection, Selection, SortSelection, get, names
+from gendr._common.names import lazily
 
-__all__ = [
-    "NetworkSelection",
-    "Selected",
-    "Selection",
-    "SmoothTopKSVM",
-    "SoftTopK",
-    "SoftTopKMask",
-    "SortSelection",
-    "TopKCrossEntropy",
-    "get",
-    "names",
-    "network",
-    "soft_topk",
-    "soft_topk_mask",
-    "topk_accuracy",
-]
+__getattr__, __dir__, __all__ = lazily(globals())

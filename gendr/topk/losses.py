@@ -38,8 +38,6 @@ from gendr.sorting.ragged import Ragged, check_mask, present
 from gendr.topk.backends.choice import kernels_for
 from gendr.topk.selection import Method, NetworkSelection, get
 
-__all__ = ["SmoothTopKSVM", "TopKCrossEntropy", "topk_accuracy"]
-
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
 REDUCTIONS = ("none", "mean", "sum")
 TOP1 = ("softmax", "network")

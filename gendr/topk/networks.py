@@ -19,16 +19,6 @@ from gendr._common.checks import check_choice, check_count
 from gendr.sorting import networks as sorting
 from gendr.sorting.networks import Comparator, Network, layered, pruned
 
-__all__ = [
-    "NETWORKS",
-    "bitonic",
-    "network",
-    "odd_even",
-    "odd_even_merge",
-    "pairwise",
-    "splitter",
-]
-
 Wires: TypeAlias = "list[int]"
 Generator: TypeAlias = "Callable[[int, int], Network]"
 

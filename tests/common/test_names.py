@@ -13,8 +13,11 @@ def test_nothing_is_collected_while_a_module_is_imported(tmp_path, monkeypatch):
     (tmp_path / "home_of_a_name.py").write_text("import gc\nname = gc.isenabled()\n")
     (tmp_path / "broken_home.py").write_text("raise ImportError('broken')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    homes = {"home_of_a_name": ["name"], "broken_home": ["other"]}
-    get, _ = lazily({"__name__": "package"}, homes)
+    stub = "from home_of_a_name import name as name\nfrom broken_home import other as other\n"
+    (tmp_path / "package.pyi").write_text(stub)
+    module = {"__name__": "package", "__file__": str(tmp_path / "package.py")}
+    get, _, names = lazily(module)
+    assert names == ["name", "other"]
     assert get("name") is False
     assert gc.isenabled()
     with pytest.raises(ImportError, match="broken"):

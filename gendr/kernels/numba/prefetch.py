@@ -17,8 +17,6 @@ from numba.extending import intrinsic, register_jitable
 
 from gendr.kernels.numba.calls import pointer, shifted
 
-__all__ = ["prefetch", "prefetch_row"]
-
 _LINE = 64  # bytes of a line of the cache
 _LINES = 16  # of a row: the processor foresees the rest, and a long row would drive out others
 

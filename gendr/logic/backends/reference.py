@@ -21,8 +21,6 @@ from gendr.kernels.operator import Operator
 from gendr.logic.backends.wires import Wires
 from gendr.tnorms import TNorm
 
-__all__ = ["SOFT_GATES", "gates", "joined_gates"]
-
 
 def joined_gates(x: Tensor, wires: Wires, tables: Tensor, tnorm: TNorm) -> Tensor:
     """The outputs of gates of two inputs, with a T-norm in place of the product."""

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from gendr._common.tracing import once
 
-__all__ = ["Readers", "Wires"]
-
 
 class Readers(NamedTuple):
     """Who reads each feature: the transpose of a wiring, in compressed rows.

@@ -21,8 +21,6 @@ from gendr.logic.circuit.packed import PackedBits, PackedProgram, compiled, unpa
 from gendr.logic.circuit.parts import Floats, Sums
 from gendr.logic.circuit.passes import simplify
 
-__all__ = ["Circuit", "Floats", "Stats", "Sums"]
-
 
 class Stats(NamedTuple):
     """The size of a circuit.

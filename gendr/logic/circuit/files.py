@@ -19,8 +19,6 @@ from gendr.logic.circuit.netlist import Netlist
 if TYPE_CHECKING:
     from gendr.logic.circuit.parts import Parts
 
-__all__ = ["FORMAT", "header", "load", "save"]
-
 C = TypeVar("C")
 FORMAT = "gendr circuit 1"
 # The arrays of every file and their types.

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from gendr.logic.gates import GATES
 
-__all__ = ["Netlist", "Words", "netlist"]
-
 Words = NDArray[np.uint64]
 Indices = NDArray[np.int32]
 

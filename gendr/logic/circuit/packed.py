@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 from gendr.logic.circuit.netlist import Netlist, Words
 
-__all__ = ["PackedBits", "PackedProgram", "compiled", "unpacked"]
-
 Indices = NDArray[np.int32]
 
 # By id: the operation of the kernel, and whether the operands are swapped for it.

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from gendr.logic.circuit.netlist import Netlist
 from gendr.logic.circuit.packed import PackedBits
 
-__all__ = ["Floats", "Parts", "Sums"]
-
 Floats = NDArray[np.float32] | NDArray[np.float64]
 
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from gendr.logic.circuit.netlist import Netlist, Words, netlist
 
-__all__ = ["PASSES", "fold", "prune", "share", "simplify", "stimuli"]
-
 # Circuits of at most so many inputs are compared at all of them: 2^14 rows.
 EXHAUSTIVE = 14
 # Words of 64 random rows each for larger ones.

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import AnyStr
 
-__all__ = ["Budget", "TooMuchError", "is_too_long", "most_corners"]
-
 # Bytes of arrays that a small file may become, and how many times its own size a large one: values
 # of one byte become float64, and once more what is drawn of them.
 _MOST_BYTES, _TIMES = 1 << 29, 20

@@ -20,8 +20,6 @@ from gendr.mesh.parts import MeshParts
 
 Array = NDArray[Any]
 
-__all__ = ["ply_bytes", "point_colors", "read_ply"]
-
 _RGB = (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b"))
 _ALPHA = ("alpha", "diffuse_alpha", "a")
 _UV = (("s", "t"), ("u", "v"), ("texture_u", "texture_v"), ("texture_s", "texture_t"))

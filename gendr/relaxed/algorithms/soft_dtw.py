@@ -25,8 +25,6 @@ from gendr.relaxed.algorithms.dynamic_time_warping import (
     warping_of_costs,
 )
 
-__all__ = ["soft_dtw", "soft_dtw_alignment", "soft_dtw_barycenter"]
-
 PairCost: TypeAlias = "Cost | Callable[[Tensor, Tensor], Tensor]"
 Lengths: TypeAlias = "tuple[Tensor, Tensor] | None"
 

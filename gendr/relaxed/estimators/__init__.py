@@ -11,46 +11,6 @@ And losses around solvers of linear problems, min or max over w of <x, w>:
 >>> regret(predicted, costs, dijkstra, minimize=True)
 """
 
-from gendr.relaxed.estimators.adaptive_implicit_mle import AdaptiveImplicitMLE
-from gendr.relaxed.estimators.api import Estimated, Report, estimated, names
-from gendr.relaxed.estimators.base import Estimator
-from gendr.relaxed.estimators.black_box import BlackBox
-from gendr.relaxed.estimators.contrastive import ContrastiveLoss, SolutionRankingLoss
-from gendr.relaxed.estimators.fenchel_young import FenchelYoungLoss
-from gendr.relaxed.estimators.finite_differences import FiniteDifferences
-from gendr.relaxed.estimators.implicit_mle import ImplicitMLE
-from gendr.relaxed.estimators.neighbours import knn_costs
-from gendr.relaxed.estimators.perturbation_gradient import PerturbationGradientLoss
-from gendr.relaxed.estimators.perturbed import PerturbedOptimizer
-from gendr.relaxed.estimators.regret import regret
-from gendr.relaxed.estimators.smoothed_loss import SmoothedLoss
-from gendr.relaxed.estimators.smoothing import Smoothing
-from gendr.relaxed.estimators.solution_cache import SolutionCache
-from gendr.relaxed.estimators.solver_loss import SolverLoss
-from gendr.relaxed.estimators.spo_plus import SPOPlusLoss
-from gendr.relaxed.estimators.straight_through import StraightThrough
+from gendr._common.names import lazily
 
-__all__ = [
-    "AdaptiveImplicitMLE",
-    "BlackBox",
-    "ContrastiveLoss",
-    "Estimated",
-    "Estimator",
-    "FenchelYoungLoss",
-    "FiniteDifferences",
-    "ImplicitMLE",
-    "PerturbationGradientLoss",
-    "PerturbedOptimizer",
-    "Report",
-    "SPOPlusLoss",
-    "SmoothedLoss",
-    "Smoothing",
-    "SolutionCache",
-    "SolutionRankingLoss",
-    "SolverLoss",
-    "StraightThrough",
-    "estimated",
-    "knn_costs",
-    "names",
-    "regret",
-]
+__getattr__, __dir__, __all__ = lazily(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from gendr._common.checks import check_choice, check_count, check_finite, check_float, shape_text
 from gendr._common.evaluations import Evaluations, Parallel
-from gendr._common.registry import members
+from gendr._common.registry import import_all, members
 from gendr._common.tracing import in_single, refuse_transforms
 from gendr._common.words import translated
 from gendr.relaxed.estimators.base import Estimator
@@ -46,6 +47,7 @@ class Report:
 @cache
 def kinds() -> Mapping[str, type[Estimator]]:
     """The classes of all estimators by their names."""
+    import_all(import_module("gendr.relaxed.estimators"))
     return MappingProxyType(members(Estimator, package="gendr"))
 
 

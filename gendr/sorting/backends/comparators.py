@@ -10,8 +10,6 @@ from gendr.distributions import Distribution, Law
 from gendr.distributions.bodies import kernel_name
 from gendr.sorting.networks import Network
 
-__all__ = ["Comparators", "has_kernel", "name_of", "power_of"]
-
 
 class Comparators(NamedTuple):
     """The comparators of a network, and the law F of their decisions."""

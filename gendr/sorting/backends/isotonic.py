@@ -17,8 +17,6 @@ from gendr._common.tracing import running_max
 from gendr.distributions.decisions import Number
 from gendr.kernels.operator import Operator
 
-__all__ = ["ISOTONIC", "RANKS", "VALUES", "Projection"]
-
 
 class _Blocks:
     """The order of the values and their blocks, held constant: the parts that are not smooth.

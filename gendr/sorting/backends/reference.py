@@ -29,8 +29,6 @@ from gendr.kernels.operator import Operator
 from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.networks import Network
 
-__all__ = ["CARRY", "GATES", "carry", "gates"]
-
 
 def gates(comparators: Comparators, x: Tensor, steepness: Number) -> tuple[Tensor, Tensor, Tensor]:
     """Values [B, n], keep and swap [B, C] of keys [B, n].

@@ -16,8 +16,6 @@ from gendr.distributions.laws.laplace import Laplace
 from gendr.distributions.laws.uniform import Uniform
 from gendr.kernels.operator import Operator
 
-__all__ = ["MASK", "TOLERANCES", "has_kernel", "quantile"]
-
 # Relative errors of the sum at which the search ends; each dtype holds hardly more digits.
 TOLERANCES = {torch.float32: 2e-8, torch.float64: 1e-13}
 # Steps of the search where nobody may look whether it has ended: as the host waits for nothing.

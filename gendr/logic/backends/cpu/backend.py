@@ -21,8 +21,6 @@ from gendr.kernels.threads import run
 from gendr.logic.backends.wires import Wires
 from gendr.logic.mixing import Bags
 
-__all__ = ["KERNELS", "available", "backward", "forward", "supports"]
-
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 
 # Numbers of the batch times gates below which a second thread is not worth waking: 0.1 ms of work.

@@ -19,11 +19,10 @@ from torch import Tensor
 
 from gendr._common.tensor_cache import cached
 from gendr.kernels.triton import launch as _triton_launch
-from gendr.kernels.triton.launch import available, blocks_of, interpreted, power_of_2, run
+from gendr.kernels.triton.launch import available as available
+from gendr.kernels.triton.launch import blocks_of, interpreted, power_of_2, run
 from gendr.logic.backends.wires import Wires
 from gendr.logic.mixing import Bags
-
-__all__ = ["KERNELS", "available", "backward", "forward", "supports"]
 
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 

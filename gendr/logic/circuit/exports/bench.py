@@ -12,8 +12,6 @@ from gendr.logic.circuit.packed import unpacked
 if TYPE_CHECKING:
     from gendr.logic.circuit.parts import Parts
 
-__all__ = ["source"]
-
 _BEGIN = """\
 module {name}_bench;
   localparam ROWS = {rows}, WIDTH = {width}, SIZE = {size};

@@ -27,8 +27,6 @@ from gendr.logic.circuit import packed
 if TYPE_CHECKING:
     from gendr.logic.circuit.parts import Parts
 
-__all__ = ["source"]
-
 # Steps of a function: gcc -O0 takes 4 s for 48,000 gates so; in one function, minutes.
 _LENGTH = 500
 # Words that may be on the stack, 32 KiB: with some C libraries a thread has no more than 128 KiB.

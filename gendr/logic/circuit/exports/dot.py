@@ -9,8 +9,6 @@ from gendr.logic.gates import GATES
 if TYPE_CHECKING:
     from gendr.logic.circuit.parts import Parts
 
-__all__ = ["source"]
-
 
 def source(circuit: Parts, name: str) -> str:
     """The graph; inputs that nobody reads are left out."""

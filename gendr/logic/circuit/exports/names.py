@@ -10,8 +10,6 @@ import builtins
 import keyword
 import re
 
-__all__ = ["check_name"]
-
 # Words of C, C++, SystemVerilog, VHDL and Graphviz, and what the sources use themselves; in small
 # letters, since VHDL and Graphviz do not tell them from large ones.
 _WORDS = frozenset(

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gendr.logic.circuit.parts import Parts
 
-__all__ = ["source"]
-
 _TEXT = '''"""A logic gate circuit of {gates} gates, {inputs} inputs and {outputs} outputs."""
 
 import numpy as np

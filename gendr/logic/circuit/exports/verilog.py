@@ -30,8 +30,6 @@ from gendr._common.names import unknown
 if TYPE_CHECKING:
     from gendr.logic.circuit.parts import Parts
 
-__all__ = ["RESULTS", "Options", "source", "whole_bytes"]
-
 _EVERYWHERE = 1 << 30  # the stage of constants, after which nothing has to be kept
 RESULTS = ("bits", "sums", "class", "labels")
 # Gates by id.

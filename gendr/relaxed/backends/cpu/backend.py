@@ -19,8 +19,6 @@ from gendr.kernels.operator import KernelPair, Kernels
 from gendr.kernels.threads import run
 from gendr.relaxed.backends.laws import KernelLaw
 
-__all__ = ["KERNELS", "available", "supports"]
-
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 Inputs: TypeAlias = "tuple[Any, ...]"  # tensors, and the steepness
 Grads: TypeAlias = "tuple[Tensor | None, ...]"

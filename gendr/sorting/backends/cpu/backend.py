@@ -24,8 +24,6 @@ from gendr.sorting.backends.cpu import rows
 from gendr.sorting.backends.cpu.isotonic import Isotonic, Ranks, Values
 from gendr.sorting.networks import Network
 
-__all__ = ["KERNELS", "Carry", "Gates", "available", "supports"]
-
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 Gradients: TypeAlias = "tuple[Tensor | None, ...]"
 

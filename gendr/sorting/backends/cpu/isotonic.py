@@ -18,8 +18,6 @@ from gendr.kernels.threads import run
 from gendr.sorting.backends.isotonic import RANKS, VALUES, Projection
 from gendr.sorting.base import spread_nan
 
-__all__ = ["Isotonic", "Ranks", "Values"]
-
 # With fewer values than this in the batch, sharing rows among threads costs more than it gains.
 _WORTH_THREADS = 1 << 16
 

@@ -1,7 +1,4 @@
-"""The kernels of sorts that are a softmax in every row, on the CPU; see `gendr.sorting.rows`.
-
-What differs from sort to sort is the sort's own: `run_forward`, `run_backward`, `run_products`.
-"""
+"""The kernels of sorts that are a softmax in every row, on the CPU; see `gendr.sorting.rows`."""
 
 from __future__ import annotations
 
@@ -18,16 +15,9 @@ from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number
 from gendr.kernels.threads import run
 from gendr.sorting.backends.comparators import name_of
-from gendr.sorting.base import spread_nan, stacked
-
-__all__ = [
-    "Products", "last_backward", "last_forward", "launch", "launch_windows", "ordered",
-    "places_backward", "places_forward", "products_backward", "products_forward", "rows_backward",
-    "rows_forward",
-]  # fmt: skip
+from gendr.sorting.base import ABSOLUTE, NEURAL, SQUARED, spread_nan, stacked
 
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
-NO_GRADIENTS = np.empty((0, 0)), np.empty(0)
 
 
 class Products(NamedTuple):
@@ -55,35 +45,41 @@ class Products(NamedTuple):
         results = [torch.empty_like(like) if wanted else none for wanted in (rows, columns)]
         return Products(*(t.numpy() for t in (*given, *results)))
 
+    def fill(
+        self, form: int, x: np.ndarray, order: np.ndarray, steepness: float, grads: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Fill in rows and columns for x [B, n] with its stable argsort.
+
+        Returns:
+            The derivatives of sum w_i p_ij a_j to x [B, n], and each matrix's part of that to the
+            steepness [B]; float64, and empty without `grads`.
+        """
+        from gendr.sorting.backends.cpu import product_kernels as kernels
+
+        batch, n = x.shape
+        by_x, by_steepness = np.empty((batch * grads, n)), np.empty(batch)
+        if form == ABSOLUTE:  # in O(n)
+            launch(kernels.decays, batch, x.size, x, order, steepness, *self, by_x, by_steepness)
+            return by_x, by_steepness
+        neural = form == NEURAL
+        parts, room = -(-n // kernels.PART), n + kernels.LANES
+        sums = np.empty((batch, parts, self.columns.shape[2], room))
+        shares, lost = np.empty((batch, parts, 2, room * grads)), np.empty((batch, n))
+        launch(
+            kernels.windows, batch * parts, x.size * n, x, order, steepness, neural, self.w, self.a,
+            self.rows, sums, shares, lost,
+        )  # fmt: skip
+        if self.columns.size > 0 or grads:
+            launch(
+                kernels.windows_end, batch, x.size, x, order, steepness, neural, sums, shares, lost,
+                self.columns, by_x, by_steepness,
+            )  # fmt: skip
+        return by_x, by_steepness
+
 
 def launch(kernel: Callable[..., None], units: int, entries: int, *args: Any) -> None:
     """Run a kernel over 0 .. units - 1, on all threads if there are many entries to compute."""
     run(kernel, units, *args, pieces=2, alone=entries < SMALL)
-
-
-def launch_windows(
-    x: np.ndarray, order: np.ndarray, steepness: float, neural: bool, products: Products,
-    grads: bool,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """`RowSort.run_products` by windows of rows; of NeuralSort, or SoftSort with the power 2."""
-    from gendr.sorting.backends.cpu import product_kernels as kernels
-
-    batch, n = x.shape
-    w, a, rows, columns = products
-    by_x, by_steepness = (np.empty((batch, n)), np.empty(batch)) if grads else NO_GRADIENTS
-    parts, room = -(-n // kernels.PART), n + kernels.LANES
-    sums = np.empty((batch, parts, columns.shape[2], room))
-    shares, lost = np.empty((batch, parts, 2, room * grads)), np.empty((batch, n))
-    launch(
-        kernels.windows, batch * parts, x.size * n, x, order, steepness, neural, w, a, rows, sums,
-        shares, lost,
-    )  # fmt: skip
-    if columns.size > 0 or grads:
-        launch(
-            kernels.windows_end, batch, x.size, x, order, steepness, neural, sums, shares, lost,
-            columns, by_x, by_steepness,
-        )  # fmt: skip
-    return by_x, by_steepness
 
 
 def ordered(keys: Tensor) -> np.ndarray:
@@ -102,12 +98,19 @@ def rows_forward(
     spec: tuple[Any, int, int], x: Tensor, steepness: Number, *, save: bool
 ) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
     """The rows; they and the order are saved."""
+    from gendr.sorting.backends.cpu import row_kernels as kernels
+
     sort, count, before = spec
     n = x.shape[-1]
     keys = x.reshape(-1, n)
     order = sort.order(keys, count, before)
     p = memory.empty((len(keys), count, n), x.dtype)
-    sort.run_forward(keys.numpy(), order, float(steepness), p.numpy())
+    neural, squared = sort.form == NEURAL, sort.form == SQUARED
+    launch(
+        kernels.neuralsort_rows if neural else kernels.softsort_rows,
+        len(keys) * kernels.parts(count), p.numel(), keys.numpy(), order, float(steepness),
+        *(() if neural else (squared,)), p.numpy(),
+    )  # fmt: skip
     spread_nan(keys.numpy(), p.numpy())
     p = p.reshape(*x.shape[:-1], count, n)
     return (p,), (p, order)
@@ -118,11 +121,31 @@ def rows_backward(
     saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The gradients of x and of the steepness."""
+    from gendr.sorting.backends.cpu import row_kernels as kernels
+
     (sort, *_), (x, steepness), (p, order) = spec, inputs, saved
     matrices, upstream = (stacked(t.detach(), 2).numpy() for t in (p, grads[0]))
-    by_x, by_steepness = sort.run_backward(
-        x.reshape(-1, x.shape[-1]).numpy(), order, float(steepness), matrices, upstream
-    )
+    keys = x.reshape(-1, x.shape[-1]).numpy()
+    batch, n = keys.shape
+    units, entries = batch * kernels.parts(matrices.shape[1]), matrices.size
+    shares = np.empty((batch, units // max(1, batch), 1 + (sort.form == NEURAL), n))
+    by_x, by_steepness = np.empty(keys.shape), np.empty(batch)
+    if sort.form == NEURAL:
+        launch(kernels.neuralsort_shares, units, entries, keys, order, matrices, upstream, shares)
+        launch(
+            kernels.neuralsort_gradient, batch, keys.size, keys, order, float(steepness), shares,
+            by_x, by_steepness,
+        )  # fmt: skip
+    else:
+        squared, lost = sort.form == SQUARED, np.empty(matrices.shape[:2])
+        launch(
+            kernels.softsort_shares, units, entries, keys, order, squared, matrices, upstream,
+            shares, lost,
+        )  # fmt: skip
+        launch(
+            kernels.softsort_gradient, batch, keys.size, keys, order, float(steepness), squared,
+            shares, lost, by_x, by_steepness,
+        )  # fmt: skip
     return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
 
 
@@ -171,7 +194,7 @@ def products_forward(
     order, given = ordered(keys), stacked(payload, 2)
     w, a = (given, None) if by_columns else (None, given)
     products = Products.of(w, a, rows=not by_columns, columns=by_columns)
-    sort.run_products(keys.numpy(), order, float(steepness), products, grads=False)
+    products.fill(sort.form, keys.numpy(), order, float(steepness), grads=False)
     found = products.columns if by_columns else products.rows
     spread_nan(keys.numpy(), found)
     return (finite(torch.from_numpy(found).reshape(payload.shape)),), (order,)
@@ -187,9 +210,8 @@ def products_backward(
     w, a = (given, upstream) if by_columns else (upstream, given)
     needs = {"rows": by_columns and wanted[2], "columns": not by_columns and wanted[2]}
     products = Products.of(w, a, **needs)
-    found = sort.run_products(
-        x.reshape(-1, x.shape[-1]).numpy(), saved[0], float(steepness), products, grads=True
-    )
+    keys = x.reshape(-1, x.shape[-1]).numpy()
+    found = products.fill(sort.form, keys, saved[0], float(steepness), grads=True)
     by_payload = products.rows if by_columns else products.columns
     by_keys, by_steepness = map(torch.from_numpy, found)
     return by_keys, by_steepness, torch.from_numpy(by_payload) if wanted[2] else None

@@ -22,12 +22,11 @@ from gendr._common.tracing import lasting
 from gendr.distributions.decisions import Number
 from gendr.kernels.operator import KernelPair
 from gendr.kernels.triton import launch as _triton_launch
-from gendr.kernels.triton.launch import available, blocks_of, interpreted, power_of_2, run
+from gendr.kernels.triton.launch import available as available
+from gendr.kernels.triton.launch import blocks_of, interpreted, power_of_2, run
 from gendr.sorting.backends.comparators import Comparators, name_of, power_of
 from gendr.sorting.backends.triton.isotonic import Isotonic, Ranks, Values
 from gendr.sorting.networks import Network
-
-__all__ = ["KERNELS", "Carry", "Gates", "available", "supports"]
 
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 Gradients: TypeAlias = "tuple[Tensor | None, ...]"

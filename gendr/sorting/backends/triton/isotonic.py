@@ -15,8 +15,6 @@ from gendr.distributions.decisions import Number
 from gendr.kernels.triton.launch import interpreted, power_of_2, run
 from gendr.sorting.backends.isotonic import RANKS, VALUES, Projection
 
-__all__ = ["Isotonic", "Ranks", "Values"]
-
 LANES = 1024  # positions that a program looks at together, at most
 _THREAD = 4  # of them that a thread has
 

@@ -13,13 +13,12 @@ from torch import Tensor
 from gendr._common.checks import check_finite, check_index
 from gendr.distributions import Distribution, Law
 from gendr.distributions.bodies import kernel_name
-from gendr.kernels.numba.compilation import available, supports
+from gendr.kernels.numba.compilation import available as available
+from gendr.kernels.numba.compilation import supports as supports
 from gendr.kernels.threads import run
 from gendr.sorting.backends.comparators import name_of, power_of
 from gendr.sorting.losses import LEAST
 from gendr.topk.backends.reference import TOLERANCES, quantile
-
-__all__ = ["KERNELS", "available", "supports"]
 
 _WORTH_THREADS = 1 << 15  # with fewer values, sharing rows among threads costs more than it gains
 _MANY_GROUPS = 32  # groups of rows from which on threads share them
@@ -34,6 +33,7 @@ class Mask:
     def forward(
         law: Distribution, x: Tensor, k: Tensor, scale: Tensor, *, save: bool
     ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
+        """The mask; its threshold is saved, and the numbers of the law."""
         from gendr.distributions.numba import density_address, tails_address
         from gendr.topk.backends.cpu import mask_kernels
 
@@ -53,6 +53,7 @@ class Mask:
         law: Distribution, inputs: tuple[Tensor, ...], saved: tuple[Any, ...],
         grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor, ...]:  # fmt: skip
+        """The gradients of x, k and the scale."""
         from gendr.topk.backends.cpu import mask_kernels
 
         (x, _, scale), (b, numbers) = inputs, saved
@@ -81,6 +82,7 @@ class Losses:
 
     @staticmethod
     def forward(batch: Any, logits: Tensor, *, save: bool) -> tuple[tuple[Tensor], tuple[Tensor]]:
+        """The losses; their gradients are saved."""
         from gendr.distributions.numba import density_address, tails_address
         from gendr.sorting.backends.cpu.kernels import GROUP
         from gendr.topk.backends.cpu import loss_kernels
@@ -123,6 +125,7 @@ class Losses:
         batch: Any, inputs: tuple[Tensor], saved: tuple[Tensor], grads: tuple[Tensor],
         wanted: tuple[bool, ...],
     ) -> tuple[Tensor]:  # fmt: skip
+        """The gradient of the logits."""
         return (saved[0] * grads[0][:, None],)
 
 

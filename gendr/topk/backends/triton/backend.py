@@ -19,12 +19,11 @@ from gendr.distributions import Distribution, Law
 from gendr.distributions.bodies import bodies as bodies_of
 from gendr.distributions.bodies import has_shape, kernel_name
 from gendr.kernels.triton import launch as _launch
-from gendr.kernels.triton.launch import available, interpreted, power_of_2, run
+from gendr.kernels.triton.launch import available as available
+from gendr.kernels.triton.launch import interpreted, power_of_2, run
 from gendr.sorting.backends.comparators import name_of, power_of
 from gendr.sorting.losses import LEAST
 from gendr.sorting.networks import Network
-
-__all__ = ["KERNELS", "available", "supports"]
 
 BLOCK = 1024  # numbers of a row that a program takes at once, at most
 _THREAD = 8  # of them that a thread has

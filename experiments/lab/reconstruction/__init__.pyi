@@ -1,0 +1,17 @@
+from lab.reconstruction.classes import CLASSES as CLASSES
+from lab.reconstruction.classes import ShapeClass as ShapeClass
+from lab.reconstruction.classes import find_class as find_class
+from lab.reconstruction.evaluation import ClassScore as ClassScore
+from lab.reconstruction.evaluation import evaluate as evaluate
+from lab.reconstruction.evaluation import voxel_iou as voxel_iou
+from lab.reconstruction.making import DatasetReport as DatasetReport
+from lab.reconstruction.making import make_dataset as make_dataset
+from lab.reconstruction.model import Reconstructor as Reconstructor
+from lab.reconstruction.renderings import Pairs as Pairs
+from lab.reconstruction.renderings import RenderedShape as RenderedShape
+from lab.reconstruction.renderings import ShapeNetRenderings as ShapeNetRenderings
+from lab.reconstruction.renderings import camera_of_view as camera_of_view
+from lab.reconstruction.settings import TrainingSettings as TrainingSettings
+from lab.reconstruction.training import Losses as Losses
+from lab.reconstruction.training import Training as Training
+from lab.reconstruction.training import load_model as load_model

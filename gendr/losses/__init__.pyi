@@ -1,0 +1,13 @@
+from gendr.losses.images import iou as iou
+from gendr.losses.images import iou_loss as iou_loss
+from gendr.losses.images import mse_loss as mse_loss
+from gendr.losses.images import psnr as psnr
+from gendr.losses.images import ssim as ssim
+from gendr.losses.meshes import FlattenLoss as FlattenLoss
+from gendr.losses.meshes import LaplacianLoss as LaplacianLoss
+from gendr.losses.meshes import edge_length_loss as edge_length_loss
+from gendr.losses.meshes import flatten_loss as flatten_loss
+from gendr.losses.meshes import laplacian_loss as laplacian_loss
+from gendr.losses.meshes import normal_consistency_loss as normal_consistency_loss
+from gendr.losses.points import chamfer as chamfer
+from gendr.losses.points import chamfer_distance as chamfer_distance

@@ -1,0 +1,15 @@
+from gendr.photos import capture as capture
+from gendr.photos import fitting as fitting
+from gendr.photos import splatting as splatting
+from gendr.photos import viewer as viewer
+from gendr.photos.meshing.hull import visual_hull as visual_hull
+from gendr.photos.meshing.remeshing import Remeshed as Remeshed
+from gendr.photos.meshing.remeshing import remesh as remesh
+from gendr.photos.meshing.unwrapping import unwrapped as unwrapped
+from gendr.photos.views import Views as Views
+from gendr.photos.views import load_points as load_points
+from gendr.photos.views import load_views as load_views
+from gendr.photos.views import save_views as save_views
+from gendr.photos.views import view_sizes as view_sizes
+from gendr.photos.views import view_volume as view_volume
+from gendr.photos.views import visual_sphere as visual_sphere

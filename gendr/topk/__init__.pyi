@@ -1,0 +1,14 @@
+from gendr.topk.api import Selected as Selected
+from gendr.topk.api import SoftTopK as SoftTopK
+from gendr.topk.api import soft_topk as soft_topk
+from gendr.topk.losses import SmoothTopKSVM as SmoothTopKSVM
+from gendr.topk.losses import TopKCrossEntropy as TopKCrossEntropy
+from gendr.topk.losses import topk_accuracy as topk_accuracy
+from gendr.topk.mask import SoftTopKMask as SoftTopKMask
+from gendr.topk.mask import soft_topk_mask as soft_topk_mask
+from gendr.topk.networks import network as network
+from gendr.topk.selection import NetworkSelection as NetworkSelection
+from gendr.topk.selection import Selection as Selection
+from gendr.topk.selection import SortSelection as SortSelection
+from gendr.topk.selection import get as get
+from gendr.topk.selection import names as names
