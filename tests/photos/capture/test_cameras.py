@@ -43,13 +43,24 @@ def folder(tmp_path_factory):
 
 @pytest.mark.rotating(2, group="found cameras")
 @needs_pycolmap
-def test_cameras_are_found(folder, tmp_path):
+def test_cameras_are_found(folder, tmp_path, monkeypatch):
+    """As of many photos: not all pairs of them are matched."""
     root, true = folder
-    seen = []
+    seen, pairs = [], []
+    run = module._run
+
+    def counted(work, *more):
+        run(work, *more)
+        pairs.append(module._rows(work, "two_view_geometries"))
+
+    monkeypatch.setattr(module, "_run", counted)
+    monkeypatch.setattr(module, "_ALL_PAIRS", 8)
+    monkeypatch.setattr(module, "_PARTNERS", 4)
     result = find_cameras(root, callback=lambda now: seen.append((now, now.stage)))
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert {stage for _, stage in seen} == {"features", "match", "place"}
     assert result.left_out == ()
+    assert pairs[0] < 50  # of 66
     write_all(result.files(tmp_path / "a.json"))
     views = load_views(root, cameras=tmp_path / "a.json", dtype=torch.float64)
     assert len(views) == 12

@@ -28,7 +28,7 @@ from gendr.photos.scene.depth_maps import (
 from gendr.photos.scene.fusion import fused, thinned
 from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.model import _neighbours, at_level, read_scene, shrunk
-from gendr.photos.scene.sky import above_all, find_plain, find_sky
+from gendr.photos.scene.sky import above_all, above_horizon, find_plain, find_sky
 from gendr.photos.scene.support import before_sky, open_at_rims, supported
 from gendr.photos.scene.views import camera_of, scored
 from support import rooms
@@ -178,6 +178,7 @@ def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     each = [{**one, "cover": 0.8} for one in each]
     each[4]["cover"] = 0.5
     bare, apart = command.warnings_of(each, found.facts)
+    assert command.warnings_of(each, found.facts, boxed=True) == [apart]
     assert scene.names[4] in bare
     plain = found.facts["plain"]
     assert 0 <= plain < 0.02  # all of the room is painted
@@ -345,6 +346,13 @@ def test_an_object_in_a_box(room, tmp_path, stereo):
     assert (corners[0] < [0, 0, 4]).all()
     assert (corners[1] > [0, 0, 4]).all()
     assert corners[1, 2] < 4.6
+    # Of a figure on a table, which has most points, the head is in it as well.
+    dice = np.random.default_rng(0)
+    points = dice.uniform(-1, 1, (1000, 3)) * [1, 0.01, 1]
+    points[:10, 1] += 0.7
+    eyes = 3 * np.array([[1, 0, 0], [0, 0, 1], [-1, 0, 0], [0, 1, 0]])
+    seen = SimpleNamespace(R=np.repeat(-eyes[:, None] / 3, 3, 1), centres=eyes, points=points)
+    assert find_box(seen)[1, 1] > 0.7  # pyright: ignore[reportArgumentType]
     np.testing.assert_array_equal(read_box("-1 -2 -3 1 2 3.5".split()), [[-1, -2, -3], [1, 2, 3.5]])
     assert read_box(["auto"]) is None
     for words in (["1"], ["a"] * 6, ["nan"] * 6, ["1"] * 6, "1 1 1 0 2 2".split()):
@@ -499,6 +507,14 @@ def test_sky_is_plain_and_matched_nowhere_but_beside_roofs():
         assert np.rot90(above_all(*own, turn), -turn)[:55].all()
         assert not above_all(*own, turn + 2).any()
         assert not above_all(255 - own[0], own[1], turn).any()
+    # From 60° above all of it lies below the horizon, from the side only its lower half.
+    for degrees in (0, 60):
+        c, s = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+        K = np.array([[160.0, 0, 80], [0, 160, 60], [0, 0, 1]])
+        seen = SimpleNamespace(images=[shown], K=[K], R=[np.eye(3)])
+        rises = above_horizon(seen, 0, np.array([0, -c, -s]))  # pyright: ignore[reportArgumentType]
+        assert rises[:60].all() == (degrees == 0)
+        assert not rises[80 * (degrees == 0) :].any()
     # Plain, but stereo has found half of it.
     found[:, :80] = True
     assert not find_sky(even, found).any()
