@@ -46,6 +46,10 @@ LEAST, LEAST_PART = 2, 0.5
 _SIDE = 1600
 # Up to so many photos all pairs are matched; of more, each with so many that look most alike.
 _ALL_PAIRS, _PARTNERS = 40, 20
+# The least angle, in degrees, between lines of sight of the two photos that are placed first, and
+# the largest part of their motion that may be forward: COLMAP's, and if too few photos are placed
+# by these, those for walks along streets and corridors.
+_FIRST_PAIRS = ((16.0, 0.95), (4.0, 1.0))
 # The stages and the parts of the time that they take.
 _STAGES = {"features": 0.35, "match": 0.35, "place": 0.3}
 # The median distance of the cameras from what they look at, in the world that is made.
@@ -193,6 +197,7 @@ def find_cameras(
         job = {
             "groups": groups, "model": "SIMPLE_RADIAL", "masks": (work / "masks").is_dir(),
             "all_pairs": _ALL_PAIRS, "partners": _PARTNERS, "threads": num_threads(),
+            "first_pairs": _FIRST_PAIRS, "part": LEAST_PART,
         }  # fmt: skip
         (work / "job.json").write_text(json.dumps(job))
         _run(work, len(photos), tell)

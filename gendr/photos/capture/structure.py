@@ -76,11 +76,17 @@ def main(folder: Path) -> None:
     options = pycolmap.IncrementalPipelineOptions()
     options.num_threads, options.random_seed = job["threads"], 0
     options.extract_colors = True
-    (folder / "models").mkdir()
-    found = pycolmap.incremental_mapping(
-        database, images, folder / "models", options=options, next_image_callback=next_image
-    )
-    best = max(found.values(), key=lambda model: model.num_reg_images(), default=None)
+    best = None
+    for k, (angle, forward) in enumerate(job["first_pairs"]):
+        options.mapper.init_min_tri_angle, options.mapper.init_max_forward_motion = angle, forward
+        (models := folder / f"models{k}").mkdir()
+        found = pycolmap.incremental_mapping(
+            database, images, models, options=options, next_image_callback=next_image
+        )
+        best = max([*found.values(), *([best] if best else [])], default=None,
+                   key=lambda model: model.num_reg_images())  # fmt: skip
+        if best is not None and best.num_reg_images() >= job["part"] * count:
+            break
     if best is not None:
         best = with_better_lens(best)
     result = {**described(best, folder), "turned": turned_share(database)}
