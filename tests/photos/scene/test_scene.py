@@ -16,6 +16,7 @@ from gendr.cli import scene as command
 from gendr.photos import visual
 from gendr.photos.camera_files.colmap import point_text, read_point_file, read_tracks
 from gendr.photos.scene import build as build_module
+from gendr.photos.scene import fusion
 from gendr.photos.scene.box import find_box, read_box
 from gendr.photos.scene.build import SceneSettings, build
 from gendr.photos.scene.depth_maps import (
@@ -124,9 +125,16 @@ def test_depth_maps_depend_on_no_threads_and_no_interruption(room, stereo, tmp_p
         np.testing.assert_array_equal(DepthMap.load(file).planes, DepthMap.load(other).planes)
 
 
-def test_points_lie_in_the_room(room, stereo):
+def test_points_lie_in_the_room(room, stereo, monkeypatch):
     scene = room[2]
     cloud = fused(scene, stereo)
+    # Of photos of many pixels a part is enough; files hold no more than others can read.
+    monkeypatch.setattr(fusion, "_PIXELS", 5 * 72 * 96 // 2)
+    half = fused(scene, stereo)
+    assert len(half) == pytest.approx(len(cloud) / 2, rel=0.05)
+    np.testing.assert_array_equal(half.kept, cloud.kept)
+    monkeypatch.setattr(build_module, "_POINTS", 70)
+    assert b"element vertex 70\n" in build_module.points_file(scene, half)[:200]
     places = cloud.points + scene.origin
     off = np.minimum(np.abs(places[:, 2] - rooms.WALL), np.abs(places[:, 1] - rooms.FLOOR))
     assert len(cloud) > 0.6 * 72 * 96
