@@ -37,9 +37,9 @@ _FLAT, _CORRECTIONS, _SHRINKS = 0.3, 16, 0.95
 # What is assumed begins where the nearest thing that was found ends, but for this share of depth,
 # and no farther away than all but this share of what was found, in percent.
 _BEHIND, _FARTHEST = 0.03, 99.0
-# Nor where it is seen more steeply, as a sine: patterns do not smear there, and below a drone what
-# is matched nowhere on a hill would become pits down to the plane of the valley.
-_STEEP = 0.7
+# Where it is seen more steeply, as a sine, only beside what lies on it, to this share of depth:
+# below a drone, what is matched nowhere on a hill would become pits down to the valley.
+_STEEP, _BESIDE = 0.7, 0.01
 # Pixels of a side of a square in which what was found is looked for.
 _COARSE = 4
 # Photos of this longer side are aligned on the ground, by so many pixels of each; a difference of
@@ -96,7 +96,8 @@ class Ground:
         beside = least[tuple(near)].repeat(_COARSE, 0).repeat(_COARSE, 1)[:height, :width]
         farthest = np.percentile(depths[depths > 0], 100 - _FARTHEST)
         good = (depths <= 0) & (own >= farthest) & (own >= (1 - _BEHIND) * beside)
-        good &= down**2 <= _STEEP**2 * _squares(scene.K[i], height, width)
+        steep = down**2 > _STEEP**2 * _squares(scene.K[i], height, width)
+        good &= ~steep | (np.abs(own - beside) < _BESIDE * beside)
         return np.where(good, own, np.float32(0))
 
     def beneath(self, scene: Scene) -> Mesh:

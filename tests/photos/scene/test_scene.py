@@ -427,10 +427,12 @@ def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     own = ground.assumed(scene, 2, known)
     assert ((own > 0) == (on_floor & (known == 0))).mean() > 0.999
     np.testing.assert_allclose(own[own > 0], true[own > 0], rtol=0.01)
-    # What photos look straight at, as drones do, has no pits down to the plane.
-    facing, whole = Ground(np.array([0.0, 0, -1]), scene.origin[2] - 4), true.astype(np.float32)
+    # What photos look straight at, as drones do, has no pits down to a plane behind it.
+    whole = true.astype(np.float32)
     whole[20:40, 30:50] = 0
-    assert not facing.assumed(scene, 2, whole).any()
+    for far, fills in ((4.0, True), (4.08, False)):
+        facing = Ground(np.array([0.0, 0, -1]), scene.origin[2] - far)
+        assert (facing.assumed(scene, 2, whole)[20:40, 30:50] > 0).all() == fills
     # Its plane goes on, a little lower, below all cameras, as far beyond as they are high.
     plane = Ground(np.array([0.0, -1, 0]), scene.origin[1] - rooms.FLOOR).beneath(scene)
     corners = plane.vertices.numpy() + scene.origin
