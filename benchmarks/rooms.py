@@ -8,11 +8,12 @@
     python benchmarks/rooms.py photos FOLDER WORK --docs  # any folder of photographs
 
 Drawn by Mitsuba 3 (Jakob et al. 2022): a furnished room under a lamp, a front with windows, stairs
-and columns under a sky, and a heap of boxes and balls between two walls. All are made of boxes and
-balls, to which distances are exact. What is measured is what `gendr fit --scene` makes of the
-photos. Accuracy: the distance of points of the mesh from the true surface; precision, the share of
-them that are nearer than a part of the diagonal. Recall: the share of what two photos see that is
-so near to the mesh. F: their harmonic mean, as of Tanks and Temples (Knapitsch et al. 2017).
+and columns under a sky, and a heap of boxes and balls between two walls; and, if asked for, a
+village from a drone (with GPS, if cameras are found), a corridor, and a table. All are made of
+boxes and balls, to which distances are exact. What is measured is what `gendr fit --scene` makes of
+the photos. Accuracy: the distance of points of the mesh from the true surface; precision, the share
+of them that are nearer than a part of the diagonal. Recall: the share of what two photos see that
+is so near to the mesh. F: their harmonic mean, as of Tanks and Temples (Knapitsch et al. 2017).
 Photographs: every fifth is left out, and the textured mesh is drawn from there.
 """
 

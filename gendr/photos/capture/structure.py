@@ -76,15 +76,16 @@ def main(folder: Path) -> None:
     options = pycolmap.IncrementalPipelineOptions()
     options.num_threads, options.random_seed = job["threads"], 0
     options.extract_colors = True
-    best = None
+    best: pycolmap.Reconstruction | None = None
     for k, (angle, forward) in enumerate(job["first_pairs"]):
         options.mapper.init_min_tri_angle, options.mapper.init_max_forward_motion = angle, forward
         (models := folder / f"models{k}").mkdir()
         found = pycolmap.incremental_mapping(
             database, images, models, options=options, next_image_callback=next_image
         )
-        best = max([*found.values(), *([best] if best else [])], default=None,
-                   key=lambda model: model.num_reg_images())  # fmt: skip
+        for model in found.values():
+            if best is None or model.num_reg_images() > best.num_reg_images():
+                best = model
         if best is not None and best.num_reg_images() >= job["part"] * count:
             break
     if best is not None:
