@@ -8,11 +8,12 @@
     python benchmarks/rooms.py photos FOLDER WORK --docs  # any folder of photographs
 
 Drawn by Mitsuba 3 (Jakob et al. 2022): a furnished room under a lamp, a front with windows, stairs
-and columns under a sky, and a heap of boxes and balls between two walls. All are made of boxes and
-balls, to which distances are exact. What is measured is what `gendr fit --scene` makes of the
-photos. Accuracy: the distance of points of the mesh from the true surface; precision, the share of
-them that are nearer than a part of the diagonal. Recall: the share of what two photos see that is
-so near to the mesh. F: their harmonic mean, as of Tanks and Temples (Knapitsch et al. 2017).
+and columns under a sky, and a heap of boxes and balls between two walls; and, if asked for, a
+village from a drone (with GPS, if cameras are found), a corridor, and a table. All are made of
+boxes and balls, to which distances are exact. What is measured is what `gendr fit --scene` makes of
+the photos. Accuracy: the distance of points of the mesh from the true surface; precision, the share
+of them that are nearer than a part of the diagonal. Recall: the share of what two photos see that
+is so near to the mesh. F: their harmonic mean, as of Tanks and Temples (Knapitsch et al. 2017).
 Photographs: every fifth is left out, and the textured mesh is drawn from there.
 """
 
@@ -262,6 +263,71 @@ def heap(dice: np.random.Generator) -> list[Solid]:
     return solids + tops
 
 
+def village(dice: np.random.Generator) -> list[Solid]:
+    """Fields, a road, houses and trees, as a drone sees them from above."""
+    solids = [box(0, -0.5, 0, 45, 0.5, 45, color=(0.25, 0.35, 0.15), contrast=0.8)]
+    for k in range(16):  # fields, some of them higher
+        x, z = 20 * (k % 4) - 30, 20 * (k // 4) - 30
+        solids.append(
+            box(x, 0, z, 9, dice.uniform(0.05, 1.2), 9, color=some_color(dice), contrast=0.8,
+                tiles=int(dice.integers(0, 9)))
+        )  # fmt: skip
+    for k in range(24):
+        x, z = dice.uniform(-32, 32, 2)
+        tall, more = dice.uniform(3, 7), {"turn": dice.uniform(0, 90), "contrast": 0.6}
+        if k % 2:
+            solids.append(box(x, 0, z, 3.5, tall, 2.5, color=some_color(dice), **more))
+            solids.append(box(x, tall, z, 1.5, 1.2, 1.5, color=some_color(dice), **more))
+        else:
+            solids.append(box(x, 0, z, 0.25, 4, 0.25, color=EARTH))
+            solids.append(ball(x, 3, z, dice.uniform(1.2, 2.4), color=(0.15, 0.3, 0.1)))
+    return solids
+
+
+def corridor(dice: np.random.Generator) -> list[Solid]:
+    """A floor, a ceiling, two walls with doors and pictures, and things that stand there."""
+    solids = [
+        box(0, -0.1, -8, 1.2, 0.1, 10.5, color=EARTH, tiles=24, contrast=0.6),
+        box(0, 2.6, -8, 1.2, 0.1, 10.5, color=WHITE, contrast=0.4),
+        box(0, 0, -18, 1.2, 2.6, 0.1, color=SAND, contrast=0.6),
+    ]
+    for side in (-1, 1):
+        solids.append(box(1.2 * side, 0, -8, 0.05, 2.6, 10.5, color=WHITE, contrast=0.4))
+        for k in range(8):
+            z = 1 - 2.2 * k + dice.uniform(-0.3, 0.3)
+            solids.append(
+                box(1.14 * side, 0.0 if k % 2 else 1.2, z, 0.04, 2.0 if k % 2 else 0.7, 0.45,
+                    color=some_color(dice), contrast=0.9)
+            )  # fmt: skip
+            solids.append(
+                box(0.9 * side, 0, z - 1, 0.2, dice.uniform(0.3, 1.1), 0.25, contrast=0.8,
+                    color=some_color(dice), turn=dice.uniform(0, 90))
+            )  # fmt: skip
+    return solids
+
+
+def desk(dice: np.random.Generator) -> list[Solid]:
+    """A figure of boxes and balls on a table, in a room."""
+    more: Any = {"contrast": 0.7}
+    solids = [
+        box(0, -0.1, 0, 3, 0.1, 3, color=EARTH, tiles=18, contrast=0.4),
+        *(box(x, 0, z, a, 2.6, b, color=(0.45, 0.5, 0.55), contrast=0.5)
+          for x, z, a, b in ((-3, 0, 0.1, 3), (3, 0, 0.1, 3), (0, -3, 3, 0.1), (0, 3, 3, 0.1))),
+        box(0, 0.7, 0, 0.7, 0.04, 0.5, color=(0.5, 0.33, 0.18), contrast=0.8),
+        *(box(x, 0, z, 0.03, 0.7, 0.03, color=EARTH) for x in (-0.6, 0.6) for z in (-0.4, 0.4)),
+        box(0, 0.74, 0, 0.07, 0.03, 0.07, color=(0.5, 0.2, 0.15), turn=20, **more),
+        box(0, 0.77, 0, 0.045, 0.1, 0.035, color=(0.2, 0.3, 0.5), turn=20, **more),
+        ball(0, 0.865, 0, 0.035, color=(0.6, 0.45, 0.3), **more),
+        box(0.065, 0.8, -0.02, 0.04, 0.02, 0.015, color=(0.3, 0.5, 0.2), turn=20, **more),
+        ball(-0.2, 0.74, 0.2, 0.03, color=(0.6, 0.2, 0.1), **more),
+        box(0.4, 0.74, -0.3, 0.1, 0.03, 0.07, color=some_color(dice), turn=40, **more),
+        box(-0.4, 0.74, -0.25, 0.05, 0.12, 0.05, color=some_color(dice), turn=70, **more),
+    ]  # fmt: skip
+    for x, z in ((-2.4, -2.4), (2.3, -2.2), (2.2, 2.3), (-2.3, 2.2), (0, -2.5), (2.5, 0)):
+        solids.append(box(x, 0, z, 0.4, dice.uniform(0.5, 1.8), 0.3, color=some_color(dice)))
+    return solids
+
+
 def white(dice: np.random.Generator) -> list[Solid]:
     """The heap before walls of one colour."""
     floor, *walls = (solids := heap(dice))[:3]
@@ -284,14 +350,39 @@ def paths(name: str, count: int) -> tuple[Array, Array]:
         return ring(-50, 60, 2.5, (1.1, 1.7), np.array([0.0, 0.6, -0.9]), count)
     if name in ("heap", "white"):
         return ring(-30, 120, 3.4, (1.0, 1.9), np.array([-0.2, 0.4, -0.2]), count)
+    if name == "village":  # forth and back 40 m above, and a few from aside
+        aside = count // 6
+        rows = max(2, round(math.sqrt(count - aside)))
+        k = np.arange(count - aside)
+        row, step = k // rows, k % rows
+        step = np.where(row % 2, rows - 1 - step, step)
+        spread = np.linspace(-22, 22, rows)
+        wind = np.random.default_rng(5).normal(0, 0.6, (len(k), 3))
+        eyes = np.stack([spread[step], 40 + 0 * k, 22 - 44 * row / max(row.max(), 1)], 1) + wind
+        looks = eyes * [1, 0, 1] + np.stack([np.where(row % 2, -0.5, 0.5), 0 * k, 0 * k], 1)
+        more = ring(0, 360 * (1 - 1 / aside), 38, (30.0,), np.zeros(3), aside)
+        return np.concatenate([eyes, more[0]]), np.concatenate([looks, more[1]])
+    if name == "corridor":
+        k = np.arange(count)
+        eyes = np.stack([0.15 * np.sin(1.9 * k), 1.5 + 0.05 * np.sin(2.7 * k),
+                         1.5 - 12 * k / max(count - 1, 1)], 1)  # fmt: skip
+        return eyes, eyes * [0.3, 0.9, 1] + np.array([0, 0, -4])
+    if name == "table":
+        return ring(0, 360 * (1 - 1 / count), 0.5, (1.0, 1.25), np.array([0.0, 0.8, 0.0]), count)
     eyes = np.stack([np.linspace(-5, 5, count), np.tile([1.5, 1.9, 1.7], count)[:count],
                      6.0 - 0.08 * np.linspace(-5, 5, count) ** 2], 1)  # fmt: skip
     return eyes, eyes * [0.45, 0, 0] + np.array([0, 2.1, -1.8])
 
 
-SCENES = {"room": room, "front": front, "heap": heap, "white": white}
-# Of each scene a lamp (place, half of its side) or else a sky with a sun.
-LAMPS = {"room": ((0.4, 2.9, 0.6), 0.7)}
+SCENES = {
+    "room": room, "front": front, "heap": heap, "white": white, "village": village,
+    "corridor": corridor, "table": desk,
+}  # fmt: skip
+# Of each scene lamps (place, half of the side) or else a sky with a sun.
+LAMPS = {
+    "room": [((0.4, 2.9, 0.6), 0.7)], "table": [((0.8, 2.9, 0.6), 1.0)],
+    "corridor": [((0.0, 2.55, z), 0.4) for z in (0, -4, -8, -12, -16)],
+}  # fmt: skip
 
 
 # -- drawing ---------------------------------------------------------------------------------------
@@ -331,12 +422,12 @@ def traced(name: str, solids: list[Solid], dice: np.random.Generator) -> Any:
             @ turn().scale(half),
         }  # fmt: skip
     if name in LAMPS:
-        place, half = LAMPS[name]
-        parts["lamp"] = {
-            "type": "rectangle", "to_world": turn().translate(list(place))
-            @ turn().rotate([1, 0, 0], 90) @ turn().scale([half, half, 1]),
-            "emitter": {"type": "area", "radiance": {"type": "rgb", "value": [9, 8.5, 7.5]}},
-        }  # fmt: skip
+        for k, (place, half) in enumerate(LAMPS[name]):
+            parts[f"lamp{k}"] = {
+                "type": "rectangle", "to_world": turn().translate(list(place))
+                @ turn().rotate([1, 0, 0], 90) @ turn().scale([half, half, 1]),
+                "emitter": {"type": "area", "radiance": {"type": "rgb", "value": [9, 8.5, 7.5]}},
+            }  # fmt: skip
         parts["around"] = {"type": "constant", "radiance": {"type": "rgb", "value": 0.5}}
     else:
         down = np.linspace(1, -1, 256)[:, None, None]
@@ -460,6 +551,22 @@ def compared(mesh: Mesh, solids: list[Solid], truth: Array, found: Array | None,
     return row
 
 
+def flown(file: Path, target: Path, eye: Array) -> None:
+    """A photo as drones store it: JPEG with a lens and a GPS fix that is off by half a metre."""
+
+    def parts(degrees: float) -> tuple[float, float, float]:
+        return math.floor(degrees), math.floor(60 * degrees % 60), round(3600 * degrees % 60, 4)
+
+    x, y, z = eye + np.random.default_rng(int(file.stem)).normal(0, 0.5, 3)
+    exif = Image.Exif()
+    exif[0x10F], exif[0x110], exif[0x112] = "DJI", "FC3582", 1
+    exif.get_ifd(0x8769)[0xA405] = round(18 / math.tan(math.radians(ANGLE) / 2))  # as with film
+    north, east = 47 - z / 111_180, 8 + x / (111_320 * math.cos(math.radians(47)))
+    said = {1: "N", 2: parts(north), 3: "E", 4: parts(east), 5: b"\0", 6: round(400 + y, 3)}
+    exif.get_ifd(0x8825).update(said)
+    Image.open(file).convert("RGB").save(target, quality=92, exif=exif)
+
+
 def measured(work: Path, name: str, find: bool, *more: str) -> dict[str, Any]:
     """Measure a scene that was drawn."""
     photos, out = work / name / "photos", work / name / ("found" if find else "given")
@@ -468,7 +575,10 @@ def measured(work: Path, name: str, find: bool, *more: str) -> dict[str, Any]:
         photos = work / name / "bare"
         photos.mkdir(exist_ok=True)
         for file in (work / name / "photos").glob("*.png"):
-            shutil.copy(file, photos)
+            if name == "village":
+                flown(file, photos / f"{file.stem}.jpg", known["eyes"][int(file.stem)])
+            else:
+                shutil.copy(file, photos)
     metrics, seconds = fitted(photos, out, *more)
     found, rows = None, np.arange(len(known["eyes"]))
     if find:

@@ -127,7 +127,7 @@ def _run(args: Fit, by_itself: bool) -> int:
                 mesh, scene, left_out or used, _progress_of(args, facts, scores, mesh, used)
             )
         if not args.quiet:
-            for line in warnings_of(scores["each"], facts):
+            for line in warnings_of(scores["each"], facts, boxed=box is not None):
                 session.write(f"gendr: {line}")
         seconds["measure"] = round(time.perf_counter() - lap, 2)
         seconds["total"] = round(time.perf_counter() - begin, 2)
@@ -293,15 +293,18 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def warnings_of(each: Sequence[dict[str, Any]], facts: dict[str, Any]) -> list[str]:
+def warnings_of(
+    each: Sequence[dict[str, Any]], facts: dict[str, Any], *, boxed: bool = False
+) -> list[str]:
     """What is to be said of photos that a mesh does not show as it should: a line for each kind.
 
     Args:
         each: of photos, what `scored` measures.
         facts: of `build`; the shares of pixels.
+        boxed: whether only a part of what they show is wanted.
     """
     said: list[str] = []
-    bare = [one["photo"] for one in each if one["cover"] < _COVERED]
+    bare = [] if boxed else [one["photo"] for one in each if one["cover"] < _COVERED]
     if bare:
         other = 1 - sum(facts[key] for key in ("matched", "assumed", "plain"))
         said.append(

@@ -44,8 +44,12 @@ __all__ = ["FoundCameras", "find_cameras", "list_photos"]
 LEAST, LEAST_PART = 2, 0.5
 # The longer side of what features are looked for in.
 _SIDE = 1600
-# From so many photos on, each is matched with so many that follow, near and further away, only.
-_MANY, _NEIGHBOURS = 250, 12
+# Up to so many photos all pairs are matched; of more, each with so many that look most alike.
+_ALL_PAIRS, _PARTNERS = 40, 20
+# The least angle, in degrees, between lines of sight of the two photos that are placed first, and
+# the largest part of their motion that may be forward: COLMAP's, and if too few photos are placed
+# by these, those for walks along streets and corridors.
+_FIRST_PAIRS = ((16.0, 0.95), (4.0, 1.0))
 # The stages and the parts of the time that they take.
 _STAGES = {"features": 0.35, "match": 0.35, "place": 0.3}
 # The median distance of the cameras from what they look at, in the world that is made.
@@ -192,7 +196,8 @@ def find_cameras(
         groups, scales, fixes = _prepare(root, photos, work, max_megapixels, tell)
         job = {
             "groups": groups, "model": "SIMPLE_RADIAL", "masks": (work / "masks").is_dir(),
-            "neighbours": _NEIGHBOURS if len(photos) > _MANY else 0, "threads": num_threads(),
+            "all_pairs": _ALL_PAIRS, "partners": _PARTNERS, "threads": num_threads(),
+            "first_pairs": _FIRST_PAIRS, "part": LEAST_PART,
         }  # fmt: skip
         (work / "job.json").write_text(json.dumps(job))
         _run(work, len(photos), tell)
@@ -400,8 +405,7 @@ def _run(work: Path, count: int, tell: Tell) -> None:
         RuntimeError: if it fails.
     """
     command = [sys.executable, str(Path(__file__).with_name("structure.py")), str(work)]
-    pairs = count * _NEIGHBOURS if count > _MANY else count * (count - 1) / 2
-    stage, done = "features", 0.0
+    stage, done, pairs = "features", 0.0, 1
     log = work / "log.txt"
     with log.open("wb") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
@@ -418,6 +422,8 @@ def _run(work: Path, count: int, tell: Tell) -> None:
                     word, _, number = line.decode(errors="replace").partition(" ")
                     if word in _STAGES and number.isdigit():
                         stage, done = word, int(number) / count
+                    elif word == "pairs":
+                        pairs = int(number)
                 if stage == "features":
                     done = 0.3 + 0.7 * _rows(work, "keypoints") / count
                 elif stage == "match":

@@ -16,7 +16,8 @@ Array = npt.NDArray[Any]
 
 # How far from what cameras look at points count, in parts of the median distance of the cameras;
 # the percentiles of these that are the sides, and by how much these are moved outwards, in parts.
-_NEAR, _SIDES, _WIDER = 0.5, (2.0, 98.0), 0.1
+# Of a figure on a table the table has most points, so that two percent would cut off its head.
+_NEAR, _SIDES, _WIDER = 0.5, (0.2, 99.8), 0.1
 _LEAST = 50  # points
 
 

@@ -34,6 +34,7 @@ _SMOOTHING, _FORTH, _BACK = 4, 0.5, -0.53
 # The spacing of points that the surface is told, in sides of the squares of which they are means.
 _SPACING = 1.0
 _LEAST = 100  # points on which photos agree
+_POINTS = 4_000_000  # of a file, at most: 156 MB
 _MOST = 400_000  # faces of a surface that is made to be simplified
 _SHARES = {"depths": 0.8, "fusion": 0.05, "surface": 0.15}
 
@@ -233,18 +234,18 @@ def _smoothed(vertices: Array, faces: Array) -> Array:
 
 
 def points_file(scene: Scene, cloud: Cloud) -> bytes:
-    """The cloud as a binary PLY: positions in the world, normals, colours."""
+    """The cloud, or some of it, as a binary PLY: positions in the world, normals, colours."""
+    rows = np.arange(len(cloud))
+    if len(rows) > _POINTS:
+        rows = np.sort(np.random.default_rng(0).choice(rows, _POINTS, replace=False))
     kinds = [(n, "<f8") for n in ("x", "y", "z")] + [(n, "<f4") for n in ("nx", "ny", "nz")]
     kinds += [(n, "u1") for n in ("red", "green", "blue")]
-    table = np.empty(len(cloud), kinds)
+    table = np.empty(len(rows), kinds)
     for k in range(3):
-        table["xyz"[k]] = cloud.points[:, k] + scene.origin[k]
-        table["n" + "xyz"[k]] = cloud.normals[:, k]
-        table[("red", "green", "blue")[k]] = cloud.colors[:, k]
+        table["xyz"[k]] = cloud.points[rows, k] + scene.origin[k]
+        table["n" + "xyz"[k]] = cloud.normals[rows, k]
+        table[("red", "green", "blue")[k]] = cloud.colors[rows, k]
     words = {"<f8": "double", "<f4": "float", "u1": "uchar"}
-    head = ["ply", "format binary_little_endian 1.0", f"element vertex {len(cloud)}"]
+    head = ["ply", "format binary_little_endian 1.0", f"element vertex {len(rows)}"]
     head += [f"property {words[kind]} {name}" for name, kind in kinds] + ["end_header", ""]
-    memory = BytesIO()
-    memory.write("\n".join(head).encode())
-    memory.write(table.tobytes())
-    return memory.getvalue()
+    return "\n".join(head).encode() + table.tobytes()

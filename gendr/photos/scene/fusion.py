@@ -20,7 +20,8 @@ from gendr.kernels.threads import mapped, run
 from gendr.photos.scene.depth_maps import DepthMap
 from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.model import Scene
-from gendr.photos.scene.sky import above_all, find_plain, find_sky
+from gendr.photos.scene.sky import above_all, above_horizon, find_plain, find_sky
+from gendr.photos.upright import upwards
 
 __all__ = ["Cloud", "FusionSettings", "fused", "thinned"]
 
@@ -28,6 +29,9 @@ Array = npt.NDArray[Any]
 
 # Every so many-th pixel that is sure tells of the ground.
 _SPARSE = 16
+# Of photos of more pixels in all, this part of their points is kept: memory grows with these, and
+# the surface is made of means of dozens of them.
+_PIXELS = 30_000_000
 
 
 @final
@@ -127,6 +131,7 @@ def fused(
     heights, widths = shapes[:, 0].copy(), shapes[:, 1].copy()
     flat: list[tuple[Array, Array]] = []
     sky: dict[int, Array] = {}
+    up = upwards(scene.R, scene.quarters)
     for i, file in enumerate(files):
         if file.is_file():
             found = DepthMap.load(file)
@@ -136,6 +141,7 @@ def fused(
             even = find_plain(scene.images[i])
             nothing = find_sky(even, good)
             good &= ~nothing
+            nothing &= above_horizon(scene, i, up)
             sky[i] = above_all(scene.images[i], nothing, scene.quarters[i])
             plain[offsets[i] : offsets[i + 1]] = even.ravel()
             depths[offsets[i] : offsets[i + 1]] = np.where(good, found.planes[..., 0], 0).ravel()
@@ -162,6 +168,7 @@ def fused(
             assumed[own], depths[own] = extra > 0, depths[own] + extra
     plain &= depths <= 0
     taken = np.zeros(len(depths), bool)
+    dice, share = np.random.default_rng(0), _PIXELS / len(depths)
     inverse = np.linalg.inv(scene.K)
     parts: list[tuple[Array, ...]] = []
     for i, near in enumerate(scene.neighbours):
@@ -178,6 +185,8 @@ def fused(
                 settings.relative, settings.least, positions, views, counts,
             )  # fmt: skip
             places = np.flatnonzero(counts)
+            if share < 1:
+                places = places[dice.random(len(places)) < share]
             counts = counts[places]
             told = views[places][np.arange(views.shape[1]) < counts[:, None]]
             normals = _normals(scene, i, DepthMap.load(files[i]).planes.reshape(-1, 3), places)
@@ -190,7 +199,12 @@ def fused(
         tell((i + 1) / len(scene))
     if not parts:
         raise ValueError("no photo has a depth map")
-    joined = [np.concatenate([part[k] for part in parts]) for k in range(7)]
+    columns = [list(column) for column in zip(*parts, strict=True)]
+    parts.clear()
+    joined: list[Array] = []
+    for column in columns:
+        joined.append(np.concatenate(column))
+        column.clear()  # there may be a gigabyte of points
     starts = np.concatenate([[0], np.cumsum(joined[6], dtype=np.int64)])
     kept = np.array([float(taken[own].mean()) for own in per_photo])
     ground_share, plain_share = (
@@ -242,8 +256,8 @@ def thinned(scene: Scene, cloud: Cloud, most: int) -> tuple[Array, Array, int]:
     widths = np.array([image.shape[1] for image in scene.images], np.int64)[cloud.first]
     x, y = cloud.places % widths, cloud.places // widths
     # Inverse depth along the axis of the first photo.
-    ahead = scene.R[cloud.first][:, 2]
-    depth = (ahead * cloud.points).sum(1) + scene.t[cloud.first, 2]
+    depth = np.einsum("pk,pk->p", scene.R[:, 2][cloud.first], cloud.points)
+    depth += scene.t[cloud.first, 2]
     down, across = (max(image.shape[k] for image in scene.images) for k in (0, 1))
     side = 1
     while True:

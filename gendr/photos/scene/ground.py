@@ -37,6 +37,9 @@ _FLAT, _CORRECTIONS, _SHRINKS = 0.3, 16, 0.95
 # What is assumed begins where the nearest thing that was found ends, but for this share of depth,
 # and no farther away than all but this share of what was found, in percent.
 _BEHIND, _FARTHEST = 0.03, 99.0
+# Where it is seen more steeply, as a sine, only beside what lies on it, to this share of depth:
+# below a drone, what is matched nowhere on a hill would become pits down to the valley.
+_STEEP, _BESIDE = 0.7, 0.01
 # Pixels of a side of a square in which what was found is looked for.
 _COARSE = 4
 # Photos of this longer side are aligned on the ground, by so many pixels of each; a difference of
@@ -80,8 +83,8 @@ class Ground:
         # up . (R' (K^-1 p / w - t)) = height.
         line = np.linalg.inv(scene.K[i]).T @ (scene.R[i] @ self.up)
         below = self.up @ scene.centres[i] - self.height
-        own = -(line[0] * np.arange(width) + (line[1] * np.arange(height) + line[2])[:, None])
-        own = (own / below).astype(np.float32)
+        down = -(line[0] * np.arange(width) + (line[1] * np.arange(height) + line[2])[:, None])
+        own = (down / below).astype(np.float32)
         # The nearest squares in which anything was found, and the farthest of it there.
         rows, columns = (-(-n // _COARSE) for n in depths.shape)
         padded = np.full((rows * _COARSE, columns * _COARSE), np.inf, np.float32)
@@ -93,6 +96,8 @@ class Ground:
         beside = least[tuple(near)].repeat(_COARSE, 0).repeat(_COARSE, 1)[:height, :width]
         farthest = np.percentile(depths[depths > 0], 100 - _FARTHEST)
         good = (depths <= 0) & (own >= farthest) & (own >= (1 - _BEHIND) * beside)
+        steep = down**2 > _STEEP**2 * _squares(scene.K[i], height, width)
+        good &= ~steep | (np.abs(own - beside) < _BESIDE * beside)
         return np.where(good, own, np.float32(0))
 
     def beneath(self, scene: Scene) -> Mesh:
@@ -110,6 +115,13 @@ class Ground:
         corners = [first, first + len(v), first + len(v) + 1, first + 1]
         faces = np.concatenate([np.stack([corners[k] for k in row], 1) for row in _HALVES])
         return Mesh(torch.from_numpy(points).float(), torch.from_numpy(faces))
+
+
+def _squares(K: Array, height: int, width: int) -> Array:
+    """The squared lengths [H, W] of the lines of sight of pixels to a depth of 1."""
+    inverse = np.linalg.inv(K)
+    across = (inverse[0, 0] * np.arange(width) + inverse[0, 2]) ** 2
+    return across + ((inverse[1, 1] * np.arange(height) + inverse[1, 2]) ** 2 + 1)[:, None]
 
 
 def aligned(ground: Ground, scene: Scene, assumed: list[Array]) -> Ground:

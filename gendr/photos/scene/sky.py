@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["above_all", "find_plain", "find_sky"]
+from gendr.photos.scene.model import Scene
+
+__all__ = ["above_all", "above_horizon", "find_plain", "find_sky"]
 
 Array = npt.NDArray[Any]
 
@@ -23,6 +25,8 @@ _PLAIN, _SQUARE = 14, 5
 _REACH, _FOUND = 6, 0.03
 # The least share of the photo.
 _LEAST = 0.003
+# How far below the horizon sky may be, a tangent, as it is only known about.
+_LEVEL = 0.1
 
 
 def find_plain(image: Array) -> Array:
@@ -56,6 +60,21 @@ def find_sky(even: Array, found: Array) -> Array:
     good[0] = False
     # Up to the pixel beside an edge.
     return ndimage.maximum_filter(good[parts], _SQUARE)
+
+
+def above_horizon(scene: Scene, i: int, up: Array) -> Array:
+    """Where a photo looks upwards or hardly down, bool [H, W]: all that may be sky.
+
+    From above a bright roof at the upper edge of a photo, or snow, looks like sky.
+
+    Args:
+        scene: the photos.
+        i: the photo.
+        up: [3], what is up in the scene, about.
+    """
+    height, width = scene.images[i].shape[:2]
+    across, down, ahead = np.linalg.inv(scene.K[i]).T @ (scene.R[i] @ up)
+    return across * np.arange(width) + (down * np.arange(height) + ahead)[:, None] > -_LEVEL
 
 
 def above_all(image: Array, sky: Array, quarters: int) -> Array:

@@ -43,13 +43,25 @@ def folder(tmp_path_factory):
 
 @pytest.mark.rotating(5, group="photos")
 @needs_pycolmap
-def test_cameras_are_found(folder, tmp_path):
+def test_cameras_are_found(folder, tmp_path, monkeypatch):
+    """As of many photos, and of such of which none are fit to be the first two."""
     root, true = folder
-    seen = []
+    seen, pairs = [], []
+    run = module._run
+
+    def counted(work, *more):
+        run(work, *more)
+        pairs.append(module._rows(work, "two_view_geometries"))
+
+    monkeypatch.setattr(module, "_run", counted)
+    monkeypatch.setattr(module, "_ALL_PAIRS", 8)
+    monkeypatch.setattr(module, "_PARTNERS", 4)
+    monkeypatch.setattr(module, "_FIRST_PAIRS", ((170.0, 0.0), *module._FIRST_PAIRS))
     result = find_cameras(root, callback=lambda now: seen.append((now, now.stage)))
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert {stage for _, stage in seen} == {"features", "match", "place"}
     assert result.left_out == ()
+    assert pairs[0] < 50  # of 66
     write_all(result.files(tmp_path / "a.json"))
     views = load_views(root, cameras=tmp_path / "a.json", dtype=torch.float64)
     assert len(views) == 12

@@ -16,6 +16,7 @@ from gendr.cli import scene as command
 from gendr.photos import visual
 from gendr.photos.camera_files.colmap import point_text, read_point_file, read_tracks
 from gendr.photos.scene import build as build_module
+from gendr.photos.scene import fusion
 from gendr.photos.scene.box import find_box, read_box
 from gendr.photos.scene.build import SceneSettings, build
 from gendr.photos.scene.depth_maps import (
@@ -28,7 +29,7 @@ from gendr.photos.scene.depth_maps import (
 from gendr.photos.scene.fusion import fused, thinned
 from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.model import _neighbours, at_level, read_scene, shrunk
-from gendr.photos.scene.sky import above_all, find_plain, find_sky
+from gendr.photos.scene.sky import above_all, above_horizon, find_plain, find_sky
 from gendr.photos.scene.support import before_sky, open_at_rims, supported
 from gendr.photos.scene.views import camera_of, scored
 from support import rooms
@@ -124,9 +125,16 @@ def test_depth_maps_depend_on_no_threads_and_no_interruption(room, stereo, tmp_p
         np.testing.assert_array_equal(DepthMap.load(file).planes, DepthMap.load(other).planes)
 
 
-def test_points_lie_in_the_room(room, stereo):
+def test_points_lie_in_the_room(room, stereo, monkeypatch):
     scene = room[2]
     cloud = fused(scene, stereo)
+    # Of photos of many pixels a part is enough; files hold no more than others can read.
+    monkeypatch.setattr(fusion, "_PIXELS", 5 * 72 * 96 // 2)
+    half = fused(scene, stereo)
+    assert len(half) == pytest.approx(len(cloud) / 2, rel=0.05)
+    np.testing.assert_array_equal(half.kept, cloud.kept)
+    monkeypatch.setattr(build_module, "_POINTS", 70)
+    assert b"element vertex 70\n" in build_module.points_file(scene, half)[:200]
     places = cloud.points + scene.origin
     off = np.minimum(np.abs(places[:, 2] - rooms.WALL), np.abs(places[:, 1] - rooms.FLOOR))
     assert len(cloud) > 0.6 * 72 * 96
@@ -178,6 +186,7 @@ def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     each = [{**one, "cover": 0.8} for one in each]
     each[4]["cover"] = 0.5
     bare, apart = command.warnings_of(each, found.facts)
+    assert command.warnings_of(each, found.facts, boxed=True) == [apart]
     assert scene.names[4] in bare
     plain = found.facts["plain"]
     assert 0 <= plain < 0.02  # all of the room is painted
@@ -349,6 +358,13 @@ def test_an_object_in_a_box(room, tmp_path, stereo):
     assert (corners[0] < [0, 0, 4]).all()
     assert (corners[1] > [0, 0, 4]).all()
     assert corners[1, 2] < 4.6
+    # Of a figure on a table, which has most points, the head is in it as well.
+    dice = np.random.default_rng(0)
+    points = dice.uniform(-1, 1, (1000, 3)) * [1, 0.01, 1]
+    points[:10, 1] += 0.7
+    eyes = 3 * np.array([[1, 0, 0], [0, 0, 1], [-1, 0, 0], [0, 1, 0]])
+    seen = SimpleNamespace(R=np.repeat(-eyes[:, None] / 3, 3, 1), centres=eyes, points=points)
+    assert find_box(seen)[1, 1] > 0.7  # pyright: ignore[reportArgumentType]
     np.testing.assert_array_equal(read_box("-1 -2 -3 1 2 3.5".split()), [[-1, -2, -3], [1, 2, 3.5]])
     assert read_box(["auto"]) is None
     for words in (["1"], ["a"] * 6, ["nan"] * 6, ["1"] * 6, "1 1 1 0 2 2".split()):
@@ -416,6 +432,12 @@ def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     own = ground.assumed(scene, 2, known)
     assert ((own > 0) == (on_floor & (known == 0))).mean() > 0.999
     np.testing.assert_allclose(own[own > 0], true[own > 0], rtol=0.01)
+    # What photos look straight at, as drones do, has no pits down to a plane behind it.
+    whole = true.astype(np.float32)
+    whole[20:40, 30:50] = 0
+    for far, fills in ((4.0, True), (4.08, False)):
+        facing = Ground(np.array([0.0, 0, -1]), scene.origin[2] - far)
+        assert (facing.assumed(scene, 2, whole)[20:40, 30:50] > 0).all() == fills
     # Its plane goes on, a little lower, below all cameras, as far beyond as they are high.
     plane = Ground(np.array([0.0, -1, 0]), scene.origin[1] - rooms.FLOOR).beneath(scene)
     corners = plane.vertices.numpy() + scene.origin
@@ -504,6 +526,14 @@ def test_sky_is_plain_and_matched_nowhere_but_beside_roofs():
         assert np.rot90(above_all(*own, turn), -turn)[:55].all()
         assert not above_all(*own, turn + 2).any()
         assert not above_all(255 - own[0], own[1], turn).any()
+    # From 60° above all of it lies below the horizon, from the side only its lower half.
+    for degrees in (0, 60):
+        c, s = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+        K = np.array([[160.0, 0, 80], [0, 160, 60], [0, 0, 1]])
+        seen = SimpleNamespace(images=[shown], K=[K], R=[np.eye(3)])
+        rises = above_horizon(seen, 0, np.array([0, -c, -s]))  # pyright: ignore[reportArgumentType]
+        assert rises[:60].all() == (degrees == 0)
+        assert not rises[80 * (degrees == 0) :].any()
     # Plain, but stereo has found half of it.
     found[:, :80] = True
     assert not find_sky(even, found).any()
