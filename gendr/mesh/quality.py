@@ -106,8 +106,8 @@ def cut_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArra
     if not len(faces):
         return cut
     corners = vertices[faces]
-    middle = (corners.max(1) + corners.min(1)) / 2
-    reach = np.linalg.norm(corners.max(1) - corners.min(1), axis=-1) / 2
+    low, high = corners.min(1), corners.max(1)
+    middle, reach = (high + low) / 2, np.linalg.norm(high - low, axis=-1) / 2
     # Faces of one size are near each other if they touch; much larger ones are asked by themselves.
     limit = 2 * float(np.median(reach))
     small = np.flatnonzero(reach <= limit)
@@ -118,10 +118,10 @@ def cut_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArra
     pairs = np.concatenate([pairs.reshape(-1, 2), *more])
     for start in range(0, len(pairs), _BLOCK):
         a, b = pairs[start : start + _BLOCK].T
-        near = (corners[a].min(1) <= corners[b].max(1)).all(1)
-        near &= (corners[b].min(1) <= corners[a].max(1)).all(1)
-        near &= ~(faces[a][:, :, None] == faces[b][:, None]).any((1, 2))
+        near = ((low[a] <= high[b]) & (low[b] <= high[a])).all(1)
         a, b = a[near], b[near]
+        apart = ~(faces[a][:, :, None] == faces[b][:, None]).any((1, 2))
+        a, b = a[apart], b[apart]
         for one, other in ((a, b), (b, a)):
             passed = _passes(corners[one], corners[other])
             cut[other[passed]] = True

@@ -205,3 +205,13 @@ class Output:
         return closest_faces(
             self._backend, self._scene, self._aggregation.coverage, wanted, PAIRS_AT_ONCE
         )
+
+
+def hard_masks(out: Output) -> Tensor:
+    """Whether a face covers each pixel, bool [B, H, W]: out.face_id >= 0, found sooner."""
+    with torch.no_grad():
+        if "rendering.covered" not in out._backend.KERNELS or Output._nearest.place in vars(out):
+            return out._nearest >= 0
+        planes = out._scene.geometry.planes
+        shown = nearest_faces(out._backend, out._scene, *planes, "covered")
+        return shown if out._photo is None else shown & out._photo

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import gendr
-from gendr.mesh import cube_sphere
+from gendr.mesh import Mesh, cube_sphere
+from gendr.rendering.output import hard_masks
 from support import soup
 from support.backends import centres
 from support.processes import run_python
@@ -40,7 +41,7 @@ def test_slivers_do_not_cover_the_line_they_lie_on():
 HEAVY = """
 import re, torch, gendr
 from pathlib import Path
-from gendr.mesh import cube_sphere
+from gendr.mesh import Mesh, cube_sphere
 torch.set_num_threads(2)
 mesh = cube_sphere(15).scaled(0.5)
 camera = gendr.look_at(2.732, 30.0, torch.arange(4) * 90.0)
@@ -136,3 +137,29 @@ def test_kernels_use_no_memory_that_is_freed():
     run = subprocess.run([sys.executable, "-c", FRESH], env={**os.environ, **settings},
                          capture_output=True, text=True, timeout=300)  # fmt: skip
     assert run.returncode == 0, run.stderr[-2000:]
+
+
+@pytest.mark.parametrize("near", [0.5, 3.0])  # the second cuts faces off
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_hard_masks_are_where_faces_are_seen(near, backend):
+    """Of edges that pass through samples, of large and tiny faces, and in photos with borders."""
+    plane = torch.tensor([[x / 8, y / 8, 0.0] for y in range(-6, 7) for x in range(-6, 7)])
+    quads = torch.tensor([13 * y + x for y in range(12) for x in range(12)])[:, None]
+    faces = torch.cat([quads + torch.tensor([0, 1, 14]), quads + torch.tensor([0, 14, 13])])
+    grid = Mesh(plane, faces[torch.arange(len(faces)) % 5 != 0])  # holes
+    camera = gendr.look_at(1.0, 0.0, 0.0, fov=90.0)  # a vertex each two pixels
+    renderer = gendr.Renderer(32, "heaviside", "max", backend=backend, near=1e-3, far=9.0)
+    scenes = [(renderer, grid, camera)]
+    for count in (1, 40):
+        ball = cube_sphere(count).scaled(1.0 if count == 1 else 0.4)
+        around = gendr.look_at(3.0, 20.0, torch.tensor([0.0, 45.0, 200.0]))
+        around = around.with_window(torch.tensor([-0.3, -0.9, 0.8, 0.5]).expand(3, 4))
+        renderer = gendr.Renderer((20, 30), "heaviside", "max", backend=backend, near=near, far=9.0)
+        if backend == "cpu" or count == 1:
+            scenes.append((renderer, ball, around))
+    for renderer, mesh, cameras in scenes:
+        out, again = renderer(mesh, cameras), renderer(mesh, cameras)
+        expected = out.face_id >= 0
+        assert 0 < expected.sum() < expected.numel()
+        assert torch.equal(hard_masks(again), expected)
+        assert torch.equal(hard_masks(out), expected)

@@ -36,7 +36,7 @@ from gendr.primitives.graphs import rasterized
 from gendr.primitives.kernels.gather import gather
 from gendr.primitives.scene import Scene, check_indices
 
-__all__ = ["backend", "backward", "forward", "traced", "visible_ids"]
+__all__ = ["backend", "backward", "covered", "forward", "traced", "visible_ids"]
 
 backend = "cpu"
 
@@ -44,6 +44,7 @@ TILE = 32  # pixels of a side: depths and ids of a tile stay in the first caches
 RUN = 8  # samples of a row that are looked at together, without branches
 MANY = 16  # tiles, beyond which a triangle is listed once for its image: lists stay short
 SMALL = 4096  # pixels and triangles together that are not worth another thread
+BETWEEN = 1e-6  # z / w so far from the planes is on their inner side also after rounding
 MARGIN = 1e-6  # pixels by which boxes are wider, far more than rounding moves a corner
 
 cross, determinant = (
@@ -79,6 +80,22 @@ def visible_ids(scene: Scene, pos: Tensor) -> Tensor:
 
 
 traced = rasterized(backend, visible_ids)
+
+
+def covered(scene: Scene, pos: Tensor) -> Tensor:
+    """Where there is a triangle, bool [N, H, W]: without depths where they decide nothing."""
+    x, y, z, w = pos.reshape(-1, 4).unbind(1)
+    if not len(w) or not bool((z.abs() < (1 - BETWEEN) * w).all()):  # something is cut off
+        return visible_ids(scene, pos) >= 0
+    size = pos.new_tensor([scene.width, scene.height])
+    places = (torch.stack([x / w, y / w], 1) * size + size - 1) / 2
+    slack = 1e-12 * max(scene.width, scene.height, float(places.abs().amax())) ** 2
+    shown = torch.zeros(scene.images, scene.height, scene.width, dtype=torch.bool)
+    run(
+        cover, scene.images, pos.reshape(-1, 4).numpy(), places.numpy(), slack, scene.tri.numpy(),
+        *scene.tables, shown.numpy(), alone=int(scene.tables[2][-1]) + shown.numel() < SMALL,
+    )  # fmt: skip
+    return shown
 
 
 def _rasterized(scene: Scene, pos: Tensor, rast: Tensor, derivatives: Tensor) -> Tensor:
@@ -276,6 +293,81 @@ def later(a, b):
     return a[2] > b[2]
 
 
+@inner(forceinline=True)
+def edges(a, b, c, height, width):
+    """The corners in one order, the determinant by the size, and (p, q, r) of the opposite edges.
+
+    In one order, so that faces with the same corners have the same depths. A sample is within an
+    edge where p x + q y + r > 0.
+    """
+    if later(a, b):
+        a, b = b, a
+    if later(b, c):
+        b, c = c, b
+    if later(a, b):
+        a, b = b, a
+    e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
+    det = determinant(a, e0)
+    s = 1.0 if det > 0.0 else -1.0
+    u, v = s * height, s * width
+    w = u * width
+    return (
+        a, b, c, det * w,
+        (u * e0[0], v * e0[1], w * e0[2]),
+        (u * e1[0], v * e1[1], w * e1[2]),
+        (u * e2[0], v * e2[1], w * e2[2]),
+    )  # fmt: skip
+
+
+@inner()
+def _holds(pos, tri, base, t, height, width, i, j):
+    """Whether a triangle holds a sample, by the rule of `draw`."""
+    a, b, c = corners_of(pos, tri, base, t)
+    if not is_solid(a, b, c):
+        return False
+    x, y = np.float64(2 * j + 1 - width), np.float64(2 * i + 1 - height)
+    for p, q, r in edges(a, b, c, height, width)[4:]:
+        h = p * x + (q * y + r)
+        if not (h > 0.0 or (h == 0.0 and owns(p, q))):
+            return False
+    return True
+
+
+@kernel()
+def cover(pos, places, slack, tri, first, base, offsets, shown, start, stop):
+    """Set `shown` [N, H, W] where there is a triangle, in the images start .. stop - 1.
+
+    Most triangles of a fine mesh lie where others are, and most samples are clearly in or out: only
+    those at an edge are looked at as `draw` does. `places` [P, 2] are the vertices in pixels;
+    products of two differences of these that are at most `slack` may be rounding.
+    """
+    height, width = shown.shape[1:]
+    for n in range(start, stop):
+        image = shown[n]
+        for t in range(first[n], first[n] + offsets[n + 1] - offsets[n]):
+            u, v, w = base[n] + tri[t, 0], base[n] + tri[t, 1], base[n] + tri[t, 2]
+            x0, x1, x2 = places[u, 0], places[v, 0], places[w, 0]
+            y0, y1, y2 = places[u, 1], places[v, 1], places[w, 1]
+            j0 = math.ceil(max(min(x0, x1, x2) - MARGIN, 0.0))
+            j1 = math.floor(min(max(x0, x1, x2) + MARGIN, width - 1.0))
+            i0 = math.ceil(max(min(y0, y1, y2) - MARGIN, 0.0))
+            i1 = math.floor(min(max(y0, y1, y2) + MARGIN, height - 1.0))
+            turn = 1.0 if (x1 - x0) * (y2 - y0) > (x2 - x0) * (y1 - y0) else -1.0
+            for i in range(i0, i1 + 1):
+                for j in range(j0, j1 + 1):
+                    if image[i, j]:
+                        continue
+                    u0, u1, u2, v0, v1, v2 = x0 - j, x1 - j, x2 - j, y0 - i, y1 - i, y2 - i
+                    least = min(
+                        turn * (u0 * v1 - u1 * v0), turn * (u1 * v2 - u2 * v1),
+                        turn * (u2 * v0 - u0 * v2),
+                    )  # fmt: skip
+                    if least > slack or (
+                        least > -slack and _holds(pos, tri, base[n], t, height, width, i, j)
+                    ):
+                        image[i, j] = True
+
+
 @kernel()
 def draw(
     pos, tri, first, base, offsets, box, starts, lists, floor, floor_ids, rast, derivatives, ids,
@@ -305,22 +397,10 @@ def draw(
                     continue
                 t = first[n] + item - offsets[n]
                 a, b, c = corners_of(pos, tri, base[n], t)
-                # In one order, so that faces with the same corners have the same depths.
-                if later(a, b):
-                    a, b = b, a
-                if later(b, c):
-                    b, c = c, b
-                if later(a, b):
-                    a, b = b, a
-                e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
-                det = determinant(a, e0)
-                s = 1.0 if det > 0.0 else -1.0
-                u, v = s * height, s * width
-                w = u * width
-                p0, q0, r0 = u * e0[0], v * e0[1], w * e0[2]
-                p1, q1, r1 = u * e1[0], v * e1[1], w * e1[2]
-                p2, q2, r2 = u * e2[0], v * e2[1], w * e2[2]
-                f = 1.0 / (det * w)
+                a, b, c, scaled, (p0, q0, r0), (p1, q1, r1), (p2, q2, r2) = edges(
+                    a, b, c, height, width
+                )
+                f = 1.0 / scaled
                 pz = (a[2] * p0 + b[2] * p1 + c[2] * p2) * f
                 qz = (a[2] * q0 + b[2] * q1 + c[2] * q2) * f
                 rz = (a[2] * r0 + b[2] * r1 + c[2] * r2) * f

@@ -33,6 +33,7 @@ from gendr.photos.fitting.shape.state import KIND, FitResult, FitState
 from gendr.photos.fitting.silhouette_gradient import silhouette_gradient
 from gendr.photos.meshing.remeshing import without_cuts
 from gendr.rendering import Renderer
+from gendr.rendering.output import hard_masks
 
 __all__ = ["Job"]
 
@@ -212,8 +213,8 @@ class Job:
     def _hard_masks(self, mesh: Mesh, part: slice) -> Tensor:
         """Hard masks of some views."""
         out = self.hard(mesh, self.camera[part])
-        # On a CPU what is nearest is found in half the time of what covers.
-        return out.alpha if mesh.vertices.is_cuda else (out.face_id >= 0).to(mesh.dtype)
+        # On a CPU, where distances to edges take longer.
+        return out.alpha if mesh.vertices.is_cuda else hard_masks(out).to(mesh.dtype)
 
     def step(self, state: FitState, seconds: float) -> FitState:
         """One step of `UniformAdam`; returns a new state and does not change the one given."""

@@ -397,6 +397,22 @@ def nearest(
     """The nearest face that covers each pixel, by the kernel of `gendr.primitives.rasterize`."""
     from gendr.primitives.kernels.raster import visible_ids
 
+    return visible_ids(*_triangles(faces, size, clip, index)).flip(1).long()
+
+
+def covered(
+    faces: ScreenFaces, size: ImageSize, clip: Tensor, index: Tensor | None = None
+) -> Tensor:
+    """Whether a face covers each pixel, bool [B, H, W]: where `nearest` finds one."""
+    from gendr.primitives.kernels.raster import covered
+
+    return covered(*_triangles(faces, size, clip, index)).flip(1)
+
+
+def _triangles(
+    faces: ScreenFaces, size: ImageSize, clip: Tensor, index: Tensor | None
+) -> tuple[Triangles, Tensor]:
+    """What primitives draw: the triangles, and the points [P, 4] of their corners."""
     starts = torch.tensor(faces.offsets, dtype=torch.int32, device="cpu")
     ranges = torch.stack([starts[:-1], starts.diff()], 1)
     points = clip.reshape(-1, 4)
@@ -404,10 +420,10 @@ def nearest(
     triangles = Triangles(
         tri.int(), faces.images, size.height, size.width, len(points), ranges, shared=True
     )
-    return visible_ids(triangles, points).flip(1).long()
+    return triangles, points
 
 
 KERNELS = {
     f"rendering.{x.__name__}": x
-    for x in (project, alpha, softmax, ordered, nearest, pairs, distance, gather)
+    for x in (project, alpha, softmax, ordered, nearest, covered, pairs, distance, gather)
 }

@@ -16,7 +16,7 @@ import numpy as np
 from gendr.kernels.numba.compilation import inner, kernel
 
 
-@inner()
+@inner(forceinline=True)
 def _row(camera, k, vertices, v):
     """A row of a camera times a vertex."""
     return (
@@ -77,7 +77,7 @@ def incident(faces, starts, corners):
         filled[v] += 1
 
 
-@inner()
+@inner(forceinline=True)
 def _within(value, limit):
     """A number within a limit; NaN stays."""
     if value > limit:
@@ -85,7 +85,7 @@ def _within(value, limit):
     return -limit if value < -limit else value
 
 
-@inner()
+@inner(forceinline=True)
 def _vertex_backward(camera, vertices, v, grads, first, starts, corners, limit):
     """The gradient of the X, Y and W of a vertex in an image whose corners begin at `first`."""
     x, y = 0.0, 0.0
