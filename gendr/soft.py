@@ -28,7 +28,7 @@ from gendr._common.checks import (
     check_tensor,
     dtype_name,
 )
-from gendr._common.tracing import all_hold, refuse_vmap
+from gendr._common.tracing import all_hold, matmul, refuse_vmap
 from gendr._common.words import worded
 from gendr.distributions.decisions import check_symmetric
 from gendr.distributions.registry import as_distribution
@@ -240,7 +240,7 @@ def take_along_dim(x: Tensor, probabilities: Tensor, dim: int = -1) -> Tensor:
             f"probabilities must end in {moved.shape[-1]}, the size of x along dim {dim}, got "
             f"{list(probabilities.shape)}"
         )
-    return (probabilities @ moved.unsqueeze(-1)).squeeze(-1).movedim(-1, dim)
+    return matmul(probabilities, moved.unsqueeze(-1)).squeeze(-1).movedim(-1, dim)
 
 
 @worded()

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from gendr._common.checks import check_count, check_finite, check_float, check_number
 from gendr._common.evaluations import Evaluations, Parallel
-from gendr._common.tracing import in_single, refuse_transforms
+from gendr._common.tracing import in_single, matmul, refuse_transforms
 from gendr._common.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
@@ -112,7 +112,7 @@ class SmoothedLoss(nn.Module):
         if hessian:
             own = curvature_of(self.dist, noise).flatten(2) - score.square()
             weighted = weight[..., None] * score
-            second = torch.einsum("sni,snj->nij", weighted, score) / self.samples
+            second = matmul(weighted.permute(1, 2, 0), score.movedim(0, 1)) / self.samples
             second = second + torch.diag_embed((weight[..., None] * own).mean(0))
             second = second / self.scale**2
         return mean, gradient, second
