@@ -28,7 +28,7 @@ from gendr._common.checks import (
     check_tensor,
     dtype_name,
 )
-from gendr._common.tracing import all_hold, refuse_vmap
+from gendr._common.tracing import all_hold, matmul, refuse_vmap
 from gendr._common.words import worded
 from gendr.distributions.decisions import check_symmetric
 from gendr.distributions.registry import as_distribution
@@ -148,13 +148,28 @@ def clamp(
     Raises:
         ValueError: without limits, for a lower one above the upper one, or as `heaviside`.
     """
-    if min is None and max is None:
-        raise ValueError("clamp needs min, max or both")
     if not (min is None or max is None or all_hold(torch.as_tensor(min <= max))):
         raise ValueError(f"clamp needs min <= max, got {min} and {max}")
-    low = 0 if min is None else relu(min - x, scale, dist)
-    high = 0 if max is None else relu(x - max, scale, dist)
-    found = x + low - high
+    inner = torch.where(x.isinf(), 0.0, x)
+
+    def beyond(limit: float | Tensor, gap: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """How likely x is beyond a limit, how likely not, and the limit times the former."""
+        outside, inside = _coverage(gap, scale, dist)
+        limit = torch.as_tensor(limit).to(outside)
+        return outside, inside, torch.where(outside > 0, limit, 0.0) * outside  # 0 of an inf
+
+    if min is not None and max is not None:
+        low, high = beyond(min, min - inner), beyond(max, inner - max)
+        # How likely x is within, by the difference that does not cancel: x may be large.
+        is_low = min - inner > inner - max
+        share, found = torch.where(is_low, low[1] - high[0], high[1] - low[0]), low[2] + high[2]
+    elif min is not None:
+        _, share, found = beyond(min, min - inner)
+    elif max is not None:
+        _, share, found = beyond(max, inner - max)
+    else:
+        raise ValueError("clamp needs min, max or both")
+    found = found + inner * share
     hard = x if min is None else torch.maximum(x, torch.as_tensor(min).to(x))
     hard = hard if max is None else torch.minimum(hard, torch.as_tensor(max).to(x))
     return torch.where(x.isinf(), hard.to(found.dtype), found)  # not inf - inf
@@ -240,7 +255,7 @@ def take_along_dim(x: Tensor, probabilities: Tensor, dim: int = -1) -> Tensor:
             f"probabilities must end in {moved.shape[-1]}, the size of x along dim {dim}, got "
             f"{list(probabilities.shape)}"
         )
-    return (probabilities @ moved.unsqueeze(-1)).squeeze(-1).movedim(-1, dim)
+    return matmul(probabilities, moved.unsqueeze(-1)).squeeze(-1).movedim(-1, dim)
 
 
 @worded()

@@ -149,6 +149,11 @@ def test_infinite_values():
     both = soft.clamp(ends, -1.0, 2.0)
     assert both.tolist() == [-1.0, 2.0]
     assert torch.autograd.grad(both.sum(), ends)[0].tolist() == [0.0, 0.0]
+    # Nor do large ones cancel against the limits.
+    assert_close(soft.clamp(torch.tensor([-1e30, 1e8]), -1.0, 2.0), torch.tensor([-1.0, 2.0]))
+    assert (
+        soft.clamp(torch.tensor(-1e30), min=-1.0) == -1.0 == -soft.clamp(torch.tensor(1e9), max=1.0)
+    )
     assert soft.round(ends).tolist() == [-torch.inf, torch.inf]
     assert_close(soft.round(X.float(), 1e9), X.float(), rtol=0, atol=2e-4)
 

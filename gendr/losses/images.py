@@ -193,8 +193,9 @@ def ssim(image: Tensor, target: Tensor) -> Tensor:
     window = torch.exp(-(ticks**2) / (2 * _SIGMA**2))
     window = window / window.sum()
     moments = torch.stack([x, y, x * x, y * y, x * y], 1).flatten(0, 1)[:, None]
-    for kernel in (window[:, None], window[None]):  # a Gaussian is a product of two
-        moments = F.conv2d(moments, kernel[None, None])
+    with torch.autocast(x.device.type, enabled=False):  # variances are differences
+        for kernel in (window[:, None], window[None]):  # a Gaussian is a product of two
+            moments = F.conv2d(moments, kernel[None, None])
     a, b, aa, bb, ab = moments.unflatten(0, (-1, 5))[:, :, 0].unbind(1)
     means, product = a * a + b * b, a * b
     index = (2 * product + _C1) * (2 * (ab - product) + _C2)

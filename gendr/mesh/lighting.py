@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice, check_finite, check_number, check_shape
+from gendr._common.vectors import unit
 
 if TYPE_CHECKING:
     from gendr.mesh.cameras import Camera
@@ -91,7 +92,7 @@ class Lighting:
     def directions(self, like: Tensor) -> Tensor:
         """Unit vectors to the light, [1, 3] or [B, 3], in the dtype and on the device of `like`."""
         direction = torch.as_tensor(self.direction, dtype=like.dtype, device=like.device)
-        return torch.nn.functional.normalize(direction, dim=-1).reshape(-1, 3)
+        return unit(direction).reshape(-1, 3)
 
     def shade(
         self,

@@ -585,9 +585,10 @@ class Mesh:
 
         Means something for closed meshes only.
         """
-        a, b, c = self.face_vertices.unbind(1)
+        # In float64: far from 0 the parts, which nearly cancel, are far larger than their sum.
+        a, b, c = self.face_vertices.double().unbind(1)
         each = (a * torch.linalg.cross(b, c)).sum(-1) / 6
-        return summed(each, owners(self.face_counts, each.device), len(self))
+        return summed(each, owners(self.face_counts, each.device), len(self)).to(self.dtype)
 
     def bounding_box(self) -> tuple[Tensor, Tensor]:
         """Lowest and highest coordinates of the vertices of each mesh: [B, 3] and [B, 3].

@@ -681,7 +681,8 @@ def _is_tame(nodes: Sequence[ast.AST]) -> bool:
             if name not in _TAME:
                 return False
         elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Pow)):
-            if not isinstance(node.right, ast.Constant):
+            tame = (int, float) if isinstance(node.op, ast.Div) else int  # not a root
+            if not (isinstance(node.right, ast.Constant) and isinstance(node.right.value, tame)):
                 return False
     return True
 

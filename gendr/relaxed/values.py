@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import shape_text
-from gendr._common.tracing import is_traced
+from gendr._common.tracing import is_traced, matmul
 from gendr.relaxed.settings import at_ties, current
 
 Value: TypeAlias = Any
@@ -356,7 +356,7 @@ class Categorical:
     def expected(self) -> Tensor:
         """The mean of the class numbers, [*batch]: a real index, if their order means something."""
         p = self.probabilities
-        return p @ torch.arange(len(self), dtype=p.dtype, device=p.device)
+        return matmul(p, torch.arange(len(self), dtype=p.dtype, device=p.device))
 
     def __len__(self) -> int:
         return self.weights.shape[0]

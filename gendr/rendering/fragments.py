@@ -127,9 +127,9 @@ def _cross(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _safe_square(edge: Tensor) -> Tensor:
-    """|edge|^2, 1 for an edge without length (its square may underflow)."""
+    """|edge|^2; inf where it underflows, so that points are nearest to a corner of such an edge."""
     square = (edge * edge).sum(-1)
-    return torch.where(square > torch.finfo(edge.dtype).tiny, square, 1.0)
+    return torch.where(square > torch.finfo(edge.dtype).tiny, square, torch.inf)
 
 
 def interpolation_weights(

@@ -49,7 +49,8 @@ class Output:
 
     In which order and in which mode images are read does not matter: one that is read under
     `torch.no_grad`, as for a progress bar, has gradients when it is read again without. What was
-    rendered under `torch.no_grad` has none.
+    rendered under `torch.no_grad` has none. Shape and camera are those of the call, also if their
+    tensors have changed in place since; colours and textures are read with the image.
 
     Attributes:
         alpha: [B, H, W] soft coverage in [0, 1].

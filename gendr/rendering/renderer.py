@@ -293,18 +293,21 @@ class Renderer(nn.Module):
         if check and not late:
             _check_scene(vertices, camera)
         owner = self._owner if late else None
-        geometry = Geometry(
-            mesh, camera, self.near, self.far,
-            operation(backend, "project")(mesh, camera, self.near, self.far, owner),
-            backend.KERNELS.get("rendering.gather"),
-        )  # fmt: skip
+        projected = operation(backend, "project")(mesh, camera, self.near, self.far, owner)
+        # Images are of now, also if they are read when an optimiser has changed the shape.
+        if _may_change(vertices):
+            mesh = mesh.with_vertices(vertices.clone())
+        if camera.requires_grad and any(map(_may_change, camera.tensors())):
+            camera = camera.with_tensors(*(x.clone() for x in camera.tensors()))
+        gathered = backend.KERNELS.get("rendering.gather")
+        geometry = Geometry(mesh, camera, self.near, self.far, projected, gathered)
         if late and geometry.projected is None:
             _check_scene(vertices, camera)
         device = vertices.device.type
         mixed = torch.is_autocast_enabled(device)
         with torch.autocast(device, enabled=False) if mixed else _AS_IT_IS:
             self._look(geometry, vertices)
-            _ = geometry.faces  # now: what the scene holds may be changed before it is read
+            _ = geometry.faces  # now, as above
         light = self.lighting
         if light is not None and light is self._default_lighting and mesh.unlit:
             light = None
@@ -453,6 +456,11 @@ def _checked_background(background: Sequence[float]) -> Tensor:
         hint = "; divide values of 0 .. 255 by 255" if max(values) > 1 else ""
         raise ValueError(f"background must be RGB in [0, 1], got {background!r}{hint}")
     return colour
+
+
+def _may_change(tensor: Tensor) -> bool:
+    """Whether others hold the memory of a tensor: it was not made by a computation."""
+    return not is_traced() and (tensor.is_leaf or tensor._is_view())
 
 
 def _check_scene(vertices: Tensor, camera: Camera) -> None:

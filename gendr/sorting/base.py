@@ -25,7 +25,7 @@ from gendr._common.checks import (
     shape_text,
 )
 from gendr._common.ranges import finite
-from gendr._common.tracing import HALVES, check_reverse_mode, is_traced
+from gendr._common.tracing import HALVES, check_reverse_mode, is_traced, matmul
 from gendr._common.words import translated
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.networks import INSTEAD
@@ -91,7 +91,7 @@ class PermutationSort(Sort):
 
     def last_carried(self, x: Tensor, payload: Tensor, count: int) -> Tensor:
         """The last rows of P times a payload [..., n, c], [..., count, c]."""
-        return finite(self.last_rows(x, count) @ payload)
+        return finite(matmul(self.last_rows(x, count), payload))
 
     def values(self, x: Tensor) -> Tensor:
         """P @ x: the sorted values [..., n], ascending, of x [..., n]."""
@@ -99,17 +99,18 @@ class PermutationSort(Sort):
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c]: a payload [..., n, c] is sorted by the keys x [..., n]."""
-        return finite(self.permutation(x) @ payload)  # a row's sum may be slightly above 1
+        # a row's sum may be slightly above 1
+        return finite(matmul(self.permutation(x), payload))
 
     def weighed(self, x: Tensor, weights: Tensor) -> Tensor:
         """P^T @ weights, [..., n, c]: of every input, what its ranks are worth."""
-        return finite(self.permutation(x).mT @ weights)
+        return finite(matmul(self.permutation(x).mT, weights))
 
     def ranks(self, x: Tensor) -> Tensor:
         """The expected rank, from 1 to n, under each column of P: [..., n], shaped like x."""
         p = self.permutation(x)
         positions = torch.arange(1, p.shape[-2] + 1, dtype=p.dtype, device=p.device)
-        return positions @ p
+        return matmul(positions, p)
 
 
 def of_rows(

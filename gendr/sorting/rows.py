@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gendr._common.checks import check_choice, check_number
 from gendr._common.ranges import finite, saturated
-from gendr._common.tracing import is_traced
+from gendr._common.tracing import is_traced, matmul
 from gendr.distributions.decisions import Number
 from gendr.kernels.backends import NAMES
 from gendr.kernels.operator import Operator
@@ -187,7 +187,8 @@ def _last(spec: tuple[RowSort, int], x: Tensor, steepness: Number, payload: Tens
 
 
 def _times(p: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
-    return finite((p.mT if by_columns else p) @ payload)  # a row's sum may be slightly above 1
+    # a row's sum may be slightly above 1
+    return finite(matmul(p.mT if by_columns else p, payload))
 
 
 def _is_far(values: Tensor) -> bool:

@@ -17,6 +17,7 @@ from gendr._common.ranges import saturated
 from gendr._common.tracing import (
     applied,
     is_traced,
+    matmul,
     refuse_batched,
     refuse_onnx,
     refuse_transforms,
@@ -160,8 +161,8 @@ def _running_sum(x: Tensor) -> Tensor:
 
 def _column_sums(k: Tensor, scaling: Tensor) -> Tensor:
     """Sums of the columns of K, after its rows were scaled so that K @ scaling is 1."""
-    rows = 1 / (k @ scaling[..., None])
-    return (k.mT @ rows)[..., 0]
+    rows = 1 / matmul(k, scaling[..., None])
+    return matmul(k.mT, rows)[..., 0]
 
 
 def _scaled(k: Tensor, scaling: Tensor) -> Tensor:
@@ -233,7 +234,7 @@ class _Plan(torch.autograd.Function):
         to_log_k = p * (grad + b - (p * b).sum(-1, keepdim=True))
         n = p.shape[-1]
         ranks = torch.arange(n, dtype=p.dtype, device=p.device) - (n - 1) / 2
-        return size * (ranks @ to_log_k), None, None
+        return size * matmul(ranks, to_log_k), None, None
 
 
 _plan = applied(_Plan)
@@ -248,7 +249,7 @@ def _solve(p: Tensor, right: Tensor) -> Tensor:
     rounding errors of the elimination, to keep the system solvable.
     """
     n = p.shape[-1]
-    matrix = p.mT @ p
+    matrix = matmul(p.mT, p)
     matrix.diagonal(dim1=-2, dim2=-1).zero_()
     degrees = matrix.sum(-1)
     matrix = matrix.neg_().add_(1 / n)  # the constant only fixes the mean

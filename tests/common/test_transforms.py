@@ -11,7 +11,7 @@ from torch.func import grad, vmap
 
 import gendr
 from gendr.relaxed import estimators, shortest_path
-from gendr.sorting import names, permutation, soft_sort
+from gendr.sorting import names, permutation, soft_rank, soft_sort
 from gendr.topk import soft_topk_mask
 from support.operators import entries
 
@@ -104,6 +104,21 @@ def test_transforms_give_what_autograd_and_loops_give_or_our_error(drawn):
         for transform in found.keys() - refused:
             for got, right in zip(found[transform], want[transform], strict=True):
                 assert torch.allclose(got.to(right), right, rtol=1e-5, atol=1e-6), (name, transform)
+
+
+def test_autocast_leaves_results_as_they_are(drawn):
+    weights, image = torch.rand(2, 5), torch.rand(1, 1, 12, 12)
+    others = {
+        "soft indices": (lambda x: gendr.soft.take_along_dim(weights, x), (torch.rand(2, 3, 5),)),
+        "ssim": (lambda x: gendr.losses.ssim(x, image), (torch.rand(1, 1, 12, 12),)),
+        "sinkhorn": (lambda x: soft_rank(x, "sinkhorn"), (torch.rand(30),)),
+    }
+    for name, (operator, leaves) in (*drawn(entries().items(), 4), *others.items()):
+        with torch.random.fork_rng():
+            want = operator(*leaves)
+        with torch.random.fork_rng(), torch.autocast("cpu", torch.bfloat16):
+            found = operator(*leaves)
+        torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6, msg=name)
 
 
 @pytest.mark.graphs

@@ -119,6 +119,11 @@ def test_bad_input():
         SmoothedLoss(quartic, samples=1)
     with pytest.raises(ValueError, match="density without jumps"):
         SmoothedLoss(quartic, dist="uniform")
+    for law in ("laplace", "gamma(shape=2)"):  # the diagonal came without what the kink adds
+        kinked = SmoothedLoss(quartic, dist=law)
+        assert kinked.derivatives(x, w, hessian=False)[2] is None
+        with pytest.raises(ValueError, match="density without kinks"):
+            kinked.derivatives(x, w)
     with pytest.raises(ValueError, match="an entry for each of 2 inputs"):
         SmoothedLoss(quartic)(x, w[:1])
     with pytest.raises(ValueError, match="a number for each of 20 samples"):

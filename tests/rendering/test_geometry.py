@@ -82,6 +82,9 @@ def test_slivers_are_not_inside_far_from_themselves():
     corners = torch.stack([ends[:, 0], ends[:, 1], middle], 1)
     along = ends[:, 0] + (ends[:, 1] - ends[:, 0]) * torch.rand(2000, 1, generator=generator) * 3
     assert signed_distance(along, corners).max() < 1e-6
+    # The squares of such edges underflow in float32; beside the triangle d was 0.
+    tiny = 1e-20 * torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    assert signed_distance(torch.tensor([0.25, 0.0]), tiny) == -0.25
 
 
 def test_projection_drops_what_is_out_of_range():

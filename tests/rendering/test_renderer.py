@@ -78,6 +78,22 @@ def test_mesh_and_camera_batches_broadcast():
             renderer(many, cameras[:count])
 
 
+@for_each(backend=["cpu", "reference"])
+def test_images_are_of_the_call_whatever_changes_later(backend):
+    renderer = Renderer(9, backend=backend)
+    vertices = icosphere(1).vertices.clone().requires_grad_()
+    camera = look_at(2.7, 20.0, 30.0)
+    camera = camera.with_tensors(translation=camera.translation.clone().requires_grad_())
+    scene = icosphere(1).with_vertices(vertices), camera
+    first, second = renderer(*scene), renderer(*scene)
+    want = first.depth, first.rgb
+    with torch.no_grad():
+        vertices *= 0.5
+        camera.translation[:, 2] += 1
+    for got, image in zip((second.depth, second.rgb), want, strict=True):
+        torch.testing.assert_close(got, image)
+
+
 def test_pixels_as_units_of_scale():
     camera = look_at(3, 20, 0)
     for dist, scale in (("gaussian", 1.5 * 2 / 20), ("gaussian.squared", (1.5 * 2 / 20) ** 2)):

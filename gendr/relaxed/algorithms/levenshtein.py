@@ -28,7 +28,7 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._common.tracing import in_single, is_traced
+from gendr._common.tracing import in_single, is_traced, matmul
 from gendr._common.words import worded
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
@@ -130,7 +130,7 @@ def _equality(s: object, t: object, check: bool) -> Tensor:
     if check:
         check_finite("s", s)
         check_finite("t", t)
-    return _normalised(s) @ _normalised(t).mT
+    return matmul(_normalised(s), _normalised(t).mT)
 
 
 def _normalised(x: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from gendr._common.checks import check_choice, check_number
 from gendr._common.evaluations import Parallel
-from gendr._common.tracing import in_single
+from gendr._common.tracing import in_single, matmul
 from gendr._common.words import worded
 from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.solution_cache import SolutionCache
@@ -73,7 +73,7 @@ class _CacheLoss(SolverLoss):
             none = torch.ones((), dtype=torch.bool, device=given.device)
             return [c.flatten(1)[:, :1].masked_fill(none, torch.nan) for c in (predicted, *others)]
         pool = torch.from_numpy(self.cache.solutions).to(predicted).flatten(1)
-        return [costs.flatten(1) @ pool.mT for costs in (predicted, *others)]
+        return [matmul(costs.flatten(1), pool.mT) for costs in (predicted, *others)]
 
     def close(self) -> None:
         """End the threads or processes of the solver."""

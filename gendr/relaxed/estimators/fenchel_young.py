@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from gendr._common.checks import check_count, check_number
 from gendr._common.evaluations import Parallel
-from gendr._common.tracing import in_single
+from gendr._common.tracing import in_single, matmul
 from gendr._common.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
@@ -117,6 +116,8 @@ class FenchelYoungLoss(SolverLoss):
             check_score(self.dist)
             score = score_of(self.dist, noise).flatten(2) / self.scale
             around = (solutions - mean).flatten(2) * (self.samples / max(self.samples - 1, 1))
-            second = -self.sign * torch.einsum("sni,snj->nij", around, score) / self.samples
+            second = (
+                -self.sign * matmul(around.permute(1, 2, 0), score.movedim(0, 1)) / self.samples
+            )
             second = feasible(0.5 * (second + second.mT))
         return value, gradient.flatten(1), second

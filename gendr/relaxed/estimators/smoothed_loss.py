@@ -20,11 +20,17 @@ from torch import Tensor, nn
 
 from gendr._common.checks import check_count, check_finite, check_float, check_number
 from gendr._common.evaluations import Evaluations, Parallel
-from gendr._common.tracing import in_single, refuse_transforms
+from gendr._common.tracing import in_single, matmul, refuse_transforms
 from gendr._common.words import worded
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
-from gendr.relaxed.estimators.smoothing import check_score, curvature_of, drawn, score_of
+from gendr.relaxed.estimators.smoothing import (
+    check_curvature,
+    check_score,
+    curvature_of,
+    drawn,
+    score_of,
+)
 from gendr.relaxed.estimators.solver_loss import (
     Reduction,
     check_reduction,
@@ -47,7 +53,7 @@ class SmoothedLoss(nn.Module):
         samples: of the noise, >= 2, for each input. From each value the mean of the others is
             subtracted.
         scale: of the noise, in units of the input.
-        dist: its law; it must have a density without jumps.
+        dist: its law; it must have a density without jumps, and for a Hessian without kinks.
         reduction: "mean" or "sum" over the batch, or "none".
         batched: the function takes stacks [S, *event], and as many entries, and returns [S].
         workers: how many threads or processes evaluate it.
@@ -99,6 +105,8 @@ class SmoothedLoss(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The loss [N], its gradient [N, m] and its Hessian [N, m, m], of the same samples."""
         refuse_transforms("an estimated gradient")
+        if hessian:
+            check_curvature(self.dist)
         x = check_finite("x", check_float("x", x))
         noise = drawn(self.dist, self.samples, x, self._generator)
         samples = (x + self.scale * noise).movedim(0, 1)
@@ -112,7 +120,7 @@ class SmoothedLoss(nn.Module):
         if hessian:
             own = curvature_of(self.dist, noise).flatten(2) - score.square()
             weighted = weight[..., None] * score
-            second = torch.einsum("sni,snj->nij", weighted, score) / self.samples
+            second = matmul(weighted.permute(1, 2, 0), score.movedim(0, 1)) / self.samples
             second = second + torch.diag_embed((weight[..., None] * own).mean(0))
             second = second / self.scale**2
         return mean, gradient, second

@@ -137,6 +137,23 @@ def curvature_of(dist: Distribution, noise: Tensor) -> Tensor:
     return second / torch.where(pdf > 0, pdf, 1.0)
 
 
+def check_curvature(dist: Distribution) -> None:
+    """Refuse a law whose density has a kink: `curvature_of` does not see it.
+
+    The mean of the curvature is 0 for others, as the slope of the density is so at both ends.
+
+    Raises:
+        ValueError: it has one.
+    """
+    levels = (torch.arange(1000, dtype=torch.float64, device="cpu") + 0.5) / 1000
+    curvature = curvature_of(dist, dist.icdf(levels).detach())
+    if not bool(curvature.mean().abs() < 0.5 * curvature.abs().mean()):
+        raise ValueError(
+            f"a Hessian needs a density without kinks, got {dist}; use gaussian, logistic, cauchy, "
+            'or NewtonLoss(loss, "fisher")'
+        )
+
+
 def check_score(dist: Distribution) -> None:
     """Refuse a law whose density jumps: then the slope of its logarithm is not enough.
 
