@@ -1,4 +1,4 @@
-# pyright: reportUnusedImport=false
+# pyright: reportUnusedImport=false, reportIncompleteStub=false
 import typing
 
 from gendr.mesh.cameras import Camera as Camera
