@@ -106,19 +106,16 @@ def test_transforms_give_what_autograd_and_loops_give_or_our_error(drawn):
                 assert torch.allclose(got.to(right), right, rtol=1e-5, atol=1e-6), (name, transform)
 
 
-def test_autocast_leaves_results_as_they_are(drawn):
+def test_autocast_leaves_results_as_they_are():
     weights, image = torch.rand(2, 5), torch.rand(1, 1, 12, 12)
-    others = {
-        "soft indices": (lambda x: gendr.soft.take_along_dim(weights, x), (torch.rand(2, 3, 5),)),
-        "ssim": (lambda x: gendr.losses.ssim(x, image), (torch.rand(1, 1, 12, 12),)),
-        "sinkhorn": (lambda x: soft_rank(x, "sinkhorn"), (torch.rand(30),)),
-    }
-    for name, (operator, leaves) in (*drawn(entries().items(), 4), *others.items()):
-        with torch.random.fork_rng():
-            want = operator(*leaves)
-        with torch.random.fork_rng(), torch.autocast("cpu", torch.bfloat16):
-            found = operator(*leaves)
-        torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6, msg=name)
+    for operator, x in (
+        (lambda x: gendr.soft.take_along_dim(weights, x), torch.rand(2, 3, 5)),
+        (lambda x: gendr.losses.ssim(x, image), torch.rand(1, 1, 12, 12)),
+        (lambda x: soft_rank(x, "sinkhorn"), torch.rand(30)),
+    ):
+        with torch.autocast("cpu", torch.bfloat16):
+            found = operator(x)
+        torch.testing.assert_close(found, operator(x), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.graphs
