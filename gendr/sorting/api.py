@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import import_module
 from itertools import chain
 from types import MappingProxyType
@@ -48,16 +48,15 @@ from gendr.sorting.rows import RowSort
 
 Method: TypeAlias = "str | Sort"
 
-# The modules that contain the methods; importing one makes its classes known.
-_MODULES = ("relaxed", "neuralsort", "softsort", "sinkhorn", "permutahedron")
+# Here, not at the first call, which may be traced: a graph holds no import.
+for _module in ("relaxed", "neuralsort", "softsort", "sinkhorn", "permutahedron"):
+    import_module(f"gendr.sorting.{_module}")  # makes its classes known
+_KINDS: Mapping[str, type[Sort]] = MappingProxyType(members(Sort, package="gendr"))
 
 
-@cache
 def kinds() -> Mapping[str, type[Sort]]:
     """The classes of all methods by their names."""
-    for module in _MODULES:
-        import_module(f"gendr.sorting.{module}")
-    return MappingProxyType(members(Sort, package="gendr"))
+    return _KINDS
 
 
 def names() -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -270,7 +270,9 @@ def named_settings(
         TypeError: a word that is none, with the settings that there are, the nearest first.
         ValueError: a value that cannot be converted.
     """
-    allowed = [f.name for f in fields(kind) if f.init and f.name not in without]
+    # By the attribute, as `torch.compile` knows `dataclasses.fields` of objects alone.
+    known = kind.__dataclass_fields__.values()
+    allowed = [f.name for f in known if f.init and f.name not in without]
     return translated(f"method {method!r}", allowed, given)
 
 
