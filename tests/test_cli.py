@@ -736,7 +736,7 @@ def test_demo_reaches_its_goal(tmp_path):
     assert metrics["iou"] >= 0.85
     assert metrics["views"] == 24
     assert metrics["image_size"] == [128, 128]
-    assert len(metrics["history"]) == 100
+    assert len(metrics["history"]) == 60
     assert metrics["chamfer_relative"] < 0.01
 
 
