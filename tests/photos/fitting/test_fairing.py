@@ -1,0 +1,72 @@
+"""What is left of a hull's ridges, and normals by shading."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gendr import look_at
+from gendr.mesh import icosphere
+from gendr.photos import visual, visual_hull
+from gendr.photos.fitting.colors.light import HarmonicLight
+from gendr.photos.fitting.shape.fairing import faired
+from gendr.photos.fitting.shape.shading import shading_normals
+
+
+def around(count):
+    return look_at(4.0, 12.0, 360.0 * torch.arange(count) / count)
+
+
+@pytest.fixture(scope="module")
+def egg():
+    """A smooth body: the mesh and photos of one grey."""
+    mesh = icosphere(4)
+    mesh = mesh.with_vertices(mesh.vertices * torch.tensor([0.8, 1.0, 0.65]))
+    camera = around(12)
+    return mesh, camera, visual.silhouettes(mesh, camera, 96)
+
+
+def off(mesh, truth):
+    """How far normals are off in the middle, in degrees: the mean."""
+    v = mesh.vertices
+    some = v[:, 1].abs() < 0.5
+    true = F.normalize(v / torch.tensor([0.8, 1.0, 0.65]) ** 2, dim=1)
+    cosine = (true * mesh.vertex_normals).sum(1)[some]
+    return float(cosine.clamp(-1, 1).acos().rad2deg().mean())
+
+
+def test_ridges_of_a_hull_go_and_outlines_stay(egg):
+    truth, camera, alpha = egg
+    hull = visual_hull(camera, alpha)
+    grey = 0.6 * alpha[:, None].expand(-1, 3, -1, -1)
+    told = []
+    found = faired(hull, grey, camera, alpha, False, tell=told.append)
+    assert off(found, truth) < 0.6 * off(hull, truth)
+    seen = visual.silhouettes(found, camera, 96)
+    assert float((seen - alpha).abs().sum() / alpha.sum()) < 0.02
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+
+
+@pytest.mark.parametrize("frame", ["camera", "world"])
+def test_shading_tells_normals_if_light_moves(egg, frame):
+    truth, camera = egg[0], around(24)
+    alpha = visual.silhouettes(truth, camera, 96)
+    light = torch.zeros(9, 3)
+    light[0], light[1], light[2], light[3] = 1.0, 0.5, -0.7, 0.4
+    grey = truth.with_vertex_colors(torch.full_like(truth.vertices, 0.5))
+    rgb, _ = HarmonicLight(light, frame).views(grey, camera, 96)
+    rgb = rgb ** (1 / 2.2) * (alpha > 0)[:, None]
+    wave = torch.sin(12 * truth.vertices[:, 1:2])
+    rough = truth.with_vertices(truth.vertices * (1 + 0.01 * wave))
+    said = shading_normals(rough, rough.vertex_normals, rgb, camera, alpha)
+    if frame == "world":
+        assert said is None
+        return
+    found, sure = said
+    some = sure > 0.4
+    assert float(some.float().mean()) > 0.05
+    before, after = (
+        (n * truth.vertex_normals).sum(1)[some].clamp(-1, 1).acos().rad2deg().mean()
+        for n in (rough.vertex_normals, found)
+    )
+    assert float(after) < 0.8 * float(before)
