@@ -152,8 +152,8 @@ def shapes(folder: Path) -> dict[str, Mesh]:
     found = {name: Mesh.load(path) for name, path in files.items()}
     found |= {name: make() for name, make in made.items()}
     for name in FIGURES:  # without the edges of triangles
-        parts = (part.numpy() for part in (found[name].vertices, found[name].faces))
-        whole = trimesh.Trimesh(*parts)  # without what no face uses
+        bare = found[name].vertices.numpy(), found[name].faces.numpy()
+        whole = trimesh.Trimesh(bare[0], bare[1])  # without what no face uses
         fine = trimesh.remesh.subdivide_loop(whole.vertices, whole.faces, iterations=2)
         found[name] = Mesh(*(torch.from_numpy(np.asarray(part)) for part in fine))
     return {name: Mesh(found[name].vertices, found[name].faces).normalized() for name in SHAPES}

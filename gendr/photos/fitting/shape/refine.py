@@ -293,7 +293,7 @@ def refine_shape(
         reason = reason or "the time was over before photos were matched"
         if smooth is not None:
             found, last = smooth
-            both, moved = zip(first, last, strict=True), _distance(found, given)
+            both, moved = ((first[0], last[0]), (first[1], last[1])), _distance(found, given)
             found = found.with_origin(mesh.origin[0])
             return ShapeResult(found, True, *both, moved, finished, reason, known)
         both = (first[0], first[0]), (first[1], first[1])
