@@ -1,5 +1,6 @@
-"""What is left of a hull's ridges, and normals by shading."""
+"""The smooth surface between rims, and normals by shading."""
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -8,8 +9,10 @@ from gendr import look_at
 from gendr.mesh import icosphere
 from gendr.photos import visual, visual_hull
 from gendr.photos.fitting.colors.light import HarmonicLight
+from gendr.photos.fitting.shape import fairing
 from gendr.photos.fitting.shape.fairing import faired
 from gendr.photos.fitting.shape.shading import shading_normals
+from gendr.photos.fitting.shape.stereo import Depths, _fronts
 
 
 def around(count):
@@ -34,9 +37,9 @@ def off(mesh, truth):
     return float(cosine.clamp(-1, 1).acos().rad2deg().mean())
 
 
-def test_ridges_of_a_hull_go_and_outlines_stay(egg):
+def test_ridges_of_a_hull_go_and_rims_come_to_the_outlines(egg):
     truth, camera, alpha = egg
-    hull = visual_hull(camera, alpha)
+    hull = visual_hull(camera, alpha).scaled(0.95)
     grey = 0.6 * alpha[:, None].expand(-1, 3, -1, -1)
     told = []
     found = faired(hull, grey, camera, alpha, False, tell=told.append)
@@ -71,3 +74,22 @@ def test_shading_tells_normals_if_light_moves(egg, frame):
         for n in (rough.vertex_normals, found)
     )
     assert float(after) < 0.8 * float(before)
+
+
+def test_depths_that_photos_agree_about_say_where_a_surface_is(egg):
+    truth, camera, _ = egg
+    inverse = _fronts(truth, camera, (96, 96)).numpy()
+    planes = np.stack([inverse, *np.zeros((2, *inverse.shape))], -1).astype(np.float32)
+    weights = 0.8 * (inverse > 0).astype(np.float32)
+    small = truth.scaled(0.95)
+    depths = Depths(planes, weights, 1.0)
+    agree, deeper = fairing._matched(small, small.vertex_normals, camera, depths, 0.2)
+    some = agree > 0
+    assert float(some.float().mean()) > 0.7
+    moved = (small.vertices + deeper[:, None] * small.vertex_normals)[some]
+    radius = (moved / torch.tensor([0.8, 1.0, 0.65])).norm(dim=1)
+    assert float((radius - 1).abs().median()) < 0.01
+    # One photo alone does not say so.
+    alone = Depths(planes, weights * (np.arange(12) == 0)[:, None, None], 1.0)
+    agree, _ = fairing._matched(small, small.vertex_normals, camera, alone, 0.2)
+    assert float(agree.max()) == 0
