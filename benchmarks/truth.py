@@ -7,9 +7,10 @@
 Drawn by Mitsuba 3 (Jakob et al. 2022): six shapes on a floor with soft shadows, 36 photos in
 three rings. Each is once painted with a pattern of three sizes and once nearly plain; the light
 stands still for three of the shapes, and for three of them moves with the camera, as a flash does.
-Masks are those of the shapes alone. FOLDER holds `fandisk.obj`, `homer.obj`, `cheburashka.obj`.
+Masks are those of the shapes alone. FOLDER holds `fandisk.obj` and those of
+the figures.
 
-The last two are figures of plaster: of one grey, before black, in light from beside the camera or
+The last four are figures of plaster: of one grey, before black, in light from beside the camera or
 from two sides of the room, so that what lies in shadow is as black as the background. Their photos
 of 640 x 480 are taken from a ring, and are noisy; masks are those that `gendr fit` finds.
 
@@ -59,9 +60,9 @@ ALL = (*PAINTS, PLASTER)
 # The shapes, and whether the light moves with the camera; those that are figures of plaster.
 SHAPES = {
     "fandisk": False, "rocker": True, "chair": True, "airplane": False, "mug": False, "bowl": True,
-    "homer": True, "cheburashka": False,
+    "homer": True, "cheburashka": False, "stanford-bunny": True, "spot": False,
 }  # fmt: skip
-FIGURES = ("homer", "cheburashka")
+FIGURES = ("homer", "cheburashka", "stanford-bunny", "spot")
 # Elevations of the photos, degrees, and which part of them is there.
 RINGS = ((8.0, 0.4), (32.0, 0.35), (58.0, 0.25))
 DISTANCE, FOV = 4.6, 30.0  # all of a shape of radius 1 is in view
@@ -151,8 +152,9 @@ def shapes(folder: Path) -> dict[str, Mesh]:
     found = {name: Mesh.load(path) for name, path in files.items()}
     found |= {name: make() for name, make in made.items()}
     for name in FIGURES:  # without the edges of triangles
-        parts = (part.numpy() for part in (found[name].vertices, found[name].faces))
-        fine = trimesh.remesh.subdivide_loop(*parts, iterations=2)
+        bare = found[name].vertices.numpy(), found[name].faces.numpy()
+        whole = trimesh.Trimesh(bare[0], bare[1])  # without what no face uses
+        fine = trimesh.remesh.subdivide_loop(whole.vertices, whole.faces, iterations=2)
         found[name] = Mesh(*(torch.from_numpy(np.asarray(part)) for part in fine))
     return {name: Mesh(found[name].vertices, found[name].faces).normalized() for name in SHAPES}
 

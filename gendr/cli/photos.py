@@ -196,7 +196,8 @@ def refined_shape(
         "known": found.known,
     }
     if found.reason and not args.quiet:
-        say("gendr", f"the surface stays that of the masks, without stereo: {found.reason}")
+        made = "was made smooth between outlines" if found.improved else "stays that of the masks"
+        say("gendr", f"the surface {made}, without stereo: {found.reason}")
     if found.improved:
         alpha = visual.silhouettes(found.mesh, views.camera, views.image_size)
         each = iou(alpha, views.masks)

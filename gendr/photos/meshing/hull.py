@@ -207,17 +207,17 @@ class _Distance:
 
 
 def _in_photo(mask: NDArray[np.float64], photo: NDArray[np.bool_] | None) -> NDArray[np.float64]:
-    """`_to_outline` of what a photo shows; what is beside it goes on as at its border."""
+    """`to_outline` of what a photo shows; what is beside it goes on as at its border."""
     if photo is None:
-        return _to_outline(mask)
+        return to_outline(mask)
     rows, columns = (np.flatnonzero(photo.any(axis)) for axis in (1, 0))
     sides = [(int(where[0]), int(where[-1]) + 1) for where in (rows, columns)]
     part = mask[tuple(slice(*side) for side in sides)]
     beside = [(first, n - last) for (first, last), n in zip(sides, mask.shape, strict=True)]
-    return np.pad(_to_outline(part), beside, mode="edge")
+    return np.pad(to_outline(part), beside, mode="edge")
 
 
-def _to_outline(mask: NDArray[np.float64]) -> NDArray[np.float64]:
+def to_outline(mask: NDArray[np.float64]) -> NDArray[np.float64]:
     """The signed distances of the pixels of a mask, and of a border, to its outline, in pixels.
 
     Holes of a few pixels are noise, or what pixels show of a narrow slit, and would be tunnels

@@ -201,7 +201,7 @@ def test_masks_that_contradict_each_other(ball, monkeypatch):
             visual_hull(cameras, images, **options)
 
 
-def test_distances_to_outlines_and_small_holes_are_those_of_scipy():
+def test_distancesto_outlines_and_small_holes_are_those_of_scipy():
     draw = np.random.default_rng(0)
     for case in range(60):
         inside = draw.random(draw.integers(1, 24, 2)) < (0.0, 1.0, 0.1, 0.5, 0.9, 0.97)[case % 6]

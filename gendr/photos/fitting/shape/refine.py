@@ -25,9 +25,11 @@ from gendr.photos.fitting.checks import check_further_images, check_views
 from gendr.photos.fitting.colors.fit import ColorResult, fit_colors
 from gendr.photos.fitting.parametrization import SmoothParametrization, check_single
 from gendr.photos.fitting.shape.bites import without_bites
+from gendr.photos.fitting.shape.fairing import faired
 from gendr.photos.fitting.shape.schedule import edge_of
 from gendr.photos.fitting.shape.stereo import (
     LEAST_VIEWS,
+    Depths,
     amplified_patterns,
     find_depths,
     fused,
@@ -59,6 +61,8 @@ STEREO, DESCENT, MEASURE = 4.0, 0.4, 1.4
 LEAST_KNOWN = 0.3
 # Decibels by which photos must be met better, and the IoU that may be lost, or nothing is changed.
 LEAST_GAIN, MOST_LOST = 0.5, 0.005
+# And of what is made smooth: masks that others contradict have lost it.
+MOST_UNEVEN = 0.03
 # Decibels that the steps after stereo cannot make up for, as so many photos tell.
 MOST_WORSE, FEW = 1.0, 8
 
@@ -90,7 +94,8 @@ class ShapeResult:
 
     Attributes:
         mesh: The mesh, without colours; the one that was given if it was not improved.
-        improved: Whether the photos are met better than before.
+        improved: Whether the photos are met better than before; or, where stereo was refused, the
+            surface was made smooth between its outlines.
         psnr: Before and after: the mean over views (of more than 40 photos, every second, or
             third, …) of that of the vertex colours that meet them best (`fit_colors`), over
             the object, in decibels; where colours hardly differ, of brightness and their ratios,
@@ -99,7 +104,7 @@ class ShapeResult:
         moved: The mean distance of the new vertices from the surface given, world units; 0 if it
             was not improved.
         finished: Whether all was done; False if the `budget` was over before.
-        reason: Why it was not improved, as a sentence; empty if it was.
+        reason: Why it was not improved by stereo, as a sentence; empty if it was.
         known: The part of the object's pixels that photos agree about, in [0, 1]; None if stereo
             did not come so far.
     """
@@ -201,8 +206,10 @@ def refine_shape(
     the hull of the masks. Then steps of Adam along the gradients of soft renderings
     (`shading="softmax"`) bring silhouettes and colours to those of the photos; colours and shape
     take turns, ten steps for each. The mesh is remeshed on the way, and may have other parts and
-    handles in the end. If photos agree about too little, as where it is plain, or are not met
-    better, the mesh is returned as it was.
+    handles in the end. If photos agree about too little, as where it is plain, the surface is made
+    smooth between its outlines instead, and what is of one colour in light that moves with the
+    camera gets the normals that shading tells (`faired`). If outlines or photos are not met, the
+    mesh is returned as it was.
 
     Where a few masks have bites, as in shadows, that photos from nearly the same direction do not
     have, the others say what is there.
@@ -281,8 +288,14 @@ def refine_shape(
         clock.tell(clock.done)
     finished, known = part == parts, refinement.known
     if found is given:
+        smooth = refinement.faired(given, first) if reason else None
         clock.tell(work)
         reason = reason or "the time was over before photos were matched"
+        if smooth is not None:
+            found, last = smooth
+            both, moved = ((first[0], last[0]), (first[1], last[1])), _distance(found, given)
+            found = found.with_origin(mesh.origin[0])
+            return ShapeResult(found, True, *both, moved, finished, reason, known)
         both = (first[0], first[0]), (first[1], first[1])
         return ShapeResult(mesh, False, *both, 0.0, finished, reason, known)
     found = without_cuts(remesh(found, refinement.edge(found)).mesh)
@@ -365,6 +378,7 @@ class _Refinement:
         self.faint = photos.images is not images
         self.plain = self.faint or is_plain(images, photos.masks)
         self.known: float | None = None
+        self.depths: Depths | None = None
         self.some = photos.some()
         low, high = mesh.bounding_box()[0], mesh.bounding_box()[1]
         self.diagonal = float((high - low).norm())
@@ -405,7 +419,7 @@ class _Refinement:
             depths = find_depths(
                 mesh, self.images, photos.camera, photos.masks, report_depths, LEAST_KNOWN, resume
             )
-            self.known = depths.known
+            self.known, self.depths = depths.known, depths
             if depths.known < LEAST_KNOWN:
                 return (
                     f"photos agree about {depths.known:.0%} of what they show, of which "
@@ -439,6 +453,29 @@ class _Refinement:
                 f"{then:.1f} without"
             )
         return found
+
+    def faired(
+        self, mesh: Mesh, first: tuple[float, float]
+    ) -> tuple[Mesh, tuple[float, float]] | None:
+        """The mesh made smooth, and how well it meets the photos; None if that fails.
+
+        Args:
+            mesh: that stereo could not improve.
+            first: how well it meets them.
+        """
+        photos = self.photos
+        given = Mesh(mesh.vertices, mesh.faces).to("cpu", torch.float32)
+        camera = photos.camera.to(dtype=torch.float32, device="cpu")
+        images, masks = (part.to("cpu", torch.float32) for part in (self.images, photos.whole))
+        try:
+            found = faired(
+                given, images, camera, masks, self.plain, self.depths,
+                self.clock.part(self.clock.total - self.clock.done),
+            ).to(mesh.device, mesh.vertices.dtype)  # fmt: skip
+        except _OverError:
+            return None
+        last = self.measured(found)
+        return None if last[1] <= first[1] - MOST_UNEVEN else (found, last)
 
     def stepped(self, mesh: Mesh, first: int, last: int) -> Mesh:
         """The mesh after some steps along the gradients of soft renderings.
