@@ -21,6 +21,7 @@ from gendr.sorting import (
     names,
     permutation,
     soft_rank,
+    soft_sort,
 )
 from gendr.sorting.losses import (
     element_match,
@@ -166,6 +167,18 @@ def test_graphs_with_a_dynamic_batch(which):
         x, weights = torch.randn(batch, 2, requires_grad=True), torch.randn(batch, 2)
         got, want = (torch.autograd.grad(f(x), x, weights) for f in (graph, module))
         torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.graphs
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler itself
+@for_each(method=["bitonic", "neuralsort", "softsort"], rotating=3)
+def test_a_name_stays_in_a_graph(method):
+    """Where networks are traced, and with a steepness of which nothing is known yet."""
+    x = torch.randn(3, 4)
+    graph = torch.compile(
+        lambda x: soft_sort(x, method, steepness=7.25), fullgraph=True, backend="eager"
+    )
+    torch.testing.assert_close(graph(x), soft_sort(x, method, steepness=7.25))
 
 
 @pytest.mark.graphs
