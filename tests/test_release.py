@@ -62,6 +62,7 @@ def test_every_requirement_is_pinned_once_for_every_python(project):
 
 def test_files_of_the_papers_package_are_warned_of(tmp_path):
     """Both packages are imported as gendr; pip unpacks one over the other."""
+    shutil.copy(f"{gendr.__file__}i", tmp_path)
     file = shutil.copy(gendr.__file__, tmp_path)
     spec = importlib.util.spec_from_file_location("copy_of_the_package", file)
     spec.loader.exec_module(importlib.util.module_from_spec(spec))  # a warning would be an error

@@ -472,9 +472,9 @@ class _Refinement:
                 given, images, camera, masks, self.plain, self.depths,
                 self.clock.part(self.clock.total - self.clock.done),
             ).to(mesh.device, mesh.vertices.dtype)  # fmt: skip
-        except _OverError:
+            last = self.measured(found)
+        except (_OverError, ValueError):  # the latter where so little is left that no photo shows it
             return None
-        last = self.measured(found)
         return None if last[1] <= first[1] - MOST_UNEVEN else (found, last)
 
     def stepped(self, mesh: Mesh, first: int, last: int) -> Mesh:

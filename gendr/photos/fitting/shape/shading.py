@@ -36,7 +36,8 @@ def shading_normals(
 ) -> tuple[Tensor, Tensor] | None:
     """Unit normals [V, 3] of the vertices of a mesh by shading, and how sure they are [V], 0 to 1.
 
-    None where light stands still beside the object: then each place has one brightness.
+    None where light stands still beside the object, as each place then has one brightness, or where
+    no photo shows a place.
 
     Args:
         mesh: one mesh, near the surface.
@@ -56,6 +57,8 @@ def shading_normals(
     point, view, grey = (
         torch.cat(part) for part in zip(*mapped(seen, range(len(camera))), strict=True)
     )
+    if not len(grey):
+        return None
     lit = (grey > _LIT * float(grey[::8].quantile(_BRIGHTEST))) & (grey < _WHITE**_GAMMA)
     point, view, grey = point[lit], view[lit], grey[lit]
     own = torch.einsum("rij,rj->ri", camera.rotation[view], normals[point])
@@ -91,8 +94,10 @@ def _lamp(normals: Tensor, grey: Tensor) -> tuple[tuple[float, Tensor], float]:
     found, off = rows[0], 0.0
     for _ in range(_LIGHT_ROUNDS):
         weighted = weight[:, None] * rows
-        found = torch.linalg.solve(weighted.T @ rows, weighted.T @ right)
+        # The least one, where normals or what is lit are too few to tell.
+        both = (weighted.T @ rows, (weighted.T @ right)[:, None])
+        found = torch.linalg.lstsq(*both, driver="gelsd").solution[:, 0]
         rest = (right - rows @ found).abs()
-        off = float(rest.median())
+        off = float(rest.median()) if len(rest) else 0.0
         weight = 1 / (1 + (rest / max(1.48 * off, 0.01)).square()).square()
     return (float(found[0]), found[1:].to(normals)), off
