@@ -473,7 +473,7 @@ class _Refinement:
                 self.clock.part(self.clock.total - self.clock.done),
             ).to(mesh.device, mesh.vertices.dtype)  # fmt: skip
             last = self.measured(found)
-        except (_OverError, ValueError):  # the latter where so little is left that no photo shows it
+        except (_OverError, ValueError):  # the latter if no photo shows it
             return None
         return None if last[1] <= first[1] - MOST_UNEVEN else (found, last)
 
