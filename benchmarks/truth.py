@@ -426,7 +426,8 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
         cells.append([
             row["shape"], row["paint"], row["light"], *(f"{100 * x['chamfer']:.2f}" for x in both),
             *(f"{x['f_score']:.3f}" for x in both), *(f"{x['volume_iou']:.3f}" for x in both),
-            *(hollow(x["hollow"]) for x in both), "" if row["true_genus"] is None else str(row["true_genus"]),
+            *(hollow(x["hollow"]) for x in both),
+            "" if row["true_genus"] is None else str(row["true_genus"]),
             *(str(x["genus"]) for x in both),
         ])  # fmt: skip
     seconds = [sum(row["processor_seconds"].values()) for row in rows]
