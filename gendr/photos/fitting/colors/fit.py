@@ -57,6 +57,8 @@ SIZES, _FILL = (256, 2048), 0.6
 _MANY_PIXELS = 6_000_000
 # And are judged by so many of so many rows, as otherwise one photo would take half a gigabyte.
 _JUDGED, _OF = 48, 192
+# And are corrected by so many pixels at most, of 70 bytes and a few times that on the way.
+_CORRECTED = 8_000_000
 # Rounds in which photos that disagree lose weight.
 _ROUNDS = 3
 # What photos show of points, seven numbers for each, is at most so many at a time and thread.
@@ -265,7 +267,7 @@ class _Photos:
             _misses(system, colors)
         )  # fmt: skip
         if np.median(off) < _APART:
-            self.compared = self.inside
+            self.compared = self._corrected_by()
             system = system or self._system(texture_target, rows)
             if min(self.quality) < _SHARP:
                 system.weight[:] *= np.array(self.quality, np.float32)[system.view]
@@ -364,6 +366,13 @@ class _Photos:
         return mean.to(texture_target.points), total[:, 0] > 0
 
     # -- the correction -----------------------------------------------------------------------
+
+    def _corrected_by(self) -> list[Tensor]:
+        """Which pixels [H, W] of each photo the correction compares: of many, some of the rows."""
+        step = max(1, math.ceil(sum(int(inside.sum()) for inside in self.inside) / _CORRECTED))
+        row = torch.arange(self.size[0])[:, None]
+        # Other rows of other photos: together they show all of the surface.
+        return [inside & (row % step == i % step) for i, inside in enumerate(self.inside)]
 
     def _mixture(self, texture_target: TextureTarget, surface: Array, i: int) -> tuple[Array, ...]:
         """The pixels of photo i that are compared: columns, values, colours, weights, shade.
