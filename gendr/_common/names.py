@@ -16,6 +16,7 @@ from os import path
 from typing import Any
 
 _FEW = 12  # names that a message lists whole
+_frozen = False
 
 
 def nearest(value: object, allowed: Iterable[str], count: int = 3) -> list[str]:
@@ -58,13 +59,17 @@ def uncollected() -> Generator[None]:
     It would look through all that PyTorch or Numba make, again and again, and find nothing: that
     takes a tenth of the time. At the end all is old to it, for it would begin with just that.
     """
+    global _frozen
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_on:
-            if not gc.get_freeze_count():  # nobody else has taken anything away from it
+            # Whether somebody has taken objects away from it, as `gendr` does: to count them takes
+            # as long as to load a kernel.
+            _frozen = _frozen or gc.get_freeze_count() > 0
+            if not _frozen:
                 gc.freeze()
                 gc.unfreeze()  # into the oldest generation
             gc.enable()
