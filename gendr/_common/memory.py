@@ -51,10 +51,10 @@ class Memory:
         size = math.prod(shape) * dtype.itemsize
         if size < LARGE:
             return torch.empty(shape, dtype=dtype, device="cpu")
-        if blocks := self._free[size]:
-            block = blocks.pop()
+        try:
+            block = self._free[size].pop()
             self.idle -= size
-        else:
+        except IndexError:  # also where another thread has just taken the last one
             block = np.empty(size + _ALIGNED, np.uint8)
         start = -block.ctypes.data % _ALIGNED
         # The tensor refers to this view as long as its memory is in use, by views of it too.

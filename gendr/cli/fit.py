@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from gendr.cli.parser import Fit
 from gendr.cli.progress import Session
 from gendr.cli.stages import Stages, has_begun
 from gendr.cli.view import viewer_of
-from gendr.kernels.threads import num_threads
+from gendr.kernels.threads import Beside, num_threads
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.quality import mesh_quality
@@ -59,6 +60,36 @@ STARTS, HULL_VIEWS = ("hull", "sphere"), 4
 # Views side by side and the side of each in pixels, in the animation and on the sheet.
 COLUMNS, TILE = 4, 168
 SHEET_COLUMNS, SHEET_TILE = 6, 144
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Some views of a target, close up.
+
+    Attributes:
+        chosen: the numbers of the views.
+        window: what is shown of each.
+        camera: sees that.
+        pictures: of the target.
+    """
+
+    chosen: list[int]
+    window: visual.Closeup
+    camera: Camera
+    pictures: list[visual.Pixels]
+
+    @staticmethod
+    def of(target: _Target, width: int, most: int) -> _Shown:
+        """At most so many views, as people look at photos, and so many pixels wide."""
+        target = target.upright()
+        window = visual.Closeup.of(target.masks, width)
+        chosen = visual.spread(len(target.masks), most)
+        camera = window.camera(target.camera)[chosen]
+        return _Shown(chosen, window, camera, target.pictures(chosen, window))
+
+    def shape(self, mesh: Mesh) -> list[visual.Pixels]:
+        """Pictures of a shape."""
+        return visual.shaded(mesh, self.camera, self.window.size, visual.FIT)
 
 
 @dataclass(frozen=True)
@@ -137,7 +168,8 @@ def run(args: Fit) -> int:
     session = Session("fit", total, unit, quiet=args.quiet, every=SAVE_SECONDS, at_once=True)
     if args.resume and not has_begun(out):
         check_checkpoint(out, CHECKPOINT)
-    with viewer_of(writable_folder(out), args.view), locked(out), session:
+    viewer = viewer_of(writable_folder(out), args.view)
+    with viewer, locked(out), session, Beside(device) as beside:
         stages = Stages(out, session, resume=args.resume)
         clock.lap("load")
         if _moves_cameras(args):
@@ -149,7 +181,7 @@ def run(args: Fit) -> int:
         if args.resume and (out / CHECKPOINT).is_file():
             resume = _checkpoint(out, settings, device)
         start = f"icosphere({settings.subdivisions})" if kind == "sphere" else kind
-        report = _FitReport(args, settings, target, stages, clock, start, carrier)
+        report = _FitReport(args, settings, target, stages, clock, start, carrier, beside)
         result = fit(
             target.masks, target.camera, settings, init=init, resume=resume, callback=report.step
         )
@@ -296,6 +328,7 @@ class _FitReport:
         clock: _Stopwatch,
         start: str,
         carrier: str,
+        beside: Beside,
     ) -> None:
         self.args, self.carrier, self.start = args, carrier, start
         self.settings, self.target, self.clock = settings, target, clock
@@ -303,9 +336,12 @@ class _FitReport:
         self.quiet = args.quiet
         self.first: tuple[int, float] | None = None
         self.hinted = False
-        # Of previews, and what stays the same in all of them.
         self.previews = Pace(PREVIEW_SECONDS, PREVIEW_PART)
-        self.shown: tuple[Camera, list[visual.Pixels]] | None = None
+        # Drawn while the fit goes on: the target, and every shape of the trace.
+        self.beside = beside
+        self.animated = beside.call(_Shown.of, target, TILE, COLUMNS)
+        self.listed = beside.call(_Shown.of, target, SHEET_TILE, 2 * SHEET_COLUMNS)
+        self.drawn: list[Callable[[], list[visual.Pixels]]] = []
 
     def step(self, state: FitState) -> None:
         """Update the progress bar after a step, and save now and then."""
@@ -315,6 +351,7 @@ class _FitReport:
         self.session.place = where, f"from {self.out / CHECKPOINT}"
         self.session.after(state, partial(self.save, state))
         self.hint(state)
+        self.draw(state)
         if state.trace and self.previews.is_due:
             with self.previews.paused():
                 self.preview(state)
@@ -327,27 +364,26 @@ class _FitReport:
             return settings.steps
         return max(state.step, round(state.step * settings.budget / max(state.seconds, 1e-3)))
 
+    def draw(self, state: FitState) -> None:
+        """Begin to draw what has come to the trace."""
+        for _, vertices, faces in state.trace[len(self.drawn) :]:
+            mesh = Mesh(state.frame.world(vertices), faces).with_origin(self.target.origin)
+            self.drawn.append(self.beside.call(self.drawing, mesh))
+
+    def drawing(self, mesh: Mesh) -> list[visual.Pixels]:
+        """Pictures of a shape for the animation."""
+        return self.animated().shape(mesh)
+
     def preview(self, state: FitState) -> None:
         """Write a picture of the latest shape that was kept."""
-        if self.shown is None:
-            self.shown = self.animated()
-        camera, pictures = self.shown
-        step, vertices, faces = state.trace[-1]
-        mesh = Mesh(state.frame.world(vertices), faces).with_origin(self.target.origin)
+        latest = state.trace[-1][0], self.drawn[-1]
         scores = [(int(h["step"]), h["iou"]) for h in state.history if "iou" in h]
         frames = visual.fit_frames(
             # The last frame of an animation says that it is the last.
-            self.target.name, self.total(state), [(step, mesh), (step, mesh)], scores, camera,
-            pictures,
+            self.target.name, self.total(state), [latest, latest], scores,
+            self.animated().pictures,
         )  # fmt: skip
         write_whole(self.out / PREVIEW, visual.picture(frames[0]))
-
-    def animated(self) -> tuple[Camera, list[visual.Pixels]]:
-        """The cameras of the animation, and pictures of the target."""
-        target = self.target.upright()
-        window = visual.Closeup.of(target.masks, TILE)
-        chosen = visual.spread(len(target.masks), COLUMNS)
-        return window.camera(target.camera)[chosen], target.pictures(chosen, window)
 
     def hint(self, state: FitState) -> None:
         """Tell the user once how a slow fit with heavy tails can be made faster."""
@@ -515,10 +551,27 @@ class _FitReport:
             mesh: with colours, if there are any.
             note: for the second line of the sheet.
         """
+        sheet = self.beside.call(self.sheet, result, mesh, note)
+        self.draw(result.state)  # what an earlier run has left
+        last = partial(self.drawing, result.trace[-1][1])
+        steps = [step for step, _ in result.trace]
+        scores = [(int(h["step"]), h["iou"]) for h in result.history if "iou" in h]
+        with self.session.part("gif") as tell:
+            frames = visual.fit_frames(
+                self.target.name, result.state.step,
+                list(zip(steps, [*self.drawn, last], strict=True)), scores,
+                self.animated().pictures, tell, result.mesh.device,
+            )  # fmt: skip
+        return {
+            self.out / ANIMATION: visual.gif(frames, seconds=0.1, hold=2.0),
+            self.out / SHEET: sheet(),
+        }
+
+    def sheet(self, result: FitResult, mesh: Mesh, note: str) -> bytes:
+        """The content of the sheet."""
         height, width = self.target.masks.shape[1:]
-        target, settings = self.target.upright(), self.settings
+        target, settings, shown = self.target.upright(), self.settings, self.listed()
         size = (target.masks.shape[1], target.masks.shape[2])
-        found = visual.silhouettes(result.mesh, target.camera, size)
         count = len(target.masks)
         parts = [
             f"{count} view{'s' * (count > 1)} of {width} x {height}",
@@ -526,32 +579,21 @@ class _FitReport:
             f"{result.state.step} steps in {result.state.seconds:.1f} s",
             note,
         ]
-        window = visual.Closeup.of(target.masks, SHEET_TILE)
-        chosen = visual.spread(count, 2 * SHEET_COLUMNS)
         page = visual.fit_sheet(
             f"{target.name}: mean IoU {result.iou:.3f}",
             "     ".join(p for p in parts if p),
             target.masks,
-            found,
+            visual.silhouettes(result.mesh, target.camera, size),
             result.metrics["iou_per_view"],
             result.mesh,
             target.camera,
-            window,
-            chosen,
-            target.pictures(chosen, window),
+            shown.window,
+            shown.chosen,
+            shown.pictures,
             SHEET_COLUMNS,
             painted=None if self.carrier == "none" else mesh,
         )
-        scores = [(int(h["step"]), h["iou"]) for h in result.history if "iou" in h]
-        shown = self.shown or self.animated()
-        with self.session.part("gif") as tell:
-            frames = visual.fit_frames(
-                target.name, result.state.step, result.trace, scores, *shown, tell
-            )
-        return {
-            self.out / SHEET: visual.picture(page),
-            self.out / ANIMATION: visual.gif(frames, seconds=0.1, hold=2.0),
-        }
+        return visual.picture(page)
 
 
 def faster_by_cutoff(settings: FitSettings, scale: float) -> int | None:

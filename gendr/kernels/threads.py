@@ -8,17 +8,20 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from itertools import count, pairwise
-from threading import get_ident
+from threading import get_ident, local
 from typing import Any, TypeVar
 
 import numpy as np
+from typing_extensions import Self
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _own_threads: int | None = None
 _pools: dict[int, ThreadPoolExecutor] = {}
+_here = local()  # `alone` in a thread that takes no helpers away from others
 if hasattr(os, "register_at_fork"):  # Windows has no forks
     os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive one
 
@@ -93,7 +96,8 @@ def run(
     """
     if units == 0:
         return
-    if alone or units == 1 or most == 1 or (threads := num_threads()) == 1:
+    alone = alone or units == 1 or most == 1 or getattr(_here, "alone", False)
+    if alone or (threads := num_threads()) == 1:
         kernel(*args, 0, units)
         return
     bounds = np.linspace(0, units, min(units, threads * pieces) + 1).astype(np.int64).tolist()
@@ -149,8 +153,7 @@ def mapped(
     errors: dict[int, Exception] = {}
     caller, done = get_ident(), count(1)
     torch: Any = sys.modules.get("torch")
-    elsewhere = device is not None and device.type != "cpu"
-    alone = num_threads() == 1 or len(items) < 2 or most == 1 or elsewhere
+    alone = num_threads() == 1 or len(items) < 2 or most == 1 or _is_elsewhere(device)
     modes = nullcontext if alone or not torch else _modes(torch)
 
     def some(start: int, stop: int) -> None:
@@ -180,6 +183,61 @@ def mapped(
     if tell is not None:
         tell(1.0)
     return [found[i] for i in range(len(items))]
+
+
+class Beside:
+    """Calls that another thread does, one after the other, while this one goes on.
+
+    For what mostly leaves the lock of Python, see `mapped`; kernels run there on that thread alone.
+    At the end of the context what has not begun is left out, and what has is waited for. Where the
+    kernels have one thread there is no other: all is done when it is asked for.
+
+    Args:
+        device: where torch computes; only what it does on the CPU is done beside.
+
+    >>> with Beside() as beside:
+    ...     drawn = beside.call(draw, mesh)
+    ...     step()
+    ...     picture = drawn()
+    """
+
+    def __init__(self, device: Any = None) -> None:
+        alone = num_threads() == 1 or _is_elsewhere(device)
+        self._pool = None if alone else ThreadPoolExecutor(1, "gendr-beside")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def call(self, function: Callable[..., R], *args: Any) -> Callable[[], R]:
+        """What gives function(*args), or raises what that raised.
+
+        Who asks for what has not begun does it himself.
+        """
+        torch: Any = sys.modules.get("torch")
+        modes = _modes(torch) if torch else nullcontext
+
+        def work() -> R:
+            _here.alone = True
+            with modes():
+                return function(*args)
+
+        future = None if self._pool is None else self._pool.submit(work)
+
+        @cache
+        def found() -> R:
+            if future is None or future.cancel():
+                return function(*args)
+            return future.result()
+
+        return found
+
+
+def _is_elsewhere(device: Any) -> bool:
+    return device is not None and device.type != "cpu"
 
 
 def _modes(torch: Any) -> Callable[[], AbstractContextManager[None]]:

@@ -460,30 +460,31 @@ def spread(count: int, wanted: int) -> list[int]:
 def fit_frames(
     title: str,
     steps: int,
-    trace: Sequence[tuple[int, Mesh]],
+    trace: Sequence[tuple[int, Callable[[], Sequence[Pixels]]]],
     scores: Sequence[tuple[int, float]],
-    camera: Camera,
     target: Sequence[Pixels],
     tell: Callable[[float], None] | None = None,
+    device: torch.device | None = None,
 ) -> list[Pixels]:
     """The animation of a fit: targets above, the shape of every step below.
 
     Args:
         title: What is fitted.
         steps: The number of steps of the whole fit.
-        trace: (step, mesh) pairs; the last one ends the animation.
+        trace: Steps, and what gives pictures of the shape there in the views of the target; the
+            last one ends the animation.
         scores: (step, mean IoU) in the order of the steps.
-        camera: The views that are shown.
-        target: Pictures of the target in these views, all of one size.
+        target: Pictures of the target, all of one size.
         tell: Called with the part of the frames that is done.
+        device: Where shapes are drawn.
     """
     left, gap, top = 62, 6, 44
     tall, wide = target[0].shape[:2]
-    width = max(left + len(camera) * (wide + gap) + 8, 420)
+    width = max(left + len(target) * (wide + gap) + 8, 420)
     height = top + 2 * (tall + gap) + 26
 
     def frame(number: int) -> Pixels:
-        step, mesh = trace[number]
+        step, drawn = trace[number]
         page = Page(width, height)
         page.text(12, 14, title, 15)
         last = number == len(trace) - 1
@@ -497,8 +498,7 @@ def fit_frames(
         for row, (name, color) in enumerate((("target", TARGET), ("fit", FIT))):
             y = top + row * (tall + gap)
             page.text(14, y + tall // 2, name, 14, color, "lm")
-            tiles = target if row == 0 else shaded(mesh, camera, (tall, wide), FIT)
-            for column, pixels in enumerate(tiles):
+            for column, pixels in enumerate(drawn() if row else target):
                 page.tile(pixels, left + column * (wide + gap), y)
         span = width - left - 14
         page.box(left, height - 18, span, 4, LINE)
@@ -506,7 +506,7 @@ def fit_frames(
         page.box(left, height - 18, max(1, round(span * done)), 4, FIT)
         return page.pixels()
 
-    return mapped(frame, range(len(trace)), tell, device=camera.device)
+    return mapped(frame, range(len(trace)), tell, device=device)
 
 
 def fit_sheet(
