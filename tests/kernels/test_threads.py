@@ -13,7 +13,7 @@ import gendr
 from gendr import primitives as dr
 from gendr import set_num_threads
 from gendr.kernels import threads
-from gendr.kernels.threads import mapped, num_threads, run, torch_on_one_thread
+from gendr.kernels.threads import Beside, mapped, num_threads, run, torch_on_one_thread
 from gendr.mesh import icosphere
 from gendr.rendering.ordered import ordered
 from support import soup
@@ -68,6 +68,56 @@ def test_all_calls_share_one_pool(monkeypatch):
     run(kernel, 100, seen, alone=True)
     assert (seen == 1).all()
     assert made == [(6, "gendr")]
+
+
+def test_beside_another_thread_does_what_nobody_has_asked_for():
+    set_num_threads(2)
+    begun, go, by = threading.Event(), threading.Event(), {}
+
+    def work(name, wait):
+        by[name] = threading.get_ident(), torch.is_grad_enabled(), torch.get_num_threads()
+        run(lambda start, stop: by.setdefault(f"{name}'s kernel", (start, stop)), 100)
+        if wait:
+            begun.set()
+            assert go.wait(10)
+        if name == "wrong":
+            raise ZeroDivisionError(name)
+        return name
+
+    with Beside() as beside, torch.no_grad():
+        first, *others = (beside.call(work, x, x == "first") for x in ("first", "wrong", "asked"))
+        assert begun.wait(10)
+        assert others[1]() == "asked"  # which has not begun: this thread does it
+        go.set()
+        assert first() == first() == "first"
+        with pytest.raises(ZeroDivisionError, match="wrong"):
+            others[0]()
+    here = threading.get_ident()
+    assert by["asked"][0] == here != by["first"][0]
+    assert by["first"][1:] == (False, 1)
+    assert by["first's kernel"] == (0, 100)  # and the helpers are left to others
+
+
+def test_beside_leaves_out_what_has_not_begun_and_needs_a_second_thread():
+    begun, done = threading.Event(), []
+
+    def slow():
+        begun.set()
+        time.sleep(0.05)
+        done.append("slow")
+
+    set_num_threads(2)
+    with Beside() as beside:
+        beside.call(slow)
+        beside.call(done.append, "late")
+        assert begun.wait(10)
+    assert done == ["slow"]  # waited for
+    for few, device in ((1, None), (2, torch.device("meta"))):
+        set_num_threads(few)
+        with Beside(device) as beside:
+            asked = beside.call(threading.get_ident)
+            time.sleep(0.01)
+            assert asked() == threading.get_ident()
 
 
 def test_alone_is_one_call_by_this_thread():
