@@ -568,8 +568,7 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
     a, b = facts(out), facts(whole)
     assert a["history"] == b["history"]
     assert a["iou_per_view"] == b["iou_per_view"]
-    with Image.open(out / "fit.gif") as x, Image.open(whole / "fit.gif") as y:
-        assert x.n_frames == y.n_frames
+    assert (out / "fit.gif").read_bytes() == (whole / "fit.gif").read_bytes()
     said = refused(capsys, *command, "-o", out, "--resume")
     assert "is finished, with 12 steps; give --steps a larger number" in said
     assert run(*command, "-o", out, "--resume", "--steps", 14) == 0
