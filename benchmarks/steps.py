@@ -235,7 +235,11 @@ vertices = ball.vertices.clone().requires_grad_()
 camera = gendr.look_at(2.732, 30.0, 0.0)
 gendr.Renderer(64)(ball.with_vertices(vertices), camera).alpha.sum().backward()
 """
-FIT = "from gendr.cli import main; main(['fit', __import__('sys').argv[1], '-o', 'out', '--quiet'])"
+FIT = """
+import runpy, sys
+sys.argv = ["gendr", "fit", sys.argv[1], "-o", "out", "--quiet"]
+runpy.run_module("gendr", run_name="__main__")
+"""
 COW = Path(os.environ.get("GENDR_DATA", "data")) / "meshes" / "cow.obj"
 
 LARGE = "1 × 512², 40,368 faces"

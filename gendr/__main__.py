@@ -2,7 +2,7 @@
 
 import sys
 
-from gendr.cli import main
+from gendr.cli import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

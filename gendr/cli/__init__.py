@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import io
+import os
 import sys
 import warnings
 from collections.abc import Generator, Sequence
@@ -16,7 +18,7 @@ from gendr._common.names import uncollected
 from gendr.cli.command_line import read_options, run_program, say
 from gendr.cli.parser import build_parser
 
-__all__ = ["main", "warnings_as_lines"]
+__all__ = ["main", "program", "warnings_as_lines"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,6 +35,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a sign that the terminal lacks is no error
             stream.reconfigure(errors="replace")
     return run_program(build_parser(), _run, argv)
+
+
+def program() -> int:
+    """The process of `gendr` and `python -m gendr`: `main`, and the end of the process.
+
+    To take apart all that PyTorch has made would take a third of a second. So the process ends
+    without that, once what waits for the end (`atexit`) is done and all output has left.
+
+    Returns:
+        The exit status, only where output cannot leave: Python says so as it ends.
+    """
+    status = main()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        return status
+    os._exit(status)
 
 
 def _run(args: argparse.Namespace) -> int:
