@@ -155,7 +155,8 @@ def interpolation_weights(
     parts = torch.stack(
         [_cross(c - b, points - b), _cross(a - c, points - c), _cross(b - a, points - a)], -1
     )
-    area = parts.sum(-1, keepdim=True)
+    # Not the sum of the parts, which rounding makes other than 0 where two corners coincide.
+    area = _cross(b - a, c - a).unsqueeze(-1)
     flat = area.abs() <= torch.finfo(area.dtype).tiny
     screen = torch.where(flat, 1 / 3, quotient(parts, torch.where(flat, 1.0, area)))
     w = clip[..., 2]

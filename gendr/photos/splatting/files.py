@@ -132,9 +132,9 @@ def save_ply(splats: Splats, path: str | Path) -> None:
     """Write a PLY file of flat Gaussians, which viewers of 3D Gaussian Splatting read.
 
     An approximation: each triangle becomes the Gaussian in its plane with the mean, the covariance
-    and, where an opacity below 1 allows it, the integral of its window F(d / scale). Its level sets
-    are taken for triangles that shrink or grow about the incentre, as they do inside; outside, they
-    are rounded. A scale on the screen is no window in space: there the triangle itself counts.
+    and, where an opacity below 1 allows it, the integral of its window F(d / scale), which counts
+    up to two inradii from the triangle. A scale on the screen is no window in space: there the
+    triangle itself counts.
     Viewers join by `probabilistic` whatever the T-conorm, and know no background. Harmonics that
     the splats do not have are written as 0, up to degree 3. Positions are doubles if the splats
     have an origin.

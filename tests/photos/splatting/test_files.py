@@ -153,11 +153,14 @@ def moments(corners, opacity, scale, window):
     ticks = np.linspace(-1.5, 1.5, 801) * sides.max()
     points = centre + np.stack(np.meshgrid(ticks, ticks), -1).reshape(-1, 2)
     turn = np.sign(u[0] * v[1] - u[1] * v[0])
-    d = np.full(len(points), np.inf)
-    for i in range(3):  # to the lines, not to the segments: what the file assumes outside
+    lines, segments = np.full(len(points), np.inf), np.full(len(points), np.inf)
+    for i in range(3):
         a, b = corners[i], corners[(i + 1) % 3]
-        e = (b - a) / np.linalg.norm(b - a)
-        d = np.minimum(d, turn * (e[0] * (points[:, 1] - a[1]) - e[1] * (points[:, 0] - a[0])))
+        e, to = (b - a) / np.linalg.norm(b - a), points - a
+        lines = np.minimum(lines, turn * (e[0] * to[:, 1] - e[1] * to[:, 0]))
+        foot = (to @ e).clip(0, np.linalg.norm(b - a))[:, None] * e
+        segments = np.minimum(segments, np.linalg.norm(to - foot, axis=1))
+    d = np.where(lines > 0, lines, -segments)
     weight = opacity * window(d / (scale * inradius))
     mean = weight @ points / weight.sum()
     away = points - mean
@@ -168,6 +171,7 @@ def moments(corners, opacity, scale, window):
 @for_each(
     case=[
         ("uniform", 0.8, lambda z: ((z + 1) / 2).clip(0, 1)),
+        ("uniform", 2.0, lambda z: ((z + 1) / 2).clip(0, 1)),
         ("cubic_hermite", 0.3, lambda z: np.where(abs(z) < 1, (2 + 3 * z - z**3) / 4, z > 0)),
         ("uniform.squared", 0.5, lambda z: ((z * abs(z) * 0.5 + 1) / 2).clip(0, 1)),
         ("heaviside", 1.0, lambda z: (z > 0).astype(float)),

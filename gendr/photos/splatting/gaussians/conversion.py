@@ -17,15 +17,29 @@ from gendr.photos.splatting.gaussians.cloud import Cloud
 
 __all__ = ["Triangles", "covariances", "moments", "power_of", "powers", "triangles_of"]
 
-# Points of the law at which the moments of a window are summed; its tails count up to windows of so
-# many times the size of the triangle, as those of heavy laws have no moments.
-_NODES, _WIDEST = 64, 3.0
+# Points of the law at which the moments of a window are summed; its tails count up to so many
+# inradii from the triangle, as those of heavy laws have no moments.
+_NODES, _WIDEST = 64, 2.0
 # Gaussians that become triangles at once, the least size of their axes in parts of the longest, and
 # their least opacity.
 _CHUNK, _THIN, _FAINT = 1 << 18, 1e-6, 1e-3
 
 Array = NDArray[Any]
-Powers = tuple[Tensor, Tensor, Tensor]
+
+
+class Powers(NamedTuple):
+    """Means over the level sets of windows, each [N].
+
+    Within the triangle a level set is the triangle times k <= 1 about the incentre; outside, all
+    within r inradii of it.
+
+    Attributes:
+        inside: of k^2, k^3, k^4, where there is such a k, else 0.
+        outside: of 1, r, r^2, r^3, r^4, where there is such an r, else 0.
+    """
+
+    inside: tuple[Tensor, ...]
+    outside: tuple[Tensor, ...]
 
 
 class Triangles(NamedTuple):
@@ -94,23 +108,68 @@ def triangles_of(
 def moments(vertices: Tensor, of: Powers) -> tuple[Tensor, Tensor, Tensor]:
     """Mean [N, 3], covariance [N, 3, 3] and integral [N] of windows in space.
 
+    Level sets outside are those of Steiner's formula: the triangle, a rectangle at each side and a
+    sector at each corner, whose moments are polynomials of r.
+
     Args:
         vertices: float64 [N, 3, 3].
         of: `powers`.
     """
-    v = vertices
-    sides = length(v.roll(-1, 1) - v.roll(1, 1))  # opposite to each corner
-    around = sides.sum(1, keepdim=True)
-    weights = torch.where(around > 0, sides / around.clamp(min=1e-300), 1 / 3)
-    incentre = (weights[..., None] * v).sum(1)
-    area = length(torch.linalg.cross(v[:, 1] - v[:, 0], v[:, 2] - v[:, 0])) / 2
+    sides = vertices.roll(-1, 1) - vertices  # from each corner to the next
+    lengths = length(sides)
+    around = lengths.sum(1)
+    weights = torch.where(
+        around[:, None] > 0, lengths.roll(-1, 1) / around.clamp(min=1e-300)[:, None], 1 / 3
+    )
+    incentre = (weights[..., None] * vertices).sum(1)
+    v = vertices - incentre[:, None]
+    normal = torch.linalg.cross(sides[:, 0], sides[:, 1])
+    area = length(normal) / 2
+    inradius = 2 * area / around.clamp(min=1e-300)
+    before = sides.roll(1, 1)
+    turns = torch.atan2(length(torch.linalg.cross(before, sides)), (before * sides).sum(2))
+    middles = v + sides / 2
+    along = sides / lengths.clamp(min=1e-300)[..., None]
+    normal = normal / (2 * area).clamp(min=1e-300)[:, None]
+    plane = torch.eye(3).to(v) - _outer(normal, normal)
+
+    def squares(x: Tensor, shares: Tensor) -> Tensor:
+        return (x * shares[..., None]).mT @ x
+
     centre = v.mean(1)
-    off, about = centre - incentre, v - centre[:, None]
-    second = (about.mT @ about) / 12 + off[:, :, None] * off[:, None, :]
-    two, three, four = of
-    middle = (three / two)[:, None] * off
-    spread = (four / two)[:, None, None] * second - middle[:, :, None] * middle[:, None, :]
-    return incentre + middle, spread, two * area
+    about = v - centre[:, None]
+    second = (about.mT @ about) / 12 + _outer(centre, centre)
+    # What the powers of r come with: in the area, and in the first and second moments.
+    masses = area, around, area.new_full((), math.pi)
+    firsts = (
+        area[:, None] * centre, (lengths[..., None] * middles).sum(1),
+        (turns[..., None] * v).sum(1) / 2,
+    )  # fmt: skip
+    spans = squares(along, lengths)
+    seconds = (
+        area[:, None, None] * second,
+        squares(middles, lengths) + squares(along, lengths**3) / 12,
+        area[:, None, None] * plane + squares(v, turns) / 2,
+        (around[:, None, None] * plane + spans) / 3,
+        math.pi / 4 * plane,
+    )
+
+    def total(scaled: Tensor, terms: tuple[Tensor, ...]) -> Tensor:
+        for i, (power, term) in enumerate(zip(of.outside, terms, strict=False)):
+            times = power * inradius**i
+            scaled = scaled + times.reshape(-1, *[1] * (scaled.ndim - 1)) * term
+        return scaled
+
+    two, three, four = of.inside
+    mass = total(two * area, masses)
+    shift = total(three[:, None] * firsts[0], firsts) / mass.clamp(min=1e-300)[:, None]
+    spread = total(four[:, None, None] * seconds[0], seconds)
+    spread = spread / mass.clamp(min=1e-300)[:, None, None] - _outer(shift, shift)
+    return incentre + shift, spread, mass
+
+
+def _outer(x: Tensor, y: Tensor) -> Tensor:
+    return x[:, :, None] * y[:, None, :]
 
 
 def power_of(dist: Distribution) -> float:
@@ -119,7 +178,7 @@ def power_of(dist: Distribution) -> float:
 
 
 def powers(unit: str, law: Distribution, scale: Tensor, shape: Tensor | None) -> Powers:
-    """Means of k^2, k^3 and k^4 [N], k the size of the triangle at a distance of -scale z.
+    """Means over the level sets at 64 quantiles of the law.
 
     Args:
         unit: Of the scale.
@@ -128,15 +187,19 @@ def powers(unit: str, law: Distribution, scale: Tensor, shape: Tensor | None) ->
         shape: float64 [N] of the law, or None.
     """
     if unit != "inradius":
-        one = torch.ones_like(scale)
-        return one, one, one
+        one, zero = torch.ones_like(scale), torch.zeros_like(scale)
+        return Powers((one,) * 3, (zero,) * 5)
     q = (torch.arange(_NODES, dtype=torch.float64) + 0.5) / _NODES
     if shape is not None:
         law = law.with_shape(shape[:, None])
         q = q.expand(len(shape), -1)
-    k = (1 - scale[:, None] ** (1 / power_of(law)) * law.icdf(q)).clamp(0, _WIDEST)
-    two, three, four = (k.pow(power).mean(1) for power in (2, 3, 4))
-    return two.clamp(min=1e-12), three, four
+    r = (-(scale[:, None] ** (1 / power_of(law))) * law.icdf(q)).clamp(-1, _WIDEST)
+    k = (1 + r).masked_fill_(r > 0, 0.0)
+    inside = tuple(k.pow(power).mean(1) for power in (2, 3, 4))
+    del k
+    some = (r > 0).double().mean(1)
+    r = r.clamp_(min=0)
+    return Powers(inside, (some, *(r.pow(power).mean(1) for power in (1, 2, 3, 4))))
 
 
 def covariances(sizes: Array, turns: Array) -> Array:

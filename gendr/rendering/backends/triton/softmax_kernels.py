@@ -105,8 +105,10 @@ def _screen_weights(x, y, row):
     ax, bx, cx = _three(row, 2)
     ay, by, cy = _three(row + 1, 2)
     a, b, c = _area_parts(x, y, ax, ay, bx, by, cx, cy)
-    area = a + b + c
-    flat = tl.abs(area) <= _LEAST
+    # Neither the sum of the parts nor, of the last two corners, a fused difference of products is
+    # 0 where corners coincide.
+    area = (bx - ax) * (cy - ay) - (by - ay) * (cx - ax)
+    flat = (tl.abs(area) <= _LEAST) | ((bx == cx) & (by == cy))
     area = tl.where(flat, 1.0, area)
     third = 1 / 3
     return (
