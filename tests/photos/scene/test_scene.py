@@ -140,7 +140,9 @@ def test_points_lie_in_the_room(room, stereo, monkeypatch):
     assert len(cloud) > 0.6 * 72 * 96
     assert np.median(off) < 0.01
     assert (off < 0.08).mean() > 0.95
-    counts = np.diff(cloud.starts)
+    every = cloud.chosen(scene, np.arange(len(cloud)))
+    np.testing.assert_array_equal(every[0][every[1][:-1]], cloud.first)
+    counts = np.diff(every[1])
     alone = counts < 2  # at a corner that no other photo has in its frame, the floor is assumed
     assert alone.mean() < 0.03
     np.testing.assert_allclose(places[alone, 1], rooms.FLOOR, atol=0.05)
@@ -155,10 +157,16 @@ def test_points_lie_in_the_room(room, stereo, monkeypatch):
         np.abs(few[:, 2] + scene.origin[2] - 4), np.abs(few[:, 1] + scene.origin[1] - 1)
     )
     assert np.median(off) < 0.008
-    views, starts = cloud.chosen(rows)
+    views, starts = cloud.chosen(scene, rows)
     for k in (0, len(rows) // 2):
-        own = cloud.views[cloud.starts[rows[k]] : cloud.starts[rows[k] + 1]]
+        own = every[0][every[1][rows[k]] : every[1][rows[k] + 1]]
         np.testing.assert_array_equal(views[starts[k] : starts[k + 1]], own)
+        first, told = cloud.first[rows[k]], cloud.views[rows[k]] >> np.arange(1, 5) & 1
+        assert own.tolist() == [first, *np.array(scene.neighbours[first])[told > 0]]
+    # There are dozens of millions of points, which fill the memory; and of pixels.
+    arrays = [each for each in vars(cloud).values() if isinstance(each, np.ndarray)]
+    assert sum(each.nbytes for each in arrays if len(each) == len(cloud)) == 36 * len(cloud)
+    assert sum(each.nbytes for each in cloud.depths) == 4 * 5 * 72 * 96
 
 
 @pytest.mark.rotating(5, group="photos")
