@@ -282,14 +282,17 @@ class _Photos:
         off = np.concatenate([off for _, off in found]) if system is None else (
             _misses(system, colors)
         )  # fmt: skip
-        if np.median(off) < _APART:
+        found.clear()
+        apart = float(np.median(off))
+        del off
+        if apart < _APART:
             self.compared = self._corrected_by()
             system = system or self._system(texture_target, rows)
             if min(self.quality) < _SHARP:
                 system.weight[:] *= np.array(self.quality, np.float32)[system.view]
             self.views.clear()
             colors = self._corrected(system, texture_target, colors, exposure)
-        del system, off, found
+        del system
         colors = colors.clamp(0, 1)  # in a light that is dim there, means of albedo may be above
         mesh = texture_target.painted(colors).with_unlit(self.light is None)
         self.tell(0.95)
@@ -436,6 +439,7 @@ class _Photos:
             columns[rows], values[rows], photo[rows], weight[rows], shade[rows] = found
 
         mapped(fill, range(len(counts)))
+        give_back()
         return SparseSystem(columns, values, photo, weight, shade, view)
 
     def _judged(
@@ -445,10 +449,7 @@ class _Photos:
         if system is not None:
             return self._strengths(system, colors, i), np.zeros(0)
         own = self._system(texture_target, [i])
-        found = self._strengths(own, colors, i), _misses(own, colors)
-        del own
-        give_back()
-        return found
+        return self._strengths(own, colors, i), _misses(own, colors)
 
     def _strengths(self, system: SparseSystem, colors: Tensor, i: int) -> list[float]:
         """How strong detail is in photo i, over that in a rendering, in each direction.
