@@ -13,6 +13,8 @@ from scipy.spatial import KDTree
 import gendr
 from gendr import cli
 from gendr.cli import scene as command
+from gendr.cli.masks import NoBackdropError, with_masks
+from gendr.cli.parser import Fit
 from gendr.photos import visual
 from gendr.photos.camera_files.colmap import point_text, read_point_file, read_tracks
 from gendr.photos.scene import build as build_module
@@ -243,6 +245,14 @@ def test_few_faces_are_where_they_tell_most():
     away = KDTree(vertices).query(middle)[0]
     assert np.percentile(away, 90) < 1
     assert np.percentile(np.linalg.norm(found - vertices[kept], axis=1), 95) < 4
+
+
+def test_photos_without_backdrop_are_let_go(room, tmp_path):
+    """The refusal lasts as long as the scene is made; another error in it would hold all photos."""
+    args = Fit(target=str(room[0]), settings=gendr.FitSettings(), quiet=True)
+    with pytest.raises(NoBackdropError) as caught:
+        with_masks(args, tmp_path)
+    assert caught.value.__context__ is None
 
 
 @pytest.mark.rotating(5, group="photos")

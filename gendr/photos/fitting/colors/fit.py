@@ -290,7 +290,8 @@ class _Photos:
             system = system or self._system(texture_target, rows)
             if min(self.quality) < _SHARP:
                 system.weight[:] *= np.array(self.quality, np.float32)[system.view]
-            self.views.clear()
+            for once in (self.views, self.inside, self.compared):
+                once.clear()  # needed no more, where most memory is
             colors = self._corrected(system, texture_target, colors, exposure)
         del system
         colors = colors.clamp(0, 1)  # in a light that is dim there, means of albedo may be above
