@@ -13,6 +13,7 @@ from tqdm import tqdm
 from typing_extensions import Self
 
 from gendr._common.jobs import Now, Pace, Progress
+from gendr._common.memory import give_back
 from gendr.cli.command_line import say
 from gendr.logic.training_loop import TrainingLoop
 
@@ -163,7 +164,8 @@ class Session:
     ) -> Generator[Callable[[float], None], None, None]:
         """A bar of its own that goes away at the end, and the callback of some work.
 
-        It tells the time left, by the mean speed so far.
+        It tells the time left, by the mean speed so far. Memory that is free then goes back to the
+        system, lest the next part begin with it.
 
         Args:
             name: of the work.
@@ -190,6 +192,7 @@ class Session:
                 yield tell
             finally:
                 self.save()
+                give_back()
 
     def write(self, text: str) -> None:
         """A line on stderr, above the bar."""

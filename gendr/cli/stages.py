@@ -19,7 +19,6 @@ from gendr._common.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from gendr._common.memory import give_back
 from gendr.cli.progress import Session
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.colors.light import HarmonicLight
@@ -113,7 +112,6 @@ class Stages:
         with self.session.part(name, file.write) as tell:
             result = function(*given, **options, callback=tell)
         file.write(_packed(result), done=True)
-        give_back()
         return result
 
     def clear(self, *names: str) -> None:

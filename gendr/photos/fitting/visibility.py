@@ -159,8 +159,9 @@ def visible_faces(
         weights = own.new_zeros(3, *face.shape)
         weights[:, row, column] = own
         distance = own.new_full(face.shape, math.inf)
-        corners = faces[face[row, column]]
-        distance[row, column] = (depth.reshape(-1)[corners].T * own).sum(0)
+        corners = depth.reshape(-1)[faces][face[row, column]]
+        first, second, third = corners.T * own
+        distance[row, column] = first + second + third
     return face, weights.to(points.dtype), distance.to(points.dtype)
 
 
@@ -176,19 +177,21 @@ def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -
     fine = (size[0] * oversampling, size[1] * oversampling)
     planes = visual.depths(mesh, camera)
     face, weights, depth = visible_faces(mesh.vertices, camera, fine, planes, mesh.faces)
-    shown = face >= 0
-    pooled = F.avg_pool2d(shown[None, None].float(), oversampling)[0, 0]
-    least = -F.max_pool2d(-depth[None, None], 3, 1, 1)
-    least = -F.max_pool2d(-least, oversampling)[0, 0]
+    whole = shown = face >= 0
+    least = -F.max_pool2d(-depth[None], 3, 1, 1)
+    if oversampling > 1:
+        pooled = F.avg_pool2d(shown[None].float(), oversampling)[0]
+        whole = pooled > 1 - 0.5 / oversampling**2
+        least = -F.max_pool2d(-least, oversampling)
     row, column = shown.nonzero().unbind(1)
     return VisibilityBuffer(
         camera,
         size,
         row // oversampling * size[1] + column // oversampling,
-        face[shown],
-        weights[:, shown].T.contiguous(),
-        pooled > 1 - 0.5 / oversampling**2,
-        least,
+        face[row, column],
+        torch.stack([each[row, column] for each in weights], 1),
+        whole,
+        least[0],
         1 / oversampling**2,
     )
 

@@ -131,7 +131,7 @@ def build(
     fine = max(settings.faces, min(int(settings.finer * settings.faces), _MOST))
     positions, rows, side = thinned(scene, cloud, fine // 2)
     lap("fusion")
-    views, starts = cloud.chosen(rows)
+    views, starts = cloud.chosen(scene, rows)
     first = cloud.first[rows]
     depth = (scene.R[first][:, 2] * positions).sum(1) + scene.t[first, 2]
     spacing = _SPACING * side * depth / scene.K[first, 0, 0]
@@ -144,7 +144,7 @@ def build(
     )
     if not len(surface.faces):
         raise ValueError("the photos agree on too few points for a surface; take more of them")
-    of_vertices = cloud.chosen(rows[surface.point_of_vertex])
+    of_vertices = cloud.chosen(scene, rows[surface.point_of_vertex])
     shown = supported(scene, cloud, surface.vertices, surface.faces, *of_vertices)
     clear = before_sky(scene, cloud, surface.vertices, surface.faces)
     faces = surface.faces[open_at_rims(surface.faces, shown & ~clear) & ~clear]

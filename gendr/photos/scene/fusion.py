@@ -63,10 +63,10 @@ class Cloud:
         points: [P, 3] float32, relative to the origin of the scene.
         normals: [P, 3] float32, towards the first photo that sees each.
         colors: [P, 3] uint8, of that photo.
-        first: [P] int32, that photo.
-        places: [P] int64, the pixel of it, row by row.
-        views: int32, the photos that see each point, one point after the other.
-        starts: [P + 1] int64, where those of a point begin.
+        first: [P] int32, that photo; in ascending order.
+        places: [P] int32, the pixel of it, row by row.
+        views: [P] uint8, who sees each: bit 0 is set, and bit k if the k-th neighbour of that photo
+            does, see `chosen`.
         matched: [N], the share of the pixels of each photo whose cost is low enough.
         kept: [N], the share of them that are part of a point.
         assumed: [N], the share that is taken to be ground, see `Ground`.
@@ -82,7 +82,6 @@ class Cloud:
     first: Array
     places: Array
     views: Array
-    starts: Array
     matched: Array
     kept: Array
     assumed: Array
@@ -96,17 +95,21 @@ class Cloud:
     def within(self, box: Array) -> Cloud:
         """The points between the corners [2, 3] of a box."""
         rows = np.flatnonzero(((self.points >= box[0]) & (self.points <= box[1])).all(1))
-        views, starts = self.chosen(rows)
-        names = ("points", "normals", "colors", "first", "places")
-        own = {name: getattr(self, name)[rows] for name in names}
-        return replace(self, **own, views=views, starts=starts)
+        names = ("points", "normals", "colors", "first", "places", "views")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
-    def chosen(self, rows: Array) -> tuple[Array, Array]:
-        """`views` and `starts` of some of the points."""
-        count = np.diff(self.starts)[rows]
-        starts = np.concatenate([[0], np.cumsum(count)])
-        inside = np.arange(starts[-1]) - np.repeat(starts[:-1], count)
-        return self.views[np.repeat(self.starts[rows], count) + inside], starts
+    def chosen(self, scene: Scene, rows: Array) -> tuple[Array, Array]:
+        """Who sees some of the points.
+
+        Returns: int32, the photos, those of one point after the other; and int64 [R + 1], where
+        those of a point begin.
+        """
+        photos = np.zeros((len(scene), 8), np.int32)
+        for i, near in enumerate(scene.neighbours):
+            photos[i, : len(near) + 1] = i, *near
+        told = np.unpackbits(self.views[rows, None], axis=1, bitorder="little").astype(bool)
+        starts = np.concatenate([[0], np.cumsum(told.sum(1))])
+        return photos[self.first[rows]][told], starts
 
 
 def fused(
@@ -129,24 +132,27 @@ def fused(
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     depths, plain = np.zeros(offsets[-1], np.float32), np.zeros(offsets[-1], bool)
     heights, widths = shapes[:, 0].copy(), shapes[:, 1].copy()
-    flat: list[tuple[Array, Array]] = []
+    per_photo = [slice(offsets[i], offsets[i + 1]) for i in range(len(scene))]
+    used = [i for i, file in enumerate(files) if file.is_file()]
     sky: dict[int, Array] = {}
     up = upwards(scene.R, scene.quarters)
-    for i, file in enumerate(files):
-        if file.is_file():
-            found = DepthMap.load(file)
-            good = (found.costs <= settings.limit) & (found.planes[..., 0] > 0)
-            places = np.flatnonzero(good & (found.costs <= settings.sure))[::_SPARSE]
-            planes = found.planes.reshape(-1, 3)
-            even = find_plain(scene.images[i])
-            nothing = find_sky(even, good)
-            good &= ~nothing
-            nothing &= above_horizon(scene, i, up)
-            sky[i] = above_all(scene.images[i], nothing, scene.quarters[i])
-            plain[offsets[i] : offsets[i + 1]] = even.ravel()
-            depths[offsets[i] : offsets[i + 1]] = np.where(good, found.planes[..., 0], 0).ravel()
-            flat.append((_positions(scene, i, planes, places), _normals(scene, i, planes, places)))
-    per_photo = [slice(offsets[i], offsets[i + 1]) for i in range(len(scene))]
+
+    def filled(i: int) -> tuple[Array, Array]:
+        """Depths of a photo; positions and normals of some of its pixels that are sure."""
+        found = DepthMap.load(files[i])
+        good = (found.costs <= settings.limit) & (found.planes[..., 0] > 0)
+        places = np.flatnonzero(good & (found.costs <= settings.sure))[::_SPARSE]
+        planes = found.planes.reshape(-1, 3)
+        even = find_plain(scene.images[i])
+        nothing = find_sky(even, good)
+        good &= ~nothing
+        nothing &= above_horizon(scene, i, up)
+        sky[i] = above_all(scene.images[i], nothing, scene.quarters[i])
+        plain[per_photo[i]] = even.ravel()
+        depths[per_photo[i]] = np.where(good, found.planes[..., 0], 0).ravel()
+        return _positions(scene, i, planes, places), _normals(scene, i, planes, places)
+
+    flat = mapped(filled, used)
     matched = np.array([float((depths[own] > 0).mean()) for own in per_photo])
     assumed = np.zeros(len(depths), bool)
     ground = (
@@ -156,16 +162,16 @@ def fused(
     )
     if ground is not None:
 
-        def assume(i: int, ground: Ground) -> Array:
-            if not files[i].is_file():
-                return np.zeros(int(sizes[i]), np.float32)
-            return ground.assumed(scene, i, depths[per_photo[i]].reshape(shapes[i])).ravel()
+        def assume(i: int, ground: Ground, *, last: bool) -> Array:
+            own = per_photo[i]
+            extra = ground.assumed(scene, i, depths[own].reshape(shapes[i])).ravel()
+            if last:
+                assumed[own], depths[own] = extra > 0, depths[own] + extra
+            return np.flatnonzero(extra)
 
-        rows = range(len(scene))
-        by_points = mapped(partial(assume, ground=ground), rows)
-        ground = aligned(ground, scene, [np.flatnonzero(each) for each in by_points])
-        for own, extra in zip(per_photo, mapped(partial(assume, ground=ground), rows), strict=True):
-            assumed[own], depths[own] = extra > 0, depths[own] + extra
+        by_points = mapped(partial(assume, ground=ground, last=False), range(len(scene)))
+        ground = aligned(ground, scene, by_points)
+        mapped(partial(assume, ground=ground, last=True), range(len(scene)))
     plain &= depths <= 0
     taken = np.zeros(len(depths), bool)
     dice, share = np.random.default_rng(0), _PIXELS / len(depths)
@@ -177,24 +183,21 @@ def fused(
             backs = [scene.between(j, i) for j in near]
             tables = [np.array([p[k] for p in some]) for some in (pairs, backs) for k in (0, 1)]
             size = int(sizes[i])
-            positions, counts = np.empty((size, 3), np.float32), np.empty(size, np.uint8)
-            views = np.empty((size, len(near) + 1), np.int32)
+            positions, views = np.empty((size, 3), np.float32), np.empty(size, np.uint8)
             run(
                 agree, int(heights[i]), i, np.array(near, np.int64), *tables, inverse, scene.R,
                 scene.t, depths, offsets[:-1], widths, heights, assumed, taken, settings.pixels,
-                settings.relative, settings.least, positions, views, counts,
+                settings.relative, settings.least, positions, views,
             )  # fmt: skip
-            places = np.flatnonzero(counts)
+            places = np.flatnonzero(views)
             if share < 1:
                 places = places[dice.random(len(places)) < share]
-            counts = counts[places]
-            told = views[places][np.arange(views.shape[1]) < counts[:, None]]
             normals = _normals(scene, i, DepthMap.load(files[i]).planes.reshape(-1, 3), places)
             if ground is not None:
                 normals[assumed[offsets[i] + places]] = ground.up
             parts.append((
                 positions[places], normals, scene.images[i].reshape(-1, 3)[places],
-                np.full(len(places), i, np.int32), places, told, counts,
+                np.full(len(places), i, np.int32), places.astype(np.int32), views[places],
             ))  # fmt: skip
         tell((i + 1) / len(scene))
     if not parts:
@@ -205,7 +208,6 @@ def fused(
     for column in columns:
         joined.append(np.concatenate(column))
         column.clear()  # there may be a gigabyte of points
-    starts = np.concatenate([[0], np.cumsum(joined[6], dtype=np.int64)])
     kept = np.array([float(taken[own].mean()) for own in per_photo])
     ground_share, plain_share = (
         np.array([float(x[own].mean()) for own in per_photo]) for x in (assumed, plain)
@@ -214,10 +216,10 @@ def fused(
         own = depths[per_photo[i]].reshape(where.shape)
         own[where & (own == 0)] = -1
     maps = tuple(depths[own].reshape(h, w) for own, (h, w) in zip(per_photo, shapes, strict=True))
-    points, normals, colors, first, places, told, _ = joined
+    points, normals, colors, first, places, views = joined
     return Cloud(
-        points, normals, colors, first, places, told, starts, matched, kept, ground_share,
-        plain_share, maps, ground,
+        points, normals, colors, first, places, views, matched, kept, ground_share, plain_share,
+        maps, ground,
     )  # fmt: skip
 
 
@@ -253,30 +255,41 @@ def thinned(scene: Scene, cloud: Cloud, most: int) -> tuple[Array, Array, int]:
     Returns: positions [Q, 3] float64; rows [Q] of the cloud, the points in whose place they are;
         and the side of the squares.
     """
-    widths = np.array([image.shape[1] for image in scene.images], np.int64)[cloud.first]
-    x, y = cloud.places % widths, cloud.places // widths
-    # Inverse depth along the axis of the first photo.
-    depth = np.einsum("pk,pk->p", scene.R[:, 2][cloud.first], cloud.points)
-    depth += scene.t[cloud.first, 2]
-    down, across = (max(image.shape[k] for image in scene.images) for k in (0, 1))
-    side = 1
+    ends = np.searchsorted(cloud.first, np.arange(len(scene) + 1))
+
+    def squares(i: int, side: int) -> Array:
+        """The number of the square that each point of a photo is in."""
+        width = scene.images[i].shape[1]
+        y, x = np.divmod(cloud.places[ends[i] : ends[i + 1]], width)
+        return y // side * (width // side + 1) + x // side
+
+    def means(i: int) -> tuple[Array, Array]:
+        own = slice(ends[i], ends[i + 1])
+        points, key = cloud.points[own], squares(i, side)
+        # Inverse depth along the axis of the photo.
+        axis = np.broadcast_to(scene.R[i, 2], points.shape)
+        depth = np.einsum("pk,pk->p", axis, points) + scene.t[i, 2]
+        order = np.lexsort((depth, key))
+        _, begin, count = np.unique(key[order], return_index=True, return_counts=True)
+        middle = order[begin + count // 2]
+        group = np.repeat(np.arange(len(begin)), count)
+        pixel = depth / scene.K[i, 0, 0]
+        # What is as near as a plane of 60 degrees brings about is of the same surface.
+        near = np.abs(depth[order] - depth[middle][group]) <= 2 * side * pixel[middle][group]
+        positions, total = np.zeros((len(begin), 3)), np.bincount(group[near], minlength=len(begin))
+        for k in range(3):
+            positions[:, k] = np.bincount(group[near], points[order[near], k], len(begin)) / total
+        return positions, ends[i] + middle
+
+    def filled(i: int, side: int) -> int:
+        return int(np.count_nonzero(np.bincount(squares(i, side))))
+
+    rows, side = range(len(scene)), 1
     while True:
-        key = (cloud.first * np.int64(down) + y // side) * across + x // side
-        taken = np.zeros(len(scene) * down * across, bool)
-        taken[key] = True
-        count = np.count_nonzero(taken)
+        count = sum(mapped(partial(filled, side=side), rows))
         if count <= most:
             break
         side = max(side + 1, int(side * (count / most) ** 0.5))
-    order = np.lexsort((depth, key))
-    _, begin, count = np.unique(key[order], return_index=True, return_counts=True)
-    middle = order[begin + count // 2]
-    group = np.repeat(np.arange(len(begin)), count)
-    pixel = depth / scene.K[cloud.first, 0, 0]
-    # What is as near as a plane of 60 degrees brings about is of the same surface.
-    near = np.abs(depth[order] - depth[middle][group]) <= 2 * side * pixel[middle][group]
-    positions = np.zeros((len(begin), 3))
-    for axis in range(3):
-        sums = np.bincount(group[near], cloud.points[order[near], axis], len(begin))
-        positions[:, axis] = sums / np.bincount(group[near], minlength=len(begin))
+    found = zip(*mapped(means, rows), strict=True)
+    positions, middle = (np.concatenate(part) for part in found)
     return positions, middle, side

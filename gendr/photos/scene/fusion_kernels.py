@@ -16,7 +16,7 @@ F = np.float32
 @kernel()
 def agree(
     i, near, a, b, back_a, back_b, inverse, R, t, depths, offsets, widths, heights, assumed, taken,
-    pixels, relative, least, positions, views, counts, start, stop,
+    pixels, relative, least, positions, views, start, stop,
 ):  # fmt: skip
     """Points of rows start .. stop - 1 of a photo on which others agree, and no photo before has.
 
@@ -43,8 +43,8 @@ def agree(
         relative: by which depths may differ.
         least: photos that agree, of as many as have the point in their frames, if more than two do.
         positions: float32 [pixels of the photo, 3], is written.
-        views: int32 [pixels of the photo, K + 1], is written: the photos that agree, i first.
-        counts: uint8 [pixels of the photo], is written: how many these are, 0 for no point.
+        views: uint8 [pixels of the photo], is written: bit 0 where there is a point, and bit k + 1
+            if neighbour k agrees.
         start: row.
         stop: row behind the last.
 
@@ -55,11 +55,11 @@ def agree(
     for y in range(start, stop):
         for x in range(width):
             n = y * width + x
-            counts[n] = 0
+            views[n] = 0
             w = np.float64(depths[begin + n])
             if w <= 0 or taken[begin + n]:
                 continue
-            found, inside = 0, 0
+            found, inside, agreed = 0, 0, 1
             hits[0, 0], hits[0, 1], hits[0, 2] = i, y, x
             for k in range(len(near)):
                 j = near[k]
@@ -92,6 +92,7 @@ def agree(
                 if not du * du + dv * dv <= pixels * pixels:
                     continue
                 found += 1
+                agreed |= 2 << k
                 hits[found, 0], hits[found, 1], hits[found, 2] = j, iv, iu
             alone = 1 if assumed[begin + n] else 2
             if found + 1 < min(least, max(alone, inside + 1)):
@@ -108,7 +109,6 @@ def agree(
                 p0 += R[j, 0, 0] * q0 + R[j, 1, 0] * q1 + R[j, 2, 0] * q2
                 p1 += R[j, 0, 1] * q0 + R[j, 1, 1] * q1 + R[j, 2, 1] * q2
                 p2 += R[j, 0, 2] * q0 + R[j, 1, 2] * q1 + R[j, 2, 2] * q2
-                views[n, k] = j
             share = 1.0 / (found + 1)
             positions[n, 0], positions[n, 1], positions[n, 2] = p0 * share, p1 * share, p2 * share
-            counts[n] = found + 1
+            views[n] = agreed

@@ -27,7 +27,7 @@ __all__ = ["MOST_NEIGHBOURS", "Scene", "at_level", "read_scene", "shrunk"]
 
 Array = npt.NDArray[Any]
 
-# Photos that each is compared with, at most.
+# Photos that each is compared with, at most; points have a byte for who sees them.
 MOST_NEIGHBOURS = 6
 # Sparse points that two photos must share, weighed by their angles, to be compared.
 _LEAST_SCORE = 5.0

@@ -32,19 +32,20 @@ def camera_of(scene: Scene, rows: Sequence[int], size: tuple[int, int]) -> Camer
 
 
 def framed(scene: Scene, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
-    """Photos in frames of one size: [B, 3, H, W] in [0, 1], and where they are, [B, H, W].
+    """Photos in frames of one size: uint8 [B, 3, H, W], and where they are, [B, H, W].
 
     None instead of the latter if all are of one size.
     """
     shapes = [scene.images[i].shape[:2] for i in rows]
     height, width = (max(shape[k] for shape in shapes) for k in (0, 1))
-    images = torch.zeros(len(shapes), 3, height, width)
-    masks = torch.zeros(len(shapes), height, width)
+    images = torch.zeros(len(shapes), 3, height, width, dtype=torch.uint8)
+    masks = None if len(set(shapes)) == 1 else torch.zeros(len(shapes), height, width)
     for k, i in enumerate(rows):
-        own = torch.from_numpy(scene.images[i]).permute(2, 0, 1).float() / 255
+        own = torch.from_numpy(scene.images[i]).permute(2, 0, 1)
         images[k, :, : own.shape[1], : own.shape[2]] = own
-        masks[k, : own.shape[1], : own.shape[2]] = 1
-    return images, None if len(set(shapes)) == 1 else masks
+        if masks is not None:
+            masks[k, : own.shape[1], : own.shape[2]] = 1
+    return images, masks
 
 
 def scored(

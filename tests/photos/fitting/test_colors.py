@@ -18,10 +18,10 @@ from gendr.mesh import cube, example, icosphere, load_texture
 from gendr.photos import visual
 from gendr.photos.fitting.colors import fit as colors_fit
 from gendr.photos.fitting.colors import kernels
-from gendr.photos.fitting.colors.fit import ColorResult, _Photos
+from gendr.photos.fitting.colors.fit import ColorResult, _Photos, _View
 from gendr.photos.fitting.colors.light import HarmonicLight, harmonics
 from gendr.photos.fitting.colors.targets import Texels, Vertices
-from gendr.photos.fitting.visibility import look, visible_faces
+from gendr.photos.fitting.visibility import VisibilityBuffer, look, visible_faces
 from gendr.photos.meshing.unwrapping import unwrapped
 from support.cases import for_each
 from support.photographs import photographs
@@ -57,6 +57,17 @@ def ring(mesh, count, elevation, shift=0.0):
     angles = [360 * i / count + shift for i in range(count)]
     camera = visual.orbit(mesh, angles, elevation, fill=0.85)
     return Camera(camera.rotation, camera.translation, camera.focal, torch.tensor([0.15, -0.1]))
+
+
+def bytes_in(value):
+    """Of all arrays and tensors in a value; those that share memory with others count again."""
+    if isinstance(value, (torch.Tensor, np.ndarray)):
+        return value.nbytes
+    if isinstance(value, dict):
+        return sum(map(bytes_in, value.values()))
+    if isinstance(value, (list, tuple)):
+        return sum(map(bytes_in, value))
+    return bytes_in(vars(value)) if isinstance(value, (_View, VisibilityBuffer)) else 0
 
 
 def shots(mesh, camera, size=(72, 96)):
@@ -361,11 +372,14 @@ def test_motion_blurs_and_the_end_of_a_ring_does_not():
 def test_photos_that_are_not_blurred_means_are_not_sharpened(chair, monkeypatch):
     """Means are corrected where they blur clean photos, and stay where photos are misplaced.
 
-    Of many photos some rows correct them, lest all pixels of a hundred fill the memory.
+    Of many photos some rows correct them, lest all pixels of a hundred fill the memory, and of
+    each pixel few bytes are kept.
     """
     target = painted(chair)
     camera = ring(chair, 10, 20.0)
     rgb, alpha = shots(target, camera)
+    whole = (255 * rgb).round().byte()
+    rgb = whole / 255
     shape, calls = shape_of(target), []
     own = _Photos._corrected
 
@@ -377,9 +391,18 @@ def test_photos_that_are_not_blurred_means_are_not_sharpened(chair, monkeypatch)
     with monkeypatch.context() as few:
         few.setattr(colors_fit, "_MANY_PIXELS", 0)  # without subpixels, as the next, too
         by_all = fit_colors(shape, rgb, camera, alpha, kind="vertex")
+        same = fit_colors(shape, whole, camera, alpha, kind="vertex")
+        photos = _Photos(shape, whole, camera, None, 0.15, None)
         few.setattr(colors_fit, "_CORRECTED", calls[0] // 3)
         by_some = fit_colors(shape, rgb, camera, alpha, kind="vertex")
-    assert calls.pop() == pytest.approx(calls[0] / 4, rel=0.05)
+    assert torch.equal(same.mesh.vertex_colors, by_all.mesh.vertex_colors)
+    assert torch.equal(same.psnr, by_all.psnr)
+    assert calls.pop() == pytest.approx(calls.pop() / 4, rel=0.05)
+    kept = {name: bytes_in(value) for name, value in vars(photos).items()}
+    of_mesh = kept.pop("mesh") + kept.pop("normals") + kept.pop("pixels")
+    assert of_mesh > 0
+    # The photo itself has 3, twice named; its depths 4; two masks 3. And there are cameras.
+    assert sum(kept.values()) < 13.2 * whole[:, 0].numel()
     torch.testing.assert_close(by_some.psnr, by_all.psnr, rtol=0, atol=0.2)
     assert len(calls) == 1
     moved = (
@@ -401,7 +424,7 @@ def test_kernels_are_their_definitions(chair):
     shape = shape_of(target)
     photos = _Photos(shape, rgb, camera, alpha, 0.15, None)
     for i, view in enumerate(photos.views):
-        sight = photos.buffers[i]
+        sight = photos._sight(i)
         rows, xy, weight = sight.visible_points(
             shape.vertices, shape.vertex_normals, photos.inside[i]
         )

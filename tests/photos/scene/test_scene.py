@@ -13,6 +13,8 @@ from scipy.spatial import KDTree
 import gendr
 from gendr import cli
 from gendr.cli import scene as command
+from gendr.cli.masks import NoBackdropError, with_masks
+from gendr.cli.parser import Fit
 from gendr.photos import visual
 from gendr.photos.camera_files.colmap import point_text, read_point_file, read_tracks
 from gendr.photos.scene import build as build_module
@@ -140,7 +142,9 @@ def test_points_lie_in_the_room(room, stereo, monkeypatch):
     assert len(cloud) > 0.6 * 72 * 96
     assert np.median(off) < 0.01
     assert (off < 0.08).mean() > 0.95
-    counts = np.diff(cloud.starts)
+    every = cloud.chosen(scene, np.arange(len(cloud)))
+    np.testing.assert_array_equal(every[0][every[1][:-1]], cloud.first)
+    counts = np.diff(every[1])
     alone = counts < 2  # at a corner that no other photo has in its frame, the floor is assumed
     assert alone.mean() < 0.03
     np.testing.assert_allclose(places[alone, 1], rooms.FLOOR, atol=0.05)
@@ -155,10 +159,16 @@ def test_points_lie_in_the_room(room, stereo, monkeypatch):
         np.abs(few[:, 2] + scene.origin[2] - 4), np.abs(few[:, 1] + scene.origin[1] - 1)
     )
     assert np.median(off) < 0.008
-    views, starts = cloud.chosen(rows)
+    views, starts = cloud.chosen(scene, rows)
     for k in (0, len(rows) // 2):
-        own = cloud.views[cloud.starts[rows[k]] : cloud.starts[rows[k] + 1]]
+        own = every[0][every[1][rows[k]] : every[1][rows[k] + 1]]
         np.testing.assert_array_equal(views[starts[k] : starts[k + 1]], own)
+        first, told = cloud.first[rows[k]], cloud.views[rows[k]] >> np.arange(1, 5) & 1
+        assert own.tolist() == [first, *np.array(scene.neighbours[first])[told > 0]]
+    # There are dozens of millions of points, which fill the memory; and of pixels.
+    arrays = [each for each in vars(cloud).values() if isinstance(each, np.ndarray)]
+    assert sum(each.nbytes for each in arrays if len(each) == len(cloud)) == 36 * len(cloud)
+    assert sum(each.nbytes for each in cloud.depths) == 4 * 5 * 72 * 96
 
 
 @pytest.mark.rotating(5, group="photos")
@@ -235,6 +245,14 @@ def test_few_faces_are_where_they_tell_most():
     away = KDTree(vertices).query(middle)[0]
     assert np.percentile(away, 90) < 1
     assert np.percentile(np.linalg.norm(found - vertices[kept], axis=1), 95) < 4
+
+
+def test_photos_without_backdrop_are_let_go(room, tmp_path):
+    """The refusal lasts as long as the scene is made; another error in it would hold all photos."""
+    args = Fit(target=str(room[0]), settings=gendr.FitSettings(), quiet=True)
+    with pytest.raises(NoBackdropError) as caught:
+        with_masks(args, tmp_path)
+    assert caught.value.__context__ is None
 
 
 @pytest.mark.rotating(5, group="photos")

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,8 @@ KINDS = ("texture", "vertex")
 LIGHTS = ("auto", "camera", "none")
 # The least and the largest side of a texture whose size is chosen, and how full an atlas is.
 SIZES, _FILL = (256, 2048), 0.6
-# Photos with more pixels than this, in all, are compared without subpixels, and one by one.
+# Photos with more pixels than this, in all, are compared without subpixels, and one by one; which
+# face each pixel shows, 28 bytes, is not kept, but found again where it is asked for.
 _MANY_PIXELS = 6_000_000
 # And are judged by so many of so many rows, as otherwise one photo would take half a gigabyte.
 _JUDGED, _OF = 48, 192
@@ -138,7 +140,8 @@ def fit_colors(
     Args:
         mesh: One mesh, in the world of the cameras; its own colours are replaced. UVs in [0, 1]
             that it has are used; otherwise it gets an atlas (`gendr.photos.unwrapped`).
-        images: [B, 3, H, W] in [0, 1], the object over black, as `load_views` reads them.
+        images: [B, 3, H, W] in [0, 1], the object over black, as `load_views` reads them; or uint8,
+            of which a hundred of a megapixel take a quarter of the memory.
         camera: B cameras.
         masks: [B, H, W] in [0, 1]; by default what the mesh covers is used, also where the photo
             shows something else.
@@ -163,10 +166,13 @@ def fit_colors(
         ValueError: If shapes or values are wrong, UVs leave [0, 1], or no photo shows the mesh.
     """
     check_single("mesh", mesh)
-    check_views("images", images, "[B, 3, H, W]", camera)
-    check_like("the mesh", mesh.vertices, "images", images)
+    like = images  # whose dtype all else has
+    if isinstance(images, Tensor) and images.dtype == torch.uint8:
+        like = mesh.vertices.new_zeros(()).to(images.device).expand(images.shape)
+    check_views("images", like, "[B, 3, H, W]", camera)
+    check_like("the mesh", mesh.vertices, "images", like)
     if masks is not None:
-        check_further_images("masks", masks, "[B, H, W]", "images", images)
+        check_further_images("masks", masks, "[B, H, W]", "images", like)
         masks = masks.detach()
     check_choice("kind", kind, KINDS)
     check_choice("light", light, LIGHTS)
@@ -206,20 +212,27 @@ class _Photos:
         self, mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor | None,
         least_cosine: float, callback: Callable[[float], None] | None,
     ) -> None:  # fmt: skip
-        self.images, self.camera, self.masks = images, camera, masks
+        self.mesh, self.images, self.camera, self.masks = mesh, images, camera, masks
         self.size = images.shape[2], images.shape[3]
         self.tell = callback or (lambda done: None)
         pixels = len(images) * self.size[0] * self.size[1]
         self.many = pixels > _MANY_PIXELS
-        oversampling = 1 if self.many else 2
+        self.gains = mesh.vertices.new_ones(len(images), 3)
+        self.buffers: dict[int, VisibilityBuffer] = {}
+        # Of each face the pixels, in the photo that shows most of it.
+        self.pixels, lock = torch.zeros(len(mesh.faces)), Lock()
 
-        def seen(i: int) -> tuple[VisibilityBuffer, Tensor]:
-            sight = look(mesh, camera[i], self.size, oversampling)
+        def seen(i: int) -> tuple[Tensor, _View]:
+            sight = self._sight(i)
+            pixels = torch.bincount(sight.face, minlength=len(mesh.faces)).float() * sight.share
+            with lock:
+                torch.maximum(self.pixels, pixels, out=self.pixels)
             use = sight.whole if masks is None else sight.whole & (masks[i] > 0.99)
-            return sight, -F.max_pool2d(-use[None].to(images), 3, 1, 1)[0] > 0.5
+            inside = -F.max_pool2d(-use[None].to(self.gains), 3, 1, 1)[0] > 0.5
+            return inside, _View(sight, inside, images[i], least_cosine)
 
         found = mapped(seen, range(len(images)), lambda done: self.tell(0.4 * done))
-        self.buffers, self.inside = [sight for sight, _ in found], [inside for _, inside in found]
+        self.inside, self.views = [inside for inside, _ in found], [view for _, view in found]
         if not any(bool(inside.any()) for inside in self.inside):
             raise ValueError(
                 "no photo shows the mesh away from its outlines; are mesh and cameras of one world?"
@@ -228,23 +241,26 @@ class _Photos:
         if self.many:
             some = torch.arange(self.size[0])[:, None] % _OF < _JUDGED
             self.compared = [inside & some for inside in self.inside]
-        self.gains = images.new_ones(len(images), 3)
         self.light: HarmonicLight | None = None
-        self.faces = len(mesh.faces)
         self.normals = mesh.vertex_normals[mesh.faces]
         self.quality = [1.0] * len(images)
-        self.views = [
-            _View(self.buffers[i], self.inside[i], images[i], least_cosine)
-            for i in range(len(images))
-        ]
+
+    def _sight(self, i: int) -> VisibilityBuffer:
+        """What photo i shows of the mesh; of many photos it is not kept."""
+        if self.many:
+            return look(self.mesh, self.camera[i], self.size, 1)
+        if i not in self.buffers:
+            self.buffers[i] = look(self.mesh, self.camera[i], self.size, 2)
+        return self.buffers[i]
+
+    def _image(self, i: int) -> Tensor:
+        """Photo i, [3, H, W] in [0, 1]."""
+        image = self.images[i]
+        return image if image.dtype != torch.uint8 else image.to(self.gains) / 255
 
     def texture_size(self) -> int:
         """A power of two that the photos carry."""
-        most = torch.zeros(self.faces)
-        for sight in self.buffers:
-            pixels = torch.bincount(sight.face, minlength=self.faces).float() * sight.share
-            most = torch.maximum(most, pixels)
-        wanted = float(most.sum() / _FILL) ** 0.5
+        wanted = float(self.pixels.sum() / _FILL) ** 0.5
         return int(min(max(2 ** math.ceil(math.log2(max(wanted, 1.0))), SIZES[0]), SIZES[1]))
 
     def painted(
@@ -266,13 +282,18 @@ class _Photos:
         off = np.concatenate([off for _, off in found]) if system is None else (
             _misses(system, colors)
         )  # fmt: skip
-        if np.median(off) < _APART:
+        found.clear()
+        apart = float(np.median(off))
+        del off
+        if apart < _APART:
             self.compared = self._corrected_by()
             system = system or self._system(texture_target, rows)
             if min(self.quality) < _SHARP:
                 system.weight[:] *= np.array(self.quality, np.float32)[system.view]
+            for once in (self.views, self.inside, self.compared):
+                once.clear()  # needed no more, where most memory is
             colors = self._corrected(system, texture_target, colors, exposure)
-        del system, off, found
+        del system
         colors = colors.clamp(0, 1)  # in a light that is dim there, means of albedo may be above
         mesh = texture_target.painted(colors).with_unlit(self.light is None)
         self.tell(0.95)
@@ -384,7 +405,7 @@ class _Photos:
         """
         use = self.compared[i].flatten()
         pixels = use.nonzero()[:, 0]
-        sight = self.buffers[i].of_pixels(use)
+        sight = self._sight(i).of_pixels(use)
         columns, values = texture_target.mixing(sight)
         if sight.share < 1:
             order = torch.argsort(sight.pixel, stable=True)
@@ -398,7 +419,7 @@ class _Photos:
         normals = F.normalize(normals, dim=-1)
         cosine = cosine_to_eye(sight.camera, points, normals).clamp(0, 1)
         shade = self._shade(normals, i).expand(len(pixels), 3)
-        photo = self.images[i].flatten(1).T[pixels]
+        photo = self._image(i).flatten(1).T[pixels]
         return columns, values, *(x.float().numpy() for x in (photo, cosine, shade))
 
     def _system(self, texture_target: TextureTarget, chosen: Sequence[int]) -> SparseSystem:
@@ -407,7 +428,7 @@ class _Photos:
         counts = [int(self.compared[i].sum()) for i in chosen]
         view, ends = np.repeat(np.array(chosen), counts), np.cumsum(counts)
         # All subpixels of these pixels show a face.
-        most = texture_target.MIXED * round(1 / self.buffers[0].share)
+        most = texture_target.MIXED * (1 if self.many else 4)
         columns = np.empty((len(view), most), np.int32)
         values, photo, weight, shade = (
             np.empty((len(view), *shape), np.float32) for shape in ((most,), (3,), (), (3,))
@@ -419,6 +440,7 @@ class _Photos:
             columns[rows], values[rows], photo[rows], weight[rows], shade[rows] = found
 
         mapped(fill, range(len(counts)))
+        give_back()
         return SparseSystem(columns, values, photo, weight, shade, view)
 
     def _judged(
@@ -428,10 +450,7 @@ class _Photos:
         if system is not None:
             return self._strengths(system, colors, i), np.zeros(0)
         own = self._system(texture_target, [i])
-        found = self._strengths(own, colors, i), _misses(own, colors)
-        del own
-        give_back()
-        return found
+        return self._strengths(own, colors, i), _misses(own, colors)
 
     def _strengths(self, system: SparseSystem, colors: Tensor, i: int) -> list[float]:
         """How strong detail is in photo i, over that in a rendering, in each direction.
@@ -448,14 +467,14 @@ class _Photos:
         shown = mixed(*parts, colors.float().numpy()) * system.shade[first:last]
         reach = max(abs(step) for step in sum(_DIRECTIONS, ()))
         # Nothing is beside the border of a photo.
-        whole = F.pad(-self.compared[i].to(self.images)[None], (reach + 1,) * 4)
+        whole = F.pad(-self.compared[i].to(self.gains)[None], (reach + 1,) * 4)
         for side in ((2 * reach + 3, 1), (1, 2 * reach + 3)):
             whole = F.max_pool2d(whole, side, 1)
         inner = (whole[0] < -0.5).byte().numpy()
         found = np.empty((len(_DIRECTIONS), 2))
         kernels.details(  # blurred, so without most of the noise
             self.compared[i].flatten().nonzero()[:, 0].numpy(), shown.astype(np.float32),
-            self.images[i].float().numpy(), inner, np.array(_DIRECTIONS),
+            self._image(i).float().numpy(), inner, np.array(_DIRECTIONS),
             np.zeros((*inner.shape, 6), np.float32), found,
         )  # fmt: skip
         found += _PLAIN**2 * 3 * int(inner.sum()) + 1e-12  # what has no detail is not blurred
@@ -485,7 +504,7 @@ class _Photos:
 
     def _psnr(self, texture_target: TextureTarget, colors: Tensor, i: int) -> Tensor:
         """The PSNR of photo i rendered with these colours, over the pixels of the object."""
-        sight = self.buffers[i]
+        sight, target = self._sight(i), self._image(i)
         columns, values = texture_target.mixing(sight)
         shown = torch.from_numpy(
             mixed(columns.to(torch.int32).numpy(), values.float().numpy(), colors.float().numpy())
@@ -495,12 +514,11 @@ class _Photos:
             shown = shown * self._shade(F.normalize(normals, dim=-1), i)
         else:
             shown = shown * self.gains[i]
-        shown = (shown * sight.share).to(self.images)
-        pixels = self.images[i][0].numel()
-        image = summed(shown, sight.pixel, pixels).T.reshape(self.images[i].shape)
+        shown = (shown * sight.share).to(target)
+        pixels = target[0].numel()
+        image = summed(shown, sight.pixel, pixels).T.reshape(target.shape)
         cover = summed(torch.full_like(shown[:, 0], sight.share), sight.pixel, pixels)
         where = cover.reshape(self.size) > 0.5
-        target = self.images[i]
         where = where | (self.masks[i] > 0.5) if self.masks is not None else where
         return psnr(image, target, where)
 
@@ -518,8 +536,9 @@ class _View:
         self.ahead = camera.ahead[0].float().numpy() * np.float32(camera.orthographic)
         self.unit = np.float32(2 / (min(sight.size) * float(camera.focal.mean())))
         self.nearest = sight.nearest.float().numpy()
-        self.inside = inside.byte().numpy()
-        self.image = image.float().numpy()
+        self.inside = inside.view(torch.uint8).numpy()
+        whole = image.dtype == torch.uint8
+        self.image, self.white = (image if whole else image.float()).numpy(), 255 if whole else 1
 
     def seen(self, points: Tensor, normals: Tensor) -> tuple[Tensor, Tensor]:
         """The colours [K, 3] of points that the photo shows, and their weights [K]; 0 for none."""
@@ -529,7 +548,7 @@ class _View:
         run(
             kernels.see, len(points), points.float().numpy(), normals.float().numpy(), self.matrix,
             self.eye, self.ahead, self.unit, np.float32(self.least_cosine), self.nearest,
-            self.inside, self.image, colors, weights, alone=True,
+            self.inside, self.image, np.float32(self.white), colors, weights, alone=True,
         )  # fmt: skip
         return torch.from_numpy(colors), torch.from_numpy(weights)
 

@@ -20,14 +20,15 @@ _ONE = np.float32(1.0)
 
 @kernel(**_FAST)
 def see(
-    points, normals, matrix, eye, ahead, unit, least, nearest, inside, image, colors, weights,
-    start, stop,
+    points, normals, matrix, eye, ahead, unit, least, nearest, inside, image, white, colors,
+    weights, start, stop,
 ):  # fmt: skip
     """Fill in colours [K, 3] and weights [K] of points start .. stop - 1 in a photo; 0: not seen.
 
     points, normals: float32 [K, 3]. matrix: float32 [4, 4], from the world to X, Y, W and depth.
     eye, ahead: float32 [3]; of `ahead` all is 0 for perspective cameras. unit: of a pixel at depth
-    1. least: the cosine. nearest: [H, W], depths. inside: uint8 [H, W]. image: [3, H, W].
+    1. least: the cosine. nearest: [H, W], depths. inside: uint8 [H, W]. image: [3, H, W],
+    float32 or uint8. white: float32, what is 1 in it.
     """
     height, width = inside.shape
     side = np.float32(min(height, width))
@@ -68,8 +69,10 @@ def see(
         left, right = max(column, 0), min(column + 1, width - 1)
         top, down = max(row, 0), min(row + 1, height - 1)
         for c in range(3):
-            above = image[c, top, left] + s * (image[c, top, right] - image[c, top, left])
-            below = image[c, down, left] + s * (image[c, down, right] - image[c, down, left])
+            a, b = np.float32(image[c, top, left]), np.float32(image[c, top, right])
+            d, e = np.float32(image[c, down, left]), np.float32(image[c, down, right])
+            a, b, d, e = a / white, b / white, d / white, e / white
+            above, below = a + s * (b - a), d + s * (e - d)
             colors[k, c] = above + t * (below - above)
         weights[k] = cosine * cosine / (step * step)
 

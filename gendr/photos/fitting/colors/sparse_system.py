@@ -79,11 +79,14 @@ class SparseSystem:
 
     def exposures(self, colors: Array) -> Array:
         """Further factors [B, 3] of the photos with which colours [K, 3] meet them best."""
-        shown = self.mixed(colors) * self.shade
+        shown = self.mixed(colors)
+        shown *= self.shade
         weight = self.weight * trusted(np.square(self.photo - shown).mean(1))
         both, own = (
-            np.stack([np.bincount(self.view, weight * c) for c in product.T], 1)
-            for product in (self.photo * shown, shown * shown)
+            np.stack(
+                [np.bincount(self.view, weight * (other[:, c] * shown[:, c])) for c in range(3)], 1
+            )
+            for other in (self.photo, shown)
         )
         return gains_of(both, own).astype(np.float32)
 
@@ -95,17 +98,22 @@ class SparseSystem:
             start: [K, 3], from which the correction counts.
             colors: [K, 3], by which it is judged how far each pixel is to be trusted.
         """
-        off = self.photo - self.mixed(colors) * self.shade
+        off = self.mixed(colors)
+        off *= self.shade
+        np.subtract(self.photo, off, out=off)
         # One matrix for all channels, as the factors of a photo differ little by channel.
         scale = self.shade.mean(1)
-        weight = self.weight * trusted((off * off).mean(1)) * scale * scale
+        weight = self.weight * trusted(np.square(off, out=off).mean(1)) * scale * scale
+        del off
         weight = weight.astype(np.float32)[:, None]
         diagonal = self.spread(weight, len(start), 2)[:, 0]
         hold, stiff = _HOLD * float(diagonal.mean()), _SMOOTH * float(diagonal.mean())
         hold, stiff = np.float32(hold), np.float32(stiff)
 
         def normal(x: Array) -> Array:
-            seen = self.spread(weight * self.mixed(x), len(start))
+            pixels = self.mixed(x)
+            pixels *= weight
+            seen = self.spread(pixels, len(start))
             return seen + hold * x + stiff * (smooth @ x)
 
         diagonal = diagonal + hold + stiff * smooth.diagonal()

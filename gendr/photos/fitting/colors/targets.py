@@ -24,7 +24,7 @@ class Vertices:
         MIXED: M, how many points `mixing` mixes.
         points: [K, 3], world.
         normals: [K, 3], unit vectors.
-        edges: int64 [E, 2], neighbours.
+        edges: int64, or int32 of texels, [E, 2], neighbours.
     """
 
     MIXED: ClassVar[int] = 3
@@ -44,7 +44,7 @@ class Vertices:
         Here the corners of the face.
 
         Returns:
-            int64 [N, M] and [N, M], whose rows sum to 1.
+            int64, or int32 of texels, [N, M]; and [N, M], whose rows sum to 1.
         """
         return self.mesh.faces[sight.face], sight.weights
 
@@ -63,7 +63,7 @@ class Texels:
         MIXED, points, normals, edges: as of `Vertices`.
         size: Side of the texture.
         place: int64 [K], their places in it, row by row from the top.
-        nearest: int64 [size * size], for every texel the number of the nearest of these.
+        nearest: int32 [size * size], for every texel the number of the nearest of these.
     """
 
     MIXED: ClassVar[int] = 4
@@ -94,8 +94,8 @@ class Texels:
         if len(place) == 0:
             raise ValueError(f"no texel of {size} x {size} lies in a face; take a larger texture")
         corners, weights = mesh.faces[face[place]], weights[place]
-        number = torch.full((size * size,), -1, device=mesh.device)
-        number[place] = torch.arange(len(place), device=mesh.device)
+        number = torch.full((size * size,), -1, dtype=torch.int32, device=mesh.device)
+        number[place] = torch.arange(len(place), dtype=torch.int32, device=mesh.device)
         grid = number.reshape(size, size)
         pairs = [
             torch.stack([one.flatten(), other.flatten()], 1)
