@@ -14,7 +14,7 @@ import torch
 from gendr._common.checks import check_image_size
 from gendr.mesh.cameras import Camera
 from gendr.mesh.files.origins import origin_of_eyes
-from gendr.mesh.images import Picture, Planes, open_image, resized
+from gendr.mesh.images import Picture
 from gendr.photos.camera_files.lenses import Lens, Rows, Straightening, straightening
 from gendr.photos.camera_files.transforms import (
     TransformsFrame,
@@ -23,6 +23,7 @@ from gendr.photos.camera_files.transforms import (
     pose_of,
     read_cameras,
 )
+from gendr.photos.images import Planes, highest, is_grey, lowest, open_photo, resized
 
 __all__ = [
     "Folder",
@@ -185,11 +186,11 @@ def has_mask(folder: Folder, i: int, max_megapixels: float) -> bool:
     frame = folder.frames[i]
     if frame.mask is not None:
         return True
-    with open_image(frame.image, max_megapixels, frame.turn) as opened:
+    with open_photo(frame.image, max_megapixels, frame.turn) as opened:
         image = Picture(opened)
         if not is_opaque(image):
             return True
-        if image.channels in (2, 4) or not image.is_grey:
+        if image.channels in (2, 4) or not is_grey(image):
             return False
         grey = image.rows(0, image.size[0])[0] / image.white
         return float((np.abs(grey - 0.5) > 0.5 - _NEARLY).mean()) > 1 - _BETWEEN
@@ -206,10 +207,10 @@ def read_photo(folder: Folder, i: int, max_megapixels: float) -> tuple[Planes, b
         ValueError: if the image or the mask is unreadable or too large.
     """
     frame, bent, size = folder.frames[i], folder.straightenings[i], folder.sizes[i]
-    with open_image(frame.image, max_megapixels, frame.turn) as opened:
+    with open_photo(frame.image, max_megapixels, frame.turn) as opened:
         image = Picture(opened)
         if frame.mask is not None:
-            with open_image(frame.mask, max_megapixels, frame.mask_turn) as mask:
+            with open_photo(frame.mask, max_megapixels, frame.mask_turn) as mask:
                 return folder.laid(i, masked(frame, image, Picture(mask), size, bent)[0]), True
         if not is_opaque(image):
             return folder.laid(i, masked(frame, image, image, size, bent)[0]), True
@@ -254,8 +255,8 @@ def masked(
         and the largest value of the mask at its full size.
     """
     alpha = _mask_channel(frame, mask)
-    highest = mask.highest(alpha) / mask.white
-    if 0 < highest <= 1 / 255 + 1e-9:
+    largest = highest(mask, alpha) / mask.white
+    if 0 < largest <= 1 / 255 + 1e-9:
         raise ValueError(
             f"{frame.mask or frame.image}: the mask holds only 0 and 1 of 255; multiply it by 255"
         )
@@ -274,21 +275,21 @@ def masked(
     planes = resized_straight(rows, frame.size, size, bent)
     planes[0] /= mask.white
     planes[1:] /= image.white * mask.white
-    return planes.clip(0, 1), highest
+    return planes.clip(0, 1), largest
 
 
 def is_opaque(image: Picture) -> bool:
     """Whether no pixel lets the background through."""
     if image.channels not in (2, 4):
         return True
-    return image.lowest(image.channels - 1) == image.white
+    return lowest(image, image.channels - 1) == image.white
 
 
 def _mask_channel(frame: TransformsFrame, picture: Picture) -> int:
     """The channel that is the mask: alpha, unless it is opaque, or the first of a grey picture."""
     if not is_opaque(picture):
         return picture.channels - 1
-    if picture.is_grey:
+    if is_grey(picture):
         return 0
     if frame.mask is not None:
         raise ValueError(f"{frame.mask}: a mask must be grey or have transparency, got colours")

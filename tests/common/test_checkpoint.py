@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gendr._common.checkpoint import (
+from gendr.jobs.checkpoint import (
     OtherWorkError,
     digest,
     load_checkpoint,

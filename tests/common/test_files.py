@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from gendr._common.checkpoint import save_checkpoint
-from gendr._common.files import LOCK, locked, write_all, write_whole
+from gendr._common.files import write_all, write_whole
+from gendr.jobs.checkpoint import save_checkpoint
+from gendr.jobs.folders import LOCK, locked
 from support.cases import for_each
 
 
@@ -101,7 +102,7 @@ def test_a_lock_keeps_others_out_and_goes(tmp_path):
 
 def test_the_lock_of_a_killed_process_is_no_hindrance(tmp_path):
     script = (
-        "import sys, time; from pathlib import Path; from gendr._common.files import locked\n"
+        "import sys, time; from pathlib import Path; from gendr.jobs.folders import locked\n"
         "with locked(Path(sys.argv[1])):\n    print('locked', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gendr._common import jobs
-from gendr._common.jobs import Pace, Progress, iterate
 from gendr.cli.progress import Session
+from gendr.jobs import loop
+from gendr.jobs.loop import Pace, Progress, iterate
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def clock(monkeypatch):
     """A clock that moves when it is told to."""
     now = [100.0]
     moved = SimpleNamespace(monotonic=lambda: now[0], perf_counter=lambda: now[0])
-    monkeypatch.setattr(jobs, "time", moved)
+    monkeypatch.setattr(loop, "time", moved)
     return now
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 import pytest
 
-from gendr._common.settings import Range, changed, check_settings
 from gendr.cli.command_line import add_options, group, read_options, seconds
+from gendr.jobs.settings import Range, changed, check_settings
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from gendr.cli import main
+from gendr.jobs.logic import LogicTraining
 from gendr.logic import Circuit
-from gendr.logic.training import LogicTraining
 from support.cases import for_each
 
 
