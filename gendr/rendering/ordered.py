@@ -56,7 +56,7 @@ from gendr.rendering.layers import Layered
 if TYPE_CHECKING:
     from gendr.tnorms import TConorm
 
-__all__ = ["Layered", "ordered"]
+__all__ = ["ordered"]
 
 SORTS = ("pixel", "centroid")
 
