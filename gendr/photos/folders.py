@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import torch
 
 from gendr._common.checks import check_image_size
 from gendr.mesh.cameras import Camera
-from gendr.mesh.files.origins import origin_of_eyes
+from gendr.mesh.files.origins import origin_of
 from gendr.mesh.images import Picture
 from gendr.photos.camera_files.lenses import Lens, Rows, Straightening, straightening
 from gendr.photos.camera_files.transforms import (
@@ -38,6 +38,10 @@ __all__ = [
 ]
 
 
+# The spacing of float32 numbers at the eyes of cameras, divided by the extent of the ring around an
+# object, from which on coordinates count from another origin: a tenth of a pixel in a photo of
+# 10,000.
+_COARSEST_OF_EYES = 1e-5
 # How far from black and white pixels of a mask may be, and the share of them that may be farther.
 _NEARLY, _BETWEEN = 0.1, 0.2
 
@@ -69,7 +73,7 @@ class Folder:
 
     def cameras(self, dtype: torch.dtype, device: torch.device | str) -> Camera:
         """The cameras in a dtype, relative to an origin with which it holds their places."""
-        origin = origin_of_eyes(self.camera.eye.numpy(), dtype)
+        origin = _origin_of_eyes(self.camera.eye.numpy(), dtype)
         return self.camera.relative_to(torch.from_numpy(origin)).to(device, dtype)
 
     def place(self, i: int) -> tuple[slice, slice]:
@@ -309,3 +313,18 @@ def _target_size(shape: tuple[int, int], size: int | tuple[int, int] | None) -> 
         return pair
     height, width = (max(1, round(n * pair[0] / min(shape))) for n in shape)
     return height, width
+
+
+def _origin_of_eyes(eyes: npt.NDArray[Any], dtype: torch.dtype) -> npt.NDArray[Any]:
+    """The origin from which the coordinates of cameras should count: float64 [3], 0 if not needed.
+
+    Args:
+        eyes: [B, 3], in the world. If all are at one place, their extent counts as 1.
+        dtype: The dtype that the cameras will have.
+    """
+    points = (
+        eyes
+        if len(eyes) and np.ptp(eyes, 0).max() > 0
+        else np.concatenate([eyes - 0.5, eyes + 0.5])
+    )
+    return origin_of(points, dtype, _COARSEST_OF_EYES)
