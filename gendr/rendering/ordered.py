@@ -39,6 +39,7 @@ from gendr._common.checks import (
     check_shape,
 )
 from gendr._common.tracing import refuse_vmap
+from gendr._common.words import worded
 from gendr.rendering.api import (
     Dist,
     Scale,
@@ -61,6 +62,7 @@ __all__ = ["ordered"]
 SORTS = ("pixel", "centroid")
 
 
+@worded()
 def ordered(
     face_vertices: Tensor,
     colors: Tensor,
