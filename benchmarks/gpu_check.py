@@ -44,8 +44,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._common.files import writable_folder, write_whole
+from gendr._common.files import write_whole
 from gendr.cli.command_line import Parser, above, run_program
+from gendr.jobs.folders import writable_folder
 from lab.pages import table
 
 ROOT = Path(__file__).resolve().parents[1]

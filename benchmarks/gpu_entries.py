@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import gendr
 import gendr.primitives as dr
-from gendr._common.jobs import Progress
+from gendr.jobs.loop import Progress
 from gendr.mesh import icosphere
 from gendr.photos.splatting import Photos, SplatSettings, fit_splats, fit_triangles, from_cameras
 from gendr.photos.suspicious_masks import suspicious_masks

@@ -1075,6 +1075,7 @@ HOUSE = (
         ("photos", "photographs to meshes, poses, scenes"),
         ("splatting", "another door to it"),
     ),
+    (("jobs", "long work: its loop, checkpoints, settings; trainings"),),
     (
         ("losses", "images, meshes"),
         ("optim", "optimisers"),
@@ -1104,8 +1105,17 @@ def figure_house() -> None:
     """The parts of the package: a part imports from the floors below its own."""
     import matplotlib.pyplot as plt
 
-    figure, axis = plt.subplots(figsize=(8.6, 5.4))
-    shades = ("#ead9f0", "#f3d9d3", "#f7e8c9", "#d3e4f3", "#d9ead6", "#e4e4e4", "#d6d6d6")
+    figure, axis = plt.subplots(figsize=(8.6, 6.1))
+    shades = (
+        "#ead9f0",
+        "#f3d9d3",
+        "#f3e0d3",
+        "#f7e8c9",
+        "#d3e4f3",
+        "#d9ead6",
+        "#e4e4e4",
+        "#d6d6d6",
+    )
     for floor, (parts, shade) in enumerate(zip(reversed(HOUSE), reversed(shades), strict=True)):
         width = 12 / len(parts)
         for i, (name, what) in enumerate(parts):

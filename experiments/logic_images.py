@@ -32,7 +32,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from gendr.cli.command_line import count
-from gendr.logic.training import Samples
+from gendr.jobs.logic import Samples
 from lab import script
 from lab.data import MultiDigits, cifar10
 from lab.pages import table

@@ -41,7 +41,7 @@ import numpy as np
 import torch
 
 from gendr.cli.command_line import count
-from gendr.logic.training import Samples
+from gendr.jobs.logic import Samples
 from lab import script
 from lab.data import BitTable, TableSplits, read_adult, read_breast_cancer, read_monk
 from lab.pages import table

@@ -35,7 +35,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from gendr.cli.command_line import count
-from gendr.logic.training_loop import TrainingLoop
+from gendr.jobs.training import TrainingLoop
 from lab import script
 from lab.report.newton import Entry, case_of, entry, figure, table
 from lab.studies.newton import (

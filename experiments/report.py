@@ -15,7 +15,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from gendr._common.files import writable_folder
+from gendr.jobs.folders import writable_folder
 from lab import script
 
 SUFFIXES = (".html", ".htm")

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import torch
 
-from gendr.logic.training_loop import drive
+from gendr.jobs.training import drive
 from lab import script
 from lab.data import Splits, svhn_splits
 from lab.engine.store import software_version

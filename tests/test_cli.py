@@ -20,10 +20,10 @@ from PIL import Image
 
 import gendr
 from gendr import Mesh, Renderer, look_at
-from gendr._common.files import locked
 from gendr.cli import fit, main, photos, pose
 from gendr.cli.parser import build_parser
 from gendr.cli.stages import StageFile
+from gendr.jobs.folders import locked
 from gendr.mesh import cube, icosphere
 from gendr.photos import Views, save_views, visual
 from gendr.photos.fitting import ColorResult, FitResult, FitSettings, FitState

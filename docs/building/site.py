@@ -32,6 +32,8 @@ DEEPER = (
     "lab.reconstruction.voxels",
     "gendr.logic.estimators",
     "gendr.relaxed.estimators",
+    "gendr.relaxed.programs",
+    "gendr.rendering.ordered",
     "lab.report",
 )
 

@@ -28,9 +28,10 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from gendr._common.files import writable_folder, write_whole
+from gendr._common.files import write_whole
 from gendr.cli import command_line
 from gendr.cli.command_line import Parser, count, run_program
+from gendr.jobs.folders import writable_folder
 from lab import PROTOCOLS
 
 if TYPE_CHECKING:
@@ -270,7 +271,7 @@ def device_of(args: argparse.Namespace) -> torch.device:
     """
     import torch
 
-    from gendr._common.devices import usable_device
+    from gendr.jobs.devices import usable_device
 
     device, threads = usable_device(args.device), getattr(args, "threads", None)
     if threads is not None:

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from gendr.cli.command_line import say
 from gendr.cli.progress import Session
-from gendr.logic.training_loop import TrainingLoop
+from gendr.jobs.training import TrainingLoop
 
 __all__ = ["TrainingSession", "has_tensorboard"]
 

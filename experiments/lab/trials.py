@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from gendr.logic.training_loop import TrainingLoop, drive
+from gendr.jobs.training import TrainingLoop, drive
 from lab import script
 from lab.engine.store import software_version
 from lab.session import TrainingSession, has_tensorboard

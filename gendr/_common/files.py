@@ -1,8 +1,7 @@
-"""Files that are written whole or not at all, and folders that one process at a time writes to."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -11,8 +10,6 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 Content: TypeAlias = "bytes | Callable[[BinaryIO], object]"
-
-LOCK = ".gendr-lock"
 
 
 def write_whole(path: Path, content: Content) -> None:
@@ -73,67 +70,3 @@ def _named(path: Path) -> Generator[None, None, None]:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
-
-
-def writable_folder(folder: Path, option: str = "-o") -> Path:
-    """Make a folder if it is missing, check that files can be written to it, and return it.
-
-    Args:
-        folder: The folder.
-        option: The command-line option that chooses another one, for the message.
-
-    Raises:
-        ValueError: If it cannot be made or written to.
-    """
-    probe = folder / f".gendr-{os.getpid()}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        message = f"cannot write to {folder} ({reason}); choose another with {option}"
-        raise ValueError(message) from None
-    return folder
-
-
-@contextmanager
-def locked(path: Path, patience: float = 0.0) -> Generator[None, None, None]:
-    """Hold the lock of a folder, or of a file that is read, changed and written.
-
-    Other processes that ask for it meanwhile wait, or are refused. The lock is a file in the folder
-    or beside the file. The operating system releases it when the process ends, also when it is
-    killed. On file systems that have no locks, nothing is locked.
-
-    Args:
-        path: A folder that is there, or a file, which need not be.
-        patience: Seconds after which waiting ends.
-
-    Raises:
-        ValueError: If another process holds the lock longer than that.
-    """
-    from filelock import FileLock, Timeout
-
-    file = path / LOCK if path.is_dir() else path.with_name(f"{LOCK}-{path.name}")
-    lock = FileLock(file)
-    try:
-        lock.acquire(timeout=patience, poll_interval=0.02)
-    except Timeout:
-        pid = ""
-        with suppress(OSError):  # the pid is only for the message
-            pid = file.read_text()
-        raise ValueError(
-            f"another process (pid {pid or 'unknown'}) is writing to {file.parent}; wait until it "
-            "has ended, or choose another folder"
-        ) from None
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
-            raise
-    with suppress(OSError):
-        file.write_text(str(os.getpid()))
-    try:
-        yield
-    finally:
-        if os.name != "nt":  # where an open file can be removed, nobody can lock it any more
-            file.unlink(missing_ok=True)
-        lock.release()

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from gendr._common.files import writable_folder, write_all
+from gendr._common.files import write_all
 from gendr.cli.command_line import say
 from gendr.cli.parser import Cameras, Fit, Splat
 from gendr.cli.progress import Session
+from gendr.jobs.folders import writable_folder
 from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.transforms import NoCamerasError, read_cameras
 from gendr.photos.capture import FoundCameras, find_cameras

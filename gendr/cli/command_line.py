@@ -27,7 +27,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any, NoReturn, TypeVar
 
 from gendr._common.names import unknown
-from gendr._common.settings import Kind, Range, kinds
+from gendr.jobs.settings import Kind, Range, kinds
 
 BAD_INPUT, INTERRUPTED = 2, 130
 

@@ -13,9 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._common.devices import usable_device
-from gendr._common.files import locked, writable_folder, write_all, write_whole
-from gendr._common.jobs import Pace
+from gendr._common.files import write_all, write_whole
 from gendr.cli import photos, scene
 from gendr.cli.cameras import with_cameras
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
@@ -24,6 +22,9 @@ from gendr.cli.parser import Fit
 from gendr.cli.progress import Session
 from gendr.cli.stages import Stages, has_begun
 from gendr.cli.view import viewer_of
+from gendr.jobs.devices import usable_device
+from gendr.jobs.folders import locked, writable_folder
+from gendr.jobs.loop import Pace
 from gendr.kernels.threads import Beside, num_threads
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gendr._common.arrays import read_array, read_arrays
-from gendr._common.files import locked, writable_folder, write_all, write_whole
+from gendr._common.files import write_all, write_whole
 from gendr.cli.common import as_json, check_checkpoint, versions
 from gendr.cli.parser import LogicExport, LogicRun, LogicTrain
+from gendr.jobs.folders import locked, writable_folder
 from gendr.logic import Circuit
 
 CHECKPOINT, CIRCUIT, METRICS = "checkpoint.pt", "circuit.npz", "metrics.json"
@@ -72,9 +73,9 @@ def _train(args: LogicTrain) -> None:
     import torch
 
     from gendr.cli.progress import Session
+    from gendr.jobs.logic import LogicSettings, LogicTraining, Samples
+    from gendr.jobs.training import drive
     from gendr.logic import Thermometer
-    from gendr.logic.training import LogicSettings, LogicTraining, Samples
-    from gendr.logic.training_loop import drive
 
     x, y = read_rows(Path(args.data), labels=True)
     assert y is not None

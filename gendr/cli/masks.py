@@ -15,26 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._common.files import writable_folder, write_all
+from gendr._common.files import write_all
 from gendr.cli.cameras import photo_folder
 from gendr.cli.command_line import say
 from gendr.cli.common import model_file
 from gendr.cli.parser import Fit, Masks
 from gendr.cli.progress import Session
+from gendr.jobs.folders import writable_folder
 from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
-from gendr.mesh.images import (
-    QUARTERS,
-    decoded_at_once,
-    open_image,
-    read_orientation,
-    read_size,
-    rgba,
-)
+from gendr.mesh.images import open_image
 from gendr.photos import visual
 from gendr.photos.camera_files.photos import output_names
 from gendr.photos.capture.cameras import list_photos
 from gendr.photos.folders import Folder, NoMasksError, grouped, has_mask, open_folder
+from gendr.photos.images import QUARTERS, decoded_at_once, read_orientation, read_size, rgba
 from gendr.photos.masks import find_masks
 from gendr.photos.shadows import without_shadow_bites
 from gendr.photos.views import AUTO

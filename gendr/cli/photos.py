@@ -16,7 +16,6 @@ from gendr.cli.stages import Stages
 from gendr.kernels.threads import mapped
 from gendr.losses import iou
 from gendr.mesh import Mesh
-from gendr.mesh.quality import without_crumbs as without_small_parts
 from gendr.photos import visual
 from gendr.photos.camera_files.opencv import lens_entries, points_of
 from gendr.photos.camera_files.transforms import lens_of, list_frames, read_cameras
@@ -25,6 +24,7 @@ from gendr.photos.fitting.colors.fit import ColorResult, fit_colors
 from gendr.photos.fitting.shape.refine import ShapeResult, refine_shape
 from gendr.photos.fitting.shape.state import FitResult
 from gendr.photos.fitting.shape.stereo import LEAST_VIEWS
+from gendr.photos.meshing.remeshing import without_small_parts
 from gendr.photos.suspicious_masks import suspicious_masks
 from gendr.photos.views import Views
 

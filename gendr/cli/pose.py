@@ -13,18 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._common.files import writable_folder, write_all
-from gendr._common.jobs import Progress
+from gendr._common.files import write_all
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.parser import Pose
 from gendr.cli.progress import Session
 from gendr.cli.stages import StageFile
+from gendr.jobs.folders import writable_folder
+from gendr.jobs.loop import Progress
 from gendr.mesh import Camera, Mesh
-from gendr.mesh.images import open_image, rgba
 from gendr.photos import visual
 from gendr.photos.camera_files.photos import IMAGES, is_photo
 from gendr.photos.fitting.pose.fit import fit_pose, outline_problem
 from gendr.photos.fitting.pose.search import PoseResult, shrunk
+from gendr.photos.images import open_photo, rgba
 from gendr.photos.plain_background import object_mask
 from gendr.photos.views import Views, load_views, view_sizes
 
@@ -186,7 +187,7 @@ def _read(path: Path, max_megapixels: float) -> tuple[Tensor, tuple[int, int]]:
 
     Both are of the upright image, as EXIF data turn it, and as all viewers show it.
     """
-    with open_image(path, max_megapixels, turn=None) as image:
+    with open_photo(path, max_megapixels) as image:
         pixels = rgba(image)
     try:
         mask = shrunk(object_mask(torch.from_numpy(pixels))[None], SIDE)[0]

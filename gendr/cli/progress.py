@@ -12,10 +12,10 @@ from typing import Any
 from tqdm import tqdm
 from typing_extensions import Self
 
-from gendr._common.jobs import Now, Pace, Progress
 from gendr._common.memory import give_back
 from gendr.cli.command_line import say
-from gendr.logic.training_loop import TrainingLoop
+from gendr.jobs.loop import Now, Pace, Progress
+from gendr.jobs.training import TrainingLoop
 
 __all__ = ["Session", "Stop"]
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice
-from gendr._common.defaults import SHAPE
-from gendr._common.devices import usable_device
-from gendr._common.files import writable_folder, write_whole
+from gendr._common.files import write_whole
 from gendr.cli.common import model_file
 from gendr.cli.parser import Render
+from gendr.jobs.defaults import SHAPE
+from gendr.jobs.devices import usable_device
+from gendr.jobs.folders import writable_folder
 from gendr.mesh import Mesh
 from gendr.photos import visual
 

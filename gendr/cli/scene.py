@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gendr._common.files import locked, writable_folder, write_all
+from gendr._common.files import write_all
 from gendr._common.memory import give_back
 from gendr.cli.command_line import say
 from gendr.cli.common import as_json, model_file, versions
@@ -23,6 +23,7 @@ from gendr.cli.parser import Fit
 from gendr.cli.photos import TEXTURED
 from gendr.cli.progress import Session
 from gendr.cli.stages import Stages
+from gendr.jobs.folders import locked, writable_folder
 from gendr.kernels.threads import num_threads
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual

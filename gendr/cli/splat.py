@@ -19,14 +19,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._common.checkpoint import load_checkpoint
-from gendr._common.devices import usable_device
-from gendr._common.files import locked, writable_folder, write_all, write_whole
-from gendr._common.jobs import Pace
+from gendr._common.files import write_all, write_whole
 from gendr.cli.cameras import with_cameras
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.parser import Splat
 from gendr.cli.progress import Session
+from gendr.jobs.checkpoint import load_checkpoint
+from gendr.jobs.devices import usable_device
+from gendr.jobs.folders import locked, writable_folder
+from gendr.jobs.loop import Pace
 from gendr.kernels.threads import num_threads
 from gendr.losses import psnr, ssim
 from gendr.mesh import Mesh

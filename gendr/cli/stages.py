@@ -13,13 +13,13 @@ from typing import Any, TypeVar, get_type_hints
 
 from torch import Tensor
 
-from gendr._common.checkpoint import (
+from gendr.cli.progress import Session
+from gendr.jobs.checkpoint import (
     OtherWorkError,
     digest,
     load_checkpoint,
     save_checkpoint,
 )
-from gendr.cli.progress import Session
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.colors.light import HarmonicLight
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from gendr.mesh.mesh import Mesh
@@ -47,7 +46,7 @@ def mesh_quality(mesh: Mesh) -> dict[str, Any]:
         "is_watertight": mesh.is_watertight,
         "euler": euler,
         "parts": parts,
-        "crumbs": int(_crumbs(vertices, faces)[0].sum()) if parts > 1 else 0,
+        "crumbs": int(crumbs(vertices, faces)[0].sum()) if parts > 1 else 0,
         "genus": (2 * parts - euler) // 2 if mesh.is_watertight else None,
         "smallest_angle": _smallest_angle(vertices[faces]) if len(faces) else None,
         "self_intersections": int(cut_faces(vertices, faces).sum())
@@ -56,30 +55,10 @@ def mesh_quality(mesh: Mesh) -> dict[str, Any]:
     }
 
 
-def without_crumbs(mesh: Mesh) -> tuple[Mesh, int, float]:
-    """A mesh without the parts that have less than a hundredth of its area each.
-
-    Args:
-        mesh: one mesh without colours of vertices or faces; other attributes are dropped.
-
-    Returns:
-        It, or the same if there are none; how many there were, and their share of the area.
-    """
-    faces = mesh.faces.cpu().numpy()
-    crumbs, owner, share = _crumbs(mesh.vertices.detach().double().cpu().numpy(), faces)
-    if not crumbs.any():
-        return mesh, 0, 0.0
-    used, kept = np.unique(faces[~crumbs[owner]], return_inverse=True)
-    rows = torch.from_numpy(used).to(mesh.device)
-    left = torch.from_numpy(kept.reshape(-1, 3)).to(mesh.device)
-    found = Mesh(mesh.vertices[rows], left).with_origin(mesh.origin[0])
-    return found, int(crumbs.sum()), float(share[crumbs].sum())
-
-
-def _crumbs(
+def crumbs(
     vertices: NDArray[np.float64], faces: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.float64]]:
-    """Which parts have little area, the part of each face, and the shares of the parts."""
+    """Which parts have little area, the part of each face [F], and the shares of the parts."""
     a, b, c = (vertices[faces[:, i]] for i in range(3))
     area = np.linalg.norm(np.cross(b - a, c - a), axis=1)
     owner = np.unique(connected_parts(faces, len(vertices))[faces[:, 0]], return_inverse=True)[1]

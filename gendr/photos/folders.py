@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,8 @@ import torch
 
 from gendr._common.checks import check_image_size
 from gendr.mesh.cameras import Camera
-from gendr.mesh.files.origins import origin_of_eyes
-from gendr.mesh.images import Picture, Planes, open_image, resized
+from gendr.mesh.files.origins import origin_of
+from gendr.mesh.images import Picture
 from gendr.photos.camera_files.lenses import Lens, Rows, Straightening, straightening
 from gendr.photos.camera_files.transforms import (
     TransformsFrame,
@@ -23,6 +23,7 @@ from gendr.photos.camera_files.transforms import (
     pose_of,
     read_cameras,
 )
+from gendr.photos.images import Planes, highest, is_grey, lowest, open_photo, resized
 
 __all__ = [
     "Folder",
@@ -37,6 +38,10 @@ __all__ = [
 ]
 
 
+# The spacing of float32 numbers at the eyes of cameras, divided by the extent of the ring around an
+# object, from which on coordinates count from another origin: a tenth of a pixel in a photo of
+# 10,000.
+_COARSEST_OF_EYES = 1e-5
 # How far from black and white pixels of a mask may be, and the share of them that may be farther.
 _NEARLY, _BETWEEN = 0.1, 0.2
 
@@ -68,7 +73,7 @@ class Folder:
 
     def cameras(self, dtype: torch.dtype, device: torch.device | str) -> Camera:
         """The cameras in a dtype, relative to an origin with which it holds their places."""
-        origin = origin_of_eyes(self.camera.eye.numpy(), dtype)
+        origin = _origin_of_eyes(self.camera.eye.numpy(), dtype)
         return self.camera.relative_to(torch.from_numpy(origin)).to(device, dtype)
 
     def place(self, i: int) -> tuple[slice, slice]:
@@ -185,11 +190,11 @@ def has_mask(folder: Folder, i: int, max_megapixels: float) -> bool:
     frame = folder.frames[i]
     if frame.mask is not None:
         return True
-    with open_image(frame.image, max_megapixels, frame.turn) as opened:
+    with open_photo(frame.image, max_megapixels, frame.turn) as opened:
         image = Picture(opened)
         if not is_opaque(image):
             return True
-        if image.channels in (2, 4) or not image.is_grey:
+        if image.channels in (2, 4) or not is_grey(image):
             return False
         grey = image.rows(0, image.size[0])[0] / image.white
         return float((np.abs(grey - 0.5) > 0.5 - _NEARLY).mean()) > 1 - _BETWEEN
@@ -206,10 +211,10 @@ def read_photo(folder: Folder, i: int, max_megapixels: float) -> tuple[Planes, b
         ValueError: if the image or the mask is unreadable or too large.
     """
     frame, bent, size = folder.frames[i], folder.straightenings[i], folder.sizes[i]
-    with open_image(frame.image, max_megapixels, frame.turn) as opened:
+    with open_photo(frame.image, max_megapixels, frame.turn) as opened:
         image = Picture(opened)
         if frame.mask is not None:
-            with open_image(frame.mask, max_megapixels, frame.mask_turn) as mask:
+            with open_photo(frame.mask, max_megapixels, frame.mask_turn) as mask:
                 return folder.laid(i, masked(frame, image, Picture(mask), size, bent)[0]), True
         if not is_opaque(image):
             return folder.laid(i, masked(frame, image, image, size, bent)[0]), True
@@ -254,8 +259,8 @@ def masked(
         and the largest value of the mask at its full size.
     """
     alpha = _mask_channel(frame, mask)
-    highest = mask.highest(alpha) / mask.white
-    if 0 < highest <= 1 / 255 + 1e-9:
+    largest = highest(mask, alpha) / mask.white
+    if 0 < largest <= 1 / 255 + 1e-9:
         raise ValueError(
             f"{frame.mask or frame.image}: the mask holds only 0 and 1 of 255; multiply it by 255"
         )
@@ -274,21 +279,21 @@ def masked(
     planes = resized_straight(rows, frame.size, size, bent)
     planes[0] /= mask.white
     planes[1:] /= image.white * mask.white
-    return planes.clip(0, 1), highest
+    return planes.clip(0, 1), largest
 
 
 def is_opaque(image: Picture) -> bool:
     """Whether no pixel lets the background through."""
     if image.channels not in (2, 4):
         return True
-    return image.lowest(image.channels - 1) == image.white
+    return lowest(image, image.channels - 1) == image.white
 
 
 def _mask_channel(frame: TransformsFrame, picture: Picture) -> int:
     """The channel that is the mask: alpha, unless it is opaque, or the first of a grey picture."""
     if not is_opaque(picture):
         return picture.channels - 1
-    if picture.is_grey:
+    if is_grey(picture):
         return 0
     if frame.mask is not None:
         raise ValueError(f"{frame.mask}: a mask must be grey or have transparency, got colours")
@@ -308,3 +313,18 @@ def _target_size(shape: tuple[int, int], size: int | tuple[int, int] | None) -> 
         return pair
     height, width = (max(1, round(n * pair[0] / min(shape))) for n in shape)
     return height, width
+
+
+def _origin_of_eyes(eyes: npt.NDArray[Any], dtype: torch.dtype) -> npt.NDArray[Any]:
+    """The origin from which the coordinates of cameras should count: float64 [3], 0 if not needed.
+
+    Args:
+        eyes: [B, 3], in the world. If all are at one place, their extent counts as 1.
+        dtype: The dtype that the cameras will have.
+    """
+    points = (
+        eyes
+        if len(eyes) and np.ptp(eyes, 0).max() > 0
+        else np.concatenate([eyes - 0.5, eyes + 0.5])
+    )
+    return origin_of(points, dtype, _COARSEST_OF_EYES)

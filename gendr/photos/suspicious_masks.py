@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr._common.devices import on_given_devices
+from gendr.jobs.devices import on_given_devices
 from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
 from gendr.photos.lines_of_sight import visual_sphere

@@ -32,14 +32,14 @@ from gendr._common.checks import (
     check_shape,
     dtype_name,
 )
-from gendr._common.devices import on_given_devices
 from gendr._common.files import write_whole
 from gendr._common.texts import read_text
+from gendr.jobs.devices import on_given_devices
 from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
 from gendr.mesh.files.origins import origin_of
 from gendr.mesh.files.reports import warn_caller
-from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, decoded_at_once, open_image
+from gendr.mesh.images import MAX_MEGAPIXELS, Picture
 from gendr.photos.camera_files.colmap import find_model, read_point_file, read_points
 from gendr.photos.camera_files.lenses import Straightening
 from gendr.photos.camera_files.opencv import OPENCV, points_of
@@ -58,6 +58,7 @@ from gendr.photos.folders import (
     read_photo,
     resized_straight,
 )
+from gendr.photos.images import Planes, decoded_at_once, open_photo
 from gendr.photos.lines_of_sight import MASK_NOISE, view_volume, visual_sphere
 
 __all__ = [
@@ -428,13 +429,13 @@ def _read_planes(
         These planes, and the largest value of the mask at its full size.
     """
     frame, size, bent = folder.frames[i], folder.sizes[i], folder.straightenings[i]
-    with open_image(frame.image, max_megapixels, frame.turn) as opened:
+    with open_photo(frame.image, max_megapixels, frame.turn) as opened:
         image = Picture(opened)
         if frame.mask is None and plain is not None and is_opaque(image):
             return _cut_out(frame, image, size, plain, bent)
         if frame.mask is None:
             return masked(frame, image, image, size, bent)
-        with open_image(frame.mask, max_megapixels, frame.mask_turn) as mask:
+        with open_photo(frame.mask, max_megapixels, frame.mask_turn) as mask:
             return masked(frame, image, Picture(mask), size, bent)
 
 

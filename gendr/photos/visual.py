@@ -22,7 +22,6 @@ from gendr._common.checks import check_image_size
 from gendr.kernels.threads import mapped
 from gendr.mesh import Camera, Lighting, Mesh, look_at
 from gendr.rendering import Renderer
-from gendr.rendering.output import hard_masks
 
 if TYPE_CHECKING:
     from gendr.photos.views import Views
@@ -196,7 +195,7 @@ def render_views(
             out = renderer(visible_part(mesh, some, (height, width), near) if apart else mesh, some)
             rgb = out.rgb.permute(0, 2, 3, 1)
             if crisp:
-                alpha = _pooled(hard_masks(out).to(rgb)[..., None])[..., 0]
+                alpha = _pooled(out.mask.to(rgb)[..., None])[..., 0]
                 parts.append((_pooled(rgb), alpha))
             else:
                 parts.append((rgb, out.alpha))
@@ -257,7 +256,7 @@ def silhouettes(mesh: Mesh, camera: Camera, size: int | tuple[int, int]) -> Tens
     step = _together(mesh, pair)
     with torch.no_grad():
         some = (camera[i : i + step] for i in range(0, len(camera), step))
-        return torch.cat([hard_masks(renderer(mesh, one)).to(mesh.dtype) for one in some])
+        return torch.cat([renderer(mesh, one).mask.to(mesh.dtype) for one in some])
 
 
 def composited(rgb: Tensor, alpha: Tensor, background: Color = PAPER) -> list[Pixels]:

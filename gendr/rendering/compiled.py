@@ -227,6 +227,11 @@ class CompiledOutput(Output):
         """Index of the nearest covering face in its mesh, int64 [B, H, W], -1 elsewhere."""
         return self._plain.face_id
 
+    @image
+    def mask(self) -> Tensor:
+        """Whether a face covers each pixel, bool [B, H, W]."""
+        return self._plain.mask
+
 
 class CompiledRenderer:
     """A renderer that replays its steps of alpha as CUDA graphs; `Renderer.compiled` makes it.

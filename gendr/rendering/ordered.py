@@ -39,6 +39,7 @@ from gendr._common.checks import (
     check_shape,
 )
 from gendr._common.tracing import refuse_vmap
+from gendr._common.words import worded
 from gendr.rendering.api import (
     Dist,
     Scale,
@@ -56,11 +57,12 @@ from gendr.rendering.layers import Layered
 if TYPE_CHECKING:
     from gendr.tnorms import TConorm
 
-__all__ = ["Layered", "ordered"]
+__all__ = ["ordered"]
 
 SORTS = ("pixel", "centroid")
 
 
+@worded()
 def ordered(
     face_vertices: Tensor,
     colors: Tensor,

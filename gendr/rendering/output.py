@@ -58,6 +58,7 @@ class Output:
         depth: [B, H, W] depth of the nearest covering face, +inf elsewhere.
         normals: [B, 3, H, W] unit normal of that face, world frame, 0 elsewhere.
         face_id: [B, H, W] int64, index of that face in its mesh, -1 elsewhere.
+        mask: [B, H, W] bool, whether there is such a face: face_id >= 0, found sooner.
         device: the device of the images.
         allows_graph: whether gradients were on when the batch was rendered.
     """
@@ -149,6 +150,17 @@ class Output:
         return torch.cat([source, source.new_full((1,), -1)])[nearest]
 
     @image
+    def mask(self) -> Tensor:
+        """Whether a face covers each pixel, bool [B, H, W]; sooner found than `face_id`."""
+        if "rendering.covered" not in self._backend.KERNELS or type(self)._nearest.place in vars(
+            self
+        ):
+            return self._nearest >= 0
+        planes = self._scene.geometry.planes
+        shown = nearest_faces(self._backend, self._scene, *planes, "covered")
+        return shown if self._photo is None else shown & self._photo
+
+    @image
     def _nearest(self) -> Tensor:
         nearest = nearest_faces(self._backend, self._scene, self._blending.near, self._blending.far)
         return nearest if self._photo is None else torch.where(self._photo, nearest, -1)
@@ -206,13 +218,3 @@ class Output:
         return closest_faces(
             self._backend, self._scene, self._aggregation.coverage, wanted, PAIRS_AT_ONCE
         )
-
-
-def hard_masks(out: Output) -> Tensor:
-    """Whether a face covers each pixel, bool [B, H, W]: out.face_id >= 0, found sooner."""
-    with torch.no_grad():
-        if "rendering.covered" not in out._backend.KERNELS or Output._nearest.place in vars(out):
-            return out._nearest >= 0
-        planes = out._scene.geometry.planes
-        shown = nearest_faces(out._backend, out._scene, *planes, "covered")
-        return shown if out._photo is None else shown & out._photo

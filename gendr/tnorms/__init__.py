@@ -21,6 +21,7 @@ from gendr.tnorms.families.max import Max as Max
 from gendr.tnorms.families.probabilistic import Probabilistic as Probabilistic
 from gendr.tnorms.families.schweizer_sklar import SchweizerSklar as SchweizerSklar
 from gendr.tnorms.families.yager import Yager as Yager
+from gendr.tnorms.groups import Along, Segments
 from gendr.tnorms.registry import (
     as_tconorm,
     benchmark_tconorms,
@@ -31,8 +32,10 @@ from gendr.tnorms.registry import (
 )
 
 __all__ = [
+    "Along",
     "Archimedean",
     "Parametric",
+    "Segments",
     "TConorm",
     "TNorm",
     "as_tconorm",

@@ -7,10 +7,11 @@ triton = pytest.importorskip("triton", reason="Triton has no wheels for this pla
 
 import triton.language as tl  # noqa: E402  (after the skip)
 
-from gendr.kernels.triton.launch import interpreted  # noqa: E402
 from support.races import RaceError, checked_launches, random_grid_order  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter")
+pytestmark = pytest.mark.skipif(
+    not triton.knobs.runtime.interpret, reason="it hooks the interpreter"
+)
 
 BLOCK = 8
 

@@ -3,7 +3,6 @@
 import torch
 
 from gendr.mesh import Mesh, cube, icosphere
-from gendr.mesh.corners import at_corners, sums_of_corners
 from support.cases import for_each
 
 BATCH = Mesh.batch([icosphere(0), cube()]).to(torch.float64)
@@ -12,51 +11,25 @@ LONELY = Mesh(torch.rand(4, 3, dtype=torch.float64), torch.tensor([[2, 0, 1]]))
 
 
 @for_each(mesh=[BATCH, LONELY])
-def test_values_sums_and_their_gradients(mesh):
-    count, faces = len(mesh.vertices), mesh.faces
-    values = torch.rand(count, 2, dtype=torch.float64, requires_grad=True)
-    parts = torch.rand(3 * len(faces), 2, dtype=torch.float64, requires_grad=True)
-    found = []
-    for lists in (None, mesh.vertex_corners):
-        spread, joined = (
-            at_corners(values, faces, lists), sums_of_corners(parts, faces, count, lists)
-        )  # fmt: skip
-        grads = torch.autograd.grad(
-            (spread.square() * spread.detach().flip(0)).sum() + joined.pow(3).sum(),
-            (values, parts),
-        )
-        found.append((spread, joined, *grads))
-    for own, other in zip(*found, strict=True):
-        torch.testing.assert_close(own, other)
-    assert found[0][2].abs().sum() > 0
-
-
-def test_they_are_differentiable_twice():
-    mesh = LONELY
-    values = torch.rand(4, 2, dtype=torch.float64, requires_grad=True)
-    parts = torch.rand(3, 2, dtype=torch.float64, requires_grad=True)
-    lists = mesh.vertex_corners
-    square = lambda x: at_corners(x, mesh.faces, lists).square()  # noqa: E731
-    assert torch.autograd.gradgradcheck(square, values)
-    cube_of_sums = lambda x: sums_of_corners(x, mesh.faces, 4, lists).pow(3)  # noqa: E731
-    assert torch.autograd.gradgradcheck(cube_of_sums, parts)
-
-
-def test_a_mesh_on_a_gpu_uses_them(monkeypatch):
+def test_a_mesh_on_a_gpu_uses_them(mesh, monkeypatch):
     """No atomics: index_add, and the backward pass of index_select, are not called."""
-    from gendr.mesh import mesh as module
+    monkeypatch.setattr("gendr.mesh.mesh.needs_lists", lambda _: True)
+    colours = torch.rand(len(mesh.vertices), 3, dtype=torch.float64).requires_grad_()
+    vertices = mesh.vertices.clone().requires_grad_()
 
-    monkeypatch.setattr(module, "needs_lists", lambda _: True)
-    colours = torch.rand(len(BATCH.vertices), 3, dtype=torch.float64)
-    vertices = BATCH.vertices.clone().requires_grad_()
-    mesh = BATCH.with_vertex_colors(colours.requires_grad_()).with_vertices(vertices)
+    def total(vertices, colours):
+        own = mesh.with_vertices(vertices).with_vertex_colors(colours)
+        return own.vertex_normals.pow(3).sum() + (own.corner_colors * own.face_vertices).sum()
+
     with torch.profiler.profile() as profile:
-        total = mesh.vertex_normals.pow(3).sum() + (mesh.corner_colors * mesh.face_vertices).sum()
-        grads = torch.autograd.grad(total, (vertices, colours))
+        grads = torch.autograd.grad(total(vertices, colours), (vertices, colours))
     called = {event.key for event in profile.key_averages()}
     assert "aten::segment_reduce" in called
     assert not called & {"aten::index_add", "aten::index_add_", "aten::index_put_"}
+    assert torch.autograd.gradgradcheck(total, (vertices, colours), fast_mode=True)
     monkeypatch.undo()
-    total = mesh.vertex_normals.pow(3).sum() + (mesh.corner_colors * mesh.face_vertices).sum()
-    for own, other in zip(grads, torch.autograd.grad(total, (vertices, colours)), strict=True):
+    for own, other in zip(
+        grads, torch.autograd.grad(total(vertices, colours), (vertices, colours)), strict=True
+    ):
         torch.testing.assert_close(own, other)
+    assert grads[0].abs().sum() > 0

@@ -11,7 +11,8 @@ from PIL import Image, ImageOps
 
 from gendr.cli import main
 from gendr.mesh import Mesh, grid, load_texture
-from gendr.mesh.images import Picture, open_image, read_orientation, rgba, without_pillow_limit
+from gendr.mesh.images import Picture, open_image, without_pillow_limit
+from gendr.photos.images import open_photo, read_orientation, rgba
 from gendr.photos.plain_background import object_mask
 from lab.reconstruction.inputs import read_image
 
@@ -129,7 +130,7 @@ def test_grey_images_of_any_depth_are_one_image(tmp_path):
     Image.fromarray(np.round(steps * 255).astype(np.uint8)).save(tmp_path / "a.png")
 
     def masked(path):  # as `gendr pose` reads it
-        with open_image(path, 1, turn=None) as image:
+        with open_photo(path, 1) as image:
             return object_mask(torch.from_numpy(rgba(image)))
 
     load = load_texture, lambda path: read_image(path, 16), masked
@@ -157,7 +158,7 @@ def test_upright_images_of_all_formats(tmp_path):
     for path in sorted(tmp_path.iterdir()):
         with Image.open(path) as image:
             wanted = np.asarray(ImageOps.exif_transpose(image))
-        with open_image(path, turn=None) as image:
+        with open_photo(path) as image:
             np.testing.assert_array_equal(np.asarray(image), wanted, path.name)
         assert wanted.shape == (6, 4, 3)
         assert read_orientation(path) == (1 if path.suffix == ".tif" else 6)

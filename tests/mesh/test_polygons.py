@@ -1,9 +1,14 @@
-"""Polygons are cut into triangles that cover them: areas by the shoelace formula."""
+"""Polygons of files are cut into triangles that cover them: areas by the shoelace formula."""
+
+import tempfile
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from gendr.mesh.files.polygons import triangles
+from gendr import Mesh
 from support.cases import for_each
 
 HOLE = [(0, 0), (4, 0), (4, 4), (0, 4), (0, 0), (1, 1), (1, 3), (3, 3), (3, 1), (1, 1)]
@@ -42,10 +47,23 @@ FLAT = np.eye(3)
 def cut(polygons, turn=FLAT, far=0.0):
     """The triangles of polygons that lie in a plane in space, in its coordinates, and the notes."""
     flat = np.concatenate([np.array(p, float) for p in polygons])
-    sizes, notes = np.array([len(p) for p in polygons]), []
     space = np.pad(flat, ((0, 0), (0, 1))) @ turn.T + far
-    found, of = triangles(space, np.arange(len(flat)), sizes, notes)
+    ends = np.cumsum([len(p) for p in polygons])
+    found, notes = loaded(space, np.split(np.arange(len(flat)), ends[:-1]))
+    of = np.searchsorted(ends, found[:, 0], "right")
     return [flat[found[of == k]] for k in range(len(polygons))], notes
+
+
+def loaded(vertices, polygons):
+    """The triangles [F, 3] of an OFF file of polygons, and the notes in its warnings."""
+    lines = [" ".join(map(repr, map(float, row))) for row in vertices]
+    lines += [" ".join(map(str, (len(row), *row))) for row in polygons]
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        file = Path(folder) / "a.off"
+        file.write_text("\n".join(["OFF", f"{len(vertices)} {len(polygons)} 0", *lines]))
+        mesh = Mesh.load(file, dtype=torch.float64)
+    return mesh.faces.numpy(), [str(note.message).partition("a.off: ")[2] for note in notes]
 
 
 @for_each(far=[0.0, 1e4], power=[-3.0, 0.0, 3.0])
@@ -78,23 +96,24 @@ def test_random_stars_and_a_large_one():
 
 def test_good_fans_stay_and_repeated_vertices_go():
     square = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], float)
-    found, of = triangles(square, np.array([0, 1, 2, 3, 0, 1, 2, 2]), np.array([4, 4]), [])
-    assert found.tolist() == [[0, 1, 2], [0, 2, 3], [4, 5, 6]]
-    assert of.tolist() == [0, 0, 1]
+    found, _ = loaded(square, [[0, 1, 2, 3], [0, 1, 2, 2]])
+    assert found.tolist() == [[0, 1, 2], [0, 2, 3], [0, 1, 2]]
     ridge = np.array([[0, 0, 0], [1, 0, 0.1], [1, 1, 0], [0, 1, 0.1]])  # not planar
-    assert triangles(ridge, np.arange(4), np.array([4]), [])[0].tolist() == [[0, 1, 2], [0, 2, 3]]
+    assert loaded(ridge, [range(4)])[0].tolist() == [[0, 1, 2], [0, 2, 3]]
 
 
 def test_what_cannot_be_covered_is_said():
     bow, few = [(0, 0), (1, 1), (1, 0), (0, 1)], [(0, 0), (1, 0)]
     five = [(np.cos(k), np.sin(k)) for k in np.arange(5) * 4 * np.pi / 5]
     assert cut([bow, five])[1] == ["2 of its polygons cross themselves, so no triangles cover them"]
-    assert cut([few])[1] == ["1 of its faces have fewer than 3 corners, and are left out"]
+    assert cut([few, PLANE["L"]])[1] == [
+        "1 of its faces have fewer than 3 corners, and are left out"
+    ]
     angle = np.arange(10_002) * 2 * np.pi / 10_002
     wheel = (
         np.stack((np.cos(angle), np.sin(angle)), 1) * (1 - 0.5 * (np.arange(10_002) % 2))[:, None]
     )
     with pytest.raises(ValueError, match="a polygon of 10002 corners is concave"):
         cut([wheel])
-    with pytest.raises(ValueError, match="names a vertex that is not there"):
-        triangles(np.zeros((3, 3)), np.array([0, 1, 3]), np.array([3]), [])
+    with pytest.raises(ValueError, match="vertex"):
+        loaded(np.zeros((3, 3)), [[0, 1, 3]])

@@ -7,7 +7,6 @@ import trimesh
 
 from gendr import Mesh
 from gendr.mesh import cube, icosphere, mesh_quality
-from gendr.mesh.quality import without_crumbs
 
 
 def test_quality_of_a_ball():
@@ -69,19 +68,3 @@ def test_batches_are_refused_and_cuts_of_many_faces_not_counted(monkeypatch):
         mesh_quality(Mesh.batch([cube(1), cube(1)]))
     monkeypatch.setattr("gendr.mesh.quality._MOST", 79)
     assert mesh_quality(icosphere(1))["self_intersections"] is None
-
-
-def test_small_parts_are_removed():
-    """Areas of balls of one shape are as the squares of their radii."""
-    balls = [icosphere(1).scaled(r).translated(torch.tensor([x, 0.0, 0])) for r, x in
-             ((1.0, 0.0), (0.5, 3.0), (0.05, 5.0), (0.09, 7.0))]  # fmt: skip
-    many = torch.cat([b.vertices for b in balls])
-    faces = torch.cat([b.faces + 42 * i for i, b in enumerate(balls)])
-    far = torch.tensor([5e5, 4e6, 0.0], dtype=torch.float64)
-    left, count, share = without_crumbs(Mesh(many, faces).with_origin(far))
-    assert count == 2
-    assert share == pytest.approx((0.05**2 + 0.09**2) / (1 + 0.25 + 0.05**2 + 0.09**2))
-    assert torch.equal(left.vertices, many[:84])
-    assert torch.equal(left.faces, faces[:160])
-    assert torch.equal(left.origin[0], far)
-    assert without_crumbs(left) == (left, 0, 0.0)

@@ -12,9 +12,10 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from gendr.mesh import Camera, icosphere, images, look_at
+from gendr.mesh import Camera, icosphere, look_at
 from gendr.photos import (
     Views,
+    images,
     load_views,
     save_views,
     view_sizes,

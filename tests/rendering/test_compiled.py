@@ -297,7 +297,7 @@ def test_graphs_keep_nothing_of_the_user_s_and_other_images_are_the_renderer_s(g
     assert gone() is None
     out, want = [(fast(mesh, camera), renderer(mesh, camera)) for _ in range(3)][-1]
     assert len(fast) == 2
-    for name in ("alpha", "rgb", "depth", "normals", "face_id"):
+    for name in ("alpha", "rgb", "depth", "normals", "face_id", "mask"):
         assert torch.equal(getattr(out, name), getattr(want, name)), name
 
 

@@ -11,7 +11,6 @@ import torch
 
 import gendr
 from gendr.mesh import Mesh, cube_sphere
-from gendr.rendering.output import hard_masks
 from support import soup
 from support.backends import centres
 from support.processes import run_python
@@ -141,7 +140,7 @@ def test_kernels_use_no_memory_that_is_freed():
 
 @pytest.mark.parametrize("near", [0.5, 3.0])  # the second cuts faces off
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_hard_masks_are_where_faces_are_seen(near, backend):
+def test_masks_are_where_faces_are_seen(near, backend):
     """Of edges that pass through samples, of large and tiny faces, and in photos with borders."""
     plane = torch.tensor([[x / 8, y / 8, 0.0] for y in range(-6, 7) for x in range(-6, 7)])
     quads = torch.tensor([13 * y + x for y in range(12) for x in range(12)])[:, None]
@@ -161,5 +160,5 @@ def test_hard_masks_are_where_faces_are_seen(near, backend):
         out, again = renderer(mesh, cameras), renderer(mesh, cameras)
         expected = out.face_id >= 0
         assert 0 < expected.sum() < expected.numel()
-        assert torch.equal(hard_masks(again), expected)
-        assert torch.equal(hard_masks(out), expected)
+        assert torch.equal(again.mask, expected)
+        assert torch.equal(out.mask, expected)

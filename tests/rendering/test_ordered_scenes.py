@@ -6,7 +6,6 @@ from torch.autograd import gradcheck
 
 from gendr import Lighting, Mesh, Renderer, look_at
 from gendr.mesh import icosphere
-from gendr.rendering import ordered_output
 from gendr.rendering.ordered import ordered
 from support.backends import BACKENDS, place
 from support.cases import for_each
@@ -115,7 +114,7 @@ def test_lists_of_pairs_give_what_the_kernel_gives(tconorm, backend, monkeypatch
     names = ("face_colors", *OWN)
     want = drawn(backend, names, tensors, tconorm=tconorm)
     for limit in (1_000_000, 2_000):
-        monkeypatch.setattr(ordered_output, "PAIRS_AT_ONCE", limit)
+        monkeypatch.setattr("gendr.rendering.ordered_output.PAIRS_AT_ONCE", limit)
         got = drawn(backend, ("vertex_colors", *names), {**tensors, "vertex_colors": white},
                     tconorm=tconorm)  # fmt: skip
         results = []

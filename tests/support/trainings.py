@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gendr.logic.training_loop import TrainingLoop, drive
+from gendr.jobs.training import TrainingLoop, drive
 
 __all__ = ["resumed", "trained"]
 

@@ -8,8 +8,7 @@ from mpmath import mp
 from torch.autograd import gradcheck, gradgradcheck
 
 from gendr.distributions import get
-from gendr.tnorms import Yager, tconorm
-from gendr.tnorms.groups import Along, Segments
+from gendr.tnorms import Along, Segments, Yager, tconorm
 from support.cases import for_each
 from support.tconorms import ARCHIMEDEAN, EVERY, PARAMETRIC, TCONORMS, folded, is_nilpotent
 

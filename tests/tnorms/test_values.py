@@ -7,8 +7,7 @@ import torch
 from mpmath import mp
 
 from gendr import tnorms
-from gendr.tnorms import as_tconorm, tconorm, tnorm
-from gendr.tnorms.groups import Along, Segments
+from gendr.tnorms import Along, Segments, as_tconorm, tconorm, tnorm
 from support.cases import for_each
 from support.tconorms import (
     ARCHIMEDEAN,

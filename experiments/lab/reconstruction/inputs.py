@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gendr.mesh.images import MAX_MEGAPIXELS, open_image, rgba
+from gendr.mesh.images import MAX_MEGAPIXELS
+from gendr.photos.images import open_photo, rgba
 from gendr.photos.plain_background import object_mask
 
 __all__ = ["FILL", "network_input", "read_image"]
@@ -34,7 +35,7 @@ def read_image(
         OSError: if there is no such file.
         ValueError: if it is no image, is too large, or shows no object; the message names it.
     """
-    with open_image(Path(path), max_megapixels, turn=None) as image:
+    with open_photo(Path(path), max_megapixels) as image:
         pixels = rgba(image)
     try:
         return network_input(torch.from_numpy(pixels), side, fill=fill)

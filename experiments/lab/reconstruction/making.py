@@ -34,7 +34,8 @@ from tqdm import tqdm
 
 from gendr._common.arrays import read_arrays
 from gendr._common.checks import check_choice, check_count
-from gendr._common.files import locked, writable_folder, write_whole
+from gendr._common.files import write_whole
+from gendr.jobs.folders import locked, writable_folder
 from gendr.kernels.threads import set_num_threads
 from gendr.mesh import Lighting, Mesh
 from gendr.mesh.files.formats import FORMATS

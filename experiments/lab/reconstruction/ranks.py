@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from gendr._common.devices import usable_device
+from gendr.jobs.devices import usable_device
 
 __all__ = ["GlobalBatchNorm2d", "Ranks", "joined", "with_global_batch_norm"]
 

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gendr._common.checkpoint import load_checkpoint
-from gendr._common.jobs import Work
+from gendr.jobs.checkpoint import load_checkpoint
+from gendr.jobs.loop import Work
 from gendr.losses import FlattenLoss, LaplacianLoss, iou_loss
 from gendr.rendering import Renderer
 from gendr.rendering.api import parse_scale

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice, check_count, check_finite
-from gendr._common.devices import on_given_devices
+from gendr.jobs.devices import on_given_devices
 from gendr.photos.meshing.libigl import libigl
 
 if TYPE_CHECKING:

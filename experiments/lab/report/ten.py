@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._common.defaults import SHAPE
+from gendr.jobs.defaults import SHAPE
 from lab.pages import table
 from lab.report.claims import TAILS
 from lab.report.inference import Crossed, Effect, benjamini_hochberg

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from gendr._common.checks import check_choice, check_count
 from gendr.cli.command_line import above, check_options, count, option
-from gendr.logic.training_loop import Row
+from gendr.jobs.training import Row
 from gendr.topk import SmoothTopKSVM, TopKCrossEntropy, names, topk_accuracy
 from lab.data import Examples, ExampleSplits
 from lab.studies.convolution import ConvolutionNet

@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from gendr._common.checks import check_choice, check_count
 from gendr.cli.command_line import above, check_options, count, option
-from gendr.logic.training_loop import Row
+from gendr.jobs.training import Row
 from gendr.relaxed import levenshtein
 from gendr.relaxed.backends.laws import check_law
 from lab.data import DigitStrings, MultiDigits, Splits

@@ -16,6 +16,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._common.checks import check_count, check_number
+from gendr.jobs.logic import (
+    AT_ONCE,
+    LogicResult,
+    LogicSettings,
+    LogicTraining,
+    Samples,
+    make_model,
+)
+from gendr.jobs.training import Row, drive
 from gendr.logic import (
     GroupSum,
     LogicConv2d,
@@ -25,15 +34,6 @@ from gendr.logic import (
     harden,
     random_wiring,
 )
-from gendr.logic.training import (
-    AT_ONCE,
-    LogicResult,
-    LogicSettings,
-    LogicTraining,
-    Samples,
-    make_model,
-)
-from gendr.logic.training_loop import Row, drive
 
 
 @dataclass(frozen=True)

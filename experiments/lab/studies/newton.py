@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from gendr._common.checks import check_choice, check_count
 from gendr.cli.command_line import Number, above, check_options, count, option
-from gendr.logic.training_loop import Row
+from gendr.jobs.training import Row
 from gendr.optim import RESGRO, NewtonLoss, NewtonStep, SoftmaxCrossEntropy, SplitPoint
 from gendr.relaxed.estimators import FenchelYoungLoss, SmoothedLoss
 from gendr.sorting.base import PermutationSort

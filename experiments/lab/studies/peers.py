@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from gendr import primitives
+from gendr.photos.triangles import hard_silhouette
 from gendr.rendering import silhouette
-from gendr.rendering.triangles import hard_silhouette
 from lab.studies.shape import ShapeTask, Views
 
 if TYPE_CHECKING:

@@ -34,9 +34,9 @@ from gendr._common.checks import check_choice, check_count, check_number
 from gendr.losses import iou, iou_loss
 from gendr.mesh import Camera, Mesh, look_at, rotation_angle_between
 from gendr.photos.meshing.simplification import clustered
+from gendr.photos.triangles import face_vertices, hard_silhouette
 from gendr.rendering import silhouette
 from gendr.rendering.scale import geometric_schedule
-from gendr.rendering.triangles import face_vertices, hard_silhouette
 from lab import PROTOCOLS
 from lab.engine.tasks import Better, Outcome, Progress, Trial
 from lab.studies.scene import Meter, SceneTask, as_png, close_ups

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from gendr._common.checks import check_count
 from gendr.cli.command_line import above, check_options, count, option
-from gendr.logic.training_loop import Row
+from gendr.jobs.training import Row
 from gendr.sorting.api import get
 from gendr.sorting.base import PermutationSort, Sort
 from gendr.sorting.losses import (

@@ -23,8 +23,8 @@ from gendr._common.checks import check_choice, check_count, check_number
 from gendr.losses import FlattenLoss, LaplacianLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere, look_at
 from gendr.photos import visual
+from gendr.photos.triangles import face_vertices, hard_silhouette
 from gendr.rendering import silhouette
-from gendr.rendering.triangles import face_vertices, hard_silhouette
 from lab import PROTOCOLS
 from lab.engine.tasks import Better, Outcome, Progress, Trial
 from lab.studies.scene import Meter, SceneTask, as_png

@@ -27,7 +27,7 @@ from torch.nn import functional
 
 from gendr._common.checks import check_choice, check_count
 from gendr.cli.command_line import above, check_options, count, option
-from gendr.logic.training_loop import Row
+from gendr.jobs.training import Row
 from gendr.relaxed import shortest_path
 from gendr.relaxed.backends.laws import check_law
 from gendr.relaxed.estimators import (

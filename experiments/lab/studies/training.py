@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gendr.logic.training_loop import ModelT, Row, SettingsT, TrainingLoop
+from gendr.jobs.training import ModelT, Row, SettingsT, TrainingLoop
 
 DataT = TypeVar("DataT")
 

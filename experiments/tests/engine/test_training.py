@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from gendr._common import jobs
-from gendr.logic.training_loop import TrainingLoop, drive
+from gendr.jobs import loop
+from gendr.jobs.training import TrainingLoop, drive
 from lab.studies.training import StudyTraining
 from support.trainings import resumed, trained
 
@@ -145,7 +145,7 @@ def test_a_kill_or_the_end_of_time_costs_no_step(tmp_path, monkeypatch):
     assert 0 < part.seconds < rest.seconds
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=lambda: now[0])
-    monkeypatch.setattr(jobs, "time", clock)
+    monkeypatch.setattr(loop, "time", clock)
     steps = []
 
     def tick(_):  # a second a step

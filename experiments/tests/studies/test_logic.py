@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gendr.jobs.logic import Samples
+from gendr.jobs.training import drive
 from gendr.logic import Circuit
-from gendr.logic.training import Samples
-from gendr.logic.training_loop import drive
 from lab.studies.logic_networks import (
     NetworkSettings,
     NetworkTraining,

@@ -118,7 +118,7 @@ def drawn(name, width=0.1):
     factor = torch.ones(2, requires_grad=True)
     vertices = sphere.vertices * factor[:, None, None]
     camera = task.camera(30.0)
-    triangles = gendr.rendering.triangles.face_vertices(vertices, sphere.faces, camera)
+    triangles = gendr.photos.triangles.face_vertices(vertices, sphere.faces, camera)
     views = Views(vertices, sphere.faces, camera, triangles)
     scale = torch.full((2,), ten.scale_at(instance, width))
     images = [one.soft(instance, views, scale) for one in (task, plain)]

@@ -1,4 +1,4 @@
-"""The choice of an origin for meshes and cameras that are far from 0."""
+"""The choice of an origin for meshes that are far from 0."""
 
 from __future__ import annotations
 
@@ -13,26 +13,6 @@ Array = NDArray[Any]
 # The spacing of float32 numbers at a mesh, divided by its longest side, from which on its shape
 # suffers. At half of this, a vertex is off by a twentieth of a pixel in an image of 1000 pixels.
 _COARSEST = 1e-4
-
-
-# The same for the eyes of cameras, whose extent is that of the ring around an object: a tenth of a
-# pixel in a photo of 10,000.
-_COARSEST_OF_EYES = 1e-5
-
-
-def origin_of_eyes(eyes: Array, dtype: torch.dtype) -> Array:
-    """The origin from which the coordinates of cameras should count: float64 [3], 0 if not needed.
-
-    Args:
-        eyes: [B, 3], in the world. If all are at one place, their extent counts as 1.
-        dtype: The dtype that the cameras will have.
-    """
-    points = (
-        eyes
-        if len(eyes) and np.ptp(eyes, 0).max() > 0
-        else np.concatenate([eyes - 0.5, eyes + 0.5])
-    )
-    return origin_of(points, dtype, _COARSEST_OF_EYES)
 
 
 def origin_of(points: Array, dtype: torch.dtype, coarsest: float = _COARSEST) -> Array:

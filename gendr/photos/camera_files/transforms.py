@@ -20,7 +20,6 @@ import numpy.typing as npt
 from gendr._common.checks import shape_text
 from gendr._common.texts import find_file
 from gendr.mesh.files.reports import warn_caller
-from gendr.mesh.images import QUARTERS, read_orientation, read_size
 from gendr.photos.camera_files.colmap import find_model, lenses_of, read_model
 from gendr.photos.camera_files.known import (
     LAYOUT,
@@ -47,6 +46,7 @@ from gendr.photos.camera_files.projections import (
     from_projections,
     is_projections,
 )
+from gendr.photos.images import QUARTERS, read_orientation, read_size
 
 TRANSFORMS = ("transforms.json", "transforms_train.json")
 _NAMED = 5  # photos that are named in a message

@@ -28,14 +28,15 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from gendr._common.jobs import Progress, Tell
+from gendr.jobs.loop import Progress, Tell
 from gendr.kernels.threads import num_threads
 from gendr.mesh.files.reports import warn_caller
-from gendr.mesh.images import MAX_MEGAPIXELS, QUARTERS, open_image, read_orientation, rgba
+from gendr.mesh.images import MAX_MEGAPIXELS, open_image
 from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.photos import UNREAD, Index, Masks, is_photo
 from gendr.photos.capture.gps import Placement, place_by_gps, read_fix
+from gendr.photos.images import QUARTERS, read_orientation, rgba
 from gendr.photos.upright import SIDES, upwards
 
 __all__ = ["FoundCameras", "find_cameras", "list_photos"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gendr._common.files import writable_folder
+from gendr.jobs.folders import writable_folder
 
 __all__ = ["extract_frames", "is_video"]
 

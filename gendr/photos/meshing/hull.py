@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._common.checks import check_count, check_finite, check_float, check_number, check_shape
-from gendr._common.devices import on_given_devices
+from gendr.jobs.devices import on_given_devices
 from gendr.kernels.threads import mapped, run
 from gendr.mesh.cameras import Camera
 from gendr.mesh.mesh import Mesh

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gendr._common.checks import check_count, check_number
 from gendr.mesh.mesh import Mesh
-from gendr.mesh.quality import cut_faces
+from gendr.mesh.quality import crumbs, cut_faces
 from gendr.photos.meshing.libigl import libigl
 
 __all__ = ["Remeshed", "remesh", "without_cuts"]
@@ -218,3 +218,23 @@ class _Tables:
         faces = faces[faces[:, 0] >= 0]
         used, inverse = np.unique(faces, return_inverse=True)
         return live.x[used], inverse.reshape(-1, 3).astype(np.int64)
+
+
+def without_small_parts(mesh: Mesh) -> tuple[Mesh, int, float]:
+    """A mesh without the parts that have less than a hundredth of its area each.
+
+    Args:
+        mesh: one mesh without colours of vertices or faces; other attributes are dropped.
+
+    Returns:
+        It, or the same if there are none; how many there were, and their share of the area.
+    """
+    faces = mesh.faces.cpu().numpy()
+    small, owner, share = crumbs(mesh.vertices.detach().double().cpu().numpy(), faces)
+    if not small.any():
+        return mesh, 0, 0.0
+    used, kept = np.unique(faces[~small[owner]], return_inverse=True)
+    rows = torch.from_numpy(used).to(mesh.device)
+    left = torch.from_numpy(kept.reshape(-1, 3)).to(mesh.device)
+    found = Mesh(mesh.vertices[rows], left).with_origin(mesh.origin[0])
+    return found, int(small.sum()), float(share[small].sum())

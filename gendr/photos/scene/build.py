@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from gendr._common.files import write_whole
-from gendr._common.jobs import Progress, Tell
+from gendr.jobs.loop import Progress, Tell
 from gendr.mesh import Mesh
 from gendr.photos.meshing.libigl import libigl
 from gendr.photos.scene.depth_maps import DepthSettings, find_depths

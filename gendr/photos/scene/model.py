@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gendr.kernels.threads import mapped
-from gendr.mesh.images import MAX_MEGAPIXELS, Picture, decoded_at_once, open_image
+from gendr.mesh.images import MAX_MEGAPIXELS, Picture
 from gendr.photos.camera_files.colmap import find_model, read_point_file, read_tracks
 from gendr.photos.camera_files.lenses import straightening
 from gendr.photos.camera_files.opencv import OPENCV, points_of
 from gendr.photos.camera_files.transforms import lens_of, list_frames, pose_of, read_cameras
 from gendr.photos.folders import resized_straight
+from gendr.photos.images import decoded_at_once, open_photo
 
 __all__ = ["MOST_NEIGHBOURS", "Scene", "at_level", "read_scene", "shrunk"]
 
@@ -169,7 +170,7 @@ def read_scene(
 
     def read(i: int) -> Array:
         frame = frames[i]
-        with open_image(frame.image, max_megapixels, frame.turn) as opened:
+        with open_photo(frame.image, max_megapixels, frame.turn) as opened:
             image = Picture(opened)
             channels = [0, 1, 2] if image.channels > 2 else [0, 0, 0]
 

@@ -23,8 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr._common.devices import on_given_devices
 from gendr._common.vectors import summed
+from gendr.jobs.devices import on_given_devices
 from gendr.mesh import Camera, Mesh
 from gendr.photos.splatting.harmonics import flat_color
 from gendr.photos.splatting.loop import Training

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from gendr._common.checkpoint import digest
-from gendr._common.jobs import Work, drive
 from gendr._common.readback import Readback
+from gendr.jobs.checkpoint import digest
+from gendr.jobs.loop import Work, drive
 from gendr.losses import psnr
 from gendr.photos.splatting.photos import Photos
 from gendr.photos.splatting.settings import SplatSettings

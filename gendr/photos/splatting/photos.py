@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_count
-from gendr._common.devices import on_given_devices
+from gendr.jobs.devices import on_given_devices
 from gendr.kernels.threads import mapped
 from gendr.mesh import Camera
-from gendr.mesh.images import MAX_MEGAPIXELS, decoded_at_once
+from gendr.mesh.images import MAX_MEGAPIXELS
 from gendr.photos.backdrop import still_backdrop
 from gendr.photos.folders import open_folder, read_photo
+from gendr.photos.images import decoded_at_once
 from gendr.photos.views import color_of
 
 __all__ = ["WHITE", "Photos", "evened", "load_photos"]

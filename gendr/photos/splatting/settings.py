@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, get_args
 
-from gendr._common.settings import Range, check_settings
+from gendr.jobs.settings import Range, check_settings
 
 __all__ = ["BACKGROUNDS", "UNITS", "SplatSettings"]
 

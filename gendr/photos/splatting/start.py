@@ -20,8 +20,8 @@ from gendr._common.checks import (
     check_number,
     check_shape,
 )
-from gendr._common.devices import on_given_devices
 from gendr.distributions import Distribution, as_distribution
+from gendr.jobs.devices import on_given_devices
 from gendr.mesh import Mesh, icosphere
 from gendr.mesh.files.origins import origin_of
 from gendr.photos import visual_sphere

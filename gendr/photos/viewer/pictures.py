@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gendr._common.defaults import SHAPE
+from gendr.jobs.defaults import SHAPE
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
 from gendr.photos.splatting import Cloud, Splats

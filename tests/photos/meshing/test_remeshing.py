@@ -10,7 +10,7 @@ from scipy.spatial import Delaunay
 from gendr import Mesh
 from gendr.mesh import cube, icosphere, mesh_quality
 from gendr.photos import remesh
-from gendr.photos.meshing.remeshing import without_cuts
+from gendr.photos.meshing.remeshing import without_cuts, without_small_parts
 from support.cases import for_each
 
 
@@ -215,3 +215,19 @@ def test_the_work_is_told():
     assert len(done) == 6
     assert done == sorted(done)
     assert (done[0] > 0, done[-1]) == (True, 1.0)
+
+
+def test_small_parts_are_removed():
+    """Areas of balls of one shape are as the squares of their radii."""
+    balls = [icosphere(1).scaled(r).translated(torch.tensor([x, 0.0, 0])) for r, x in
+             ((1.0, 0.0), (0.5, 3.0), (0.05, 5.0), (0.09, 7.0))]  # fmt: skip
+    many = torch.cat([b.vertices for b in balls])
+    faces = torch.cat([b.faces + 42 * i for i, b in enumerate(balls)])
+    far = torch.tensor([5e5, 4e6, 0.0], dtype=torch.float64)
+    left, count, share = without_small_parts(Mesh(many, faces).with_origin(far))
+    assert count == 2
+    assert share == pytest.approx((0.05**2 + 0.09**2) / (1 + 0.25 + 0.05**2 + 0.09**2))
+    assert torch.equal(left.vertices, many[:84])
+    assert torch.equal(left.faces, faces[:160])
+    assert torch.equal(left.origin[0], far)
+    assert without_small_parts(left) == (left, 0, 0.0)

@@ -9,7 +9,7 @@ import trimesh
 import gendr
 from gendr.mesh import Mesh, icosphere, look_at, mesh_quality
 from gendr.photos.meshing.simplification import clustered, simplified
-from gendr.rendering.triangles import face_vertices, hard_silhouette
+from gendr.photos.triangles import face_vertices, hard_silhouette
 from support.cases import for_each
 
 TEAPOT = Path(__file__).resolve().parents[3] / "assets" / "teapot.obj"

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from gendr.mesh import icosphere
-from gendr.photos.splatting import Look, Splats, from_cloud, read_cloud
-from gendr.photos.splatting.harmonics import flat_color
+from gendr.photos.splatting import Look, Splats, colors_of, from_cloud, read_cloud
 from support.cases import for_each
 
 F64 = torch.float64
@@ -257,7 +256,7 @@ def test_points_of_a_file_start_triangles_of_their_colors(tmp_path):
     (tmp_path / "a.ply").write_text(head + "end_header\n" + body)
     cloud = read_cloud(tmp_path / "a.ply")
     splats = from_cloud(cloud, look=Look(degree=0))
-    torch.testing.assert_close(flat_color(splats.harmonics), torch.eye(3))
+    torch.testing.assert_close(colors_of(splats.harmonics, torch.eye(3)), torch.eye(3))
     torch.testing.assert_close(splats.vertices.mean(1)[:, :2], torch.eye(3)[[2, 0, 1], :2])
     (tmp_path / "a.ply").write_text(head + "end_header\n" + body.replace("1 0 0 0", "nan 0 0 0"))
     with pytest.raises(ValueError, match="needs points with finite coordinates"):

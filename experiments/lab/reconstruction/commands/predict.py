@@ -7,8 +7,9 @@ from pathlib import Path
 
 import torch
 
-from gendr._common.devices import usable_device
-from gendr._common.files import writable_folder, write_all
+from gendr._common.files import write_all
+from gendr.jobs.devices import usable_device
+from gendr.jobs.folders import writable_folder
 from gendr.mesh import Mesh, look_at
 from gendr.photos import visual
 from gendr.photos.camera_files.photos import output_names

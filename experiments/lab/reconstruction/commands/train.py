@@ -12,9 +12,10 @@ from typing import TypeVar
 
 import torch
 
-from gendr._common.files import locked, writable_folder, write_whole
+from gendr._common.files import write_whole
 from gendr.cli.command_line import INTERRUPTED
 from gendr.cli.common import as_json, check_checkpoint, versions
+from gendr.jobs.folders import locked, writable_folder
 from gendr.kernels.threads import num_threads, set_num_threads
 from gendr.photos import visual
 from lab.reconstruction.commands.options import Reconstruction

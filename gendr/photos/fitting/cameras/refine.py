@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._common.devices import on_given_devices
-from gendr._common.jobs import Progress, Tell
+from gendr.jobs.devices import on_given_devices
+from gendr.jobs.loop import Progress, Tell
 from gendr.losses import iou
 from gendr.mesh import Camera
 from gendr.photos import visual, visual_hull

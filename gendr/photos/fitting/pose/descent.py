@@ -11,8 +11,8 @@ from torch import Tensor
 from typing_extensions import Self
 
 from gendr.mesh import Camera, Mesh
+from gendr.photos.triangles import face_vertices, hard_silhouette
 from gendr.rendering import silhouette
-from gendr.rendering.triangles import face_vertices, hard_silhouette
 
 __all__ = ["Descent", "P", "PoseRows", "hard"]
 

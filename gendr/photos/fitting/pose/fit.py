@@ -26,9 +26,9 @@ from gendr._common.checks import (
     check_number,
     check_shape,
 )
-from gendr._common.devices import on_given_devices
-from gendr._common.jobs import Progress, Tell
-from gendr._common.settings import changed
+from gendr.jobs.devices import on_given_devices
+from gendr.jobs.loop import Progress, Tell
+from gendr.jobs.settings import changed
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.parametrization import check_single
 from gendr.photos.fitting.pose.rig import fit_rig

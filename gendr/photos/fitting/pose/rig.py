@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gendr._common.jobs import Progress, Tell
+from gendr.jobs.loop import Progress, Tell
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.rotations import axis_angle_to_matrix, rigid
 from gendr.photos.fitting.pose.descent import PoseRows, hard

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr._common.jobs import Progress, Tell
+from gendr.jobs.loop import Progress, Tell
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix

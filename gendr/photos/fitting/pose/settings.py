@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from gendr._common.defaults import POSE
-from gendr._common.settings import Range, check_settings
+from gendr.jobs.defaults import POSE
+from gendr.jobs.settings import Range, check_settings
 
 __all__ = ["PoseSettings"]
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._common.jobs import Progress, Tell
+from gendr.jobs.loop import Progress, Tell
 from gendr.mesh import Camera, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
 from gendr.photos.fitting.pose.descent import PoseRows, hard

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice
-from gendr._common.devices import on_given_devices
-from gendr._common.settings import changed
+from gendr.jobs.devices import on_given_devices
+from gendr.jobs.settings import changed
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.checks import check_views
 from gendr.photos.fitting.shape.job import Job

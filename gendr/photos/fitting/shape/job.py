@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._common.checkpoint import check_same, digest
 from gendr._common.checks import check_like
-from gendr._common.jobs import iterate
+from gendr.jobs.checkpoint import check_same, digest
+from gendr.jobs.loop import iterate
 from gendr.kernels.threads import mapped
 from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere
@@ -33,7 +33,6 @@ from gendr.photos.fitting.shape.state import KIND, FitResult, FitState
 from gendr.photos.fitting.silhouette_gradient import silhouette_gradient
 from gendr.photos.meshing.remeshing import without_cuts
 from gendr.rendering import Renderer
-from gendr.rendering.output import hard_masks
 
 __all__ = ["Job"]
 
@@ -214,7 +213,7 @@ class Job:
         """Hard masks of some views."""
         out = self.hard(mesh, self.camera[part])
         # On a CPU, where distances to edges take longer.
-        return out.alpha if mesh.vertices.is_cuda else hard_masks(out).to(mesh.dtype)
+        return out.alpha if mesh.vertices.is_cuda else out.mask.to(mesh.dtype)
 
     def step(self, state: FitState, seconds: float) -> FitState:
         """One step of `UniformAdam`; returns a new state and does not change the one given."""

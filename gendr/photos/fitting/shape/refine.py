@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_count, check_like, check_number
-from gendr._common.defaults import SHAPE
-from gendr._common.devices import on_given_devices
-from gendr._common.jobs import Progress, Tell
 from gendr._common.memory import give_back
+from gendr.jobs.defaults import SHAPE
+from gendr.jobs.devices import on_given_devices
+from gendr.jobs.loop import Progress, Tell
 from gendr.kernels.threads import mapped
 from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh

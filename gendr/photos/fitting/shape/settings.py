@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gendr._common.defaults import SHAPE
-from gendr._common.settings import Range, check_settings
+from gendr.jobs.defaults import SHAPE
+from gendr.jobs.settings import Range, check_settings
 
 if TYPE_CHECKING:
     from gendr.distributions import Distribution

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._common.checkpoint import load_checkpoint, save_checkpoint
+from gendr.jobs.checkpoint import load_checkpoint, save_checkpoint
 from gendr.mesh import Mesh
 from gendr.photos.fitting.frame import Frame
 from gendr.photos.fitting.shape.settings import FitSettings

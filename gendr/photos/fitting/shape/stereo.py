@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr._common.jobs import Progress, Tell
+from gendr.jobs.loop import Progress, Tell
 from gendr.kernels.threads import mapped, run
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._common.checkpoint import digest
 from gendr._common.checks import check_choice, check_count, check_number, check_shape
+from gendr.jobs.checkpoint import digest
+from gendr.jobs.training import Row, TrainingLoop
 from gendr.kernels.threads import torch_on_one_thread
 from gendr.logic import (
     Circuit,
@@ -30,7 +31,6 @@ from gendr.logic import (
     harden,
     random_wiring,
 )
-from gendr.logic.training_loop import Row, TrainingLoop
 
 # How many rows pass through the network together outside training.
 AT_ONCE = 1000

@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gendr._common.jobs import Work
-from gendr._common.jobs import drive as drive
+from gendr.jobs.loop import Work
+from gendr.jobs.loop import drive as drive
 
 # How many rows of the history are written from one evaluation to the next.
 LOGS = 10

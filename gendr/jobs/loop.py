@@ -3,7 +3,7 @@
 Work is a step, `step(state, seconds) -> state`, and the state that it has come to: a value, or an
 object that steps change in place and return. A state says its `progress`, in [0, 1], where 1 ends
 the loop, and holds all that is needed to go on, bit for bit: plain values and tensors, for a
-checkpoint (`gendr._common.checkpoint`). Callbacks take one argument, that state; work that is not
+checkpoint (`gendr.jobs.checkpoint`). Callbacks take one argument, that state; work that is not
 one loop, such as stereo and then a descent, calls them with a `Progress`. A training, whose steps
 change its network in place, is a `Work`.
 
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
-from gendr._common.checkpoint import load_checkpoint, save_checkpoint
+from gendr.jobs.checkpoint import load_checkpoint, save_checkpoint
 
 
 class Now(Protocol):
@@ -55,6 +55,7 @@ class Progress(float):
     def __new__(
         cls, done: float, stage: str = "", state: Mapping[str, Any] | None = None
     ) -> Progress:
+        """Make the number."""
         self = super().__new__(cls, done)
         self.stage, self.state = stage, state
         return self

@@ -1,0 +1,1 @@
+"""Long work of the application and the study: its loop, checkpoints, settings, and trainings."""
