@@ -139,13 +139,23 @@ def _order(values: Tensor, mask: Tensor | None) -> Tensor:
     return order.gather(-1, (~mask).gather(-1, order).byte().argsort(dim=-1, stable=True))
 
 
+def with_largest(values: Tensor, mask: Tensor | None) -> Tensor:
+    """The values, with the largest number for what is absent."""
+    if mask is None:
+        return values
+    kind = torch.finfo if values.is_floating_point() else torch.iinfo
+    return values.masked_fill(~mask, kind(values.dtype).max)
+
+
+def has_order(values: Tensor) -> bool:
+    """Whether the kernels of `order` take these values."""
+    return values.is_cpu and values.dtype in FLOATS and not is_traced()
+
+
 def rank_range(values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The first and the last rank, int64 [..., n], that each value can have, given ties."""
-    if mask is not None:
-        kind = torch.finfo if values.is_floating_point() else torch.iinfo
-        values = values.masked_fill(~mask, kind(values.dtype).max)
-    n = values.shape[-1]
-    if values.is_cpu and values.dtype in FLOATS and not is_traced():
+    values, n = with_largest(values, mask), values.shape[-1]
+    if has_order(values):
         from gendr.sorting.backends.cpu.order import fill_order, tied
 
         keys = values.detach().reshape(-1, n).contiguous().numpy()

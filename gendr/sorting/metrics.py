@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,8 +29,10 @@ from gendr.sorting.losses import (
     checked_pair,
     counts_of,
     discounts_of,
+    has_order,
     normalised,
     rank_range,
+    with_largest,
 )
 from gendr.sorting.ragged import by_query, check_mask, present
 
@@ -253,18 +256,35 @@ def spearman(
         TypeError, ValueError: as the losses, `gendr.sorting.RankingLoss`.
     """
     lists = _lists(scores, target, mask, indexes)
-    mask = None if lists.mask is None else lists.mask[..., None, :]
-    pair = lists.scores, lists.target
+    pair, mask = (lists.scores, lists.target), lists.mask
+    columns = None if mask is None else mask[..., None, :]
     if pair[0].dtype == pair[1].dtype:  # one pass over the order of both
-        first, last = rank_range(torch.stack(pair, -2), mask)
+        both = torch.stack(pair, -2)
+        if has_order(both):
+            return lists.result(_correlations(with_largest(both, columns), mask))
+        first, last = rank_range(both, columns)
     else:
-        each = zip(*(rank_range(values, lists.mask) for values in pair), strict=True)
+        each = zip(*(rank_range(values, mask) for values in pair), strict=True)
         first, last = (torch.stack(ranks, -2) for ranks in each)
     # Twice the mean ranks less their means: integers, which are 0 or at least 1.
-    ranks = present((first + last - (counts_of(first, mask) + 1)).double(), mask)
+    ranks = present((first + last - (counts_of(first, columns) + 1)).double(), columns)
     products = ranks @ ranks.mT
     squares = products.diagonal(dim1=-2, dim2=-1).prod(-1).sqrt()
     return lists.result(products[..., 0, 1] / squares.clamp(min=1))
+
+
+def _correlations(pairs: Tensor, mask: Tensor | None) -> Tensor:
+    """Spearman's rho, float64 [...], of pairs [..., 2, n] by a kernel; see `with_largest`."""
+    from gendr.sorting.backends.cpu.order import correlations, fill_order
+
+    n = pairs.shape[-1]
+    keys = pairs.reshape(-1, n).numpy()
+    order = np.empty(keys.shape, np.int64)
+    fill_order(keys, order)
+    known = np.empty((0, 0), bool) if mask is None else mask.reshape(-1, n).numpy()
+    found = np.empty(len(keys) // 2)
+    correlations(keys, order, known, found)
+    return torch.from_numpy(found).view(pairs.shape[:-2])
 
 
 def kendall(

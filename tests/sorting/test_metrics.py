@@ -73,6 +73,21 @@ def test_other_packages():
     assert metrics.kendall(s, g, "a").item() == pytest.approx(sum(pairs).item() / 435)
 
 
+@for_each(masked=[False, True], n=[1, 7, 700])
+def test_a_kernel_finds_spearman_of_floats_as_operators_that_of_grades(masked, n):
+    scores, grades = lists(5, n, ties=True)
+    scores[:, 0] = 9.0
+    mask = torch.rand(5, n, generator=torch.Generator().manual_seed(1)) < 0.6 if masked else None
+    if mask is not None:
+        mask[:, 0] = True
+    want = metrics.spearman(scores, grades, mask=mask)
+    for dtype in (torch.float32, torch.float64):
+        x = scores.to(dtype)
+        x[:, 0] = torch.finfo(dtype).max  # equal to what stands for absent ones
+        found = metrics.spearman(x, grades.to(dtype), mask=mask)
+        torch.testing.assert_close(found, want.to(dtype))
+
+
 @for_each(name=ALL)
 def test_masks_and_queries_are_lists_of_their_own(name):
     metric, (scores, grades) = getattr(metrics, name), lists(5, 7, ties=True)

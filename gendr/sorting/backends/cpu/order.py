@@ -26,13 +26,25 @@ def fill_order(x: np.ndarray[Any, Any], order: np.ndarray[Any, Any]) -> None:
     if x.shape[-1] >= _MANY:
         radix(x.view(np.uint32), order)
         return
-    bits = (x + np.float32(0)).view(np.int32)  # -0 becomes 0
-    bits ^= (bits >> 31) & 0x7FFFFFFF  # integers in the order of the floats
     # No two keys are equal with their places behind them, so that NumPy's fast sort will do.
-    np.left_shift(bits, 32, out=order, dtype=np.int64)
-    order |= np.arange(x.shape[-1])
-    order.sort(axis=-1)
+    keyed(x.view(np.uint32), order)
+    order.view(np.uint64).sort(axis=-1)
     order &= 0xFFFFFFFF
+
+
+@register_jitable
+def _ordered(bits):
+    """Bits of a float32 as a uint32 in the same order; -0 is 0."""
+    bits = np.uint32(0) if bits == _SIGN else bits
+    return bits ^ (np.uint32(0xFFFFFFFF) if bits >= _SIGN else _SIGN)
+
+
+@kernel()
+def keyed(keys, places):
+    """Fill in bits of float32 [B, n], in their order, with their places in the lower half."""
+    for row in range(len(keys)):
+        for i in range(keys.shape[1]):
+            places[row, i] = (np.uint64(_ordered(keys[row, i])) << np.uint64(32)) | np.uint64(i)
 
 
 @kernel()
@@ -50,11 +62,32 @@ def tied(x, order, first, last):
             start = end
 
 
-@register_jitable
-def _ordered(bits):
-    """Bits of a float32 as a uint32 in the same order; -0 is 0."""
-    bits = np.uint32(0) if bits == _SIGN else bits
-    return bits ^ (np.uint32(0xFFFFFFFF) if bits >= _SIGN else _SIGN)
+@kernel()
+def correlations(x, order, mask, found):
+    """Fill in Spearman's rho [B] of the pairs x [2 B, n], by their order, of those in mask [B, n].
+
+    Those absent are the largest, and rank as the last one present does; without any, n = 0 there.
+    """
+    n = x.shape[1]
+    ranks = np.empty((2, n))  # twice, less the mean
+    for pair in range(len(found)):
+        count = mask[pair].sum() if mask.shape[1] else n
+        for side in range(2):
+            keys, places = x[2 * pair + side], order[2 * pair + side]
+            start = 0
+            for end in range(1, n + 1):
+                if end < n and keys[places[end]] == keys[places[start]]:
+                    continue
+                for place in range(start, end):
+                    ranks[side, places[place]] = start + min(end, count) - count
+                start = end
+        xx = xy = yy = 0.0
+        for i in range(n):
+            if mask.shape[1] == 0 or mask[pair, i]:
+                xx += ranks[0, i] * ranks[0, i]
+                xy += ranks[0, i] * ranks[1, i]
+                yy += ranks[1, i] * ranks[1, i]
+        found[pair] = xy / max(1.0, np.sqrt(xx * yy))
 
 
 @kernel()
