@@ -500,7 +500,7 @@ def draw(folder: Path, name: str, count: int, shape: tuple[int, int], samples: i
             "to_world": mi.ScalarTransform4f().look_at(list(eye), list(look), [0, 1, 0]),
             "film": {"type": "hdrfilm", "width": shape[1], "height": shape[0],
                      "rfilter": {"type": "box"}},
-            "sampler": {"type": "independent", "sample_count": samples},
+            "sampler": {"type": "multijitter", "sample_count": samples},
         })  # fmt: skip
         drawn = mi.Bitmap(mi.render(scene, sensor=sensor, seed=k))
         kind = mi.Bitmap.PixelFormat.RGB
