@@ -2,7 +2,7 @@
 
 Source: Schönberger et al., Pixelwise View Selection for Unstructured Multi-View Stereo, ECCV 2016,
 section 4.5: three photos that agree in position and depth, or two where no third has the point in
-its frame.
+its frame; and their code, whose limits of costs are as wide as that of doubtful pixels here.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class FusionSettings:
 
     Attributes:
         limit: the largest cost of a pixel that counts.
+        doubtful: the largest cost of one that counts if one more photo agrees than `least`, in any
+            case: of what has little contrast, noise hides patterns, but hardly agrees on depths.
         pixels: by which planes may come back elsewhere.
         relative: by which depths may differ.
         least: photos, of as many as have a point in their frames.
@@ -48,6 +50,7 @@ class FusionSettings:
     """
 
     limit: float = 0.6
+    doubtful: float = 0.9
     pixels: float = 1.5
     relative: float = 0.01
     least: int = 3
@@ -67,12 +70,14 @@ class Cloud:
         places: [P] int64, the pixel of it, row by row.
         views: int32, the photos that see each point, one point after the other.
         starts: [P + 1] int64, where those of a point begin.
-        matched: [N], the share of the pixels of each photo whose cost is low enough.
+        matched: [N], the share of the pixels of each photo whose cost is low enough, or that are
+            doubtful and part of a point.
         kept: [N], the share of them that are part of a point.
         assumed: [N], the share that is taken to be ground, see `Ground`.
         plain: [N], the share without a pattern that is neither matched nor ground.
         depths: float32 [H, W] of each photo, the inverse depths of the pixels whose cost is low
-            enough, or that are assumed; -1 in the sky, and 0 elsewhere.
+            enough, or that are assumed, or doubtful and part of a point; -1 in the sky, and 0
+            elsewhere.
         ground: the plane under the cameras, if there is one.
     """
 
@@ -141,13 +146,15 @@ def fused(
             even = find_plain(scene.images[i])
             nothing = find_sky(even, good)
             good &= ~nothing
+            # Doubtful ones are negative until the ground is known, which has precedence.
+            weak = (found.costs > settings.limit) & (found.costs <= settings.doubtful) & ~nothing
+            signs = np.where(good, 1, np.where(weak, -1, 0)).astype(np.float32)
             nothing &= above_horizon(scene, i, up)
             sky[i] = above_all(scene.images[i], nothing, scene.quarters[i])
             plain[offsets[i] : offsets[i + 1]] = even.ravel()
-            depths[offsets[i] : offsets[i + 1]] = np.where(good, found.planes[..., 0], 0).ravel()
+            depths[offsets[i] : offsets[i + 1]] = (signs * found.planes[..., 0].clip(0)).ravel()
             flat.append((_positions(scene, i, planes, places), _normals(scene, i, planes, places)))
     per_photo = [slice(offsets[i], offsets[i + 1]) for i in range(len(scene))]
-    matched = np.array([float((depths[own] > 0).mean()) for own in per_photo])
     assumed = np.zeros(len(depths), bool)
     ground = (
         find_ground(scene, *(np.concatenate(part) for part in zip(*flat, strict=True)))
@@ -165,8 +172,10 @@ def fused(
         by_points = mapped(partial(assume, ground=ground), rows)
         ground = aligned(ground, scene, [np.flatnonzero(each) for each in by_points])
         for own, extra in zip(per_photo, mapped(partial(assume, ground=ground), rows), strict=True):
-            assumed[own], depths[own] = extra > 0, depths[own] + extra
-    plain &= depths <= 0
+            assumed[own] = extra > 0
+            depths[own][assumed[own]] = extra[assumed[own]]
+    doubtful = depths < 0
+    np.abs(depths, out=depths)
     taken = np.zeros(len(depths), bool)
     dice, share = np.random.default_rng(0), _PIXELS / len(depths)
     inverse = np.linalg.inv(scene.K)
@@ -181,8 +190,8 @@ def fused(
             views = np.empty((size, len(near) + 1), np.int32)
             run(
                 agree, int(heights[i]), i, np.array(near, np.int64), *tables, inverse, scene.R,
-                scene.t, depths, offsets[:-1], widths, heights, assumed, taken, settings.pixels,
-                settings.relative, settings.least, positions, views, counts,
+                scene.t, depths, offsets[:-1], widths, heights, assumed, doubtful, taken,
+                settings.pixels, settings.relative, settings.least, positions, views, counts,
             )  # fmt: skip
             places = np.flatnonzero(counts)
             if share < 1:
@@ -206,9 +215,11 @@ def fused(
         joined.append(np.concatenate(column))
         column.clear()  # there may be a gigabyte of points
     starts = np.concatenate([[0], np.cumsum(joined[6], dtype=np.int64)])
-    kept = np.array([float(taken[own].mean()) for own in per_photo])
-    ground_share, plain_share = (
-        np.array([float(x[own].mean()) for own in per_photo]) for x in (assumed, plain)
+    depths[doubtful & ~taken] = 0
+    plain &= depths <= 0
+    matched, kept, ground_share, plain_share = (
+        np.array([float(x[own].mean()) for own in per_photo])
+        for x in ((depths > 0) & ~assumed, taken, assumed, plain)
     )
     for i, where in sky.items():
         own = depths[per_photo[i]].reshape(where.shape)
