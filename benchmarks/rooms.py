@@ -32,6 +32,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import numba
@@ -500,7 +501,7 @@ def draw(folder: Path, name: str, count: int, shape: tuple[int, int], samples: i
             "to_world": mi.ScalarTransform4f().look_at(list(eye), list(look), [0, 1, 0]),
             "film": {"type": "hdrfilm", "width": shape[1], "height": shape[0],
                      "rfilter": {"type": "box"}},
-            "sampler": {"type": "independent", "sample_count": samples},
+            "sampler": {"type": "multijitter", "sample_count": samples},
         })  # fmt: skip
         drawn = mi.Bitmap(mi.render(scene, sensor=sensor, seed=k))
         kind = mi.Bitmap.PixelFormat.RGB
@@ -705,23 +706,24 @@ def harm_lines(rows: list[dict[str, Any]]) -> list[str]:
     return [*table(head, cells, left=2), "", f"{'; '.join(runs)}."]
 
 
-def lines(rows: list[dict[str, Any]], facts: dict[str, str]) -> list[str]:
+def lines(rows: list[dict[str, Any]]) -> list[str]:
     """The table of the page."""
     head = [
         "scene", "cameras", "accuracy, median, % of the diagonal", "F-score at 0.5 %", "at 1 %",
-        "precision at 0.5 %", "recall at 0.5 %", "at 1 %", "pixels matched, %",
+        "precision at 0.5 %", "recall at 0.5 %", "at 1 %", "pixels matched, %", "photos",
+        "seconds of a core", "memory, GiB",
     ]  # fmt: skip
     cells = [
         [row["scene"], row["cameras"], f"{100 * row['accuracy_median']:.3f}",
          *(f"{row[key]:.3f}" for key in ("f_0.005", "f_0.01", "precision_0.005", "recall_0.005",
                                          "recall_0.01")),
-         f"{100 * row['matched']:.0f}"]
+         f"{100 * row['matched']:.0f}",
+         f"{row['photos']} of {row['image_size'][1]} × {row['image_size'][0]}",
+         f"{row['processor_seconds']:.0f}", f"{row['peak_gib']:.2f}" if "peak_gib" in row else ""]
         for row in rows if "f_0.01" in row
     ]  # fmt: skip
-    first = next(row for row in rows if "f_0.01" in row)
-    said = f"{first['photos']} photos of {first['image_size'][1]} × {first['image_size'][0]}"
-    return [*ABOUT.splitlines(), "", *table(head, cells, left=2), "",
-            f"{said}; {', '.join(facts.values())}."]  # fmt: skip
+    runs = sorted({f"{row['date']}, {row['commit']}, {row['machine']}" for row in rows})
+    return [*ABOUT.splitlines(), "", *table(head, cells, left=2), "", f"{'; '.join(runs)}."]
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
@@ -769,17 +771,17 @@ def main() -> None:
                 file.write_text(json.dumps(chosen, indent=1) + "\n")
                 fill(PAGE, "harms", harm_lines(chosen))
         return
-    kept = json.loads(RESULTS.read_text())["rows"] if args.docs and RESULTS.is_file() else []
+    kept = json.loads(RESULTS.read_text()) if args.docs and RESULTS.is_file() else []
     for name in args.scenes if args.what == "measure" else [""]:
         row = measured(work, name, args.find, *more) if name else photos(*args.folders, more)
+        row |= {"peak_gib": getrusage(RUSAGE_SELF).ru_maxrss / 2**20, **measured_on()}
         print(json.dumps(row), flush=True)
         same = row["scene"], row.get("cameras")
         kept = [old for old in kept if (old["scene"], old.get("cameras")) != same] + [row]
         if args.docs:
-            facts = measured_on()
-            RESULTS.write_text(json.dumps({"measured_on": facts, "rows": kept}, indent=1) + "\n")
+            RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
             if name:
-                fill(PAGE, "rooms", lines(kept, facts))
+                fill(PAGE, "rooms", lines(kept))
                 fill(PAGE.parents[1] / PAGE.name, "rooms-summary", summary(kept))
 
 

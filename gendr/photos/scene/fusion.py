@@ -2,7 +2,7 @@
 
 Source: Schönberger et al., Pixelwise View Selection for Unstructured Multi-View Stereo, ECCV 2016,
 section 4.5: three photos that agree in position and depth, or two where no third has the point in
-its frame.
+its frame; and their code, whose limits of costs are as wide as that of doubtful pixels here.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class FusionSettings:
 
     Attributes:
         limit: the largest cost of a pixel that counts.
+        doubtful: the largest cost of one that counts if one more photo agrees than `least`, in any
+            case: of what has little contrast, noise hides patterns, but hardly agrees on depths.
         pixels: by which planes may come back elsewhere.
         relative: by which depths may differ.
         least: photos, of as many as have a point in their frames.
@@ -48,6 +50,7 @@ class FusionSettings:
     """
 
     limit: float = 0.6
+    doubtful: float = 0.9
     pixels: float = 1.5
     relative: float = 0.01
     least: int = 3
@@ -67,12 +70,14 @@ class Cloud:
         places: [P] int32, the pixel of it, row by row.
         views: [P] uint8, who sees each: bit 0 is set, and bit k if the k-th neighbour of that photo
             does, see `chosen`.
-        matched: [N], the share of the pixels of each photo whose cost is low enough.
+        matched: [N], the share of the pixels of each photo whose cost is low enough, or that are
+            doubtful and part of a point.
         kept: [N], the share of them that are part of a point.
         assumed: [N], the share that is taken to be ground, see `Ground`.
         plain: [N], the share without a pattern that is neither matched nor ground.
         depths: float32 [H, W] of each photo, the inverse depths of the pixels whose cost is low
-            enough, or that are assumed; -1 in the sky, and 0 elsewhere.
+            enough, or that are assumed, or doubtful and part of a point; -1 in the sky, and 0
+            elsewhere.
         ground: the plane under the cameras, if there is one.
     """
 
@@ -146,14 +151,16 @@ def fused(
         even = find_plain(scene.images[i])
         nothing = find_sky(even, good)
         good &= ~nothing
+        # Doubtful ones are negative until the ground is known, which has precedence.
+        weak = (found.costs > settings.limit) & (found.costs <= settings.doubtful) & ~nothing
+        signs = np.where(good, 1, np.where(weak, -1, 0)).astype(np.float32)
         nothing &= above_horizon(scene, i, up)
         sky[i] = above_all(scene.images[i], nothing, scene.quarters[i])
         plain[per_photo[i]] = even.ravel()
-        depths[per_photo[i]] = np.where(good, found.planes[..., 0], 0).ravel()
+        depths[per_photo[i]] = (signs * found.planes[..., 0].clip(0)).ravel()
         return _positions(scene, i, planes, places), _normals(scene, i, planes, places)
 
     flat = mapped(filled, used)
-    matched = np.array([float((depths[own] > 0).mean()) for own in per_photo])
     assumed = np.zeros(len(depths), bool)
     ground = (
         find_ground(scene, *(np.concatenate(part) for part in zip(*flat, strict=True)))
@@ -166,13 +173,15 @@ def fused(
             own = per_photo[i]
             extra = ground.assumed(scene, i, depths[own].reshape(shapes[i])).ravel()
             if last:
-                assumed[own], depths[own] = extra > 0, depths[own] + extra
+                assumed[own] = extra > 0
+                depths[own][assumed[own]] = extra[assumed[own]]
             return np.flatnonzero(extra)
 
         by_points = mapped(partial(assume, ground=ground, last=False), range(len(scene)))
         ground = aligned(ground, scene, by_points)
         mapped(partial(assume, ground=ground, last=True), range(len(scene)))
-    plain &= depths <= 0
+    doubtful = depths < 0
+    np.abs(depths, out=depths)
     taken = np.zeros(len(depths), bool)
     dice, share = np.random.default_rng(0), _PIXELS / len(depths)
     inverse = np.linalg.inv(scene.K)
@@ -186,8 +195,8 @@ def fused(
             positions, views = np.empty((size, 3), np.float32), np.empty(size, np.uint8)
             run(
                 agree, int(heights[i]), i, np.array(near, np.int64), *tables, inverse, scene.R,
-                scene.t, depths, offsets[:-1], widths, heights, assumed, taken, settings.pixels,
-                settings.relative, settings.least, positions, views,
+                scene.t, depths, offsets[:-1], widths, heights, assumed, doubtful, taken,
+                settings.pixels, settings.relative, settings.least, positions, views,
             )  # fmt: skip
             places = np.flatnonzero(views)
             if share < 1:
@@ -208,9 +217,11 @@ def fused(
     for column in columns:
         joined.append(np.concatenate(column))
         column.clear()  # there may be a gigabyte of points
-    kept = np.array([float(taken[own].mean()) for own in per_photo])
-    ground_share, plain_share = (
-        np.array([float(x[own].mean()) for own in per_photo]) for x in (assumed, plain)
+    depths[doubtful & ~taken] = 0
+    plain &= depths <= 0
+    matched, kept, ground_share, plain_share = (
+        np.array([float(x[own].mean()) for own in per_photo])
+        for x in ((depths > 0) & ~assumed, taken, assumed, plain)
     )
     for i, where in sky.items():
         own = depths[per_photo[i]].reshape(where.shape)

@@ -15,8 +15,8 @@ F = np.float32
 
 @kernel()
 def agree(
-    i, near, a, b, back_a, back_b, inverse, R, t, depths, offsets, widths, heights, assumed, taken,
-    pixels, relative, least, positions, views, start, stop,
+    i, near, a, b, back_a, back_b, inverse, R, t, depths, offsets, widths, heights, assumed,
+    doubtful, taken, pixels, relative, least, positions, views, start, stop,
 ):  # fmt: skip
     """Points of rows start .. stop - 1 of a photo on which others agree, and no photo before has.
 
@@ -38,6 +38,8 @@ def agree(
         heights: int64 [N].
         assumed: bool [sum of pixels], depths by which no other photo needs to agree if none has the
             point in its frame.
+        doubtful: bool [sum of pixels], depths by which one more photo needs to agree than `least`,
+            whoever has the point in their frames.
         taken: bool [sum of pixels], is changed: what has become part of a point.
         pixels: by which planes may come back elsewhere.
         relative: by which depths may differ.
@@ -95,7 +97,8 @@ def agree(
                 agreed |= 2 << k
                 hits[found, 0], hits[found, 1], hits[found, 2] = j, iv, iu
             alone = 1 if assumed[begin + n] else 2
-            if found + 1 < min(least, max(alone, inside + 1)):
+            needed = min(least, max(alone, inside + 1))
+            if found + 1 < (least + 1 if doubtful[begin + n] else needed):
                 continue
             p0, p1, p2 = 0.0, 0.0, 0.0
             for k in range(found + 1):

@@ -171,6 +171,25 @@ def test_points_lie_in_the_room(room, stereo, monkeypatch):
     assert sum(each.nbytes for each in cloud.depths) == 4 * 5 * 72 * 96
 
 
+def test_doubtful_pixels_count_if_one_more_photo_agrees(room, stereo, tmp_path):
+    def with_costs(cost):
+        files = [tmp_path / f"{cost}_{file.name}" for file in stereo]
+        for file, other in zip(stereo, files, strict=True):
+            found = DepthMap.load(file)
+            replace(found, costs=np.full_like(found.costs, cost)).save(other)
+        return fused(room[2], files)
+
+    sure, doubtful, wrong = map(with_costs, (0.5, 0.75, 0.95))
+    counts = np.diff(doubtful.starts)
+    assert counts.min() == 4
+    assert 0.5 * len(sure) < len(doubtful) < len(sure)
+    assert len(wrong) == 0
+    # Depths on which nobody agrees are none.
+    shares = [(depths > 0).mean() for depths in doubtful.depths]
+    np.testing.assert_allclose(doubtful.kept, shares)
+    np.testing.assert_allclose(doubtful.matched, shares)
+
+
 @pytest.mark.rotating(5, group="photos")
 def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     scene = room[2]
