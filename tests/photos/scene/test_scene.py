@@ -180,7 +180,8 @@ def test_doubtful_pixels_count_if_one_more_photo_agrees(room, stereo, tmp_path):
         return fused(room[2], files)
 
     sure, doubtful, wrong = map(with_costs, (0.5, 0.75, 0.95))
-    counts = np.diff(doubtful.starts)
+    _, starts = doubtful.chosen(room[2], np.arange(len(doubtful)))
+    counts = np.diff(starts)
     assert counts.min() == 4
     assert 0.5 * len(sure) < len(doubtful) < len(sure)
     assert len(wrong) == 0
