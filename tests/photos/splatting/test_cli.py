@@ -129,6 +129,7 @@ def test_photos_become_a_scene(ball, trained):
         assert len(np.unique(np.asarray(sheet).reshape(-1, 3), axis=0)) > 100
 
 
+@pytest.mark.filterwarnings("default:no surface to start from, cameras instead")
 @pytest.mark.rotating(5, group="photos")
 def test_pictures_without_masks_have_a_learnt_background(whole, tmp_path):
     assert run(whole, "-o", tmp_path / "a", *SMALL, "--hold-out", 0) == 0
