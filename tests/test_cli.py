@@ -441,7 +441,7 @@ def test_start_of_a_fit(box, tmp_path, views, start):
     options = ["--image-size", 16, "--views", views, "--steps", 2, "--quiet"]
     assert run("fit", box, "-o", out, *options) == 0
     assert facts(out)["init"] == start
-    assert facts(out)["settings"]["lr"] == (0.003 if start == "hull" else 0.1)
+    assert facts(out)["settings"]["lr"] == (0.01 if start == "hull" else 0.1)
     (out / "notes.txt").write_text("mine")
     assert run("fit", box, "-o", out, *options, "--init", "sphere") == 0
     assert names(out) == {"notes.txt", *RESULTS}

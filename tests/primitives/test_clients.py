@@ -183,6 +183,7 @@ assert first.std() < env_var.detach().cpu().numpy().std()
     [(REMESHING, 0.5), (POSE_AND_DEPTH, 0.4), (ENVIRONMENT, 0.5)],
 )
 def test_programs_run_unchanged(program, factor, monkeypatch):
+    monkeypatch.delitem(sys.modules, "nvdiffrast", raising=False)  # of the tests of neighbours
     monkeypatch.setitem(sys.modules, "nvdiffrast.torch", primitives)
     names = {}
     with primitives.on_cpu(), warnings.catch_warnings():
@@ -301,7 +302,8 @@ for ctx in (dr.RasterizeCudaContext(), dr.RasterizeCudaContext("cuda:0"), None,
 """
 
 
-def test_habits_of_such_programs():
+def test_habits_of_such_programs(monkeypatch):
+    monkeypatch.delitem(sys.modules, "nvdiffrast", raising=False)
     names = {"__name__": "program"}
     with primitives.on_cpu(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

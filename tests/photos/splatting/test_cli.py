@@ -240,8 +240,8 @@ def test_files_are_there_when_the_budget_ends(opaque, stopped, ball, tmp_path, m
     for kind in (splat.SplatTraining, splat.HardTraining):
         slow(kind, "advance", 3.0)
         slow(kind, "psnr", 1.0)
-    slow(splat, "drawn", 0.5)
-    slow(pictures, "drawn", 0.5)  # of the film
+    slow(splat, "rendered", 0.5)
+    slow(pictures, "rendered", 0.5)  # of the film
     slow(splat, "hard_views", 0.4)
     resumed = stopped is not None and (opaque or stopped == "SplatTraining")
     if resumed:
