@@ -236,9 +236,9 @@ camera = gendr.look_at(2.732, 30.0, 0.0)
 gendr.Renderer(64)(ball.with_vertices(vertices), camera).alpha.sum().backward()
 """
 FIT = """
-import runpy, sys
+import sys, gendr.cli
 sys.argv = ["gendr", "fit", sys.argv[1], "-o", "out", "--quiet"]
-runpy.run_module("gendr", run_name="__main__")
+sys.exit(getattr(gendr.cli, "program", gendr.cli.main)())  # what the script of that build calls
 """
 COW = Path(os.environ.get("GENDR_DATA", "data")) / "meshes" / "cow.obj"
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from gendr.cli import program
+from gendr.cli import main
 
 if __name__ == "__main__":
-    sys.exit(program())
+    sys.exit(main())

@@ -149,15 +149,19 @@ def test_a_reader_that_has_gone_is_no_error():
 def test_a_process_ends_without_being_taken_apart():
     """With its status, all output, and what waits for its end."""
     text = (
-        "import atexit, runpy, sys\n"
+        "import atexit, sys\n"
+        "from gendr.cli import program\n"
         "class Last: __del__ = lambda self: print('taken apart')\n"
         "kept = Last()\n"
         "atexit.register(print, 'at the end')\n"
         "sys.argv[0] = 'gendr'\n"
-        "runpy.run_module('gendr', run_name='__main__')"
+        "sys.exit(program())"
     )
     for given, status, said in (("--version", 0, f"gendr {__version__}\n"), ("--no", 2, "")):
         command = [sys.executable, "-c", text, given]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (status, f"{said}at the end\n")
         assert len(done.stderr.splitlines()) == (status == 2)
+    # Of a module, as profilers run it, they write what they found after its end.
+    profiled = [sys.executable, "-m", "cProfile", "-m", "gendr", "--version"]
+    assert " function calls " in subprocess.check_output(profiled, text=True)

@@ -38,10 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def program() -> int:
-    """The process of `gendr` and `python -m gendr`: `main`, and the end of the process.
+    """The process of the script `gendr`: `main`, and the end of the process.
 
     To take apart all that PyTorch has made would take a third of a second. So the process ends
     without that, once what waits for the end (`atexit`) is done and all output has left.
+    `python -m gendr` ends as Python does, for profilers that run it write what they found then.
 
     Returns:
         The exit status, only where output cannot leave: Python says so as it ends.
