@@ -85,13 +85,13 @@ def with_masks(args: Fit, out: Path) -> Fit:
     place = out / "masks"
     photos = list(dict.fromkeys(frame.image for frame in opened.frames))
     if not (args.resume and all(file.is_file() for file in _files(photos, place))):
-        why = said = ""
+        why, said = None, ""
         try:
             cameras = _cameras(open_folder(folder, None, limit, args.cameras))
             said = _write(photos, place, Masks.image_size, limit, args.quiet, cameras)
         except (ValueError, RuntimeError) as error:
             why = str(error)
-        if why:  # raised here, as what the other error was raised in holds all photos
+        if why is not None:  # raised here, as what the other error was raised in holds all photos
             raise NoBackdropError(
                 why,
                 f"{opened.frames[0].where}: no mask: {photos[0].name} has no alpha channel and is "
