@@ -307,7 +307,8 @@ class Parametric(Archimedean):
     def weight_p(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
         """Return (dg/dp)(a) / g'(A); 0 where a, s, A or S is not positive.
 
-        dA/dp is its sum over the members, less its value at (A, S) itself.
+        dA/dp is its sum over the members, less its value at (A, S) itself. A multiple of g(a) does
+        not change that difference: a family may add one that depends on A and p.
         """
         return _inside(self._weight_p, a, s, A, S)
 

@@ -4,12 +4,15 @@
     inverse(t, p) -> (A, S) with g(A) = t in [0, inf]
     weight(a, s, A, S, p) -> g'(a) / g'(A)
     weight_p(a, s, A, S, p) -> (dg/dp)(a) / g'(A), for families with p
+    scaled(a, s, p) -> (u, k) with g(a) = k u^q and 0 <= k <= 1 wherever u^q may leave float32
+    unscaled(u, t, p) -> (A, S) with g(A) = t u^q, u the greatest measure of all
 
-Where a file holds two families, each class names its own: `bodies = {"generator": …, …}`.
+The last two are for families whose g grows as a power q = |p|, and for Triton alone. Where a file
+holds two families, each class names its own: `bodies = {"generator": …, …}`.
 
 p comes last, and a body that does not need it leaves it out. What happens on the edges is one rule
 for all, see `body`; bodies only matter where a, s, A and S are positive. A family of norms gives
-`measure(a, s)` and `unmeasure(u)` in the place of the first two. Numba takes
+`measure(a, s)` and `unmeasure(u)` in the place of the first two and of the last. Numba takes
 `inverse` where faces are joined in order: else a pixel has but one, and the class gives it.
 
 One body serves the class (tensors), Numba (float64, float32) and Triton (float32) if it keeps to
@@ -29,7 +32,9 @@ from gendr.kernels.bodies import Bodies, KernelNames, moved, rebound
 from gendr.kernels.vocabulary import Block, fabs, power, where
 from gendr.tnorms.base import Norm, TConorm, argument_count
 
-Kind: TypeAlias = Literal["generator", "inverse", "measure", "unmeasure", "weight", "weight_p"]
+Kind: TypeAlias = Literal[
+    "generator", "inverse", "measure", "unmeasure", "weight", "weight_p", "scaled", "unscaled"
+]
 
 _KERNELS = KernelNames("T-conorm", TConorm, get_args(Kind))
 _INFINITY = float("inf")
@@ -42,6 +47,11 @@ BODY: Any = None
 def _generator(a: Block, s: Block, p: Block) -> Block:
     g = BODY(a, s, p)
     return where(s > 0.0, g, _INFINITY)
+
+
+def _scaled(a: Block, s: Block, p: Block) -> tuple[Block, Block]:
+    u, k = BODY(a, s, p)
+    return where(s > 0.0, u, _INFINITY), where(s > 0.0, k, 1.0)
 
 
 def _weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
@@ -61,6 +71,7 @@ def _weight_float32(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
 _EDGES: dict[str, tuple[Any, Any]] = {  # for Numba, for Triton
     "generator": (_generator, _generator),
     "measure": (_generator, _generator),
+    "scaled": (_scaled, _scaled),
     "weight": (_weight, _weight_float32),
     "weight_p": (_weight, _weight_float32),
 }
@@ -78,7 +89,7 @@ def _weight_without_p(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block
     return BODY(a, s, A, S)
 
 
-# What takes p, which comes last, to a body without it.
+# What takes p, which comes last, to a body without it; a scaled one has a power.
 _WITHOUT_P: dict[Kind, Any] = {
     "generator": _generator_without_p,
     "measure": _generator_without_p,
@@ -102,10 +113,20 @@ def _inverse_of_norm(t: Block, p: Block) -> tuple[Block, Block]:
     return BODY(power(t, 1.0 / p), p)
 
 
+def _scaled_of_norm(a: Block, s: Block, p: Block) -> tuple[Block, Block]:
+    return BODY(a, s, p), s * 0.0 + 1.0
+
+
+def _unscaled_of_norm(u: Block, t: Block, p: Block) -> tuple[Block, Block]:
+    return BODY(u * power(t, 1.0 / p), p)
+
+
 # What a family of norms may leave out, what it is made from, and how.
 _OF_NORMS: dict[str, tuple[Kind, Any]] = {
     "generator": ("measure", _generator_of_norm),
     "inverse": ("unmeasure", _inverse_of_norm),
+    "scaled": ("measure", _scaled_of_norm),
+    "unscaled": ("unmeasure", _unscaled_of_norm),
 }
 
 
@@ -161,8 +182,8 @@ def _with_p(name: str, kind: Kind, float32: bool) -> Callable[..., Any]:
         source, wrapper = _OF_NORMS[kind]
         return _around(wrapper, _with_p(name, source, float32), name, kind)
     own = of.for_float32(kind) if float32 else of.for_float64(kind)
-    wrapper = _WITHOUT_P[kind]
-    if argument_count(own) == argument_count(wrapper):
+    wrapper = _WITHOUT_P.get(kind)
+    if wrapper is None or argument_count(own) == argument_count(wrapper):
         return own
     return _around(wrapper, own, name, kind)
 
@@ -171,6 +192,15 @@ def _around(wrapper: Any, inner: Any, name: str, kind: Kind) -> Callable[..., An
     """The wrapper with a body of its own; Triton tells functions apart by their full names."""
     whole = rebound(wrapper, lambda _, value: value, BODY=inner)
     return moved(whole, inner.__module__, f"{name}_{kind}{wrapper.__name__}")
+
+
+def is_scaled(name: str) -> bool:
+    """Whether a family has the bodies `scaled` and `unscaled`.
+
+    Raises:
+        ValueError: there is no such family.
+    """
+    return bodies(name).has("scaled") or derives(name, "scaled")
 
 
 def derives(name: str, kind: Kind, *, float32: bool = False) -> bool:

@@ -2,6 +2,8 @@
 
     generator(a, s, p)            g(a)
     inverse(t, p)                 (A, S) with g(A) = t in [0, inf]
+    scaled(a, s, p)               (u, k) with g(a) = k u^|p|, for families that are made of powers
+    unscaled(u, t, p)             (A, S) with g(A) = t u^|p|
     weight(a, s, A, S, p)         g'(a) / g'(A)
     weight_p(a, s, A, S, p)       (dg/dp)(a) / g'(A), for families with p
 
@@ -9,11 +11,10 @@ p is a float32 scalar, or a block that broadcasts; families without one ignore i
 those of `gendr.tnorms.bodies`. "average" has the generator a and takes 1 / count as p.
 
 No factor overflows or vanishes unless the result does, and no difference cancels. A generator
-itself may leave the range (s^p, odds^p): then g = inf, and as long as |p| <= 4, A rounds to 1
-there; or g = 0, where a^p is below the least float32. A power costs its exponent in units of the
-last place: for |p| <= 4 the relative error is within 3e-6 where a and s exceed 1e-3, and grows to
-2e-5 where one is 1e-30. Without powers (probabilistic, Einstein, Hamacher, Frank) it is within 1e-6
-throughout.
+itself may leave the range (s^p, odds^p): then g = inf or 0, and alpha is summed up from `scaled`,
+which does not. A power costs its exponent in units of the last place: for |p| <= 4 the relative
+error is within 3e-6 where a and s exceed 1e-3, and grows to 2e-5 where one is 1e-30. Without powers
+(probabilistic, Einstein, Hamacher, Frank) it is within 1e-6 throughout.
 """
 
 from __future__ import annotations

@@ -113,6 +113,34 @@ def test_many_programs_equal_the_reference(name, faces, size, scale):
     assert_equals_reference("triton", scene, (14, 19), member, scale)
 
 
+@pytest.mark.rotating(4, group="rendering")
+@for_each(
+    composite=[None, "ordered"],
+    family=["dombi(p=30)", "yager(p=30)", "aczel_alsina(p=200)", "joe(p=30)",
+            "schweizer_sklar(p=-200)"],
+    rotating=3,
+)  # fmt: skip
+def test_powers_that_no_float32_holds_are_summed_up(composite, family):
+    found = []
+    for name, dtype in (("triton", torch.float32), ("reference", torch.float64)):
+        mesh, camera = (x.to(dtype).to(DEVICE)
+                        for x in (icosphere(0), gendr.look_at(6.0, 20.0, 10.0)))  # fmt: skip
+        mesh = mesh.with_vertices(mesh.vertices.requires_grad_())
+        options = {"composite": composite} if composite else {}
+        renderer = gendr.Renderer(16, "gaussian", family, 0.02, backend=name, **options)
+        out = renderer(mesh, camera)
+        (out.rgb.sum() if composite else out.alpha.square().sum()).backward()
+        found.append((out.alpha.double(), mesh.vertices.grad.double()))
+    (alpha, grad), (exact, exact_grad) = found
+    # In order, a pixel is closed before the last of what is behind.
+    torch.testing.assert_close(alpha, exact, rtol=0, atol=1e-4 if composite else 2e-6)
+    assert (grad - exact_grad).norm() <= 1e-3 * exact_grad.norm()
+    if composite is None and "200" in family:  # sums of the CPU are of float64
+        renderer = gendr.Renderer(16, "gaussian", family, backend="cpu")
+        with pytest.raises(ValueError, match=r"at most 75, got .* with p = -?200: take 'max'"):
+            _ = renderer(mesh.to("cpu"), camera.to("cpu")).alpha
+
+
 def test_double_input_gives_double_output_of_single_accuracy():
     scene, size, member = soup(1, 4, 9), (16, 16), gendr.instance("logistic/probabilistic")
     got, want = (

@@ -73,7 +73,10 @@ def number(t):
 
 
 def exact_weight_p(t, a, s, A, S):
-    """(dg/dp)(a) / g'(A) from numerical derivatives; the class cancels for small a or small s."""
+    """(dg/dp)(a) / g'(A) from numerical derivatives; the class cancels for small a or small s.
+
+    The generator of Dombi's family is the one that stays 1 at A as p changes.
+    """
     g, p = ORACLES[t.name].generator, mp.mpf(t.value)
 
     def exact(a, s):
@@ -84,6 +87,8 @@ def exact_weight_p(t, a, s, A, S):
         for each in zip(a.tolist(), s.tolist(), A.tolist(), S.tolist(), strict=True):
             member, total = exact(*each[:2]), exact(*each[2:])
             slope_of_p = mp.diff(partial(g, member), p)
+            if t.name == "dombi":
+                slope_of_p -= g(member, p) / g(total, p) * mp.diff(partial(g, total), p)
             weights.append(float(slope_of_p / mp.diff(lambda x: g(x, p), total)))
         return torch.tensor(weights, dtype=torch.float64)
 

@@ -48,6 +48,20 @@ def test_reduce_is_the_fold_of_the_published_form(t):
     close(t.reduce(values.T, dim=0), expected)
 
 
+# Families that sum up powers, with powers that no float64 holds.
+STEEP = [tconorm(name, p=p) for name, p in (
+    ("dombi", 200), ("yager", 200), ("aczel_alsina", 200), ("joe", 200), ("schweizer_sklar", -200)
+)]  # fmt: skip
+
+
+@for_each(t=STEEP)
+def test_no_power_leaves_the_range(t):
+    values = torch.tensor([[0.001, 0.02, 0.0199], [0.5, 0.97, 0.9701]], dtype=torch.float64)
+    with mp.workdps(900):
+        expected = [float(folded(t, row)) for row in values.tolist()]
+    close(t.reduce(values), torch.tensor(expected, dtype=torch.float64))
+
+
 @for_each(t=TCONORMS, rotating=2)
 def test_both_ends_keep_their_digits(t):
     # Small totals relative to themselves; and S = 1 - A near A = 1.

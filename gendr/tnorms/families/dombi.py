@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from gendr.kernels.vocabulary import Block, log, parts_from_odds, power
+from gendr.kernels.vocabulary import Block, log, log1p, parts_from_odds, power
 from gendr.tnorms.base import Norm
 
 
@@ -44,9 +44,12 @@ def weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
 
 
 def weight_p(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
-    """Return (dg/dp)(a) / g'(A)."""
+    """Return (dg/dp)(a) / g'(A), the generator taken as (r/R)^p, R the odds of A.
+
+    That changes no derivative of A, and leaves out log R, which would have to cancel.
+    """
     u, total = a / s, A / S
-    return power(u / total, p - 1.0) * (u * S * S) * log(u) / p
+    return power(u / total, p - 1.0) * (u * S * S) * log(u / total) / p
 
 
 def _share(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
@@ -60,5 +63,5 @@ def weight_float32(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
 
 
 def weight_p_float32(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
-    """Return (dg/dp)(a) / g'(A)."""
-    return _share(a, s, A, S, p) * a * S * (log(a / s) / p)
+    """Return (dg/dp)(a) / g'(A), as `weight_p`; as a <= A and S <= s, nothing cancels."""
+    return _share(a, s, A, S, p) * a * S * (-(log1p((A - a) / a) + log1p((s - S) / S)) / p)

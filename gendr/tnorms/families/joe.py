@@ -8,13 +8,17 @@ from torch import Tensor
 
 from gendr.kernels.vocabulary import (
     Block,
+    exp,
     exp_and_complement,
     expm1,
     hazard,
     log1p,
+    minimum,
     power,
+    where,
 )
 from gendr.tnorms.base import Parametric
+from gendr.tnorms.groups import Grouping
 
 
 @final
@@ -22,8 +26,8 @@ from gendr.tnorms.base import Parametric
 class Joe(Parametric):
     """(a^p + b^p - (ab)^p)^(1/p), the probabilistic sum of powers; g(a) = -log(1 - a^p).
 
-    p > 0. With u = -log(a), 1 - a^p = -expm1(-pu) keeps its digits. The plain sum takes a^p to be
-    no less than the least number: a > 1e-30 for p = 10. The dual is the copula of Joe for p >= 1.
+    p > 0. With u = -log(a), 1 - a^p = -expm1(-pu) keeps its digits. The dual is the copula of Joe
+    for p >= 1.
 
     Source: B. Schweizer and A. Sklar, Associative functions and statistical triangle inequalities,
     1961; H. Joe, Parametric families of multivariate distributions with given margins, 1993;
@@ -39,6 +43,15 @@ class Joe(Parametric):
     def steep(self) -> bool:
         """Whether p < 1."""
         return self.value < 1
+
+    def fold(self, a: Tensor, s: Tensor, group: Grouping) -> tuple[Tensor, Tensor]:
+        """The sum of generators; below 1e-30, where a power may vanish, the p-norm of a."""
+        A, S = super().fold(a, s, group)
+        top = group.max(a)
+        unit = torch.where(top > 0, top, 1.0)
+        small = unit * group.sum((a / group.expand(unit)) ** self._p) ** (1 / self._p)
+        tiny = unit**self._p < 1e-30
+        return torch.where(tiny, small, A), torch.where(tiny, 1 - small, S)
 
     def _weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
         """As the body; no derivative of it meets 0/0, which those of the word `hazard` do."""
@@ -75,6 +88,20 @@ def inverse(t: Block, p: Block) -> tuple[Block, Block]:
     """(A, S) with g(A) = t."""
     left, gone = exp_and_complement(-t)
     return exp_and_complement(-hazard(left, gone) / p)
+
+
+def scaled(a: Block, s: Block, p: Block) -> tuple[Block, Block]:
+    """(a, k) with g(a) = k a^p; k is 1 where a^p is nothing beside 1."""
+    u = p * hazard(s, a)
+    return a, where(u < 30.0, generator(a, s, p) * exp(minimum(u, 30.0)), 1.0)
+
+
+def unscaled(u: Block, t: Block, p: Block) -> tuple[Block, Block]:
+    """(A, S) with g(A) = t u^p; below 1e-30, g(A) is A^p."""
+    g = t * power(u, p)
+    small = u * power(t, 1.0 / p)
+    A, S = inverse(g, p)
+    return where(g > 1e-30, A, small), where(g > 1e-30, S, 1.0 - small)
 
 
 def weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:

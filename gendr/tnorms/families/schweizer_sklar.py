@@ -7,7 +7,16 @@ from typing import final
 import torch
 from torch import Tensor
 
-from gendr.kernels.vocabulary import Block, expm1, hazard, log1p, parts_from_hazard, power
+from gendr.kernels.vocabulary import (
+    Block,
+    expm1,
+    hazard,
+    log,
+    log1p,
+    parts_from_hazard,
+    power,
+    where,
+)
 from gendr.tnorms.base import Parametric
 from gendr.tnorms.groups import Grouping
 
@@ -52,6 +61,18 @@ def generator(a: Block, s: Block, p: Block) -> Block:
 def inverse(t: Block, p: Block) -> tuple[Block, Block]:
     """(A, S) with g(A) = t."""
     return parts_from_hazard(log1p(t) / -p)
+
+
+def scaled(a: Block, s: Block, p: Block) -> tuple[Block, Block]:
+    """(u, k) with g(a) = k u^q, u = 1/s."""
+    return 1.0 / s, -expm1(p * hazard(a, s))
+
+
+def unscaled(u: Block, t: Block, p: Block) -> tuple[Block, Block]:
+    """(A, S) with g(A) = t u^q; beyond 1e30, 1 + g is g."""
+    g = t * power(u, -p)
+    huge = (log(t) / -p) + log(u)
+    return parts_from_hazard(where(g < 1e30, log1p(g) / -p, huge))
 
 
 def weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:

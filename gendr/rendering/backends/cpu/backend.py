@@ -42,6 +42,7 @@ from gendr.rendering.backends.cpu.tables import (
     narrowed,
     number_of,
     pixel_grid,
+    power_of,
     sums_per_image,
     tables_of,
 )
@@ -115,7 +116,7 @@ def _images(
     if aggregation.tconorm.kind == "mean":
         number = 1.0 / np.maximum(np.asarray(faces.present_counts, np.float64), 1.0)
     else:
-        number = number_of(p)
+        number = power_of(aggregation.tconorm, p)
     columns = {
         kernels.SCALE: scale.detach().numpy(),
         kernels.SHIFT: number_of(shift),

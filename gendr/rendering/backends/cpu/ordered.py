@@ -23,6 +23,7 @@ from gendr.rendering.backends.cpu.tables import (
     narrowed,
     number_of,
     pixel_grid,
+    power_of,
 )
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.geometry import ImageSize
@@ -140,7 +141,7 @@ def _tables(
         counts = np.maximum(np.asarray(faces.present_counts, np.float64), 1.0)
         table[:, kernels.FAMILY_P] = (1.0 / counts)[image_of_face]
     else:
-        table[:, kernels.FAMILY_P] = number_of(p)
+        table[:, kernels.FAMILY_P] = power_of(join, p)
     boxes, given = np.zeros((count, 4), np.int32), corners.numpy()
     run(
         kernels.face_boxes, count, given, np.arange(count), table, size.height, size.width, boxes,

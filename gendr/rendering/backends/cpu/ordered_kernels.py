@@ -78,7 +78,7 @@ KEPT_MARKS = 2
 # Rows of the scratch of a tile. Forward: A_i and 1 - A_i take the places of a_i and its generator.
 A, G, KEY, NEAR = range(4)
 FORWARD_ROWS = 4
-TOTAL, SHARE, OWN, NEXT, FACTOR, OFFSET, GRAD_A, WEIGHT, LEFT = range(9)
+TOTAL, SHARE, OWN, NEXT, SLOPE_P, PART_P, GRAD_A, WEIGHT, LEFT = range(9)
 BACKWARD_ROWS = 9
 
 
@@ -611,7 +611,7 @@ def backward_tiles(
 
 @inner()
 def _ratios(n, tile, law, p, tables, layers, kept, marks, scratch, totals, lefts):
-    """Fill in A_j and 1 - A_j of pairs, g'(a_j) / g'(A_j), g'(A_(j - 1)) / g'(A_j), those of p."""
+    """Fill in A_j and 1 - A_j of pairs, g'(a_j) / g'(A_j), g'(A_(j - 1)) / g'(A_j), dA_j/dp."""
     place, begin = layers.firsts[tile], layers.starts[tile]
     found, order = shifted(row(marks, MARK), place), shifted(row(marks, ORDER), place)
     opaque = shifted(row(kept, S), place)
@@ -635,8 +635,14 @@ def _ratios(n, tile, law, p, tables, layers, kept, marks, scratch, totals, lefts
         call_weight(law.weight, a, opaque, total, left, n, p, row(scratch, OWN))
         call_weight(law.weight, befores, rests, total, left, n, p, ratio)
     if law.weight_p != 0:
-        call_weight(law.weight_p, a, opaque, total, left, n, p, row(scratch, FACTOR))
-        call_weight(law.weight_p, total, left, total, left, n, p, row(scratch, OFFSET))
+        slope, part = row(scratch, SLOPE_P), row(scratch, PART_P)
+        call_weight(law.weight_p, a, opaque, total, left, n, p, slope)
+        call_weight(law.weight_p, total, left, total, left, n, p, part)
+        for k in range(n):  # of a face alone both are the same, and their difference is 0
+            slope[k] -= part[k]
+        call_weight(law.weight_p, befores, rests, total, left, n, p, part)
+        for k in range(n):
+            slope[k] += part[k]
 
 
 @inner()
@@ -654,7 +660,7 @@ def _unblend(
     total, left = row(scratch, TOTAL), row(scratch, LEFT)
     own, ratio = row(scratch, OWN), row(scratch, NEXT)
     grad_a, weights = row(scratch, GRAD_A), row(scratch, WEIGHT)
-    factor, offset = row(scratch, FACTOR), row(scratch, OFFSET)
+    slope_p = row(scratch, SLOPE_P)
     # First, as a walk through memory in order: what it finds is in the cache for the next loop.
     for k in range(n):
         if law.product:
@@ -676,12 +682,10 @@ def _unblend(
             through, decides = v - farther + carried, total[k] > befores[k]
             grad_a[k], carried = (through, 0.0) if decides else (0.0, through)
         else:
-            slope = v - farther if left[k] > 0.0 or law.inverse == 0 else 0.0
-            through = slope + carried
+            through = (v - farther if left[k] > 0.0 or law.inverse == 0 else 0.0) + carried
             grad_a[k], carried = own[k] * through, ratio[k] * through
             if law.weight_p != 0:
-                on_p = through * factor[k] - slope * offset[k]
-                table[layers.places[begin + entry], GRAD_P] += on_p
+                table[layers.places[begin + entry], GRAD_P] += through * slope_p[k]
         behind[pixel], chain[pixel] = v, carried
 
 

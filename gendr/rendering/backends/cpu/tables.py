@@ -86,6 +86,24 @@ def number_of(value: Any) -> float:
     return float(value or 0.0)
 
 
+_GREATEST_POWER = 75  # beyond it the power of an alpha of 1e-4 is no float64
+
+
+def power_of(family: TConorm, p: Any) -> float:
+    """The parameter of a family as a number, 0 if it has none.
+
+    Raises:
+        ValueError: the family sums up powers that leave float64 where alpha counts.
+    """
+    number = number_of(p)
+    if abs(number) > _GREATEST_POWER and families.is_scaled(families.kernel_name(type(family))):
+        raise ValueError(
+            f"kernels of the CPU sum up powers of at most {_GREATEST_POWER}, got {family.name} "
+            f"with p = {number:g}: take 'max', to which it tends, or backend='reference'"
+        )
+    return number
+
+
 def formulas_of(
     coverage: Coverage, tconorm: TConorm, *, slopes: bool = True, scalars: bool = False,
     shape: bool = False, p: bool = False, inverse: bool = False, single: bool = False,

@@ -29,6 +29,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
     PRODUCT,
     PSI,
     RADIUS,
+    SCALED,
     add_moves,
     advanced,
     argument,
@@ -51,6 +52,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
     put,
     put_box,
     row_of,
+    sum_scaled,
     tile_pixels,
 )
 
@@ -123,9 +125,10 @@ def join_face(
         cutoff: what coverage must exceed to count.
         p: of the family.
         total: what `finished` makes alpha of, from zeros on.
-        other: for PRODUCT the rest, from ones on; for MAXIMUM how many faces reach it.
+        other: for PRODUCT the rest, from ones on; for MAXIMUM how many faces reach it; for SCALED
+            the sum of generators in units of total^q, any number while total is 0.
         CDF: of the law.
-        GENERATOR: of the family, if it is ARCHIMEDEAN.
+        GENERATOR: of the family, if it is ARCHIMEDEAN or SCALED.
         KIND: how faces are joined.
         N: sides that a face may have.
         BLOCK_FACES: how many faces `f` names.
@@ -144,6 +147,9 @@ def join_face(
     elif KIND == PRODUCT:
         total += tl.where(kept, a, 0.0) * other
         other *= tl.where(kept, s, 1.0)
+    elif KIND == SCALED:
+        u, k = GENERATOR(a, s, p)
+        total, other = sum_scaled(total, other, tl.where(kept, u, 0.0), tl.where(kept, k, 0.0), p)
     else:
         total += tl.where(kept, GENERATOR(a, s, p), 0.0)
     return total, other
@@ -162,7 +168,7 @@ def empty_join(
 
 
 @triton.jit
-def joined_block(total, other, KIND: tl.constexpr, BLOCK_FACES: tl.constexpr):
+def joined_block(total, other, p, KIND: tl.constexpr, BLOCK_FACES: tl.constexpr):
     """(total, other) of a tile, of those of faces that were summed up side by side."""
     if BLOCK_FACES > 1:
         if KIND == MAXIMUM:
@@ -171,13 +177,17 @@ def joined_block(total, other, KIND: tl.constexpr, BLOCK_FACES: tl.constexpr):
             total = most
         elif KIND == PRODUCT:
             total, other = joined_lanes(total, other, BLOCK_FACES)
+        elif KIND == SCALED:
+            most = tl.max(total, 0)
+            _u, shares = sum_scaled(most[None], 0.0, total, other, p)
+            total, other = most, tl.sum(shares, 0)
         else:
             total, other = tl.sum(total, 0), tl.sum(other, 0)
     return total, other
 
 
 @triton.jit
-def joined_segments(total, other, next_total, next_other, KIND: tl.constexpr):
+def joined_segments(total, other, next_total, next_other, p, KIND: tl.constexpr):
     """(total, other) of a segment of faces and of the next one, together."""
     if KIND == MAXIMUM:
         tied = tl.where(next_total == total, other + next_other, other)
@@ -186,6 +196,8 @@ def joined_segments(total, other, next_total, next_other, KIND: tl.constexpr):
     elif KIND == PRODUCT:
         total += next_total * other
         other *= next_other
+    elif KIND == SCALED:
+        total, other = sum_scaled(total, other, next_total, next_other, p)
     else:
         total += next_total
     return total, other
@@ -203,6 +215,8 @@ def finished(total, other, p, INVERSE: tl.constexpr, KIND: tl.constexpr):
     elif KIND == PRODUCT:
         S = other
         A = tl.where(S < 0.5, 1.0 - S, A)  # at most 1
+    elif KIND == SCALED:
+        A, S = INVERSE(total, other, p)
     else:
         A, S = INVERSE(A, p)
     return A, S
@@ -271,8 +285,8 @@ def alpha_tiles(
                 CDF, GENERATOR, KIND, N, BLOCK_FACES,
             )  # fmt: skip
             k += BLOCK_FACES
-        part, part_other = joined_block(part, part_other, KIND, BLOCK_FACES)
-        total, other = joined_segments(total, other, part, part_other, KIND)
+        part, part_other = joined_block(part, part_other, p, KIND, BLOCK_FACES)
+        total, other = joined_segments(total, other, part, part_other, p, KIND)
     # What is found anew and read again need not be held over the loop, where registers are scarce.
     if program >= every:
         at = of_segment(program - every, TILE_H, TILE_W)
@@ -309,7 +323,7 @@ def join_segments(
             k = 0
             while k < more:
                 total, other = joined_segments(
-                    total, other, tl.load(totals + at), tl.load(others + at), KIND
+                    total, other, tl.load(totals + at), tl.load(others + at), p, KIND
                 )
                 at += TILE_H * TILE_W
                 k += 1

@@ -207,8 +207,8 @@ def _joined(
         new(plan.pixels, channels), new(plan.pixels), new(plan.pixels), marks(plan.pixels),
         new(KEPT.value, kept), marks(kept),
     )  # fmt: skip
-    by_generator = join.kind == "archimedean" and not join.is_product
-    limit = layered.enough if by_generator else max(layered.bound, 0.0)
+    by_sum = join.kind == "archimedean" and not (join.is_product or plan.recipe.is_scaled)
+    limit = layered.enough if by_sum else max(layered.bound, 0.0)
     grid = *plan.grid, max(1, blocks_of(channels, 3))
     plan.run(
         "join_layers", room is not None, grid, *head, colours, *found, kept, limit, size.height,

@@ -32,6 +32,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
     PRODUCT,
     PSI,
     RATE,
+    SCALED,
     add_moves,
     advanced,
     argument,
@@ -51,6 +52,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
     piece_of,
     put,
     row_of,
+    sum_scaled,
     tile_pixels,
 )
 
@@ -141,15 +143,15 @@ def _joined(
     """Join one face to what is in front of it.
 
     Args:
-        sums: of generators.
+        sums: of generators, with a unit for SCALED: see `sum_scaled`.
         A: of what is in front, as everything here of pixels.
         S: 1 - A.
         a: what the face covers.
         s: 1 - a.
         there: the pixels that it is joined to.
         p: of the family.
-        limit: the sum, or of maximum and products the least 1 - A, beyond which a pixel is closed.
-        GENERATOR: of the family, if it is ARCHIMEDEAN.
+        limit: if ARCHIMEDEAN, the sum, or else the least 1 - A, beyond which a pixel is closed.
+        GENERATOR: of the family, if it is ARCHIMEDEAN or SCALED.
         INVERSE: the same.
         KIND: how faces are joined.
 
@@ -170,13 +172,21 @@ def _joined(
         whole, after = A + weight, S
         more = there | True
     else:
-        total = sums + GENERATOR(a, s, p)
-        whole, after = INVERSE(total, p)
-        first = sums == 0.0  # what joins nothing stays what it is, to the last bit
+        unit, total = sums
+        if KIND == SCALED:
+            first = unit == 0.0
+            u, k = GENERATOR(a, s, p)
+            most, joined = sum_scaled(unit, total, u, k, p)
+            whole, after = INVERSE(most, joined, p)
+        else:
+            first, most = total == 0.0, unit
+            joined = total + GENERATOR(a, s, p)
+            whole, after = INVERSE(joined, p)
+        # What joins nothing stays what it is, to the last bit.
         whole, after = tl.where(first, a, whole), tl.where(first, s, after)
         weight = tl.where(whole > 0.5, S - after, whole - A)
-        more = (total <= limit) & (after > 0.0)
-        sums = tl.where(there, total, sums)
+        more = (after > 0.0) & (after >= limit if KIND == SCALED else joined <= limit)
+        sums = tl.where(there, most, unit), tl.where(there, joined, total)
     weight = tl.where(there, weight, 0.0)
     return sums, tl.where(there, whole, A), tl.where(there, after, S), weight, more | ~there
 
@@ -256,7 +266,7 @@ def join_layers(
         height: of the image.
         width: of the image.
         CDF: of the law.
-        GENERATOR: of the family, if it is ARCHIMEDEAN.
+        GENERATOR: of the family, if it is ARCHIMEDEAN or SCALED.
         INVERSE: the same.
         KIND: how faces are joined.
         SORTS: whether pixels have orders of their own.
@@ -272,8 +282,8 @@ def join_layers(
     _b, _p, _o, wide_x, wide_y = tile_pixels(tile, height, width, tl.float64, TILE_H, TILE_W, 1)
     column, row = (pixels % width).to(tl.int32), (pixels // width % height).to(tl.int32)
     k, stop, listed = list_of_tile(starts, stops, tile)
-    sums = tl.zeros([TILE_H, TILE_W], tl.float32)
-    A, S, red, green, blue = sums, sums + 1.0, sums, sums, sums
+    A = tl.zeros([TILE_H, TILE_W], tl.float32)
+    sums, S, red, green, blue = (A, A), A + 1.0, A, A, A
     before = tl.zeros([TILE_H, TILE_W], tl.int32) - 1
     shows, going = on, k < stop
     if SORTS:
@@ -442,16 +452,15 @@ def part_layers(
                 on_a, weight, passes = p * through, p * a, through
             else:
                 p = tl.load(faces + f * IMAGE_COLUMNS + FAMILY_P, there, 1.0)
-                slope = tl.where(left > 0.0, v - farther, 0.0)
-                through = slope + carried
+                through = tl.where(left > 0.0, v - farther, 0.0) + carried
                 weight = tl.where(total > 0.5, front - left, total - before)
                 on_a = WEIGHT(a, s, total, left, p) * through
                 passes = WEIGHT(before, front, total, left, p) * through
                 if WEIGHT_P is not None:
-                    # Of a face alone both weights are the same, and their difference is 0.
-                    own = WEIGHT_P(total, left, total, left, p)
-                    more = through * (WEIGHT_P(a, s, total, left, p) - own) + carried * own
-                    of_p += tl.where(there, more, 0.0)
+                    # Of a face alone the first two are the same, and their difference is 0.
+                    slope_p = WEIGHT_P(a, s, total, left, p) - WEIGHT_P(total, left, total, left, p)
+                    slope_p += WEIGHT_P(before, front, total, left, p)
+                    of_p += tl.where(there, through * slope_p, 0.0)
             total = tl.where(there, before, total)
         tl.store(on_cover + place, on_a, there)
         tl.store(weights + place, weight, there)

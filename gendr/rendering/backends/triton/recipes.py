@@ -70,6 +70,11 @@ class Recipe(NamedTuple):
         return families.bodies(self.family).cls.is_product
 
     @property
+    def is_scaled(self) -> bool:
+        """Whether generators, which are powers, are summed up in units of the largest."""
+        return families.is_scaled(self.family)
+
+    @property
     def is_exact(self) -> bool:
         """Whether forward and backward kernels must find the same bits: for ties of the maximum."""
         return self.family != SOFTMAX and self.kind == "max"
@@ -82,12 +87,13 @@ class Recipe(NamedTuple):
         functions: dict[str, Any] = {"CDF": of_laws.function(self.law, "tails")}
         if self.family == SOFTMAX:
             return functions
+        kinds = ("scaled", "unscaled") if self.is_scaled else ("generator", "inverse")
         joined = self.kind == "archimedean" and not self.is_product
+        generator, inverse = (of_families.function(self.family, x) if joined else None
+                              for x in kinds)  # fmt: skip
         return functions | {
-            "GENERATOR": of_families.function(self.family, "generator") if joined else None,
-            "INVERSE": of_families.function(self.family, "inverse") if joined else None,
-            "KIND": self._kind_number(),
-        }
+            "GENERATOR": generator, "INVERSE": inverse, "KIND": self._kind_number(),
+        }  # fmt: skip
 
     def backward(self, scalars: bool) -> dict[str, Any]:
         """The compiled functions of the backward kernel, with those of the columns if wanted."""
@@ -115,6 +121,8 @@ class Recipe(NamedTuple):
 
         if self.is_product:
             return shared.PRODUCT.value
+        if self.is_scaled:
+            return shared.SCALED.value
         return {"max": shared.MAXIMUM, "mean": shared.MEAN}.get(
             self.kind, shared.ARCHIMEDEAN
         ).value  # fmt: skip

@@ -12,6 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from gendr.kernels.triton.mathematics import power
 from gendr.rendering.geometry import BEYOND
 
 # Columns of the float32 table with one row per image.
@@ -55,6 +56,7 @@ ARCHIMEDEAN = tl.constexpr(0)
 MAXIMUM = tl.constexpr(1)
 MEAN = tl.constexpr(2)
 PRODUCT = tl.constexpr(3)
+SCALED = tl.constexpr(4)  # as ARCHIMEDEAN, of powers; (total, other) are the largest and the sum
 
 # A face whose first corner lies beyond this is not there; `geometry.can_leave_out` says why.
 ABSENT = tl.constexpr(BEYOND)
@@ -613,6 +615,15 @@ def moved_corners(sums, face, factor, N: tl.constexpr):
 # -------------------------------------------------------------------------------------------------
 # Sums
 # -------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def sum_scaled(u, k, v, more, p):
+    """(u, k) of k u^q + more v^q, which itself may leave float32: u is the greater, q = |p|."""
+    low, high = tl.minimum(u, v), tl.maximum(u, v)
+    # 0 and infinity beside themselves are equal, too.
+    share = power(tl.where(low == high, 1.0, low / high), tl.abs(p))
+    return high, tl.where(v > u, k * share + more, k + more * share)
 
 
 @triton.jit
