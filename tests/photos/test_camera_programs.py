@@ -107,8 +107,9 @@ def opensfm(root):
 
 
 def openmvg(root):
-    """As cereal writes it: classes are named once."""
-    data = {"width": WIDTH, "height": HEIGHT, "focal_length": FOCAL, "principal_point": [CX, CY]}
+    """As cereal writes it: classes are named once; the centre of the first pixel is (0, 0)."""
+    centre = [CX - 0.5, CY - 0.5]
+    data = {"width": WIDTH, "height": HEIGHT, "focal_length": FOCAL, "principal_point": centre}
     views, lenses, poses = [], [], []
     for i, (turn, _) in enumerate(RING):
         kind = {"polymorphic_id": 2147483649, "polymorphic_name": "pinhole_brown_t2"}
@@ -124,19 +125,24 @@ def openmvg(root):
 
 
 def meshroom(root, version="1.2.6"):
-    """jsonIO.cpp of AliceVision: Eigen's matrices column by column, numbers as texts."""
+    """jsonIO.cpp of AliceVision: Eigen's matrices column by column, numbers as texts.
+
+    Its scene_v1.2.11.json has 17.5953 mm of 36, ratio 2 and width 4092 for focal lengths of 1000
+    and 2000 pixels, scene_v1.2.8.json 8.7976 mm. The centre of the first pixel is (0, 0).
+    """
     number = tuple(map(int, version.split(".")))
     lens = {"intrinsicId": "7", "width": str(WIDTH), "height": str(HEIGHT), "type": "radial3"}
     lens |= {"distortionParams": ["0", "0", "0"], "sensorWidth": "32", "sensorHeight": "24"}
-    offset = [CX - WIDTH / 2, CY - HEIGHT / 2] if number >= (1, 2, 1) else [CX, CY]
-    lens["principalPoint"] = list(map(str, offset))
+    middle = (WIDTH / 2, HEIGHT / 2) if number >= (1, 2, 1) else (0, 0)
+    lens["principalPoint"] = [str(CX - 0.5 - middle[0]), str(CY - 0.5 - middle[1])]
     if number > (1, 2, 6):
         lens |= {"type": "pinhole", "distortionType": "radialk3", "undistortionType": "none"}
     if number < (1, 2, 0):
         lens["pxFocalLength"] = str(FOCAL)
     else:
         ratio = FY / FOCAL if number >= (1, 2, 5) else FOCAL / FY
-        lens |= {"focalLength": str(FOCAL / WIDTH * 32), "pixelRatio": repr(ratio)}
+        focal = FY if number >= (1, 2, 11) else FOCAL
+        lens |= {"focalLength": str(focal / WIDTH * 32), "pixelRatio": repr(ratio)}
     views, poses = [], []
     for i, (turn, _) in enumerate(RING):
         path = f"C:/Users/me/{NAMES[i]}" if i % 2 else f"/home/me/photos/{NAMES[i]}"

@@ -148,7 +148,10 @@ _OPENMVG = {
 
 
 def of_openmvg(file: Path, content: Meta, photos: Index) -> Meta:
-    """sfm_data.json; what cereal writes names a class once, and then by its number."""
+    """sfm_data.json; what cereal writes names a class once, and then by its number.
+
+    The centre of the first pixel is (0, 0) (Camera_undistort_image.hpp samples pixels there).
+    """
     kinds: dict[int, str] = {}
 
     def parts(value: Meta) -> tuple[str, Meta]:
@@ -167,8 +170,8 @@ def of_openmvg(file: Path, content: Meta, photos: Index) -> Meta:
             entries |= {
                 "camera_model": model,
                 "fl_x": float(data["focal_length"]),
-                "cx": float(cx),
-                "cy": float(cy),
+                "cx": float(cx) + 0.5,
+                "cy": float(cy) + 0.5,
                 **_named(bends.split(), data[key] if key else ()),
             }
         lenses[each["key"]] = entries
@@ -208,8 +211,9 @@ def of_meshroom(file: Path, content: Meta, photos: Index) -> Meta:
     """cameras.sfm: numbers are texts, matrices stand column by column.
 
     Focal lengths are pixels before version 1.2.2 and then millimetres; the principal point is
-    counted from the middle since 1.2.1, and `pixelRatio` is that of the sides of a pixel since
-    1.2.5, before that of the focal lengths.
+    counted from the middle since 1.2.1, with the centre of the first pixel at (0, 0), as in
+    OpenMVG (cameraUndistortImage.hpp). `pixelRatio` is that of the sides of a pixel since 1.2.5,
+    before that of the focal lengths; since 1.2.11 millimetres are those of the vertical one.
     """
     version = tuple(int(part) for part in content["version"])
     lenses = {each["intrinsicId"]: _meshroom_lens(each, version) for each in content["intrinsics"]}
@@ -246,13 +250,15 @@ def _meshroom_lens(each: Meta, version: tuple[int, ...]) -> Meta:
     else:
         fx = float(each["focalLength"]) / float(each.get("sensorWidth", 36)) * width
         ratio = float(each.get("pixelRatio", 1))
+        fx = fx if version < (1, 2, 11) else fx / ratio
         fy = fx / ratio if version < (1, 2, 5) else fx * ratio
     cx, cy = (float(part) for part in each["principalPoint"])
     if version >= (1, 2, 1):
         cx, cy = cx + width / 2, cy + height / 2
     model, names = _MESHROOM[kind]
     bent = _named(names.split(), bends)
-    return {**lens, "camera_model": model, "fl_x": fx, "fl_y": fy, "cx": cx, "cy": cy, **bent}
+    centre = {"cx": cx + 0.5, "cy": cy + 0.5}
+    return {**lens, "camera_model": model, "fl_x": fx, "fl_y": fy, **centre, **bent}
 
 
 # -- Metashape -------------------------------------------------------------------------------------
