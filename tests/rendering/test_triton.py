@@ -35,6 +35,7 @@ OTHERS = [
     "gamma(shape=0.7).centred/hamacher(p=3)",
     "gaussian.shifted(-0.4).reversed/yager(p=3)",
     "student_t(shape=2.5).shifted(0.3)/einstein",
+    "student_t(shape=0.05)/average",
     "power(shape=0.7).reversed/probabilistic",
 ]
 

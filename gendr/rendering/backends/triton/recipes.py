@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gendr.tnorms import TConorm
 
 SOFTMAX = "softmax"  # in place of a family, for colours
+_EVERYWHERE = 1e30  # a radius, of tails so heavy that theirs is no float32
 
 
 class Recipe(NamedTuple):
@@ -290,7 +291,7 @@ def _constants(
         constants = tuple(x.item() for x in parameters(recipe.law, given))
     columns = {
         shared.SHIFT: recipe.shift,
-        shared.RADIUS: float(dist.radius(1.0, cutoff)),
+        shared.RADIUS: min(float(dist.radius(1.0, cutoff)), _EVERYWHERE),
         shared.FAMILY_P: recipe.p or 0.0,
         shared.SHAPE: constants[0],
         shared.CONSTANT: constants[1],
