@@ -31,8 +31,9 @@ class SurfaceSettings:
 
     Attributes:
         smooth: the weight of the shape of a triangle against one line of sight.
-        deviation: of a point along its lines of sight, in spacings. Where points are known better
-            few are vertices, and the surface is up to two deviations behind the others.
+        deviation: of a point along its lines of sight, in spacings, which are those of one photo.
+            Where it exceeds what points of all are apart few are vertices, and the surface is up to
+            two deviations behind the others.
         longest_edge: of a triangle that stays, in spacings of its points.
         grazing: triangles stay that some photo sees at least at this sine of the angle to them.
         least_part: of connected triangles that stay, as a share of all.
