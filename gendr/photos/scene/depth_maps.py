@@ -26,10 +26,13 @@ from gendr._common.files import write_whole
 from gendr.kernels.threads import run
 from gendr.photos.scene.model import Scene, at_level, shrunk
 
-__all__ = ["DepthMap", "DepthSettings", "find_depths", "packed"]
+__all__ = ["DepthMap", "DepthSettings", "find_depths", "grey_of", "noise_of", "packed"]
 
 Array = npt.NDArray[Any]
 Tell = Callable[[float], None]
+
+# The noise of grey values, of 255, that patches bear; the quartile of the normal distribution.
+_NOISE, _QUARTILE = 2.5, 0.6745
 
 
 @final
@@ -105,7 +108,7 @@ def find_depths(
     first = [folder / f"{i:05d}_{'first' if again else 'depth'}.npz" for i in range(len(scene))]
     last = [folder / f"{i:05d}_depth.npz" for i in range(len(scene))]
     used = [i for i in range(len(scene)) if scene.neighbours[i]]
-    greys = [_grey(image) for image in scene.images]
+    greys = [grey_of(image) for image in scene.images]
     share = 0.45 if again else 1.0
     for n, i in enumerate(used):
         if not first[i].is_file() and not last[i].is_file():
@@ -126,9 +129,35 @@ def packed(grey: Array) -> Array:
     return (near | next_ << 8 | near[below] << 16 | next_[below] << 24).ravel()
 
 
-def _grey(image: Array) -> Array:
-    weights = np.array([0.299, 0.587, 0.114], np.float32)
-    return (image @ weights + np.float32(0.5)).astype(np.uint8)
+def grey_of(image: Array) -> Array:
+    """Grey values uint8 [H, W] of a photo, smoothed by three pixels along each axis if it is noisy.
+
+    Patches take every second pixel: the noise of photos in poor light would hide faint patterns.
+    """
+    from scipy import ndimage
+
+    grey = image @ np.array([0.299, 0.587, 0.114], np.float32)
+    # The weights (a, 1 - 2 a, a) along both axes leave 6 a² - 4 a + 1 of it; 3 / 8 with a quarter.
+    left = max(_NOISE / max(noise_of(grey), _NOISE), 0.375)
+    a = (4 - (24 * left - 8) ** 0.5) / 12
+    for axis in (0, 1) if left < 1 else ():
+        grey = ndimage.correlate1d(grey, [a, 1 - 2 * a, a], axis, mode="nearest")
+    return (grey + np.float32(0.5)).astype(np.uint8)
+
+
+def noise_of(grey: Array) -> float:
+    """The standard deviation of the noise of grey values [H, W].
+
+    By what differs from planes through 3 x 3 pixels, in the median, as edges are few.
+
+    Source: Immerkær, Fast Noise Variance Estimation, CVIU 64 (1996).
+    """
+    from scipy import ndimage
+
+    off = grey
+    for axis in (0, 1):
+        off = ndimage.correlate1d(off, [1, -2, 1], axis)
+    return float(np.median(np.abs(off[1:-1, 1:-1]))) / (6 * _QUARTILE)
 
 
 class _Sweeper:

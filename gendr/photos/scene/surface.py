@@ -31,15 +31,16 @@ class SurfaceSettings:
 
     Attributes:
         smooth: the weight of the shape of a triangle against one line of sight.
-        deviation: of a point along its lines of sight, in spacings. With 0.3 nearly all points are
-            vertices; with 1 few are, on a surface two deviations behind the others.
+        deviation: of a point along its lines of sight, in spacings, which are those of one photo.
+            Where it exceeds what points of all are apart few are vertices, and the surface is up to
+            two deviations behind the others.
         longest_edge: of a triangle that stays, in spacings of its points.
         grazing: triangles stay that some photo sees at least at this sine of the angle to them.
         least_part: of connected triangles that stay, as a share of all.
     """
 
     smooth: float = 1.0
-    deviation: float = 0.3
+    deviation: float = 0.1
     longest_edge: float = 60.0
     grazing: float = 0.02
     least_part: float = 0.002

@@ -26,6 +26,8 @@ from gendr.photos.scene.depth_maps import (
     DepthSettings,
     _Sweeper,
     find_depths,
+    grey_of,
+    noise_of,
     packed,
 )
 from gendr.photos.scene.fusion import fused, thinned
@@ -101,6 +103,16 @@ def test_levels_are_means_and_their_lenses_fit():
     np.testing.assert_allclose(at_level(K, 2), [[5, 0, 0], [0, 5, 0], [0, 0, 1]])
     word = int(packed(grey)[8])
     assert [word >> s & 255 for s in (0, 8, 16, 24)] == [8, 9, 15, 16]
+
+
+def test_noise_is_known_and_smoothed():
+    dice, ramp = np.random.default_rng(0), np.add.outer(np.arange(90.0), 0.5 * np.arange(120.0))
+    ramp[30:60, 40:80] += 50  # edges are few
+    for noise, left in ((0.0, 0.0), (2.0, 2.0), (4.0, 2.5), (9.0, 9 * 0.375)):
+        grey = ramp + dice.normal(0, noise, ramp.shape)
+        assert noise_of(grey) == pytest.approx(noise, rel=0.1)
+        smooth = grey_of(np.repeat(grey[..., None], 3, 2)) - ramp
+        assert smooth[65:].std() == pytest.approx(left, rel=0.1, abs=0.35)
 
 
 def test_depth_maps_are_true(room, stereo):
