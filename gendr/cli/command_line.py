@@ -294,8 +294,12 @@ def run_program(
 
 
 def say(program: str, text: str) -> None:
-    """One line on stderr."""
-    sys.stderr.write(f"{program}: {text}\n")
+    """One line on stderr, above the bars that are shown there."""
+    line = f"{program}: {text}"
+    if (bars := sys.modules.get("tqdm")) is None:
+        sys.stderr.write(f"{line}\n")
+    else:
+        bars.tqdm.write(line, file=sys.stderr)
 
 
 def _one_line(error: BaseException) -> str:

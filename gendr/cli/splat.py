@@ -85,8 +85,35 @@ def _exposed(image: Tensor, photo: Tensor) -> Tensor:
     return psnr(gain[:, None, None] * image, photo)
 
 
+def _affine(image: Tensor, photo: Tensor, columns: int | None = None) -> Tensor:
+    """PSNR after the factor and offset of each channel that fit best, as light veils a photo too.
+
+    Args:
+        image: [3, H, W].
+        photo: [3, H, W].
+        columns: factor and offset fit so many columns from the left, and what is right of them is
+            scored; by default both are the whole.
+    """
+    known, true = (x[..., :columns].flatten(1) for x in (image, photo))
+    middles = known.mean(1, keepdim=True), true.mean(1, keepdim=True)
+    apart = known - middles[0]
+    slope = (apart * (true - middles[1])).sum(1) / apart.square().sum(1).clamp(min=1e-12)
+    image = slope[:, None, None] * (image - middles[0][..., None]) + middles[1][..., None]
+    return psnr(image[..., columns:], photo[..., columns:])
+
+
+def _half(image: Tensor, photo: Tensor) -> Tensor:
+    """PSNR of the right half, in the tones of the left.
+
+    Source: Martin-Brualla et al., NeRF in the Wild, CVPR 2021, section 4: what a photo left out
+    looks like is fitted to its left half, and scored on its right, which tells nothing of it.
+    """
+    return _affine(image, photo, image.shape[-1] // 2)
+
+
 SCORES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "psnr": psnr, "psnr_exposed": _exposed, "ssim": ssim,
+    "psnr": psnr, "psnr_exposed": _exposed, "psnr_affine": _affine, "psnr_half": _half,
+    "ssim": ssim,
 }  # fmt: skip
 
 
@@ -521,7 +548,7 @@ class _Report:
         sys.stdout.write(f"{seconds['total']:.1f} s: {', '.join(parts)}\n")
 
     def scores(self, images: dict[str, list[Tensor]]) -> dict[str, Any]:
-        """PSNR, at most 100 dB, also after an exposure, and SSIM of pictures, and their means."""
+        """PSNR, at most 100 dB, as it is and in the tones of the photo, SSIM, and their means."""
         photos = self.scene.scored
         rows: list[dict[str, Any]] = [{"name": name} for name in photos.names]
         means: dict[str, Any] = {}

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from gendr.jobs.loop import Progress, Tell
 from gendr.kernels.threads import num_threads
 from gendr.mesh.files.reports import warn_caller
-from gendr.mesh.images import MAX_MEGAPIXELS, open_image
+from gendr.mesh.images import MAX_MEGAPIXELS, UnreadableImageError, open_image
 from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.photos import UNREAD, Index, Masks, is_photo
@@ -179,7 +179,8 @@ def find_cameras(
 
     Raises:
         RuntimeError: if pycolmap is not installed, or fails.
-        ValueError: if there are fewer than two photos, or too few of them can be placed.
+        ValueError: if fewer than two photos can be read, of which others are left out with a
+            warning, or too few of them can be placed.
     """
     if find_spec("pycolmap") is None:
         raise RuntimeError(
@@ -189,12 +190,14 @@ def find_cameras(
     photos = _different(list_photos(root))
     if photos and (unread := _unread(photos[0].parent, photos)):
         warn_caller(f"some photos are of a format that is not read; {unread}")
-    if len(photos) < LEAST:
-        raise ValueError(f"cameras need at least {LEAST} photos, and {root} holds {len(photos)}")
     tell = callback or (lambda now: None)
     with TemporaryDirectory() as place:
         work = Path(place)
-        groups, scales, fixes = _prepare(root, photos, work, max_megapixels, tell)
+        names = [p.relative_to(root).as_posix() for p in photos]
+        photos, groups, scales, fixes = _prepare(root, photos, work, max_megapixels, tell)
+        if len(photos) < LEAST:
+            said = f"{root} holds {len(photos)}"
+            raise ValueError(f"cameras need at least {LEAST} photos, and {said}")
         job = {
             "groups": groups, "model": "SIMPLE_RADIAL", "masks": (work / "masks").is_dir(),
             "all_pairs": _ALL_PAIRS, "partners": _PARTNERS, "threads": num_threads(),
@@ -207,8 +210,9 @@ def find_cameras(
         if (work / "points.npy").is_file():
             table, seen = np.load(work / "points.npy"), np.load(work / "tracks.npy")
     placed = {Path(image["name"]).stem: image for image in result["images"]}
-    names = [p.relative_to(root).as_posix() for p in photos]
-    missing = tuple(name for i, name in enumerate(names) if f"{i:05d}" not in placed)
+    given, names = names, [p.relative_to(root).as_posix() for p in photos]
+    found = {name for i, name in enumerate(names) if f"{i:05d}" in placed}
+    missing = tuple(name for name in given if name not in found)
     if len(placed) < max(LEAST, LEAST_PART * len(photos)):
         text = f"only {len(placed)} of {len(photos)} photos of {root} could be placed: it helps to "
         if result["turned"] > _TURNED:
@@ -275,27 +279,34 @@ def _different(photos: list[Path]) -> list[Path]:
 
 def _prepare(
     root: Path, photos: list[Path], work: Path, limit: float, tell: Tell
-) -> tuple[list[dict[str, Any]], list[tuple[float, float]], list[Fix | None]]:
-    """Write images of bounded size and their masks.
+) -> tuple[list[Path], list[dict[str, Any]], list[tuple[float, float]], list[Fix | None]]:
+    """Write images of bounded size and their masks; it warns of photos that cannot be read.
 
-    Returns: groups of a size and a lens; of each photo the scales x, y, and the GPS fix.
+    Returns: the others; groups of a size and a lens; of each photo the scales x, y, and the fix.
     """
     from PIL import Image
 
+    kept: list[Path] = []
     groups: dict[tuple[int, int, _Lens], list[str]] = {}
     scales: list[tuple[float, float]] = []
     masks: list[Image.Image | None] = []
     fixes: list[Fix | None] = []
     own_masks = Masks(root)
-    for i, photo in enumerate(photos):
-        tell(Progress(0.3 * _STAGES["features"] * i / len(photos), "features"))
-        with open_image(photo, limit) as opened:
-            lens = _lens(opened)
-            fixes.append(read_fix(opened))
-            factor = min(1.0, _SIDE / max(opened.size))
-            size = (max(1, round(factor * opened.width)), max(1, round(factor * opened.height)))
-            planes = rgba(opened)
-            scales.append((opened.width / size[0], opened.height / size[1]))
+    for done, photo in enumerate(photos):
+        tell(Progress(0.3 * _STAGES["features"] * done / len(photos), "features"))
+        try:
+            with open_image(photo, limit) as opened:
+                lens, fix = _lens(opened), read_fix(opened)
+                wide, tall = opened.size
+                planes = rgba(opened)
+        except UnreadableImageError as error:
+            warn_caller(f"{error}; it is left out")
+            continue
+        i, factor = len(kept), min(1.0, _SIDE / max(wide, tall))
+        size = (max(1, round(factor * wide)), max(1, round(factor * tall)))
+        kept.append(photo)
+        fixes.append(fix)
+        scales.append((wide / size[0], tall / size[1]))
         # What is transparent is grey, as if there were a plain wall behind it.
         planes = planes[:3] * planes[3] + 0.5 * (1 - planes[3])
         pixels = (255 * planes).round().astype(np.uint8).transpose(1, 2, 0)
@@ -304,15 +315,16 @@ def _prepare(
         groups.setdefault((*size, lens), []).append(name)
         (work / "images" / name).parent.mkdir(parents=True, exist_ok=True)
         image.save(work / "images" / name)
+        masks.append(None)
         with suppress(ValueError):  # one that is missing
             mask = own_masks.of(photo)
-            masks.append(None if mask is None else _mask(mask, size, limit))
+            masks[i] = None if mask is None else _mask(mask, size, limit)
     _write_masks(work, list(groups.values()), masks)
     said = [
         {"size": (width, height), "focal": lens.film / 36 * max(width, height), "names": names}
         for (width, height, lens), names in groups.items()
     ]
-    return said, scales, fixes
+    return kept, said, scales, fixes
 
 
 def _lit(image: Any) -> Any:

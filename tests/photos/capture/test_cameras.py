@@ -116,7 +116,11 @@ def test_photos_that_cannot_be_placed(tmp_path):
     for i in range(5):
         noise = rng.integers(0, 256, (120, 160, 3)).astype(np.uint8)
         Image.fromarray(noise).save(tmp_path / f"{i}.png")
-    with pytest.raises(ValueError, match=r"only 0 of 5 photos of .* could be placed: it helps to"):
+    (tmp_path / "2.png").write_bytes((tmp_path / "1.png").read_bytes()[:9000])
+    with (
+        pytest.warns(UserWarning, match=r"2\.png cannot be read: .*; it is left out"),
+        pytest.raises(ValueError, match=r"only 0 of 4 photos of .* could be placed: it helps to"),
+    ):
         find_cameras(tmp_path)
 
 
@@ -185,7 +189,7 @@ def test_photos_share_a_lens_if_size_camera_and_focal_length_are_the_same(tmp_pa
             exif.get_ifd(0x8769).update(said)
         Image.new("L", (36, 24)).save(tmp_path / f"{i}.jpg", exif=exif)
     photos = list_photos(tmp_path)
-    groups, *_ = module._prepare(tmp_path, photos, tmp_path / "work", 1.0, lambda now: None)
+    _, groups, *_ = module._prepare(tmp_path, photos, tmp_path / "work", 1.0, lambda now: None)
     assert [[int(name[-9:-4]) for name in group["names"]] for group in groups] == [
         [0, 1, 6], [2], [3], [4], [5],
     ]  # fmt: skip

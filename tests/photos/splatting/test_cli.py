@@ -110,6 +110,15 @@ def test_photos_become_a_scene(ball, trained):
     exposed = float(psnr(image * gain[..., None, None], photos.images))
     assert found["psnr_exposed"] == pytest.approx(exposed, abs=1e-3)
     assert found["psnr_exposed"] > found["psnr"]
+    assert found["psnr_affine"] > found["psnr_exposed"]
+    sides = [[x[0, c, :, part].flatten().double() for c in range(3)]
+             for x in (image, photos.images) for part in (slice(16), slice(16, None))]  # fmt: skip
+    fits = [np.polyfit(x, y, 1) for x, y in zip(sides[0], sides[2], strict=True)]
+    misses = [
+        np.polyval(f, x) - y.numpy() for f, x, y in zip(fits, sides[1], sides[3], strict=True)
+    ]
+    right = -10 * np.log10(np.mean(np.square(misses)))
+    assert found["psnr_half"] == pytest.approx(right, abs=1e-3)
     lost = found["opaque"]
     assert lost["steps"] == 80
     assert lost["bytes"] == (trained / "splats.glb").stat().st_size
