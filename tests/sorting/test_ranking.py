@@ -242,6 +242,9 @@ def test_kernels_of_losses_find_what_operators_do(loss, reduction):
         results = loss(x, grades, mask), loss.reference(x, grades, mask, reduction)
         torch.testing.assert_close(*results)
         torch.testing.assert_close(*(torch.autograd.grad(y.sum(), x)[0] for y in results))
+    large = torch.tensor([3e38, -3e38])
+    large = large if loss.kernel == "tops" else large[:, None].expand(2, 3)
+    assert loss(large, torch.tensor([0, 3])) == torch.inf  # beyond float32
     scores[0, 0, 0] = torch.nan
     with pytest.raises(ValueError, match="scores must be finite, got"):
         loss(scores, grades)

@@ -34,12 +34,10 @@ def forward(
     total, lists = found.sum(1).tolist()
     if not math.isfinite(total):  # the definition tells what is wrong, or that nothing is
         loss.reference(scores, target, mask, reduction)
-    if reduction == "none":
-        result, weight = torch.from_numpy(found[0]).view(batch).to(scores.dtype), 1.0
-    else:
-        weight = 1 / max(1.0, lists) if reduction == "mean" else 1.0
-        result = scores.new_full((), total * weight)
-    return (result,), (gradient, weight) if save else ()
+    weight = 1 / max(1.0, lists) if reduction == "mean" else 1.0
+    # By NumPy: torch would make it on its default device, and refuse what is beyond float32.
+    losses = found[0].reshape(batch) if reduction == "none" else np.array(total * weight)
+    return (torch.from_numpy(losses).to(scores.dtype),), (gradient, weight) if save else ()
 
 
 def backward(
