@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, ClassVar, Literal, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._common.checks import (
+    FLOATS,
     check_choice,
     check_count,
     check_device,
@@ -27,7 +28,7 @@ from gendr._common.checks import (
     check_tensor,
     shape_text,
 )
-from gendr._common.tracing import all_hold, is_traced, matmul
+from gendr._common.tracing import all_hold, is_plain, is_traced, matmul
 from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, check_symmetric, scale_of
@@ -69,6 +70,8 @@ class RankingLoss(nn.Module, ABC):
         ValueError: the reduction is unknown.
     """
 
+    kernel: ClassVar[str] = ""  # its name in `loss_kernels` of the CPU backend, if there is one
+
     def __init__(self, reduction: Reduction = "mean") -> None:
         super().__init__()
         self.reduction = check_choice("reduction", reduction, REDUCTIONS)
@@ -104,6 +107,35 @@ class RankingLoss(nn.Module, ABC):
         scores, target = check_tensor("scores", scores), check_tensor("target", target)
         if indexes is not None:
             mask, (scores, target) = by_query(indexes, mask, scores, target)
+        kernels = None
+        if self._suits_kernel(scores, target, mask):
+            kernels = kernels_for("sorting.losses", scores)
+        return LOSSES(kernels, (self, self.reduction), scores, target, mask)
+
+    def _suits_kernel(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> bool:
+        """Whether the kernel takes these, which checks them then as `reference` does."""
+        return (
+            self.kernel != ""
+            and scores.dtype in FLOATS
+            and target.dtype in (scores.dtype, torch.int64)
+            and scores.shape[: target.ndim] == target.shape
+            and scores.ndim == target.ndim + (self.kernel == "levels")
+            and scores.numel() > 0
+            and target.ndim > 0
+            and not target.requires_grad
+            and is_plain(scores)
+            and is_plain(target)
+            and (
+                mask is None
+                or (is_plain(mask) and mask.dtype == torch.bool and mask.shape == target.shape)
+            )
+            and all(x.is_cpu for x in (scores, target, mask) if x is not None)
+        )
+
+    def reference(
+        self, scores: Tensor, target: Tensor, mask: Tensor | None, reduction: str
+    ) -> Tensor:
+        """The loss in plain torch."""
         known = check_mask(mask, target, "target", by_length=False)
         dtype = scores.dtype if scores.is_floating_point() else torch.get_default_dtype()
         scores, target = self._checked(scores, target, known)
@@ -114,7 +146,7 @@ class RankingLoss(nn.Module, ABC):
                 count = None
             else:
                 losses = torch.where(count, losses, 0.0)
-        return reduced(losses, count, self.reduction).to(dtype)
+        return reduced(losses, count, reduction).to(dtype)
 
     def _checked(
         self, scores: Tensor, target: Tensor, mask: Tensor | None
@@ -127,6 +159,11 @@ class RankingLoss(nn.Module, ABC):
 
         Those of lists without entries may be any finite number.
         """
+
+
+LOSSES = Operator(
+    "sorting.losses", reference=lambda spec, *inputs: spec[0].reference(*inputs, spec[1])
+)
 
 
 class _Sorting(RankingLoss):
@@ -413,6 +450,8 @@ class ListNet(RankingLoss):
         top one probabilities.
     """
 
+    kernel: ClassVar[str] = "tops"
+
     def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """The cross-entropy."""
         target = target.to(scores.dtype)
@@ -528,6 +567,8 @@ class OrdinalLoss(RankingLoss):
     Source: Niu et al., Ordinal Regression with Multiple Output CNN for Age Estimation, 2016;
         Pobrotyn et al., Context-Aware Learning to Rank with Self-Attention, 2020.
     """
+
+    kernel: ClassVar[str] = "levels"
 
     def _checked(
         self, scores: Tensor, target: Tensor, mask: Tensor | None

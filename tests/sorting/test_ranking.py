@@ -1,6 +1,7 @@
 """Losses of rankings against loops over the formulas, in the right direction, with masks."""
 
 import math
+from copy import copy
 
 import pytest
 import torch
@@ -224,6 +225,29 @@ def test_levels_of_grades():
     ):  # fmt: skip
         with pytest.raises(ValueError, match=said):
             loss(logits, given)
+
+
+@for_each(loss=[ListNet(), OrdinalLoss()], reduction=["none", "mean", "sum"])
+def test_kernels_of_losses_find_what_operators_do(loss, reduction):
+    (scores, grades), present = lists(3, 4, 7), torch.rand(3, 4, 7) < 0.6
+    present[1, 2] = False
+    loss, scores = copy(loss), scores.float()
+    loss.reduction = reduction
+    if loss.kernel == "levels":
+        scores = scores[..., None] * torch.arange(1, 4)
+    for mask in (None, present):
+        absent = torch.zeros(()).bool() if mask is None else ~mask
+        absent = absent if scores.ndim == 3 else absent[..., None]
+        x = scores.masked_fill(absent, torch.inf).requires_grad_()
+        results = loss(x, grades, mask), loss.reference(x, grades, mask, reduction)
+        torch.testing.assert_close(*results)
+        torch.testing.assert_close(*(torch.autograd.grad(y.sum(), x)[0] for y in results))
+    large = torch.tensor([3e38, -3e38])
+    large = large if loss.kernel == "tops" else large[:, None].expand(2, 3)
+    assert loss(large, torch.tensor([0, 3])) == torch.inf  # beyond float32
+    scores[0, 0, 0] = torch.nan
+    with pytest.raises(ValueError, match="scores must be finite, got"):
+        loss(scores, grades)
 
 
 def test_lambda_loss_by_a_loop():

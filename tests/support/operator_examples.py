@@ -239,6 +239,18 @@ def _places() -> Example:
     )  # fmt: skip
 
 
+def _list_losses() -> Example:
+    from gendr.sorting import ListNet
+    from gendr.sorting.backends.cpu.backend import KERNELS
+
+    x, target = torch.randn(3, 5), torch.randn(3, 5)
+    mask = torch.tensor([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]]).bool()
+    return Example(
+        {"cpu": KERNELS["sorting.losses"]}, (ListNet(), "none"), _leaves(x), _leaves(x[:0]),
+        completed=lambda x: (x, target.to(x)[: len(x)], mask[: len(x)]),
+    )  # fmt: skip
+
+
 def _losses() -> Example:
     from gendr.topk import TopKCrossEntropy, losses
     from gendr.topk.backends.cpu.backend import Losses
@@ -393,6 +405,7 @@ _EXAMPLES = {
     "sorting.carry": _carry,
     "sorting.gates": _comparators,
     "sorting.isotonic": _isotonic,
+    "sorting.losses": _list_losses,
     "sorting.last": _last,
     "sorting.places": _places,
     "sorting.products": _products,

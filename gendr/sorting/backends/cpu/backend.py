@@ -20,7 +20,7 @@ from gendr.kernels.numba.compilation import supports as supports
 from gendr.kernels.operator import KernelPair
 from gendr.kernels.threads import run
 from gendr.sorting.backends.comparators import Comparators, name_of, power_of
-from gendr.sorting.backends.cpu import rows
+from gendr.sorting.backends.cpu import list_losses, rows
 from gendr.sorting.backends.cpu.isotonic import Isotonic, Ranks, Values
 from gendr.sorting.networks import Network
 
@@ -144,6 +144,7 @@ KERNELS = {
     "sorting.carry": Carry,
     "sorting.rows": KernelPair(rows.rows_forward, rows.rows_backward),
     "sorting.last": KernelPair(rows.last_forward, rows.last_backward),
+    "sorting.losses": KernelPair(list_losses.forward, list_losses.backward),
     "sorting.places": KernelPair(rows.places_forward, rows.places_backward, wide=True),
     "sorting.products": KernelPair(rows.products_forward, rows.products_backward),
     "sorting.ranks": Ranks,

@@ -1,0 +1,136 @@
+"""The compiled kernels of losses of lists: the loss of each and its gradient, in one pass.
+
+Scores are [B, n, K], targets [B, n], of those in the mask [B, n], or of all if it is [0, n].
+Arithmetic is float64. A kernel works on lists start .. stop - 1; it fills in their losses and
+whether they count, `found` [2, B], and a gradient as long as the scores unless that is [0, n, K].
+Lists without entries have the loss 0 and do not count; those with something present that may not
+be there get NaN.
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: basic, reportMissingParameterType=false
+# pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gendr.kernels.numba.compilation import inner, kernel
+from gendr.kernels.numba.mathematics import exp
+
+# Lets LLVM sum in any order, so that it can vectorise: each lane has a sum of its own.
+_ANY_ORDER = {"reassoc", "contract"}
+_MANY = 1e200  # of factors up to 2, before their product overflows
+
+
+@inner()
+def _packed(values, mask, row, found):
+    """How many entries of a list are present; `found` becomes their values."""
+    if len(mask) == 0:
+        for i in range(len(values)):
+            found[i] = values[i]
+        return len(values)
+    m = 0
+    for i in range(len(values)):
+        found[m] = values[i]  # overwritten if it is absent
+        m += mask[row, i]
+    return m
+
+
+@inner(fastmath=_ANY_ORDER)
+def _exponentials(x):
+    """Make x its exponentials relative to the largest, which is returned with their sum."""
+    largest, odd, total = x[0], 0.0, 0.0
+    for i in range(len(x)):  # loops of their own, which LLVM vectorises
+        largest = x[i] if x[i] > largest else largest
+    for i in range(len(x)):
+        odd += x[i] - x[i]  # NaN for what is not finite
+    for i in range(len(x)):
+        x[i] = exp(x[i] - largest)
+        total += x[i]
+    return largest, total + odd
+
+
+@inner(fastmath=_ANY_ORDER)
+def _cross(shares, total, wanted, sum_wanted, x, largest):
+    """The cross-entropy of shares, which become its gradient, given their logarithms x - ..."""
+    inverse, inverse_wanted, cross = 1.0 / total, 1.0 / sum_wanted, 0.0
+    for i in range(len(x)):
+        cross += wanted[i] * (x[i] - largest)
+        shares[i] = shares[i] * inverse - wanted[i] * inverse_wanted
+    return math.log(total) - cross * inverse_wanted
+
+
+@inner()
+def _unpacked(values, mask, row, found):
+    """Fill in the values of those present, and 0 for the others."""
+    if len(mask) == 0:
+        for i in range(len(found)):
+            found[i] = values[i]
+        return
+    k = 0
+    for i in range(len(found)):
+        found[i] = values[k] if mask[row, i] else 0.0
+        k += mask[row, i]
+
+
+@kernel()
+def tops(scores, target, mask, found, gradient, start, stop):
+    """Cross-entropies of who is first, see `gendr.sorting.ListNet`."""
+    n = scores.shape[1]
+    # Not rows of one array, which Numba takes to have any strides.
+    keys, shares, wanted = np.empty(n), np.empty(n), np.empty(n)
+    for row in range(start, stop):
+        m = _packed(scores[row].reshape(n), mask, row, keys)
+        _packed(target[row], mask, row, wanted)
+        found[:, row] = 0.0
+        if m > 0:
+            shares[:m] = keys[:m]
+            largest, total = _exponentials(shares[:m])
+            _, rest = _exponentials(wanted[:m])
+            found[0, row] = _cross(shares[:m], total, wanted[:m], rest, keys[:m], largest)
+            found[1, row] = 1.0
+        if len(gradient) > 0:
+            _unpacked(shares, mask, row, gradient[row].reshape(n))
+
+
+@inner()
+def _logistics(scores, p, base):
+    """Fill in sigmoid(s) and 1 + exp(-|s|)."""
+    for i in range(len(scores)):
+        e = exp(-abs(np.float64(scores[i])))
+        base[i] = 1.0 + e
+        p[i] = (1.0 if scores[i] >= 0 else e) / base[i]
+
+
+@kernel()
+def levels(scores, target, mask, found, gradient, start, stop):
+    """Cross-entropies of whether a grade is at least k, see `gendr.sorting.OrdinalLoss`."""
+    n, count = scores.shape[1:]
+    p, base = np.empty(n * count), np.empty(n * count)
+    for row in range(start, stop):
+        m = mask[row].sum() if len(mask) > 0 else n
+        _logistics(scores[row].reshape(n * count), p, base)
+        total, product = 0.0, 1.0
+        for i in range(n):
+            if len(mask) > 0 and not mask[row, i]:
+                if len(gradient) > 0:
+                    gradient[row, i] = 0.0
+                continue
+            grade = target[row, i]
+            if not (0 <= grade <= count and grade == math.floor(grade)):
+                total = math.nan
+            for k in range(count):
+                score = np.float64(scores[row, i, k])
+                is_reached = 1.0 if grade > k else 0.0
+                total += max(score, 0.0) - score * is_reached  # NaN for an infinity
+                product *= base[i * count + k]
+                if product > _MANY:
+                    total += math.log(product)
+                    product = 1.0
+                if len(gradient) > 0:
+                    gradient[row, i, k] = (p[i * count + k] - is_reached) / m
+        found[0, row] = (total + math.log(product)) / max(m, 1)
+        found[1, row] = 1.0 if m > 0 else 0.0
