@@ -70,7 +70,7 @@ class RankingLoss(nn.Module, ABC):
         ValueError: the reduction is unknown.
     """
 
-    kernel: ClassVar[str] = ""  # its name in `loss_kernels` of the CPU backend, if there is one
+    _kernel: ClassVar[str] = ""  # its name in `loss_kernels` of the CPU backend, if there is one
 
     def __init__(self, reduction: Reduction = "mean") -> None:
         super().__init__()
@@ -110,16 +110,16 @@ class RankingLoss(nn.Module, ABC):
         kernels = None
         if self._suits_kernel(scores, target, mask):
             kernels = kernels_for("sorting.losses", scores)
-        return LOSSES(kernels, (self, self.reduction), scores, target, mask)
+        return LOSSES(kernels, (self, self.reduction, self._kernel), scores, target, mask)
 
     def _suits_kernel(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> bool:
-        """Whether the kernel takes these, which checks them then as `reference` does."""
+        """Whether the kernel takes these, which checks them then as the definition does."""
         return (
-            self.kernel != ""
+            self._kernel != ""
             and scores.dtype in FLOATS
             and target.dtype in (scores.dtype, torch.int64)
             and scores.shape[: target.ndim] == target.shape
-            and scores.ndim == target.ndim + (self.kernel == "levels")
+            and scores.ndim == target.ndim + (self._kernel == "levels")
             and scores.numel() > 0
             and target.ndim > 0
             and not target.requires_grad
@@ -132,7 +132,7 @@ class RankingLoss(nn.Module, ABC):
             and all(x.is_cpu for x in (scores, target, mask) if x is not None)
         )
 
-    def reference(
+    def _reference(
         self, scores: Tensor, target: Tensor, mask: Tensor | None, reduction: str
     ) -> Tensor:
         """The loss in plain torch."""
@@ -162,7 +162,8 @@ class RankingLoss(nn.Module, ABC):
 
 
 LOSSES = Operator(
-    "sorting.losses", reference=lambda spec, *inputs: spec[0].reference(*inputs, spec[1])
+    "sorting.losses",
+    reference=lambda spec, *inputs: spec[0]._reference(*inputs, spec[1]),
 )
 
 
@@ -450,7 +451,7 @@ class ListNet(RankingLoss):
         top one probabilities.
     """
 
-    kernel: ClassVar[str] = "tops"
+    _kernel: ClassVar[str] = "tops"
 
     def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """The cross-entropy."""
@@ -568,7 +569,7 @@ class OrdinalLoss(RankingLoss):
         Pobrotyn et al., Context-Aware Learning to Rank with Self-Attention, 2020.
     """
 
-    kernel: ClassVar[str] = "levels"
+    _kernel: ClassVar[str] = "levels"
 
     def _checked(
         self, scores: Tensor, target: Tensor, mask: Tensor | None

@@ -22,6 +22,7 @@ from gendr.sorting import (
     losses,
     metrics,
 )
+from gendr.sorting.ranking import LOSSES
 from support.cases import for_each
 
 SHARP = {"steepness": 1e4}
@@ -233,17 +234,17 @@ def test_kernels_of_losses_find_what_operators_do(loss, reduction):
     present[1, 2] = False
     loss, scores = copy(loss), scores.float()
     loss.reduction = reduction
-    if loss.kernel == "levels":
+    if isinstance(loss, OrdinalLoss):
         scores = scores[..., None] * torch.arange(1, 4)
     for mask in (None, present):
         absent = torch.zeros(()).bool() if mask is None else ~mask
         absent = absent if scores.ndim == 3 else absent[..., None]
         x = scores.masked_fill(absent, torch.inf).requires_grad_()
-        results = loss(x, grades, mask), loss.reference(x, grades, mask, reduction)
+        results = loss(x, grades, mask), LOSSES(None, (loss, reduction, ""), x, grades, mask)
         torch.testing.assert_close(*results)
         torch.testing.assert_close(*(torch.autograd.grad(y.sum(), x)[0] for y in results))
     large = torch.tensor([3e38, -3e38])
-    large = large if loss.kernel == "tops" else large[:, None].expand(2, 3)
+    large = large if isinstance(loss, ListNet) else large[:, None].expand(2, 3)
     assert loss(large, torch.tensor([0, 3])) == torch.inf  # beyond float32
     scores[0, 0, 0] = torch.nan
     with pytest.raises(ValueError, match="scores must be finite, got"):

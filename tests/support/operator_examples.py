@@ -246,7 +246,7 @@ def _list_losses() -> Example:
     x, target = torch.randn(3, 5), torch.randn(3, 5)
     mask = torch.tensor([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]]).bool()
     return Example(
-        {"cpu": KERNELS["sorting.losses"]}, (ListNet(), "none"), _leaves(x), _leaves(x[:0]),
+        {"cpu": KERNELS["sorting.losses"]}, (ListNet(), "none", "tops"), _leaves(x), _leaves(x[:0]),
         completed=lambda x: (x, target.to(x)[: len(x)], mask[: len(x)]),
     )  # fmt: skip
 

@@ -206,14 +206,15 @@ def test_doubtful_pixels_count_if_one_more_photo_agrees(room, stereo, tmp_path):
 @pytest.mark.rotating(5, group="photos")
 def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     scene = room[2]
-    found = build(scene, tmp_path, SceneSettings(faces=3000, depth=QUICK))
+    # Vertex colours: with fewer faces the wall has few, and looks otherwise in places.
+    found = build(scene, tmp_path, SceneSettings(faces=12_000, depth=QUICK))
     vertices = found.mesh.vertices.double().numpy() + scene.origin
     off = np.minimum(np.abs(vertices[:, 2] - rooms.WALL), np.abs(vertices[:, 1] - rooms.FLOOR))
     assert np.median(off) < 0.02
     assert (off < 0.1).mean() > 0.97
     assert not found.mesh.is_watertight
     assert found.facts["seen_by"]["three"] > 0.9
-    again = build(scene, tmp_path, SceneSettings(faces=3000, depth=QUICK))  # from its files
+    again = build(scene, tmp_path, SceneSettings(faces=12_000, depth=QUICK))  # from its files
     np.testing.assert_array_equal(again.mesh.vertices, found.mesh.vertices)
     np.testing.assert_array_equal(again.mesh.faces, found.mesh.faces)
     assert found.facts["matched"] >= found.facts["kept"] > 0.6

@@ -16,12 +16,12 @@ _EVERY = np.empty((0, 0), bool)
 
 
 def forward(
-    spec: tuple[Any, str], scores: Tensor, target: Tensor, mask: Tensor | None, *, save: bool
+    spec: tuple[Any, str, str], scores: Tensor, target: Tensor, mask: Tensor | None, *, save: bool
 ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
     """The loss; saved are the gradients of all lists, and what those are multiplied by."""
     from gendr.sorting.backends.cpu import loss_kernels
 
-    loss, reduction = spec
+    _, reduction, name = spec
     batch, n = target.shape[:-1], target.shape[-1]
     count = scores.shape[-1] if scores.ndim > target.ndim else 1
     gradient = torch.empty_like(scores) if save else scores.new_empty(0)
@@ -29,11 +29,13 @@ def forward(
     wanted = target.to(scores.dtype).numpy().reshape(-1, n)
     known = _EVERY if mask is None else mask.numpy().reshape(-1, n)
     found = np.empty((2, len(x)))
-    kernel = getattr(loss_kernels, loss.kernel)
+    kernel = getattr(loss_kernels, name)
     run(kernel, len(x), x, wanted, known, found, grads, alone=x.size < _SHARED)
     total, lists = found.sum(1).tolist()
     if not math.isfinite(total):  # the definition tells what is wrong, or that nothing is
-        loss.reference(scores, target, mask, reduction)
+        from gendr.sorting.ranking import LOSSES
+
+        LOSSES(None, spec, scores, target, mask)
     weight = 1 / max(1.0, lists) if reduction == "mean" else 1.0
     # By NumPy: torch would make it on its default device, and refuse what is beyond float32.
     losses = found[0].reshape(batch) if reduction == "none" else np.array(total * weight)
@@ -41,8 +43,8 @@ def forward(
 
 
 def backward(
-    spec: tuple[Any, str], inputs: tuple[Tensor, Tensor, Tensor | None], saved: tuple[Any, ...],
-    grads: tuple[Tensor], wanted: tuple[bool, ...],
+    spec: tuple[Any, str, str], inputs: tuple[Tensor, Tensor, Tensor | None],
+    saved: tuple[Any, ...], grads: tuple[Tensor], wanted: tuple[bool, ...],
 ) -> tuple[Tensor, None, None]:  # fmt: skip
     """The gradient of the scores."""
     gradient, weight = saved
