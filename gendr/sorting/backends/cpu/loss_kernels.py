@@ -1,6 +1,6 @@
 """The compiled kernels of losses of lists: the loss of each and its gradient, in one pass.
 
-Scores are [B, n, K], targets [B, n], of those in the mask [B, n], or of all if it is [0, n].
+Scores are [B, n, K], targets [B, n], of those in the mask [B, n]; `levels` takes [0, n] for all.
 Arithmetic is float64. A kernel works on lists start .. stop - 1; it fills in their losses and
 whether they count, `found` [2, B], and a gradient as long as the scores unless that is [0, n, K].
 Lists without entries have the loss 0 and do not count; those with something present that may not
@@ -28,10 +28,6 @@ _MANY = 1e200  # of factors up to 2, before their product overflows
 @inner()
 def _packed(values, mask, row, found):
     """How many entries of a list are present; `found` becomes their values."""
-    if len(mask) == 0:
-        for i in range(len(values)):
-            found[i] = values[i]
-        return len(values)
     m = 0
     for i in range(len(values)):
         found[m] = values[i]  # overwritten if it is absent
@@ -66,10 +62,6 @@ def _cross(shares, total, wanted, sum_wanted, x, largest):
 @inner()
 def _unpacked(values, mask, row, found):
     """Fill in the values of those present, and 0 for the others."""
-    if len(mask) == 0:
-        for i in range(len(found)):
-            found[i] = values[i]
-        return
     k = 0
     for i in range(len(found)):
         found[i] = values[k] if mask[row, i] else 0.0
