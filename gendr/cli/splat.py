@@ -105,8 +105,8 @@ def _affine(image: Tensor, photo: Tensor, columns: int | None = None) -> Tensor:
 def _half(image: Tensor, photo: Tensor) -> Tensor:
     """PSNR of the right half, in the tones of the left.
 
-    Source: Martin-Brualla et al., NeRF in the Wild, CVPR 2021, for the protocol: what a photo left out
-    looks like is fitted to its left half, and scored on its right, which tells nothing of it.
+    Source: Martin-Brualla et al., NeRF in the Wild, CVPR 2021, for the protocol: what a photo left
+    out looks like is fitted to its left half, and scored on its right, which tells nothing of it.
     """
     return _affine(image, photo, image.shape[-1] // 2)
 
