@@ -119,11 +119,12 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
 def command(folder: str, size: int, budget: float, root: Path, out: str, *words: str) -> float:
     """Run `gendr splat` of the build in `root`, and return seconds of a processor that it took."""
     code = "import sys, time; time.perf_counter = time.process_time; from gendr import cli; "
-    line = [sys.executable, "-c", code + "sys.exit(cli.main())", "splat", folder, "-o", out,
-            "--image-size", str(size), "--quiet", "--threads", "1", "--hold-out", str(EVERY),
-            "--budget", f"{budget:g}s", *words]  # fmt: skip
+    line = [sys.executable, "-c", code + "sys.exit(cli.main())", "splat", Path(folder).resolve(),
+            "-o", out, "--image-size", str(size), "--quiet", "--threads", "1", "--hold-out",
+            str(EVERY), "--budget", f"{budget:g}s", *words]  # fmt: skip
     begin = getrusage(RUSAGE_CHILDREN)
-    subprocess.run(line, check=True, env={**os.environ, "PYTHONPATH": str(root)})
+    path = {**os.environ, "PYTHONPATH": str(root)}
+    subprocess.run(line, check=True, cwd=root, env=path)  # code of -c imports from where it runs
     end = getrusage(RUSAGE_CHILDREN)
     return end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
 
