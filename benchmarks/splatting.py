@@ -138,6 +138,7 @@ def started(folder: str, size: int, budget: float, init: str) -> dict[str, Any]:
         "side": size, "budget": budget, "start": init, "triangles": found["triangles"],
         "steps": found["steps"], "psnr": found["psnr"], "ssim": found["ssim"],
         "opaque": {name: found["opaque"][name] for name in ("psnr", "ssim")}, "seconds": seconds,
+        "threads": 1,
     }  # fmt: skip
 
 
@@ -160,7 +161,7 @@ def built(folder: str, size: int, budget: float, root: Path) -> dict[str, Any]:
     build = subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
     return {
         "side": size, "budget": budget, "build": build, "triangles": len(splats), "steps": steps,
-        "left_out": len(held_out), **scores, "seconds": seconds,
+        "left_out": len(held_out), **scores, "seconds": seconds, "threads": 1,
     }  # fmt: skip
 
 
