@@ -227,6 +227,10 @@ def program(text: str, *arguments: str) -> Make:
     return lambda: run
 
 
+LEAVE = """
+import os
+os._exit(0)  # to take apart what torch has made is no part of the first step
+"""
 FIRST = """
 import gendr
 from gendr.mesh import icosphere
@@ -296,8 +300,8 @@ CASES: dict[str, Make] = {
     "logic training, 784 → 4 × 2000, batch 100": training,
 }
 PROGRAMS = {
-    "import torch, in a process of its own": program("import torch"),
-    "first step in a process, kernels on disk": program(FIRST),
+    "import torch, in a process of its own": program("import torch" + LEAVE),
+    "first step in a process, kernels on disk": program(FIRST + LEAVE),
     **({"gendr fit cow.obj": program(FIT, str(COW.resolve()))} if COW.is_file() else {}),
 }
 CASES |= PROGRAMS

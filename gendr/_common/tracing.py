@@ -172,11 +172,12 @@ def refuse_batched(grads: Iterable[object]) -> None:
     if torch.compiler.is_compiling():
         return
     functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
-    if any(map(functorch.is_legacy_batchedtensor, filter(torch.is_tensor, grads))):
-        raise RuntimeError(
-            "gendr is not made for batches of gradients (is_grads_batched, or vectorize=True of "
-            "torch.autograd.functional); use torch.func.jacrev, or leave the option out"
-        )
+    for grad in grads:
+        if isinstance(grad, Tensor) and functorch.is_legacy_batchedtensor(grad):
+            raise RuntimeError(
+                "gendr is not made for batches of gradients (is_grads_batched, or vectorize=True "
+                "of torch.autograd.functional); use torch.func.jacrev, or leave the option out"
+            )
 
 
 KNOWN_LAWS = "take logistic, laplace or cauchy"  # which are elementary functions

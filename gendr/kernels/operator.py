@@ -174,9 +174,6 @@ def _in_place_of(values: Sequence[Any], grads: Iterable[Tensor | None]) -> list[
     return found
 
 
-_SAVED = object()  # stands for a tensor that autograd has saved
-
-
 class _Applied(torch.autograd.Function):
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -192,24 +189,24 @@ class _Applied(torch.autograd.Function):
         if operator.constant:
             ctx.mark_non_differentiable(*map(results.__getitem__, operator.constant))
         if save:
-            values = [*inputs, *saved]
-            ctx.save_for_backward(*filter(torch.is_tensor, values))
-            for place, value in enumerate(values):
-                values[place] = _SAVED if isinstance(value, Tensor) else value
-            ctx.call = operator, kernels, spec, len(inputs), values
+            tensors, others = [*inputs, *saved], [*inputs, *saved]
+            for place, value in enumerate(tensors):
+                (others if isinstance(value, Tensor) else tensors)[place] = None
+            ctx.save_for_backward(*tensors)
+            ctx.call = operator, kernels, spec, len(inputs), others
         return results
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         refuse_batched(grads)
-        operator, kernels, spec, count, kept = ctx.call
-        values, tensors = [*kept], iter(ctx.saved_tensors)
-        for place, value in enumerate(values):
-            if value is _SAVED:
-                values[place] = next(tensors)
-        inputs, saved = tuple(values[:count]), tuple(values[count:])
-        if not any(map(torch.is_tensor, grads)):
+        operator, kernels, spec, count, others = ctx.call
+        if {*map(type, grads)} == {type(None)}:
             return (None,) * (3 + count)
+        values = [*others]
+        for place, value in enumerate(ctx.saved_tensors):
+            if value is not None:
+                values[place] = value
+        inputs, saved = tuple(values[:count]), tuple(values[count:])
         graded = torch.is_grad_enabled()  # a graph of the backward pass is wanted
         if graded and operator.reference is not None:
             return None, None, None, *operator.differentiable_backward(spec, inputs, grads, saved)

@@ -7,8 +7,8 @@ kernels, second derivatives by the reference backend.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, TypeAlias
+from functools import cache, lru_cache
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -48,19 +48,17 @@ def gates_forward(
     comparators: Comparators, x: Tensor, steepness: Number, *, save: bool
 ) -> tuple[Tensors, Tensors]:
     """Values, keep and swap; the differences and the swaps are saved, group by group."""
-    from gendr.distributions.numba import loop
-    from gendr.sorting.backends.cpu import kernels
-
-    network, batch = comparators.network, len(x)
-    groups, size = -(-batch // kernels.GROUP), network.size
-    values = torch.empty_like(x)
-    keep, swap = x.new_empty(batch, size), x.new_empty(batch, size)
-    saved = x.new_empty(2, groups if save else 0, size * kernels.GROUP)
+    network, law = comparators
+    gates, address, group = _gates_of(name_of(law), "tails")
+    batch, size = x.shape[0], network.size
+    groups = -(-batch // group)
+    values, keep, swap = torch.empty_like(x), x.new_empty(batch, size), x.new_empty(batch, size)
+    saved = x.new_empty(2, groups if save else 0, size * group)
     differences, swaps = saved.numpy()
     _launch(
-        kernels.gates, groups, _GATE * batch * size, network.pairs, network.offsets, x.numpy(),
-        loop(name_of(comparators.law), "tails").address, power_of(comparators.law),
-        float(steepness), values.numpy(), keep.numpy(), swap.numpy(), differences, swaps,
+        gates, groups, _GATE * batch * size, network.pairs, network.offsets, x.numpy(), address,
+        power_of(law), float(steepness), values.numpy(), keep.numpy(), swap.numpy(), differences,
+        swaps,
     )  # fmt: skip
     return (values, keep, swap), (saved,)
 
@@ -70,24 +68,31 @@ def gates_backward(
     wanted: tuple[bool, ...],
 ) -> Gradients:  # fmt: skip
     """Gradients of x and, for every group, of the steepness."""
+    x, steepness = inputs
+    network, law = comparators
+    gates_back, address, group = _gates_of(name_of(law), "density")
+    groups, grad_x = -(-x.shape[0] // group), torch.empty_like(x)
+    of_x, parts = grad_x.numpy(), np.empty(groups)
+    differences, swaps = saved[0].numpy()
+    grad_values, grad_keep, _ = grads
+    none = np.empty((0, 0), of_x.dtype)
+    _launch(
+        gates_back, groups, _GATE_BACK * len(x) * network.size, network.pairs, differences, swaps,
+        address, power_of(law), float(steepness),
+        none if grad_values is None else grad_values.numpy(),
+        none if grad_keep is None else grad_keep.numpy(), of_x, parts,
+    )  # fmt: skip
+    return grad_x, torch.from_numpy(parts) if wanted[1] else None
+
+
+@cache
+def _gates_of(law: str, kind: Literal["tails", "density"]) -> tuple[Any, int, int]:
+    """The kernel that needs this body of a law, the body's address, and the rows of a group."""
     from gendr.distributions.numba import loop
     from gendr.sorting.backends.cpu import kernels
 
-    x, steepness = inputs
-    network, groups = comparators.network, -(-len(x) // kernels.GROUP)
-    differences, swaps = saved[0].numpy()
-    none = x.new_empty(0, 0)
-    grad_values, grad_keep, _ = grads
-    grad_values = none if grad_values is None else grad_values
-    grad_keep = none if grad_keep is None else grad_keep
-    grad_x, parts = torch.empty_like(x), torch.empty(groups, dtype=torch.float64, device="cpu")
-    _launch(
-        kernels.gates_back, groups, _GATE_BACK * len(x) * network.size, network.pairs,
-        differences, swaps, loop(name_of(comparators.law), "density").address,
-        power_of(comparators.law), float(steepness), grad_values.numpy(), grad_keep.numpy(),
-        grad_x.numpy(), parts.numpy(),
-    )  # fmt: skip
-    return grad_x, parts
+    kernel = kernels.gates if kind == "tails" else kernels.gates_back
+    return kernel, loop(law, kind).address, kernels.GROUP
 
 
 Gates = KernelPair(gates_forward, gates_backward)

@@ -51,7 +51,8 @@ class Ranks(Projection):
     ) -> Tensor:
         kernels, _ = _compiled()
         to_x, (order, starts, ranks) = torch.empty_like(grad), saved
-        blocks = _rows(ranks), order.numpy(), starts.numpy(), float(inputs[1]), entropic
+        ranks = _rows(ranks.detach())  # autograd gives back the result with its graph
+        blocks = ranks, order.numpy(), starts.numpy(), float(inputs[1]), entropic
         _run(kernels.rank_gradients, _rows(grad), *blocks, _rows(to_x))
         return to_x
 
@@ -110,7 +111,8 @@ class Isotonic:
 
 def _rows(x: Tensor) -> np.ndarray[Any, Any]:
     """A contiguous x [..., n] as an array [rows, n]."""
-    return x.detach().numpy().reshape(-1, x.shape[-1])
+    rows = x.numpy()
+    return rows if rows.ndim == 2 else rows.reshape(-1, rows.shape[-1])
 
 
 def _run(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
@@ -124,12 +126,14 @@ def _projected(
     """The result of the kernel [..., n], the order that sorts x [rows, n], and the blocks."""
     _, fill_order = _compiled()
     rows, result = _rows(x), torch.empty_like(x)
-    order, starts = np.empty(rows.shape, np.int64), np.empty(rows.shape, np.int32)
-    results = _rows(result)
+    # Tensors first: torch takes longer to take an array over than to make a tensor.
+    order = torch.empty(rows.shape, dtype=torch.int64, device="cpu")
+    starts = torch.empty(rows.shape, dtype=torch.int32, device="cpu")
+    orders, blocks, results = order.numpy(), starts.numpy(), _rows(result)
 
     def sort_and_project(rows: np.ndarray[Any, Any], start: int, stop: int) -> None:
-        fill_order(rows[start:stop], order[start:stop])
-        kernel(rows, order, steepness, entropic, results, starts, start, stop)
+        fill_order(rows[start:stop], orders[start:stop])
+        kernel(rows, orders, steepness, entropic, results, blocks, start, stop)
 
     _run(sort_and_project, rows)
-    return result, torch.from_numpy(order), torch.from_numpy(starts)
+    return result, order, starts
