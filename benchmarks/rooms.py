@@ -608,7 +608,8 @@ def photos(folder: Path, work: Path, more: list[str]) -> dict[str, Any]:
 # Kinds of harm; of the others than the first ones all photos have it.
 HARMS = (
     "none", "three blurred", "exposures", "one of another place", "two copies", "five portraits",
-    "every fourth alone", "a moving person", "a white wall",
+    "every fourth alone", "a moving person", "a white wall", "two lenses, three sizes",
+    "three alone", "a finger, and dark corners", "grey, of 16 bits",
 )  # fmt: skip
 
 
@@ -645,7 +646,26 @@ def harmed(work: Path, kind: str) -> Path:
             shape = Image.new("L", body.size)
             ImageDraw.Draw(shape).ellipse((0, 0, *body.size), fill=255)
             image.paste(body, (int(dice.uniform(0, width - tall // 3)), height // 4), shape)
-        if kind != "every fourth alone" or k % 4 == 0:
+        elif kind == "two lenses, three sizes":
+            lens, exif = round(18 / math.tan(math.radians(ANGLE) / 2)), Image.Exif()
+            if k % 3 == 1:  # zoomed, in pixels of the same number
+                lens, (x, y) = round(1.5 * lens), (width // 6, height // 6)
+                image = image.resize((width, height), box=(x, y, width - x, height - y))
+            elif k % 3 == 2:
+                image = image.resize((3 * width // 4, 3 * height // 4))
+            exif.get_ifd(0x8769)[0xA405] = lens  # as with film
+            image.save(folder / f"{k:02d}.jpg", quality=95, exif=exif)
+            continue
+        elif kind == "a finger, and dark corners":
+            y, x = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
+            pixels = np.asarray(image) * (1 - 0.35 * (x * x + y * y))[..., None]
+            if k % 3 == 0:
+                part = 1 / (1 + np.exp(20 * (np.hypot(x - 1, (y + 1) / 1.5) - 0.5)))[..., None]
+                pixels = pixels * (1 - part) + part * np.array([150, 70, 60])
+            image = Image.fromarray(pixels.astype(np.uint8))
+        elif kind == "grey, of 16 bits":
+            image = Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 257)
+        if (kind != "every fourth alone" or k % 4 == 0) and (kind != "three alone" or 3 < k < 7):
             image.save(folder / f"{k:02d}.png")
     if kind == "one of another place":
         shutil.copy(sorted((work / "front" / "photos").glob("*.png"))[5], folder / "other.png")

@@ -30,7 +30,7 @@ from gendr.photos.camera_files.photos import output_names
 from gendr.photos.capture.cameras import list_photos
 from gendr.photos.folders import Folder, NoMasksError, grouped, has_mask, open_folder
 from gendr.photos.images import QUARTERS, decoded_at_once, read_orientation, read_size, rgba
-from gendr.photos.masks import find_masks
+from gendr.photos.masks import find_masks, with_soft_outlines
 from gendr.photos.shadows import without_shadow_bites
 from gendr.photos.views import AUTO
 
@@ -131,10 +131,13 @@ def _write(
                 whole = without_shadow_bites(camera, planes, before)
                 bitten = (whole != before).flatten(1).any(1).nonzero()[:, 0].tolist()
                 masks = list(whole)
+            masks = mapped(
+                lambda i: with_soft_outlines(images[i].planes, masks[i]), range(len(photos))
+            )
         with session.part("files") as tell:
 
             def png(i: int) -> bytes:
-                mask = Image.fromarray((255 * masks[i].numpy()).astype(np.uint8))
+                mask = Image.fromarray((255 * masks[i].numpy()).round().astype(np.uint8))
                 height, width = read_size(photos[i], limit)
                 mask = mask.resize((width, height), Image.Resampling.BILINEAR)
                 return _file(partial(mask.save, format="PNG"))

@@ -24,7 +24,7 @@ from gendr.kernels.threads import mapped
 from gendr.photos.backdrop import still_backdrop, unevenness
 from gendr.photos.shadows import DARK
 
-__all__ = ["find_masks"]
+__all__ = ["find_masks", "with_soft_outlines"]
 
 Array = npt.NDArray[Any]
 
@@ -45,6 +45,14 @@ _ROUNDS = 3  # of GrabCut
 # that are as wide as `_BAND`.
 _BESIDE, _SURE, _MEAN = 24, 5.0, 1.5
 _NAMED = 5  # photos that are named in a message
+# Pixels so near an outline may be covered in part; what is further on either side is the object and
+# the backdrop, of which the nearest window so wide says how they look there.
+_SOFT, _WINDOW = 2, 5
+# They must differ so many times as much as either varies, and by so much; and the object must be so
+# bright, of what is usual for it, or it may fade into shadow there.
+_CLEAR, _LEAST_CLEAR, _LIT = 4.0, 0.02, 0.5
+# Photos store about this power of what a lens sees, of which pixels are means.
+_GAMMA = 2.2
 # Parts of less than this share of the whole are no part of the object, and gaps of less are none.
 _PART, _GAP = 0.02, 2e-4
 
@@ -115,6 +123,59 @@ def find_masks(
             f"({shown}); leave them out"
         )
     return found, "plain" if still is None else "still"
+
+
+def with_soft_outlines(image: Tensor, mask: Tensor) -> Tensor:
+    """A mask [H, W] whose outline says how much of each pixel the object covers.
+
+    What differs from a backdrop covers a pixel at least by a little, so that the outlines of such
+    masks are too wide by up to half a pixel. How much it covers is said by how far the colour lies
+    between that of the object beside it and that of the backdrop (matting by one line of colours).
+    Where these are not clear, as in shadow, the mask stays as it is.
+
+    Args:
+        image: [3, H, W] in [0, 1], with its backdrop.
+        mask: 0 or 1.
+    """
+    import cv2
+
+    seen = np.ascontiguousarray(image.detach().float().cpu().permute(1, 2, 0).numpy())
+    inside = (mask > 0.5).cpu().numpy().astype(np.uint8)
+    light, small = seen.clip(0, 1) ** _GAMMA, np.ones((3, 3), np.uint8)
+    near = np.ones(inside.shape, bool)
+    sides: list[tuple[Array, Array]] = []
+    for part in (inside, 1 - inside):
+        pure, deep = (cv2.erode(part, small, iterations=times * _SOFT) for times in (1, 2))
+        near &= pure == 0
+        if not deep.any():
+            return mask
+        (first, spread), (second, _) = (_nearest(light, kept) for kept in (pure, deep))
+        # Light falls off towards a rim.
+        sides.append(((2 * first - second).clip(first / 2, 2 * first), spread))
+    (own, own_spread), (behind, spread) = sides
+    apart = own - behind
+    clear = np.linalg.norm(apart, axis=2)
+    usual = float(np.median(seen.mean(2)[inside > 0]))
+    sure = near & (own.mean(2) > (_LIT * usual) ** _GAMMA)
+    sure &= clear > np.maximum(_LEAST_CLEAR, _CLEAR * np.maximum(own_spread, spread))
+    cover = ((light - behind) * apart).sum(2)[sure] / clear[sure] ** 2
+    found = inside.astype(np.float32)
+    found[sure] = cover.clip(0, 1)
+    return torch.from_numpy(found).to(mask)
+
+
+def _nearest(light: Array, kept: Array) -> tuple[Array, Array]:
+    """The mean colour [H, W, 3] of what of an image is kept, nearest to each pixel, its spread."""
+    import cv2
+    from scipy.ndimage import distance_transform_edt
+
+    one, size = kept.astype(np.float32)[..., None], (_WINDOW, _WINDOW)
+    share, mean, square = (cv2.blur(x, size) for x in (one, light * one, light**2 * one))
+    some = np.maximum(share, 1e-9)[..., None]
+    mean, square = mean / some, square / some
+    spread = (square - mean**2).clip(0).sum(2) ** 0.5
+    at: Any = distance_transform_edt(kept == 0, return_distances=False, return_indices=True)
+    return mean[at[0], at[1]], spread[at[0], at[1]]
 
 
 class _NotPlainError(Exception):

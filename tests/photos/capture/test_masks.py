@@ -14,6 +14,7 @@ from gendr.mesh import cube, icosphere
 from gendr.photos import load_views, remesh
 from gendr.photos.backdrop import still_backdrop
 from gendr.photos.capture import find_masks
+from gendr.photos.masks import with_soft_outlines
 from support.cases import for_each
 from support.photographs import plaster
 
@@ -64,6 +65,21 @@ def test_masks_are_found(color, shadow):
     assert float(overlap(found, masks)) > 0.97
     assert done[-1] == 1
     assert torch.equal(find_masks(images)[0], found)  # the same each time
+
+
+def test_outlines_say_how_much_of_a_pixel_is_covered():
+    """Masks of all that differs from black are too wide; what fades into shadow stays as it is."""
+    place = (np.arange(8 * 64) + 0.5) / 8
+    ball = np.hypot(place[:, None] - 31.3, place - 32.6) < 20
+    light = np.where(place[:, None] < 32, 0.35, 0.005) * ball  # of what a lens sees
+    light, cover = (x.reshape(64, 8, 64, 8).mean((1, 3)) for x in (light, ball))
+    image = light ** (1 / 2.2) + np.random.default_rng(0).normal(0, 0.004, (3, 64, 64))
+    mask = torch.from_numpy((cover > 0.02).astype(np.float32))
+    found = with_soft_outlines(torch.from_numpy(image.clip(0, 1)).float(), mask)
+    cover = torch.from_numpy(cover).float()
+    assert (mask - cover)[:28].max() > 0.9
+    assert (found - cover)[:28].abs().max() < 0.2
+    torch.testing.assert_close(found[36:], mask[36:])
 
 
 def test_what_cannot_be_cut_out():
