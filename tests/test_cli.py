@@ -755,6 +755,8 @@ def test_render_picture(box, tmp_path, capsys):
 def test_render_turntable(box, tmp_path):
     path = tmp_path / "box.gif"
     options = ["--size", 32, "--frames", 5, "--background", "#102030", "--quiet"]
+    assert run("render", box, "-o", path, *options, "--azimuth", 0, 90) == 2
+    assert run("render", box, "-o", path.with_suffix(".png"), *options) == 2
     assert run("render", box, "-o", path, *options) == 0
     assert [p.name for p in path.parent.iterdir() if p != box] == ["box.gif"]
     with Image.open(path) as gif:
@@ -805,6 +807,8 @@ def test_soft_rendering_is_soft(box, tmp_path):
     hard, soft = tmp_path / "hard.png", tmp_path / "soft.png"
     options = ["--size", 48, "--background", "transparent", "--quiet"]
     assert run("render", box, "-o", hard, *options) == 0
+    assert run("render", box, "-o", soft, "--cutoff", 0, *options) == 0
+    assert soft.read_bytes() != hard.read_bytes()
     law = ["--dist", "gaussian", "--tconorm", "yager(p=2)", "--scale", "3px"]
     assert run("render", box, "-o", soft, *law, *options) == 0
     partial = []

@@ -329,7 +329,7 @@ class Render(OnDevice, OnThreads, ReadsImages):
         azimuth: one or several views; where a turntable starts.
         elevation: above the model.
         fov: full angle of view.
-        frames: of a turntable.
+        frames: of a turntable (36).
         lighting: lambert (flat faces), phong (smooth, with highlights), headlight (a lamp at the
             camera), or none: colours as they are; by default lambert, and none for a file that
             says that its colours hold the light (unlit), such as fit.glb.
@@ -340,7 +340,7 @@ class Render(OnDevice, OnThreads, ReadsImages):
         scale: a number in NDC, or such as 1.5px (2px).
         gamma: depth, in that of the object, by which a surface hides what is behind it; less makes
             faces win outside of themselves, more lets the far side through (0.03).
-        cutoff: coverage at or below it counts as 0; 0 is exact, the library's own default is 1e-6;
+        cutoff: coverage at or below it counts as 0 (0.001); 0 is exact, the library uses 1e-6;
             heavy tails (cauchy, levy) are slow below 0.01; where soft faces end in a visible step,
             pass 1e-6 or 0, which take longer.
         backend: auto, or one of: gendr list backends.
@@ -359,7 +359,7 @@ class Render(OnDevice, OnThreads, ReadsImages):
     azimuth: tuple[float, ...] = option((30.0,), Number(), "DEGREES", nargs="+")
     elevation: float = option(20.0, Number(-90, 90), "DEGREES")
     fov: float = option(30.0, above(0, 180), "DEGREES")
-    frames: int = option(36, count(1))
+    frames: int | None = option(None, count(1))
     lighting: str = option(
         "auto", None, "KIND", choices=("auto", "lambert", "phong", "headlight", "none")
     )
@@ -369,7 +369,7 @@ class Render(OnDevice, OnThreads, ReadsImages):
     tconorm: str | None = option(None, None, "NAME")
     scale: str | None = option(None)
     gamma: float | None = option(None, above(0))
-    cutoff: float = option(1e-3, Number(0, 0.999))
+    cutoff: float | None = option(None, Number(0, 0.999))
     backend: str = option("auto", None, "NAME")
 
 

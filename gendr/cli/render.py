@@ -33,21 +33,26 @@ def run(args: Render) -> int:
     kind = path.suffix.lower()
     if kind not in FORMATS:
         raise ValueError(f"the output must end in {', '.join(FORMATS)}, got {args.output!r}")
+    turntable = kind == ".gif"
+    if args.frames is not None and not turntable:
+        raise ValueError(f"--frames are those of a turntable, a .gif, got {args.output!r}")
+    azimuths = list(args.azimuth)
+    if turntable and len(azimuths) > 1:
+        raise ValueError(f"a turntable starts at one --azimuth, got {len(azimuths)}")
     background = _background(args.background, kind)
     options = _options(args)
     mesh = Mesh.load(model_file(args.model), max_megapixels=args.max_megapixels, device=device)
     writable_folder(path.parent)
-    turntable = kind == ".gif"
-    azimuths = list(args.azimuth)
     if turntable:
-        azimuths = [azimuths[0] + 360 * i / args.frames for i in range(args.frames)]
+        frames = args.frames or 36
+        azimuths = [azimuths[0] + 360 * i / frames for i in range(frames)]
     camera = visual.orbit(mesh, azimuths, args.elevation, args.fov, visual.CLOSE_FILL)
     images = [
         _pixels(*visual.render_views(mesh, camera[i], args.size, options), background)
         for i in tqdm(range(len(camera)), "render", disable=args.quiet or len(camera) < 3)
     ]
     if turntable:
-        content = visual.gif(images, seconds=max(0.02, 2.4 / args.frames))
+        content = visual.gif(images, seconds=max(0.02, 2.4 / len(images)))
     else:
         content = visual.picture(np.concatenate(images, 1), FORMATS[kind])
     write_whole(path, content)
@@ -63,11 +68,12 @@ def _options(args: Render) -> dict[str, Any]:
     options: dict[str, Any] = {
         "lighting": args.lighting, "backend": args.backend, "mipmaps": args.mipmaps
     }  # fmt: skip
-    if (args.dist, args.tconorm, args.scale, args.gamma) != (None, None, None, None):
+    soft = args.dist, args.tconorm, args.scale, args.gamma, args.cutoff
+    if any(value is not None for value in soft):
         options["dist"] = args.dist or SHAPE[0]
         options["tconorm"] = args.tconorm or SHAPE[1]
         options["scale"] = "2px" if args.scale is None else args.scale
-        options["cutoff"] = args.cutoff
+        options["cutoff"] = 1e-3 if args.cutoff is None else args.cutoff
         options["gamma"] = visual.GAMMA if args.gamma is None else args.gamma
     Renderer(args.size, **options)
     return options

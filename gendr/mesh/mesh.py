@@ -585,10 +585,13 @@ class Mesh:
 
         Means something for closed meshes only.
         """
-        # In float64: far from 0 the parts, which nearly cancel, are far larger than their sum.
-        a, b, c = self.face_vertices.double().unbind(1)
+        # From the first corner of each mesh, in float64: counted from a distant origin the parts
+        # are far larger than their sum, and nearly cancel.
+        corners, which = self.face_vertices.double(), owners(self.face_counts, self.device)
+        starts = torch.searchsorted(which, which)  # the first face of the mesh of each face
+        a, b, c = (corners - gathered(corners[:, :1], starts)).unbind(1)
         each = (a * torch.linalg.cross(b, c)).sum(-1) / 6
-        return summed(each, owners(self.face_counts, each.device), len(self)).to(self.dtype)
+        return summed(each, which, len(self)).to(self.dtype)
 
     def bounding_box(self) -> tuple[Tensor, Tensor]:
         """Lowest and highest coordinates of the vertices of each mesh: [B, 3] and [B, 3].

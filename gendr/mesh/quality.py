@@ -29,7 +29,8 @@ def mesh_quality(mesh: Mesh) -> dict[str, Any]:
         euler: vertices - edges + faces of what faces use.
         parts: connected parts.
         crumbs: of these, parts with less than a hundredth of the area.
-        genus: parts - euler / 2, the number of handles; None if it is not watertight.
+        genus: parts - euler / 2, the number of handles; None if it is not watertight, or surfaces
+            touch at a vertex.
         smallest_angle: of a face, in degrees; None without faces.
         self_intersections: faces that an edge of another face passes through, of a face with which
             they share no vertex; None for more than 50,000 faces.
@@ -47,7 +48,7 @@ def mesh_quality(mesh: Mesh) -> dict[str, Any]:
         "euler": euler,
         "parts": parts,
         "crumbs": int(crumbs(vertices, faces)[0].sum()) if parts > 1 else 0,
-        "genus": (2 * parts - euler) // 2 if mesh.is_watertight else None,
+        "genus": (2 * parts - euler) // 2 if mesh.is_watertight and not pinched(faces) else None,
         "smallest_angle": _smallest_angle(vertices[faces]) if len(faces) else None,
         "self_intersections": int(cut_faces(vertices, faces).sum())
         if len(faces) <= _MOST
@@ -64,6 +65,15 @@ def crumbs(
     owner = np.unique(connected_parts(faces, len(vertices))[faces[:, 0]], return_inverse=True)[1]
     share = np.bincount(owner, area) / max(float(area.sum()), 1e-300)
     return share < _CRUMB, owner, share
+
+
+def pinched(faces: NDArray[np.int64]) -> bool:
+    """Whether the faces [F, 3] round some vertex are not connected by their edges."""
+    count = int(faces.max(initial=-1)) + 1
+    ahead, back = (faces * count + np.roll(faces, k, 1) for k in (-1, 1))  # edges, by their start
+    edges, index = np.unique(np.stack([ahead, ahead, back]).reshape(3, -1), return_inverse=True)
+    fans = connected_parts(index.reshape(3, -1).T, len(edges)).max(initial=-1) + 1
+    return bool(fans > len(np.unique(faces)))
 
 
 def _smallest_angle(corners: NDArray[np.float64]) -> float:

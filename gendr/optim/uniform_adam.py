@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, overload
 
 import torch
@@ -101,7 +101,7 @@ class UniformAdam(torch.optim.Optimizer):
         check_number("lr", options["lr"], above=0)
         if check_number("eps", options["eps"]) < 0:
             raise ValueError(f"eps must be >= 0, got {options['eps']!r}")
-        if len(options["betas"]) != 2:
+        if not isinstance(options["betas"], Sequence) or len(options["betas"]) != 2:
             raise ValueError(f"betas must be two numbers, got {options['betas']!r}")
         for beta in options["betas"]:
             if not 0 <= check_number("betas", beta) < 1:
@@ -123,6 +123,9 @@ class UniformAdam(torch.optim.Optimizer):
 
         Returns:
             What the closure returned, or None.
+
+        Raises:
+            TypeError: for a parameter of float16.
         """
         loss = None
         if closure is not None:
@@ -139,6 +142,11 @@ class UniformAdam(torch.optim.Optimizer):
         assert parameter.grad is not None  # for the type checker
         state = self.state[parameter]
         if not state:
+            if parameter.dtype == torch.float16:
+                raise TypeError(
+                    "a parameter is float16, in which squares of gradients are 0 or infinite; keep "
+                    "it in float32 and use torch.autocast"
+                )
             state["step"] = 0
             state["first"] = torch.zeros_like(parameter)
             state["second"] = torch.zeros_like(parameter)

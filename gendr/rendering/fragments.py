@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from gendr._common.ranges import quotient
+from gendr.rendering.backends.formulas import has_area
 
 
 class PixelPairs(NamedTuple):
@@ -138,8 +139,9 @@ def interpolation_weights(
     """Perspective-correct weights of a face's corners at points of the screen, and the depth.
 
     The barycentric coordinates on the screen are each clamped to [0, 1] and divided by their sum,
-    then corrected for perspective. If the near plane cut a face, a corner is behind it and has no
-    position on the screen; then the homogeneous coordinates are clamped instead.
+    then corrected for perspective; they are thirds if the face has no area. If the near plane cut a
+    face, a corner is behind it and has no position on the screen; then the homogeneous coordinates
+    are clamped instead.
 
     Args:
         points: [K, 2] NDC.
@@ -156,8 +158,9 @@ def interpolation_weights(
         [_cross(c - b, points - b), _cross(a - c, points - c), _cross(b - a, points - a)], -1
     )
     # Not the sum of the parts, which rounding makes other than 0 where two corners coincide.
-    area = _cross(b - a, c - a).unsqueeze(-1)
-    flat = area.abs() <= torch.finfo(area.dtype).tiny
+    area = _cross(b - a, c - a)
+    flat = ~has_area(area, *a.unbind(-1), *b.unbind(-1), *c.unbind(-1)).unsqueeze(-1)
+    area = area.unsqueeze(-1)
     screen = torch.where(flat, 1 / 3, quotient(parts, torch.where(flat, 1.0, area)))
     w = clip[..., 2]
     if was_clipped is not None:  # then 1 / w may overflow, which nobody needs

@@ -384,8 +384,10 @@ def test_against_trimesh(name):
     assert_close(torch.cat((low, high)), torch.from_numpy(other.bounds.copy()))
     if mesh.is_watertight:
         assert_close(mesh.volumes[0].item(), float(other.volume))
-        far = mesh.translated(mesh.vertices.new_full((3,), 1000.0)).to(torch.float32)
-        assert far.volumes[0].item() == pytest.approx(float(other.volume), rel=1e-3)
+        for away, dtype, error in ((1e3, torch.float32, 1e-3), (1e7, torch.float64, 1e-7)):
+            far = mesh.translated(mesh.vertices.new_full((3,), away)).to(dtype)
+            volumes = Mesh.batch([mesh.to(dtype), far]).volumes.tolist()
+            assert volumes == pytest.approx([float(other.volume)] * 2, rel=error)
 
 
 def test_vertex_normals_by_hand():

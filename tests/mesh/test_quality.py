@@ -30,6 +30,14 @@ def test_genus_and_open_meshes():
     assert found["genus"] is None
     assert found["euler"] == 1
 
+    ends = torch.tensor([[0.0, 0, 1], [1.0, 0, 1], [0.0, 1, 1]])
+    both = torch.cat([ends.new_zeros(1, 3), ends, -ends])
+    faces = torch.tensor([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])
+    cones = Mesh(both, torch.cat([faces, torch.where(faces > 0, faces + 3, 0).flip(1)]))
+    found = mesh_quality(cones)  # two closed surfaces that share one vertex
+    assert found["is_watertight"]
+    assert (found["euler"], found["parts"], found["genus"]) == (3, 1, None)
+
 
 def test_faces_that_are_cut():
     """A needle's edges pass through two faces of a cube; no edge of the cube cuts the needle."""

@@ -82,6 +82,14 @@ def test_what_has_no_gradient_stays():
     assert torch.equal(flat, torch.ones(3))
 
 
+def test_half_precision_is_refused():
+    """Of a gradient of 1e-4 the square is 0 there, and the step was infinite."""
+    short = nn.Parameter(torch.ones(3, dtype=torch.float16))
+    short.grad = torch.full_like(short, 1e-4)
+    with pytest.raises(TypeError, match="float16"):
+        UniformAdam([short]).step()
+
+
 @for_each(
     "changes, error, text",
     [
@@ -90,6 +98,7 @@ def test_what_has_no_gradient_stays():
         ({"eps": -1e-3}, ValueError, r"eps must be >= 0, got -0\.001"),
         ({"betas": (0.9, 1.0)}, ValueError, r"betas must be in \[0, 1\), got \(0\.9, 1\.0\)"),
         ({"betas": (0.9,)}, ValueError, r"betas must be two numbers, got \(0\.9,\)"),
+        ({"betas": 0.9}, ValueError, r"betas must be two numbers, got 0\.9"),
     ],
 )
 def test_bad_settings_end_in_one_line(changes, error, text):

@@ -143,24 +143,29 @@ def test_faces_of_one_colour_look_as_if_it_were_interpolated(composite):
     assert len(one.unique()) > 100
 
 
-@for_each(backend=BACKENDS, face=[[0, 1, 0], [0, 0, 1], [0, 1, 1]])
-def test_a_face_of_coinciding_corners_has_the_mean_of_its_colours(backend, face):
-    """Whatever rounding makes of its area, of which there is none."""
+@for_each(backend=BACKENDS, face=[[0, 1, 0], [0, 0, 1], [0, 1, 1], [0, 2, 1]])
+def test_a_face_without_area_has_the_mean_of_its_colours(backend, face):
+    """Whatever rounding makes of its area: two corners coincide, or one lies between the others."""
     generator = torch.Generator().manual_seed(3)
-    device, dtype = place(backend)
-    vertices = torch.rand(20, 2, 3, generator=generator) - 0.5
-    colours = torch.eye(3)[:2].to(device, dtype)
+    device, _ = place(backend)
+    ends = torch.rand(20, 2, 3, generator=generator) - 0.5
+    vertices = torch.cat((ends, ends.mean(1, keepdim=True)), 1)
+    colours = torch.eye(3, device=device)
     camera = look_at(2.7, 30.0, 20.0)
-    camera = Camera(camera.rotation, camera.translation, focal=1.0, orthographic=True)
-    camera = camera.to(device, dtype)
-    renderer = Renderer(
-        8, "logistic", scale=0.1, composite="alpha", lighting="none", backend=backend
-    )
-    for pair in vertices.to(device, dtype):
-        mesh = Mesh(pair, torch.tensor([face], device=device), vertex_colors=colours)
+    camera = Camera(camera.rotation, camera.translation, focal=1.0, orthographic=True).to(device)
+    for composite in ("depth", "alpha"):
+        renderer = Renderer(
+            8, "logistic", scale=0.1, composite=composite, lighting="none", backend=backend
+        )
+        mesh = Mesh(
+            vertices.to(device),
+            torch.tensor([face], device=device),
+            vertex_colors=colours.expand(len(vertices), 3, 3),
+        )
         out = renderer(mesh, camera)
-        want = colours[face].mean(0)[:, None, None] * out.alpha
-        torch.testing.assert_close(out.rgb[0], want, rtol=0, atol=1e-5)
+        part = out.alpha if composite == "alpha" else out.rgb.sum(1)
+        want = colours[face].mean(0)[:, None, None] * part[:, None]
+        torch.testing.assert_close(out.rgb, want, rtol=0, atol=1e-5)
 
 
 def test_a_texture_is_sampled_where_the_uv_says():

@@ -7,7 +7,7 @@ screen. Its barycentric coordinates v there are the parts of the area over their
 
 from __future__ import annotations
 
-from gendr.kernels.vocabulary import Block, where
+from gendr.kernels.vocabulary import Block, fabs, where
 
 
 def clamped(v: Block) -> Block:
@@ -24,6 +24,19 @@ def area_parts(
         (ax - cx) * (y - cy) - (ay - cy) * (x - cx),
         (bx - ax) * (y - ay) - (by - ay) * (x - ax),
     )
+
+
+def has_area(
+    area: Block, ax: Block, ay: Block, bx: Block, by: Block, cx: Block, cy: Block
+) -> Block:
+    """Whether twice the area of a face is more than float32 may make of none.
+
+    Rounding moves corners by a part of their coordinates: about 1, or the size of a larger face. A
+    face without area has no barycentric coordinates; thirds take their place. The bound is that of
+    float32 in float64 too, so that all backends agree on which faces these are.
+    """
+    span = fabs(bx - ax) + fabs(by - ay) + fabs(cx - ax) + fabs(cy - ay)
+    return fabs(area) > span * (1.0 + span) * 1e-6
 
 
 def area_parts_backward(

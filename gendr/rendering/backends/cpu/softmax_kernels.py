@@ -110,6 +110,7 @@ _SUMS = {"reassoc", "contract", "nsz"}
 
 _area_parts = compiled(formulas.area_parts, inlined=True)
 _area_parts_backward = compiled(formulas.area_parts_backward, inlined=True)
+has_area = compiled(formulas.has_area, inlined=True)
 _corner_weights = compiled(formulas.corner_weights, inlined=True)
 _corner_weights_backward = compiled(formulas.corner_weights_backward, inlined=True)
 
@@ -121,7 +122,7 @@ def _inverse_area(corners, f):
     bx, by = corners[f, 1, 0], corners[f, 1, 1]
     cx, cy = corners[f, 2, 0], corners[f, 2, 1]
     area = (bx - ax) * (cy - ay) - (by - ay) * (cx - ax)
-    return 1.0 / area if abs(area) > 2.3e-308 else 0.0
+    return 1.0 / area if has_area(area, ax, ay, bx, by, cx, cy) else 0.0
 
 
 @inner()

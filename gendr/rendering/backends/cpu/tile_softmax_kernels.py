@@ -27,7 +27,7 @@ from gendr.kernels.numba.vectors import SINGLES, Lanes, Place, lanewise, where
 from gendr.rendering.backends import formulas as texts
 from gendr.rendering.backends.cpu.kernels import RADIUS
 from gendr.rendering.backends.cpu.records import Formulas
-from gendr.rendering.backends.cpu.softmax_kernels import COLOUR, DEPTH, W
+from gendr.rendering.backends.cpu.softmax_kernels import COLOUR, DEPTH, W, has_area
 from gendr.rendering.backends.cpu.tile_kernels import (
     ACROSS,
     ARGUMENT,
@@ -74,9 +74,13 @@ _FLOATS, _LONG = ir.VectorType(ir.FloatType(), SINGLES), ir.IntType(64)
 
 
 @inner()
-def _numbers(attributes, f, frame, half, rate, nearest, out):
+def _numbers(corners, attributes, f, frame, half, rate, nearest, out):
     """Fill in the numbers of a face, from its frame and attributes."""
-    solid, area = frame[DISC + 3] > 0.0, frame[DISC + 4]
+    area = frame[DISC + 4]
+    solid = has_area(
+        area / (half * half), corners[f, 0, 0], corners[f, 0, 1], corners[f, 1, 0],
+        corners[f, 1, 1], corners[f, 2, 0], corners[f, 2, 1],
+    )  # fmt: skip
     for k in range(3):
         w, edge = attributes[f, W + k], frame[LENGTH + 4 + (k + 1) % 3]
         out[_INVERSE_W + k] = np.float32(1.0) / w if w > 0.0 else np.float32(1.0)
@@ -162,8 +166,8 @@ def softmax_tiles(
             call_cdf(law.cdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf)
             for p in range(cursor[PARTS]):
                 _numbers(
-                    attributes, faces[p], row(block[5], p), half, depths[0], depths[1],
-                    pointer(memory),
+                    corners, attributes, faces[p], row(block[5], p), half, depths[0],
+                    depths[1], pointer(memory),
                 )  # fmt: skip
                 for k in range(starts[p], starts[p + 1]):
                     _add(
@@ -319,7 +323,7 @@ def softmax_faces(
             )
             for p in range(cursor[PARTS]):
                 f, frame = faces[p], row(block[5], p)
-                _numbers(attributes, f, frame, half, depths[0], depths[1], pointer(memory))
+                _numbers(corners, attributes, f, frame, half, depths[0], depths[1], pointer(memory))
                 _backward(
                     starts[p], starts[p + 1], a, cutoff, memory, columns, tiles, pointer(read),
                     sums,

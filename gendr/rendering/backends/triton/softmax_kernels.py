@@ -52,13 +52,11 @@ W = tl.constexpr(6)
 DEPTH = tl.constexpr(9)
 COLOUR = tl.constexpr(12)
 ROW = tl.constexpr(21)
-# Just above the least normal float32: a GPU may take what is below it for 0, and a face whose area,
-# times 2, is no larger has no barycentric coordinates.
-_LEAST = tl.constexpr(1.2e-38)
 _HIGHEST = tl.constexpr(2.0**120)
 
 _area_parts = compiled(formulas.area_parts)
 _area_parts_backward = compiled(formulas.area_parts_backward)
+_has_area = compiled(formulas.has_area)
 _corner_weights = compiled(formulas.corner_weights)
 _corner_weights_backward = compiled(formulas.corner_weights_backward)
 
@@ -105,17 +103,15 @@ def _screen_weights(x, y, row):
     ax, bx, cx = _three(row, 2)
     ay, by, cy = _three(row + 1, 2)
     a, b, c = _area_parts(x, y, ax, ay, bx, by, cx, cy)
-    # Neither the sum of the parts nor, of the last two corners, a fused difference of products is
-    # 0 where corners coincide.
     area = (bx - ax) * (cy - ay) - (by - ay) * (cx - ax)
-    flat = (tl.abs(area) <= _LEAST) | ((bx == cx) & (by == cy))
-    area = tl.where(flat, 1.0, area)
+    solid = _has_area(area, ax, ay, bx, by, cx, cy)
+    area = tl.where(solid, area, 1.0)
     third = 1 / 3
     return (
-        tl.where(flat, third, a / area),
-        tl.where(flat, third, b / area),
-        tl.where(flat, third, c / area),
-        tl.where(flat, float("inf"), area),
+        tl.where(solid, a / area, third),
+        tl.where(solid, b / area, third),
+        tl.where(solid, c / area, third),
+        tl.where(solid, area, float("inf")),
     )
 
 
