@@ -127,7 +127,8 @@ def test_the_divergence_is_zero_where_both_are_one():
 
 def test_gradients():
     a, b = (x.requires_grad_() for x in pair(4, 5))
-    assert torch.autograd.gradcheck(lambda a, b: soft_dtw(a, b, 0.7, band=1), (a, b))
+    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert check(lambda a, b: soft_dtw(a, b, 0.7, band=1), (a, b))
     assert torch.autograd.gradcheck(lambda a, b: soft_dtw_alignment(a, b, 0.7), (a, b))
     assert torch.autograd.gradcheck(lambda a, b: soft_dtw(a, b, 0.7, normalize=True), (a, b))
 
