@@ -15,7 +15,8 @@ Source: Petersen, Learning with Differentiable Algorithms (2022), (2.13) to (2.1
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,12 +25,12 @@ from gendr._common.checks import (
     check_count,
     check_finite,
     check_like,
-    check_number,
     check_tensor,
     dtype_name,
 )
-from gendr._common.tracing import all_hold, matmul, refuse_vmap
+from gendr._common.tracing import all_hold, in_single, matmul, refuse_vmap
 from gendr._common.words import worded
+from gendr.distributions.base import checked_scale
 from gendr.distributions.decisions import check_symmetric
 from gendr.distributions.registry import as_distribution
 
@@ -43,6 +44,12 @@ __all__ = [
 
 Law: TypeAlias = "str | Distribution"
 Scale: TypeAlias = "float | Tensor"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _soft(function: F) -> F:
+    """A function that takes other words for its settings, and computes in float32 at least."""
+    return worded()(in_single(function))
 
 
 def _floating(name: str, x: object) -> Tensor:
@@ -59,7 +66,7 @@ def _coverage(x: Tensor, scale: Scale, dist: Law) -> tuple[Tensor, Tensor]:
     return as_distribution(dist).coverage(_floating("x", x), scale)
 
 
-@worded()
+@_soft
 def heaviside(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """The probability of x > 0: F(x / scale), in [0, 1].
 
@@ -75,19 +82,19 @@ def heaviside(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     return _coverage(x, scale, dist)[0]
 
 
-@worded()
+@_soft
 def greater(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """The probability of a > b; see `heaviside`."""
     return heaviside(a - b, scale, dist)
 
 
-@worded()
+@_soft
 def less(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """The probability of a < b; see `heaviside`."""
     return heaviside(b - a, scale, dist)
 
 
-@worded()
+@_soft
 def equal(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """How much a equals b: the density at a − b over that at 0, in [0, 1]; see `heaviside`.
 
@@ -98,27 +105,23 @@ def equal(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logisti
     peak = law.pdf(torch.zeros((), dtype=torch.float64, device="cpu")).item()
     if not 0 < peak < float("inf"):
         raise ValueError(f"equal needs a law with a density at 0, got {law} with {peak:g}")
-    if not isinstance(scale, Tensor):
-        check_number("scale", scale, above=0.0)
-    elif not all_hold(scale > 0):
-        raise ValueError(f"scale must be > 0, got a tensor with minimum {scale.amin():g}")
-    return law.pdf(_floating("a - b", a - b) / scale) / peak
+    return law.pdf(_floating("a - b", a - b) / checked_scale(scale)) / peak
 
 
-@worded()
+@_soft
 def sign(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """2 F(x / scale) − 1, in [−1, 1]; see `heaviside`."""
     above, below = _coverage(x, scale, dist)
     return above - below
 
 
-@worded()
+@_soft
 def abs(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """`x if x > 0 else -x`: x (2 F(x / scale) − 1), at most |x|; see `heaviside`."""
     return x * sign(x, scale, dist)
 
 
-@worded()
+@_soft
 def relu(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """`x if x > 0 else 0`: x F(x / scale), which is slightly negative below 0; see `heaviside`.
 
@@ -128,7 +131,7 @@ def relu(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     return torch.where(above > 0, x, 0.0) * above  # 0 of -inf too
 
 
-@worded()
+@_soft
 def clamp(
     x: Tensor, min: float | Tensor | None = None, max: float | Tensor | None = None,
     scale: Scale = 0.1, dist: Law = "logistic",
@@ -146,16 +149,21 @@ def clamp(
         dist: its law.
 
     Raises:
-        ValueError: without limits, for a lower one above the upper one, or as `heaviside`.
+        TypeError, ValueError: without limits, for a lower one above the upper one, or as
+            `heaviside`.
     """
-    if not (min is None or max is None or all_hold(torch.as_tensor(min <= max))):
+    _floating("x", x)
+    min, max = (
+        v if v is None else torch.as_tensor(v, dtype=torch.result_type(x, v), device=x.device)
+        for v in (min, max)
+    )
+    if not (min is None or max is None or all_hold(min <= max)):
         raise ValueError(f"clamp needs min <= max, got {min} and {max}")
     inner = torch.where(x.isinf(), 0.0, x)
 
-    def beyond(limit: float | Tensor, gap: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def beyond(limit: Tensor, gap: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """How likely x is beyond a limit, how likely not, and the limit times the former."""
         outside, inside = _coverage(gap, scale, dist)
-        limit = torch.as_tensor(limit).to(outside)
         return outside, inside, torch.where(outside > 0, limit, 0.0) * outside  # 0 of an inf
 
     if min is not None and max is not None:
@@ -170,12 +178,12 @@ def clamp(
     else:
         raise ValueError("clamp needs min, max or both")
     found = found + inner * share
-    hard = x if min is None else torch.maximum(x, torch.as_tensor(min).to(x))
-    hard = hard if max is None else torch.minimum(hard, torch.as_tensor(max).to(x))
+    hard = x if min is None else torch.maximum(x, min)
+    hard = hard if max is None else torch.minimum(hard, max)
     return torch.where(x.isinf(), hard.to(found.dtype), found)  # not inf - inf
 
 
-@worded()
+@_soft
 def round(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     """The nearest integer, of noise that is less than one half in magnitude.
 
@@ -195,12 +203,14 @@ def round(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
     half = torch.full_like(x, 0.5)
     # Beyond this scale differences would cancel, and the result is x but for 1 / scale.
     most = torch.finfo(x.dtype).eps ** (-1 / 3)
+    scale = checked_scale(scale)
     scale = scale.clamp(max=most) if isinstance(scale, Tensor) else min(scale, most)
     high, low = _coverage(half, scale, law)
     above, _ = _coverage(torch.where(x.isinf(), x, x - below) - half, scale, law)
     return below + (above - low) / (high - low)
 
 
+@in_single
 def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
     """`a` with the probability `condition`, else `b`: their mean, in value and gradient.
 
@@ -211,6 +221,9 @@ def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
         condition: probabilities in [0, 1], or bool as for `torch.where`.
         a: a tensor or number that broadcasts.
         b: another.
+
+    Returns:
+        In the dtype in which all three meet, as from `torch.where`.
 
     Raises:
         ValueError: a condition that is no probability, but for rounding.
@@ -225,12 +238,14 @@ def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
             f"condition must be a probability, in [0, 1], got values from {low:g} to {high:g}; "
             "soft.heaviside makes one of a number"
         )
-    yes, no = (torch.as_tensor(v, dtype=p.dtype, device=p.device) for v in (a, b))
+    dtype = torch.promote_types(torch.result_type(p, a), torch.result_type(p, b))
+    yes, no = (torch.as_tensor(v, dtype=dtype, device=p.device) for v in (a, b))
     yes = torch.where((p > 0) | yes.isfinite(), yes, zero)
     no = torch.where((p < 1) | no.isfinite(), no, zero)
     return p * yes + (1 - p) * no
 
 
+@in_single
 def take_along_dim(x: Tensor, probabilities: Tensor, dim: int = -1) -> Tensor:
     """What soft indices select: the mean of x by probabilities.
 
@@ -258,7 +273,7 @@ def take_along_dim(x: Tensor, probabilities: Tensor, dim: int = -1) -> Tensor:
     return matmul(probabilities, moved.unsqueeze(-1)).squeeze(-1).movedim(-1, dim)
 
 
-@worded()
+@_soft
 def histogram(
     x: Tensor, bins: int | Tensor = 100, range: tuple[float, float] | None = None,
     scale: Scale = 0.1, dist: Law = "logistic", weight: Tensor | None = None,
@@ -279,7 +294,7 @@ def histogram(
         that of the weights.
 
     Raises:
-        TypeError: bins are neither an int nor a tensor, or as `heaviside`.
+        TypeError: bins are neither an int nor a tensor, a range that is no pair, or as `heaviside`.
         ValueError: fewer than one bin, edges or a range that do not ascend, NaN or inf without a
             range, shapes that do not fit, or as `heaviside`.
         RuntimeError: `torch.func.vmap` is at work, and no range is given.
@@ -303,7 +318,10 @@ def histogram(
             refuse_vmap("a histogram without a range")
             values = check_finite("x", x).detach()
             range = (values.amin().item(), values.amax().item()) if x.numel() else (0.0, 1.0)
-        low, high = range
+        try:
+            low, high = range
+        except (TypeError, ValueError):
+            raise TypeError(f"range must be a pair of numbers, got {range!r}") from None
         if low == high:
             low, high = low - 0.5, high + 0.5
         if not (open_ends or -math.inf < low < high < math.inf):

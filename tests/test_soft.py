@@ -87,6 +87,8 @@ def test_where_leaves_out_what_is_not_taken():
     assert p.grad is not None
     assert p.grad.isfinite().all()
     assert soft.where(torch.tensor([True, False]), 1.0, torch.zeros(2)).tolist() == [1, 0]
+    wide = soft.where(p.double(), X[:3], X[3:6])  # in the dtype of the branches
+    assert_close(soft.where(p.detach().half(), X[:3], X[3:6]), wide)
 
 
 def test_soft_indices_take():
@@ -134,6 +136,9 @@ def test_bad_input_is_refused():
     for call, said in (
         (lambda: soft.sign(torch.tensor([1, 2])), "x must be"),
         (lambda: soft.histogram(X, 2.5), "bins must be an int"),
+        (lambda: soft.histogram(X, 3, 2.0), "range must be a pair"),
+        (lambda: soft.clamp(torch.tensor([1, 2]), 0, 1), "x must be floating"),
+        (lambda: soft.round(X, "narrow"), "scale must be a number"),
         (lambda: soft.take_along_dim(X, torch.ones(1, 8)), "dtype of x, float64"),
     ):
         with pytest.raises(TypeError, match=said):
@@ -145,7 +150,8 @@ def test_infinite_values():
     ends = torch.tensor([-torch.inf, torch.inf], dtype=torch.float64, requires_grad=True)
     assert soft.relu(ends).tolist() == [0.0, torch.inf]
     assert torch.autograd.grad(soft.relu(ends).sum(), ends)[0].tolist() == [0.0, 1.0]
-    assert_close(soft.clamp(X, -torch.inf, torch.tensor(0.7)), soft.clamp(X, max=0.7))
+    assert_close(soft.clamp(X, -torch.inf, 0.7), soft.clamp(X, max=0.7))
+    assert soft.clamp(ends, 0.1, 0.7).tolist() == [0.1, 0.7]  # limits have all digits
     both = soft.clamp(ends, -1.0, 2.0)
     assert both.tolist() == [-1.0, 2.0]
     assert torch.autograd.grad(both.sum(), ends)[0].tolist() == [0.0, 0.0]
@@ -162,6 +168,8 @@ def test_infinite_values():
 def test_half_precision_and_graphs():
     x = torch.randn(6, dtype=torch.bfloat16)
     assert {getattr(soft, n)(x, **o).dtype for n, o in SMOOTH} == {torch.bfloat16}
+    # Inside they are wider: 299.9 is 300 in bfloat16.
+    assert soft.greater(300 + 0 * x, 299.9).eq(torch.tensor(1.0).sigmoid().to(x)).all()
     exported = torch.export.export(
         _Round(), (torch.randn(4, 3),), dynamic_shapes=[{0: torch.export.Dim("b")}]
     )

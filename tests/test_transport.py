@@ -76,6 +76,8 @@ def test_a_small_epsilon_is_the_exact_transport():
     found = sinkhorn(costs, epsilon=1e-3, iterations=5000, tolerance=1e-4)
     assert_close(found.plan.sum(), torch.tensor(1.0))
     assert_close(found.cost, (x - y).square().mean(), rtol=2e-3, atol=0)
+    never = torch.where(torch.eye(3) == 0, 1e20, 1.0)
+    assert_close(sinkhorn(never, epsilon=1e-2).plan, torch.eye(3) / 3)
 
 
 def test_weights_of_zero_take_no_part():
@@ -99,6 +101,9 @@ def test_half_precision_and_nan():
     for part in sinkhorn(costs, epsilon=0.5):
         assert part.dtype == torch.bfloat16
     assert sinkhorn_divergence(costs, costs).dtype == torch.bfloat16
+    a, b = (torch.full((n,), 1 / n, dtype=torch.bfloat16) for n in (6, 4))  # sums 0.3 % off
+    sums = sinkhorn(costs.float(), a, b, 0.5).plan.sum(-2)
+    assert_close(sums, b.float().expand(3, 4), rtol=4e-3, atol=0)
     lost = sinkhorn(costs.float() * torch.nan, epsilon=0.5, check=False)
     assert lost.cost.isnan().all()
 
@@ -117,6 +122,7 @@ REFUSED = [
     (lambda c, a, b: sinkhorn(c, -a, b), "a must be >= 0"),
     (lambda c, a, b: sinkhorn(c, b, a), r"a must be \[..., 6\]"),
     (lambda c, a, b: sinkhorn(c, epsilon=0.0), "epsilon"),
+    (lambda c, a, b: sinkhorn(c, tolerance=-1.0), "tolerance must be >= 0"),
     (lambda c, a, b: sinkhorn(c[..., :0]), "n, m >= 1"),
     (lambda c, a, b: sinkhorn(c * torch.nan), "costs"),
 ]

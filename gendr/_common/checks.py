@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from numbers import Integral, Real
-from typing import TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from gendr._common.readback import earlier
 from gendr._common.tracing import constant, is_traced, is_transformed
 
 FLOATS = (torch.float32, torch.float64)
+Reduction: TypeAlias = Literal["none", "mean", "sum"]
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 
 
@@ -253,6 +254,11 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
     if isinstance(value, str) and value in names:
         return value
     raise ValueError(unknown(name, value, names))
+
+
+def check_reduction(reduction: str) -> Reduction:
+    """The reduction of a loss over its batch, or a `ValueError`."""
+    return cast("Reduction", check_choice("reduction", reduction, ("none", "mean", "sum")))
 
 
 def check_number(

@@ -37,7 +37,8 @@ def floating(x: object) -> Tensor:
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
 
 
-def _checked_scale(scale: Number) -> Number:
+def checked_scale(scale: Number) -> Number:
+    """The scale, which must be positive, or a `ValueError`."""
     if not isinstance(scale, Tensor):
         return check_number("scale", scale, above=0)
     if not all_hold(scale > 0):
@@ -47,7 +48,7 @@ def _checked_scale(scale: Number) -> Number:
 
 def _ratio(x: Tensor, scale: Number) -> Tensor:
     """Return x / scale."""
-    scale = _checked_scale(scale)
+    scale = checked_scale(scale)
     return x if not isinstance(scale, Tensor) and scale == 1 else ratio(x, scale)
 
 
@@ -191,7 +192,7 @@ class Distribution(ABC):
         Raises:
             ValueError: the scale is not positive.
         """
-        scale = _checked_scale(scale)
+        scale = checked_scale(scale)
         if device is None:
             device = "cpu" if generator is None else generator.device
         u = torch.rand(tuple(shape), generator=generator, dtype=torch.float64, device=device)
@@ -247,7 +248,7 @@ class Distribution(ABC):
         """
         reach = self.reach(cutoff)
         where = scale.device if isinstance(scale, Tensor) else torch.device("cpu")
-        width = _checked_scale(scale) if check else scale
+        width = checked_scale(scale) if check else scale
         reach = reach.to(where) if isinstance(reach, Tensor) else reach
         reach = reach * torch.as_tensor(width, dtype=torch.float64, device=where)
         if self.is_squared:

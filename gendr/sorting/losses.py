@@ -30,6 +30,7 @@ from gendr._common.checks import (
     check_device,
     check_finite,
     check_float,
+    check_reduction,
     check_shape,
     check_tensor,
     dtype_name,
@@ -59,7 +60,6 @@ __all__ = [
 # Below this probability the logarithm is replaced by its tangent, see `safe_log`. It is far below
 # what a loss should distinguish, and far above the smallest float32.
 LEAST = 1e-12
-REDUCTIONS = ("none", "mean", "sum")
 
 
 # ---------------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ def reduced(losses: Tensor, counts: Tensor | None, reduction: str) -> Tensor:
     Raises:
         ValueError: for an unknown reduction.
     """
-    if check_choice("reduction", reduction, REDUCTIONS) == "none":
+    if check_reduction(reduction) == "none":
         return losses
     total = losses.sum()
     if reduction == "sum":

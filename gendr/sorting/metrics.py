@@ -312,11 +312,9 @@ def kendall(
     check_choice("variant", variant, ("a", "b"))
     lists = _lists(scores, target, mask, indexes)
     n, size = lists.scores.shape[-1], lists.sizes[..., 0].double()
-    x, y = (
-        rank_range(values, lists.mask)[0] if lists.mask is None
-        else rank_range(values, lists.mask)[0].masked_fill(~lists.mask, n + 1)
-        for values in (lists.scores, lists.target)
-    )  # fmt: skip
+    x, y = (rank_range(values, lists.mask)[0] for values in (lists.scores, lists.target))
+    if lists.mask is not None:
+        x, y = (rank.masked_fill(~lists.mask, n + 1) for rank in (x, y))
     both = x * (n + 2) + y
     all_pairs, *tied = (size * (size - 1) / 2, *(_tied(v, lists.mask) for v in (x, y, both)))
     second = both.sort(-1).values % (n + 2)

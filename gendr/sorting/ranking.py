@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal, TypeAlias, final
+from typing import Any, ClassVar, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,12 @@ from torch.nn import functional
 
 from gendr._common.checks import (
     FLOATS,
+    Reduction,
     check_choice,
     check_count,
     check_device,
     check_number,
+    check_reduction,
     check_tensor,
     shape_text,
 )
@@ -39,7 +41,6 @@ from gendr.sorting.backends.choice import kernels_for
 from gendr.sorting.backends.comparators import has_kernel, power_of
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.losses import (
-    REDUCTIONS,
     checked_floats,
     checked_gains,
     checked_list,
@@ -57,8 +58,6 @@ from gendr.sorting.ragged import by_query, check_mask, present
 from gendr.sorting.relaxed import NetworkSort
 from gendr.sorting.rows import RowSort
 
-Reduction: TypeAlias = Literal["none", "mean", "sum"]
-
 
 class RankingLoss(nn.Module, ABC):
     """A loss of scores, to minimise.
@@ -74,7 +73,7 @@ class RankingLoss(nn.Module, ABC):
 
     def __init__(self, reduction: Reduction = "mean") -> None:
         super().__init__()
-        self.reduction = check_choice("reduction", reduction, REDUCTIONS)
+        self.reduction = check_reduction(reduction)
 
     def forward(
         self,
@@ -125,11 +124,10 @@ class RankingLoss(nn.Module, ABC):
             and not target.requires_grad
             and is_plain(scores)
             and is_plain(target)
-            # Where all are present, the operators of "tops" take less time.
-            and (mask is not None or self._kernel == "levels")
             and (
-                mask is None
-                or (is_plain(mask) and mask.dtype == torch.bool and mask.shape == target.shape)
+                self._kernel == "levels"  # where all are present, operators of "tops" are faster
+                if mask is None
+                else is_plain(mask) and mask.dtype == torch.bool and mask.shape == target.shape
             )
             and all(x.is_cpu for x in (scores, target, mask) if x is not None)
         )

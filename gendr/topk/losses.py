@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._common.checks import (
+    Reduction,
     check_choice,
     check_count,
     check_device,
@@ -24,6 +25,7 @@ from gendr._common.checks import (
     check_index,
     check_integer,
     check_number,
+    check_reduction,
     check_tensor,
     dtype_name,
     shape_text,
@@ -38,8 +40,6 @@ from gendr.sorting.ragged import Ragged, check_mask, present
 from gendr.topk.backends.choice import kernels_for
 from gendr.topk.selection import Method, NetworkSelection, get
 
-Reduction: TypeAlias = Literal["none", "mean", "sum"]
-REDUCTIONS = ("none", "mean", "sum")
 TOP1 = ("softmax", "network")
 _ABSENT = "target must be present, got true classes where mask is False"
 
@@ -115,7 +115,7 @@ class TopKCrossEntropy(nn.Module):
         self.top1 = check_choice("top1", top1, TOP1)
         self.register_buffer("weight", _class_weights(weight))
         self.ignore_index = ignore_index
-        self.reduction = check_choice("reduction", reduction, REDUCTIONS)
+        self.reduction = check_reduction(reduction)
         self.label_smoothing = check_number("label_smoothing", label_smoothing)
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
@@ -452,7 +452,7 @@ class SmoothTopKSVM(nn.Module):
     def __init__(self, k: int = 5, scale: float = 1.0, *, reduction: Reduction = "mean") -> None:
         super().__init__()
         self.k, self.scale = check_count("k", k), check_number("scale", scale, above=0.0)
-        self.reduction = check_choice("reduction", reduction, REDUCTIONS)
+        self.reduction = check_reduction(reduction)
 
     @breaking_graphs_for_masks
     def forward(self, logits: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:

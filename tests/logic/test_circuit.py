@@ -381,9 +381,10 @@ def test_a_whole_classifier_in_a_simulator(word, fraction, signed, registers, tm
 def test_a_bench_beside_the_module_passes_and_fails(tmp_path):
     """Of a stream the source has gaps and the sink makes results wait; faults are found."""
     limits = torch.tensor([[90.0, 200.5], [60.0, 99.5]])
+    last = LogicLayer(20, 12, fan_in=3, init="normal", seed=2)
+    last.weight.data[8:] = -1  # a class that has no ones
     numbers = harden(nn.Sequential(
-        Thermometer(limits), LogicLayer(4, 20, init="normal", seed=1),
-        LogicLayer(20, 12, fan_in=3, init="normal", seed=2), GroupSum(3),
+        Thermometer(limits), LogicLayer(4, 20, init="normal", seed=1), last, GroupSum(3),
     ).eval())  # fmt: skip
     rows = torch.randint(0, 256, (30, 2)).float()
     _, plain, x, _ = made("bits", 30)

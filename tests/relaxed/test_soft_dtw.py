@@ -83,6 +83,8 @@ def test_gamma_zero_is_the_cheapest_path():
     path = soft_dtw_alignment(a, b, 0.0)
     assert {*path.flatten().tolist()} == {0.0, 1.0}
     assert_close((path * costs).sum(), least)
+    same = torch.zeros(2, dtype=D)  # of equal ways, the mean
+    assert_close(soft_dtw_alignment(same, same, 0.0).sum(0) * 3, torch.tensor([4.0, 4.0], dtype=D))
 
 
 def test_pairs_features_and_costs_of_ones_own():
@@ -101,6 +103,21 @@ def test_pairs_features_and_costs_of_ones_own():
     assert_close(ragged[1], soft_dtw(a[1, :3], b[1, :2], 0.5, features=True, normalize=True))
 
 
+def test_what_lies_beyond_a_length_is_never_read():
+    """Of one sequence against several, with NaN there, as tslearn fills up."""
+    (a, _), b = pair(5, 4), torch.randn(3, 6, dtype=D)
+    a[4], b[1, 2:] = torch.nan, torch.nan
+    lengths = torch.tensor(4).expand(3), torch.tensor([6, 2, 5])
+    a.requires_grad_(), b.requires_grad_()
+    for settings in ({}, {"normalize": True}):
+        found = soft_dtw(a, b, 0.5, lengths=lengths, **settings)
+        assert_close(found[1], soft_dtw(a[:4], b[1, :2], 0.5, **settings))
+        for slope in torch.autograd.grad(found.sum(), (a, b)):
+            assert slope.isfinite().all()
+    with pytest.raises(ValueError, match="shape of the batch"):
+        soft_dtw(a, b, lengths=(torch.ones(2, dtype=torch.long), lengths[1]))
+
+
 def test_the_divergence_is_zero_where_both_are_one():
     a, b = pair(6, 5)
     assert soft_dtw(a, a, 1.0) < 0
@@ -110,7 +127,8 @@ def test_the_divergence_is_zero_where_both_are_one():
 
 def test_gradients():
     a, b = (x.requires_grad_() for x in pair(4, 5))
-    assert torch.autograd.gradcheck(lambda a, b: soft_dtw(a, b, 0.7, band=1), (a, b))
+    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert check(lambda a, b: soft_dtw(a, b, 0.7, band=1), (a, b))
     assert torch.autograd.gradcheck(lambda a, b: soft_dtw_alignment(a, b, 0.7), (a, b))
     assert torch.autograd.gradcheck(lambda a, b: soft_dtw(a, b, 0.7, normalize=True), (a, b))
 
@@ -131,6 +149,12 @@ def test_a_barycentre_is_better_than_its_sequences():
     assert slope.abs().max() < 1e-3
     stack = torch.stack(given[:2])
     assert_close(soft_dtw_barycenter(stack), soft_dtw_barycenter(given[:2]))
+    with torch.inference_mode():
+        again = soft_dtw_barycenter([x.clone() for x in given], weights.tolist(), 0.5)
+        path = soft_dtw_alignment(given[0].clone(), given[1], 0.5)
+    assert_close(again, z.detach())
+    assert_close(path, soft_dtw_alignment(given[0], given[1], 0.5))
+    assert soft_dtw_barycenter(stack.bfloat16()).dtype == torch.bfloat16
 
 
 def test_half_precision_and_nan():
@@ -150,7 +174,10 @@ REFUSED = [
     (lambda a, b: soft_dtw_barycenter([]), "at least one"),
     (lambda a, b: soft_dtw_barycenter([a, b * torch.nan]), "sequence must be finite"),
     (lambda a, b: soft_dtw_barycenter([a, b], init=b * torch.nan), "init must be finite"),
-    (lambda a, b: soft_dtw_barycenter([a[0], b]), "single number"),
+    (lambda a, b: soft_dtw_barycenter([a[0], b]), r"must have shape \[n\], got \[\]"),
+    (lambda a, b: soft_dtw_barycenter([a[:, None], b]), r"must have shape \[n\], got \[4, 1\]"),
+    (lambda a, b: soft_dtw_barycenter([a[None], b[None]], features=True), "with c = 4"),
+    (lambda a, b: soft_dtw(a[None], a[None], cost="cityblock", features=True), "unknown cost"),
     (lambda a, b: soft_dtw_barycenter([a, b], torch.tensor([1.0, -1.0])), "weights must be 2"),
 ]
 

@@ -95,10 +95,10 @@ def _diagonal(matrix: Tensor, k: int) -> Tensor:
     return torch.nn.functional.pad(inside, (first, n + 1 - stop))
 
 
-def check_batches(names: str, one: Sequence[int], other: Sequence[int]) -> None:
-    """Raise ValueError if the batches of two sequences, "a and b", do not broadcast."""
+def check_batches(names: str, one: Sequence[int], other: Sequence[int]) -> Sequence[int]:
+    """What the batches of two sequences, "a and b", broadcast to; a ValueError if they do not."""
     try:
-        torch.broadcast_shapes(tuple(one), tuple(other))
+        return torch.broadcast_shapes(tuple(one), tuple(other))
     except RuntimeError:
         raise ValueError(
             f"the batches of {names} must broadcast, got {shape_text(one)} and {shape_text(other)}"

@@ -72,7 +72,7 @@ def dynamic_time_warping(
             which gradients flow.
         minimum: "expected" or "log_sum_exp" (logistic only).
         lengths: of the sequences a and b, integers in the shape of the batch, at least 1; what lies
-            beyond them does not count.
+            beyond them does not count, and may be NaN.
         check: look for NaN and inf.
         backend: "auto", "cpu" or "reference".
 
@@ -84,8 +84,7 @@ def dynamic_time_warping(
         ValueError: shapes that do not fit, NaN or inf, an unknown cost, lengths out of range, or a
             law or minimum that does not fit.
     """
-    check_choice("cost", cost, COSTS)
-    a, b = check_sequences(a, b, features, check)
+    a, b = check_sequences(a, b, features, check, lengths)
     return warping_of_costs(
         pair_costs(a, b, cost),
         dist=dist,
@@ -132,12 +131,14 @@ def warping_of_costs(
     return shaped(computed(ALIGNMENT, backend, task, flat, skips, steepness=steepness), batch)
 
 
-def check_sequences(a: Tensor, b: Tensor, features: bool, check: bool) -> tuple[Tensor, Tensor]:
-    """Both sequences as [..., n, c] and [..., m, c].
+def check_sequences(
+    a: Tensor, b: Tensor, features: bool, check: bool, lengths: tuple[Tensor, Tensor] | None
+) -> tuple[Tensor, Tensor]:
+    """Both sequences as [..., n, c] and [..., m, c], 0 beyond their lengths.
 
     Raises:
         TypeError: no floating tensors, or of two dtypes.
-        ValueError: shapes that do not fit; NaN or inf, if they are looked for.
+        ValueError: shapes or lengths that do not fit; NaN or inf, if they are looked for.
     """
     check_like("b", check_float("b", b), "a", check_float("a", a))
     least = 2 if features else 1
@@ -149,15 +150,25 @@ def check_sequences(a: Tensor, b: Tensor, features: bool, check: bool) -> tuple[
         )
     if not features:
         a, b = a[..., None], b[..., None]
-    check_batches("a and b", a.shape[:-2], b.shape[:-2])
+    batch = check_batches("a and b", a.shape[:-2], b.shape[:-2])
+    if lengths is not None:
+        check_lengths(lengths, batch, a.shape[-2], b.shape[-2], a.device)
+        a, b = _within(a, lengths[0]), _within(b, lengths[1])
     if check:
         check_finite("a", a)
         check_finite("b", b)
     return a, b
 
 
+def _within(x: Tensor, length: Tensor) -> Tensor:
+    """Sequences [..., n, c] of such lengths, with 0 in place of what lies beyond."""
+    steps = torch.arange(x.shape[-2], device=x.device)[:, None]
+    return torch.where(steps < length.to(x.device)[..., None, None], x, 0.0)
+
+
 def pair_costs(a: Tensor, b: Tensor, cost: Cost) -> Tensor:
     """[..., n, m] from a [..., n, c] and b [..., m, c]; the slope of a root at 0 is 0."""
+    check_choice("cost", cost, COSTS)
     if a.shape[-1] == 1:
         difference = a - b.mT
         return difference.square() if cost == "squared" else difference.abs()

@@ -16,7 +16,16 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._common.checks import check_count, check_finite, check_float, check_number
+from gendr._common.checks import (
+    check_count,
+    check_finite,
+    check_float,
+    check_like,
+    check_number,
+    check_shape,
+    check_tensor,
+    widened,
+)
 from gendr._common.tracing import in_single, is_traced
 from gendr.relaxed.algorithms.dynamic_time_warping import (
     Cost,
@@ -58,7 +67,8 @@ def soft_dtw(
             -r <= j - i <= m - n + r. None for no band.
         normalize: return the divergence, soft_dtw(a, b) - (soft_dtw(a, a) + soft_dtw(b, b)) / 2,
             which is not negative and 0 where a is b.
-        lengths: of the sequences, two tensors of integers; what lies beyond does not count.
+        lengths: of the sequences, two tensors of integers; what lies beyond does not count, and may
+            be NaN.
         check: look for NaN and inf.
         backend: "auto", "cpu" or "reference".
 
@@ -70,7 +80,7 @@ def soft_dtw(
         ValueError: shapes that do not fit, NaN or inf, settings out of range, or a band together
             with lengths.
     """
-    a, b = check_sequences(a, b, features, check)
+    a, b = check_sequences(a, b, features, check, lengths)
 
     def distance(x: Tensor, y: Tensor, of: Lengths) -> Tensor:
         return _warped(_costs(x, y, cost, band, of, gamma), gamma, of, backend)
@@ -99,7 +109,7 @@ def soft_dtw_alignment(
     """The expected alignment: how likely each pair of steps is on the path.
 
     It is the gradient of `soft_dtw`, whose arguments these are, by the cost of a pair. For gamma 0
-    it is a cheapest path, of zeros and ones; of several one is taken.
+    it is the cheapest path, of zeros and ones; where ways to a step are equal, a mean of them.
 
     Returns:
         [..., n, m] in [0, 1]; differentiable in a and b for gamma > 0.
@@ -110,18 +120,19 @@ def soft_dtw_alignment(
     """
     if torch.compiler.is_exporting():
         raise RuntimeError("soft_dtw_alignment has no graph for torch.export; export soft_dtw")
-    a, b = check_sequences(a, b, features, check)
+    a, b = check_sequences(a, b, features, check, lengths)
     costs = _costs(a, b, cost, band, lengths, gamma)
     if is_traced() and not torch.compiler.is_compiling():
         return torch.func.grad(lambda c: _warped(c, gamma, lengths, backend).sum())(costs)
     graph = torch.is_grad_enabled() and costs.requires_grad and gamma > 0
-    with torch.enable_grad():
-        costs = costs if graph else costs.detach().requires_grad_()
+    with torch.inference_mode(False), torch.enable_grad():
+        costs = costs if graph else costs.detach().clone().requires_grad_()
         total = _warped(costs, gamma, lengths, backend).sum()
         (found,) = torch.autograd.grad(total, costs, create_graph=graph)
     return found
 
 
+@torch.inference_mode(False)
 def soft_dtw_barycenter(
     sequences: Sequence[Tensor] | Tensor,
     weights: Tensor | Sequence[float] | None = None,
@@ -152,13 +163,15 @@ def soft_dtw_barycenter(
         In the shape of `init`.
 
     Raises:
-        ValueError: no sequences, weights that do not fit, gamma 0, or as `soft_dtw`.
+        TypeError: sequences that are no floating tensors, or of several dtypes.
+        ValueError: no sequences, shapes or weights that do not fit, gamma 0, or as `soft_dtw`.
     """
     check_number("gamma", gamma, above=0.0)
     check_count("iterations", iterations)
     if not len(sequences):
         raise ValueError("a barycentre needs at least one sequence, got none")
-    given = [_sequence("a sequence", x) for x in sequences]
+    first = sequences[0]
+    given = [_sequence("a sequence", x, features, first) for x in sequences]
     shares = given[0].new_ones(len(given))
     if weights is not None:
         shares = torch.as_tensor(weights).to(shares)
@@ -168,7 +181,7 @@ def soft_dtw_barycenter(
         )
     shares = shares / shares.sum()
     by_length = sorted(given, key=len)
-    start = by_length[len(given) // 2] if init is None else _sequence("init", init)
+    start = by_length[len(given) // 2] if init is None else _sequence("init", init, features, first)
     z = start.clone().requires_grad_()
     # Sequences of one length are one call.
     groups: dict[int, list[int]] = {}
@@ -190,14 +203,15 @@ def soft_dtw_barycenter(
 
     with torch.enable_grad():
         steps.step(closure)
-    return z.detach()
+    return z.detach().to(first.dtype)
 
 
-def _sequence(name: str, x: object) -> Tensor:
-    x = check_finite(name, check_float(name, x)).detach()
-    if x.ndim == 0:
-        raise ValueError(f"{name} must be [n], or [n, c] with features, got a single number, []")
-    return x
+def _sequence(name: str, x: Tensor, features: bool, first: Tensor) -> Tensor:
+    """A sequence without a graph, in float32 at least."""
+    check_like(name, check_tensor(name, x), "the first", check_tensor("a sequence", first))
+    known = {"c": first.shape[-1]} if features and first.ndim == 2 else {}
+    check_shape(name, x, "[n, c]" if features else "[n]", **known)
+    return check_finite(name, check_float(name, widened(x))).detach()
 
 
 def _costs(
@@ -220,7 +234,7 @@ def _costs(
     low, high = min(0, m - n) - reach, max(0, m - n) + reach
     within = (shift >= low) & (shift <= high)
     # Any path outside costs more than every path inside, by so much that its share is 0.
-    most = costs.detach().abs().amax() if costs.numel() else 0.0
+    most = costs.detach().abs().max() if costs.numel() else 0.0  # ONNX knows no amax of all
     return torch.where(within, costs, (n + m) * (2 * most + 1) + 1000 * gamma)
 
 

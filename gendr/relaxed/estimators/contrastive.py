@@ -23,14 +23,13 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._common.checks import check_choice, check_number
+from gendr._common.checks import Reduction, check_choice, check_number
 from gendr._common.evaluations import Parallel
 from gendr._common.tracing import in_single, matmul
 from gendr._common.words import worded
 from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.solution_cache import SolutionCache
 from gendr.relaxed.estimators.solver_loss import (
-    Reduction,
     SolverLoss,
     check_problems,
     feasible,
@@ -41,6 +40,7 @@ from gendr.relaxed.estimators.solver_loss import (
 Order: TypeAlias = Literal["pointwise", "pairwise", "listwise"]
 
 
+@worded()
 class _CacheLoss(SolverLoss):
     """A loss over the solutions of a cache, which is made of the solver unless it is one."""
 
@@ -73,7 +73,7 @@ class _CacheLoss(SolverLoss):
             none = torch.ones((), dtype=torch.bool, device=given.device)
             return [c.flatten(1)[:, :1].masked_fill(none, torch.nan) for c in (predicted, *others)]
         pool = torch.from_numpy(self.cache.solutions).to(predicted).flatten(1)
-        return [matmul(costs.flatten(1), pool.mT) for costs in (predicted, *others)]
+        return [matmul(costs.to(pool).flatten(1), pool.mT) for costs in (predicted, *others)]
 
     def close(self) -> None:
         """End the threads or processes of the solver."""

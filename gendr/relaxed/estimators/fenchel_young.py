@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from gendr._common.checks import check_count, check_number
+from gendr._common.checks import Reduction, check_count, check_number
 from gendr._common.evaluations import Parallel
 from gendr._common.tracing import in_single, matmul
 from gendr._common.words import worded
@@ -27,7 +27,6 @@ from gendr.relaxed.estimators.api import Report
 from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.smoothing import check_score, drawn, score_of
 from gendr.relaxed.estimators.solver_loss import (
-    Reduction,
     SolverLoss,
     check_problems,
     feasible,

@@ -18,7 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gendr._common.checks import check_count, check_finite, check_float, check_number
+from gendr._common.checks import (
+    Reduction,
+    check_count,
+    check_finite,
+    check_float,
+    check_number,
+    check_reduction,
+)
 from gendr._common.evaluations import Evaluations, Parallel
 from gendr._common.tracing import in_single, matmul, refuse_transforms
 from gendr._common.words import worded
@@ -31,12 +38,7 @@ from gendr.relaxed.estimators.smoothing import (
     drawn,
     score_of,
 )
-from gendr.relaxed.estimators.solver_loss import (
-    Reduction,
-    check_reduction,
-    reduced,
-    with_gradient,
-)
+from gendr.relaxed.estimators.solver_loss import reduced, with_gradient
 
 
 @worded()

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from gendr._common.checks import check_choice, check_finite, check_float, shape_text
+from gendr._common.checks import (
+    Reduction,
+    check_finite,
+    check_float,
+    check_reduction,
+    shape_text,
+)
 from gendr._common.evaluations import Evaluations, Parallel
 from gendr._common.tracing import refuse_transforms
+from gendr._common.words import worded
 from gendr.relaxed.estimators.api import Report
 from gendr.relaxed.estimators.direction import direction_of
 
-Reduction: TypeAlias = Literal["none", "mean", "sum"]
 
-
+@worded()
 class SolverLoss(nn.Module):
     """A loss of predicted costs around a solver of a linear problem.
 
@@ -82,11 +88,6 @@ class SolverLoss(nn.Module):
     def close(self) -> None:
         """End the threads or processes of the solver."""
         self._function.close()
-
-
-def check_reduction(reduction: str) -> Reduction:
-    """The reduction, or a `ValueError`."""
-    return cast("Reduction", check_choice("reduction", reduction, ("none", "mean", "sum")))
 
 
 def reduced(values: Tensor, reduction: Reduction) -> Tensor:

@@ -155,8 +155,9 @@ def source(circuit: Parts, name: str, options: Options) -> str:
             f"// Feature f is x[{word} f + {word - 1}:{word} f], {kind}, over {1 << fraction}."
         )
     lines += [
-        "// Features that no gate reads are no mistake.",
+        "// Features that no gate reads, and groups that are always 0, are no mistake.",
         "/* verilator lint_off UNUSED */",
+        "/* verilator lint_off UNSIGNED */",
         f"module {name} (", ",\n".join(f"  {port}" for port in ports), ");",
     ]  # fmt: skip
     if module.clocked:
