@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from gendr._common.files import write_all, write_whole
-from gendr.cli import photos, scene
+from gendr.cli import photos
 from gendr.cli.cameras import with_cameras
 from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.masks import NoBackdropError, with_masks
@@ -30,10 +30,13 @@ from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.quality import mesh_quality
 from gendr.photos import visual
-from gendr.photos.fitting import CameraResult, FitResult, FitSettings, FitState, fit
+from gendr.photos.fitting import FitResult, FitSettings, FitState, fit
 from gendr.photos.fitting.visibility import visible_share
 from gendr.photos.views import Views, load_views, view_sizes
 from gendr.rendering.backends.choice import choose
+
+if TYPE_CHECKING:
+    from gendr.photos.fitting import CameraResult
 
 # File names: the results of a finished fit, which are replaced together, and below them the files
 # of a fit that is under way.
@@ -141,15 +144,18 @@ def run(args: Fit) -> int:
     out = Path(args.output)
     args = with_cameras(args, args.target, out)
     clock.lap("find cameras")
-    if args.scene:
-        return scene.run(args)
+    why: NoBackdropError | None = None
     try:
-        args = with_masks(args, out)
+        args = args if args.scene else with_masks(args, out)
     except NoBackdropError as reason:
         if args.object:
             raise
-        return scene.run(args, reason)
-    scene.refuse_for_object(args)
+        why = reason
+    if args.scene or why is not None:
+        from gendr.cli import scene  # with much that a fit to masks does without
+
+        return scene.run(args, why)
+    _refuse_for_object(args)
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     moves = photos.moves_surface(args, target.views)
@@ -196,6 +202,21 @@ def run(args: Fit) -> int:
 
 # ---------------------------------------------------------------------------------------------
 # input
+
+
+def _refuse_for_object(args: Fit) -> None:
+    """Refuse options that only a scene has.
+
+    Raises:
+        ValueError: naming the option.
+    """
+    usual = Fit(target=args.target, settings=FitSettings())
+    for name in ("faces", "box", "hold_out"):
+        if getattr(args, name) != getattr(usual, name):
+            raise ValueError(
+                f"--{name.replace('_', '-')} is for scenes, and {args.target} is fitted to masks; "
+                "leave it out, or give --scene"
+            )
 
 
 def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitState:

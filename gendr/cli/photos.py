@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gendr.cli.command_line import say
 from gendr.cli.common import as_json, model_file
@@ -16,17 +16,15 @@ from gendr.cli.stages import Stages
 from gendr.kernels.threads import mapped
 from gendr.losses import iou
 from gendr.mesh import Mesh
-from gendr.photos import visual
+from gendr.photos import fitting, visual  # the parts of `fitting` come with their first use
 from gendr.photos.camera_files.opencv import lens_entries, points_of
 from gendr.photos.camera_files.transforms import lens_of, list_frames, read_cameras
-from gendr.photos.fitting.cameras.refine import CameraResult, refine_cameras
-from gendr.photos.fitting.colors.fit import ColorResult, fit_colors
-from gendr.photos.fitting.shape.refine import ShapeResult, refine_shape
-from gendr.photos.fitting.shape.state import FitResult
-from gendr.photos.fitting.shape.stereo import LEAST_VIEWS
 from gendr.photos.meshing.remeshing import without_small_parts
 from gendr.photos.suspicious_masks import suspicious_masks
 from gendr.photos.views import Views
+
+if TYPE_CHECKING:
+    from gendr.photos.fitting import CameraResult, ColorResult, FitResult
 
 # File names: refined cameras, in the reader's own form of OpenCV's matrices, and beside the OBJ.
 CAMERAS, TEXTURED, COLORED, TURNTABLE = "cameras.json", "fit.glb", "fit.ply", "turntable.gif"
@@ -75,7 +73,7 @@ def refined_cameras(args: Fit, views: Views, stages: Stages) -> CameraResult:
     """The cameras put right, with a progress bar, and a line about what was found."""
     given = views.masks, views.camera, views.rgb
     focal = "focal" in args.refine
-    found = stages.run("cameras", CameraResult, refine_cameras, *given, focal=focal)
+    found = stages.run("cameras", fitting.CameraResult, fitting.refine_cameras, *given, focal=focal)
     if not args.quiet:
         say("gendr", _line(found))
     return found
@@ -149,8 +147,13 @@ def moves_surface(args: Fit, views: Views | None) -> bool:
     Raises:
         ValueError: if they shall and cannot: without colours, or if there are too few.
     """
-    if args.shape is None and "rgb" not in args.refine:
-        return views is not None and views.rgb is not None and len(views.masks) >= LEAST_VIEWS
+    by_default = args.shape is None and "rgb" not in args.refine
+    if by_default and (views is None or views.rgb is None):
+        return False
+    from gendr.photos.fitting.shape.stereo import LEAST_VIEWS
+
+    if by_default and views is not None:
+        return len(views.masks) >= LEAST_VIEWS
     if args.shape == "silhouettes":
         if "rgb" in args.refine:
             raise ValueError("--shape silhouettes and --refine rgb contradict each other")
@@ -183,9 +186,9 @@ def refined_shape(
         stages: of the fit.
         budget: seconds that stereo may take, or None.
     """
-    refine = partial(refine_shape, budget=budget)
+    refine = partial(fitting.refine_shape, budget=budget)
     given = result.mesh, large.rgb, large.camera, large.masks
-    found = stages.run("refine", ShapeResult, refine, *given)
+    found = stages.run("refine", fitting.ShapeResult, refine, *given)
     facts = {
         "improved": found.improved,
         "psnr": dict(zip(("before", "after"), found.psnr, strict=True)),
@@ -253,7 +256,8 @@ def color_size(count: int) -> int:
 def colored(args: Fit, mesh: Mesh, views: Views, kind: str, stages: Stages) -> ColorResult:
     """The mesh with the colours of the photos; a progress bar, and a line about blurred ones."""
     found = stages.run(
-        "colors", ColorResult, fit_colors, mesh, views.rgb, views.camera, views.masks,
+        "colors", fitting.ColorResult, fitting.fit_colors,
+        mesh, views.rgb, views.camera, views.masks,
         kind=kind, texture_size=args.texture_size, exposure=args.exposure, light=args.light,
     )  # fmt: skip
     if found.blurred and not args.quiet:

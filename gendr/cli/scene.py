@@ -198,21 +198,6 @@ def _refuse(args: Fit) -> None:
         raise ValueError("--colors vertex is not for scenes; leave it out, or give none")
 
 
-def refuse_for_object(args: Fit) -> None:
-    """Refuse options that only a scene has.
-
-    Raises:
-        ValueError: naming the option.
-    """
-    usual = Fit(target=args.target, settings=FitSettings())
-    for name in ("faces", "box", "hold_out"):
-        if getattr(args, name) != getattr(usual, name):
-            raise ValueError(
-                f"--{name.replace('_', '-')} is for scenes, and {args.target} is fitted to masks; "
-                "leave it out, or give --scene"
-            )
-
-
 def _clear(folder: Path) -> None:
     """Remove the depth maps of an earlier run, and nothing else that may be there."""
     for file in (*folder.glob("*/*_*.npz"), *folder.glob(SIDE_FILE)):

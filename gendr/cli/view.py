@@ -11,14 +11,15 @@ from pathlib import Path
 
 from gendr.cli.common import model_file
 from gendr.cli.parser import View
-from gendr.photos.viewer import Subject, Viewer, read_subject
-from gendr.photos.viewer.subject import stamp
 
 SECONDS = 1.0  # between two looks at the files of an output folder
 
 
 def run(args: View) -> int:
     """Run `gendr view` and return the exit status."""
+    from gendr.photos.viewer import Subject, Viewer, read_subject
+    from gendr.photos.viewer.subject import stamp
+
     path = Path(args.subject) if args.wait else model_file(args.subject)
     seen = stamp(path) if path.is_dir() else ()
     waiting = args.wait and not seen

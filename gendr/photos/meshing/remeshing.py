@@ -16,7 +16,7 @@ from gendr.mesh.mesh import Mesh
 from gendr.mesh.quality import crumbs, cut_faces
 from gendr.photos.meshing.libigl import libigl
 
-__all__ = ["Remeshed", "remesh", "without_cuts"]
+__all__ = ["Remeshed", "Tables", "remesh", "without_cuts"]
 
 # Edges longer or shorter than these multiples of the target are split and collapsed: either way
 # they come nearer to it.
@@ -83,7 +83,7 @@ def remesh(
     check_count("iterations", iterations, least=1)
     vertices = mesh.vertices.detach().double().cpu().numpy()
     faces = mesh.faces.cpu().numpy()
-    tables, old = _Tables(vertices, faces), _Surface(vertices, faces)
+    tables, old = Tables(vertices, faces), _Surface(vertices, faces)
     tell = callback or (lambda done: None)
     for i in range(iterations):
         tables.split(_LONG * target_length)
@@ -161,7 +161,7 @@ class _Surface:
         return corners, weights / weights.sum(1, keepdims=True)
 
 
-class _Tables:
+class Tables:
     """The tables of `remeshing_kernels`, with a capacity for vertices and faces to come."""
 
     def __init__(self, vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> None:
@@ -194,15 +194,23 @@ class _Tables:
         return self.kernels.HalfEdges(x[:v], faces[:h], twins[:h], first[:v], degree[:v], fixed[:v])
 
     def split(self, limit: float) -> None:
+        """Split all edges longer than a limit."""
         while not self.kernels.split(self._tables, self.counts, limit):
             self._fill(*self.result())
 
     def collapse(self, limit: float, longest: float) -> None:
+        """Collapse edges shorter than a limit, where none gets longer than `longest`."""
         for _ in range(_ROUNDS):
             if not self.kernels.collapse(self.live, limit, longest):
                 break
 
+    def simplify(self, faces: int) -> bool:
+        """Whether at most so many faces are left, see the kernel; never if it is not closed."""
+        live = self.live
+        return not live.fixed.any() and self.kernels.simplify(live, faces) <= faces
+
     def flip(self, *, by_shape: bool) -> int:
+        """Flip edges, and say how many."""
         return self.kernels.flip(self.live, by_shape)
 
     def relax(self, old: _Surface) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import igl
+import numpy as np
 import pytest
 import torch
 import trimesh
@@ -42,6 +44,38 @@ def test_manifold_stays_one():
     assert (found["is_watertight"], found["genus"]) == (True, 1)
     assert float(fewer.volumes) == pytest.approx(float(ring.volumes), rel=0.05)
     assert simplified(ring, 10_000) is ring
+
+
+@for_each(shift=[0.0, 1e3])
+def test_quadrics_keep_corners_and_leave_what_is_flat(shift):
+    """A box of 3,072 faces is one of 100; libigl's simplification stands for what is open."""
+    box = trimesh.creation.box((1.0, 2.0, 3.0))
+    for _ in range(4):
+        box = box.subdivide()
+    mesh = Mesh.from_trimesh(box, dtype=torch.float64)
+    mesh = mesh.with_vertices(mesh.vertices + shift)
+    fewer = simplified(mesh, 100)
+    assert 12 <= len(fewer.faces) <= 100
+    assert mesh_quality(fewer)["is_watertight"]
+    assert float(fewer.volumes) == pytest.approx(6, rel=1e-6)
+    sheet = Mesh(mesh.vertices, mesh.faces[(mesh.vertices[mesh.faces, 2] < shift).any(1)])
+    fewer = simplified(sheet, 100)
+    assert 50 <= len(fewer.faces) <= 100
+    assert float(fewer.vertices.amin() - shift) == pytest.approx(-1.5, abs=1e-6)
+
+
+def test_quadrics_come_as_near_as_those_of_libigl():
+    ball = icosphere(4)
+    ball = ball.with_vertices(ball.vertices * torch.tensor([1.0, 0.6, 0.15]))
+    v, f = ball.vertices.double().numpy(), ball.faces.numpy()
+    theirs = igl.qslim(np.asfortranarray(v), np.asfortranarray(f, np.int32), 400)[:2]
+    ours = simplified(ball, 400)
+    ours = ours.vertices.double().numpy(), ours.faces.numpy()
+    near, far = (
+        np.mean(igl.point_mesh_squared_distance(v, x, np.int64(faces))[0])
+        for x, faces in (ours, theirs)
+    )
+    assert near < 1.1 * far
 
 
 @for_each(kind=["edge", "vertex"])

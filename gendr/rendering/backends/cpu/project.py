@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from gendr._common import memory
-from gendr._common.tensor_cache import cached
 from gendr._common.tracing import is_traced
 from gendr.kernels.operator import Operator
 from gendr.kernels.threads import run
@@ -57,6 +56,7 @@ def _definition(spec: _Spec, vertices: Tensor, projection: Tensor) -> Tensor:
 
 _PROJECT = Operator("rendering.project", reference=_definition)
 _FEW = 4096  # faces that one thread projects before another one has woken up
+_PARTS = 8  # of the cameras, whose gradients of vertices are summed
 
 
 def _forward(
@@ -81,24 +81,13 @@ def _backward(
     """The gradients of the vertices and of the cameras."""
     from gendr.rendering.backends.cpu import project_kernels as kernels
 
-    vertices, dtype = inputs[0], inputs[0].dtype
+    dtype, parts = inputs[0].dtype, min(len(inputs[1]), _PARTS)
     limit = (torch.finfo(dtype).max / 4) ** 0.5
-    given, matrices = (x.numpy() for x in inputs)
-    pulls = grads[0].reshape(-1, 2).numpy()
-    tables = cached(spec.faces, ("corners", len(vertices)), lambda x: _incident(x, len(vertices)))
+    given, pulls = [x.numpy() for x in inputs], grads[0].reshape(-1, 2).numpy()
     found: list[Tensor | None] = [None, None]
     for k, kernel in enumerate((kernels.move_vertices, kernels.move_cameras)):
         if wanted[k]:
-            out = np.zeros(inputs[k].shape)
-            run(kernel, len(out), given, matrices, pulls, *tables, limit, out)
-            found[k] = narrowed(out, dtype)
+            out = np.zeros(((parts, *inputs[0].shape), inputs[1].shape)[k])
+            run(kernel, len(out), *given, pulls, spec.faces.numpy(), limit, out)
+            found[k] = narrowed(out.sum(0) if k == 0 else out, dtype)
     return tuple(found)
-
-
-def _incident(faces: Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The corners of the faces at each vertex; see the kernel."""
-    from gendr.rendering.backends.cpu import project_kernels as kernels
-
-    starts, corners = np.zeros(count + 1, np.int64), np.empty(faces.numel(), np.int64)
-    kernels.incident(faces.numpy(), starts, corners)
-    return starts, corners

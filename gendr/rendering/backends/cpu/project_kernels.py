@@ -62,21 +62,6 @@ def place(vertices, cameras, faces, corners, ends, start, stop):
                 corners[b * count + f, k, 1] = points[v, 1]
 
 
-@kernel()
-def incident(faces, starts, corners):
-    """The corners 3 f + k of faces [F, 3] at each vertex, in order: from `starts` [V + 1] on."""
-    flat = faces.reshape(-1)
-    for c in range(len(flat)):
-        starts[flat[c] + 1] += 1
-    for v in range(1, len(starts)):
-        starts[v] += starts[v - 1]
-    filled = starts[:-1].copy()
-    for c in range(len(flat)):
-        v = flat[c]
-        corners[filled[v]] = c
-        filled[v] += 1
-
-
 @inner(forceinline=True)
 def _within(value, limit):
     """A number within a limit; NaN stays."""
@@ -86,50 +71,60 @@ def _within(value, limit):
 
 
 @inner(forceinline=True)
-def _vertex_backward(camera, vertices, v, grads, first, starts, corners, limit):
-    """The gradient of the X, Y and W of a vertex in an image whose corners begin at `first`."""
-    x, y = 0.0, 0.0
-    for n in range(starts[v], starts[v + 1]):
-        c = first + corners[n]
-        x += _within(np.float64(grads[c, 0]), limit)
-        y += _within(np.float64(grads[c, 1]), limit)
-    x, y = _within(x, limit), _within(y, limit)
+def _point_gradients(faces, grads, first, limit, found):
+    """Fill in `found` [V, 2], the gradients of points in an image: its corners begin at `first`."""
+    found[:] = 0.0
+    for f in range(len(faces)):
+        for k in range(3):
+            v, c = faces[f, k], first + 3 * f + k
+            found[v, 0] += _within(np.float64(grads[c, 0]), limit)
+            found[v, 1] += _within(np.float64(grads[c, 1]), limit)
+
+
+@inner(forceinline=True)
+def _vertex_backward(camera, vertices, v, points, limit):
+    """The gradient of the X, Y and W of a vertex, by that of the point where it is seen."""
+    x, y = _within(points[v, 0], limit), _within(points[v, 1], limit)
     w = 1.0 / _row(camera, 2, vertices, v)
     along = x * _row(camera, 0, vertices, v) + y * _row(camera, 1, vertices, v)
     return x * w, y * w, -along * w * w
 
 
 @kernel()
-def move_vertices(vertices, cameras, grads, starts, corners, limit, out, start, stop):
-    """The gradients `out` [V, 3] of vertices start .. stop - 1.
+def move_vertices(vertices, cameras, grads, faces, limit, out, start, stop):
+    """The gradients `out[g]` [V, 3] of vertices, by the parts start .. stop - 1 of the cameras.
+
+    The parts do not depend on threads, so neither does their sum.
 
     Args:
         vertices: [V, 3].
         cameras: [B, 4, 4].
-        grads: [T * 3, 2], of the corners.
-        starts: by `incident`; and so `corners`.
-        corners: see there.
+        grads: [B F 3, 2], of the corners.
+        faces: int64 [F, 3].
         limit: of the gradients of points.
-        out: float64, is 0 before.
-        start: a vertex.
+        out: float64 [G, V, 3], is 0 before.
+        start: a part.
         stop: one past the last.
     """
-    for b in range(len(cameras)):
-        camera, first = cameras[b], b * len(corners)
-        for v in range(start, stop):
-            p, q, r = _vertex_backward(camera, vertices, v, grads, first, starts, corners, limit)
-            for n in range(3):
-                out[v, n] += camera[0, n] * p + camera[1, n] * q + camera[2, n] * r
+    points = np.empty((len(vertices), 2))
+    for g in range(start, stop):
+        for b in range(g * len(cameras) // len(out), (g + 1) * len(cameras) // len(out)):
+            camera = cameras[b]
+            _point_gradients(faces, grads, 3 * b * len(faces), limit, points)
+            for v in range(len(vertices)):
+                p, q, r = _vertex_backward(camera, vertices, v, points, limit)
+                for n in range(3):
+                    out[g, v, n] += camera[0, n] * p + camera[1, n] * q + camera[2, n] * r
 
 
 @kernel()
-def move_cameras(vertices, cameras, grads, starts, corners, limit, out, start, stop):
+def move_cameras(vertices, cameras, grads, faces, limit, out, start, stop):
     """The gradients `out` [B, 4, 4] of cameras start .. stop - 1; as `move_vertices`."""
+    points = np.empty((len(vertices), 2))
     for b in range(start, stop):
+        _point_gradients(faces, grads, 3 * b * len(faces), limit, points)
         for v in range(len(vertices)):
-            pulls = _vertex_backward(
-                cameras[b], vertices, v, grads, b * len(corners), starts, corners, limit
-            )
+            pulls = _vertex_backward(cameras[b], vertices, v, points, limit)
             for k in range(3):
                 for n in range(3):
                     out[b, k, n] += pulls[k] * vertices[v, n]
