@@ -405,6 +405,7 @@ def test_a_bench_beside_the_module_passes_and_fails(tmp_path):
     for circuit, given, options in (
         (plain, x, {}),
         (plain, x, {"registers": 30, "stream": True}),  # a latency of 1
+        (numbers, rows, {"word": 8, "result": "class"}),
         (numbers, rows, {"word": 8, "registers": 1}),
         (numbers, rows, {"word": 8, "registers": 1, "stream": True}),
         (numbers, rows, {"word": 8, "registers": 2, "stream": True, "result": "class"}),
