@@ -104,6 +104,8 @@ def test_half_precision_and_nan():
     a, b = (torch.full((n,), 1 / n, dtype=torch.bfloat16) for n in (6, 4))  # sums 0.3 % off
     sums = sinkhorn(costs.float(), a, b, 0.5).plan.sum(-2)
     assert_close(sums, b.float().expand(3, 4), rtol=4e-3, atol=0)
+    with pytest.raises(ValueError, match="the same sum"):
+        sinkhorn(costs.float(), a.float() + 1e-5, b.float(), 0.5)
     lost = sinkhorn(costs.float() * torch.nan, epsilon=0.5, check=False)
     assert lost.cost.isnan().all()
 
