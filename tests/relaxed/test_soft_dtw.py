@@ -108,7 +108,8 @@ def test_what_lies_beyond_a_length_is_never_read():
     (a, _), b = pair(5, 4), torch.randn(3, 6, dtype=D)
     a[4], b[1, 2:] = torch.nan, torch.nan
     lengths = torch.tensor(4).expand(3), torch.tensor([6, 2, 5])
-    a.requires_grad_(), b.requires_grad_()
+    for sequence in (a, b):
+        sequence.requires_grad_()
     for settings in ({}, {"normalize": True}):
         found = soft_dtw(a, b, 0.5, lengths=lengths, **settings)
         assert_close(found[1], soft_dtw(a[:4], b[1, :2], 0.5, **settings))
