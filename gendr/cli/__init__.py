@@ -1,4 +1,4 @@
-"""The command line: `gendr COMMAND`; the commands are listed in `gendr.cli.parser`."""
+"""The command line, also from Python: `main(["fit", "cow.obj", "-o", "results"])` as `gendr fit`."""
 
 from __future__ import annotations
 
