@@ -1,4 +1,4 @@
-"""The command line, also from Python: `main(["fit", "cow.obj", "-o", "results"])` as `gendr fit`."""
+"""The command line, also from Python: `main(["fit", "photos/"])` is `gendr fit photos/`."""
 
 from __future__ import annotations
 
