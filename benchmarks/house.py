@@ -135,9 +135,9 @@ def tests_of_internals() -> dict[str, list[str]]:
     listed = (ROOT / "tests" / "public_api.txt").read_text(encoding="utf-8").splitlines()
     public = {"gendr.__version__"}
     for line in listed:
-        head, _, names = line.partition(":")
+        head, _, offered = line.partition(":")
         if not head.rpartition(".")[2][0].isupper():  # a module
-            public |= {head, *(f"{head}.{name}" for name in names.split())}
+            public |= {head, *(f"{head}.{name}" for name in offered.split())}
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
