@@ -130,6 +130,28 @@ def autograd_functions() -> list[str]:
     ]
 
 
+def tests_of_internals() -> dict[str, list[str]]:
+    """What files of tests import from the package that `tests/public_api.txt` does not list."""
+    listed = (ROOT / "tests" / "public_api.txt").read_text(encoding="utf-8").splitlines()
+    public = {"gendr.__version__"}
+    for line in listed:
+        head, _, offered = line.partition(":")
+        if not head.rpartition(".")[2][0].isupper():  # a module
+            public |= {head, *(f"{head}.{name}" for name in offered.split())}
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            internal = [x for x in names if x.partition(".")[0] == "gendr" and x not in public]
+            if internal:
+                found.setdefault(str(path.relative_to(ROOT)), []).extend(internal)
+    return found
+
+
 def entered(call: Callable[[], object]) -> tuple[int, int, int]:
     """Files of the package that a call enters, its Python calls in them, those in the ground."""
     files, calls, ground = set[str](), 0, 0
@@ -193,6 +215,9 @@ def main() -> None:
     print(*(f"- {', '.join(group)}" for group in groups), sep="\n")
     print(f"\n`autograd.Function`s outside the operator layer: {len(functions)}")
     print(*(f"- {each}" for each in functions), sep="\n")
+    internal = tests_of_internals()
+    print(f"\nfiles of tests that import internal names: {len(internal)}")
+    print(*(f"- {path}: {len(names)}" for path, names in internal.items()), sep="\n")
 
 
 if __name__ == "__main__":

@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import gendr
-from gendr.rendering.backends.choice import choose
-from gendr.rendering.backends.interface import operation
-from gendr.rendering.fragments import signed_distance
-from gendr.rendering.geometry import ImageSize, project_faces
+from support.backends import centres
 from support.cases import for_each
 
 ROOT = Path(__file__).parents[1]
@@ -81,12 +77,13 @@ def test_a_short_run_writes_numbers_a_table_and_a_plot(folder):
 
 @torch.no_grad()
 @for_each(dist=["uniform", "logistic.squared", "cauchy"])
-def test_listed_pairs_are_those_of_the_dense_distances(speed, dist):
+def test_listed_pairs_are_those_of_the_dense_distances(speed, dist, monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    rounding = importlib.import_module("rounding")
     case = scene(speed, views=1, size=16, dist=dist)
     mesh, camera = case.mesh.to(torch.float64), case.camera.to(torch.float64)
-    faces, _ = project_faces(mesh, camera, 1.0, 100.0)
-    points = ImageSize(16, 16).centres(torch.arange(16 * 16), torch.float64)
-    d = signed_distance(points[:, None], faces.corners)
+    corners, _ = camera.project(mesh.vertices[None])
+    d = rounding.published_distance(centres((16, 16)), corners[0, mesh.faces])
     assert case.pairs() == int((d >= -case.radius()[0].double()).sum())
 
 
@@ -94,19 +91,6 @@ def test_listed_pairs_are_those_of_the_dense_distances(speed, dist):
 def test_estimate_is_close_to_the_count(speed, dist, size):
     case = scene(speed, size=size, dist=dist)
     assert case.estimate() == pytest.approx(case.pairs(), rel=0.05)
-
-
-def test_brute_force_visits_every_pair(speed):
-    case = scene(speed)
-    law = gendr.distributions.get("uniform")
-    culled = law.radius(torch.tensor([1e-2]), 1e-6)
-    with speed.every_pair():
-        radius = case.radius()
-        runs = operation(choose("cpu", radius), "pairs")(
-            case.faces(), ImageSize(32, 32), radius, 10**7
-        )
-        assert sum(len(run().pixels) for run in runs) == case.all_pairs
-    assert torch.equal(law.radius(torch.tensor([1e-2]), 1e-6), culled)
 
 
 def test_the_page_says_what_the_numbers_say(speed):
@@ -183,20 +167,3 @@ def test_bad_options_end_in_one_line(speed, options, said, capsys, tmp_path, mon
     assert printed.out == ""
     assert said in printed.err
     assert printed.err.count("\n") == 1
-
-
-def test_the_published_distance_is_the_distance_in_float64_and_cancels_in_float32(monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    rounding = importlib.import_module("rounding")
-    generator = torch.Generator().manual_seed(0)
-    faces = torch.rand(20, 3, 2, generator=generator, dtype=torch.float64) * 2 - 1
-    faces[10:, 2] = faces[10:, 1] + 1e-3 * (faces[10:, 2] - faces[10:, 0])  # thin ones
-    points = torch.rand(200, 2, generator=generator, dtype=torch.float64) * 2 - 1
-    want = signed_distance(points[None], faces[:, None])
-    found = rounding.published_distance(points, faces)
-    assert (found - want).abs().max() < 1e-9
-    corners, places = faces.float(), points.float()
-    rough = rounding.published_distance(places, corners).double()
-    exact = rounding.published_distance(places.double(), corners.double())
-    fine = signed_distance(places[None], corners[:, None]).double()
-    assert (rough - exact).abs()[10:].max() > 30 * (fine - exact).abs()[10:].max()

@@ -5,7 +5,9 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import make_dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,10 +121,10 @@ def test_a_resumed_run_is_of_the_same_commit_and_does_what_failed(
 
 
 def test_the_fastest_launch_is_found_and_the_old_one_restored(gpu_check, monkeypatch, tmp_path):
-    from gendr.rendering.backends.triton import tiles
-
     place = gpu_check.Place("cuda", tmp_path, tmp_path / "a.json", 10.0)
-    before = tiles.LAUNCH
+    launches = make_dataclass("Launch", [("warps", int), ("programs", int)], frozen=True)
+    before = launches(4, 1024)
+    tiles = SimpleNamespace(__name__="gendr.tiles", LAUNCH=before)
 
     def busy(run, place):
         launch = tiles.LAUNCH
@@ -132,7 +134,7 @@ def test_the_fastest_launch_is_found_and_the_old_one_restored(gpu_check, monkeyp
     trials = {"warps": (1, 2, 4), "programs": (1024, 4096)}
     best = gpu_check.descend(tiles, trials, [lambda: None], place, float("inf"))
     assert tiles.LAUNCH is before
-    assert best.warps == 2 or before.warps not in (1, 4)
+    assert best.warps == 2
     assert best.programs == 4096
     assert "'programs': 4096" in place.file.read_text()
 

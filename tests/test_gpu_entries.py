@@ -268,7 +268,7 @@ def test_lists_take_few_launches():
 
 # What PyTorch lists, in `torch.use_deterministic_algorithms`, as different from run to run on CUDA,
 # as far as it adds up floats. A fit takes a stand-in for the renderer, whose kernels have no such
-# sums: they are looked at by `test_triton_hazards.py`.
+# sums: they are looked at by `rendering/test_triton_hazards.py`.
 SAME_EVERY_TIME = """
 import torch
 import gendr

@@ -16,9 +16,8 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-# The command line has a page of its own, `splatting` is `gendr.photos.splatting`, `testing` is for
-# tests.
-NOT_IN_THE_REFERENCE = ("cli", "splatting", "testing")
+# `splatting` is `gendr.photos.splatting`.
+NOT_IN_THE_REFERENCE = ("splatting",)
 # What is typed at a prompt, up to the next empty line.
 PROMPT = re.compile(r"^>>> .*(?:\n.*\S.*)*", re.M)
 # "> 0" where a text begins: a line, or what is said of a parameter.

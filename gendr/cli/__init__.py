@@ -1,4 +1,4 @@
-"""The command line: `gendr COMMAND`; the commands are listed in `gendr.cli.parser`."""
+"""The command line, also from Python: `main(["fit", "photos/"])` is `gendr fit photos/`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ import torch
 from gendr import distributions
 from gendr.distributions import Gamma
 from gendr.distributions import numba as compiled
-from gendr.distributions.bodies import kernel_name
 from support.cases import for_each
 from support.laws import EXAMPLES, points
 
@@ -59,7 +58,7 @@ def test_the_loop_over_both_gives_what_each_gives(law):
     z = inputs(law).numpy()
     out = [np.full_like(z, np.nan) for _ in range(3)]
     arguments = [a.ctypes.data_as(DOUBLES) for a in (z, *out)]
-    address = compiled.loop(kernel_name(type(law)), compiled.BOTH).address
+    address = compiled.loop(law.name, compiled.BOTH).address
     number = ctypes.c_double
     kinds = (DOUBLES, ctypes.c_int64, number, DOUBLES, DOUBLES, DOUBLES)
     call = ctypes.CFUNCTYPE(None, *kinds)(address)

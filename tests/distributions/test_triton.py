@@ -9,7 +9,6 @@ import torch
 
 from gendr import distributions
 from gendr.distributions import Gamma
-from gendr.distributions.bodies import bodies
 from support.cases import for_each
 from support.laws import EXAMPLES, points
 
@@ -171,16 +170,17 @@ def test_infinities_reach_the_limits_and_a_nan_spares_the_others(law):
 
 
 def test_parameters_of_shapes():
-    """Of gamma by mpmath; of the others those that Numba has, which are found one by one."""
+    """By mpmath; the exponent of the density of powers is positive."""
     shapes = torch.tensor([1e-3, 0.5, 2.0, 0.5, 300.0, 1e6], dtype=torch.float64)
     rounded, constant, psi = compiled.parameters("gamma", shapes)
     assert rounded.tolist() == shapes.float().tolist()
     for a, c, s in zip(map(mp.mpf, rounded.tolist()), constant, psi, strict=True):
         assert c.item() == pytest.approx(float(a * mp.log(a) - a - mp.loggamma(a)), abs=1e-8)
         assert s.item() == pytest.approx(float(mp.digamma(a) - mp.log(a)), rel=1e-7)
-    for name in ("power", "student_t"):
-        of = bodies(name)
-        rounded, *found = compiled.parameters(name, shapes)
-        for kind, values in zip(("constant", "slope_constant"), found, strict=True):
-            want = [of.for_float64(kind)(x) for x in rounded.tolist()]
-            assert values.tolist() == pytest.approx(want, rel=1e-9, abs=1e-12)
+    rounded, constant, _ = compiled.parameters("power", shapes)
+    assert constant.tolist() == [a if a < 1 else a - 1 for a in rounded.tolist()]
+    rounded, constant, psi = compiled.parameters("student_t", shapes)
+    for nu, c, s in zip(map(mp.mpf, rounded.tolist()), constant, psi, strict=True):
+        assert c.item() == pytest.approx(float(-mp.log(mp.beta(nu / 2, 0.5))), rel=1e-9, abs=1e-12)
+        slope = (mp.digamma((nu + 1) / 2) - mp.digamma(nu / 2)) / 2 - 1 / (2 * nu)
+        assert s.item() == pytest.approx(float(slope), rel=1e-9, abs=1e-12)

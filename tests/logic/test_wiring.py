@@ -8,9 +8,6 @@ import torch
 from torch import nn
 
 from gendr.logic import GroupSum, LearnableWiring, LogicLayer, block_wiring, random_wiring
-from gendr.logic.backends.wires import Wires
-from gendr.logic.mixing import mixed
-from gendr.logic.wiring import candidate_wiring
 from support.cases import for_each
 
 SIZES = [(2, 1, 2), (2, 9, 2), (5, 10, 2), (5, 25, 2), (17, 24, 2), (784, 8000, 2), (300, 300, 2),
@@ -98,25 +95,35 @@ def test_bad_sizes(make, error, match):
 )
 def test_candidates(inputs, gates, fan_in, count, seed):
     """All different for each gate, the first as in a random wiring, all inputs in use."""
-    found = candidate_wiring(inputs, gates, fan_in, count, seed=seed)
+
+    def drawn():
+        wiring = LearnableWiring(count)
+        return LogicLayer(inputs, gates, fan_in, wiring=wiring, seed=seed).candidates
+
+    found = drawn()
     assert found.shape == (count, fan_in, gates)
     for own in found.flatten(0, 1).T.tolist():
         assert len(set(own)) == count * fan_in
         assert 0 <= min(own) <= max(own) < inputs
     assert torch.equal(found[0], random_wiring(inputs, gates, fan_in, seed=seed))
-    assert torch.equal(found, candidate_wiring(inputs, gates, fan_in, count, seed=seed))
+    assert torch.equal(found, drawn())
     assert len(found.unique()) == inputs
+
+
+def by_formula(layer, x):
+    """A layer of two inputs by the definition of soft wires and gates."""
+    shares = layer.wire_weight.exp() / layer.wire_weight.exp().sum(0)
+    a, b = torch.zeros(2, len(x), layer.candidates.shape[2], dtype=x.dtype)
+    for share, which in zip(shares, layer.candidates, strict=True):
+        a, b = a + share[0] * x[:, which[0]], b + share[1] * x[:, which[1]]
+    t00, t01, t10, t11 = layer.soft_tables().T
+    return (1 - a) * ((1 - b) * t00 + b * t01) + a * ((1 - b) * t10 + b * t11)
 
 
 def test_a_soft_wire_is_the_mean_of_its_candidates():
     layer = LogicLayer(20, 30, wiring=LearnableWiring(4), init="normal", dtype=torch.float64)
     x = torch.rand(7, 20, dtype=torch.float64)
-    shares = layer.wire_weight.exp() / layer.wire_weight.exp().sum(0)
-    a, b = torch.zeros(2, 7, 30, dtype=torch.float64)
-    for share, which in zip(shares, layer.candidates, strict=True):
-        a, b = a + share[0] * x[:, which[0]], b + share[1] * x[:, which[1]]
-    t00, t01, t10, t11 = layer.soft_tables().T
-    want = (1 - a) * ((1 - b) * t00 + b * t01) + a * ((1 - b) * t10 + b * t11)
+    want = by_formula(layer, x)
     torch.testing.assert_close(layer(x), want, atol=1e-14, rtol=0)
     torch.testing.assert_close(layer(x[None])[0], want, atol=1e-14, rtol=0)
     hot = LogicLayer(20, 30, wiring=LearnableWiring(4), scale=0.5, init="normal",
@@ -128,19 +135,19 @@ def test_a_soft_wire_is_the_mean_of_its_candidates():
 
 
 @for_each(dtype=[torch.float32, torch.float64, torch.bfloat16])
-def test_means_match_their_definition(dtype):
-    x = torch.rand(50, 33, dtype=dtype, requires_grad=True)
-    shares = torch.rand(8, 70, dtype=dtype, requires_grad=True)
-    inputs = torch.randint(1, 50, (8, 70))  # nobody reads the first
-    given = torch.rand(70, 33, dtype=dtype)
-    got = mixed(x, Wires(inputs, 50), shares)
-    want = (shares[..., None] * x[inputs]).sum(0)
+def test_gradients_of_means_are_those_of_the_definition(dtype):
+    """Of 50 features that are not all read."""
+    layer = LogicLayer(50, 5, wiring=LearnableWiring(4), init="normal", dtype=dtype)
+    x, given = torch.rand(33, 50, dtype=dtype, requires_grad=True), torch.rand(33, 5, dtype=dtype)
     limit = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 0.05}[dtype]
-    torch.testing.assert_close(got, want, atol=limit, rtol=limit)
-    found = [torch.autograd.grad(y, (x, shares), given) for y in (got, want)]
+    leaves = x, layer.wire_weight
+    found = [torch.autograd.grad(y, leaves, given) for y in (layer(x), by_formula(layer, x))]
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, atol=4 * limit, rtol=4 * limit)
-    assert (found[0][0][0] == 0).all()
+    unread = torch.ones(50, dtype=torch.bool)
+    unread[layer.candidates.flatten()] = False
+    assert unread.any()
+    assert (found[0][0][:, unread] == 0).all()
 
 
 def test_hard_wires_equal_soft_ones_at_one_hot_weights():

@@ -15,26 +15,20 @@ from support.cases import for_each
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr.kernels.triton.launch import interpreted
-from gendr.primitives.triton.sums import LAUNCH
+from support.triton import DEVICE, INTERPRETED, needs_a_place, needs_the_interpreter, small_sums
 
 pytestmark = [
     pytest.mark.skipif(gendr.backends()["cpu"] is not None, reason="needs Numba"),
-    pytest.mark.skipif(
-        not interpreted() and not torch.cuda.is_available(), reason="needs a GPU or interpreter"
-    ),
+    needs_a_place,
 ]
-DEVICE = "cpu" if interpreted() else "cuda"
-# Every grid has several programs, none of them full; segments have blocks, and blocks of blocks.
-SMALL = {"block": 64, "rows": 64, "blocks": 8, "group": 4, "small": 6, "chunk": 64, "programs": 3}
 BITS = {torch.float32: 4e-7, torch.float64: 2e-14}
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Work cut into small pieces, where it is not a GPU that does it."""
-    for name, value in SMALL.items() if interpreted() else ():
-        monkeypatch.setattr(LAUNCH, name, value)
+    if INTERPRETED:
+        small_sums(monkeypatch)
 
 
 def outcomes(call, *leaves):
@@ -271,13 +265,12 @@ def everything(backend):
 
 @pytest.mark.slow
 @pytest.mark.rotating(4, group="primitives")
-@pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter")
+@needs_the_interpreter
 @pytest.mark.usefixtures("nan_in_new_tensors")
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(monkeypatch):
     from support.races import in_any_order
 
-    for name, value in (SMALL | {"block": 32, "chunk": 16}).items():
-        monkeypatch.setattr(LAUNCH, name, value)
+    small_sums(monkeypatch, block=32, chunk=16)
     watch, shuffled = in_any_order(lambda: everything("triton"))
     for a, b in zip(shuffled, everything("triton"), strict=True):
         assert torch.equal(a, b)

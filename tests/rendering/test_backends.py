@@ -1,16 +1,25 @@
 """What holds for every backend alike, in float64 or, if it is Triton's, in float32."""
 
+import importlib
+import sys
+import warnings
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
 
 import gendr
 from gendr import Renderer, look_at
+from gendr.kernels import backends as kernel_backends
+from gendr.kernels.triton import launch
 from gendr.mesh import icosphere
 from gendr.rendering import aggregation, api, geometry
 from gendr.rendering.aggregation import Aggregation
+from gendr.rendering.backends import reference
 from gendr.rendering.backends.choice import choose
+from gendr.rendering.backends.cpu import backend as cpu
+from gendr.rendering.backends.cpu import softmax as cpu_softmax
 from gendr.rendering.backends.interface import operation
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import signed_distance
@@ -346,3 +355,155 @@ def test_images_of_faces_that_are_not_seen(monkeypatch, backend):
     assert (left_out[4] >= 0).any()
     for want, got in zip(left_out, stayed, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+# -- which there are, and which is taken ----------------------------------------------------------
+
+
+def test_backends_are_listed_and_chosen(monkeypatch):
+    found = gendr.backends()
+    assert list(found) == ["cpu", "triton", "reference"]
+    assert found["cpu"] is None
+    assert found["reference"] is None
+    monkeypatch.setattr(cpu, "available", lambda: "no Numba here")
+    assert gendr.backends()["cpu"] == "no Numba here"
+    with pytest.raises(RuntimeError, match="no Numba here"):
+        gendr.silhouette(soup(1, 2, 0), 8, backend="cpu")
+    monkeypatch.setattr(kernel_backends, "warned", set())
+    with pytest.warns(RuntimeWarning, match="no Numba here"):
+        gendr.silhouette(soup(1, 2, 0), 8)
+    gendr.silhouette(soup(1, 2, 0), 8)  # said once
+
+
+@pytest.fixture
+def fresh():
+    """`available` of Triton without its cache."""
+    pytest.importorskip("triton", reason="Triton has no wheels for this platform")
+    launch.available.cache_clear()
+    yield launch.available
+    launch.available.cache_clear()
+
+
+def init():
+    raise RuntimeError("The NVIDIA driver on your system is too old.\nPlease update it.")
+
+
+class OnGpu:
+    """A stand-in for a tensor on a GPU, with what `choose` reads of it."""
+
+    device = torch.device("cuda")
+    dtype = torch.float32
+    is_cuda = True
+
+
+@pytest.fixture
+def gpu(fresh, monkeypatch):
+    """Triton compiles, for a GPU that it supports."""
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    for name, value in {
+        "is_available": True, "get_device_name": "Some GPU", "get_device_capability": (8, 0),
+        "init": None,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    return fresh
+
+
+@for_each(
+    "changes, said",
+    [
+        ([(torch.version, "cuda", None)], "needs PyTorch built for CUDA"),
+        ([(torch.cuda, "is_available", lambda: False)], "torch.cuda.is_available() is False"),
+        (
+            [(torch.cuda, "is_available", lambda: False), (torch.cuda, "init", init)],
+            "The NVIDIA driver on your system is too old.",
+        ),
+        ([(torch.cuda, "get_device_capability", lambda: (7, 5))], "8.0 (Ampere) or newer, found "),
+        ([("triton.__version__", "3.3.1")], "needs Triton >= 3.4, found 3.3.1"),
+    ],
+)
+def test_what_is_missing_is_said(gpu, monkeypatch, changes, said):
+    for change in changes:
+        monkeypatch.setattr(*change)
+    gpu.cache_clear()
+    assert said in gpu()
+    assert "\n" not in gpu()
+    with pytest.raises(RuntimeError, match="the triton backend"):
+        gendr.silhouette(soup(1, 2, 0), 8, backend="triton")
+    monkeypatch.setattr(kernel_backends, "warned", set())
+    with pytest.warns(RuntimeWarning, match=r"the triton backend.*; falling back") as caught:
+        assert choose("auto", OnGpu()) is reference
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert choose("auto", OnGpu()) is reference
+
+
+def test_a_capable_gpu_is_taken_and_tensors_that_are_elsewhere_are_not(gpu):
+    assert gpu() is None
+    assert choose("auto", OnGpu()).__name__ == "gendr.rendering.backends.triton.backend"
+    assert choose("auto", torch.zeros(1)) is cpu
+    with pytest.raises(ValueError, match="'triton' does not serve tensors on cpu"):
+        gendr.silhouette(soup(1, 2, 0), 8, backend="triton")
+
+
+def test_no_triton_and_its_interpreter(fresh, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert fresh() is None
+    assert launch.supports(torch.zeros(1))
+    fresh.cache_clear()
+    monkeypatch.setitem(sys.modules, "triton", None)
+    assert "pip install '.[triton]'" in fresh()
+    assert gendr.backends()["triton"] == fresh()
+
+
+# -- what the kernels of the CPU keep, and what they are not asked for -----------------------------
+
+
+def test_gradients_of_a_texture_are_the_same_in_any_rounds(monkeypatch):
+    """However few requests are kept together, and however many threads there are."""
+    generator = torch.Generator().manual_seed(4)
+    ball = icosphere(1).scaled(0.7).to(torch.float64)
+    uvs = 3 * torch.rand(len(ball.vertices), 2, generator=generator).double() - 1  # it repeats
+    texels = torch.rand(7, 5, 3, generator=generator).double()
+    results = []
+    for room, threads in ((8_000_000, 1), (8_000_000, 2), (1_000, 2)):
+        monkeypatch.setattr(cpu_softmax, "CAPACITY", room)
+        gendr.set_num_threads(threads)
+        texture = texels.clone().requires_grad_()
+        camera = look_at(2.7, 21.0, 33.0, dtype=torch.float64)
+        mesh = ball.with_uvs(uvs, ball.faces).with_texture(texture)
+        rgb = Renderer(40, "logistic", scale=0.1, backend="cpu")(mesh, camera).rgb
+        rgb.square().sum().backward()
+        results.append(texture.grad)
+    gendr.set_num_threads(None)
+    assert results[0].abs().sum() > 0
+    assert all(torch.equal(results[0], other) for other in results[1:])
+
+
+def test_only_what_is_read_is_computed(monkeypatch):
+    def refuse(*args):
+        raise AssertionError("not asked for")
+
+    for name in ("softmax", "pairs", "nearest"):
+        monkeypatch.setitem(cpu.KERNELS, f"rendering.{name}", refuse)
+    out = Renderer(8, backend="cpu")(icosphere(0).scaled(0.5), look_at(3, 0, 0))
+    assert out.alpha.any()
+    assert out.alpha is out.alpha
+    with pytest.raises(AssertionError, match="not asked for"):
+        _ = out.rgb
+
+
+def test_brute_force_visits_every_pair(monkeypatch):
+    """As the benchmark of speed measures it."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    speed = importlib.import_module("speed")
+    case = speed.Scene(
+        speed.Case("sphere_642", 2, 32, "uniform", 1e-2), speed.Place("cpu", "cpu", None)
+    )
+    culled = case.radius()
+    with speed.every_pair():
+        radius = case.radius()
+        runs = operation(cpu, "pairs")(case.faces(), ImageSize(32, 32), radius, 10**7)
+        assert sum(len(run().pixels) for run in runs) == case.all_pairs
+    assert torch.equal(case.radius(), culled)

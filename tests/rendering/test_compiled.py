@@ -7,16 +7,13 @@ results are written where those of the capture lie, which is what a graph does.
 import gc
 import weakref
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pytest
 import torch
 
 import gendr
-from gendr._common import readback
 from gendr.mesh import icosphere
 from gendr.rendering import compiled as module
-from gendr.rendering.geometry import ImageSize
 from support.cases import for_each
 
 KEYS = "vertices rotation translation focal principal".split()
@@ -236,11 +233,11 @@ def test_kinds_of_calls_are_told_apart(graphs):
     assert len(fast) == 8  # the one that was used least is gone
     fast.forget()
     assert len(fast) == 0
-    for size in (ImageSize(12, 12), ImageSize(9, 14), ImageSize(12, 12)):
-        renderer.size = size
+    for size in ((12, 12), (9, 14), (12, 12)):
+        renderer.size = gendr.Renderer(size).size
         for _ in range(4):
             alpha = fast(mesh, camera).alpha
-            assert alpha.shape[1:] == (size.height, size.width)
+            assert alpha.shape[1:] == size
             assert torch.equal(alpha, renderer(mesh, camera).alpha)
     assert len(fast) == 2
 
@@ -248,7 +245,7 @@ def test_kinds_of_calls_are_told_apart(graphs):
 @pytest.mark.every
 def test_graphs_are_of_the_backend_s_settings(graphs, monkeypatch):
     pytest.importorskip("triton", reason="Triton has no wheels for this platform")
-    from gendr.rendering.backends.triton import project, tiles
+    from support.triton import small_projections, small_tiles
 
     mesh, camera = icosphere(0).scaled(0.5), gendr.look_at(2.7, 20.0, 0.0)
     fast = gendr.Renderer(6, "logistic", scale=2e-2, backend="triton").compiled()
@@ -260,9 +257,9 @@ def test_graphs_are_of_the_backend_s_settings(graphs, monkeypatch):
         return len(fast)
 
     assert calls() == 1
-    monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, block_faces=2))
+    small_tiles(monkeypatch)
     assert calls() == 2
-    monkeypatch.setattr(project, "LAUNCH", replace(project.LAUNCH, faces=512))
+    small_projections(monkeypatch)
     assert calls() == 3
 
 
@@ -299,25 +296,6 @@ def test_graphs_keep_nothing_of_the_user_s_and_other_images_are_the_renderer_s(g
     assert len(fast) == 2
     for name in ("alpha", "rgb", "depth", "normals", "face_id", "mask"):
         assert torch.equal(getattr(out, name), getattr(want, name)), name
-
-
-def test_triton_tells_graphs_what_its_kernels_read():
-    pytest.importorskip("triton", reason="Triton has no wheels for this platform")
-    mesh, camera = scene(1)
-    renderer = gendr.Renderer(8, "logistic", scale=2e-2, backend="triton", learnable=("scale",))
-    vertices = mesh.vertices.clone().requires_grad_()
-    with torch.set_grad_enabled(False):
-        assert renderer(mesh, camera).alpha.numel()
-        kept = []
-        with readback.holding(kept):
-            assert renderer(mesh.with_vertices(vertices), camera).alpha.numel()
-    addresses = {
-        x.data_ptr()
-        for args in kept
-        for x in (args if isinstance(args, tuple) else (args,))
-        if isinstance(x, torch.Tensor)
-    }
-    assert {vertices.data_ptr(), mesh.faces.data_ptr()} <= addresses
 
 
 @for_each(

@@ -1,6 +1,8 @@
 """Distances, projection, clipping, against independent constructions."""
 
+import importlib
 import math
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -39,6 +41,23 @@ def test_distance_against_dense_sampling_of_the_boundary():
     want = torch.tensor([1, 0.5, -1, -math.sqrt(2), 0], dtype=torch.float64)
     for corners in (square, square.flip(0)):
         torch.testing.assert_close(signed_distance(points, corners), want)
+
+
+def test_the_published_distance_is_the_distance_in_float64_and_cancels_in_float32(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    rounding = importlib.import_module("rounding")
+    generator = torch.Generator().manual_seed(0)
+    faces = torch.rand(20, 3, 2, generator=generator, dtype=torch.float64) * 2 - 1
+    faces[10:, 2] = faces[10:, 1] + 1e-3 * (faces[10:, 2] - faces[10:, 0])  # thin ones
+    points = torch.rand(200, 2, generator=generator, dtype=torch.float64) * 2 - 1
+    want = signed_distance(points[None], faces[:, None])
+    found = rounding.published_distance(points, faces)
+    assert (found - want).abs().max() < 1e-9
+    corners, places = faces.float(), points.float()
+    rough = rounding.published_distance(places, corners).double()
+    exact = rounding.published_distance(places.double(), corners.double())
+    fine = signed_distance(places[None], corners[:, None]).double()
+    assert (rough - exact).abs()[10:].max() > 30 * (fine - exact).abs()[10:].max()
 
 
 def test_distance_is_differentiable_twice():

@@ -221,24 +221,6 @@ def test_bad_scenes():
     assert Renderer(8, check=False)(broken, camera).alpha.shape == (1, 8, 8)
 
 
-def test_backends_are_listed_and_chosen(monkeypatch):
-    found = gendr.backends()
-    assert list(found) == ["cpu", "triton", "reference"]
-    assert found["cpu"] is None
-    assert found["reference"] is None
-    from gendr.kernels import backends as _backends
-    from gendr.rendering.backends.cpu import backend as cpu
-
-    monkeypatch.setattr(cpu, "available", lambda: "no Numba here")
-    assert gendr.backends()["cpu"] == "no Numba here"
-    with pytest.raises(RuntimeError, match="no Numba here"):
-        gendr.silhouette(GOOD, 8, backend="cpu")
-    monkeypatch.setattr(_backends, "warned", set())
-    with pytest.warns(RuntimeWarning, match="no Numba here"):
-        gendr.silhouette(GOOD, 8)
-    gendr.silhouette(GOOD, 8)  # said once
-
-
 def test_backends_are_listed_by_operator():
     """Of all systems; what has no kernels in a backend says so, and the definition serves all."""
     found = gendr.backends("all")

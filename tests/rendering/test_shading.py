@@ -8,8 +8,7 @@ from torch.autograd import gradcheck
 
 from gendr import Camera, Lighting, Mesh, Renderer, look_at
 from gendr.mesh import cube, icosphere
-from gendr.rendering.geometry import ImageSize
-from support.backends import BACKENDS, place
+from support.backends import BACKENDS, centres, place
 from support.cases import for_each
 
 
@@ -262,8 +261,7 @@ def test_normals_point_outwards_in_the_world():
     for smooth, bound in ((True, 0.02), (False, 0.12)):
         out = Renderer(32, "heaviside", "max", lighting=Lighting(smooth=smooth))(mesh, camera)
         covered = out.face_id[0] >= 0
-        pixels = covered.reshape(-1).nonzero().squeeze(-1)
-        xy = ImageSize(32, 32).centres(pixels, torch.float32)
+        xy = centres((32, 32))[covered.reshape(-1)].float()
         x, y = (xy / camera.focal).T[..., None]
         ray = camera.ahead + x * camera.right + y * camera.up
         points = camera.eye + out.depth[0][covered][:, None] * ray
@@ -419,30 +417,6 @@ def test_fused_colours_equal_the_reference_in_all_gradients(light, surface):
             torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-9)
 
 
-def test_gradients_of_a_texture_are_the_same_in_any_rounds(monkeypatch):
-    """However few requests are kept together, and however many threads there are."""
-    from gendr.rendering.backends.cpu import backend as cpu
-    from gendr.rendering.backends.cpu import softmax as cpu_softmax
-
-    results = []
-    for room, threads in ((8_000_000, 1), (8_000_000, 2), (1_000, 2)):
-        monkeypatch.setattr(cpu_softmax, "CAPACITY", room)
-        cpu.set_num_threads(threads)
-        leaf = wide_scene()
-        texture = leaf["texture"].requires_grad_()
-        mesh = Mesh(
-            leaf["vertices"], leaf["faces"], uvs=leaf["uvs"], face_uvs=leaf["faces"],
-            texture=texture,
-        )  # fmt: skip
-        camera = look_at(2.7, 21.0, 33.0, dtype=torch.float64)
-        rgb = Renderer(40, "logistic", scale=0.1, backend="cpu")(mesh, camera).rgb
-        rgb.square().sum().backward()
-        results.append(texture.grad)
-    cpu.set_num_threads(None)
-    assert results[0].abs().sum() > 0
-    assert all(torch.equal(results[0], other) for other in results[1:])
-
-
 @pytest.mark.every
 def test_vertex_colours_are_recovered_from_12_views():
     mesh, camera = icosphere(2), look_at(3.0, 20.0, torch.arange(12) * 30.0)
@@ -464,21 +438,6 @@ def test_vertex_colours_are_recovered_from_12_views():
     assert losses[-1] < losses[0] / 500
     seen = mesh.vertices[:, 1].abs() < 0.8  # the poles are seen at a glance only
     assert (colours - truth)[seen].abs().mean() < 0.02
-
-
-def test_only_what_is_read_is_computed(monkeypatch):
-    from gendr.rendering.backends.cpu import backend as cpu
-
-    def refuse(*args):
-        raise AssertionError("not asked for")
-
-    for name in ("softmax", "pairs", "nearest"):
-        monkeypatch.setitem(cpu.KERNELS, f"rendering.{name}", refuse)
-    out = Renderer(8, backend="cpu")(icosphere(0).scaled(0.5), look_at(3, 0, 0))
-    assert out.alpha.any()
-    assert out.alpha is out.alpha
-    with pytest.raises(AssertionError, match="not asked for"):
-        _ = out.rgb
 
 
 # -- over alpha -----------------------------------------------------------------------------------

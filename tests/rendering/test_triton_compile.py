@@ -10,11 +10,11 @@ import torch
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 import gendr
-from gendr.kernels.triton.launch import Launcher, interpreted
 from gendr.mesh import icosphere
 from support import ahead_of_time, soup
 from support.ahead_of_time import CAPABILITIES, Specialisation, launches_compiled, specialisations
 from support.processes import run_python
+from support.triton import launched_by, needs_the_interpreter
 
 
 def drawing(*member):
@@ -143,16 +143,16 @@ TYPES = {
 
 
 @pytest.mark.rotating(4, group="long")
-@pytest.mark.skipif(not interpreted(), reason="its constants are those of the interpreter")
+@needs_the_interpreter
 def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch):
     """Types and constants of all launches, as `support.ahead_of_time` has them."""
-    launches, original = [], Launcher.__call__
+    launches = []
 
-    def recorder(launcher, grid, *args):
+    def recorder(launch, launcher, grid, *args):
         launches.append((launcher.kernel.fn.__name__, args, launcher.constants))
-        original(launcher, grid, *args)
+        launch(launcher, grid, *args)
 
-    monkeypatch.setattr(Launcher, "__call__", recorder)
+    launched_by(monkeypatch, recorder)
     learnt = {"dist": "gamma(shape=1.7)", "tconorm": "yager(p=3)"}
     mesh = icosphere(0).scaled(0.5)
     vertices = mesh.vertices.clone().requires_grad_()

@@ -1,6 +1,5 @@
 """What Triton's interpreter hides of the rendering kernels: races, their order, GPU arithmetic."""
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -12,31 +11,25 @@ from support import TOLERANCES, relative_l2, soup
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr.kernels.triton.launch import Launcher
-from gendr.rendering.backends.triton import ordered, tiles
 from support import ahead_of_time
 from support.arithmetic import pessimistic_arithmetic
 from support.cases import for_each
 from support.layers import Scene
 from support.races import RaceError, checked_launches, in_any_order
+from support.triton import as_on_a_gpu, launched_by, needs_the_interpreter, small_tiles
 
 pytestmark = [
-    pytest.mark.skipif(not tiles.interpreted(), reason="it hooks the interpreter"),
+    needs_the_interpreter,
     pytest.mark.usefixtures("nan_in_new_tensors"),
 ]
 
 TOLERANCE = TOLERANCES[torch.float32]
 SIZE = (7, 9)
-# Every loop turns, every grid has more than one program.
-SMALL = {"tile": (4, 8), "block_faces": 4, "block_pixels": 32, "programs": 16, "walked": 8}
 
 
 @pytest.fixture(autouse=True)
 def _small_launches(monkeypatch):
-    monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, **SMALL))
-    monkeypatch.setattr(ordered, "LAUNCH", replace(ordered.LAUNCH, **SMALL | {"block_faces": 1}))
-    for name, value in {"PIECE": 24, "PIECES": 4, "_WHOLE": 0, "SEGMENT": 4}.items():
-        monkeypatch.setattr(tiles, name, value)
+    small_tiles(monkeypatch, block_pixels=32, programs=16, walked=8)
 
 
 def leaf(tensor, name):
@@ -131,7 +124,7 @@ def launches(seed, every):
 @for_each("scene, as_on_gpus", launches, rotating=3)
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(scene, as_on_gpus, monkeypatch):
     if as_on_gpus:
-        monkeypatch.setattr(tiles, "LAUNCH", tiles.TileLaunch())
+        as_on_a_gpu(monkeypatch)
     # The maximum asks bit by bit who reached it: its kernels are compiled without fusion.
     with pessimistic_arithmetic(3, fused=scene != "max"):
         got = SCENES[scene]("triton")
@@ -172,11 +165,10 @@ def test_pixel_centres_are_rounded_correctly():
 
 def test_a_tile_that_reads_beyond_its_faces_is_seen(monkeypatch):
     """The detector watches these kernels indeed: with one corner less they leave their tensor."""
-    launch = Launcher.__call__
 
-    def short(launcher, grid, corners, *rest):
+    def short(launch, launcher, grid, corners, *rest):
         launch(launcher, grid, corners.ravel()[:-1], *rest)
 
-    monkeypatch.setattr(Launcher, "__call__", short)
+    launched_by(monkeypatch, short)
     with checked_launches(), pytest.raises(RaceError, match="out of bounds"):
         SCENES["walks"]("triton")

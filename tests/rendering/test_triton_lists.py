@@ -13,14 +13,11 @@ import gendr
 from gendr.mesh import icosphere
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.geometry import ImageSize
-from support.backends import place
 from support.cases import for_each
 from support.races import checked_launches, random_grid_order
+from support.triton import DEVICE, INTERPRETED, needs_a_place, needs_the_interpreter
 
-pytestmark = pytest.mark.skipif(
-    not tiles.interpreted() and not torch.cuda.is_available(), reason="needs a GPU or interpreter"
-)
-DEVICE = place("triton")[0]
+pytestmark = needs_a_place
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +76,7 @@ def test_lists_are_those_of_a_search_in_the_order_of_faces(case):
     size = ImageSize(*size)
     boxes, tiling = boxes_of(offsets[-1], size), tiles.Tiling.of(size, tile)
     there = torch.from_numpy(boxes).to(DEVICE)
-    if tiles.interpreted() and case.startswith("ragged"):
+    if INTERPRETED and case.startswith("ragged"):
         with random_grid_order(5), checked_launches() as watch:
             found = tiles.lists_of(there, offsets, tiling)
         assert max(watch.programs) > 10
@@ -130,7 +127,7 @@ def test_the_same_bits_come_out_of_lists_and_walks_and_of_any_capacity(monkeypat
 
 @pytest.mark.rotating(4, group="rendering")
 @pytest.mark.rotating(2)
-@pytest.mark.skipif(not tiles.interpreted(), reason="it hooks the interpreter")
+@needs_the_interpreter
 @pytest.mark.parametrize("shading", ["silhouette", "colours"])
 def test_pieces_give_the_gradients_of_whole_faces(monkeypatch, shading):
     """Of two images with large faces; the same bits in any order, and no races."""

@@ -8,7 +8,6 @@ import torch
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 import gendr
-from gendr.kernels.triton.launch import interpreted
 from gendr.mesh import icosphere
 from gendr.rendering.backends.triton import ordered as joining
 from gendr.rendering.backends.triton import tiles
@@ -20,6 +19,7 @@ from support.cases import for_each
 from support.laws import EXAMPLES, forms
 from support.layers import Scene, assert_finite, assert_same, deep, layers, weights, wild
 from support.tconorms import EVERY
+from support.triton import needs_the_interpreter, small_tiles
 
 pytestmark = [
     pytest.mark.skipif(place("triton")[0] != "cpu", reason="its scenes are on the CPU"),
@@ -33,11 +33,7 @@ MEMBERS = [*product([forms(law)[k] for law in EXAMPLES for k in (0, 4, 5, 7)], E
 @pytest.fixture
 def small(monkeypatch):
     """Small tiles and blocks, lists for all, pieces of faces: every loop turns."""
-    small = tiles.TileLaunch((4, 8), 1, 16, 64, walked=0)
-    monkeypatch.setattr(joining, "LAUNCH", small)
-    monkeypatch.setattr(tiles, "LAUNCH", small)
-    for name, value in {"PIECE": 24, "PIECES": 4, "_WHOLE": 0}.items():
-        monkeypatch.setattr(tiles, name, value)
+    small_tiles(monkeypatch)
 
 
 def rounded(scene):
@@ -260,7 +256,7 @@ COMPILED = [
 
 @pytest.mark.slow
 @pytest.mark.rotating(4, group="compiled ahead")
-@pytest.mark.skipif(not interpreted(), reason="its launches are those of a GPU")
+@needs_the_interpreter
 def test_its_kernels_compile_and_spill_hardly_anything(request, seed):
     every = request.config.getoption("--every")
     cases = COMPILED if every else [COMPILED[seed % len(COMPILED)]]

@@ -5,7 +5,8 @@ from itertools import product
 import pytest
 import torch
 
-from gendr import Mesh, look_at
+from gendr import Mesh, Renderer, look_at
+from gendr._common import readback
 from gendr.mesh import cube, icosphere
 from gendr.rendering.geometry import by_index, camera_space, depth_limits, polygons_of
 from support import relative_l2
@@ -13,12 +14,10 @@ from support.cases import for_each
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr.rendering.backends.triton import project, tiles
+from gendr.rendering.backends.triton import project
+from support.triton import DEVICE, needs_a_place, small_projections
 
-pytestmark = pytest.mark.skipif(
-    not tiles.interpreted() and not torch.cuda.is_available(), reason="needs a GPU or interpreter"
-)
-DEVICE = "cpu" if tiles.interpreted() else "cuda"
+pytestmark = needs_a_place
 BALL, BOX = icosphere(0).scaled(0.5), cube().scaled(0.3)
 TURNS = (10.0, 80.0, 200.0)
 
@@ -70,21 +69,18 @@ def projected(scene, dtype):
     return corners[present].detach(), present, *grads, faces.offsets
 
 
-# Grids of several programs, and loops that turn more than once.
-SMALL = project.ProjectLaunch(faces=32, depths=16, lanes=16, corners=2, images=2)
-
-
 def launches(seed, every):
-    """Each scene with one of the launches in turn, or with both."""
-    both = SMALL, project.LAUNCH
+    """Each scene with small launches or the usual ones in turn, or with both."""
+    both = True, False
     if every:
         return [*product(SCENES, both)]
     return [(scene, both[(k + seed) % 2]) for k, scene in enumerate(SCENES)]
 
 
-@for_each("scene, launch", launches, rotating=5)
-def test_polygons_and_gradients_are_those_of_the_shared_code(scene, launch, monkeypatch):
-    monkeypatch.setattr(project, "LAUNCH", launch)
+@for_each("scene, small", launches, rotating=5)
+def test_polygons_and_gradients_are_those_of_the_shared_code(scene, small, monkeypatch):
+    if small:
+        small_projections(monkeypatch)
     corners, present, *grads, offsets = projected(scene, torch.float32)
     want, want_present, *want_grads, want_offsets = projected(scene, torch.float64)
     assert offsets == want_offsets
@@ -185,3 +181,21 @@ def test_operators_say_what_they_are():
             torch.ops.gendr.project, (inputs, *spec.carried()),
             test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
         )  # fmt: skip
+
+
+def test_triton_tells_graphs_what_its_kernels_read():
+    mesh, camera = icosphere(1).scaled(0.5), look_at(2.7, 20.0, 0.0)
+    renderer = Renderer(8, "logistic", scale=2e-2, backend="triton", learnable=("scale",))
+    vertices = mesh.vertices.clone().requires_grad_()
+    with torch.set_grad_enabled(False):
+        assert renderer(mesh, camera).alpha.numel()
+        kept = []
+        with readback.holding(kept):
+            assert renderer(mesh.with_vertices(vertices), camera).alpha.numel()
+    addresses = {
+        x.data_ptr()
+        for args in kept
+        for x in (args if isinstance(args, tuple) else (args,))
+        if isinstance(x, torch.Tensor)
+    }
+    assert {vertices.data_ptr(), mesh.faces.data_ptr()} <= addresses

@@ -1,17 +1,16 @@
 """Keys at the ends of their dtype's range, and empty batches: of every method and every law."""
 
 import itertools
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 
+import gendr
 from gendr.distributions import get as distribution
 from gendr.distributions import laws
-from gendr.sorting import PermutationSort, SoftSorter, get, losses, odd_even
-from gendr.sorting.api import kinds
-from gendr.sorting.backends.triton import backend as triton_backend
-from gendr.sorting.relaxed import NetworkSort
+from gendr.sorting import PermutationSort, SoftSorter, get, losses, names, odd_even
 
 SYMMETRIC = [name for name, law in laws().items() if law.is_symmetric is True]
 FORMS = ("plain", "squared", "art")
@@ -31,13 +30,13 @@ def law_form(law, form):
 
 def variants():
     """Every method, every network with its own law and one with all laws in all forms."""
-    for name, kind in kinds().items():
+    for name in names():
         for options in OPTIONS.get(name, [{}]):
-            if issubclass(kind, NetworkSort):
-                for backend in ("cpu", "reference"):
-                    yield get(name, backend=backend, **options)
+            method = get(name, **options)
+            if hasattr(method, "dist"):  # a network
+                yield from (replace(method, backend=backend) for backend in ("cpu", "reference"))
             else:
-                yield get(name, **options)
+                yield method
     for law in (*SYMMETRIC, "heaviside"):
         for form in FORMS:
             for backend in ("cpu", "reference"):
@@ -92,7 +91,7 @@ def test_all_is_finite_at_the_ends_of_the_range(drawn):
 
 
 @pytest.mark.every
-@pytest.mark.skipif(triton_backend.available() is not None, reason="no Triton")
+@pytest.mark.skipif(gendr.backends()["triton"] is not None, reason="no Triton")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter's, on the CPU")
 def test_the_kernels_of_triton_are_finite_too():
     for form in FORMS:

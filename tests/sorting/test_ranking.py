@@ -22,7 +22,6 @@ from gendr.sorting import (
     losses,
     metrics,
 )
-from gendr.sorting.ranking import LOSSES
 from support.cases import for_each
 
 SHARP = {"steepness": 1e4}
@@ -240,7 +239,7 @@ def test_kernels_of_losses_find_what_operators_do(loss, reduction):
         absent = torch.zeros(()).bool() if mask is None else ~mask
         absent = absent if scores.ndim == 3 else absent[..., None]
         x = scores.masked_fill(absent, torch.inf).requires_grad_()
-        results = loss(x, grades, mask), LOSSES(None, (loss, reduction, ""), x, grades, mask)
+        results = loss(x, grades, mask), loss(x, grades.int(), mask)  # no kernel takes int32
         torch.testing.assert_close(*results)
         torch.testing.assert_close(*(torch.autograd.grad(y.sum(), x)[0] for y in results))
     large = torch.tensor([3e38, -3e38])

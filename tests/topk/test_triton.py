@@ -7,14 +7,11 @@ import torch
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr.kernels.triton.launch import interpreted
 from gendr.topk import TopKCrossEntropy, soft_topk, soft_topk_mask
-from gendr.topk.backends.triton import backend
 from support.ahead_of_time import CAPABILITIES, launches_compiled
 from support.cases import for_each
 from support.races import in_any_order
-
-DEVICE = "cpu" if interpreted() else "cuda"
+from support.triton import DEVICE, needs_the_interpreter, small_rows
 
 
 def test_selection():
@@ -56,7 +53,7 @@ def losses(backend, dtype=torch.float64, device="cpu", p_k=(0.5, 0, 0.5), **sett
     rotating=4,
 )  # fmt: skip
 def test_loss(settings, monkeypatch):
-    monkeypatch.setattr(backend, "BLOCK", 8)
+    small_rows(monkeypatch, 8)
     got = losses("triton", torch.float32, DEVICE, **settings)
     for ours, want in zip(got, losses("reference", **settings), strict=True):
         torch.testing.assert_close(ours, want, rtol=1e-4, atol=2e-5)
@@ -94,19 +91,19 @@ def masks(law, backend, dtype=torch.float64, device="cpu"):
     rotating=3,
 )
 def test_masks(law, monkeypatch):
-    monkeypatch.setattr(backend, "BLOCK", 16)
+    longest = small_rows(monkeypatch, 16)
     got, want = masks(law, "triton", torch.float32, DEVICE), masks(law, "reference")
     for ours, exact in zip(got, want, strict=True):
         torch.testing.assert_close(ours, exact, rtol=2e-5, atol=2e-5)
-    long = torch.zeros(1, backend.Mask.most + 1, device=DEVICE)  # the definition, after a sort
+    long = torch.zeros(1, longest + 1, device=DEVICE)  # the definition, after a sort
     long[0, 0] = 1.0
     assert soft_topk_mask(long, 1, scale=0.01, backend="triton")[0, 0] > 0.999
 
 
-@pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter")
+@needs_the_interpreter
 @pytest.mark.rotating(4, group="hazards")
 def test_no_race_and_any_order_gives_the_same_bits(monkeypatch):
-    monkeypatch.setattr(backend, "BLOCK", 8)
+    small_rows(monkeypatch, 8)
 
     def run():
         return [*losses("triton", torch.float32), *masks("cauchy", "triton", torch.float32)]

@@ -1,9 +1,8 @@
-"""The fit of a mesh: its parametrisation, frame, resuming, remeshing, coarse to fine."""
+"""The fit of a mesh: its parametrisation, frame, resuming, remeshing."""
 
 import math
 import warnings
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -13,8 +12,6 @@ from gendr import Mesh, Renderer, distributions, look_at
 from gendr.losses import iou
 from gendr.mesh import cube, icosphere, mesh_quality
 from gendr.photos.fitting import FitSettings, FitState, Frame, SmoothParametrization, fit
-from gendr.photos.fitting.shape.job import Job
-from gendr.photos.fitting.shape.schedule import FitSchedule, pixel_at_middle
 from support.cases import for_each
 
 SMALL = {"steps": 10, "subdivisions": 2, "frames": 4}
@@ -442,79 +439,3 @@ def test_a_mesh_is_remeshed_if_asked_for():
     assert torch.equal(plain.mesh.faces, start.faces)
     hull = fit(masks, camera, init="hull", steps=2, remesh=False)
     assert hull.trace[0][1].face_counts == hull.mesh.face_counts
-
-
-def test_what_adam_knows_is_carried_to_new_vertices():
-    """A vertex has the gradient of the surface around it: half of it where twice as many are."""
-    masks, camera = views(size=32, count=6)
-    settings = FitSettings(steps=1, remesh=True, lr=0.02, edge=1.0)
-    job = Job(masks, camera, settings, icosphere(2).scaled(0.3))
-    state = job.begin()
-    slopes = torch.tensor([1.0, 2.0, 3.0])
-    first = job.surface(state.faces, state.u).shape(state.u).detach() * slopes
-    state = replace(state, first=first, second=first.square())
-    even = job.even(state, 1.0)
-    count, before = len(even.u), len(state.u)
-    assert count > 1.5 * before
-    part = before / count
-    # The surface stays.
-    old, new = (job.surface(s.faces, s.u).shape(s.u).detach() for s in (state, even))
-    expected = new * slopes * part
-    torch.testing.assert_close(even.first, expected, atol=2e-2 * part, rtol=0)
-    torch.testing.assert_close(even.second, expected.square(), atol=2e-2 * part**2, rtol=0)
-    assert new.norm(dim=1).mean() == pytest.approx(float(old.norm(dim=1).mean()), rel=0.02)
-
-
-# -- coarse to fine --------------------------------------------------------------------------------
-
-
-def test_a_schedule_goes_from_coarse_to_fine():
-    """Scale, masks, edges and steps, by the progress."""
-    masks = (torch.rand(3, 400, 600) > 0.5).float()
-    settings = FitSettings(remesh=True, lr=0.1, scale="2px:1px")
-    schedule = FitSchedule(masks, settings, 0.1)
-    assert schedule.sizes == [(100, 150), (200, 300), (400, 600)]
-    means = masks.reshape(3, 100, 4, 150, 4).mean((2, 4))
-    torch.testing.assert_close(schedule.masks[0], means)
-    assert torch.equal(schedule.masks[-1], masks)
-    places = 0.0, 0.24, 0.26, 0.5, 1.0
-    assert [schedule.level(p) for p in places] == [0, 0, 1, 2, 2]
-    # Of the smallest masks and of those given, as which pixels count.
-    ends = 2 * 2 / 100, 2 / 400
-    for found, (first, last) in (
-        (schedule.scale, ends), (lambda p: schedule.edge(0.6 * p), (0.15, 0.1)),
-        (schedule.step_length, (0.1, 0.025)),
-    ):  # fmt: skip
-        middle = (first * last) ** 0.5
-        assert [found(p) for p in (0.0, 0.5, 1.0)] == pytest.approx([first, middle, last])
-    assert schedule.edge(1.0) == schedule.edge(0.6)
-    assert schedule.begin == 0
-    plain = FitSchedule(masks, replace(settings, remesh=False, scale="1px"), 0.1)
-    assert plain.sizes == [(400, 600)]
-    assert [plain.step_length(p) for p in places] == [0.1] * 5
-    assert plain.begin == 1  # with a scale that stays, nothing is coarse
-
-
-@for_each(orthographic=[False, True])
-def test_the_size_of_a_pixel(orthographic):
-    camera = look_at(5.0, 0.0, torch.arange(3) * 120.0, fov=30.0, orthographic=orthographic)
-    step = torch.tensor([[0.0, 0.0, 0.0], [0.0, pixel_at_middle(camera, (100, 80)), 0.0]])
-    places = camera.project(step)[0]
-    assert float((places[0, 1] - places[0, 0]).norm()) == pytest.approx(2 / 80, rel=1e-3)
-
-
-def test_large_masks_begin_small():
-    """The whole size counts at the end: soft images of the last steps are as large as the masks."""
-    masks, camera = ring_views(192, 6)
-    seen = []
-
-    class Spy(Job):
-        def step(self, state, seconds):
-            seen.append(self.schedule.level(self.progress(state)))
-            return super().step(state, seconds)
-
-    settings = FitSettings(remesh=True, lr=0.02, steps=4, edge=12.0)
-    job = Spy(masks, camera, settings, icosphere(2).scaled(0.9))
-    job.run(None, None)
-    assert job.schedule.sizes == [(96, 96), (192, 192)]
-    assert seen == [0, 0, 1, 1]

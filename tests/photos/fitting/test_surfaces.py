@@ -1,5 +1,7 @@
 """Steps on the way to a surface: fairing, bites, handles, what no photo shows, gradients."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ import gendr
 from gendr import Renderer, look_at
 from gendr.mesh import Mesh, cube, example, icosphere
 from gendr.photos import remesh, visual, visual_hull
+from gendr.photos.fitting import FitSettings
 from gendr.photos.fitting import silhouette_gradient as gradients
 from gendr.photos.fitting.colors.light import HarmonicLight
 from gendr.photos.fitting.shape import fairing
@@ -17,6 +20,8 @@ from gendr.photos.fitting.shape.bites import without_bites
 from gendr.photos.fitting.shape.fairing import faired
 from gendr.photos.fitting.shape.fill_unobserved import filled_by_least_area
 from gendr.photos.fitting.shape.handles import euler_number, without_handles, without_tunnels
+from gendr.photos.fitting.shape.job import Job
+from gendr.photos.fitting.shape.schedule import FitSchedule, pixel_at_middle
 from gendr.photos.fitting.shape.shading import shading_normals
 from gendr.photos.fitting.shape.stereo import Depths, _fronts, fused
 from gendr.photos.fitting.visibility import LEAST_COSINE, visible_share
@@ -379,3 +384,85 @@ def test_what_stands_before_hides():
     area = 1.5**2 / (1 + 1.5**2)
     together = visible_share(Mesh(vertices, faces), camera, (64, 64), 1)
     assert_close(together, alone * area, atol=0.01, rtol=0)
+
+
+# -- coarse to fine --------------------------------------------------------------------------------
+
+
+def box_views(size):
+    """Hard masks of a box from six sides, and the cameras."""
+    camera = look_at(2.732, 30.0, torch.arange(6) * 60.0 + 10)
+    return Renderer(size, "heaviside", "max")(cube(2).scaled(0.28), camera).alpha, camera
+
+
+def test_a_schedule_goes_from_coarse_to_fine():
+    """Scale, masks, edges and steps, by the progress."""
+    masks = (torch.rand(3, 400, 600) > 0.5).float()
+    settings = FitSettings(remesh=True, lr=0.1, scale="2px:1px")
+    schedule = FitSchedule(masks, settings, 0.1)
+    assert schedule.sizes == [(100, 150), (200, 300), (400, 600)]
+    means = masks.reshape(3, 100, 4, 150, 4).mean((2, 4))
+    torch.testing.assert_close(schedule.masks[0], means)
+    assert torch.equal(schedule.masks[-1], masks)
+    places = 0.0, 0.24, 0.26, 0.5, 1.0
+    assert [schedule.level(p) for p in places] == [0, 0, 1, 2, 2]
+    # Of the smallest masks and of those given, as which pixels count.
+    ends = 2 * 2 / 100, 2 / 400
+    for found, (first, last) in (
+        (schedule.scale, ends), (lambda p: schedule.edge(0.6 * p), (0.15, 0.1)),
+        (schedule.step_length, (0.1, 0.025)),
+    ):  # fmt: skip
+        middle = (first * last) ** 0.5
+        assert [found(p) for p in (0.0, 0.5, 1.0)] == pytest.approx([first, middle, last])
+    assert schedule.edge(1.0) == schedule.edge(0.6)
+    assert schedule.begin == 0
+    plain = FitSchedule(masks, replace(settings, remesh=False, scale="1px"), 0.1)
+    assert plain.sizes == [(400, 600)]
+    assert [plain.step_length(p) for p in places] == [0.1] * 5
+    assert plain.begin == 1  # with a scale that stays, nothing is coarse
+
+
+@for_each(orthographic=[False, True])
+def test_the_size_of_a_pixel(orthographic):
+    camera = look_at(5.0, 0.0, torch.arange(3) * 120.0, fov=30.0, orthographic=orthographic)
+    step = torch.tensor([[0.0, 0.0, 0.0], [0.0, pixel_at_middle(camera, (100, 80)), 0.0]])
+    places = camera.project(step)[0]
+    assert float((places[0, 1] - places[0, 0]).norm()) == pytest.approx(2 / 80, rel=1e-3)
+
+
+def test_large_masks_begin_small():
+    """The whole size counts at the end: soft images of the last steps are as large as the masks."""
+    masks, camera = box_views(192)
+    seen = []
+
+    class Spy(Job):
+        def step(self, state, seconds):
+            seen.append(self.schedule.level(self.progress(state)))
+            return super().step(state, seconds)
+
+    settings = FitSettings(remesh=True, lr=0.02, steps=4, edge=12.0)
+    job = Spy(masks, camera, settings, icosphere(2).scaled(0.9))
+    job.run(None, None)
+    assert job.schedule.sizes == [(96, 96), (192, 192)]
+    assert seen == [0, 0, 1, 1]
+
+
+def test_what_adam_knows_is_carried_to_new_vertices():
+    """A vertex has the gradient of the surface around it: half of it where twice as many are."""
+    masks, camera = box_views(32)
+    settings = FitSettings(steps=1, remesh=True, lr=0.02, edge=1.0)
+    job = Job(masks, camera, settings, icosphere(2).scaled(0.3))
+    state = job.begin()
+    slopes = torch.tensor([1.0, 2.0, 3.0])
+    first = job.surface(state.faces, state.u).shape(state.u).detach() * slopes
+    state = replace(state, first=first, second=first.square())
+    even = job.even(state, 1.0)
+    count, before = len(even.u), len(state.u)
+    assert count > 1.5 * before
+    part = before / count
+    # The surface stays.
+    old, new = (job.surface(s.faces, s.u).shape(s.u).detach() for s in (state, even))
+    expected = new * slopes * part
+    torch.testing.assert_close(even.first, expected, atol=2e-2 * part, rtol=0)
+    torch.testing.assert_close(even.second, expected.square(), atol=2e-2 * part**2, rtol=0)
+    assert new.norm(dim=1).mean() == pytest.approx(float(old.norm(dim=1).mean()), rel=0.02)

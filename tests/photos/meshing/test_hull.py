@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 import torch
 import trimesh
-from scipy import ndimage
 
 from gendr import Camera, Mesh, Renderer
 from gendr.mesh import cube, icosphere, look_at
 from gendr.photos import visual_hull
-from gendr.photos.meshing import hull_kernels
-from gendr.photos.meshing.hull import _Distance
-from support.cases import for_each
 
 
 def around(count=20, distance=4.0, fov=40.0, orthographic=False):
@@ -55,28 +51,6 @@ def test_hull_of_a_ball(orthographic):
     radii = np.linalg.norm(found.vertices, axis=1)
     pixel = 4 * math.tan(math.radians(20)) / 32 if not orthographic else 1 / (0.7 * 32)
     assert abs(radii - 1).max() < 2 * pixel
-
-
-@for_each(orthographic=[False, True])
-def test_distances_to_cones_are_those_of_the_images(orthographic):
-    camera = around(5, distance=1.5, orthographic=orthographic)
-    masks = masks_of(icosphere(2).scaled(0.4), camera, 24)[:, :20]
-    distance = _Distance(camera, masks)
-    generator = torch.Generator().manual_seed(0)
-    points = 4 * torch.rand(500, 3, generator=generator, dtype=torch.float64) - 2
-    xy, depth = camera.to(torch.float64).project(points[None])
-    place = xy * torch.tensor([20 / 26, -20 / 22])  # of images with a border of one pixel
-    place = place.where(depth[..., None] > 0, 0).float()
-    want = torch.nn.functional.grid_sample(
-        torch.from_numpy(distance.images)[:, None], place[:, None], padding_mode="border",
-        align_corners=False,
-    )[:, 0, 0]  # fmt: skip
-    size = 0.1 / camera.focal.mean(-1, keepdim=True)  # of a pixel
-    want = (want * size * (1 if orthographic else depth)).where(depth > 0, torch.inf)
-    assert (want < 0).any()
-    assert orthographic or torch.isinf(want).any()
-    torch.testing.assert_close(distance(points), want.amin(0).float(), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(distance(points, 3), want[3].float(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.rotating(3)
@@ -199,21 +173,3 @@ def test_masks_that_contradict_each_other(ball, monkeypatch):
     ):
         with pytest.raises(ValueError, match=message):
             visual_hull(cameras, images, **options)
-
-
-def test_distancesto_outlines_and_small_holes_are_those_of_scipy():
-    draw = np.random.default_rng(0)
-    for case in range(60):
-        inside = draw.random(draw.integers(1, 24, 2)) < (0.0, 1.0, 0.1, 0.5, 0.9, 0.97)[case % 6]
-        part = ndimage.label(~inside)[0]
-        small = np.bincount(part.ravel()) < 5
-        small[0] = False
-        wanted, found = inside | small[part], np.empty(inside.shape)
-        hull_kernels.fill_holes(inside, 5)
-        assert np.array_equal(inside, wanted)
-        hull_kernels.signed_distances(inside, 1e6, found)
-        within, without = (
-            np.full(region.shape, 1e6) if region.all() else ndimage.distance_transform_edt(region)
-            for region in (inside, ~inside)
-        )
-        assert np.array_equal(found, np.where(inside, within, -without))

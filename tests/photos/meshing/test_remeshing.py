@@ -10,7 +10,6 @@ from scipy.spatial import Delaunay
 from gendr import Mesh
 from gendr.mesh import cube, icosphere, mesh_quality
 from gendr.photos import remesh
-from gendr.photos.meshing.remeshing import without_cuts, without_small_parts
 from support.cases import for_each
 
 
@@ -91,34 +90,6 @@ def test_a_thin_handle_is_not_pinched_off(target):
     assert np.asarray(fans).all()
 
 
-@for_each(sides=[3, 4])
-def test_edges_that_may_collapse(sides):
-    """Around a tube of three sides the ends of an edge have a third neighbour in common."""
-    from gendr.photos.meshing import remeshing_kernels as kernels
-
-    ring = Mesh.from_trimesh(trimesh.creation.torus(0.7, 0.1, 8, sides))
-    count, faces = len(ring.vertices), ring.faces.numpy().reshape(-1)
-    twins, first, degree = (np.zeros(n, np.int64) for n in (len(faces), count, count))
-    fixed = np.zeros(count, np.uint8)
-    tables = kernels.HalfEdges(ring.vertices.double().numpy(), faces, twins, first, degree, fixed)
-    kernels.link(tables)
-    assert not fixed.any()
-    assert (twins[twins] == np.arange(len(faces))).all()
-    seen = np.full(count, -1)
-    around: dict[int, set[int]] = {v: set() for v in range(count)}
-    for a, b in ring.edges.tolist():
-        around[a].add(b)
-        around[b].add(a)
-    assert [len(around[v]) for v in range(count)] == degree.tolist()
-    found, expected = [], []
-    for h in range(len(faces)):
-        a, b = int(faces[h]), int(faces[h - 2 if h % 3 == 2 else h + 1])
-        found.append(bool(kernels.is_link(tables, seen, h)))
-        expected.append(len(around[a] & around[b]) == 2)
-    assert found == expected
-    assert all(expected) == (sides == 4)
-
-
 def test_faces_that_were_needles():
     """Points at random on a ball have faces of all shapes."""
     points = np.random.default_rng(0).normal(size=(600, 3))
@@ -180,22 +151,6 @@ def test_edges_of_more_than_two_faces_stay():
     assert found.volume == pytest.approx(16, rel=0.03)
 
 
-def test_cuts_are_smoothed_away():
-    """One vertex of a ball is pushed through the other side; what is not near stays."""
-    ball = icosphere(3)
-    x = ball.vertices.clone()
-    top = int(x[:, 2].argmax())
-    x[top] = torch.tensor([0.0, 0.0, -1.05])
-    folded = ball.with_vertices(x)
-    assert mesh_quality(folded)["self_intersections"] > 0
-    found = without_cuts(folded)
-    assert mesh_quality(found)["self_intersections"] == 0
-    assert torch.equal(found.faces, ball.faces)
-    moved = (found.vertices != x).any(1)
-    assert 0 < int(moved.sum()) < len(x) / 2
-    assert torch.equal(without_cuts(ball).vertices, ball.vertices)
-
-
 def test_bad_input():
     ball, empty = icosphere(1), Mesh(torch.zeros(3, 3), torch.zeros(0, 3, dtype=torch.int64))
     for mesh, length, iterations, message in (
@@ -215,19 +170,3 @@ def test_the_work_is_told():
     assert len(done) == 6
     assert done == sorted(done)
     assert (done[0] > 0, done[-1]) == (True, 1.0)
-
-
-def test_small_parts_are_removed():
-    """Areas of balls of one shape are as the squares of their radii."""
-    balls = [icosphere(1).scaled(r).translated(torch.tensor([x, 0.0, 0])) for r, x in
-             ((1.0, 0.0), (0.5, 3.0), (0.05, 5.0), (0.09, 7.0))]  # fmt: skip
-    many = torch.cat([b.vertices for b in balls])
-    faces = torch.cat([b.faces + 42 * i for i, b in enumerate(balls)])
-    far = torch.tensor([5e5, 4e6, 0.0], dtype=torch.float64)
-    left, count, share = without_small_parts(Mesh(many, faces).with_origin(far))
-    assert count == 2
-    assert share == pytest.approx((0.05**2 + 0.09**2) / (1 + 0.25 + 0.05**2 + 0.09**2))
-    assert torch.equal(left.vertices, many[:84])
-    assert torch.equal(left.faces, faces[:160])
-    assert torch.equal(left.origin[0], far)
-    assert without_small_parts(left) == (left, 0, 0.0)

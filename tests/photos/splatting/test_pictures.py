@@ -127,6 +127,7 @@ def test_opaque_triangles_have_the_mean_color_of_pixels_that_show_them():
     roof = torch.tensor([[-1.0, 1.5, 0.0], [1.0, 1.5, 0.0], [0.0, 2.0, 0.0]])
     vertices = torch.stack([walls[0], walls[1], hidden, roof])
     dark = harmonics_of(torch.full((4, 3), -0.5), 1)
+    assert flat_color(harmonics_of(torch.full((4, 3), 0.3), 2)).allclose(torch.tensor(0.3))
     splats = Splats(vertices, dark, torch.full((4,), 0.3), torch.full((4,), 0.5))
     camera = look_at(8.0, 0.0, torch.tensor([0.0, 180.0]), 40.0)
     red, blue = torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0.0, 0.0, 1.0])
