@@ -19,6 +19,7 @@ from scipy.ndimage import (
     binary_opening,
     distance_transform_edt,
     gaussian_filter,
+    uniform_filter,
 )
 
 import gendr
@@ -128,7 +129,7 @@ def test_calls_of_opencv():
         for name in re.findall(r"(?<!`)cv2\.([a-zA-Z]\w*)\(", path.read_text(encoding="utf-8"))
     }
     assert called == {
-        "GaussianBlur", "connectedComponents", "connectedComponentsWithStats", "cvtColor", "dilate",
+        "GaussianBlur", "blur", "connectedComponents", "connectedComponentsWithStats", "cvtColor", "dilate",
         "distanceTransform", "erode", "getStructuringElement", "grabCut", "Laplacian",
         "morphologyEx", "resize", "setRNGSeed", "VideoCapture",
     }  # fmt: skip
@@ -157,6 +158,8 @@ def test_calls_of_opencv():
     blurred, want = cv2.GaussianBlur(away, (0, 0), 1.5), gaussian_filter(away, 1.5, mode="mirror")
     assert blurred.dtype == np.float32
     np.testing.assert_allclose(blurred, want, atol=0.01)
+    means = cv2.blur(away, (5, 5))
+    np.testing.assert_allclose(means, uniform_filter(away, 5, mode="mirror"), atol=1e-5)
     bent = cv2.Laplacian(np.add.outer(np.arange(7.0) ** 2, np.zeros(7)), cv2.CV_64F)
     assert bent[1:-1].tolist() == [[2.0] * 7] * 5
     colour = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
