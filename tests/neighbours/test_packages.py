@@ -129,8 +129,8 @@ def test_calls_of_opencv():
         for name in re.findall(r"(?<!`)cv2\.([a-zA-Z]\w*)\(", path.read_text(encoding="utf-8"))
     }
     assert called == {
-        "GaussianBlur", "blur", "connectedComponents", "connectedComponentsWithStats", "cvtColor", "dilate",
-        "distanceTransform", "erode", "getStructuringElement", "grabCut", "Laplacian",
+        "GaussianBlur", "blur", "connectedComponents", "connectedComponentsWithStats", "cvtColor",
+        "dilate", "distanceTransform", "erode", "getStructuringElement", "grabCut", "Laplacian",
         "morphologyEx", "resize", "setRNGSeed", "VideoCapture",
     }  # fmt: skip
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
