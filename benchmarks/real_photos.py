@@ -70,6 +70,12 @@ def entries(folder: Path, cameras: Path | None) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def are_copied(listed: list[dict[str, Any]], place: Path) -> bool:
+    """Whether a folder is of these photos, as after an interruption, and not of others."""
+    names = {Path(entry["file"]).name for entry in listed}
+    return place.is_dir() and names == {path.name for path in place.iterdir()} - {"cameras.json"}
+
+
 def copied(listed: list[dict[str, Any]], place: Path) -> None:
     """Write a folder of some of the photos."""
     place.mkdir(parents=True)
@@ -139,8 +145,9 @@ def measure(text: str, work: Path) -> tuple[dict[str, Any], visual.Pixels]:
     listed = entries(folder, cameras)
     held = [i for i in range(len(listed)) if i % int(every) == int(every) - 1]
     kept = [entry for i, entry in enumerate(listed) if i not in held]
-    if not (place / "out" / "metrics.json").is_file():  # as after an interruption
-        shutil.rmtree(place / "photos", ignore_errors=True)
+    if not ((place / "out" / "metrics.json").is_file() and are_copied(kept, place / "photos")):
+        for part in ("photos", "out"):
+            shutil.rmtree(place / part, ignore_errors=True)
         copied(kept, place / "photos")
         fitted(place / "photos", place / "out")
     facts = json.loads((place / "out" / "metrics.json").read_text())
