@@ -80,6 +80,11 @@ def test_outlines_say_how_much_of_a_pixel_is_covered():
     assert (mask - cover)[:28].max() > 0.9
     assert (found - cover)[:28].abs().max() < 0.2
     torch.testing.assert_close(found[36:], mask[36:])
+    # What is much darker than the object may fade into shadow, also where it is clear.
+    dim = 0.04 + cover * torch.where(torch.arange(64) < 40, 0.8, 0.3)[:, None]
+    found = with_soft_outlines(dim.expand(3, 64, 64), mask)
+    assert (found - mask)[:36].abs().max() > 0.5
+    torch.testing.assert_close(found[44:], mask[44:])
 
 
 def test_what_cannot_be_cut_out():
