@@ -365,7 +365,7 @@ CASES = [
     ("l2", ["permutahedron", 1000], None),
     ("entropic", ["permutahedron", 33], None),
 ]
-KERNELS = [
+COMPILED = [
     *("gates", "gates_gradients", "carry", "carry_gradients"),
     *("gates", "gates_gradients", "carry_lanes", "carry_lanes_gradients") * 2,
     *("project", "project_gradients") * 5,
@@ -382,7 +382,7 @@ MOST = {"project": 255}
 @pytest.mark.every
 def test_kernels_compile_ahead_of_time_and_spill_nothing():
     found = launches_compiled(SCRIPT, CASES, CAPABILITIES)
-    assert [x[:2] for x in found] == [(name, c) for name in KERNELS for c in CAPABILITIES]
+    assert [x[:2] for x in found] == [(name, c) for name in COMPILED for c in CAPABILITIES]
     for name, capability, usage in found:
         assert usage.local == 0, (name, capability)
         assert 0 < usage.registers <= MOST.get(name, 168), (name, capability)
@@ -390,7 +390,7 @@ def test_kernels_compile_ahead_of_time_and_spill_nothing():
 
 # -- what the interpreter hides: races, their order, the arithmetic of a GPU -----------------------
 
-KERNELS = {
+RACED = {
     *("gates", "gates_gradients", "carry", "carry_gradients"),
     *("carry_lanes", "carry_lanes_gradients"),
 }
@@ -464,7 +464,7 @@ def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits():
         for got, want in zip(shuffled, sorted_by(backend, scene), strict=True):
             assert torch.equal(got, want)
         kernels |= {*watch.kernels}
-    assert kernels >= KERNELS
+    assert kernels >= RACED
 
 
 @needs_the_interpreter
