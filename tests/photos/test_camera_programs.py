@@ -410,9 +410,10 @@ def test_photos_that_are_not_there_are_named(tmp_path):
 def test_lenses_of_visualsfm_that_are_bent(tmp_path):
     nvm(save_photos(tmp_path))
     text = (tmp_path / "model.nvm").read_text()
-    (tmp_path / "model.nvm").write_text(text.replace(" 0 0\n", " 0.1 0\n", 1))
-    with pytest.raises(ValueError, match=r"the lens of .* is bent"):
-        load_views(tmp_path)
+    for bend, message in (("0.1", r"the lens of .* is bent"), ("0_0", "0_0 is no number")):
+        (tmp_path / "model.nvm").write_text(text.replace(" 0 0\n", f" {bend} 0\n", 1))
+        with pytest.raises(ValueError, match=message):
+            load_views(tmp_path)
 
 
 @for_each(write=PROGRAMS, rotating=3)
