@@ -452,6 +452,20 @@ def test_orientation_in_exif_data(tmp_path, orientation):
         load_views(write(tmp_path, [frame], fl_x=20.0, w=12, h=16))
 
 
+def test_masks_of_photos_that_exif_data_turn_over(tmp_path):
+    """No size tells whether a mask is turned as well, unless it says so."""
+    note = Image.Exif()
+    note[0x0112] = 3
+    (tmp_path / "masks").mkdir()
+    Image.fromarray(np.arange(144, dtype=np.uint8).reshape(6, 8, 3)).save(tmp_path / "a.png", exif=note)
+    root = write(tmp_path, [{"file_path": "a.png", "transform_matrix": IDENTITY}], fl_x=20.0)
+    Image.fromarray(blob()).save(tmp_path / "masks" / "a.png")
+    with pytest.warns(UserWarning, match=r"EXIF data turn a.png in a way .* as they are stored"):
+        np.testing.assert_array_equal(load_views(root).masks[0], blob() / 255)
+    Image.fromarray(blob()).save(tmp_path / "masks" / "a.png", exif=note)
+    np.testing.assert_array_equal(load_views(root).masks[0], blob() / 255)
+
+
 def test_opaque_alpha_channels_of_masks_are_none(tmp_path):
     """Not "everything is object": the mask is what is white."""
     image(tmp_path / "a.png", np.arange(144).reshape(6, 8, 3))
