@@ -349,6 +349,11 @@ UNREAD = {
     "cameras.abc": ("", "cameras.sfm"),
     "sfm.json": ({"version": [1, 0, 0], "views": []}, "holds no poses"),
     "cams/00000000_cam.txt": ("extrinsic\n", "cameras.json"),
+    "sensors/trajectories.txt": ("# kapture format: 1.1\n", "kapture_export_colmap"),
+    "frame_00000.json": ({"cameraPoseARFrame": [1.0], "intrinsics": [1.0]}, "transforms.json"),
+    "odometry.csv": ("timestamp, frame, x, y, z, qx, qy, qz, qw\n", "transforms.json"),
+    "lowres_wide.traj": ("1.0 0 0 0 0 0 0\n", "transforms.json"),
+    "meta_data.json": ({"frames": [{"camtoworld": []}]}, "cameras.json"),
 }
 
 

@@ -578,6 +578,8 @@ BREAK = {
     "not a rotation and translation": change(frame=matrix(m00=1.1)),
     "transform_matrix is a mirror .* left-handed": change(frame=matrix(m22=-1)),
     "no intrinsics": change(camera_angle_x=None),
+    "x_fov and y_fov are not read": change(x_fov=40.0),  # of instant-ngp
+    "the axes of from_mitsuba are not read": change(from_mitsuba=True),
     r"camera_angle_x must be in \(0, pi\) radians, got 50": change(camera_angle_x=50),
     "fl_x must be a finite number, got '9'": change(fl_x="9"),
     "fl_x must be a finite number, got 9{40}": change(fl_x=10**400 - 1),

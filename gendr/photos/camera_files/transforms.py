@@ -330,6 +330,8 @@ def lens_of(meta: dict[str, Any], frame: TransformsFrame) -> Lens:
 
     kind, bend = _bend(meta, frame, number)
     w, h = _calibrated_size(frame, number("w"), number("h"))
+    if _given(meta, entry, "from_mitsuba"):
+        raise ValueError(f"{where}: the axes of from_mitsuba are not read; write OpenGL's")
     fx, fy = number("fl_x"), number("fl_y")
     lengths, angles = ("fl_x", "fl_y"), ("camera_angle_x", "camera_angle_y")
     own = [any(entry.get(key) is not None for key in keys) for keys in (lengths, angles)]
@@ -343,6 +345,8 @@ def lens_of(meta: dict[str, Any], frame: TransformsFrame) -> Lens:
             raise ValueError(f"{where}: {key} must be in (0, pi) radians, got {angle:g}")
         focal = side / (2 * math.tan(angle / 2))
         fx, fy = (focal, fy) if axis == "x" else (fx, focal)
+    if number("x_fov") or number("y_fov"):  # of instant-ngp, degrees, before all others
+        raise ValueError(f"{where}: x_fov and y_fov are not read; give camera_angle_x, radians")
     fx = fy if fx is None else fx
     fy = fx if fy is None else fy
     if fx is None or fy is None:
