@@ -9,6 +9,8 @@ import shlex
 import shutil
 import signal
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -957,6 +959,25 @@ def test_module_runs():
     done = run_python(program, "list", "tconorms", check=True)
     assert "yager" in done.stdout
     assert done.stderr == ""
+
+
+def test_ctrl_c_while_numpy_is_imported_ends_the_command():
+    """PyTorch would import it and go on without it."""
+    program = (
+        "import sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'numpy.matrixlib':\n"
+        "            sys.meta_path.remove(self)\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from gendr.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-c", program, "fit", "nothing.obj"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # nothing loaded
+    assert done.returncode == 130
+    assert done.stderr.endswith("gendr: stopped\n")
 
 
 # -- bad input -------------------------------------------------------------------------------------

@@ -457,7 +457,8 @@ def test_masks_of_photos_that_exif_data_turn_over(tmp_path):
     note = Image.Exif()
     note[0x0112] = 3
     (tmp_path / "masks").mkdir()
-    Image.fromarray(np.arange(144, dtype=np.uint8).reshape(6, 8, 3)).save(tmp_path / "a.png", exif=note)
+    pixels = np.arange(144, dtype=np.uint8).reshape(6, 8, 3)
+    Image.fromarray(pixels).save(tmp_path / "a.png", exif=note)
     root = write(tmp_path, [{"file_path": "a.png", "transform_matrix": IDENTITY}], fl_x=20.0)
     Image.fromarray(blob()).save(tmp_path / "masks" / "a.png")
     with pytest.warns(UserWarning, match=r"EXIF data turn a.png in a way .* as they are stored"):

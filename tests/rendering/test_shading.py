@@ -175,7 +175,8 @@ def test_a_face_on_one_line_that_the_near_plane_cuts(backend, composite):
     """
     generator = torch.Generator().manual_seed(1)
     ends = torch.rand(40 if backend == "cpu" else 4, 2, 3, generator=generator) - 0.5
-    ends = ends * torch.tensor([[1.0, 1, 0.6], [2, 2, 3]]) + torch.tensor([[0, 0, 0.6], [0, 0, 3.5]])
+    ends = ends * torch.tensor([[1, 1, 0.6], [2, 2, 3]])
+    ends = ends + torch.tensor([[0, 0, 0.6], [0, 0, 3.5]])
     lines = torch.cat((ends[:, :1], ends.mean(1, keepdim=True), ends[:, 1:]), 1)
     lines = torch.cat((lines, lines[..., [1, 0, 2]] * torch.tensor([1.0, -1, 1])))
     colours, face = torch.eye(3), torch.arange(3)[None]

@@ -144,7 +144,8 @@ def _setting_up(count):
         sx, sy = 0.5 * (SIDE - 1) - middle - ax * half, 0.5 * (SIDE - 1) - centre + ay * half
         zero = Lanes(builder, area.of(0.0))
         least = zero
-        for turn in (1, 2, 3) if count == 4 else ():  # rounding of a cut face may turn it inside out
+        # How far outside corners are: rounding of a cut face may turn it inside out.
+        for turn in (1, 2, 3) if count == 4 else ():
             order = [(k + turn) % 4 for k in range(4)]
             tx, ty = (Lanes(builder, shuffled(builder, c.value, c.value, order)) for c in (ax, ay))
             least = minimum(least, (nx * (tx - ax) - ny * (ty - ay)) * half)
