@@ -248,6 +248,8 @@ def test_the_command_ends_with_ctrl_c(tmp_path, capsys, monkeypatch):
     assert "what was read before stays" in said
     assert main(["view", str(tmp_path / "a.obj"), "--port", "18090"]) == 0
     assert "http://127.0.0.1:1809" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="port must be between 1 and 65535, got 65536"):
+        Viewer(Subject("a"), 65536)
     assert main(["view", str(tmp_path / "b.obj")]) == 2
     assert "no such file or folder" in capsys.readouterr().err
 
