@@ -9,6 +9,8 @@ import shlex
 import shutil
 import signal
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -319,6 +321,8 @@ UNFIT_POSES = [
     ("rig --rig --resume", "--resume cannot be given with --rig"),
     ("rig --rig --track", "--track cannot be given with --rig"),
     ("rig --rig --find-fov", "--find-fov cannot be given with --rig"),
+    ("rig --rig --fov 20", "--fov cannot be given with --rig"),
+    ("video --fov 20 --lens 9 9 4 4", "--fov cannot be given with --lens"),
     ("rig --rig --lens 9 9 4 4", "--lens cannot be given with --rig"),
     ("video --find-fov --lens 9 9 4 4", "--find-fov cannot be given with --lens"),
     ("video --lens 0 9 4 4", "focal"),
@@ -957,6 +961,25 @@ def test_module_runs():
     assert done.stderr == ""
 
 
+def test_ctrl_c_while_numpy_is_imported_ends_the_command():
+    """PyTorch would import it and go on without it."""
+    program = (
+        "import sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'numpy.matrixlib':\n"
+        "            sys.meta_path.remove(self)\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from gendr.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-c", program, "fit", "nothing.obj"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # nothing loaded
+    assert done.returncode == 130
+    assert done.stderr.endswith("gendr: stopped\n")
+
+
 # -- bad input -------------------------------------------------------------------------------------
 
 
@@ -1034,6 +1057,8 @@ BAD_INPUT = [
     ("fit box.ply --budget 2d", "--budget: must be a time > 0 such as 90s, 2m or 1h, got '2d'"),
     ("fit box.ply --lr nan", "--lr: must be > 0, got nan"),
     ("fit box.ply --elevation 120", "--elevation: must be between -90 and 90"),
+    ("render box.ply -o a.png --azimuth nan", "--azimuth: must be finite, got nan"),
+    ("view box.ply --port 99999", "--port: must be between 1 and 65535"),
     ("fit box.ply --subdivisions 9", "subdivisions must be <= 7"),
     ("fit box.ply --device gpu", "no device 'gpu' here; usable: cpu"),
     ("fit box.ply --backend cuda", "unknown backend 'cuda'"),

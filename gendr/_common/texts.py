@@ -41,6 +41,17 @@ def read_text(path: Path) -> str:
     return decode(path.read_bytes()).replace("\r\n", "\n").replace("\r", "\n")
 
 
+def numbers(text: str) -> list[float]:
+    """The words of a text as numbers, without Python's underscores: 1_0 is ten nowhere else.
+
+    Raises:
+        ValueError: If a word is no number.
+    """
+    if "_" in text:
+        raise ValueError(f"{next(word for word in text.split() if '_' in word):.40} is no number")
+    return [float(word) for word in text.split()]
+
+
 def find_file(folder: Path, name: str) -> Path | None:
     """The file that a text names, relative to a folder, or None if there is none.
 

@@ -62,6 +62,7 @@ def _run(args: argparse.Namespace) -> int:
     with warnings_as_lines():
         begins = "torch" not in sys.modules
         with uncollected():
+            import_module("numpy")  # not by torch, which goes on without it after Ctrl-C
             options = read_options(args.settings_class, vars(args))
             home = "listing" if args.command == "list" else args.command
             run = import_module(f"gendr.cli.{home}").run

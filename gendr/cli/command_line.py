@@ -75,7 +75,7 @@ class Number(Range):
         if not inside or math.isinf(number):
             bounds = f"between {low:g} and {high:g}" + ("" if self.closed else ", ends excluded")
             if high == math.inf:
-                bounds = f"{'>=' if self.closed else '>'} {low:g}"
+                bounds = f"{'>=' if self.closed else '>'} {low:g}" if low > -math.inf else "finite"
             raise argparse.ArgumentTypeError(f"must be {bounds}, got {text}")
         return number
 

@@ -538,7 +538,7 @@ class View(OnThreads):
 
     subject: str = option(metavar="SUBJECT", flags="")
     photos: str | None = option(None, None, "FOLDER")
-    port: int = option(8080, Number(1, whole=True))
+    port: int = option(8080, Number(1, 65535, whole=True))
     image_size: int = option(400, count(32), "PIXELS")
     wait: bool = option(False)
 

@@ -156,6 +156,8 @@ def _check_options(args: Pose) -> None:
         (args.rig and args.track, f"--track cannot be given with --rig: {known}"),
         (args.rig and args.find_fov, f"--find-fov cannot be given with --rig: {known}"),
         (args.rig and args.lens, f"--lens cannot be given with --rig: {known}"),
+        (args.lens and args.fov != Pose.fov, "--fov cannot be given with --lens, which says it"),
+        (args.rig and args.fov != Pose.fov, f"--fov cannot be given with --rig: {known}"),
         (args.rig and len(paths) > 1, f"--rig takes one {folder} {len(paths)} paths"),
     ):  # fmt: skip
         if wrong:

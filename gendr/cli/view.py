@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gendr.cli.command_line import say
 from gendr.cli.common import model_file
 from gendr.cli.parser import View
 
@@ -31,9 +32,12 @@ def run(args: View) -> int:
     try:
         while True:
             time.sleep(SECONDS)
-            if path.is_dir() and (now := stamp(path)) != seen:
-                seen = now
-                viewer.show(read_subject(path, args.photos))
+            try:
+                if path.is_dir() and (now := stamp(path)) != seen:
+                    seen = now
+                    viewer.show(read_subject(path, args.photos))
+            except (OSError, ValueError) as error:  # a file that is copied just now, or is gone
+                say("gendr view", f"{' '.join(str(error).split())}; what was read before stays")
     except KeyboardInterrupt:
         return 0
     finally:

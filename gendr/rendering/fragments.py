@@ -172,10 +172,15 @@ def interpolation_weights(
             [torch.linalg.cross(clip[:, (i + 1) % 3], clip[:, (i + 2) % 3]) for i in range(3)], 1
         )
         space = (sides * ray.unsqueeze(1)).sum(-1)
-        volume = (sides[:, 0] * clip[:, 0]).sum(-1, keepdim=True)
+        edges = clip[:, 1:] - clip[:, :1]
+        volume = (torch.linalg.cross(edges[:, 0], edges[:, 1]) * clip[:, 0]).sum(-1, keepdim=True)
         space = space * torch.where(volume < 0, -1.0, 1.0)
         total = space.sum(-1, keepdim=True)  # <= 0 only beyond the horizon of the face's plane
+        # As `has_area` on the screen; sizes are relative to those of homogeneous corners.
+        size = clip.abs().sum(-1).amax(-1, keepdim=True)
+        solid = volume.abs() > edges.abs().sum((1, 2))[:, None] * size * size * 1e-6
         cut = _normalised(quotient(space, torch.where(total > 0, total, 1.0)))
+        cut = torch.where(solid, cut, 1 / 3)
         weights = torch.where(was_clipped.unsqueeze(-1), cut, weights)
     weights = quotient(weights, weights.sum(-1, keepdim=True))
     return weights, (weights * depth).sum(-1)

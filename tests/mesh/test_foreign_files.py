@@ -342,6 +342,7 @@ def test_textures_of_a_ply(tmp_path, form, names):
         ("4 0 1 2 3", "4 0 1 2 2.5", "a vertex by no integer"),
         ("4 0 1 2 3", "-4 0 1 2 3", "a list has the length -4"),
         ("4 0 1 2 3", "4 0 1 2 x", "could not convert"),
+        ("4 0 1 2 3", "4 0 1 2 0_3", "0_3 is no number"),
         ("face 1", "face 99999999999", "fewer rows than its header says"),
         ("64 y", "64 x", "has two properties 'x'"),
         ("64 y", "64 w", "no x, y and z"),

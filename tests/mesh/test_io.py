@@ -430,6 +430,8 @@ def test_truncated(tmp_path, ending):
     [
         ("f 1 2", r"damaged: line 6 reads 'f 1 2'"),
         ("f 1 2 x", "line 6"),
+        ("f 1 2 0_3", "line 6 reads 'f 1 2 0_3'"),  # in Python 3
+        ("v 1_0 0 0", "line 6"),
         ("f 0 1 2", "line 6"),
         ("f 1 2 9", "not there"),
         ("f 1/1 2/1 3/1", "not there"),

@@ -349,6 +349,11 @@ UNREAD = {
     "cameras.abc": ("", "cameras.sfm"),
     "sfm.json": ({"version": [1, 0, 0], "views": []}, "holds no poses"),
     "cams/00000000_cam.txt": ("extrinsic\n", "cameras.json"),
+    "sensors/trajectories.txt": ("# kapture format: 1.1\n", "kapture_export_colmap"),
+    "frame_00000.json": ({"cameraPoseARFrame": [1.0], "intrinsics": [1.0]}, "transforms.json"),
+    "odometry.csv": ("timestamp, frame, x, y, z, qx, qy, qz, qw\n", "transforms.json"),
+    "lowres_wide.traj": ("1.0 0 0 0 0 0 0\n", "transforms.json"),
+    "meta_data.json": ({"frames": [{"camtoworld": []}]}, "cameras.json"),
 }
 
 
@@ -410,9 +415,10 @@ def test_photos_that_are_not_there_are_named(tmp_path):
 def test_lenses_of_visualsfm_that_are_bent(tmp_path):
     nvm(save_photos(tmp_path))
     text = (tmp_path / "model.nvm").read_text()
-    (tmp_path / "model.nvm").write_text(text.replace(" 0 0\n", " 0.1 0\n", 1))
-    with pytest.raises(ValueError, match=r"the lens of .* is bent"):
-        load_views(tmp_path)
+    for bend, message in (("0.1", r"the lens of .* is bent"), ("0_0", "0_0 is no number")):
+        (tmp_path / "model.nvm").write_text(text.replace(" 0 0\n", f" {bend} 0\n", 1))
+        with pytest.raises(ValueError, match=message):
+            load_views(tmp_path)
 
 
 @for_each(write=PROGRAMS, rotating=3)

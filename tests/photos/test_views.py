@@ -452,6 +452,21 @@ def test_orientation_in_exif_data(tmp_path, orientation):
         load_views(write(tmp_path, [frame], fl_x=20.0, w=12, h=16))
 
 
+def test_masks_of_photos_that_exif_data_turn_over(tmp_path):
+    """No size tells whether a mask is turned as well, unless it says so."""
+    note = Image.Exif()
+    note[0x0112] = 3
+    (tmp_path / "masks").mkdir()
+    pixels = np.arange(144, dtype=np.uint8).reshape(6, 8, 3)
+    Image.fromarray(pixels).save(tmp_path / "a.png", exif=note)
+    root = write(tmp_path, [{"file_path": "a.png", "transform_matrix": IDENTITY}], fl_x=20.0)
+    Image.fromarray(blob()).save(tmp_path / "masks" / "a.png")
+    with pytest.warns(UserWarning, match=r"EXIF data turn a.png in a way .* as they are stored"):
+        np.testing.assert_array_equal(load_views(root).masks[0], blob() / 255)
+    Image.fromarray(blob()).save(tmp_path / "masks" / "a.png", exif=note)
+    np.testing.assert_array_equal(load_views(root).masks[0], blob() / 255)
+
+
 def test_opaque_alpha_channels_of_masks_are_none(tmp_path):
     """Not "everything is object": the mask is what is white."""
     image(tmp_path / "a.png", np.arange(144).reshape(6, 8, 3))
@@ -564,6 +579,8 @@ BREAK = {
     "not a rotation and translation": change(frame=matrix(m00=1.1)),
     "transform_matrix is a mirror .* left-handed": change(frame=matrix(m22=-1)),
     "no intrinsics": change(camera_angle_x=None),
+    "x_fov and y_fov are not read": change(x_fov=40.0),  # of instant-ngp
+    "the axes of from_mitsuba are not read": change(from_mitsuba=True),
     r"camera_angle_x must be in \(0, pi\) radians, got 50": change(camera_angle_x=50),
     "fl_x must be a finite number, got '9'": change(fl_x="9"),
     "fl_x must be a finite number, got 9{40}": change(fl_x=10**400 - 1),

@@ -167,6 +167,36 @@ def test_a_face_without_area_has_the_mean_of_its_colours(backend, face):
         torch.testing.assert_close(out.rgb, want, rtol=0, atol=1e-5)
 
 
+@for_each(backend=BACKENDS, composite=["depth", "alpha"])
+def test_a_face_on_one_line_that_the_near_plane_cuts(backend, composite):
+    """It has the mean of its colours, and covers what the definition says in float64.
+
+    Rounding may turn what is left of it inside out, and lost half of it.
+    """
+    generator = torch.Generator().manual_seed(1)
+    ends = torch.rand(40 if backend == "cpu" else 4, 2, 3, generator=generator) - 0.5
+    ends = ends * torch.tensor([[1, 1, 0.6], [2, 2, 3]])
+    ends = ends + torch.tensor([[0, 0, 0.6], [0, 0, 3.5]])
+    lines = torch.cat((ends[:, :1], ends.mean(1, keepdim=True), ends[:, 1:]), 1)
+    lines = torch.cat((lines, lines[..., [1, 0, 2]] * torch.tensor([1.0, -1, 1])))
+    colours, face = torch.eye(3), torch.arange(3)[None]
+    meshes = Mesh.batch([Mesh(line, face, vertex_colors=colours) for line in lines])
+    device = place(backend)[0]
+
+    def drawn(name, device, dtype):
+        renderer = Renderer(
+            16, "logistic", scale=0.03, near=1.0, far=10.0, lighting="none", composite=composite,
+            backend=name,
+        )  # fmt: skip
+        return renderer(meshes.to(device, dtype), ahead().to(device, dtype))
+
+    out, want = drawn(backend, device, torch.float32), drawn("reference", "cpu", torch.float64)
+    assert (want.alpha.amax((1, 2)) > 0.1).all()
+    torch.testing.assert_close(out.alpha.cpu().double(), want.alpha, rtol=0, atol=1e-5)
+    torch.testing.assert_close(out.rgb.cpu().double(), want.rgb, rtol=0, atol=1e-5)
+    torch.testing.assert_close(want.rgb, want.rgb.mean(1, keepdim=True).expand_as(want.rgb))
+
+
 def test_a_texture_is_sampled_where_the_uv_says():
     """A square that fills the image of an orthographic camera shows its texture."""
     texture = torch.rand(6, 6, 3, dtype=torch.float64)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gendr._common.texts import read_text
+from gendr._common.texts import numbers, read_text
 from gendr.mesh.files.bounds import is_too_long, most_corners
 from gendr.mesh.files.colors import unit_colors
 from gendr.mesh.files.polygons import triangles
@@ -219,11 +219,13 @@ def _good(convert: Callable[[str], Array], least: int, body: str) -> bool:
 
 def _floats(text: str) -> Array:
     """The words of a text as numbers: [N]."""
-    return np.array([float(word) for word in text.split()], np.float64)
+    return np.array(numbers(text), np.float64)
 
 
 def _corners(text: str) -> Array:
     """The words `v`, `v/vt`, `v//vn` or `v/vt/vn` of a text as [N, 2]; 0 stands for no UV."""
+    if "_" in text:  # in a number Python takes it
+        raise ValueError
     words = text.split()
     depths = {word.count("/") for word in words}
     if len(depths) == 1:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._common.texts import decode
+from gendr._common.texts import decode, numbers
 
 Array = NDArray[Any]
 Data = bytes | mmap.mmap
@@ -157,7 +157,7 @@ def _numbers(data: Data, at: int) -> Iterator[bytes]:
         stop = at + _BLOCK
         while stop < len(data) and not data[stop : stop + 1].isspace():
             stop += 1
-        yield np.array([float(word) for word in data[at:stop].split()], "<f8").tobytes()
+        yield np.array(numbers(data[at:stop].decode("latin-1")), "<f8").tobytes()
         at = stop
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gendr._common.texts import read_text
+from gendr._common.texts import numbers, read_text
 from gendr.mesh.files.reports import damage_named, note
 from gendr.mesh.files.soup import Array, Soup, merge
 from gendr.mesh.parts import MeshParts
@@ -56,7 +56,7 @@ def _text(text: str, notes: list[str]) -> Array:
     if len(last) % 3 or (last != (np.arange(len(last)) % 3 == 2)).any():
         raise ValueError("a facet has not three vertices")
     words = [word for piece in pieces[1:] for word in piece.split(None, 3)[:3]]
-    return np.array([float(word) for word in words]).reshape(-1, 3, 3)
+    return np.array(numbers(" ".join(words))).reshape(-1, 3, 3)
 
 
 def _colors(data: bytes, table: Array, notes: list[str]) -> Array | None:

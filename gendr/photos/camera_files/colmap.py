@@ -16,7 +16,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from gendr._common.texts import decode, read_text
+from gendr._common.texts import decode, numbers, read_text
 from gendr.mesh.files.reports import warn_caller
 from gendr.photos.camera_files.opencv import camera_to_world
 
@@ -315,7 +315,7 @@ def _text_lenses(file: Path) -> Iterator[tuple[int, _Lens]]:
         words = line.split()
         try:
             number, model, width, height = int(words[0]), words[1], int(words[2]), int(words[3])
-            yield number, _Lens(model, width, height, tuple(float(word) for word in words[4:]))
+            yield number, _Lens(model, width, height, tuple(numbers(" ".join(words[4:]))))
         except (ValueError, IndexError):
             raise ValueError(
                 f"{file}: want CAMERA_ID MODEL WIDTH HEIGHT PARAMS..., got {line[:60]!r}"
@@ -336,7 +336,7 @@ def _text_images(file: Path) -> Iterator[_Image]:
             may_be_points = False
             continue
         try:
-            turn, shift = (tuple(float(w) for w in part) for part in (words[1:5], words[5:8]))
+            turn, shift = (tuple(numbers(" ".join(part))) for part in (words[1:5], words[5:8]))
             yield _Image(words[9], int(words[8]), turn, shift, int(words[0]))
         except (ValueError, IndexError):
             raise ValueError(
@@ -348,8 +348,7 @@ def _text_images(file: Path) -> Iterator[_Image]:
 def _is_points(words: list[str]) -> bool:
     """Whether a line of images.txt is X Y POINT3D_ID ..., and no image, whose name is no number."""
     try:
-        for word in words:
-            float(word)
+        numbers(" ".join(words))
         for word in words[2::3]:
             int(word)
     except ValueError:
@@ -376,7 +375,7 @@ def _text_frames(file: Path) -> Iterator[tuple[int, tuple[float, ...], list[tupl
     for line in _lines(file):
         words = line.split()
         try:
-            pose = tuple(float(word) for word in words[2:9])
+            pose = tuple(numbers(" ".join(words[2:9])))
             triples = zip(words[10::3], words[11::3], words[12::3], strict=True)
             data = [(int(s), int(i)) for kind, s, i in triples if kind == "CAMERA"]
             yield int(words[1]), pose, data
@@ -391,7 +390,8 @@ def _text_points(file: Path) -> Iterator[tuple[float, ...]]:
     for line in _lines(file):
         words = line.split(maxsplit=7)
         try:
-            yield tuple(float(words[i]) for i in range(1, 7))
+            x, y, z, *rgb = numbers(" ".join(words[1:7]))
+            yield x, y, z, rgb[0], rgb[1], rgb[2]
         except (ValueError, IndexError):
             raise ValueError(
                 f"{file}: want POINT3D_ID X Y Z R G B ..., got {line[:60]!r}"

@@ -210,6 +210,14 @@ _KNOWN = (
     _Known("ScanNet or NSVF", ("pose/*.txt",), advice="write transforms.json"),
     _Known("Tanks and Temples", ("*.log",), advice="it holds no focal lengths: write "
            "transforms.json", says=b"0 0 0\n"),
+    _Known("Kapture", ("sensors/trajectories.txt",), advice="kapture_export_colmap.py writes "
+           "COLMAP's text"),
+    _Known("3D Scanner App", ("frame_*.json", "images/frame_*.json"), advice="write "
+           "transforms.json", says=b"cameraPoseARFrame"),
+    _Known("Stray Scanner", ("odometry.csv",), advice="write transforms.json"),
+    _Known("ARKitScenes", ("*.traj",), advice="write transforms.json"),
+    _Known("SDFStudio", ("meta_data.json",), advice="write K and world_to_camera into cameras.json",
+           says=b"camtoworld"),
     _Known("TUM RGB-D", ("groundtruth.txt",), advice="write transforms.json"),
     _Known("KITTI", ("poses.txt",), advice="write transforms.json"),
     _Known("calibration of OpenCV", ("*.yml", "*.yaml"), advice="write K, R and t into "

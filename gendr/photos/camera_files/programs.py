@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 import numpy.typing as npt
 
-from gendr._common.texts import read_text
+from gendr._common.texts import numbers, read_text
 from gendr.mesh.files.reports import warn_caller
 from gendr.photos.camera_files.opencv import camera_to_world, from_opencv_json
 from gendr.photos.camera_files.photos import Index
@@ -289,8 +289,7 @@ def of_metashape(file: Path, photos: Index) -> Meta:
     sensors = {each.get("id"): each for each in chunk.iterfind("sensors/sensor")}
     frames: list[Meta] = []
     for camera in _largest(list(groups.values()), len, file):
-        numbers = camera.findtext("transform", "").split()
-        pose = np.array([float(number) for number in numbers]).reshape(4, 4)
+        pose = np.array(numbers(camera.findtext("transform", ""))).reshape(4, 4)
         lens = _metashape_lens(sensors[camera.get("sensor_id")])
         turn = pose[:3, :3].T
         frames.append(_frame(photos.photo(camera.get("label", "")), turn, lens, eye=pose[:3, 3]))
@@ -314,7 +313,7 @@ def _metashape_lens(sensor: ElementTree.Element) -> Meta:
     lens: Meta = {"w": width, "h": height, "camera_model": kind}
 
     def number(name: str) -> float:
-        return float(calibration.findtext(name, "0"))
+        return numbers(calibration.findtext(name, "0"))[0]
 
     if kind not in ("frame", "fisheye"):
         return lens
@@ -461,7 +460,7 @@ def of_bundler(file: Path, photos: Index) -> Meta:
     lines = [line for line in read_text(file).split("\n") if not line.startswith("#")]
     words = " ".join(lines).split()
     count = int(words[0]) if words else 0
-    values = np.array([float(word) for word in words[2 : 2 + 15 * count]])
+    values = np.array(numbers(" ".join(words[2 : 2 + 15 * count])))
     if not len(values) or len(values) < 15 * count:
         raise ValueError(f"it announces {count} cameras and holds {len(values) // 15}")
     rows = values.reshape(-1, 15)
@@ -506,7 +505,7 @@ def of_nvm(file: Path, photos: Index) -> Meta:
         raise ValueError("it does not begin with NVM_V3")
     fixed: Meta = {}
     if head[1:2] == ["FixedK"]:
-        fixed = dict(zip(("fl_x", "cx", "fl_y", "cy"), map(float, head[2:6]), strict=True))
+        fixed = dict(zip(("fl_x", "cx", "fl_y", "cy"), numbers(" ".join(head[2:6])), strict=True))
     models: list[list[str]] = []
     filled: Iterator[str] = (line for line in lines if line.strip())
     for line in filled:
@@ -524,7 +523,7 @@ def of_nvm(file: Path, photos: Index) -> Meta:
     frames: list[Meta] = []
     for line in _largest(models, len, file):
         name, *words = line.rsplit(maxsplit=10)
-        focal, w, x, y, z, *eye, bend, _ = map(float, words)
+        focal, w, x, y, z, *eye, bend, _ = numbers(" ".join(words))
         if bend:
             raise ValueError(
                 f"the lens of {name:.60} is bent, in a way that is not known here; let VisualSFM "

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gendr._common.texts import read_text
+from gendr._common.texts import numbers, read_text
 
 __all__ = ["PROJECTIONS", "find_projections", "from_projections", "is_projections"]
 
@@ -114,8 +114,8 @@ def _of_matlab(file: Path) -> Matrices:
 def _of_text(file: Path) -> Matrices:
     """Rows of four numbers, three for each matrix; or rows of twelve."""
     lines = read_text(file).split("\n")
-    words = " ".join(line for line in lines if line.strip() != "CONTOUR").split()
-    return np.array([float(word) for word in words]).reshape(-1, 3, 4)
+    words = " ".join(line for line in lines if line.strip() != "CONTOUR")
+    return np.array(numbers(words)).reshape(-1, 3, 4)
 
 
 def _of_middlebury(file: Path) -> tuple[Matrices, list[str]]:
@@ -126,7 +126,7 @@ def _of_middlebury(file: Path) -> tuple[Matrices, list[str]]:
         raise ValueError(f"it announces {int(count)} images and has {len(rows)}")
     if any(len(row) != 22 for row in rows):
         raise ValueError("a line must be a name and 21 numbers, of K, R and t")
-    table = np.array([[float(word) for word in row[1:]] for row in rows])
+    table = np.array([numbers(" ".join(row[1:])) for row in rows])
     k, r, t = table[:, :9].reshape(-1, 3, 3), table[:, 9:18].reshape(-1, 3, 3), table[:, 18:, None]
     return k @ np.concatenate([r, t], 2), [row[0] for row in rows]
 

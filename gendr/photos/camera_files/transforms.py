@@ -204,6 +204,7 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
     file, root = cameras.file, cameras.root
     frames: list[TransformsFrame] = []
     missing: list[str] = []
+    unclear: list[str] = []
     masks = Masks(root, cameras.masks)
     by_name: dict[Path, Path] = {}  # masks that were found by their names, and whose they are
     taken: dict[Path, tuple[int, Any]] = {}  # photos, and which frame has them, with its pose
@@ -251,18 +252,29 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
                 f"masks must be as large as their image, got {size_text(of_mask)} in {mask} "
                 f"and {size_text(size)} in {image}"
             )
+        if found > 1 and mask is not None and (found < 5 or size[0] == size[1]):
+            if read_orientation(mask, max_megapixels) != found:
+                unclear.append(image.name)
         quarters = QUARTERS.get(found, 0) if turn == 1 else 0
         turns = turn, mask_turn, quarters
         frames.append(TransformsFrame(entry, name, where, image, mask, size, *turns))
     _warn_of_missing(cameras, missing)
+    if unclear and cameras.masks is None:
+        warn_caller(
+            f"EXIF data turn {_some(unclear)} in a way that no size shows: masks are taken for "
+            "those of the photos as they are stored, as gendr masks writes them"
+        )
     return frames
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + ", ..." * (len(names) > _NAMED)
 
 
 def _warn_of_missing(cameras: Cameras, missing: list[str]) -> None:
     if not missing:
         return
-    count, first = len(cameras.meta["frames"]), ", ".join(missing[:_NAMED])
-    first += ", ..." if len(missing) > _NAMED else ""
+    count, first = len(cameras.meta["frames"]), _some(missing)
     if len(missing) == count:
         raise ValueError(
             f"{cameras.file}: no such image: of the {count} photos that it names none is in "
@@ -318,6 +330,8 @@ def lens_of(meta: dict[str, Any], frame: TransformsFrame) -> Lens:
 
     kind, bend = _bend(meta, frame, number)
     w, h = _calibrated_size(frame, number("w"), number("h"))
+    if _given(meta, entry, "from_mitsuba"):
+        raise ValueError(f"{where}: the axes of from_mitsuba are not read; write OpenGL's")
     fx, fy = number("fl_x"), number("fl_y")
     lengths, angles = ("fl_x", "fl_y"), ("camera_angle_x", "camera_angle_y")
     own = [any(entry.get(key) is not None for key in keys) for keys in (lengths, angles)]
@@ -331,6 +345,8 @@ def lens_of(meta: dict[str, Any], frame: TransformsFrame) -> Lens:
             raise ValueError(f"{where}: {key} must be in (0, pi) radians, got {angle:g}")
         focal = side / (2 * math.tan(angle / 2))
         fx, fy = (focal, fy) if axis == "x" else (fx, focal)
+    if number("x_fov") or number("y_fov"):  # of instant-ngp, degrees, before all others
+        raise ValueError(f"{where}: x_fov and y_fov are not read; give camera_angle_x, radians")
     fx = fy if fx is None else fx
     fy = fx if fy is None else fy
     if fx is None or fy is None:

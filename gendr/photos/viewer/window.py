@@ -50,6 +50,7 @@ class Viewer:
 
     Raises:
         RuntimeError: if viser is not installed.
+        ValueError: if there is no such port.
     """
 
     def __init__(
@@ -67,6 +68,8 @@ class Viewer:
                 "the viewer needs viser, which is not installed: pip install '.[view]' in the "
                 "repository, or pip install viser"
             ) from None
+        if not 0 < port < 1 << 16:  # for which viser would wait
+            raise ValueError(f"port must be between 1 and 65535, got {port}")
         self.image_size, self._subject = image_size, subject
         # Guards what is shown: callbacks come from threads of viser.
         self._lock = threading.RLock()

@@ -227,12 +227,29 @@ def test_the_command_ends_with_ctrl_c(tmp_path, capsys, monkeypatch):
     pytest.importorskip("viser")
     icosphere(0).save(tmp_path / "a.obj")
 
+    (tmp_path / "out").mkdir()
+    icosphere(0).save(tmp_path / "out" / "fit.obj")
+
+    def damage(seconds):  # as a file that is being copied
+        (tmp_path / "out" / "fit.obj").write_text("v 0")
+        monkeypatch.setattr("gendr.cli.view.time.sleep", wait)
+
+    def wait(seconds):
+        monkeypatch.setattr("gendr.cli.view.time.sleep", interrupt)
+
     def interrupt(seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gendr.cli.view.time.sleep", interrupt)
+    monkeypatch.setattr("gendr.cli.view.time.sleep", damage)
+    assert main(["view", str(tmp_path / "out"), "--port", "18090"]) == 0
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "fit.obj is damaged" in said
+    assert "what was read before stays" in said
     assert main(["view", str(tmp_path / "a.obj"), "--port", "18090"]) == 0
     assert "http://127.0.0.1:1809" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="port must be between 1 and 65535, got 65536"):
+        Viewer(Subject("a"), 65536)
     assert main(["view", str(tmp_path / "b.obj")]) == 2
     assert "no such file or folder" in capsys.readouterr().err
 

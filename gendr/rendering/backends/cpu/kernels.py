@@ -160,14 +160,18 @@ def face_edges(corners, f, orientation):
 
 
 @inner()
-def _bounds(edge, radius, width, side):
-    """The columns (p, q, r, s) between which a row is at most the radius outside an edge.
+def _bounds(edges, k, radius, width, side):
+    """The columns (p, q, r, s) between which a row is at most the radius outside edge k.
 
     That is p + q y <= column <= r + s y, where one of p and r is infinite.
     """
-    ax, ay, nx, ny = edge[0], edge[1], edge[7], edge[8]
+    ax, ay, nx, ny = edges[k][0], edges[k][1], edges[k][7], edges[k][8]
+    beyond = 0.0  # how far corners are outside: rounding of a cut face may turn it inside out
+    for m in (0, 2):
+        for n in (0, 2):
+            beyond = max(beyond, nx * (ax - edges[m][n]) + ny * (ay - edges[m][n + 1]))
     # From nx (x - ax) + ny (y - ay) >= -radius, with slack for the rounding of these lines.
-    slack = 1e-9 * (1.0 + abs(ax) + abs(ay))
+    slack = 1e-9 * (1.0 + abs(ax) + abs(ay)) + beyond
     inverse = 0.5 * side / nx
     column = (ny * ay - radius - slack) * inverse + 0.5 * (ax * side + width - 1.0)
     slope = -ny * inverse
@@ -185,10 +189,10 @@ def _bounds(edge, radius, width, side):
 def face_bounds(edges, radius, width, side):
     """The `_bounds` of the four edges of a face."""
     return (
-        _bounds(edges[0], radius, width, side),
-        _bounds(edges[1], radius, width, side),
-        _bounds(edges[2], radius, width, side),
-        _bounds(edges[3], radius, width, side),
+        _bounds(edges, 0, radius, width, side),
+        _bounds(edges, 1, radius, width, side),
+        _bounds(edges, 2, radius, width, side),
+        _bounds(edges, 3, radius, width, side),
     )
 
 

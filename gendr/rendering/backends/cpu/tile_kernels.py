@@ -143,7 +143,13 @@ def _setting_up(count):
         nx, ny = where(area > 0.0, uy, -uy), where(area > 0.0, -ux, ux)
         sx, sy = 0.5 * (SIDE - 1) - middle - ax * half, 0.5 * (SIDE - 1) - centre + ay * half
         zero = Lanes(builder, area.of(0.0))
-        least = where(area.compared("!=", 0.0), -reach, -np.inf)
+        least = zero
+        # How far outside corners are: rounding of a cut face may turn it inside out.
+        for turn in (1, 2, 3) if count == 4 else ():
+            order = [(k + turn) % 4 for k in range(4)]
+            tx, ty = (Lanes(builder, shuffled(builder, c.value, c.value, order)) for c in (ax, ay))
+            least = minimum(least, (nx * (tx - ax) - ny * (ty - ay)) * half)
+        least = where(area.compared("!=", 0.0), least - reach, -np.inf)
         across, down = _joined(nx, ux) * SIDE, _joined(ny, uy) * SIDE
         frame[CENTRE] = _joined(nx * sx + ny * sy, ux * sx + uy * sy)
         frame[ACROSS], frame[DOWN] = across, down
