@@ -8,9 +8,6 @@ import torch
 from torch.autograd import gradcheck
 
 import gendr
-from gendr.rendering.backends.cpu import backend as cpu
-from gendr.rendering.backends.cpu.ordered_kernels import order_faces
-from gendr.rendering.layers import depth_keys
 from gendr.rendering.ordered import ordered
 from support import degenerate, relative_l2, soup
 from support.cases import for_each
@@ -150,22 +147,6 @@ def test_double_precision_is_that_of_float64():
 # ---------------------------------------------------------------------------------------------
 # The order
 # ---------------------------------------------------------------------------------------------
-
-
-@for_each(sort=["pixel", "centroid"])
-def test_keys_of_depth_and_the_order_by_them_are_those_of_the_definition(sort):
-    corners = torch.cat([soup(1, 130, 2), degenerate()], 1)[0]
-    for values in (corners, corners.float()):
-        depth = values[..., 2].abs() + 1e-3
-        found = cpu.depth_keys(values[..., :2], depth, sort)
-        for got, want in zip(found, depth_keys(values[..., :2], depth, sort), strict=True):
-            assert torch.equal(got, want)
-    generator = torch.Generator().manual_seed(0)
-    for keys in (found[1][:, 1], torch.randint(-3, 3, (99,), generator=generator).double() * 0.1,
-                 torch.tensor([-0.0, 1e300, 0.0, -torch.inf, 2.5]), torch.empty(0)):  # fmt: skip
-        order = np.empty(len(keys), np.int64)
-        order_faces((keys.double() + 0.0).numpy().view(np.uint64), order)
-        assert order.tolist() == keys.argsort(descending=True, stable=True).tolist()
 
 
 @for_each(backend=BACKENDS, sort=["pixel", "centroid"])
@@ -488,12 +469,3 @@ def test_the_mean_has_the_gradient_of_opacities_at_their_ends(opacity):
     found, wanted = scene.found("cpu"), scene.found("reference")
     assert float(wanted[2]["opacity"].norm()) > 0
     assert_same(found, wanted)
-
-
-def test_more_faces_of_a_tile_than_can_be_counted(monkeypatch):
-    from gendr.rendering.backends.cpu import ordered_kernels
-
-    monkeypatch.setattr(ordered_kernels, "MOST_ENTRIES", 5)
-    scene = Scene(soup(1, 7, 3), (4, 4), "uniform", "probabilistic", scale=5.0)
-    with pytest.raises(ValueError, match=r"7 faces touch one tile of 32 x 16 pixels, more than 5"):
-        scene.found("cpu")

@@ -9,9 +9,6 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 import gendr
 from gendr.mesh import icosphere
-from gendr.rendering.backends.triton import ordered as joining
-from gendr.rendering.backends.triton import tiles
-from gendr.rendering.layers import depth_keys
 from gendr.rendering.ordered import ordered
 from support import TOLERANCES, ahead_of_time, degenerate, relative_l2, soup
 from support.backends import place
@@ -72,15 +69,6 @@ def test_batches_tiles_and_channels_equal_the_definition(small, sort, size, tcon
     got, want = (scene.found(b, d, sort=sort) for b, d in
                  (("triton", torch.float32), ("reference", torch.float64)))  # fmt: skip
     assert_same(got, want, torch.float32)
-
-
-@for_each(sort=["pixel", "centroid"])
-def test_keys_of_depth_are_those_of_the_definition(sort):
-    corners = torch.cat([soup(1, 130, 2), degenerate()], 1)[0].float()
-    depth = corners[..., 2].abs() + 1e-3
-    found = joining.keys(corners[..., :2], depth, sort)
-    for got, want in zip(found, depth_keys(corners[..., :2], depth, sort), strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-14, atol=0)
 
 
 @pytest.mark.rotating(4, group="rendering")
@@ -191,41 +179,6 @@ def test_scenes_and_what_a_renderer_learns(dist, tconorm, learnable, options):
         assert relative_l2(got, want) <= 1e-5
 
 
-@pytest.mark.rotating(4, group="rendering")
-def test_too_little_room_for_pairs_is_found_out_in_the_backward_pass(monkeypatch):
-    scene, seen = rounded(Scene(soup(1, 6, 3), (7, 9), "logistic", "frank(p=2)")), []
-    want = scene.found("triton", torch.float32)
-    joined = joining._joined
-    monkeypatch.setattr(joining, "_joined", lambda *x: seen.append(x[-1]) or joined(*x))
-    monkeypatch.setattr(joining.OrderedPlan, "fit", lambda plan, pairs: None)
-    plan = tiles.plan_of.__wrapped__
-    monkeypatch.setattr(joining, "plan_of", lambda *x: roomy(plan(*x), 5))
-    got = scene.found("triton", torch.float32)
-    assert seen[0] == 5
-    assert len(seen) == 2
-    assert seen[1] > 5
-    assert all(torch.equal(got[2][k], want[2][k]) for k in want[2])
-    with torch.no_grad():
-        scene.drawn("triton", {k: v.float() for k, v in scene.leaves.items()})
-    assert seen[2] is None
-
-
-def roomy(plan, room):
-    plan.room = room
-    return plan
-
-
-def test_gradients_in_a_cuda_graph_are_refused(monkeypatch):
-    monkeypatch.setattr(joining, "capturing", lambda _: True)
-    scene = Scene(soup(1, 2, 3), (3, 4), "logistic", "max")
-    with pytest.raises(RuntimeError, match=r"cannot be captured in a CUDA graph: .*take the step"):
-        scene.found("triton")
-    faces = FACES.clone()
-    faces[0, 1, 2, 0] = torch.nan
-    with pytest.raises(ValueError, match=r"face_vertices .*(NaN|inf)"):
-        ordered(faces, FACES[..., 0], 4, backend="triton")
-
-
 FACES = soup(1, 3, 1, torch.float32)
 
 # Nothing is launched: what would have been read back is made up.
@@ -270,3 +223,10 @@ def test_its_kernels_compile_and_spill_hardly_anything(request, seed):
             assert usage.size > 0
             assert usage.registers <= 168
             assert usage.local <= 16
+
+
+def test_what_is_not_finite_is_refused():
+    faces = FACES.clone()
+    faces[0, 1, 2, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"face_vertices .*(NaN|inf)"):
+        ordered(faces, FACES[..., 0], 4, backend="triton")
