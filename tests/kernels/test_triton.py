@@ -67,7 +67,7 @@ def kernel(
         tl.store(y + i, found[1], mask=i < n)
 
 
-def launch(function, *arrays, numbers=(), outputs=1, rows=ROWS, columns=COLUMNS):
+def launch(function, *arrays, numbers=(), outputs=1, rows=None, columns=COLUMNS):
     """Outputs in float64 for arrays of float32; what the kernel does not write stays NaN.
 
     Numbers are those of all elements; with as many as rows, one for each of these.
@@ -75,6 +75,7 @@ def launch(function, *arrays, numbers=(), outputs=1, rows=ROWS, columns=COLUMNS)
     inputs = [torch.as_tensor(x, dtype=torch.float32, device=DEVICE) for x in arrays]
     out = [torch.full_like(inputs[0], math.nan) for _ in range(2)]
     n, by_row = inputs[0].numel(), len(numbers) == rows
+    rows = rows or min(ROWS, triton.next_power_of_2(triton.cdiv(n, columns)))
     given = torch.tensor([*numbers, 0.0], dtype=torch.float32, device=DEVICE)
     with np.errstate(all="ignore"):  # as the backends: NumPy computes both sides of a `where`
         kernel[(triton.cdiv(n, rows * columns),)](
@@ -493,7 +494,10 @@ def test_p_may_be_a_block(t):
     for function in every_weight(t):
         got = launch(function, *arrays, numbers=p, rows=rows, columns=columns)
         lines = [x.reshape(rows, columns) for x in arrays]
-        expected = [launch(function, *(x[k] for x in lines), numbers=[p[k]]) for k in range(rows)]
+        expected = [
+            launch(function, *(x[k] for x in lines), numbers=[p[k]], columns=columns)
+            for k in range(rows)
+        ]
         close(got, torch.cat(expected), 1e-6)
 
 

@@ -8,8 +8,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 import gendr
-from gendr import Camera, Mesh, Renderer, look_at
-from gendr.mesh import icosphere
+from gendr import Camera, Mesh, Renderer
 from support import soup
 from support.cases import for_each
 
@@ -52,7 +51,7 @@ def test_the_published_distance_is_the_distance_in_float64_and_cancels_in_float3
     generator = torch.Generator().manual_seed(0)
     faces = torch.rand(20, 3, 2, generator=generator, dtype=torch.float64) * 2 - 1
     faces[10:, 2] = faces[10:, 1] + 1e-3 * (faces[10:, 2] - faces[10:, 0])  # thin ones
-    points = torch.rand(200, 2, generator=generator, dtype=torch.float64) * 2 - 1
+    points = torch.rand(40, 2, generator=generator, dtype=torch.float64) * 2 - 1
 
     def every(points, faces):
         pairs = points.repeat(len(faces), 1), faces.repeat_interleave(len(points), 0)
@@ -116,16 +115,6 @@ def test_slivers_are_not_inside_far_from_themselves():
     torch.testing.assert_close(distance, torch.tensor([-0.25]))
 
 
-def test_projection_drops_what_is_out_of_range():
-    camera = look_at(3.0, 0.0, 0.0)
-    ball = icosphere(1).scaled(0.2)
-    ahead, behind = ball, ball.translated(torch.tensor([0.0, 0.0, -5.0]))
-    beyond = ball.translated(torch.tensor([0.0, 0.0, 300.0]))
-    images = [Renderer(8, "cauchy", cutoff=0.0, near=1.0, far=100.0)(m, camera).alpha
-              for m in (ahead, behind, beyond)]  # fmt: skip
-    assert [bool(image.any()) for image in images] == [True, False, False]
-
-
 def ahead(fov):
     """A camera at the origin looking along +z."""
     return Camera(torch.diag(torch.tensor([-1.0, 1, 1])), torch.zeros(3), fov=fov)
@@ -164,7 +153,7 @@ def test_interpolation_is_perspective_correct():
     corners = torch.tensor([[-2.0, -1, 4], [2.5, -1.5, 9], [0.3, 2, 2.5]], dtype=torch.float64)
     camera = ahead(70.0).to(torch.float64)
     mesh = Mesh(corners, torch.tensor([[0, 1, 2]])).with_vertex_colors(corners / 10 + 0.25)
-    out = Renderer(24, "heaviside", "max", lighting=False, gamma=1e-3, backend="reference")(
+    out = Renderer(24, "heaviside", "max", lighting="none", gamma=1e-3, backend="reference")(
         mesh, camera
     )
     inside = out.alpha[0] == 1

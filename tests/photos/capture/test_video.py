@@ -50,11 +50,17 @@ def test_pieces_are_of_equal_time(walk, tmp_path, monkeypatch):
     """As of a phone in the dark: the first ten frames take as long as the thirty others."""
     times = [k * 300.0 if k < 10 else 3000.0 + 100.0 * (k - 10) for k in range(LENGTH)]
 
-    class Timed(cv2.VideoCapture):
+    opened = cv2.VideoCapture
+
+    class Timed:
+        def __init__(self, path):
+            self.video = opened(path)
+            self.read, self.release = self.video.read, self.video.release
+
         def get(self, what):
             if what != cv2.CAP_PROP_POS_MSEC:
-                return super().get(what)
-            return times[int(super().get(cv2.CAP_PROP_POS_FRAMES)) - 1]
+                return self.video.get(what)
+            return times[int(self.video.get(cv2.CAP_PROP_POS_FRAMES)) - 1]
 
     def frames(count):
         return [int(p.stem[6:]) - 1 for p in extract_frames(walk[0], tmp_path, count)]
