@@ -18,9 +18,6 @@ from support.laws import EXAMPLES, SMOOTH, forms
 from support.layers import Scene, assert_finite, assert_same, deep, layers, weights, wild
 from support.tconorms import EVERY
 
-if "triton" in USABLE:
-    from support.triton import small_tiles
-
 # Scenes are on the CPU, where Triton is interpreted.
 BACKENDS = [name for name in USABLE if place(name)[0] == "cpu"]
 KERNELS = [name for name in BACKENDS if name != "reference"]
@@ -83,6 +80,8 @@ def test_batches_tiles_and_channels_equal_the_definition(
 ):
     images, count = (3, 12) if backend == "cpu" else (2, 9)
     if backend == "triton":
+        from support.triton import small_tiles
+
         small_tiles(monkeypatch)
     size = size if backend == "cpu" else tuple(-(-n // 3) for n in size)
     scene = Scene(soup(images, count, 4), size, "gamma(shape=2)", tconorm, channels=channels)
