@@ -70,8 +70,8 @@ def test_the_published_distance_is_the_distance_in_float64_and_cancels_in_float3
 def test_distance_is_differentiable_twice():
     corners = soup(1, 5, 1)[0, :, :, :2].clone().requires_grad_()
     points = (torch.rand(5, 2, dtype=torch.float64) * 2 - 1).requires_grad_()
-    assert gradcheck(signed_distance, (points, corners))
-    assert gradgradcheck(signed_distance, (points, corners))
+    assert gradcheck(signed_distance, (points, corners), fast_mode=True)
+    assert gradgradcheck(signed_distance, (points, corners), fast_mode=True)
 
 
 def test_gradient_on_the_edge_is_the_inward_normal():
@@ -104,10 +104,10 @@ def test_a_triangle_without_area_is_outside_everywhere(corners):
 
 def test_slivers_are_not_inside_far_from_themselves():
     generator = torch.Generator().manual_seed(5)
-    ends = torch.rand(2000, 2, 2, generator=generator) * 2 - 1
-    middle = ends.mean(1) + 1e-8 * torch.randn(2000, 2, generator=generator)
+    ends = torch.rand(500, 2, 2, generator=generator) * 2 - 1
+    middle = ends.mean(1) + 1e-8 * torch.randn(500, 2, generator=generator)
     corners = torch.stack([ends[:, 0], ends[:, 1], middle], 1)
-    along = ends[:, 0] + (ends[:, 1] - ends[:, 0]) * torch.rand(2000, 1, generator=generator) * 3
+    along = ends[:, 0] + (ends[:, 1] - ends[:, 0]) * torch.rand(500, 1, generator=generator) * 3
     assert signed_distance(along, corners).max() < 1e-6
     # The squares of such edges underflow in float32; beside the triangle d was 0.
     tiny = 1e-20 * torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])

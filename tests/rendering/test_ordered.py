@@ -73,7 +73,7 @@ def test_every_law_and_family_equals_the_definition(backend, dist, tconorm):
                   ["probabilistic", "average", "max", "yager(p=2)", "einstein"], [0, 1, 5])],
         20,
     ),
-    rotating=10,
+    rotating=15,
 )  # fmt: skip
 def test_batches_tiles_and_channels_equal_the_definition(
     backend, sort, size, tconorm, channels, monkeypatch
@@ -189,7 +189,7 @@ def test_double_precision_is_that_of_float64():
 # ---------------------------------------------------------------------------------------------
 
 
-@for_each(backend=BACKENDS, sort=SORTS)
+@for_each(backend=BACKENDS, sort=SORTS, rotating=2)
 def test_nearer_faces_come_first_and_equal_ones_by_their_number(backend, sort):
     def of(*depths):
         scene = layers(*depths, dtype=place(backend)[1])
@@ -202,7 +202,7 @@ def test_nearer_faces_come_first_and_equal_ones_by_their_number(backend, sort):
     assert of(*[2.0] * 9) == pytest.approx([0.5**k for k in range(1, 10)])
 
 
-@for_each(backend=BACKENDS, tconorm=["max", "probabilistic", "yager(p=2)", "average"])
+@for_each(backend=BACKENDS, tconorm=["max", "probabilistic", "yager(p=2)", "average"], rotating=2)
 def test_identical_faces_share_a_pixel_by_their_number(backend, tconorm):
     dtype = place(backend)[1]
     w = weights(layers(1.5, 1.5, 1.5, dtype=dtype), 3, tconorm, backend=backend)
@@ -383,7 +383,7 @@ def test_one_image_without_a_batch(backend):
     assert torch.equal(alpha, batched[1][0])
 
 
-@for_each(backend=BACKENDS, tconorm=["probabilistic", "average", "max"])
+@for_each(backend=BACKENDS, tconorm=["probabilistic", "average", "max"], rotating=3)
 def test_nothing_and_what_is_not_seen(backend, tconorm):
     dtype = place(backend)[1]
     for images, count in ((2, 0), (0, 3), (0, 0)):
