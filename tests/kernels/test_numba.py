@@ -1,15 +1,43 @@
-"""The vectorised functions of compiled laws and generators, against mpmath."""
+"""What Numba compiles: mathematics, laws and T-conorms; compilation, and its seams."""
+
+import ctypes
+import importlib
+import importlib.metadata
 
 import mpmath
 import numpy as np
 import pytest
+import torch
 from numba import njit
 
-from gendr.kernels.numba import mathematics as functions
+from gendr import distributions
+from gendr.distributions import Gamma
+from gendr.distributions import numba as of_laws
+from gendr.kernels.compat import numba as compat_numba
+from gendr.kernels.compat import torch as compat_torch
+from gendr.kernels.compat import triton as compat_triton
+from gendr.kernels.numba import mathematics
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.prefetch import prefetch_row
+from gendr.tnorms import numba as of_tconorms
 from support.cases import for_each
+from support.laws import EXAMPLES, points
 from support.processes import Python, run_python
+from support.tconorms import ARCHIMEDEAN, PARAMETRIC
+
+
+@for_each(library=[compat_numba, compat_torch, compat_triton])
+def test_seams_stand_where_they_stood(library):
+    """If one has moved: look at the new version, mend the file, and name the version in it."""
+    name = library.__name__.rpartition(".")[2]
+    version = ".".join(importlib.metadata.version(name).split(".")[:2])
+    assert version in library.TRIED, f"{name} {version} was not tried: run all tests, add it"
+    for module, place in library.SEAMS:
+        found = importlib.import_module(module)
+        for part in place.split("."):
+            assert hasattr(found, part), f"{name} {version} has no {module}.{place}"
+            found = getattr(found, part)
+
 
 LARGEST = np.finfo(float).max
 SMALLEST = np.finfo(float).tiny
@@ -39,7 +67,7 @@ CASES = {
 @for_each(name=CASES)
 def test_two_units_in_the_last_place_limits_and_nan(name):
     """In a loop over the function, as in compiled laws."""
-    function, (x, oracle, limits) = getattr(functions, name), CASES[name]
+    function, (x, oracle, limits) = getattr(mathematics, name), CASES[name]
 
     @njit
     def loop(x, out):
@@ -62,6 +90,220 @@ def test_two_units_in_the_last_place_limits_and_nan(name):
     assert np.isnan(evaluate(np.array([np.nan]))).all()
     if name == "expm1":
         assert np.signbit(evaluate(np.array([-0.0]))).all()
+
+
+# -------------------------------------------------------------------------------------------------
+# Laws and T-conorms
+
+
+def call(loop, number, *arrays, outputs=1, out=None):
+    """A compiled loop over arrays by its address, as kernels call it; unwritten places stay NaN.
+
+    Args:
+        number: the shape of a law, or p of a family.
+        out: arrays for the results, by default new ones.
+    """
+    single = arrays[0].dtype == np.float32
+    out = [np.full_like(arrays[0], np.nan) for _ in range(outputs)] if out is None else out
+    pointer = ctypes.POINTER(ctypes.c_float if single else ctypes.c_double)
+    given, found = ([x.ctypes.data_as(pointer) for x in xs] for xs in (arrays, out))
+    kinds = [*[pointer] * len(given), ctypes.c_int64, ctypes.c_double, *[pointer] * len(out)]
+    function = loop.ctypes if single else ctypes.CFUNCTYPE(None, *kinds)(loop.address)
+    function(*given, len(arrays[0]), number, *found)
+    return out
+
+
+# Beyond the class' examples, beside the branches of gamma.
+SHAPED = [law for law in EXAMPLES if law.shape_parameter is not None]
+SHAPED += [Gamma(shape) for shape in (9.9, 10.1, 40.0)]
+EDGES = (0.0, -0.0, 1, -1, 0.25, -0.25, 1e-4, 1e-31, 1e-300, 30, -30, 40, -40, 800, -800)
+EDGES += (1e9, -1e9, 1e30, -1e30)
+
+
+def run(law, kind, z, outputs=1):
+    found = call(of_laws.loop(law.name, kind), law.shape_parameter or 0.0, z, outputs=outputs)
+    return [*map(torch.from_numpy, found)]
+
+
+def inputs(law):
+    draw = torch.randn(500, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    spread = torch.cat([draw, 10 * draw, draw.abs() * (law.shape_parameter or 1)])
+    z = torch.cat([points(law, 200), spread, torch.tensor(EDGES, dtype=torch.float64)])
+    return z
+
+
+def close(got, want):
+    # Relative where it is tiny, so that the tails are compared too.
+    return ((got - want).abs() <= 1e-13 * want.abs().clamp(min=1)).all() and (
+        ((got - want).abs() <= 1e-11 * want.abs()) | (want.abs() < 1e-290)
+    ).all()
+
+
+@for_each(law=EXAMPLES, rotating=3)
+def test_loops_of_laws_equal_the_classes(law):
+    z = inputs(law)
+    cdf, sf = run(law, "tails", z.numpy(), 2)
+    (pdf,) = run(law, "density", z.numpy())
+    assert close(cdf, law.cdf(z))
+    assert close(sf, law.sf(z))
+    assert close(pdf, law.pdf(z))
+    assert all(map(close, run(law, of_laws.BOTH, z.numpy(), 3), (cdf, sf, pdf)))
+
+
+@for_each(law=EXAMPLES)
+def test_loops_take_infinities(law):
+    z = np.array([-np.inf, np.inf])
+    cdf, sf = run(law, "tails", z, 2)
+    (pdf,) = run(law, "density", z)
+    assert cdf.tolist() == [0, 1]
+    assert sf.tolist() == [1, 0]
+    assert pdf.tolist() == [0, 0]
+
+
+@for_each(law=SHAPED)
+def test_tensors_of_shapes_are_evaluated_one_by_one(law):
+    """In any order, with the slope of the class, which is compared with mpmath."""
+    z = inputs(law).clamp(max=1e9)
+    shapes = law.shape_parameter * torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
+    shapes = shapes.repeat(len(z) // 3 + 1)[: len(z)]
+    for kind, count in (("tails", 2), ("shape_slope", 1)):
+        got = of_laws.evaluated(type(law), kind, z, shapes)
+        for shape in shapes[:3]:
+            own = shapes == shape
+            want = run(law.with_shape(shape.item()), kind, z[own].numpy(), count)
+            assert all(torch.equal(a[own], b) for a, b in zip(got, want, strict=True))
+
+
+def test_addresses_are_stable_and_complete():
+    for name in distributions.names():
+        assert of_laws.tails_address(name) == of_laws.tails_address(name) != 0
+        assert of_laws.density_address(name) not in (0, of_laws.tails_address(name))
+    assert of_laws.loop("gamma", "shape_slope").address != 0
+    with pytest.raises(ValueError, match="no law 'logstic'"):
+        of_laws.tails_address("logstic")
+    with pytest.raises(ValueError, match="no body 'shape_slope'"):
+        of_laws.loop("logistic", "shape_slope")
+
+
+@for_each(law=[law for law in EXAMPLES if of_laws.has_single(law.name)], rotating=3)
+def test_loops_of_laws_in_float32_equal_the_classes(law):
+    """To 1e-6; tails to 1e-5 of themselves, down to 1e-30."""
+    z = inputs(law).float()
+    z = torch.cat([z, torch.tensor([torch.inf, -torch.inf]), z.new_zeros(-(len(z) + 2) % 16)])
+    exact = law.cdf(z.double()), law.sf(z.double()), law.pdf(z.double())
+    for kind, wanted in (("tails", 2), (of_laws.BOTH, 3)):
+        found = call(of_laws.single_loop(law.name, kind), 0.0, z.numpy(), outputs=wanted)
+        for got, want in zip(map(torch.from_numpy, found), exact, strict=False):
+            assert (got - want).abs().max() <= 1e-6
+            tail = (want > 1e-30) & (want < 0.5)
+            assert ((got / want - 1).abs()[tail] <= 1e-5).all()
+
+
+def test_laws_whose_text_has_branches_or_a_shape_have_no_loops_of_float32():
+    assert {law.name for law in EXAMPLES if not of_laws.has_single(law.name)} == {
+        "gamma", "gaussian", "gumbel_max", "gumbel_min", "levy", "power", "student_t",
+        "wigner_semicircle",
+    }  # fmt: skip
+
+
+def number(t):
+    return t.value if t in PARAMETRIC else 0.0
+
+
+def members():
+    rng = np.random.default_rng(0)
+    x = 6 * rng.standard_normal(999)
+    y = x + 4 * rng.random(999)  # the total exceeds each member
+    return [1 / (1 + np.exp(-v)) for v in (x, -x, y, -y)]
+
+
+@for_each(t=ARCHIMEDEAN)
+def test_loops_of_tconorms_equal_the_classes(t):
+    arrays = members()
+    tensors = [torch.from_numpy(x) for x in arrays]
+    generator = call(of_tconorms.loop(t.name, "generator"), number(t), *arrays[:2])[0]
+    np.testing.assert_allclose(generator, t.generator(*tensors[:2]), rtol=1e-13, atol=0)
+    weight = call(of_tconorms.loop(t.name, "weight"), number(t), *arrays)[0]
+    np.testing.assert_allclose(weight, t.weight(*tensors), rtol=1e-13, atol=1e-290)
+    if t in PARAMETRIC:
+        weight_p = call(of_tconorms.loop(t.name, "weight_p"), number(t), *arrays)[0]
+        # Beside p = 1 the formula of Frank cancels, in the class and in the function.
+        atol = 1e-13 / min(1, abs(t.value - 1)) if t.name == "frank" else 1e-13
+        np.testing.assert_allclose(weight_p, t.weight_p(*tensors), rtol=1e-13, atol=atol)
+
+
+@for_each(t=ARCHIMEDEAN)
+def test_guards(t):
+    ends = np.array([0, 5e-324, 1e-300, 1e-20, 0.5, 1])
+    a = np.concatenate([ends, 1 - ends])
+    s = np.concatenate([1 - ends, ends])
+    generator = call(of_tconorms.loop(t.name, "generator"), number(t), a, s)[0]
+    assert (generator[a == 0] == 0).all()
+    assert np.isinf(generator[s == 0]).all()
+    assert (generator >= 0).all()
+    i, j = map(np.ravel, np.meshgrid(np.arange(len(a)), np.arange(len(a))))
+    arrays = a[i], s[i], a[j], s[j]
+    closed = np.min(arrays, axis=0) == 0
+    for kind in ("weight", "weight_p") if t in PARAMETRIC else ("weight",):
+        (w,) = call(of_tconorms.loop(t.name, kind), number(t), *arrays)
+        assert np.isfinite(w).all()
+        assert (w[closed] == 0).all()
+
+
+def test_average_takes_the_share_as_its_parameter():
+    arrays = members()
+    assert (call(of_tconorms.loop("average", "generator"), 0.25, *arrays[:2])[0] == arrays[0]).all()
+    assert (call(of_tconorms.loop("average", "weight"), 0.25, *arrays)[0] == 0.25).all()
+    zero = [np.zeros(1), np.ones(1), np.ones(1) / 2, np.ones(1) / 2]
+    assert call(of_tconorms.loop("average", "weight"), 0.25, *zero)[0] == 0
+
+
+def test_what_has_no_function_says_so():
+    with pytest.raises(ValueError, match="the T-conorm max has no body 'generator'"):
+        of_tconorms.loop("max", "generator")
+    with pytest.raises(ValueError, match="einstein has no body 'weight_p'"):
+        of_tconorms.loop("einstein", "weight_p")
+    with pytest.raises(ValueError, match="no T-conorm 'yagr'; there are aczel_alsina, "):
+        of_tconorms.loop("yagr", "weight")
+
+
+@for_each(t=ARCHIMEDEAN)
+def test_the_compiled_inverse_equals_the_class(t):
+    """From nothing to saturation, and of the total in place."""
+    ends = [0, 5e-324, 1e-300, 1e-20, 1 - 1e-16, 1, 1 + 1e-15, 1e20, 1e308, np.inf]
+    a, s = members()[:2]
+    total = np.concatenate([call(of_tconorms.loop(t.name, "generator"), number(t), a, s)[0], ends])
+    A, S = np.full(len(total), np.nan), total.copy()
+    call(of_tconorms.loop(t.name, "inverse"), number(t), S, out=(A, S))
+    want = t.inverse(torch.from_numpy(total))
+    end = abs(total - 1) < 2e-16  # 1 - x of an x that is 1 or its neighbour, as the root rounds
+    for got, exact in zip((A, S), (x.numpy() for x in want), strict=True):
+        np.testing.assert_allclose(got[~end], exact[~end], rtol=1e-13, atol=1e-300)
+        np.testing.assert_allclose(got[end], exact[end], rtol=0, atol=2e-16)
+    assert (A[total == 0] == 0).all()
+    assert (S[np.isinf(total)] == 0).all()
+
+
+@for_each(t=[t for t in ARCHIMEDEAN if abs(number(t)) <= 4])
+def test_loops_of_tconorms_in_float32_equal_the_classes(t):
+    """To 2e-5 of themselves: a power costs digits, and ends where float32 does."""
+    arrays = [np.resize(x, 1008).astype(np.float32) for x in members()]
+    a, s, A, S = (torch.from_numpy(x.astype(np.float64)) for x in arrays)
+    total = t.generator(a, s).clamp(max=3e38)
+    sums = total.numpy().astype(np.float32)
+    for kind, given, exact in (
+        ("generator", arrays[:2], [total]),
+        ("weight", arrays, [t.weight(a, s, A, S)]),
+        ("inverse", [sums], t.inverse(torch.from_numpy(sums.astype(np.float64)))),
+    ):
+        loop = of_tconorms.single_loop(t.name, kind)
+        out = call(loop, number(t), *given, outputs=len(exact))
+        for got, want in zip(out, exact, strict=True):
+            np.testing.assert_allclose(got, want.numpy(), rtol=2e-5, atol=1e-9)
+
+
+# -------------------------------------------------------------------------------------------------
+# Compilation
 
 
 @pytest.mark.rotating(4, group="long")

@@ -2,10 +2,14 @@
 
 import ctypes
 import io
+import itertools
+import json
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +17,7 @@ import torch
 from torch import nn
 
 from gendr.logic import (
+    GATES,
     Binarize,
     Circuit,
     GroupSum,
@@ -24,8 +29,6 @@ from gendr.logic import (
     Thermometer,
     harden,
 )
-from gendr.logic.circuit.exports import c
-from gendr.logic.circuit.netlist import Netlist, netlist
 from support.cases import for_each
 from support.processes import Python
 
@@ -47,6 +50,31 @@ def gates(*front, layers=((12, 20, 2), (20, 24, 2)), groups=3, tau=1.7, beta=0.0
 
 def trees(channels, count=6, **more):
     return LogicConv2d(channels, count, 3, seed=0, **more)
+
+
+def stored(about="", **changes):
+    """The bytes of a file with other arrays in it."""
+    file = io.BytesIO()
+    about = about or '{"format": "gendr circuit 1", "inputs": 2, "sums": null}'
+    arrays = {
+        "about": np.frombuffer(about.encode(), np.uint8),
+        "ids": np.array([1], np.uint8),
+        "a": np.array([0], np.int32),
+        "b": np.array([1], np.int32),
+        "outputs": np.array([2], np.int32),
+    }
+    np.savez(file, **{k: v for k, v in (arrays | changes).items() if v is not None})
+    return file.getvalue()
+
+
+def wired(inputs, ids, a, b, outputs, sums=None):
+    """A circuit of these gates, from a file."""
+    about = json.dumps({"format": "gendr circuit 1", "inputs": inputs, "sums": sums})
+    arrays = {"a": np.int32(a), "b": np.int32(b), "outputs": np.int32(outputs)}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.circuit")
+        path.write_bytes(stored(about, ids=np.uint8(ids), **arrays))
+        return Circuit.load(path)
 
 
 # The shape of a row, whether it is of bits, and the network.
@@ -176,14 +204,10 @@ def pointers(*arrays):
 
 
 @HAS_GCC
-@for_each(
-    "name, on_stack", [*((name, 4096) for name in NETWORKS), ("bits", 0), ("wide", 0)], rotating=7
-)
-def test_c_source(name, on_stack, tmp_path, monkeypatch):
-    monkeypatch.setattr(c, "_ON_STACK", on_stack)
+@for_each(name=NETWORKS, rotating=7)
+def test_c_source(name, tmp_path):
     _, circuit, x, _ = made(name, 64)
     text = circuit.to_c("net")
-    assert ("static NET_LOCAL" in text) == (on_stack == 0)
     library = as_library(text, tmp_path)
     words = np.zeros(circuit.netlist.inputs, np.uint64)
     bits = circuit.pack(x)
@@ -243,10 +267,7 @@ def test_a_large_circuit_as_c_needs_little_stack(reach, tmp_path):
     a[:inputs] = np.arange(inputs)
     outputs = generator.integers(count - 400, count, 400) + inputs
     ids = generator.choice([1, 6, 7, 9, 11, 14], count)
-    large = Circuit(
-        Netlist(inputs, ids.astype(np.uint8), *(x.astype(np.int32) for x in (a, b, outputs))),
-        sums=Sums(groups),
-    )
+    large = wired(inputs, ids, a, b, outputs, [groups, 1.0, 0.0])
     text = large.to_c("net")
     assert ("static NET_LOCAL" in text) == (reach > 2000)
     as_library(text, tmp_path)
@@ -261,7 +282,7 @@ def test_a_large_circuit_as_c_needs_little_stack(reach, tmp_path):
 
 
 def test_graphs():
-    circuit = Circuit(netlist(3, [6, 2], [0, 3], [1, 0], [4, 3]), None, None)
+    circuit = wired(3, [6, 2], [0, 3], [1, 0], [4, 3])
     assert circuit.to_dot("net") == (
         "digraph net {\n"
         "  node [shape=box, fontname=sans];\n"
@@ -446,6 +467,71 @@ def test_what_verilog_refuses():
             call()
 
 
+# -- gates
+
+
+def random_circuit(seed, inputs=None):
+    generator = np.random.default_rng(seed)
+    inputs = inputs or int(generator.integers(1, 9))
+    gates = int(generator.integers(0, 60))
+    below = inputs + np.arange(gates)
+    a, b = (generator.integers(0, below) for _ in range(2))
+    outputs = generator.integers(0, inputs + gates, generator.integers(1, 9))
+    return wired(inputs, generator.integers(0, 16, gates), a, b, outputs)
+
+
+def outputs_of(circuit, rows):
+    found = circuit.outputs(circuit.pack(rows))
+    return np.unpackbits(found.words.view(np.uint8), axis=1, bitorder="little").T[: len(rows)]
+
+
+def by_hand(netlist, row):
+    """The outputs of one row of bits, gate by gate."""
+    signals = list(row)
+    for gate, a, b in zip(netlist.ids, netlist.a, netlist.b, strict=True):
+        signals.append(GATES[gate].table[2 * signals[a] + signals[b]])
+    return [signals[k] for k in netlist.outputs]
+
+
+def test_simplified_circuits_keep_the_function_and_have_nothing_left_to_fold(seed):
+    for k in range(100):
+        whole = random_circuit(1000 * seed + k)
+        rows = np.array([*itertools.product((0, 1), repeat=whole.netlist.inputs)])
+        simplified = whole.simplified(check=False)
+        found = outputs_of(simplified, rows)
+        assert np.array_equal(found, outputs_of(whole, rows))
+        if k % 10 == 0:
+            assert found.tolist() == [by_hand(whole.netlist, row) for row in rows]
+        assert str(simplified.simplified()) == str(simplified)
+        circuit = simplified.netlist
+        used = set(circuit.a) | set(circuit.b) | set(circuit.outputs)
+        assert all(circuit.inputs + k in used for k in range(len(circuit)))
+        constant = np.isin(circuit.ids, (0, 15))
+        inverter = np.isin(circuit.ids, (3, 5, 10, 12))
+        assert (circuit.a != circuit.b)[~constant & ~inverter].all()
+        # Inverters are of inputs that are outputs, and nobody else reads them or a constant.
+        assert (circuit.a[inverter] < circuit.inputs).all()
+        read = np.concatenate([circuit.a[~constant], circuit.b[~constant]])
+        assert not np.isin(read, circuit.inputs + np.flatnonzero(inverter | constant)).any()
+
+
+@for_each(
+    "gates, want",
+    [
+        # not a, then nand(not a, true), and(that, b), xor(b, b)
+        ((2, [12, 15, 14, 1, 6], [0, 0, 2, 4, 1], [0, 0, 3, 1, 1], [5, 6]),
+         "%2 = and %0 %1\n%3 = false\noutputs %2 %3"),
+        # An inverted output is the complement of the gate, not an inverter behind it.
+        ((2, [1, 12], [0, 2], [1, 2], [3]), "%2 = nand %0 %1\noutputs %2"),
+        # a and b, b and a, nand(a, b), (a and b) xor nand(b, a) = 1
+        ((2, [1, 1, 14, 6], [0, 1, 0, 2], [1, 0, 1, 4], [2, 3, 4, 5]),
+         "%2 = and %0 %1\n%3 = nand %0 %1\n%4 = true\noutputs %2 %2 %3 %4"),
+    ],
+)  # fmt: skip
+def test_gates_are_folded_and_shared(gates, want):
+    assert str(wired(*gates).simplified()).endswith(f"inputs %0 .. %1\n{want}")
+
+
 # -- heads
 
 
@@ -516,13 +602,13 @@ def test_packed_rows():
 def test_outputs_that_are_equal_or_constant_are_counted():
     """Adders work in place: an output that counts twice must not be added to itself."""
     outputs = [0, 0, 2, 2, 3, 4, 0, 2, 2, 2, 3, 3]
-    circuit = Circuit(netlist(2, [6, 15, 0], [0, 0, 0], [1, 0, 0], outputs), None, Sums(2))
+    circuit = wired(2, [6, 15, 0], [0, 0, 0], [1, 0, 0], outputs, [2, 1.0, 0.0])
     x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
     a, b = x.T
     xor = a ^ b
     want = np.stack([2 * a + 2 * xor + 1 + 0, a + 3 * xor + 2], 1)
     assert np.array_equal(circuit(x), want.astype(np.float32))
-    constants = Circuit(netlist(2, [15, 0], [0, 0], [0, 0], [2, 3, 2, 2]), sums=Sums(2))
+    constants = wired(2, [15, 0], [0, 0], [0, 0], [2, 3, 2, 2], [2, 1.0, 0.0])
     assert constants(np.zeros((70, 2))).tolist() == [[1, 2]] * 70
 
 
@@ -613,21 +699,6 @@ def test_damaged_files_never_give_another_circuit(tmp_path, seed):
             assert str(found) == str(circuit)
 
 
-def stored(about="", **changes):
-    """The bytes of a file with other arrays in it."""
-    file = io.BytesIO()
-    about = about or '{"format": "gendr circuit 1", "inputs": 2, "sums": null}'
-    arrays = {
-        "about": np.frombuffer(about.encode(), np.uint8),
-        "ids": np.array([1], np.uint8),
-        "a": np.array([0], np.int32),
-        "b": np.array([1], np.int32),
-        "outputs": np.array([2], np.int32),
-    }
-    np.savez(file, **{k: v for k, v in (arrays | changes).items() if v is not None})
-    return file.getvalue()
-
-
 class Trap:
     """What a pickle must not run."""
 
@@ -649,7 +720,12 @@ class Trap:
         (stored(ids=np.array([1.0])), "ids is float64"),
         (stored(b=None), "it lacks b"),
         (stored(a=np.array([7], np.int32)), "%2 reads %7"),
-        (stored(outputs=np.array([-1], np.int32)), "outputs must be signals"),
+        (stored(a=np.array([2], np.int32)), "%2 reads %2"),
+        (stored(b=np.array([-1], np.int32)), "%2 reads %-1"),
+        (stored(b=np.array([1, 0], np.int32)), "equally many, got 1, 1 and 2"),
+        (stored(outputs=np.array([-1], np.int32)), r"outputs must be signals 0 \.\. 2"),
+        (stored(outputs=np.array([], np.int32)), "must have an output"),
+        (stored('{"format": "gendr circuit 1", "inputs": 0, "sums": null}'), "must have an input"),
         (stored(a=np.array([Trap()], object)), "no circuit, or cut short"),
         (stored(thresholds=np.array([[np.nan]])), "thresholds must be finite"),
     ],

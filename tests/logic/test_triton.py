@@ -3,58 +3,59 @@
 Interpreted where there is no GPU.
 """
 
-from itertools import product
-
 import pytest
 import torch
 from torch import nn
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr.kernels.triton.launch import interpreted
-from gendr.logic import GroupSum, LogicLayer, random_wiring
-from gendr.logic.backends import choice
-from gendr.logic.backends.reference import SOFT_GATES
-from gendr.logic.backends.triton import backend
-from gendr.logic.backends.wires import Wires
+from gendr.logic import GroupSum, LogicLayer
 from support import relative_l2
 from support.ahead_of_time import CAPABILITIES, launches_compiled
 from support.arithmetic import pessimistic_arithmetic
 from support.cases import for_each
 from support.races import in_any_order
+from support.triton import DEVICE, as_on_a_gpu, needs_the_interpreter, small_gates
 
 pytestmark = pytest.mark.usefixtures("nan_in_new_tensors")
 
-DEVICE = "cpu" if interpreted() else "cuda"
 OPERATORS = torch.ops.gendr
 # Relative. Numbers of 16 bits are rounded once; the interpreter rounds bfloat16 towards 0.
 TOLERANCE = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}
-# Every loop turns, every grid has several programs.
-SMALL = backend.GateLaunch(batch=4, elements=8, table_elements=16)
-LAUNCHES = {"usual": backend.LAUNCH, "small": SMALL, "gpu": backend.GateLaunch()}
 # Features, gates, rows of the batch.
 SHAPES = [(9, 7, 1), (7, 1, 5), (20, 33, 37), (8, 40, 256), (6, 3, 257)]
 
 
-def layer_of(fan_in, shape, dtype, seed=0):
-    """Features [F, B], wires, tables and a gradient of the outputs, on the device."""
+def layer_of(fan_in, shape, dtype=torch.float32, **options):
+    """A layer that learns truth tables, features [B, F] and a gradient of the outputs."""
     features, count, batch = shape
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.rand(features, batch, generator=generator)
-    tables = torch.rand(count, 1 << fan_in, generator=generator)
-    grad = torch.rand(count, batch, generator=generator) - 0.3
-    wires = random_wiring(features, count, fan_in, seed=seed).to(DEVICE)
-    return [*(t.to(DEVICE, dtype) for t in (x, tables, grad)), Wires(wires, features)]
+    torch.manual_seed(0)
+    x, grad = torch.rand(batch, features), torch.rand(batch, count) - 0.3
+    if "wiring" not in options:
+        options["seed"] = 0
+    options |= {"init": "normal", "parametrization": "table", "backend": "triton"}
+    layer = LogicLayer(features, count, fan_in, **options)
+    return layer.to(DEVICE, dtype), *(t.to(DEVICE, dtype) for t in (x, grad))
 
 
-def outcome(kernels, x, tables, grad, wires):
-    """Outputs and the gradients of features and tables, by the reference in float64 on the CPU."""
-    if kernels is None:
-        x, tables, grad = (t.double().cpu() for t in (x, tables, grad))
-        wires = Wires(wires.inputs.cpu(), wires.features)
-    x, tables = (t.clone().requires_grad_() for t in (x, tables))
-    y = SOFT_GATES(kernels, wires, x, tables)
-    return [y.detach(), *torch.autograd.grad(y, (x, tables), grad)]
+def outcome(layer, x, grad):
+    """Outputs, and the gradients of features and weights."""
+    leaf = x.clone().requires_grad_()
+    y = layer(leaf)
+    return [y.detach(), *torch.autograd.grad(y, (leaf, layer.weight), grad)]
+
+
+def defined(layer, x, grad):
+    """The same by the definition in float64, from the tables that the layer has in its dtype."""
+    tables, leaf = layer.soft_tables(), x.double().requires_grad_()
+    entries = exact = tables.detach().double().requires_grad_()
+    for wires in layer.wires:  # the first input is the first digit of an entry's number
+        entries = entries.unflatten(-1, (2, -1))
+        no, yes = entries.unbind(-2)
+        entries = torch.lerp(no, yes, leaf[:, wires, None])
+    of_x, of_tables = torch.autograd.grad(entries[..., 0], (leaf, exact), grad.double())
+    of_weights = torch.autograd.grad(tables, layer.weight, of_tables.to(tables.dtype))
+    return [t.double().cpu() for t in (entries[..., 0].detach(), of_x, *of_weights)]
 
 
 def assert_equal(got, want, tolerance):
@@ -63,22 +64,22 @@ def assert_equal(got, want, tolerance):
         assert relative_l2(a.double().cpu(), b) <= tolerance, index
 
 
-@for_each("fan_in, shape", list(product(range(1, 7), SHAPES)), rotating=15, dtype=TOLERANCE)
+@for_each(fan_in=range(1, 7), shape=SHAPES, dtype=TOLERANCE, rotating=15)
 def test_outputs_and_gradients_equal_the_reference(fan_in, shape, dtype):
     given = layer_of(fan_in, shape, dtype)
-    got = outcome(backend, *given)
+    got = outcome(*given)
     assert all(t.dtype == dtype for t in got)
-    assert_equal(got, outcome(None, *given), TOLERANCE[dtype])
+    assert_equal(got, defined(*given), TOLERANCE[dtype])
 
 
 @for_each(fan_in=range(1, 7), rotating=2)
 def test_any_launch_gives_the_same_bits(fan_in, monkeypatch):
     """Only sums over the batch may differ, which are cut into blocks."""
-    given = layer_of(fan_in, (7, 5, 6), torch.float32)
-    found = []
-    for launch in LAUNCHES.values():
-        monkeypatch.setattr(backend, "LAUNCH", launch)
-        found.append(outcome(backend, *given))
+    given = layer_of(fan_in, (7, 5, 6))
+    found = [outcome(*given)]
+    for patch in (small_gates, as_on_a_gpu):
+        patch(monkeypatch)
+        found.append(outcome(*given))
     for y, of_x, of_tables in found[1:]:
         assert torch.equal(y, found[0][0])
         assert torch.equal(of_x, found[0][1])
@@ -86,57 +87,51 @@ def test_any_launch_gives_the_same_bits(fan_in, monkeypatch):
 
 
 def test_a_feature_of_many_readers_and_one_of_none():
-    wires = torch.tensor([[0] * 20 + [1, 2], [1] * 10 + [0] * 10 + [2, 2]], device=DEVICE)
-    x, tables, grad, _ = layer_of(2, (4, 22, 9), torch.float32)
-    given = x, tables, grad, Wires(wires, 4)
-    got = outcome(backend, *given)
-    assert_equal(got, outcome(None, *given), 1e-6)
-    assert (got[1][3] == 0).all()
+    wires = torch.tensor([[0] * 20 + [1, 2], [1] * 10 + [0] * 10 + [2, 2]])
+    given = layer_of(2, (4, 22, 9), wiring=wires)
+    got = outcome(*given)
+    assert_equal(got, defined(*given), 1e-6)
+    assert (got[1][:, 3] == 0).all()
 
 
 def test_only_what_is_wanted():
-    x, tables, grad, wires = layer_of(3, (20, 33, 37), torch.float32)
-    _, of_x, of_tables = outcome(backend, x, tables, grad, wires)
-    leaf = tables.clone().requires_grad_()
-    assert torch.equal(
-        torch.autograd.grad(SOFT_GATES(backend, wires, x, leaf), leaf, grad)[0], of_tables
-    )
+    layer, x, grad = layer_of(3, (20, 33, 37))
+    _, of_x, of_tables = outcome(layer, x, grad)
+    assert torch.equal(torch.autograd.grad(layer(x), layer.weight, grad)[0], of_tables)
     leaf = x.clone().requires_grad_()
-    assert torch.equal(
-        torch.autograd.grad(SOFT_GATES(backend, wires, leaf, tables), leaf, grad)[0], of_x
-    )
+    layer.requires_grad_(False)
+    assert torch.equal(torch.autograd.grad(layer(leaf), leaf, grad)[0], of_x)
 
 
 # -- what the interpreter hides: races, their order, the arithmetic of a GPU
 
 KERNELS = ["gates", "tables_gradients", "features_gradients"]
-HIDDEN = pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter")
 SCENES = [(1, (5, 7, 9)), (2, (6, 11, 9)), (6, (7, 5, 6))]
 
 
 @pytest.mark.rotating(4, group="logic")
-@HIDDEN
+@needs_the_interpreter
 @for_each("fan_in, shape", SCENES, rotating=2)
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(
     fan_in, shape, monkeypatch
 ):
-    monkeypatch.setattr(backend, "LAUNCH", SMALL)
-    given = layer_of(fan_in, shape, torch.float32)
-    watch, shuffled = in_any_order(lambda: outcome(backend, *given))
+    small_gates(monkeypatch)
+    given = layer_of(fan_in, shape)
+    watch, shuffled = in_any_order(lambda: outcome(*given))
     assert set(watch.kernels) == set(KERNELS)
     assert min(watch.programs) > 1
-    assert all(map(torch.equal, shuffled, outcome(backend, *given)))
+    assert all(map(torch.equal, shuffled, outcome(*given)))
 
 
 @pytest.mark.rotating(4, group="logic")
-@HIDDEN
+@needs_the_interpreter
 @for_each("fan_in, shape", SCENES)
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(fan_in, shape, signs, monkeypatch):
-    monkeypatch.setattr(backend, "LAUNCH", SMALL)
-    given = layer_of(fan_in, shape, torch.float32)
+    small_gates(monkeypatch)
+    given = layer_of(fan_in, shape)
     with pessimistic_arithmetic(signs, fused=True):
-        got = outcome(backend, *given)
-    assert_equal(got, outcome(None, *given), 1e-6)
+        got = outcome(*given)
+    assert_equal(got, defined(*given), 1e-6)
 
 
 # -- graphs
@@ -186,38 +181,22 @@ def test_a_network_is_one_graph(has_run):
 @pytest.mark.rotating(4, group="logic")
 @pytest.mark.filterwarnings("ignore")
 def test_operators_are_what_torch_takes_them_for():
-    x, tables, grad, wires = layer_of(2, (9, 7, 5), torch.float32)
+    layer, x, grad = layer_of(2, (9, 7, 5))
+    x, grad, tables = x.T.contiguous(), grad.T.contiguous(), torch.rand(7, 4, device=DEVICE)
     torch.library.opcheck(
-        OPERATORS.logic_gates, (x.requires_grad_(), tables.requires_grad_(), wires.inputs)
+        OPERATORS.logic_gates, (x.requires_grad_(), tables.requires_grad_(), layer.wires)
     )
     for wants_x in (True, False):
-        inputs = (x, tables, wires.inputs, grad, wants_x)
+        inputs = (x, tables, layer.wires, grad, wants_x)
         torch.library.opcheck(
             OPERATORS.logic_gates_gradients, inputs, test_utils=("test_schema", "test_faketensor")
         )
 
 
-# -- choice
-
-
 def test_float64_is_for_the_reference():
-    x = torch.zeros(4, 1, dtype=torch.float64, device=DEVICE)
+    layer, x, _ = layer_of(2, (9, 7, 5), torch.float64)
     with pytest.raises(ValueError, match=r"'triton' does not serve tensors on .* of float64"):
-        choice.choose("triton", x)
-    for dtype in TOLERANCE:
-        assert choice.choose("triton", x.to(dtype)) is backend
-
-
-@for_each(dtype=[*TOLERANCE, torch.float64])
-def test_auto_on_a_gpu(dtype, monkeypatch):
-    class OnGpu:
-        """A stand-in for a tensor on a GPU, with what `choose` reads of it."""
-
-        device, is_cuda = torch.device("cuda"), True
-
-    OnGpu.dtype = dtype
-    monkeypatch.setattr(backend, "available", lambda: None)
-    assert choice.choose("auto", OnGpu()) is (backend if dtype in TOLERANCE else None)
+        layer(x)
 
 
 # -- ahead of time

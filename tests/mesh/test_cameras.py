@@ -12,6 +12,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from gendr.mesh import (
     Camera,
     axis_angle_to_matrix,
+    icosphere,
     look_at,
     look_from,
     rotation_6d_to_matrix,
@@ -416,3 +417,17 @@ def test_bad_input_is_named_in_one_line():
             with pytest.raises(kind, match=words) as caught:
                 call()
             assert "\n" not in str(caught.value)
+
+
+@for_each(orthographic=[False, True])
+def test_projection_is_kept_until_the_camera_changes(orthographic):
+    ball, turns = icosphere(0).scaled(0.5), (10.0, 80.0, 200.0)
+    camera = look_at(2.7, 30.0, torch.tensor(turns), orthographic=orthographic)
+    clip, depth = camera.clip_coordinates(ball.vertices)
+    got = torch.cat([ball.vertices, torch.ones(len(ball.vertices), 1)], 1) @ camera.projection.mT
+    torch.testing.assert_close(got[..., :3], clip)
+    torch.testing.assert_close(got[..., 3], depth)
+    before = camera.projection.clone()
+    camera.translation.add_(1.0)
+    assert not torch.equal(camera.projection, before)
+    assert look_at(2.7, 30.0, torch.tensor(turns, requires_grad=True)).projection.requires_grad

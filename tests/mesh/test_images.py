@@ -7,13 +7,10 @@ import zlib
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 
 from gendr.cli import main
 from gendr.mesh import Mesh, grid, load_texture
-from gendr.mesh.images import Picture, open_image, without_pillow_limit
-from gendr.photos.images import open_photo, read_orientation, rgba
-from gendr.photos.plain_background import object_mask
 from lab.reconstruction.inputs import read_image
 
 SIZE = "20000 x 30000 pixels, 600 megapixels, and at most 150 are read"
@@ -103,13 +100,10 @@ def test_the_limit_of_pillow_is_back_after_the_last_reader(textured, tmp_path, m
         texture = Mesh.load(textured / f"m.{ending}").texture  # of six pixels
         np.testing.assert_allclose(texture.flatten() * 255, np.arange(18), atol=1e-4)
     Image.new("L", (1, 1)).save(tmp_path / "a.png")
-    with without_pillow_limit():
-        with open_image(tmp_path / "a.png"):
-            assert Image.MAX_IMAGE_PIXELS is None
-        assert Image.MAX_IMAGE_PIXELS is None
+    assert load_texture(tmp_path / "a.png").shape == (1, 1, 3)
     (tmp_path / "a.png").write_text("x")
-    with pytest.raises(ValueError, match="no readable image"), open_image(tmp_path / "a.png"):
-        pass
+    with pytest.raises(ValueError, match="no readable image"):
+        load_texture(tmp_path / "a.png")
     assert Image.MAX_IMAGE_PIXELS == 5
 
 
@@ -129,46 +123,10 @@ def test_grey_images_of_any_depth_are_one_image(tmp_path):
     grey = {"f.tif": steps, "i.png": deep.astype(np.uint16), "j.tif": deep.astype(np.int32)}
     Image.fromarray(np.round(steps * 255).astype(np.uint8)).save(tmp_path / "a.png")
 
-    def masked(path):  # as `gendr pose` reads it
-        with open_photo(path, 1) as image:
-            return object_mask(torch.from_numpy(rgba(image)))
-
-    load = load_texture, lambda path: read_image(path, 16), masked
+    load = load_texture, lambda path: read_image(path, 16)
     wanted = [each(tmp_path / "a.png") for each in load]
     assert all(float(each.max()) == 1 and float(each.min()) == 0 for each in wanted)
     for name, values in grey.items():
         Image.fromarray(values).save(tmp_path / name)
         for each, want in zip(load, wanted, strict=True):
             torch.testing.assert_close(each(tmp_path / name), want, atol=3e-3, rtol=0, msg=name)
-
-
-def test_upright_images_of_all_formats(tmp_path):
-    """As Pillow's exif_transpose shows them; in a PNG also from behind its pixels."""
-    stored = Image.fromarray(np.random.default_rng(2).integers(0, 256, (4, 6, 3), np.uint8))
-    note = Image.Exif()
-    note[0x0112] = 6
-    for ending in ("png", "jpg", "webp", "tif"):
-        stored.save(tmp_path / f"a.{ending}", exif=note)
-    data = (tmp_path / "a.png").read_bytes()
-    start = data.index(b"eXIf") - 4
-    chunk = data[start : start + 12 + int.from_bytes(data[start : start + 4], "big")]
-    end = len(data) - 12 - len(chunk)
-    moved = data.replace(chunk, b"")
-    (tmp_path / "late.png").write_bytes(moved[:end] + chunk + moved[end:])
-    for path in sorted(tmp_path.iterdir()):
-        with Image.open(path) as image:
-            wanted = np.asarray(ImageOps.exif_transpose(image))
-        with open_photo(path) as image:
-            np.testing.assert_array_equal(np.asarray(image), wanted, path.name)
-        assert wanted.shape == (6, 4, 3)
-        assert read_orientation(path) == (1 if path.suffix == ".tif" else 6)
-
-
-def test_the_colour_of_a_png_that_is_transparent(tmp_path):
-    pixels = np.full((4, 6, 3), 200, np.uint8)
-    pixels[1:3, 2:4] = (255, 0, 0)
-    Image.fromarray(pixels).save(tmp_path / "a.png", transparency=(200, 200, 200))
-    with open_image(tmp_path / "a.png") as image:
-        picture = Picture(image)
-        assert picture.channels == 4
-        np.testing.assert_array_equal(picture.rows(0, 4)[3], 255 * (pixels[..., 1] == 0))

@@ -1,6 +1,6 @@
 """What docs/neighbours.md says of other packages, where they are installed; see that page.
 
-    pip install xatlas==0.0.11 meshio==5.3.5 scikit-image==0.26.0 torchmetrics==1.9.0 \
+    pip install xatlas==0.0.11 meshio==5.3.5 torchmetrics==1.9.0 \
         diffsort==0.2.0 difftopk==0.2.0 numpy-stl==4.1.1 open3d==0.20.0
 
 `-p no:dash`, which Open3D brings, keeps its hooks out of pytest.
@@ -70,18 +70,6 @@ def test_distances_of_libigl_near_borders():
     above = np.array([[0.5, 0.5, 0.3], [0.5, 0.5, -0.3]])
     found = igl.signed_distance(above, points, faces)[0]
     np.testing.assert_allclose(found, [0.458, 0.142], atol=1e-3)
-
-
-@pytest.mark.every
-def test_normals_of_scikit_image():
-    measure = pytest.importorskip("skimage.measure")
-    x = np.linspace(-1, 1, 32)
-    distance = np.linalg.norm(np.stack(np.meshgrid(x, x, x[::2], indexing="ij"), -1), axis=-1)
-    spacing = (x[1] - x[0], x[1] - x[0], x[2] - x[0])
-    points, _, normals, _ = measure.marching_cubes(distance, 0.6, spacing=spacing)
-    out = points - points.mean(0)
-    cosine = np.abs((out / np.linalg.norm(out, axis=1, keepdims=True) * normals).sum(1))
-    assert 20 < np.degrees(np.arccos(cosine.min())) < 28
 
 
 @pytest.mark.every

@@ -6,12 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from gendr import Camera, Mesh, axis_angle_to_matrix, look_at
 from gendr.cli import main
 from gendr.mesh import example, icosphere
 from gendr.photos import save_views, visual
 from gendr.photos import suspicious_masks as masks_module
+from gendr.photos.backdrop import still_backdrop
+from gendr.photos.folders import has_mask, open_folder
+from gendr.photos.masks import with_soft_outlines
 from gendr.photos.shadows import without_shadow_bites
 from gendr.photos.suspicious_masks import suspicious_masks
 from support.cases import for_each
@@ -149,3 +153,50 @@ def test_bites_in_shadows_are_filled_with_what_other_photos_show():
     assert without_shadow_bites(camera[[0] * 24], images, masks) is masks
     even = (0.5 * whole + noise).clamp(0, 1)[:, None].expand(-1, 3, -1, -1)
     assert torch.equal(without_shadow_bites(camera, even, whole.float()), whole.float())
+
+
+def test_outlines_say_how_much_of_a_pixel_is_covered():
+    """Masks of all that differs from black are too wide; what fades into shadow stays as it is."""
+    place = (np.arange(8 * 64) + 0.5) / 8
+    ball = np.hypot(place[:, None] - 31.3, place - 32.6) < 20
+    light = np.where(place[:, None] < 32, 0.35, 0.005) * ball  # of what a lens sees
+    light, cover = (x.reshape(64, 8, 64, 8).mean((1, 3)) for x in (light, ball))
+    image = light ** (1 / 2.2) + np.random.default_rng(0).normal(0, 0.004, (3, 64, 64))
+    mask = torch.from_numpy((cover > 0.02).astype(np.float32))
+    found = with_soft_outlines(torch.from_numpy(image.clip(0, 1)).float(), mask)
+    cover = torch.from_numpy(cover).float()
+    assert (mask - cover)[:28].max() > 0.9
+    assert (found - cover)[:28].abs().max() < 0.2
+    torch.testing.assert_close(found[36:], mask[36:])
+    # What is much darker than the object may fade into shadow, also where it is clear.
+    dim = 0.04 + cover * torch.where(torch.arange(64) < 40, 0.8, 0.3)[:, None]
+    found = with_soft_outlines(dim.expand(3, 64, 64), mask)
+    assert (found - mask)[:36].abs().max() > 0.5
+    torch.testing.assert_close(found[44:], mask[44:])
+
+
+def test_a_backdrop_is_filled_in_where_the_object_always_stands():
+    still = 0.3 + 0.3 * torch.rand(3, 12, 16).repeat_interleave(10, 1).repeat_interleave(10, 2)
+    images = still.repeat(9, 1, 1, 1)
+    images[:, :, 50:70, 70:90] = torch.rand(9, 3, 1, 1)  # something else at each time
+    found = still_backdrop(images)
+    assert found is not None
+    backdrop, _ = found
+    middle = backdrop[:, 55:65, 75:85]
+    assert 0.25 < float(middle.min()) <= float(middle.max()) < 0.75  # of the colours around it
+    assert still_backdrop(images + torch.linspace(0, 0.2, 9)[:, None, None, None]) is None
+
+
+def test_a_photo_without_colours_is_no_mask(tmp_path):
+    """By its greys: a silhouette with soft edges is one."""
+    blob = np.zeros((6, 8), np.uint8)
+    blob[1:4, 2:6] = 255
+    soft = blob.copy()
+    soft[1] //= 2
+    frame = {"file_path": "0.png", "transform_matrix": np.eye(4).tolist()}
+    (tmp_path / "transforms.json").write_text(
+        json.dumps({"camera_angle_x": 0.8, "frames": [frame]})
+    )
+    for pixels, expected in ((blob, True), (soft, True), (np.arange(48).reshape(6, 8) * 5, False)):
+        Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "0.png")
+        assert has_mask(open_folder(tmp_path, None, 1.0), 0, 1.0) is expected

@@ -6,8 +6,6 @@ import torch
 import gendr
 from gendr import primitives as dr
 from gendr.mesh import icosphere
-from gendr.primitives.reference.antialias import Borders, crossed, densely, linked
-from gendr.primitives.scene import Scene
 from support.cases import for_each
 
 pytestmark = pytest.mark.skipif(gendr.backends()["cpu"] is not None, reason="needs Numba")
@@ -180,7 +178,8 @@ def test_half_edges_are_linked_as_a_sort_says():
     g = torch.Generator().manual_seed(5)
     for count, vertices in ((1, 3), (40, 6), (300, 100)):
         tri = torch.randint(0, vertices, (count, 3), generator=g).int()
-        assert torch.equal(dr.antialias_construct_topology_hash(tri).uses, linked(tri))
+        by = (dr.antialias_construct_topology_hash(tri, backend=b) for b in ("cpu", "reference"))
+        assert torch.equal(*(each.uses for each in by))
     ball = icosphere(2)
     uses = dr.antialias_construct_topology_hash(ball.faces).uses.long()
     assert torch.equal(uses[uses], torch.arange(len(uses)))  # pairs
@@ -231,10 +230,9 @@ def test_the_definition_finds_crossings_in_float64():
     size, points = (96, 96), pos.clone().requires_grad_()
     rast, _ = dr.rasterize(None, pos, tri, size)
     color = torch.rand(*rast.shape[:3], 2, generator=torch.Generator().manual_seed(0))
-    borders = Borders(Scene(tri, 1, *size, pos.shape[1]), linked(tri), 1.0)
-    found = densely(borders, color, points, crossed(borders, rast, pos))
+    found = dr.antialias(color, rast, points, tri, backend="reference")
     exact_points = pos.double().requires_grad_()
-    exact = densely(borders, color.double(), exact_points, crossed(borders, rast, pos))
+    exact = dr.antialias(color.double(), rast.double(), exact_points, tri, backend="reference")
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=3e-7)
     (slope,) = torch.autograd.grad(found.square().sum(), points)
     (exact_slope,) = torch.autograd.grad(exact.square().sum(), exact_points)

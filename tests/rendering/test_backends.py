@@ -6,6 +6,7 @@ import warnings
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,14 +20,17 @@ from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.backends.cpu import backend as cpu
+from gendr.rendering.backends.cpu import ordered_kernels
 from gendr.rendering.backends.cpu import softmax as cpu_softmax
 from gendr.rendering.backends.interface import operation
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
-from support import TOLERANCES, relative_l2, soup, touching
+from gendr.rendering.layers import depth_keys
+from support import TOLERANCES, degenerate, relative_l2, soup, touching
 from support.backends import BACKENDS, assert_equals_reference, place
 from support.cases import for_each
+from support.layers import Scene as Layers
 
 KERNELS = [name for name in BACKENDS if name != "reference"]
 BALL = icosphere(1).scaled(0.5)
@@ -507,3 +511,26 @@ def test_brute_force_visits_every_pair(monkeypatch):
         runs = operation(cpu, "pairs")(case.faces(), ImageSize(32, 32), radius, 10**7)
         assert sum(len(run().pixels) for run in runs) == case.all_pairs
     assert torch.equal(case.radius(), culled)
+
+
+@for_each(sort=["pixel", "centroid"])
+def test_keys_of_depth_and_the_order_by_them_are_those_of_the_definition(sort):
+    corners = torch.cat([soup(1, 130, 2), degenerate()], 1)[0]
+    for values in (corners, corners.float()):
+        depth = values[..., 2].abs() + 1e-3
+        found = cpu.depth_keys(values[..., :2], depth, sort)
+        for got, want in zip(found, depth_keys(values[..., :2], depth, sort), strict=True):
+            assert torch.equal(got, want)
+    generator = torch.Generator().manual_seed(0)
+    for keys in (found[1][:, 1], torch.randint(-3, 3, (99,), generator=generator).double() * 0.1,
+                 torch.tensor([-0.0, 1e300, 0.0, -torch.inf, 2.5]), torch.empty(0)):  # fmt: skip
+        order = np.empty(len(keys), np.int64)
+        ordered_kernels.order_faces((keys.double() + 0.0).numpy().view(np.uint64), order)
+        assert order.tolist() == keys.argsort(descending=True, stable=True).tolist()
+
+
+def test_more_faces_of_a_tile_than_can_be_counted(monkeypatch):
+    monkeypatch.setattr(ordered_kernels, "MOST_ENTRIES", 5)
+    scene = Layers(soup(1, 7, 3), (4, 4), "uniform", "probabilistic", scale=5.0)
+    with pytest.raises(ValueError, match=r"7 faces touch one tile of 32 x 16 pixels, more than 5"):
+        scene.found("cpu")

@@ -1,61 +1,22 @@
-"""`Renderer.compiled`: calls are counted, captured and replayed; gradients reach all that moves.
-
-There are no CUDA graphs on a CPU. In their place a function is run anew at every replay and its
-results are written where those of the capture lie, which is what a graph does.
-"""
+"""`Renderer.compiled`: calls are counted, captured and replayed; gradients reach all that moves."""
 
 import gc
 import weakref
-from contextlib import nullcontext
 
 import pytest
 import torch
 
 import gendr
 from gendr.mesh import icosphere
-from gendr.rendering import compiled as module
 from support.cases import for_each
+from support.fake_graphs import graphs_on_the_cpu, marked, streams_of_leaves
 
 KEYS = "vertices rotation translation focal principal".split()
 
 
-class Graph:
-    """What is replayed in the place of a CUDA graph."""
-
-    captures = 0
-
-    def __init__(self, run):
-        self.run, self.found = run, run()
-        self.replays, self.grad = 0, torch.is_grad_enabled()
-        Graph.captures += 1
-
-    def replay(self):
-        self.replays += 1
-        with torch.set_grad_enabled(self.grad):
-            found = self.run()
-        for old, new in zip(self.found, found, strict=True):
-            old.copy_(new)
-
-    def pool(self):
-        return self
-
-
-def capture(run, pool):
-    graph = Graph(run)
-    assert pool is None or isinstance(pool, Graph)
-    return graph.found, graph
-
-
 @pytest.fixture
 def graphs(monkeypatch):
-    """Graphs on the CPU; what is asked of CUDA besides is left out."""
-    Graph.captures = 0
-    monkeypatch.setattr(module, "capture", capture)
-    monkeypatch.setattr(module, "warm", lambda run, device: run())
-    monkeypatch.setattr(module.CompiledRenderer, "why_not", lambda *_: None)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: 0)
-    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    return Graph
+    return graphs_on_the_cpu(monkeypatch)
 
 
 def scene(views=2):
@@ -117,35 +78,18 @@ def test_the_third_call_is_captured_and_every_call_has_the_bits_of_the_renderer(
         with torch.no_grad():
             for parameter in renderer.parameters():
                 parameter.add_(0.01)  # in place, as an optimiser does: no new graph
-    assert Graph.captures == 2
+    assert graphs.captures == 2
     with torch.no_grad():  # another kind: without gradients
         for seed in range(4):
             there = moved(mesh, camera, seed)
             assert torch.equal(fast(*there[:2]).alpha, renderer(*there[:2]).alpha)
     assert len(fast) == 2
-    assert Graph.captures == 3
+    assert graphs.captures == 3
 
 
 def test_captures_are_made_of_leaves_that_no_other_stream_has_seen(graphs, monkeypatch):
     """Else PyTorch warns that AccumulateGrad's stream is another one than the capture's."""
-    inputs, make, seen = [], module.Inputs, []
-
-    def marked(tensors, mark):
-        """What AccumulateGrad of leaves was marked with so far; nobody keeps it alive."""
-        nodes = [x.view_as(x).grad_fn.next_functions[0][0] for x in tensors if x.requires_grad]
-        found = [node.metadata.get("stream") for node in nodes]
-        for node in nodes:
-            node.metadata["stream"] = mark
-        return found
-
-    def noted(run, pool):
-        found = capture(run, pool)
-        seen.append(marked(inputs[0].tensors, "capture"))
-        return found
-
-    monkeypatch.setattr(module, "Inputs", lambda *x: inputs.append(make(*x)) or inputs[-1])
-    monkeypatch.setattr(module, "capture", noted)
-    monkeypatch.setattr(module, "warm", lambda run, _: run() or marked(inputs[0].tensors, "beside"))
+    seen = streams_of_leaves(monkeypatch)
     renderer = gendr.Renderer(8, scale=2e-2, learnable=("scale",))
     mesh, camera, given = moved(*scene(), 0)
     fast, kept = renderer.compiled(), []
@@ -226,7 +170,7 @@ def test_kinds_of_calls_are_told_apart(graphs):
         setattr(renderer, name, value)
         for _ in range(4):
             assert torch.equal(fast(mesh, camera).alpha, renderer(mesh, camera).alpha)
-    assert len(fast) == module.GRAPHS == 8
+    assert len(fast) == 8
     renderer.scale = 7e-2
     for _ in range(4):
         assert torch.equal(fast(mesh, camera).alpha, renderer(mesh, camera).alpha)

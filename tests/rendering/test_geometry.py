@@ -1,19 +1,26 @@
 """Distances, projection, clipping, against independent constructions."""
 
 import importlib
-import math
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from gendr import Camera, Mesh, Renderer, look_at
-from gendr.mesh import icosphere
-from gendr.rendering.fragments import interpolation_weights, signed_distance
-from gendr.rendering.geometry import ImageSize, project_faces
+import gendr
+from gendr import Camera, Mesh, Renderer
 from support import soup
 from support.cases import for_each
+
+
+def signed_distance(points, corners):
+    """Of points [T, 2] to triangles [T, 3, 2], positive inside: that of a pixel at the origin."""
+    faces = torch.cat([corners - points[:, None], torch.ones_like(corners[..., :1])], -1)
+    alpha = gendr.silhouette(faces[:, None], 1, LAW, "max", 1.0, 0.0, backend="reference")
+    return LAW.icdf(alpha[:, 0, 0])
+
+
+LAW = gendr.distributions.get("reciprocal")
 
 
 def brute_distance(point, corners, steps=20001):
@@ -36,11 +43,6 @@ def test_distance_against_dense_sampling_of_the_boundary():
     np.testing.assert_allclose(got.numpy(), want, atol=1e-4)
     assert (got > 0).any()
     assert (got < 0).any()
-    square = torch.tensor([[-1.0, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)
-    points = torch.tensor([[0.0, 0], [0.5, 0], [2, 0], [2, 2], [1, 0.3]], dtype=torch.float64)
-    want = torch.tensor([1, 0.5, -1, -math.sqrt(2), 0], dtype=torch.float64)
-    for corners in (square, square.flip(0)):
-        torch.testing.assert_close(signed_distance(points, corners), want)
 
 
 def test_the_published_distance_is_the_distance_in_float64_and_cancels_in_float32(monkeypatch):
@@ -49,32 +51,37 @@ def test_the_published_distance_is_the_distance_in_float64_and_cancels_in_float3
     generator = torch.Generator().manual_seed(0)
     faces = torch.rand(20, 3, 2, generator=generator, dtype=torch.float64) * 2 - 1
     faces[10:, 2] = faces[10:, 1] + 1e-3 * (faces[10:, 2] - faces[10:, 0])  # thin ones
-    points = torch.rand(200, 2, generator=generator, dtype=torch.float64) * 2 - 1
-    want = signed_distance(points[None], faces[:, None])
+    points = torch.rand(40, 2, generator=generator, dtype=torch.float64) * 2 - 1
+
+    def every(points, faces):
+        pairs = points.repeat(len(faces), 1), faces.repeat_interleave(len(points), 0)
+        return signed_distance(*pairs).view(len(faces), -1)
+
+    want = every(points, faces)
     found = rounding.published_distance(points, faces)
     assert (found - want).abs().max() < 1e-9
     corners, places = faces.float(), points.float()
     rough = rounding.published_distance(places, corners).double()
     exact = rounding.published_distance(places.double(), corners.double())
-    fine = signed_distance(places[None], corners[:, None]).double()
+    fine = every(places, corners).double()
     assert (rough - exact).abs()[10:].max() > 30 * (fine - exact).abs()[10:].max()
 
 
 def test_distance_is_differentiable_twice():
     corners = soup(1, 5, 1)[0, :, :, :2].clone().requires_grad_()
     points = (torch.rand(5, 2, dtype=torch.float64) * 2 - 1).requires_grad_()
-    assert gradcheck(signed_distance, (points, corners))
-    assert gradgradcheck(signed_distance, (points, corners))
+    assert gradcheck(signed_distance, (points, corners), fast_mode=True)
+    assert gradgradcheck(signed_distance, (points, corners), fast_mode=True)
 
 
 def test_gradient_on_the_edge_is_the_inward_normal():
     corners = torch.tensor([[0.0, 0], [1, 0], [0, 1]], dtype=torch.float64)
     for triangle in (corners, corners.flip(0)):
-        point = torch.tensor([0.25, 0.0], dtype=torch.float64, requires_grad=True)
-        distance = signed_distance(point, triangle)
+        point = torch.tensor([[0.25, 0.0]], dtype=torch.float64, requires_grad=True)
+        distance = signed_distance(point, triangle[None])
         assert distance.item() == 0
         (slope,) = torch.autograd.grad(distance, point)
-        torch.testing.assert_close(slope, torch.tensor([0.0, 1.0], dtype=torch.float64))
+        torch.testing.assert_close(slope, torch.tensor([[0.0, 1.0]], dtype=torch.float64))
 
 
 @for_each(
@@ -86,9 +93,10 @@ def test_gradient_on_the_edge_is_the_inward_normal():
 )
 def test_a_triangle_without_area_is_outside_everywhere(corners):
     corners = torch.tensor(corners, dtype=torch.float64, requires_grad=True)
-    grid = ImageSize(16, 16).centres(torch.arange(256), torch.float64)
-    points = torch.cat([grid, corners.detach(), torch.tensor([[0.25, 0.25]]).double()])
-    distance = signed_distance(points, corners)
+    steps = (2 * torch.arange(16, dtype=torch.float64) + 1) / 16 - 1
+    others = torch.cat([corners.detach(), torch.tensor([[0.25, 0.25]]).double()])
+    points = torch.cat([torch.cartesian_prod(steps, steps), others])
+    distance = signed_distance(points, corners.expand(len(points), 3, 2))
     assert (distance <= 0).all()
     (slope,) = torch.autograd.grad(distance.sum(), corners)
     assert torch.isfinite(slope).all()
@@ -96,47 +104,20 @@ def test_a_triangle_without_area_is_outside_everywhere(corners):
 
 def test_slivers_are_not_inside_far_from_themselves():
     generator = torch.Generator().manual_seed(5)
-    ends = torch.rand(2000, 2, 2, generator=generator) * 2 - 1
-    middle = ends.mean(1) + 1e-8 * torch.randn(2000, 2, generator=generator)
+    ends = torch.rand(500, 2, 2, generator=generator) * 2 - 1
+    middle = ends.mean(1) + 1e-8 * torch.randn(500, 2, generator=generator)
     corners = torch.stack([ends[:, 0], ends[:, 1], middle], 1)
-    along = ends[:, 0] + (ends[:, 1] - ends[:, 0]) * torch.rand(2000, 1, generator=generator) * 3
+    along = ends[:, 0] + (ends[:, 1] - ends[:, 0]) * torch.rand(500, 1, generator=generator) * 3
     assert signed_distance(along, corners).max() < 1e-6
     # The squares of such edges underflow in float32; beside the triangle d was 0.
     tiny = 1e-20 * torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    assert signed_distance(torch.tensor([0.25, 0.0]), tiny) == -0.25
-
-
-def test_projection_drops_what_is_out_of_range():
-    camera = look_at(3.0, 0.0, 0.0)
-    ball = icosphere(1).scaled(0.2)
-    ahead, behind = ball, ball.translated(torch.tensor([0.0, 0.0, -5.0]))
-    beyond = ball.translated(torch.tensor([0.0, 0.0, 300.0]))
-    counts = [project_faces(m, camera, 1.0, 100.0)[0].counts for m in (ahead, behind, beyond)]
-    assert counts == [(80,), (0,), (0,)]
+    distance = signed_distance(torch.tensor([[0.25, 0.0]]), tiny[None])
+    torch.testing.assert_close(distance, torch.tensor([-0.25]))
 
 
 def ahead(fov):
     """A camera at the origin looking along +z."""
     return Camera(torch.diag(torch.tensor([-1.0, 1, 1])), torch.zeros(3), fov=fov)
-
-
-def test_a_face_across_the_near_plane_is_clipped_there():
-    camera = ahead(90.0)  # one corner is behind, then two
-    for corners, count in (
-        ([[0, 0, 4], [1, 1, 4], [1, -1, -4]], 4),
-        ([[0, 0, 4], [1, 1, -4], [1, -1, -4]], 3),
-    ):
-        mesh = Mesh(torch.tensor(corners, dtype=torch.float32), torch.tensor([[0, 1, 2]]))
-        faces, surfaces = project_faces(mesh, camera, 1.0, 100.0)
-        assert surfaces.was_clipped is not None
-        polygon = faces.corners[0]
-        assert len({tuple(p) for p in polygon.tolist()}) == count
-        # The same region as a triangle that is clipped by hand, in world units at depth >= 1.
-        start, end = torch.tensor(corners[0]).float(), torch.tensor(corners[2]).float()
-        t = (1.0 - start[2]) / (end[2] - start[2])
-        cut = start + t * (end - start)
-        want = torch.tensor([-cut[0], cut[1]])  # depth 1: NDC is x, y; the camera's right is -x
-        assert (polygon - want).norm(dim=-1).min() < 1e-6
 
 
 def test_clipping_is_the_limit_of_a_fine_tessellation():
@@ -168,16 +149,19 @@ def test_clipped_faces_have_right_gradients():
 
 
 def test_interpolation_is_perspective_correct():
-    """A point of the plane, projected and looked up again."""
-    torch.manual_seed(3)
-    triangle = torch.rand(50, 3, 3, dtype=torch.float64) + torch.tensor([0, 0, 1.5])
-    weights = torch.rand(50, 3, dtype=torch.float64)
-    weights = weights / weights.sum(-1, keepdim=True)
-    point = (weights.unsqueeze(-1) * triangle).sum(1)
-    clip = torch.cat([triangle[..., :2], triangle[..., 2:]], -1)
-    corners = triangle[..., :2] / triangle[..., 2:]
-    screen = point[:, :2] / point[:, 2:]
-    for was_clipped in (None, torch.ones(50, dtype=torch.bool)):
-        got, depth = interpolation_weights(screen, corners, clip, triangle[..., 2], was_clipped)
-        torch.testing.assert_close(got, weights)
-        torch.testing.assert_close(depth, point[:, 2])
+    """Colours that are places, and depths, are those where the line of sight meets the plane."""
+    corners = torch.tensor([[-2.0, -1, 4], [2.5, -1.5, 9], [0.3, 2, 2.5]], dtype=torch.float64)
+    camera = ahead(70.0).to(torch.float64)
+    mesh = Mesh(corners, torch.tensor([[0, 1, 2]])).with_vertex_colors(corners / 10 + 0.25)
+    out = Renderer(24, "heaviside", "max", lighting="none", gamma=1e-3, backend="reference")(
+        mesh, camera
+    )
+    inside = out.alpha[0] == 1
+    assert inside.sum() > 50
+    place = (out.rgb[0].permute(1, 2, 0)[inside] - 0.25) * 10
+    torch.testing.assert_close(out.depth[0][inside], place[:, 2])
+    half = torch.tan(torch.tensor(70.0, dtype=torch.float64).deg2rad() / 2)
+    steps = (2 * torch.arange(24, dtype=torch.float64) + 1) / 24 - 1
+    y, x = torch.meshgrid(-steps, steps, indexing="ij")  # the camera's right is -x
+    seen = torch.stack([-x[inside], y[inside]], -1) * half * place[:, 2:]
+    torch.testing.assert_close(place[:, :2], seen)

@@ -179,3 +179,47 @@ def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch):
     launched = {kernel for kernel, *_ in launches}
     assert {"project_faces", "softmax_gradients", "alpha_gradients", "through_totals"} <= launched
     assert launched <= {x.kernel for x in specialisations()}
+
+
+# Nothing is launched: what would have been read back is made up.
+ORDERED = """
+import torch
+from gendr._common.readback import Readback
+from gendr.rendering.backends.triton import backend, tiles
+from support.ahead_of_time import compile_launches
+from support.layers import Scene
+from support import soup
+
+cases = compile_launches()
+backend.available, backend.supports = lambda: None, lambda _: True
+tiles.Capacity.of_step = lambda self, totals: (4096, 0)
+Readback.wait = lambda self: [100_000]
+for dist, tconorm, sort, channels in cases:
+    scene = Scene(soup(1, 70, 3), (64, 64), dist, tconorm, channels=channels)
+    scene.found("triton", torch.float32, sort=sort)
+"""
+LAYERED = [
+    ("power(shape=1)", "probabilistic", "pixel", 3),
+    ("logistic", "probabilistic", "centroid", 3),
+    ("gamma(shape=2)", "yager(p=2)", "pixel", 5),
+    ("uniform", "max", "centroid", 1),
+    ("cauchy", "average", "pixel", 2),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(4, group="compiled ahead")
+@needs_the_interpreter
+def test_its_kernels_compile_and_spill_hardly_anything(request, seed):
+    every = request.config.getoption("--every")
+    cases = LAYERED if every else [LAYERED[seed % len(LAYERED)]]
+    capabilities = CAPABILITIES
+    capabilities = capabilities if every else [capabilities[seed % len(capabilities)]]
+    found = launches_compiled(ORDERED, cases, capabilities)
+    for kernel in ("join_layers", "part_layers", "layer_gradients"):
+        usages = [usage for name, _, usage in found if name == kernel]
+        assert len(usages) == len(cases) * len(capabilities)
+        for usage in usages:
+            assert usage.size > 0
+            assert usage.registers <= 168
+            assert usage.local <= 16

