@@ -117,7 +117,7 @@ def rasterize(
     Memory is 36 bytes for a pixel in float32 (2.4 GB for 8192 x 8192) and 68 in float64, about a
     half without the second result, and 8 bytes for a triangle beside 4 for each tile of 32 x 32
     pixels that a small one touches.
-    The backward pass takes 24 bytes for a pixel, or 48 with gradients of derivatives.
+    The backward pass takes 32 bytes for a vertex.
 
     Args:
         glctx: a context, or None; not used, but for `output_db` of `RasterizeGLContext`.

@@ -124,6 +124,17 @@ def test_left_and_top_edges_own_their_samples():
     assert (rast[0, ..., 3] > 0).int().tolist() == [[0] * 4, [1, 1, 0, 0], [1, 1, 0, 0], [0] * 4]
 
 
+@for_each(x=[-1, 1], y=[-1, 1])
+def test_zeros_of_both_signs_are_on_the_edge(x, y):
+    # Two triangles above and below the middle row of samples, a product of which is -0.
+    xy = torch.tensor([[-0.9, 0], [0.9, 0], [0.1, 0.9], [0.2, -0.9]]) * torch.tensor([x, y])
+    pos = torch.cat([xy, torch.zeros(4, 1), torch.ones(4, 1)], -1)
+    tri = torch.tensor([[0, 1, 2], [0, 1, 3]], dtype=torch.int32)
+    each = torch.tensor([[0, 1], [1, 1]], dtype=torch.int32)
+    rast, _ = dr.rasterize(None, pos, tri, (11, 11), ranges=each)
+    assert (rast[..., 5, 1:-1, 3] > 0).sum(0).tolist() == [1] * 9
+
+
 def test_equal_depths_go_to_the_lower_number_and_then_to_the_next_layers():
     pos = torch.randn(1, 3, 4, generator=torch.Generator().manual_seed(4)).double()
     pos[..., 3] = pos[..., 3].abs() + 1
@@ -233,6 +244,29 @@ def test_attributes_are_shared_by_all_images():
         for x, a in zip(images, (wide, one), strict=True)
     ]
     torch.testing.assert_close(grads[0].sum(0, keepdim=True), grads[1])
+
+
+def test_results_depend_neither_on_other_images_nor_on_threads():
+    pos, colors, tri = ball(1)
+
+    def drawn(pos, backend="auto"):
+        leaves = pos.clone().requires_grad_(), colors.repeat(len(pos), 1, 1).requires_grad_()
+        rast, _ = dr.rasterize(None, leaves[0], tri, (60, 90), backend=backend)
+        color, _ = dr.interpolate(leaves[1], rast, tri, backend=backend)
+        loss = color.square().mean() + rast[..., 2].square().mean()
+        return rast, color, *torch.autograd.grad(loss, leaves)
+
+    together = drawn(pos)
+    alone = [torch.cat(parts) for parts in zip(*(drawn(p[None]) for p in pos), strict=True)]
+    try:
+        gendr.set_num_threads(3)
+        on_three = drawn(pos)
+    finally:
+        gendr.set_num_threads(None)
+    assert all(map(torch.equal, together, on_three))
+    assert all(map(torch.equal, together[:2], alone))
+    torch.testing.assert_close(alone[2:], [3 * x for x in together[2:]])
+    torch.testing.assert_close(together, drawn(pos, "reference"))
 
 
 def test_empty_scenes():

@@ -62,6 +62,9 @@ class Condition(NamedTuple):
     def __and__(self, other: Condition) -> Condition:
         return Condition(self.like, self.like.builder.and_(self.lanes, other.lanes))
 
+    def __or__(self, other: Condition) -> Condition:
+        return Condition(self.like, self.like.builder.or_(self.lanes, other.lanes))
+
 
 class Lanes:
     """As many numbers of the code that is generated, with the arithmetic of numbers."""

@@ -2,9 +2,8 @@
 
 A triangle is bounded, then listed at the tiles that it may touch, those that touch many in a list
 of their own; each tile keeps the nearest of its triangles at every sample, in float64, and writes
-its pixels. Gradients are found pixel by pixel, then each thread gathers those of its own vertices,
-in the order of the pixels. No unit writes what belongs to another: the bits are the same on any
-number of threads.
+its pixels. Backwards each thread looks through all pixels for those of its own vertices. No unit
+writes what belongs to another: the bits are the same on any number of threads.
 
 A sample is (2 j + 1 - W, 2 i + 1 - H), which is exact; the edge functions there are sums of
 products whose negations are exact too, so that the two triangles at an edge never disagree. They
@@ -24,16 +23,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from llvmlite import ir
 from torch import Tensor
 
 from gendr._common import memory
 from gendr.kernels.numba.bodies import compiled
-from gendr.kernels.numba.calls import row as pointer_to
 from gendr.kernels.numba.compilation import inner, kernel
+from gendr.kernels.numba.vectors import LANES, Condition, Lanes, Place, Pointer, lanewise, where
 from gendr.kernels.threads import num_threads, run
 from gendr.primitives import formulas
 from gendr.primitives.graphs import rasterized
-from gendr.primitives.kernels.gather import gather
 from gendr.primitives.scene import Scene, check_indices
 
 __all__ = ["backend", "backward", "covered", "forward", "traced", "visible_ids"]
@@ -41,7 +40,8 @@ __all__ = ["backend", "backward", "covered", "forward", "traced", "visible_ids"]
 backend = "cpu"
 
 TILE = 32  # pixels of a side: depths and ids of a tile stay in the first caches
-RUN = 8  # samples of a row that are looked at together, without branches
+WIDE = TILE + LANES  # samples of a row of a tile, and those that vectors have beyond it
+HELD = 128  # triangles of a tile whose planes are kept, most of those that it shows
 MANY = 16  # tiles, beyond which a triangle is listed once for its image: lists stay short
 SMALL = 4096  # pixels and triangles together that are not worth another thread
 BETWEEN = 1e-6  # z / w so far from the planes is on their inner side also after rounding
@@ -119,7 +119,7 @@ def _rasterized(scene: Scene, pos: Tensor, rast: Tensor, derivatives: Tensor) ->
     starts = np.concatenate([places[0], [len(lists)]])
     run(listed, chunks, offsets, *size, box, places, lists, alone=alone)
     if behind is None or behind.depths is None or behind.ids is None:
-        before = np.empty((0, 0, 0)), np.empty((0, 0, 0), np.int32)
+        before = None, None
     else:
         before = behind.depths.numpy(), behind.ids.numpy()
     run(
@@ -137,22 +137,16 @@ def backward(
 ) -> tuple[Tensor]:  # fmt: skip
     """The gradient of pos."""
     (pos,), (ids,), (of_rast, of_derivatives) = inputs, saved, grads
-    points, tri = pos.reshape(-1, 4).numpy(), scene.tri.numpy()
-    base = scene.tables[1]
-    rows, alone = scene.images * scene.height, ids.numel() < SMALL
     if of_rast is None:
         of_rast = pos.new_zeros(*ids.shape, 4)
-    both = scene.sloped and of_derivatives is not None
-    if of_derivatives is None or not both:
-        of_derivatives = pos.new_empty(0, 0, 0, 4)
-    corners = memory.empty((ids.numel(), 12 if both else 4), pos.dtype)
-    weights = memory.empty((ids.numel(), 0 if both else 2), pos.dtype)
+    slopes = of_derivatives.numpy() if scene.sloped and of_derivatives is not None else None
+    sums = memory.empty((pos.numel() // 4, 4), torch.float64).zero_()
     run(
-        rasterize_backward, rows, points, tri, base, ids.numpy(), of_rast.numpy(),
-        of_derivatives.numpy(), corners.numpy(), weights.numpy(), alone=alone,
+        rasterize_backward, len(sums), pos.reshape(-1, 4).numpy(), scene.tri.numpy(),
+        scene.tables[1], scene.vertices, ids.numpy(), of_rast.numpy(), slopes, sums.numpy(),
+        pieces=1, alone=ids.numel() < SMALL,
     )  # fmt: skip
-    found = gather(ids, scene.tri, base, len(points), weights, corners)
-    return (found.reshape(pos.shape).to(pos.dtype),)
+    return (sums.reshape(pos.shape).to(pos.dtype),)
 
 
 @inner()
@@ -368,6 +362,58 @@ def cover(pos, places, slack, tri, first, base, offsets, shown, start, stop):
                         image[i, j] = True
 
 
+def _step(
+    cells: Pointer, place: Place, x: Lanes, slopes: list[Lanes], rows: list[Lanes],
+    least: list[Place], number: Lanes, behind: bool,
+) -> None:  # fmt: skip
+    """See `_nearer`."""
+    builder = x.builder
+    steps = ir.Constant(x.value.type, [2.0 * k for k in range(LANES)])
+    x = Lanes(builder, builder.fadd(x.value, steps))
+    # not in one step, which would round otherwise than the definition does
+    h0, h1, h2, d = (
+        Lanes(builder, builder.fadd(builder.fmul(p.value, x.value), g.value))
+        for p, g in zip(slopes, rows, strict=True)
+    )
+    depth, nearest = cells[place], cells[place + WIDE]
+    ahead = (d < depth) | (d.equals(depth) & (number < nearest))
+    if behind:
+        last, before = cells[place + 2 * WIDE], cells[place + 3 * WIDE]
+        ahead &= (d > last) | (d.equals(last) & (number > before))
+    else:
+        ahead &= d >= -1.0
+    kind = ir.VectorType(ir.IntType(64), LANES)
+    for h, bound in zip((h0, h1, h2), least, strict=True):
+        bits = builder.bitcast(h.value, kind)
+        ahead &= Condition(
+            h, builder.icmp_signed(">", bits, Lanes.splat(builder, bound.value).value)
+        )
+    cells[place], cells[place + WIDE] = where(ahead, d, depth), where(ahead, number, nearest)
+
+
+@lanewise
+def _nearer(cells, place, x, slopes, rows, least, number):
+    """Put a triangle into the cells of `LANES` samples where it is seen, the nearest so far.
+
+    Args:
+        cells: of a tile.
+        place: of the depth of the first sample; its triangle is `WIDE` further.
+        x: of this sample.
+        slopes: of the edge functions and of the depth, along x.
+        rows: their values at x = 0.
+        least: of each edge function, above which its bits are where it is inside: -1 with those on
+            the edge, else 0.
+        number: of the triangle.
+    """
+    _step(cells, place, x, slopes, rows, least, number, False)
+
+
+@lanewise
+def _next(cells, place, x, slopes, rows, least, number):
+    """The same behind the layer before."""
+    _step(cells, place, x, slopes, rows, least, number, True)
+
+
 @kernel()
 def draw(
     pos, tri, first, base, offsets, box, starts, lists, floor, floor_ids, rast, derivatives, ids,
@@ -376,16 +422,18 @@ def draw(
     """The nearest triangle at every sample of tiles, and what is written of it."""
     images, height, width = ids.shape
     across, down = -(-width // TILE), -(-height // TILE)
-    cells = np.empty((TILE, 4, TILE))
+    cells = np.empty((TILE, 4, WIDE))
+    held, kept = np.full(HELD, -1, np.int32), np.empty((HELD, 4, 3))
     sloped = derivatives.shape[3] > 0
     wide, high = 1.0 / width, 1.0 / height
     for tile in range(start, stop):
         n, place = tile // (across * down), tile % (across * down)
         top, left = place // across * TILE, place % across * TILE
+        held[:] = -1
         bottom, right = min(top + TILE, height), min(left + TILE, width)
         # Of each sample the nearest depth and its triangle, and those behind which is drawn.
         cells[:, 0], cells[:, 1], cells[:, 2], cells[:, 3] = 1.0, math.inf, -1.0, -1.0
-        if len(floor):
+        if floor is not None:
             cells[: bottom - top, 2, : right - left] = floor[n, top:bottom, left:right]
             cells[: bottom - top, 3, : right - left] = floor_ids[n, top:bottom, left:right]
         for bin in (tile, images * across * down + n):
@@ -412,28 +460,19 @@ def draw(
                     or p2 * (x1 if p2 > 0.0 else x0) + (q2 * (y1 if q2 > 0.0 else y0) + r2) < 0.0
                 ):
                     continue
-                own0, own1, own2 = owns(p0, q0), owns(p1, q1), owns(p2, q2)
-                number = np.float64(t)
-                for i in range(i0, i1):
-                    y = np.float64(2 * i + 1 - height)
-                    g0, g1, g2, gz = q0 * y + r0, q1 * y + r1, q2 * y + r2, qz * y + rz
-                    cell = pointer_to(cells, i - top)
-                    for begin in range((j0 - left) // RUN * RUN, j1 - left, RUN):
-                        x0 = np.float64(2 * (left + begin) + 1 - width)
-                        for m in range(RUN):
-                            j, x = begin + m, x0 + 2.0 * m
-                            h0, h1, h2 = p0 * x + g0, p1 * x + g1, p2 * x + g2
-                            d, depth, nearest = pz * x + gz, cell[j], cell[TILE + j]
-                            least, before = cell[2 * TILE + j], cell[3 * TILE + j]
-                            ahead = (
-                                ((h0 > 0.0) | ((h0 == 0.0) & own0))
-                                & ((h1 > 0.0) | ((h1 == 0.0) & own1))
-                                & ((h2 > 0.0) | ((h2 == 0.0) & own2))
-                                & ((d < depth) | ((d == depth) & (number < nearest)))
-                                & ((d > least) | ((d == least) & (number > before)))
-                            )
-                            cell[j] = d if ahead else depth
-                            cell[TILE + j] = number if ahead else nearest
+                least = -int(owns(p0, q0)), -int(owns(p1, q1)), -int(owns(p2, q2))
+                slopes, number = (p0, p1, p2, pz), np.float64(t)
+                for j in range(j0, j1, LANES):
+                    x = np.float64(2 * j + 1 - width)
+                    for i in range(i0, i1):
+                        y = np.float64(2 * i + 1 - height)
+                        # A sum with +0 is not -0, so that bits compare as the numbers do.
+                        rows = q0 * y + r0 + 0.0, q1 * y + r1 + 0.0, q2 * y + r2 + 0.0, qz * y + rz
+                        place = (i - top) * (4 * WIDE) + j - left
+                        if floor is None:
+                            _nearer(cells, place, x, slopes, rows, least, number)
+                        else:
+                            _next(cells, place, x, slopes, rows, least, number)
         for i in range(top, bottom):
             last = np.int32(-1)
             y = np.float64(2 * i + 1 - height)
@@ -452,9 +491,19 @@ def draw(
                             derivatives[n, i, j, m] = 0.0
                     continue
                 if t != last:
-                    last = t
-                    a, b, c = corners_of(pos, tri, base[n], t)
-                    planes = _planes_of(a, b, c, wide, high)
+                    last, slot = t, t % HELD
+                    if held[slot] != t:
+                        held[slot] = t
+                        a, b, c = corners_of(pos, tri, base[n], t)
+                        planes = _planes_of(a, b, c, wide, high)
+                        for m in range(4):
+                            kept[slot, m, 0], kept[slot, m, 1], kept[slot, m, 2] = planes[m]
+                    planes = (
+                        (kept[slot, 0, 0], kept[slot, 0, 1], kept[slot, 0, 2]),
+                        (kept[slot, 1, 0], kept[slot, 1, 1], kept[slot, 1, 2]),
+                        (kept[slot, 2, 0], kept[slot, 2, 1], kept[slot, 2, 2]),
+                        (kept[slot, 3, 0], kept[slot, 3, 1], kept[slot, 3, 2]),
+                    )
                 (u, v, z), (ux, uy, vx, vy) = _seen_at(planes, np.float64(2 * j + 1 - width), y)
                 rast[n, i, j, 0], rast[n, i, j, 1], rast[n, i, j, 2] = u, v, z
                 rast[n, i, j, 3] = t + 1
@@ -463,47 +512,119 @@ def draw(
                     derivatives[n, i, j, 2], derivatives[n, i, j, 3] = vx, vy
 
 
+@inner()
+def _raised(sums, share, vector):
+    """A sum with a share of a vector."""
+    return (
+        sums[0] + share * vector[0], sums[1] + share * vector[1], sums[2] + share * vector[2],
+        sums[3] + share * vector[3],
+    )  # fmt: skip
+
+
+@inner()
+def _of_corner(products, edges, depths):
+    """The gradient of a corner from those that its shares had of the edge functions and depths."""
+    e0, e1, e2, f = products
+    p, q, r, of_z, of_w = edges[0] * f, edges[1] * f, edges[2] * f, depths[0], depths[1]
+    return (
+        -(e0[0] * p + e1[0] * q + e2[0] * r), -(e0[1] * p + e1[1] * q + e2[1] * r), of_z,
+        -(e0[2] * p + e1[2] * q + e2[2] * r) - of_w,
+    )  # fmt: skip
+
+
+@inner(forceinline=True)
+def _of_run(a, b, c, products, n, i, first, stop, of_rast):
+    """The gradients of the corners from the pixels first .. stop - 1 of a row.
+
+    As by `of_positions` without slopes, but that what is linear is done once for all pixels.
+    """
+    height, width = of_rast.shape[1:3]
+    e0, e1, e2, f = products
+    y, wide = (2 * i + 1 - height) / height, 1.0 / width
+    r0, r1, r2 = e0[1] * y + e0[2], e1[1] * y + e1[2], e2[1] * y + e2[2]
+    ap = aq = ar = bp = bq = br = cp = cq = cr = az = aw = bz = bw = cz = cw = 0.0
+    for j in range(first, stop):
+        x = (2 * j + 1 - width) * wide
+        u, v, r = e0[0] * x + r0, e1[0] * x + r1, e2[0] * x + r2
+        total = u + v + r
+        g = 1.0 / total
+        u, v, r = u * g, v * g, r * g
+        p, q, s = np.float64(of_rast[n, i, j, 0]), np.float64(of_rast[n, i, j, 1]), 0.0
+        gz = np.float64(of_rast[n, i, j, 2])
+        if gz != 0.0:  # as it seldom is
+            near = total * f
+            z = (a[2] * u + b[2] * v + c[2] * r) * near
+            gz *= near
+            p, q, s = p + gz * (a[2] - z * a[3]), q + gz * (b[2] - z * b[3]), gz * (c[2] - z * c[3])
+            az, bz, cz = az + gz * u, bz + gz * v, cz + gz * r
+            gz *= z
+            aw, bw, cw = aw + gz * u, bw + gz * v, cw + gz * r
+        mean = p * u + q * v + s * r
+        p, q, s = p - mean, q - mean, s - mean
+        ap, aq, ar = ap + u * p, aq + u * q, ar + u * s
+        bp, bq, br = bp + v * p, bq + v * q, br + v * s
+        cp, cq, cr = cp + r * p, cq + r * q, cr + r * s
+    return (
+        _of_corner(products, (ap, aq, ar), (az, aw)), _of_corner(products, (bp, bq, br), (bz, bw)),
+        _of_corner(products, (cp, cq, cr), (cz, cw)),
+    )  # fmt: skip
+
+
+@inner()
+def _of_sloped_run(a, b, c, products, n, i, first, stop, of_rast, of_derivatives):
+    """The same with gradients of derivatives."""
+    height, width = of_rast.shape[1:3]
+    y, wide, high = (2 * i + 1 - height) / height, 2.0 / width, 2.0 / height
+    of_a = of_b = of_c = 0.0, 0.0, 0.0, 0.0
+    for j in range(first, stop):
+        slopes = (
+            of_derivatives[n, i, j, 0] * wide, of_derivatives[n, i, j, 1] * high,
+            of_derivatives[n, i, j, 2] * wide, of_derivatives[n, i, j, 3] * high,
+        )  # fmt: skip
+        vector, shares, of_products = _of_positions(
+            a, b, c, products, (2 * j + 1 - width) / width, y, np.float64(of_rast[n, i, j, 0]),
+            np.float64(of_rast[n, i, j, 1]), np.float64(of_rast[n, i, j, 2]), slopes,
+        )  # fmt: skip
+        da, db, dc = _of_corners(a, b, c, vector, shares, of_products)
+        of_a, of_b, of_c = _raised(of_a, 1.0, da), _raised(of_b, 1.0, db), _raised(of_c, 1.0, dc)
+    return of_a, of_b, of_c
+
+
 @kernel()
 def rasterize_backward(
-    pos, tri, base, ids, of_rast, of_derivatives, corners, weights, start, stop
+    pos, tri, base, vertices, ids, of_rast, of_derivatives, sums, start, stop
 ):  # fmt: skip
-    """What each pixel adds to the gradients of its three corners, a unit is a row.
+    """The gradients of the vertices start .. stop - 1.
 
-    Without gradients of derivatives that is one vector times the barycentric coordinates, see
-    `gendr.primitives.rasterize`; else all twelve numbers are written.
+    Pixels side by side that see the same triangle are summed up before they are added.
     """
-    height, width = ids.shape[1:]
-    both, wide, high = len(of_derivatives) > 0, 2.0 / width, 2.0 / height
-    for row in range(start, stop):
-        n, i = row // height, row % height
-        last = np.int32(-1)
-        y = (2 * i + 1 - height) / height
-        for j in range(width):
-            t = ids[n, i, j]
-            if t < 0:
-                continue
-            if t != last:
-                last = t
-                a, b, c = corners_of(pos, tri, base[n], t)
+    images, height, width = ids.shape
+    for n in range(images):
+        if base[n] >= stop or base[n] + vertices <= start:
+            continue
+        for i in range(height):
+            j = 0
+            while j < width:
+                t, first = ids[n, i, j], j
+                while j < width and ids[n, i, j] == t:
+                    j += 1
+                if t < 0:
+                    continue
+                u, v, w = base[n] + tri[t, 0], base[n] + tri[t, 1], base[n] + tri[t, 2]
+                if not (start <= u < stop or start <= v < stop or start <= w < stop):
+                    continue
+                a, b, c = corner(pos, u), corner(pos, v), corner(pos, w)
                 products = _products_of(a, b, c)
-            slopes = (0.0, 0.0, 0.0, 0.0)
-            if both:
-                slopes = (
-                    of_derivatives[n, i, j, 0] * wide, of_derivatives[n, i, j, 1] * high,
-                    of_derivatives[n, i, j, 2] * wide, of_derivatives[n, i, j, 3] * high,
-                )  # fmt: skip
-            vector, shares, of_products = _of_positions(
-                a, b, c, products, (2 * j + 1 - width) / width, y,
-                np.float64(of_rast[n, i, j, 0]), np.float64(of_rast[n, i, j, 1]),
-                np.float64(of_rast[n, i, j, 2]), slopes,
-            )  # fmt: skip
-            pixel = row * width + j
-            if not both:
-                weights[pixel, 0], weights[pixel, 1] = shares[0], shares[1]
+                if of_derivatives is None:
+                    found = _of_run(a, b, c, products, n, i, first, j, of_rast)
+                else:
+                    found = _of_sloped_run(
+                        a, b, c, products, n, i, first, j, of_rast, of_derivatives
+                    )
                 for m in range(4):
-                    corners[pixel, m] = vector[m]
-                continue
-            of_a, of_b, of_c = _of_corners(a, b, c, vector, shares, of_products)
-            for m in range(4):
-                corners[pixel, m], corners[pixel, 4 + m] = of_a[m], of_b[m]
-                corners[pixel, 8 + m] = of_c[m]
+                    if start <= u < stop:
+                        sums[u, m] += found[0][m]
+                    if start <= v < stop:
+                        sums[v, m] += found[1][m]
+                    if start <= w < stop:
+                        sums[w, m] += found[2][m]
