@@ -91,10 +91,11 @@ def without_shadow_bites(camera: Camera, images: Tensor, masks: Tensor) -> Tenso
 def with_shadowed_outlines(camera: Camera, images: Tensor, masks: Tensor) -> Tensor:
     """Masks whose outlines in shadow are those of what other photos show.
 
-    Beside a dark part a mask ends where light does. So these outlines carve nothing, but what a
-    quarter of the photos deny; the hull of all that are lit, which other photos see there, says
-    where the object ends (a hull of silhouettes that are not consistent, as Landabaso, Pardas and
-    Casas, Shape from Inconsistent Silhouette, 2008, but with doubts that are known beforehand).
+    Beside a dark part a mask ends where light does. So these outlines carve nothing but what a
+    quarter of the photos deny, or two from opposite sides, as the bites of a lamp that moves with
+    the camera are all on one side; the hull of all outlines that are lit, which other photos see
+    there, says where the object ends (a hull of silhouettes that are not consistent, as Landabaso,
+    Pardas and Casas, Shape from Inconsistent Silhouette, 2008, but which to doubt is known).
 
     Args:
         camera: B perspective cameras of photos without distortion.

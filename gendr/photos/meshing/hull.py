@@ -36,8 +36,9 @@ _LEAST_HOLE, _FAR = 8, 1e6
 # How many pixels further out the outline of a hard mask is placed: of 0, 1/4, 0.4 and 1/2 this
 # gives hulls whose silhouettes agree best with their masks (a plane, a cow, a man).
 _OUTWARDS = 0.25
-# Masks that are doubted are looked at from so many pixels outside on, for so many points at once.
-_DOUBTED, _TOGETHER = 4.0, 100_000
+# Masks that are doubted are looked at from so many pixels outside on, for so many points at once;
+# the cosine between the directions of views from opposite sides is below this.
+_DOUBTED, _TOGETHER, _OPPOSITE = 4.0, 100_000, -0.5
 # How many pixels further out the surface is tried if the hull has handles: the masks do not tell
 # whether those are there that are gone then.
 _HANDLES = (0.0, 0.125, 0.25)
@@ -125,7 +126,8 @@ def hull_field(
         camera: B cameras.
         masks: [B, H, W] in [0, 1].
         resolution: of the grid along an axis, at most.
-        doubted: smaller masks [B, H, W], and how many of them must deny what is not there.
+        doubted: smaller masks [B, H, W], and how many of them must deny what is not there, unless
+            two from opposite sides do: a shadow is on one side of what light moves with.
 
     Raises:
         ValueError: if the masks contradict each other: nothing is left.
@@ -213,11 +215,16 @@ class _Distance:
         if self.doubted is None:
             return least
         other, count = self.doubted
+        opposite = self.camera.ahead @ self.camera.ahead.T < _OPPOSITE
         # Further out the sign is known, and the distance does not matter.
         near = (least > -_DOUBTED * self.pixel(points.double().mean(0))).nonzero()[:, 0]
         for rows in near.split(_TOGETHER):
             each = [other(points[rows], b) for b in range(len(other.images))]
-            outvoted = torch.stack(each).kthvalue(count, 0).values
+            apart = torch.stack(each)
+            outvoted = apart.kthvalue(count, 0).values
+            for one, others in zip(apart, opposite, strict=True):
+                if others.any():
+                    outvoted = torch.minimum(outvoted, torch.maximum(one, apart[others].amin(0)))
             least[rows] = torch.minimum(least[rows], outvoted)
         return least
 
