@@ -387,7 +387,8 @@ def compared(splats: Splats, photos: Photos) -> Photos:
         part = F.avg_pool2d(wrong, window, 1, window // 2, count_include_pad=False)
         part = F.max_pool2d((part > _MOSTLY).to(images), window, 1, window // 2)[0, 0]
         some = (part > 0) & (face >= 0) & often[face]
-        parts = torch.from_numpy(label(some.cpu().numpy())[0]).to(face)
+        found: Any = label(some.cpu().numpy())
+        parts = torch.from_numpy(found[0]).to(face)
         some &= (parts.flatten().bincount() > _LARGE * some.numel())[parts]
         images[i, :, some] = own[face[some]].T.to(images)
         passing[i] = some

@@ -283,7 +283,7 @@ def test_a_surface_and_what_is_beyond_it():
     assert torch.equal(cleared.images[3], before[3])
     # Nothing is learnt from where it stood.
     part = replace(cleared[[5]], exposures=None)
-    assert float(part.passing[0, 15:25, 15:25].double().mean()) > 0.9
+    assert float(part.passing[0, 15:25, 15:25].double().mean()) > 0.8
     dark = replace(part, images=torch.where(part.passing[:, None], 0.0, part.images))
 
     def loss(photos):
