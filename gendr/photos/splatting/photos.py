@@ -44,6 +44,8 @@ class Photos:
             () if all are.
         exposures: [B, 3], how bright each is beside the others, where that is known: factors of
             RGB, of geometric mean 1.
+        passing: bool [B, H, W], where something stood before the scene in one picture, where that
+            is known. The images have there what the others show, which is not to be learnt.
     """
 
     images: Tensor
@@ -53,6 +55,7 @@ class Photos:
     background: Tensor
     quarters: tuple[int, ...] = ()
     exposures: Tensor | None = None
+    passing: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -73,8 +76,11 @@ class Photos:
         names = tuple(self.names[i] for i in index)
         quarters = tuple(self.quarters[i] for i in index) if self.quarters else ()
         images, camera = self.images[index], self.camera[index]
-        exposures = None if self.exposures is None else self.exposures[index]
-        return Photos(images, alpha, camera, names, self.background, quarters, exposures)
+        exposures, passing = (
+            None if x is None else x[index] for x in (self.exposures, self.passing)
+        )
+        behind = self.background
+        return Photos(images, alpha, camera, names, behind, quarters, exposures, passing)
 
     def cropped(self, image: Tensor, i: int) -> Tensor:
         """The part of an image [..., H, W] that picture i fills, upright."""
@@ -89,7 +95,8 @@ class Photos:
         )
         images, camera = self.images.to(*args, **kwargs), self.camera.to(*args, **kwargs)
         behind = self.background.to(*args, **kwargs)
-        return Photos(images, alpha, camera, self.names, behind, self.quarters, exposures)
+        passing = None if self.passing is None else self.passing.to(images.device)
+        return Photos(images, alpha, camera, self.names, behind, self.quarters, exposures, passing)
 
     def split(self, every: int = 10, offset: int = 5) -> tuple[Photos, Photos]:
         """Those to train on, and those held out: numbers offset, offset + every, ...

@@ -58,8 +58,10 @@ _WIDER, _FAR, _DIVIDED, _BESIDE = 1.2, 6.0, 3, 0.35
 # Triangles that a photo shows by fewer points than this part of most photos' say little there.
 _CLEAR = 0.1
 # A part of a photo shows something else than the others if of a window of this part of its width
-# more than this part is triangles whose colour is so far from the median of so many photos or more.
-_PATCH, _MOSTLY, _OTHER, _OFTEN = 1 / 40, 0.4, 0.15, 3
+# more than this part is triangles whose colour is so far from the median of so many photos or more;
+# and if such windows that touch are more than this part of the photo: small ones are mostly what
+# the surface lacks, such as a chimney or the top of a table.
+_PATCH, _MOSTLY, _OTHER, _OFTEN, _LARGE = 1 / 40, 0.4, 0.15, 3, 0.02
 # Colours nearer to black or white than this say nothing of exposures.
 _BLACK = 0.03
 # Colours and exposures are found by turns, so many times.
@@ -348,8 +350,9 @@ def compared(splats: Splats, photos: Photos) -> Photos:
     """Photos of which is known how bright each is, and that show what most of them do.
 
     What stands before a surface in few of the photos, such as leaves before the lens or somebody
-    who walks by, would be painted on that surface. Where a part of a photo differs from the median
-    of all that show the same triangles, it becomes that median, as bright as the photo.
+    who walks by, would be painted on that surface. Where a large part of a photo differs from the
+    median of all that show the same triangles, it becomes that median, as bright as the photo, and
+    is `passing`.
 
     Args:
         splats: About where surfaces are, in any colours; taken as opaque.
@@ -358,6 +361,8 @@ def compared(splats: Splats, photos: Photos) -> Photos:
     Source: of the idea to leave out patches that most photos contradict, Sabour et al.,
     RobustNeRF, CVPR 2023.
     """
+    from scipy.ndimage import label
+
     each = torch.stack([x.float() for x in shown(splats, photos)])
     count, colors = each[..., 3:], each[..., :3] / each[..., 3:]
     # What is black or white tells nothing of exposures.
@@ -374,6 +379,7 @@ def compared(splats: Splats, photos: Photos) -> Photos:
     usual = evened(colors, gains[:, None]).nanmedian(0).values
     often = ((count > 0).sum(0) >= _OFTEN)[:, 0]
     images, window = photos.images.clone(), int(_PATCH * photos.image_size[1]) | 1
+    passing = torch.zeros_like(images[:, 0], dtype=torch.bool)
     for i, face in enumerate(nearest(splats, photos)):
         own = (usual * gains[i]).clamp(0, 1)
         off = often & ((own - colors[i]).abs().mean(1) > _OTHER)
@@ -381,8 +387,12 @@ def compared(splats: Splats, photos: Photos) -> Photos:
         part = F.avg_pool2d(wrong, window, 1, window // 2, count_include_pad=False)
         part = F.max_pool2d((part > _MOSTLY).to(images), window, 1, window // 2)[0, 0]
         some = (part > 0) & (face >= 0) & often[face]
+        found: Any = label(some.cpu().numpy())
+        parts = torch.from_numpy(found[0]).to(face)
+        some &= (parts.flatten().bincount() > _LARGE * some.numel())[parts]
         images[i, :, some] = own[face[some]].T.to(images)
-    return replace(photos, images=images, exposures=gains)
+        passing[i] = some
+    return replace(photos, images=images, exposures=gains, passing=passing)
 
 
 def _accepted(

@@ -173,6 +173,9 @@ class SplatTraining(Training):
         error, shown = image[0] - photo, self.photos.camera[i].photo(photo.shape[1:])
         if "exposure" in self._values:  # what is white may be brighter
             error = torch.where((photo >= WHITE) & (error > 0), 0, error)
+        if self.photos.passing is not None:
+            hidden = self.photos.passing[i].to(error)[None]
+            error = error * (F.max_pool2d(hidden, factor) == 0)
         return error if shown is None else error[:, shown[0]]
 
     def _look(self) -> None:

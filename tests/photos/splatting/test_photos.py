@@ -267,6 +267,7 @@ def test_a_surface_and_what_is_beyond_it():
     darker = replace(photos, images=balls(8).images * gains[:, None, None, None] * 0.8)
     before = darker.images.clone()
     before[5, :, 15:25, 15:25] = torch.tensor([0.0, 0.9, 0.1])[:, None, None]
+    before[3, :, 18:22, 18:22] = torch.tensor([0.0, 0.9, 0.1])[:, None, None]
     cleared = compared(splats, replace(darker, images=before))
     expected = (gains / gains.log().mean().exp())[:, None].expand(8, 3)
     torch.testing.assert_close(cleared.exposures, expected, rtol=0.02, atol=0)
@@ -278,6 +279,20 @@ def test_a_surface_and_what_is_beyond_it():
     assert float(off[5, :, 15:25, 15:25].mean()) < 0.1
     assert float((before[5] - darker.images[5]).abs()[:, 15:25, 15:25].mean()) > 0.3
     assert float((off.amax(1) > 0).double().mean()) < 0.06
+    # What is small may be missing from the surface, and stays.
+    assert torch.equal(cleared.images[3], before[3])
+    # Nothing is learnt from where it stood.
+    part = replace(cleared[[5]], exposures=None)
+    assert float(part.passing[0, 15:25, 15:25].double().mean()) > 0.8
+    dark = replace(part, images=torch.where(part.passing[:, None], 0.0, part.images))
+
+    def loss(photos):
+        training = SplatTraining(photos, SplatSettings(steps=1), splats)
+        training.advance()
+        return training.loss
+
+    assert loss(dark) == loss(part)
+    assert loss(replace(dark, passing=None)) > 1.1 * loss(part)
     # What is white stays so, as it may be brighter.
     pixels = torch.tensor([0.2, 0.6, 0.99]), torch.tensor([0.5, 0.5, 1.25])
     assert evened(*pixels).tolist() == pytest.approx([0.4, 1.0, 0.99])
