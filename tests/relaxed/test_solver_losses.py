@@ -195,6 +195,19 @@ def test_reductions():
             make("median")
 
 
+@pytest.mark.graphs
+def test_losses_of_caches_break_the_graph():
+    solver = Enumerated(True)
+    x, costs, wanted = problems(solver)
+    for loss, inputs in (
+        (ContrastiveLoss(solver), (wanted,)), (SolutionRankingLoss(solver), (costs, wanted)),
+    ):  # fmt: skip
+        compiled = torch.compile(lambda x, given, loss=loss: 2 * loss(x, *given), backend="eager")
+        values = compiled(x, inputs), 2 * loss(x, *inputs)
+        torch.testing.assert_close(*values)
+        torch.testing.assert_close(*(torch.autograd.grad(value, x) for value in values))
+
+
 # -- noise
 
 
