@@ -4,9 +4,9 @@
 
 over all P whose rows sum to a and whose columns sum to b. All is in logarithms, so that no epsilon
 is too small for float32. The potentials are found without a graph, by sweeps and then damped steps
-of Newton, from large epsilons to small ones. One more such step with a graph has the first derivatives of the solution, as the implicit
-function theorem gives them, and a second one with the same matrix the second, also inside
-`torch.func`.
+of Newton, from large epsilons to small ones. One more step with a graph has the first derivatives
+of the solution, as the implicit function theorem gives them, and a second one with the same matrix
+the second, also inside `torch.func`.
 
 Source: Cuturi, Sinkhorn Distances, NeurIPS 2013; Feydy et al., Interpolating between Optimal
 Transport and MMD using Sinkhorn Divergences, AISTATS 2019, for the divergence; Luise et al.,

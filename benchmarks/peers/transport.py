@@ -84,11 +84,8 @@ def main() -> None:
             apart = f"{float((plan * array).sum()) / exact - 1:+.2e}"
             rows.append([f"{epsilon:g}", name, f"{took:.3f}", f"{off:.0e}", apart])
     head = ["epsilon", "program", "seconds", "sums off by", "cost less the exact, relative"]
-    lines = [
-        f"Measured on {date.today()} at commit {speed.git_commit()}.",
-        "",
-        *table(head, rows, 2),
-    ]
+    source = f"Measured on {date.today()} at commit {speed.commit()}."
+    lines = [source, "", *table(head, rows, 2)]
     print("\n".join(lines))
     if docs:
         fill(Path(__file__).parents[2] / "docs/results/sorting.md", "transport-peers", lines)
