@@ -72,7 +72,9 @@ def sinkhorn(
         b: [..., m] >= 0, with the sum of a, to 1e-4 or the precision of their dtype; it is scaled
             to it.
         epsilon: > 0, in units of the costs.
-        iterations: sweeps and steps of Newton at most.
+        iterations: sweeps and steps of Newton at most. Inside of `torch.func` and of graphs, where
+            nothing tells when to end, so many sweeps, and no warning: ask for more of them where
+            epsilon is below a thousandth of the costs.
         tolerance: of the sums of rows and columns, relative to the sum of a.
         check: look for NaN and inf, negative weights and unequal sums.
 
