@@ -3,14 +3,17 @@
     P = argmin sum_ij P_ij C_ij + epsilon sum_ij P_ij (log(P_ij / (a_i b_j)) - 1)
 
 over all P whose rows sum to a and whose columns sum to b. All is in logarithms, so that no epsilon
-is too small for float32. The potentials are found without a graph, by sweeps and then Newton's
-steps. One more such step with a graph has the first derivatives of the solution, as the implicit
-function theorem gives them, and a second one with the same matrix the second, also inside
-`torch.func`.
+is too small for float32. The potentials are found without a graph, by sweeps and then damped steps
+of Newton, from large epsilons to small ones. One more step with a graph has the first derivatives
+of the solution, as the implicit function theorem gives them, and a second one with the same matrix
+the second, also inside `torch.func`.
 
 Source: Cuturi, Sinkhorn Distances, NeurIPS 2013; Feydy et al., Interpolating between Optimal
 Transport and MMD using Sinkhorn Divergences, AISTATS 2019, for the divergence; Luise et al.,
-Differential Properties of Sinkhorn Approximation, NeurIPS 2018, for the derivatives.
+Differential Properties of Sinkhorn Approximation, NeurIPS 2018, for the derivatives; Schmitzer,
+Stabilized Sparse Scaling Algorithms for Entropy Regularized Transport Problems, SIAM Journal on
+Scientific Computing 2019, for falling epsilons; Tang et al., Accelerating Sinkhorn Algorithm with
+Sparse Newton Iterations, ICLR 2024, for Newton's steps after sweeps.
 """
 
 from __future__ import annotations
@@ -27,8 +30,10 @@ from gendr._common.tracing import in_single, is_for_onnx, is_traced
 
 __all__ = ["Transport", "sinkhorn", "sinkhorn_divergence"]
 
-_SWEEPS, _TESTED = 10, 5  # of few columns before a step of Newton, and between tests of the sums
-_EASY = 20.0  # a range of costs in epsilons for which sweeps converge soon
+_SWEEPS, _TESTED = 40, 5  # before steps of Newton, and between tests of the sums
+_EASY = 50.0  # a range of costs in epsilons for which sweeps converge soon
+_LOOSE = 0.03  # of the largest weight: how far the sums of larger epsilons may be off
+_DAMPING, _FARTHEST, _SHORTER = 0.01, 20.0, 20  # of steps of Newton; how often they are halved
 
 
 class Transport(NamedTuple):
@@ -67,8 +72,10 @@ def sinkhorn(
         b: [..., m] >= 0, with the sum of a, to 1e-4 or the precision of their dtype; it is scaled
             to it.
         epsilon: > 0, in units of the costs.
-        iterations: sweeps at most.
-        tolerance: of the sums of rows, relative to the sum of a.
+        iterations: sweeps and steps of Newton at most. Inside of `torch.func` and of graphs, where
+            nothing tells when to end, so many sweeps, and no warning: ask for more of them where
+            epsilon is below a thousandth of the costs.
+        tolerance: of the sums of rows and columns, relative to the sum of a.
         check: look for NaN and inf, negative weights and unequal sums.
 
     Raises:
@@ -198,7 +205,8 @@ def _potentials(
 ) -> tuple[Tensor, Tensor]:
     """U [..., n] and v [..., m] with P = exp(log K + u + v); see the module.
 
-    A small epsilon is reached by halves: the potentials of a larger one are where its sweeps begin.
+    A small epsilon is reached by halves: potentials of two larger ones tell where it begins. Sweeps
+    come first, then damped steps of Newton for v alone, as rows are made right by u.
     """
     u, v = torch.zeros_like(a), torch.zeros_like(b)
     if is_traced():
@@ -208,25 +216,25 @@ def _potentials(
         return u, v
     if not log_k.numel():
         return u, v
-    error, left = 0.0, iterations
-    size = float(a.sum(-1).amax().clamp(min=1e-300))
+    size = a.sum(-1, keepdim=True)  # without any, some plan is looked for, and taken 0 times
+    a, b = (torch.where(size > 0, x / size, 1 / x.shape[-1]) for x in (a, b))
+    loose = _LOOSE * float(b.amax())
+    error, left, earlier = 0.0, iterations, None
     spread = float(log_k.amax() - log_k.amin())
     halves = max(0, math.ceil(math.log2(spread / _EASY))) if _EASY < spread < math.inf else 0
     for half in range(halves, -1, -1):
         k = log_k / 2.0**half if half else log_k
-        v = 2 * v if half < halves else -(k - k.amax(-1, keepdim=True)).amax(-2)
-        enough = max(tolerance, 1e-2 if half else 0.0)
-        while left > 0 or not half:
-            sweeps = min(max(left, 1), _SWEEPS + b.shape[-1] // 8)
-            u, v, off, used = _scaled(k, a, b, v, enough * size, sweeps)
-            left, error = left - used, off / size
-            if not error > enough or left <= 0:  # also for NaN
-                break
-            du, dv = _step(k, a, b, u, v, _factors(_plan(k, u, v)))
-            for part in (1.0, 0.5, 0.25):  # far from the solution a whole step leads away
-                if _off(k, a, b, u + part * du, v + part * dv) < (1 - part / 2) * off:
-                    v = v + part * dv
-                    break
+        if half == halves:
+            v = -(k - k.amax(-1, keepdim=True)).amax(-2)
+        else:  # by epsilons times potentials: as far as the last half, and half as far again
+            v, earlier = 2 * v if earlier is None else 3 * v - 2 * earlier, v
+            v = torch.where(b > 0, v, -math.inf)
+        enough = max(tolerance, loose if half else 0.0)
+        u, v, error, used = _scaled(k, a, b, v, enough, min(max(left, 1), _SWEEPS))
+        left -= used
+        if error > enough and left > 0:
+            u, v, error, used = _descended(k, a, b, v, enough, left)
+            left -= used
     if error > tolerance:
         warnings.warn(
             f"sinkhorn stopped after {iterations} sweeps with sums about {error:.0e} off, relative "
@@ -235,7 +243,44 @@ def _potentials(
             RuntimeWarning,
             stacklevel=3,
         )
-    return u, v
+    return u + size.log(), v
+
+
+def _descended(
+    log_k: Tensor, a: Tensor, b: Tensor, v: Tensor, enough: float, steps: int
+) -> tuple[Tensor, Tensor, float, int]:
+    """At most so many steps of Newton, by which the concave dual of v, u eliminated, goes up.
+
+    Damped as Levenberg and Marquardt do, by how far the sums are off: where epsilon is small, parts
+    of the plan hardly touch, and what is between them is known by the gradient alone.
+
+    Returns:
+        As `_scaled`, but the sums of rows are right.
+    """
+
+    def at(v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        u = a.log() - torch.logsumexp(log_k + v[..., None, :], -1)
+        plan = _plan(log_k, u, v)
+        return u, plan, b - plan.sum(-2)
+
+    u, plan, to_b = at(v)
+    used = 0
+    while (off := float(to_b.abs().amax())) > enough and used < steps:
+        weights = torch.maximum(b, b - to_b)
+        on = weights > 0
+        gaps = (to_b.square() / torch.where(on, weights, 1.0)).sum(-1, keepdim=True).sqrt()
+        dv = _step(log_k, a, b, u, v, _factors(plan, _DAMPING * gaps * weights))[1]
+        slope = (to_b * dv).sum(-1)
+        part = 2 * (_FARTHEST / dv.abs().amax(-1)).clamp(max=1.0)
+        good = torch.zeros_like(part, dtype=torch.bool)
+        for _ in range(_SHORTER):
+            part = torch.where(good, part, part / 2)
+            u, plan, to_b = at(v + part[..., None] * dv)
+            good = (to_b * dv).sum(-1) >= -0.1 * slope  # not far beyond the maximum
+            if good.all():
+                break
+        v, used = v + part[..., None] * dv, used + 1
+    return u, v, off, used
 
 
 def _scaled(
@@ -263,13 +308,7 @@ def _scaled(
     return u + last[..., 0].log(), v + q[..., 0].log(), off, used
 
 
-def _off(log_k: Tensor, a: Tensor, b: Tensor, u: Tensor, v: Tensor) -> float:
-    """How far the sums of rows and columns are off, at most."""
-    plan = _plan(log_k, u, v)
-    return max(float((plan.sum(-1) - a).abs().amax()), float((plan.sum(-2) - b).abs().amax()))
-
-
-def _factors(plan: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _factors(plan: Tensor, damping: Tensor | float = 0.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What steps from this plan, which has no graph, share: it, its rows by sum, and factors.
 
     [diag(rows) P; P' diag(columns)] (du, dv) = (a - rows, b - columns), du eliminated.
@@ -283,7 +322,7 @@ def _factors(plan: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     m = matrix.shape[-1]
     matrix = matrix + size[..., None] / m  # the constant, which u takes up, is fixed
     small = 4 * m * torch.finfo(plan.dtype).eps * size
-    matrix.diagonal(dim1=-2, dim2=-1).add_(degrees + small + (columns <= 0) * size)
+    matrix.diagonal(dim1=-2, dim2=-1).add_(degrees + small + damping + (columns <= 0) * size)
     return plan, scaled, *torch.linalg.lu_factor(matrix)
 
 

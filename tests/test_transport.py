@@ -1,7 +1,10 @@
 """Entropic transport: its marginals and optimality, derivatives, limits, weights of zero."""
 
+import math
+
 import pytest
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch.testing import assert_close
 
 from gendr.transport import sinkhorn, sinkhorn_divergence
@@ -78,6 +81,31 @@ def test_a_small_epsilon_is_the_exact_transport():
     assert_close(found.cost, (x - y).square().mean(), rtol=2e-3, atol=0)
     never = torch.where(torch.eye(3) == 0, 1e20, 1.0)
     assert_close(sinkhorn(never, epsilon=1e-2).plan, torch.eye(3) / 3)
+
+
+def test_tiny_epsilons_converge():
+    """Beside the linear programme, which they exceed by at most epsilon log min(n, m)."""
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(40, 2, dtype=D, generator=g), torch.randn(40, 2, dtype=D, generator=g)
+    clouds = torch.cdist(x, y).square()
+    for costs in (clouds / clouds.max(), torch.rand(40, 40, dtype=D, generator=g)):
+        rows, columns = linear_sum_assignment(costs)
+        exact = costs[rows, columns].mean()
+        for epsilon in (1e-4, 1e-5, 1e-6):
+            found = sinkhorn(costs, epsilon=epsilon)  # with a warning unless it converges
+            assert (found.plan.sum(-2) - 1 / 40).abs().max() < 2e-6
+            assert (found.plan.sum(-1) - 1 / 40).abs().max() < 2e-6
+            assert -1e-6 < found.cost - exact < epsilon * math.log(40) + 1e-6
+
+
+def test_masses_of_a_batch_do_not_matter():
+    costs, a, b = problem()
+    masses = torch.tensor([[1e-6], [0.0], [1e3]], dtype=D)
+    found = sinkhorn(costs, masses * a, masses * b, 0.01)
+    assert_close(found.plan[1], torch.zeros_like(costs[1]))
+    for k in (0, 2):
+        alone = sinkhorn(costs[k], a[k], b[k], 0.01)
+        assert_close(found.plan[k] / masses[k], alone.plan, rtol=0, atol=4e-6)
 
 
 def test_weights_of_zero_take_no_part():

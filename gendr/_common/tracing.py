@@ -104,23 +104,28 @@ def all_hold(conditions: Tensor) -> bool:
     return is_traced() or bool(conditions.all())
 
 
-def breaking_graphs_for_masks(function: F) -> F:
-    """Let `torch.compile` break its graph at a call of this function that is given a mask.
+def breaking_graphs(function: F, place: int = 0) -> F:
+    """Let `torch.compile` break its graph at a call of this function, with an argument at `place`.
 
-    How long the lists of a mask are are values, which decide about shapes.
+    For what leaves tensors, such as the solver of a user.
     """
-    place = [*inspect.signature(function).parameters].index("mask")
+    name = [*inspect.signature(function).parameters][place]
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        mask = args[place] if place < len(args) else kwargs.get("mask")
-        if mask is not None and torch.compiler.is_compiling():
+        given = args[place] if place < len(args) else kwargs.get(name)
+        if given is not None and torch.compiler.is_compiling():
             return torch.compiler.disable(function)(*args, **kwargs)  # pyright: ignore[reportCallIssue]
         return function(*args, **kwargs)
 
     # Code of its own: the compiler counts compilations by code, up to a limit.
     called.__code__ = called.__code__.replace(co_name=function.__qualname__)  # pyright: ignore[reportAttributeAccessIssue, reportFunctionMemberAccess]
     return called  # pyright: ignore[reportReturnType]
+
+
+def breaking_graphs_for_masks(function: F) -> F:
+    """`breaking_graphs` of a call with a mask: how long its lists are decides about shapes."""
+    return breaking_graphs(function, [*inspect.signature(function).parameters].index("mask"))
 
 
 def refuse_transforms(what: str) -> None:

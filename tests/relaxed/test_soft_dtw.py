@@ -134,6 +134,15 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda a, b: soft_dtw(a, b, 0.7, normalize=True), (a, b))
 
 
+@pytest.mark.graphs
+def test_the_alignment_is_one_graph():
+    a, b = (x.requires_grad_() for x in pair(3, 4))
+    compiled = torch.compile(soft_dtw_alignment, fullgraph=True, backend="aot_eager")
+    paths = [run(a, b, 0.7) for run in (compiled, soft_dtw_alignment)]
+    assert_close(*paths)
+    assert_close(*(torch.autograd.grad(path.square().sum(), (a, b)) for path in paths))
+
+
 def test_a_barycentre_is_better_than_its_sequences():
     g = torch.Generator().manual_seed(0)
     given = [torch.randn(n, dtype=D, generator=g).cumsum(0) for n in (20, 20, 17)]

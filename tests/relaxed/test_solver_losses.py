@@ -195,6 +195,18 @@ def test_reductions():
             make("median")
 
 
+@pytest.mark.graphs
+def test_losses_of_caches_break_the_graph():
+    solver = Enumerated(True)
+    x, costs, wanted = problems(solver)
+    for loss, inputs in (
+        (ContrastiveLoss(solver), (wanted,)), (SolutionRankingLoss(solver), (costs, wanted)),
+    ):  # fmt: skip
+        values = torch.compile(loss, backend="eager")(x, *inputs), loss(x, *inputs)
+        torch.testing.assert_close(*values)
+        torch.testing.assert_close(*(torch.autograd.grad(value, x) for value in values))
+
+
 # -- noise
 
 

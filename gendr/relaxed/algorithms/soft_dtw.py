@@ -122,7 +122,7 @@ def soft_dtw_alignment(
         raise RuntimeError("soft_dtw_alignment has no graph for torch.export; export soft_dtw")
     a, b = check_sequences(a, b, features, check, lengths)
     costs = _costs(a, b, cost, band, lengths, gamma)
-    if is_traced() and not torch.compiler.is_compiling():
+    if is_traced():
         return torch.func.grad(lambda c: _warped(c, gamma, lengths, backend).sum())(costs)
     graph = torch.is_grad_enabled() and costs.requires_grad and gamma > 0
     with torch.inference_mode(False), torch.enable_grad():

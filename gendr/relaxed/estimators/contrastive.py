@@ -25,7 +25,7 @@ from torch import Tensor
 
 from gendr._common.checks import Reduction, check_choice, check_number
 from gendr._common.evaluations import Parallel
-from gendr._common.tracing import in_single, matmul
+from gendr._common.tracing import breaking_graphs, in_single, matmul
 from gendr._common.words import worded
 from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.solution_cache import SolutionCache
@@ -103,6 +103,7 @@ class ContrastiveLoss(_CacheLoss):
         super().__init__(solver, **settings)
         self.hardest = hardest
 
+    @breaking_graphs
     @in_single
     def forward(self, predicted: Tensor, wanted: Tensor) -> Tensor:
         """The loss, [N] without reduction; the wanted solutions are learnt.
@@ -158,6 +159,7 @@ class SolutionRankingLoss(_CacheLoss):
         self.scale = check_number("scale", scale, above=0)
         self.margin = check_number("margin", margin, least=0)
 
+    @breaking_graphs
     @in_single
     def forward(self, predicted: Tensor, costs: Tensor, wanted: Tensor | None = None) -> Tensor:
         """The loss, [N] without reduction; wanted solutions are learnt.
