@@ -154,7 +154,7 @@ def softmax_tiles(
     cdf, sf = shifted(columns, CDF), shifted(columns, SF)
     a = sf if law.reversed else cdf
     for b in range(start // down, (stop - 1) // down + 1):
-        rows = (max(start - b * down, 0), min(stop - b * down, down))
+        rows = (SIDE * max(start - b * down, 0), SIDE * min(stop - b * down, down))
         cursor[FACE], cursor[ROW], image = offsets[b], -1, images[b]
         while True:
             n = next_tiles(
@@ -302,7 +302,7 @@ def softmax_faces(
         stop: one past the last.
     """
     law = Formulas(*formulas)
-    rows, half = (0, (size[0] + SIDE - 1) // SIDE), 0.5 * min(size[0], size[1])
+    rows, half = (0, (size[0] + SIDE - 1) & -SIDE), 0.5 * min(size[0], size[1])
     block, memory, sums = new_block(), np.zeros(_NUMBERS, np.float32), np.zeros(_SUMS)
     cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
     cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
