@@ -1,16 +1,17 @@
 """Silhouettes in float32: the compiled kernels of the CPU backend that most renderers take.
 
-A vector is a tile of `SIDE` x `SIDE` pixels, and images are stored tile by tile: no pixel of a row
-is gathered, and no store ends within a vector. Tiles near a face are collected in a block, which
-then goes through the law, the family and the sums as a whole.
+A vector is a tile of `SIDE` x `SIDE` pixels. The tiles of a face begin at the corner of its box:
+one is enough for a face of that size, wherever it lies. Images are kept as whole tiles, so that no
+store ends within one. Tiles near a face are collected in a block, which then goes through the law,
+the family and the sums as a whole.
 
 Lengths are in pixels. An edge measures every tile by two numbers of its centre, in float64: how far
 inward of the edge that is, and how far along. What a pixel adds to them is at most half a tile.
 Next to an edge both are small, so that float32 has all digits that the coverage needs, however
 large faces and images are. Sums over the faces of a pixel are float64.
 
-A forward unit is a run of rows of tiles, a backward unit a run of faces, as in `kernels`: any
-number of threads gives the same bits.
+A forward unit is a run of rows, `SIDE` or more, a backward unit a run of faces, as in `kernels`:
+any number of threads gives the same bits. A tile that two forward units share is computed by both.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -507,7 +508,7 @@ def _narrow(pixel, totals, i, block):
 
 @kernel()
 def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, start, stop):
-    """Fill in alpha for the rows of tiles start .. stop - 1.
+    """Fill in alpha for the runs of `SIDE` rows start .. stop - 1.
 
     Args:
         corners: float32 [T, N, 2].
@@ -518,7 +519,7 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, st
         formulas: a tuple of `Formulas`.
         alpha: float32 [B, H, W] of whole tiles, at least that of the images.
         rest: the same, 1 - alpha.
-        start: a row of tiles, of all images.
+        start: a run of rows, of all images.
         stop: one past the last.
     """
     law = Formulas(*formulas)

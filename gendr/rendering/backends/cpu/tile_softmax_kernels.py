@@ -2,8 +2,9 @@
 
 The walk, the coverage and the gradients of distances are those of silhouettes (`tile_kernels`). The
 exponents of the softmax count from the nearest depth of the scene, so that they have all digits of
-the differences of depths, and nothing overflows. Colours and weights of a pixel lie beside each
-other: four vectors for a tile.
+the differences of depths, and nothing overflows. Images are stored tile by tile, and the tiles of
+faces are those of the image: colours and weights of a pixel lie beside each other, four vectors for
+a tile.
 
 Source: Liu et al., Soft Rasterizer (2019), the softmax over depth.
 """
