@@ -89,6 +89,8 @@ class Job:
         near, far = float(depth.clamp(min=1e-3).min()) * 1e-2, float(depth.abs().max()) * 10 + 10
         planes: dict[str, Any] = {"near": near, "far": far, "backend": settings.backend}
         self.hard = Renderer(size, "heaviside", "max", check=False, **planes)
+        parts = [slice(i, i + TOGETHER) for i in range(0, len(masks), TOGETHER)]
+        self.compared = [(self.camera[part], masks[part]) for part in parts]
         self.schedule = FitSchedule(masks, settings, self._edge(settings.edge, pixel))
         self.soft = [
             Renderer(
@@ -192,12 +194,11 @@ class Job:
 
     def measure(self, vertices: Tensor, faces: Tensor) -> Tensor:
         """Hard IoU of every view, [B]."""
-        parts = [slice(i, i + TOGETHER) for i in range(0, len(self.masks), TOGETHER)]
         with torch.no_grad():
             mesh = self.mesh(vertices, faces)
             seen = mapped(
-                lambda part: iou(self._hard_masks(mesh, part), self.masks[part]),
-                parts, device=vertices.device,
+                lambda part: iou(self._hard_masks(mesh, part[0]), part[1]),
+                self.compared, device=vertices.device,
             )  # fmt: skip
         return torch.cat(seen)
 
@@ -210,9 +211,9 @@ class Job:
             self._parts[key] = self.camera[some], self.schedule.masks[level][some]
         return self._parts[key]
 
-    def _hard_masks(self, mesh: Mesh, part: slice) -> Tensor:
+    def _hard_masks(self, mesh: Mesh, camera: Camera) -> Tensor:
         """Hard masks of some views."""
-        out = self.hard(mesh, self.camera[part])
+        out = self.hard(mesh, camera)
         # On a CPU, where distances to edges take longer.
         return out.alpha if mesh.vertices.is_cuda else out.mask.to(mesh.dtype)
 

@@ -179,16 +179,14 @@ def _single_forward(
     if images is None:
         images = _images(faces, aggregation, scale, shift, p)
     tables = tables_of(faces, corners, size, images)
-    down, across = -(-size.height // tile_kernels.SIDE), -(-size.width // tile_kernels.SIDE)
-    tiles = faces.images, down, across, tile_kernels.SINGLES
-    a, s = memory.empty(tiles, torch.float32), memory.empty(tiles, torch.float32)
-    drawn = torch.empty(faces.images * size.pixels, device="cpu")
+    side = tile_kernels.SIDE
+    height, width = (-(-n // side) * side for n in (size.height, size.width))
+    a, s = (memory.empty((faces.images, height, width), torch.float32) for _ in range(2))
     run(
-        tile_kernels.alpha_tiles, faces.images * down, tables.corners, tables.offsets,
-        tables.boxes, images, (size.height, size.width), task.formulas,
-        a.numpy(), s.numpy(), drawn.numpy(),
+        tile_kernels.alpha_tiles, faces.images * height // side, tables.corners, tables.offsets,
+        tables.boxes, images, (size.height, size.width), task.formulas, a.numpy(), s.numpy(),
     )  # fmt: skip
-    return (drawn,), (a, s, tables)
+    return (a[:, : size.height, : size.width].reshape(-1).clone(),), (a, s, tables)
 
 
 def _single_backward(
@@ -199,17 +197,16 @@ def _single_backward(
     from gendr.rendering.backends.cpu import tile_kernels
 
     (_, size, aggregation), (a, s, tables) = spec, saved
-    extent, grad = (size.height, size.width), memory.empty(a.shape, torch.float32).zero_()
-    run(
-        tile_kernels.take_gradients, a.shape[0] * a.shape[1], grads[0].numpy(), s.numpy(), extent,
-        grad.numpy(),
-    )  # fmt: skip
+    grad = grads[0].view(-1, size.height, size.width)
+    if grad.shape != a.shape:
+        right, below = a.shape[2] - size.width, a.shape[1] - size.height
+        grad = torch.nn.functional.pad(grad, (0, right, 0, below))
     out = memory.empty(tables.corners.shape, torch.float32).zero_()
     if task.slopes is None:
         task.slopes = tuple(formulas_of(aggregation.coverage, aggregation.tconorm, single=True))
     run(
         tile_kernels.backward_tiles, len(out), tables.corners, tables.offsets,
-        tables.image_of_face, tables.boxes, tables.images, extent,
+        tables.image_of_face, tables.boxes, tables.images, (size.height, size.width),
         task.slopes, (a.numpy(), s.numpy(), grad.numpy()), out.numpy(),
     )  # fmt: skip
     return out, None, None, None, None

@@ -1,16 +1,17 @@
 """Silhouettes in float32: the compiled kernels of the CPU backend that most renderers take.
 
-A vector is a tile of `SIDE` x `SIDE` pixels, and images are stored tile by tile: no pixel of a row
-is gathered, and no store ends within a vector. Tiles near a face are collected in a block, which
-then goes through the law, the family and the sums as a whole.
+A vector is a tile of `SIDE` x `SIDE` pixels. The tiles of a face begin at the corner of its box:
+one is enough for a face of that size, wherever it lies. Images are kept as whole tiles, so that no
+store ends within one. Tiles near a face are collected in a block, which then goes through the law,
+the family and the sums as a whole.
 
 Lengths are in pixels. An edge measures every tile by two numbers of its centre, in float64: how far
 inward of the edge that is, and how far along. What a pixel adds to them is at most half a tile.
 Next to an edge both are small, so that float32 has all digits that the coverage needs, however
 large faces and images are. Sums over the faces of a pixel are float64.
 
-A forward unit is a run of rows of tiles, a backward unit a run of faces, as in `kernels`: any
-number of threads gives the same bits.
+A forward unit is a run of rows, `SIDE` or more, a backward unit a run of faces, as in `kernels`:
+any number of threads gives the same bits. A tile that two forward units share is computed by both.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -42,7 +43,7 @@ from gendr.kernels.numba.vectors import SINGLES, Lanes, Place, lanewise, maximum
 from gendr.rendering.backends.cpu.kernels import FAMILY_P, RADIUS, SCALE, SHIFT, SHORTEST
 from gendr.rendering.backends.cpu.records import Formulas
 
-SIDE, _BITS = 4, 2
+SIDE = 4
 TILES = 32  # of a block: its columns lie in the nearest cache
 STRIDE = TILES * SINGLES
 FARTHEST = math.sqrt(0.5) * (SIDE - 1) * (1 + 1e-6)  # of a pixel from the centre of its tile
@@ -372,39 +373,52 @@ def new_block():
 def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, places):
     """Collect the next tiles within reach of faces before `last` and measure their distances.
 
-    Returns their number; 0 at the end of the walk. Faces are visited in order. Unless there are
-    `slopes` or `places`, constants, only distances are measured.
+    Returns their number; 0 at the end of the walk. Faces are visited in order. Tiles lie side by
+    side from the corner of the box of a face on, as far as images have whole tiles, so that a small
+    face has few; those of `rows` (y0, y1) are wanted. Unless there are `slopes` or `places`,
+    constants, only distances are measured; with `places` tiles are those of the image.
     """
     cursor, tiles, starts, faces, frames = block[0], block[2], block[3], block[4], block[5]
     columns, base = pointer(block[1]), pointer(block[6])
-    down, across = (size[0] + SIDE - 1) // SIDE, (size[1] + SIDE - 1) // SIDE
+    down, across = (size[0] + SIDE - 1) & -SIDE, (size[1] + SIDE - 1) & -SIDE
+    low, high = rows
     reach = radius * 0.5 * min(size[0], size[1]) + FARTHEST
     half, middle, centre = 0.5 * min(size[0], size[1]), 0.5 * (size[1] - 1), 0.5 * (size[0] - 1)
     quad = corners.shape[1] == 4
     f, row, column = cursor[FACE], cursor[ROW], cursor[COLUMN]
     n, parts = 0, 0
     while f < last and n < TILES:
-        first = max(np.int64(boxes[f, 2]) >> _BITS, rows[0])
-        end = min((np.int64(boxes[f, 3]) + SIDE - 1) >> _BITS, rows[1])
-        left = np.int64(boxes[f, 0]) >> _BITS
-        right = (np.int64(boxes[f, 1]) + SIDE - 1) >> _BITS
-        if first >= end or boxes[f, 0] >= boxes[f, 1] or boxes[f, 2] >= boxes[f, 3]:
-            f, row, column = f + 1, -1, 0
+        left, top = np.int64(boxes[f, 0]), np.int64(boxes[f, 2])
+        wide, tall = np.int64(boxes[f, 1]) - left, np.int64(boxes[f, 3]) - top
+        if wide <= 0 or tall <= 0:
+            f, row = f + 1, -1
+            continue
+        if places:
+            wide, tall = wide + (left & (SIDE - 1)), tall + (top & (SIDE - 1))
+            left, top = left - (left & (SIDE - 1)), top - (top & (SIDE - 1))
+        wide, tall = (wide + SIDE - 1) & -SIDE, (tall + SIDE - 1) & -SIDE
+        left, top = min(left, across - wide), min(top, down - tall)
+        right, first, end = left + wide, top, top + tall
+        if low > first:
+            first += (low - first) & -SIDE
+        if end > high:
+            end -= (end - high) & -SIDE
+        if first >= end:
+            f, row = f + 1, -1
             continue
         if row < 0:
             row, column = first, left
         # What may not fit begins the next block: the sums of a face do not depend on others.
-        if n > 0 and (end - row) * (right - left) > TILES - n:
+        if n > 0 and (end - row) * wide > (TILES - n) * SINGLES:
             break
         frame = row_of(frames, parts)
         set_up(corners, f, half, middle, centre, reach, frame, base)
         x, y, square, mark = frame[DISC], frame[DISC + 1], frame[DISC + 2], frame[DISC + 3]
         start = n
         while row < end and n < TILES:
-            dx = SIDE * column + 0.5 * (SIDE - 1) - x
-            dy = SIDE * row + 0.5 * (SIDE - 1) - y
+            dx, dy = column + 0.5 * (SIDE - 1) - x, row + 0.5 * (SIDE - 1) - y
             if dx * dx + dy * dy <= square and place_tile(
-                frame, np.float64(column), np.float64(row), base
+                frame, column * (1.0 / SIDE), row * (1.0 / SIDE), base
             ):
                 place = SINGLES * n
                 # Constants in each branch: triangles have no fourth edge to measure.
@@ -422,15 +436,15 @@ def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, p
                     measure_four(place, base, np.float32(mark), columns)
                 else:
                     measure_three(place, base, np.float32(mark), columns)
-                tiles[n] = ((image * down + row) * across + column) * SINGLES
+                tiles[n] = (image * down + row) * across + column * (SIDE if places else 1)
                 n += 1
-            column += 1
+            column += SIDE
             if column == right:
-                row, column = row + 1, left
+                row, column = row + SIDE, left
         if n > start:
             starts[parts], faces[parts] = start, f
             parts += 1
-        if row == end:
+        if row >= end:
             f, row = f + 1, -1
     starts[parts] = n
     cursor[FACE], cursor[ROW], cursor[COLUMN], cursor[PARTS] = f, row, column, parts
@@ -475,14 +489,17 @@ def arguments(count, image, law, size, block):
 
 
 @lanewise
-def _add(i, a, g, cutoff, pixel, totals):
+def _add(i, a, g, cutoff, pixel, width, totals):
     """Add what a face adds to the totals of a tile."""
     builder = i.builder
-    kind = ir.VectorType(ir.DoubleType(), SINGLES)
+    kind = ir.VectorType(ir.DoubleType(), SIDE)
     value = where(a[i] > cutoff, g[i], 0.0).value
-    address = builder.bitcast(builder.gep(totals.base, [pixel.value]), kind.as_pointer())
-    before = builder.load(address, align=8)
-    builder.store(builder.fadd(before, builder.fpext(value, kind)), address, align=8)
+    for k in range(SIDE):
+        row = shuffled(builder, value, value, range(SIDE * k, SIDE * k + SIDE))
+        address = builder.gep(totals.base, [(pixel + width * k).value])
+        address = builder.bitcast(address, kind.as_pointer())
+        before = builder.load(address, align=8)
+        builder.store(builder.fadd(before, builder.fpext(row, kind)), address, align=8)
 
 
 @lanewise
@@ -495,34 +512,9 @@ def _narrow(pixel, totals, i, block):
     block[i] = Lanes(pixel.builder, value)
 
 
-@lanewise
-def _draw_tile(pixel, tiles, place, width, image):
-    """Write the rows of a tile into an image."""
-    value = tiles[pixel].value
-    for k in range(SIDE):
-        row = range(SIDE * k, SIDE * k + SIDE)
-        store(image, place + width * k, shuffled(pixel.builder, value, value, row))
-
-
-@inner()
-def _draw_rows(row, size, tiles, image):
-    """Write a row of tiles of all images into the rows of their pixels."""
-    height, width = size
-    down, across = (height + SIDE - 1) // SIDE, (width + SIDE - 1) // SIDE
-    first = row // down * height + row % down * SIDE
-    count = min(SIDE, height - row % down * SIDE)
-    whole = width // SIDE if count == SIDE else 0
-    for x in range(whole):
-        _draw_tile((row * across + x) * SINGLES, tiles, first * width + x * SIDE, width, image)
-    for y in range(count):
-        for x in range(whole * SIDE, width):
-            place = (row * across + (x >> _BITS)) * SINGLES + y * SIDE + (x & (SIDE - 1))
-            image[(first + y) * width + x] = tiles[place]
-
-
 @kernel()
-def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, drawn, start, stop):
-    """Fill in alpha for the rows of tiles start .. stop - 1.
+def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, start, stop):
+    """Fill in alpha for the runs of `SIDE` rows start .. stop - 1.
 
     Args:
         corners: float32 [T, N, 2].
@@ -531,22 +523,23 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, dr
         images: see `kernels.IMAGE_COLUMNS`.
         size: height and width.
         formulas: a tuple of `Formulas`.
-        alpha: float32 [tiles, 16]; and so `rest`, 1 - alpha.
-        rest: see there.
-        drawn: float32 [B, H, W], alpha as images.
-        start: a row of tiles, of all images.
+        alpha: float32 [B, H, W] of whole tiles, at least that of the images.
+        rest: the same, 1 - alpha.
+        start: a run of rows, of all images.
         stop: one past the last.
     """
     law = Formulas(*formulas)
     down, across = (size[0] + SIDE - 1) // SIDE, (size[1] + SIDE - 1) // SIDE
-    block, first, count = new_block(), start * across * SINGLES, (stop - start) * across * SINGLES
-    sums = np.zeros(count)
+    block, width = new_block(), across * SIDE
+    # A tile may reach beyond the rows, by less than its side.
+    first = (start - 1) * SIDE * width
+    sums = np.zeros((stop - start + 2) * SIDE * width)
     cursor, columns, tiles = block[0], pointer(block[1]), block[2]
     cutoff = np.float32(law.cutoff)
     cdf, sf, g = shifted(columns, CDF), shifted(columns, SF), shifted(columns, GENERATOR)
     a, s = (sf, cdf) if law.reversed else (cdf, sf)
     for b in range(start // down, (stop - 1) // down + 1):
-        rows = (max(start - b * down, 0), min(stop - b * down, down))
+        rows = (SIDE * max(start - b * down, 0), SIDE * min(stop - b * down, down))
         cursor[FACE], cursor[ROW], image = offsets[b], -1, images[b]
         while True:
             n = next_tiles(
@@ -558,9 +551,9 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, dr
             call_cdf(law.cdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf)
             call_generator(law.generator, a, s, n * SINGLES, image[FAMILY_P], g)
             for k in range(n):
-                _add(k * SINGLES, a, g, cutoff, tiles[k] - first, sums)
-        begin, end = (b * down + rows[0]) * across, (b * down + rows[1]) * across
-        begin, end = begin * SINGLES, end * SINGLES
+                _add(k * SINGLES, a, g, cutoff, tiles[k] - first, width, sums)
+        above = b * down * SIDE
+        begin, end = (above + rows[0]) * width, (above + rows[1]) * width
         for i in range(begin, end, STRIDE):
             n = min(end - i, STRIDE)
             for k in range(0, n, SINGLES):
@@ -569,8 +562,6 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, dr
                 law.inverse, g, n, image[FAMILY_P],
                 shifted(pointer(alpha), i), shifted(pointer(rest), i),
             )  # fmt: skip
-    for row in range(start, stop):
-        _draw_rows(row, size, pointer(alpha), pointer(drawn))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -579,9 +570,18 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, dr
 
 
 @lanewise
-def _copy(i, block, alpha, rest, grad, pixel):
-    for column, values in ((ALPHA, alpha), (REST, rest), (GRAD, grad)):
-        block[i + column] = values[pixel]
+def _copy(i, block, alpha, rest, grad, pixel, width):
+    """Fill in what is known of the pixels of a tile; those that are saturated have no gradient."""
+    builder, found = i.builder, []
+    for values in (alpha, rest, grad):
+        rows = [loaded(values, pixel + width * k, SIDE) for k in range(SIDE)]
+        while len(rows) > 1:
+            both = range(2 * rows[0].type.count)
+            pairs = zip(rows[::2], rows[1::2], strict=True)
+            rows = [shuffled(builder, a, b, both) for a, b in pairs]
+        found.append(Lanes(builder, rows[0]))
+    block[i + ALPHA], block[i + REST] = found[:2]
+    block[i + GRAD] = where(found[1] > 0.0, found[2], 0.0)
 
 
 @lanewise
@@ -676,46 +676,6 @@ def _moving(count):
 move_three, move_four = _moving(3), _moving(4)
 
 
-@lanewise
-def _take_tile(pixel, rest, place, width, image, tiles):
-    """Read a tile from the rows of an image; pixels that are saturated have no gradient."""
-    builder = pixel.builder
-    rows = [loaded(image, place + width * k, SIDE) for k in range(SIDE)]
-    while len(rows) > 1:
-        both = range(2 * rows[0].type.count)
-        rows = [shuffled(builder, a, b, both) for a, b in zip(rows[::2], rows[1::2], strict=True)]
-    tiles[pixel] = where(rest[pixel] > 0.0, Lanes(builder, rows[0]), 0.0)
-
-
-@kernel()
-def take_gradients(image, rest, size, tiles, start, stop):
-    """Fill in the gradient of alpha [tiles, 16] from images, where alpha is not saturated.
-
-    Args:
-        image: float32 [B, H, W].
-        rest: float32 [tiles, 16], 1 - alpha.
-        size: height and width.
-        tiles: is 0 before.
-        start: a row of tiles, of all images.
-        stop: one past the last.
-    """
-    height, width = size
-    down, across = (height + SIDE - 1) // SIDE, (width + SIDE - 1) // SIDE
-    pixels, rests, out = pointer(image), pointer(rest), pointer(tiles)
-    for row in range(start, stop):
-        first = row // down * height + row % down * SIDE
-        count = min(SIDE, height - row % down * SIDE)
-        whole = width // SIDE if count == SIDE else 0
-        for x in range(whole):
-            place = (row * across + x) * SINGLES
-            _take_tile(place, rests, first * width + x * SIDE, width, pixels, out)
-        for y in range(count):
-            for x in range(whole * SIDE, width):
-                place = (row * across + (x >> _BITS)) * SINGLES + y * SIDE + (x & (SIDE - 1))
-                if rests[place] > 0.0:
-                    out[place] = pixels[(first + y) * width + x]
-
-
 @kernel()
 def backward_tiles(
     corners, offsets, image_of_face, boxes, images, size, formulas, drawn, out, start, stop
@@ -730,13 +690,14 @@ def backward_tiles(
         images: as for `alpha_tiles`, and so are `size` and `formulas`.
         size: height and width.
         formulas: a tuple of `Formulas`.
-        drawn: float32 [tiles, 16] each: alpha, 1 - alpha, and the gradient of alpha.
+        drawn: float32 [B, H, W] each, of whole tiles: alpha, 1 - alpha, and the gradient of alpha.
         out: is 0 before.
         start: a face.
         stop: one past the last.
     """
     law = Formulas(*formulas)
-    rows, half = (0, (size[0] + SIDE - 1) // SIDE), 0.5 * min(size[0], size[1])
+    rows, half = (0, (size[0] + SIDE - 1) & -SIDE), 0.5 * min(size[0], size[1])
+    width = (size[1] + SIDE - 1) & -SIDE
     block, grads = new_block(), pointer(out)
     cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
     alpha, rest, grad = pointer(drawn[0]), pointer(drawn[1]), pointer(drawn[2])
@@ -756,7 +717,7 @@ def backward_tiles(
                 law.cdf_and_pdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf, pdf
             )
             for k in range(n):
-                _copy(k * SINGLES, columns, alpha, rest, grad, tiles[k])
+                _copy(k * SINGLES, columns, alpha, rest, grad, tiles[k], width)
             call_weight(
                 law.weight, a, s, shifted(columns, ALPHA), shifted(columns, REST), n * SINGLES,
                 image[FAMILY_P], shifted(columns, WEIGHT),

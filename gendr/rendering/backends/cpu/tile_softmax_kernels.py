@@ -2,8 +2,9 @@
 
 The walk, the coverage and the gradients of distances are those of silhouettes (`tile_kernels`). The
 exponents of the softmax count from the nearest depth of the scene, so that they have all digits of
-the differences of depths, and nothing overflows. Colours and weights of a pixel lie beside each
-other: four vectors for a tile.
+the differences of depths, and nothing overflows. Images are stored tile by tile, and the tiles of
+faces are those of the image: colours and weights of a pixel lie beside each other, four vectors for
+a tile.
 
 Source: Liu et al., Soft Rasterizer (2019), the softmax over depth.
 """
@@ -154,7 +155,7 @@ def softmax_tiles(
     cdf, sf = shifted(columns, CDF), shifted(columns, SF)
     a = sf if law.reversed else cdf
     for b in range(start // down, (stop - 1) // down + 1):
-        rows = (max(start - b * down, 0), min(stop - b * down, down))
+        rows = (SIDE * max(start - b * down, 0), SIDE * min(stop - b * down, down))
         cursor[FACE], cursor[ROW], image = offsets[b], -1, images[b]
         while True:
             n = next_tiles(
@@ -302,7 +303,7 @@ def softmax_faces(
         stop: one past the last.
     """
     law = Formulas(*formulas)
-    rows, half = (0, (size[0] + SIDE - 1) // SIDE), 0.5 * min(size[0], size[1])
+    rows, half = (0, (size[0] + SIDE - 1) & -SIDE), 0.5 * min(size[0], size[1])
     block, memory, sums = new_block(), np.zeros(_NUMBERS, np.float32), np.zeros(_SUMS)
     cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
     cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
