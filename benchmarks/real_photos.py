@@ -114,7 +114,7 @@ def tiles(mesh: Mesh, held: Views, light: HarmonicLight | None, i: int) -> visua
     """A photo that was left out, the mesh from there, and its shape alone, side by side."""
     assert held.rgb is not None  # for the type checker
     window = visual.Closeup.of(held.masks[i : i + 1], TILE)
-    photo = visual.photo(held[i], 0, window)
+    photo = visual.photo(held[i].masks, held[i].rgb, 0, window)
     camera = window.camera(held.camera[i])
     painted = visual.composited(*drawn(mesh, camera, window.size, light))[0]
     shape = visual.shaded(Mesh(mesh.vertices, mesh.faces), camera, window.size, visual.TARGET)[0]

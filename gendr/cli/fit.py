@@ -126,7 +126,7 @@ class _Target:
         """Views of the target as a person wants to see them."""
         if self.mesh is None:
             assert self.views is not None  # for the type checker
-            return [visual.photo(self.views, i, window) for i in chosen]
+            return [visual.photo(self.views.masks, self.views.rgb, i, window) for i in chosen]
         mesh = self.mesh
         own = mesh.textures or mesh.vertex_colors is not None or mesh.face_colors is not None
         seen = window.camera(self.camera)[chosen]

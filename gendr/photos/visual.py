@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -23,8 +23,6 @@ from gendr.kernels.threads import mapped
 from gendr.mesh import Camera, Lighting, Mesh, look_at
 from gendr.rendering import Renderer
 
-if TYPE_CHECKING:
-    from gendr.photos.views import Views
 
 Pixels: TypeAlias = NDArray[np.uint8]
 Color: TypeAlias = "tuple[int, int, int]"
@@ -370,19 +368,21 @@ class Closeup:
         return np.asarray(canvas.resize((self.size[1], self.size[0]), how, box)) / 255.0
 
 
-def photo(views: Views, index: int, window: Closeup) -> Pixels:
+def photo(masks: Tensor, rgb: Tensor | None, index: int, window: Closeup) -> Pixels:
     """The window of one of the images on white, or of its mask in blue.
 
     Args:
-        views: images, or masks alone.
+        masks: [B, H, W], in [0, 1].
+        rgb: [B, 3, H, W], premultiplied by the masks, or None.
         index: of the image.
         window: what is cut out of it.
     """
-    if views.rgb is None:
-        return _flat(window.cut(views.masks[index], index), TARGET)
-    alpha = window.cut(views.masks[index], index)[..., None]
-    rgb = np.stack([window.cut(channel, index) for channel in views.rgb[index]], -1)
-    return ((rgb + 1 - alpha).clip(0, 1) * 255).round().astype(np.uint8)
+    alpha = window.cut(masks[index], index)
+    if rgb is None:
+        return _flat(alpha, TARGET)
+    alpha = alpha[..., None]
+    color = np.stack([window.cut(channel, index) for channel in rgb[index]], -1)
+    return ((color + 1 - alpha).clip(0, 1) * 255).round().astype(np.uint8)
 
 
 def _flat(mask: NDArray[np.float64], color: Color) -> Pixels:
