@@ -23,7 +23,6 @@ from gendr.kernels.threads import mapped
 from gendr.mesh import Camera, Lighting, Mesh, look_at
 from gendr.rendering import Renderer
 
-
 Pixels: TypeAlias = NDArray[np.uint8]
 Color: TypeAlias = "tuple[int, int, int]"
 
