@@ -31,7 +31,7 @@ from gendr.photos.capture.cameras import list_photos
 from gendr.photos.folders import Folder, NoMasksError, grouped, has_mask, open_folder
 from gendr.photos.images import QUARTERS, decoded_at_once, read_orientation, read_size, rgba
 from gendr.photos.masks import find_masks, with_soft_outlines
-from gendr.photos.shadows import with_shadowed_outlines, without_shadow_bites
+from gendr.photos.shadows import without_shadow_bites
 from gendr.photos.views import AUTO
 
 # The sheet: pictures side by side, the longer side of one, and how many there are at most.
@@ -134,9 +134,6 @@ def _write(
             masks = mapped(
                 lambda i: with_soft_outlines(images[i].planes, masks[i]), range(len(photos))
             )
-            if camera is not None:
-                planes = torch.stack([x.planes for x in images])
-                masks = list(with_shadowed_outlines(camera, planes, torch.stack(masks)))
         with session.part("files") as tell:
 
             def png(i: int) -> bytes:

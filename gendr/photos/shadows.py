@@ -19,15 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gendr.kernels.threads import mapped
-from gendr.mesh import Mesh
 from gendr.mesh.cameras import Camera
-from gendr.photos import visual
-from gendr.photos.fitting.visibility import visible_faces
 from gendr.photos.lines_of_sight import visual_sphere
-from gendr.photos.meshing.hull import hull_field, surface_of
 from gendr.photos.suspicious_masks import LEAST_VIEWS
 
-__all__ = ["DARK", "with_shadowed_outlines", "without_shadow_bites"]
+__all__ = ["DARK", "without_shadow_bites"]
 
 Array = npt.NDArray[Any]
 
@@ -44,8 +40,6 @@ _LIT, _WITHIN = 0.5, 3
 _SHARES = 0.08, 0.25
 # Thinner bites are as wide as cells, pixels.
 _THICK = 3
-# Points along an axis of the grid of the hull of what is lit.
-_RESOLUTION = 320
 
 
 def without_shadow_bites(camera: Camera, images: Tensor, masks: Tensor) -> Tensor:
@@ -88,64 +82,6 @@ def without_shadow_bites(camera: Camera, images: Tensor, masks: Tensor) -> Tenso
     return found
 
 
-def with_shadowed_outlines(camera: Camera, images: Tensor, masks: Tensor) -> Tensor:
-    """Masks whose outlines in shadow are those of what other photos show.
-
-    Beside a dark part a mask ends where light does. So these outlines carve nothing but what a
-    quarter of the photos deny, or two from opposite sides, as the bites of a lamp that moves with
-    the camera are all on one side; the hull of all outlines that are lit, which other photos see
-    there, says where the object ends (a hull of silhouettes that are not consistent, as Landabaso,
-    Pardas and Casas, Shape from Inconsistent Silhouette, 2008, but which to doubt is known).
-
-    Args:
-        camera: B perspective cameras of photos without distortion.
-        images: [B, 3, H, W] in [0, 1], with their backdrop.
-        masks: [B, H, W] in [0, 1], none of them empty.
-
-    Returns:
-        Masks like those given, nowhere less; these themselves where `without_shadow_bites` gives
-        those that it was given, or if all outlines are lit.
-    """
-    count, size = len(masks), (masks.shape[1], masks.shape[2])
-    if count < LEAST_VIEWS or camera.orthographic:
-        return masks
-    light, inside = images.mean(1).float().cpu(), masks.cpu() > 0.5
-    if not bool((inside.flatten(1).any(1) & ~inside.flatten(1).all(1)).all()):
-        return masks
-    behind = [float(light[i][~inside[i]].median()) for i in range(count)]
-    if max(behind) > DARK:
-        return masks
-
-    def doubted(i: int) -> Tensor:
-        beside = _beside_lit(light[i].numpy() - behind[i], inside[i].numpy())
-        return torch.from_numpy(~beside) & ~inside[i]
-
-    dark = torch.stack(mapped(doubted, range(count)))
-    if not dark.any():
-        return masks
-    given = masks.float().cpu()
-    try:
-        field = hull_field(
-            camera, torch.where(dark, 1.0, given), resolution=_RESOLUTION,
-            doubted=(given, max(1, round(_SHARES[1] * count))),
-        )  # fmt: skip
-    except ValueError:
-        return masks
-    vertices, faces = (torch.from_numpy(part) for part in surface_of(field))
-    hull = Mesh(vertices.float(), faces)
-    exact = camera.to(dtype=torch.float32, device="cpu").with_origin(None)
-
-    def filled(i: int) -> Tensor:
-        planes, twice = visual.depths(hull, exact[i]), (2 * size[0], 2 * size[1])
-        shown = visible_faces(hull.vertices, exact[i], twice, planes, hull.faces)[0] >= 0
-        cover = F.avg_pool2d(shown[None].float(), 2)[0]
-        # Pixels of the outline itself are in shadow as well.
-        near = F.max_pool2d(dark[i][None].float(), 3, 1, 1)[0] > 0
-        return torch.where(near, torch.maximum(given[i], cover), given[i])
-
-    return torch.stack(mapped(filled, range(count))).to(masks)
-
-
 def _denied(light: Array, inside: Array, count: int) -> Array:
     """How much each pixel [H, W] says that the object is not there: 0 to 1.
 
@@ -154,13 +90,6 @@ def _denied(light: Array, inside: Array, count: int) -> Array:
         inside: [H, W], the mask.
         count: how many photos there are.
     """
-    lit = _beside_lit(light, inside)
-    least = [max(1.0, share * count) for share in _SHARES]
-    return np.where(inside, 0, np.where(lit, 1 / least[0], 1 / least[1])).astype(np.float32)
-
-
-def _beside_lit(light: Array, inside: Array) -> Array:
-    """Where the nearest pixel of a mask [H, W] lies beside an outline that is lit, bool [H, W]."""
     from scipy.ndimage import distance_transform_edt, uniform_filter
 
     deep: Any = distance_transform_edt(inside)
@@ -168,7 +97,9 @@ def _beside_lit(light: Array, inside: Array) -> Array:
     side = 2 * _WITHIN - 1
     near = uniform_filter(light * rim, side) / np.maximum(uniform_filter(rim, side), 1e-6)
     at: Any = distance_transform_edt(~inside, return_distances=False, return_indices=True)
-    return (near > _LIT * np.median(light[inside]))[at[0], at[1]]
+    lit = (near > _LIT * np.median(light[inside]))[at[0], at[1]]
+    least = [max(1.0, share * count) for share in _SHARES]
+    return np.where(inside, 0, np.where(lit, 1 / least[0], 1 / least[1])).astype(np.float32)
 
 
 def _projected(camera: Camera, inside: Tensor, denied: list[Array]) -> list[Array]:

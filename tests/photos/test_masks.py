@@ -16,7 +16,7 @@ from gendr.photos import suspicious_masks as masks_module
 from gendr.photos.backdrop import still_backdrop
 from gendr.photos.folders import has_mask, open_folder
 from gendr.photos.masks import with_soft_outlines
-from gendr.photos.shadows import with_shadowed_outlines, without_shadow_bites
+from gendr.photos.shadows import without_shadow_bites
 from gendr.photos.suspicious_masks import suspicious_masks
 from support.cases import for_each
 
@@ -146,19 +146,13 @@ def test_bites_in_shadows_are_filled_with_what_other_photos_show():
     lit = (across > 0.3) & ~cast
     assert torch.equal(found[lit], masks[lit])
     assert float(found[cast].mean()) > 0.6  # but for a rim as wide as a cell of the grid
-    # The outlines in shadow are then those of what others show, where cells were too coarse.
-    fine = with_shadowed_outlines(camera, images, found)
-    assert overlap(fine) > 0.95
-    assert int((fine != found)[lit].sum()) < 20  # some pixels where the cast shadow ends
-    assert bool((fine >= found).all())
     # Of a lighter backdrop, of whole masks of what is lit all over, and of a few, nothing changes.
+    assert without_shadow_bites(camera, images + 0.2, masks) is masks
+    few = masks[:7]
+    assert without_shadow_bites(camera[:7], images[:7], few) is few
+    assert without_shadow_bites(camera[[0] * 24], images, masks) is masks
     even = (0.5 * whole + noise).clamp(0, 1)[:, None].expand(-1, 3, -1, -1)
-    for mended in (without_shadow_bites, with_shadowed_outlines):
-        assert mended(camera, images + 0.2, masks) is masks
-        few = masks[:7]
-        assert mended(camera[:7], images[:7], few) is few
-        assert mended(camera[[0] * 24], images, masks) is masks
-        assert torch.equal(mended(camera, even, whole.float()), whole.float())
+    assert torch.equal(without_shadow_bites(camera, even, whole.float()), whole.float())
 
 
 def test_outlines_say_how_much_of_a_pixel_is_covered():

@@ -36,9 +36,6 @@ _LEAST_HOLE, _FAR = 8, 1e6
 # How many pixels further out the outline of a hard mask is placed: of 0, 1/4, 0.4 and 1/2 this
 # gives hulls whose silhouettes agree best with their masks (a plane, a cow, a man).
 _OUTWARDS = 0.25
-# Masks that are doubted are looked at from so many pixels outside on, for so many points at once;
-# the cosine between the directions of views from opposite sides is below this.
-_DOUBTED, _TOGETHER, _OPPOSITE = 4.0, 100_000, -0.5
 # How many pixels further out the surface is tried if the hull has handles: the masks do not tell
 # whether those are there that are gone then.
 _HANDLES = (0.0, 0.125, 0.25)
@@ -113,30 +110,15 @@ class Field:
     pixel: float
 
 
-def hull_field(
-    camera: Camera,
-    masks: Tensor,
-    *,
-    resolution: int = 256,
-    doubted: tuple[Tensor, int] | None = None,
-) -> Field:
-    """The signed distance to the visual hull; most arguments are those of `visual_hull`.
-
-    Args:
-        camera: B cameras.
-        masks: [B, H, W] in [0, 1].
-        resolution: of the grid along an axis, at most.
-        doubted: smaller masks [B, H, W], and how many of them must deny what is not there, unless
-            two from opposite sides do: a shadow is on one side of what light moves with.
+def hull_field(camera: Camera, masks: Tensor, *, resolution: int = 256) -> Field:
+    """The signed distance to the visual hull; the arguments are those of `visual_hull`.
 
     Raises:
         ValueError: if the masks contradict each other: nothing is left.
     """
     with torch.no_grad():
-        centre, radius = visual_sphere(camera, masks if doubted is None else doubted[0])
+        centre, radius = visual_sphere(camera, masks)
         distance = _Distance(camera.expand(len(masks)), masks)
-        if doubted is not None:
-            distance.doubted = _Distance(distance.camera, doubted[0]), doubted[1]
         pixel = distance.pixel(centre.double().cpu())
         grid = Grid.around(centre.double().cpu().numpy(), _REACH * float(radius), _COARSE)
         field = distance(grid.points())
@@ -193,7 +175,6 @@ class _Distance:
         self.images = np.stack(distances).astype(np.float32)
         # NDC units of a pixel.
         self.unit = 2 / min(self.size)
-        self.doubted: tuple[_Distance, int] | None = None
 
     def pixel(self, point: Tensor) -> float:
         """The size of a pixel at a point, the median over the views."""
@@ -212,20 +193,6 @@ class _Distance:
             least_distances, len(points), points.double().numpy(), torch.cat(parts, 1).numpy(),
             self.camera.orthographic, self.images[some], self.unit, least.numpy(),
         )  # fmt: skip
-        if self.doubted is None:
-            return least
-        other, count = self.doubted
-        opposite = self.camera.ahead @ self.camera.ahead.T < _OPPOSITE
-        # Further out the sign is known, and the distance does not matter.
-        near = (least > -_DOUBTED * self.pixel(points.double().mean(0))).nonzero()[:, 0]
-        for rows in near.split(_TOGETHER):
-            each = [other(points[rows], b) for b in range(len(other.images))]
-            apart = torch.stack(each)
-            outvoted = apart.kthvalue(count, 0).values
-            for one, others in zip(apart, opposite, strict=True):
-                if others.any():
-                    outvoted = torch.minimum(outvoted, torch.maximum(one, apart[others].amin(0)))
-            least[rows] = torch.minimum(least[rows], outvoted)
         return least
 
     def odd_one(self, points: Tensor) -> int | None:
