@@ -48,9 +48,10 @@ _NAMED = 5  # photos that are named in a message
 # Pixels so near an outline may be covered in part; what is further on either side is the object and
 # the backdrop, of which the nearest window so wide says how they look there.
 _SOFT, _WINDOW = 2, 5
-# They must differ so many times as much as either varies, and by so much; and the object must be so
-# bright, of what is usual for it, or it may fade into shadow there.
-_CLEAR, _LEAST_CLEAR, _LIT = 4.0, 0.02, 0.5
+# They must differ so many times as much as either varies, or texture is taken for what is covered,
+# and by so much; and the object must be so bright, of what is usual for it, or it may fade into
+# shadow there.
+_CLEAR, _LEAST_CLEAR, _LIT = 12.0, 0.02, 0.5
 # Photos store about this power of what a lens sees, of which pixels are means.
 _GAMMA = 2.2
 # Parts of less than this share of the whole are no part of the object, and gaps of less are none.
