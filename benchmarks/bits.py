@@ -31,7 +31,7 @@ Result = Callable[[], list[Tensor]]
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Numbers of the normal law."""
+    """Numbers of the normal distribution."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 

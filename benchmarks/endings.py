@@ -265,7 +265,7 @@ class Endings:
         return self.run(part, lambda s: Schedule(self.train, s, start), **options)
 
     def halves(self, name: str, **options: Any) -> Iterator[Ending]:
-        """Half of the time with a law and a joining, then otherwise."""
+        """Half of the time with a distribution and a joining, then otherwise."""
         half = self.begun(0.5, **options).splats()
         yield self.cut(f"half {name}, half by schedule", self.scheduled(half, 0.5))
         yield self.hard(f"half {name}, half hard", half, 0.5)

@@ -744,8 +744,8 @@ def lists(place: Place) -> None:
             x, "permutahedron", steepness=1.0, regularization=kind, backend=backend, check=False
         )
 
-    def mask(x: Tensor, law: str, backend: str) -> Tensor:
-        return soft_topk_mask(x, min(10, x.shape[1] // 2), law, check=False, backend=backend)
+    def mask(x: Tensor, dist: str, backend: str) -> Tensor:
+        return soft_topk_mask(x, min(10, x.shape[1] // 2), dist, check=False, backend=backend)
 
     def loss(x: Tensor, _: str, backend: str) -> Tensor:
         labels = torch.arange(len(x), device=x.device) % x.shape[1]

@@ -35,7 +35,7 @@ from numba import njit
 from rows import ROOT, measured_on
 from steps import CASES, LARGE
 
-from gendr.distributions import numba as laws
+from gendr.distributions import numba as distributions
 from gendr.kernels.numba.calls import (
     call_cdf,
     call_cdf_and_pdf,
@@ -48,7 +48,7 @@ from gendr.tnorms import numba as families
 from lab.pages import fill, table
 
 PAIRS, REPEATS = kernels.BLOCK, 64
-LAW, FAMILY = "logistic", "probabilistic"
+DIST, FAMILY = "logistic", "probabilistic"
 WIDE_CASES = ("24 × 64², 642 vertices, logistic.squared 1e-4", f"{LARGE}, logistic.squared 1e-4")
 
 
@@ -109,7 +109,7 @@ def _weight(address: int, a: Any, s: Any, w: Any) -> None:
 
 
 def loops() -> list[Loop]:
-    """Those of a law and a family that the benchmarks take, and of distances."""
+    """Those of a distribution and a family that the benchmarks take, and of distances."""
     random = np.random.default_rng(0)
     points = np.zeros(kernels._POINTS)
     points[: 2 * kernels.STRIDE] = random.uniform(-1, 1, 2 * kernels.STRIDE)
@@ -126,9 +126,10 @@ def loops() -> list[Loop]:
             Loop(name, passes, outputs, held, lambda function=function: function(points, corners))
         )
     for name, passes, outputs, loop, function, arrays in (
-        (f"cdf and 1 - cdf of `{LAW}`", (1, 0), 2, laws.loop(LAW, "tails"), _tails, (z, a, s)),
-        (f"the same and pdf of `{LAW}`", (0, 1), 3, laws.loop(LAW, laws.BOTH), _tails_and_density,
-         (z, a, s, out)),
+        (f"cdf and 1 - cdf of `{DIST}`", (1, 0), 2, distributions.loop(DIST, "tails"), _tails,
+         (z, a, s)),
+        (f"the same and pdf of `{DIST}`", (0, 1), 3, distributions.loop(DIST, distributions.BOTH),
+         _tails_and_density, (z, a, s, out)),
         (f"generator of `{FAMILY}`", (1, 0), 1, families.loop(FAMILY, "generator"), _generator,
          (a, s, out)),
         (f"weight of `{FAMILY}`", (0, 1), 1, families.loop(FAMILY, "weight"), _weight, (a, s, out)),

@@ -1,4 +1,4 @@
-"""Compile the Triton kernels ahead of time, one of each body of a law or family; no GPU is needed.
+"""Compile the Triton kernels ahead of time, one of each kernel function; no GPU is needed.
 
     python benchmarks/kernels.py [--processes 2] [--only TEXT]
 
@@ -47,7 +47,7 @@ from support.ahead_of_time import (
     Usage,
     compile_ahead,
     fingerprint,
-    one_of_each_body,
+    one_of_each_function,
     specialisations,
 )
 
@@ -104,11 +104,11 @@ def write(path: Path, rows: Iterable[Row]) -> None:
 
 
 def in_order_of_interest() -> list[Specialisation]:
-    """All specialisations: one of each body first."""
-    bodies = dict.fromkeys(one_of_each_body())
-    others = [x for x in specialisations() if x not in bodies]
+    """All specialisations: one of each kernel function first."""
+    first = dict.fromkeys(one_of_each_function())
+    others = [x for x in specialisations() if x not in first]
     random.Random(0).shuffle(others)  # a run that is stopped has drawn fairly
-    return [*bodies, *others]
+    return [*first, *others]
 
 
 def complete(path: Path, processes: int, only: str, wanted_ones: Iterable[Specialisation]) -> None:
@@ -142,7 +142,7 @@ def summed_up(folder: Path) -> list[str]:
     wanted = Counter(x.kernel for x in every)
     kinds: dict[str, Callable[[Specialisation], bool]] = {
         "all": lambda x: True,
-        "one of each body": set(one_of_each_body()).__contains__,
+        "one of each kernel function": set(one_of_each_function()).__contains__,
     }
     lines = [
         "# Which kernels compile", "",
@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--all", type=Path, metavar="FOLDER", help="every specialisation")
     args = parser.parse_args()
     if args.all is None:
-        complete(RESULTS / "kernels.csv", args.processes, args.only, one_of_each_body())
+        complete(RESULTS / "kernels.csv", args.processes, args.only, one_of_each_function())
         return
     import triton
 

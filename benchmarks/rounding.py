@@ -68,7 +68,7 @@ def published_distance(points: Tensor, faces: Tensor) -> Tensor:
 
 
 def published_alpha(points: Tensor, faces: Tensor, scale: float) -> Tensor:
-    """Alpha [N] with the logistic law and the probabilistic sum."""
+    """Alpha [N] with the logistic distribution and the probabilistic sum."""
     uncovered = torch.zeros(len(points), dtype=torch.float64)
     for some in faces.split(AT_ONCE):
         coverage = torch.sigmoid(published_distance(points, some) / scale)

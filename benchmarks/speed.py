@@ -18,9 +18,9 @@ process's resident set on a CPU, of PyTorch's allocator on a GPU.
 
 The floor is the time that the kept pairs take at the limits of the device, the greater of
 
-- operations / rate: per kept pair `DISTANCE` + the law + `JOIN` forward, and backward the same
-  again (nothing of size pairs is stored) + `GRADIENT`; an exponential, a logarithm or an arctangent
-  counts as `SPECIAL` operations, a square root or a division as one;
+- operations / rate: per kept pair `DISTANCE` + the distribution + `JOIN` forward, and backward the
+  same again (nothing of size pairs is stored) + `GRADIENT`; an exponential, a logarithm or an
+  arctangent counts as `SPECIAL` operations, a square root or a division as one;
 - bytes / bandwidth: float32 faces read (24 bytes), pixels written (4); backward faces read and
   their gradients written, alpha and its gradient read.
 
@@ -81,7 +81,7 @@ SPECIAL = 20  # exponential, logarithm, arctangent
 DISTANCE = 3 * 20 + 1  # per edge: to the point 2, foot 6, gap 4, its square 3, sides 3, choices 2
 JOIN = SPECIAL + 2  # -log(1 - a), added to the pixel's sum
 GRADIENT = 24  # pdf 4, weight of the T-conorm 2, chain rule 6, moves of two corners 12
-LAWS = {"uniform": 5, "logistic.squared": SPECIAL + 5, "cauchy": SPECIAL + 3}
+DISTRIBUTIONS = {"uniform": 5, "logistic.squared": SPECIAL + 5, "cauchy": SPECIAL + 3}
 SCALES = {"uniform": 1e-2, "logistic.squared": 1e-4, "cauchy": 1e-2}
 
 # More pairs than these are not computed: kept or by brute force, and by the reference.
@@ -378,8 +378,8 @@ class Limits:
 
     def floor(self, scene: Scene, pairs: int) -> float:
         """Seconds below which forward + backward cannot go; see the top of this file."""
-        law = LAWS[scene.case.dist]
-        operations = pairs * (2 * (DISTANCE + law + JOIN) + GRADIENT)
+        dist = DISTRIBUTIONS[scene.case.dist]
+        operations = pairs * (2 * (DISTANCE + dist + JOIN) + GRADIENT)
         faces = scene.case.views * len(scene.mesh.faces)
         pixels = scene.case.views * scene.case.size**2
         moved = faces * 3 * 24 + pixels * 3 * 4
@@ -582,7 +582,7 @@ def markdown(report: dict[str, Any]) -> list[str]:
     """The report as lines of Markdown."""
     run, limits = report["run"], report["limits"]
     cores = f"{run['threads']} threads of " if run["device"] == "cpu" else ""
-    first = ", ".join(f"{s:.2g} s for `{law}`" for law, s in report["compile_s"].items())
+    first = ", ".join(f"{s:.2g} s for `{dist}`" for dist, s in report["compile_s"].items())
     lines = [
         f"Measured on {run['date']} at commit {run['commit']} with {cores}{run['device_name']}, "
         f"backend `{run['backend']}`, torch {run['torch']}, Python {run['python']}. In the same "
@@ -680,7 +680,11 @@ def summary(report: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
     machine = f"{run['threads']} threads of {run['device_name']}"
     said = f"{run['date']}, commit {run['commit']}, {machine}."
-    return [*table(("mesh, faces", "views × size", "law", "time", "memory"), cells), "", said]
+    return [
+        *table(("mesh, faces", "views × size", "distribution", "time", "memory"), cells),
+        "",
+        said,
+    ]
 
 
 def draw(report: dict[str, Any], path: Path) -> None:

@@ -12,8 +12,8 @@ one of their own.
     python benchmarks/steps.py --sizes [--docs]
 
 draws how the time of a step grows with the size of what it is given: faces, pixels, views and the
-width of the law of a renderer; keys and rows of the ways to sort. --docs writes the picture, its
-numbers and what they say into docs/results.
+width of the distribution of a renderer; keys and rows of the ways to sort. --docs writes the
+picture, its numbers and what they say into docs/results.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def fitting() -> Step:
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
-    """Numbers of the normal law."""
+    """Numbers of the normal distribution."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -378,9 +378,9 @@ def sizes() -> dict[str, dict[str, Curve]]:
     def views(dist: dict[str, Any]) -> Curve:
         return [1, 2, 4, 8, 16, 32], lambda n: rendering("642 vertices", n, 64, **dist)
 
-    def width(law: str) -> Curve:
+    def width(name: str) -> Curve:
         scales = [10 ** (k / 2) for k in range(-7, 0)]
-        return scales, lambda s: rendering("642 vertices", 1, 64, dist=law, scale=s)
+        return scales, lambda s: rendering("642 vertices", 1, 64, dist=name, scale=s)
 
     def keys(name: str) -> Curve:
         most = 10 if name in ("bitonic, P", "neuralsort") else 14
@@ -391,12 +391,14 @@ def sizes() -> dict[str, dict[str, Curve]]:
         function, options = SORTS[name]
         return [4**k for k in range(6)], lambda n: graded(function, n, 64, **options)
 
-    laws = {"uniform 0.01": UNIFORM, "logistic.squared 1e-4": WIDE}
+    dists = {"uniform 0.01": UNIFORM, "logistic.squared 1e-4": WIDE}
     return {
-        "faces": {law: faces(given) for law, given in laws.items()},
-        "pixels": {law: pixels(given) for law, given in laws.items()},
-        "views": {law: views(given) for law, given in laws.items()},
-        "width of the law": {law: width(law) for law in ("uniform", "logistic", "cauchy")},
+        "faces": {name: faces(given) for name, given in dists.items()},
+        "pixels": {name: pixels(given) for name, given in dists.items()},
+        "views": {name: views(given) for name, given in dists.items()},
+        "width of the distribution": {
+            name: width(name) for name in ("uniform", "logistic", "cauchy")
+        },
         "n": {name: keys(name) for name in SORTS},
         "rows": {name: rows(name) for name in SORTS},
     }
@@ -404,7 +406,7 @@ def sizes() -> dict[str, dict[str, Curve]]:
 
 FIXED = {
     "faces": "1 × 256²", "pixels": "1,280 faces, one view", "views": "1,280 faces, 64²",
-    "width of the law": "1,280 faces, 64²; NDC", "n": "10 rows", "rows": "n = 64",
+    "width of the distribution": "1,280 faces, 64²; NDC", "n": "10 rows", "rows": "n = 64",
 }  # fmt: skip
 
 

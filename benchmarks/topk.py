@@ -81,7 +81,7 @@ def layers(name: str, n: int, k: int, device: torch.device) -> list[tuple[Tensor
 
 
 def network_rows(name: str, k: int, scores: Tensor) -> Tensor:
-    """The first k rows of P = P_L .. P_1, thesis (3.9) to (3.11), with the Cauchy law."""
+    """The first k rows of P = P_L .. P_1, thesis (3.9) to (3.11), with the Cauchy distribution."""
     x = scores
     b, n = x.shape
     p = torch.eye(n, device=x.device).expand(b, n, n)
@@ -198,9 +198,9 @@ def losses(sizes: Sizes, device: str) -> Groups:
 def masks(sizes: Sizes, device: str) -> Groups:
     """The mask."""
     k, scale = sizes.selected, 0.1
-    laws = ("laplace", "logistic", "gaussian", "cauchy")
+    dists = ("laplace", "logistic", "gaussian", "cauchy")
     groups: list[dict[str, Function]] = [
-        {f"gendr, {law}": partial(soft_topk_mask, k=k, dist=law, scale=scale)} for law in laws
+        {f"gendr, {dist}": partial(soft_topk_mask, k=k, dist=dist, scale=scale)} for dist in dists
     ]
     groups[0]["LapSum in PyTorch"] = partial(lapsum_formula, k, scale)
     groups.append({"torch.sort": lambda x: torch.sort(x.detach()).values})

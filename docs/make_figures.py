@@ -351,7 +351,7 @@ def family(
     ]
 
 
-# A law, a T-conorm and a scale in NDC of each column of the README's picture.
+# A distribution, a T-conorm and a scale in NDC of each column of the README's picture.
 README_FAMILY = (
     ("uniform", "probabilistic", 0.05), ("gaussian", "probabilistic", 0.05),
     ("logistic", "max", 0.01), ("cauchy", "probabilistic", 5e-4),
@@ -397,17 +397,20 @@ def figure_family() -> None:
 
 
 def figure_cdfs() -> None:
-    """The CDFs, and the table of the laws."""
+    """The CDFs, and the table of the distributions."""
     import matplotlib.pyplot as plt
 
-    laws = gendr.distributions.laws()
-    rows = math.ceil(len(laws) / 6)
+    dists = gendr.distributions.standard_distributions()
+    rows = math.ceil(len(dists) / 6)
     figure, axes = plt.subplots(rows, 6, figsize=(13, 2.2 * rows), sharex=True, sharey=True)
     z = torch.linspace(-4, 4, 1601, dtype=torch.float64)
-    for axis in axes.flat[len(laws) :]:
+    for axis in axes.flat[len(dists) :]:
         axis.set_axis_off()
-    for axis, (name, law) in zip(axes.flat, laws.items(), strict=False):
-        for dist, style, label in ((law(), "-", "plain"), (law().squared(), ":", "squared")):
+    for axis, (name, distribution) in zip(axes.flat, dists.items(), strict=False):
+        for dist, style, label in (
+            (distribution(), "-", "plain"),
+            (distribution().squared(), ":", "squared"),
+        ):
             axis.plot(z, dist.cdf(z), style, color="#16345c", lw=1.5, label=label)
         axis.set_title(name, fontsize=9)
         axis.axvline(0, color="0.8", lw=0.6, zorder=0)
@@ -416,7 +419,7 @@ def figure_cdfs() -> None:
     for axis in axes[:, 0]:
         axis.set_ylabel("F(z)", fontsize=9)
     figure.tight_layout()
-    # Beside the last law, where there is room.
+    # Beside the last distribution, where there is room.
     axes[-1, -1].legend(*axes[0, 0].get_legend_handles_labels(), loc="center", frameon=False)
     save_plot(figure, "cdfs.png")
     figure, axes = plt.subplots(1, 4, figsize=(11, 2.8), sharey=True)
@@ -436,20 +439,22 @@ def figure_cdfs() -> None:
     legend_below(figure, axes[0], 4)
     save_plot(figure, "transforms.png")
 
-    def ends(law: type[gendr.distributions.Law]) -> str:
+    def ends(distribution: type[gendr.distributions.StandardDistribution]) -> str:
         low, high = (
             "−∞" if e == -math.inf else "∞" if e == math.inf else f"{e:g}".replace("-", "−")
-            for e in law.support
+            for e in distribution.support
         )
         return f"{'(' if low == '−∞' else '['}{low}, {high}{')' if high == '∞' else ']'}"
 
     rows = [
-        [f"`{n}`" + "".join(f", `{a}`" for a in law.aliases),
-         law.formula.replace("|", r"\|"), ends(law),
-         "yes" if law.is_symmetric else "no"]
-        for n, law in laws.items()
+        [f"`{n}`" + "".join(f", `{a}`" for a in distribution.aliases),
+         distribution.formula.replace("|", r"\|"), ends(distribution),
+         "yes" if distribution.is_symmetric else "no"]
+        for n, distribution in dists.items()
     ]  # fmt: skip
-    write_block("distributions.md", "laws", table(["name", "F(z)", "support", "symmetric"], rows))
+    write_block(
+        "distributions.md", "distributions", table(["name", "F(z)", "support", "symmetric"], rows)
+    )
 
 
 def figure_tconorms() -> None:
@@ -956,9 +961,13 @@ def figure_sorting() -> None:
     save_plot(figure, "swaps.png")
 
     rows = [
-        [f"`{n}`", "yes" if is_monotonic(law()) else "no", f"{error_bound(law()):.4f}"]
-        for n, law in gendr.distributions.laws().items()
-        if law.is_symmetric and n != "heaviside"
+        [
+            f"`{n}`",
+            "yes" if is_monotonic(distribution()) else "no",
+            f"{error_bound(distribution()):.4f}",
+        ]
+        for n, distribution in gendr.distributions.standard_distributions().items()
+        if distribution.is_symmetric and n != "heaviside"
     ]
     head = ["distribution", "monotonic", "error bound at slope 1"]
     write_block("results/sorting.md", "sorting-properties", table(head, rows))

@@ -113,7 +113,7 @@ def mnist(path: Path) -> list[str]:
     """What a short run of `experiments/sorting_mnist.py` came to."""
     run = json.loads(path.read_text())
     n, test = run["settings"]["n"], run["test"]
-    law = run["settings"]["dist"] or DIST
+    dist = run["settings"]["dist"] or DIST
     losses = [entry["loss"] for entry in run["history"] if "loss" in entry]
     return [
         f"`--smoke`, n = {n}, {run['settings']['method']}, {run['seconds'] / 60:.0f} minutes on "
@@ -121,7 +121,7 @@ def mnist(path: Path) -> list[str]:
         f"{run['settings']['batch']} lists: the loss fell from {losses[0]:.2f} to "
         f"{losses[-1]:.2f}, and of the test's lists of five {test['em5']:.1%} came out exactly "
         f"right (by chance {1 / math.factorial(5):.2%}), of their elements {test['ew']:.1%}. "
-        f"Published, {law} after up to 200,000 steps: {PUBLISHED[law]:.1f}% of the lists (Table "
+        f"Published, {dist} after up to 200,000 steps: {PUBLISHED[dist]:.1f}% of the lists (Table "
         "3.7)."
     ]
 

@@ -58,7 +58,7 @@ def plots(rows: int, columns: int, size: tuple[float, float], **more: Any) -> tu
 
 
 def figure_soft() -> None:
-    """Functions of `gendr.soft`, hard and at three scales, and by three laws."""
+    """Functions of `gendr.soft`, hard and at three scales, and by three distributions."""
     x = torch.linspace(-2, 2, 801, dtype=torch.float64)
     shown = {
         "sign(x)": lambda *how: gendr.soft.sign(x, *how),

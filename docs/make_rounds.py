@@ -27,7 +27,7 @@ from lab.report.claims import (
     Decided,
     claims,
     compare_conorms,
-    compare_laws,
+    compare_distributions,
     decide,
 )
 from lab.report.details import is_twice
@@ -37,14 +37,14 @@ from lab.report.ten import (
     Contrast,
     TenObjects,
     at_sizes,
-    by_law,
+    by_distribution,
     contrasts,
     every_contrast,
     published,
     read_seconds,
 )
 from lab.studies.rounds import BLOCKS, best_exponent, file_of, read_block, read_table
-from lab.studies.ten import LAWS, POSE_WIDTHS
+from lab.studies.ten import DISTRIBUTIONS, POSE_WIDTHS
 
 DOCS = Path(__file__).parent
 TASKS = ("shape", "pose")
@@ -53,7 +53,8 @@ HEAD = (
     "own_error", "own_freedom", "own_p", "verdict",
 )  # fmt: skip
 SHOWN = (
-    *LAWS, "gumbel_min", "exponential.reversed", "gamma(shape=0.5).reversed", "exponential",
+    *DISTRIBUTIONS, "gumbel_min", "exponential.reversed", "gamma(shape=0.5).reversed",
+    "exponential",
 )  # fmt: skip
 CONORMS = (
     "probabilistic", "yager(p=2)", "frank(p=2)", "einstein", "hamacher(p=0.5)", "dombi(p=1)",
@@ -75,13 +76,13 @@ def grid_of(task: str, folder: Path) -> Grid:
     return grid
 
 
-def averages_of(task: str, folder: Path, laws: Sequence[str]) -> NDArray[np.float64]:
-    """[scenes, laws, draws]: plain laws with the mean in place of a T-conorm, in round 1."""
+def averages_of(task: str, folder: Path, dists: Sequence[str]) -> NDArray[np.float64]:
+    """[scenes, distributions, draws]: plain ones, the mean in place of a T-conorm, round 1."""
     blocks = [block for block in BLOCKS[task] if block.round == 1]
     tables = [read_block(file_of(folder, block)) for block in blocks]
     columns: list[NDArray[np.float64]] = []
-    for law in laws:
-        scores = [each[f"{law}/average"] for each in tables]
+    for dist in dists:
+        scores = [each[f"{dist}/average"] for each in tables]
         columns.append(np.array(draws_of(task, scores, best_exponent(task, scores))))
     return np.stack(columns, 1)
 
@@ -156,30 +157,34 @@ def findings(
         return f"{one.effect.text()} (adjusted p {_p(one.p)}{open_})"
 
     shape, pose = ten["shape"], ten["pose"]
-    mirrored = part_of(said, "shape", "reversed laws better than their mirror images").text()
+    mirrored = part_of(
+        said, "shape", "reversed distributions better than their mirror images"
+    ).text()
     one_width = pose.less(_plain("exponential"), _plain("linear"), same=True).text()
     return [
         f"1. **Shape: no best renderer can be named.** The best is among "
         f"{len(shape.candidates())} of {len(shape.names)} with 95 % confidence, from "
         f"{min(map(shape.mean, shape.candidates())):.3f} to "
         f"{max(map(shape.mean, shape.candidates())):.3f} mean hard IoU.",
-        "2. **Shape: most laws differ by little.** Exponential tails less linear ones: "
+        "2. **Shape: most distributions differ by little.** Exponential tails less linear ones: "
         f"{of('shape', 'exponential − linear tails')}; less finite supports: "
         f"{of('shape', 'exponential tails − finite supports')}.",
         "3. **Shape: `max` is worse than `probabilistic`** by "
         f"{of('shape', 'max − probabilistic')}; for poses the difference is "
         f"{of('pose', 'max − probabilistic')}. `yager(p=2)` less `probabilistic`: "
         f"{of('shape', 'yager 2 − probabilistic')} and {of('pose', 'yager 2 − probabilistic')}.",
-        "4. **Poses rank widths, not laws.** Exponential less linear tails, in poses found: "
+        "4. **Poses rank widths, not distributions.** Exponential less linear tails, in poses "
+        "found: "
         f"{one_width} at one width, {of('pose', 'exponential − linear tails')} at widths chosen "
         "on other objects.",
-        "5. **Shape: a law must not be 0 outside a face.** `exponential.reversed` leads "
-        f"`exponential` by {mirrored}, on two objects of round 1; the two gamma laws likewise.",
+        "5. **Shape: a distribution must not be 0 outside a face.** `exponential.reversed` leads "
+        f"`exponential` by {mirrored}, on two objects of round 1; the two gamma "
+        "distributions likewise.",
     ]
 
 
 def _plain(tails: str) -> list[str]:
-    return [f"{law}/probabilistic" for law in TAILS[tails]]
+    return [f"{dist}/probabilistic" for dist in TAILS[tails]]
 
 
 def _p(value: float) -> str:
@@ -288,21 +293,21 @@ def choices(ten: dict[str, TenObjects], seconds: Mapping[str, float]) -> list[tu
     return rows
 
 
-def laws(grid: Grid, old: Grid) -> list[tuple[str, ...]]:
-    """Plain laws less `logistic`, over all T-conorms, and their time."""
+def distributions(grid: Grid, old: Grid) -> list[tuple[str, ...]]:
+    """Plain distributions less `logistic`, over all T-conorms, and their time."""
     seconds = np.median(old.seconds[0][:, old.distinct], axis=1)
-    unit = seconds[old.laws.index("uniform")]
+    unit = seconds[old.dists.index("uniform")]
     rows: list[tuple[float, tuple[str, ...]]] = []
-    for law in SHOWN:
-        part = compare_laws(grid, law, [(0, law)], [(0, "logistic")]).pooled
-        said = "0" if law == "logistic" else part.text()
-        time = seconds[old.laws.index(law)] / unit
-        rows.append((part.value, (f"`{law}`", said, f"{time:.1f}")))
+    for dist in SHOWN:
+        part = compare_distributions(grid, dist, [(0, dist)], [(0, "logistic")]).pooled
+        said = "0" if dist == "logistic" else part.text()
+        time = seconds[old.dists.index(dist)] / unit
+        rows.append((part.value, (f"`{dist}`", said, f"{time:.1f}")))
     return [row for _, row in sorted(rows, key=lambda row: -row[0])]
 
 
 def tconorms(grid: Grid, old: Grid) -> list[tuple[str, ...]]:
-    """T-conorms less `probabilistic`, over all plain laws, and their time."""
+    """T-conorms less `probabilistic`, over all plain distributions, and their time."""
     seconds = dict(zip(old.conorms, np.median(old.seconds[0], axis=0), strict=True))
     rows: list[tuple[float, tuple[str, ...]]] = []
     for name in CONORMS:
@@ -328,7 +333,7 @@ def main() -> None:
         claim
         for task, grid in grids.items()
         for claim in claims(
-            grid, averages_of(task, args.tables, grid.laws), shares if task == "shape" else ()
+            grid, averages_of(task, args.tables, grid.dists), shares if task == "shape" else ()
         )
     ])  # fmt: skip
     tables = DOCS / "results" / "ten-objects"
@@ -338,7 +343,7 @@ def main() -> None:
     page = DOCS / "study.md"
     fill(page, "findings", findings(said, ten, compared))
     for task in TASKS:
-        fill(page, f"ten-{task}", by_law(ten[task]))
+        fill(page, f"ten-{task}", by_distribution(ten[task]))
     fill(page, "peers", published(ten["shape"], read_seconds(tables / "seconds.csv")))
     fill(DOCS / "results" / "study.md", "contrasts", every_contrast(compared))
     large = TenObjects.read(tables / "shape-64.csv", "shape")
@@ -354,7 +359,11 @@ def main() -> None:
     head = ("renderer", "shape, IoU", "poses found", "time")
     fill(page, "choices", table(head, choices(ten, read_seconds(tables / "seconds.csv"))))
     shape = grids["shape"]
-    fill(page, "laws", table(("law", "less `logistic`", "time"), laws(shape, old)))
+    fill(
+        page,
+        "distributions",
+        table(("distribution", "less `logistic`", "time"), distributions(shape, old)),
+    )
     head = ("T-conorm", "less `probabilistic`", "time")
     fill(page, "tconorms", table(head, tconorms(shape, old)))
 

@@ -79,7 +79,7 @@ def figure_operators() -> None:
 
 
 def figure_tables() -> None:
-    """Sorting networks with different laws, at equal steps."""
+    """Sorting networks with different distributions, at equal steps."""
     text = (DOCS / "results" / "sorting-tables.json").read_text(encoding="utf-8")
     results = list(json.loads(text)["trainings"].values())
     write_block("results/sorting.md", "sorting-tables", table(results))

@@ -1,15 +1,15 @@
 """Pictures of splatting, in docs/images.
 
-    python docs/make_splatting.py           splatting_laws.png
+    python docs/make_splatting.py           splatting_distributions.png
     python docs/make_splatting.py PHOTOS    splatting_stages.png and splatting_walk.gif too
     python docs/make_splatting.py PHOTOS --trained OUT      splatting_opaque.png alone
 
-Differences of laws and T-conorms, of docs/results/splatting-effects.json. And how a training turns
-soft triangles into a picture: one minute on a folder of photos with cameras, the first picture that
-is held out: the start, parts of the way, every tenth triangle of the end, and the opaque triangles
-that hard renderers take. And a walk around what was trained in so many steps, beside the nearest of
-the photos that were held out. Of a folder that `gendr splat PHOTOS -o OUT` wrote: photos held out,
-the soft triangles and the GLB from there.
+Differences of distributions and T-conorms, of docs/results/splatting-effects.json. And how a
+training turns soft triangles into a picture: one minute on a folder of photos with cameras, the
+first picture that is held out: the start, parts of the way, every tenth triangle of the end, and
+the opaque triangles that hard renderers take. And a walk around what was trained in so many steps,
+beside the nearest of the photos that were held out. Of a folder that `gendr splat PHOTOS -o OUT`
+wrote: photos held out, the soft triangles and the GLB from there.
 """
 
 from __future__ import annotations
@@ -57,25 +57,26 @@ def main() -> None:
     if args.trained is not None:
         save_opaque(args.photos, args.trained)
         return
-    save_laws(json.loads(EFFECTS.read_text()))
+    save_distributions(json.loads(EFFECTS.read_text()))
     if args.photos is not None:
         save_stages(args.photos)
         save_walk(args.photos)
 
 
-def save_laws(effects: dict[str, list[tuple[str, float, float]]]) -> None:
-    """A forest of differences: of laws twice, and of T-conorms."""
+def save_distributions(effects: dict[str, list[tuple[str, float, float]]]) -> None:
+    """A forest of differences: of distributions twice, and of T-conorms."""
     import matplotlib.pyplot as plt
 
     panels = {
-        "steps": "laws, equal steps,\nless uniform", "seconds": "laws, equal time,\nless uniform",
+        "steps": "distributions,\nequal steps,\nless uniform",
+        "seconds": "distributions,\nequal time,\nless uniform",
         "tconorms": "T-conorms, equal steps,\nless alpha blending",
     }  # fmt: skip
     figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
     for axis, (key, title) in zip(axes, panels.items(), strict=True):
         draw_forest(axis, [row for row in effects[key] if row[1:] != [0.0, 0.0]])
         axis.set_title(title, loc="left", fontsize=10)
-    figure.savefig(IMAGES / "splatting_laws.png", dpi=110, metadata={"Software": None})
+    figure.savefig(IMAGES / "splatting_distributions.png", dpi=110, metadata={"Software": None})
     plt.close(figure)
 
 

@@ -4,9 +4,9 @@
     python experiments/reconstruction.py --data data --renderers uniform/max cauchy/einstein@0.1px
 
 Each renderer, written DIST/TCONORM or DIST/TCONORM@SCALE, trains one network in a folder of its
-own, and so does the baseline, one mesh for all images. Laws need scales of their own: the same
-number softens edges by more or less. The same command goes on after an interruption; with another
-list of renderers it trains those that are missing. It writes, to the folder -o,
+own, and so does the baseline, one mesh for all images. Distributions need scales of their own: the
+same number softens edges by more or less. The same command goes on after an interruption; with
+another list of renderers it trains those that are missing. It writes, to the folder -o,
 
     table.md           3D IoU of the test split by class with standard errors, time, shapes
     table.json         the same with all digits

@@ -7,9 +7,10 @@ r"""Sorting networks side by side, at equal steps; Tables 3.7 and 3.8 and Figure
     python experiments/sorting_tables.py -n 5 3 7 --known docs/results/sorting-tables.json
     python experiments/sorting_tables.py --method bitonic -n 16 32 --device cuda --runs 5
 
-A row is a law at the steepness of Table 3.8, times each of --factors. Trainings of one seed have
-the same weights at first and the same lists. Those that the file --known has, with the same
-settings, are taken from there: what one day has trained another goes on from. The folder -o gets
+A row is a distribution at the steepness of Table 3.8, times each of --factors. Trainings of one
+seed have the same weights at first and the same lists. Those that the file --known has, with the
+same settings, are taken from there: what one day has trained another goes on from. The folder -o
+gets
 
     table.md        exact match with standard errors, differences from cauchy, the published scores
     results.json    settings, scores and histories of all trainings, but for those of --known
@@ -70,13 +71,13 @@ def settings_of(
     args: argparse.Namespace, n: int, row: str, factor: float, seed: int
 ) -> SortingSettings:
     """The settings of one training."""
-    law = ROWS[row]
-    steepness = published_steepness(args.method, n, law.dist, art=law.art > 0)
+    dist = ROWS[row]
+    steepness = published_steepness(args.method, n, dist.dist, art=dist.art > 0)
     defaults = {name: getattr(RankingSettings, name) for name in ("steps", "learning_rate")}
     return script.settings_of(
         args, SortingSettings, {**defaults, **(SMOKE if args.smoke else {})},
-        n=n, method=args.method, dist=law.dist, art=law.art, seed=seed, variant="regular",
-        steepness=steepness * law.factor * factor,
+        n=n, method=args.method, dist=dist.dist, art=dist.art, seed=seed, variant="regular",
+        steepness=steepness * dist.factor * factor,
     )  # fmt: skip
 
 

@@ -1,21 +1,21 @@
-"""Which law, and which T-conorm, for view synthesis by splatting soft triangles?
+"""Which distribution, and which T-conorm, for view synthesis by splatting soft triangles?
 
     python experiments/splatting.py PHOTOS ... --out docs/results --docs
 
 In stages, on every scene; within a stage all else is equal: the number of triangles, the start, the
 order of the photos. Every tenth photo is left out; the score is the mean PSNR on these.
 
-1. Of each law, with alpha blending (the probabilistic sum), scale and then learning rate are
-   searched with a third of the steps of one seed.
-2. Each law with what was found, three seeds: at equal steps, and in equal time. At equal steps
-   again with larger rates, where the largest was the best; they are taken where they are better
-   with all steps too.
-3. The best laws with all T-conorms, three seeds, at equal steps, with what 1 found.
-   Larger rates and the last of these laws may be left to some of the scenes (`--further`).
+1. Of each distribution, with alpha blending (the probabilistic sum), scale and then learning rate
+   are searched with a third of the steps of one seed.
+2. Each distribution with what was found, three seeds: at equal steps, and in equal time. At equal
+   steps again with larger rates, where the largest was the best; they are taken where they are
+   better with all steps too.
+3. The best distributions with all T-conorms, three seeds, at equal steps, with what 1 found.
+   Larger rates and the last of these distributions may be left to some of the scenes (`--further`).
 4. How the lead over the published window depends on what is learnt and on the unit of the scale; on
    the number of triangles and the size of the photos.
-5. The best laws and the published window again at a size that people use: larger photos, more
-   triangles, more time, with the scales and rates of before.
+5. The best distributions and the published window again at a size that people use: larger photos,
+   more triangles, more time, with the scales and rates of before.
 
 A run is a row of splatting.csv, written when it is done; what is there is not run again, so the
 command may be stopped in any way and given again. With `--show` nothing is run, and the tables hold
@@ -51,9 +51,10 @@ from lab.report.inference import Crossed
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "splatting.md"
 TABLES = PAGE.parent / "results" / "splatting-study.md"
-# The published window: the power law with a shape of each triangle and the inradius as scale.
+# The published window: the power-function distribution with a shape of each triangle and the
+# inradius as scale.
 WINDOW = "power(shape=1)"
-LAWS = (
+DISTRIBUTIONS = (
     "uniform", WINDOW, "cubic_hermite", "wigner_semicircle", "gaussian", "logistic", "laplace",
     "cauchy", "exponential", "exponential.reversed", "gumbel_max", "gumbel_min",
 )  # fmt: skip
@@ -64,7 +65,7 @@ TCONORMS = (
 SCALES, RATES, SEEDS = (0.25, 0.5, 1.0), (0.6, 1.0, 1.6), (0, 1, 2)
 # Tried in this order while the largest so far is the best.
 LARGER_RATES = (2.5, 4.0)
-# Laws that go on to larger rates, to all T-conorms, and to a size that people use.
+# Distributions that go on to larger rates, to all T-conorms, and to a size that people use.
 CLIMB, BEST, AGAIN = 6, 5, 3
 # How many times as long, for photos of how many times the side, with as many times the triangles.
 LARGER, LONGER = 4, 10
@@ -80,8 +81,8 @@ class Run:
         triangles: in the end.
         steps: 0 if the time is equal.
         budget: seconds, 0 if the steps are.
-        law: and the next, as gendr names them.
-        tconorm: see law.
+        dist: and the next, as gendr names them.
+        tconorm: see dist.
         unit: of the scale.
         scale: at the start.
         learnt: whether each triangle learns its own.
@@ -94,7 +95,7 @@ class Run:
     triangles: int
     steps: int
     budget: float
-    law: str
+    dist: str
     tconorm: str = "probabilistic"
     unit: str = "inradius"
     scale: float = 0.5
@@ -131,9 +132,9 @@ def train(folders: dict[str, str], run: Run) -> tuple[Run, list[str]]:
         _photos[key] = load_photos(folders[run.photos], size=run.side).split()
     photos, held_out = _photos[key]
     settings = SplatSettings(
-        dist=run.law, tconorm=run.tconorm, unit=run.unit, scale=run.scale, seed=run.seed,
+        dist=run.dist, tconorm=run.tconorm, unit=run.unit, scale=run.scale, seed=run.seed,
         learn_scale=run.learnt, rate=run.rate, triangles=run.triangles, evaluate_every=1.0,
-        shape=1.0 if run.law == WINDOW else None, steps=run.steps or 1, budget=run.budget or None,
+        shape=1.0 if run.dist == WINDOW else None, steps=run.steps or 1, budget=run.budget or None,
     )  # fmt: skip
     training = fit_splats(
         photos, settings, init=start_from(photos, settings), held_out=held_out
@@ -221,8 +222,10 @@ def by_rate(rows: Table, runs: Sequence[Run]) -> list[str]:
     for run in runs:
         few = [replace(run, steps=run.steps // 3, rate=rate) for rate in rates]
         scores = [f"{rows[each]:.2f}" if rows.have([each]) else "" for each in few]
-        cells.append([run.law, run.photos, f"{run.scale:g}", *scores])
-    return table(["law", "photos", "scale", *(f"rate {rate:g}" for rate in rates)], cells, left=2)
+        cells.append([run.dist, run.photos, f"{run.scale:g}", *scores])
+    return table(
+        ["distribution", "photos", "scale", *(f"rate {rate:g}" for rate in rates)], cells, left=2
+    )
 
 
 def over_seeds(run: Run) -> list[Run]:
@@ -303,36 +306,36 @@ def is_large(folder: str, side: int) -> bool:
 
 
 def with_tconorms(
-    rows: Table, scenes: Sequence[str], laws: dict[str, dict[str, Run]], names: Sequence[str]
+    rows: Table, scenes: Sequence[str], dists: dict[str, dict[str, Run]], names: Sequence[str]
 ) -> tuple[list[str], list[tuple[str, float, float]]]:
-    """What T-conorms do to laws of which all is run, less alpha blending: lines, and effects."""
+    """What T-conorms do where all is run, less alpha blending: lines, and effects."""
     families = {
-        law: {name: {s: replace(runs[s], tconorm=name) for s in scenes} for name in names}
-        for law, runs in laws.items()
+        dist: {name: {s: replace(runs[s], tconorm=name) for s in scenes} for name in names}
+        for dist, runs in dists.items()
     }
     complete = []
-    for law, family in families.items():
+    for dist, family in families.items():
         several = [run for runs in family.values() for run in runs.values()]
-        if rows.do(f"T-conorms of {law}", [each for run in several for each in over_seeds(run)]):
-            complete.append(law)
+        if rows.do(f"T-conorms of {dist}", [each for run in several for each in over_seeds(run)]):
+            complete.append(dist)
     if len(complete) < 2:
         return [], []
     effects = []
     for name in names[1:]:
         gaps = [
-            differences(rows, scenes, families[law][name], families[law][names[0]])[0]
-            for law in complete
+            differences(rows, scenes, families[dist][name], families[dist][names[0]])[0]
+            for dist in complete
         ]
         error = statistics.stdev(gaps) / math.sqrt(len(gaps))
         effects.append((name, statistics.mean(gaps), error))
     effects.sort(key=lambda each: -each[1])
     runs = [
-        {s: [e for law in complete for e in over_seeds(families[law][name][s])] for s in scenes}
+        {s: [e for dist in complete for e in over_seeds(families[dist][name][s])] for s in scenes}
         for name in (names[0], *(name for name, _, _ in effects))
     ]
     lines = [
         "", f"T-conorms with {', '.join(complete)} on {', '.join(scenes)}, less alpha blending; ± "
-        "is over these laws:", "", *gaps_table(effects, ["T-conorm", "dB"]),
+        "is over these distributions:", "", *gaps_table(effects, ["T-conorm", "dB"]),
         "", mixed_line(rows, scenes, runs, CLIMB),
     ]  # fmt: skip
     return lines, effects
@@ -347,34 +350,34 @@ def study(args: argparse.Namespace, rows: Table) -> tuple[list[str], dict[str, A
     """All stages: the lines of the page, and the effects for its picture."""
     scenes = list(rows.folders)
     start = Run("", args.side, args.triangles, args.steps, 0.0, "")
-    pairs = [(law, scene) for law in LAWS for scene in scenes]
-    tuned = searched(rows, [replace(start, photos=scene, law=law) for law, scene in pairs])
-    laws: dict[str, dict[str, Run]] = {law: {} for law in LAWS}
-    for (law, scene), run in zip(pairs, tuned, strict=True):
-        laws[law][scene] = run
+    pairs = [(dist, scene) for dist in DISTRIBUTIONS for scene in scenes]
+    tuned = searched(rows, [replace(start, photos=scene, dist=dist) for dist, scene in pairs])
+    dists: dict[str, dict[str, Run]] = {dist: {} for dist in DISTRIBUTIONS}
+    for (dist, scene), run in zip(pairs, tuned, strict=True):
+        dists[dist][scene] = run
     timed = {
-        law: {s: replace(run, steps=0, budget=args.seconds) for s, run in runs.items()}
-        for law, runs in laws.items()
+        dist: {s: replace(run, steps=0, budget=args.seconds) for s, run in runs.items()}
+        for dist, runs in dists.items()
     }
-    several = [run for found in (laws, timed) for runs in found.values() for run in runs.values()]
-    rows.do("laws", [each for run in several for each in over_seeds(run)])
-    _, steps = ranking(rows, scenes, laws, "uniform", "law")
-    by_time, seconds = ranking(rows, scenes, timed, "uniform", "law")
+    several = [run for found in (dists, timed) for runs in found.values() for run in runs.values()]
+    rows.do("distributions", [each for run in several for each in over_seeds(run)])
+    _, steps = ranking(rows, scenes, dists, "uniform", "distribution")
+    by_time, seconds = ranking(rows, scenes, timed, "uniform", "distribution")
     chosen = [name for name, _, _ in steps[:BEST]]
 
-    larger = {law: dict(runs) for law, runs in laws.items()}
+    larger = {dist: dict(runs) for dist, runs in dists.items()}
     first = [name for name, _, _ in steps[:CLIMB]]
-    at = [i for i, (law, scene) in enumerate(pairs) if law in first and scene in args.further]
+    at = [i for i, (dist, scene) in enumerate(pairs) if dist in first and scene in args.further]
     for i, run in zip(at, climbed(rows, [tuned[i] for i in at]), strict=True):
         larger[pairs[i][0]][pairs[i][1]] = run
     several = [run for runs in larger.values() for run in runs.values()]
     if not rows.do("larger rates", [each for run in several for each in over_seeds(run)]):
-        larger = laws
+        larger = dists
     # What few steps find best may be too large for all of them.
-    for law, runs in larger.items():
+    for dist, runs in larger.items():
         for scene, run in runs.items():
-            runs[scene] = max((laws[law][scene], run), key=lambda each: mean_score(rows, each))
-    by_steps, steps = ranking(rows, scenes, larger, "uniform", "law")
+            runs[scene] = max((dists[dist][scene], run), key=lambda each: mean_score(rows, each))
+    by_steps, steps = ranking(rows, scenes, larger, "uniform", "distribution")
     seeds = [{s: over_seeds(run) for s, run in larger[name].items()} for name, _, _ in steps]
     model = mixed_line(rows, scenes, seeds, CLIMB)
 
@@ -382,7 +385,7 @@ def study(args: argparse.Namespace, rows: Table) -> tuple[list[str], dict[str, A
     for names, over, which in (
         (TCONORMS[:-1], scenes, chosen[:AGAIN]), (TCONORMS, args.further, chosen)
     ):  # fmt: skip
-        found, effects = with_tconorms(rows, over, {law: laws[law] for law in which}, names)
+        found, effects = with_tconorms(rows, over, {dist: dists[dist] for dist in which}, names)
         joined += found
         tconorms = effects or tconorms
 
@@ -397,11 +400,11 @@ def study(args: argparse.Namespace, rows: Table) -> tuple[list[str], dict[str, A
     lead = []
     for name, change in forms.items():
         runs = {}
-        for law in ("uniform", WINDOW):
-            varied = [replace(laws[law][s], **change) for s in scenes]
+        for dist in ("uniform", WINDOW):
+            varied = [replace(dists[dist][s], **change) for s in scenes]
             if "unit" in change:
                 varied = searched(rows, varied)
-            runs[law] = dict(zip(scenes, varied, strict=True))
+            runs[dist] = dict(zip(scenes, varied, strict=True))
         several = [run for each in runs.values() for run in each.values()]
         rows.do(name, [each for run in several for each in over_seeds(run)])
         lead.append((name, *differences(rows, scenes, runs["uniform"], runs[WINDOW])))
@@ -409,15 +412,15 @@ def study(args: argparse.Namespace, rows: Table) -> tuple[list[str], dict[str, A
     again = list(dict.fromkeys(["uniform", *(name for name, _, _ in seconds[:AGAIN]), WINDOW]))
     fit = [s for s, folder in rows.folders.items() if is_large(folder, LARGER * args.side)]
     large = {
-        law: {
+        dist: {
             s: replace(run, side=LARGER * run.side, triangles=LARGER * run.triangles,
                        budget=LONGER * run.budget)
-            for s, run in timed[law].items() if s in fit
+            for s, run in timed[dist].items() if s in fit
         }
-        for law in again if fit
+        for dist in again if fit
     }  # fmt: skip
     rows.do("again", [e for runs in large.values() for r in runs.values() for e in over_seeds(r)])
-    by_large, at_large = ranking(rows, fit, large, "uniform", "law")
+    by_large, at_large = ranking(rows, fit, large, "uniform", "distribution")
 
     lines = [
         f"{', '.join(scenes)}; {args.side}², {args.triangles:,} triangles, {len(SEEDS)} seeds; "
@@ -443,9 +446,11 @@ def summary(effects: dict[str, Any]) -> list[str]:
         return f"{gap:+.2f} ± {error:.2f}" if error else "0"
 
     timed = {name: cell(gap, error) for name, gap, error in effects["seconds"]}
-    laws = [[name, cell(gap, error), timed[name]] for name, gap, error in effects["steps"]]
+    dists = [[name, cell(gap, error), timed[name]] for name, gap, error in effects["steps"]]
     return [
-        *table(["law, less `uniform`", "equal steps, dB", "equal time, dB"], laws, left=1),
+        *table(
+            ["distribution, less `uniform`", "equal steps, dB", "equal time, dB"], dists, left=1,
+        ),
         "", *gaps_table(effects["tconorms"], ["T-conorm, less alpha blending", "dB"]),
     ]  # fmt: skip
 
@@ -473,7 +478,9 @@ def main() -> None:
     sys.stdout.write("\n".join(lines) + "\n")
     (args.out / "splatting-effects.json").write_text(json.dumps(effects, indent=1) + "\n")
     if args.docs:
-        TABLES.write_text("\n".join(["# Laws and T-conorms for splatting", "", *lines]) + "\n")
+        TABLES.write_text(
+            "\n".join(["# Distributions and T-conorms for splatting", "", *lines]) + "\n"
+        )
         fill(PAGE, "splatting-study", summary(effects))
 
 

@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-r", "--results", metavar="FILE", help="SQLite; needed without --peers")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.csv")
     parser.add_argument("--protocol", choices=("small", "large"), default="small")
-    parser.add_argument("--renderers", nargs="+", metavar="LAW/TCONORM", help="default: 26")
+    parser.add_argument("--renderers", nargs="+", metavar="DIST/TCONORM", help="default: 26")
     parser.add_argument("--peers", action="store_true", help="the images of others, for shapes")
     parser.add_argument("--workers", type=script.count(1), default=1, metavar="N")
     parser.add_argument("--executor", choices=("local", "ray"), default="local")

@@ -1,9 +1,10 @@
 """Soft forms of functions of torch: a hard decision becomes its probability under noise.
 
-x > 0 holds with probability F(x / scale) if noise of the law F is added to x, and a function that
-decides becomes the mean of its branches. As scale goes to 0 each is the function of torch of the
-same name. All are plain PyTorch, so that `torch.compile`, `torch.func`, export and any number of
-derivatives work. Sorted things have functions of their own: `gendr.sorting`, `gendr.topk`.
+x > 0 holds with probability F(x / scale) if noise of the distribution F is added to x, and a
+function that decides becomes the mean of its branches. As scale goes to 0 each is the function of
+torch of the same name. All are plain PyTorch, so that `torch.compile`, `torch.func`, export and any
+number of derivatives work. Sorted things have functions of their own: `gendr.sorting`,
+`gendr.topk`.
 
     >>> from gendr import soft
     >>> soft.sign(torch.tensor([-1.0, 0.0, 0.3]), scale=0.1)
@@ -42,7 +43,7 @@ __all__ = [
     "take_along_dim", "where",
 ]  # fmt: skip
 
-Law: TypeAlias = "str | Distribution"
+Dist: TypeAlias = "str | Distribution"
 Scale: TypeAlias = "float | Tensor"
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,71 +62,74 @@ def _floating(name: str, x: object) -> Tensor:
     return tensor
 
 
-def _coverage(x: Tensor, scale: Scale, dist: Law) -> tuple[Tensor, Tensor]:
+def _coverage(x: Tensor, scale: Scale, dist: Dist) -> tuple[Tensor, Tensor]:
     """F(x / scale), and 1 less that without cancellation."""
     return as_distribution(dist).coverage(_floating("x", x), scale)
 
 
 @_soft
-def heaviside(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+def heaviside(x: Tensor, scale: Scale = 0.1, dist: Dist = "logistic") -> Tensor:
     """The probability of x > 0: F(x / scale), in [0, 1].
 
     Args:
         x: any shape; float32, float64, or half precision.
         scale: > 0, of the noise, in units of x; a number, or a tensor that broadcasts to x.
-        dist: its law, a name or an object.
+        dist: its distribution, a name or an object.
 
     Raises:
         TypeError: x is no floating tensor.
-        ValueError: an unknown law, a scale that is not positive.
+        ValueError: an unknown distribution, a scale that is not positive.
     """
     return _coverage(x, scale, dist)[0]
 
 
 @_soft
-def greater(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+def greater(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Dist = "logistic") -> Tensor:
     """The probability of a > b; see `heaviside`."""
     return heaviside(a - b, scale, dist)
 
 
 @_soft
-def less(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+def less(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Dist = "logistic") -> Tensor:
     """The probability of a < b; see `heaviside`."""
     return heaviside(b - a, scale, dist)
 
 
 @_soft
-def equal(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+def equal(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Dist = "logistic") -> Tensor:
     """How much a equals b: the density at a − b over that at 0, in [0, 1]; see `heaviside`.
 
     Raises:
-        ValueError: also for a law that is not symmetric, or whose density at 0 is no number.
+        ValueError: also for a distribution that is not symmetric, or whose density at 0 is no
+            number.
     """
-    law = check_symmetric(as_distribution(dist), "equal needs")
-    peak = law.pdf(torch.zeros((), dtype=torch.float64, device="cpu")).item()
+    dist = check_symmetric(as_distribution(dist), "equal needs")
+    peak = dist.pdf(torch.zeros((), dtype=torch.float64, device="cpu")).item()
     if not 0 < peak < float("inf"):
-        raise ValueError(f"equal needs a law with a density at 0, got {law} with {peak:g}")
-    return law.pdf(_floating("a - b", a - b) / checked_scale(scale)) / peak
+        raise ValueError(
+            f"equal needs a distribution with a density at 0, got {dist} with {peak:g}"
+        )
+    return dist.pdf(_floating("a - b", a - b) / checked_scale(scale)) / peak
 
 
 @_soft
-def sign(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+def sign(x: Tensor, scale: Scale = 0.1, dist: Dist = "logistic") -> Tensor:
     """2 F(x / scale) − 1, in [−1, 1]; see `heaviside`."""
     above, below = _coverage(x, scale, dist)
     return above - below
 
 
 @_soft
-def abs(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+def abs(x: Tensor, scale: Scale = 0.1, dist: Dist = "logistic") -> Tensor:
     """`x if x > 0 else -x`: x (2 F(x / scale) − 1), at most |x|; see `heaviside`."""
     return x * sign(x, scale, dist)
 
 
 @_soft
-def relu(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+def relu(x: Tensor, scale: Scale = 0.1, dist: Dist = "logistic") -> Tensor:
     """`x if x > 0 else 0`: x F(x / scale), which is slightly negative below 0; see `heaviside`.
 
-    With the Gaussian law it is GELU, with the logistic one SiLU (swish).
+    With the Gaussian distribution it is GELU, with the logistic one SiLU (swish).
     """
     above = heaviside(x, scale, dist)
     return torch.where(above > 0, x, 0.0) * above  # 0 of -inf too
@@ -134,19 +138,19 @@ def relu(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
 @_soft
 def clamp(
     x: Tensor, min: float | Tensor | None = None, max: float | Tensor | None = None,
-    scale: Scale = 0.1, dist: Law = "logistic",
+    scale: Scale = 0.1, dist: Dist = "logistic",
 ) -> Tensor:  # fmt: skip
     """X, or a limit with the probability that x is beyond it; see `heaviside`.
 
     x + F((min − x) / scale) (min − x) + F((x − max) / scale) (max − x). Beyond a limit by about the
-    scale, the result may be so too, by at most 0.28 scales for the logistic law.
+    scale, the result may be so too, by at most 0.28 scales for the logistic distribution.
 
     Args:
         x: any shape.
         min: the lower limit, a number or a tensor that broadcasts; None for none.
         max: the upper limit.
         scale: of the noise.
-        dist: its law.
+        dist: its distribution.
 
     Raises:
         TypeError, ValueError: without limits, for a lower one above the upper one, or as
@@ -184,29 +188,30 @@ def clamp(
 
 
 @_soft
-def round(x: Tensor, scale: Scale = 0.1, dist: Law = "logistic") -> Tensor:
+def round(x: Tensor, scale: Scale = 0.1, dist: Dist = "logistic") -> Tensor:
     """The nearest integer, of noise that is less than one half in magnitude.
 
     n + (F((t − ½) / scale) − F(−½ / scale)) / (1 − 2 F(−½ / scale)) for x = n + t, 0 <= t < 1: the
-    law given that the noise lies in [−½, ½]. Monotonic, and x itself at integers and halves.
+    distribution given that the noise lies in [−½, ½]. Monotonic, and x itself at integers and
+    halves.
 
     Args:
         x: any shape.
         scale: of the noise.
-        dist: its law; symmetric.
+        dist: its distribution; symmetric.
 
     Raises:
-        ValueError: as `heaviside`, and for a law that is not symmetric.
+        ValueError: as `heaviside`, and for a distribution that is not symmetric.
     """
-    law = check_symmetric(as_distribution(dist), "round needs")
+    dist = check_symmetric(as_distribution(dist), "round needs")
     below = torch.floor(_floating("x", x)).detach()
     half = torch.full_like(x, 0.5)
     # Beyond this scale differences would cancel, and the result is x but for 1 / scale.
     most = torch.finfo(x.dtype).eps ** (-1 / 3)
     scale = checked_scale(scale)
     scale = scale.clamp(max=most) if isinstance(scale, Tensor) else min(scale, most)
-    high, low = _coverage(half, scale, law)
-    above, _ = _coverage(torch.where(x.isinf(), x, x - below) - half, scale, law)
+    high, low = _coverage(half, scale, dist)
+    above, _ = _coverage(torch.where(x.isinf(), x, x - below) - half, scale, dist)
     return below + (above - low) / (high - low)
 
 
@@ -276,7 +281,7 @@ def take_along_dim(x: Tensor, probabilities: Tensor, dim: int = -1) -> Tensor:
 @_soft
 def histogram(
     x: Tensor, bins: int | Tensor = 100, range: tuple[float, float] | None = None,
-    scale: Scale = 0.1, dist: Law = "logistic", weight: Tensor | None = None,
+    scale: Scale = 0.1, dist: Dist = "logistic", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """How many values fall into each bin: sum of F((x − low) / scale) − F((x − high) / scale).
 
@@ -286,7 +291,7 @@ def histogram(
         range: of the bins; by default from the least to the greatest value of x, and the outer bins
             take what noise puts beyond.
         scale: of the noise, in units of x.
-        dist: its law.
+        dist: its distribution.
         weight: [..., n] of the values; 1 by default.
 
     Returns:

@@ -813,8 +813,8 @@ def test_soft_rendering_is_soft(box, tmp_path):
     assert run("render", box, "-o", hard, *options) == 0
     assert run("render", box, "-o", soft, "--cutoff", 0, *options) == 0
     assert soft.read_bytes() != hard.read_bytes()
-    law = ["--dist", "gaussian", "--tconorm", "yager(p=2)", "--scale", "3px"]
-    assert run("render", box, "-o", soft, *law, *options) == 0
+    dist = ["--dist", "gaussian", "--tconorm", "yager(p=2)", "--scale", "3px"]
+    assert run("render", box, "-o", soft, *dist, *options) == 0
     partial = []
     for path in (hard, soft):
         with Image.open(path) as image:
@@ -822,7 +822,7 @@ def test_soft_rendering_is_soft(box, tmp_path):
             partial.append(sum(histogram[1:255]))
     assert partial[1] > 3 * partial[0]
     # On white too: a soft edge fades from the colour of the mesh to the paper.
-    assert run("render", box, "-o", soft, *law, "--size", 48, "--quiet") == 0
+    assert run("render", box, "-o", soft, *dist, "--size", 48, "--quiet") == 0
     with Image.open(soft) as image:
         grey = image.convert("L")
         assert grey.getpixel((0, 0)) > 250
@@ -913,9 +913,9 @@ def test_closeups_cut_images_as_their_cameras_do():
 def test_list_names_everything(capsys):
     assert run("list") == 0
     text = capsys.readouterr().out
-    for name, law in gendr.distributions.laws().items():
+    for name, dist in gendr.distributions.standard_distributions().items():
         assert name in text
-        assert law.formula in text
+        assert dist.formula in text
     for name in gendr.tnorms.names():
         assert name in text
         assert gendr.tnorms.family(name).formula in text

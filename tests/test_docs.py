@@ -213,9 +213,9 @@ def test_pictures_are_used_and_small():
 
 
 def test_the_tables_name_every_member():
-    laws = (ROOT / "docs" / "distributions.md").read_text(encoding="utf-8")
+    dists = (ROOT / "docs" / "distributions.md").read_text(encoding="utf-8")
     tconorms = (ROOT / "docs" / "tconorms.md").read_text(encoding="utf-8")
-    assert [n for n in gendr.distributions.names() if f"| `{n}`" not in laws] == []
+    assert [n for n in gendr.distributions.names() if f"| `{n}`" not in dists] == []
     assert [n for n in gendr.tnorms.names() if f"| `{n}` |" not in tconorms] == []
 
 

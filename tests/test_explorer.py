@@ -33,11 +33,11 @@ addEventListener("load", () => setTimeout(() => {
   say("code", document.querySelector(".explorer-code code").textContent);
   say("address", location.hash);
   set("family", "yager");
-  set("law", "gamma");
+  set("base", "gamma");
   say("changed", document.querySelector(".explorer-code code").textContent);
   say("bookmark", decodeURIComponent(location.hash));
   say("shape", form.elements.shape.closest("label").hidden);
-  set("law", "laplace");
+  set("base", "laplace");
   say("noshape", form.elements.shape.closest("label").hidden);
   say("overflow", document.documentElement.scrollWidth - innerWidth);
   setTimeout(() => {
@@ -60,7 +60,11 @@ def members():
     joins = list(dict.fromkeys(str(each.tconorm) for each in found))
     pairs = [(dist, joins[5 * i % len(joins)]) for i, dist in enumerate(dists)]
     pairs += [(dists[(7 * i + 3) % len(dists)], join) for i, join in enumerate(joins)]
-    extra = [(f"{law}.centred", "average") for law in distributions.names() if law != "heaviside"]
+    extra = [
+        (f"{distribution}.centred", "average")
+        for distribution in distributions.names()
+        if distribution != "heaviside"
+    ]
     return [*dict.fromkeys([*pairs, *extra, ("heaviside", "joe(p=2)")])]
 
 
@@ -159,7 +163,7 @@ def test_page_draws_what_the_reference_draws(pictures):
         drawn_alpha = torch.tensor(alpha, dtype=torch.float64).reshape(SIZE, SIZE)
         assert (drawn_alpha - expected.detach()).abs().max() < 1e-9, where
         pull = torch.zeros_like(triangles)
-        if expected.requires_grad:  # a hard law has no gradient
+        if expected.requires_grad:  # a hard distribution has no gradient
             (pull,) = torch.autograd.grad((upstream * expected).sum(), triangles)
         # Of faces that share the corner nearest to a pixel, rounding says which has the maximum.
         if (tconorm, scene) != ("max", "a sphere of 80 faces"):

@@ -149,7 +149,10 @@ CURVED = {
     },
     "T-norm": (lambda x: tnorms.tnorm("max")(x.sigmoid(), 0.3), LISTS),
     **{
-        f"law {name}": (lambda x, n=name: distributions.get(n, **SHAPES.get(n, {}))(x, 0.5), LISTS)
+        f"distribution {name}": (
+            lambda x, n=name: distributions.get(n, **SHAPES.get(n, {}))(x, 0.5),
+            LISTS,
+        )
         for name in ("logistic", "gamma", "student_t", "power")
     },
     "mask, gamma": (lambda x: topk.soft_topk_mask(x, 2, "gamma(shape=2)"), LISTS),

@@ -256,7 +256,7 @@ with strict_device.strict():
 @pytest.mark.slow
 @pytest.mark.rotating(4, group="pretended device")
 def test_lists_take_few_launches():
-    """Both passes; without kernels 81 of a loss of top-k, 4,106 of a mask of the logistic law."""
+    """Both passes; without kernels 81 of a loss of top-k, 4,106 of a logistic mask."""
     lines = run_python(LAUNCHED, check=True).stdout.splitlines()
     for line, most, kernels in zip(
         lines, (11, 9, 6), (("losses",), ("mask", "mask_back"), ("project", "project_gradients")),

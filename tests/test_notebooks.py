@@ -13,7 +13,7 @@ from support.cases import for_each
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "docs" / "examples").glob("*.ipynb"))
 # What makes a notebook quicker, and changes no more than its numbers.
-QUICKER = {"learn-the-law": [("cube(3)", "cube(2)"), ("Renderer(256", "Renderer(64")]}
+QUICKER = {"learn-the-distribution": [("cube(3)", "cube(2)"), ("Renderer(256", "Renderer(64")]}
 
 
 def cells(path, kind):
@@ -27,7 +27,7 @@ def test_there_are_notebooks():
         "depth-normals-batches",
         "find-a-pose",
         "fit-a-mesh",
-        "learn-the-law",
+        "learn-the-distribution",
         "sorting-supervision",
         "splat-a-scene",
     }

@@ -50,7 +50,7 @@ def test_schedule_multiplies_by_one_factor(start, end):
 
 
 @for_each(dist=ALL, rotating=3)
-def test_every_law_gets_a_scale_that_meets_the_rule(dist):
+def test_every_distribution_gets_a_scale_that_meets_the_rule(dist):
     mesh, tconorm = sphere(2), gendr.tnorms.tconorm("einstein")
     scale = suggest_scale(mesh, CAMERA, SIZE, dist, tconorm=tconorm)
     views, _ = CAMERA.project(mesh.vertices)
@@ -117,7 +117,7 @@ def test_heavy_tails_shrink_with_the_number_of_faces_unless_joined_by_max():
     assert suggest_scale(sphere(4), CAMERA, SIZE, "cauchy", tconorm="max") > 10 * many
 
 
-def test_a_callable_and_art_get_what_the_law_gets():
+def test_a_callable_and_art_get_what_the_distribution_gets():
     mesh = sphere(2)
 
     def cdf(z):

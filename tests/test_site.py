@@ -29,7 +29,7 @@ def test_every_public_name_has_a_place_in_the_reference():
     assert home["gendr.instances"] == "gendr.instances"
     assert "::: gendr.mesh.cameras.Camera\n" in pages["gendr.mesh"]
     assert "::: gendr.mesh.cameras.Camera\n" not in pages["gendr"]
-    # A law that only its file names, too.
+    # A distribution that only its file names, too.
     assert "heading: gendr.distributions.StudentT\n" in pages["gendr.distributions"]
 
 

@@ -11,7 +11,7 @@ curve to the file, which is kept as docs/results/peers.json.
 
 Everything but the renderer is shared: target, start, parametrisation, optimiser, loss, number of
 steps. Soft renderers get the schedule of the README, twice the suggested scale to a third of it
-(squared for squared laws); Mitsuba's images are hard, and it samples outlines for
+(squared for squared distributions); Mitsuba's images are hard, and it samples outlines for
 their gradients. The clock runs over steps alone, after one step on the side that compiles, and
 counts processor time of all threads, so that other work on the machine matters little. Quality is
 the mean IoU of hard silhouettes from 24 other places.
@@ -151,7 +151,7 @@ def _sensor(mi: Any, camera: gendr.Camera) -> Any:
     )
 
 
-# The name in the plot, the law whose scale is suggested, and what makes the renderer.
+# The name in the plot, the distribution whose scale is suggested, and what makes the renderer.
 RENDERERS: dict[str, tuple[str, str, Callable[[], Render]]] = {
     "gendr": ("gendr: logistic", "logistic", lambda: ours("logistic")),
     "softras": ("SoftRas' formula, by gendr", "logistic.squared", lambda: ours("logistic.squared")),
@@ -166,12 +166,12 @@ def measure(name: str, steps: int, limit: float) -> dict[str, Any]:
     Raises:
         SystemExit: its silhouettes are not those of `gendr`.
     """
-    _, law, make = RENDERERS[name]
+    _, dist, make = RENDERERS[name]
     teapot = gendr.Mesh.load(ROOT / "assets" / "teapot.obj")
     target, held_out = HARD(teapot, SEEN).alpha, HARD(teapot, HELD_OUT).alpha
     sphere = gendr.mesh.icosphere(3).scaled(0.4)
-    scale = gendr.suggest_scale(sphere, SEEN, SIZE, law)
-    power = 2 if law.endswith("squared") else 1
+    scale = gendr.suggest_scale(sphere, SEEN, SIZE, dist)
+    power = 2 if dist.endswith("squared") else 1
     schedule = gendr.geometric_schedule(2**power * scale, scale / 3**power, steps=steps)
     render = make()
     with torch.no_grad():

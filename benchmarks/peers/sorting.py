@@ -129,7 +129,7 @@ def selected(n: int) -> Mapping[str, Function]:
 
 
 def mask(n: int) -> Mapping[str, Function]:
-    """The mask of a tenth of all, by the law of Laplace."""
+    """The mask of a tenth of all, by the Laplace distribution."""
     *_, lapsum = peers()
     k = n // 10
     return {

@@ -64,7 +64,7 @@ def _seen(mesh: Mesh, size: float) -> Tensor:
 
 
 def mathematics() -> str:
-    """JavaScript with the laws, the families, `picture` and the scenes; it needs no browser."""
+    """JavaScript with the distributions, families, `picture` and scenes; it needs no browser."""
     data = {name: rounded(triangles) for name, triangles in scenes().items()}
     return "\n".join([formulas(), _file("picture.js"), f"const scenes = {json.dumps(data)};\n"])
 

@@ -1,7 +1,8 @@
-"""Bodies of laws and T-conorms in JavaScript, for the page of the site that draws them.
+"""Kernel functions of distributions and T-conorms in JavaScript, for a page of the site.
 
-A body is plain Python on numbers (see `gendr.kernels.vocabulary`), so it can be translated word by
-word. The page then has the formulas that the kernels have, not a copy that somebody keeps up.
+A kernel function is plain Python on numbers (see `gendr.kernels.vocabulary`), so it can be
+translated word by word. The page then has the formulas that the kernels have, not a copy that
+somebody keeps up.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from gendr.distributions.bodies import bodies, has_shape
-from gendr.distributions.registry import laws
+from gendr.distributions.kernel_functions import has_shape, kernel_functions
+from gendr.distributions.registry import standard_distributions
 from gendr.tnorms.base import Parametric
-from gendr.tnorms.bodies import body
+from gendr.tnorms.kernel_functions import kernel_function
 from gendr.tnorms.registry import family
 from gendr.tnorms.registry import names as tconorms
 
@@ -234,19 +235,20 @@ const support = {
 
 
 def formulas() -> str:
-    """All laws and families of T-conorms as JavaScript.
+    """All distributions and families of T-conorms as JavaScript.
 
     Returns:
-        Definitions of `laws` and `families`, objects by name. A law has `tails(z, shape,
-        constant)`, which returns [cdf, sf], `density(z, shape, constant)`, `constant(shape)`, the
-        default `shape` or null, its `formula`, and whether it `isSymmetric`. A family has its
-        `kind`, `formula`, an example `p` or null, and, if a sum folds it, `generator(a, s, p)`,
-        `inverse(t, p)`, which returns [A, S], and `weight(a, s, A, S, p)`, dA/da.
+        Definitions of "distributions" and "families", objects by name. A distribution has
+        `tails(z, shape, constant)`, which returns [cdf, sf], `density(z, shape, constant)`,
+        `constant(shape)`, the default `shape` or null, its `formula`, and whether it `isSymmetric`.
+        A family has its `kind`, `formula`, an example `p` or null, and, if a sum folds it,
+        `generator(a, s, p)`, `inverse(t, p)`, which returns [A, S], and `weight(a, s, A, S, p)`,
+        dA/da.
     """
     made = Translation()
-    out = ["const laws = {};", "const families = {};"]
-    for name, cls in laws().items():
-        of = bodies(name)
+    out = ["const distributions = {};", "const families = {};"]
+    for name, cls in standard_distributions().items():
+        of = kernel_functions(name)
         facts = {
             "formula": cls.formula,
             "shape": float(cls().shape) if has_shape(of) else None,  # pyright: ignore[reportAttributeAccessIssue]
@@ -255,7 +257,7 @@ def formulas() -> str:
         names = {kind: made.name(of.for_float64(kind)) for kind in ("tails", "density")}
         if has_shape(of):
             names["constant"] = made.name(of.for_float64("constant"))
-        out.append(_entry("laws", name, facts, names))
+        out.append(_entry("distributions", name, facts, names))
     for name in tconorms():
         cls = family(name)
         facts = {
@@ -264,7 +266,7 @@ def formulas() -> str:
             "p": cls.example_p[0] if issubclass(cls, Parametric) else None,
         }
         kinds = ("generator", "inverse", "weight") if cls.kind == "archimedean" else ()
-        names = {kind: made.name(body(name, kind)) for kind in kinds}
+        names = {kind: made.name(kernel_function(name, kind)) for kind in kinds}
         out.append(_entry("families", name, facts, names))
     return "\n".join([_SUPPORT.strip(), made.text(), *out, ""])
 

@@ -58,7 +58,7 @@ def block_of(page, name):
 SAID = {
     "exponential tails better than linear ones": "likely",
     "exponential tails better than finite supports": "open",
-    "reversed laws better than their mirror images": "likely",
+    "reversed distributions better than their mirror images": "likely",
     "max worse than the usual T-conorms": "likely",
 }
 
@@ -104,9 +104,9 @@ def pooled(task, number):
 
 def round_1(task):
     return {
-        (law.endswith(".squared"), law.removesuffix(".squared"), plain(conorm)): values
+        (dist.endswith(".squared"), dist.removesuffix(".squared"), plain(conorm)): values
         for name, values in pooled(task, 1).items()
-        for law, conorm in [name.split("/")] if conorm != "average"
+        for dist, conorm in [name.split("/")] if conorm != "average"
     }  # fmt: skip
 
 
@@ -146,26 +146,26 @@ SLOW = ("cauchy", "reciprocal")
 @pytest.mark.parametrize("task", ["shape", "pose"])
 def test_comparisons_follow_from_the_tables(task):
     q = round_1(task)
-    laws = sorted({law for _, law, _ in q})
+    dists = sorted({dist for _, dist, _ in q})
     conorms = sorted({conorm for *_, conorm in q} - {"schweizer_sklar -1"})  # dombi 1 again
-    assert (len(laws), len(conorms)) == (27, 22)
+    assert (len(dists), len(conorms)) == (27, 22)
     usual = [c for c in conorms if c not in (
         "yager 4", "aczel_alsina 2", "aczel_alsina 4", "dombi 2", "dombi 4", "schweizer_sklar -2",
         "schweizer_sklar -4", "max")]  # fmt: skip
-    # [laws, T-conorms, scenes, draws]
-    every = np.array([[q[False, law, c] for c in conorms] for law in laws])
+    # [distributions, T-conorms, scenes, draws]
+    every = np.array([[q[False, dist, c] for c in conorms] for dist in dists])
 
-    def law(*names):
-        return every[[laws.index(name) for name in names]].mean(0)
+    def dist(*names):
+        return every[[dists.index(name) for name in names]].mean(0)
 
     def conorm(*names):
         return every[:, [conorms.index(name) for name in names]].mean(1)
 
-    of_laws, of_conorms = mixed(every.mean(1)), mixed(every.mean(0))
+    of_dists, of_conorms = mixed(every.mean(1)), mixed(every.mean(0))
     again = {
-        "exponential − linear": (law(*FAST) - law(*SLOW), of_laws * (1 / 4 + 1 / 2) ** 0.5),
+        "exponential − linear": (dist(*FAST) - dist(*SLOW), of_dists * (1 / 4 + 1 / 2) ** 0.5),
         "exponential reversed − exponential": (
-            law("exponential.reversed") - law("exponential"), of_laws * 2**0.5
+            dist("exponential.reversed") - dist("exponential"), of_dists * 2**0.5
         ),
         "usual − max, plain": (
             conorm(*usual) - conorm("max"), of_conorms * (1 / len(usual) + 1) ** 0.5
@@ -219,8 +219,8 @@ def test_what_ten_objects_say_follows_from_the_tables(task):
     near = ("uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic",
             "hyperbolic_secant")  # fmt: skip
 
-    def mean(laws, *conorms):
-        every = [values[f"{law}/{conorm}"] for law in laws for conorm in conorms]
+    def mean(dists, *conorms):
+        every = [values[f"{dist}/{conorm}"] for dist in dists for conorm in conorms]
         return np.array([np.mean([each[o] for each in every]) for o in names])
 
     every, three = "probabilistic", ("probabilistic", "yager(p=2)", "max")
@@ -252,11 +252,11 @@ def test_what_ten_objects_say_follows_from_the_tables(task):
     assert set(known) <= set(mine)
     table = block_of("study.md", f"ten-{task}").splitlines()[2:-1]
     for line in table:
-        law, *cells = (cell.strip(" `") for cell in line.strip("|").split("|"))
+        dist, *cells = (cell.strip(" `") for cell in line.strip("|").split("|"))
         cells = cells[1:] if task == "pose" else cells
         for conorm, cell in zip(three, cells, strict=False):
             if cell != "—":
-                assert float(cell) == pytest.approx(mean([law], conorm).mean(), abs=6e-4)
+                assert float(cell) == pytest.approx(mean([dist], conorm).mean(), abs=6e-4)
 
 
 def test_what_is_said_of_the_readings_of_the_reciprocals_steepness():

@@ -30,7 +30,7 @@ class Registered:
 
     A class of the user's own takes the place of an earlier one of the same name: a cell of a
     notebook may run again. The names and aliases of the package's members are kept, unless a class
-    says that it takes one: `class Mine(Law, replace=True)`.
+    says that it takes one: `class Mine(StandardDistribution, replace=True)`.
 
     Raises:
         ValueError: when a class is defined that takes such a name without the word.
@@ -43,6 +43,8 @@ class Registered:
     def __init_subclass__(cls, *, replace: bool = False, **rest: Any) -> None:
         """Check the name."""
         super().__init_subclass__(**rest)
+        if "bodies" in vars(cls):  # the old name
+            cls.kernel_functions = vars(cls)["bodies"]  # pyright: ignore[reportAttributeAccessIssue]
         Registered._defined += 1
         cls._place = Registered._defined
         if "name" not in vars(cls) or is_of_package(cls) or replace:

@@ -185,7 +185,7 @@ def refuse_batched(grads: Iterable[object]) -> None:
             )
 
 
-KNOWN_LAWS = "take logistic, laplace or cauchy"  # which are elementary functions
+KNOWN_DISTRIBUTIONS = "take logistic, laplace or cauchy"  # which are elementary functions
 
 
 def refuse_batch(what: str, x: Tensor) -> None:
@@ -195,7 +195,7 @@ def refuse_batch(what: str, x: Tensor) -> None:
         RuntimeError: it is one.
     """
     if torch.compiler.is_exporting():
-        raise RuntimeError(f"{what} has no graph for torch.export; {KNOWN_LAWS}")
+        raise RuntimeError(f"{what} has no graph for torch.export; {KNOWN_DISTRIBUTIONS}")
     if torch.compiler.is_compiling():
         return
     functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]

@@ -363,7 +363,7 @@ class _FitReport:
         self.beside = beside
         self.animated = beside.call(_Shown.of, target, TILE, COLUMNS)
         self.listed = beside.call(_Shown.of, target, SHEET_TILE, 2 * SHEET_COLUMNS)
-        self.drawn: list[Callable[[], list[visual.Pixels]]] = []
+        self.rendered: list[Callable[[], list[visual.Pixels]]] = []
 
     def step(self, state: FitState) -> None:
         """Update the progress bar after a step, and save now and then."""
@@ -388,9 +388,9 @@ class _FitReport:
 
     def draw(self, state: FitState) -> None:
         """Begin to draw what has come to the trace."""
-        for _, vertices, faces in state.trace[len(self.drawn) :]:
+        for _, vertices, faces in state.trace[len(self.rendered) :]:
             mesh = Mesh(state.frame.world(vertices), faces).with_origin(self.target.origin)
-            self.drawn.append(self.beside.call(self.drawing, mesh))
+            self.rendered.append(self.beside.call(self.drawing, mesh))
 
     def drawing(self, mesh: Mesh) -> list[visual.Pixels]:
         """Pictures of a shape for the animation."""
@@ -398,7 +398,7 @@ class _FitReport:
 
     def preview(self, state: FitState) -> None:
         """Write a picture of the latest shape that was kept."""
-        latest = state.trace[-1][0], self.drawn[-1]
+        latest = state.trace[-1][0], self.rendered[-1]
         scores = [(int(h["step"]), h["iou"]) for h in state.history if "iou" in h]
         frames = visual.fit_frames(
             # The last frame of an animation says that it is the last.
@@ -421,8 +421,9 @@ class _FitReport:
         faster = faster_by_cutoff(self.settings, state.history[-1]["scale"])
         if left > HINT_SECONDS and faster is not None:
             self.session.write(
-                f"gendr: about {left:.0f} s to go, because the tails of {self.settings.law} reach "
-                f"far; with --cutoff {FAST_CUTOFF:g} it would be about {faster} times faster"
+                f"gendr: about {left:.0f} s to go, because the tails of "
+                f"{self.settings.distribution} reach far; with --cutoff {FAST_CUTOFF:g} it "
+                f"would be about {faster} times faster"
             )
 
     def save(self, state: FitState) -> None:
@@ -458,7 +459,7 @@ class _FitReport:
             "background": self.args.background,
             "tolerance": self.args.tolerance,
             "init": self.start,
-            "instance": f"{settings.law}/{settings.conorm}",
+            "instance": f"{settings.distribution}/{settings.conorm}",
             "scale": {"start": first, "end": last, "unit": settings.unit},
             "seed": settings.seed,
             "settings": settings.describe() | {"budget": self.args.settings.budget},
@@ -522,10 +523,10 @@ class _FitReport:
         metrics["faces"] = result.mesh.face_counts[0]
         metrics["quality"] = mesh_quality(result.mesh)
         metrics["crumbs_removed"] = removed
-        doubts: list[str] = []
+        cautions: list[str] = []
         if target.views is not None:
             seen, hull = metrics["seen_by_two"], self.start == "hull"
-            doubts = photos.warnings_of(result.iou, seen, metrics["quality"], from_hull=hull)
+            cautions = photos.warnings_of(result.iou, seen, metrics["quality"], from_hull=hull)
         write_all({**files, out / METRICS: as_json(metrics)})
         for name in (PROGRESS, PREVIEW):
             (out / name).unlink(missing_ok=True)
@@ -541,7 +542,7 @@ class _FitReport:
                 f"mean IoU {result.iou:.3f} over {len(target.masks)} views of {size}"
                 f"{', ' + note if note else ''}, {metrics['seconds']['total']:.1f} s{spent}\n"
                 f"{out}: {', '.join([ANIMATION, SHEET, *extra, MESH, METRICS])}\n"
-                + "".join(f"note: {each}\n" for each in doubts)
+                + "".join(f"note: {each}\n" for each in cautions)
                 + f"next: open {out / ANIMATION}, "
                 f"or turn the mesh: gendr view {out}\n"
             )
@@ -581,7 +582,7 @@ class _FitReport:
         with self.session.part("gif") as tell:
             frames = visual.fit_frames(
                 self.target.name, result.state.step,
-                list(zip(steps, [*self.drawn, last], strict=True)), scores,
+                list(zip(steps, [*self.rendered, last], strict=True)), scores,
                 self.animated().pictures, tell, result.mesh.device,
             )  # fmt: skip
         return {
@@ -597,7 +598,7 @@ class _FitReport:
         count = len(target.masks)
         parts = [
             f"{count} view{'s' * (count > 1)} of {width} x {height}",
-            f"{settings.law} / {settings.conorm}",
+            f"{settings.distribution} / {settings.conorm}",
             f"{result.state.step} steps in {result.state.seconds:.1f} s",
             note,
         ]
@@ -630,7 +631,7 @@ def faster_by_cutoff(settings: FitSettings, scale: float) -> int | None:
     """
     wide = torch.tensor(scale, dtype=torch.float64)
     now, then = (
-        min(float(settings.law.radius(wide, cutoff).max()), 2.0)
+        min(float(settings.distribution.radius(wide, cutoff).max()), 2.0)
         for cutoff in (settings.cutoff, max(settings.cutoff, FAST_CUTOFF))
     )
     if now < HINT_REACH or now < 2 * then:

@@ -28,10 +28,10 @@ def _distributions() -> str:
     from gendr import distributions
 
     rows = []
-    for name, law in distributions.laws().items():
-        given = ", ".join(f"{f.name}={f.default:g}" for f in fields(cast("Any", law)))
-        also = f"  also {', '.join(law.aliases)}" if law.aliases else ""
-        rows.append((f"{name}({given})" if given else name, law.formula + also))
+    for name, dist in distributions.standard_distributions().items():
+        given = ", ".join(f"{f.name}={f.default:g}" for f in fields(cast("Any", dist)))
+        also = f"  also {', '.join(dist.aliases)}" if dist.aliases else ""
+        rows.append((f"{name}({given})" if given else name, dist.formula + also))
     return f"""\
 Distributions: F(z), z = distance / scale, makes the edge of a face soft
 {_table(rows)}

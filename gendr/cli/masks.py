@@ -205,8 +205,8 @@ def _found(
     done = 0
     for rows in grouped((tuple(image.planes.shape), image.quarters) for image in images):
         stack, names = torch.stack([images[i].planes for i in rows]), [photos[i].name for i in rows]
-        told = partial(_report, tell, done / len(images), len(rows) / len(images))
-        found, kind = find_masks(stack, names=names, callback=told)
+        progress = partial(_report, tell, done / len(images), len(rows) / len(images))
+        found, kind = find_masks(stack, names=names, callback=progress)
         for i, mask in zip(rows, found, strict=True):
             masks[i] = mask
         kinds.append(kind)

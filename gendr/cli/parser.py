@@ -221,7 +221,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     resume: bool = option(False)
     view: bool = option(False)
     settings: FitSettings = group(
-        FitSettings, dist="LAW", tconorm="NAME", backend="NAME", edge="PIXELS",
+        FitSettings, dist="DIST", tconorm="NAME", backend="NAME", edge="PIXELS",
         budget=(seconds, "TIME"),
     )  # fmt: skip
     subdivisions: int | None = option(None, count(0))
@@ -365,7 +365,7 @@ class Render(OnDevice, OnThreads, ReadsImages):
     )
     background: str = option("white", None, "COLOUR")
     mipmaps: bool = option(False)
-    dist: str | None = option(None, None, "LAW")
+    dist: str | None = option(None, None, "DIST")
     tconorm: str | None = option(None, None, "NAME")
     scale: str | None = option(None)
     gamma: float | None = option(None, above(0))
@@ -425,7 +425,7 @@ class Splat(OnThreads, ReadsImages):
             (which is said), points of COLMAP or gendr cameras (if any), a visual hull of the masks
             (if any), or what the cameras see; or a mesh, a file of points or Gaussians (PLY, plain
             or compressed, .splat, .spz, SOG, glTF), or the splats.npz of a training before, whose
-            law, T-conorm and unit then hold.
+            distribution, T-conorm and unit then hold.
         hold_out: every N-th picture is left out of the training, and scored; 0 for none.
         opaque: for splats.glb, train opaque triangles for so many times the steps, or the time, of
             the soft ones; 0: none.
@@ -444,7 +444,7 @@ class Splat(OnThreads, ReadsImages):
     output: str = option("out", None, "FOLDER", flags=_OUTPUT)
     resume: bool = option(False)
     settings: SplatSettings = group(
-        SplatSettings, dist="LAW", tconorm="NAME", unit="UNIT", density="HOW", background="HOW",
+        SplatSettings, dist="DIST", tconorm="NAME", unit="UNIT", density="HOW", background="HOW",
         budget=(seconds, "TIME"),
     )  # fmt: skip
     cameras: str | None = option(None, None, "FILE")
@@ -663,8 +663,8 @@ class Compile(Common):
     """Compile the CPU kernels now, not at their first use.
 
     Fill the cache of kernels, for an image of a container, a cluster or a lesson: what is compiled
-    later, of other laws and T-conorms, takes a second. The cache lies beside the package, or where
-    NUMBA_CACHE_DIR says; it holds for processors of this kind.
+    later, of other distributions and T-conorms, takes a second. The cache lies beside the package,
+    or where NUMBA_CACHE_DIR says; it holds for processors of this kind.
 
     Examples:
       gendr compile                  all, on all cores

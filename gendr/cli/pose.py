@@ -249,7 +249,7 @@ def _results(
     count = 1 if args.track or rig is not None else len(images)
 
     def fitted(masks: Tensor, i: int, **more: Any) -> PoseResult:
-        def told(now: Progress) -> None:
+        def report(now: Progress) -> None:
             nonlocal found
             if now.state is not found.get(i):
                 found = {**found, i: now.state}
@@ -259,7 +259,7 @@ def _results(
 
         return fit_pose(
             mesh, masks, fov=None if args.find_fov else args.fov, settings=args.settings,
-            intrinsics=lenses[i], callback=told, resume=found.get(i), **more,
+            intrinsics=lenses[i], callback=report, resume=found.get(i), **more,
         )  # fmt: skip
 
     # A bar that is left would make two lines of an error.

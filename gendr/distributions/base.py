@@ -1,7 +1,8 @@
 """The contract of a distribution, and the one wrapper that holds every transform.
 
 A distribution is evaluated in three steps that live here and nowhere else: the argument
-u = +-(inner(x) / scale) + shift, the base law at u, and the swap of cdf and sf when it is reversed.
+u = +-(inner(x) / scale) + shift, the base distribution at u, and the swap of cdf and sf when it is
+reversed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_float, check_number, widened
+from gendr._common.names import renamed
 from gendr._common.ranges import finite, ratio, saturated
 from gendr._common.tracing import all_hold, once
 
@@ -62,7 +64,7 @@ def number_text(value: Number) -> str:
 
 
 class Distribution(ABC):
-    """A CDF in closed form: a base law, a law of the user's, or either of them transformed.
+    """A CDF in closed form: a standard one, one of the user's, or either of them transformed.
 
     `dist(x, scale)` is the CDF at x; cdf(z), sf(z) and pdf(z) are at scale 1, icdf(q) and isf(q)
     are the inverses of cdf and sf. All take and return tensors of any shape and floating dtype
@@ -71,8 +73,9 @@ class Distribution(ABC):
     their gradients; where a pdf is infinite it counts as 0.
 
     Attributes:
-        shape_parameter: the shape of the base law, None if it has none.
-        is_symmetric: whether the base law is symmetric: F(z) = 1 - F(-z).
+        base: the distribution under all transforms.
+        shape_parameter: the shape of the base distribution, None if it has none.
+        is_symmetric: whether the base distribution is symmetric: F(z) = 1 - F(-z).
         is_reversed: whether F(z) stands for 1 - F(-z).
         is_centred: whether the shift is the median.
         is_squared: whether x |x| / scale takes the place of x / scale.
@@ -88,11 +91,8 @@ class Distribution(ABC):
 
     # -- the normal form, which kernels read
 
-    @property
-    @abstractmethod
-    def law(self) -> Base:
-        """The base law under all transforms."""
-
+    base: BaseDistribution
+    law = renamed("base")  # the old name
     shape_parameter: Number | None = None
     is_symmetric: bool = False
     is_reversed: bool = False
@@ -149,7 +149,7 @@ class Distribution(ABC):
         """The slope of cdf(z), of the shape of z: >= 0; 0 where it is infinite."""
         z = floating(z)
         x = finite(widened(z))
-        out = self.law.density_at(self._argument(x, 1.0))
+        out = self.base.density_at(self._argument(x, 1.0))
         if self.is_squared:
             out = 2 * (out * x.abs())  # 2 |x| may overflow where out is 0
         elif self.art_exponent:
@@ -264,8 +264,8 @@ class Distribution(ABC):
     def reversed(self) -> Distribution:
         """The mirror image 1 - F(-z); reversing twice gives the original.
 
-        The text of a symmetric law says `reversed` too, although its values do not change, because
-        a shift that is set later makes a difference.
+        The text of a symmetric distribution says `reversed` too, although its values do not change,
+        because a shift that is set later makes a difference.
         """
         return self._form(is_reversed=not self.is_reversed)
 
@@ -280,7 +280,7 @@ class Distribution(ABC):
         else:
             shift = check_number("shift", shift)
         if self._own_shift is not None or self.is_centred:
-            raise ValueError(f"{self} has its shift already; shift the plain {self.law} instead")
+            raise ValueError(f"{self} has its shift already; shift the plain {self.base} instead")
         return self._form(shift=shift)
 
     def centred(self) -> Distribution:
@@ -290,7 +290,7 @@ class Distribution(ABC):
             ValueError: it is shifted.
         """
         if self._own_shift is not None:
-            raise ValueError(f"{self} has its shift already; centre the plain {self.law} instead")
+            raise ValueError(f"{self} has its shift already; centre the plain {self.base} instead")
         return self._form(is_centred=True)
 
     def squared(self) -> Distribution:
@@ -320,7 +320,7 @@ class Distribution(ABC):
         if self.is_squared:
             raise ValueError(f"{self} is squared, which excludes art; choose one of them")
         if self.art_exponent:
-            raise ValueError(f"{self} uses art already; set one exponent for the plain {self.law}")
+            raise ValueError(f"{self} uses art already; set one exponent for the plain {self.base}")
         return self._form(exponent=exponent)
 
     # -- identity
@@ -347,22 +347,22 @@ class Distribution(ABC):
         return None
 
     def with_shape(self, shape: Number) -> Distribution:
-        """This distribution, with its transforms, for another shape of the base law.
+        """This distribution, with its transforms, for another shape of the base distribution.
 
         Raises:
-            TypeError: the base law has no shape.
+            TypeError: the base distribution has no shape.
         """
         if self.shape_parameter is None:
-            raise TypeError(f"{self.law} has no shape")
-        law = replace(self.law, shape=shape)  # pyright: ignore[reportArgumentType, reportCallIssue]  # laws are dataclasses
-        return law if self.law is self else replace(self, base=law)  # pyright: ignore[reportArgumentType, reportCallIssue]
+            raise TypeError(f"{self.base} has no shape")
+        base = replace(self.base, shape=shape)  # pyright: ignore[reportArgumentType, reportCallIssue]  # distributions are dataclasses
+        return base if self.base is self else replace(self, base=base)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
     def with_numbers(self, shift: Number, shape: Number | None) -> Distribution:
         """This distribution with the numbers that kernels take in place of its own.
 
         Args:
             shift: in place of `total_shift()`; without effect if it has neither shift nor median.
-            shape: in place of `shape_parameter`; None if the base law has none.
+            shape: in place of `shape_parameter`; None if the base distribution has none.
         """
         found = self if shape is None else self.with_shape(shape)
         if self._own_shift is None and not self.is_centred:
@@ -370,7 +370,7 @@ class Distribution(ABC):
         return replace(found, shift=shift, is_centred=False)  # pyright: ignore[reportArgumentType, reportCallIssue]  # it is transformed
 
     def _form(self, **changes: Any) -> Distribution:
-        wrapped = self if isinstance(self, Transformed) else Transformed(self.law)
+        wrapped = self if isinstance(self, Transformed) else Transformed(self.base)
         wrapped = replace(wrapped, **changes)
         return wrapped.base if wrapped == Transformed(wrapped.base) else wrapped
 
@@ -385,7 +385,7 @@ class Distribution(ABC):
         return phi, slope
 
     def _argument(self, x: Tensor, scale: Number) -> Tensor:
-        """The argument of the base law for a finite x; it may overflow to infinity."""
+        """The argument of the base distribution for a finite x; it may overflow to infinity."""
         if self.is_squared:
             x = saturated(x * x.abs())
         elif self.art_exponent:
@@ -403,11 +403,11 @@ class Distribution(ABC):
         u = self._argument(finite(widened(x)), scale)
         if self.is_reversed:
             parts = tuple("sf" if part == "cdf" else "cdf" for part in parts)
-        out = self.law.tails_at(u, parts)
+        out = self.base.tails_at(u, parts)
         return tuple(v.to(x.dtype) for v in out) if x.dtype != widened(x).dtype else out
 
     def _placed(self, u: Tensor) -> Tensor:
-        """The x / scale, before squaring, that has this argument of the base law."""
+        """The x / scale, before squaring, that has this argument of the base distribution."""
         shift = self.total_shift()
         if isinstance(shift, Tensor):
             shift = shift.to(u) if shift.ndim == 0 else shift.to(u.device)
@@ -415,14 +415,14 @@ class Distribution(ABC):
 
     def _lower_end(self, q: Tensor) -> Tensor:
         """The argument up to which F <= q, after shift and reversal and before squaring."""
-        return self._placed(self.law.bound_at(q, "sf" if self.is_reversed else "cdf"))
+        return self._placed(self.base.bound_at(q, "sf" if self.is_reversed else "cdf"))
 
     def _quantile(self, q: object, part: Part) -> Tensor:
         q = floating(q)
         wide = widened(q)
         if self.is_reversed:
             part = "sf" if part == "cdf" else "cdf"
-        y = self._placed(self.law.quantile_at(wide, part))
+        y = self._placed(self.base.quantile_at(wide, part))
         if self.is_squared or self.art_exponent:
             power = 0.5 if self.is_squared else 1 / (1 - self.art_exponent)
             # At 0 the slope of the root is infinite, its gradient 0 as for every infinite slope.
@@ -437,11 +437,11 @@ def _reach_of_numbers(dist: Distribution, cutoff: float) -> float:
     return dist._reach(cutoff, torch.device("cpu")).item()  # pyright: ignore[reportPrivateUsage]
 
 
-class Base(Distribution):
-    """What stands under the transforms: a law of the registry, or a callable of the user's."""
+class BaseDistribution(Distribution):
+    """What stands under the transforms: one of the registry, or a callable of the user's."""
 
     @property
-    def law(self) -> Base:
+    def base(self) -> BaseDistribution:  # pyright: ignore[reportIncompatibleVariableOverride]
         """This object itself."""
         return self
 
@@ -469,12 +469,12 @@ class Base(Distribution):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Transformed(Distribution):
-    """A base law with its transforms, in normal form; the methods of `Distribution` make it.
+    """A distribution under transforms, in normal form; the methods of `Distribution` make it.
 
     Evaluation is always shift, then reverse, then square, in whatever order they were set.
 
     Attributes:
-        base: the law.
+        base: the distribution under the transforms.
         is_reversed: 1 - F(-z).
         shift: added to the argument, or None.
         is_centred: shifted by the median.
@@ -482,7 +482,7 @@ class Transformed(Distribution):
         exponent: of the activation replacement trick, 0 for none.
     """
 
-    base: Base
+    base: BaseDistribution
     is_reversed: bool = False  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]  # a field fills the property
     shift: Number | None = None
     is_centred: bool = False  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
@@ -490,18 +490,13 @@ class Transformed(Distribution):
     exponent: float = 0.0
 
     @property
-    def law(self) -> Base:
-        """The base law."""
-        return self.base
-
-    @property
     def shape_parameter(self) -> Number | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The shape of the base law, None if it has none."""
+        """The shape of the base distribution, None if it has none."""
         return self.base.shape_parameter
 
     @property
     def is_symmetric(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the base law is symmetric: F(z) = 1 - F(-z)."""
+        """Whether the base distribution is symmetric: F(z) = 1 - F(-z)."""
         return self.base.is_symmetric
 
     @property

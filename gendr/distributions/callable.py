@@ -16,8 +16,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from gendr._common.checks import FLOATS
 from gendr._common.readback import capturing
 from gendr._common.tracing import is_plain
-from gendr.distributions.base import Base, Part
-from gendr.distributions.law import INF
+from gendr.distributions.base import BaseDistribution, Part
+from gendr.distributions.standard import INF
 
 _DOUBLINGS = 1030  # from 1 to the largest float64
 _HALVINGS = 1100  # to adjacent floats, also next to 0
@@ -29,7 +29,7 @@ _SEEN: WeakKeyDictionary[Any, set[Any]] = WeakKeyDictionary()
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class CallableDistribution(Base):
+class CallableDistribution(BaseDistribution):
     """A distribution from a callable CDF; `from_callable` checks its arguments.
 
     sf is 1 - cdf, pdf comes by autograd, icdf by bisection. Parameters that the callable
@@ -137,12 +137,12 @@ class CallableDistribution(Base):
             )
 
     def tails_at(self, u: Tensor, parts: tuple[Part, ...]) -> tuple[Tensor, ...]:
-        """See `Base`."""
+        """See `BaseDistribution`."""
         values = self._values(u)
         return tuple(values if part == "cdf" else 1 - values for part in parts)
 
     def density_at(self, u: Tensor) -> Tensor:
-        """See `Base`."""
+        """See `BaseDistribution`."""
         keep = torch.is_grad_enabled()
         with torch.enable_grad():
             u = u if u.requires_grad and keep else u.detach().requires_grad_()
@@ -155,7 +155,7 @@ class CallableDistribution(Base):
         return slope
 
     def quantile_at(self, q: Tensor, part: Part) -> Tensor:
-        """See `Base`."""
+        """See `BaseDistribution`."""
         root = self._bisect(q.detach(), part)
         if not torch.is_grad_enabled():
             return root
@@ -201,7 +201,7 @@ class CallableDistribution(Base):
         return torch.where((wide >= 0) & (wide <= 1), high, float("nan")).to(q.dtype)
 
     def median(self) -> Tensor:
-        """See `Base`."""
+        """See `BaseDistribution`."""
         return self.quantile_at(torch.tensor(0.5, dtype=torch.float64, device="cpu"), "cdf")
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What systems that compare numbers ask of a law: its steepness, and that it is symmetric.
+"""What comparisons of numbers ask of a distribution: its steepness, and that it is symmetric.
 
 A decision such as a < b has the probability F((b - a) * steepness); steepness is 1 / scale, the
 inverse temperature of the papers. Outside the renderer it is what users give.
@@ -17,8 +17,8 @@ from gendr._common.ranges import ratio
 from gendr._common.tracing import is_traced
 from gendr.distributions.base import Distribution
 from gendr.distributions.callable import CallableDistribution
-from gendr.distributions.laws.heaviside import Heaviside
-from gendr.distributions.registry import laws
+from gendr.distributions.members.heaviside import Heaviside
+from gendr.distributions.registry import standard_distributions
 
 Number: TypeAlias = "float | Tensor"
 
@@ -61,7 +61,7 @@ def scale_of(steepness: Number) -> Number:
 def check_symmetric(dist: Distribution, what: str) -> Distribution:
     """Return `dist` if F(-z) = 1 - F(z); a CDF of the user's is not checked.
 
-    heaviside is accepted: it differs from a symmetric law only at 0.
+    heaviside is accepted: it differs from a symmetric distribution only at 0.
 
     Args:
         dist: the distribution.
@@ -70,12 +70,14 @@ def check_symmetric(dist: Distribution, what: str) -> Distribution:
     Raises:
         ValueError: if it is not symmetric; the message lists distributions that are.
     """
-    law, shift = dist.law, dist.total_shift()
-    known = law.is_symmetric or isinstance(law, (Heaviside, CallableDistribution))
+    base, shift = dist.base, dist.total_shift()
+    known = base.is_symmetric or isinstance(base, (Heaviside, CallableDistribution))
     if known and not isinstance(shift, Tensor) and shift == 0:
         return dist
     names = ", ".join(
-        name for name, law in laws().items() if law.is_symmetric is True or law is Heaviside
+        name
+        for name, base in standard_distributions().items()
+        if base.is_symmetric is True or base is Heaviside
     )
     raise ValueError(
         f"{what} a symmetric distribution, F(-z) = 1 - F(z), got {dist}; "

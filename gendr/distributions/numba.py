@@ -1,19 +1,20 @@
-"""The laws as loops that Numba compiles one by one; kernels call them by address.
+"""The distributions as loops that Numba compiles one by one; kernels call them by address.
 
-Signatures; all arrays are pointers to float64, n is an int64 and shape a float64, which laws
-without a shape ignore:
+Signatures; all arrays are pointers to float64, n is an int64 and shape a float64, which
+distributions without a shape ignore:
 
     tails(z, n, shape, cdf, sf)      fills cdf[0:n] and sf[0:n]
     density(z, n, shape, pdf)
     tails_and_density(z, n, shape, cdf, sf, pdf)
-    shape_slope(z, n, shape, dcdf)   dF/dshape, for laws that have a shape
+    shape_slope(z, n, shape, dcdf)   dF/dshape, for distributions that have a shape
 
 `single_loop` has the first and the third in vectors of float32. They equal the torch classes to
 1e-13, those of float32 to 1e-6, with the same guards, and take infinite z. Most of the loops
 are free of branches and calls, so that LLVM vectorises them: they bound the speed of the renderer.
 """
 
-# The bodies are read as float64 functions here; see `gendr.distributions.bodies`.
+# The kernel functions are read as float64 functions here; see
+# `gendr.distributions.kernel_functions`.
 # pyright: basic, reportAttributeAccessIssue=false, reportUnknownParameterType=false
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from numba import types
 from torch import Tensor
 
 from gendr._common.tracing import refuse_batch
-from gendr.distributions.bodies import Kind, bodies, has_shape, kernel_name
-from gendr.distributions.law import Law
-from gendr.kernels.numba.bodies import compiled, compiled_loop, compiled_step
+from gendr.distributions.kernel_functions import Kind, has_shape, kernel_functions, kernel_name
+from gendr.distributions.standard import StandardDistribution
+from gendr.kernels.numba.functions import compiled, compiled_loop, compiled_step
 from gendr.kernels.numba.singles import is_plain
 from gendr.kernels.numba.vectors import SINGLES, wide
 
@@ -43,10 +44,11 @@ _ONE = types.void(_P, types.int64, types.float64, _P)
 _THREE = types.void(_P, types.int64, types.float64, _P, _P, _P)
 
 
-BOTH: Literal["tails_and_density"] = "tails_and_density"  # a loop over two bodies
+BOTH: Literal["tails_and_density"] = "tails_and_density"  # a loop over two kernel functions
 
-# Stands for the body of a law; every compiled loop is a copy in which it is bound to one.
-BODY: Any = None
+# Stands for the kernel function of a distribution; every compiled loop is a copy in which it is
+# bound to one.
+FUNCTION: Any = None
 DENSITY: Any = None
 CONSTANT: Any = None
 PSI: Any = None
@@ -56,35 +58,35 @@ STEP: Any = None
 def _tails(z, n, shape, cdf, sf):
     wide()
     for i in range(n):
-        cdf[i], sf[i] = BODY(z[i])
+        cdf[i], sf[i] = FUNCTION(z[i])
 
 
 def _shaped_tails(z, n, shape, cdf, sf):
     wide()
     constant = CONSTANT(shape)
     for i in range(n):
-        cdf[i], sf[i] = BODY(z[i], shape, constant)
+        cdf[i], sf[i] = FUNCTION(z[i], shape, constant)
 
 
 def _density(z, n, shape, pdf):
     wide()
     for i in range(n):
-        pdf[i] = BODY(z[i])
+        pdf[i] = FUNCTION(z[i])
 
 
 def _shaped_density(z, n, shape, pdf):
     wide()
     constant = CONSTANT(shape)
     for i in range(n):
-        pdf[i] = BODY(z[i], shape, constant)
+        pdf[i] = FUNCTION(z[i], shape, constant)
 
 
-# LLVM computes what both bodies need once.
+# LLVM computes what both kernel functions need once.
 def _tails_and_density(z, n, shape, cdf, sf, pdf):
     wide()
     for i in range(n):
         x = z[i]
-        cdf[i], sf[i] = BODY(x)
+        cdf[i], sf[i] = FUNCTION(x)
         pdf[i] = DENSITY(x)
 
 
@@ -93,7 +95,7 @@ def _shaped_tails_and_density(z, n, shape, cdf, sf, pdf):
     constant = CONSTANT(shape)
     for i in range(n):
         x = z[i]
-        cdf[i], sf[i] = BODY(x, shape, constant)
+        cdf[i], sf[i] = FUNCTION(x, shape, constant)
         pdf[i] = DENSITY(x, shape, constant)
 
 
@@ -101,11 +103,11 @@ def _shaped_slope(z, n, shape, dcdf):
     wide()
     constant, psi = CONSTANT(shape), PSI(shape)
     for i in range(n):
-        dcdf[i] = BODY(z[i], shape, constant, psi)
+        dcdf[i] = FUNCTION(z[i], shape, constant, psi)
 
 
 def _step_of_tails(i, z, cdf, sf):
-    cdf[i], sf[i] = BODY(z[i])
+    cdf[i], sf[i] = FUNCTION(z[i])
 
 
 def _single_tails(z, n, shape, cdf, sf):
@@ -115,7 +117,7 @@ def _single_tails(z, n, shape, cdf, sf):
 
 def _step_of_both(i, z, cdf, sf, pdf):
     x = z[i]
-    cdf[i], sf[i] = BODY(x)
+    cdf[i], sf[i] = FUNCTION(x)
     pdf[i] = DENSITY(x)
 
 
@@ -142,19 +144,19 @@ _LOOPS = {
 
 @cache
 def loop(name: str, kind: Kind | Literal["tails_and_density"]) -> Any:
-    """The compiled loop over a body of a law; kept alive, since its address is valid only so long.
+    """The compiled loop over one; kept alive, since its address is valid only so long.
 
     Args:
         name: by `kernel_name`.
-        kind: of the body, or `BOTH`.
+        kind: of the kernel function, or `BOTH`.
 
     Raises:
-        ValueError: the law has no such body.
+        ValueError: the distribution has no such kernel function.
     """
-    of = bodies(name)
+    of = kernel_functions(name)
     shaped = has_shape(of)
     parts: dict[str, Kind] = (
-        {"BODY": "tails", "DENSITY": "density"} if kind == BOTH else {"BODY": kind}
+        {"FUNCTION": "tails", "DENSITY": "density"} if kind == BOTH else {"FUNCTION": kind}
     )
     bound = {
         word: compiled(of.for_float64(part), inlined=_inlined(of, part))
@@ -169,22 +171,22 @@ def loop(name: str, kind: Kind | Literal["tails_and_density"]) -> Any:
 
 
 def has_single(name: str) -> bool:
-    """Whether `single_loop` has a law: plain texts (`singles.is_plain`), and no shape."""
-    of = bodies(name)
+    """Whether `single_loop` has a distribution: plain texts (`singles.is_plain`), and no shape."""
+    of = kernel_functions(name)
     texts = [of.for_float32(part) for part in ("tails", "density")]
     return not has_shape(of) and all(map(is_plain, texts))
 
 
 @cache
 def single_loop(name: str, kind: Literal["tails", "tails_and_density"]) -> Any:
-    """The loop of a law, which `has_single`, in vectors of float32.
+    """The loop of a distribution, which `has_single`, in vectors of float32.
 
     Args:
         name: by `kernel_name`.
-        kind: of the body, or `BOTH`.
+        kind: of the kernel function, or `BOTH`.
     """
-    of = bodies(name)
-    bound = {"BODY": of.for_float32("tails")}
+    of = kernel_functions(name)
+    bound = {"FUNCTION": of.for_float32("tails")}
     if kind == BOTH:
         bound["DENSITY"] = of.for_float32("density")
     step, loop, signature = _SINGLE_LOOPS[kind]
@@ -192,18 +194,20 @@ def single_loop(name: str, kind: Literal["tails", "tails_and_density"]) -> Any:
 
 
 def _inlined(of: Any, kind: str) -> bool:
-    """Whether a body has no loop: those with a second form for Triton may loop over a series."""
+    """Whether it has no loop: those with a second form for Triton may loop over a series."""
     return not (has_shape(of) and of.has(f"{kind}_float32"))
 
 
-def evaluated(cls: type[Law], kind: Kind, z: Tensor, shape: Tensor) -> list[Tensor]:
-    """What a body of a law with a shape gives for tensors of one size, one number after the other.
+def evaluated(
+    cls: type[StandardDistribution], kind: Kind, z: Tensor, shape: Tensor
+) -> list[Tensor]:
+    """What one with a shape gives for tensors of one size, one number after the other.
 
     Returns:
         (cdf, sf), or (dF/dshape,), float64 without gradients, where z lives.
     """
     for each in (z, shape):
-        refuse_batch(f"the law {kernel_name(cls)!r}", each)
+        refuse_batch(f"the distribution {kernel_name(cls)!r}", each)
     shapes = shape.detach().double().flatten().cpu()
     order = shapes.argsort(stable=True) if bool((shapes != shapes[:1]).any()) else slice(None)
     shapes, inputs = shapes[order].numpy(), z.detach().double().flatten().cpu()[order].numpy()

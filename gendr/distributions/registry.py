@@ -1,4 +1,4 @@
-"""The names of the laws, and distributions from and to text."""
+"""The names of the standard distributions, and distributions from and to text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gendr._common import registry
 from gendr._common.checks import check_choice
 from gendr.distributions.base import Distribution, Number
 from gendr.distributions.callable import from_callable
-from gendr.distributions.law import Law
+from gendr.distributions.standard import StandardDistribution
 
 DistributionLike: TypeAlias = (
     "str | Distribution | Callable[[Tensor], Tensor] | tuple[Callable[[Tensor], Tensor], Any]"
@@ -23,36 +23,38 @@ _WORD = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*(\.(?!\s*$)|$)")
 # Transforms by the word of the text form, and whether they take a number.
 _TRANSFORMS = {"reversed": 0, "centred": 0, "shifted": 1, "squared": 0, "art": 1}
 
-# The benchmark has 27 distributions: these, and each one-sided law in four variants.
+# The benchmark has 27 distributions: these, and each one-sided distribution in four variants.
 _BOTH_SIDED = (
     "uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic",
     "hyperbolic_secant", "cauchy", "reciprocal", "gumbel_max", "gumbel_min",
 )  # fmt: skip
 _ONE_SIDED = ("exponential", "gamma(shape=0.5)", "gamma(shape=2.0)", "levy")
-# The order of the table in the papers; other laws follow in the order of their definition.
+# The order of the table in the papers; other distributions follow in the order of their definition.
 _PAPERS = ("heaviside", *_BOTH_SIDED, "exponential", "gamma", "levy", "optimal")
 
 
-def laws() -> dict[str, type[Law]]:
+def standard_distributions() -> dict[str, type[StandardDistribution]]:
     """The base members by name: those of the papers in the order of their table, then the others.
 
-    Derived from the subclasses of `Law`, so a law of the user's own appears as soon as it is
-    defined.
+    Derived from the subclasses of `StandardDistribution`, so a distribution of the user's own
+    appears as soon as it is defined.
     """
-    found = registry.members(Law)
+    found = registry.members(StandardDistribution)
     return {name: found[name] for name in (*_PAPERS, *found) if name in found}
 
 
 def names() -> tuple[str, ...]:
     """The names of the base members."""
-    return tuple(laws())
+    return tuple(standard_distributions())
 
 
-def _law_class(word: str) -> type[Law]:
-    having = [cls for cls in registry.subclasses(Law) if word in registry.names_of(cls)]
+def _standard_class(word: str) -> type[StandardDistribution]:
+    having = [
+        cls for cls in registry.subclasses(StandardDistribution) if word in registry.names_of(cls)
+    ]
     if len(having) == 1 and registry.is_member(having[0]):  # as nearly always, and quick
         return having[0]
-    known = laws()
+    known = standard_distributions()
     every = {alias: cls for cls in known.values() for alias in registry.names_of(cls)}
     return every[check_choice("distribution", word, every)]
 
@@ -64,17 +66,17 @@ def _number(text: str, word: str) -> float:
         raise ValueError(f"{word} takes a number, got {text!r}") from None
 
 
-def _names(cls: type[Law]) -> tuple[str, ...]:
-    """The parameters of a law; `torch.compile` can read these, but not `dataclasses.fields`."""
-    return cls.__match_args__  # pyright: ignore[reportAttributeAccessIssue]  # laws are dataclasses
+def _names(cls: type[StandardDistribution]) -> tuple[str, ...]:
+    """Its parameters; `torch.compile` can read these, but not `dataclasses.fields`."""
+    return cls.__match_args__  # pyright: ignore[reportAttributeAccessIssue]  # distributions are dataclasses
 
 
-def _parameters(cls: type[Law]) -> str:
+def _parameters(cls: type[StandardDistribution]) -> str:
     allowed = _names(cls)
     return f"the parameters {', '.join(allowed)}" if allowed else "no parameters"
 
 
-def _arguments(text: str | None, cls: type[Law]) -> dict[str, float]:
+def _arguments(text: str | None, cls: type[StandardDistribution]) -> dict[str, float]:
     allowed = _names(cls)
     given: dict[str, float] = {}
     for place, item in enumerate(filter(None, map(str.strip, (text or "").split(",")))):
@@ -94,7 +96,7 @@ def get(name: str, **params: Number) -> Distribution:
 
     Args:
         name: "logistic", or "gamma(shape=0.5).reversed.centred.squared"; transforms in any order.
-        **params: parameters of the law, numbers or tensors, such as the `shape` of gamma.
+        **params: parameters of the distribution, numbers or tensors, such as the `shape` of gamma.
 
     Raises:
         ValueError: an unknown name (the nearest ones are listed), parameter or transform, or
@@ -103,13 +105,15 @@ def get(name: str, **params: Number) -> Distribution:
     """
     if not isinstance(name, str):
         raise TypeError(f"a distribution's name must be text, got {type(name).__name__}")
-    return read(name, _law_class, params)
+    return read(name, _standard_class, params)
 
 
 def read(
-    name: str, law_of: Callable[[str], type[Law]], params: Mapping[str, Number] | None = None
+    name: str,
+    class_of: Callable[[str], type[StandardDistribution]],
+    params: Mapping[str, Number] | None = None,
 ) -> Distribution:
-    """The distribution of a text whose first word stands for a law as a caller says.
+    """The distribution of a text whose first word stands for a distribution as a caller says.
 
     Raises:
         ValueError: as `get`.
@@ -126,7 +130,7 @@ def read(
             )
         words.append((match[1], match[2]))
         position = match.end()
-    cls = law_of(words[0][0])
+    cls = class_of(words[0][0])
     given: dict[str, Any] = {**_arguments(words[0][1], cls)}
     if twice := given.keys() & params.keys():
         raise ValueError(f"{name!r} sets {twice.pop()} already; give it in one place")

@@ -1,4 +1,4 @@
-"""Laws with a parameter, whose series are those of the bodies that kernels have too."""
+"""Distributions with a parameter, whose series are those of their kernel functions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from torch import Tensor
 from gendr._common.checks import check_float, check_number
 from gendr._common.tracing import all_hold
 from gendr.distributions.base import Number
-from gendr.distributions.law import INF, Law
+from gendr.distributions.standard import INF, StandardDistribution
 
 
-class Shaped(Law):
-    """A law with a parameter, which is checked.
+class Shaped(StandardDistribution):
+    """A distribution with a parameter, which is checked.
 
     It adds the hook `_pdf_shape_slope`. Its cdf, sf and `_shape_slope` (dF/dshape) are those of the
-    bodies beside the class, which loop over one number after the other, unless it has others.
+    kernel functions beside the class, which loop over one number after the other, unless it has
+    others.
 
     Attributes:
         shape: > 0; a number, or a tensor that broadcasts with z and may require grad.
@@ -49,15 +50,17 @@ class Shaped(Law):
         return torch.tensor(self.shape, dtype=z.dtype, device=z.device)
 
     def _cdf(self, z: Tensor) -> Tensor:
-        return self._body("tails", z)[0]
+        return self._kernel_function("tails", z)[0]
 
     def _sf(self, z: Tensor) -> Tensor:
-        return self._body("tails", z)[1]
+        return self._kernel_function("tails", z)[1]
 
     def _shape_slope(self, z: Tensor) -> Tensor:
-        return self._body("shape_slope", z)[0]
+        return self._kernel_function("shape_slope", z)[0]
 
-    def _body(self, kind: Literal["tails", "shape_slope"], z: Tensor) -> Sequence[Tensor]:
+    def _kernel_function(
+        self, kind: Literal["tails", "shape_slope"], z: Tensor
+    ) -> Sequence[Tensor]:
         from gendr.distributions.numba import evaluated
 
         return evaluated(type(self), kind, z, self._shape_for(z).expand_as(z))

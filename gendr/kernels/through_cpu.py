@@ -18,7 +18,7 @@ from gendr.kernels.numba.compilation import available
 
 T = TypeVar("T")
 
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def goes_through_cpu(what: str, tensor: Tensor) -> bool:
@@ -32,8 +32,8 @@ def goes_through_cpu(what: str, tensor: Tensor) -> bool:
     """
     if tensor.device.type in ("cpu", "meta") or is_traced() or available() is not None:
         return False
-    if what not in _told:
-        _told.add(what)
+    if what not in _warned:
+        _warned.add(what)
         warnings.warn(
             f"{what} has no kernels for {tensor.device.type} yet: it is computed on the CPU, and "
             "tensors are copied there and back at every call; for several calls in a row on the "

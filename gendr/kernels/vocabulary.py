@@ -1,13 +1,14 @@
-"""The words in which the body of a law or of a T-conorm is written once, for all compilers.
+"""The words in which kernel functions are written once, for all compilers.
 
-A body is an undecorated function of numbers. Numba and Triton each take a copy of it in which these
-words stand for their own functions (see `bodies`). Here they are plain Python for one number, which
-defines what they mean, and PyTorch for tensors: the classes of T-conorms call their bodies so.
+A kernel function is an undecorated function of numbers. Numba and Triton each take a copy of it in
+which these words stand for their own functions (see `kernel_functions`). Here they are plain Python
+for one number, which defines what they mean, and PyTorch for tensors: the classes of T-conorms call
+their kernel functions so.
 
-Rules for a body: these words, arithmetic and comparisons; no branch on an argument (`where` takes
-its place, and evaluates both sides); literals are floats; a constant of the module stands on the
-right of what it multiplies; nothing names a precision, for that of Numba is float64 or float32, and
-that of Triton float32.
+Rules for a kernel function: these words, arithmetic and comparisons; no branch on an argument
+(`where` takes its place, and evaluates both sides); literals are floats; a constant of the module
+stands on the right of what it multiplies; nothing names a precision, for that of Numba is float64
+or float32, and that of Triton float32.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def lgamma(x: Block) -> Block:
     return math.lgamma(x)
 
 
-# Words of bodies that sum a series. Those that name a precision are the same for float64.
+# Words of kernel functions that sum a series. Those that name a precision are the same for float64.
 
 
 def repeated(times: int) -> range:
@@ -161,16 +162,16 @@ def in_double(x: Block) -> Block:
 
 
 def in_single(x: Block) -> Block:
-    """A number of float64 in the precision of the body."""
+    """A number of float64 in the precision of the kernel function."""
     return x
 
 
 def exp_of_double(x: Block) -> Block:
-    """The exponential of a number of float64 in the precision of the body."""
+    """The exponential of a number of float64 in the precision of the kernel function."""
     return exp(x)
 
 
-# Words that are made of other words: they are bodies themselves.
+# Words that are made of other words: they are kernel functions themselves.
 
 
 def clip(z: Block) -> Block:
@@ -179,7 +180,7 @@ def clip(z: Block) -> Block:
 
 
 def two_sided(z: Block, tail: Block) -> tuple[Block, Block]:
-    """(cdf, sf) of a symmetric law from its tail F(-|z|)."""
+    """(cdf, sf) of a symmetric distribution from its tail F(-|z|)."""
     body = 1.0 - tail
     return where(z > 0, body, tail), where(z > 0, tail, body)
 

@@ -60,8 +60,8 @@ class LogicLayer(Neurons):
             first for fan_in = 2, the second for all others.
         gates: ids or names of the gates to choose from, for "gates"; by default all 16.
         init: "residual", every neuron starts as a gate that passes its first input on, and every
-            learnable wire as its first candidate, or "normal", weights are drawn from a normal law
-            as in the thesis.
+            learnable wire as its first candidate, or "normal", weights are drawn from a normal
+            distribution as in the thesis.
         estimator: what training sees. "expected": the mixture. "straight_through": hard gates
             forward, the gradient of the mixture backward. "gumbel": the mixture after noise, a
             sample from the relaxed choice, and "gumbel_straight_through" the hard one of it. The

@@ -106,7 +106,7 @@ def decided(logits: Tensor, estimator: str, scale: float) -> Tensor:
 
 
 def normal(shape: Sequence[int], seed: int | None, stream: int) -> Tensor:
-    """Numbers of a normal law: of a stream of a seed, or of torch's global random numbers."""
+    """Normal numbers: of a stream of a seed, or of torch's global random numbers."""
     generator = None if seed is None else torch.Generator().manual_seed(seed + stream)
     return torch.randn(tuple(shape), generator=generator, device="cpu")
 
@@ -194,7 +194,7 @@ class Neurons(OfAKind):
         if check_choice("init", init, get_args(Initialization)) == "normal":
             # A stream of its own: with the seed of the wiring, weights would follow from wires.
             self.weight.copy_(normal(self.weight.shape, seed, 1))
-            if self.is_walsh:  # logits of the same law as those of a table
+            if self.is_walsh:  # logits of the same distribution as those of a table
                 self.weight *= self.weight.shape[1] ** -0.5
         elif self.is_walsh:
             self.weight.zero_()

@@ -1,7 +1,7 @@
 """Numbers as bits: how real inputs enter a network of gates.
 
 A bit says whether a number is above a threshold. In training, thresholds may be learnt: the hard
-decision becomes the CDF of a chosen law, F((x - threshold) / scale).
+decision becomes the CDF of a chosen distribution, F((x - threshold) / scale).
 
 Source: thesis, section 6.4.4 (fixed thresholds).
 """
@@ -40,8 +40,8 @@ class Thermometer(OfAKind):
         dim: the dimension of the features, -1 or, for the channels of images, -3.
         learnable: whether thresholds are parameters. Then, while the module trains, bits are the
             CDF of `dist` at (x - threshold) / scale.
-        dist: the law of the relaxed decision, a name or an object.
-        scale: of the law, > 0, in units of x.
+        dist: the distribution of the relaxed decision, a name or an object.
+        scale: of the distribution, > 0, in units of x.
 
     Raises:
         TypeError: if the thresholds are no numbers.
@@ -160,8 +160,8 @@ class Thermometer(OfAKind):
 
     def _kind(self) -> dict[str, Any]:
         """See `OfAKind`."""
-        law = {"dist": str(self.dist), "scale": self.scale} if self.learnable else {}
-        return {"layer": "Thermometer", "dim": self.dim, "learnable": self.learnable, **law}
+        dist = {"dist": str(self.dist), "scale": self.scale} if self.learnable else {}
+        return {"layer": "Thermometer", "dim": self.dim, "learnable": self.learnable, **dist}
 
     def extra_repr(self) -> str:
         """What the text of a model shows."""

@@ -38,7 +38,7 @@ class RESGRO(nn.Module):
         k: how many samples the best is taken of; the fewer, the nearer z* stays to the output.
         m: how many samples are drawn, >= k; by default k, so that z* is the best of them, (7.46).
         scale: of the noise, in units of the output.
-        dist: its law; any that can be sampled and has a width, all but "heaviside".
+        dist: its distribution; any that can be sampled and has a width, all but "heaviside".
         minimize: whether the smallest value is the best; else the largest.
         batched: the objective takes stacks, [N * m, *event] and arguments of as many entries, and
             returns [N * m].

@@ -202,13 +202,13 @@ class SplitOptimizer(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """One step of the optimiser inside."""
         # A scaler tells fused optimisers, which undo the scale themselves, by these attributes.
-        told = [name for name in ("grad_scale", "found_inf") if name in self.__dict__]
-        for name in told:
+        given = [name for name in ("grad_scale", "found_inf") if name in self.__dict__]
+        for name in given:
             setattr(self.optimizer, name, self.__dict__[name])
         try:
             return self.optimizer.step(closure)  # pyright: ignore[reportArgumentType]
         finally:
-            for name in told:
+            for name in given:
                 delattr(self.optimizer, name)
 
     def zero_grad(self, set_to_none: bool = True) -> None:

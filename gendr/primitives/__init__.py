@@ -34,7 +34,7 @@ from gendr.primitives.rasterize import (
 )
 from gendr.primitives.texture import texture, texture_construct_mip
 
-soft: Callable[..., Any]  # handed on at first use, see `__getattr__`
+soft: Callable[..., Any]  # re-exported at first use, see `__getattr__`
 
 __all__ = [
     "DepthPeeler",
@@ -54,7 +54,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # `soft` is of the renderer, which stands on the primitives: it is handed on at first use.
+    # `soft` is of the renderer, which stands on the primitives: it is re-exported at first use.
     if name == "soft":
         from importlib import import_module
 

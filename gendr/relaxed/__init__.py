@@ -21,13 +21,13 @@ knows its own dimensions, so that one text serves one item and a batch of any sh
 arrays if the text indexes them, or if their hint says so (`x: Vector`). Arrays are values: writing
 to one makes a new one.
 
-**Decisions** (thesis, chapter 2). `a < b` is F((b - a) / scale), F the CDF of any law; `a == b` the
-density over its peak; and / or / not a T-norm, its dual T-conorm, 1 - p. `if` is the convex
-combination of what its branches change: nested branches are exact, and paths are merged behind each
-block. `while` is the expected state over the number of iterations. `max`, `min`, `argmax` and
-`argmin` go by the softmax. An array is read and written at a real-valued place by a kernel, at a
-categorical one by its probabilities. A decision may have a name, `smooth("edge", a < b)`, and then
-a scale and a law of its own.
+**Decisions** (thesis, chapter 2). `a < b` is F((b - a) / scale), F the CDF of any distribution;
+`a == b` the density over its peak; and / or / not a T-norm, its dual T-conorm, 1 - p. `if` is the
+convex combination of what its branches change: nested branches are exact, and paths are merged
+behind each block. `while` is the expected state over the number of iterations. `max`, `min`,
+`argmax` and `argmin` go by the softmax. An array is read and written at a real-valued place by a
+kernel, at a categorical one by its probabilities. A decision may have a name,
+`smooth("edge", a < b)`, and then a scale and a distribution of its own.
 
 **Two forms.** The decorator rewrites the text of the function to calls of the functions below
 (`program.source` shows them), which can be used by themselves, in a block of `smoothing`. What
@@ -35,7 +35,7 @@ cannot be relaxed is refused when the function is decorated, with its line and t
 
 | module | holds |
 |---|---|
-| `settings` | scale, law, T-norm; `smoothing`, `smooth` |
+| `settings` | scale, distribution, T-norm; `smoothing`, `smooth` |
 | `values` | arrays, categorical values, the blend of two states |
 | `comparisons`, `choices`, `indexing`, `flow` | the functional form |
 | `syntax`, `rewrite` | what is refused, what is live; the rewriting |

@@ -1,8 +1,8 @@
 """Relaxed arg max, max, min and absolute value (thesis 2.15).
 
-For the logistic law the probability that a value is the largest is the softmax. For another
-symmetric law the odds against it, F(-z) / F(z) with z its distance to the largest, take the place
-of exp(-z), so that two values are compared exactly as by `greater`.
+For the logistic distribution the probability that a value is the largest is the softmax. For
+another symmetric distribution the odds against it, F(-z) / F(z) with z its distance to the largest,
+take the place of exp(-z), so that two values are compared exactly as by `greater`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def maximum(*values: Any, name: str | None = None) -> Value:
         A plain number for plain numbers.
 
     Raises:
-        ValueError: a law that is not symmetric.
+        ValueError: a distribution that is not symmetric.
     """
     return _extreme(values, name, 1)
 
@@ -141,7 +141,7 @@ def argmax(values: Any, *, name: str | None = None) -> Any:
         if all numbers are plain.
 
     Raises:
-        ValueError: a law that is not symmetric, or no values.
+        ValueError: a distribution that is not symmetric, or no values.
     """
     return _place(values, name, 1)
 

@@ -105,7 +105,7 @@ def equal(a: Value, b: Value, *, name: str | None = None) -> Value:
         A bool for plain values, else numbers in [0, 1].
 
     Raises:
-        ValueError: the density of the law has its peak elsewhere than at 0.
+        ValueError: the density of the distribution has its peak elsewhere than at 0.
     """
     if isinstance(a, Categorical) or isinstance(b, Categorical):
         return _same_class(a, b)

@@ -124,7 +124,7 @@ class Program(Protocol):
         """Run it."""
         ...
 
-    def settled(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Settings]:
+    def resolved(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Settings]:
         """The arguments among those of a call, and the settings of its run."""
         ...
 
@@ -138,9 +138,9 @@ class CompiledProgram:
 
     Every kind of call (shapes, dtypes, which tensors require gradients, all other arguments and
     settings) is compiled when it first comes. Tensors among the arguments, and as `scale`, get
-    gradients; tensors from outside the program, and parameters of laws, count as constants. Loops
-    make all their iterations, up to `max_iterations`. Second derivatives are those of the program
-    as it is.
+    gradients; tensors from outside the program, and parameters of distributions, count as
+    constants. Loops make all their iterations, up to `max_iterations`. Second derivatives are those
+    of the program as it is.
 
     Attributes:
         program: what is compiled.
@@ -164,7 +164,7 @@ class CompiledProgram:
         """
         if current().running:
             return self.program(*args, **kwargs)
-        kwargs, settings = self.program.settled(kwargs)
+        kwargs, settings = self.program.resolved(kwargs)
         if not isinstance(settings.execution, Merged):
             raise ValueError(
                 f"execution={settings.execution} depends on values, and cannot be compiled; use "
@@ -179,12 +179,12 @@ class CompiledProgram:
         asked = torch.is_grad_enabled()
         rest = [None if isinstance(leaf, Tensor) else (type(leaf), leaf) for leaf in leaves]
         dist = settings.dist
-        laws = tuple(dist.items()) if isinstance(dist, Mapping) else dist
+        dists = tuple(dist.items()) if isinstance(dist, Mapping) else dist
         clip = settings.clip
         clips = tuple(clip.items()) if isinstance(clip, Mapping) else clip
         kinds = [(x.shape, x.dtype, x.device, asked and x.requires_grad) for x in inputs]
         key = (
-            form, tuple(rest), tuple(kinds), laws, settings.tconorm, settings.tolerance,
+            form, tuple(rest), tuple(kinds), dists, settings.tconorm, settings.tolerance,
             settings.max_iterations, clips, settings.normaliser, torch.get_default_dtype(),
         )  # fmt: skip
         try:

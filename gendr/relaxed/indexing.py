@@ -1,7 +1,7 @@
 """Reading and writing arrays at plain, real-valued and categorical places (thesis 2.2.2).
 
-A real-valued place is perturbed by the law: cell j counts with the density g((j - i) / scale) over
-the sum of all. With w these coefficients and s = -(log g)',
+A real-valued place is perturbed by the distribution: cell j counts with the density g((j - i) /
+scale) over the sum of all. With w these coefficients and s = -(log g)',
 
     dw_j / di = w_j (s_j - sum_k w_k s_k) / scale
 
@@ -141,7 +141,7 @@ def index(target: Any, *places: Any, name: str | None = None) -> Value:
     Raises:
         IndexError: a plain place outside, or too many places.
         TypeError: something that is no place.
-        ValueError: a law whose density has its peak elsewhere than at 0.
+        ValueError: a distribution whose density has its peak elsewhere than at 0.
     """
     if len(places) == 1 and isinstance(places[0], tuple):
         places = places[0]

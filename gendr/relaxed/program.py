@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_finite, check_tensor, shape_text
+from gendr._common.names import renamed
 from gendr._common.tracing import is_traced, refuse_transforms
 from gendr._common.words import translated, worded
 from gendr.relaxed import choices
@@ -212,10 +213,12 @@ class Program:
             return self._inside(outer, own, args, kwargs)
         return self.run(args, kwargs, outer.changed(**{**self._settings, **own}))
 
-    def settled(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Settings]:
+    def resolved(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Settings]:
         """The arguments among those of a call, and the settings of its run."""
         rest, own = self._split(kwargs)
         return rest, current().changed(**{**self._settings, **own})
+
+    settled = renamed("resolved")  # the old name
 
     def _split(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arguments among those of a call, and its settings."""
@@ -314,7 +317,7 @@ class Program:
             ValueError: the result does not depend on a tensor that requires a gradient.
         """
         notes: list[Watched] = []
-        rest, settings = self.settled(kwargs)
+        rest, settings = self.resolved(kwargs)
         result = self.run(args, rest, replace(settings, watched=notes, _rules={}))
         leaves = [x for x in _tensors(result) if x.requires_grad]
         inputs = [x for x in _tensors([*args, *rest.values()]) if x.requires_grad]
@@ -879,7 +882,7 @@ def relax(
         function: with `if`, `while`, `for`, comparisons, `and`, `or`, `not`, conditional
             expressions, `min`, `max`, `abs`, indexing, assignments and `return`.
         scale: the scale of the noise, if a call gives none; as the others in `smoothing`.
-        dist: the law.
+        dist: the distribution.
         tconorm: the 'or'.
         tolerance: the probability at which loops end.
         max_iterations: the bound of loops.

@@ -1,4 +1,4 @@
-"""How decisions are taken: the scale, the law, the T-norm, and where loops end.
+"""How decisions are taken: the scale, the distribution, the T-norm, and where loops end.
 
 Every decision asks `current()`, so that a program passes nothing along. `smoothing` sets it for a
 block; a program sets it for its run.
@@ -50,7 +50,7 @@ class Rule:
 
     Attributes:
         scale: of the noise, > 0; a number or a tensor that broadcasts with the batch.
-        dist: its law.
+        dist: its distribution.
         tconorm: the 'or' of probabilities; the 'and' is its dual.
         clip: the bound of the gradient that it passes back; inf for none.
         normaliser: of a real-valued place, as in `smoothing`.
@@ -137,7 +137,7 @@ class Rule:
         """The density at x over its peak, which is at 0: 1 there, and never overflows.
 
         Raises:
-            ValueError: the law has its peak elsewhere.
+            ValueError: the distribution has its peak elsewhere.
         """
         return self.taken(x, self._peak, dims, dims=dims)
 
@@ -278,7 +278,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 
 
 def check_names(settings: Settings, known: tuple[str, ...]) -> None:
-    """Look for a scale or a law of a decision that neither ran nor stands in the program.
+    """Look for a scale or a distribution of a decision that neither ran nor stands in the program.
 
     Raises:
         ValueError: there is one.
@@ -293,7 +293,7 @@ def check_names(settings: Settings, known: tuple[str, ...]) -> None:
 
 @lru_cache(maxsize=256)
 def check_peak(dist: Distribution) -> None:
-    """Look whether the density of a law has its peak at 0.
+    """Look whether the density of a distribution has its peak at 0.
 
     Raises:
         ValueError: it has not, so that a value would not be most like itself.
@@ -305,7 +305,7 @@ def check_peak(dist: Distribution) -> None:
         middle = dist.pdf(q.new_zeros(()))
     if not (0 < middle < math.inf and bool(top <= middle * (1 + 1e-6))):
         raise ValueError(
-            "== and a real-valued index need a law whose density has its peak at 0, such as "
+            "== and a real-valued index need a distribution whose density peaks at 0, such as "
             f"logistic, gaussian or cauchy, got {dist}"
         )
 
@@ -398,7 +398,7 @@ def smoothing(
         scale: of the noise, in units of what is compared; > 0. A number, a tensor that broadcasts
             with the batch (learnable if it requires a gradient), or a mapping from the names of
             decisions to these, with "default" for all others. At first 1.
-        dist: its law, or a mapping as for the scale. At first "logistic".
+        dist: its distribution, or a mapping as for the scale. At first "logistic".
         tconorm: the 'or', by its name or as an object; 'and' is its dual. At first "probabilistic".
             It may be called `tnorm` too: a name is that of the pair.
         tolerance: a loop ends when it goes on with at most this probability. At first 1e-8.

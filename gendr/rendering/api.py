@@ -173,7 +173,7 @@ def make_aggregation(
         or not (type(scale) is type(cutoff) is float and type(precision) is str)
         or dist.has_tensors
         or isinstance(tconorm.given_p, Tensor)
-        or not (is_of_package(type(dist.law)) and is_of_package(type(tconorm)))
+        or not (is_of_package(type(dist.base)) and is_of_package(type(tconorm)))
         or is_traced()
     ):
         return _aggregation(*values)
@@ -275,14 +275,14 @@ def silhouette(
             precision=precision, check=check,
         )[0]  # fmt: skip
     size, join = parse_image_size(image_size), as_tconorm(tconorm)
-    law = as_distribution(dist)
-    owner = size, type(law.law), law.is_squared, type(join), backend  # what tells calls apart
+    dist = as_distribution(dist)
+    owner = size, type(dist.base), dist.is_squared, type(join), backend  # what tells calls apart
     if check:
         check_finite_late("face_vertices", face_vertices, owner)
-    number = parse_scale(scale, size, law.is_squared, owner=owner)
+    number = parse_scale(scale, size, dist.is_squared, owner=owner)
     images, count = face_vertices.shape[:2]
     aggregation = make_aggregation(
-        law, join, number, cutoff, images, size, face_vertices, precision
+        dist, join, number, cutoff, images, size, face_vertices, precision
     )
     corners = face_vertices[..., :2].reshape(-1, 3, 2)
     offsets = tuple(range(0, images * count + 1, count)) if count else (0,) * (images + 1)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gendr._common.readback import capturing, holding
 from gendr._common.tracing import is_plain, is_traced
-from gendr.distributions.law import Law
+from gendr.distributions.standard import StandardDistribution
 from gendr.rendering.api import Scale, parse_scale
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.output import Output, image
@@ -279,7 +279,7 @@ class CompiledRenderer:
             return "the order of faces is found without kernels"
         if mesh.dtype != torch.float32:
             return f"the host waits for the projection of meshes in {mesh.dtype}"
-        if not isinstance(dist.law, Law):
+        if not isinstance(dist.base, StandardDistribution):
             return f"the host lists the fragments of a CDF of your own: {dist}"
         shift = None if dist.is_centred else dist.total_shift()  # the median follows the shape
         if isinstance(dist.shape_parameter, Tensor) or isinstance(shift, Tensor):

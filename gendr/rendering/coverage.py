@@ -40,7 +40,7 @@ class Coverage:
         """Whether the CDF is a Python function of the user's, which only torch can evaluate."""
         from gendr.distributions import CallableDistribution
 
-        return isinstance(self.dist.law, CallableDistribution)
+        return isinstance(self.dist.base, CallableDistribution)
 
     def radius(self) -> Tensor:
         """[B] distance in NDC beyond which a face cannot cover a pixel; inf if there is none."""

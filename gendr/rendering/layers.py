@@ -70,10 +70,10 @@ class Layered:
         """
         shape = self.dist.shape_parameter
         if isinstance(shape, Tensor) and shape.ndim:
-            law = self.dist.with_shape(gather(shape, index))
+            dist = self.dist.with_shape(gather(shape, index))
         else:
-            law = self.dist
-        a, s = law.coverage(d, gather(self.scale, index))
+            dist = self.dist
+        a, s = dist.coverage(d, gather(self.scale, index))
         seen, opacity = a > self.cutoff, gather(self.opacity, index)
         return (
             torch.where(seen, opacity * a, 0.0),

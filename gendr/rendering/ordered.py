@@ -135,9 +135,9 @@ def ordered(
             precision=precision, check=check,
         )  # fmt: skip
         return image[0], alpha[0]
-    size, join, law = parse_image_size(image_size), as_tconorm(tconorm), as_distribution(dist)
-    if isinstance(law.law, CallableDistribution):
-        raise ValueError(f"ordered joining takes named distributions only, got {law}")
+    size, join, dist = parse_image_size(image_size), as_tconorm(tconorm), as_distribution(dist)
+    if isinstance(dist.base, CallableDistribution):
+        raise ValueError(f"ordered joining takes named distributions only, got {dist}")
     check_choice("sort", sort, SORTS)
     check_number("cutoff", cutoff, least=0.0, below=1.0)
     check_number("bound", bound, least=0.0, below=1.0)
@@ -166,11 +166,11 @@ def ordered(
     if isinstance(scale, Tensor) and scale.ndim:
         widths = scale.reshape(-1)
     else:
-        number = parse_scale(scale, size, law.is_squared)
+        number = parse_scale(scale, size, dist.is_squared)
         number = torch.as_tensor(number, dtype=face_vertices.dtype, device=face_vertices.device)
         widths = number.expand(images * count)
     if shape is not None:
-        law = law.with_shape(shape.reshape(-1))
+        dist = dist.with_shape(shape.reshape(-1))
     opacities = face_vertices.new_ones(()).expand(images * count)
     opacities = opacities if opacity is None else opacity.reshape(-1)
     with torch.autocast(face_vertices.device.type, enabled=False):
@@ -182,7 +182,7 @@ def ordered(
         chosen = choose(backend, face_vertices)
         planes, limits = operation(chosen, "depth_keys")(corners.detach(), depth, sort)
         layered = Layered(
-            faces, law, join, float(cutoff), float(bound), colors.flatten(0, 1),
+            faces, dist, join, float(cutoff), float(bound), colors.flatten(0, 1),
             opacities, widths, planes, limits, sort == "pixel",
             double,
         )  # fmt: skip

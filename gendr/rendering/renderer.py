@@ -103,7 +103,7 @@ class Renderer(nn.Module):
         backend: "auto", "cpu", "triton" or "reference".
         precision: of the kernels of the CPU. "auto": float32 for float32 meshes where that has the
             digits, with alpha within 1e-4 of float64 and gradients within 1e-3; float64 for others,
-            for `learnable` parameters, laws and T-conorms that need it, and scales below a
+            for `learnable` parameters, distributions and T-conorms that need it, and scales below a
             hundredth of a pixel. "double": float64 always, at half the speed.
         learnable: any of "scale", "shape" (of the distribution), "p" (of the T-conorm) and "gamma";
             these become parameters of the module, kept positive (p negative where it must be) by
@@ -347,8 +347,8 @@ class Renderer(nn.Module):
         self._has_looked = True
         (near, far), (lowest, farthest) = geometry.planes, geometry.depths
         there = len(geometry.mesh.faces) > 0 and lowest <= farthest
-        unseen = there and (farthest < near or lowest > far)
-        if unseen and not self._has_warned:
+        invisible = there and (farthest < near or lowest > far)
+        if invisible and not self._has_warned:
             self._has_warned = True
             where = "behind the camera" if farthest <= 0 else f"not between {near:g} and {far:g}"
             warnings.warn(
@@ -416,7 +416,7 @@ def _checked(
     from gendr.mesh import Lighting
     from gendr.tnorms import as_tconorm
 
-    size, law, join = parse_image_size(image_size), as_distribution(dist), as_tconorm(tconorm)
+    size, dist, join = parse_image_size(image_size), as_distribution(dist), as_tconorm(tconorm)
     check_choice("shading", shading, ("softmax", "hard"))
     light = Lighting.from_name(lighting) if isinstance(lighting, str) else lighting
     check_choice("composite", composite, ("depth", "alpha", "ordered"))
@@ -435,7 +435,7 @@ def _checked(
     eps = check_number("eps", eps, above=-1e-9, below=1 + 1e-9)
     check_choice("precision", precision, PRECISIONS)
     check_choice("backend", backend, ("auto", *NAMES))
-    return size, law, join, parse_scale(scale, size, law.is_squared), light, near, far, eps, bound
+    return size, dist, join, parse_scale(scale, size, dist.is_squared), light, near, far, eps, bound
 
 
 def _checked_background(background: Sequence[float]) -> Tensor:

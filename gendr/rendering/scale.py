@@ -119,7 +119,7 @@ def suggest_scale(
             "suggest_scale takes a gendr.Mesh and a gendr.Camera, got "
             f"{type(mesh).__name__} and {type(camera).__name__}"
         )
-    law, conorm = as_distribution(dist), as_tconorm(tconorm)
+    dist, conorm = as_distribution(dist), as_tconorm(tconorm)
     pixel = pixels_to_ndc(1.0, image_size)
     edge, extent, count = _measure(mesh, camera, near, far)
     low, high = REACH_PIXELS
@@ -127,11 +127,11 @@ def suggest_scale(
     outside = _share(conorm, NEAR, NEIGHBOURS)
     # Pairs of a length at scale 1 and the length in the image that it must not exceed.
     bounds = (
-        (reach, -_quantile(law, outside, "cdf")),
-        (reach, _quantile(law, HOLE, "sf")),
-        (extent, -_quantile(law, _share(conorm, FAR, count), "cdf")),
+        (reach, -_quantile(dist, outside, "cdf")),
+        (reach, _quantile(dist, HOLE, "sf")),
+        (extent, -_quantile(dist, _share(conorm, FAR, count), "cdf")),
     )
-    power = 2.0 if law.is_squared else 1.0 - law.art_exponent
+    power = 2.0 if dist.is_squared else 1.0 - dist.art_exponent
     scales = [_power(length / width, power) for length, width in bounds if width > 0]
     return min(scales, default=_power(pixel, power))
 
@@ -142,10 +142,10 @@ def _power(x: float, exponent: float) -> float:
     return min(max(x**exponent, info.tiny), info.max)
 
 
-def _quantile(law: Distribution, q: float, part: str) -> float:
+def _quantile(dist: Distribution, q: float, part: str) -> float:
     z = torch.tensor(q, dtype=torch.float64, device="cpu")
     with torch.no_grad():
-        value = float((law.icdf(z) if part == "cdf" else law.isf(z)).max())
+        value = float((dist.icdf(z) if part == "cdf" else dist.isf(z)).max())
     # It may be infinite for a user's CDF that never reaches q.
     return min(max(value, -1e300), 1e300)
 

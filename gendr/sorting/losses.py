@@ -468,11 +468,11 @@ def kendall(
     """
     known = check_mask(mask, x, "x", by_length=False)
     check_choice("variant", variant, ("a", "b"))
-    law: Distribution = as_distribution(dist)
+    distribution: Distribution = as_distribution(dist)
     steepness = check_steepness(steepness)
     x, values = checked_pair("x", x, "values", values, known)
     # F for all ordered pairs; the entry of (j, i) is F(-d) for the pair (i, j).
-    above = saturated(law(x[..., :, None] - x[..., None, :], scale_of(steepness)))
+    above = saturated(distribution(x[..., :, None] - x[..., None, :], scale_of(steepness)))
     soft = above - above.mT
     sign = _signs(values).to(soft.dtype)
     n = torch.as_tensor(x.shape[-1], device=x.device)

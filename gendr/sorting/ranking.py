@@ -502,16 +502,16 @@ class ApproxNDCG(RankingLoss):
         rank_i = 1 + sum over j != i of F(steepness (s_j - s_i))
 
     Other ranks: `NDCGLoss("permutahedron")`. Memory is O(n^2) a list where there is no kernel: on a
-    GPU, in graphs, for laws with parameters or powers.
+    GPU, in graphs, for distributions with parameters or powers.
 
     Args:
-        dist: the law F of comparisons, symmetric: a name, an object or a callable CDF.
+        dist: the distribution F of comparisons, symmetric: a name, an object or a callable CDF.
         steepness: 1 / scale, > 0.
         gain: "exponential", 2^grade - 1, or "linear".
         reduction: "mean", "sum" or "none".
 
     Raises:
-        TypeError, ValueError: a law that is not symmetric, or an option out of range.
+        TypeError, ValueError: a distribution that is not symmetric, or an option out of range.
 
     Source: Qin et al., A General Approximation Framework for Direct Optimization of Information
         Retrieval Measures, 2010, where F is logistic.
@@ -539,10 +539,10 @@ class ApproxNDCG(RankingLoss):
         return 1 - ndcg_of_ranks(ranks, target, self.gain, descending=True, mask=mask)
 
 
-def _places(law: Distribution, scores: Tensor, steepness: Number, counted: Tensor) -> Tensor:
+def _places(dist: Distribution, scores: Tensor, steepness: Number, counted: Tensor) -> Tensor:
     """Ranks [..., n] among those counted, the largest 1: 1 where not counted."""
-    above = law(scores[..., :, None] - scores[..., None, :], scale_of(steepness))  # of row, column
-    itself = law(scores.new_zeros(()))  # 1/2, but for the hard law
+    above = dist(scores[..., :, None] - scores[..., None, :], scale_of(steepness))  # of row, column
+    itself = dist(scores.new_zeros(()))  # 1/2, but for the hard distribution
     ranks = (1 - itself) + matmul(counted[..., None, :], above)[..., 0, :]
     return torch.where(counted > 0, ranks, 1.0)
 

@@ -27,8 +27,8 @@ from gendr.sorting.permutahedron import isotonic
 _Keyed: TypeAlias = "tuple[Tensor, Number, Tensor | float]"
 
 
-def comparator_law(dist: DistributionLike, art: float) -> Distribution:
-    """The law of a relaxed comparator.
+def comparator_distribution(dist: DistributionLike, art: float) -> Distribution:
+    """The distribution of a relaxed comparator.
 
     Args:
         dist: a symmetric distribution.
@@ -38,10 +38,10 @@ def comparator_law(dist: DistributionLike, art: float) -> Distribution:
         TypeError: one of them is of the wrong type.
         ValueError: the distribution is not symmetric, or the exponent out of range.
     """
-    law = as_distribution(dist)
+    distribution = as_distribution(dist)
     if check_number("art", art):
-        law = law.art(art)
-    return check_symmetric(law, "a comparator needs")
+        distribution = distribution.art(art)
+    return check_symmetric(distribution, "a comparator needs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,15 +76,17 @@ class Walk:
         return CARRY(self.kernels, back, self.keep.flip(-1), self.swap.flip(-1), payload)
 
 
-def walk(x: Tensor, wires: Network, law: Distribution, steepness: Number, backend: str) -> Walk:
+def walk(
+    x: Tensor, wires: Network, distribution: Distribution, steepness: Number, backend: str
+) -> Walk:
     """Send keys x [B, n] through the relaxed comparators of a network."""
     # `torch.compile` traces the definitions, which its own compiler makes fast.
     chosen = choose("reference" if is_traced() else backend, x)
     kernels = {} if chosen is None else chosen.KERNELS
     if isinstance(steepness, Tensor):
         steepness = steepness.reshape(()).to(x.device)
-    by_gates = kernels.get(GATES.name) if has_kernel(law) else None
-    walked = GATES(by_gates, Comparators(wires, law), x, steepness)
+    by_gates = kernels.get(GATES.name) if has_kernel(distribution) else None
+    walked = GATES(by_gates, Comparators(wires, distribution), x, steepness)
     return Walk(wires, kernels.get(CARRY.name), *walked)
 
 
@@ -99,7 +101,7 @@ class NetworkSort(PermutationSort):
     Args:
         steepness: inverse of the scale of F. With art and with squared distributions it is applied
             after the power of the difference, as in the papers. It equals their inverse
-            temperature beta for all laws except reciprocal, for which beta is half of it.
+            temperature beta for all distributions except reciprocal, for which beta is half of it.
         dist: a symmetric distribution: a name, a `Distribution` or a CDF of your own, for which
             F(-z) = 1 - F(z) is not checked. The default is monotonic, so that no gradient has the
             wrong sign, its error is bounded, it is smooth, and in the thesis' Table 3.7 it is the
@@ -123,12 +125,12 @@ class NetworkSort(PermutationSort):
     art: float = 0.0
     backend: str = "auto"
     # The distribution that `dist` and `art` define.
-    law: Distribution = field(init=False, repr=False, compare=False)
+    distribution: Distribution = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("backend", self.backend, ("auto", *NAMES))
-        object.__setattr__(self, "law", comparator_law(self.dist, self.art))
+        object.__setattr__(self, "distribution", comparator_distribution(self.dist, self.art))
 
     def network_of(self, n: int) -> Network:
         """The network for n values."""
@@ -201,7 +203,7 @@ class NetworkSort(PermutationSort):
         if isinstance(steepness, Tensor):
             steepness = saturated(steepness.to(ascending))
         gaps = ascending.diff(dim=-1)
-        keep, swap = self.law.coverage(gaps, scale_of(steepness))
+        keep, swap = self.distribution.coverage(gaps, scale_of(steepness))
         steps = saturated(keep) - saturated(swap)
         return torch.where((gaps == 0) & (steps.detach() > 0), 0.0, steps)  # heaviside
 
@@ -213,12 +215,12 @@ class NetworkSort(PermutationSort):
     def _walk(self, x: Tensor, keyed: _Keyed | None = None) -> Walk:
         keys, steepness, _ = self._keyed(x) if keyed is None else keyed
         flat = keys.flatten(0, -2) if x.ndim > 1 else keys[None]
-        return walk(flat, self.network_of(x.shape[-1]), self.law, steepness, self.backend)
+        return walk(flat, self.network_of(x.shape[-1]), self.distribution, steepness, self.backend)
 
     def _keyed(self, x: Tensor) -> _Keyed:
         if not isinstance(self.steepness, Tensor):
             return x, self.steepness, 1.0
-        return of_rows(x, self.steepness, power_of(self.law))
+        return of_rows(x, self.steepness, power_of(self.distribution))
 
 
 @final

@@ -2,9 +2,9 @@
 
 An Archimedean T-conorm is A = g^-1(sum of g(a_i)) for an increasing generator g with g(0) = 0, so
 its derivative is g'(a_i) / g'(A). The file of a family has these formulas as plain functions, its
-bodies (`gendr.tnorms.bodies`), which this class and the compilers of kernels call alike.
-A value a always travels with its complement s = 1 - a, because near 1 only s has digits left.
-Sums and derivatives are taken in float64 whatever the input, so float32 neither overflows nor
+kernel functions (`gendr.tnorms.kernel_functions`), which this class and the compilers of kernels
+call alike. A value a always travels with its complement s = 1 - a, because near 1 only s has digits
+left. Sums and derivatives are taken in float64 whatever the input, so float32 neither overflows nor
 loses small members (a device without float64 stays in the dtype it has).
 
 Two rules differ on the edges of [0, 1]. In the renderer (`aggregate`) a = 0 is a face that is not
@@ -45,15 +45,16 @@ class TConorm(Registered, ABC):
         is_product: whether it is a + b - a b, whose dual is the product; callers have shorter
             formulas for it.
         given_p: the parameter p as it was given, None for a family without one.
-        bodies: the functions that compiled kernels take, by name (`gendr.tnorms.bodies`); None for
-            those that stand in the file of the class. Two families in one file name theirs.
+        kernel_functions: the functions that compiled kernels take, by name
+            (`gendr.tnorms.kernel_functions`); None for those that stand in the file of the class.
+            Two families in one file name theirs.
 
     Raises:
         ValueError: when a subclass is defined that takes a name of the package's; `Registered`.
     """
 
     name: ClassVar[str]
-    bodies: ClassVar[Mapping[str, Callable[..., Any]] | None] = None
+    kernel_functions: ClassVar[Mapping[str, Callable[..., Any]] | None] = None
     formula: ClassVar[str]
     parameter: ClassVar[str] = ""
     kind: ClassVar[Literal["archimedean", "max", "mean"]]
@@ -195,10 +196,10 @@ class Archimedean(TConorm):
     """A T-conorm with a generator.
 
     All formulas are elementwise on tensors of one shape: a in [0, 1] with its complement s = 1 - a,
-    and the joined A with S = 1 - A. A family gives `slope_at_one` here, and the bodies `generator`,
-    `inverse` and `weight` beside the class, or methods of these names (`_weight`) in their place.
-    The plain formula of a weight is only asked for where a, s, A and S are positive (and a = 0 if
-    not `steep`).
+    and the joined A with S = 1 - A. A family gives `slope_at_one` here, and the kernel functions
+    `generator`, `inverse` and `weight` beside the class, or methods of these names (`_weight`) in
+    their place. The plain formula of a weight is only asked for where a, s, A and S are positive
+    (and a = 0 if not `steep`).
     """
 
     kind = "archimedean"
@@ -206,28 +207,28 @@ class Archimedean(TConorm):
 
     def generator(self, a: Tensor, s: Tensor) -> Tensor:
         """Return g(a); 0 at a = 0 and inf at s = 0."""
-        return self._body("generator", a, s)
+        return self._kernel_function("generator", a, s)
 
     def inverse(self, t: Tensor) -> tuple[Tensor, Tensor]:
         """(A, S) with g(A) = t in [0, inf], each to full precision."""
-        return self._body("inverse", t)
+        return self._kernel_function("inverse", t)
 
     def _weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
         """g'(a) / g'(A), as a ratio that neither overflows nor cancels."""
-        return self._body("weight", a, s, A, S)
+        return self._kernel_function("weight", a, s, A, S)
 
-    def _body(self, kind: str, *arguments: Tensor) -> Any:
-        """A body of the family on tensors; it gets p if it takes one more argument."""
-        named = type(self).bodies
+    def _kernel_function(self, kind: str, *arguments: Tensor) -> Any:
+        """A kernel function of the family on tensors; it gets p if it takes one more argument."""
+        named = type(self).kernel_functions
         module = sys.modules[type(self).__module__]
-        body = getattr(module, kind, None) if named is None else named.get(kind)
-        if body is None:
+        function = getattr(module, kind, None) if named is None else named.get(kind)
+        if function is None:
             raise NotImplementedError(
                 f"{self.name} lacks {kind!r}; write that function beside {type(self).__qualname__}"
             )
-        if argument_count(body) > len(arguments):
-            return body(*arguments, self._p)
-        return body(*arguments)
+        if argument_count(function) > len(arguments):
+            return function(*arguments, self._p)
+        return function(*arguments)
 
     @property
     def _p(self) -> Any:
@@ -302,7 +303,7 @@ class Parametric(Archimedean):
 
     def _weight_p(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
         """The plain formula of `weight_p`."""
-        return self._body("weight_p", a, s, A, S)
+        return self._kernel_function("weight_p", a, s, A, S)
 
     def weight_p(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
         """Return (dg/dp)(a) / g'(A); 0 where a, s, A or S is not positive.
@@ -329,17 +330,17 @@ class Parametric(Archimedean):
 class Norm(Parametric):
     """A family that is the p-norm of a measure u(a): g(a) = u(a)^p.
 
-    It gives the bodies `measure` and `unmeasure` in place of `generator` and `inverse`. The fold
-    divides by the largest member, so that no power overflows or vanishes, whatever p is.
+    It gives the kernel functions `measure` and `unmeasure` in place of `generator` and `inverse`.
+    The fold divides by the largest member, so that no power overflows or vanishes, whatever p is.
     """
 
     def measure(self, a: Tensor, s: Tensor) -> Tensor:
         """Return u(a): 0 at a = 0, inf at s = 0."""
-        return self._body("measure", a, s)
+        return self._kernel_function("measure", a, s)
 
     def unmeasure(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """(A, S) with u(A) = u in [0, inf]."""
-        return self._body("unmeasure", u)
+        return self._kernel_function("unmeasure", u)
 
     @property
     def steep(self) -> bool:
@@ -434,9 +435,9 @@ def _inside(formula: Any, a: Tensor, s: Tensor, A: Tensor, S: Tensor, zero: bool
 def _members(family: Archimedean, group: Grouping, values: _Values, partials: bool) -> _Values:
     """(a, s) and the totals of every member, in float64, from (a, s, A, S).
 
-    For the renderer, cuts far below what the pdf of any law buries (1e-77) keep second derivatives
-    finite: of s and S where odds are taken, of a where g'(0) is infinite. There float32 needs a
-    higher one (1e-19), since the gradient to a is of its dtype.
+    For the renderer, cuts far below what the pdf of any distribution buries (1e-77) keep second
+    derivatives finite: of s and S where odds are taken, of a where g'(0) is infinite. There float32
+    needs a higher one (1e-19), since the gradient to a is of its dtype.
     """
     least = torch.finfo(values[0].dtype).tiny ** 0.5
     a, s, A, S = map(_wide, values)
@@ -471,9 +472,9 @@ def _weights(family: Archimedean, group: Grouping, values: _Values, partials: bo
 
 
 @constant
-def argument_count(body: Any) -> int:
-    """How many arguments a body takes."""
-    return body.__code__.co_argcount
+def argument_count(function: Any) -> int:
+    """How many arguments a kernel function takes."""
+    return function.__code__.co_argcount
 
 
 def _wide(x: Tensor) -> Tensor:

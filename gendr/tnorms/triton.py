@@ -8,7 +8,7 @@
     weight_p(a, s, A, S, p)       (dg/dp)(a) / g'(A), for families with p
 
 p is a float32 scalar, or a block that broadcasts; families without one ignore it. The edges are
-those of `gendr.tnorms.bodies`. "average" has the generator a and takes 1 / count as p.
+those of `gendr.tnorms.kernel_functions`. "average" has the generator a and takes 1 / count as p.
 
 No factor overflows or vanishes unless the result does, and no difference cancels. A generator
 itself may leave the range (s^p, odds^p): then g = inf or 0, and alpha is summed up from `scaled`,
@@ -22,19 +22,20 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from gendr.kernels.triton.bodies import compiled
-from gendr.tnorms.bodies import Kind, body
+from gendr.kernels.triton.functions import compiled
+from gendr.tnorms.kernel_functions import Kind, kernel_function
 
 
 @cache
 def function(name: str, kind: Kind) -> Any:
-    """The JIT function of a body of a family, for kernels to take as a constexpr.
+    """The JIT function of a kernel function of a family, for kernels to take as a constexpr.
 
     Args:
         name: by `kernel_name`.
-        kind: of the body.
+        kind: of the kernel function.
 
     Raises:
-        ValueError: the family has no such body: "max" has none, and some families have no p.
+        ValueError: the family has no such kernel function: "max" has none, and some families have
+            no p.
     """
-    return compiled(body(name, kind, float32=True), f"{name}_{kind}")
+    return compiled(kernel_function(name, kind, float32=True), f"{name}_{kind}")

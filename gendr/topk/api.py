@@ -182,7 +182,8 @@ def soft_topk(
     Raises:
         TypeError: no tensor, k no int, or a setting of the wrong type or that the method has not.
         ValueError: bad shapes, NaN or inf, k out of range, an unknown method, a setting out of
-            range, an asymmetric law for a network, or a payload for a method without attribution.
+            range, an asymmetric distribution for a network, or a payload for a method without
+            attribution.
 
     Source: Petersen et al., Differentiable Top-k Classification Learning (ICML 2022), section 3.1;
         thesis, section 4.2.

@@ -371,7 +371,7 @@ class TopKCrossEntropy(nn.Module):
         if is_traced() or not isinstance(method, NetworkSelection):
             return None
         plain = self.label_smoothing == 0 and not (self._is_softmax and by_row is None)
-        if not plain or isinstance(method.steepness, Tensor) or not has_kernel(method.law):
+        if not plain or isinstance(method.steepness, Tensor) or not has_kernel(method.distribution):
             return None
         return kernels_for(LOSSES.name, logits, method.backend, self._size(logits.shape[-1]))
 

@@ -19,7 +19,7 @@ from gendr._common.tracing import all_hold, breaking_graphs_for_masks, is_for_on
 from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number
-from gendr.distributions.laws.heaviside import Heaviside
+from gendr.distributions.members.heaviside import Heaviside
 from gendr.distributions.registry import DistributionLike
 from gendr.kernels.backends import NAMES
 from gendr.sorting.base import back, check_keys, gumbel, straight_through
@@ -48,17 +48,17 @@ def soft_topk_mask(
     >>> soft_topk_mask(torch.tensor([3.0, 1.0, 2.0, 0.0]), 2, scale=0.5)
     tensor([0.9323, 0.0677, ...
 
-    Small p keep their digits: a value far below the threshold b has the p of the law's tail, not 0
-    (unless the law itself is 0 there). Gradients to x, scale and k are those of the solution, by
-    the implicit function theorem, and can be differentiated again. Where the density is 0 at all
-    values, as for the uniform law between two clusters, they are 0.
+    Small p keep their digits: a value far below the threshold b has the p of the distribution's
+    tail, not 0 (unless the distribution itself is 0 there). Gradients to x, scale and k are those
+    of the solution, by the implicit function theorem, and can be differentiated again. Where the
+    density is 0 at all values, as for the uniform distribution between two clusters, they are 0.
 
-    Time is O(n), by Newton's method on the sum in kernels, for the laws of
+    Time is O(n), by Newton's method on the sum in kernels, for the distributions of
     `gendr.distributions.names()` without a square or `art`: on the CPU in float64; on a GPU for
-    rows of float32 of up to 65,536, with sums in float64 and laws in float32. Elsewhere in plain
-    torch of float64: for laplace and uniform in closed form after one sort, for others by a fixed
-    number of bracketed Newton steps, for which the host never waits unless the functions of the law
-    do, as those of gamma. Memory is O(n).
+    rows of float32 of up to 65,536, with sums in float64 and distributions in float32. Elsewhere in
+    plain torch of float64: for laplace and uniform in closed form after one sort, for others by a
+    fixed number of bracketed Newton steps, for which the host never waits unless the functions of
+    the distribution do, as those of gamma. Memory is O(n).
 
     Args:
         x: [..., n], finite where present.
@@ -67,8 +67,8 @@ def soft_topk_mask(
             without `dim`, or with size 1 there, or one that broadcasts to that of the rows.
         dist: a name, a `Distribution` or a CDF of your own. It may be one-sided. heaviside gives
             the hard mask, in which equal values at the threshold have equal shares; no gradient.
-        scale: of the law, positive: the smaller, the harder. In units of x, squared units for
-            squared laws; a number or a tensor as k.
+        scale: of the distribution, positive: the smaller, the harder. In units of x, squared units
+            for squared distributions; a number or a tensor as k.
         mask: bool, broadcasting to x, True where a value is present. p is that of the lists of what
             is present alone, and 0 for what is absent. k may then be any number from 0 on: in a
             row that has no more than k present, these have p = 1, without gradient.
@@ -88,15 +88,15 @@ def soft_topk_mask(
     Raises:
         TypeError: x is no tensor, k or scale no number, or an unknown word. `steepness` is
             taken for 1 / scale.
-        ValueError: bad shapes, NaN or inf, k or scale out of range, an unknown law or backend, or
-            one that does not serve x.
+        ValueError: bad shapes, NaN or inf, k or scale out of range, an unknown distribution or
+            backend, or one that does not serve x.
         RuntimeError: the backend is not usable here.
 
     Source: Struski et al., LapSum: One Method to Differentiate Them All (ICML 2025), whose operator
         is the Laplace member.
     """
     keys, present = check_keys(x, check=check, dim=dim, mask=mask)
-    law = as_distribution(dist)
+    distribution = as_distribution(dist)
     n = keys.shape[-1]
     most = float(n) if mask is None else math.inf
     total = _parameter("k", k, keys, most, check, dim)
@@ -112,11 +112,11 @@ def soft_topk_mask(
     total, width = (value.expand(keys.shape[:-1]).reshape(-1, 1) for value in (total, width))
     if mask is not None:
         present = torch.ones_like(keys, dtype=torch.bool) if present is None else present
-        p = _of_present(law, rows, total, width, present.reshape(rows.shape), backend)
+        p = _of_present(distribution, rows, total, width, present.reshape(rows.shape), backend)
     elif n > 1 and not isinstance(k, Tensor) and 0 < k < n:
-        p = _of_rows(law, rows, total, width, backend)
+        p = _of_rows(distribution, rows, total, width, backend)
     else:
-        p = _of_any(law, rows, total, width, backend)
+        p = _of_any(distribution, rows, total, width, backend)
     if hard:
         lowest = rows.detach()
         if present is not None:
@@ -131,13 +131,13 @@ def soft_topk_mask(
     return p.to(x.dtype) if x.is_floating_point() else p
 
 
-def _of_rows(law: Distribution, rows: Tensor, k: Tensor, scale: Tensor, backend: str) -> Tensor:
+def _of_rows(dist: Distribution, rows: Tensor, k: Tensor, scale: Tensor, backend: str) -> Tensor:
     """The mask of rows [rows, n], of k and scale [rows, 1]."""
-    if isinstance(law.law, Heaviside):
+    if isinstance(dist.base, Heaviside):
         return _hard(rows.detach(), k).to(rows.dtype)
     size = rows.shape[-1]
-    kernels = kernels_for(MASK.name, rows, backend, size) if has_kernel(law) else None
-    return MASK(kernels, law, rows, k, _distance(law, scale))
+    kernels = kernels_for(MASK.name, rows, backend, size) if has_kernel(dist) else None
+    return MASK(kernels, dist, rows, k, _distance(dist, scale))
 
 
 def _hard(x: Tensor, k: Tensor) -> Tensor:
@@ -150,25 +150,25 @@ def _hard(x: Tensor, k: Tensor) -> Tensor:
     )
 
 
-def _of_any(law: Distribution, rows: Tensor, k: Tensor, scale: Tensor, backend: str) -> Tensor:
+def _of_any(dist: Distribution, rows: Tensor, k: Tensor, scale: Tensor, backend: str) -> Tensor:
     """The same for k from 0 to n; rows where there is nothing to choose get any k in between."""
     n = rows.shape[-1]
     if n == 1:
         return k.expand(rows.shape).to(rows.dtype)
     is_open = (k > 0) & (k < n)
-    p = _of_rows(law, rows, torch.where(is_open, k, 0.5 * n), scale, backend)
+    p = _of_rows(dist, rows, torch.where(is_open, k, 0.5 * n), scale, backend)
     return torch.where(is_open, p, k.detach().clamp(0, 1).to(p.dtype))
 
 
 def _of_present(
-    law: Distribution, rows: Tensor, k: Tensor, scale: Tensor, mask: Tensor, backend: str
+    dist: Distribution, rows: Tensor, k: Tensor, scale: Tensor, mask: Tensor, backend: str
 ) -> Tensor:
     """The same of the lists of what is present."""
     counts = mask.sum(-1, keepdim=True)
     is_open = (k > 0) & (k < counts) & (counts > 1)  # the others have nothing to choose from
     ragged = Ragged(mask & is_open)
     parts = [
-        _of_rows(law, part, k[group.rows], scale[group.rows], backend)
+        _of_rows(dist, part, k[group.rows], scale[group.rows], backend)
         for group, part in zip(ragged.groups, ragged.packed(rows, "n"), strict=True)
     ]
     p = ragged.joined(parts, "n", rows.shape[-1:])
@@ -212,11 +212,11 @@ def _parameter(
     return value.to(dtype)
 
 
-def _distance(law: Distribution, scale: Tensor) -> Tensor:
-    """The distance d for which the law at x and this scale is the law at x / d and scale 1."""
-    if law.is_squared:
+def _distance(dist: Distribution, scale: Tensor) -> Tensor:
+    """The distance d for which F at x and this scale is F at x / d and scale 1."""
+    if dist.is_squared:
         return scale.sqrt()
-    return scale ** (1 / (1 - law.art_exponent)) if law.art_exponent else scale
+    return scale ** (1 / (1 - dist.art_exponent)) if dist.art_exponent else scale
 
 
 # ---------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ class SoftTopKMask(nn.Module):
     Args:
         k: the sum, see `soft_topk_mask`.
         dist: a name, a `Distribution` or a CDF of your own.
-        scale: of the law, positive.
+        scale: of the distribution, positive.
         dim: along which p sums to k.
         hard: 0 and 1, with soft gradients.
         noise: of Gumbel noise, for sampled subsets; in training mode only.
@@ -275,5 +275,5 @@ class SoftTopKMask(nn.Module):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """k, the law and the flags."""
+        """k, the distribution and the flags."""
         return f"{self.k}, {self.dist}, scale={self.scale}, hard={self.hard}, noise={self.noise}"

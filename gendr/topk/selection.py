@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gendr import sorting
 from gendr._common.checks import check_choice
+from gendr._common.names import renamed
 from gendr._common.tracing import constant, is_traced, lasting, lazy, number_of
 from gendr._common.words import worded
 from gendr.distributions import Distribution
@@ -24,7 +25,7 @@ from gendr.distributions.registry import DistributionLike
 from gendr.kernels.backends import NAMES
 from gendr.sorting.base import PermutationSort, Sort, expanded, named_settings, stacked
 from gendr.sorting.networks import Network
-from gendr.sorting.relaxed import Walk, backwards, comparator_law, ready, walk
+from gendr.sorting.relaxed import Walk, backwards, comparator_distribution, ready, walk
 from gendr.topk.networks import NETWORKS, network
 
 Method: TypeAlias = "str | Selection | Sort"
@@ -116,7 +117,7 @@ class NetworkSelection(Selection):
     cannot reach an output changes nothing.
 
     Args:
-        steepness: inverse of the scale of the law.
+        steepness: inverse of the scale of the distribution.
         dist: a symmetric distribution: a name, a `Distribution` or a CDF of your own.
         art: exponent of the activation replacement trick, in [0, 1).
         backend: "auto", or a name of the backends of sorting networks.
@@ -136,12 +137,13 @@ class NetworkSelection(Selection):
     backend: str = "auto"
     network: str | Network = "splitter"
     # The distribution that `dist` and `art` define.
-    law: Distribution = field(init=False, repr=False, compare=False)
+    distribution: Distribution = field(init=False, repr=False, compare=False)
+    law = renamed("distribution")  # the old name
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("backend", self.backend, ("auto", *NAMES))
-        object.__setattr__(self, "law", comparator_law(self.dist, self.art))
+        object.__setattr__(self, "distribution", comparator_distribution(self.dist, self.art))
         if not isinstance(self.network, (str, Network)):
             raise TypeError(f"network must be a name or a Network, got {self.network!r}")
         if isinstance(self.network, str):
@@ -193,7 +195,9 @@ class _ByNetwork(Selecting):
 
     def _walk(self, x: Tensor) -> Walk:
         flat = x.flatten(0, -2) if x.ndim > 1 else x[None]
-        return walk(flat, self.wires, self.method.law, self.method.steepness, self.method.backend)
+        return walk(
+            flat, self.wires, self.method.distribution, self.method.steepness, self.method.backend
+        )
 
     @lazy
     def walked(self) -> Walk:

@@ -156,11 +156,11 @@ def test_unknown_choice_names_all_of_a_few_and_the_nearest_of_many():
     with pytest.raises(ValueError, match=r"allowed: .*\bc11\b"):
         check_choice("c", "c", [f"c{i}" for i in range(12)])
     names = ["gaussian", "logistic", "laplace", "cauchy", "uniform", *map(str, range(8))]
-    assert check_choice("law", "cauchy", names) == "cauchy"
-    with pytest.raises(ValueError, match="unknown law 'gausian'; the nearest: gaussian"):
-        check_choice("law", "gausian", names)
-    with pytest.raises(ValueError, match="unknown law 3; "):
-        check_choice("law", 3, names)
+    assert check_choice("distribution", "cauchy", names) == "cauchy"
+    with pytest.raises(ValueError, match="unknown distribution 'gausian'; the nearest: gaussian"):
+        check_choice("distribution", "gausian", names)
+    with pytest.raises(ValueError, match="unknown distribution 3; "):
+        check_choice("distribution", 3, names)
     with pytest.raises(ValueError, match="allowed: cube, sphere"):
         check_choice("fit", "x", ["sphere", "cube"])
 

@@ -13,12 +13,12 @@ F64 = torch.float64
 
 
 def tent(z):
-    """The CDF of the triangular law, valid on [-1, 1] only."""
+    """The CDF of the triangular distribution, valid on [-1, 1] only."""
     return torch.where(z < 0, 0.5 * (1 + z) ** 2, 1 - 0.5 * (1 - z) ** 2)
 
 
 @for_each(form=["{}", "{}.reversed", "{}.shifted(0.4).squared", "{}.art(0.25)"])
-def test_it_equals_the_law_it_copies(form):
+def test_it_equals_the_distribution_it_copies(form):
     want = get(form.format("logistic"))
     got = from_callable(torch.sigmoid)
     got = got.reversed() if "reversed" in form else got
@@ -74,7 +74,7 @@ def test_a_step_has_no_gradient():
 def test_identity_and_text():
     assert from_callable(tent) == from_callable(tent)
     assert from_callable(tent) != from_callable(tent, (-1, 1))
-    assert isinstance(from_callable(tent).squared().law, CallableDistribution)
+    assert isinstance(from_callable(tent).squared().base, CallableDistribution)
     assert str(from_callable(tent).squared()) == "callable(tent).squared"
 
 

@@ -6,13 +6,13 @@ import torch
 
 from gendr import distributions
 from support.cases import for_each
-from support.laws import CDF, EXAMPLES, SMOOTH, forms
+from support.distributions import CDF, EXAMPLES, SMOOTH, forms
 
 F64 = torch.float64
 INF = float("inf")
 # Differences need moderate shapes: of 0.05 the quantiles are 1e-20, of 100 the loops are long.
 # Values and slopes at such shapes are compared with mpmath.
-FORMS = [d for law in SMOOTH if law.shape_parameter in (None, 0.5, 2.0, 7.3) for d in forms(law)]
+FORMS = [d for dist in SMOOTH if dist.shape_parameter in (None, 0.5, 2.0, 7.3) for d in forms(dist)]
 
 
 def smooth_points(dist):
@@ -27,7 +27,7 @@ def rebuilt(dist, shape=None):
 
 
 def shape_of(dist, dtype=F64):
-    """A tuple with the shape as a tensor that requires grad; empty for a law without a shape."""
+    """A tuple with the shape as a tensor that requires grad; empty without a shape."""
     if dist.shape_parameter is None:
         return ()
     return (torch.tensor(dist.shape_parameter, dtype=dtype, requires_grad=True),)
@@ -104,9 +104,9 @@ def test_slope_in_the_shape_equals_mpmath(shape, name):
         z = [-40.0, -2.7, -1.0, -0.3, 1e-3, 0.6, 1.9, 8.0]
     z = torch.tensor(z, dtype=F64)
     a = torch.full_like(z, shape).requires_grad_()
-    law = distributions.get(name, shape=a)
-    (lower,) = torch.autograd.grad(law.cdf(z).sum(), a)
-    (upper,) = torch.autograd.grad(law.sf(z).sum(), a)
+    dist = distributions.get(name, shape=a)
+    (lower,) = torch.autograd.grad(dist.cdf(z).sum(), a)
+    (upper,) = torch.autograd.grad(dist.sf(z).sum(), a)
     assert torch.equal(lower, -upper)
     step = mp.mpf(10) ** -30
     for got, at in zip(lower.tolist(), z.tolist(), strict=True):
@@ -136,9 +136,9 @@ def extremes(dtype):
     return torch.tensor([*EXTREME, *ends], dtype=dtype)
 
 
-@for_each(rotating=8, law=EXAMPLES, dtype=[torch.float32, torch.float64])
-def test_values_and_gradients_are_finite_everywhere(law, dtype):
-    for form in forms(law):
+@for_each(rotating=8, distribution=EXAMPLES, dtype=[torch.float32, torch.float64])
+def test_values_and_gradients_are_finite_everywhere(distribution, dtype):
+    for form in forms(distribution):
         for size in (1e-8, 1e-2, 1.0, 1e3):
             shape = shape_of(form, dtype)
             dist = rebuilt(form, *shape)
@@ -156,12 +156,12 @@ def test_values_and_gradients_are_finite_everywhere(law, dtype):
                 assert second[0].isfinite().all(), form
 
 
-@for_each(rotating=4, law=EXAMPLES, dtype=[torch.float32, torch.float64])
-def test_the_ends_of_the_range_give_finite_values_and_gradients(law, dtype):
+@for_each(rotating=4, distribution=EXAMPLES, dtype=[torch.float32, torch.float64])
+def test_the_ends_of_the_range_give_finite_values_and_gradients(distribution, dtype):
     largest, tiny = torch.finfo(dtype).max, torch.finfo(dtype).tiny
     ends = [largest, largest / 2, 2 * largest**0.5, 1.0, tiny, tiny / 8, 0.0]
     x = torch.tensor([*ends, *(-end for end in ends)], dtype=dtype, requires_grad=True)
-    for dist in forms(law):
+    for dist in forms(distribution):
         assert dist.pdf(x).isfinite().all(), dist
         for size in (tiny, 1.0, largest):
             scale = torch.tensor(size, dtype=dtype, requires_grad=True)
@@ -179,16 +179,16 @@ def test_the_ends_of_the_range_give_finite_values_and_gradients(law, dtype):
 def test_a_scale_that_the_dtype_cannot_hold_is_a_hard_step(dtype):
     x = torch.tensor([-1.0, 0.0, 1.0], dtype=dtype)
     for scale in (1e-310, torch.tensor(1e-310, dtype=F64)):
-        law = distributions.get("logistic")
-        assert law(x, scale).tolist() == [0.0, 0.5, 1.0]
+        dist = distributions.get("logistic")
+        assert dist(x, scale).tolist() == [0.0, 0.5, 1.0]
 
 
 def test_an_infinite_pdf_counts_as_zero():
     z = torch.zeros(1, dtype=F64, requires_grad=True)
     for name in ("gamma", "power"):
-        law = distributions.get(name, shape=0.5)
-        assert law.pdf(z) == 0
-        (slope,) = torch.autograd.grad(law.cdf(z), z)
+        dist = distributions.get(name, shape=0.5)
+        assert dist.pdf(z) == 0
+        (slope,) = torch.autograd.grad(dist.cdf(z), z)
         assert slope == 0
     x = torch.zeros(1, dtype=F64, requires_grad=True)
     (slope,) = torch.autograd.grad(distributions.get("logistic").art(0.25)(x, 0.1), x)

@@ -9,7 +9,7 @@ import torch
 from gendr import distributions
 from gendr.distributions import as_distribution, benchmark_distributions, from_callable, get, names
 from support.cases import for_each
-from support.laws import EXAMPLES, forms
+from support.distributions import EXAMPLES, forms
 
 
 def test_the_names_are_the_table():
@@ -20,11 +20,17 @@ def test_the_names_are_the_table():
     )
 
 
-@for_each(cls=distributions.laws().values())
-def test_every_law_describes_itself(cls):
+def test_old_names_stand_for_the_new_ones():
+    assert distributions.Law is distributions.StandardDistribution  # old names
+    assert distributions.laws is distributions.standard_distributions  # old names
+    assert get("levy").centred().law == get("levy").centred().base  # old names
+
+
+@for_each(cls=distributions.standard_distributions().values())
+def test_every_distribution_describes_itself(cls):
     assert cls.formula
     assert cls.__doc__.startswith("F(z) = ")
-    assert cls.__module__ == f"gendr.distributions.laws.{cls.name}"
+    assert cls.__module__ == f"gendr.distributions.members.{cls.name}"
     assert getattr(distributions, cls.__name__) is cls
     assert cls.__name__ in distributions.__all__
     low, high = cls.support
@@ -34,9 +40,9 @@ def test_every_law_describes_itself(cls):
     assert get(cls.name) == cls()
 
 
-@for_each(law=EXAMPLES)
-def test_the_text_parses_back(law):
-    for dist in forms(law):
+@for_each(distribution=EXAMPLES)
+def test_the_text_parses_back(distribution):
+    for dist in forms(distribution):
         again = get(str(dist))
         assert again == dist
         assert hash(again) == hash(dist)
@@ -75,13 +81,13 @@ def test_order_never_matters():
 def test_the_normal_form_is_readable():
     shape = torch.tensor(0.5, requires_grad=True)
     dist = get("gamma", shape=shape).reversed().centred().squared()
-    assert dist.law.name == "gamma"
+    assert dist.base.name == "gamma"
     assert dist.shape_parameter is shape
     assert dist.total_shift().requires_grad
     assert dist.support[1] == pytest.approx(0.227468211559786**0.5)
     assert (dist.is_reversed, dist.is_squared, dist.art_exponent) == (True, True, 0.0)
     plain = get("cauchy")
-    assert plain.law is plain
+    assert plain.base is plain
     assert (plain.shape_parameter, plain.total_shift()) == (None, 0.0)
     assert (plain.is_reversed, plain.is_squared, plain.art_exponent) == (False, False, 0.0)
     assert get("cauchy.shifted(0.5).art(0.25)").total_shift() == 0.5

@@ -1,4 +1,4 @@
-"""Laws and T-conorms of a user's own: every backend computes what their class says, also anew."""
+"""Distributions and T-conorms of a user's own: every backend computes what their class says."""
 
 import gc
 import importlib
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import gendr
-from gendr.distributions import Law, get
+from gendr.distributions import StandardDistribution, get
 from gendr.tnorms import TConorm, tconorm
 from support.scenes import soup
 
@@ -21,14 +21,14 @@ BACKENDS = ["cpu"]
 if importlib.util.find_spec("triton") is not None and os.environ.get("TRITON_INTERPRET") == "1":
     BACKENDS += ["triton"]
 
-LAW = '''
+DISTRIBUTION = '''
 @dataclass(frozen=True, eq=False, repr=False)
-class {cls}(Symmetric, Law):
+class {cls}(Symmetric, StandardDistribution):
     """F(z) = logistic(rate z)."""
 
     name = "{name}"
     formula = "1/(1 + e^(-rate z))"
-    {bodies}
+    {functions}
 
     def _cdf(self, z):
         return torch.sigmoid({rate} * z)
@@ -39,7 +39,7 @@ class {cls}(Symmetric, Law):
     def _icdf_lower(self, q):
         return torch.logit(q) / {rate}
 '''
-LAW_BODIES = """
+DISTRIBUTION_FUNCTIONS = """
 def {prefix}tail(z):
     return 1.0 / (1.0 + exp({rate} * fabs(z)))
 
@@ -57,7 +57,7 @@ class {cls}(Archimedean):
 
     name = "{name}"
     formula = "none"
-    {bodies}
+    {functions}
 
     def generator(self, a, s):
         return (a / s) ** {rate}
@@ -71,7 +71,7 @@ class {cls}(Archimedean):
     def slope_at_one(self, b, s):
         return torch.ones_like(b)
 '''
-NORM_BODIES = """
+NORM_FUNCTIONS = """
 def {prefix}generator(a, s):
     return power(a / s, {rate})
 
@@ -85,23 +85,23 @@ HEAD = """
 from dataclasses import dataclass
 import torch
 from gendr.kernels.vocabulary import exp, fabs, parts_from_odds, power, two_sided
-from gendr.distributions import Law, Symmetric
+from gendr.distributions import StandardDistribution, Symmetric
 from gendr.tnorms.base import Archimedean
 """
 KINDS = {
-    "law": (LAW, LAW_BODIES, ("tails", "density")),
-    "T-conorm": (NORM, NORM_BODIES, ("generator", "inverse", "weight")),
+    "distribution": (DISTRIBUTION, DISTRIBUTION_FUNCTIONS, ("tails", "density")),
+    "T-conorm": (NORM, NORM_FUNCTIONS, ("generator", "inverse", "weight")),
 }
 
 
 def source(kind, cls, name, rate, *, own=False):
-    """A class and its bodies, beside it or named by it."""
-    text, bodies, names = KINDS[kind]
+    """A class and its kernel functions, beside it or named by it."""
+    text, functions, names = KINDS[kind]
     prefix = f"{name}_" if own else ""
     own = ", ".join(f'"{word}": {prefix}{word}' for word in names) if own else ""
-    given = f"bodies = {{{own}}}" if own else ""
-    return bodies.format(prefix=prefix, rate=rate) + text.format(
-        cls=cls, name=name, rate=rate, bodies=given
+    given = f"kernel_functions = {{{own}}}" if own else ""
+    return functions.format(prefix=prefix, rate=rate) + text.format(
+        cls=cls, name=name, rate=rate, functions=given
     )
 
 
@@ -127,9 +127,9 @@ def written(tmp_path, monkeypatch):
         known = sys.modules.get(name)
         return importlib.reload(known) if known else importlib.import_module(name)
 
-    before = {*subclasses(Law), *subclasses(TConorm)}
+    before = {*subclasses(StandardDistribution), *subclasses(TConorm)}
     yield write
-    for cls in {*subclasses(Law), *subclasses(TConorm)} - before:
+    for cls in {*subclasses(StandardDistribution), *subclasses(TConorm)} - before:
         if "name" in vars(cls):
             del cls.name
     for name in modules:
@@ -137,9 +137,9 @@ def written(tmp_path, monkeypatch):
 
 
 def drawn(member, backend):
-    """Alpha and its gradient, by a law or a T-conorm."""
+    """Alpha and its gradient, by a distribution or a T-conorm."""
     triangles = soup(1, 5, 1, torch.float32).requires_grad_()
-    how = {"dist": member} if isinstance(member, Law) else {"tconorm": member}
+    how = {"dist": member} if isinstance(member, StandardDistribution) else {"tconorm": member}
     alpha = gendr.silhouette(
         triangles, 9, **{"dist": "logistic", **how}, scale=0.1, cutoff=0.0, backend=backend
     )
@@ -164,7 +164,9 @@ def test_two_in_one_file(kind, written):
     check(told.First(), told.Second())
     untold = written("untold", *(source(kind, *args) for args in both))
     for cls in (untold.First, untold.Second):
-        with pytest.raises(ValueError, match=r"First and Second share the file .*its own `bodies`"):
+        with pytest.raises(
+            ValueError, match=r"First and Second share the file .*its own `kernel_functions`"
+        ):
             drawn(cls(), "cpu")
     assert drawn(untold.First(), "reference")[0].isfinite().all()
 
@@ -173,7 +175,7 @@ def test_two_in_one_file(kind, written):
 @pytest.mark.rotating(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_edited_and_loaded_again(kind, written):
-    find = get if kind == "law" else tconorm
+    find = get if kind == "distribution" else tconorm
     for rate in (1.0, 4.0, 1.0):  # text of the same length: the disk cache sees a stamp
         module = written("edited", source(kind, "Mine", "mine", rate))
         check(module.Mine(), find("mine"))
@@ -194,18 +196,18 @@ def test_edited_and_loaded_again(kind, written):
 
 @pytest.mark.rotating(3, group="own members")
 def test_cells_of_a_notebook(monkeypatch, written):
-    """No file, a class that stays while its body changes, and a helper that changes alone."""
+    """No file, a class that stays while its function changes, and a helper that changes alone."""
     notebook = ModuleType("notebook")
     monkeypatch.setitem(sys.modules, "notebook", notebook)
     cells = vars(notebook)
-    exec(HEAD + source("law", "Mine", "mine", 1.0), cells)
+    exec(HEAD + source("distribution", "Mine", "mine", 1.0), cells)
     mine = cells["Mine"]()
     want = drawn(mine, "reference")[0]
     assert (drawn(mine, "cpu")[0] - want).abs().max() < 1e-5
     exec("def tail(z):\n    return 1.0 / (1.0 + exp(4.0 * fabs(z)))\n", cells)
     changed = drawn(mine, "cpu")[0]
     assert (changed - want).abs().max() > 0.01
-    exec(HEAD + source("law", "Mine", "mine", 4.0), cells)
+    exec(HEAD + source("distribution", "Mine", "mine", 4.0), cells)
     assert (drawn(cells["Mine"](), "reference")[0] - changed).abs().max() < 1e-5
     assert (drawn(get("mine"), "cpu")[0] - changed).abs().max() < 1e-5
     if "triton" in BACKENDS:
@@ -216,7 +218,7 @@ def test_cells_of_a_notebook(monkeypatch, written):
 @pytest.mark.rotating(3, group="own members")
 def test_helpers_in_other_files(written):
     """The kernels on disk are those of the helpers, too."""
-    text = source("law", "Mine", "mine", 4.0).replace("exp(4.0 *", "exp(2.0 * half *")
+    text = source("distribution", "Mine", "mine", 4.0).replace("exp(4.0 *", "exp(2.0 * half *")
     for half in (1.0, 2.0):
         written("helper", f"half = {half}")
         mine = written("asks", "from helper import half", text).Mine()
@@ -227,15 +229,15 @@ def test_helpers_in_other_files(written):
 @pytest.mark.rotating(3, group="own members")
 def test_names_of_the_package_are_kept(written):
     for kind, name, find in (
-        ("law", "uniform", get), ("law", "gudermannian", get), ("T-conorm", "max", tconorm),
-        ("T-conorm", "probabilistic", tconorm),
+        ("distribution", "uniform", get), ("distribution", "gudermannian", get),
+        ("T-conorm", "max", tconorm), ("T-conorm", "probabilistic", tconorm),
     ):  # fmt: skip
         before = type(find(name))
         text = source(kind, "Mine", name, 4.0)
         with pytest.raises(ValueError, match=rf"{name!r}.*{before.__name__}.*replace=True"):
             written("taken", text)
         assert type(find(name)) is before
-        base = "Law" if kind == "law" else "Archimedean"
+        base = "StandardDistribution" if kind == "distribution" else "Archimedean"
         mine = written(f"takes_{name}", text.replace(f"{base})", f"{base}, replace=True)")).Mine
         assert type(find(name)) is mine
         if name == "uniform":

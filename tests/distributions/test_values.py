@@ -1,4 +1,4 @@
-"""Values of every law against mpmath and SciPy, and of every transform against its definition."""
+"""Values of every distribution against mpmath and SciPy, transforms against their definition."""
 
 import mpmath as mp
 import pytest
@@ -6,103 +6,103 @@ import torch
 
 from gendr import distributions
 from support.cases import for_each
-from support.laws import EXAMPLES, SMOOTH, exact_cdf, exact_pdf, exact_sf, forms, points
+from support.distributions import EXAMPLES, SMOOTH, exact_cdf, exact_pdf, exact_sf, forms, points
 
 F64 = torch.float64
 INF = float("inf")
 
 
-def exact(function, law, z):
-    return [function(law, v) for v in z.tolist()]
+def exact(function, dist, z):
+    return [function(dist, v) for v in z.tolist()]
 
 
-def far(law):
+def far(dist):
     """Points whose upper tail lies between about 1e-2 and 1e-70."""
-    high = law.support[1]
+    high = dist.support[1]
     if high < INF:
         return high - torch.logspace(-1, -9, 9, dtype=F64)
-    if law.name in ("cauchy", "reciprocal", "levy", "optimal"):
+    if dist.name in ("cauchy", "reciprocal", "levy", "optimal"):
         return torch.logspace(2, 28, 9, dtype=F64)
-    if law.name == "gaussian":
+    if dist.name == "gaussian":
         return torch.linspace(3, 18, 9, dtype=F64)
-    if law.name == "gumbel_min":
+    if dist.name == "gumbel_min":
         return torch.linspace(1, 5, 9, dtype=F64)
-    return torch.linspace(7, 120, 9, dtype=F64) + 2 * (law.shape_parameter or 0)
+    return torch.linspace(7, 120, 9, dtype=F64) + 2 * (dist.shape_parameter or 0)
 
 
-def near_lower_end(law):
+def near_lower_end(dist):
     """Points whose lower tail is tiny."""
-    low, _ = law.support
+    low, _ = dist.support
     if low == 0:
-        bulk = max(1, law.shape_parameter or 1) if law.support[1] == INF else 1
+        bulk = max(1, dist.shape_parameter or 1) if dist.support[1] == INF else 1
         return torch.logspace(-2.2, -0.5, 7, dtype=F64) * bulk
     if low > -INF:
         return low + torch.logspace(-1, -9, 9, dtype=F64)
-    mirror = {"gumbel_min": "gumbel_max", "gumbel_max": "gumbel_min"}.get(law.name, law.name)
+    mirror = {"gumbel_min": "gumbel_max", "gumbel_max": "gumbel_min"}.get(dist.name, dist.name)
     return -far(distributions.get(mirror))
 
 
-@for_each(law=EXAMPLES)
-def test_cdf_and_sf_equal_mpmath(law):
-    z = points(law)
-    for value, function in ((law.cdf(z), exact_cdf), (law.sf(z), exact_sf)):
-        for got, want in zip(value.tolist(), exact(function, law, z), strict=True):
+@for_each(dist=EXAMPLES)
+def test_cdf_and_sf_equal_mpmath(dist):
+    z = points(dist)
+    for value, function in ((dist.cdf(z), exact_cdf), (dist.sf(z), exact_sf)):
+        for got, want in zip(value.tolist(), exact(function, dist, z), strict=True):
             assert abs(got - want) <= 1e-13
 
 
-@for_each(law=SMOOTH)
-def test_both_tails_keep_their_digits(law):
+@for_each(dist=SMOOTH)
+def test_both_tails_keep_their_digits(dist):
     for part, function, z in (
-        (law.sf, exact_sf, far(law)),
-        (law.cdf, exact_cdf, near_lower_end(law)),
+        (dist.sf, exact_sf, far(dist)),
+        (dist.cdf, exact_cdf, near_lower_end(dist)),
     ):
-        for got, want in zip(part(z).tolist(), exact(function, law, z), strict=True):
+        for got, want in zip(part(z).tolist(), exact(function, dist, z), strict=True):
             assert abs(got - want) <= 1e-11 * want
 
 
-@for_each(law=SMOOTH)
-def test_pdf_equals_mpmath(law):
-    z = points(law)
-    for got, want in zip(law.pdf(z).tolist(), exact(exact_pdf, law, z), strict=True):
+@for_each(dist=SMOOTH)
+def test_pdf_equals_mpmath(dist):
+    z = points(dist)
+    for got, want in zip(dist.pdf(z).tolist(), exact(exact_pdf, dist, z), strict=True):
         assert abs(got - want) <= 1e-12 * max(1, want)
 
 
-@for_each(law=SMOOTH)
-def test_inverses_equal_the_exact_root(law):
+@for_each(dist=SMOOTH)
+def test_inverses_equal_the_exact_root(dist):
     # The error of a root is the error of F there over the slope, all of it in 120 digits.
     q = torch.tensor([1e-15, 1e-12, 1e-6, 1e-3, 0.2, 0.49, 0.5, 0.7, 0.99, 1 - 1e-9], dtype=F64)
-    for inverse, function in ((law.icdf, exact_cdf), (law.isf, exact_sf)):
+    for inverse, function in ((dist.icdf, exact_cdf), (dist.isf, exact_sf)):
         for z, p in zip(inverse(q).tolist(), q.tolist(), strict=True):
-            if law.support[0] < z < law.support[1] and z != 0:
-                error = abs(function(law, z) - mp.mpf(p)) / exact_pdf(law, z)
+            if dist.support[0] < z < dist.support[1] and z != 0:
+                error = abs(function(dist, z) - mp.mpf(p)) / exact_pdf(dist, z)
                 assert error <= 1e-12 * max(1, abs(z))
 
 
-@for_each(law=SMOOTH)
-def test_symmetric_laws_are_their_own_mirror_image(law):
-    z = points(law)
-    same = torch.equal(law.reversed().cdf(z), law.cdf(z))
-    assert same == law.is_symmetric
-    if law.is_symmetric:
-        assert torch.equal(law.reversed().sf(z), law.sf(z))
+@for_each(dist=SMOOTH)
+def test_symmetric_distributions_are_their_own_mirror_image(dist):
+    z = points(dist)
+    same = torch.equal(dist.reversed().cdf(z), dist.cdf(z))
+    assert same == dist.is_symmetric
+    if dist.is_symmetric:
+        assert torch.equal(dist.reversed().sf(z), dist.sf(z))
 
 
-@for_each(law=EXAMPLES)
-def test_transforms_follow_their_definition(law):
+@for_each(distribution=EXAMPLES)
+def test_transforms_follow_their_definition(distribution):
     x = torch.linspace(-2, 2, 41, dtype=F64) + 0.011
     scale = torch.tensor([[0.3], [1.7]], dtype=F64)
-    base, s = law.cdf, 0.4
-    median = law.icdf(torch.tensor(0.5, dtype=F64))
+    base, s = distribution.cdf, 0.4
+    median = distribution.icdf(torch.tensor(0.5, dtype=F64))
     for dist, want in (
-        (law, base(x / scale)),
-        (law.reversed(), 1 - base(-x / scale)),
-        (law.shifted(s), base(x / scale + s)),
-        (law.centred(), base(x / scale + median)),
-        (law.shifted(s).reversed(), 1 - base(-x / scale + s)),
-        (law.squared(), base(x * x.abs() / scale)),
-        (law.reversed().squared().shifted(s), 1 - base(-x * x.abs() / scale + s)),
-        (law.art(0.25), base(x / x.abs() ** 0.25 / scale)),
-        (law.reversed().art(0.25).shifted(s), 1 - base(-x / x.abs() ** 0.25 / scale + s)),
+        (distribution, base(x / scale)),
+        (distribution.reversed(), 1 - base(-x / scale)),
+        (distribution.shifted(s), base(x / scale + s)),
+        (distribution.centred(), base(x / scale + median)),
+        (distribution.shifted(s).reversed(), 1 - base(-x / scale + s)),
+        (distribution.squared(), base(x * x.abs() / scale)),
+        (distribution.reversed().squared().shifted(s), 1 - base(-x * x.abs() / scale + s)),
+        (distribution.art(0.25), base(x / x.abs() ** 0.25 / scale)),
+        (distribution.reversed().art(0.25).shifted(s), 1 - base(-x / x.abs() ** 0.25 / scale + s)),
     ):
         a, complement = dist.coverage(x, scale)
         assert torch.allclose(a, want, 0, 1e-14), dist
@@ -111,10 +111,10 @@ def test_transforms_follow_their_definition(law):
         assert torch.allclose(dist.cdf(x), dist(x, 1.0), 0, 0)
 
 
-@for_each(law=SMOOTH, rotating=3)
-def test_transforms_invert(law):
+@for_each(distribution=SMOOTH, rotating=3)
+def test_transforms_invert(distribution):
     q = torch.tensor([1e-6, 0.01, 0.3, 0.5, 0.8, 0.999], dtype=F64)
-    for dist in forms(law):
+    for dist in forms(distribution):
         x, y = dist.icdf(q), dist.isf(q)
         # A shift costs some last digits of x, which matter where F is steep.
         slack = 4e-16 * abs(dist.total_shift()) / (1e-3 if dist.is_squared else 1)
@@ -136,10 +136,10 @@ def test_reversed_quantile_keeps_tiny_probabilities():
     assert got.item() == pytest.approx(-200 * 2.302585092994046, rel=1e-14)
 
 
-@for_each(law=EXAMPLES)
-def test_float32_is_close_to_float64(law):
-    z = points(law).float()
-    for part in (law.cdf, law.sf):
+@for_each(dist=EXAMPLES)
+def test_float32_is_close_to_float64(dist):
+    z = points(dist).float()
+    for part in (dist.cdf, dist.sf):
         assert part(z).dtype == torch.float32
         assert (part(z).double() - part(z.double())).abs().max() <= 3e-7
 
@@ -164,19 +164,19 @@ def test_types_and_shapes():
         logistic.cdf(torch.zeros(2, dtype=torch.complex64))
 
 
-@for_each(law=EXAMPLES)
-def test_nan_stays_nan(law):
+@for_each(distribution=EXAMPLES)
+def test_nan_stays_nan(distribution):
     nan = torch.tensor(float("nan"))
-    for dist in forms(law):
+    for dist in forms(distribution):
         assert dist.cdf(nan).isnan()
         assert dist.sf(nan).isnan()
 
 
-@for_each(law=EXAMPLES, cutoff=[0.0, 1e-6, 1e-2], rotating=3)
-def test_nothing_beyond_the_radius_is_kept(law, cutoff):
+@for_each(distribution=EXAMPLES, cutoff=[0.0, 1e-6, 1e-2], rotating=3)
+def test_nothing_beyond_the_radius_is_kept(distribution, cutoff):
     scale = torch.tensor([1e-3, 0.2], dtype=F64)
     steps = torch.tensor([[1.0 + 1e-9], [1.001], [2.0], [100.0]], dtype=F64)
-    for dist in forms(law):
+    for dist in forms(distribution):
         radius = dist.radius(scale, cutoff)
         assert radius.shape == scale.shape
         reach = torch.where(radius.isfinite(), radius, 1e30)

@@ -1,4 +1,4 @@
-"""What Numba compiles: mathematics, laws and T-conorms; compilation, and its seams."""
+"""What Numba compiles: mathematics, distributions and T-conorms; compilation, and its seams."""
 
 import ctypes
 import importlib
@@ -12,7 +12,7 @@ from numba import njit
 
 from gendr import distributions
 from gendr.distributions import Gamma
-from gendr.distributions import numba as of_laws
+from gendr.distributions import numba as of_distributions
 from gendr.kernels.compat import numba as compat_numba
 from gendr.kernels.compat import torch as compat_torch
 from gendr.kernels.compat import triton as compat_triton
@@ -21,7 +21,7 @@ from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.prefetch import prefetch_row
 from gendr.tnorms import numba as of_tconorms
 from support.cases import for_each
-from support.laws import EXAMPLES, points
+from support.distributions import EXAMPLES, points
 from support.processes import Python, run_python
 from support.tconorms import ARCHIMEDEAN, PARAMETRIC
 
@@ -66,7 +66,7 @@ CASES = {
 @pytest.mark.rotating(3, group="compilation")
 @for_each(name=CASES)
 def test_two_units_in_the_last_place_limits_and_nan(name):
-    """In a loop over the function, as in compiled laws."""
+    """In a loop over the function, as in compiled distributions."""
     function, (x, oracle, limits) = getattr(mathematics, name), CASES[name]
 
     @njit
@@ -93,14 +93,14 @@ def test_two_units_in_the_last_place_limits_and_nan(name):
 
 
 # -------------------------------------------------------------------------------------------------
-# Laws and T-conorms
+# Distributions and T-conorms
 
 
 def call(loop, number, *arrays, outputs=1, out=None):
     """A compiled loop over arrays by its address, as kernels call it; unwritten places stay NaN.
 
     Args:
-        number: the shape of a law, or p of a family.
+        number: the shape of a distribution, or p of a family.
         out: arrays for the results, by default new ones.
     """
     single = arrays[0].dtype == np.float32
@@ -114,21 +114,23 @@ def call(loop, number, *arrays, outputs=1, out=None):
 
 
 # Beyond the class' examples, beside the branches of gamma.
-SHAPED = [law for law in EXAMPLES if law.shape_parameter is not None]
+SHAPED = [dist for dist in EXAMPLES if dist.shape_parameter is not None]
 SHAPED += [Gamma(shape) for shape in (9.9, 10.1, 40.0)]
 EDGES = (0.0, -0.0, 1, -1, 0.25, -0.25, 1e-4, 1e-31, 1e-300, 30, -30, 40, -40, 800, -800)
 EDGES += (1e9, -1e9, 1e30, -1e30)
 
 
-def run(law, kind, z, outputs=1):
-    found = call(of_laws.loop(law.name, kind), law.shape_parameter or 0.0, z, outputs=outputs)
+def run(dist, kind, z, outputs=1):
+    found = call(
+        of_distributions.loop(dist.name, kind), dist.shape_parameter or 0.0, z, outputs=outputs
+    )
     return [*map(torch.from_numpy, found)]
 
 
-def inputs(law):
+def inputs(dist):
     draw = torch.randn(500, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    spread = torch.cat([draw, 10 * draw, draw.abs() * (law.shape_parameter or 1)])
-    z = torch.cat([points(law, 200), spread, torch.tensor(EDGES, dtype=torch.float64)])
+    spread = torch.cat([draw, 10 * draw, draw.abs() * (dist.shape_parameter or 1)])
+    z = torch.cat([points(dist, 200), spread, torch.tensor(EDGES, dtype=torch.float64)])
     return z
 
 
@@ -139,68 +141,71 @@ def close(got, want):
     ).all()
 
 
-@for_each(law=EXAMPLES, rotating=3)
-def test_loops_of_laws_equal_the_classes(law):
-    z = inputs(law)
-    cdf, sf = run(law, "tails", z.numpy(), 2)
-    (pdf,) = run(law, "density", z.numpy())
-    assert close(cdf, law.cdf(z))
-    assert close(sf, law.sf(z))
-    assert close(pdf, law.pdf(z))
-    assert all(map(close, run(law, of_laws.BOTH, z.numpy(), 3), (cdf, sf, pdf)))
+@for_each(dist=EXAMPLES, rotating=3)
+def test_loops_of_distributions_equal_the_classes(dist):
+    z = inputs(dist)
+    cdf, sf = run(dist, "tails", z.numpy(), 2)
+    (pdf,) = run(dist, "density", z.numpy())
+    assert close(cdf, dist.cdf(z))
+    assert close(sf, dist.sf(z))
+    assert close(pdf, dist.pdf(z))
+    assert all(map(close, run(dist, of_distributions.BOTH, z.numpy(), 3), (cdf, sf, pdf)))
 
 
-@for_each(law=EXAMPLES)
-def test_loops_take_infinities(law):
+@for_each(dist=EXAMPLES)
+def test_loops_take_infinities(dist):
     z = np.array([-np.inf, np.inf])
-    cdf, sf = run(law, "tails", z, 2)
-    (pdf,) = run(law, "density", z)
+    cdf, sf = run(dist, "tails", z, 2)
+    (pdf,) = run(dist, "density", z)
     assert cdf.tolist() == [0, 1]
     assert sf.tolist() == [1, 0]
     assert pdf.tolist() == [0, 0]
 
 
-@for_each(law=SHAPED)
-def test_tensors_of_shapes_are_evaluated_one_by_one(law):
+@for_each(dist=SHAPED)
+def test_tensors_of_shapes_are_evaluated_one_by_one(dist):
     """In any order, with the slope of the class, which is compared with mpmath."""
-    z = inputs(law).clamp(max=1e9)
-    shapes = law.shape_parameter * torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
+    z = inputs(dist).clamp(max=1e9)
+    shapes = dist.shape_parameter * torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
     shapes = shapes.repeat(len(z) // 3 + 1)[: len(z)]
     for kind, count in (("tails", 2), ("shape_slope", 1)):
-        got = of_laws.evaluated(type(law), kind, z, shapes)
+        got = of_distributions.evaluated(type(dist), kind, z, shapes)
         for shape in shapes[:3]:
             own = shapes == shape
-            want = run(law.with_shape(shape.item()), kind, z[own].numpy(), count)
+            want = run(dist.with_shape(shape.item()), kind, z[own].numpy(), count)
             assert all(torch.equal(a[own], b) for a, b in zip(got, want, strict=True))
 
 
 def test_addresses_are_stable_and_complete():
     for name in distributions.names():
-        assert of_laws.tails_address(name) == of_laws.tails_address(name) != 0
-        assert of_laws.density_address(name) not in (0, of_laws.tails_address(name))
-    assert of_laws.loop("gamma", "shape_slope").address != 0
-    with pytest.raises(ValueError, match="no law 'logstic'"):
-        of_laws.tails_address("logstic")
+        assert of_distributions.tails_address(name) == of_distributions.tails_address(name) != 0
+        assert of_distributions.density_address(name) not in (
+            0,
+            of_distributions.tails_address(name),
+        )
+    assert of_distributions.loop("gamma", "shape_slope").address != 0
+    with pytest.raises(ValueError, match="no distribution 'logstic'"):
+        of_distributions.tails_address("logstic")
     with pytest.raises(ValueError, match="no body 'shape_slope'"):
-        of_laws.loop("logistic", "shape_slope")
+        of_distributions.loop("logistic", "shape_slope")
 
 
-@for_each(law=[law for law in EXAMPLES if of_laws.has_single(law.name)], rotating=3)
-def test_loops_of_laws_in_float32_equal_the_classes(law):
+@for_each(dist=[dist for dist in EXAMPLES if of_distributions.has_single(dist.name)], rotating=3)
+def test_loops_of_distributions_in_float32_equal_the_classes(dist):
     """To 1e-6; tails to 1e-5 of themselves, down to 1e-30."""
-    z = inputs(law).float()
+    z = inputs(dist).float()
     z = torch.cat([z, torch.tensor([torch.inf, -torch.inf]), z.new_zeros(-(len(z) + 2) % 16)])
-    exact = law.cdf(z.double()), law.sf(z.double()), law.pdf(z.double())
-    for kind, wanted in (("tails", 2), (of_laws.BOTH, 3)):
-        found = call(of_laws.single_loop(law.name, kind), 0.0, z.numpy(), outputs=wanted)
+    exact = dist.cdf(z.double()), dist.sf(z.double()), dist.pdf(z.double())
+    for kind, wanted in (("tails", 2), (of_distributions.BOTH, 3)):
+        found = call(of_distributions.single_loop(dist.name, kind), 0.0, z.numpy(), outputs=wanted)
         for got, want in zip(map(torch.from_numpy, found), exact, strict=False):
             assert (got - want).abs().max() <= 1e-6
             tail = (want > 1e-30) & (want < 0.5)
             assert ((got / want - 1).abs()[tail] <= 1e-5).all()
 
 
-def test_laws_whose_text_has_branches_or_a_shape_have_no_loops_of_float32():
-    assert {law.name for law in EXAMPLES if not of_laws.has_single(law.name)} == {
+def test_distributions_whose_text_has_branches_or_a_shape_have_no_loops_of_float32():
+    assert {dist.name for dist in EXAMPLES if not of_distributions.has_single(dist.name)} == {
         "gamma", "gaussian", "gumbel_max", "gumbel_min", "levy", "power", "student_t",
         "wigner_semicircle",
     }  # fmt: skip

@@ -177,9 +177,9 @@ def images(dtype):
 def layers(dtype):
     corners = soup(2, 150, 7, dtype, size=0.3).requires_grad_()
     leaves = corners, torch.rand(2, 150, 3, dtype=dtype).requires_grad_()
-    law = "uniform" if dtype == torch.float32 else "gamma(shape=2)"
+    dist = "uniform" if dtype == torch.float32 else "gamma(shape=2)"
     found = [
-        ordered(*leaves, (40, 50), law, join, 0.02, bound=1e-3, backend="cpu")
+        ordered(*leaves, (40, 50), dist, join, 0.02, bound=1e-3, backend="cpu")
         for join in ("probabilistic", "max", "average", "frank(p=2)")
     ]
     return [x for pair in found for x in pair], leaves

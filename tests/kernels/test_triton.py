@@ -1,4 +1,6 @@
-"""What Triton compiles, interpreted, against mpmath and torch: mathematics, laws, T-conorms."""
+"""What Triton compiles, interpreted, against mpmath and torch: mathematics, distributions,
+T-conorms.
+"""
 
 import math
 import random
@@ -16,13 +18,13 @@ import triton.language as tl  # noqa: E402  # there is no triton on some systems
 
 from gendr import distributions  # noqa: E402
 from gendr.distributions import Gamma  # noqa: E402
-from gendr.distributions import triton as of_laws  # noqa: E402
+from gendr.distributions import triton as of_distributions  # noqa: E402
 from gendr.kernels.triton import mathematics  # noqa: E402
 from gendr.tnorms import Frank  # noqa: E402
 from gendr.tnorms import triton as of_tconorms  # noqa: E402
 from support.arithmetic import pessimistic_arithmetic  # noqa: E402
 from support.cases import for_each  # noqa: E402
-from support.laws import EXAMPLES, points  # noqa: E402
+from support.distributions import EXAMPLES, points  # noqa: E402
 from support.tconorms import ARCHIMEDEAN, ORACLES, PARAMETRIC, is_nilpotent  # noqa: E402
 from support.triton import DEVICE, INTERPRETED  # noqa: E402
 
@@ -189,52 +191,54 @@ def test_power_at_the_ends():
 
 
 # -------------------------------------------------------------------------------------------------
-# Laws: values to the ends of float32
+# Distributions: values to the ends of float32
 
 EDGES = (0.0, 1, 0.25, 0.5, 1e-4, 1e-20, 1e-31, 30, 40, 90, 800, 1e9, 1e30, LARGEST)
 # Beyond the class' examples: where the general form begins and ends, and beside its branches.
 SHAPES = (0.3, 0.999, 1.5, 9.9, 10.1, 40.0, 1000.0, 10_000.0)
-LAWS = [*EXAMPLES, *map(Gamma, SHAPES)]
-SHAPED = [law for law in LAWS if law.shape_parameter is not None]
+DISTRIBUTIONS = [*EXAMPLES, *map(Gamma, SHAPES)]
+SHAPED = [dist for dist in DISTRIBUTIONS if dist.shape_parameter is not None]
 
 # Relative where the value is above 1e-30, absolute everywhere.
 RELATIVE, ABSOLUTE, SMALLEST = 1e-5, 2e-6, 1e-30
 
 
-def scalars(law):
-    if law.shape_parameter is None:
+def scalars(dist):
+    if dist.shape_parameter is None:
         return 0.0, 0.0, 0.0
-    shape = torch.tensor(law.shape_parameter, dtype=torch.float64)
-    return tuple(x.item() for x in of_laws.parameters(law.name, shape))
+    shape = torch.tensor(dist.shape_parameter, dtype=torch.float64)
+    return tuple(x.item() for x in of_distributions.parameters(dist.name, shape))
 
 
-def tails(law, z):
-    return launch(of_laws.function(law.name, "tails"), z, numbers=scalars(law)[:2], outputs=2)
+def tails(dist, z):
+    return launch(
+        of_distributions.function(dist.name, "tails"), z, numbers=scalars(dist)[:2], outputs=2
+    )
 
 
-def pdf(law, z):
-    return launch(of_laws.function(law.name, "density"), z, numbers=scalars(law)[:2])
+def pdf(dist, z):
+    return launch(of_distributions.function(dist.name, "density"), z, numbers=scalars(dist)[:2])
 
 
-def shape_slope(law, z):
-    return launch(of_laws.function(law.name, "shape_slope"), z, numbers=scalars(law))
+def shape_slope(dist, z):
+    return launch(of_distributions.function(dist.name, "shape_slope"), z, numbers=scalars(dist))
 
 
-def exact(law):
+def exact(dist):
     """The class, with the shape rounded as the kernels see it."""
-    return law if law.shape_parameter is None else law.with_shape(scalars(law)[0])
+    return dist if dist.shape_parameter is None else dist.with_shape(scalars(dist)[0])
 
 
-def inputs(law):
+def inputs(dist):
     """Bulk, tails, the grid of pixel centres and edges, both signs, float32, an odd number."""
-    centre = law.shape_parameter or 0.0
+    centre = dist.shape_parameter or 0.0
     spread = max(1.0, centre**0.5)
     draw = torch.randn(600, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     grid = (2 * torch.arange(64, dtype=torch.float64) + 1) / 64 - 1
     edges = torch.tensor(EDGES, dtype=torch.float64)
     magnitudes = 10.0 ** torch.linspace(-20, 12, 300, dtype=torch.float64)
     near = torch.cat([draw, 5 * draw, grid, grid / 100, torch.linspace(-14, 14, 500)])
-    z = torch.cat([points(law, 200), near, near * spread + centre, edges, magnitudes])
+    z = torch.cat([points(dist, 200), near, near * spread + centre, edges, magnitudes])
     return torch.cat([z, -z]).float()[:-1]
 
 
@@ -245,24 +249,24 @@ def assert_close(got, want, relative=RELATIVE):
     assert excess.max() <= relative
 
 
-@for_each(law=LAWS, rotating=5)
-def test_laws_equal_the_class(law):
-    z = inputs(law).sort().values
-    cdf, sf = tails(law, z)
-    assert_close(cdf, exact(law).cdf(z.double()))
-    assert_close(sf, exact(law).sf(z.double()))
+@for_each(dist=DISTRIBUTIONS, rotating=5)
+def test_distributions_equal_the_class(dist):
+    z = inputs(dist).sort().values
+    cdf, sf = tails(dist, z)
+    assert_close(cdf, exact(dist).cdf(z.double()))
+    assert_close(sf, exact(dist).sf(z.double()))
     torch.testing.assert_close(cdf + sf, torch.ones_like(cdf), rtol=0, atol=2e-7)
     # Falls no further than its relative error allows.
     assert bool((cdf.diff() >= -RELATIVE * cdf[1:]).all())
     assert bool((sf.diff() <= RELATIVE * sf[:-1]).all())
     assert bool(((cdf >= 0) & (cdf <= 1) & (sf >= 0) & (sf <= 1)).all())
-    density = pdf(law, z)
-    assert_close(density, exact(law).pdf(z.double()))
+    density = pdf(dist, z)
+    assert_close(density, exact(dist).pdf(z.double()))
     assert bool((density.isfinite() & (density >= 0)).all())
 
 
-# Laws whose exponent is rounded before an exp that amplifies it, unless its low digits go along:
-# without them the errors are 4e-6.
+# Distributions whose exponent is rounded before an exp that amplifies it, unless its low digits go
+# along: without them the errors are 4e-6.
 @for_each(
     "name, ends, relative",
     [
@@ -272,46 +276,46 @@ def test_laws_equal_the_class(law):
     ],
 )
 def test_tails_amplify_no_rounding(name, ends, relative):
-    law = distributions.get(name)
+    dist = distributions.get(name)
     z = torch.linspace(*ends, 3000)
-    cdf, sf = tails(law, z)
-    assert_close(cdf, law.cdf(z.double()), relative)
-    assert_close(sf, law.sf(z.double()), relative)
+    cdf, sf = tails(dist, z)
+    assert_close(cdf, dist.cdf(z.double()), relative)
+    assert_close(sf, dist.sf(z.double()), relative)
 
 
-@for_each(rotating=3, law=SHAPED)
-def test_the_shape_slope_equals_the_class(law):
-    z = inputs(law)
-    shapes = torch.full_like(z, scalars(law)[0], dtype=torch.float64).requires_grad_()
-    (want,) = torch.autograd.grad(law.with_shape(shapes).cdf(z.double()).sum(), shapes)
-    assert_close(shape_slope(law, z), want)
+@for_each(rotating=3, dist=SHAPED)
+def test_the_shape_slope_equals_the_class(dist):
+    z = inputs(dist)
+    shapes = torch.full_like(z, scalars(dist)[0], dtype=torch.float64).requires_grad_()
+    (want,) = torch.autograd.grad(dist.with_shape(shapes).cdf(z.double()).sum(), shapes)
+    assert_close(shape_slope(dist, z), want)
 
 
-@for_each(rotating=5, law=LAWS)
-def test_infinities_reach_the_limits_and_a_nan_spares_the_others(law):
+@for_each(rotating=5, dist=DISTRIBUTIONS)
+def test_infinities_reach_the_limits_and_a_nan_spares_the_others(dist):
     z = torch.tensor([-math.inf, -LARGEST, LARGEST, math.inf, math.nan, 0.7, 3.0])
-    cdf, sf = tails(law, z)
+    cdf, sf = tails(dist, z)
     assert cdf[:2].tolist() == pytest.approx([0, 0], abs=1e-19)
     assert sf[2:4].tolist() == pytest.approx([0, 0], abs=1e-19)
     assert (cdf[0], cdf[3], sf[0], sf[3]) == (0, 1, 1, 0)
     assert cdf.isnan().tolist() == sf.isnan().tolist() == [i == 4 for i in range(7)]
-    assert_close(cdf[5:], exact(law).cdf(z[5:].double()))
-    assert pdf(law, z[:4]).tolist() == [0, 0, 0, 0]
-    if law in SHAPED:
-        assert shape_slope(law, z[:4]).tolist() == pytest.approx([0, 0, 0, 0], abs=1e-17)
+    assert_close(cdf[5:], exact(dist).cdf(z[5:].double()))
+    assert pdf(dist, z[:4]).tolist() == [0, 0, 0, 0]
+    if dist in SHAPED:
+        assert shape_slope(dist, z[:4]).tolist() == pytest.approx([0, 0, 0, 0], abs=1e-17)
 
 
 def test_parameters_of_shapes():
     """By mpmath; the exponent of the density of powers is positive."""
     shapes = torch.tensor([1e-3, 0.5, 2.0, 0.5, 300.0, 1e6], dtype=torch.float64)
-    rounded, constant, psi = of_laws.parameters("gamma", shapes)
+    rounded, constant, psi = of_distributions.parameters("gamma", shapes)
     assert rounded.tolist() == shapes.float().tolist()
     for a, c, s in zip(map(mp.mpf, rounded.tolist()), constant, psi, strict=True):
         assert c.item() == pytest.approx(float(a * mp.log(a) - a - mp.loggamma(a)), abs=1e-8)
         assert s.item() == pytest.approx(float(mp.digamma(a) - mp.log(a)), rel=1e-7)
-    rounded, constant, _ = of_laws.parameters("power", shapes)
+    rounded, constant, _ = of_distributions.parameters("power", shapes)
     assert constant.tolist() == [a if a < 1 else a - 1 for a in rounded.tolist()]
-    rounded, constant, psi = of_laws.parameters("student_t", shapes)
+    rounded, constant, psi = of_distributions.parameters("student_t", shapes)
     for nu, c, s in zip(map(mp.mpf, rounded.tolist()), constant, psi, strict=True):
         assert c.item() == pytest.approx(float(-mp.log(mp.beta(nu / 2, 0.5))), rel=1e-9, abs=1e-12)
         slope = (mp.digamma((nu + 1) / 2) - mp.digamma(nu / 2)) / 2 - 1 / (2 * nu)

@@ -164,8 +164,8 @@ def test_softtorch():
 def test_comparisons_of_softtorch(mode, dist, factor):
     softtorch = pytest.importorskip("softtorch")
     x, s, zero = torch.linspace(-3, 3, 41, dtype=torch.float64), 0.2, torch.zeros(41).double()
-    law = gendr.distributions.get(dist)
-    assert_close(law(x, factor * s), softtorch.sigmoidal(x, softness=s, mode=mode))
+    distribution = gendr.distributions.get(dist)
+    assert_close(distribution(x, factor * s), softtorch.sigmoidal(x, softness=s, mode=mode))
     with relaxed.smoothing(scale=factor * s, dist=dist):
         for name in ("less", "greater", "less_equal", "greater_equal"):
             theirs = getattr(softtorch, name)(x, zero, softness=s, mode=mode)

@@ -119,8 +119,8 @@ def test_bad_input():
         SmoothedLoss(quartic, samples=1)
     with pytest.raises(ValueError, match="density without jumps"):
         SmoothedLoss(quartic, dist="uniform")
-    for law in ("laplace", "gamma(shape=2)"):  # the diagonal came without what the kink adds
-        kinked = SmoothedLoss(quartic, dist=law)
+    for dist in ("laplace", "gamma(shape=2)"):  # the diagonal came without what the kink adds
+        kinked = SmoothedLoss(quartic, dist=dist)
         assert kinked.derivatives(x, w, hessian=False)[2] is None
         with pytest.raises(ValueError, match="density without kinks"):
             kinked.derivatives(x, w)

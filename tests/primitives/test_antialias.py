@@ -203,22 +203,22 @@ def test_what_is_kept_of_triangles_follows_their_changes():
         dr.antialias(color, rast, pos, tri)
 
 
-@for_each(law=["uniform", "logistic", "gamma(shape=0.5)"])
-def test_soft_is_the_silhouette_of_the_family(law):
+@for_each(dist=["uniform", "logistic", "gamma(shape=0.5)"])
+def test_soft_is_the_silhouette_of_the_family(dist):
     pos, tri = shape(2)
     leaf = pos.clone().requires_grad_()
-    found = dr.soft(leaf, tri, (20, 30), law, "hamacher(p=1)", "2px")
+    found = dr.soft(leaf, tri, (20, 30), dist, "hamacher(p=1)", "2px")
     assert found.shape == (1, 20, 30, 1)
     faces = torch.cat([pos[..., :2] / pos[..., 3:], pos[..., 3:]], -1)
     faces = faces * torch.tensor([1.5, 1.0, 1.0])  # of 30 pixels 20 span [-1, 1]
-    wanted = gendr.silhouette(faces[0][tri.long()], (20, 30), law, "hamacher(p=1)", "2px")
+    wanted = gendr.silhouette(faces[0][tri.long()], (20, 30), dist, "hamacher(p=1)", "2px")
     torch.testing.assert_close(found[0, ..., 0], wanted.flip(0))
     assert torch.autograd.grad(found.sum(), leaf)[0].abs().sum() > 0
     inside = mask(pos, tri, (20, 30))[..., None] > 0.5
-    hard = dr.soft(pos, tri, (20, 30), law, scale="0.01px") > 0.5
+    hard = dr.soft(pos, tri, (20, 30), dist, scale="0.01px") > 0.5
     assert (inside != hard).double().mean() < 0.02
     both = torch.tensor([[0, len(tri)], [0, 4]], dtype=torch.int32)
-    some = dr.soft(pos[0], tri, (20, 30), law, "hamacher(p=1)", "2px", ranges=both)
+    some = dr.soft(pos[0], tri, (20, 30), dist, "hamacher(p=1)", "2px", ranges=both)
     torch.testing.assert_close(some[:1], found)
 
 

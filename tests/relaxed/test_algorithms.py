@@ -27,7 +27,7 @@ STEPS = [(-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]
 EDGES = torch.tensor(
     [[0, 1], [0, 2], [1, 3], [2, 3], [1, 2], [3, 4], [2, 4], [4, 0], [3, 3], [1, 5], [0, 1]]
 )
-LAWS = ("logistic", "cauchy", "laplace", "student_t(shape=1.5)")
+DISTRIBUTIONS = ("logistic", "cauchy", "laplace", "student_t(shape=1.5)")
 PRICES = {"deletion": 0.7, "insertion": 1.1, "substitution": 1.3}
 
 
@@ -103,9 +103,9 @@ def test_any_batch_shape_and_dtype():
 
 @pytest.mark.rotating(4, group="long")
 def test_kernels_are_the_reference():
-    """Over laws, sizes and options; `tests/kernels/test_operators.py` has what all operators do."""
+    """Over all options; `tests/kernels/test_operators.py` has what all operators do."""
     both = assert_kernel_is_the_reference
-    for dist in (*LAWS, "uniform", "heaviside"):
+    for dist in (*DISTRIBUTIONS, "uniform", "heaviside"):
         common = {"dist": dist, "steepness": number(3.0)}
         for neighbours, iterations in itertools.product((4, 8), (None, 13)):
             both(shortest_path, costs(3, 4, 6), neighbourhood=neighbours, iterations=iterations,
@@ -114,7 +114,10 @@ def test_kernels_are_the_reference():
             both(graph, costs(4, 11), iterations=iterations, **common)
         for shape in ((1, 3), (3, 2), (40, 7)):
             both(bubble_sort, leaf(*shape), **common)
-    for dist, minimum in [*((law, "expected") for law in LAWS), ("logistic", "log_sum_exp")]:
+    for dist, minimum in [
+        *((distribution, "expected") for distribution in DISTRIBUTIONS),
+        ("logistic", "log_sum_exp"),
+    ]:
         common = {"dist": dist, "minimum": minimum, "steepness": number(3.0)}
         prices = {name: number(price) for name, price in PRICES.items()}
         lengths = torch.tensor([11, 5, 0, 3, 0]), torch.tensor([9, 2, 4, 0, 0])
@@ -125,7 +128,7 @@ def test_kernels_are_the_reference():
 
 
 def test_ties_have_the_gradient_of_torch():
-    for dist in LAWS:
+    for dist in DISTRIBUTIONS:
         same = one_hot(torch.randint(2, (4, 6)), 2).double().requires_grad_()
         assert_kernel_is_the_reference(levenshtein, same, same.detach().roll(1, -2), dist=dist)
         ones = torch.ones(1, 11, dtype=torch.float64, requires_grad=True)

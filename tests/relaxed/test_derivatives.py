@@ -14,7 +14,7 @@ from gendr.relaxed import Array, Categorical, smooth, smoothing
 from support.cases import for_each
 
 SCALES = [0.02, 0.1, 0.5, 2.0, 20.0]
-LAWS = ["logistic", "gaussian", "cauchy", "laplace"]
+DISTRIBUTIONS = ["logistic", "gaussian", "cauchy", "laplace"]
 
 
 def numbers(*shape, seed=0):
@@ -115,7 +115,7 @@ def slope_and_difference(function, x, seed=7):
     return float(grad @ direction), float(slope)
 
 
-@for_each(rotating=3, name=CONSTRUCTS, dist=LAWS)
+@for_each(rotating=3, name=CONSTRUCTS, dist=DISTRIBUTIONS)
 def test_gradients_are_derivatives(name, dist):
     """Those of the scale, too."""
 
@@ -131,7 +131,7 @@ def test_gradients_are_derivatives(name, dist):
 
 def test_a_place_in_a_constant_array_has_no_slope():
     for height in (5.0, 1000.0):
-        for dist in LAWS:
+        for dist in DISTRIBUTIONS:
             x = torch.full((6,), height, dtype=torch.float64)
             i = torch.tensor([0.0, 0.3, 2.5, 4.9], dtype=torch.float64, requires_grad=True)
             with smoothing(scale=0.1, dist=dist):

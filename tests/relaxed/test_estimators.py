@@ -19,7 +19,15 @@ from gendr.relaxed.estimators import (
 )
 from support.cases import for_each
 
-SMOOTH_LAWS = ("gaussian", "logistic", "cauchy", "laplace", "student_t", "gumbel_max", "reciprocal")
+SMOOTH_DISTRIBUTIONS = (
+    "gaussian",
+    "logistic",
+    "cauchy",
+    "laplace",
+    "student_t",
+    "gumbel_max",
+    "reciprocal",
+)
 
 
 def step(x):
@@ -42,15 +50,23 @@ def close_by_variance(found, expected, variance):
 
 
 def test_smoothing_a_step_gives_the_density(seed):
-    for law, control in itertools.product(SMOOTH_LAWS, ["none", "value", "leave_one_out"]):
+    for distribution, control in itertools.product(
+        SMOOTH_DISTRIBUTIONS, ["none", "value", "leave_one_out"]
+    ):
         x, scale = torch.linspace(-0.6, 0.6, 40, dtype=torch.float64)[:, None].requires_grad_(), 0.7
         soft = estimated(
-            step, samples=500, scale=scale, dist=law, control=control, batched=True, seed=seed
+            step,
+            samples=500,
+            scale=scale,
+            dist=distribution,
+            control=control,
+            batched=True,
+            seed=seed,
         )
         result = soft(x)
         (grad,) = torch.autograd.grad(result.sum(), x)
         # P(x + scale e > 0) and its slope.
-        dist = distributions.get(law)
+        dist = distributions.get(distribution)
         z = x.detach() / scale
         assert (result - dist.sf(-z)[:, 0]).abs().max() < 0.15
         assert close_by_variance(grad, dist.pdf(-z) / scale, soft.report.variance)

@@ -26,7 +26,7 @@ def numbers(*shape, seed=0):
 def test_order_is_the_cdf_of_the_difference():
     for dist in ["logistic", "gumbel_max", "levy", "cauchy.squared", "uniform"]:
         a, b = numbers(6), numbers(6, seed=1)
-        law = distributions.get(dist)
+        distribution = distributions.get(dist)
         with smoothing(scale=0.3, dist=dist):
             for op, d in [
                 (relaxed.less, b - a),
@@ -34,16 +34,16 @@ def test_order_is_the_cdf_of_the_difference():
                 (relaxed.greater, a - b),
                 (relaxed.greater_equal, a - b),
             ]:
-                torch.testing.assert_close(op(a, b), law(d, 0.3))
+                torch.testing.assert_close(op(a, b), distribution(d, 0.3))
 
 
 def test_equality_is_the_density_over_its_peak():
     for dist in [*SYMMETRIC, "wigner_semicircle", "gumbel_max"]:
-        law = distributions.get(dist)
+        distribution = distributions.get(dist)
         z = torch.linspace(-3, 3, 7, dtype=torch.float64)
         with smoothing(scale=0.5, dist=dist):
             got = relaxed.equal(z * 0.5, 0.0)
-            torch.testing.assert_close(got, law.pdf(z) / law.pdf(0.0))
+            torch.testing.assert_close(got, distribution.pdf(z) / distribution.pdf(0.0))
             torch.testing.assert_close(relaxed.not_equal(z * 0.5, 0.0), 1 - got)
 
 
@@ -290,7 +290,7 @@ def test_choices_among_plain_numbers_are_plain():
         relaxed.argmax([])
 
 
-def test_choices_need_a_symmetric_law():
+def test_choices_need_a_symmetric_distribution():
     with smoothing(dist="gumbel_max"), pytest.raises(ValueError, match="symmetric"):
         relaxed.max(torch.tensor(1.0), 2.0)
 
@@ -316,8 +316,8 @@ def test_absolute_value_is_its_branch():
 def test_a_real_place_is_a_normalised_convolution():
     for dist in ["logistic", "gaussian", "cauchy"]:
         x, i = numbers(5), torch.tensor([0.3, 2.0, 3.9], dtype=torch.float64)
-        law = distributions.get(dist)
-        g = law.pdf((torch.arange(5) - i[:, None]) / 0.7)
+        distribution = distributions.get(dist)
+        g = distribution.pdf((torch.arange(5) - i[:, None]) / 0.7)
         with smoothing(scale=0.7, dist=dist):
             torch.testing.assert_close(relaxed.index(x, i), (g * x).sum(-1) / g.sum(-1))
 
@@ -325,10 +325,10 @@ def test_a_real_place_is_a_normalised_convolution():
 def test_the_published_backward_pass_takes_the_sum_for_a_constant():
     for dist in ["logistic", "gaussian"]:
         x, i = numbers(5), torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
-        law = distributions.get(dist)
+        distribution = distributions.get(dist)
         with smoothing(scale=0.7, dist=dist, normaliser="constant"):
             (slope,) = torch.autograd.grad(relaxed.index(x, i), i)
-        g = law.pdf((torch.arange(5) - i) / 0.7)
+        g = distribution.pdf((torch.arange(5) - i) / 0.7)
         (want,) = torch.autograd.grad((g * x).sum() / g.sum().detach(), i)
         torch.testing.assert_close(slope, want)
 

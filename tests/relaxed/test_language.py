@@ -344,9 +344,9 @@ def with_own_defaults(x):
 
 
 def test_the_decorator_sets_defaults():
-    law = gendr.distributions.get("cauchy")
-    torch.testing.assert_close(with_own_defaults(X), law(X, 0.3))
-    torch.testing.assert_close(with_own_defaults(X, scale=2.0), law(X, 2.0))
+    dist = gendr.distributions.get("cauchy")
+    torch.testing.assert_close(with_own_defaults(X), dist(X, 0.3))
+    torch.testing.assert_close(with_own_defaults(X, scale=2.0), dist(X, 2.0))
     torch.testing.assert_close(with_own_defaults(X, dist="logistic"), sigmoid(X, 0.3))
     with pytest.raises(ValueError, match="scale must be > 0"):
         gendr.relax(scale=-1.0)(helper)
@@ -538,9 +538,9 @@ def clipped(x, low, high):
     return high if smooth("ceiling", x > high) else x
 
 
-def test_decisions_with_names_have_their_own_scale_and_law():
+def test_decisions_with_names_have_their_own_scale_and_distribution():
     assert clipped.decisions == ("floor", "ceiling")
-    law = gendr.distributions.get("cauchy")
+    dist = gendr.distributions.get("cauchy")
     got = clipped(
         X,
         -1.0,
@@ -548,7 +548,7 @@ def test_decisions_with_names_have_their_own_scale_and_law():
         scale={"floor": 0.2, "default": 0.7},
         dist={"ceiling": "cauchy", "default": "logistic"},
     )
-    p, q = sigmoid(-1 - X, 0.2), law(X - 1, 0.7)
+    p, q = sigmoid(-1 - X, 0.2), dist(X - 1, 0.7)
     torch.testing.assert_close(got, -p + (1 - p) * (q + (1 - q) * X))
     assert clipped.hard(3.0, 0.0, 1.0) == 1.0
     with pytest.raises(ValueError, match="unknown decision in scale 'flor'"):

@@ -10,7 +10,7 @@ import torch
 from gendr import relaxed
 from gendr.relaxed import programs
 
-LAWS = ["logistic", "cauchy"]
+DISTRIBUTIONS = ["logistic", "cauchy"]
 CLOSE = {"rtol": 0, "atol": 1e-10}
 
 
@@ -32,7 +32,7 @@ def same(program, kernel, *inputs):
 
 
 def test_bubble_sort():
-    for dist in LAWS:
+    for dist in DISTRIBUTIONS:
         x = numbers(3, 5)
         program = programs.bubble_sort(x, scale=0.2, dist=dist, tolerance=0)
         same(program, relaxed.bubble_sort(x, dist, 5.0), x)
@@ -44,7 +44,7 @@ def test_bubble_sort():
 
 
 def test_levenshtein():
-    for dist in LAWS:
+    for dist in DISTRIBUTIONS:
         s, t = numbers(2, 4, 3), numbers(2, 3, 3, seed=1)
         got, table = programs.levenshtein(s, t, 1.5, 0.5, 2.0, scale=0.2, dist=dist)
         costs = {"insertion": 1.5, "deletion": 0.5, "substitution": 2.0}
@@ -56,7 +56,7 @@ def test_levenshtein():
 
 
 def test_dynamic_time_warping():
-    for dist in LAWS:
+    for dist in DISTRIBUTIONS:
         a, b = numbers(2, 4), numbers(2, 5, seed=1)
         got, _ = programs.dynamic_time_warping(a, b, scale=0.2, dist=dist)
         same([got], [relaxed.dynamic_time_warping(a, b, dist=dist, steepness=5.0)], a, b)
@@ -66,7 +66,7 @@ def test_dynamic_time_warping():
 @pytest.mark.rotating(4, group="long")
 def test_shortest_path():
     for dist, neighbourhood in itertools.product(
-        [*LAWS, "uniform", "student_t(shape=1.5)"], [4, 8]
+        [*DISTRIBUTIONS, "uniform", "student_t(shape=1.5)"], [4, 8]
     ):
         costs = numbers(2, 3, 3)
         got = programs.shortest_path(costs, neighbourhood, scale=0.2, dist=dist)
@@ -119,7 +119,7 @@ def test_shortest_path_of_t_norms():
 
 
 def test_silhouette():
-    for dist in LAWS:
+    for dist in DISTRIBUTIONS:
         triangles = numbers(2, 3, 3, 2, seed=2) - 0.5
         a, b, c = triangles.unbind(-2)
         turn = (b - a)[..., 0] * (c - a)[..., 1] - (b - a)[..., 1] * (c - a)[..., 0]

@@ -36,19 +36,19 @@ def test_silhouettes_of_soft_rasterizer(sigma):
 
 
 def test_coverage_of_dib_r_and_the_scale_of_the_published_gudermannian():
-    law, x = gendr.distributions.get("exponential.reversed"), torch.tensor([-3.0, -0.5, 0.0, 0.5])
-    assert torch.allclose(law(x, 0.5), torch.minimum((x / 0.5).exp(), torch.ones(())))
-    law, x, theirs = gendr.distributions.get("hyperbolic_secant"), torch.linspace(-2, 2, 9), 0.3
+    dist, x = gendr.distributions.get("exponential.reversed"), torch.tensor([-3.0, -0.5, 0.0, 0.5])
+    assert torch.allclose(dist(x, 0.5), torch.minimum((x / 0.5).exp(), torch.ones(())))
+    dist, x, theirs = gendr.distributions.get("hyperbolic_secant"), torch.linspace(-2, 2, 9), 0.3
     published = 2 / math.pi * torch.atan(torch.exp(x / theirs))
-    assert torch.allclose(law(x, theirs * math.pi / 2), published, atol=1e-6)
+    assert torch.allclose(dist(x, theirs * math.pi / 2), published, atol=1e-6)
 
 
 def test_sigma_is_the_scale_and_the_blur_radius_ends_at_the_cutoff():
-    law = gendr.distributions.get("logistic").squared()
+    dist = gendr.distributions.get("logistic").squared()
     sigma, d = 1e-4, torch.tensor(-0.02)  # NDC, outside the face
-    assert torch.isclose(law(d, sigma), torch.sigmoid(-(d**2) / sigma))
+    assert torch.isclose(dist(d, sigma), torch.sigmoid(-(d**2) / sigma))
     edge = -torch.tensor(math.log(1 / 1e-4 - 1) * sigma).sqrt()  # the end of blur_radius
-    assert torch.isclose(law(edge, sigma), torch.tensor(1e-4), rtol=1e-3)
+    assert torch.isclose(dist(edge, sigma), torch.tensor(1e-4), rtol=1e-3)
 
 
 def test_cameras_of_pytorch3d_are_those_of_look_at():

@@ -16,11 +16,11 @@ from support.cases import for_each
 def signed_distance(points, corners):
     """Of points [T, 2] to triangles [T, 3, 2], positive inside: that of a pixel at the origin."""
     faces = torch.cat([corners - points[:, None], torch.ones_like(corners[..., :1])], -1)
-    alpha = gendr.silhouette(faces[:, None], 1, LAW, "max", 1.0, 0.0, backend="reference")
-    return LAW.icdf(alpha[:, 0, 0])
+    alpha = gendr.silhouette(faces[:, None], 1, DISTRIBUTION, "max", 1.0, 0.0, backend="reference")
+    return DISTRIBUTION.icdf(alpha[:, 0, 0])
 
 
-LAW = gendr.distributions.get("reciprocal")
+DISTRIBUTION = gendr.distributions.get("reciprocal")
 
 
 def brute_distance(point, corners, steps=20001):

@@ -84,11 +84,11 @@ def test_degenerate_faces_give_finite_images_and_gradients(member, backend, dtyp
 def test_there_are_1242_in_order_and_names_parse_back():
     every = instances()
     assert len({one.name for one in every}) == len(every) == 1242
-    tconorms, laws = benchmark_tconorms(), benchmark_distributions()
+    tconorms, dists = benchmark_tconorms(), benchmark_distributions()
     for i, one in enumerate(every):
-        law = laws[i // 46]
+        dist = dists[i // 46]
         assert one.tconorm == tconorms[i % 23]
-        assert str(one.dist) == str(law if i % 46 < 23 else law.squared())
+        assert str(one.dist) == str(dist if i % 46 < 23 else dist.squared())
         again = instance(one.name)
         assert again == one
         assert again.name == str(one) == one.name
@@ -103,7 +103,7 @@ def test_there_are_1242_in_order_and_names_parse_back():
     assert one.name == "gamma(shape=0.5).squared/yager(p=3)"
 
 
-def test_the_sample_covers_every_law_and_family(seed):
+def test_the_sample_covers_every_distribution_and_family(seed):
     every, chosen = instances(), covering_set(seed)
     assert {str(i.dist) for i in chosen} == {str(i.dist) for i in every}
     assert {str(i.tconorm) for i in chosen} == {str(i.tconorm) for i in every}

@@ -14,7 +14,7 @@ from support import TOLERANCES, degenerate, relative_l2, soup
 from support.backends import BACKENDS as USABLE
 from support.backends import place
 from support.cases import for_each
-from support.laws import EXAMPLES, SMOOTH, forms
+from support.distributions import EXAMPLES, SMOOTH, forms
 from support.layers import Scene, assert_finite, assert_same, deep, layers, weights, wild
 from support.tconorms import EVERY
 
@@ -33,8 +33,8 @@ CONTINUOUS = ["cubic_hermite", "wigner_semicircle", "gaussian", "logistic", "cau
 # Kernels against the definition
 # ---------------------------------------------------------------------------------------------
 
-# A law as it is, and under all kinds of transforms.
-FORMS = [forms(law)[k] for law in EXAMPLES for k in (0, 4, 5, 7)]
+# A distribution as it is, and under all kinds of transforms.
+FORMS = [forms(dist)[k] for dist in EXAMPLES for k in (0, 4, 5, 7)]
 MEMBERS = list(product(FORMS, EVERY))
 
 
@@ -57,10 +57,10 @@ def both(backend, scene, **options):
 
 @pytest.mark.rotating(4, group="rendering")
 @for_each("backend, dist, tconorm", on_kernels(MEMBERS, 10), rotating=120)
-def test_every_law_and_family_equals_the_definition(backend, dist, tconorm):
+def test_every_distribution_and_family_equals_the_definition(backend, dist, tconorm):
     got, want, dtype = both(backend, Scene(soup(1, 7, 3), (9, 12), dist, tconorm, scale=0.1))
     shape = want[3].get("shape")
-    if dtype == torch.float32 and shape is not None and shape.min() < 1:  # so steep a law
+    if dtype == torch.float32 and shape is not None and shape.min() < 1:  # so steep a distribution
         assert (got[1].double() - want[1]).abs().max() <= TOLERANCES[dtype].steep_alpha
     else:
         assert_same(got, want, dtype)
@@ -162,8 +162,8 @@ def test_float32_closes_pixels_as_it_may():
 
 
 @for_each(dist=["logistic", "logistic.squared", "exponential.reversed"], width=[3e-3, 1e-3, 1e-4])
-def test_narrow_laws_take_distances_of_float64(dist, width):
-    """The law is of so many pixels: a few lie that near to an edge."""
+def test_narrow_distributions_take_distances_of_float64(dist, width):
+    """The distribution is of so many pixels: a few lie that near to an edge."""
     scale = (width / 50) ** (2 if "squared" in dist else 1)
     scene = soup(1, 200, 6), (100, 100), dist, "einstein", scale
     found, want = (found_in(x, *scene) for x in (torch.float32, torch.float64))
@@ -420,7 +420,7 @@ def test_hard_faces(dist, tconorm):
 
 def in_batches(seed, every):
     """Members, each with the seed and the number of its scenes; with `--every` 1e5 scenes."""
-    members = list(product([form for law in SMOOTH for form in forms(law)[:5]], EVERY))
+    members = list(product([form for dist in SMOOTH for form in forms(dist)[:5]], EVERY))
     if every:
         return [(*m, i, -(-100_000 // len(members))) for i, m in enumerate(members)]
     return [(*members[(i * 977 + seed * 131) % len(members)], seed * 20 + i, 16) for i in range(20)]

@@ -170,9 +170,9 @@ def test_everything_of_the_renderer_that_is_learnt_has_its_gradient():
         from gendr.distributions import get
         from gendr.tnorms import tconorm
 
-        law, family = get("gamma(shape=2)").with_shape(shape), tconorm("yager(p=2)").with_p(p)
+        dist, family = get("gamma(shape=2)").with_shape(shape), tconorm("yager(p=2)").with_p(p)
         return drawn(
-            "cpu", ("face_colors",), dist=law, tconorm=family, scale=scale, opacity=opacity
+            "cpu", ("face_colors",), dist=dist, tconorm=family, scale=scale, opacity=opacity
         )
 
     inputs = tuple(x.requires_grad_() for x in (scale, shape, opacity, p))

@@ -16,7 +16,7 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 from support.triton import DEVICE, INTERPRETED, small_tiles
 
 TOLERANCE = TOLERANCES[torch.float32]
-# Laws, transforms and families outside the benchmark.
+# Distributions, transforms and families outside the benchmark.
 OTHERS = [
     "heaviside/max",
     "optimal.reversed/probabilistic",
@@ -32,12 +32,12 @@ OTHERS = [
 
 
 def others():
-    """The members of `OTHERS`, and one of each law and of each family that is in neither."""
+    """The members of `OTHERS`, and one of each that is in neither."""
     named = [*map(gendr.instance, OTHERS)]
     known = [*gendr.instances(), *named]
-    laws = gendr.distributions.laws()
-    for name in sorted(laws.keys() - {x.dist.law.name for x in known}):
-        named.append(gendr.instance(f"{laws[name].examples()[0]}/probabilistic"))
+    dists = gendr.distributions.standard_distributions()
+    for name in sorted(dists.keys() - {x.dist.base.name for x in known}):
+        named.append(gendr.instance(f"{dists[name].examples()[0]}/probabilistic"))
     for name in sorted({*gendr.tnorms.names()} - {x.tconorm.name for x in known}):
         named.append(gendr.instance(f"logistic/{gendr.tnorms.family(name).examples()[0]}"))
     return named
@@ -62,9 +62,9 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("member", chosen, ids=[x.name for x in chosen])
 
 
-def test_the_covering_set_covers_every_law_and_family():
+def test_the_covering_set_covers_every_distribution_and_family():
     chosen = members(0, False)
-    assert {x.dist.law.name for x in chosen} == set(gendr.distributions.names())
+    assert {x.dist.base.name for x in chosen} == set(gendr.distributions.names())
     assert {x.tconorm.name for x in chosen} == set(gendr.tnorms.names())
 
 

@@ -18,7 +18,7 @@ from support.triton import launched_by, needs_the_interpreter
 
 
 def drawing(*member):
-    """The kernels of alpha for a law and a family: of triangles, and of what is projected."""
+    """The kernels of alpha for one pair: of triangles, and of what is projected."""
     for sides, small in product((3, 4), (False, True)):
         yield Specialisation("alpha_tiles", *member, sides, small=small)
         for scalars in (False, True):
@@ -27,10 +27,10 @@ def drawing(*member):
 
 def common():
     """Those of the default renderer and of the README, also with parameters that are learnt."""
-    yield from (x for x in specialisations() if not x.law)
-    for law, small in product(("uniform", "logistic"), (False, True)):
-        yield Specialisation("softmax_tiles", law, small=small)
-        yield Specialisation("softmax_gradients", law, small=small)
+    yield from (x for x in specialisations() if not x.dist)
+    for dist, small in product(("uniform", "logistic"), (False, True)):
+        yield Specialisation("softmax_tiles", dist, small=small)
+        yield Specialisation("softmax_gradients", dist, small=small)
     yield Specialisation("softmax_gradients", "uniform", scalars=True)
     yield Specialisation("join_segments", "uniform", "probabilistic")
     yield Specialisation("through_totals", "uniform", "yager", scalars=True)

@@ -143,8 +143,8 @@ def test_the_arithmetic_of_a_gpu_is_accurate_enough(scene, as_on_gpus, monkeypat
 def test_pixel_centres_are_rounded_correctly():
     """An edge through the centres of a row of pixels: they are covered, all or none.
 
-    Steep laws amplify an error of theirs: the gradient of the scale of gamma(shape=0.5) with
-    aczel_alsina(p=0.5) is wrong by 2e-3 with such centres, and by 2e-4 without.
+    Steep distributions amplify an error of theirs: the gradient of the scale of gamma(shape=0.5)
+    with aczel_alsina(p=0.5) is wrong by 2e-3 with such centres, and by 2e-4 without.
     """
     heights = torch.tensor([-4.0, -2.0, 2.0, 4.0]) / SIZE[0]
     left, right, below = (heights.new_full((4, 2), x) for x in (-0.95, 0.95, 0.0))

@@ -14,7 +14,13 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 from support.triton import small_tiles
 
 TOLERANCE = TOLERANCES[torch.float32]
-LAWS = ["logistic", "uniform", "gamma(shape=0.5).reversed", "cauchy.squared", "gumbel_max.centred"]
+DISTRIBUTIONS = [
+    "logistic",
+    "uniform",
+    "gamma(shape=0.5).reversed",
+    "cauchy.squared",
+    "gumbel_max.centred",
+]
 
 
 def render(backend, dist, faces=7, orthographic=False, lighting=True, **options):
@@ -63,7 +69,7 @@ def compare(*args, **options):
 @for_each(
     "dist, options",
     [
-        *((dist, {}) for dist in LAWS),
+        *((dist, {}) for dist in DISTRIBUTIONS),
         ("logistic", {"orthographic": True}),
         ("logistic", {"lighting": False}),
         ("logistic", {"eps": 0.99}),  # a background in front

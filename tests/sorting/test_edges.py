@@ -1,4 +1,4 @@
-"""Keys at the ends of their dtype's range, and empty batches: of every method and every law."""
+"""Keys at the ends of their dtype's range, and empty batches: every method and distribution."""
 
 import itertools
 from dataclasses import replace
@@ -9,10 +9,10 @@ import torch
 
 import gendr
 from gendr.distributions import get as distribution
-from gendr.distributions import laws
+from gendr.distributions import standard_distributions
 from gendr.sorting import PermutationSort, SoftSorter, get, losses, names, odd_even
 
-SYMMETRIC = [name for name, law in laws().items() if law.is_symmetric is True]
+SYMMETRIC = [name for name, dist in standard_distributions().items() if dist.is_symmetric is True]
 FORMS = ("plain", "squared", "art")
 # What a method has besides networks: settings that choose another formula.
 OPTIONS = {
@@ -23,13 +23,13 @@ OPTIONS = {
 }
 
 
-def law_form(law, form):
-    dist = distribution(law)
+def base_form(base, form):
+    dist = distribution(base)
     return dist.squared() if form == "squared" else dist.art(0.3) if form == "art" else dist
 
 
 def variants():
-    """Every method, every network with its own law and one with all laws in all forms."""
+    """Every method, every network with its own F, and one with all distributions and forms."""
     for name in names():
         for options in OPTIONS.get(name, [{}]):
             method = get(name, **options)
@@ -37,10 +37,10 @@ def variants():
                 yield from (replace(method, backend=backend) for backend in ("cpu", "reference"))
             else:
                 yield method
-    for law in (*SYMMETRIC, "heaviside"):
+    for dist in (*SYMMETRIC, "heaviside"):
         for form in FORMS:
             for backend in ("cpu", "reference"):
-                yield get("bitonic", dist=law_form(law, form), backend=backend)
+                yield get("bitonic", dist=base_form(dist, form), backend=backend)
 
 
 VARIANTS = list(variants())
@@ -95,7 +95,7 @@ def test_all_is_finite_at_the_ends_of_the_range(drawn):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter's, on the CPU")
 def test_the_kernels_of_triton_are_finite_too():
     for form in FORMS:
-        method = get("bitonic", dist=law_form("cauchy", form), backend="triton")
+        method = get("bitonic", dist=base_form("cauchy", form), backend="triton")
         for steepness in (1e-30, 1e30):
             check_finite_results(method, torch.float32, steepness)
 
@@ -127,10 +127,10 @@ def test_correlations_of_huge_scores():
         rho = losses.spearman(x, order)
         torch.testing.assert_close(rho[0], losses.spearman(x[0].detach() / 1e10, order[0]))
         found = [rho]
-        for law in laws():
+        for name in standard_distributions():
             for form in FORMS:
                 for variant in "ab":
-                    dist = law_form(law, form)
+                    dist = base_form(name, form)
                     found += [
                         losses.kendall(x, order, dist, s, variant) for s in (1e-30, 10.0, 1e30)
                     ]

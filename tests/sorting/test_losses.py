@@ -254,11 +254,11 @@ def test_soft_kendall_by_loops():
     x, y = torch.randn(4, 5, dtype=F64), some_values((4, 5))
     y[:, 0] = 9
     for dist in ("logistic", "cauchy", "gumbel_max"):
-        law = get(dist)
+        distribution = get(dist)
         taus = [kendall(x, y, dist, 2.5, variant) for variant in "ab"]
         for tau_a, tau_b, a, b in zip(*taus, *zip(*rows(x, y), strict=True), strict=True):
             pairs = [
-                (float(law.cdf(d) - law.cdf(-d)), np.sign(int(b[i]) - int(b[j])))
+                (float(distribution.cdf(d) - distribution.cdf(-d)), np.sign(int(b[i]) - int(b[j])))
                 for i, j in itertools.combinations(range(5), 2)
                 for d in [torch.tensor(2.5 * (a[i] - a[j]), dtype=F64)]
             ]
@@ -376,7 +376,7 @@ BAD = {
     "values": (lambda: ranking_cross_entropy(P, X), ValueError, "permutation_matrix"),
     "square": (lambda: ranking_cross_entropy(P[:2], P[:2]), ValueError, r"\[..., n, n\]"),
     "integers": (lambda: ranking_cross_entropy(P.long(), P), TypeError, "p must be float32"),
-    "law": (lambda: kendall(X, X, "logistik"), ValueError, "logistik"),
+    "distribution": (lambda: kendall(X, X, "logistik"), ValueError, "logistik"),
     "steepness": (lambda: kendall(X, X, steepness=0.0), ValueError, "steepness must be > 0"),
     "variant": (lambda: kendall(X, X, variant="c"), ValueError, "unknown variant 'c'"),
     "grades": (lambda: ndcg(P, -X, descending=True), ValueError, "relevance must be >= 0, got -2"),

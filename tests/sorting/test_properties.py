@@ -12,11 +12,15 @@ import torch
 
 from gendr import distributions
 from gendr.sorting import error_bound, is_monotonic
-from support.laws import exact_cdf, exact_pdf
+from support.distributions import exact_cdf, exact_pdf
 
 PI = math.pi
 
-SYMMETRIC = [name for name, law in distributions.laws().items() if law.is_symmetric]
+SYMMETRIC = [
+    name
+    for name, distribution in distributions.standard_distributions().items()
+    if distribution.is_symmetric
+]
 TRANSFORMS = {
     "plain": (lambda dist: dist, 1.0),
     "art(0.25)": (lambda dist: dist.art(0.25), 1 / 0.75),
@@ -25,7 +29,7 @@ TRANSFORMS = {
 }
 
 
-# -- oracles: the CDFs of `support.laws`, which are not from gendr
+# -- oracles: the CDFs of `support.distributions`, which are not from gendr
 
 
 @functools.cache
@@ -65,7 +69,7 @@ def test_the_table_of_the_thesis():
         assert error_bound(text) == pytest.approx(bound, abs=0.6 * 10**-digits)
 
 
-# -- every law, every transform
+# -- every distribution, every transform
 
 
 def oracle(name, power):

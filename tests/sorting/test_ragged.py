@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from gendr.distributions import laws
+from gendr.distributions import standard_distributions
 from gendr.sorting import (
     PermutationSort,
     SoftPermutation,
@@ -25,7 +25,9 @@ from gendr.sorting import (
 from support.cases import for_each
 
 NETWORKS = ("bitonic", "odd_even", "odd_even_merge")
-SYMMETRIC = sorted(name for name, law in laws().items() if law.is_symmetric is True)
+SYMMETRIC = sorted(
+    name for name, dist in standard_distributions().items() if dist.is_symmetric is True
+)
 OTHERS = [
     get("neuralsort", steepness=0.7),
     get("softsort", steepness=0.7),
@@ -36,7 +38,7 @@ OTHERS = [
     get("permutahedron", steepness=0.7),
     get("permutahedron", steepness=0.7, regularization="entropic"),
 ]
-ALL = [get(name, steepness=1.3, dist=law) for name in NETWORKS for law in SYMMETRIC] + OTHERS
+ALL = [get(name, steepness=1.3, dist=dist) for name in NETWORKS for dist in SYMMETRIC] + OTHERS
 MASK = torch.tensor(
     [[1, 1, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0], [0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 0],
      [1, 1, 0, 0, 0, 1], [0, 1, 1, 1, 1, 0]],
@@ -81,7 +83,7 @@ def assert_of_lists(masked, of_list, x, *, dims, mask=MASK):
 
 
 @for_each(method=ALL, descending=[False, True], rotating=12)
-def test_every_method_and_law_sorts_as_if_nothing_was_absent(method, descending):
+def test_every_method_and_distribution_sorts_as_if_nothing_was_absent(method, descending):
     x, payload = poisoned(numbers(6, 6)), numbers(6, 6, 2, seed=1)
     sorter = SoftSorter(method, descending=descending)
     out = sorter(x, payload, MASK)
@@ -277,7 +279,7 @@ def test_softness_free_of_scale():
     assert torch.equal(soft_quantile(x, hard=True, standardize=True), x.median(-1).values)
 
 
-@for_each(method=[*OTHERS, *(get(name, dist=law) for name, law in (
+@for_each(method=[*OTHERS, *(get(name, dist=dist) for name, dist in (
     ("bitonic", "cauchy"), ("odd_even", "logistic.squared"), ("odd_even", "gaussian"),
 ))])  # fmt: skip
 def test_a_steepness_for_each_row(method):

@@ -11,11 +11,15 @@ from gendr import distributions
 from gendr.sorting import Network, bitonic, get, odd_even, odd_even_merge
 from support import relative_l2
 from support.cases import for_each
-from support.laws import exact_cdf
+from support.distributions import exact_cdf
 
 METHODS = {"bitonic": bitonic, "odd_even": odd_even, "odd_even_merge": odd_even_merge}
-SYMMETRIC = tuple(name for name, law in distributions.laws().items() if law.is_symmetric is True)
-LAWS = (*SYMMETRIC, "heaviside")
+SYMMETRIC = tuple(
+    name
+    for name, dist in distributions.standard_distributions().items()
+    if dist.is_symmetric is True
+)
+DISTRIBUTIONS = (*SYMMETRIC, "heaviside")
 TOLERANCE = {torch.float64: (1e-12, 1e-11), torch.float32: (1e-6, 1e-5)}  # relative L2
 
 
@@ -47,9 +51,9 @@ PAPER = {
 
 
 def published(name):
-    """The CDF of a law as a paper prints it, else as `support.laws` defines it."""
-    law = distributions.get(name)
-    return PAPER.get(name, lambda x: float(exact_cdf(law, x)))
+    """A CDF as a paper prints it, else as `support.distributions` defines it."""
+    dist = distributions.get(name)
+    return PAPER.get(name, lambda x: float(exact_cdf(dist, x)))
 
 
 def paper_matrix(x, layers, cdf, beta, art):
@@ -115,11 +119,11 @@ def compare(network, batch, dist, dtype, x=None, width=None):
 
 
 @pytest.mark.rotating(4, group="sorting")
-def test_kernels_equal_the_reference_for_every_law():
+def test_kernels_equal_the_reference_for_every_distribution():
     for dtype in TOLERANCE:
-        for name in LAWS:
-            law = distributions.get(name)
-            for dist in (law, law.art(0.25), law.squared()):
+        for name in DISTRIBUTIONS:
+            distribution = distributions.get(name)
+            for dist in (distribution, distribution.art(0.25), distribution.squared()):
                 compare(bitonic(8), 17, dist, dtype)
                 compare(odd_even(5), 3, dist, dtype)
 
@@ -142,7 +146,7 @@ def test_kernels_carry_payloads_as_the_reference_does():
 
 
 def test_kernels_equal_the_reference_at_ties():
-    for name in LAWS:
+    for name in DISTRIBUTIONS:
         rows = [[1.0, 1, 1], [2, 1, 2], [0, 0, -1], [3, 3, 3]]
         x = torch.tensor(rows, dtype=torch.float64, requires_grad=True)
         dist = distributions.get(name)
@@ -192,7 +196,7 @@ def test_a_callable_is_evaluated_in_torch_and_gives_gradients():
 
 def test_doubly_stochastic():
     for method in METHODS:
-        for name in LAWS:
+        for name in DISTRIBUTIONS:
             for n in (1, 7, 33):
                 p = get(method, steepness=2.0, dist=name).permutation(keys(4, n).detach())
                 assert (p >= 0).all()
@@ -239,8 +243,8 @@ def test_small_probabilities_have_all_their_digits_in_float32():
 MONOTONIC = ("cauchy", "reciprocal", "optimal")
 
 
-def test_monotonic_laws_have_no_gradient_of_the_wrong_sign():
-    """Corollary 3.3, on 10^5 inputs; the logistic law has some, so they would be seen."""
+def test_monotonic_distributions_have_no_gradient_of_the_wrong_sign():
+    """Corollary 3.3, on 10^5 inputs; the logistic distribution has some, so they would be seen."""
     for name in (*MONOTONIC, "logistic"):
         for method in ("bitonic", "odd_even"):
             x = (3 * torch.randn(100_000, 4, dtype=torch.float64)).requires_grad_()

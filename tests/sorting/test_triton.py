@@ -24,7 +24,9 @@ pytestmark = pytest.mark.usefixtures("nan_in_new_tensors")
 
 TOLERANCE = 1e-5
 SYMMETRIC = ["heaviside"]
-SYMMETRIC += [name for name, law in distributions.laws().items() if law.is_symmetric]
+SYMMETRIC += [
+    name for name, dist in distributions.standard_distributions().items() if dist.is_symmetric
+]
 # Comparators that point up and down, idle wires, layers of different sizes.
 ODD = Network(5, (((0, 3), (4, 1)), ((2, 0),), ((1, 0), (3, 2)), ((3, 4),)), "odd")
 LAUNCHES = {
@@ -41,7 +43,7 @@ def launch(request, monkeypatch):
     monkeypatch.setattr(backend, "LAUNCH", LAUNCHES[request.param])
 
 
-def found(by, wires, law, x, steepness=2.5, width=None):
+def found(by, wires, dist, x, steepness=2.5, width=None):
     """Values, what is carried, and the gradients of keys, steepness and payload.
 
     Args:
@@ -55,7 +57,7 @@ def found(by, wires, law, x, steepness=2.5, width=None):
     keys, steep, *payload = given = [
         t.detach().to(on, dtype, copy=True).requires_grad_() for t in given
     ]
-    sort = get("network", network=wires, steepness=steep, dist=law, backend=by)
+    sort = get("network", network=wires, steepness=steep, dist=dist, backend=by)
     results = sort.values(keys), sort.carried(keys, *payload) if payload else sort.permutation(keys)
     loss = 0
     for result in results:
@@ -73,13 +75,13 @@ def assert_right(*case, tolerance=TOLERANCE, **options):
 
 
 @pytest.mark.rotating(4, group="sorting")
-@for_each(law=SYMMETRIC, art=[0.0, 0.25], rotating=2)
-def test_every_law(law, art):
-    law = f"{law}.art({art})" if art else law
-    law = "logistic.squared" if law == "heaviside.art(0.25)" else law
+@for_each(dist=SYMMETRIC, art=[0.0, 0.25], rotating=2)
+def test_every_distribution(dist, art):
+    dist = f"{dist}.art({art})" if art else dist
+    dist = "logistic.squared" if dist == "heaviside.art(0.25)" else dist
     # The slope |d|^-art amplifies the rounding of values, 3e-7 here, where they nearly
     # tie: in one layer by art / |d| = 0.25 / 8e-4.
-    assert_right(network("bitonic", 6), law, torch.randn(3, 6), tolerance=1e-4 if art else 1e-5)
+    assert_right(network("bitonic", 6), dist, torch.randn(3, 6), tolerance=1e-4 if art else 1e-5)
 
 
 @pytest.mark.rotating(4, group="sorting")
@@ -92,8 +94,8 @@ def test_every_launch():
 
 def test_ties():
     x = torch.tensor([[1.0, 1.0, 0.5, 1.0], [0.0, 0.0, 0.0, 0.0]])
-    for law in ("cauchy", "logistic.art(0.25)", "uniform"):
-        assert_right(network("bitonic", 4), law, x, 4.0)
+    for dist in ("cauchy", "logistic.art(0.25)", "uniform"):
+        assert_right(network("bitonic", 4), dist, x, 4.0)
 
 
 @pytest.mark.rotating(4, group="sorting")
@@ -266,9 +268,9 @@ from gendr.sorting.networks import network
 from support.ahead_of_time import compile_launches
 
 cases = compile_launches()
-for law, (name, n, *k), width in cases:
+for distribution, (name, n, *k), width in cases:
     if name == "permutahedron":
-        x, entropic = torch.zeros(2, n), law == "entropic"
+        x, entropic = torch.zeros(2, n), distribution == "entropic"
         for kernels in (isotonic.Ranks, isotonic.Values):
             (y,), saved = kernels.forward(entropic, x, 1.0, save=True)
             kernels.backward(entropic, (x, 1.0), saved, (y,), (True, False))
@@ -278,7 +280,7 @@ for law, (name, n, *k), width in cases:
             isotonic.Isotonic.backward(None, (x,), saved, (x,), (True,))
         continue
     wires = topk.network(name, n, *k) if k else network(name, n)
-    comparators, x = Comparators(wires, get(law)), torch.zeros(2, n)
+    comparators, x = Comparators(wires, get(distribution)), torch.zeros(2, n)
     payload = None if width is None else torch.zeros(2, n, width)
     (_, keep, swap), saved = backend.gates_forward(comparators, x, 1.0, save=True)
     backend.gates_backward(comparators, (x, 1.0), saved, (x, keep, None), (True, False))
@@ -318,7 +320,7 @@ def test_kernels_compile_ahead_of_time_and_spill_nothing():
 
 # -- what the interpreter hides: races, their order, the arithmetic of a GPU -----------------------
 
-# The network, how it is launched, columns of a payload, and the law.
+# The network, how it is launched, columns of a payload, and the distribution.
 SCENES = [
     (ODD, "small_lanes", 3, "cauchy"),
     (ODD, "small_memory", 3, "logistic.art(0.25)"),
@@ -354,12 +356,12 @@ def test_projections_have_no_race_either(monkeypatch):
 @pytest.mark.rotating(4, group="sorting")
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(monkeypatch):
     kernels = set()
-    for wires, launched, width, law in SCENES:
+    for wires, launched, width, dist in SCENES:
         monkeypatch.setattr(backend, "LAUNCH", LAUNCHES[launched])
         x = torch.randn(3, wires.n)
 
-        def sorted_(wires=wires, law=law, x=x, width=width):
-            results, grads = found("triton", wires, law, x, width=width)
+        def sorted_(wires=wires, dist=dist, x=x, width=width):
+            results, grads = found("triton", wires, dist, x, width=width)
             return [*results, *grads]
 
         watch, shuffled = in_any_order(sorted_)
@@ -372,11 +374,11 @@ def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(monkeyp
 @needs_the_interpreter
 @pytest.mark.rotating(4, group="sorting")
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(signs, monkeypatch):
-    for wires, launched, width, law in SCENES:
+    for wires, launched, width, dist in SCENES:
         monkeypatch.setattr(backend, "LAUNCH", LAUNCHES[launched])
         x = torch.randn(3, wires.n)
         with pessimistic_arithmetic(signs, fused=True):
-            got = found("triton", wires, law, x, width=width)
-        want = found("reference", wires, law, x, width=width)
+            got = found("triton", wires, dist, x, width=width)
+        want = found("reference", wires, dist, x, width=width)
         for index, (a, b) in enumerate(zip([*got[0], *got[1]], [*want[0], *want[1]], strict=True)):
             assert relative_l2(a, b) <= TOLERANCE, index

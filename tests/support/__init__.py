@@ -8,7 +8,7 @@
 | `layers` | faces that are joined in order, held against the definition |
 | `operators`, `operator_examples` | a call of every public entry point; every operator |
 | `instances` | samples of the 1242 renderers |
-| `laws`, `tconorms` | laws and T-conorms beside their published forms in mpmath |
+| `distributions`, `tconorms` | distributions and T-conorms beside their published forms in mpmath |
 | `zero_one` | all inputs of zeros and ones, which prove that a network sorts |
 | `ahead_of_time` | Triton kernels compiled without a GPU |
 | `interpreter`, `races`, `arithmetic` | Triton's interpreter: faster, with a detector, as a GPU |

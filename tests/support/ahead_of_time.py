@@ -1,8 +1,8 @@
 """Compile Triton kernels ahead of time to machine code, also on machines without a GPU.
 
-A kernel is compiled once for every law, family and number of corners with which it is launched.
-This module lists these specialisations, with the arguments of a real launch, and measures what the
-machine code of each one uses.
+A kernel is compiled once for every distribution, family and number of corners with which it is
+launched. This module lists these specialisations, with the arguments of a real launch, and measures
+what the machine code of each one uses.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 CAPABILITIES = (80, 90)  # compute capability times 10: Ampere, Hopper
-USUAL = ("uniform", "probabilistic")  # law and family of the default renderer
+USUAL = ("uniform", "probabilistic")  # distribution and family of the default renderer
 
 # The kernels that list faces, and how they are compiled.
 LISTING: dict[str, dict[str, int]] = {
@@ -92,23 +92,23 @@ class Specialisation:
 
     Attributes:
         kernel: the name of the kernel.
-        law: the base law, "" for kernels that take none.
+        dist: the base distribution, "" for kernels that take none.
         family: the family of T-conorms, "" for kernels that take none.
         sides: corners of a face: 3, or 4 if the near plane cut some face.
         scalars: whether a backward kernel computes the gradients of scale and shift too, and of
-            shape and p where the law and the family have them.
+            shape and p where the distribution and the family have them.
         small: whether for small images and faces; see `gendr.rendering.backends.triton.tiles`.
     """
 
     kernel: str
-    law: str = ""
+    dist: str = ""
     family: str = ""
     sides: int = 3
     scalars: bool = False
     small: bool = False
 
     def __str__(self) -> str:
-        member = "/".join(name for name in (self.law, self.family) if name)
+        member = "/".join(name for name in (self.dist, self.family) if name)
         words = self.kernel, member, f"N={self.sides}", "scalars" * self.scalars
         return " ".join(x for x in (*words, "small" * self.small) if x)
 
@@ -133,13 +133,13 @@ class Usage:
 
 
 def specialisations() -> Iterator[Specialisation]:
-    """All specialisations: every kernel with every law and family; those without a law first.
+    """All specialisations: every kernel with every distribution and family, or with none first.
 
-    Small ones with each law and the usual family, and with each family and the usual law; the code
-    of a law and that of a family do not meet. Gradients of only some scalars are left out: their
-    code is contained in that of others.
+    Small ones with each distribution and the usual family, and with each family and the usual
+    distribution; the code of a distribution and that of a family do not meet. Gradients of only
+    some scalars are left out: their code is contained in that of others.
     """
-    from gendr.distributions import names as laws
+    from gendr.distributions import names
     from gendr.tnorms import family as family_of
     from gendr.tnorms import has_parameter
     from gendr.tnorms import names as families
@@ -151,34 +151,35 @@ def specialisations() -> Iterator[Specialisation]:
     for kernel in (*LISTING, *PROJECTING):
         yield Specialisation(kernel)
     for family in families():
-        yield Specialisation("join_segments", USUAL[0], family)  # of any law
+        yield Specialisation("join_segments", USUAL[0], family)  # of any distribution
         if has_parameter(family_of(family)):
             yield Specialisation("through_totals", USUAL[0], family, scalars=True)
-    for law in laws():
+    for dist in names():
         for small in (False, True):
-            yield Specialisation("softmax_tiles", law, small=small)
+            yield Specialisation("softmax_tiles", dist, small=small)
             for scalars in (False, True):
-                yield Specialisation("softmax_gradients", law, scalars=scalars, small=small)
+                yield Specialisation("softmax_gradients", dist, scalars=scalars, small=small)
         for family in families():
-            for small in (False, True) if law == USUAL[0] or family == USUAL[1] else (False,):
+            for small in (False, True) if dist == USUAL[0] or family == USUAL[1] else (False,):
                 for sides in (3, 4):
-                    yield Specialisation("alpha_tiles", law, family, sides, small=small)
+                    yield Specialisation("alpha_tiles", dist, family, sides, small=small)
                     for scalars in (False, True):
-                        yield Specialisation("alpha_gradients", law, family, sides, scalars, small)
+                        yield Specialisation("alpha_gradients", dist, family, sides, scalars, small)
 
 
-def one_of_each_body() -> Iterator[Specialisation]:
-    """Every kernel with each law and the usual family, and with each family and the usual law.
+def one_of_each_function() -> Iterator[Specialisation]:
+    """Every kernel with each distribution and with each family, the other of them the usual one.
 
-    A pair takes about as many registers as the greater of its law with the usual family and its
-    family with the usual law, so these tell of all; see `docs/results/rendering.md`. Triangles, and
-    all gradients; of the usual pair also the other specialisations.
+    A pair takes about as many registers as the greater of its distribution with the usual family
+    and its family with the usual distribution, so these tell of all; see
+    `docs/results/rendering.md`. Triangles, and all gradients; of the usual pair also the other
+    specialisations.
     """
-    law, family = USUAL
+    dist, family = USUAL
     for x in specialisations():
         gradients = x.kernel.endswith("gradients")
         largest = x.sides == 3 and not x.small and (x.scalars or not gradients)
-        other = (x.law not in ("", law)) + (x.family not in ("", family))
+        other = (x.dist not in ("", dist)) + (x.family not in ("", family))
         if other == 0 or (other == 1 and largest):
             yield x
 
@@ -228,7 +229,7 @@ def constants(x: Specialisation) -> dict[str, Any]:
         "SHARED": True, "ONE_CAMERA": False, "HAS_NEAR": False, "HAS_FAR": False, "CHECK": True,
         "WITH_VERTICES": True, "WITH_CAMERA": True,
     }  # fmt: skip
-    if x.law:
+    if x.dist:
         recipe = _recipe(x)
         every |= recipe.forward() | recipe.backward(x.scalars)
     return {name: every[name] for name, kind in signature(x.kernel).items() if kind == "constexpr"}
@@ -236,14 +237,14 @@ def constants(x: Specialisation) -> dict[str, Any]:
 
 def _recipe(x: Specialisation) -> Recipe:
     """That of a renderer whose numbers are all learnt."""
-    from gendr.distributions.bodies import bodies, has_shape
+    from gendr.distributions.kernel_functions import has_shape, kernel_functions
     from gendr.rendering.backends.triton.recipes import SOFTMAX, Recipe
     from gendr.tnorms import family, has_parameter
 
     columns = ["scale", "shift"]
-    columns += ["shape"] if has_shape(bodies(x.law)) else []
+    columns += ["shape"] if has_shape(kernel_functions(x.dist)) else []
     columns += ["p"] if x.family and has_parameter(family(x.family)) else []
-    return Recipe(x.law, x.family or SOFTMAX, tuple(columns))
+    return Recipe(x.dist, x.family or SOFTMAX, tuple(columns))
 
 
 def _launch(x: Specialisation) -> TileLaunch:
@@ -257,7 +258,7 @@ def _options(x: Specialisation) -> dict[str, Any]:
 
     if x.kernel in LISTING:
         return {"num_warps": LISTING[x.kernel]["num_warps"], "enable_fp_fusion": True}
-    exact = x.kernel in ("face_tables", "nearest_tiles") or (bool(x.law) and _recipe(x).is_exact)
+    exact = x.kernel in ("face_tables", "nearest_tiles") or (bool(x.dist) and _recipe(x).is_exact)
     launch = _launch(x)
     warps = launch.warps
     if x.kernel.endswith("gradients"):

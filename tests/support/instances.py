@@ -18,8 +18,8 @@ def covering_set(seed: int = 0) -> list[Instance]:
     """
     every = instances()
     families = len({str(x.tconorm) for x in every})
-    laws = range(len(every) // families)
-    return [every[law * families + (law * 5 + seed) % families] for law in laws]
+    dists = range(len(every) // families)
+    return [every[dist * families + (dist * 5 + seed) % families] for dist in dists]
 
 
 def drawn(*values: Sequence[Any]) -> Callable[[int, bool], list[tuple[Any, ...]]]:

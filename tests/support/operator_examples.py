@@ -268,7 +268,7 @@ def _shortest_path() -> Example:
     from gendr.relaxed.algorithms.shortest_path import STEPS, GridTask
     from gendr.relaxed.backends.cpu.backend import KERNELS
 
-    task = GridTask(*_law("cauchy"), None, STEPS[:4], 2, 2)
+    task = GridTask(*_distribution("cauchy"), None, STEPS[:4], 2, 2)
     costs = 0.2 + torch.rand(2, 2, 2)
     leaves, empty = _leaves(costs, _steepness()), _leaves(costs[:0], _steepness())
     return Example({"cpu": KERNELS["relaxed.shortest_path"]}, task, leaves, empty)
@@ -279,7 +279,7 @@ def _shortest_path_graph() -> Example:
     from gendr.relaxed.backends.cpu.backend import KERNELS
 
     edges = torch.tensor([[2, 0], [0, 1], [0, 2], [1, 2]])  # by their ends
-    task, costs = task_of(_law("logistic")[0], edges, 3, 0, 2, 2), 0.2 + torch.rand(2, 4)
+    task, costs = task_of(_distribution("logistic")[0], edges, 3, 0, 2, 2), 0.2 + torch.rand(2, 4)
     leaves, empty = _leaves(costs, _steepness()), _leaves(costs[:0], _steepness())
     return Example({"cpu": KERNELS["relaxed.shortest_path_graph"]}, task, leaves, empty)
 
@@ -289,7 +289,7 @@ def _alignment() -> Example:
     from gendr.relaxed.backends.cpu.backend import KERNELS
 
     lengths = torch.tensor([[2, 2], [1, 2]])
-    task = AlignmentTask(*_law("logistic"), lengths, warping=False, minimum="expected")
+    task = AlignmentTask(*_distribution("logistic"), lengths, warping=False, minimum="expected")
     leaves = _leaves(torch.rand(2, 2, 2), torch.tensor([0.7, 1.1]), _steepness())
     return Example({"cpu": KERNELS["relaxed.alignment"]}, task, leaves)
 
@@ -298,7 +298,7 @@ def _bubble_sort() -> Example:
     from gendr.relaxed.algorithms.bubble_sort import SortTask
     from gendr.relaxed.backends.cpu.backend import KERNELS
 
-    x, task = torch.randn(2, 3), SortTask(*_law("laplace"))
+    x, task = torch.randn(2, 3), SortTask(*_distribution("laplace"))
     leaves, empty = _leaves(x, _steepness()), _leaves(x[:0], _steepness())
     return Example({"cpu": KERNELS["relaxed.bubble_sort"]}, task, leaves, empty)
 
@@ -324,9 +324,9 @@ def _splats() -> Example:
     leaves = _leaves(0.3 * vertices, harmonics, torch.rand(4) + 0.5)
     splats = Splats(leaves[0], leaves[1], leaves[2] / 2, leaves[2])
     camera = look_at(3.0, 20.0, 30.0).to(torch.float64)
-    sight = _Projection(splats, camera, (8, 8), 0.01, 0.0, 1e-6)
+    task = _Projection(splats, camera, (8, 8), 0.01, 0.0, 1e-6)
     empty = tuple(x[:0].detach().requires_grad_() for x in leaves)
-    return Example({"cpu": kernels.Projection}, sight, leaves, empty)
+    return Example({"cpu": kernels.Projection}, task, leaves, empty)
 
 
 def _lookups() -> Example:
@@ -350,12 +350,12 @@ def _mipmaps() -> Example:
     return Example({"cpu": Mipmaps}, spec, _leaves(torch.rand(2, 4, 2, 3)))
 
 
-def _law(name: str) -> tuple[Any, Any]:
-    """A law and the same for kernels."""
-    from gendr.relaxed.backends.laws import check_law, for_kernels
+def _distribution(name: str) -> tuple[Any, Any]:
+    """A distribution and the same for kernels."""
+    from gendr.relaxed.backends.distributions import check_distribution, for_kernels
 
-    law = check_law(name)
-    return law, for_kernels(law)
+    dist = check_distribution(name)
+    return dist, for_kernels(dist)
 
 
 def _triangles(size: int) -> tuple[Any, Tensor]:

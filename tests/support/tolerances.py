@@ -14,7 +14,7 @@ class Tolerance:
 
     Attributes:
         alpha: largest absolute difference of alpha.
-        steep_alpha: the same for laws whose pdf is infinite at 0 (gamma with shape < 1).
+        steep_alpha: the same for distributions whose pdf is infinite at 0 (gamma with shape < 1).
         gradient: relative L2 of gradients.
     """
 

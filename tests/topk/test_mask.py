@@ -10,7 +10,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from gendr.distributions import get
 from gendr.topk import SoftTopKMask, soft_topk_mask
 from support.cases import for_each
-from support.laws import exact_cdf
+from support.distributions import exact_cdf
 
 ORACLE = [
     "laplace", "logistic", "gaussian", "cauchy", "reciprocal", "uniform", "cubic_hermite",
@@ -39,7 +39,7 @@ def values(n, seed=0):
     return torch.randn(n, dtype=torch.float64, generator=generator)
 
 
-def by_bisection(law, x, k, scale):
+def by_bisection(dist, x, k, scale):
     """The mask in 30 digits."""
     with mp.workdps(30):
         x, scale = [mp.mpf(v) for v in x.tolist()], mp.mpf(scale)
@@ -47,18 +47,18 @@ def by_bisection(law, x, k, scale):
         b = low
         for _ in range(80):
             b = (low + high) / 2
-            inside = mp.fsum(exact_cdf(law, (v - b) / scale) for v in x)
+            inside = mp.fsum(exact_cdf(dist, (v - b) / scale) for v in x)
             low, high = (b, high) if inside > k else (low, b)
-        return [float(exact_cdf(law, (v - b) / scale)) for v in x]
+        return [float(exact_cdf(dist, (v - b) / scale)) for v in x]
 
 
 @for_each(name=ORACLE, rotating=2)
 def test_it_is_that_of_a_bisection_in_many_digits(name):
-    law, x = get(name), 3 * values(9)
+    dist, x = get(name), 3 * values(9)
     k, scale = (2, 0.5) if len(name) % 2 else (6.5, 2.0)
-    expected = torch.tensor(by_bisection(law, x, k, scale), dtype=torch.float64)
+    expected = torch.tensor(by_bisection(dist, x, k, scale), dtype=torch.float64)
     for way in WAYS:
-        p = soft_topk_mask(x, k, law, scale, backend=way)
+        p = soft_topk_mask(x, k, dist, scale, backend=way)
         torch.testing.assert_close(p, expected, rtol=1e-10, atol=1e-300)
 
 
@@ -81,10 +81,10 @@ def test_the_sum_is_k(name, way):
 def test_tails_keep_their_digits():
     x = torch.tensor([0.0, 1.0, 30.0], dtype=torch.float64)
     for name in ("laplace", "logistic", "gumbel_max.reversed", "gaussian"):
-        p, law = soft_topk_mask(x, 1, name, 1.0), get(name)
+        p, dist = soft_topk_mask(x, 1, name, 1.0), get(name)
         assert 0 < p[0] < p[1] < 1e-5
-        torch.testing.assert_close(p[0], law.cdf(law.icdf(p[1]) - 1), rtol=1e-9, atol=0.0)
-    # Far from the threshold the Laplace law falls by e for each scale.
+        torch.testing.assert_close(p[0], dist.cdf(dist.icdf(p[1]) - 1), rtol=1e-9, atol=0.0)
+    # Far from the threshold the Laplace distribution falls by e for each scale.
     p = soft_topk_mask(torch.tensor([0.0, 1.0, 2.0, 400.0], dtype=torch.float64), 1, scale=1.0)
     torch.testing.assert_close(p[1] / p[0], torch.tensor(torch.e, dtype=torch.float64))
     assert 0 < p[0] < 1e-80
@@ -98,8 +98,8 @@ def test_the_hard_limit_is_topk():
     ties = torch.tensor([2.0, 1.0, 1.0, 1.0, 0.0])
     apart = torch.tensor([0.0, 0.0, 9.0], dtype=torch.float64, requires_grad=True)
     for way in WAYS:
-        for law, scale in (("heaviside", 1.0), ("laplace", 1e-3)):
-            p = soft_topk_mask(ties, 2.5, law, scale, backend=way)
+        for dist, scale in (("heaviside", 1.0), ("laplace", 1e-3)):
+            p = soft_topk_mask(ties, 2.5, dist, scale, backend=way)
             torch.testing.assert_close(p, torch.tensor([1.0, 0.5, 0.5, 0.5, 0.0]))
         p = soft_topk_mask(apart, 1, "uniform", 0.5, backend=way)  # no gradient between clusters
         assert p.tolist() == [0.0, 0.0, 1.0]
@@ -121,7 +121,7 @@ def test_gradients(name, way):
 
 
 @pytest.mark.rotating(4, group="sorting")
-def test_gradients_to_what_is_inside_a_law():
+def test_gradients_to_what_is_inside_a_distribution():
     x = values(6).requires_grad_()
     shape = torch.tensor(2.5, dtype=torch.float64, requires_grad=True)
     for form in ("reversed", "centred"):

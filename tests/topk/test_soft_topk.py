@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from gendr import sorting
-from gendr.distributions import laws
+from gendr.distributions import standard_distributions
 from gendr.sorting import Network, permutation
 from gendr.topk import NetworkSelection, SoftTopK, SortSelection, get, names, network, soft_topk
 from support.cases import for_each
@@ -187,9 +187,11 @@ def test_a_result_unpacks_like_that_of_soft_sort():
 
 
 PRESENT = torch.tensor([[1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [0, 0, 0, 0, 0], [0, 1, 0, 0, 1]]).bool()
-SYMMETRIC = sorted(name for name, law in laws().items() if law.is_symmetric is True)
+SYMMETRIC = sorted(
+    name for name, dist in standard_distributions().items() if dist.is_symmetric is True
+)
 ALL = [get(name, steepness=1.3) for name in names()]
-ALL += [get("splitter", steepness=1.3, dist=law) for law in SYMMETRIC]
+ALL += [get("splitter", steepness=1.3, dist=dist) for dist in SYMMETRIC]
 
 
 @for_each(method=ALL, largest=[True, False], rotating=4)

@@ -73,26 +73,26 @@ def test_what_is_wrong_is_said_or_nan():
         loss(logits.double(), labels)
 
 
-def masks(law, backend, dtype=torch.float64, device="cpu"):
+def masks(dist, backend, dtype=torch.float64, device="cpu"):
     """Memberships of rows, one of ties, for k and scales of every row, and all gradients."""
     generator = torch.Generator().manual_seed(2)
     x, weights = (torch.randn(3, 37, generator=generator) for _ in range(2))
     x[1] = x[1].round()
     k, scale = torch.tensor([2.5, 36.0, 7.0]), torch.tensor([0.3, 1.0, 0.1])
     leaves = [t.to(device, dtype).requires_grad_() for t in (x, k, scale)]
-    p = soft_topk_mask(leaves[0], leaves[1], law, leaves[2], backend=backend)
+    p = soft_topk_mask(leaves[0], leaves[1], dist, leaves[2], backend=backend)
     found = (p.detach(), *torch.autograd.grad(p, leaves, weights.to(p)))
     return [t.cpu().double() for t in found]
 
 
 @pytest.mark.rotating(2)
 @for_each(
-    law=["laplace", "uniform", "cauchy", "levy.reversed", "gamma(shape=2)", "gumbel_min"],
+    dist=["laplace", "uniform", "cauchy", "levy.reversed", "gamma(shape=2)", "gumbel_min"],
     rotating=3,
 )
-def test_masks(law, monkeypatch):
+def test_masks(dist, monkeypatch):
     longest = small_rows(monkeypatch, 16)
-    got, want = masks(law, "triton", torch.float32, DEVICE), masks(law, "reference")
+    got, want = masks(dist, "triton", torch.float32, DEVICE), masks(dist, "reference")
     for ours, exact in zip(got, want, strict=True):
         torch.testing.assert_close(ours, exact, rtol=2e-5, atol=2e-5)
     long = torch.zeros(1, longest + 1, device=DEVICE)  # the definition, after a sort
@@ -120,10 +120,10 @@ from gendr.topk import TopKCrossEntropy
 from gendr.topk.backends.triton import backend
 from support.ahead_of_time import compile_launches
 
-for law, n in compile_launches():
+for distribution, n in compile_launches():
     x, columns = torch.zeros(2, n), torch.ones(2, 1, dtype=torch.float64)
-    (p,), saved = backend.Mask.forward(get(law), x, columns, columns, save=True)
-    backend.Mask.backward(get(law), (x, columns, columns), saved, (p,), (True, True, True))
+    (p,), saved = backend.Mask.forward(get(distribution), x, columns, columns, save=True)
+    backend.Mask.backward(get(distribution), (x, columns, columns), saved, (p,), (True, True, True))
     loss = TopKCrossEntropy([0.5, 0, 0.5], weight=torch.ones(n), check=False)
     backend.Losses.forward((loss, torch.zeros(2, dtype=torch.int64), None), x, save=True)
 """
@@ -144,8 +144,8 @@ def test_the_host_does_not_wait_for_a_gpu():
     loss = TopKCrossEntropy([0.5, 0, 0, 0, 0.5], check=False).cuda()
 
     def steps():
-        for law in ("laplace", "logistic"):
-            soft_topk_mask(x, 10, law, check=False).sum().backward()
+        for dist in ("laplace", "logistic"):
+            soft_topk_mask(x, 10, dist, check=False).sum().backward()
         soft_topk(x, 5, check=False).attribution.square().sum().backward()
         loss(x, labels).backward()
 

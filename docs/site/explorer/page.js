@@ -25,7 +25,7 @@
   options(fields.scene, Object.keys(scenes).map((name) => [name]));
   options(fields.motion, [["size", "as it grows"], ["right", "as it moves right"],
     ["up", "as it moves up"], ["spin", "as it turns left"]]);
-  options(fields.law, Object.keys(laws).map((name) => [name]));
+  options(fields.base, Object.keys(distributions).map((name) => [name]));
   options(fields.family, Object.keys(families).map((name) => [name]));
   options(fields.preset, presets.map(([name, state]) => [state, name]));
 
@@ -37,7 +37,7 @@
       scene: fields.scene.value,
       motion: fields.motion.value,
       dist: {
-        law: fields.law.value, shape: 10 ** Number(fields.shape.value),
+        base: fields.base.value, shape: 10 ** Number(fields.shape.value),
         reversed: fields.reversed.checked, centred: fields.centred.checked,
         squared: fields.squared.checked,
       },
@@ -52,8 +52,8 @@
     state = next;
     fields.scene.value = next.scene;
     fields.motion.value = next.motion;
-    fields.law.value = next.dist.law;
-    if (laws[next.dist.law].shape !== null) fields.shape.value = Math.log10(next.dist.shape);
+    fields.base.value = next.dist.base;
+    if (distributions[next.dist.base].shape !== null) fields.shape.value = Math.log10(next.dist.shape);
     for (const name of ["reversed", "centred", "squared"]) fields[name].checked = next.dist[name];
     fields.family.value = next.tconorm.family;
     if (families[next.tconorm.family].p !== null)
@@ -69,7 +69,7 @@
     } else {
       const next = read();
       // What was not touched stays as exact as it was.
-      next.dist.shape = name === "law" ? laws[next.dist.law].shape
+      next.dist.shape = name === "base" ? distributions[next.dist.base].shape
         : name === "shape" ? rounded(next.dist.shape) : state.dist.shape;
       next.tconorm.p = name === "family" ? families[next.tconorm.family].p
         : name === "p" ? rounded(next.tconorm.p) : state.tconorm.p;
@@ -102,15 +102,15 @@
 
   function draw() {
     const {dist, tconorm, scale, scene} = state;
-    const law = laws[dist.law], family = families[tconorm.family];
-    find('[data-of="law"]').textContent = `F(z) = ${law.formula}`;
+    const base = distributions[dist.base], family = families[tconorm.family];
+    find('[data-of="base"]').textContent = `F(z) = ${base.formula}`;
     find('[data-of="family"]').textContent = `⊥(a, b) = ${family.formula}`;
     const slider = (name, there, value) => {
       const label = fields[name].closest("label");
       label.hidden = !there;
       label.querySelector("output").textContent = short(value ?? 0);
     };
-    slider("shape", law.shape !== null, dist.shape);
+    slider("shape", base.shape !== null, dist.shape);
     slider("p", family.p !== null, tconorm.p);
     slider("scale", true, scale);
     find(".explorer-code code").textContent =
@@ -137,7 +137,7 @@
     slice();
   }
 
-  // Coarse first: a law with heavy tails meets every pixel with every face.
+  // Coarse first: a distribution with heavy tails meets every pixel with every face.
   function* pictures(member, triangles) {
     for (const size of [SIZE / 4, SIZE]) {
       const work = picture(member, triangles, size);

@@ -1,15 +1,15 @@
 // The soft silhouette of a few triangles, and its gradient, as gendr.silhouette computes them, in
 // plain numbers.
-// `laws` and `families` stand above: they are translated from the package.
+// `distributions` and `families` stand above: they are translated from the package.
 
 // What a text such as "gamma(shape=0.5).reversed.centred.squared" means.
 function readDistribution(text) {
-  const [law, ...transforms] = text.split(/\.(?=[a-z])/);
-  const [, name, , shape] = law.match(/^(\w+)(\(shape=([^)]+)\))?$/) || [];
-  if (!(name in laws)) return null;
+  const [base, ...transforms] = text.split(/\.(?=[a-z])/);
+  const [, name, , shape] = base.match(/^(\w+)(\(shape=([^)]+)\))?$/) || [];
+  if (!(name in distributions)) return null;
   return {
-    law: name,
-    shape: shape === undefined ? laws[name].shape : Number(shape),
+    base: name,
+    shape: shape === undefined ? distributions[name].shape : Number(shape),
     reversed: transforms.includes("reversed"),
     centred: transforms.includes("centred"),
     squared: transforms.includes("squared"),
@@ -26,8 +26,8 @@ function readTConorm(text) {
 function short(x) { return String(Number(x.toPrecision(6))); }
 
 function distributionText(d) {
-  const shape = laws[d.law].shape === null ? "" : `(shape=${short(d.shape)})`;
-  return d.law + shape + (d.reversed ? ".reversed" : "") + (d.centred ? ".centred" : "") +
+  const shape = distributions[d.base].shape === null ? "" : `(shape=${short(d.shape)})`;
+  return d.base + shape + (d.reversed ? ".reversed" : "") + (d.centred ? ".centred" : "") +
     (d.squared ? ".squared" : "");
 }
 
@@ -38,9 +38,9 @@ function tconormText(t) {
 // F(d), which is [cdf, 1 - cdf] of a signed distance at a scale, and its slope dF/dd. Shift, then
 // reverse, then square.
 function coverage(d, scale) {
-  const law = laws[d.law];
-  const constant = law.constant ? law.constant(d.shape) : 0;
-  const tails = (z) => law.tails(z, d.shape, constant);
+  const base = distributions[d.base];
+  const constant = base.constant ? base.constant(d.shape) : 0;
+  const tails = (z) => base.tails(z, d.shape, constant);
   const shift = d.centred ? median(tails) : 0;
   const place = (x) => {
     const z = (d.squared ? Math.abs(x) * x : x) / scale;
@@ -51,7 +51,7 @@ function coverage(d, scale) {
     return d.reversed ? [sf, cdf] : [cdf, sf];
   };
   const slope = (x) =>
-    law.density(place(x), d.shape, constant) * (d.squared ? 2 * Math.abs(x) : 1) / scale;
+    base.density(place(x), d.shape, constant) * (d.squared ? 2 * Math.abs(x) : 1) / scale;
   return {F, slope};
 }
 

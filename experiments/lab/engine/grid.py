@@ -47,7 +47,7 @@ def select(
     """The instances of the benchmark that patterns choose, in its order.
 
     A pattern is matched against the text of a distribution or a T-conorm, with * ? [] as in file
-    names. The bare name of a law or of a family stands for all its members.
+    names. The bare name of a distribution or of a family stands for all its members.
 
     Args:
         dists: a distribution is chosen if any of these matches; all are if there are none.
@@ -93,8 +93,8 @@ def _matching(
 def shuffled(instances: Iterable[Instance]) -> list[str]:
     """The names of instances in a random order, always the same.
 
-    Laws differ in speed by a factor of ten. In this order every part of a grid has some of all, so
-    that the time which is left can be told from the time that was needed.
+    Distributions differ in speed by a factor of ten. In this order every part of a grid has some of
+    all, so that the time which is left can be told from the time that was needed.
     """
     names = [instance.name for instance in instances]
     random.Random(0).shuffle(names)

@@ -37,7 +37,7 @@ class TrainingSettings:
         ValueError: for one out of range.
     """
 
-    dist: str = option("uniform", None, "LAW")
+    dist: str = option("uniform", None, "DIST")
     tconorm: str = option("probabilistic", None, "NAME")
     scale: float | str = option("0.5px")
     cutoff: float = option(1e-4, Number(0, 0.999))

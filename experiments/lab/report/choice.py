@@ -1,7 +1,7 @@
 """The rounds of the study: their renderers, with held-out tuning, and a model of their means.
 
 The last complete round of a task decides, on scenes that had no part in the choice of who is in it.
-Laws and T-conorms as such are compared in round 1, which has all renderers.
+Distributions and T-conorms as such are compared in round 1, which has all renderers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """What the thesis says of the family, held against a grid of all its renderers.
 
-Laws are compared by their means over the T-conorms, T-conorms by their means over the laws of a
-half; both are all that the family has. Scenes are a sample. The error of a comparison is found in
-two ways: by a mixed model, which takes scenes to move all laws (or all T-conorms) equally much, so
-that it has many degrees of freedom; and from the comparison alone, by Welch and Satterthwaite.
+Distributions are compared by their means over the T-conorms, T-conorms by their means over the
+distributions of a half; both are all that the family has. Scenes are a sample. The error of a
+comparison is found in two ways: by a mixed model, which takes scenes to move all distributions (or
+all T-conorms) equally much, so that it has many degrees of freedom; and from the comparison alone,
+by Welch and Satterthwaite.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from lab.report.details import TWICE
 from lab.report.inference import Crossed, Effect, benjamini_hochberg, welch
 from lab.report.qualities import Grid, canonical
 from lab.report.words import short
-from lab.studies.ten import FAR, LAWS
+from lab.studies.ten import DISTRIBUTIONS, FAR
 
 HALVES = ("plain", "squared")
 TAILS = {
-    "finite": LAWS[:3],
-    "exponential": LAWS[3:7],
+    "finite": DISTRIBUTIONS[:3],
+    "exponential": DISTRIBUTIONS[3:7],
     "linear": FAR,
     "Levy, all four": ("levy", "levy.reversed", "levy.centred", "levy.reversed.centred"),
 }
-# The law whose tail points outwards beside its mirror image, whose tail points inwards.
+# The distribution whose tail points outwards beside its mirror image, whose tail points inwards.
 MIRRORED = (
     ("gumbel_min", "gumbel_max"),
     ("exponential.reversed", "exponential"),
@@ -41,7 +42,7 @@ EXTREME = (
 )
 # Below this adjusted p a part is decided.
 LEVEL = 0.05
-# A claim on laws in pose says nothing of laws if all of them start at one scale.
+# A claim on distributions in pose says nothing of distributions if all of them start at one scale.
 WIDTH = "width"
 
 
@@ -75,7 +76,7 @@ class Claim:
         claim: the sentence.
         task: "shape" or "pose".
         parts: see `Part`.
-        confounded: whether it compares laws whose widths differ.
+        confounded: whether it compares distributions whose widths differ.
     """
 
     claim: str
@@ -137,31 +138,31 @@ def decide(claims: Sequence[Claim]) -> list[Decided]:
     return [found[k] for k in sorted(found)]
 
 
-def compare_laws(
+def compare_distributions(
     grid: Grid,
     text: str,
     better: Iterable[tuple[int, str]],
     worse: Iterable[tuple[int, str]],
     columns: Sequence[int] = (),
 ) -> Part:
-    """One group of laws less another one.
+    """One group of distributions less another one.
 
     Args:
         grid: Of one task.
         text: What is compared.
-        better: Laws of one group, each with its half, 0 plain and 1 squared.
+        better: Distributions of one group, each with its half, 0 plain and 1 squared.
         worse: Those of the other.
         columns: The T-conorms over which means are taken, by default all different ones.
     """
     draws = grid.draws[:, :, :, list(columns) or grid.distinct]
     groups = [list(better), list(worse)]
     halves = sorted({half for group in groups for half, _ in group})
-    weights = np.zeros((len(halves), len(grid.laws)))
+    weights = np.zeros((len(halves), len(grid.dists)))
     difference = 0.0
     for sign, group in zip((1, -1), groups, strict=True):
-        for half, law in group:
-            weights[halves.index(half), grid.laws.index(law)] += sign / len(group)
-            difference = difference + sign * draws[:, half, grid.laws.index(law)] / len(group)
+        for half, dist in group:
+            weights[halves.index(half), grid.dists.index(dist)] += sign / len(group)
+            difference = difference + sign * draws[:, half, grid.dists.index(dist)] / len(group)
     members = draws[:, halves].mean(3).transpose(1, 2, 0, 3)
     model = Crossed.of(members.reshape(-1, *members.shape[2:]))
     return Part(text, model.contrast(weights.ravel()), welch(np.asarray(difference)))
@@ -171,15 +172,15 @@ def compare_conorms(
     grid: Grid, text: str, half: int, better: Sequence[str], worse: Sequence[str],
     average: NDArray[np.float64] | None = None,
 ) -> Part:  # fmt: skip
-    """One group of T-conorms less another one, or less the mean, over the laws of a half.
+    """One group of T-conorms less another one, or less the mean, over the distributions of a half.
 
     Args:
         grid: Of one task.
         text: What is compared.
-        half: 0 for the plain laws, 1 for the squared ones.
+        half: 0 for the plain distributions, 1 for the squared ones.
         better: One group.
         worse: The other one; not read if there is an average.
-        average: [scenes, laws, draws], qualities with the mean in place of a T-conorm.
+        average: [scenes, distributions, draws], qualities with the mean in place of a T-conorm.
     """
     names = [grid.conorms[j] for j in grid.distinct]
     draws = grid.draws[:, half][:, :, grid.distinct].transpose(2, 0, 1, 3)
@@ -208,64 +209,66 @@ def claims(
 
     Args:
         grid: Of one task.
-        average: Qualities of the 27 plain laws with the mean in place of a T-conorm,
-            [scenes, laws, draws].
+        average: Qualities of the 27 plain distributions with the mean in place of a T-conorm,
+            [scenes, distributions, draws].
         rates: For each of several scenes the share of renderers that are best at the learning rate
             10^-1.5, where several rates were tried.
     """
     task, out = grid.task, list[Claim]()
-    plain = {name: [(0, law) for law in laws] for name, laws in TAILS.items()}
+    plain = {name: [(0, dist) for dist in dists] for name, dists in TAILS.items()}
     linear, levy = plain["linear"], plain["Levy, all four"]
-    others = [law for law in grid.laws if law not in TAILS["linear"]]
+    others = [dist for dist in grid.dists if dist not in TAILS["linear"]]
 
-    def of_laws(claim: str, *parts: Part) -> None:
+    def of_distributions(claim: str, *parts: Part) -> None:
         out.append(Claim(claim, task, parts, confounded=task == "pose"))
 
-    def squared(laws: Iterable[str]) -> list[tuple[int, str]]:
-        return [(1, law) for law in laws]
+    def squared(dists: Iterable[str]) -> list[tuple[int, str]]:
+        return [(1, dist) for dist in dists]
 
-    of_laws(
+    of_distributions(
         "plain better than squared, but for cauchy and reciprocal",
-        compare_laws(
-            grid, "plain − squared, the 25 others", [(0, law) for law in others], squared(others)
+        compare_distributions(
+            grid, "plain − squared, the 25 others", [(0, dist) for dist in others], squared(others)
         ),
-        *(compare_laws(grid, f"squared − plain, {law}", [(1, law)], [(0, law)])
-          for law in TAILS["linear"]),
+        *(compare_distributions(grid, f"squared − plain, {dist}", [(1, dist)], [(0, dist)])
+          for dist in TAILS["linear"]),
     )  # fmt: skip
-    of_laws(
+    of_distributions(
         "exponential tails better than linear ones",
-        compare_laws(grid, "exponential − linear", plain["exponential"], linear),
+        compare_distributions(grid, "exponential − linear", plain["exponential"], linear),
     )
-    of_laws(
+    of_distributions(
         "exponential tails better than finite supports",
-        compare_laws(grid, "exponential − finite", plain["exponential"], plain["finite"]),
+        compare_distributions(grid, "exponential − finite", plain["exponential"], plain["finite"]),
     )
-    of_laws(
-        "the Levy laws worse than linear tails",
-        *(compare_laws(grid, f"linear − {short(law)}", linear, [(0, law)])
-          for law in TAILS["Levy, all four"]),
+    of_distributions(
+        "the Levy distributions worse than linear tails",
+        *(compare_distributions(grid, f"linear − {short(dist)}", linear, [(0, dist)])
+          for dist in TAILS["Levy, all four"]),
     )  # fmt: skip
-    gumbel, *reversed_laws = [
-        compare_laws(grid, f"{short(good)} − {short(poor)}", [(0, good)], [(0, poor)])
+    gumbel, *reversed_distributions = [
+        compare_distributions(grid, f"{short(good)} − {short(poor)}", [(0, good)], [(0, poor)])
         for good, poor in MIRRORED
     ]
-    of_laws("gumbel_min better than its mirror image", gumbel)
-    of_laws("reversed laws better than their mirror images", *reversed_laws)
-    levy_squared = squared(TAILS["Levy, all four"])
-    of_laws(
-        "the Levy laws better squared",
-        compare_laws(grid, "Levy squared − Levy plain", levy_squared, levy),
+    of_distributions("gumbel_min better than its mirror image", gumbel)
+    of_distributions(
+        "reversed distributions better than their mirror images", *reversed_distributions
     )
-    of_laws(
-        "the Levy laws squared still worse than linear tails",
-        compare_laws(grid, "plain linear − squared Levy", linear, levy_squared),
+    levy_squared = squared(TAILS["Levy, all four"])
+    of_distributions(
+        "the Levy distributions better squared",
+        compare_distributions(grid, "Levy squared − Levy plain", levy_squared, levy),
+    )
+    of_distributions(
+        "the Levy distributions squared still worse than linear tails",
+        compare_distributions(grid, "plain linear − squared Levy", linear, levy_squared),
     )
     reach = [good for good, _ in MIRRORED[1:]]
     columns = [grid.conorms.index(canonical(name)) for name in EXTREME]
-    of_laws(
-        "reversed gamma and exponential above the symmetric laws with extreme T-conorms",
-        *(compare_laws(grid, f"reversed − symmetric, {word}", [(h, x) for x in reach],
-                       [(h, x) for x in LAWS], columns)
+    of_distributions(
+        "reversed gamma and exponential above the symmetric distributions with extreme T-conorms",
+        *(compare_distributions(grid, f"reversed − symmetric, {word}", [(h, x) for x in reach],
+                       [(h, x) for x in DISTRIBUTIONS], columns)
           for h, word in enumerate(HALVES)),
     )  # fmt: skip
     usual = [c for c in grid.conorms if c not in (*map(canonical, EXTREME), *TWICE, "max")]

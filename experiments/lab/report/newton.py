@@ -53,8 +53,8 @@ def case_of(task: str, settings: Mapping[str, Any]) -> str:
         return f"{settings['model']}, {settings['optimizer']}"
     name = "resgro" if settings["variant"] == "resgro" else settings["method"]
     if task == "sorting":
-        law = f"/{settings['dist']}" if settings["dist"] else ""
-        return f"{name}{law}, n = {settings['n']}"
+        dist = f"/{settings['dist']}" if settings["dist"] else ""
+        return f"{name}{dist}, n = {settings['n']}"
     is_sampled = METHODS[settings["method"]].is_sampled
     return f"{name}, {settings['samples']} samples" if is_sampled else name
 

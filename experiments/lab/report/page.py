@@ -17,7 +17,7 @@ from string import Template
 from typing import Any
 
 import gendr
-from gendr.distributions import Distribution, Law
+from gendr.distributions import Distribution, StandardDistribution
 from gendr.tnorms import Parametric, TConorm
 from lab.report.details import TWICE
 from lab.report.summary import Entry, HeatMap, Summary, group_starts, label
@@ -98,7 +98,7 @@ def _run(summary: Summary) -> dict[str, Any]:
             for head, tconorm in zip(_heads(summary.rows), summary.rows, strict=True)
         ],
         "columns": [
-            {**head, "law": _law(dist)}
+            {**head, "distribution": _distribution(dist)}
             for head, dist in zip(_heads(summary.columns), summary.columns, strict=True)
         ],
         "maps": [_map(heat_map) for heat_map in summary.maps],
@@ -172,10 +172,10 @@ def coverage_formula(dist: Distribution) -> str:
     return f"a = F({argument} + {shift})".replace("+ -", "− ")
 
 
-def _law(dist: Distribution) -> str:
+def _distribution(dist: Distribution) -> str:
     """The formula of F with its parameters."""
-    law = dist.law
-    parts = [f"F(z) = {law.formula}" if isinstance(law, Law) else f"F is {law}"]
+    base = dist.base
+    parts = [f"F(z) = {base.formula}" if isinstance(base, StandardDistribution) else f"F is {base}"]
     if dist.shape_parameter is not None:
         parts.append(f"shape = {float(dist.shape_parameter):g}")
     if dist.is_centred:

@@ -26,8 +26,8 @@ COLOURS = 24
 @cache
 def places() -> dict[str, tuple[int, int]]:
     """Row and column of every renderer by its name."""
-    laws = [str(dist) for dist in benchmark_distributions()]
-    columns = [*laws, *(f"{law}.squared" for law in laws)]
+    dists = [str(dist) for dist in benchmark_distributions()]
+    columns = [*dists, *(f"{distribution}.squared" for distribution in dists)]
     rows = [*(str(conorm) for conorm in benchmark_tconorms()), "average"]
     return {f"{x}/{y}": (i, j) for i, y in enumerate(rows) for j, x in enumerate(columns)}
 

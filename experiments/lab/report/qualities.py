@@ -40,21 +40,21 @@ class Grid:
 
     Attributes:
         task: "shape" or "pose".
-        laws: the 27 distributions without squaring, by name.
+        dists: the 27 distributions without squaring, by name.
         conorms: the 23 T-conorms, by name, or some of them.
         scenes: the names of what the renderers were scored on.
-        draws: [scenes, 2, laws, conorms, draws], plain and squared: one quality for a scene, or for
-            each pair of poses whether it was found, where a table says so.
-        scale: [2, laws, conorms], the best scales; for poses those of the first step.
+        draws: [scenes, 2, distributions, conorms, draws], plain and squared: one quality for a
+            scene, or for each pair of poses whether it was found, where a table says so.
+        scale: [2, distributions, conorms], the best scales; for poses those of the first step.
         rates: the learning rates that were best, each once.
-        seconds: [2, laws, conorms], that each took.
+        seconds: [2, distributions, conorms], that each took.
         pairs: poses that a quality is a fraction of, all scenes together; 0 for shapes.
         limits: for shapes the least and greatest exponent of a scale that could be best, plain and
             squared.
     """
 
     task: str
-    laws: list[str]
+    dists: list[str]
     conorms: list[str]
     scenes: list[str]
     draws: Array
@@ -75,14 +75,14 @@ class Grid:
             rows = [row for row in csv.DictReader(file) if row["task"] == task]
         if not rows:
             return None
-        laws = list(dict.fromkeys(row["dist"] for row in rows))
+        dists = list(dict.fromkeys(row["dist"] for row in rows))
         conorms = list(dict.fromkeys(canonical(row["tconorm"]) for row in rows))
-        quality = np.full((2, len(laws), len(conorms)), np.nan)
+        quality = np.full((2, len(dists), len(conorms)), np.nan)
         scale, seconds = quality.copy(), quality.copy()
         for row in rows:
             place = (
                 int(row["squared"] == "True"),
-                laws.index(row["dist"]),
+                dists.index(row["dist"]),
                 conorms.index(canonical(row["tconorm"])),
             )
             score = float(row["score"])
@@ -95,13 +95,13 @@ class Grid:
         shape, pose = ShapeProtocol.named("laptop"), PoseProtocol.named("laptop")
         limits = tuple((min(e), max(e)) for e in (shape.exponents, shape.squared_exponents))
         return cls(
-            task, laws, conorms, [path.stem], quality[None, ..., None], scale, rates, seconds,
+            task, dists, conorms, [path.stem], quality[None, ..., None], scale, rates, seconds,
             pose.pairs if task == "pose" else 0, limits if task == "shape" else (),
         )  # fmt: skip
 
     @classmethod
     def of_blocks(cls, folder: Path, names: Sequence[str], task: str) -> Grid | None:
-        """Some blocks of one task together, for the T-conorms that all of them have with all laws.
+        """Some blocks of one task together, for the T-conorms that all have with all distributions.
 
         Each renderer has the scale and the learning rate that are best on average over the blocks.
 
@@ -118,8 +118,8 @@ class Grid:
         if len(blocks) < len(names) or not names or not all(path.exists() for path in paths):
             return None
         tables = [{row[0]: (row[1], row[3]) for row in read_table(path)} for path in paths]
-        laws = [str(law) for law in distributions.benchmark_distributions()]
-        dists = [law + square for square in ("", ".squared") for law in laws]
+        plain = [str(d) for d in distributions.benchmark_distributions()]
+        dists = [d + square for square in ("", ".squared") for d in plain]
         conorms = [
             conorm
             for conorm in map(str, tnorms.benchmark_tconorms())
@@ -127,14 +127,14 @@ class Grid:
         ]
         if not conorms:
             return None
-        some = next(iter(tables[0][f"{laws[0]}/{conorms[0]}"][1].values()))
+        some = next(iter(tables[0][f"{plain[0]}/{conorms[0]}"][1].values()))
         count = len(some) if task == "pose" else 1
-        draws = np.empty((len(blocks), 2, len(laws), len(conorms), count))
+        draws = np.empty((len(blocks), 2, len(plain), len(conorms), count))
         scale, seconds = np.empty((2, *draws.shape[1:-1]))
         rates: set[float] = set()
         for place in np.ndindex(*draws.shape[1:-1]):
             half, i, j = place
-            rows = [table[f"{dists[half * len(laws) + i]}/{conorms[j]}"] for table in tables]
+            rows = [table[f"{dists[half * len(plain) + i]}/{conorms[j]}"] for table in tables]
             scores = [row[1] for row in rows]
             best = best_exponent(task, scores)
             draws[(slice(None), *place)] = draws_of(task, scores, best)
@@ -142,7 +142,7 @@ class Grid:
             rates.add(10 ** best[1])
         pairs = count * len(blocks) if task == "pose" else 0
         return cls(
-            task, laws, conorms, [block.name for block in blocks], draws, scale, sorted(rates),
+            task, plain, conorms, [block.name for block in blocks], draws, scale, sorted(rates),
             seconds, pairs, (LIMITS, (2 * LIMITS[0], 2 * LIMITS[1])) if task == "shape" else (),
         )  # fmt: skip
 
@@ -162,21 +162,21 @@ class Grid:
 
     @cached_property
     def by_scene(self) -> Array:
-        """[scenes, 2, laws, conorms]: the mean over the draws."""
+        """[scenes, 2, distributions, conorms]: the mean over the draws."""
         return self.draws.mean(-1)
 
     @cached_property
     def quality(self) -> Array:
-        """[2, laws, conorms]: the mean over the scenes."""
+        """[2, distributions, conorms]: the mean over the scenes."""
         return means_of(self.by_scene)
 
-    def law(self, half: int, *names: str) -> Array:
-        """[scenes, T-conorms, draws]: the mean over laws, for each function that is a T-conorm."""
-        rows = [self.laws.index(name) for name in names]
+    def dist(self, half: int, *names: str) -> Array:
+        """[scenes, T-conorms, draws]: means over distributions, for those that are T-conorms."""
+        rows = [self.dists.index(name) for name in names]
         return self.draws[:, half][:, rows][:, :, self.distinct].mean(1)
 
     def conorm(self, half: int, *names: str) -> Array:
-        """[scenes, laws, draws]: the mean over some T-conorms."""
+        """[scenes, distributions, draws]: the mean over some T-conorms."""
         columns = [self.conorms.index(canonical(name)) for name in names]
         return self.draws[:, half][:, :, columns].mean(2)
 
@@ -186,7 +186,7 @@ class Grid:
         return [j for j, conorm in enumerate(self.conorms) if conorm not in TWICE]
 
     def best_tenth(self, half: int) -> NDArray[np.bool_]:
-        """[laws, distinct T-conorms]: the best tenth of a half, with what ties with the last."""
+        """[distributions, distinct T-conorms]: the best tenth of a half, with ties of the last."""
         values = self.quality[half][:, self.distinct]
         last = np.sort(values, axis=None)[-round(TOP_SHARE * values.size)]
         return values >= last

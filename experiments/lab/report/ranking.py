@@ -12,10 +12,10 @@ from lab.report.curves import curve, panels_of, spread
 
 
 class Method(NamedTuple):
-    """A row of Table 3.7: a sorting network with a law.
+    """A row of Table 3.7: a sorting network with a distribution.
 
     Attributes:
-        dist: the law.
+        dist: the distribution.
         art: its `art` exponent.
         factor: its steepness divided by `published_steepness`.
     """
@@ -25,9 +25,9 @@ class Method(NamedTuple):
     factor: float = 1.0
 
 
-# What Table 3.8 means by the reciprocal's beta is open: in (3.22) the law falls off with 2 beta
-# times the difference, which is our steepness; in the published code, whose v is steepness times
-# difference, v / (2 + |v|) / 2 + 1/2 falls off with half of it, a quarter of (3.22).
+# What Table 3.8 means by the reciprocal's beta is open: in (3.22) the distribution falls off with 2
+# beta times the difference, which is our steepness; in the published code, whose v is steepness
+# times difference, v / (2 + |v|) / 2 + 1/2 falls off with half of it, a quarter of (3.22).
 ROWS: Mapping[str, Method] = MappingProxyType(
     {
         "logistic": Method("logistic"),
@@ -132,7 +132,7 @@ def table(results: Iterable[Mapping[str, Any]]) -> list[str]:
                 scores["em5"],
                 "" if theirs is None else f"{theirs:.1f}",
             ])  # fmt: skip
-        head = ["law", "steepness", "seeds", "EM %", "minus cauchy", "EW %", "EM5 %"]
+        head = ["distribution", "steepness", "seeds", "EM %", "minus cauchy", "EW %", "EM5 %"]
         lines += [*markdown([*head, "thesis, EM %"], rows, 1), ""]
     return [
         *lines,
@@ -188,8 +188,8 @@ def best_scores(groups: Sequence[_Group]) -> dict[float, tuple[float, float]]:
 def figure(results: Iterable[Mapping[str, Any]]) -> Any:
     """Exact match on validation digits over the steps, and on test digits over the steepness.
 
-    A panel for each table, then one for each where a law came with several steepnesses. Bands and
-    bars are standard errors.
+    A panel for each table, then one for each where a distribution came with several steepnesses.
+    Bands and bars are standard errors.
     """
     sets = _sets(results)
     several = len({key[3] for key in sets}) > 1  # numbers of steps
@@ -220,15 +220,15 @@ def figure(results: Iterable[Mapping[str, Any]]) -> Any:
 
 
 def _over_steepness(ax: Any, groups: Sequence[_Group]) -> None:
-    """The test's exact match of each law that came with several steepnesses."""
+    """The test's exact match of each distribution that came with several steepnesses."""
     for k, row in enumerate(ROWS):
         if sum(group.row == row for group in groups) < 2:
             continue
-        # A law at another steepness is the same law, whatever its row is called.
-        law = ROWS[row].dist, ROWS[row].art
-        points = best_scores([g for g in groups if (ROWS[g.row].dist, ROWS[g.row].art) == law])
+        # A distribution at another steepness is the same distribution, whatever its row is called.
+        dist = ROWS[row].dist, ROWS[row].art
+        points = best_scores([g for g in groups if (ROWS[g.row].dist, ROWS[g.row].art) == dist])
         means, errors = zip(*points.values(), strict=True)
-        label = law[0] + (" with art" if law[1] else "")
+        label = dist[0] + (" with art" if dist[1] else "")
         ax.errorbar(
             list(points), means, errors, marker="o", markersize=3, color=f"C{k}", label=label
         )

@@ -315,7 +315,7 @@ function fillCard({ run, result }) {
   const source = pictureOf(run, result);
   if (source) head.prepend(make("img", { src: source, alt: "what it fitted", width: 112, height: 112 }));
   const formulas = make("div", { class: "formulas" });
-  for (const line of [result.coverage, column.law, row.formula]) {
+  for (const line of [result.coverage, column.distribution, row.formula]) {
     formulas.append(make("div", {}, line));
   }
   const close = make("button", { class: "close", type: "button", "aria-label": "Close" }, "×");
@@ -611,7 +611,7 @@ function drawBars(run, map, heads, scoresOf, what) {
   return make("figure", {}, make("figcaption", {}, `${what}, ${map.title}`), list);
 }
 
-/** Medians of the laws over all T-conorms, and of the T-conorms over all laws. */
+/** Medians of the distributions over all T-conorms, and of the T-conorms over all distributions. */
 function drawMedians(run) {
   const figures = run.maps.flatMap((map) => {
     const score = (i, j) => (map.places[i][j] === null ? null : run.results[map.places[i][j]].score);

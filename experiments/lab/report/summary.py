@@ -310,8 +310,8 @@ def label(member: Distribution | TConorm) -> str:
 
 
 def group_starts(members: Sequence[Distribution] | Sequence[TConorm]) -> list[bool]:
-    """Whether a law or family with several members begins or ends before each: there is a gap."""
-    names = [str(m.law) if isinstance(m, Distribution) else m.name for m in members]
+    """Whether a group of several members begins or ends before each: there is a gap."""
+    names = [str(m.base) if isinstance(m, Distribution) else m.name for m in members]
     several = {name for name, count in Counter(names).items() if count > 1}
     return [False] + [
         here != before and bool({here, before} & several) for before, here in pairwise(names)

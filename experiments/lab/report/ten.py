@@ -26,9 +26,9 @@ from lab.studies.peers import PEERS
 from lab.studies.rounds import Scores
 from lab.studies.ten import (
     CONORMS,
+    DISTRIBUTIONS,
     ELEVATIONS,
     FAR,
-    LAWS,
     POSE_TUNED,
     UNIT,
     read_table,
@@ -138,11 +138,11 @@ def _chosen(
     return best, [list(scenes[o][best]) for o in SCORED]
 
 
-NEAR = [law for law in LAWS if law not in FAR]
+NEAR = [dist for dist in DISTRIBUTIONS if dist not in FAR]
 
 
-def _of(laws: Sequence[str], conorms: Sequence[str] = CONORMS) -> list[str]:
-    return [f"{law}/{conorm}" for law in laws for conorm in conorms]
+def _of(dists: Sequence[str], conorms: Sequence[str] = CONORMS) -> list[str]:
+    return [f"{dist}/{conorm}" for dist in dists for conorm in conorms]
 
 
 def contrasts(shape: TenObjects, pose: TenObjects) -> dict[str, list[Contrast]]:
@@ -192,16 +192,16 @@ def contrasts(shape: TenObjects, pose: TenObjects) -> dict[str, list[Contrast]]:
 # tables
 
 
-def by_law(task: TenObjects) -> list[str]:
-    """A table of laws by T-conorms; for poses, the first column has one width for all laws."""
+def by_distribution(task: TenObjects) -> list[str]:
+    """A table of distributions by T-conorms; for poses, the first column has one width for all."""
     rows: list[tuple[str, ...]] = []
-    for law in LAWS:
-        names = _of([law])
+    for dist in DISTRIBUTIONS:
+        names = _of([dist])
         cells = [f"{task.mean(name):.3f}" if name in task.names else "—" for name in names]
         widths = [f"{task.widths[task.names.index(name)]:.3g}" for name in names[:1]]
         if task.task == "pose":
             cells.insert(0, f"{task.same[task.names.index(names[0])].mean():.3f}")
-        rows.append((f"`{law}`", *cells, *widths))
+        rows.append((f"`{dist}`", *cells, *widths))
     ends = [f"{task.half():.3f}"] * len(CONORMS)
     if task.task == "pose":
         one = Crossed.of(task.same)
@@ -210,7 +210,7 @@ def by_law(task: TenObjects) -> list[str]:
     heads = [f"`{conorm}`" for conorm in CONORMS]
     if task.task == "pose":
         heads.insert(0, "one width")
-    return table(("law", *heads, "width"), rows)
+    return table(("distribution", *heads, "width"), rows)
 
 
 def every_contrast(found: Mapping[str, list[Contrast]]) -> list[str]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from gendr._common.checks import check_choice
 from gendr.distributions.decisions import check_steepness
 from gendr.relaxed import bubble_sort
-from gendr.relaxed.backends.laws import check_law
+from gendr.relaxed.backends.distributions import check_distribution
 
 # By the name of the method, what is made small.
 BUBBLES = {
@@ -26,8 +26,8 @@ class BubbleOrder:
         name: "bubble_sort", the loss is the probability that at least one swap is necessary, as
             published; or "bubble_swaps", it is their expected number, the distance of Kendall's
             tau.
-        dist: the law of the comparisons.
-        steepness: 1 / scale of the law; the thesis uses 8 for all lengths of lists.
+        dist: the distribution of the comparisons.
+        steepness: 1 / scale of the distribution; the thesis uses 8 for all lengths of lists.
 
     Source: thesis, section 2.3.
     """
@@ -38,7 +38,7 @@ class BubbleOrder:
 
     def __post_init__(self) -> None:
         check_choice("method of bubble sort", self.name, BUBBLES)
-        check_law(self.dist)
+        check_distribution(self.dist)
         check_steepness(self.steepness)
 
     def loss(self, scores: Tensor, values: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ class ClassificationSettings:
         loss: "softmax", "svm" (smooth, top 5), or a method of `soft_topk`.
         p_k: P(k = 1), P(k = 2), ..; for the methods of `soft_topk`.
         steepness: of the method; None for 1, or tau = 1 of the SVM.
-        dist: the law of a network; None for its default.
+        dist: the distribution of a network; None for its default.
         m: how many scores are ranked; None for all.
         top1: "softmax" or "network", see `TopKCrossEntropy`.
         model: "linear", "perceptron" (one hidden layer), "convolution" (small), "resnet18"; "auto"

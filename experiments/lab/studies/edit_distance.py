@@ -25,7 +25,7 @@ from gendr._common.checks import check_choice, check_count
 from gendr.cli.command_line import above, check_options, count, option
 from gendr.jobs.training import Row
 from gendr.relaxed import levenshtein
-from gendr.relaxed.backends.laws import check_law
+from gendr.relaxed.backends.distributions import check_distribution
 from lab.data import DigitStrings, MultiDigits, Splits
 from lab.studies.convolution import ConvolutionNet
 from lab.studies.training import StudyResult, StudyTraining
@@ -47,8 +47,8 @@ class EditSettings:
         alphabet: the digits of the strings, two or more.
         method: a name of `METHODS`.
         length: of the strings, >= 4.
-        dist: the law of the relaxed minimum.
-        steepness: 1 / scale of the law.
+        dist: the distribution of the relaxed minimum.
+        steepness: 1 / scale of the distribution.
         steps: steps of Adam; a resumed training may have more.
         batch: pairs of strings per step; the thesis does not say how many.
         learning_rate: of Adam.
@@ -73,7 +73,7 @@ class EditSettings:
         check_choice("method", self.method, METHODS)
         check_options(self)
         check_count("seed", self.seed, least=0)
-        check_law(self.dist)
+        check_distribution(self.dist)
 
 
 class Scores(NamedTuple):

@@ -43,7 +43,7 @@ class AntialiasedEdges(ShapeTask):
 
 
 class HardForward(ShapeTask):
-    """The Neural Mesh Renderer's way (Kato et al. 2018): hard values, slopes of a uniform law."""
+    """The Neural Mesh Renderer's way (Kato et al. 2018): hard values, slopes of the uniform."""
 
     def soft(self, instance: Instance, views: Views, scale: Tensor) -> Tensor:
         """See `ShapeTask`."""
@@ -132,8 +132,8 @@ class Deodr(ShapeTask):
         return torch.stack(images)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-# By the name in the tables: the task, the renderer whose law and scale it takes, and whether its
-# images depend on the scale.
+# By the name in the tables: the task, the renderer whose distribution and scale it takes, and
+# whether its images depend on the scale.
 PEERS: dict[str, tuple[type[ShapeTask], str, bool]] = {
     "antialiased edges": (AntialiasedEdges, "uniform/probabilistic", False),
     "DEODR": (Deodr, "uniform/probabilistic", False),

@@ -44,12 +44,13 @@ from lab.studies.training import StudyResult, StudyTraining
 
 # The length of the lists of the metric EM5.
 FIVE = 5
-# The default law of sorting networks; its results are among the best of Table 3.7.
+# The default distribution of sorting networks; its results are among the best of Table 3.7.
 DIST = "cauchy"
-# The inverse temperatures beta of Table 3.8, by law, network and n, and its row "Log. w/ ART".
+# The inverse temperatures beta of Table 3.8, by distribution, network and n, and its row "Log. w/
+# ART".
 TABLE: dict[str, dict[str, dict[str, float]]] = published("steepness")
 TABLE_ART: dict[str, dict[str, float]] = published("steepness with art")
-# Our steepness divided by beta: (3.22) has 2 beta where the other laws have beta.
+# Our steepness divided by beta: (3.22) has 2 beta where the other distributions have beta.
 BETA = {"reciprocal": 2.0}
 # How many images an evaluation passes through the network together.
 AT_ONCE = 500
@@ -67,16 +68,18 @@ def published_steepness(method: str, n: int, dist: str = DIST, *, art: bool = Fa
 
     If the table lacks the network or n, the entry of the most similar depth is used, because the
     best steepness depends on the depth. With the activation replacement trick the table has the
-    logistic law; other laws get twice the number of layers, the rule of Table 3.3.
+    logistic distribution; other distributions get twice the number of layers, the rule of Table
+    3.3.
 
     Args:
         method: the name of a sorting network.
         n: the length of the lists.
-        dist: the name of the law.
+        dist: the name of the distribution.
         art: whether the trick is used.
 
     Raises:
-        ValueError: if the method is no sorting network, or no steepness is published for the law.
+        ValueError: if the method is no sorting network, or no steepness is published for the
+            distribution.
     """
     depth = network(method, n).depth
     if art and dist != "logistic":

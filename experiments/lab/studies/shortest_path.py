@@ -29,7 +29,7 @@ from gendr._common.checks import check_choice, check_count
 from gendr.cli.command_line import above, check_options, count, option
 from gendr.jobs.training import Row
 from gendr.relaxed import shortest_path
-from gendr.relaxed.backends.laws import check_law
+from gendr.relaxed.backends.distributions import check_distribution
 from gendr.relaxed.estimators import (
     BlackBox,
     Estimator,
@@ -69,8 +69,8 @@ class PathSettings:
         loss: of a path beside the true one, the sum over cells of "l2", squared differences, or
             "l1", absolute ones, which is the Hamming distance of hard paths. The baseline and
             Fenchel-Young have a loss of their own.
-        dist: the law of the relaxed algorithm.
-        steepness: 1 / scale of the law, in units of 1 / cost.
+        dist: the distribution of the relaxed algorithm.
+        steepness: 1 / scale of the distribution, in units of 1 / cost.
         longest: the length that the gradient of a map with respect to its costs has at most, where
             it comes through the relaxed algorithm; see `clipped`.
         samples: of the noise, for the methods that draw some.
@@ -111,7 +111,7 @@ class PathSettings:
         check_options(self)
         check_count("samples", self.samples, least=2)
         check_count("seed", self.seed, least=0)
-        check_law(self.dist)
+        check_distribution(self.dist)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@
 - *Pose*: the width at which the scale starts is chosen from six on two objects; that one, and one
   width for all, are scored on ten. The scale falls to a thousandth on the way.
 
-A law's *width* is the distance between the places where an edge covers 1/4 and 3/4, in NDC, so that
-laws begin equally wide where their scales are not comparable; a squared law's is that of the
-distance itself.
+A distribution's *width* is the distance between the places where an edge covers 1/4 and 3/4, in
+NDC, so that distributions begin equally wide where their scales are not comparable; a squared
+distribution's is that of the distance itself.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from gendr.mesh import Mesh
     from gendr.rendering.instances import Instance
 
-LAWS = (
+DISTRIBUTIONS = (
     "uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic",
     "hyperbolic_secant", "cauchy", "reciprocal",
 )  # fmt: skip
 CONORMS = ("probabilistic", "yager(p=2)", "max")
-# Laws whose tails fade as 1 / distance take ten times as long, and have one T-conorm.
-FAR = LAWS[7:]
-# Laws crossed with three T-conorms, and what is recommended or published besides.
+# Distributions whose tails fade as 1 / distance take ten times as long, and have one T-conorm.
+FAR = DISTRIBUTIONS[7:]
+# Distributions crossed with three T-conorms, and what is recommended or published besides.
 RENDERERS = (
-    *(f"{law}/{conorm}" for conorm in CONORMS for law in LAWS
-      if conorm == CONORMS[0] or law not in FAR),
+    *(f"{dist}/{conorm}" for conorm in CONORMS for dist in DISTRIBUTIONS
+      if conorm == CONORMS[0] or dist not in FAR),
     "logistic.squared/probabilistic", "exponential.reversed/probabilistic",
     "laplace/hamacher(p=0.5)",
 )  # fmt: skip
@@ -69,13 +69,13 @@ HEAD = ("instance", "scene", "seconds", "version", "trials")
 
 
 def width_of(instance: Instance) -> float:
-    """The width of a renderer's law at the scale 1."""
+    """The width of a renderer's distribution at the scale 1."""
     low, high = (float(instance.dist.icdf(q)) for q in (0.25, 0.75))
     return high - low
 
 
 def scale_at(instance: Instance, width: float) -> float:
-    """The scale at which a renderer's law has a width, NDC (NDC^2 for squared laws)."""
+    """The scale at which a renderer has a width, NDC (NDC^2 for squared distributions)."""
     part = width / width_of(instance)
     return part**2 if instance.dist.is_squared else part
 

@@ -11,10 +11,10 @@ from lab.studies.ranking import published_steepness
 
 
 def result(row, em, seed=0, factor=1.0, steps=10) -> dict[str, Any]:
-    law = ROWS[row]
+    dist = ROWS[row]
     settings = {
         "network": "digits", "method": "odd_even", "n": 5, "steps": steps, "batch": 100,
-        "learning_rate": 1e-3, "seed": seed, "steepness": 7.0 * factor, "dist": law.dist,
+        "learning_rate": 1e-3, "seed": seed, "steepness": 7.0 * factor, "dist": dist.dist,
     }  # fmt: skip
     history = [{"step": k, "loss": 1.0, "em": em * k / steps} for k in (steps // 2, steps)]
     return {
@@ -25,13 +25,13 @@ def result(row, em, seed=0, factor=1.0, steps=10) -> dict[str, Any]:
 
 def test_the_two_readings_of_the_reciprocal():
     """(3.22) is beta x / (1 + 2 beta |x|) + 1/2, the code v / (2 + |v|) / 2 + 1/2, v = beta x."""
-    beta, law = 60.0, get("reciprocal")
+    beta, dist = 60.0, get("reciprocal")
     d = torch.linspace(-0.2, 0.2, 11, dtype=torch.float64)
     thesis = beta * d / (1 + 2 * beta * d.abs()) + 0.5
     code = beta * d / (2 + (beta * d).abs()) / 2 + 0.5
     for name, want in (("reciprocal", thesis), ("reciprocal-code", code)):
         steepness = published_steepness("odd_even", 5, "reciprocal") * ROWS[name].factor
-        torch.testing.assert_close(law(d, 1 / steepness), want)
+        torch.testing.assert_close(dist(d, 1 / steepness), want)
     assert PUBLISHED["cauchy", "odd_even", 5] == 84.9
     assert PUBLISHED["logistic-art", "bitonic", 16] == 19.0
 

@@ -52,10 +52,10 @@ def outcome(name, score, seed=0):
 def scores_for(instances, digits, seed=0):
     """Scores that depend on both members and on chance; few digits make ties."""
     noise = np.random.default_rng(seed)
-    law = {str(i.dist): noise.uniform(0.3, 0.6) for i in instances}
+    dist = {str(i.dist): noise.uniform(0.3, 0.6) for i in instances}
     family = {str(i.tconorm): noise.uniform(0, 0.25) for i in instances}
     return [
-        round(law[str(i.dist)] + family[str(i.tconorm)] + noise.normal(0, 0.01), digits)
+        round(dist[str(i.dist)] + family[str(i.tconorm)] + noise.normal(0, 0.01), digits)
         for i in instances
     ]
 
@@ -196,7 +196,7 @@ def test_formulas_of_coverage_are_true(page):
         dist = distributions.get(name)
         code = text.removeprefix("a = ").replace("|d|", "abs(d)")
         code = code.translate(str.maketrans({"−": "-", "·": "*", "τ": "scale"}))
-        values = {"F": dist.law.cdf, "d": d, "scale": scale, "m": dist.law.median()}
+        values = {"F": dist.base.cdf, "d": d, "scale": scale, "m": dist.base.median()}
         torch.testing.assert_close(eval(code, values), dist(d, scale))
 
 
@@ -411,7 +411,7 @@ def test_what_a_person_does_in_a_browser(visit, page, results_file):
     assert int(said["overflow"]) <= 0
     assert said["pictured"] == "1"  # behind the script; the card that is in view gets it, too
     assert said["pinned"].startswith("logistic\nyager(p=2)")
-    assert distributions.get("logistic").law.formula in said["pinned"]
+    assert distributions.get("logistic").base.formula in said["pinned"]
     assert said["closed"] == "true"
     dists, conorms = distributions.benchmark_distributions(), tnorms.benchmark_tconorms()
     assert said["hovered"] == f"{dists[2]}/{conorms[0]}"

@@ -37,7 +37,7 @@ def data():
 def test_steepness_of_art():
     s = RankingSettings()
     assert (s.batch, s.steps, s.learning_rate) == (100, 200_000, pytest.approx(10**-3.5))
-    # Twice the layers for a law that the table lacks.
+    # Twice the layers for a distribution that the table lacks.
     assert published_steepness("odd_even", 5, "cauchy", art=True) == 2 * 5
     assert published_steepness("bitonic", 16, "gaussian", art=True) == 2 * 10
     row = [published_steepness("odd_even", n, "logistic", art=True) for n in (3, 5, 7, 9, 15, 32)]
@@ -73,9 +73,13 @@ def test_steepness_of_what_the_table_lacks_is_that_of_a_like_depth():
 
 def test_sorters_of_the_settings():
     sorter = RankingSettings(n=9, dist="optimal").sorter()
-    assert (sorter.name, sorter.steepness, str(sorter.law)) == ("odd_even", 32, "optimal")
+    assert (sorter.name, sorter.steepness, str(sorter.distribution)) == ("odd_even", 32, "optimal")
     sorter = RankingSettings(n=16, method="bitonic", dist="logistic", art=0.25).sorter()
-    assert (sorter.name, sorter.steepness, str(sorter.law)) == ("bitonic", 28, "logistic.art(0.25)")
+    assert (sorter.name, sorter.steepness, str(sorter.distribution)) == (
+        "bitonic",
+        28,
+        "logistic.art(0.25)",
+    )
     assert RankingSettings(steepness=3.0).sorter().steepness == 3.0
     soft = RankingSettings(method="softsort").sorter()
     assert soft.steepness == type(soft)().steepness

@@ -156,23 +156,23 @@ def two_scenes(tmp_path_factory):
     """Two blocks with known noise: sigma 0.04 in each, and the second scene is harder for all."""
     folder = tmp_path_factory.mktemp("blocks")
     noise = np.random.default_rng(1)
-    law = {str(i.dist): noise.uniform(0.3, 0.5) for i in gendr.instances()}
+    dist = {str(i.dist): noise.uniform(0.3, 0.5) for i in gendr.instances()}
     blocks = BLOCKS["shape"][:2]
     for k, block in enumerate(blocks):
         write_scene(
-            folder, block, lambda i, k=k: law[str(i.dist)] + 0.2 * k + noise.normal(0, 0.04)
+            folder, block, lambda i, k=k: dist[str(i.dist)] + 0.2 * k + noise.normal(0, 0.04)
         )
-    return folder, [block.name for block in blocks], law
+    return folder, [block.name for block in blocks], dist
 
 
 def test_the_error_of_a_mean_is_how_much_scenes_disagree(two_scenes):
-    folder, names, law = two_scenes
+    folder, names, dist = two_scenes
     grid = Grid.of_blocks(folder, names, "shape")
     assert grid.is_whole
     assert grid.by_scene.shape == (2, 2, 27, 23)
     assert grid.scene_error() == pytest.approx(0.04 / math.sqrt(2), rel=0.1)
     # The means are as far from the truth as that error says; what is hard for all is not in it.
-    truth = np.array([[law[name + square] for name in grid.laws] for square in ("", ".squared")])
+    truth = np.array([[dist[name + square] for name in grid.dists] for square in ("", ".squared")])
     rest = 1 - grid.quality - truth[..., None]
     assert rest.std() == pytest.approx(grid.scene_error(), rel=0.1)
     assert rest.mean() == pytest.approx(0.1, abs=0.01)

@@ -137,7 +137,7 @@ def test_antialiased_images_are_the_silhouette_and_grow_as_it_does(name):
     assert slope.sum() == pytest.approx(2 * float(hard.sum()), rel=0.2)
 
 
-def test_hard_images_with_slopes_of_a_uniform_law():
+def test_hard_images_with_slopes_of_a_uniform_distribution():
     alpha, hard, _, (slope, expected) = drawn("NMR")
     assert torch.allclose(alpha, hard, atol=1e-6)
     assert torch.equal(slope, expected)

@@ -1,4 +1,4 @@
-"""Calls of the compiled functions of laws and T-conorms by address, for Numba kernels."""
+"""Calls of the compiled functions of distributions and T-conorms by address, for Numba kernels."""
 
 # Numba runs these functions while it compiles; their arguments are objects of its own.
 # pyright: basic, reportMissingParameterType=false

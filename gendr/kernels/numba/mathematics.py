@@ -1,4 +1,4 @@
-"""Transcendental functions that LLVM can vectorise, for the compiled laws and generators.
+"""Transcendental functions that LLVM can vectorise, for the compiled distributions and generators.
 
 A loop that calls the C library handles one element at a time. The functions here are arithmetic
 without branches, so that a loop over them handles as many elements at once as the processor has

@@ -1,9 +1,9 @@
-"""The words of the vocabulary for vectors of float32, and bodies in them as steps of kernels.
+"""The vocabulary for vectors of float32, and kernel functions in it as steps of kernels.
 
-A body without branches is run while a kernel is compiled, with `Lanes` in place of numbers: what it
-does with them is what the kernel will do. So one text serves float64 (Numba), float32 here, and
-float32 on a GPU (Triton); a `<kind>_float32` serves both of these. Errors are within 4 units in the
-last place, and a power costs its exponent in such units.
+A kernel function without branches is run while a kernel is compiled, with `Lanes` in place of
+numbers: what it does with them is what the kernel will do. So one text serves float64 (Numba),
+float32 here, and float32 on a GPU (Triton); a `<kind>_float32` serves both of these. Errors are
+within 4 units in the last place, and a power costs its exponent in such units.
 
 Source: the polynomial of `log` is that of logf in Cephes; the others are those of
 `gendr.kernels.triton.mathematics`.
@@ -23,7 +23,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from gendr.kernels.bodies import is_word, rebound
+from gendr.kernels.functions import is_word, rebound
 from gendr.kernels.numba.vectors import SINGLES, Lanes, where
 
 _INTS = ir.VectorType(ir.IntType(32), SINGLES)
@@ -55,7 +55,7 @@ fabs, _sqrt = _of_library("fabs"), _of_library("sqrt")
 
 
 def sqrt(x: Any) -> Any:
-    """The square root; as other words of one argument, of a number too: bodies have constants."""
+    """The square root; as other words of one argument, of a number too: there are constants."""
     return _sqrt(x) if isinstance(x, Lanes) else math.sqrt(x)
 
 
@@ -174,11 +174,12 @@ _WORDS: dict[str, Any] = {
 } | {"fabs": fabs, "sqrt": sqrt}  # fmt: skip
 
 
-def is_plain(body: Any) -> bool:
-    """Whether a body is written in the vocabulary alone, without a branch or a loop."""
-    read = [body.__globals__.get(name) for name in body.__code__.co_names]
+def is_plain(function: Any) -> bool:
+    """Whether a kernel function is written in the vocabulary alone, without a branch or a loop."""
+    read = [function.__globals__.get(name) for name in function.__code__.co_names]
     branches = any(
-        op.opcode in dis.hasjrel or op.opcode in dis.hasjabs for op in dis.get_instructions(body)
+        op.opcode in dis.hasjrel or op.opcode in dis.hasjabs
+        for op in dis.get_instructions(function)
     )
     return not branches and all(
         isinstance(value, int | float)
@@ -188,12 +189,12 @@ def is_plain(body: Any) -> bool:
     )
 
 
-def of_lanes(body: Any) -> FunctionType:
-    """A copy of a plain body, with all that it calls, for vectors of float32."""
+def of_lanes(function: Any) -> FunctionType:
+    """A copy of a plain kernel function, with all that it calls, for vectors of float32."""
 
     def global_of(name: str, value: Any) -> Any:
         if is_word(value) and value.__name__ in _WORDS:
             return _WORDS[value.__name__]
         return of_lanes(value) if isinstance(value, FunctionType) else value
 
-    return rebound(body, global_of)
+    return rebound(function, global_of)

@@ -27,7 +27,7 @@ def interpolated_moments(found: Remeshed, first: Tensor, second: Tensor) -> tupl
     A vertex has the gradient of the surface around it, so that more vertices have less each.
     """
     part = len(first) / len(found.corners)
-    return found.carried(first) * part, found.carried(second) * part**2
+    return found.interpolated(first) * part, found.interpolated(second) * part**2
 
 
 class RemeshingAdam(UniformAdam):
@@ -110,7 +110,7 @@ class RemeshingAdam(UniformAdam):
         mesh = without_cuts(found.mesh)
         if self._colors is None:
             return mesh
-        return mesh.with_vertex_colors(found.carried(self._colors.detach()).clamp(0, 1))
+        return mesh.with_vertex_colors(found.interpolated(self._colors.detach()).clamp(0, 1))
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -141,8 +141,11 @@ class RemeshingAdam(UniformAdam):
         self._shape = shape
         self._exchange(0, old, shape.u, lambda both: interpolated_moments(found, *both))
         if self._colors is not None:
-            old, self._colors = self._colors, nn.Parameter(found.carried(self._colors.detach()))
-            self._exchange(1, old, self._colors, lambda both: tuple(map(found.carried, both)))
+            old, self._colors = (
+                self._colors,
+                nn.Parameter(found.interpolated(self._colors.detach())),
+            )
+            self._exchange(1, old, self._colors, lambda both: tuple(map(found.interpolated, both)))
 
     def _exchange(
         self, group: int, old: Tensor, new: Tensor, carry: Callable[[tuple[Tensor, Tensor]], Any]

@@ -219,7 +219,9 @@ def visible_share(mesh: Mesh, camera: Camera, size: tuple[int, int], least: int 
             one = camera[i]
             depth = renderer(bare, one).depth
             nearest = -F.max_pool2d(-depth[None], 3, 1, 1)[0, 0]
-            sight = VisibilityBuffer(one, size, none, none, points[:0], everywhere, nearest, 1.0)
-            count[sight.visible_points(points, normals, everywhere)[0]] += 1
+            visibility = VisibilityBuffer(
+                one, size, none, none, points[:0], everywhere, nearest, 1.0
+            )
+            count[visibility.visible_points(points, normals, everywhere)[0]] += 1
     area = across.norm(dim=-1)
     return float((area * (count >= least)).sum() / area.sum())

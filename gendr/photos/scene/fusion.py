@@ -112,9 +112,9 @@ class Cloud:
         photos = np.zeros((len(scene), 8), np.int32)
         for i, near in enumerate(scene.neighbours):
             photos[i, : len(near) + 1] = i, *near
-        told = np.unpackbits(self.views[rows, None], axis=1, bitorder="little").astype(bool)
-        starts = np.concatenate([[0], np.cumsum(told.sum(1))])
-        return photos[self.first[rows]][told], starts
+        sees = np.unpackbits(self.views[rows, None], axis=1, bitorder="little").astype(bool)
+        starts = np.concatenate([[0], np.cumsum(sees.sum(1))])
+        return photos[self.first[rows]][sees], starts
 
 
 def fused(

@@ -6,7 +6,7 @@
     >>> image, alpha = splats.render(held_out.camera, held_out.image_size)
     >>> fit_triangles(train, SplatSettings(budget=60.0), splats).mesh().save("scene.glb")
 
-Triangle Splatting (Held et al., 3DV 2026), with any law for the window and any T-conorm.
+Triangle Splatting (Held et al., 3DV 2026), with any distribution for the window and any T-conorm.
 """
 
 from gendr._common.names import lazily

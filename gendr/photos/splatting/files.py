@@ -36,7 +36,7 @@ FORMAT = "gendr splats 1"
 # The thickness of flat Gaussians, in parts of their length.
 _THICKNESS = 1e-3
 # Of triangles that files of others become: what training starts from.
-_LAW, _UNIT, _SCALE = "uniform", "inradius", 0.5
+_DIST, _UNIT, _SCALE = "uniform", "inradius", 0.5
 _ARRAYS = (
     "vertices",
     "harmonics",
@@ -50,8 +50,8 @@ def save(splats: Splats, path: str | Path) -> None:
     """Write our own file, an .npz that `Splats.load` reads.
 
     Raises:
-        ValueError: for another extension, a law of the user's own, which has no name, or values
-            that `Splats` refuses, as `with_tensors` lets in.
+        ValueError: for another extension, a distribution of the user's own, which has no name, or
+            values that `Splats` refuses, as `with_tensors` lets in.
     """
     own = splats.detach()
     type(splats)(**vars(own))
@@ -87,10 +87,10 @@ def load(path: Path, make: Callable[..., S]) -> S:
             raise ValueError(f"{path} holds points without sizes, no splats; use from_points")
         origin, scale = torch.from_numpy(origin_of(cloud.points, torch.float32)), _SCALE
         made = triangles_of(
-            cloud, origin, _UNIT, get(_LAW), scale, None, cloud.harmonics.shape[1]
+            cloud, origin, _UNIT, get(_DIST), scale, None, cloud.harmonics.shape[1]
         )  # fmt: skip
         return make(
-            *made, torch.full_like(made.opacity, scale), dist=_LAW, unit=_UNIT, origin=origin
+            *made, torch.full_like(made.opacity, scale), dist=_DIST, unit=_UNIT, origin=origin
         )
     arrays = read_arrays(path, (*_ARRAYS, "shape", "origin", "about"))
     try:
@@ -149,10 +149,10 @@ def save_ply(splats: Splats, path: str | Path) -> None:
 def _gaussians(splats: Splats) -> Cloud:
     """What `save_ply` writes."""
     with torch.no_grad():
-        law, scale = splats.dist, splats.scale.double().cpu()
+        dist, scale = splats.dist, splats.scale.double().cpu()
         shape = None if splats.shape is None else splats.shape.double().cpu()
         vertices = splats.vertices.double().cpu()
-        mean, spread, mass = moments(vertices, powers(splats.unit, law, scale, shape))
+        mean, spread, mass = moments(vertices, powers(splats.unit, dist, scale, shape))
         values, axes = torch.linalg.eigh(spread)
         sizes = values.clamp(min=0).sqrt()
         sizes = torch.maximum(sizes, _THICKNESS * sizes[:, 2:].clamp(min=1e-20))

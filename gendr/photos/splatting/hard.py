@@ -54,7 +54,7 @@ class HardTraining(Training):
 
     Args:
         photos: to train on.
-        settings: of the training; of the soft triangles alone are law, scales and such.
+        settings: of the training; of the soft triangles alone are distribution, scales and such.
         init: the soft triangles to start from, without the faintest.
         held_out: photos that are drawn, not trained on.
 
@@ -201,7 +201,7 @@ def fit_triangles(
 
     Args:
         photos: to train on, of even exposure (`SplatTraining.even_photos`).
-        settings: of the training; law, scales, degree and background are those of `init`.
+        settings: of the training; distribution, scales, degree and background are those of `init`.
         init: soft triangles to start from, as `fit_splats` makes them.
         held_out: photos that are drawn now and then, not trained on.
         resume: a checkpoint that `HardTraining.save` wrote.

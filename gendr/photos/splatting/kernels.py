@@ -48,30 +48,30 @@ class View(NamedTuple):
     thin: float
 
 
-def _view(sight: Any) -> tuple[Any, ...]:
+def _view(task: Any) -> tuple[Any, ...]:
     """What a camera sees by, as the kernels take it."""
-    camera = sight.camera
+    camera = task.camera
     rows = camera.projection[0].detach().double().contiguous().numpy()
     eye = camera.eye[0].detach().double().contiguous().numpy()
-    return tuple(View(rows, eye, sight.near, sight.unit, sight.thin))
+    return tuple(View(rows, eye, task.near, task.unit, task.thin))
 
 
 def forward(
-    sight: Any, vertices: Tensor, harmonics: Tensor, scale: Tensor, *, save: bool
+    task: Any, vertices: Tensor, harmonics: Tensor, scale: Tensor, *, save: bool
 ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[()]]:
     """Corners [N, 3, 3] as x, y in NDC and the depth, colours [N, 3] and scales [N] in NDC."""
     count = len(vertices)
     corners, colours = torch.empty_like(vertices), harmonics.new_empty(count, 3)
     width = torch.empty_like(scale)
     run(
-        project_triangles, count, _view(sight), vertices.numpy(), harmonics.numpy(),
+        project_triangles, count, _view(task), vertices.numpy(), harmonics.numpy(),
         scale.numpy(), corners.numpy(), colours.numpy(), width.numpy(), pieces=2,
     )  # fmt: skip
     return (corners, colours, width), ()
 
 
 def backward(
-    sight: Any, inputs: tuple[Tensor, Tensor, Tensor], saved: tuple[()],
+    task: Any, inputs: tuple[Tensor, Tensor, Tensor], saved: tuple[()],
     grads: tuple[Tensor | None, ...], wanted: tuple[bool, ...],
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of vertices, harmonics and scale."""
@@ -83,7 +83,7 @@ def backward(
     ]
     found = tuple(torch.zeros_like(x) for x in inputs)
     run(
-        project_backward, len(vertices), _view(sight), vertices.numpy(), harmonics.numpy(),
+        project_backward, len(vertices), _view(task), vertices.numpy(), harmonics.numpy(),
         scale.numpy(), *(x.numpy() for x in upstream), *(x.numpy() for x in found), pieces=2,
     )  # fmt: skip
     return found  # pyright: ignore[reportReturnType]

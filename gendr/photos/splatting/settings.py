@@ -20,7 +20,8 @@ class SplatSettings:
     """How splats are trained.
 
     Attributes:
-        dist: the law, by which a triangle fades at its edges, as gendr list distributions names it.
+        dist: the distribution, by which a triangle fades at its edges, as gendr list distributions
+            names it.
         tconorm: the T-conorm that joins triangles, as gendr list tconorms names it.
         unit: what the scale of a triangle is measured in: its inradius on the screen, px or ndc.
         degree: of the spherical harmonics of colours, 0 to 3; 0 is one colour from all sides.
@@ -36,8 +37,8 @@ class SplatSettings:
         decay: the learning rates at the end over those at the start.
         scale: of triangles at the start, in the unit.
         learn_scale: each triangle learns its own.
-        shape: of the law of each triangle at the start, from where it is learnt; by default all
-            have that of the law.
+        shape: of the distribution of each triangle at the start, from where it is learnt; by
+            default all have that of the distribution.
         background: "given": that of the photos; "learnt": one colour, found with the rest; "still":
             an image, that of the backdrop of a turntable, found with the rest. By default given
             where there are masks, else still if it is so, else learnt.
@@ -82,10 +83,10 @@ class SplatSettings:
         check_settings(self)
         if self.degree > 3:
             raise ValueError(f"degree must be 0, 1, 2 or 3, got {self.degree}")
-        law = as_distribution(self.dist)
+        dist = as_distribution(self.dist)
         as_tconorm(self.tconorm)
-        if self.shape is not None and law.shape_parameter is None:
-            raise ValueError(f"{law} has no shape to set for each triangle; leave out shape")
+        if self.shape is not None and dist.shape_parameter is None:
+            raise ValueError(f"{dist} has no shape to set for each triangle; leave out shape")
 
     def count_for(self, pixels: int) -> int:
         """How many triangles there are in the end.

@@ -63,9 +63,10 @@ class Splats:
         harmonics: [N, K, 3], K = 1, 4, 9 or 16: `colors_of` makes colours of them for the direction
             from the eye to the mean of the corners.
         opacity: [N] in (0, 1].
-        scale: [N] > 0, in `unit`, squared if the law is.
-        shape: [N] > 0, the shape of the law for each triangle, or None: that of `dist` for all.
-        dist: The law F; also its name.
+        scale: [N] > 0, in `unit`, squared if the distribution is.
+        shape: [N] > 0, the shape of the distribution for each triangle, or None: that of `dist` for
+            all.
+        dist: The distribution F; also its name.
         tconorm: The T-conorm; also its name.
         unit: Of the scale: "inradius", that of the triangle on the screen, through which gradients
             go; "px", pixels of the image; "ndc", half of its shorter side.
@@ -107,7 +108,7 @@ class Splats:
         Raises:
             TypeError: if a tensor is none, is not float32 or float64, or the dtypes differ.
             ValueError: if a shape, device, range, name or unit is wrong, a value is not finite, or
-                there are shapes and the law has none.
+                there are shapes and the distribution has none.
         """
         count = check_shape("vertices", check_float("vertices", vertices), "[N, 3, 3]")["N"]
         if background is None:
@@ -127,9 +128,11 @@ class Splats:
         low, high = (float(x) for x in background.detach().aminmax())
         if low < 0 or high > 1:
             raise ValueError(f"background must be RGB in [0, 1], got {low:g} .. {high:g}")
-        law = as_distribution(dist)
-        if shape is not None and law.shape_parameter is None:
-            raise ValueError(f"{law} has no shape to set for each triangle; leave out shape")
+        distribution = as_distribution(dist)
+        if shape is not None and distribution.shape_parameter is None:
+            raise ValueError(
+                f"{distribution} has no shape to set for each triangle; leave out shape"
+            )
         check_choice("unit", unit, UNITS)
         check_number("cutoff", cutoff, least=0, below=1)
         place = torch.zeros(3, dtype=torch.float64, device="cpu")
@@ -137,7 +140,7 @@ class Splats:
             check_shape("origin", check_float("origin", origin), "[3]")
             place = check_finite("origin", origin).detach().to("cpu", torch.float64)
         rest = {
-            "dist": law, "tconorm": as_tconorm(tconorm), "unit": unit, "cutoff": cutoff,
+            "dist": distribution, "tconorm": as_tconorm(tconorm), "unit": unit, "cutoff": cutoff,
             "origin": place,
         }  # fmt: skip
         for name, value in {**tensors, **rest}.items():
@@ -283,7 +286,7 @@ def projected(
         near: > 0; triangles with a corner at a smaller depth get the depth 0 there, which stands
             for not in view, and no gradient.
         backend: "auto", or a name of `gendr.backends("splatting")`. Of several cameras, those that
-            learn or look in parallel, and squared laws there is the definition alone.
+            learn or look in parallel, and squared distributions there is the definition alone.
 
     Returns:
         Corners [B, N, 3, 3] as x, y in NDC and the depth in world units; colours [B, N, 3]; scales
@@ -325,10 +328,10 @@ class _Projection(NamedTuple):
 
 
 def _definition(
-    sight: _Projection, vertices: Tensor, harmonics: Tensor, scale: Tensor
+    task: _Projection, vertices: Tensor, harmonics: Tensor, scale: Tensor
 ) -> tuple[Tensor, ...]:
-    splats = sight.splats.with_tensors(vertices=vertices, harmonics=harmonics, scale=scale)
-    return tuple(x[0] for x in _projected(splats, sight.camera, sight.size, sight.near))
+    splats = task.splats.with_tensors(vertices=vertices, harmonics=harmonics, scale=scale)
+    return tuple(x[0] for x in _projected(splats, task.camera, task.size, task.near))
 
 
 _PROJECT = Operator("splatting.project", reference=_definition)

@@ -79,8 +79,8 @@ class Look:
         degree: Of the harmonics, 0 to 3; all but the first are 0.
         opacity: In (0, 1].
         scale: > 0, in `unit`.
-        shape: > 0, the shape of each triangle's law, or None.
-        dist: The law.
+        shape: > 0, the shape of each triangle's distribution, or None.
+        dist: The distribution.
         tconorm: The T-conorm.
         unit: Of the scale.
     """
@@ -178,8 +178,8 @@ def from_cloud(
     A Gaussian becomes a triangle in the plane of its two longer axes sx a and sy b, with corners at
     c + f (sx cos(2 pi k / 3) a + sy sin(2 pi k / 3) b): f and c are such that its window has the
     mean of the Gaussian and the variance sx^2 + sy^2, its opacity such that the integral is
-    2 pi sx sy opacity, as far as 1 allows that. The law, the scale and the degree of the harmonics
-    are those of the look.
+    2 pi sx sy opacity, as far as 1 allows that. The distribution, the scale and the degree of the
+    harmonics are those of the look.
 
     Args:
         cloud: What `read_cloud` has read.
@@ -206,8 +206,8 @@ def from_cloud(
         return from_points(
             points, colors, look=look, background=background, origin=place, seed=seed
         )
-    law = as_distribution(look.dist)
-    made = triangles_of(cloud, place, look.unit, law, look.scale, look.shape, COUNTS[look.degree])
+    dist = as_distribution(look.dist)
+    made = triangles_of(cloud, place, look.unit, dist, look.scale, look.shape, COUNTS[look.degree])
     return _alike(look, *made, background, place)
 
 
@@ -366,9 +366,9 @@ def compared(splats: Splats, photos: Photos) -> Photos:
     each = torch.stack([x.float() for x in shown(splats, photos)])
     count, colors = each[..., 3:], each[..., :3] / each[..., 3:]
     # What is black or white tells nothing of exposures.
-    told = (count > 0) & (colors > _BLACK) & (colors < 1 - _BLACK)
-    told &= told.sum(0) > 1
-    logs = torch.where(told, colors, torch.nan).log()
+    known = (count > 0) & (colors > _BLACK) & (colors < 1 - _BLACK)
+    known &= known.sum(0) > 1
+    logs = torch.where(known, colors, torch.nan).log()
     gains = logs.new_zeros(len(photos), 3)
     for _ in range(_ROUNDS_OF_GAINS):
         shades = (logs - gains[:, None]).nanmean(0)

@@ -37,7 +37,7 @@ COMPARISONS = ("photo", "mask", "fit", "difference")
 
 @dataclass(frozen=True)
 class Soft:
-    """A renderer: its law, its T-conorm, and its scale in pixels."""
+    """A renderer: its distribution, its T-conorm, and its scale in pixels."""
 
     dist: str = SHAPE[0]
     tconorm: str = SHAPE[1]

@@ -131,7 +131,9 @@ class Viewer:
             self._add("step", gui.add_slider("step", 0, max(last, 1), 1, last, visible=last > 0))
         if subject.meshes:
             with gui.add_folder("soft edges"):
-                self._add("dist", gui.add_dropdown("law", names(), initial_value=Soft.dist))
+                self._add(
+                    "dist", gui.add_dropdown("distribution", names(), initial_value=Soft.dist)
+                )
                 joins = list(dict.fromkeys(str(each.tconorm) for each in instances()))
                 self._add(
                     "tconorm", gui.add_dropdown("T-conorm", joins, initial_value=Soft.tconorm)

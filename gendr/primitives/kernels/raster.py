@@ -27,8 +27,8 @@ from llvmlite import ir
 from torch import Tensor
 
 from gendr._common import memory
-from gendr.kernels.numba.bodies import compiled
 from gendr.kernels.numba.compilation import inner, kernel
+from gendr.kernels.numba.functions import compiled
 from gendr.kernels.numba.vectors import LANES, Condition, Lanes, Place, Pointer, lanewise, where
 from gendr.kernels.threads import num_threads, run
 from gendr.primitives import formulas

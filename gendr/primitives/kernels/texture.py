@@ -21,10 +21,10 @@ import math
 
 import numpy as np
 
-from gendr.kernels.numba.bodies import compiled
 from gendr.kernels.numba.calls import pointer, shifted
 from gendr.kernels.numba.calls import row as pointer_to
 from gendr.kernels.numba.compilation import inner, kernel
+from gendr.kernels.numba.functions import compiled
 from gendr.kernels.numba.mathematics import bits_of, from_bits
 from gendr.primitives import formulas
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS

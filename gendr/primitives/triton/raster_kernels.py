@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gendr.kernels.triton.bodies import compiled
+from gendr.kernels.triton.functions import compiled
 from gendr.primitives import formulas
 from gendr.primitives.triton.shared_kernels import (
     centre,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gendr.kernels.triton.bodies import compiled
+from gendr.kernels.triton.functions import compiled
 from gendr.primitives import formulas
 
 cross, of_product = compiled(formulas.cross), compiled(formulas.of_product)

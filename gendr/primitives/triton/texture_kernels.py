@@ -14,7 +14,7 @@ import math
 import triton
 import triton.language as tl
 
-from gendr.kernels.triton.bodies import compiled
+from gendr.kernels.triton.functions import compiled
 from gendr.primitives import formulas
 
 WRAP, CLAMP, ZERO, CUBE = (tl.constexpr(k) for k in range(4))

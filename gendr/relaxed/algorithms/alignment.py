@@ -25,22 +25,22 @@ from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number
 from gendr.kernels.operator import Operator
 from gendr.relaxed.algorithms.minimum import Minimum, minimum, weigh
-from gendr.relaxed.backends.laws import KernelLaw
+from gendr.relaxed.backends.distributions import KernelDistribution
 
 
 class AlignmentTask(NamedTuple):
     """What is asked about matrices and the prices of skips.
 
     Attributes:
-        dist: checked by `check_law`.
-        law: the same for kernels, None if there can be none.
+        dist: checked by `check_distribution`.
+        kernel_dist: the same for kernels, None if there can be none.
         lengths: [B, 2] int64, of the two sequences of every pair.
         warping: the second recursion, else the first.
         minimum: which relaxed min.
     """
 
     dist: Distribution
-    law: KernelLaw | None
+    kernel_dist: KernelDistribution | None
     lengths: Tensor
     warping: bool
     minimum: Minimum

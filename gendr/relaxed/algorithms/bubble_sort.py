@@ -31,19 +31,19 @@ from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
 from gendr.kernels.operator import Operator
 from gendr.relaxed.backends.choice import computed, shaped
-from gendr.relaxed.backends.laws import KernelLaw, check_law, for_kernels
+from gendr.relaxed.backends.distributions import KernelDistribution, check_distribution, for_kernels
 
 
 class SortTask(NamedTuple):
     """What is asked about numbers.
 
     Attributes:
-        dist: checked by `check_law`.
-        law: the same for kernels, None if there can be none.
+        dist: checked by `check_distribution`.
+        kernel_dist: the same for kernels, None if there can be none.
     """
 
     dist: Distribution
-    law: KernelLaw | None
+    kernel_dist: KernelDistribution | None
 
 
 class BubbleSorted(NamedTuple):
@@ -77,21 +77,23 @@ def bubble_sort(
 
     Args:
         x: [..., n], n >= 1, finite.
-        dist: the law of the comparisons, symmetric; "heaviside" sorts hard, without gradient.
-        steepness: 1 / scale of the law; a number, or a tensor of one, through which gradients flow.
+        dist: the distribution of the comparisons, symmetric; "heaviside" sorts hard, without
+            gradient.
+        steepness: 1 / scale of the distribution; a number, or a tensor of one, through which
+            gradients flow.
         check: look for NaN and inf.
         backend: "auto", "cpu" or "reference".
 
     Raises:
         TypeError: no float32 or float64 tensor, or settings of the wrong type.
-        ValueError: a bad shape, NaN or inf, or a law that is not symmetric.
+        ValueError: a bad shape, NaN or inf, or a distribution that is not symmetric.
     """
     x = check_float("x", x)
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ValueError(f"x must have shape [..., n] with n >= 1, got {shape_text(x.shape)}")
     if check:
         check_finite("x", x)
-    dist, steepness = check_law(dist), check_steepness(steepness)
+    dist, steepness = check_distribution(dist), check_steepness(steepness)
     batch = x.shape[:-1]
     if x.shape[-1] == 1:
         return BubbleSorted(x.clone(), 0 * x[..., 0], 1 + 0 * x[..., 0])

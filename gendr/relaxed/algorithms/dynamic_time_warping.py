@@ -3,8 +3,8 @@
     D(i, j) = the cost of pairing a_i with b_j;   d(0, 0) = 0,   d(i, 0) = d(0, j) = inf
     d(i, j) = D(i, j) + min(d(i-1, j), d(i, j-1), d(i-1, j-1))
 
-with the relaxed min of `minimum`. minimum="log_sum_exp" with the logistic law is soft-DTW, whose
-gamma is 1 / steepness. The gradient with respect to D is the relaxed alignment.
+with the relaxed min of `minimum`. minimum="log_sum_exp" with the logistic distribution is soft-DTW,
+whose gamma is 1 / steepness. The gradient with respect to D is the relaxed alignment.
 
 Source: Sakoe and Chiba, 1978; Cuturi and Blondel, Soft-DTW, 2017; relaxed as in thesis, chapter 2.
 """
@@ -36,7 +36,7 @@ from gendr.relaxed.algorithms.alignment import (
 )
 from gendr.relaxed.algorithms.minimum import Minimum, check_minimum
 from gendr.relaxed.backends.choice import computed, shaped
-from gendr.relaxed.backends.laws import check_law, for_kernels
+from gendr.relaxed.backends.distributions import check_distribution, for_kernels
 
 Cost: TypeAlias = Literal["squared", "absolute", "euclidean"]
 COSTS = ("squared", "absolute", "euclidean")
@@ -67,9 +67,9 @@ def dynamic_time_warping(
         cost: of a pair: the sum of squared differences, that of absolute ones, or the Euclidean
             distance, the root of the first.
         features: the last dimension holds the features of one step.
-        dist: the law of the comparisons, symmetric; "heaviside" gives the hard distance.
-        steepness: 1 / scale of the law, in units of 1 / cost; a number or a tensor of one, through
-            which gradients flow.
+        dist: the distribution of the comparisons, symmetric; "heaviside" gives the hard distance.
+        steepness: 1 / scale of the distribution, in units of 1 / cost; a number or a tensor of one,
+            through which gradients flow.
         minimum: "expected" or "log_sum_exp" (logistic only).
         lengths: of the sequences a and b, integers in the shape of the batch, at least 1; what lies
             beyond them does not count, and may be NaN.
@@ -82,7 +82,7 @@ def dynamic_time_warping(
     Raises:
         TypeError: tensors or settings of the wrong type.
         ValueError: shapes that do not fit, NaN or inf, an unknown cost, lengths out of range, or a
-            law or minimum that does not fit.
+            distribution or minimum that does not fit.
     """
     a, b = check_sequences(a, b, features, check, lengths)
     return warping_of_costs(
@@ -120,7 +120,7 @@ def warping_of_costs(
         )
     if check:
         check_finite("costs", costs)
-    dist, steepness = check_law(dist), check_steepness(steepness)
+    dist, steepness = check_distribution(dist), check_steepness(steepness)
     check_minimum(minimum, dist)
     *batch, n, m = costs.shape
     rows = check_lengths(lengths, batch, n, m, costs.device)

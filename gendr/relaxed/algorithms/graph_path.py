@@ -40,7 +40,7 @@ from gendr.kernels.operator import Operator
 from gendr.relaxed.algorithms.minimum import odds_of
 from gendr.relaxed.algorithms.shortest_path import GONE
 from gendr.relaxed.backends.choice import computed, shaped
-from gendr.relaxed.backends.laws import KernelLaw, check_law, for_kernels
+from gendr.relaxed.backends.distributions import KernelDistribution, check_distribution, for_kernels
 
 
 class GraphPath(NamedTuple):
@@ -60,8 +60,8 @@ class GraphTask:
     """What is asked about costs of the edges of a graph, sorted by the node in which they end.
 
     Attributes:
-        dist: checked by `check_law`.
-        law: the same for kernels, None if there can be none.
+        dist: checked by `check_distribution`.
+        kernel_dist: the same for kernels, None if there can be none.
         sources: [E] int64, the node in which an edge begins.
         targets: [E] int64, the node in which it ends.
         starts: [V + 1] int64, where the edges of a node begin.
@@ -72,7 +72,7 @@ class GraphTask:
     """
 
     dist: Distribution
-    law: KernelLaw | None
+    kernel_dist: KernelDistribution | None
     sources: Tensor
     targets: Tensor
     starts: Tensor
@@ -131,8 +131,9 @@ def shortest_path_graph(
         costs: [..., E], of the edges; they should be positive.
         source: the first node.
         target: the last node.
-        dist: the law of the comparisons, symmetric; "heaviside" gives the hard path.
-        steepness: 1 / scale of the law; a number, or a tensor of one, through which gradients flow.
+        dist: the distribution of the comparisons, symmetric; "heaviside" gives the hard path.
+        steepness: 1 / scale of the distribution; a number, or a tensor of one, through which
+            gradients flow.
         iterations: sweeps, and steps of the walk back; by default V - 1, which is always enough.
             Loops end as soon as nothing changes any more.
         nodes: V, by default one more than the largest number among the edges.
@@ -142,7 +143,7 @@ def shortest_path_graph(
     Raises:
         TypeError: tensors or settings of the wrong type.
         ValueError: a bad shape, NaN or inf, a node that there is not, no way from source to target
-            within the iterations, or a law that is not symmetric.
+            within the iterations, or a distribution that is not symmetric.
     """
     edges, costs = check_integer("edges", edges), check_float("costs", costs)
     check_device("edges", edges, "costs", costs)
@@ -154,7 +155,7 @@ def shortest_path_graph(
         )
     if check:
         check_finite("costs", costs)
-    dist, steepness = check_law(dist), check_steepness(steepness)
+    dist, steepness = check_distribution(dist), check_steepness(steepness)
     least = 1 + max(source, target, int(edges.max()) if len(edges) else 0)
     nodes = least if nodes is None else check_count("nodes", nodes)
     check_index("edges", edges, nodes, "nodes")

@@ -40,7 +40,7 @@ from gendr.relaxed.algorithms.alignment import (
 )
 from gendr.relaxed.algorithms.minimum import Minimum, check_minimum
 from gendr.relaxed.backends.choice import computed, shaped
-from gendr.relaxed.backends.laws import check_law, for_kernels
+from gendr.relaxed.backends.distributions import check_distribution, for_kernels
 
 _LEAST = 1e-12  # the norm of a symbol counts as at least this
 
@@ -73,8 +73,9 @@ def levenshtein(
             through which gradients flow.
         deletion: the price of a symbol of s that t lacks.
         substitution: the price of a symbol in place of another.
-        dist: the law of the comparisons, symmetric; "heaviside" gives the hard distance.
-        steepness: 1 / scale of the law, in units of 1 / price; a number or a tensor of one.
+        dist: the distribution of the comparisons, symmetric; "heaviside" gives the hard distance.
+        steepness: 1 / scale of the distribution, in units of 1 / price; a number or a tensor of
+            one.
         minimum: "expected", or "log_sum_exp", which is never above the hard distance (logistic
             only).
         lengths: of the strings of s and of t, integers in the shape of the batch; symbols beyond
@@ -88,9 +89,9 @@ def levenshtein(
     Raises:
         TypeError: tensors or settings of the wrong type.
         ValueError: shapes that do not fit, NaN or inf, negative prices, lengths out of range, or a
-            law or minimum that does not fit.
+            distribution or minimum that does not fit.
     """
-    dist, steepness = check_law(dist), check_steepness(steepness)
+    dist, steepness = check_distribution(dist), check_steepness(steepness)
     check_minimum(minimum, dist)
     equal = _equality(s, t, check)
     given = {"deletion": deletion, "insertion": insertion, "substitution": substitution}

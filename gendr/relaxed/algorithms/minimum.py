@@ -1,15 +1,16 @@
 """The relaxed arg min and min, the decision that paths and alignments are made of.
 
-The weights of x_1 .. x_k under a law F with scale 1 / beta: with m = min_j x_j,
+The weights of x_1 .. x_k under a distribution F with scale 1 / beta: with m = min_j x_j,
 
     z_j = (x_j - m) beta,   r_j = (1 - F(z_j)) / F(z_j),   w_j = r_j / sum_i r_i.
 
 r_j are the odds that x_j beats the smallest value when their difference is perturbed. So two values
-have the weights of the comparison x_1 < x_2, and the logistic law, for which r = exp(-z), gives the
-softmax of the thesis, (2.15), for any number of values. The order of the values does not matter.
-For other laws and three values or more, the slope jumps where the two smallest are equal.
+have the weights of the comparison x_1 < x_2, and the logistic distribution, for which r = exp(-z),
+gives the softmax of the thesis, (2.15), for any number of values. The order of the values does not
+matter. For other distributions and three values or more, the slope jumps where the two smallest are
+equal.
 
-Values that are inf, "not reached", have the weight 0 for every law.
+Values that are inf, "not reached", have the weight 0 for every distribution.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from torch import Tensor
 from gendr._common.checks import check_choice
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, scale_of
-from gendr.relaxed.backends.laws import is_softmax
+from gendr.relaxed.backends.distributions import is_softmax
 
 Minimum: TypeAlias = Literal["expected", "log_sum_exp"]
 MINIMA = ("expected", "log_sum_exp")
@@ -33,7 +34,7 @@ def weigh(x: Tensor, dist: Distribution, steepness: Number, dim: int = -1) -> Te
 
     Args:
         x: any shape; inf stands for "not reached".
-        dist: checked by `check_law`.
+        dist: checked by `check_distribution`.
         steepness: 1 / scale.
         dim: along which the weights sum to 1.
     """
@@ -49,7 +50,7 @@ def odds_of(beyond: Tensor, dist: Distribution, steepness: Number) -> Tensor:
         return torch.exp(-beyond * steepness)
     cdf, sf = dist.coverage(beyond, scale_of(steepness))
     odds = sf / cdf
-    # The hard law gives all to the smallest values, in equal parts.
+    # The hard distribution gives all to the smallest values, in equal parts.
     return torch.where((beyond == 0) & (odds.detach() == 0), 1.0, odds)
 
 
@@ -85,10 +86,10 @@ def _reached(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def check_minimum(kind: object, dist: Distribution) -> None:
-    """Raise ValueError if there is no such minimum, or not for this law."""
+    """Raise ValueError if there is no such minimum, or not for this distribution."""
     check_choice("minimum", kind, MINIMA)
     if kind == "log_sum_exp" and not is_softmax(dist):
         raise ValueError(
-            f"minimum='log_sum_exp' is that of the logistic law, got dist={dist}; "
-            "use minimum='expected' with other laws"
+            f"minimum='log_sum_exp' is that of the logistic distribution, got dist={dist}; "
+            "use minimum='expected' with other distributions"
         )

@@ -32,7 +32,7 @@ from gendr.distributions.registry import DistributionLike
 from gendr.kernels.operator import Operator
 from gendr.relaxed.algorithms.minimum import minimum, weigh
 from gendr.relaxed.backends.choice import computed, shaped
-from gendr.relaxed.backends.laws import KernelLaw, check_law, for_kernels
+from gendr.relaxed.backends.distributions import KernelDistribution, check_distribution, for_kernels
 from gendr.tnorms import TConorm, as_tconorm
 
 # The steps (rows, columns) to the neighbours of a cell; the first four are those of 4 neighbours.
@@ -44,8 +44,8 @@ class GridTask(NamedTuple):
     """What is asked about costs of the cells of a grid.
 
     Attributes:
-        dist: checked by `check_law`.
-        law: the same for kernels, None if there can be none.
+        dist: checked by `check_distribution`.
+        kernel_dist: the same for kernels, None if there can be none.
         join: the T-conorm of the positions; None for a + b - a b.
         steps: (rows, columns) to the neighbours of a cell.
         iterations: T.
@@ -53,7 +53,7 @@ class GridTask(NamedTuple):
     """
 
     dist: Distribution
-    law: KernelLaw | None
+    kernel_dist: KernelDistribution | None
     join: TConorm | None
     steps: tuple[tuple[int, int], ...]
     iterations: int
@@ -80,10 +80,10 @@ def shortest_path(
     Args:
         costs: [..., H, W], the cost of entering each cell. They should be positive: otherwise
             there may be no shortest path, although the result is finite.
-        dist: the law of the comparisons, symmetric; "heaviside" gives the hard path, without
-            gradient and with equal parts where paths cost the same.
-        steepness: 1 / scale of the law, in units of 1 / cost. A number, or a tensor of a single
-            one, through which gradients flow.
+        dist: the distribution of the comparisons, symmetric; "heaviside" gives the hard path,
+            without gradient and with equal parts where paths cost the same.
+        steepness: 1 / scale of the distribution, in units of 1 / cost. A number, or a tensor of a
+            single one, through which gradients flow.
         neighbourhood: 8, or 4 without diagonal steps.
         iterations: sweeps, and steps of the walk back. By default H W - 1, which is always enough;
             loops end as soon as nothing changes any more. 2 (H + W) are enough unless paths wind.
@@ -97,7 +97,7 @@ def shortest_path(
     Raises:
         TypeError: costs that are no float32 or float64 tensor, or settings of the wrong type.
         ValueError: a bad shape, NaN or inf, too few iterations to reach the last cell, an unknown
-            neighbourhood or backend, or a law that is not symmetric.
+            neighbourhood or backend, or a distribution that is not symmetric.
     """
     costs = check_float("costs", costs)
     if costs.ndim < 2 or 0 in costs.shape[-2:]:
@@ -106,7 +106,7 @@ def shortest_path(
         )
     if check:
         check_finite("costs", costs)
-    dist, steepness = check_law(dist), check_steepness(steepness)
+    dist, steepness = check_distribution(dist), check_steepness(steepness)
     join = as_tconorm(tconorm)
     if join.is_product:
         join = None  # the kernel and the reference have a + b - a b of their own
@@ -122,8 +122,8 @@ def shortest_path(
             f"iterations must be at least {least} to cross a grid of {height} x {width} cells "
             f"with {neighbourhood} neighbours, got {iterations}"
         )
-    law = for_kernels(dist) if join is None else None
-    task = GridTask(dist, law, join, STEPS[:neighbourhood], iterations, least)
+    kernel_dist = for_kernels(dist) if join is None else None
+    task = GridTask(dist, kernel_dist, join, STEPS[:neighbourhood], iterations, least)
     flat = shaped(costs, (math.prod(costs.shape[:-2]), height, width))
     return shaped(computed(_SHORTEST_PATH, backend, task, flat, steepness=steepness), costs.shape)
 

@@ -63,9 +63,9 @@ def silhouette(
             nothing ("edges") or has d <= 0 ("distance").
         image_size: pixels, or (height, width).
         method: how a pixel is found to be inside, see above.
-        dist: the law of the comparisons.
-        steepness: 1 / scale of the law, in 1 / NDC (1 / NDC^2 for squared laws); a number, or a
-            tensor of one, through which gradients flow.
+        dist: the distribution of the comparisons.
+        steepness: 1 / scale of the distribution, in 1 / NDC (1 / NDC^2 for squared distributions);
+            a number, or a tensor of one, through which gradients flow.
         tconorm: joins the triangles of a pixel.
         check: look for NaN and inf.
 
@@ -85,7 +85,7 @@ def silhouette(
     if check:
         check_finite("face_vertices", corners)
     check_choice("method", method, METHODS)
-    law, steepness = as_distribution(dist), check_steepness(steepness)
+    distribution, steepness = as_distribution(dist), check_steepness(steepness)
     join = as_tconorm(tconorm)
     height, width = check_image_size(image_size)
     batch, faces = corners.shape[:-3], corners.shape[-3]
@@ -95,7 +95,7 @@ def silhouette(
     inside = _by_distance if method == "distance" else _by_edges
 
     def shade(points: Tensor, corners: Tensor) -> Tensor:  # [P] for [P, 2] and [F, 3, 2]
-        return join.reduce(inside(points[:, None], corners, law, scale_of(steepness)), -1)
+        return join.reduce(inside(points[:, None], corners, distribution, scale_of(steepness)), -1)
 
     runs = points.split(max(1, _PAIRS // faces))
     images = [

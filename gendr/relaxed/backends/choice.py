@@ -17,7 +17,7 @@ from gendr._common.tracing import is_traced
 from gendr.distributions.decisions import Number
 from gendr.kernels.backends import Choice
 from gendr.kernels.operator import Operator
-from gendr.relaxed.backends.laws import KernelLaw
+from gendr.relaxed.backends.distributions import KernelDistribution
 
 _MODULES = {
     "cpu": "gendr.relaxed.backends.cpu.backend",
@@ -29,8 +29,8 @@ class Task(Protocol):
     """The spec of an algorithm."""
 
     @property
-    def law(self) -> KernelLaw | None:
-        """The law of its decisions for kernels; None where there can be no kernel."""
+    def kernel_dist(self) -> KernelDistribution | None:
+        """The distribution of its decisions for kernels; None where there can be no kernel."""
         ...
 
 
@@ -39,7 +39,7 @@ def computed(
 ) -> Any:
     """What an operator gives by the kernels of a backend, or by its definition without any."""
     kernels = _choice.kernels(operator.name, tensors[0], backend)
-    kernels = None if task.law is None else kernels
+    kernels = None if task.kernel_dist is None else kernels
     results = operator(kernels, task, *tensors, steepness)
     if not (is_traced() or tensors[0].is_cuda) and math.isfinite(float(tensors[0].detach().sum())):
         return results

@@ -48,7 +48,7 @@ class FenchelYoungLoss(SolverLoss):
         minimize: the solver minimises <x, w>; else it maximises.
         samples: of the noise, for each input.
         scale: of the noise, in units of the costs.
-        dist: its law; any that can be sampled.
+        dist: its distribution; any that can be sampled.
         reduction: "mean" or "sum" over the batch, or "none".
         batched, workers, parallel, seed: as in `SolverLoss`.
 
@@ -95,8 +95,8 @@ class FenchelYoungLoss(SolverLoss):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The loss [N], its gradient [N, m] and its Hessian [N, m, m].
 
-        The Hessian is the Jacobian of the mean solution, by stochastic smoothing; it needs a law
-        whose density has no jumps.
+        The Hessian is the Jacobian of the mean solution, by stochastic smoothing; it needs a
+        distribution whose density has no jumps.
         """
         x, wanted = check_problems(x=x, wanted=wanted)
         noise = drawn(self.dist, self.samples, x.detach(), self._generator)

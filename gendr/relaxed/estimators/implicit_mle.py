@@ -33,7 +33,8 @@ class ImplicitMLE(Estimator):
     Args:
         samples: of the noise, for each input.
         scale: of the noise, in units of the costs; 0 is black-box differentiation.
-        dist: its law; with "gumbel_max" the one largest of independent values is drawn by softmax.
+        dist: its distribution; with "gumbel_max" the one largest of independent values is drawn by
+            softmax.
         step: lambda of the paper, > 0.
         two_sided: half the difference of the solutions at both sides, t + and - step dL/dg.
         minimize: whether the solver minimises <x, g(x)>; else it maximises.

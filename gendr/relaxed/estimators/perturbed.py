@@ -25,7 +25,7 @@ class PerturbedOptimizer(Smoothing):
     Args:
         samples: of the noise, for each input.
         scale: of the noise, in units of the costs.
-        dist: its law, on the whole line.
+        dist: its distribution, on the whole line.
     """
 
     name: ClassVar[str] = "perturbed"

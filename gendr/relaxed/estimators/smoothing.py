@@ -35,10 +35,12 @@ class Smoothing(Estimator):
     Args:
         samples: of the noise, for each input.
         scale: of the noise, in units of the input.
-        dist: its law; it must have a density without jumps, as all laws on the whole line have.
+        dist: its distribution; it must have a density without jumps, as all distributions on the
+            whole line have.
         control: what is subtracted from the results: nothing, the result without noise (one more
             evaluation), or the mean of the other samples.
-        antithetic: every sample is used with both signs; symmetric laws, even number of samples.
+        antithetic: every sample is used with both signs; symmetric distributions, even number of
+            samples.
         result: what the function returns, the "mean" over the samples or the "hard" value.
     """
 
@@ -59,7 +61,9 @@ class Smoothing(Estimator):
         dist = as_distribution(self.dist)
         check_score(dist)
         if self.antithetic and (not dist.is_symmetric or bool(dist.total_shift())):
-            raise ValueError(f"antithetic samples need a symmetric law without a shift, got {dist}")
+            raise ValueError(
+                f"antithetic samples need a symmetric distribution without a shift, got {dist}"
+            )
         if self.antithetic and self.samples % 2:
             raise ValueError(f"antithetic samples come in pairs, got {self.samples}")
         units = self.samples // 2 if self.antithetic else self.samples
@@ -138,7 +142,7 @@ def curvature_of(dist: Distribution, noise: Tensor) -> Tensor:
 
 
 def check_curvature(dist: Distribution) -> None:
-    """Refuse a law whose density has a kink: `curvature_of` does not see it.
+    """Refuse a distribution whose density has a kink: `curvature_of` does not see it.
 
     The mean of the curvature is 0 for others, as the slope of the density is so at both ends.
 
@@ -155,7 +159,7 @@ def check_curvature(dist: Distribution) -> None:
 
 
 def check_score(dist: Distribution) -> None:
-    """Refuse a law whose density jumps: then the slope of its logarithm is not enough.
+    """Refuse a distribution whose density jumps: then the slope of its logarithm is not enough.
 
     Raises:
         ValueError: its density jumps at an end of its support, or it is a step.
@@ -167,5 +171,5 @@ def check_score(dist: Distribution) -> None:
         if dist.support[0] == dist.support[1] or bool((dist.pdf(inside) > 1e-2).all()):
             raise ValueError(
                 f"smoothing needs a density without jumps, got {dist}; use gaussian, logistic, "
-                "cauchy or another law on the whole line"
+                "cauchy or another distribution on the whole line"
             )

@@ -33,9 +33,10 @@ from gendr.sorting.networks import Network
 def gates(comparators: Comparators, x: Tensor, steepness: Number) -> tuple[Tensor, Tensor, Tensor]:
     """Values [B, n], keep and swap [B, C] of keys [B, n].
 
-    Differentiable in x, in a steepness that is a tensor (0-dim), and in tensors inside the law.
+    Differentiable in x, in a steepness that is a tensor (0-dim), and in tensors inside the
+    distribution.
     """
-    network, law = comparators
+    network, dist = comparators
     none = x.detach()[:, :0]
     keeps, swaps = [none], [none]  # a network without comparators has no gates
     if isinstance(steepness, Tensor):
@@ -43,7 +44,7 @@ def gates(comparators: Comparators, x: Tensor, steepness: Number) -> tuple[Tenso
     scale = scale_of(steepness)
     for layer in _layers(network, x.device):
         low, high = layer
-        keep, swap = law.coverage(x[:, high] - x[:, low], scale)
+        keep, swap = dist.coverage(x[:, high] - x[:, low], scale)
         keep, swap = saturated(keep), swap.detach()
         x = _mixed(x, layer, keep, swap)
         keeps.append(keep)

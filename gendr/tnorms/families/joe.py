@@ -54,12 +54,12 @@ class Joe(Parametric):
         return torch.where(tiny, small, A), torch.where(tiny, 1 - small, S)
 
     def _weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
-        """As the body; no derivative of it meets 0/0, which those of the word `hazard` do."""
+        """As the kernel function; no derivative of it meets 0/0, as those of `hazard` do."""
         gaps = torch.expm1(-self._p * _neg_log(A, S)) / torch.expm1(-self._p * _neg_log(a, s))
         return (a / A) ** (self._p - 1) * gaps
 
     def _weight_p(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
-        """As the body."""
+        """As the kernel function."""
         return -self._weight(a, s, A, S) * a * _neg_log(a, s) / self._p
 
     def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:

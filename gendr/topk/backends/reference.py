@@ -1,4 +1,4 @@
-"""The membership mask by its definition in plain torch, for laws and devices without kernels."""
+"""The membership mask by its definition in plain torch, for what has no kernels."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 
 from gendr._common.ranges import finite
 from gendr._common.tracing import applied, is_for_onnx, is_traced, wide
-from gendr.distributions import Distribution, Law
-from gendr.distributions.laws.laplace import Laplace
-from gendr.distributions.laws.uniform import Uniform
+from gendr.distributions import Distribution, StandardDistribution
+from gendr.distributions.members.laplace import Laplace
+from gendr.distributions.members.uniform import Uniform
 from gendr.kernels.operator import Operator
 
 # Relative errors of the sum at which the search ends; each dtype holds hardly more digits.
@@ -23,41 +23,43 @@ _STEPS = 64
 _NOISE = 1e-7  # errors that are that small and do not shrink any more are those of rounding
 
 
-def has_kernel(law: Distribution) -> bool:
-    """Whether kernels take a law: one of the registry, but for powers and learnt parameters."""
-    return not (_learnt(law) or law.is_squared or law.art_exponent)
+def has_kernel(dist: Distribution) -> bool:
+    """Whether kernels take it: one of the registry, but for powers and learnt parameters."""
+    return not (_learnt(dist) or dist.is_squared or dist.art_exponent)
 
 
-def _learnt(law: Distribution) -> bool:
-    """Whether gradients may flow to something inside the law."""
-    values = (law.shape_parameter, law.total_shift())
-    return not isinstance(law.law, Law) or any(isinstance(value, Tensor) for value in values)
+def _learnt(dist: Distribution) -> bool:
+    """Whether gradients may flow to something inside the distribution."""
+    values = (dist.shape_parameter, dist.total_shift())
+    return not isinstance(dist.base, StandardDistribution) or any(
+        isinstance(value, Tensor) for value in values
+    )
 
 
-def _mask(law: Distribution, x: Tensor, k: Tensor, scale: Tensor) -> Tensor:
+def _mask(dist: Distribution, x: Tensor, k: Tensor, scale: Tensor) -> Tensor:
     """The mask [rows, n]; k and scale are [rows, 1] in float64."""
     with torch.no_grad():
-        b = _threshold(wide(x), k, scale, law, TOLERANCES[x.dtype])
-    return _mask_at(law, (b,), x, k, scale)
+        b = _threshold(wide(x), k, scale, dist, TOLERANCES[x.dtype])
+    return _mask_at(dist, (b,), x, k, scale)
 
 
 def _mask_at(
-    law: Distribution, threshold: tuple[Any, ...], x: Tensor, k: Tensor, scale: Tensor
+    dist: Distribution, threshold: tuple[Any, ...], x: Tensor, k: Tensor, scale: Tensor
 ) -> Tensor:
     """The mask, given its threshold [rows, 1] without gradient."""
     dtype, x, b = x.dtype, wide(x), threshold[0]
-    if not _learnt(law):
-        b = _threshold_of(x, k, scale, b, law)
+    if not _learnt(dist):
+        b = _threshold_of(x, k, scale, b, dist)
     elif torch.is_grad_enabled():
-        # Steps that move nothing, but carry all gradients, those of parameters of the law too. The
-        # first has the right slopes, with the second they have.
+        # Steps that move nothing, but carry all gradients, those of parameters of the distribution
+        # too. The first has the right slopes, with the second they have.
         for _ in range(2):
             z = finite((x - b) / scale)
-            inside, weight = law.cdf(z).sum(-1, keepdim=True), law.pdf(z).sum(-1, keepdim=True)
+            inside, weight = dist.cdf(z).sum(-1, keepdim=True), dist.pdf(z).sum(-1, keepdim=True)
             is_flat = weight == 0
             step = (inside - k) * scale / torch.where(is_flat, 1.0, weight)
             b = b + torch.where(is_flat, 0.0, step)
-    return law.cdf(finite((x - b) / scale)).to(dtype)
+    return dist.cdf(finite((x - b) / scale)).to(dtype)
 
 
 MASK = Operator("topk.mask", reference=_mask, replay=_mask_at)
@@ -70,13 +72,13 @@ class _Threshold(torch.autograd.Function):
 
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        x: Tensor, k: Tensor, scale: Tensor, b: Tensor, law: Distribution
+        x: Tensor, k: Tensor, scale: Tensor, b: Tensor, dist: Distribution
     ) -> Tensor:
         return b.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, _, scale, _, ctx.law = inputs
+        x, _, scale, _, ctx.dist = inputs
         ctx.save_for_backward(x, scale, output)
 
     @staticmethod
@@ -85,7 +87,7 @@ class _Threshold(torch.autograd.Function):
         x, scale, b = ctx.saved_tensors
         (grad,) = grad_outputs
         z = finite((x - b) / scale)
-        w = ctx.law.pdf(z)
+        w = ctx.dist.pdf(z)
         weight = w.sum(-1, keepdim=True)
         is_flat = weight == 0
         grad = torch.where(is_flat, 0.0, grad / torch.where(is_flat, 1.0, weight))
@@ -95,34 +97,34 @@ class _Threshold(torch.autograd.Function):
 _threshold_of = applied(_Threshold)
 
 
-def _threshold(x: Tensor, k: Tensor, scale: Tensor, law: Distribution, tolerance: float) -> Tensor:
+def _threshold(x: Tensor, k: Tensor, scale: Tensor, dist: Distribution, tolerance: float) -> Tensor:
     """The b [rows, 1] at which the mask of x [rows, n] has the sum k; all float64."""
-    closed = _CLOSED.get(type(law.law))
-    is_plain = not (_learnt(law) or law.is_squared or law.art_exponent or law.total_shift())
+    closed = _CLOSED.get(type(dist.base))
+    is_plain = not (_learnt(dist) or dist.is_squared or dist.art_exponent or dist.total_shift())
     if closed is not None and is_plain:
         b = closed(x / scale, k) * scale
-        return searched(x, k, scale, law, b, tolerance, steps=2)
+        return searched(x, k, scale, dist, b, tolerance, steps=2)
     # Where the hard mask has its threshold, for small scales; others are found from anywhere.
     ordered = x.sort(dim=-1, descending=True).values
     place = k.ceil().long().clamp(1, x.shape[-1] - 1)
     b = 0.5 * ordered.gather(-1, place - 1) + 0.5 * ordered.gather(-1, place)
-    return searched(x, k, scale, law, b - scale * law.icdf(torch.full_like(b, 0.5)), tolerance)
+    return searched(x, k, scale, dist, b - scale * dist.icdf(torch.full_like(b, 0.5)), tolerance)
 
 
-def quantile(k: Tensor, n: int, law: Distribution) -> Tensor:
+def quantile(k: Tensor, n: int, dist: Distribution) -> Tensor:
     """The z with F(z) = k / n."""
     front = k <= 0.5 * n
     upper = torch.where(front, 0.5 * n, n - k)
-    return torch.where(front, law.icdf(k.clamp(max=0.5 * n) / n), law.isf(upper / n))
+    return torch.where(front, dist.icdf(k.clamp(max=0.5 * n) / n), dist.isf(upper / n))
 
 
 def searched(
-    x: Tensor, k: Tensor, scale: Tensor, law: Distribution, b: Tensor, tolerance: float,
+    x: Tensor, k: Tensor, scale: Tensor, dist: Distribution, b: Tensor, tolerance: float,
     steps: int = _STEPS,
 ) -> Tensor:  # fmt: skip
     """Search from b on; see `cpu.mask_kernels._search`, which does the same."""
     n = x.shape[-1]
-    middle = scale * quantile(k, n, law)
+    middle = scale * quantile(k, n, dist)
     lowest, highest = x.aminmax(dim=-1, keepdim=True)
     low, high = lowest - middle, highest - middle
     b = torch.where((low < b) & (b < high), b, 0.5 * low + 0.5 * high)
@@ -130,9 +132,9 @@ def searched(
     is_found = torch.zeros_like(b, dtype=torch.bool)
     for _ in range(min(steps, 32) if is_for_onnx() else steps):  # float32 has no more digits
         z = finite((x - b) / scale)
-        cdf, sf = law.coverage(z)
+        cdf, sf = dist.coverage(z)
         inside, outside = cdf.sum(-1, keepdim=True), sf.sum(-1, keepdim=True)
-        rate = law.pdf(z).sum(-1, keepdim=True) / scale * (1 / inside + 1 / outside)
+        rate = dist.pdf(z).sum(-1, keepdim=True) / scale * (1 / inside + 1 / outside)
         before, least = error.abs(), torch.minimum(error.abs(), least)
         error = (inside / k).log() - (outside / (n - k)).log()
         best = torch.where((error.abs() < least) & ~is_found, b, best)
@@ -148,7 +150,7 @@ def searched(
 
 
 def _laplace(x: Tensor, k: Tensor) -> Tensor:
-    """The threshold for the Laplace law of scale 1, in closed form after one sort.
+    """The threshold for the Laplace distribution of scale 1, in closed form after one sort.
 
     Between two neighbours, with j values above, the sum at c + log t, c any number, is
     j + A / (2 t) - B t / 2, where A = sum exp(x - c) of the values below and B = sum exp(c - x) of
@@ -177,7 +179,7 @@ def _laplace(x: Tensor, k: Tensor) -> Tensor:
 
 
 def _uniform(x: Tensor, k: Tensor) -> Tensor:
-    """The threshold for the uniform law on [-1, 1], in closed form after one sort.
+    """The threshold for the uniform distribution on [-1, 1], in closed form after one sort.
 
     The sum is piecewise linear; a value takes part in its slope from b = x - 1 to b = x + 1.
     """

@@ -88,18 +88,18 @@ def test_mixtures_are_those_of_the_renderer(kind, orthographic):
     canvas = Texels.of(mesh, 128) if kind == "texture" else Vertices.of(mesh)
     colors = torch.rand(len(canvas.points), 3, generator=generator, dtype=torch.float64)
     size, fine = (20, 24), 2
-    sight = look(mesh, camera, size, fine)
-    columns, values = canvas.mixing(sight)
+    visibility = look(mesh, camera, size, fine)
+    columns, values = canvas.mixing(visibility)
     torch.testing.assert_close(values.sum(1), torch.ones_like(values[:, 0]))
-    shown = (colors[columns] * values[..., None]).sum(1) * sight.share
+    shown = (colors[columns] * values[..., None]).sum(1) * visibility.share
     mixed = torch.zeros(size[0] * size[1], 3, dtype=torch.float64)
-    mixed = mixed.index_add(0, sight.pixel, shown).T.reshape(3, *size)
+    mixed = mixed.index_add(0, visibility.pixel, shown).T.reshape(3, *size)
     out = Renderer((40, 48), "heaviside", "max", near=1, far=9, **PLAIN)(
         canvas.painted(colors), camera
     )
     wanted = F.avg_pool2d(out.rgb * (out.face_id >= 0), fine)[0]
     torch.testing.assert_close(mixed, wanted, rtol=0, atol=1e-9)
-    assert 0.2 < float(sight.whole.double().mean()) < 0.8
+    assert 0.2 < float(visibility.whole.double().mean()) < 0.8
 
 
 def test_texels_lie_on_the_surface():
@@ -424,8 +424,8 @@ def test_kernels_are_their_definitions(chair):
     shape = shape_of(target)
     photos = _Photos(shape, rgb, camera, alpha, 0.15, None)
     for i, view in enumerate(photos.views):
-        sight = photos._sight(i)
-        rows, xy, weight = sight.visible_points(
+        visibility = photos._visibility(i)
+        rows, xy, weight = visibility.visible_points(
             shape.vertices, shape.vertex_normals, photos.inside[i]
         )
         colors, weights = view.seen(shape.vertices, shape.vertex_normals)
@@ -434,7 +434,7 @@ def test_kernels_are_their_definitions(chair):
         assert float(same.double().mean()) > 0.995  # those that rounding moves over an edge
         assert int((weights > 0).sum()) <= len(rows) + 10
         torch.testing.assert_close(weights[rows][same], weight[same], rtol=1e-3, atol=0)
-        wanted = sight.at(rgb[i], xy).T
+        wanted = visibility.at(rgb[i], xy).T
         torch.testing.assert_close(colors[rows][same], wanted[same], rtol=0, atol=2e-3)
 
 

@@ -133,32 +133,33 @@ def test_fit_is_deterministic_and_leaves_the_global_state_alone():
 
 @pytest.mark.rotating(5, group="photos")
 @for_each(rotating=8, dist=sorted(set(distributions.names()) - {"heaviside"}))
-def test_every_law_can_fit(dist):
+def test_every_distribution_can_fit(dist):
     mesh = cube(2)
     masks, camera = views(mesh.with_vertices(mesh.vertices * torch.tensor([0.4, 0.06, 0.15])), 24)
-    # An image of a one-sided law is smaller than its mesh, unless the law is centred.
-    law = distributions.get(dist)
-    law = law.centred() if law.support[0] == 0 else law
+    # An image of a one-sided distribution is smaller than its mesh, unless the distribution is
+    # centred.
+    distribution = distributions.get(dist)
+    distribution = distribution.centred() if distribution.support[0] == 0 else distribution
     steps = (
         60 if dist == "levy" else 30
     )  # on its way it depends on rounding, at its end it does not
     found = [
         fit(masks, camera, dist=member, cutoff=1e-2, steps=steps, subdivisions=2)
-        for member in (law, law.squared())
+        for member in (distribution, distribution.squared())
     ]
     assert max(result.iou for result in found) > 0.8
     for result in found:
         assert torch.isfinite(result.mesh.vertices).all()
 
 
-def test_auto_scale_is_as_wide_for_every_law():
+def test_auto_scale_is_as_wide_for_every_distribution():
     quarter = torch.tensor([0.25, 0.75], dtype=torch.float64)
     widths = []
     for name in ("logistic", "cauchy", "gamma(shape=0.5).reversed", "levy.squared", "gaussian"):
         settings = FitSettings(dist=name)
         start, _ = settings.scales((64, 64))
-        unit = settings.law.icdf(quarter).diff().item()
-        widths.append(unit * (start**0.5 if settings.law.is_squared else start))
+        unit = settings.distribution.icdf(quarter).diff().item()
+        widths.append(unit * (start**0.5 if settings.distribution.is_squared else start))
     assert widths == pytest.approx([widths[0]] * len(widths))
 
 

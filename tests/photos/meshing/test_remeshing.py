@@ -53,7 +53,7 @@ def test_values_are_carried_along():
     torch.testing.assert_close(found.weights.sum(1), torch.ones(len(found.weights)))
     # A linear function of the place is the same on both sides.
     torch.testing.assert_close(
-        found.carried(start.vertices), found.mesh.vertices, atol=2e-3, rtol=0
+        found.interpolated(start.vertices), found.mesh.vertices, atol=2e-3, rtol=0
     )
     # The same input gives the same bits, in any place of the world.
     far = start.with_origin(torch.tensor([5.0, 6.0, 7.0]))
@@ -62,7 +62,7 @@ def test_values_are_carried_along():
     assert torch.equal(again.mesh.vertices, found.mesh.vertices)
     assert torch.equal(again.weights, found.weights)
     one = torch.ones(len(start.vertices), 2, dtype=torch.float64)
-    torch.testing.assert_close(found.carried(one), one[:1].expand(len(found.mesh.vertices), 2))
+    torch.testing.assert_close(found.interpolated(one), one[:1].expand(len(found.mesh.vertices), 2))
 
 
 @for_each(target=[0.02, 10.0])

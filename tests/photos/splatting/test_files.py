@@ -177,13 +177,13 @@ def moments(corners, opacity, scale, window):
     ]
 )
 def test_gaussians_have_the_moments_of_their_windows(case, tmp_path):
-    law, scale, window = case
+    dist, scale, window = case
     flat = np.array([[0.0, 0.0], [1.0, 0.1], [0.3, 0.6]])
     corners = torch.tensor(np.c_[flat, np.full(3, 2.0)])[None].repeat(2, 1, 1)
     corners[1] = corners[1][:, [2, 0, 1]]  # the same in another plane
     made(
         2, vertices=corners, opacity=torch.full((2,), 0.2, dtype=F64),
-        scale=torch.full((2,), scale, dtype=F64), dist=law,
+        scale=torch.full((2,), scale, dtype=F64), dist=dist,
     ).to_ply(tmp_path / "a.ply")  # fmt: skip
     mean, spread, mass = gaussians(read_ply(tmp_path / "a.ply"))
     want_mean, want_spread, want_mass = moments(flat, 0.2, scale, window)
@@ -219,12 +219,12 @@ def test_ply_has_the_names_and_the_order_of_published_splats(tmp_path):
     assert (tmp_path / "c.ply").read_bytes() == (tmp_path / "d.ply").read_bytes()
 
 
-@for_each(law=["uniform", "heaviside", "cubic_hermite"], degree=[0, 1, 3])
-def test_gaussians_of_a_file_start_triangles_of_their_moments(law, degree, tmp_path):
+@for_each(dist=["uniform", "heaviside", "cubic_hermite"], degree=[0, 1, 3])
+def test_gaussians_of_a_file_start_triangles_of_their_moments(dist, degree, tmp_path):
     """Written again, they are those of the file: mean, integral, colours; nearly the covariance."""
     made(20, opacity=torch.linspace(0.05, 0.2, 20, dtype=F64)).to_ply(tmp_path / "a.ply")
     cloud = read_cloud(tmp_path / "a.ply")
-    triangles = from_cloud(cloud, look=Look(dist=law, degree=degree))
+    triangles = from_cloud(cloud, look=Look(dist=dist, degree=degree))
     triangles.to_ply(tmp_path / "b.ply")
     given, found = read_ply(tmp_path / "a.ply"), read_ply(tmp_path / "b.ply")
     (mean, spread, mass), (mean_, spread_, mass_) = gaussians(given), gaussians(found)
@@ -237,7 +237,7 @@ def test_gaussians_of_a_file_start_triangles_of_their_moments(law, degree, tmp_p
         want = given[f"f_rest_{i}"] if i % 15 < kept else 0
         np.testing.assert_allclose(found[f"f_rest_{i}"], want, atol=1e-6)
     np.testing.assert_allclose(found["f_dc_2"], given["f_dc_2"], atol=1e-6)
-    few = from_cloud(cloud, 5, look=Look(dist=law, degree=degree))
+    few = from_cloud(cloud, 5, look=Look(dist=dist, degree=degree))
     middle = triangles.vertices.mean(1)
     same = torch.cdist(few.vertices.mean(1), middle).argmin(
         1

@@ -333,7 +333,7 @@ def test_triangles_about_points():
     torch.testing.assert_close(0.5 + 0.28209479177387814 * splats.harmonics[:, 0], colors)
     for name, value in (("opacity", 0.3), ("scale", 2.0), ("shape", 1.5)):
         assert (getattr(splats, name) == value).all()
-    assert (splats.unit, splats.dist.law.name) == ("px", "gamma")
+    assert (splats.unit, splats.dist.base.name) == ("px", "gamma")
     same = from_points(torch.zeros(5, 3))
     assert torch.isfinite(same.vertices).all()
     assert (same.vertices[:, 0] != same.vertices[:, 1]).any(1).all()

@@ -130,7 +130,7 @@ def test_what_cameras_see(size, orthographic):
         torch.testing.assert_close(found, (factor * splats.scale).expand(2, 4))
 
 
-def test_scales_of_squared_laws_are_squares_of_lengths():
+def test_scales_of_squared_distributions_are_squares_of_lengths():
     camera = cameras()
     for unit in ("inradius", "px"):
         plain, squared = made(unit=unit), made(unit=unit, dist="gaussian.squared")

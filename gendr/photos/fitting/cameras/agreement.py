@@ -79,9 +79,9 @@ class Agreement:
             )
         self._weigh()
 
-    def _look(self, sight: VisibilityBuffer, inside: Tensor, i: int) -> None:
+    def _look(self, visibility: VisibilityBuffer, inside: Tensor, i: int) -> None:
         """What photo i shows, and how that changes with its pose and the depths of points."""
-        rows, xy, weight = sight.visible_points(self.points, self.normals, inside)
+        rows, xy, weight = visibility.visible_points(self.points, self.normals, inside)
         if len(rows) == 0:
             return
         image, camera = self.images[i], self.camera
@@ -91,7 +91,11 @@ class Agreement:
         half = self.pixel / 2
         sides = [xy.new_tensor(side) for side in ((half, 0.0), (0.0, half))]
         slope = torch.stack(
-            [(sight.at(image, xy + d) - sight.at(image, xy - d)).T / self.pixel for d in sides], -1
+            [
+                (visibility.at(image, xy + d) - visibility.at(image, xy - d)).T / self.pixel
+                for d in sides
+            ],
+            -1,
         )
         zero = torch.zeros_like(z)
         rows_of = [
@@ -104,7 +108,7 @@ class Agreement:
         self._slopes[i, rows] = torch.cat([turn, slope * shift.norm()], -1)
         normals = self.normals[rows] @ rotation.T
         self._depths[i, rows] = (slope @ normals[:, :, None])[..., 0]
-        self._shown[i, rows] = sight.at(image, xy).T
+        self._shown[i, rows] = visibility.at(image, xy).T
         self._weights[i, rows] = (weight / weight.median()).clamp(max=2.0)
 
     def _weigh(self) -> None:

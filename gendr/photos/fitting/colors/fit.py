@@ -223,13 +223,16 @@ class _Photos:
         self.pixels, lock = torch.zeros(len(mesh.faces)), Lock()
 
         def seen(i: int) -> tuple[Tensor, _View]:
-            sight = self._sight(i)
-            pixels = torch.bincount(sight.face, minlength=len(mesh.faces)).float() * sight.share
+            visibility = self._visibility(i)
+            pixels = (
+                torch.bincount(visibility.face, minlength=len(mesh.faces)).float()
+                * visibility.share
+            )
             with lock:
                 torch.maximum(self.pixels, pixels, out=self.pixels)
-            use = sight.whole if masks is None else sight.whole & (masks[i] > 0.99)
+            use = visibility.whole if masks is None else visibility.whole & (masks[i] > 0.99)
             inside = -F.max_pool2d(-use[None].to(self.gains), 3, 1, 1)[0] > 0.5
-            return inside, _View(sight, inside, images[i], least_cosine)
+            return inside, _View(visibility, inside, images[i], least_cosine)
 
         found = mapped(seen, range(len(images)), lambda done: self.tell(0.4 * done))
         self.inside, self.views = [inside for inside, _ in found], [view for _, view in found]
@@ -245,7 +248,7 @@ class _Photos:
         self.normals = mesh.vertex_normals[mesh.faces]
         self.quality = [1.0] * len(images)
 
-    def _sight(self, i: int) -> VisibilityBuffer:
+    def _visibility(self, i: int) -> VisibilityBuffer:
         """What photo i shows of the mesh; of many photos it is not kept."""
         if self.many:
             return look(self.mesh, self.camera[i], self.size, 1)
@@ -405,19 +408,19 @@ class _Photos:
         """
         use = self.compared[i].flatten()
         pixels = use.nonzero()[:, 0]
-        sight = self._sight(i).of_pixels(use)
-        columns, values = texture_target.mixing(sight)
-        if sight.share < 1:
-            order = torch.argsort(sight.pixel, stable=True)
+        visibility = self._visibility(i).of_pixels(use)
+        columns, values = texture_target.mixing(visibility)
+        if visibility.share < 1:
+            order = torch.argsort(visibility.pixel, stable=True)
             columns, values = columns[order], values[order]
-        shape = len(pixels), texture_target.MIXED * round(1 / sight.share)
+        shape = len(pixels), texture_target.MIXED * round(1 / visibility.share)
         columns = columns.reshape(shape).to(torch.int32).numpy()
-        values = (values * sight.share).reshape(shape).float().numpy()
+        values = (values * visibility.share).reshape(shape).float().numpy()
         points, normals = (
             torch.from_numpy(mixed(columns, values, surface)).to(texture_target.points).split(3, 1)
         )
         normals = F.normalize(normals, dim=-1)
-        cosine = cosine_to_eye(sight.camera, points, normals).clamp(0, 1)
+        cosine = cosine_to_eye(visibility.camera, points, normals).clamp(0, 1)
         shade = self._shade(normals, i).expand(len(pixels), 3)
         photo = self._image(i).flatten(1).T[pixels]
         return columns, values, *(x.float().numpy() for x in (photo, cosine, shade))
@@ -504,20 +507,20 @@ class _Photos:
 
     def _psnr(self, texture_target: TextureTarget, colors: Tensor, i: int) -> Tensor:
         """The PSNR of photo i rendered with these colours, over the pixels of the object."""
-        sight, target = self._sight(i), self._image(i)
-        columns, values = texture_target.mixing(sight)
+        visibility, target = self._visibility(i), self._image(i)
+        columns, values = texture_target.mixing(visibility)
         shown = torch.from_numpy(
             mixed(columns.to(torch.int32).numpy(), values.float().numpy(), colors.float().numpy())
         )
         if self.light is not None:
-            normals = (self.normals[sight.face] * sight.weights[..., None]).sum(1)
+            normals = (self.normals[visibility.face] * visibility.weights[..., None]).sum(1)
             shown = shown * self._shade(F.normalize(normals, dim=-1), i)
         else:
             shown = shown * self.gains[i]
-        shown = (shown * sight.share).to(target)
+        shown = (shown * visibility.share).to(target)
         pixels = target[0].numel()
-        image = summed(shown, sight.pixel, pixels).T.reshape(target.shape)
-        cover = summed(torch.full_like(shown[:, 0], sight.share), sight.pixel, pixels)
+        image = summed(shown, visibility.pixel, pixels).T.reshape(target.shape)
+        cover = summed(torch.full_like(shown[:, 0], visibility.share), visibility.pixel, pixels)
         where = cover.reshape(self.size) > 0.5
         where = where | (self.masks[i] > 0.5) if self.masks is not None else where
         return psnr(image, target, where)
@@ -527,15 +530,15 @@ class _View:
     """One photo as the kernels take it."""
 
     def __init__(
-        self, sight: VisibilityBuffer, inside: Tensor, image: Tensor, least_cosine: float
+        self, visibility: VisibilityBuffer, inside: Tensor, image: Tensor, least_cosine: float
     ) -> None:
         self.least_cosine = least_cosine
-        camera = sight.camera
+        camera = visibility.camera
         self.matrix = camera.projection[0].float().numpy()
         self.eye = camera.eye[0].float().numpy()
         self.ahead = camera.ahead[0].float().numpy() * np.float32(camera.orthographic)
-        self.unit = np.float32(2 / (min(sight.size) * float(camera.focal.mean())))
-        self.nearest = sight.nearest.float().numpy()
+        self.unit = np.float32(2 / (min(visibility.size) * float(camera.focal.mean())))
+        self.nearest = visibility.nearest.float().numpy()
         self.inside = inside.view(torch.uint8).numpy()
         whole = image.dtype == torch.uint8
         self.image, self.white = (image if whole else image.float()).numpy(), 255 if whole else 1
@@ -560,7 +563,7 @@ def _misses(system: SparseSystem, colors: Tensor) -> Array:
 
 
 def _filled(texture_target: TextureTarget, colors: Tensor, seen: Tensor) -> Tensor:
-    """Colours of unseen points from the eight nearest seen ones, by distance in space."""
+    """Colours of unobserved points from the eight nearest observed ones, by distance in space."""
     from scipy.spatial import KDTree
 
     if bool(seen.all()) or not bool(seen.any()):

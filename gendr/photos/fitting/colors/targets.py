@@ -38,7 +38,7 @@ class Vertices:
         """The vertices of one mesh."""
         return Vertices(mesh, mesh.vertices, mesh.vertex_normals, mesh.edges)
 
-    def mixing(self, sight: VisibilityBuffer) -> tuple[Tensor, Tensor]:
+    def mixing(self, visibility: VisibilityBuffer) -> tuple[Tensor, Tensor]:
         """Which points the renderer mixes for each subpixel of a view, and with which weights.
 
         Here the corners of the face.
@@ -46,7 +46,7 @@ class Vertices:
         Returns:
             int64, or int32 of texels, [N, M]; and [N, M], whose rows sum to 1.
         """
-        return self.mesh.faces[sight.face], sight.weights
+        return self.mesh.faces[visibility.face], visibility.weights
 
     def painted(self, colors: Tensor) -> Mesh:
         """The mesh with vertex colours, without what was there before."""
@@ -116,14 +116,14 @@ class Texels:
             near.flatten(),
         )
 
-    def mixing(self, sight: VisibilityBuffer) -> tuple[Tensor, Tensor]:
+    def mixing(self, visibility: VisibilityBuffer) -> tuple[Tensor, Tensor]:
         """The four texels around a place in the texture, as the renderer looks them up.
 
         A texel in no face counts as the nearest that is in one, of which it will be a copy.
         """
         uvs = self.mesh.corner_uvs
         assert uvs is not None  # as in `of`
-        uv = (uvs[sight.face] * sight.weights[..., None]).sum(1)
+        uv = (uvs[visibility.face] * visibility.weights[..., None]).sum(1)
         x, y = uv[:, 0] * self.size - 0.5, (1 - uv[:, 1]) * self.size - 0.5
         left, top = x.floor(), y.floor()
         right, down = x - left, y - top

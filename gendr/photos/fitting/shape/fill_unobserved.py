@@ -31,7 +31,7 @@ _INSIDE = 0.05
 # Cells of the coarsest grid below a surface that was found in a hollow, which are inside.
 _BELOW = 2
 # Less than this nobody has said.
-_UNSEEN = 0.05
+_UNOBSERVED = 0.05
 # Cells of the finest over which the function is averaged.
 _SMOOTH = 0.7
 # The steps' length, both ways: its square times twelve, the norm of slopes, is below 1.
@@ -60,7 +60,7 @@ def filled_by_least_area(votes: Array, within: Body) -> Array:
         inside = share >= 0.5
         data = _STRONG * said + np.float32(_INSIDE / _diagonal(inside))
         hollows = _solved(np.where(inside, data, 0), inside, steps, hollows)
-        hollow = inside & (hollows[0] <= 0.5) & (np.abs(said) < _UNSEEN)
+        hollow = inside & (hollows[0] <= 0.5) & (np.abs(said) < _UNOBSERVED)
         depth = _BELOW * _FACTORS[0] // factor
         data[_grown(hollow, depth) & inside & (said >= 0)] = _STRONG
         data[hollow] = -_STRONG

@@ -94,7 +94,12 @@ class Job:
         self.schedule = FitSchedule(masks, settings, self._edge(settings.edge, pixel))
         self.soft = [
             Renderer(
-                level, settings.law, settings.conorm, cutoff=settings.cutoff, check=False, **planes
+                level,
+                settings.distribution,
+                settings.conorm,
+                cutoff=settings.cutoff,
+                check=False,
+                **planes,
             )
             for level in self.schedule.sizes
         ]

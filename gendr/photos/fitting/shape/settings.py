@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
+from gendr._common.names import renamed
 from gendr.jobs.defaults import SHAPE
 from gendr.jobs.settings import Range, check_settings
 
@@ -37,9 +38,9 @@ class FitSettings:
         tconorm: the T-conorm, as gendr list tconorms names it. In Python also an object.
         scale: how soft edges are: a number (NDC: the image is 2 wide), 1.5px, or START:END for a
             geometric schedule; auto is 0.3px:0.05px for logistic, from a hull fine, which is
-            0.1px:0.02px, and as soft for other laws. As soft is: the middle half of the law is as
-            wide as that of logistic. A hull has "fine" if it is remeshed. A schedule may also be a
-            pair (start, end).
+            0.1px:0.02px, and as soft for other distributions. As soft is: the middle half of the
+            distribution is as wide as that of logistic. A hull has "fine" if it is remeshed. A
+            schedule may also be a pair (start, end).
         lr: step length of Adam, in the object's size; 0.1, or 0.01 from a hull, which is near
             already, and 0.02 if that is not remeshed. So far moves the vertex with the largest
             gradient. Where the mesh is remeshed, steps get as short as a quarter of an edge.
@@ -94,16 +95,18 @@ class FitSettings:
             raise ValueError(f"subdivisions must be <= 7, got {self.subdivisions}; each makes 4x")
         if self.remesh is not None and not isinstance(self.remesh, bool):
             raise TypeError(f"remesh must be True, False or None, got {self.remesh!r}")
-        if _width(self.law) == 0:
+        if _width(self.distribution) == 0:
             raise ValueError(
-                f"dist {self.law} is a hard step without gradient, nothing can be fitted with it; "
+                f"dist {self.distribution} is a hard step without gradient, which fits nothing; "
                 "use logistic, uniform or any other"
             )
         self.scales((64, 64))
         _ = self.conorm
 
+    law = renamed("distribution")  # the old name
+
     @property
-    def law(self) -> Distribution:
+    def distribution(self) -> Distribution:
         """The distribution as an object."""
         from gendr.distributions import as_distribution
 
@@ -119,7 +122,7 @@ class FitSettings:
     @property
     def unit(self) -> str:
         """The unit of the scales."""
-        return "NDC^2" if self.law.is_squared else "NDC"
+        return "NDC^2" if self.distribution.is_squared else "NDC"
 
     def scales(self, image_size: tuple[int, int]) -> tuple[float, float]:
         """First and last scale, in NDC (NDC^2 for squared distributions).
@@ -130,12 +133,12 @@ class FitSettings:
         """
         from gendr.rendering.api import parse_image_size, parse_scale
 
-        law, size = self.law, parse_image_size(image_size)
+        dist, size = self.distribution, parse_image_size(image_size)
         if isinstance(self.scale, str) and self.scale in NAMED_PIXELS:
             # The scale goes with this power of x, see the transforms `squared` and `art`.
             named = NAMED_PIXELS[self.scale]
-            power = 2.0 if law.is_squared else 1 - law.art_exponent
-            first, last = (pixels * 2 / size.side / _width(law) for pixels in named)
+            power = 2.0 if dist.is_squared else 1 - dist.art_exponent
+            first, last = (pixels * 2 / size.side / _width(dist) for pixels in named)
             return first**power, last**power
         ends = self.scale.split(":") if isinstance(self.scale, str) else self.scale
         ends = list(ends) if isinstance(ends, (list, tuple)) else [ends]
@@ -147,7 +150,7 @@ class FitSettings:
                 "both ends of a scale must be given, and in one unit, as in 1px:0.1px, "
                 f"got {self.scale!r}"
             )
-        numbers = [parse_scale(end, size, law.is_squared) for end in ends]
+        numbers = [parse_scale(end, size, dist.is_squared) for end in ends]
         return float(numbers[0]), float(numbers[-1])
 
     def resolved(self, from_hull: bool) -> FitSettings:
@@ -166,12 +169,17 @@ class FitSettings:
         """The settings as plain values, for files."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         scale = self.scale if isinstance(self.scale, (str, int, float)) else list(self.scale)
-        return {**plain, "dist": str(self.law), "tconorm": str(self.conorm), "scale": scale}
+        return {
+            **plain,
+            "dist": str(self.distribution),
+            "tconorm": str(self.conorm),
+            "scale": scale,
+        }
 
 
-def _width(law: Distribution) -> float:
-    """The width of the middle half of a law at scale 1, divided by that of the logistic law."""
+def _width(dist: Distribution) -> float:
+    """The width of the middle half at scale 1, divided by that of the logistic distribution."""
     import torch
 
-    low, high = law.icdf(torch.tensor([0.25, 0.75], dtype=torch.float64)).tolist()
+    low, high = dist.icdf(torch.tensor([0.25, 0.75], dtype=torch.float64)).tolist()
     return (high - low) / (2 * math.log(3))

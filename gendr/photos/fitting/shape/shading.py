@@ -49,9 +49,9 @@ def shading_normals(
     size = (images.shape[2], images.shape[3])
 
     def seen(i: int) -> tuple[Tensor, Tensor, Tensor]:
-        sight = look(mesh, camera[i], size, 1)
-        rows, xy, _ = sight.visible_points(mesh.vertices, normals, masks[i] > 0.99)
-        grey = sight.at(images[i].mean(0, keepdim=True), xy)[0].clamp(min=0) ** _GAMMA
+        visibility = look(mesh, camera[i], size, 1)
+        rows, xy, _ = visibility.visible_points(mesh.vertices, normals, masks[i] > 0.99)
+        grey = visibility.at(images[i].mean(0, keepdim=True), xy)[0].clamp(min=0) ** _GAMMA
         return rows, torch.full_like(rows, i), grey
 
     point, view, grey = (

@@ -4,7 +4,7 @@ A photo knows the surface as a plane at each pixel: (w, wx, wy), the inverse of 
 that changes from pixel to pixel, which for a plane is the same everywhere. Pixel p = (x, y, 1) of
 it is at A p + w b in a neighbour, in homogeneous pixels; x and y count the centres of pixels.
 
-Sources: patches by normalised cross-correlation, planes handed on from pixel to pixel as in
+Sources: patches by normalised cross-correlation, planes propagated from pixel to pixel as in
 PatchMatch stereo (Bleyer et al. 2011), in two colours of a chessboard (Galliani et al. 2015).
 """
 
@@ -102,7 +102,7 @@ def sweep(
     """Try depths from `front` to `back`, parallel to the image and aslant; keep the best.
 
     Only every second pixel does, as on a chessboard, and neighbouring ones try different slants;
-    the best is handed on later.
+    the best is propagated later.
 
     Args:
         images: uint32 [T, B, L, H, W], flat, and one more: tints, at each level as smooth as its

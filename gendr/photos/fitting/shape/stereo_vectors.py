@@ -258,7 +258,7 @@ def _compare(each: bool) -> Any:
     return intrinsic(define)
 
 
-_COMPARE = """The correlations of patches with what neighbours show of planes, -1 .. 1; -2: unseen.
+_COMPARE = """The correlations of patches with what neighbours show of planes, -1 .. 1; -2: hidden.
 
 Args:
     typingctx: of Numba.

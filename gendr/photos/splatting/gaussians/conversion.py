@@ -17,8 +17,8 @@ from gendr.photos.splatting.gaussians.cloud import Cloud
 
 __all__ = ["Triangles", "covariances", "moments", "power_of", "powers", "triangles_of"]
 
-# Points of the law at which the moments of a window are summed; its tails count up to so many
-# inradii from the triangle, as those of heavy laws have no moments.
+# Points of the distribution at which the moments of a window are summed; its tails count up to so
+# many inradii from the triangle, as those of heavy distributions have no moments.
 _NODES, _WIDEST = 64, 2.0
 # Gaussians that become triangles at once, the least size of their axes in parts of the longest, and
 # their least opacity.
@@ -54,7 +54,7 @@ def triangles_of(
     cloud: Cloud,
     origin: Tensor,
     unit: str,
-    law: Distribution,
+    dist: Distribution,
     scale: float,
     shape: float | None,
     count: int,
@@ -69,15 +69,15 @@ def triangles_of(
         cloud: Gaussians.
         origin: [3], where vertices count from.
         unit: Of the scale.
-        law: Of the window.
+        dist: Of the window.
         scale: Of all.
-        shape: Of the law, or None.
+        shape: Of the distribution, or None.
         count: Of harmonics: those beyond are left out, those that are missing are 0.
     """
     parts = cloud.parts
     assert parts is not None
     one = torch.ones(1, dtype=torch.float64)
-    of_all = powers(unit, law, scale * one, None if shape is None else shape * one)
+    of_all = powers(unit, dist, scale * one, None if shape is None else shape * one)
     found: list[Triangles] = []
     for first in range(0, len(cloud), _CHUNK):
         harmonics, opacity, sizes, turns, points = (
@@ -177,23 +177,23 @@ def power_of(dist: Distribution) -> float:
     return 2.0 if dist.is_squared else 1.0 - dist.art_exponent
 
 
-def powers(unit: str, law: Distribution, scale: Tensor, shape: Tensor | None) -> Powers:
-    """Means over the level sets at 64 quantiles of the law.
+def powers(unit: str, dist: Distribution, scale: Tensor, shape: Tensor | None) -> Powers:
+    """Means over the level sets at 64 quantiles of the distribution.
 
     Args:
         unit: Of the scale.
-        law: Of z.
+        dist: Of z.
         scale: float64 [N].
-        shape: float64 [N] of the law, or None.
+        shape: float64 [N] of the distribution, or None.
     """
     if unit != "inradius":
         one, zero = torch.ones_like(scale), torch.zeros_like(scale)
         return Powers((one,) * 3, (zero,) * 5)
     q = (torch.arange(_NODES, dtype=torch.float64) + 0.5) / _NODES
     if shape is not None:
-        law = law.with_shape(shape[:, None])
+        dist = dist.with_shape(shape[:, None])
         q = q.expand(len(shape), -1)
-    r = (-(scale[:, None] ** (1 / power_of(law))) * law.icdf(q)).clamp(-1, _WIDEST)
+    r = (-(scale[:, None] ** (1 / power_of(dist))) * dist.icdf(q)).clamp(-1, _WIDEST)
     k = (1 + r).masked_fill_(r > 0, 0.0)
     inside = tuple(k.pow(power).mean(1) for power in (2, 3, 4))
     del k

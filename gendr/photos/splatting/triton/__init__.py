@@ -32,9 +32,9 @@ def _launcher(kernel: str, device: torch.device, count: int, inradius: bool) -> 
     return Launcher(getattr(kernels, kernel), device, **options)
 
 
-def _launch(kernel: str, sight: Any, harmonics: Tensor, *args: Tensor) -> None:
+def _launch(kernel: str, task: Any, harmonics: Tensor, *args: Tensor) -> None:
     """Launch a kernel with what the camera sees by, which is kept with it as its projection is."""
-    camera, count = sight.camera, len(harmonics)
+    camera, count = task.camera, len(harmonics)
     projection = camera.projection
     kept: tuple[Tensor, Tensor] | None = vars(camera).get("_cached_view")
     if kept is None or kept[0] is not projection:
@@ -42,24 +42,24 @@ def _launch(kernel: str, sight: Any, harmonics: Tensor, *args: Tensor) -> None:
             parts = projection[0].detach().flatten(), camera.eye[0].detach()
             kept = projection, torch.cat(parts).to(torch.float32)
         object.__setattr__(camera, "_cached_view", kept)
-    _launcher(kernel, harmonics.device, harmonics.shape[1], sight.unit == 0.0)(
-        (blocks_of(count, _BLOCK),), kept[1], *args, float(sight.near), float(sight.unit),
-        float(sight.thin), count,
+    _launcher(kernel, harmonics.device, harmonics.shape[1], task.unit == 0.0)(
+        (blocks_of(count, _BLOCK),), kept[1], *args, float(task.near), float(task.unit),
+        float(task.thin), count,
     )  # fmt: skip
 
 
 def forward(
-    sight: Any, vertices: Tensor, harmonics: Tensor, scale: Tensor, *, save: bool
+    task: Any, vertices: Tensor, harmonics: Tensor, scale: Tensor, *, save: bool
 ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[()]]:
     """Corners [N, 3, 3] as x, y in NDC and the depth, colours [N, 3] and scales [N] in NDC."""
     colours = harmonics.new_empty(len(harmonics), 3)
     found = torch.empty_like(vertices), colours, torch.empty_like(scale)
-    _launch("project_triangles", sight, harmonics, vertices, harmonics, scale, *found)
+    _launch("project_triangles", task, harmonics, vertices, harmonics, scale, *found)
     return found, ()
 
 
 def backward(
-    sight: Any, inputs: tuple[Tensor, Tensor, Tensor], saved: tuple[()],
+    task: Any, inputs: tuple[Tensor, Tensor, Tensor], saved: tuple[()],
     grads: tuple[Tensor | None, ...], wanted: tuple[bool, ...],
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of vertices, harmonics and scale."""
@@ -70,7 +70,7 @@ def backward(
         for grad, shape in zip(grads, shapes, strict=True)
     ]
     found = torch.empty_like(vertices), torch.empty_like(harmonics), torch.empty_like(scale)
-    _launch("project_backward", sight, harmonics, *inputs, *upstream, *found)
+    _launch("project_backward", task, harmonics, *inputs, *upstream, *found)
     return found
 
 

@@ -3,8 +3,8 @@
 A pair of sequences is worked on diagonal by diagonal. Diagonal k holds d(i, k - i) at place i, so
 that the three cells that a cell is made from are at i - 1 and i of diagonal k - 1 and at i - 1 of
 diagonal k - 2: all cells of a diagonal are computed at once, in vectors. The forward pass keeps
-the derivatives of every cell, so that the backward pass is linear and knows no law. The three of a
-cell add up to 1, since a minimum moves with its candidates, so two of them are kept.
+the derivatives of every cell, so that the backward pass is linear and knows no distribution. The
+three of a cell add up to 1, since a minimum moves with its candidates, so two of them are kept.
 
 A unit of work is a pair, so that any number of threads gives the same bits.
 """
@@ -46,23 +46,23 @@ def _inside(k, n, m):
 
 
 @register_jitable
-def _by_law(
-    above, left, corner, local, count, row, column, on_corner, after, law, target, slopes, ways
+def _by_weights(
+    above, left, corner, local, count, row, column, on_corner, after, decision, target, slopes, ways
 ):
-    """As `align`, for any law; without derivatives if slopes are empty."""
+    """As `align`, for any distribution; without derivatives if slopes are empty."""
     first, second, third = ways.x[0], ways.x[1], ways.x[2]
     for i in range(count):
         first[i] = above[i] + row
         second[i] = left[i] + column
         third[i] = corner[i] + on_corner * local[i]
-    weigh(ways, count, law)
+    weigh(ways, count, decision)
     smallest(ways, count)
     for i in range(count):
         target[i] = ways.value[i] + after * local[i]
     if slopes.shape[1] == 0:
         return
     ways.by_value[:count] = 1.0
-    minimum_backward(ways, count, law, False)
+    minimum_backward(ways, count, decision, False)
     slopes[:, :count] = ways.by_x[:2, :count]
 
 
@@ -84,8 +84,8 @@ def _rescale(sums, length):
 
 
 @kernel()
-def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start, stop):
-    """Fill in out [B] for the pairs start .. stop - 1; law is a `Decision`.
+def forward(matrix, skips, lengths, decision, warping, log_sum_exp, out, saved, start, stop):
+    """Fill in out [B] for the pairs start .. stop - 1; decision is a `Decision`.
 
     saved [B, 2, n m + LANES] gets the derivatives of every cell by those above and to the left of
     it, diagonal after diagonal, unless it is empty. For the minimum -log(sum exp(-beta x)) / beta,
@@ -95,12 +95,12 @@ def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start
     is_saved, size = saved.shape[2] > 0, n + 2 + LANES
     unsaved = np.empty((2, size))
     diagonals, local = np.zeros((3, 2 * size)), np.zeros(size)
-    law, ways = Decision(*law), candidates(3, size)
+    decision, ways = Decision(*decision), candidates(3, size)
     row, column = (0.0, 0.0) if warping else (skips[0], skips[1])
     on_corner, after = (0.0, 1.0) if warping else (1.0, 0.0)
     prices = np.zeros((2, 2))
-    _set_sum(prices[0], 0, 1, -law.beta * row)
-    _set_sum(prices[1], 0, 1, -law.beta * column)
+    _set_sum(prices[0], 0, 1, -decision.beta * row)
+    _set_sum(prices[1], 0, 1, -decision.beta * column)
     rows_by = prices[0, 0], prices[0, 1]
     columns_by = prices[1, 0], prices[1, 1]
     stride = saved.shape[2] if is_saved else size
@@ -122,23 +122,23 @@ def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start
                     for i in range(0, count, LANES):
                         align_sums_saved(
                             i, above, left, corner, local, rows_by, columns_by, on_corner, after,
-                            law.beta, target, size, slopes, stride,
+                            decision.beta, target, size, slopes, stride,
                         )  # fmt: skip
                 elif log_sum_exp:
                     for i in range(0, count, LANES):
                         align_sums(
                             i, above, left, corner, local, rows_by, columns_by, on_corner, after,
-                            law.beta, target, size,
+                            decision.beta, target, size,
                         )  # fmt: skip
-                elif law.tails == 0:
+                elif decision.tails == 0:
                     for i in range(0, count, LANES):
                         align(
-                            i, above, left, corner, local, row, column, on_corner, after, law.beta,
-                            target, slopes, stride,
+                            i, above, left, corner, local, row, column, on_corner, after,
+                            decision.beta, target, slopes, stride,
                         )  # fmt: skip
                 else:
-                    _by_law(
-                        above, left, corner, local, count, row, column, on_corner, after, law,
+                    _by_weights(
+                        above, left, corner, local, count, row, column, on_corner, after, decision,
                         target, slopes if is_saved else unsaved[:, :0], ways,
                     )  # fmt: skip
                 at += count
@@ -147,7 +147,7 @@ def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start
                 if k <= end:
                     border = math.inf if warping and k > 0 else k * price
                     if log_sum_exp:
-                        _set_sum(current, place, size, -law.beta * border)
+                        _set_sum(current, place, size, -decision.beta * border)
                     else:
                         current[place] = border
             if log_sum_exp and k % _STEPS == _STEPS - 1:
@@ -156,7 +156,7 @@ def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start
         last = row_of(diagonals, (rows + columns) % 3)
         if log_sum_exp:
             whole = math.log(last[rows]) + last[rows + size] * _LN2 if last[rows] > 0 else -math.inf
-            out[b] = -whole / law.beta
+            out[b] = -whole / decision.beta
         else:
             out[b] = last[rows]
 

@@ -17,7 +17,7 @@ from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as supports
 from gendr.kernels.operator import KernelPair, Kernels
 from gendr.kernels.threads import run
-from gendr.relaxed.backends.laws import KernelLaw
+from gendr.relaxed.backends.distributions import KernelDistribution
 
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 Inputs: TypeAlias = "tuple[Any, ...]"  # tensors, and the steepness
@@ -36,7 +36,7 @@ _MEMORY = (
 
 
 def _decision(
-    law: KernelLaw, steepness: Number, density: bool = True, tails: bool = False
+    dist: KernelDistribution, steepness: Number, density: bool = True, tails: bool = False
 ) -> tuple[float, int, int, float]:
     """A `minimum.Decision`: 0 for the functions of a softmax, but for the `tails` if asked.
 
@@ -46,9 +46,9 @@ def _decision(
 
     return (
         float(steepness),
-        tails_address(law.name) if tails or not law.is_softmax else 0,
-        density_address(law.name) if density and not law.is_softmax else 0,
-        law.shape,
+        tails_address(dist.name) if tails or not dist.is_softmax else 0,
+        density_address(dist.name) if density and not dist.is_softmax else 0,
+        dist.shape,
     )
 
 
@@ -71,14 +71,14 @@ def _path_forward(
     batch, height, width = costs.shape
     size = kernels.padded_size(height, width)
     rows = task.iterations + 1
-    if not save or task.law.is_softmax or 8 * batch * rows * size > _MEMORY:
+    if not save or task.kernel_dist.is_softmax or 8 * batch * rows * size > _MEMORY:
         rows = 0
     saved = torch.empty(batch, rows, size, dtype=torch.float64, device="cpu")
     used = torch.empty(batch, dtype=torch.int64, device="cpu")
     path = torch.empty_like(costs)
     _launch(
         kernels.forward, batch, _FORWARD * _candidates(costs, task), costs,
-        _decision(task.law, steepness, density=False), _offsets(task, width),
+        _decision(task.kernel_dist, steepness, density=False), _offsets(task, width),
         task.iterations, task.least, path, saved, used,
     )  # fmt: skip
     return (path,), (saved, used)
@@ -93,7 +93,7 @@ def _path_backward(
     by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
     _launch(
         kernels.backward, len(costs), _BACKWARD * _candidates(costs, task), costs,
-        _decision(task.law, steepness), _offsets(task, costs.shape[2]), task.iterations,
+        _decision(task.kernel_dist, steepness), _offsets(task, costs.shape[2]), task.iterations,
         task.least, *saved, grads[0], by_costs, by_beta,
     )  # fmt: skip
     return by_costs, by_beta
@@ -102,7 +102,7 @@ def _path_backward(
 def _candidates(costs: Tensor, task: Any) -> float:
     sweeps = min(task.iterations, 2 * sum(costs.shape[1:]))
     found = costs.numel() * sweeps * len(task.steps)
-    return _NEAR * found if task.law.is_softmax else found
+    return _NEAR * found if task.kernel_dist.is_softmax else found
 
 
 def _offsets(task: Any, width: int) -> tuple[int, ...]:
@@ -119,7 +119,7 @@ def _graph_forward(
     _launch(
         kernels.forward, len(costs), 4 * _FORWARD * costs.numel() * task.iterations,
         costs, task.sources, task.starts, task.source, task.target,
-        _decision(task.law, steepness, density=False), task.iterations, nodes, edges,
+        _decision(task.kernel_dist, steepness, density=False), task.iterations, nodes, edges,
     )  # fmt: skip
     return (nodes, edges), ()
 
@@ -134,7 +134,7 @@ def _graph_backward(
     _launch(
         kernels.backward, len(costs), 4 * _BACKWARD * costs.numel() * task.iterations,
         costs, task.sources, task.starts, task.source, task.target,
-        _decision(task.law, steepness), task.iterations,
+        _decision(task.kernel_dist, steepness), task.iterations,
         _zeros_if_none(grads[0], len(costs), task.nodes),
         _zeros_if_none(grads[1], *costs.shape), by_costs, by_beta,
     )  # fmt: skip
@@ -152,7 +152,7 @@ def _alignment_forward(
     saved, out = matrix.new_empty(max(1, batch), 2, size), matrix.new_empty(batch)
     _launch(
         kernels.forward, batch, 3 * _FORWARD * matrix.numel(), matrix, skips,
-        task.lengths.contiguous(), _decision(task.law, steepness), task.warping,
+        task.lengths.contiguous(), _decision(task.kernel_dist, steepness), task.warping,
         task.minimum == "log_sum_exp", out, saved,
     )  # fmt: skip
     return (out,), (saved, out)
@@ -183,7 +183,7 @@ def _bubble_forward(
     values, (swaps, ordered) = torch.empty_like(x), x.new_empty(2, len(x))
     _launch(
         kernels.forward, -(-len(x) // kernels.GROUP), _FORWARD * x.numel() * x.shape[1], x,
-        _decision(task.law, steepness, density=False, tails=True), values, swaps, ordered,
+        _decision(task.kernel_dist, steepness, density=False, tails=True), values, swaps, ordered,
     )  # fmt: skip
     return (values, swaps, ordered), ()
 
@@ -199,7 +199,7 @@ def _bubble_backward(
     shapes = (x.shape, x.shape[:1], x.shape[:1])
     _launch(
         kernels.backward, groups, _BACKWARD * x.numel() * x.shape[1], x,
-        _decision(task.law, steepness, tails=True),
+        _decision(task.kernel_dist, steepness, tails=True),
         *(_zeros_if_none(g, *shape) for g, shape in zip(grads, shapes, strict=True)),
         by_x, by_beta,
     )  # fmt: skip

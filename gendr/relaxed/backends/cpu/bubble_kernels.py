@@ -1,9 +1,9 @@
 """The compiled kernels of bubble sort, forward and backward.
 
 `GROUP` rows of the batch are sorted together, one in each lane: a comparison is a few loops over
-the lanes and one call of the law. The backward pass sorts again and keeps what it needs, so that
-the forward pass keeps nothing. A unit of work is a group, so that any number of threads gives the
-same bits.
+the lanes and one call of the distribution. The backward pass sorts again and keeps what it needs,
+so that the forward pass keeps nothing. A unit of work is a group, so that any number of threads
+gives the same bits.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -41,12 +41,12 @@ def _arguments(difference, beta, z):
 
 
 @inner()
-def _compare(a, b, law, difference, z, p, q):
+def _compare(a, b, decision, difference, z, p, q):
     """Fill in difference = b - a, and p and q, the probabilities of a > b and of the opposite."""
     for i in range(GROUP):
         difference[i] = b[i] - a[i]
-    _arguments(difference, law.beta, z)
-    call_cdf(law.tails, z, GROUP, law.shape, q, p)
+    _arguments(difference, decision.beta, z)
+    call_cdf(decision.tails, z, GROUP, decision.shape, q, p)
 
 
 @inner()
@@ -57,12 +57,12 @@ def _mix(a, b, p, q):
 
 
 @kernel()
-def forward(x, law, values, swaps, ordered, start, stop):
+def forward(x, decision, values, swaps, ordered, start, stop):
     """Fill in values [B, n], swaps [B] and ordered [B] for the groups start .. stop - 1; n >= 2.
 
-    law is a `Decision`, which has `tails` for the logistic law too.
+    decision is a `Decision`, which has `tails` for the logistic distribution too.
     """
-    law = Decision(*law)
+    decision = Decision(*decision)
     batch, n = x.shape
     array, mixed = np.empty((n, GROUP)), np.empty((n, GROUP))
     lanes, scratch = np.empty((8, GROUP)), np.empty((4, GROUP))
@@ -83,7 +83,7 @@ def forward(x, law, values, swaps, ordered, start, stop):
             left[:] = 1.0
             for i in range(last):
                 a, b = row(array, i), row(array, i + 1)
-                _compare(a, b, law, difference, z, p, q)
+                _compare(a, b, decision, difference, z, p, q)
                 _mix(a, b, p, q)
                 for k in range(GROUP):
                     swapped[k] = p[k] + q[k] * swapped[k]
@@ -109,12 +109,12 @@ def forward(x, law, values, swaps, ordered, start, stop):
 
 
 @kernel()
-def backward(x, law, grad_values, grad_swaps, grad_ordered, by_x, by_beta, start, stop):
+def backward(x, decision, grad_values, grad_swaps, grad_ordered, by_x, by_beta, start, stop):
     """Fill in the gradients of x [B, n] and, for each group, of beta.
 
-    density = 0 stands for the logistic law, whose density is p q.
+    density = 0 stands for the logistic distribution, whose density is p q.
     """
-    law = Decision(*law)
+    decision = Decision(*decision)
     batch, n = x.shape
     passes, size = n - 1, n * (n - 1) // 2
     array, g, given = np.empty((n, GROUP)), np.empty((n, GROUP)), np.empty((n, GROUP))
@@ -144,7 +144,7 @@ def backward(x, law, grad_values, grad_swaps, grad_ordered, by_x, by_beta, start
             left[:] = 1.0
             for i in range(passes - t):
                 a, b, here_p, here_q = row(array, i), row(array, i + 1), row(p, c), row(q, c)
-                _compare(a, b, law, row(difference, c), z, here_p, here_q)
+                _compare(a, b, decision, row(difference, c), z, here_p, here_q)
                 _mix(a, b, here_p, here_q)
                 for k in range(GROUP):
                     order_before[c, k] = order[k]
@@ -185,17 +185,17 @@ def backward(x, law, grad_values, grad_swaps, grad_ordered, by_x, by_beta, start
                     g_reached[k] = by_part * lefts[t, k] + g_reached[k] * swappeds[t, k]
             for i in range(passes - t - 1, -1, -1):
                 c -= 1
-                if law.density == 0:
+                if decision.density == 0:
                     for k in range(GROUP):
                         pdf[k] = p[c, k] * q[c, k]
                 else:
-                    _arguments(row(difference, c), law.beta, z)
-                    call_pdf(law.density, z, GROUP, law.shape, pdf)
+                    _arguments(row(difference, c), decision.beta, z)
+                    call_pdf(decision.density, z, GROUP, decision.shape, pdf)
                 for k in range(GROUP):
                     d, gi, gj = difference[c, k], g[i, k], g[i + 1, k]
                     by_q = d * (gj - gi) - g_count[k]
                     by_q += g_order[k] * order_before[c, k] + g_left[k] * left_before[c, k]
-                    by_d = by_q * pdf[k] * law.beta
+                    by_d = by_q * pdf[k] * decision.beta
                     beta_parts[k] += by_q * pdf[k] * d
                     g[i, k] = q[c, k] * gi + p[c, k] * gj - by_d
                     g[i + 1, k] = p[c, k] * gi + q[c, k] * gj + by_d

@@ -1,9 +1,9 @@
 """The compiled kernels of shortest paths through graphs, forward and backward.
 
 Edges are sorted by the node in which they end, so that the candidates of a node are neighbours in
-memory; the odds of all edges are computed in one loop or one call of the law. The backward pass
-runs the sweeps again and keeps their distances. A unit of work is one set of costs, so that any
-number of threads gives the same bits.
+memory; the odds of all edges are computed in one loop or one call of the distribution. The backward
+pass runs the sweeps again and keeps their distances. A unit of work is one set of costs, so that
+any number of threads gives the same bits.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -25,7 +25,7 @@ _GONE = 1e-20  # where less than this of the walk is, nothing is
 
 
 @inner()
-def _weigh(distance, cost, sources, starts, law, ways, beyond, z, work, w, total, value):
+def _weigh(distance, cost, sources, starts, decision, ways, beyond, z, work, w, total, value):
     """Fill in weights w [E], totals and expected distances [V]; edges in order of their ends."""
     size, nodes = len(cost), len(starts) - 1
     for v in range(nodes):
@@ -36,8 +36,8 @@ def _weigh(distance, cost, sources, starts, law, ways, beyond, z, work, w, total
         for e in range(starts[v], starts[v + 1]):
             beyond[e] = ways[e] - low if ways[e] < math.inf else 0.0
     for e in range(size):
-        z[e] = min(beyond[e] * law.beta, LARGE)
-    odds_of(z, size, law.tails, law.shape, work, w)
+        z[e] = min(beyond[e] * decision.beta, LARGE)
+    odds_of(z, size, decision.tails, decision.shape, work, w)
     for v in range(nodes):
         total[v] = 0.0
         for e in range(starts[v], starts[v + 1]):
@@ -81,15 +81,15 @@ def _walk(w, sources, starts, source, target, steps, position, by_node, by_edge)
 
 
 @inner()
-def _sweeps(cost, sources, starts, source, law, iterations, history, arrays, nodal):
+def _sweeps(cost, sources, starts, source, decision, iterations, history, arrays, nodal):
     """Run the sweeps and return their number; history [T + 1, V] gets the distances."""
     value = nodal[1]
     history[0] = math.inf
     history[0, source] = 0.0
     for sweep in range(1, iterations + 1):
         before, after = history[sweep - 1], history[sweep]
-        _weigh(before, cost, sources, starts, law, arrays[0], arrays[1], arrays[2], arrays[3:5],
-               arrays[5], nodal[0], value)  # fmt: skip
+        _weigh(before, cost, sources, starts, decision, arrays[0], arrays[1], arrays[2],
+               arrays[3:5], arrays[5], nodal[0], value)  # fmt: skip
         after[:] = value
         after[source] = 0.0
         same = True
@@ -102,15 +102,17 @@ def _sweeps(cost, sources, starts, source, law, iterations, history, arrays, nod
 
 
 @kernel()
-def forward(costs, sources, starts, source, target, law, iterations, by_node, by_edge, start, stop):
+def forward(
+    costs, sources, starts, source, target, decision, iterations, by_node, by_edge, start, stop
+):
     """Fill in by_node [B, V] and by_edge [B, E] for the costs start .. stop - 1."""
-    law = Decision(*law)
+    decision = Decision(*decision)
     size, nodes = costs.shape[1], len(starts) - 1
     arrays, nodal = np.empty((6, size)), np.empty((2, nodes))
     history, position = np.empty((iterations + 1, nodes)), np.empty((iterations + 2, nodes))
     for b in range(start, stop):
         arrays[5] = 0.0
-        _sweeps(costs[b], sources, starts, source, law, iterations, history, arrays, nodal)
+        _sweeps(costs[b], sources, starts, source, decision, iterations, history, arrays, nodal)
         _walk(arrays[5], sources, starts, source, target, iterations, position, by_node[b],
               by_edge[b])  # fmt: skip
         for v in range(nodes):
@@ -121,11 +123,11 @@ def forward(costs, sources, starts, source, target, law, iterations, by_node, by
 
 @kernel()
 def backward(
-    costs, sources, starts, source, target, law, iterations, grad_node, grad_edge, by_costs,
+    costs, sources, starts, source, target, decision, iterations, grad_node, grad_edge, by_costs,
     by_beta, start, stop,
 ):  # fmt: skip
     """Fill in the gradients by_costs [B, E] and by_beta [B] for the costs start .. stop - 1."""
-    law = Decision(*law)
+    decision = Decision(*decision)
     size, nodes = costs.shape[1], len(starts) - 1
     arrays, nodal = np.empty((6, size)), np.empty((2, nodes))
     ways, beyond, z, work, w = arrays[0], arrays[1], arrays[2], arrays[3:5], arrays[5]
@@ -137,7 +139,9 @@ def backward(
     edge_after = np.empty(size)
     for b in range(start, stop):
         w[:] = 0.0
-        sweeps = _sweeps(costs[b], sources, starts, source, law, iterations, history, arrays, nodal)
+        sweeps = _sweeps(
+            costs[b], sources, starts, source, decision, iterations, history, arrays, nodal
+        )
         steps = _walk(w, sources, starts, source, target, iterations, position, node_after,
                       edge_after)  # fmt: skip
         # The products of 1 - p over the positions before each.
@@ -174,11 +178,11 @@ def backward(
         by_beta[b] = 0.0
         for sweep in range(sweeps, 0, -1):
             _weigh(
-                history[sweep - 1], costs[b], sources, starts, law, ways, beyond, z, work, w, total,
-                value,
+                history[sweep - 1], costs[b], sources, starts, decision, ways, beyond, z, work, w,
+                total, value,
             )  # fmt: skip
-            if law.density != 0:
-                call_pdf(law.density, pointer(z), size, law.shape, pointer(pdf))
+            if decision.density != 0:
+                call_pdf(decision.density, pointer(z), size, decision.shape, pointer(pdf))
             following[:] = 0.0
             g[source] = 0.0
             for v in range(nodes):
@@ -193,14 +197,14 @@ def backward(
                     if not ways[e] < math.inf:
                         z[e] = 0.0
                         continue
-                    slope = slope_of(w[e], total[v], pdf[e]) if law.density != 0 else -w[e]
+                    slope = slope_of(w[e], total[v], pdf[e]) if decision.density != 0 else -w[e]
                     a = slope * (g[v] * (beyond[e] - expected) + gw[e] - mean)
                     by_beta[b] += a * beyond[e]
-                    z[e] = g[v] * w[e] + law.beta * a
-                    moved += law.beta * a
+                    z[e] = g[v] * w[e] + decision.beta * a
+                    moved += decision.beta * a
                     ties += 1.0 if beyond[e] == 0.0 else 0.0
                 for e in range(starts[v], starts[v + 1]):
-                    if beyond[e] == 0.0 and ways[e] < math.inf and law.density != 0:
+                    if beyond[e] == 0.0 and ways[e] < math.inf and decision.density != 0:
                         z[e] -= moved / ties
                     by_costs[b, e] += z[e]
                     following[sources[e]] += z[e]

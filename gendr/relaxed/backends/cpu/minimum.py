@@ -20,7 +20,7 @@ from gendr.kernels.numba.calls import call_cdf, call_pdf, pointer
 from gendr.kernels.numba.compilation import inner
 from gendr.kernels.numba.mathematics import exp
 
-LARGE = 1e300  # as far as a law is asked
+LARGE = 1e300  # as far as a distribution is asked
 
 
 class Decision(NamedTuple):
@@ -28,8 +28,8 @@ class Decision(NamedTuple):
 
     Attributes:
         beta: the steepness.
-        tails: the address of the compiled cdf and sf of a law; 0 for one whose odds are exp(-z),
-            for which the weights are a softmax.
+        tails: the address of the compiled cdf and sf of a distribution; 0 for one whose odds are
+            exp(-z), for which the weights are a softmax.
         density: the address of its compiled density, likewise.
         shape: its parameter.
     """
@@ -109,7 +109,7 @@ def slope_of(weight, total, pdf):
 
 
 @inner()
-def weigh(c, n, law):
+def weigh(c, n, decision):
     """Fill in the weights, the smallest candidates and the sums of the odds of n decisions."""
     low, total, z = c.low, c.total, c.z
     low[:n] = math.inf
@@ -122,13 +122,13 @@ def weigh(c, n, law):
     total[:n] = 0.0
     for k in range(len(c.x)):
         row, out = c.x[k], c.w[k]
-        if law.tails == 0:  # in one loop
+        if decision.tails == 0:  # in one loop
             for i in range(n):
-                odds = exp((low[i] - row[i]) * law.beta)
+                odds = exp((low[i] - row[i]) * decision.beta)
                 out[i] = odds if row[i] < math.inf else 0.0
         else:
-            _arguments(row, n, low, law.beta, z)
-            odds_of(z, n, law.tails, law.shape, c.work, out)
+            _arguments(row, n, low, decision.beta, z)
+            odds_of(z, n, decision.tails, decision.shape, c.work, out)
             for i in range(n):
                 out[i] = out[i] if row[i] < math.inf else 0.0
         for i in range(n):
@@ -156,22 +156,22 @@ def smallest(c, n):
 
 
 @inner()
-def _slopes(c, k, n, law):
+def _slopes(c, k, n, decision):
     """Fill in q, the derivative of the odds of candidate k by z, divided by the total."""
     row, weights, q = c.x[k], c.w[k], c.q
-    if law.density == 0:
+    if decision.density == 0:
         for i in range(n):
             q[i] = -weights[i]
         return
     pdf, total = c.work[0], c.total
-    _arguments(row, n, c.low, law.beta, c.z)
-    call_pdf(law.density, pointer(c.z), n, law.shape, pointer(pdf))
+    _arguments(row, n, c.low, decision.beta, c.z)
+    call_pdf(decision.density, pointer(c.z), n, decision.shape, pointer(pdf))
     for i in range(n):
         q[i] = slope_of(weights[i], total[i], pdf[i]) if row[i] < math.inf else 0.0
 
 
 @inner()
-def minimum_backward(c, n, law, with_weights):
+def minimum_backward(c, n, decision, with_weights):
     """Fill in the gradients of the candidates, after `smallest`, and add to that of beta.
 
     They follow from those of the minima and, if `with_weights`, those of the weights.
@@ -187,7 +187,7 @@ def minimum_backward(c, n, law, with_weights):
                 mean[i] += weights[i] * given[i]
     for k in range(len(c.x)):
         row, weights, out = c.x[k], c.w[k], c.by_x[k]
-        _slopes(c, k, n, law)
+        _slopes(c, k, n, decision)
         for i in range(n):
             beyond = row[i] - value[i]
             a = g[i] * (beyond if beyond < math.inf else 0.0) - mean[i]
@@ -199,10 +199,10 @@ def minimum_backward(c, n, law, with_weights):
         for i in range(n):
             beyond = row[i] - low[i]
             by_beta[i] += out[i] * (beyond if beyond < math.inf else 0.0)
-            out[i] *= law.beta
+            out[i] *= decision.beta
             moved[i] += out[i]
             out[i] += g[i] * weights[i]
-    if law.density == 0:  # a softmax does not change when all candidates move
+    if decision.density == 0:  # a softmax does not change when all candidates move
         return
     z[:n] = 0.0
     for k in range(len(c.x)):

@@ -8,13 +8,13 @@ part. Numbers beyond the last row are there for the last vector.
 A softmax needs no exponential per neighbour where exp(-beta d) of all cells are numbers, as they
 are for steepness and costs of use: its total over the neighbours is a sum of shifted arrays, and so
 are the mean distance, a step of the walk, and the gradients of both: the weights never appear. Such
-distances are called near. Those farther apart, and other laws, take the way of `minimum`, which
-evaluates the law for every neighbour.
+distances are called near. Those farther apart, and other distributions, take the way of `minimum`,
+which evaluates the distribution for every neighbour.
 
 A unit of work is a map, so that any number of threads gives the same bits. The backward pass needs
 the distances of all sweeps. For a softmax it computes them again, which takes less time than to
-fetch them from memory; for other laws the forward pass saves them if there is room. The weights are
-always computed again.
+fetch them from memory; for other distributions the forward pass saves them if there is room. The
+weights are always computed again.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -59,7 +59,7 @@ _GONE = 1e-20  # where less than this of the walk is, nothing is
 
 
 class Grid(NamedTuple):
-    """The cells of a map with its border, and the law of their decisions.
+    """The cells of a map with its border, and the distribution of their decisions.
 
     Attributes:
         height: how many rows there are without the border.
@@ -68,7 +68,7 @@ class Grid(NamedTuple):
         first, last: the cells (0, 0) and (H - 1, W - 1).
         begin, end: the rows without those of the border.
         offsets: a tuple of what leads from a cell to its K neighbours.
-        law: of the decisions.
+        decision: by which cells decide, a `Decision`.
     """
 
     height: Any
@@ -79,7 +79,7 @@ class Grid(NamedTuple):
     begin: Any
     end: Any
     offsets: Any
-    law: Any
+    decision: Any
 
 
 class Walked(NamedTuple):
@@ -107,13 +107,13 @@ def padded_size(height, width):
 
 
 @register_jitable
-def _grid(costs, offsets, law):
+def _grid(costs, offsets, decision):
     height, width = costs.shape[1:]
     stride = width + 2
     end = 1 + stride + height * stride
     return Grid(
         height, stride, padded_size(height, width), stride + 2, end - 2, 1 + stride, end, offsets,
-        Decision(*law),
+        Decision(*decision),
     )  # fmt: skip
 
 
@@ -160,9 +160,9 @@ def _middle(grid, distance, end, bound):
 
     The bound is one of the absolute distances, perhaps a loose one.
     """
-    if grid.law.tails != 0:
+    if grid.decision.tails != 0:
         return False, 0.0
-    if bound * grid.law.beta <= _NEAR and bound < _HUGE:
+    if bound * grid.decision.beta <= _NEAR and bound < _HUGE:
         return True, 0.0
     low = high = 0.0  # the start is among them
     for i in range(end):
@@ -170,19 +170,19 @@ def _middle(grid, distance, end, bound):
         low = min(low, reached)
         high = max(high, reached)
     half = 0.5 * (high - low)
-    return half * grid.law.beta <= _NEAR and half < _HUGE, low + half
+    return half * grid.decision.beta <= _NEAR and half < _HUGE, low + half
 
 
 @inner()
 def _expected(grid, before, end, ways):
-    """Fill in the weights of the neighbours by the law, and their expected distances."""
+    """Fill in the weights of the neighbours by the distribution, and their expected distances."""
     begin, n = grid.begin, end - grid.begin
     for k in range(len(grid.offsets)):
         out, offset = ways.x[k], grid.offsets[k]
         source = before[begin + offset : end + offset]
         for i in range(n):
             out[i] = source[i]
-    weigh(ways, n, grid.law)
+    weigh(ways, n, grid.decision)
     smallest(ways, n)
 
 
@@ -214,7 +214,7 @@ def _sweeps(grid, costs, iterations, least, history, powers, inverses, cost, mom
             e, inverse = row(powers, at), row(inverses, at)
             # Vectors at the end look a row and LANES cells farther, where nothing is reached.
             for i in range(begin, end + grid.stride + 1 + LANES, LANES):
-                exponentials(i, before, middle, grid.law.beta, e, pointer(moment))
+                exponentials(i, before, middle, grid.decision.beta, e, pointer(moment))
             for i in range(begin, end, LANES):
                 expected_near(
                     i, e, pointer(moment), grid.offsets, middle, pointer(cost), inverse, after
@@ -305,13 +305,13 @@ def _walk_near(grid, e, inverse, steps, walked):
 
 
 @kernel()
-def forward(costs, law, offsets, iterations, least, out, saved, used, start, stop):
+def forward(costs, decision, offsets, iterations, least, out, saved, used, start, stop):
     """Fill in out [B, H, W] for the maps start .. stop - 1.
 
-    law is a `Decision`, offsets a tuple of K numbers. saved [B, T + 1, size] gets the distances of
-    all sweeps, unless it is empty; used [B] the number of sweeps.
+    decision is a `Decision`, offsets a tuple of K numbers. saved [B, T + 1, size] gets the
+    distances of all sweeps, unless it is empty; used [B] the number of sweeps.
     """
-    grid = _grid(costs, offsets, law)
+    grid = _grid(costs, offsets, decision)
     ways, walked = candidates(len(offsets), grid.size), _walked(grid, 2)
     cost, moment = np.zeros(grid.size), np.zeros(grid.size)
     recent, powers, inverses = (
@@ -386,7 +386,7 @@ def _walk_back_near(grid, e, inverse, steps, walked, given, sums, following):
     for i in range(begin, end):
         shares[i] = left[i] * inverse[i]
     for i in range(begin, end, LANES):
-        turn_near(i, e, grid.law.beta, grid.offsets, shares, came, following)
+        turn_near(i, e, grid.decision.beta, grid.offsets, shares, came, following)
 
 
 @inner()
@@ -397,16 +397,18 @@ def _near_backward(grid, before, after, e, inverse, middle, end, cost, g, summed
     """
     shares, pulls = row(flows, 0), row(flows, 1)
     for i in range(grid.begin, end, LANES):
-        share(i, g, inverse, middle, grid.law.beta, cost, after, summed, shares, pulls)
+        share(i, g, inverse, middle, grid.decision.beta, cost, after, summed, shares, pulls)
     # The row after them may hold those of a sweep that reached it.
     for i in range(end, end + grid.stride + 1):
         shares[i] = pulls[i] = 0.0
     for i in range(grid.begin, end, LANES):
-        spread_near(i, before, e, middle, grid.law.beta, grid.offsets, shares, pulls, following)
+        spread_near(
+            i, before, e, middle, grid.decision.beta, grid.offsets, shares, pulls, following
+        )
 
 
 @inner()
-def _by_law_backward(grid, end, ways, g, gw, is_last, summed, following):
+def _by_decision_backward(grid, end, ways, g, gw, is_last, summed, following):
     """As `_near_backward`, after `_expected`; gw [K, size] is read for the last sweep."""
     begin, n = grid.begin, end - grid.begin
     for i in range(begin, end):
@@ -414,7 +416,7 @@ def _by_law_backward(grid, end, ways, g, gw, is_last, summed, following):
     ways.by_value[:n] = g[begin:end]
     if is_last:
         ways.by_w[:, :n] = gw[:, begin:end]
-    minimum_backward(ways, n, grid.law, is_last)
+    minimum_backward(ways, n, grid.decision, is_last)
     following[:] = 0.0
     for k in range(len(grid.offsets)):
         source, offset = ways.by_x[k], grid.offsets[k]
@@ -425,10 +427,10 @@ def _by_law_backward(grid, end, ways, g, gw, is_last, summed, following):
 
 @kernel()
 def backward(
-    costs, law, offsets, iterations, least, saved, used, grad, by_costs, by_beta, start, stop
+    costs, decision, offsets, iterations, least, saved, used, grad, by_costs, by_beta, start, stop
 ):
     """Fill in the gradients of the maps start .. stop - 1, and for each that of beta."""
-    grid = _grid(costs, offsets, law)
+    grid = _grid(costs, offsets, decision)
     size = grid.size
     ways, walked = candidates(len(offsets), size), _walked(grid, iterations + 2)
     is_saved = saved.shape[1] > 0
@@ -472,9 +474,9 @@ def backward(
                 else:
                     _expected(grid, before, end, ways)
                 pulled, pulls = slopes[sweep % 2], slopes[(sweep + 1) % 2]
-                _by_law_backward(grid, end, ways, pulled, gw, is_last, summed, pulls)
+                _by_decision_backward(grid, end, ways, pulled, gw, is_last, summed, pulls)
         _unpadded(grid, summed, by_costs[b])
         # The path does not change when costs grow and beta shrinks by the same factor (Euler).
         for i in range(by_costs.shape[1]):
             for j in range(by_costs.shape[2]):
-                by_beta[b] += costs[b, i, j] * by_costs[b, i, j] / grid.law.beta
+                by_beta[b] += costs[b, i, j] * by_costs[b, i, j] / grid.decision.beta

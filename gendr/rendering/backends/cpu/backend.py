@@ -222,7 +222,7 @@ def _alpha_backward(
     (faces, _, aggregation), (a, s, ties, tables) = spec, saved
     a, s = a.detach(), s.detach()  # for float64, alpha is the output itself
     scalars = any(wanted[1:])
-    law = formulas_of(
+    formulas = formulas_of(
         aggregation.coverage, aggregation.tconorm, scalars=scalars, shape=wanted[3], p=wanted[4]
     )
     # A saturated pixel has no gradient.
@@ -232,7 +232,7 @@ def _alpha_backward(
     grad_corners = memory.empty(tables.corners.shape, torch.float64).zero_().numpy()
     grad_scalars = np.zeros((count if scalars else 0, kernels.GRAD_COLUMNS))
     run(
-        kernels.backward_faces, count, tuple(tables), tuple(law),
+        kernels.backward_faces, count, tuple(tables), tuple(formulas),
         (pixel_grads.numpy(), a.numpy(), s.numpy(), ties), grad_corners, grad_scalars,
     )  # fmt: skip
     found: list[Any] = [grad_corners] + [None] * 4

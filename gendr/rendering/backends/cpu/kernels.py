@@ -7,12 +7,13 @@ and no other thread writes to these, so that any number of threads gives the sam
 - backward: a unit is a run of faces; the rows of a face are taken in order.
 
 All walk in the same way: `next_block` gathers the pixels near one face after the other into a block
-of points and measures their distances; then a whole block goes through the law, the family of
-T-conorms and the sums. How the points of a face are divided among blocks depends on that face alone
-(in the backward pass, where its rows are not divided among threads): they may be summed in vectors.
+of points and measures their distances; then a whole block goes through the distribution, the family
+of T-conorms and the sums. How the points of a face are divided among blocks depends on that face
+alone (in the backward pass, where its rows are not divided among threads): they may be summed in
+vectors.
 
-Laws and families are compiled functions that are called by address, on blocks of pairs, so that
-none of the kernels is compiled more than once. All arithmetic is float64.
+Distributions and families are compiled functions that are called by address, on blocks of pairs, so
+that none of the kernels is compiled more than once. All arithmetic is float64.
 
 Rows are numbered through all images: row = image * height + i. So are pixels.
 """
@@ -42,10 +43,11 @@ from gendr.kernels.numba.vectors import LANES, lanewise, put_before, where, wide
 from gendr.rendering.backends.cpu.records import AlphaRecords, FaceTables, Formulas
 
 SHORTEST = 1e-300  # an edge with a smaller squared length counts as a point
-BLOCK = 512  # pairs per call of a law: several arrays of this length fit in the L1 and L2 caches
+# Pairs per call of a distribution: several arrays of this length fit in the L1 and L2 caches.
+BLOCK = 512
 # Points are written and measured in whole vectors of `LANES`, so that loops over the few pixels of
-# a small face have no remainder, and blocks go through laws in multiples of `WHOLE`. The arrays
-# have room for the extra points, which are not used.
+# a small face have no remainder, and blocks go through distributions in multiples of `WHOLE`. The
+# arrays have room for the extra points, which are not used.
 WHOLE = 16
 STRIDE = BLOCK + WHOLE
 # A block is one array of float64 and one of int64; these are the offsets of their columns. As they
@@ -66,8 +68,8 @@ IMAGE_COLUMNS = 4
 # Columns of the per-face gradient table: the scalars of the face's image.
 GRAD_SCALE, GRAD_SHIFT, GRAD_SHAPE, GRAD_P = 0, 1, 2, 3
 GRAD_COLUMNS = 4
-# `tables` is a `FaceTables`, `law` a `Formulas`, of records.py. Kernels are given them as plain
-# tuples, `arrays` and `formulas`: Numba finds the types of these without Python.
+# `tables` is a `FaceTables`, `formulas` a `Formulas`, of records.py. Kernels are given them as
+# plain tuples: Numba finds the types of these without Python.
 
 
 # ---------------------------------------------------------------------------------------------
@@ -475,15 +477,15 @@ def _inverse(scale):
 
 
 @inner()
-def argument(n, ds, image, law, us, zs):
-    """Fill in the arguments of a law of n distances.
+def argument(n, ds, image, formulas, us, zs):
+    """Fill in the arguments of a distribution of n distances.
 
     `us` gets the argument before shift and reversal: d, |d| d or d / |d|^art, divided by the scale;
-    `zs` gets the argument of the law.
+    `zs` gets the argument of the distribution.
     """
     wide()
-    inverse, shift, art = _inverse(image[SCALE]), image[SHIFT], law.art
-    if law.squared:
+    inverse, shift, art = _inverse(image[SCALE]), image[SHIFT], formulas.art
+    if formulas.squared:
         for i in range(n):
             us[i] = abs(ds[i]) * ds[i] * inverse
     elif art > 0.0:
@@ -492,7 +494,7 @@ def argument(n, ds, image, law, us, zs):
     else:
         for i in range(n):
             us[i] = ds[i] * inverse
-    if law.reversed:
+    if formulas.reversed:
         for i in range(n):
             zs[i] = shift - us[i]
     else:
@@ -501,18 +503,24 @@ def argument(n, ds, image, law, us, zs):
 
 
 @inner()
-def coverage(n, ds, image, law, us, zs, cdf, sf):
-    """Fill in cdf and sf of n distances, for a law with its transforms, and its arguments."""
-    argument(n, ds, image, law, us, zs)
-    call_cdf(law.cdf, pointer(zs), n, law.shape, pointer(cdf), pointer(sf))
+def coverage(n, ds, image, formulas, us, zs, cdf, sf):
+    """Fill in cdf and sf of n distances, with all transforms, and the arguments."""
+    argument(n, ds, image, formulas, us, zs)
+    call_cdf(formulas.cdf, pointer(zs), n, formulas.shape, pointer(cdf), pointer(sf))
 
 
 @inner()
-def coverage_and_density(n, ds, image, law, us, zs, cdf, sf, pdf):
-    """Fill in cdf, sf and pdf of n distances, and the arguments of the law."""
-    argument(n, ds, image, law, us, zs)
+def coverage_and_density(n, ds, image, formulas, us, zs, cdf, sf, pdf):
+    """Fill in cdf, sf and pdf of n distances, and the arguments of the distribution."""
+    argument(n, ds, image, formulas, us, zs)
     call_cdf_and_pdf(
-        law.cdf_and_pdf, pointer(zs), n, law.shape, pointer(cdf), pointer(sf), pointer(pdf)
+        formulas.cdf_and_pdf,
+        pointer(zs),
+        n,
+        formulas.shape,
+        pointer(cdf),
+        pointer(sf),
+        pointer(pdf),
     )
 
 
@@ -536,18 +544,18 @@ def _raise(block, a, cutoff, totals, ties):
 
 
 @inner()
-def _accumulate(n, block, image, law, buffers, totals, ties, end):
+def _accumulate(n, block, image, formulas, buffers, totals, ties, end):
     """Add the generators of a block of pairs, of one image, to the totals of their pixels."""
     wide()
     us, zs, cdf, sf, g = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
-    coverage(n, block[1][DISTANCE:], image, law, us, zs, cdf, sf)
-    a, s = (sf, cdf) if law.reversed else (cdf, sf)
-    if law.idempotent:
-        _raise(block, a, law.cutoff, totals, ties)
+    coverage(n, block[1][DISTANCE:], image, formulas, us, zs, cdf, sf)
+    a, s = (sf, cdf) if formulas.reversed else (cdf, sf)
+    if formulas.idempotent:
+        _raise(block, a, formulas.cutoff, totals, ties)
         return
-    call_generator(law.generator, pointer(a), pointer(s), n, image[FAMILY_P], pointer(g))
+    call_generator(formulas.generator, pointer(a), pointer(s), n, image[FAMILY_P], pointer(g))
     for i in range(n):
-        g[i] = g[i] if a[i] > law.cutoff else 0.0
+        g[i] = g[i] if a[i] > formulas.cutoff else 0.0
     scatter(block, g, totals, end)
 
 
@@ -557,7 +565,7 @@ def alpha_rows(arrays, formulas, totals, ties, start, stop):
 
     Candidates beyond the radius need no test, because their F is below the cutoff.
     """
-    tables, law = FaceTables(*arrays), Formulas(*formulas)
+    tables, formulas = FaceTables(*arrays), Formulas(*formulas)
     height, width = extent(tables.grid)
     images, offsets = tables.images, tables.offsets
     block, buffers = new_block(), np.zeros((5, STRIDE))
@@ -569,7 +577,7 @@ def alpha_rows(arrays, formulas, totals, ties, start, stop):
             if n == 0:
                 break
             _accumulate(
-                padded(n), block, images[b], law, buffers, totals, ties, stop * width
+                padded(n), block, images[b], formulas, buffers, totals, ties, stop * width
             )  # fmt: skip
 
 
@@ -698,11 +706,11 @@ def move_corners(n, block, corners, grad_d, sums, out):
 
 
 @inner()
-def through_argument(n, ds, scale, law, grad_u, grad_d):
-    """Turn gradients of the argument u of a law (see `coverage`) into gradients of the distance."""
+def through_argument(n, ds, scale, formulas, grad_u, grad_d):
+    """Turn gradients of the argument u (see `coverage`) into gradients of the distance."""
     wide()
-    art, inverse = law.art, _inverse(scale)
-    if law.squared:
+    art, inverse = formulas.art, _inverse(scale)
+    if formulas.squared:
         for i in range(n):
             grad_d[i] = grad_u[i] * 2.0 * abs(ds[i]) * inverse
     elif art > 0.0:
@@ -715,26 +723,26 @@ def through_argument(n, ds, scale, law, grad_u, grad_d):
 
 
 @inner()
-def add_law_scalars(n, block, image, law, us, zs, grad_a, grad_z, dshape, out):
+def add_distribution_scalars(n, block, image, formulas, us, zs, grad_a, grad_z, dshape, out):
     """Add the gradients of scale, shift and shape of a block of pairs to their faces.
 
-    `grad_a` is the gradient of the coverage, `grad_z` that of the law's argument. Overwrites
-    `dshape`.
+    `grad_a` is the gradient of the coverage, `grad_z` that of the distribution's argument.
+    Overwrites `dshape`.
     """
-    sign, indices = -1.0 if law.reversed else 1.0, block[2]
-    if law.dshape != 0:
-        call_pdf(law.dshape, pointer(zs), n, law.shape, pointer(dshape))
+    sign, indices = -1.0 if formulas.reversed else 1.0, block[2]
+    if formulas.dshape != 0:
+        call_pdf(formulas.dshape, pointer(zs), n, formulas.shape, pointer(dshape))
     for k in range(block[0][PARTS]):
         f = indices[PART_FACE + k]
         for i in range(indices[PART + k], indices[PART + k + 1]):
             out[f, GRAD_SCALE] -= grad_z[i] * us[i] / image[SCALE]
             out[f, GRAD_SHIFT] += sign * grad_z[i]
-            if law.dshape != 0:
+            if formulas.dshape != 0:
                 out[f, GRAD_SHAPE] += sign * grad_a[i] * dshape[i]
 
 
 @inner()
-def _add_scalars(n, block, image, law, buffers, out):
+def _add_scalars(n, block, image, formulas, buffers, out):
     """Add the gradients of the scalars of a block of pairs, from what `_backpropagate` left.
 
     Overwrites pdf and weight in `buffers`.
@@ -742,11 +750,11 @@ def _add_scalars(n, block, image, law, buffers, out):
     us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
     weight, total, rest = buffers[5], buffers[6], buffers[7]
     on_alpha, grad_z, grad_a, indices = buffers[8], buffers[9], buffers[11], block[2]
-    add_law_scalars(n, block, image, law, us, zs, grad_a, grad_z, pdf, out)
-    if law.weight_p != 0:
-        a, s = (sf, cdf) if law.reversed else (cdf, sf)
+    add_distribution_scalars(n, block, image, formulas, us, zs, grad_a, grad_z, pdf, out)
+    if formulas.weight_p != 0:
+        a, s = (sf, cdf) if formulas.reversed else (cdf, sf)
         call_weight(
-            law.weight_p, pointer(a), pointer(s), pointer(total), pointer(rest), n,
+            formulas.weight_p, pointer(a), pointer(s), pointer(total), pointer(rest), n,
             image[FAMILY_P], pointer(weight),
         )  # fmt: skip
         for k in range(block[0][PARTS]):
@@ -766,34 +774,37 @@ def _share_ties(block, a, cutoff, total, ties, weight):
 
 
 @inner()
-def _backpropagate(n, block, corners, image, law, drawn, buffers, grad_corners, grad_scalars):
+def _backpropagate(
+    n, block, corners, image, formulas, rendered, buffers, grad_corners, grad_scalars
+):
     """Add the gradients of a block of pairs of one image to their faces."""
     wide()
-    cutoff, points = law.cutoff, block[1]
+    cutoff, points = formulas.cutoff, block[1]
     ds, count = points[DISTANCE:], padded(n)
     us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
     weight, total, rest, on_alpha = buffers[5], buffers[6], buffers[7], buffers[8]
     grad_z, grad_d, grad_a = buffers[9], buffers[10], buffers[11]
-    coverage_and_density(count, ds, image, law, us, zs, cdf, sf, pdf)
-    a, s = (sf, cdf) if law.reversed else (cdf, sf)
+    coverage_and_density(count, ds, image, formulas, us, zs, cdf, sf, pdf)
+    a, s = (sf, cdf) if formulas.reversed else (cdf, sf)
     gather(
-        block, (pointer(drawn.alpha), pointer(drawn.rest), pointer(drawn.grad)), pointer(total)
+        block, (pointer(rendered.alpha), pointer(rendered.rest), pointer(rendered.grad)),
+        pointer(total)
     )  # fmt: skip
-    if law.idempotent:
-        _share_ties(block, a, cutoff, total, drawn.ties, weight)
+    if formulas.idempotent:
+        _share_ties(block, a, cutoff, total, rendered.ties, weight)
     else:
         call_weight(
-            law.weight, pointer(a), pointer(s), pointer(total), pointer(rest), count,
+            formulas.weight, pointer(a), pointer(s), pointer(total), pointer(rest), count,
             image[FAMILY_P], pointer(weight),
         )  # fmt: skip
     for i in range(count):
         on_alpha[i] = on_alpha[i] if a[i] > cutoff else 0.0
         grad_a[i] = on_alpha[i] * weight[i]
         grad_z[i] = grad_a[i] * pdf[i]
-    through_argument(count, ds, image[SCALE], law, grad_z, grad_d)
+    through_argument(count, ds, image[SCALE], formulas, grad_z, grad_d)
     move_corners(n, block, corners, grad_d, buffers[12], grad_corners)
-    if law.scalars:
-        _add_scalars(n, block, image, law, buffers, grad_scalars)
+    if formulas.scalars:
+        _add_scalars(n, block, image, formulas, buffers, grad_scalars)
 
 
 @kernel()
@@ -802,8 +813,8 @@ def backward_faces(arrays, formulas, pixel_arrays, grad_corners, grad_scalars, s
 
     `pixel_arrays` is a `AlphaRecords` of records.py.
     """
-    tables, law = FaceTables(*arrays), Formulas(*formulas)
-    drawn = AlphaRecords(*pixel_arrays)
+    tables, formulas = FaceTables(*arrays), Formulas(*formulas)
+    rendered = AlphaRecords(*pixel_arrays)
     offsets, image_of_face = tables.offsets, tables.image_of_face
     block, buffers = new_block(), np.zeros((13, STRIDE))
     rows = (0, extent(tables.grid)[0])
@@ -815,7 +826,7 @@ def backward_faces(arrays, formulas, pixel_arrays, grad_corners, grad_scalars, s
             if n == 0:
                 break
             _backpropagate(
-                n, block, tables.corners, tables.images[b], law, drawn, buffers,
+                n, block, tables.corners, tables.images[b], formulas, rendered, buffers,
                 grad_corners, grad_scalars,
             )  # fmt: skip
 

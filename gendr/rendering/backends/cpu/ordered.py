@@ -184,15 +184,15 @@ def _forward(
     firsts, counts = np.empty(entries + 1, np.int64), np.zeros(tiles, np.int64)
     found = memory.kept, memory.marks, firsts, counts
     join = layered.tconorm
-    law = formulas_of(
+    formulas = formulas_of(
         Coverage(layered.dist, scale, layered.cutoff), join, slopes=False,
         inverse=join.kind == "archimedean",
     )  # fmt: skip
     run(
-        ordered_kernels.join_tiles, len(layers.areas), tuple(tables), tuple(law), tuple(layers),
-        colours.numpy(), *found, out, alpha, left, save, pieces=_PIECES,
+        ordered_kernels.join_tiles, len(layers.areas), tuple(tables), tuple(formulas),
+        tuple(layers), colours.numpy(), *found, out, alpha, left, save, pieces=_PIECES,
     )  # fmt: skip
-    own = alpha if law.product else alpha.copy()  # what is returned may be changed in place
+    own = alpha if formulas.product else alpha.copy()  # what is returned may be changed in place
     saved = tables, layers, slots, (*found, own, left), memory
     return (torch.from_numpy(out), torch.from_numpy(alpha)), saved
 
@@ -211,17 +211,17 @@ def _single_forward(
     out = np.zeros((pixels, channels), np.float32)
     alpha, tiles = np.zeros(pixels, np.float32), len(layers.areas)
     room = int(layers.areas.sum()) + kernels.BLOCKS * tiles + 1
-    law = formulas_of(
+    formulas = formulas_of(
         Coverage(layered.dist, scale, layered.cutoff), layered.tconorm, slopes=False, single=True,
         inverse=True,
     )  # fmt: skip
-    rows = kernels.KEPT_OF_PRODUCTS if law.product else kernels.KEPT
+    rows = kernels.KEPT_OF_PRODUCTS if formulas.product else kernels.KEPT
     _check_memory(kernels.SINGLES * room, 4 * rows + 5, layers, channels)
     memory = _Memory(room, rows, kernels.KEPT_MARKS, np.float32, kernels.SINGLES)
     spans = np.zeros((tiles, 2 * kernels.BLOCKS), np.int64)
     found = memory.kept, memory.marks, spans, np.zeros(tiles, np.int64)
     run(
-        kernels.join_tiles, tiles, tuple(tables), tuple(law), tuple(layers), colours.numpy(),
+        kernels.join_tiles, tiles, tuple(tables), tuple(formulas), tuple(layers), colours.numpy(),
         *found, out, alpha, pieces=_PIECES,
     )  # fmt: skip
     return (torch.from_numpy(out), torch.from_numpy(alpha)), (tables, layers, slots, found, memory)
@@ -276,7 +276,7 @@ def _backward(
     kernels = ordered_tile_kernels if single else ordered_kernels
     (layered, size), (tables, layers, slots, found, _) = spec, saved
     corners, colours, scale = inputs[0], inputs[1], inputs[3]
-    law = formulas_of(
+    formulas = formulas_of(
         Coverage(layered.dist, scale, layered.cutoff), layered.tconorm, shape=wanted[5],
         p=wanted[6], inverse=layered.tconorm.kind == "archimedean", single=single,
     )  # fmt: skip
@@ -286,7 +286,7 @@ def _backward(
     columns = ordered_kernels.GRAD_COLOUR + colours.shape[1]
     rows = np.zeros((int(slots[-1]), columns), np.float32 if single else np.float64)
     run(
-        kernels.backward_tiles, len(layers.areas), tuple(tables), tuple(law), tuple(layers),
+        kernels.backward_tiles, len(layers.areas), tuple(tables), tuple(formulas), tuple(layers),
         colours.numpy(), *found, image.numpy(), alpha.numpy(), rows, pieces=_PIECES,
     )  # fmt: skip
     sums = np.zeros((len(corners), rows.shape[1]))

@@ -222,7 +222,7 @@ def _store_points(f, x_first, y_first, edges, solid, tables, points, local, quad
 
 
 @inner()
-def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, closed):
+def _list_pairs(tile, tables, formulas, layers, kept, marks, firsts, scratch, block, closed):
     """List the pairs of a tile that are seen, from the first place on; return their number.
 
     `firsts` gets the first pair of every entry. `closed` [PIXELS] is -inf for open pixels.
@@ -234,7 +234,7 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
     points, local, us, zs = pointer(block[0]), pointer(block[1]), block[2], block[3]
     cdf, sf, total, farthest = block[4], block[5], block[6], block[7]
     covered, rest, near = pointer(cdf), pointer(sf), pointer(us)
-    if law.reversed:
+    if formulas.reversed:
         covered, rest = rest, covered
     x_first, y_first = _corner(tile, layers)
     quad, closes = tables.corners.shape[1] == 4, layers.enough < np.inf
@@ -267,9 +267,9 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
             continue
         whole = (count + LANES - 1) // LANES * LANES
         face = row(tables.images, f)
-        argument(whole, shifted(points, DISTANCE), face, law, us, zs)
-        call_cdf(law.cdf, pointer(zs), whole, face[SHAPE], pointer(cdf), pointer(sf))
-        opacity, cutoff = face[OPACITY], law.cutoff
+        argument(whole, shifted(points, DISTANCE), face, formulas, us, zs)
+        call_cdf(formulas.cdf, pointer(zs), whole, face[SHAPE], pointer(cdf), pointer(sf))
+        opacity, cutoff = face[OPACITY], formulas.cutoff
         plane, limit = row(layers.planes, f), row(layers.limits, f)
         p, q, r, least, most = plane[0], plane[1], plane[2], limit[0], limit[1]
         for i in range(whole):
@@ -284,15 +284,15 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
             covers[n], rests[n], keys[n] = covered[i], rest[i], near[i]
             found[n] = mark + pixel
             n += (covered[i] > cutoff) & (near[i] >= closed[pixel])
-        if not law.product:  # which needs no generators: 1 - a does
+        if not formulas.product:  # which needs no generators: 1 - a does
             for i in range(start, n):
                 a[i] = opacity * covers[i]
-        if law.idempotent:
+        if formulas.idempotent:
             for i in range(start, n):
                 g[i] = a[i]
-        elif start < n and not law.product:
+        elif start < n and not formulas.product:
             call_generator(
-                law.generator, shifted(a, start), shifted(rests, start), n - start,
+                formulas.generator, shifted(a, start), shifted(rests, start), n - start,
                 face[FAMILY_P], shifted(g, start),
             )  # fmt: skip
         if left and closes:
@@ -300,9 +300,9 @@ def _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, 
                 pixel = found[i] - mark
                 if closed[pixel] > -np.inf:
                     continue
-                if law.product:
+                if formulas.product:
                     total[pixel] = 1.0 - (1.0 - total[pixel]) * rests[i]
-                elif law.idempotent:
+                elif formulas.idempotent:
                     total[pixel] = max(total[pixel], g[i])
                 else:
                     total[pixel] += g[i]
@@ -404,7 +404,7 @@ def _heap_sort(order, count, keys, found, faces):
 
 
 @inner()
-def _join(n, law, p, layers, found, order, scratch, sums):
+def _join(n, formulas, p, layers, found, order, scratch, sums):
     """Fill in A_i and 1 - A_i of n pairs, in the places of a and g; of the mean, p is 1 / count."""
     totals, rests, g = row(scratch, A), row(scratch, G), row(scratch, G)
     for i in range(PIXELS):
@@ -412,19 +412,21 @@ def _join(n, law, p, layers, found, order, scratch, sums):
     for j in range(n):
         k = order[j] if layers.sorts else j
         pixel = found[k] & _LOW
-        t = max(sums[pixel], g[k]) if law.idempotent else sums[pixel] + g[k]
+        t = max(sums[pixel], g[k]) if formulas.idempotent else sums[pixel] + g[k]
         sums[pixel], totals[k] = t, t
-    if law.idempotent or law.inverse == 0:
-        factor = 1.0 if law.idempotent else p
+    if formulas.idempotent or formulas.inverse == 0:
+        factor = 1.0 if formulas.idempotent else p
         for k in range(n):
             totals[k] = totals[k] * factor
             rests[k] = 1.0 - totals[k]
     else:
-        call_inverse(law.inverse, totals, n, p, totals, rests)
+        call_inverse(formulas.inverse, totals, n, p, totals, rests)
 
 
 @inner()
-def _blend(n, tile, law, layers, kept, marks, scratch, tints, channels, totals, lefts, drawn):
+def _blend(
+    n, tile, formulas, layers, kept, marks, scratch, tints, channels, totals, lefts, rendered
+):
     """Join the pairs of a tile: A, 1 - A and colours of its pixels. Keep what is before each."""
     place = layers.firsts[tile]
     found, order = shifted(row(marks, MARK), place), shifted(row(marks, ORDER), place)
@@ -434,12 +436,12 @@ def _blend(n, tile, law, layers, kept, marks, scratch, tints, channels, totals, 
     for i in range(PIXELS):
         totals[i], lefts[i] = 0.0, 1.0
     for i in range(PIXELS * channels):
-        drawn[i] = 0.0
+        rendered[i] = 0.0
     for j in range(n):
         k = order[j] if layers.sorts else j
         pixel, entry = found[k] & _LOW, found[k] >> _BITS
         before, rest = totals[pixel], lefts[pixel]
-        if law.product:
+        if formulas.product:
             weight = rest * (1.0 - opaque[k])
             total, left = before + weight, rest * opaque[k]
         else:
@@ -447,7 +449,7 @@ def _blend(n, tile, law, layers, kept, marks, scratch, tints, channels, totals, 
             weight, befores[k] = _weight(total, left, before, rest), before
         rests[k], totals[pixel], lefts[pixel] = rest, total, left
         for c in range(channels):
-            drawn[pixel * channels + c] += weight * tints[entry * channels + c]
+            rendered[pixel * channels + c] += weight * tints[entry * channels + c]
 
 
 @inner()
@@ -510,7 +512,7 @@ def join_tiles(
     of the pairs of tiles, whose places, `Layers.firsts`, close ranks. Without `keeps` all tiles
     take the place of the first.
     """
-    tables, law, layers = FaceTables(*arrays), Formulas(*formulas), Layers(*layer_arrays)
+    tables, formulas, layers = FaceTables(*arrays), Formulas(*formulas), Layers(*layer_arrays)
     height, width = extent(tables.grid)
     channels, image_of = colours.shape[1], pointer(out)
     scratch, block = np.empty((FORWARD_ROWS, _room(layers, start, stop))), _new_block()
@@ -528,7 +530,7 @@ def join_tiles(
         for i in range(PIXELS):  # what lies outside the image is closed
             there = x_first + i % WIDE < width and y_first + i // WIDE < height
             closed[i] = -np.inf if there else np.inf
-        n = _list_pairs(tile, tables, law, layers, kept, marks, firsts, scratch, block, closed)
+        n = _list_pairs(tile, tables, formulas, layers, kept, marks, firsts, scratch, block, closed)
         counts[tile] = n
         if n == 0:
             continue
@@ -536,14 +538,14 @@ def join_tiles(
             _sort_pairs(
                 n, tile, layers, marks, scratch, pointer(span), pointer(filled), pointer(ranks)
             )  # fmt: skip
-        if not law.product:
+        if not formulas.product:
             p = tables.images[layers.faces[begin], FAMILY_P]
             found, order = shifted(row(marks, MARK), place), shifted(row(marks, ORDER), place)
-            _join(n, law, p, layers, found, order, scratch, totals)
+            _join(n, formulas, p, layers, found, order, scratch, totals)
         _tints(tile, layers, pointer(colours), channels, pointer(tints))
         _blend(
-            n, tile, law, layers, kept, marks, scratch, pointer(tints), channels, totals, lefts,
-            pointer(here),
+            n, tile, formulas, layers, kept, marks, scratch, pointer(tints), channels, totals,
+            lefts, pointer(here),
         )  # fmt: skip
         image = tile // (layers.across * layers.down)
         for y in range(min(TALL, height - y_first)):
@@ -567,7 +569,7 @@ def backward_tiles(
     dL/dA_i = v_i - v_(i + 1), and dL/da_j = g'(a_j) / g'(A_j) P_j, where
     P_j = dL/dA_j + g'(A_j) / g'(A_(j + 1)) P_(j + 1): all ratios are finite, and none cancels.
     """
-    tables, law, layers = FaceTables(*arrays), Formulas(*formulas), Layers(*layer_arrays)
+    tables, formulas, layers = FaceTables(*arrays), Formulas(*formulas), Layers(*layer_arrays)
     height, width = extent(tables.grid)
     channels, grads = colours.shape[1], pointer(grad_out)
     scratch, block = np.empty((BACKWARD_ROWS, _room(layers, start, stop))), _new_block()
@@ -591,12 +593,12 @@ def backward_tiles(
                 for c in range(channels):
                     here[i * channels + c] = grads[(first + x) * channels + c]
         _tints(tile, layers, pointer(colours), channels, pointer(tints))
-        if not law.product:
+        if not formulas.product:
             p = tables.images[layers.faces[begin], FAMILY_P]
-            _ratios(n, tile, law, p, tables, layers, kept, marks, scratch, totals, lefts)
+            _ratios(n, tile, formulas, p, tables, layers, kept, marks, scratch, totals, lefts)
         _unblend(
-            n, tile, law, layers, kept, marks, scratch, pointer(tints), channels, pointer(here),
-            behind, chain, table,
+            n, tile, formulas, layers, kept, marks, scratch, pointer(tints), channels,
+            pointer(here), behind, chain, table,
         )  # fmt: skip
         for e in range(begin, layers.starts[tile + 1]):
             first = firsts[e]
@@ -605,12 +607,12 @@ def backward_tiles(
                 _backpropagate(
                     layers.faces[e], row(table, layers.places[e]), first, last - first,
                     shifted(grad_a, first - place), shifted(weights, first - place), x_first,
-                    y_first, tables, law, kept, marks, block, pointer(here), channels,
+                    y_first, tables, formulas, kept, marks, block, pointer(here), channels,
                 )  # fmt: skip
 
 
 @inner()
-def _ratios(n, tile, law, p, tables, layers, kept, marks, scratch, totals, lefts):
+def _ratios(n, tile, formulas, p, tables, layers, kept, marks, scratch, totals, lefts):
     """Fill in A_j and 1 - A_j of pairs, g'(a_j) / g'(A_j), g'(A_(j - 1)) / g'(A_j), dA_j/dp."""
     place, begin = layers.firsts[tile], layers.starts[tile]
     found, order = shifted(row(marks, MARK), place), shifted(row(marks, ORDER), place)
@@ -623,31 +625,31 @@ def _ratios(n, tile, law, p, tables, layers, kept, marks, scratch, totals, lefts
         pixel = found[k] & _LOW
         total[k], left[k] = totals[pixel], lefts[pixel]
         totals[pixel], lefts[pixel] = befores[k], rests[k]
-    if law.idempotent:
+    if formulas.idempotent:
         return
     for k in range(n):
         a[k] = covers[k] * tables.images[layers.faces[begin + (found[k] >> _BITS)], OPACITY]
-    if law.inverse == 0:  # the mean: A_i is linear in all a
+    if formulas.inverse == 0:  # the mean: A_i is linear in all a
         own = row(scratch, OWN)
         for k in range(n):
             own[k], ratio[k] = p, 1.0
     else:
-        call_weight(law.weight, a, opaque, total, left, n, p, row(scratch, OWN))
-        call_weight(law.weight, befores, rests, total, left, n, p, ratio)
-    if law.weight_p != 0:
+        call_weight(formulas.weight, a, opaque, total, left, n, p, row(scratch, OWN))
+        call_weight(formulas.weight, befores, rests, total, left, n, p, ratio)
+    if formulas.weight_p != 0:
         slope, part = row(scratch, SLOPE_P), row(scratch, PART_P)
-        call_weight(law.weight_p, a, opaque, total, left, n, p, slope)
-        call_weight(law.weight_p, total, left, total, left, n, p, part)
+        call_weight(formulas.weight_p, a, opaque, total, left, n, p, slope)
+        call_weight(formulas.weight_p, total, left, total, left, n, p, part)
         for k in range(n):  # of a face alone both are the same, and their difference is 0
             slope[k] -= part[k]
-        call_weight(law.weight_p, befores, rests, total, left, n, p, part)
+        call_weight(formulas.weight_p, befores, rests, total, left, n, p, part)
         for k in range(n):
             slope[k] += part[k]
 
 
 @inner()
 def _unblend(
-    n, tile, law, layers, kept, marks, scratch, tints, channels, grads, behind, chain, table
+    n, tile, formulas, layers, kept, marks, scratch, tints, channels, grads, behind, chain, table
 ):
     """Fill in the gradients of a_j, from the farthest pair to the nearest, and the weights.
 
@@ -663,7 +665,7 @@ def _unblend(
     slope_p = row(scratch, SLOPE_P)
     # First, as a walk through memory in order: what it finds is in the cache for the next loop.
     for k in range(n):
-        if law.product:
+        if formulas.product:
             weights[k] = rests[k] * (1.0 - opaque[k])
         else:
             weights[k] = _weight(total[k], left[k], befores[k], rests[k])
@@ -673,26 +675,26 @@ def _unblend(
         v, farther, carried = 0.0, behind[pixel], chain[pixel]
         for c in range(channels):
             v += grads[pixel * channels + c] * tints[entry * channels + c]
-        if law.product:
+        if formulas.product:
             s, rest = opaque[k], rests[k]
             through = (v - farther if rest * s > 0.0 else 0.0) + carried
             grad_a[k], carried = rest * through, s * through
-        elif law.idempotent:
+        elif formulas.idempotent:
             # The first of those that reach the maximum so far decides.
             through, decides = v - farther + carried, total[k] > befores[k]
             grad_a[k], carried = (through, 0.0) if decides else (0.0, through)
         else:
-            through = (v - farther if left[k] > 0.0 or law.inverse == 0 else 0.0) + carried
+            through = (v - farther if left[k] > 0.0 or formulas.inverse == 0 else 0.0) + carried
             grad_a[k], carried = own[k] * through, ratio[k] * through
-            if law.weight_p != 0:
+            if formulas.weight_p != 0:
                 table[layers.places[begin + entry], GRAD_P] += through * slope_p[k]
         behind[pixel], chain[pixel] = v, carried
 
 
 @inner()
 def _backpropagate(
-    f, out, first, n, grad_a, weights, x_first, y_first, tables, law, kept, marks, block, local,
-    channels,
+    f, out, first, n, grad_a, weights, x_first, y_first, tables, formulas, kept, marks, block,
+    local, channels,
 ):  # fmt: skip
     """Fill in the row `out` of one entry from the gradients of its n pairs."""
     points, us, zs, grad_z, pdf = pointer(block[0]), block[2], block[3], block[4], block[5]
@@ -716,19 +718,19 @@ def _backpropagate(
     else:
         _measure(points, 0, whole, edges, False, orientation != 0.0)
     face = row(tables.images, f)
-    argument(whole, shifted(points, DISTANCE), face, law, us, zs)
+    argument(whole, shifted(points, DISTANCE), face, formulas, us, zs)
     call_cdf_and_pdf(
-        law.cdf_and_pdf, pointer(zs), whole, face[SHAPE], pointer(block[8]), pointer(block[9]),
+        formulas.cdf_and_pdf, pointer(zs), whole, face[SHAPE], pointer(block[8]), pointer(block[9]),
         pointer(pdf),
     )  # fmt: skip
-    _add_scalars(whole, on_a, pointer(grad_z), pointer(pdf), pointer(us), face, law, out)
-    through_argument(whole, shifted(points, DISTANCE), face[SCALE], law, grad_z, us)
-    if law.dshape != 0:
-        call_pdf(law.dshape, pointer(zs), whole, face[SHAPE], pointer(pdf))
+    _add_scalars(whole, on_a, pointer(grad_z), pointer(pdf), pointer(us), face, formulas, out)
+    through_argument(whole, shifted(points, DISTANCE), face[SCALE], formulas, grad_z, us)
+    if formulas.dshape != 0:
+        call_pdf(formulas.dshape, pointer(zs), whole, face[SHAPE], pointer(pdf))
         on_shape = 0.0
         for i in range(n):
             on_shape += on_a[i] * pdf[i]
-        out[GRAD_SHAPE] = (-face[OPACITY] if law.reversed else face[OPACITY]) * on_shape
+        out[GRAD_SHAPE] = (-face[OPACITY] if formulas.reversed else face[OPACITY]) * on_shape
     if turn_gaps(whole, points, us):
         turn_on_edges(f, 0, n, points, us, tables.corners)
     move_face(f, 0, n, points, tables.corners, pointer(block[10]), out)
@@ -746,7 +748,7 @@ def _add_colours(n, share, pixels, grads, channels, out):
 
 
 @inner(fastmath={"reassoc", "contract", "nsz"})
-def _add_scalars(n, on_a, covers, pdf, us, face, law, out):
+def _add_scalars(n, on_a, covers, pdf, us, face, formulas, out):
     """Fill in the gradients of opacity, scale and shift; those of arguments replace the covers."""
     opacity, on_opacity, on_scale, on_shift = face[OPACITY], 0.0, 0.0, 0.0
     for i in range(n):
@@ -756,7 +758,7 @@ def _add_scalars(n, on_a, covers, pdf, us, face, law, out):
         on_scale += grad * us[i]
         on_shift += grad
     out[GRAD_OPACITY], out[GRAD_SCALE] = on_opacity, -on_scale / face[SCALE]
-    out[GRAD_SHIFT] = -on_shift if law.reversed else on_shift
+    out[GRAD_SHIFT] = -on_shift if formulas.reversed else on_shift
 
 
 @kernel()

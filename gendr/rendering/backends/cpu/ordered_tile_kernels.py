@@ -103,7 +103,7 @@ S, REST, AFTER, COVER = range(4)
 KEPT, KEPT_OF_PRODUCTS = 4, 2
 ORDER, MARK, ENTRY = 0, SINGLES, SINGLES + 1  # columns
 KEPT_MARKS = SINGLES + 2
-# A law narrower than this, in pixels, takes distances of float64 so near to an edge.
+# A distribution narrower than this, in pixels, takes distances of float64 so near to an edge.
 NARROW, NEAR = 0.01, 0.01
 # Rows of the scratch of records.
 _A, _S, _G, _SHARE = range(4)
@@ -337,29 +337,29 @@ _is_near = lanewise(_is_near, types.boolean)
 
 
 @inner()
-def _remeasure(i, frame, column, line, slope, shift, law, columns):
+def _remeasure(i, frame, column, line, slope, shift, formulas, columns):
     """Measure a block in float64."""
     x, y = np.float64(column), np.float64(line)
-    if law.squared:
+    if formulas.squared:
         measure_squared_again(i, frame, x, y, slope, shift, columns)
     else:
         measure_again(i, frame, x, y, slope, shift, columns)
 
 
 @inner()
-def _flush(m, n, tile, tables, law, layers, block, scratch, state, keys, found, spans):
+def _flush(m, n, tile, tables, formulas, layers, block, scratch, state, keys, found, spans):
     """Put m measured blocks of faces behind the n records of a tile; return the number of all."""
     columns, subs, entries, pixel_keys = pointer(block[0]), block[1], block[2], pointer(block[3])
     closed, totals, farthest, shut = row(state, 0), row(state, 1), row(state, 2), row(state, 3)
     a, s, g, faces = row(scratch, _A), row(scratch, _S), row(scratch, _G), pointer(block[8])
     order, marks, numbers = found
     cdf, sf = shifted(columns, CDF), shifted(columns, SF)
-    covers, rests = (sf, cdf) if law.reversed else (cdf, sf)
-    cutoff, begin = np.float32(law.cutoff), layers.starts[tile]
+    covers, rests = (sf, cdf) if formulas.reversed else (cdf, sf)
+    cutoff, begin = np.float32(formulas.cutoff), layers.starts[tile]
     xs, ys, images = pointer(tables.grid[0]), pointer(tables.grid[1]), pointer(tables.images)
     planes, limits, listed = pointer(layers.planes), pointer(layers.limits), pointer(layers.faces)
     x_first, y_first = _corner(tile, layers)
-    call_cdf(law.cdf, shifted(columns, ARGUMENT), m * SINGLES, law.shape, cdf, sf)
+    call_cdf(formulas.cdf, shifted(columns, ARGUMENT), m * SINGLES, formulas.shape, cdf, sf)
     first = n
     for k in range(m):
         sub, f = subs[k], np.int64(listed[begin + entries[k]])
@@ -374,10 +374,10 @@ def _flush(m, n, tile, tables, law, layers, block, scratch, state, keys, found, 
         if bits:
             marks[n], numbers[n], faces[n] = sub | bits << _BITS, entries[k], f
             n += 1
-    if not law.product and n > first:
+    if not formulas.product and n > first:
         at = first * SINGLES
         call_generator(
-            law.generator, shifted(a, at), shifted(s, at), (n - first) * SINGLES,
+            formulas.generator, shifted(a, at), shifted(s, at), (n - first) * SINGLES,
             tables.images[layers.faces[begin], FAMILY_P], shifted(g, at),
         )  # fmt: skip
     for r in range(first, n):
@@ -391,7 +391,7 @@ def _flush(m, n, tile, tables, law, layers, block, scratch, state, keys, found, 
         prefetch(shifted(order, (place + 1) * SINGLES))
         if layers.enough < np.inf and shut[sub] == -np.inf:
             here = shifted(closed, at), shifted(totals, at), shifted(farthest, at)
-            if law.product:
+            if formulas.product:
                 left = _close_product(shifted(a, r * SINGLES), bits, key, layers.enough, *here)
             else:
                 left = _close(shifted(g, r * SINGLES), bits, key, layers.enough, *here)
@@ -404,7 +404,7 @@ def _flush(m, n, tile, tables, law, layers, block, scratch, state, keys, found, 
 
 @inner()
 def _list_records(
-    tile, tables, law, layers, colours, block, scratch, state, keys, found, spans, size
+    tile, tables, formulas, layers, colours, block, scratch, state, keys, found, spans, size
 ):
     """List the records of a tile that are seen; return their number."""
     closed, totals, farthest, shut = row(state, 0), row(state, 1), row(state, 2), row(state, 3)
@@ -436,9 +436,9 @@ def _list_records(
         prefetch(shifted(corners, numbers * ahead))
         prefetch(shifted(palette, colours.shape[1] * ahead))
         nearest, image, ready = limits[2 * f + 1], shifted(images, FACE_COLUMNS * f), False
-        slope = per_pixel(image, law, size)
-        wide = (1.0 / np.sqrt(slope) if law.squared else 1.0 / slope) >= NARROW
-        slope = -slope if law.reversed else slope
+        slope = per_pixel(image, formulas, size)
+        wide = (1.0 / np.sqrt(slope) if formulas.squared else 1.0 / slope) >= NARROW
+        slope = -slope if formulas.reversed else slope
         factor, shift = np.float32(slope), np.float32(image[SHIFT])
         left, right, top, bottom = _reach(shifted(boxes, 4 * f), x_first, y_first)
         for sub in range(top * ACROSS, bottom * ACROSS):
@@ -460,21 +460,21 @@ def _list_records(
                 measure_four(i, base, solid, columns)
             else:
                 measure_three(i, base, solid, columns)
-            if law.squared:
+            if formulas.squared:
                 put_squared_argument(i, factor, shift, columns)
             else:
                 put_argument(i, factor, shift, columns)
             if not wide and _is_near(i, columns):
-                _remeasure(i, frame, column, line, slope, image[SHIFT], law, columns)
+                _remeasure(i, frame, column, line, slope, image[SHIFT], formulas, columns)
             subs[m], entries[m] = sub, e - begin
             m += 1
             if m == TILES:
                 n = _flush(
-                    m, n, tile, tables, law, layers, block, scratch, state, keys, found, spans
+                    m, n, tile, tables, formulas, layers, block, scratch, state, keys, found, spans
                 )  # fmt: skip
                 m = 0
     if m > 0:
-        n = _flush(m, n, tile, tables, law, layers, block, scratch, state, keys, found, spans)
+        n = _flush(m, n, tile, tables, formulas, layers, block, scratch, state, keys, found, spans)
     return n
 
 
@@ -527,13 +527,13 @@ def _add(i, values, pixel, totals):
 
 
 @lanewise
-def _paint(i, shares, colour, pixel, drawn):
+def _paint(i, shares, colour, pixel, rendered):
     """Add a record to a channel of its pixels."""
-    drawn[pixel] = drawn[pixel] + shares[i] * colour
+    rendered[pixel] = rendered[pixel] + shares[i] * colour
 
 
 @inner()
-def _join(tile, n, p, law, layers, kept, order, scratch, sums, lefts, spans):
+def _join(tile, n, p, formulas, layers, kept, order, scratch, sums, lefts, spans):
     """Join the records of a tile: fill in the weights of all, and what is left of pixels."""
     place = layers.firsts[tile] * SINGLES
     a, s, g, shares = row(scratch, _A), row(scratch, _S), row(scratch, _G), row(scratch, _SHARE)
@@ -543,7 +543,7 @@ def _join(tile, n, p, law, layers, kept, order, scratch, sums, lefts, spans):
         for i in range(SINGLES):
             left[i], total[i] = np.float32(1.0), 0.0
         begin, end = spans[k] * SINGLES, spans[BLOCKS + k] * SINGLES
-        if law.product:
+        if formulas.product:
             for i in range(begin, end, SINGLES):
                 _join_product(i, order, s, kept_s, rest, left, shares)
         elif begin < end:
@@ -553,14 +553,14 @@ def _join(tile, n, p, law, layers, kept, order, scratch, sums, lefts, spans):
             for i in range(begin, end, SINGLES):
                 _sum(i, order, a, s, g, kept_a, kept_s, after, total)
             call_inverse(
-                law.inverse, shifted(after, begin), end - begin, p, shifted(after, begin),
+                formulas.inverse, shifted(after, begin), end - begin, p, shifted(after, begin),
                 shifted(rest, begin),
             )  # fmt: skip
             for i in range(begin, end, SINGLES):
                 _share(i, order, after, rest, shares)
             for i in range(SINGLES):
                 left[i] = rest[end - SINGLES + i]
-    if law.product:
+    if formulas.product:
         for i in range(0, n * SINGLES, SINGLES):
             _times(i, shares, a)
 
@@ -596,19 +596,19 @@ def join_tiles(
     And what is kept: `kept` and `marks`, where the list of each block begins and ends, and `counts`
     of the records of tiles.
     """
-    tables, law, layers = FaceTables(*arrays), Formulas(*formulas), Layers(*layer_arrays)
+    tables, formulas, layers = FaceTables(*arrays), Formulas(*formulas), Layers(*layer_arrays)
     size, channels = extent(tables.grid), colours.shape[1]
     height, width = size
     room = _room(layers, start, stop)
     scratch, block = np.empty((4, room * SINGLES), np.float32), _new_block(room)
     keys = np.empty(room * SINGLES if layers.sorts else 0)
-    state, drawn = (
+    state, rendered = (
         np.empty((4, BLOCKS * SINGLES)),
         np.empty(BLOCKS * SINGLES * channels, np.float32),
     )
     pixels, image_of, alphas = np.empty((2, BLOCKS * SINGLES), np.float32), pointer(out), alpha
     lefts, totals, shares = row(pixels, 0), row(pixels, 1), row(scratch, _SHARE)
-    owners, palette, canvas = block[8], pointer(colours), pointer(drawn)
+    owners, palette, canvas = block[8], pointer(colours), pointer(rendered)
     for tile in range(start, stop):
         spans, place, begin = row(all_spans, tile), layers.firsts[tile], layers.starts[tile]
         if begin == layers.starts[tile + 1]:
@@ -619,13 +619,13 @@ def join_tiles(
         )  # fmt: skip
         _begin_lists(tile, tables, layers, spans)
         counts[tile] = n = _list_records(
-            tile, tables, law, layers, colours, block, scratch, state, pointer(keys), found, spans,
-            size,
+            tile, tables, formulas, layers, colours, block, scratch, state, pointer(keys), found,
+            spans, size,
         )  # fmt: skip
         if n == 0:
             continue
         p = tables.images[layers.faces[begin], FAMILY_P]
-        _join(tile, n, p, law, layers, kept, found[0], scratch, row(state, 1), lefts, spans)
+        _join(tile, n, p, formulas, layers, kept, found[0], scratch, row(state, 1), lefts, spans)
         for i in range(BLOCKS * SINGLES):
             totals[i] = np.float32(0.0)
         for i in range(BLOCKS * SINGLES * channels):
@@ -647,7 +647,7 @@ def join_tiles(
                 for c in range(channels):
                     at = (sub * channels + c) * SINGLES + lane
                     image_of[(first + x) * channels + c] = canvas[at]
-    keep_alive((drawn, pixels))
+    keep_alive((rendered, pixels))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -684,7 +684,7 @@ def _unjoin(i, order, after, rests, own, ratio, values, farther, chain, grad_a, 
 
 
 @inner()
-def _unjoin_lists(place, p, law, kept, order, scratch, farther, chain, spans):
+def _unjoin_lists(place, p, formulas, kept, order, scratch, farther, chain, spans):
     """Fill in the gradients of a and the weights (of products: over a) of the records of a tile."""
     kept_s, rest = shifted(row(kept, S), place), shifted(row(kept, REST), place)
     values, grad_a, shares = row(scratch, _VALUE), row(scratch, _GRAD_A), row(scratch, _BEFORE)
@@ -693,7 +693,7 @@ def _unjoin_lists(place, p, law, kept, order, scratch, farther, chain, spans):
         behind, carried = shifted(farther, k * SINGLES), shifted(chain, k * SINGLES)
         if begin == end:
             continue
-        if law.product:
+        if formulas.product:
             for i in range(end - SINGLES, begin - 1, -SINGLES):
                 _unjoin_product(
                     i, order, kept_s, rest, values, behind, carried, grad_a, shares
@@ -703,10 +703,14 @@ def _unjoin_lists(place, p, law, kept, order, scratch, farther, chain, spans):
         own, ratio = row(scratch, _OWN), row(scratch, _RATIO)
         now = shifted(after, begin), shifted(rest, begin), end - begin, p
         call_weight(
-            law.weight, shifted(cover, begin), shifted(kept_s, begin), *now, shifted(own, begin)
+            formulas.weight,
+            shifted(cover, begin),
+            shifted(kept_s, begin),
+            *now,
+            shifted(own, begin),
         )
         call_weight(
-            law.weight, shifted(after, begin - SINGLES), shifted(rest, begin - SINGLES), *now,
+            formulas.weight, shifted(after, begin - SINGLES), shifted(rest, begin - SINGLES), *now,
             shifted(ratio, begin),
         )  # fmt: skip
         for i in range(end - SINGLES, begin - 1, -SINGLES):
@@ -777,19 +781,19 @@ def _add_colour(start, stop, block, subs, channels, c, grads, out):
 
 @inner()
 def _records_backward(
-    tile, n, tables, law, layers, block, scratch, marks, numbers, grads, channels, table, size
+    tile, n, tables, formulas, layers, block, scratch, marks, numbers, grads, channels, table, size
 ):
     """Fill in the rows of the entries of a tile, from the gradients of their records."""
     columns, subs = pointer(block[0]), block[1]
     frames, base, starts, parts = block[4], pointer(block[5]), block[6], block[7]
     cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
-    a = sf if law.reversed else cdf
+    a = sf if formulas.reversed else cdf
     grad_a, shares = row(scratch, _GRAD_A), row(scratch, _BEFORE)
     x_first, y_first = _corner(tile, layers)
     height, width = size
     half, middle, centre = 0.5 * min(height, width), 0.5 * (width - 1), 0.5 * (height - 1)
     quad, begin, rows = tables.corners.shape[1] == 4, layers.starts[tile], pointer(table)
-    product = np.float32(1.0 if law.product else 0.0)
+    product = np.float32(1.0 if formulas.product else 0.0)
     images, corners, listed = pointer(tables.images), pointer(tables.corners), pointer(layers.faces)
     places, end, each = pointer(layers.places), layers.starts[tile + 1], tables.corners.shape[1] * 2
     width_of_row, first = table.shape[1], 0
@@ -807,9 +811,9 @@ def _records_backward(
                 frame, image = row(frames, count), shifted(images, FACE_COLUMNS * f)
                 reach = image[RADIUS] * half + FARTHEST
                 set_up(tables.corners, f, half, middle, centre, reach, frame, base)
-                slope = per_pixel(image, law, size)
-                wide = (1.0 / np.sqrt(slope) if law.squared else 1.0 / slope) >= NARROW
-                slope = -slope if law.reversed else slope
+                slope = per_pixel(image, formulas, size)
+                wide = (1.0 / np.sqrt(slope) if formulas.squared else 1.0 / slope) >= NARROW
+                slope = -slope if formulas.reversed else slope
                 factor, shift = np.float32(slope), np.float32(image[SHIFT])
                 starts[count], parts[count], last, count = k, e, e, count + 1
             frame = row(frames, count - 1)
@@ -822,23 +826,29 @@ def _records_backward(
                 slopes_four(i, base, solid, columns)
             else:
                 slopes_three(i, base, solid, columns)
-            if law.squared:
+            if formulas.squared:
                 put_squared_argument(i, factor, shift, columns)
             else:
                 put_argument(i, factor, shift, columns)
             if not wide and _is_near(i, columns):
-                _remeasure(i, frame, column, line, slope, np.float64(shift), law, columns)
+                _remeasure(i, frame, column, line, slope, np.float64(shift), formulas, columns)
         starts[count] = m
         call_cdf_and_pdf(
-            law.cdf_and_pdf, shifted(columns, ARGUMENT), m * SINGLES, law.shape, cdf, sf, pdf
+            formulas.cdf_and_pdf,
+            shifted(columns, ARGUMENT),
+            m * SINGLES,
+            formulas.shape,
+            cdf,
+            sf,
+            pdf,
         )
         for k in range(count):
             place, f = places[begin + parts[k]], np.int64(listed[begin + parts[k]])
             out, image = shifted(rows, width_of_row * place), shifted(images, FACE_COLUMNS * f)
             start, stop = starts[k], starts[k + 1]
             opacity, scale = np.float32(image[OPACITY]), np.float32(image[SCALE])
-            slope = np.float32(per_pixel(image, law, size))
-            if law.squared:
+            slope = np.float32(per_pixel(image, formulas, size))
+            if formulas.squared:
                 _pull_squared(
                     start, stop, first, marks, a, opacity, slope, scale, product, grad_a, shares,
                     columns, out,
@@ -867,7 +877,7 @@ def backward_tiles(
 
     See `ordered_kernels.backward_tiles`.
     """
-    tables, law, layers = FaceTables(*arrays), Formulas(*formulas), Layers(*layer_arrays)
+    tables, formulas, layers = FaceTables(*arrays), Formulas(*formulas), Layers(*layer_arrays)
     size, channels = extent(tables.grid), colours.shape[1]
     height, width = size
     room = _room(layers, start, stop)
@@ -909,9 +919,9 @@ def backward_tiles(
                 at = (sub * channels + c) * SINGLES
                 _add_value(i, palette[first + c], at, canvas, values)
         p = tables.images[layers.faces[begin], FAMILY_P]
-        _unjoin_lists(place * SINGLES, p, law, kept, order, scratch, farther, chain, spans)
+        _unjoin_lists(place * SINGLES, p, formulas, kept, order, scratch, farther, chain, spans)
         _records_backward(
-            tile, n, tables, law, layers, block, scratch, found, numbers, canvas, channels, table,
-            size,
+            tile, n, tables, formulas, layers, block, scratch, found, numbers, canvas, channels,
+            table, size,
         )  # fmt: skip
     keep_alive((grads, pixels))

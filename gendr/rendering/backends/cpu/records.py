@@ -28,19 +28,19 @@ class AlphaRecords(NamedTuple):
 
 
 class Formulas(NamedTuple):
-    """A law and a T-conorm family as the kernels take them: flags, parameters and addresses.
+    """A distribution and a T-conorm as the kernels take them: flags, parameters and addresses.
 
     An address is 0 if there is no such compiled function, or if nobody wants it.
 
     Attributes:
-        reversed: whether the law is.
+        reversed: whether the distribution is.
         squared: whether it is.
         idempotent: whether the maximum joins faces.
         scalars: whether the gradients of scalars are wanted.
-        shape: of the law.
+        shape: of the distribution.
         art: the exponent of the activation replacement trick.
         cutoff: coverage at or below it counts as 0.
-        cdf: address of the tails of the law; and so the next ones.
+        cdf: address of the tails of the distribution; and so the next ones.
         cdf_and_pdf: of both, and its density.
         dshape: of the derivative by its shape.
         generator: of the family.

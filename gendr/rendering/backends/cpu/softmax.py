@@ -275,7 +275,7 @@ class _Call:
         from gendr.rendering.backends.cpu import softmax_kernels as kernels
 
         tables, count = self.tables, len(self.tables.corners)
-        law = any(wanted[2:5])
+        with_scalars = any(wanted[2:5])
         arrays = tuple(tables)
         formulas = tuple(formulas_of(self.task.coverage, Max(), shape=wanted[4]))
         per_image = any(wanted[5:7])
@@ -284,7 +284,7 @@ class _Call:
             np.zeros_like(self.paint[0]),
             np.zeros((count if per_image else 0, kernels.GRAD_COLUMNS)),
         )
-        scalars = np.zeros((count if law else 0, alpha_kernels.GRAD_COLUMNS))
+        scalars = np.zeros((count if with_scalars else 0, alpha_kernels.GRAD_COLUMNS))
         texels = np.zeros((3, len(self.paint[3]) // 3)) if wanted[7] else None
         for first, last, asked in self._rounds(texels is not None):
 
@@ -300,7 +300,7 @@ class _Call:
                     kernels.scatter_texels, len(texels), asked, last, tables.image_of_face,
                     self.paint[4], texels,
                 )  # fmt: skip
-        sums = sums_per_image(scalars, tables.offsets) if law else None
+        sums = sums_per_image(scalars, tables.offsets) if with_scalars else None
         seen = sums_per_image(grads[2], tables.offsets) if per_image else None
         return [
             torch.from_numpy(grads[0]),

@@ -24,9 +24,9 @@ import math
 
 import numpy as np
 
-from gendr.kernels.numba.bodies import compiled
 from gendr.kernels.numba.calls import pointer, row, shifted
 from gendr.kernels.numba.compilation import inner, kernel
+from gendr.kernels.numba.functions import compiled
 from gendr.kernels.numba.mathematics import power_of_two, split_exp
 from gendr.kernels.numba.vectors import LANES, lanewise, maximum, put_before, where
 from gendr.kernels.numba.vectors import power_of_two as power_of_two_of_lanes
@@ -44,7 +44,7 @@ from gendr.rendering.backends.cpu.kernels import (
     STRIDE,
     X,
     Y,
-    add_law_scalars,
+    add_distribution_scalars,
     begin_walk,
     coverage,
     coverage_and_density,
@@ -664,13 +664,13 @@ def softmax_rows(arrays, formulas, paint, sums, tops, start, stop):
     sum of all weights; `tops` [P + LANES] holds the exponent of the power of 2 by which all weights
     were divided. Both start as 0. For `paint` see `softmax_faces`.
     """
-    tables, law = FaceTables(*arrays), Formulas(*formulas)
+    tables, formulas = FaceTables(*arrays), Formulas(*formulas)
     height, width = extent(tables.grid)
     corners, offsets = tables.corners, tables.offsets
     block, buffers, memory = new_block(), np.zeros((4, STRIDE)), _new_parts()
     points, parts, indices = pointer(block[1]), pointer(memory), block[2]
     us, zs, cdf, sf = buffers[0], buffers[1], buffers[2], buffers[3]
-    a = pointer(sf if law.reversed else cdf)
+    a = pointer(sf if formulas.reversed else cdf)
     by_channel = row(sums, 0), row(sums, 1), row(sums, 2), row(sums, 3)
     for b in range(start // height, (stop - 1) // height + 1):
         rows = (max(start - b * height, 0), min(stop - b * height, height))
@@ -679,12 +679,12 @@ def softmax_rows(arrays, formulas, paint, sums, tops, start, stop):
             n = next_block(tables, offsets[b + 1], rows, b, block, False)
             if n == 0:
                 break
-            coverage(padded(n), block[1][DISTANCE:], tables.images[b], law, us, zs, cdf, sf)
+            coverage(padded(n), block[1][DISTANCE:], tables.images[b], formulas, us, zs, cdf, sf)
             for k in range(block[0][PARTS]):
                 f, i, end = indices[PART_FACE + k], indices[PART + k], indices[PART + k + 1]
                 _weights(i, end, f, points, corners, paint[0], paint[5], parts)
                 _colours(i, end, f, b, paint, parts, False)
-            _accumulate(block, a, law.cutoff, parts, by_channel, pointer(tops), stop * width)
+            _accumulate(block, a, formulas.cutoff, parts, by_channel, pointer(tops), stop * width)
     # Numba frees an array after its last use by name, even if pointers into it are used later.
     memory[0], buffers[0, 0] = 0.0, 0.0
     for pixel in range(start * width, stop * width):
@@ -809,14 +809,14 @@ def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, s
 
     `grad_scalars` [T, 4] (or empty) are the gradients of scale, shift and shape.
     """
-    tables, law = FaceTables(*arrays), Formulas(*formulas)
+    tables, formulas = FaceTables(*arrays), Formulas(*formulas)
     block, buffers, memory = new_block(), np.zeros((10, STRIDE)), _new_parts()
     points, parts, indices = pointer(block[1]), pointer(memory), block[2]
     rows, scalars, ds = (0, extent(tables.grid)[0]), len(grad_scalars) > 0, block[1][DISTANCE:]
     corners, offsets, image_of_face = tables.corners, tables.offsets, tables.image_of_face
     us, zs, cdf, sf = buffers[0], buffers[1], buffers[2], buffers[3]
     pdf, grad_a, grad_z, grad_d, dshape = buffers[4], buffers[5], buffers[6], buffers[7], buffers[8]
-    covers, on_a = pointer(sf if law.reversed else cdf), pointer(grad_a)
+    covers, on_a = pointer(sf if formulas.reversed else cdf), pointer(grad_a)
     of_pixels = (
         pointer(pixels[0]), pointer(pixels[1]), pointer(pixels[2]), pointer(pixels[3]),
         pointer(pixels[4]), pointer(pixels[5]),
@@ -829,20 +829,22 @@ def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, s
             if n == 0:
                 break
             count = padded(n)
-            coverage_and_density(count, ds, image, law, us, zs, cdf, sf, pdf)
+            coverage_and_density(count, ds, image, formulas, us, zs, cdf, sf, pdf)
             for k in range(block[0][PARTS]):
                 f, i, end = indices[PART_FACE + k], indices[PART + k], indices[PART + k + 1]
                 _weights(i, end, f, points, corners, paint[0], paint[5], parts)
                 _colours(i, end, f, b, paint, parts, True)
-            _shares(n, block, covers, law.cutoff, of_pixels, parts)
+            _shares(n, block, covers, formulas.cutoff, of_pixels, parts)
             for j in range(block[0][PARTS]):
                 f, i, end = indices[PART_FACE + j], indices[PART + j], indices[PART + j + 1]
                 _colours_backward(i, end, f, b, covers, paint, grads, asked, parts, on_a)
                 _weights_backward(i, end, f, points, corners, paint[0], parts, grads[0], grads[1])
             for k in range(count):
                 grad_z[k] = grad_a[k] * pdf[k]
-            through_argument(count, ds, image[SCALE], law, grad_z, grad_d)
+            through_argument(count, ds, image[SCALE], formulas, grad_z, grad_d)
             move_corners(n, block, corners, grad_d, buffers[9], grads[0])
             if scalars:
-                add_law_scalars(n, block, image, law, us, zs, grad_a, grad_z, dshape, grad_scalars)
+                add_distribution_scalars(
+                    n, block, image, formulas, us, zs, grad_a, grad_z, dshape, grad_scalars
+                )
     memory[0], buffers[0, 0] = 0.0, 0.0  # see `softmax_rows`

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from gendr._common.tracing import is_traced
-from gendr.distributions import bodies as laws
-from gendr.distributions.law import Law
+from gendr.distributions import kernel_functions as distributions
+from gendr.distributions.standard import StandardDistribution
 from gendr.kernels.operator import KernelPair as KernelPair
 from gendr.kernels.threads import run
 from gendr.rendering.backends.cpu.records import FaceTables, Formulas
 from gendr.rendering.geometry import ImageSize, ScreenFaces
-from gendr.tnorms import bodies as families
+from gendr.tnorms import kernel_functions as families
 
 if TYPE_CHECKING:
     from gendr.rendering.coverage import Coverage
@@ -114,9 +114,9 @@ def formulas_of(
     A forward pass wants no `slopes`, which would be compiled before the first picture.
     """
     dist = coverage.dist
-    law_class, family_class = type(dist.law), type(tconorm)
-    assert issubclass(law_class, Law)  # callers handle other CDFs
-    law, family = laws.kernel_name(law_class), families.kernel_name(family_class)
+    dist_class, family_class = type(dist.base), type(tconorm)
+    assert issubclass(dist_class, StandardDistribution)  # callers handle other CDFs
+    distribution, family = distributions.kernel_name(dist_class), families.kernel_name(family_class)
     given, is_max = dist.shape_parameter, tconorm.kind == "max"
     return Formulas(
         dist.is_reversed,
@@ -126,26 +126,26 @@ def formulas_of(
         number_of(given) if isinstance(given, Tensor) else float(given or 0.0),
         dist.art_exponent,
         coverage.cutoff,
-        *_addresses(law, family, is_max, slopes, shape, p, inverse or single, single),
+        *_addresses(distribution, family, is_max, slopes, shape, p, inverse or single, single),
         inverse and tconorm.is_product,
     )
 
 
 @cache
 def _addresses(
-    law: str, family: str, idempotent: bool, slopes: bool, shape: bool, p: bool, inverse: bool,
+    dist: str, family: str, idempotent: bool, slopes: bool, shape: bool, p: bool, inverse: bool,
     single: bool,
 ) -> tuple[int, int, int, int, int, int, int]:  # fmt: skip
-    """Those of `Formulas`, by the names of the kernels of a law and of a family."""
-    from gendr.distributions import numba as of_laws
+    """Those of `Formulas`, by the names of the kernels of a distribution and of a family."""
+    from gendr.distributions import numba as of_distributions
     from gendr.tnorms import numba as of_families
 
-    of_law = of_laws.single_loop if single else of_laws.loop
+    of_distribution = of_distributions.single_loop if single else of_distributions.loop
     of_family = of_families.single_loop if single else of_families.loop
     loops: tuple[tuple[bool, Any, str, Any], ...] = (
-        (True, of_law, law, "tails"),
-        (slopes, of_law, law, of_laws.BOTH),
-        (shape, of_laws.loop, law, "shape_slope"),
+        (True, of_distribution, dist, "tails"),
+        (slopes, of_distribution, dist, of_distributions.BOTH),
+        (shape, of_distributions.loop, dist, "shape_slope"),
         (not idempotent, of_family, family, "generator"),
         (slopes and not idempotent, of_family, family, "weight"),
         (p, of_families.loop, family, "weight_p"),
@@ -155,8 +155,8 @@ def _addresses(
     return tuple(found)  # pyright: ignore[reportReturnType]  # of seven
 
 
-# The least width of a law, in pixels, at which distances in float32 have the digits of coverage:
-# their errors are below 1e-6 pixels.
+# The least width of a distribution, in pixels, at which distances in float32 have the digits of
+# coverage: their errors are below 1e-6 pixels.
 _STEEPEST = 0.01
 # Beyond this power generators leave the range of float32 where coverage does not round to 1.
 _STEEPEST_POWER = 4.0
@@ -176,7 +176,8 @@ def is_single(
         coverage: how faces cover pixels.
         tconorm: that joins them, if one does.
         scalars: other tensors and numbers, of which none may want a gradient.
-        measured: whether the law has to be wide enough; otherwise the kernels look for themselves.
+        measured: whether the distribution has to be wide enough; otherwise the kernels look for
+            themselves.
     """
     dist = coverage.dist
     if faces.corners.dtype != torch.float32 or coverage.double or dist.art_exponent or is_traced():
@@ -187,10 +188,10 @@ def is_single(
     p = None if tconorm is None else tconorm.given_p
     if p is not None and not 1 / _STEEPEST_POWER <= abs(number_of(p)) <= _STEEPEST_POWER:
         return False
-    assert isinstance(dist.law, Law)  # callers handle other CDFs
-    law = laws.kernel_name(type(dist.law))
+    assert isinstance(dist.base, StandardDistribution)  # callers handle other CDFs
+    distribution = distributions.kernel_name(type(dist.base))
     family = None if tconorm is None else families.kernel_name(type(tconorm))
-    if dist.support[0] == dist.support[1] or not _has_single(law, family):
+    if dist.support[0] == dist.support[1] or not _has_single(distribution, family):
         return False
     if not measured:
         return True
@@ -199,12 +200,12 @@ def is_single(
 
 
 @cache
-def _has_single(law: str, family: str | None) -> bool:
+def _has_single(dist: str, family: str | None) -> bool:
     """Whether there are loops in float32, by the names of the kernels."""
-    from gendr.distributions import numba as of_laws
+    from gendr.distributions import numba as of_distributions
     from gendr.tnorms import numba as of_families
 
-    return of_laws.has_single(law) and (family is None or of_families.has_single(family))
+    return of_distributions.has_single(dist) and (family is None or of_families.has_single(family))
 
 
 def sums_per_image(values: np.ndarray, offsets: np.ndarray) -> Tensor:

@@ -2,8 +2,8 @@
 
 A vector is a tile of `SIDE` x `SIDE` pixels. The tiles of a face begin at the corner of its box:
 one is enough for a face of that size, wherever it lies. Images are kept as whole tiles, so that no
-store ends within one. Tiles near a face are collected in a block, which then goes through the law,
-the family and the sums as a whole.
+store ends within one. Tiles near a face are collected in a block, which then goes through the
+distribution, the family and the sums as a whole.
 
 Lengths are in pixels. An edge measures every tile by two numbers of its centre, in float64: how far
 inward of the edge that is, and how far along. What a pixel adds to them is at most half a tile.
@@ -310,7 +310,7 @@ def _remeasuring(squared):
     """A step that fills in distances of float64 arithmetic, and arguments, after another one.
 
     Args:
-        squared: whether the law is one of the square of the distance.
+        squared: whether the distribution is one of the square of the distance.
     """
     kind = ir.VectorType(ir.DoubleType(), SINGLES)
 
@@ -453,31 +453,31 @@ def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, p
 
 @lanewise
 def put_argument(i, factor, shift, block):
-    """Fill in the arguments of a law for a tile."""
+    """Fill in the arguments of a distribution for a tile."""
     block[i + ARGUMENT] = block[i + DISTANCE] * factor + shift
 
 
 @lanewise
 def put_squared_argument(i, factor, shift, block):
-    """As `put_argument`, for a law of the square of the distance."""
+    """As `put_argument`, for a distribution of the square of the distance."""
     distance = block[i + DISTANCE]
     block[i + ARGUMENT] = distance * fabs(distance) * factor + shift
 
 
 @inner()
-def per_pixel(image, law, size):
-    """How much the argument of a law changes by in a pixel, or its square."""
+def per_pixel(image, formulas, size):
+    """How much the argument of a distribution changes by in a pixel, or its square."""
     pixel = 2.0 / min(size[0], size[1])
-    return (pixel * pixel if law.squared else pixel) / image[SCALE]
+    return (pixel * pixel if formulas.squared else pixel) / image[SCALE]
 
 
 @inner()
-def arguments(count, image, law, size, block):
-    """Fill in the arguments of a law."""
-    factor, shift = per_pixel(image, law, size), np.float32(image[SHIFT])
-    narrow = np.float32(-factor if law.reversed else factor)
+def arguments(count, image, formulas, size, block):
+    """Fill in the arguments of a distribution."""
+    factor, shift = per_pixel(image, formulas, size), np.float32(image[SHIFT])
+    narrow = np.float32(-factor if formulas.reversed else factor)
     for i in range(0, count, SINGLES):
-        if law.squared:
+        if formulas.squared:
             put_squared_argument(i, narrow, shift, block)
         else:
             put_argument(i, narrow, shift, block)
@@ -528,16 +528,16 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, st
         start: a run of rows, of all images.
         stop: one past the last.
     """
-    law = Formulas(*formulas)
+    formulas = Formulas(*formulas)
     down, across = (size[0] + SIDE - 1) // SIDE, (size[1] + SIDE - 1) // SIDE
     block, width = new_block(), across * SIDE
     # A tile may reach beyond the rows, by less than its side.
     first = (start - 1) * SIDE * width
     sums = np.zeros((stop - start + 2) * SIDE * width)
     cursor, columns, tiles = block[0], pointer(block[1]), block[2]
-    cutoff = np.float32(law.cutoff)
+    cutoff = np.float32(formulas.cutoff)
     cdf, sf, g = shifted(columns, CDF), shifted(columns, SF), shifted(columns, GENERATOR)
-    a, s = (sf, cdf) if law.reversed else (cdf, sf)
+    a, s = (sf, cdf) if formulas.reversed else (cdf, sf)
     for b in range(start // down, (stop - 1) // down + 1):
         rows = (SIDE * max(start - b * down, 0), SIDE * min(stop - b * down, down))
         cursor[FACE], cursor[ROW], image = offsets[b], -1, images[b]
@@ -547,9 +547,9 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, st
             )  # fmt: skip
             if n == 0:
                 break
-            arguments(n * SINGLES, image, law, size, columns)
-            call_cdf(law.cdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf)
-            call_generator(law.generator, a, s, n * SINGLES, image[FAMILY_P], g)
+            arguments(n * SINGLES, image, formulas, size, columns)
+            call_cdf(formulas.cdf, shifted(columns, ARGUMENT), n * SINGLES, formulas.shape, cdf, sf)
+            call_generator(formulas.generator, a, s, n * SINGLES, image[FAMILY_P], g)
             for k in range(n):
                 _add(k * SINGLES, a, g, cutoff, tiles[k] - first, width, sums)
         above = b * down * SIDE
@@ -559,7 +559,7 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, st
             for k in range(0, n, SINGLES):
                 _narrow(i - first + k, sums, k, g)
             call_inverse(
-                law.inverse, g, n, image[FAMILY_P],
+                formulas.inverse, g, n, image[FAMILY_P],
                 shifted(pointer(alpha), i), shifted(pointer(rest), i),
             )  # fmt: skip
 
@@ -593,7 +593,7 @@ def through(i, a, cutoff, slope, block):
 
 @lanewise
 def through_squared(i, a, cutoff, slope, block):
-    """As `through`, for a law of the square of the distance."""
+    """As `through`, for a distribution of the square of the distance."""
     through = where(a[i] > cutoff, block[i + GRAD], 0.0)
     slope = slope * 2.0 * fabs(block[i + DISTANCE])
     block[i + GRAD] = through * block[i + WEIGHT] * (block[i + PDF] * slope)
@@ -678,7 +678,7 @@ move_three, move_four = _moving(3), _moving(4)
 
 @kernel()
 def backward_tiles(
-    corners, offsets, image_of_face, boxes, images, size, formulas, drawn, out, start, stop
+    corners, offsets, image_of_face, boxes, images, size, formulas, rendered, out, start, stop
 ):
     """Fill in `out`, the gradients of the corners of the faces start .. stop - 1.
 
@@ -690,40 +690,47 @@ def backward_tiles(
         images: as for `alpha_tiles`, and so are `size` and `formulas`.
         size: height and width.
         formulas: a tuple of `Formulas`.
-        drawn: float32 [B, H, W] each, of whole tiles: alpha, 1 - alpha, and the gradient of alpha.
+        rendered: float32 [B, H, W] each, of whole tiles: alpha, 1 - alpha, and the gradient of
+            alpha.
         out: is 0 before.
         start: a face.
         stop: one past the last.
     """
-    law = Formulas(*formulas)
+    formulas = Formulas(*formulas)
     rows, half = (0, (size[0] + SIDE - 1) & -SIDE), 0.5 * min(size[0], size[1])
     width = (size[1] + SIDE - 1) & -SIDE
     block, grads = new_block(), pointer(out)
     cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
-    alpha, rest, grad = pointer(drawn[0]), pointer(drawn[1]), pointer(drawn[2])
-    cutoff, count = np.float32(law.cutoff), corners.shape[1]
+    alpha, rest, grad = pointer(rendered[0]), pointer(rendered[1]), pointer(rendered[2])
+    cutoff, count = np.float32(formulas.cutoff), corners.shape[1]
     cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
-    a, s = (sf, cdf) if law.reversed else (cdf, sf)
+    a, s = (sf, cdf) if formulas.reversed else (cdf, sf)
     for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
         last, image = min(stop, offsets[b + 1]), images[b]
         cursor[FACE], cursor[ROW] = max(start, offsets[b]), -1
-        slope = np.float32(per_pixel(image, law, size))
+        slope = np.float32(per_pixel(image, formulas, size))
         while True:
             n = next_tiles(corners, boxes, last, rows, b, image[RADIUS], size, block, True, False)
             if n == 0:
                 break
-            arguments(n * SINGLES, image, law, size, columns)
+            arguments(n * SINGLES, image, formulas, size, columns)
             call_cdf_and_pdf(
-                law.cdf_and_pdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf, pdf
+                formulas.cdf_and_pdf,
+                shifted(columns, ARGUMENT),
+                n * SINGLES,
+                formulas.shape,
+                cdf,
+                sf,
+                pdf,
             )
             for k in range(n):
                 _copy(k * SINGLES, columns, alpha, rest, grad, tiles[k], width)
             call_weight(
-                law.weight, a, s, shifted(columns, ALPHA), shifted(columns, REST), n * SINGLES,
+                formulas.weight, a, s, shifted(columns, ALPHA), shifted(columns, REST), n * SINGLES,
                 image[FAMILY_P], shifted(columns, WEIGHT),
             )  # fmt: skip
             for i in range(0, n * SINGLES, SINGLES):
-                if law.squared:
+                if formulas.squared:
                     through_squared(i, a, cutoff, slope, columns)
                 else:
                     through(i, a, cutoff, slope, columns)

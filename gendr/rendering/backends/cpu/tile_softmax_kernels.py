@@ -146,14 +146,14 @@ def softmax_tiles(
         start: a row of tiles, of all images.
         stop: one past the last.
     """
-    law = Formulas(*formulas)
+    formulas = Formulas(*formulas)
     height, width = size
     down, across = (height + SIDE - 1) // SIDE, (width + SIDE - 1) // SIDE
-    half, cutoff = 0.5 * min(height, width), np.float32(law.cutoff)
+    half, cutoff = 0.5 * min(height, width), np.float32(formulas.cutoff)
     block, memory = new_block(), np.zeros(_NUMBERS, np.float32)
     cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
     cdf, sf = shifted(columns, CDF), shifted(columns, SF)
-    a = sf if law.reversed else cdf
+    a = sf if formulas.reversed else cdf
     for b in range(start // down, (stop - 1) // down + 1):
         rows = (SIDE * max(start - b * down, 0), SIDE * min(stop - b * down, down))
         cursor[FACE], cursor[ROW], image = offsets[b], -1, images[b]
@@ -163,8 +163,8 @@ def softmax_tiles(
             )  # fmt: skip
             if n == 0:
                 break
-            arguments(n * SINGLES, image, law, size, columns)
-            call_cdf(law.cdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf)
+            arguments(n * SINGLES, image, formulas, size, columns)
+            call_cdf(formulas.cdf, shifted(columns, ARGUMENT), n * SINGLES, formulas.shape, cdf, sf)
             for p in range(cursor[PARTS]):
                 _numbers(
                     corners, attributes, faces[p], row(block[5], p), half, depths[0],
@@ -302,25 +302,31 @@ def softmax_faces(
         start: a face.
         stop: one past the last.
     """
-    law = Formulas(*formulas)
+    formulas = Formulas(*formulas)
     rows, half = (0, (size[0] + SIDE - 1) & -SIDE), 0.5 * min(size[0], size[1])
     block, memory, sums = new_block(), np.zeros(_NUMBERS, np.float32), np.zeros(_SUMS)
     cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
     cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
-    a, cutoff = sf if law.reversed else cdf, np.float32(law.cutoff)
+    a, cutoff = sf if formulas.reversed else cdf, np.float32(formulas.cutoff)
     for i in range(STRIDE):
         columns[WEIGHT + i] = np.float32(1.0)
     for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
         last, image = min(stop, offsets[b + 1]), images[b]
         cursor[FACE], cursor[ROW] = max(start, offsets[b]), -1
-        slope = np.float32(per_pixel(image, law, size))
+        slope = np.float32(per_pixel(image, formulas, size))
         while True:
             n = next_tiles(corners, boxes, last, rows, b, image[RADIUS], size, block, True, True)
             if n == 0:
                 break
-            arguments(n * SINGLES, image, law, size, columns)
+            arguments(n * SINGLES, image, formulas, size, columns)
             call_cdf_and_pdf(
-                law.cdf_and_pdf, shifted(columns, ARGUMENT), n * SINGLES, law.shape, cdf, sf, pdf
+                formulas.cdf_and_pdf,
+                shifted(columns, ARGUMENT),
+                n * SINGLES,
+                formulas.shape,
+                cdf,
+                sf,
+                pdf,
             )
             for p in range(cursor[PARTS]):
                 f, frame = faces[p], row(block[5], p)
@@ -334,7 +340,7 @@ def softmax_faces(
                     grad_corners,
                 )  # fmt: skip
             for i in range(0, n * SINGLES, SINGLES):
-                if law.squared:
+                if formulas.squared:
                     through_squared(i, a, cutoff, slope, columns)
                 else:
                     through(i, a, cutoff, slope, columns)

@@ -28,7 +28,7 @@ _BLOCK = 1024  # pixels of a program of `through_totals`
 
 
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
-    """Coverage of every pixel, [B, H, W], for a law that is not the user's own."""
+    """Coverage of every pixel, [B, H, W], for a distribution that is not the user's own."""
     coverage, corners = aggregation.coverage, faces.corners.to(torch.float32)
     recipe, tensors = described(coverage, aggregation.tconorm)
     number = None if tensors or not is_plain(corners) else coverage.number

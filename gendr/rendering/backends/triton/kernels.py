@@ -6,9 +6,9 @@
   so that sums stay in registers, no float atomics are needed and nothing of size pixels x faces
   is ever stored.
 
-Laws and families come in as compile-time functions, see `gendr/distributions/triton.py` and
-`gendr/tnorms/triton.py`; everything else about a renderer is a row of the image table. Arithmetic
-is float32, but for the depth test.
+Distributions and families come in as compile-time functions, see `gendr/distributions/triton.py`
+and `gendr/tnorms/triton.py`; everything else about a renderer is a row of the image table.
+Arithmetic is float32, but for the depth test.
 
 Pixels of all images are numbered through, row by row; so are tiles.
 """
@@ -127,7 +127,7 @@ def join_face(
         total: what `finished` makes alpha of, from zeros on.
         other: for PRODUCT the rest, from ones on; for MAXIMUM how many faces reach it; for SCALED
             the sum of generators in units of total^q, any number while total is 0.
-        CDF: of the law.
+        CDF: of the distribution.
         GENERATOR: of the family, if it is ARCHIMEDEAN or SCALED.
         KIND: how faces are joined.
         N: sides that a face may have.
@@ -358,9 +358,9 @@ def alpha_pixels(
         rest: 1 - alpha.
         ties: how many faces reach the maximum.
         grads: d(loss)/d(alpha).
-        CDF: of the law; and its other functions.
-        PDF: of the law.
-        DSHAPE: of the law, if the gradient of its shape is wanted.
+        CDF: of the distribution; and its other functions.
+        PDF: of the distribution.
+        DSHAPE: of the distribution, if the gradient of its shape is wanted.
         WEIGHT: of the family, if it has one.
         WEIGHT_P: of the family, if the gradient of its parameter is wanted.
         KIND: how faces are joined.

@@ -20,7 +20,7 @@ TAGS = tuple(x for x in (getattr(torch.Tag, "cudagraph_unsafe", None),) if x is 
 class GraphSpec(Protocol):
     """What a spec must be to stand in a graph, whose operators know tensors, text and integers."""
 
-    def carried(self) -> tuple[str, list[int]]:
+    def serialized(self) -> tuple[str, list[int]]:
         """The spec as text and integers."""
         ...
 
@@ -43,7 +43,7 @@ class GraphKernels:
         backward: (spec, inputs, saved, grads, wanted) -> gradients, in the shapes of the inputs;
             the first of what is saved is the result.
         fake: (spec, *inputs) -> the result and what is saved, as empty tensors.
-        read: (text, integers) -> the spec, of what its `carried` gives.
+        read: (text, integers) -> the spec, of what its `serialized` gives.
     """
 
     backend = "triton"
@@ -110,7 +110,7 @@ class GraphKernels:
 
     def traced(self, spec: GraphSpec, *inputs: Tensor) -> Tensor:
         """The operator in a graph."""
-        return self._operator(list(inputs), *spec.carried())[0]
+        return self._operator(list(inputs), *spec.serialized())[0]
 
     def backward(
         self, spec: GraphSpec, inputs: Any, saved: Any, grads: Any, wanted: tuple[bool, ...]
@@ -118,5 +118,7 @@ class GraphKernels:
         """The gradients of the inputs."""
         if is_plain(grads[0]):
             return self._backward(spec, inputs, saved, grads, wanted)
-        found = self._gradients(grads[0], list(inputs), list(saved), *spec.carried(), list(wanted))
+        found = self._gradients(
+            grads[0], list(inputs), list(saved), *spec.serialized(), list(wanted)
+        )
         return tuple(g if want else None for g, want in zip(found, wanted, strict=True))

@@ -265,7 +265,7 @@ def join_layers(
         limit: see `_joined`.
         height: of the image.
         width: of the image.
-        CDF: of the law.
+        CDF: of the distribution.
         GENERATOR: of the family, if it is ARCHIMEDEAN or SCALED.
         INVERSE: the same.
         KIND: how faces are joined.
@@ -504,11 +504,11 @@ def layer_gradients(
         z = u + shift
         a, _ = coverage(z, mirrored, shape, constant, CDF)
         there = on_a != 0.0
-        on_law = tl.where(there, on_a * opacity * PDF(z, shape, constant), 0.0)
-        moves = add_moves(moves, on_law * slope, x, y, face, feature, N)
+        on_distribution = tl.where(there, on_a * opacity * PDF(z, shape, constant), 0.0)
+        moves = add_moves(moves, on_distribution * slope, x, y, face, feature, N)
         of_opacity += tl.where(there, on_a * a, 0.0)
-        of_scale += tl.where(there, on_law * u, 0.0)
-        of_shift += on_law
+        of_scale += tl.where(there, on_distribution * u, 0.0)
+        of_shift += on_distribution
         if DSHAPE is not None:
             on_shape = on_a * opacity * DSHAPE(z, shape, constant, psi)
             of_shape += tl.where(there, on_shape, 0.0)

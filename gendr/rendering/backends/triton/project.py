@@ -71,14 +71,14 @@ class ProjectSpec(NamedTuple):
     far: float | None
     flags: Readback | None = None
 
-    def carried(self) -> tuple[str, list[int]]:
+    def serialized(self) -> tuple[str, list[int]]:
         """All but the flags, as operators of PyTorch take it."""
         numbers = [len(self.vertex_offsets), *self.vertex_offsets, *self.offsets]
         return text_of((self.near, self.far)), numbers
 
     @staticmethod
     def read(text: str, numbers: list[int]) -> ProjectSpec:
-        """The spec of what `carried` has given."""
+        """The spec of what `serialized` has given."""
         count, *offsets = numbers
         return ProjectSpec(tuple(offsets[:count]), tuple(offsets[count:]), *literal_eval(text))
 

@@ -1,9 +1,9 @@
 """One renderer as the kernels take it: what chooses them, and a table of numbers per image.
 
-Laws and families go by their `kernel_name`, which says which class and code is meant if they are
-the user's own. What is a tensor is a column of the table, through which gradients come back; all
-other numbers stand in the recipe, and are put into a row of the image table once and kept on the
-device (`image_table`).
+Distributions and families go by their `kernel_name`, which says which class and code is meant if
+they are the user's own. What is a tensor is a column of the table, through which gradients come
+back; all other numbers stand in the recipe, and are put into a row of the image table once and kept
+on the device (`image_table`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from torch import Tensor
 
 from gendr._common.readback import hold
 from gendr._common.tracing import lasting
-from gendr.distributions import bodies as laws
+from gendr.distributions import kernel_functions as distributions
 from gendr.distributions.base import Transformed
-from gendr.tnorms import bodies as families
+from gendr.tnorms import kernel_functions as families
 
 if TYPE_CHECKING:
     from gendr.distributions.base import Number
@@ -33,19 +33,19 @@ class Recipe(NamedTuple):
     """A renderer without its tensors.
 
     Attributes:
-        law: name of the base law, by its `kernel_name`.
+        dist: name of the base distribution, by its `kernel_name`.
         family: name of the family, by its `kernel_name`, or `SOFTMAX`.
         columns: names of the table's columns: "scale", and which of "shift", "shape", "p" and
             "rate" are tensors.
-        shape: of the law, None if it has none or a tensor.
+        shape: of the distribution, None if it has none or a tensor.
         shift: as `Distribution.total_shift`, 0 if it is a tensor.
-        mirrored: whether the law is reversed.
+        mirrored: whether the distribution is reversed.
         squared: whether it is squared.
         art: the exponent of the activation replacement trick.
         p: of the family, None if it has none or a tensor.
     """
 
-    law: str
+    dist: str
     family: str
     columns: tuple[str, ...] = ("scale",)
     shape: float | None = None
@@ -58,17 +58,17 @@ class Recipe(NamedTuple):
     @property
     def code(self) -> Recipe:
         """What chooses the kernels: the recipe without its numbers."""
-        return Recipe(self.law, self.family, self.columns)
+        return Recipe(self.dist, self.family, self.columns)
 
     @property
     def kind(self) -> str:
         """How the family joins faces: by a generator, by the maximum or by the mean."""
-        return families.bodies(self.family).cls.kind
+        return families.kernel_functions(self.family).cls.kind
 
     @property
     def is_product(self) -> bool:
         """Whether 1 - alpha is the product of 1 - a: then sums need neither logarithms nor exp."""
-        return families.bodies(self.family).cls.is_product
+        return families.kernel_functions(self.family).cls.is_product
 
     @property
     def is_scaled(self) -> bool:
@@ -82,10 +82,10 @@ class Recipe(NamedTuple):
 
     def forward(self) -> dict[str, Any]:
         """The compiled functions of the forward kernel."""
-        from gendr.distributions import triton as of_laws
+        from gendr.distributions import triton as of_distributions
         from gendr.tnorms import triton as of_families
 
-        functions: dict[str, Any] = {"CDF": of_laws.function(self.law, "tails")}
+        functions: dict[str, Any] = {"CDF": of_distributions.function(self.dist, "tails")}
         if self.family == SOFTMAX:
             return functions
         kinds = ("scaled", "unscaled") if self.is_scaled else ("generator", "inverse")
@@ -98,14 +98,14 @@ class Recipe(NamedTuple):
 
     def backward(self, scalars: bool) -> dict[str, Any]:
         """The compiled functions of the backward kernel, with those of the columns if wanted."""
-        from gendr.distributions import triton as of_laws
+        from gendr.distributions import triton as of_distributions
         from gendr.tnorms import triton as of_families
 
         with_shape, with_p = (scalars and x in self.columns for x in ("shape", "p"))
         functions: dict[str, Any] = {
-            "CDF": of_laws.function(self.law, "tails"),
-            "PDF": of_laws.function(self.law, "density"),
-            "DSHAPE": of_laws.function(self.law, "shape_slope") if with_shape else None,
+            "CDF": of_distributions.function(self.dist, "tails"),
+            "PDF": of_distributions.function(self.dist, "density"),
+            "DSHAPE": of_distributions.function(self.dist, "shape_slope") if with_shape else None,
             "SCALARS": scalars,
         }
         if self.family == SOFTMAX:
@@ -145,7 +145,7 @@ def described(
     """The recipe of a renderer, and its tensors in the order of the columns after the scale.
 
     Args:
-        coverage: by a law that is not the user's own.
+        coverage: by a distribution that is not the user's own.
         tconorm: what joins faces; None for colours.
         rate: [], of the softmax of colours.
     """
@@ -158,7 +158,7 @@ def described(
     }
     tensors = {name: x for name, x in fields.items() if isinstance(x, Tensor)}
     recipe = Recipe(
-        laws.kernel_name(type(cast("Any", dist.law))),
+        distributions.kernel_name(type(cast("Any", dist.base))),
         SOFTMAX if tconorm is None else families.kernel_name(type(tconorm)),
         ("scale", *tensors),
         None if "shape" in tensors else fields["shape"],
@@ -180,8 +180,8 @@ def table_of(coverage: Coverage, tensors: list[Tensor]) -> Tensor:
 def image_table(recipe: Recipe, table: Tensor, cutoff: float) -> Tensor:
     """What the kernels read about every image, [B, IMAGE_COLUMNS] float32.
 
-    The host reads nothing back from the device, unless shift or shape of the law is a tensor: its
-    reach and its constants are computed on the host.
+    The host reads nothing back from the device, unless shift or shape of the distribution is a
+    tensor: its reach and its constants are computed on the host.
 
     Args:
         recipe: of the renderer.
@@ -235,8 +235,8 @@ def rows_of_faces(
     Args:
         recipe: of the renderer.
         coverage: whose scale is [T].
-        shift: of the law, a number, [] or [T].
-        shape: of the law, the same; None if it has none.
+        shift: of the distribution, a number, [] or [T].
+        shape: of the distribution, the same; None if it has none.
         p: of the family, a number or [].
     """
     from gendr.distributions.triton import parameters
@@ -251,7 +251,7 @@ def rows_of_faces(
         rows[:, shared.RADIUS.value] = coverage.radius()
         rows[:, shared.SHIFT.value] = shift
         if shape is not None:
-            values = parameters(recipe.law, torch.as_tensor(shape, device=scale.device))
+            values = parameters(recipe.dist, torch.as_tensor(shape, device=scale.device))
             for column, value in zip(
                 (shared.SHAPE, shared.CONSTANT, shared.PSI), values, strict=True
             ):
@@ -272,7 +272,7 @@ def _constants(
     """The image table at scale 1, and the power of the scale in the radius.
 
     Args:
-        recipe: of the renderer, with a number for every parameter of its law.
+        recipe: of the renderer, with a number for every parameter of its distribution.
         cutoff: coverage at or below it counts as 0.
         images: B.
         device: where the table is to be.
@@ -281,14 +281,14 @@ def _constants(
     from gendr.rendering.backends.triton import shared_kernels as shared
 
     known = {} if recipe.shape is None else {"shape": recipe.shape}
-    law = laws.bodies(recipe.law).cls(**known)
+    base = distributions.kernel_functions(recipe.dist).cls(**known)
     dist = Transformed(
-        law, recipe.mirrored, recipe.shift or None, False, recipe.squared, recipe.art
+        base, recipe.mirrored, recipe.shift or None, False, recipe.squared, recipe.art
     )
     constants = (0.0, 0.0, 0.0)
     if recipe.shape is not None:
         given = torch.tensor(recipe.shape, dtype=torch.float64, device="cpu")
-        constants = tuple(x.item() for x in parameters(recipe.law, given))
+        constants = tuple(x.item() for x in parameters(recipe.dist, given))
     columns = {
         shared.SHIFT: recipe.shift,
         shared.RADIUS: min(float(dist.radius(1.0, cutoff)), _EVERYWHERE),

@@ -440,9 +440,9 @@ def argument(d, rate, squared, art):
 
 @triton.jit
 def coverage(z, mirrored, shape, constant, CDF: tl.constexpr):
-    """A = F(u) and 1 - a, at z = shift + u, or shift - u for a reversed law.
+    """A = F(u) and 1 - a, at z = shift + u, or shift - u for a reversed distribution.
 
-    A law is first shifted, then reversed: it is the mirror image of a shifted one.
+    A distribution is first shifted, then reversed: it is the mirror image of a shifted one.
     """
     cdf, sf = CDF(z, shape, constant)
     return tl.where(mirrored, sf, cdf), tl.where(mirrored, cdf, sf)
@@ -458,7 +458,7 @@ def covered(x, y, edges, f, image, CDF: tl.constexpr, N: tl.constexpr, BLOCK_FAC
         edges: the table of edges.
         f: one face, or a block; see `listed_faces`.
         image: from `load_image`.
-        CDF: of the law.
+        CDF: of the distribution.
         N: sides that a face may have.
         BLOCK_FACES: how many faces `f` names.
     """

@@ -44,8 +44,8 @@ def softmax(
     recipe, tensors = described(coverage, rate=rate)
     spec = TileSpec(recipe, coverage.cutoff, faces.offsets, scene.size, None, backdrop)
     rows = torch.cat(rows, -1).to(torch.float32)
-    drawn = _SOFTMAX(_KERNELS, spec, rows, table_of(coverage, tensors)).to(faces.corners.dtype)
-    return drawn[:, :3], drawn[:, 3]
+    rendered = _SOFTMAX(_KERNELS, spec, rows, table_of(coverage, tensors)).to(faces.corners.dtype)
+    return rendered[:, :3], rendered[:, 3]
 
 
 class SoftmaxPlan(TilePlan):
@@ -89,13 +89,13 @@ def _forward(
     images = image_table(spec.recipe, table, spec.cutoff)
     images[:, shared.BACKDROP.value] = spec.backdrop
     edges, boxes = plan.tables(rows[:, :6].contiguous(), images)
-    drawn, sums = rows.new_empty(plan.pixels, 4), rows.new_empty(plan.pixels, 2)
+    rendered, sums = rows.new_empty(plan.pixels, 4), rows.new_empty(plan.pixels, 2)
     lists = plan.lists(boxes)
     plan.draw(
         (len(lists.starts),), rows, edges, images, lists.starts, lists.stops, lists.faces,
-        drawn, sums, spec.size.height, spec.size.width,
+        rendered, sums, spec.size.height, spec.size.width,
     )  # fmt: skip
-    return (drawn,), (sums, edges, boxes, images)
+    return (rendered,), (sums, edges, boxes, images)
 
 
 def _backward(
@@ -106,12 +106,12 @@ def _backward(
     from gendr.rendering.backends.triton import shared_kernels as shared
     from gendr.rendering.backends.triton import softmax_kernels as kernels
 
-    (rows, _), (drawn, totals, edges, boxes, images) = inputs, saved
+    (rows, _), (rendered, totals, edges, boxes, images) = inputs, saved
     (grad,), with_table, plan = grads, wanted[1], _planned(spec, rows)
     sums = tiles.GradientSums(plan, boxes, rows.shape[1], with_table)
     run(
         kernels.softmax_gradients, sums.programs, plan.device,
-        rows, edges, plan.image_of_face, images, boxes, drawn, totals, grad, *sums.rows,
+        rows, edges, plan.image_of_face, images, boxes, rendered, totals, grad, *sums.rows,
         spec.size.height, spec.size.width, sums.pieces.table, plan.faces,
         **spec.recipe.backward(with_table), BLOCK=plan.launch.block_pixels,
         **tiles.options(plan.launch.block_warps),
@@ -121,8 +121,8 @@ def _backward(
         return grad_rows, None
     scalars = tiles.sum_per_image(grad_scalars, spec.offsets)
     # The background weighs exp((z* - backdrop) rate): its own part of d(loss)/d(rate).
-    share = drawn[:, 3]
-    on_background = grad[:, 3] * (1 - share) - (grad[:, :3] * drawn[:, :3]).sum(-1)
+    share = rendered[:, 3]
+    on_background = grad[:, 3] * (1 - share) - (grad[:, :3] * rendered[:, :3]).sum(-1)
     of_images = plan.images, spec.size.pixels
     past = totals[:, 1].reshape(of_images) - images[:, shared.BACKDROP.value, None]
     scalars[:, shared.GRAD_LAST.value] += ((on_background * share).reshape(of_images) * past).sum(1)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gendr.kernels.triton.bodies import compiled
+from gendr.kernels.triton.functions import compiled
 from gendr.rendering.backends import formulas
 from gendr.rendering.backends.triton.shared_kernels import (
     BACKDROP,
@@ -160,7 +160,7 @@ def shade_face(
 
 @triton.jit(do_not_specialize=["height", "width"])
 def softmax_tiles(
-    rows, edges, images, starts, stops, list_of_faces, drawn, sums_of_pixels, height, width,
+    rows, edges, images, starts, stops, list_of_faces, rendered, sums_of_pixels, height, width,
     CDF: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
 ):  # fmt: skip
     """Colours without the background's part and its share, [P, 4]; sums of weights and z*, [P, 2].
@@ -190,25 +190,25 @@ def softmax_tiles(
         green, blue = tl.sum(green * fade, 0), tl.sum(blue * fade, 0)
     behind = tl.exp((z_star - backdrop) * rate)
     weight = total + behind
-    tl.store(drawn + pixels * 4, red / weight, on)
-    tl.store(drawn + pixels * 4 + 1, green / weight, on)
-    tl.store(drawn + pixels * 4 + 2, blue / weight, on)
-    tl.store(drawn + pixels * 4 + 3, behind / weight, on)
+    tl.store(rendered + pixels * 4, red / weight, on)
+    tl.store(rendered + pixels * 4 + 1, green / weight, on)
+    tl.store(rendered + pixels * 4 + 2, blue / weight, on)
+    tl.store(rendered + pixels * 4 + 3, behind / weight, on)
     tl.store(sums_of_pixels + pixels * 2, weight, on)
     tl.store(sums_of_pixels + pixels * 2 + 1, z_star, on)
 
 
 @triton.jit(do_not_specialize=["height", "width", "faces"])
 def softmax_gradients(
-    rows, edges, image_of_face, images, boxes, drawn, sums_of_pixels, grads, grad_rows,
+    rows, edges, image_of_face, images, boxes, rendered, sums_of_pixels, grads, grad_rows,
     grad_scalars, height, width, pieces, faces,
     CDF: tl.constexpr, PDF: tl.constexpr, DSHAPE: tl.constexpr, SCALARS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Gradients of the row of a face, and of its image's scalars.
 
-    Programs and rows of the results as in `alpha_gradients`; `grads` are those of `drawn`. With F
-    the colour and B the share of the background, dL/ds = (dL/dF . (c - F) - dL/dB B) / sum of
+    Programs and rows of the results as in `alpha_gradients`; `grads` are those of `rendered`. With
+    F the colour and B the share of the background, dL/ds = (dL/dF . (c - F) - dL/dB B) / sum of
     weights; the rest is the chain rule back through depth, perspective, clamping and areas.
     """
     program, share, shares = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
@@ -239,10 +239,10 @@ def softmax_gradients(
         # Rows and the cutoff are read again for every block of pixels: registers are scarce here.
         d, feature = nearest_feature(x, y, load_face(edges, f, 3), 3)
         u, slope = argument(d, inverse_scale, squared, art)
-        z_law = u + shift
-        a, _ = coverage(z_law, mirrored, shape, constant, CDF)
+        z_shifted = u + shift
+        a, _ = coverage(z_shifted, mirrored, shape, constant, CDF)
         kept = valid & (a > tl.load(at + CUTOFF))
-        F_r, F_g, F_l, background = _load_four(drawn + pixels * 4, valid)
+        F_r, F_g, F_l, background = _load_four(rendered + pixels * 4, valid)
         on_r, on_g, on_l, on_background = _load_four(grads + pixels * 4, valid)
         v0, v1, v2, area = _screen_weights(x, y, here)
         w0, w1, w2, _ = _corner_weights(v0, v1, v2, i0, i1, i2)
@@ -257,20 +257,20 @@ def softmax_gradients(
         on_c += on_l * (_mix(blues, weights) - F_l)
         on_s = on_c - on_background * background
 
-        # Coverage: the distance, the law, its parameters.
+        # Coverage: the distance, the distribution, its parameters.
         on_a = tl.where(kept, on_s * shine, 0.0)
-        on_law = on_a * PDF(z_law, shape, constant)
+        on_distribution = on_a * PDF(z_shifted, shape, constant)
         # Colours move the corners too: these sums are the corners' at once.
         face = load_face(edges, f, 3)
-        moves = add_moves(no_moves(zeros), on_law * slope, x, y, face, feature, 3)
+        moves = add_moves(no_moves(zeros), on_distribution * slope, x, y, face, feature, 3)
         to_corners = _added(to_corners, moved_corners(moves, face, mirror, 3))
         on_exponent = on_s * s
         if SCALARS:
-            of_scale += on_law * u
-            of_shift += on_law
+            of_scale += on_distribution * u
+            of_shift += on_distribution
             of_rate += on_exponent * past
             if DSHAPE is not None:
-                of_shape += on_a * DSHAPE(z_law, shape, constant, psi)
+                of_shape += on_a * DSHAPE(z_shifted, shape, constant, psi)
 
         # Colours and depths of the corners.
         on_z = -on_exponent * rate

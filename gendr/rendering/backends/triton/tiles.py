@@ -116,14 +116,14 @@ class TileSpec(NamedTuple):
     number: float | None = None
     backdrop: float = 0.0
 
-    def carried(self) -> tuple[str, list[int]]:
+    def serialized(self) -> tuple[str, list[int]]:
         """All but the number, as operators of PyTorch take it."""
         text = text_of((tuple(self.recipe), self.cutoff, self.backdrop))
         return text, [self.size.height, self.size.width, *self.offsets]
 
     @staticmethod
     def read(text: str, numbers: list[int]) -> TileSpec:
-        """The spec of what `carried` has given."""
+        """The spec of what `serialized` has given."""
         recipe, cutoff, backdrop = literal_eval(text)
         height, width, *offsets = numbers
         size = ImageSize(height, width)

@@ -48,8 +48,8 @@ def gates_forward(
     comparators: Comparators, x: Tensor, steepness: Number, *, save: bool
 ) -> tuple[Tensors, Tensors]:
     """Values, keep and swap; the differences and the swaps are saved, group by group."""
-    network, law = comparators
-    gates, address, group = _gates_of(name_of(law), "tails")
+    network, dist = comparators
+    gates, address, group = _gates_of(name_of(dist), "tails")
     batch, size = x.shape[0], network.size
     groups = -(-batch // group)
     values, keep, swap = torch.empty_like(x), x.new_empty(batch, size), x.new_empty(batch, size)
@@ -57,7 +57,7 @@ def gates_forward(
     differences, swaps = saved.numpy()
     _launch(
         gates, groups, _GATE * batch * size, network.pairs, network.offsets, x.numpy(), address,
-        power_of(law), float(steepness), values.numpy(), keep.numpy(), swap.numpy(), differences,
+        power_of(dist), float(steepness), values.numpy(), keep.numpy(), swap.numpy(), differences,
         swaps,
     )  # fmt: skip
     return (values, keep, swap), (saved,)
@@ -69,8 +69,8 @@ def gates_backward(
 ) -> Gradients:  # fmt: skip
     """Gradients of x and, for every group, of the steepness."""
     x, steepness = inputs
-    network, law = comparators
-    gates_back, address, group = _gates_of(name_of(law), "density")
+    network, dist = comparators
+    gates_back, address, group = _gates_of(name_of(dist), "density")
     groups, grad_x = -(-x.shape[0] // group), torch.empty_like(x)
     of_x, parts = grad_x.numpy(), np.empty(groups)
     differences, swaps = saved[0].numpy()
@@ -78,7 +78,7 @@ def gates_backward(
     none = np.empty((0, 0), of_x.dtype)
     _launch(
         gates_back, groups, _GATE_BACK * len(x) * network.size, network.pairs, differences, swaps,
-        address, power_of(law), float(steepness),
+        address, power_of(dist), float(steepness),
         none if grad_values is None else grad_values.numpy(),
         none if grad_keep is None else grad_keep.numpy(), of_x, parts,
     )  # fmt: skip
@@ -86,13 +86,13 @@ def gates_backward(
 
 
 @cache
-def _gates_of(law: str, kind: Literal["tails", "density"]) -> tuple[Any, int, int]:
-    """The kernel that needs this body of a law, the body's address, and the rows of a group."""
+def _gates_of(dist: str, kind: Literal["tails", "density"]) -> tuple[Any, int, int]:
+    """The kernel that needs this function, the function's address, and the rows of a group."""
     from gendr.distributions.numba import loop
     from gendr.sorting.backends.cpu import kernels
 
     kernel = kernels.gates if kind == "tails" else kernels.gates_back
-    return kernel, loop(law, kind).address, kernels.GROUP
+    return kernel, loop(dist, kind).address, kernels.GROUP
 
 
 Gates = KernelPair(gates_forward, gates_backward)

@@ -1,8 +1,8 @@
 """The compiled kernels of ranks that are sums of comparisons: each pair present once.
 
-Of a symmetric law F(-d) is 1 - F(d), so that a pair is one call for both. Arithmetic is float64,
-laws are called by address on the pairs of an entry with all after it, and a kernel works on a range
-of lists to which no other thread writes.
+Of a symmetric distribution F(-d) is 1 - F(d), so that a pair is one call for both. Arithmetic is
+float64, distributions are called by address on the pairs of an entry with all after it, and a
+kernel works on a range of lists to which no other thread writes.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -35,7 +35,7 @@ def _differences(x, places, first, m, steepness, u):
     """Fill in steepness (x_i - x_j), for an entry i and all after it that are present."""
     for k in range(first + 1, m):
         d = steepness * (x[places[first]] - x[places[k]])
-        u[k] = min(max(d, -_MOST), _MOST)  # a law of an infinity may be NaN
+        u[k] = min(max(d, -_MOST), _MOST)  # a distribution of an infinity may be NaN
 
 
 @kernel()

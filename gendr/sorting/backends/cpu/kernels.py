@@ -6,7 +6,7 @@ number of threads gives the same bits.
 
 - Gates: a unit is a group of `GROUP` rows of the batch. Their keys are stored wire by wire, so that
   a comparator works on a vector with one element per row. A run of comparators is one call of the
-  law. Arithmetic is float64.
+  distribution. Arithmetic is float64.
 - Carry: a unit is a row of the batch and, of its payload, the columns of a block or of a run of
   blocks. A block of `LANES` columns stays in the nearest cache through all layers. Arithmetic is
   in the dtype of the payload, as there are no differences in which digits could be lost.
@@ -39,7 +39,7 @@ from gendr.kernels.numba.vectors import lanewise, total, where
 LANES = 32  # columns of a block: in float32 two of the widest registers
 GROUP = 8  # rows of the batch that go through the gates together: one register in float64
 STRIDE = 16  # comparators that are tested together first, then one by one
-RUN = 32  # comparators per call of a law: ten arrays of RUN x GROUP fit in the L1 cache
+RUN = 32  # comparators per call of a distribution: ten arrays of RUN x GROUP fit in the L1 cache
 _LN2 = math.log(2.0)
 _TINY = 2.2250738585072014e-308  # smaller differences count as 0 before a power
 _LARGEST = sys.float_info.max
@@ -262,9 +262,9 @@ def gates(
 ):  # fmt: skip
     """Fill in values [B, n], keep and swap [B, C] for the groups start .. stop - 1 of x [B, n].
 
-    `address` is the address of the cdf of the law. `differences` and `swaps` [groups, C * GROUP]
-    get what the backward pass needs, unless they are empty. Differences of keys that overflow the
-    dtype of x count as its largest number.
+    `address` is the address of the cdf of the distribution. `differences` and `swaps` [groups, C *
+    GROUP] get what the backward pass needs, unless they are empty. Differences of keys that
+    overflow the dtype of x count as its largest number.
     """
     n, limit = x.shape[1], np.float64(np.finfo(x.dtype).max)
     xs, buffers = np.empty(n * GROUP), np.empty((4, RUN * GROUP))
@@ -305,7 +305,7 @@ def gates_back(
     """Fill in grad_x [B, n] and grad_steepness [groups] for the groups start .. stop - 1.
 
     `differences` and `swaps` are as `gates` left them; `address` is the address of the pdf of the
-    law; grad_values [B, n] and grad_keep [B, C] may be empty, which stands for zero.
+    distribution; grad_values [B, n] and grad_keep [B, C] may be empty, which stands for zero.
     """
     n, size = grad_x.shape[1], len(pairs)
     gs, buffers = np.empty(n * GROUP), np.empty((8, RUN * GROUP))

@@ -221,7 +221,7 @@ def products_backward(
 
 
 def places_forward(
-    law: Distribution, x: Tensor, steepness: Number, counted: Tensor, *, save: bool
+    dist: Distribution, x: Tensor, steepness: Number, counted: Tensor, *, save: bool
 ) -> tuple[tuple[Tensor], tuple[()]]:
     """The ranks; nothing is saved."""
     from gendr.distributions.numba import tails_address
@@ -230,14 +230,14 @@ def places_forward(
     keys, found = stacked(x, 1), torch.empty_like(x)
     launch(
         kernels.ranks, len(keys), keys.shape[-1] * keys.numel(), keys.numpy(),
-        stacked(counted, 1).numpy(), float(steepness), tails_address(name_of(law)),
+        stacked(counted, 1).numpy(), float(steepness), tails_address(name_of(dist)),
         stacked(found, 1).numpy(),
     )  # fmt: skip
     return (found,), ()
 
 
 def places_backward(
-    law: Distribution, inputs: tuple[Tensor, Number, Tensor], saved: tuple[()],
+    dist: Distribution, inputs: tuple[Tensor, Number, Tensor], saved: tuple[()],
     grads: tuple[Tensor], wanted: tuple[bool, ...],
 ) -> tuple[Tensor, Tensor, None]:  # fmt: skip
     """The gradients of x and of the steepness."""
@@ -249,7 +249,7 @@ def places_backward(
     by_x, by_steepness = torch.empty_like(keys), keys.new_empty(len(keys))
     launch(
         kernels.ranks_back, len(keys), keys.shape[-1] * keys.numel(), keys.numpy(),
-        stacked(counted, 1).numpy(), float(steepness), density_address(name_of(law)),
+        stacked(counted, 1).numpy(), float(steepness), density_address(name_of(dist)),
         stacked(grads[0], 1).numpy(), by_x.numpy(), by_steepness.numpy(),
     )  # fmt: skip
     return by_x, by_steepness.sum(), None

@@ -83,10 +83,10 @@ def gates_forward(
     comparators: Comparators, x: Tensor, steepness: Number, *, save: bool
 ) -> tuple[Tensors, Tensors]:
     """Values, keep and swap; both gates and the differences are saved."""
-    from gendr.distributions import triton as laws
+    from gendr.distributions import triton as distributions
     from gendr.sorting.backends.triton import kernels
 
-    network, power = comparators.network, power_of(comparators.law)
+    network, power = comparators.network, power_of(comparators.dist)
     (batch, n), size = x.shape, network.size
     values = torch.empty_like(x)
     keep, swap = x.new_empty(batch, size), x.new_empty(batch, size)
@@ -96,8 +96,8 @@ def gates_forward(
         kernels.gates, (blocks_of(batch, block["ROWS"]),), x.device,
         x, *_comparators(network, x.device), _scalar(steepness, x), values, keep, swap, differences,
         batch, n, size, network.depth, power,
-        CDF=laws.function(name_of(comparators.law), "tails"), PLAIN=power == 1.0, SAVE=save,
-        **block, **_options(block["ROWS"] * block["PAIRS"] // 64),
+        CDF=distributions.function(name_of(comparators.dist), "tails"), PLAIN=power == 1.0,
+        SAVE=save, **block, **_options(block["ROWS"] * block["PAIRS"] // 64),
     )  # fmt: skip
     return (values, keep, swap), (keep, swap, differences) if save else ()
 
@@ -107,11 +107,11 @@ def gates_backward(
     wanted: tuple[bool, ...],
 ) -> Gradients:  # fmt: skip
     """Gradients of x and, for every program, of the steepness."""
-    from gendr.distributions import triton as laws
+    from gendr.distributions import triton as distributions
     from gendr.sorting.backends.triton import kernels
 
     (x, steepness), (grad_values, grad_keep, _) = inputs, grads
-    network, power = comparators.network, power_of(comparators.law)
+    network, power = comparators.network, power_of(comparators.dist)
     batch, n = x.shape
     keep, swap, differences = saved
     grad_x = torch.zeros_like(x) if grad_values is None else grad_values.clone()
@@ -123,7 +123,7 @@ def gates_backward(
         grad_x, *_comparators(network, x.device), _scalar(steepness, x), keep, swap, differences,
         keep if grad_keep is None else grad_keep, grad_steepness,
         batch, n, network.size, network.depth, power,
-        PDF=laws.function(name_of(comparators.law), "density"), PLAIN=power == 1.0,
+        PDF=distributions.function(name_of(comparators.dist), "density"), PLAIN=power == 1.0,
         WITH_KEEP=grad_keep is not None, **block, **_options(block["ROWS"] * block["PAIRS"] // 64),
     )  # fmt: skip
     return grad_x, grad_steepness

@@ -20,7 +20,8 @@ scratch as there are programs. With wires in memory the layers may be cut into s
 wires are kept where segments begin, and the differences of one segment at a time, for which its
 layers are passed once more. Deep networks so need 10 times less scratch.
 
-Laws come in as compile-time functions, see `gendr/distributions/triton.py`. All is float32.
+Distributions come in as compile-time functions, see `gendr/distributions/triton.py`. All is
+float32.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_finite, check_index
-from gendr.distributions import Distribution, Law
-from gendr.distributions.bodies import kernel_name
+from gendr.distributions import Distribution, StandardDistribution
+from gendr.distributions.kernel_functions import kernel_name
 from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as supports
 from gendr.kernels.threads import run
@@ -31,26 +31,26 @@ class Mask:
 
     @staticmethod
     def forward(
-        law: Distribution, x: Tensor, k: Tensor, scale: Tensor, *, save: bool
+        dist: Distribution, x: Tensor, k: Tensor, scale: Tensor, *, save: bool
     ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
-        """The mask; its threshold is saved, and the numbers of the law."""
+        """The mask; its threshold is saved, and the numbers of the distribution."""
         from gendr.distributions.numba import density_address, tails_address
         from gendr.topk.backends.cpu import mask_kernels
 
         p, b = torch.empty_like(x), torch.empty_like(k)
-        name = kernel_name(type(cast("Law", law.law)))
-        numbers = (-1.0 if law.is_reversed else 1.0, float(cast("Any", law.total_shift())))
-        shape = float(cast("Any", law.shape_parameter or 0.0))
+        name = kernel_name(type(cast("StandardDistribution", dist.base)))
+        numbers = (-1.0 if dist.is_reversed else 1.0, float(cast("Any", dist.total_shift())))
+        shape = float(cast("Any", dist.shape_parameter or 0.0))
         _share(
             mask_kernels.mask, x, x.numpy(), _column(k), _column(scale),
-            _column(quantile(k, x.shape[-1], law)), TOLERANCES[x.dtype], *numbers,
+            _column(quantile(k, x.shape[-1], dist)), TOLERANCES[x.dtype], *numbers,
             tails_address(name), density_address(name), shape, p.numpy(), _column(b),
         )  # fmt: skip
         return (p,), (b, (*numbers, density_address(name), shape))
 
     @staticmethod
     def backward(
-        law: Distribution, inputs: tuple[Tensor, ...], saved: tuple[Any, ...],
+        dist: Distribution, inputs: tuple[Tensor, ...], saved: tuple[Any, ...],
         grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor, ...]:  # fmt: skip
         """The gradients of x, k and the scale."""
@@ -96,7 +96,7 @@ class Losses:
         keys, m = logits.numpy(), loss._size(logits.shape[-1])
         wires = method.network_of(m, places.shape[-1])[0]
         outputs = np.array(wires.outputs[::-1])
-        name = name_of(method.law)
+        name = name_of(method.distribution)
         rows, size, dtype = len(keys), wires.size, keys.dtype
         groups = -(-rows // GROUP)
         top, grad_top, values = np.empty((3, rows, m), dtype)
@@ -108,8 +108,8 @@ class Losses:
         run(
             loss_kernels.losses, groups, keys, true, loss.ignore_index, first, rest, places,
             weight, wires.pairs, wires.offsets, outputs, tails_address(name),
-            density_address(name), power_of(method.law), float(method.steepness), LEAST, top,
-            classes, (values, keep, swap, differences, swaps), grad_keep, grad_top, out, grads,
+            density_address(name), power_of(method.distribution), float(method.steepness), LEAST,
+            top, classes, (values, keep, swap, differences, swaps), grad_keep, grad_top, out, grads,
             wrong, pieces=4, alone=groups < _MANY_GROUPS,
         )  # fmt: skip
         if wrong.any():

@@ -1,9 +1,9 @@
 """The compiled kernels of the membership mask: the threshold, the mask, and its gradients.
 
 A kernel works on a range of rows to which no other thread writes. Arithmetic is float64, whatever
-the dtype of the input. Laws are called by address on blocks of values that stay in the nearest
-cache; they are evaluated at u = sign z + shift, and cdf and sf change places if sign is -1, for a
-reversed law.
+the dtype of the input. Distributions are called by address on blocks of values that stay in the
+nearest cache; they are evaluated at u = sign z + shift, and cdf and sf change places if sign is -1,
+for a reversed distribution.
 
 A row is passed over once for every step of the search and twice for its gradient. Long rows are
 searched in a sample first, every 64th of their values, whose threshold is near that of all.
@@ -24,7 +24,7 @@ from gendr.kernels.numba.compilation import inner, kernel
 
 # Lets LLVM sum in any order, so that it can vectorise: each lane has a sum of its own.
 _ANY_ORDER = {"reassoc", "contract"}
-BLOCK = 512  # values per call of a law: six arrays of them fit in the L1 cache
+BLOCK = 512  # values per call of a distribution: six arrays of them fit in the L1 cache
 STRIDE = 64
 LONG = 128 * STRIDE  # rows from this length on are searched in a sample first
 _NOISE = 1e-7  # errors that are that small and do not shrink any more are those of rounding
@@ -115,9 +115,9 @@ def mask(
 ):
     """Fill in p [rows, n] and thresholds [rows] for the rows start .. stop - 1 of x [rows, n].
 
-    k, scale and quantile are [rows]; the last is the argument at which the law is k / n, which
-    gives the threshold if all values are equal, and so a bracket. `tails` and `density` are the
-    addresses of the law.
+    k, scale and quantile are [rows]; the last is the argument at which the distribution is k / n,
+    which gives the threshold if all values are equal, and so a bracket. `tails` and `density` are
+    the addresses of the distribution.
     """
     n = x.shape[1]
     work = np.empty((4, BLOCK))

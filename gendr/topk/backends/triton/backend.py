@@ -15,9 +15,9 @@ from torch import Tensor
 
 from gendr._common.checks import check_finite, check_index
 from gendr._common.tracing import lasting
-from gendr.distributions import Distribution, Law
-from gendr.distributions.bodies import bodies as bodies_of
-from gendr.distributions.bodies import has_shape, kernel_name
+from gendr.distributions import Distribution, StandardDistribution
+from gendr.distributions.kernel_functions import has_shape, kernel_name
+from gendr.distributions.kernel_functions import kernel_functions as functions_of
 from gendr.kernels.triton import launch as _launch
 from gendr.kernels.triton.launch import available as available
 from gendr.kernels.triton.launch import interpreted, power_of_2, run
@@ -41,35 +41,36 @@ class Mask:
 
     @staticmethod
     def forward(
-        law: Distribution, x: Tensor, k: Tensor, scale: Tensor, *, save: bool
+        dist: Distribution, x: Tensor, k: Tensor, scale: Tensor, *, save: bool
     ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
-        """The mask; its threshold is saved, and the numbers of the law."""
-        from gendr.distributions import triton as laws
+        """The mask; its threshold is saved, and the numbers of the distribution."""
+        from gendr.distributions import triton as distributions
         from gendr.topk.backends.triton import mask_kernels
 
-        name, numbers = _law(law)
+        name, numbers = _distribution(dist)
         p, b = torch.empty_like(x), torch.empty_like(k)
         run(
             mask_kernels.mask, (len(x),), x.device, x, k, scale, p, b, *numbers, x.shape[1],
-            CDF=laws.function(name, "tails"), PDF=laws.function(name, "density"),
+            CDF=distributions.function(name, "tails"), PDF=distributions.function(name, "density"),
             **_block(x.shape[1]),
         )  # fmt: skip
         return (p,), (b,)
 
     @staticmethod
     def backward(
-        law: Distribution, inputs: tuple[Tensor, ...], saved: tuple[Any, ...],
+        dist: Distribution, inputs: tuple[Tensor, ...], saved: tuple[Any, ...],
         grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor, ...]:  # fmt: skip
         """The gradients of x, k and the scale."""
-        from gendr.distributions import triton as laws
+        from gendr.distributions import triton as distributions
         from gendr.topk.backends.triton import mask_kernels
 
-        (x, _, scale), (b,), (name, numbers) = inputs, saved, _law(law)
+        (x, _, scale), (b,), (name, numbers) = inputs, saved, _distribution(dist)
         by_x, by_scale, by_k = torch.empty_like(x), torch.empty_like(b), torch.empty_like(b)
         run(
             mask_kernels.mask_back, (len(x),), x.device, x, b, scale, grads[0], by_x, by_scale,
-            by_k, *numbers, x.shape[1], PDF=laws.function(name, "density"), **_block(x.shape[1]),
+            by_k, *numbers, x.shape[1], PDF=distributions.function(name, "density"),
+            **_block(x.shape[1]),
         )  # fmt: skip
         return by_x, by_k, by_scale
 
@@ -82,7 +83,7 @@ class Losses:
     @staticmethod
     def forward(batch: Any, logits: Tensor, *, save: bool) -> tuple[tuple[Tensor], tuple[Tensor]]:
         """The losses; their gradients are saved."""
-        from gendr.distributions import triton as laws
+        from gendr.distributions import triton as distributions
         from gendr.topk.backends.triton import loss_kernels
 
         loss, labels, by_row = batch
@@ -95,7 +96,7 @@ class Losses:
         wires = method.network_of(m, k)[0]
         device = logits.device
         outputs, partners, signs = _lanes(wires, device)
-        name, power = name_of(method.law), power_of(method.law)
+        name, power = name_of(method.distribution), power_of(method.distribution)
         weight = first if loss.weight is None else loss.weight.to(logits.dtype)
         top = logits.detach().topk(m, dim=-1).indices
         scratch = logits.new_empty(rows, 5, *partners.shape)
@@ -107,7 +108,7 @@ class Losses:
             places, weight, outputs, partners, signs, scratch, out, grads, wrong,
             loss.ignore_index, n, m, k, wires.depth, int(first.ndim > 0), power, LEAST,
             float(method.steepness),
-            CDF=laws.function(name, "tails"), PDF=laws.function(name, "density"),
+            CDF=distributions.function(name, "tails"), PDF=distributions.function(name, "density"),
             PLAIN=power == 1.0, WEIGHTED=loss.weight is not None, WIRES=partners.shape[1],
             **block | ({} if interpreted() else {"num_warps": 1}),
         )  # fmt: skip
@@ -129,19 +130,19 @@ class Losses:
 KERNELS = {"topk.mask": Mask, "topk.losses": Losses}
 
 
-def _law(law: Distribution) -> tuple[str, tuple[float, ...]]:
-    """The name of a law, and what kernels take of it: sign, shift, shape and its constant."""
-    name = kernel_name(type(cast("Law", law.law)))
-    sign, shift = -1.0 if law.is_reversed else 1.0, float(cast("Any", law.total_shift()))
-    return name, (sign, shift, *_shaped(name, float(cast("Any", law.shape_parameter or 0.0))))
+def _distribution(dist: Distribution) -> tuple[str, tuple[float, ...]]:
+    """Its name, and what kernels take of it: sign, shift, shape and its constant."""
+    name = kernel_name(type(cast("StandardDistribution", dist.base)))
+    sign, shift = -1.0 if dist.is_reversed else 1.0, float(cast("Any", dist.total_shift()))
+    return name, (sign, shift, *_shaped(name, float(cast("Any", dist.shape_parameter or 0.0))))
 
 
 @lru_cache(maxsize=64)
 def _shaped(name: str, shape: float) -> tuple[float, float]:
-    """The shape of a law, and what depends on it alone."""
+    """The shape of a distribution, and what depends on it alone."""
     from gendr.distributions.triton import parameters
 
-    if not has_shape(bodies_of(name)):
+    if not has_shape(functions_of(name)):
         return 0.0, 0.0
     found = parameters(name, torch.tensor(shape, device="cpu"))
     return float(found[0]), float(found[1])

@@ -1,8 +1,8 @@
 """The Triton kernels of the membership mask: the threshold, the mask, and its gradients.
 
 The search is that of `gendr.topk.backends.cpu.mask_kernels`, but for its bracket, which grows from
-the ends of a row. A program works on a row. Sums are float64; laws are evaluated in float32, at
-u = sign (x - b) / scale + shift, and cdf and sf change places if sign is -1.
+the ends of a row. A program works on a row. Sums are float64; distributions are evaluated in
+float32, at u = sign (x - b) / scale + shift, and cdf and sf change places if sign is -1.
 """
 
 # Triton compiles these functions; their arguments are blocks and pointers.
@@ -22,7 +22,7 @@ _STEPS: tl.constexpr = tl.constexpr(100)
 
 @triton.jit
 def argument_at(x, b, inverse, sign, shift):
-    """Where the law is evaluated; differences are those of float64."""
+    """Where the distribution is evaluated; differences are those of float64."""
     z = (x.to(tl.float64) - b) * inverse
     return (z * sign + shift).to(tl.float32)
 

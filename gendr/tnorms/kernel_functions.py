@@ -1,4 +1,4 @@
-"""What the file of a family holds beside its class: the bodies that the compilers take.
+"""What the file of a family holds beside its class: the kernel functions that the compilers take.
 
     generator(a, s, p) -> g(a)
     inverse(t, p) -> (A, S) with g(A) = t in [0, inf]
@@ -8,17 +8,19 @@
     unscaled(u, t, p) -> (A, S) with g(A) = t u^q, u the greatest measure of all
 
 The last two are for families whose g grows as a power q = |p|, and for Triton alone. Where a file
-holds two families, each class names its own: `bodies = {"generator": …, …}`.
+holds two families, each class names its own: `kernel_functions = {"generator": …, …}`.
 
-p comes last, and a body that does not need it leaves it out. What happens on the edges is one rule
-for all, see `body`; bodies only matter where a, s, A and S are positive. A family of norms gives
-`measure(a, s)` and `unmeasure(u)` in the place of the first two and of the last. Numba takes
-`inverse` where faces are joined in order: else a pixel has but one, and the class gives it.
+p comes last, and a kernel function that does not need it leaves it out. What happens on the edges
+is one rule for all, see `kernel_function`; kernel functions only matter where a, s, A and S are
+positive. A family of norms gives `measure(a, s)` and `unmeasure(u)` in the place of the first two
+and of the last. Numba takes `inverse` where faces are joined in order: else a pixel has but one,
+and the class gives it.
 
-One body serves the class (tensors), Numba (float64, float32) and Triton (float32) if it keeps to
-`gendr.kernels.vocabulary`; a class may also have a method in place of a body, for itself alone.
-Where float32 needs another form, because a factor would overflow or vanish although the result does
-not, or because a difference would cancel, `<name>_float32` stands beside it.
+One kernel function serves the class (tensors), Numba (float64, float32) and Triton (float32) if it
+keeps to `gendr.kernels.vocabulary`; a class may also have a method in place of a kernel function,
+for itself alone. Where float32 needs another form, because a factor would overflow or vanish
+although the result does not, or because a difference would cancel, `<name>_float32` stands beside
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from functools import cache
 from typing import Any, Literal, TypeAlias, get_args
 
 from gendr._common.tracing import constant
-from gendr.kernels.bodies import Bodies, KernelNames, moved, rebound
+from gendr.kernels.functions import KernelFunctions, KernelNames, moved, rebound
 from gendr.kernels.vocabulary import Block, fabs, power, where
 from gendr.tnorms.base import Norm, TConorm, argument_count
 
@@ -41,28 +43,28 @@ _INFINITY = float("inf")
 
 # What every family binds to its own. Its value comes before the conditions of the edges, which
 # would otherwise occupy registers of the GPU meanwhile.
-BODY: Any = None
+FUNCTION: Any = None
 
 
 def _generator(a: Block, s: Block, p: Block) -> Block:
-    g = BODY(a, s, p)
+    g = FUNCTION(a, s, p)
     return where(s > 0.0, g, _INFINITY)
 
 
 def _scaled(a: Block, s: Block, p: Block) -> tuple[Block, Block]:
-    u, k = BODY(a, s, p)
+    u, k = FUNCTION(a, s, p)
     return where(s > 0.0, u, _INFINITY), where(s > 0.0, k, 1.0)
 
 
 def _weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
     if (a > 0.0) & (s > 0.0) & (A > 0.0) & (S > 0.0):
-        w = BODY(a, s, A, S, p)
+        w = FUNCTION(a, s, A, S, p)
         return w if fabs(w) < _INFINITY else 0.0
     return 0.0
 
 
 def _weight_float32(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
-    w = BODY(a, s, A, S, p)
+    w = FUNCTION(a, s, A, S, p)
     w = where((a > 0.0) & (s > 0.0) & (A > 0.0) & (S > 0.0), w, 0.0)
     return where(fabs(w) < _INFINITY, w, 0.0)
 
@@ -78,18 +80,18 @@ _EDGES: dict[str, tuple[Any, Any]] = {  # for Numba, for Triton
 
 
 def _generator_without_p(a: Block, s: Block, p: Block) -> Block:
-    return BODY(a, s)
+    return FUNCTION(a, s)
 
 
 def _inverse_without_p(t: Block, p: Block) -> tuple[Block, Block]:
-    return BODY(t)
+    return FUNCTION(t)
 
 
 def _weight_without_p(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
-    return BODY(a, s, A, S)
+    return FUNCTION(a, s, A, S)
 
 
-# What takes p, which comes last, to a body without it; a scaled one has a power.
+# What takes p, which comes last, to a kernel function without it; a scaled one has a power.
 _WITHOUT_P: dict[Kind, Any] = {
     "generator": _generator_without_p,
     "measure": _generator_without_p,
@@ -106,19 +108,19 @@ def of_norm(u: Block, p: Block) -> Block:
 
 
 def _generator_of_norm(a: Block, s: Block, p: Block) -> Block:
-    return of_norm(BODY(a, s, p), p)
+    return of_norm(FUNCTION(a, s, p), p)
 
 
 def _inverse_of_norm(t: Block, p: Block) -> tuple[Block, Block]:
-    return BODY(power(t, 1.0 / p), p)
+    return FUNCTION(power(t, 1.0 / p), p)
 
 
 def _scaled_of_norm(a: Block, s: Block, p: Block) -> tuple[Block, Block]:
-    return BODY(a, s, p), s * 0.0 + 1.0
+    return FUNCTION(a, s, p), s * 0.0 + 1.0
 
 
 def _unscaled_of_norm(u: Block, t: Block, p: Block) -> tuple[Block, Block]:
-    return BODY(u * power(t, 1.0 / p), p)
+    return FUNCTION(u * power(t, 1.0 / p), p)
 
 
 # What a family of norms may leave out, what it is made from, and how.
@@ -135,14 +137,14 @@ def kernel_name(cls: type[TConorm]) -> str:
     """The name under which a family's compiled functions are found and kept.
 
     Raises:
-        TypeError: its `bodies` are no mapping from names to functions.
-        ValueError: nobody knows which bodies belong to it; see `KernelNames.name`.
+        TypeError: its `kernel_functions` are no mapping from names to functions.
+        ValueError: nobody knows which kernel functions belong to it; see `KernelNames.name`.
     """
     return _KERNELS.known.get(cls) or _KERNELS.name(cls)
 
 
-def bodies(name: str) -> Bodies[type[TConorm]]:
-    """The class of a family and its bodies.
+def kernel_functions(name: str) -> KernelFunctions[type[TConorm]]:
+    """The class of a family and its kernel functions.
 
     Args:
         name: by `kernel_name`, or that of a family of the package.
@@ -150,34 +152,34 @@ def bodies(name: str) -> Bodies[type[TConorm]]:
     Raises:
         ValueError: there is no family of that name.
     """
-    return _KERNELS.bodies(name)
+    return _KERNELS.kernel_functions(name)
 
 
 @cache
-def body(name: str, kind: Kind, *, float32: bool = False) -> Callable[..., Any]:
-    """A body of a family for a compiler, with p and with its edges.
+def kernel_function(name: str, kind: Kind, *, float32: bool = False) -> Callable[..., Any]:
+    """A kernel function of a family for a compiler, with p and with its edges.
 
     The edges follow the renderer's rules: g = inf where s <= 0, but for the mean, and both weights
     are 0 where a, s, A or S is not positive, or where one would not be finite.
 
     Args:
         name: of the family, by `kernel_name`.
-        kind: which of its bodies.
+        kind: which of its kernel functions.
         float32: whether it is for Triton.
 
     Raises:
-        ValueError: there is no such family, or it has no such body.
+        ValueError: there is no such family, or it has no such kernel function.
     """
     whole = _with_p(name, kind, float32)
-    linear = bodies(name).cls.kind == "mean" and kind == "generator"
+    linear = kernel_functions(name).cls.kind == "mean" and kind == "generator"
     if linear or kind not in _EDGES:
         return whole
     return _around(_EDGES[kind][float32], whole, name, kind)
 
 
 def _with_p(name: str, kind: Kind, float32: bool) -> Callable[..., Any]:
-    """A body with p, without its edges."""
-    of = bodies(name)
+    """A kernel function with p, without its edges."""
+    of = kernel_functions(name)
     if derives(name, kind, float32=float32):
         source, wrapper = _OF_NORMS[kind]
         return _around(wrapper, _with_p(name, source, float32), name, kind)
@@ -189,26 +191,26 @@ def _with_p(name: str, kind: Kind, float32: bool) -> Callable[..., Any]:
 
 
 def _around(wrapper: Any, inner: Any, name: str, kind: Kind) -> Callable[..., Any]:
-    """The wrapper with a body of its own; Triton tells functions apart by their full names."""
-    whole = rebound(wrapper, lambda _, value: value, BODY=inner)
+    """The wrapper of one function; Triton tells functions apart by their full names."""
+    whole = rebound(wrapper, lambda _, value: value, FUNCTION=inner)
     return moved(whole, inner.__module__, f"{name}_{kind}{wrapper.__name__}")
 
 
 def is_scaled(name: str) -> bool:
-    """Whether a family has the bodies `scaled` and `unscaled`.
+    """Whether a family has the kernel functions `scaled` and `unscaled`.
 
     Raises:
         ValueError: there is no such family.
     """
-    return bodies(name).has("scaled") or derives(name, "scaled")
+    return kernel_functions(name).has("scaled") or derives(name, "scaled")
 
 
 def derives(name: str, kind: Kind, *, float32: bool = False) -> bool:
-    """Whether a family leaves a body out because it is a norm.
+    """Whether a family leaves a kernel function out because it is a norm.
 
     Raises:
         ValueError: there is no such family.
     """
-    of = bodies(name)
+    of = kernel_functions(name)
     has_own = of.has(kind) or (float32 and of.has(f"{kind}_float32"))
     return kind in _OF_NORMS and issubclass(of.cls, Norm) and not has_own

@@ -1,6 +1,7 @@
-"""The base class of laws, and the autograd functions that use the pdf as the slope of the cdf.
+"""The standard distributions' base class; autograd functions that take the pdf for the slope.
 
-A law only writes formulas for values: no `where` and no overflow in them can reach a gradient.
+A distribution only writes formulas for values: no `where` and no overflow in them can reach a
+gradient.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from torch import Tensor
 from gendr._common.ranges import finite
 from gendr._common.registry import Registered
 from gendr._common.tracing import applied, constant
-from gendr.distributions.base import Base, Number, Part, number_text
+from gendr.distributions.base import BaseDistribution, Number, Part, number_text
 
 INF = float("inf")
 
 
-class Law(Registered, Base):
-    """A law of z alone; scale, shift and reversal are applied outside of it.
+class StandardDistribution(Registered, BaseDistribution):
+    """A distribution in standard form, of z alone; scale, shift and reversal are applied outside.
 
     A subclass is a frozen dataclass with the class attributes below and the hooks `_cdf`, `_sf`,
     `_pdf`, `_icdf`, `_isf` on tensors. Values enter finite; `_pdf` is plain differentiable torch
-    whose first derivative is finite everywhere. A law with a parameter is `Shaped`.
+    whose first derivative is finite everywhere. A distribution with a parameter is `Shaped`.
 
     Attributes:
         name: as in the papers.
@@ -35,15 +36,16 @@ class Law(Registered, Base):
         support: the smallest closed interval outside of which F is 0 or 1.
         is_symmetric: whether F(z) = 1 - F(-z).
         in_float64: whether its formulas need float64 whatever the input.
-        bodies: the functions that compiled kernels take, by name (`gendr.distributions.bodies`);
-            None for those that stand in the file of the class. Two laws in one file name theirs.
+        kernel_functions: the functions that compiled kernels take, by name
+            (`gendr.distributions.kernel_functions`); None for those that stand in the file of the
+            class. Two distributions in one file name theirs.
 
     Raises:
         ValueError: when a subclass is defined that takes a name of the package's; `Registered`.
     """
 
     name: ClassVar[str]
-    bodies: ClassVar[Mapping[str, Callable[..., Any]] | None] = None
+    kernel_functions: ClassVar[Mapping[str, Callable[..., Any]] | None] = None
     aliases: ClassVar[tuple[str, ...]] = ()
     formula: ClassVar[str]
     support: ClassVar[tuple[float, float]] = (-INF, INF)  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]  # a constant fills the property
@@ -51,7 +53,7 @@ class Law(Registered, Base):
     in_float64: ClassVar[bool] = False
 
     @classmethod
-    def examples(cls) -> tuple[Law, ...]:
+    def examples(cls) -> tuple[StandardDistribution, ...]:
         """The instances that the tests run on."""
         return (cls(),)
 
@@ -78,9 +80,9 @@ class Law(Registered, Base):
 
     # -- evaluation
 
-    def _bound(self, shape: Tensor | None) -> Law:
-        """This law with the shape tensor that autograd passes in, in place of its own."""
-        return self if shape is None else cast("Law", replace(cast("Any", self), shape=shape))
+    def _bound(self, shape: Tensor | None) -> StandardDistribution:
+        """This distribution with the shape tensor that autograd passes in, in place of its own."""
+        return self if shape is None else cast("Any", replace)(self, shape=shape)
 
     def _inputs(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """The argument and, if the shape is a tensor, the shape, alike in dtype and sizes."""
@@ -97,22 +99,22 @@ class Law(Registered, Base):
         return torch.promote_types(x.dtype, cast("Tensor", shape).dtype) if wide else x.dtype
 
     def tails_at(self, u: Tensor, parts: tuple[Part, ...]) -> tuple[Tensor, ...]:
-        """See `Base`."""
+        """See `BaseDistribution`."""
         out = _tails(self, parts, *self._inputs(u))
         return tuple(v.to(self._result_dtype(u)) for v in out)
 
     def density_at(self, u: Tensor) -> Tensor:
-        """See `Base`."""
+        """See `BaseDistribution`."""
         z, shape = self._inputs(u)
         return _density(self._bound(shape), finite(z)).to(self._result_dtype(u))
 
     def quantile_at(self, q: Tensor, part: Part) -> Tensor:
-        """See `Base`."""
+        """See `BaseDistribution`."""
         out = _quantile(self, part, *self._inputs(q))
         return out.to(self._result_dtype(q))
 
     def median(self) -> Number:
-        """See `Base`."""
+        """See `BaseDistribution`."""
         if self.is_symmetric:
             return 0.0
         if isinstance(self.shape_parameter, Tensor):
@@ -126,8 +128,8 @@ class Law(Registered, Base):
         return f"{self.name}({inside})" if inside else self.name
 
 
-class Symmetric(Law):
-    """A law with F(z) = 1 - F(-z), which needs only three hooks.
+class Symmetric(StandardDistribution):
+    """A distribution with F(z) = 1 - F(-z), which needs only three hooks.
 
     `_cdf`, exact in its left tail; `_pdf`; `_icdf_lower`, the quantile of q <= 1/2.
     """
@@ -151,43 +153,43 @@ class Symmetric(Law):
 
 
 @constant
-def _constant_median(cls: type[Law], shape: float | None) -> float:
-    """The median of a law whose parameters are numbers."""
+def _constant_median(cls: type[StandardDistribution], shape: float | None) -> float:
+    """The median of a distribution whose parameters are numbers."""
     return _medians(cls, shape)
 
 
 @lru_cache(maxsize=256)
-def _medians(cls: type[Law], shape: float | None) -> float:
-    law = cls() if shape is None else cls(shape)  # pyright: ignore[reportCallIssue]  # laws are dataclasses
-    return float(law.quantile_at(torch.tensor(0.5, dtype=torch.float64, device="cpu"), "cdf"))
+def _medians(cls: type[StandardDistribution], shape: float | None) -> float:
+    dist = cls() if shape is None else cls(shape)  # pyright: ignore[reportCallIssue]  # distributions are dataclasses
+    return float(dist.quantile_at(torch.tensor(0.5, dtype=torch.float64, device="cpu"), "cdf"))
 
 
-def _density(law: Law, z: Tensor) -> Tensor:
-    out = law._pdf(z)
+def _density(dist: StandardDistribution, z: Tensor) -> Tensor:
+    out = dist._pdf(z)
     # A constant pdf would detach the graph, and a second derivative would raise instead of being 0.
     return out + 0 * z if z.requires_grad and not out.requires_grad else out
 
 
 class _Tails(torch.autograd.Function):
-    """cdf and / or sf of a law; the slope in z is +-pdf, in the shape +-dF/dshape.
+    """cdf and / or sf of a distribution; the slope in z is +-pdf, in the shape +-dF/dshape.
 
     `torch.compile(dynamic=True)` makes inputs of floats that are global, and does not find them in
-    a second call: formulas of laws write such numbers out.
+    a second call: formulas of distributions write such numbers out.
     """
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(
-        law: Law, parts: tuple[Part, ...], z: Tensor, shape: Tensor | None
+        dist: StandardDistribution, parts: tuple[Part, ...], z: Tensor, shape: Tensor | None
     ) -> tuple[Tensor, ...]:
-        law = law._bound(shape)
+        dist = dist._bound(shape)
         z = finite(z)
-        return tuple(law._cdf(z) if part == "cdf" else law._sf(z) for part in parts)
+        return tuple(dist._cdf(z) if part == "cdf" else dist._sf(z) for part in parts)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.law, ctx.parts, z, shape = inputs
+        ctx.dist, ctx.parts, z, shape = inputs
         ctx.save_for_backward(z, shape)
 
     @staticmethod
@@ -200,8 +202,8 @@ class _Tails(torch.autograd.Function):
         grad = signed[0] if len(signed) == 1 else signed[0] + signed[1]
         slope = None
         if ctx.needs_input_grad[3]:
-            slope = grad * _shape_slope(ctx.law, z, shape)
-        return None, None, grad * _density(ctx.law._bound(shape), z), slope
+            slope = grad * _shape_slope(ctx.dist, z, shape)
+        return None, None, grad * _density(ctx.dist._bound(shape), z), slope
 
 
 class _ShapeSlope(torch.autograd.Function):
@@ -210,12 +212,12 @@ class _ShapeSlope(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(law: Law, z: Tensor, shape: Tensor) -> Tensor:
-        return law._bound(shape)._shape_slope(z)
+    def forward(dist: StandardDistribution, z: Tensor, shape: Tensor) -> Tensor:
+        return dist._bound(shape)._shape_slope(z)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.law, z, shape = inputs
+        ctx.dist, z, shape = inputs
         ctx.save_for_backward(z, shape)
 
     @staticmethod
@@ -228,9 +230,9 @@ class _ShapeSlope(torch.autograd.Function):
         bend = None
         if ctx.needs_input_grad[2]:
             step = 1e-4 * shape
-            above, below = (ctx.law._bound(shape + h)._shape_slope(z) for h in (step, -step))
+            above, below = (ctx.dist._bound(shape + h)._shape_slope(z) for h in (step, -step))
             bend = grad * (above - below) / (2 * step)
-        return None, grad * ctx.law._bound(shape)._pdf_shape_slope(z), bend
+        return None, grad * ctx.dist._bound(shape)._pdf_shape_slope(z), bend
 
 
 class _Quantile(torch.autograd.Function):
@@ -239,14 +241,14 @@ class _Quantile(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(law: Law, part: Part, q: Tensor, shape: Tensor | None) -> Tensor:
-        law = law._bound(shape)
-        out = law._icdf(q) if part == "cdf" else law._isf(q)
+    def forward(dist: StandardDistribution, part: Part, q: Tensor, shape: Tensor | None) -> Tensor:
+        dist = dist._bound(shape)
+        out = dist._icdf(q) if part == "cdf" else dist._isf(q)
         return torch.where((q >= 0) & (q <= 1), out, float("nan"))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.law, ctx.part, _, shape = inputs
+        ctx.dist, ctx.part, _, shape = inputs
         ctx.save_for_backward(output, shape)
 
     @staticmethod
@@ -254,12 +256,12 @@ class _Quantile(torch.autograd.Function):
         (grad,) = grad_outputs
         z, shape = ctx.saved_tensors
         z = finite(z)
-        pdf = _density(ctx.law._bound(shape), z)
+        pdf = _density(ctx.dist._bound(shape), z)
         known = pdf >= torch.finfo(pdf.dtype).tiny
         grad = torch.where(known, grad, 0.0) / torch.where(known, pdf, 1.0)
         slope = None
         if ctx.needs_input_grad[3]:
-            slope = -grad * _shape_slope(ctx.law, z, shape)
+            slope = -grad * _shape_slope(ctx.dist, z, shape)
         return None, None, grad if ctx.part == "cdf" else -grad, slope
 
 

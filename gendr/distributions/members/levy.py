@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._common.tracing import KNOWN_LAWS, refuse_onnx
-from gendr.distributions.law import INF, Law
+from gendr._common.tracing import KNOWN_DISTRIBUTIONS, refuse_onnx
+from gendr.distributions.standard import INF, StandardDistribution
 from gendr.kernels.vocabulary import Block, exp
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _TWO_OVER_SQRT_PI = 2 / sqrt(pi)
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Levy(Law):
+class Levy(StandardDistribution):
     """F(z) = erfc(sqrt(1 / 2z)) for z > 0, else 0; its upper tail falls as 1 / sqrt(z)."""
 
     name: ClassVar[str] = "levy"
@@ -48,13 +48,13 @@ class Levy(Law):
 
     def _icdf(self, q: Tensor) -> Tensor:
         # Each half is computed from its own small probability; 1 - q is exact where it is used.
-        refuse_onnx("the quantile of levy", KNOWN_LAWS)
+        refuse_onnx("the quantile of levy", KNOWN_DISTRIBUTIONS)
         left = torch.special.ndtri(0.5 * q.clamp(max=0.5)) ** -2
         right = 0.5 * torch.erfinv((1 - q).clamp(max=0.5)) ** -2
         return torch.where(q <= 0.5, left, right)
 
     def _isf(self, q: Tensor) -> Tensor:
-        refuse_onnx("the quantile of levy", KNOWN_LAWS)
+        refuse_onnx("the quantile of levy", KNOWN_DISTRIBUTIONS)
         left = torch.special.ndtri(0.5 * (1 - q).clamp(max=0.5)) ** -2
         right = 0.5 * torch.erfinv(q.clamp(max=0.5)) ** -2
         return torch.where(q < 0.5, right, left)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr.distributions.law import Law
+from gendr.distributions.standard import StandardDistribution
 from gendr.kernels.vocabulary import Block, exp, expm1
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _END = 30.0  # exp(-exp(30)) is 0, and exp(30) no infinity
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class GumbelMax(Law):
+class GumbelMax(StandardDistribution):
     """F(z) = exp(-exp(-z))."""
 
     name: ClassVar[str] = "gumbel_max"

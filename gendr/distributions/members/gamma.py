@@ -1,6 +1,6 @@
 """The gamma distribution and its derivative by shape."""
 
-# The bodies for Triton need these.
+# The kernel functions for Triton need these.
 # pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from torch import Tensor
 
 from gendr._common.tracing import refuse_batch
 from gendr.distributions.base import Number
-from gendr.distributions.law import INF, Law
-from gendr.distributions.laws.exponential import density as exponential_density
-from gendr.distributions.laws.exponential import tails as exponential_tails
+from gendr.distributions.members.exponential import density as exponential_density
+from gendr.distributions.members.exponential import tails as exponential_tails
 from gendr.distributions.shaped import Shaped
+from gendr.distributions.standard import INF, StandardDistribution
 from gendr.kernels.vocabulary import (
     Block,
     any_of,
@@ -51,7 +51,7 @@ _TORCH_LIMIT = 20.0
 _STIRLING = 10.0  # from this shape on Stirling's series to shape^-11 is exact to 1e-15
 _MAX_TERMS = 20_000  # about 10 sqrt(shape) are needed, so this serves shapes up to 1e6
 
-# Constants of the bodies.
+# Constants of the kernel functions.
 _INV_SQRT_PI = 1 / math.sqrt(math.pi)
 _END = 1e30  # P is 1 from here on
 
@@ -75,7 +75,7 @@ class Gamma(Shaped):
     support: ClassVar[tuple[float, float]] = (0.0, INF)
 
     @classmethod
-    def examples(cls) -> tuple[Law, ...]:
+    def examples(cls) -> tuple[StandardDistribution, ...]:
         """Shapes on both sides of 1, and far from it."""
         return tuple(cls(shape) for shape in (0.5, 2.0, 0.05, 1.0, 7.3, 100.0))
 

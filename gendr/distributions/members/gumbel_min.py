@@ -8,15 +8,15 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr.distributions.law import Law
-from gendr.distributions.laws.gumbel_max import density_float32 as mirrored_density
-from gendr.distributions.laws.gumbel_max import tails_float32 as mirrored_tails
+from gendr.distributions.members.gumbel_max import density_float32 as mirrored_density
+from gendr.distributions.members.gumbel_max import tails_float32 as mirrored_tails
+from gendr.distributions.standard import StandardDistribution
 from gendr.kernels.vocabulary import Block, exp, expm1
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class GumbelMin(Law):
+class GumbelMin(StandardDistribution):
     """F(z) = 1 - exp(-exp(z)), the mirror image of gumbel_max.
 
     The thesis' (A.12) prints exp(-exp(x)), which falls and is no CDF.

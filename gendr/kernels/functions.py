@@ -1,4 +1,4 @@
-"""The bodies of the members of a family, under names that tell apart what caches keep of them.
+"""Kernel functions of the members of a family, under names by which caches keep them.
 
 Also copies of undecorated functions in which globals stand for the functions of one compiler.
 """
@@ -20,13 +20,13 @@ T = TypeVar("T", bound=type[Any])
 
 
 @dataclass(frozen=True)
-class Bodies(Generic[T]):
-    """The bodies of one member: undecorated functions beside its class, or named by it.
+class KernelFunctions(Generic[T]):
+    """The kernel functions of one member: undecorated functions beside its class, or named by it.
 
     Attributes:
-        owner: who it is, for messages: "the law cauchy".
+        owner: who it is, for messages: "the distribution cauchy".
         cls: its class.
-        functions: the bodies by name.
+        functions: the kernel functions by name.
     """
 
     owner: str
@@ -34,26 +34,26 @@ class Bodies(Generic[T]):
     functions: Mapping[str, Callable[..., Any]]
 
     def has(self, kind: str) -> bool:
-        """Whether the member has the body."""
+        """Whether the member has the kernel function."""
         return kind in self.functions
 
     def for_float64(self, kind: str) -> Callable[..., Any]:
-        """The body for Numba.
+        """The kernel function for Numba.
 
         Raises:
             ValueError: the member has none.
         """
-        body = self.functions.get(kind)
-        if body is None:
+        function = self.functions.get(kind)
+        if function is None:
             raise ValueError(
-                f"{self.owner} has no body {kind!r} for compiled kernels; write that function "
+                f"{self.owner} has no kernel function {kind!r}; write that function "
                 f"beside {self.cls.__qualname__} in {self.cls.__module__}, or name it in its "
-                "`bodies`, or use backend='reference'"
+                "`kernel_functions`, or use backend='reference'"
             )
-        return body
+        return function
 
     def for_float32(self, kind: str) -> Callable[..., Any]:
-        """The body for Triton: `<kind>_float32` if there is one.
+        """The kernel function for Triton: `<kind>_float32` if there is one.
 
         Raises:
             ValueError: the member has neither.
@@ -62,16 +62,16 @@ class Bodies(Generic[T]):
 
 
 class KernelNames(Generic[T]):
-    """The bodies of all members of a family, each under a name that stands for its class and code.
+    """Those of all members of a family, each under a name that stands for its class and code.
 
     What is compiled is kept by that name: a member of the package goes by its own, one of the
-    user's own by a name that no other class has, and that changes when a body does, or anything
-    that a body reads.
+    user's own by a name that no other class has, and that changes when a kernel function does, or
+    anything that a kernel function reads.
 
     Args:
-        what: a member is, for messages: "law".
+        what: a member is, for messages: "distribution".
         root: of the family.
-        kinds: the names of the bodies.
+        kinds: the names of the kernel functions.
 
     Attributes:
         known: names by class for members of the package, by class and code for the user's own.
@@ -82,20 +82,21 @@ class KernelNames(Generic[T]):
         self._kinds = {name for kind in kinds for name in (kind, f"{kind}_float32")}
         self.known: dict[Any, str] = {}
         self._latest: dict[type, str] = {}
-        self._found: dict[str, Bodies[T]] = {}
+        self._found: dict[str, KernelFunctions[T]] = {}
 
     def name(self, cls: T) -> str:
-        """The name of a member for `bodies`: letters, digits and underscores.
+        """The name of a member for `kernel_functions`: letters, digits and underscores.
 
         Raises:
-            TypeError: `bodies` of the class is no mapping from names to undecorated functions.
-            ValueError: nobody knows which bodies belong to the class: several classes share its
-                file and none names its own, or another class has taken its place.
+            TypeError: `kernel_functions` of the class is no mapping from names to undecorated
+                functions.
+            ValueError: nobody knows which kernel functions belong to the class: several classes
+                share its file and none names its own, or another class has taken its place.
         """
         if cls in self.known:  # of the package, whose code stays
             return self.known[cls]
         ours = is_of_package(cls)
-        functions = vars(cls).get("bodies")
+        functions = vars(cls).get("kernel_functions")
         if functions is None:
             beside = vars(sys.modules.get(cls.__module__, object))
             functions = {
@@ -106,18 +107,18 @@ class KernelNames(Generic[T]):
         key = cls if ours else (cls, tuple((k, code_of(functions[k])) for k in sorted(functions)))
         if key in self.known:
             return self.known[key]
-        if "bodies" not in vars(cls) and functions:
+        if "kernel_functions" not in vars(cls) and functions:
             if cls in self._latest and not _stands(cls):
                 return self._latest[cls]
             self._check_owner(cls, functions)
         name = cls.name
         if not ours or name in self._found:  # in which case its module was loaded again
             name = f"{re.sub(r'[^a-zA-Z0-9]', '_', name)}__{next(_count)}"
-        self._found[name] = Bodies(f"the {self._what} {cls.name}", cls, dict(functions))
+        self._found[name] = KernelFunctions(f"the {self._what} {cls.name}", cls, dict(functions))
         self._latest[cls] = self.known.setdefault(key, name)
         return self._latest[cls]
 
-    def bodies(self, name: str) -> Bodies[T]:
+    def kernel_functions(self, name: str) -> KernelFunctions[T]:
         """What stands behind a name.
 
         Args:
@@ -139,8 +140,8 @@ class KernelNames(Generic[T]):
         known = isinstance(functions, Mapping) and functions.keys() <= self._kinds
         if not known or not all(isinstance(f, FunctionType) for f in functions.values()):
             raise TypeError(
-                f"`bodies` of {cls.__qualname__} must map some of {', '.join(sorted(self._kinds))} "
-                f"to undecorated functions, got {functions!r}"
+                f"`kernel_functions` of {cls.__qualname__} must map some of "
+                f"{', '.join(sorted(self._kinds))} to undecorated functions, got {functions!r}"
             )
 
     def _check_owner(self, cls: T, functions: Mapping[str, Any]) -> None:
@@ -155,7 +156,7 @@ class KernelNames(Generic[T]):
             raise ValueError(
                 f"{' and '.join(sorted(c.__qualname__ for c in sharing))} share the file "
                 f"{cls.__module__}, so {', '.join(sorted(functions))} in it could be of "
-                "either; give each class its own `bodies`, a mapping from these names to "
+                "either; give each class its own `kernel_functions`, a mapping from these names to "
                 "functions, or use backend='reference'"
             )
 

@@ -8,7 +8,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr.distributions.law import Symmetric
+from gendr.distributions.standard import Symmetric
 from gendr.kernels.vocabulary import Block, fabs, two_sided, where
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._common.tracing import KNOWN_LAWS, refuse_onnx
-from gendr.distributions.law import Symmetric
+from gendr._common.tracing import KNOWN_DISTRIBUTIONS, refuse_onnx
+from gendr.distributions.standard import Symmetric
 from gendr.kernels.vocabulary import Block, exp, two_sided
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _END = 16.0  # exp(-16^2 / 2) is 0 in float32
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Gaussian(Symmetric):
-    """F(z) = Phi(z), the standard normal law."""
+    """F(z) = Phi(z), the standard normal distribution."""
 
     name: ClassVar[str] = "gaussian"
     aliases: ClassVar[tuple[str, ...]] = ("normal",)
@@ -41,7 +41,7 @@ class Gaussian(Symmetric):
         return torch.exp(-0.5 * z * z) * 0.3989422804014327
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
-        refuse_onnx("the quantile of gaussian", KNOWN_LAWS)
+        refuse_onnx("the quantile of gaussian", KNOWN_DISTRIBUTIONS)
         return torch.special.ndtri(q)
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr.distributions.law import Symmetric
+from gendr.distributions.standard import Symmetric
 from gendr.kernels.vocabulary import Block, clip, fabs, where
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gendr import distributions
-from gendr.distributions import Distribution, Law
+from gendr.distributions import Distribution, StandardDistribution
 
 __all__ = ["CDF", "EXAMPLES", "SMOOTH", "exact_cdf", "exact_pdf", "exact_sf", "forms", "points"]
 
@@ -20,23 +20,25 @@ mp.mp.dps = 120
 
 HALF: Any = mp.mpf(1) / 2
 
-# Every law with the parameters that its class gives as examples.
-EXAMPLES = [law for cls in distributions.laws().values() for law in cls.examples()]
+# Every distribution with the parameters that its class gives as examples.
+EXAMPLES = [
+    dist for cls in distributions.standard_distributions().values() for dist in cls.examples()
+]
 # All except the step, which has no density and no inverse.
-SMOOTH = [law for law in EXAMPLES if law.name != "heaviside"]
+SMOOTH = [dist for dist in EXAMPLES if dist.name != "heaviside"]
 
 
-def forms(law: Distribution) -> list[Distribution]:
-    """A law under every kind of transform, alone and together."""
+def forms(dist: Distribution) -> list[Distribution]:
+    """A distribution under every kind of transform, alone and together."""
     return [
-        law,
-        law.reversed(),
-        law.centred(),
-        law.squared(),
-        law.shifted(0.3).reversed(),
-        law.reversed().centred().squared(),
-        law.art(0.25),
-        law.reversed().shifted(-0.2).art(0.5),
+        dist,
+        dist.reversed(),
+        dist.centred(),
+        dist.squared(),
+        dist.shifted(0.3).reversed(),
+        dist.reversed().centred().squared(),
+        dist.art(0.25),
+        dist.reversed().shifted(-0.2).art(0.5),
     ]
 
 
@@ -75,38 +77,38 @@ CDF: dict[str, Any] = {
 }
 
 
-def exact_cdf(law: Law, z: float | Tensor) -> Any:
-    """F(z) of a law without transforms, as a number of mpmath."""
-    shape = law.shape_parameter
-    return CDF[law.name](mp.mpf(float(z)), None if shape is None else mp.mpf(float(shape)))
+def exact_cdf(dist: StandardDistribution, z: float | Tensor) -> Any:
+    """F(z) of a distribution without transforms, as a number of mpmath."""
+    shape = dist.shape_parameter
+    return CDF[dist.name](mp.mpf(float(z)), None if shape is None else mp.mpf(float(shape)))
 
 
-def exact_sf(law: Law, z: float | Tensor) -> Any:
+def exact_sf(dist: StandardDistribution, z: float | Tensor) -> Any:
     """1 - F(z), as a number of mpmath."""
     # With 120 digits, 20 digits are left of a tail of 1e-100.
-    return 1 - exact_cdf(law, z)
+    return 1 - exact_cdf(dist, z)
 
 
-def exact_pdf(law: Law, z: float | Tensor) -> Any:
+def exact_pdf(dist: StandardDistribution, z: float | Tensor) -> Any:
     """The slope of F at z, as a number of mpmath."""
-    x, shape = mp.mpf(float(z)), law.shape_parameter
-    step = mp.mpf(10) ** -40 * (abs(x) if law.name == "power" else 1)  # its bulk may be at 1e-300
-    if law.name == "gamma":  # numerical differentiation of its cdf is slow
+    x, shape = mp.mpf(float(z)), dist.shape_parameter
+    step = mp.mpf(10) ** -40 * (abs(x) if dist.name == "power" else 1)  # its bulk may be at 1e-300
+    if dist.name == "gamma":  # numerical differentiation of its cdf is slow
         a = mp.mpf(float(shape or 0))
         return x ** (a - 1) * mp.exp(-x) / mp.gamma(a)
-    return (CDF[law.name](x + step, shape) - CDF[law.name](x - step, shape)) / (2 * step)
+    return (CDF[dist.name](x + step, shape) - CDF[dist.name](x - step, shape)) / (2 * step)
 
 
-def points(law: Distribution, count: int = 24) -> Tensor:
+def points(dist: Distribution, count: int = 24) -> Tensor:
     """Random float64 points in the bulk and the tails, inside the support, off the kinks."""
     generator = torch.Generator().manual_seed(7)
     draw = torch.randn(count, 2, generator=generator, dtype=torch.float64)
-    low, high = law.support
+    low, high = dist.support
     if high < float("inf"):
         near_ends = 1 - 10.0 ** (-12 * torch.rand(count // 2, generator=generator).double())
         inner = torch.rand(count, generator=generator, dtype=torch.float64) * (high - low) + low
         return torch.cat([inner, near_ends * high, low + 1 - near_ends])
-    scale = 1.0 if law.shape_parameter is None else max(1.0, law.shape_parameter**0.5)
-    centre = 0.0 if law.shape_parameter is None else law.shape_parameter
+    scale = 1.0 if dist.shape_parameter is None else max(1.0, dist.shape_parameter**0.5)
+    centre = 0.0 if dist.shape_parameter is None else dist.shape_parameter
     z = torch.cat([draw[:, 0] * scale, draw[:, 1] * 8 * scale]) + centre
     return (z.abs() if low == 0 else z) + 1e-3

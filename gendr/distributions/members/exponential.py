@@ -8,13 +8,13 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr.distributions.law import INF, Law
+from gendr.distributions.standard import INF, StandardDistribution
 from gendr.kernels.vocabulary import Block, exp, exp_and_complement, where
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Exponential(Law):
+class Exponential(StandardDistribution):
     """F(z) = 1 - exp(-z) for z > 0, else 0: gamma with shape 1."""
 
     name: ClassVar[str] = "exponential"

@@ -1,4 +1,4 @@
-"""Bodies in the vocabulary, compiled by Numba for one float64 number."""
+"""Kernel functions in the vocabulary, compiled by Numba for one float64 number."""
 
 # Numba compiles these functions; their arguments are float64.
 # pyright: basic, reportMissingParameterType=false
@@ -15,7 +15,7 @@ from numba import cfunc
 from numba.extending import register_jitable
 
 from gendr.kernels import vocabulary
-from gendr.kernels.bodies import Bodies, code_of, is_word, moved, rebound
+from gendr.kernels.functions import KernelFunctions, code_of, is_word, moved, rebound
 from gendr.kernels.numba import mathematics
 from gendr.kernels.numba.compilation import ensure_cache, inner, ours
 from gendr.kernels.numba.singles import of_lanes
@@ -102,12 +102,12 @@ _WORDS = {
 }
 
 
-def compiled(body: Any, *, inlined: bool = False) -> Any:
-    """Compile a body, and what it calls, into a function that other compiled functions may call.
+def compiled(function: Any, *, inlined: bool = False) -> Any:
+    """Compile a kernel function, and what it calls, for other compiled functions to call.
 
     Its divisions by 0 give infinities. It is compiled again with each of its callers, which may be
-    cached. Inlined, with all that it calls, a body without branches lets the loop around it be
-    vectorised, however long.
+    cached. Inlined, with all that it calls, a kernel function without branches lets the loop around
+    it be vectorised, however long.
     """
 
     def global_of(name: str, value: Any) -> Any:
@@ -116,39 +116,42 @@ def compiled(body: Any, *, inlined: bool = False) -> Any:
         return compiled(value, inlined=inlined) if isinstance(value, FunctionType) else value
 
     decorate = inner(cache=False, forceinline=inlined)
-    return decorate(rebound(body, global_of))
+    return decorate(rebound(function, global_of))
 
 
 def compiled_step(
-    step: Any, loop: Any, signature: Any, of: Bodies[Any], kind: str, **bound: Any
+    step: Any, loop: Any, signature: Any, of: KernelFunctions[Any], kind: str, **bound: Any
 ) -> Any:
-    """A loop over a body for vectors of float32 as a C function; see `compiled_loop`.
+    """A loop over a kernel function for vectors of float32 as a C function; see `compiled_loop`.
 
     Args:
         step: of the loop, an undecorated function of places and arrays (`lanewise`).
         loop: over `STEP`.
         signature: of the loop.
-        of: the bodies of the member.
-        kind: of the body that the loop is about.
-        **bound: plain bodies that stand for globals of the step.
+        of: the kernel functions of the member.
+        kind: of the kernel function that the loop is about.
+        **bound: plain kernel functions that stand for globals of the step.
     """
-    bodies = {name: of_lanes(body) for name, body in bound.items()}
-    step = rebound(step, lambda _, value: value, **bodies)
+    kernel_functions = {name: of_lanes(function) for name, function in bound.items()}
+    step = rebound(step, lambda _, value: value, **kernel_functions)
     code = sha256(repr(code_of(step)).encode()).hexdigest()[:16]
     return compiled_loop(loop, signature, of, f"{kind}_{code}_float32", STEP=lanewise(step))
 
 
-def compiled_loop(loop: Any, signature: Any, of: Bodies[Any], kind: str, **bound: Any) -> Any:
-    """A loop over a body as a C function; keep it, since its address is valid only so long.
+def compiled_loop(
+    loop: Any, signature: Any, of: KernelFunctions[Any], kind: str, **bound: Any
+) -> Any:
+    """A loop over one as a C function; keep it, since its address is valid only so long.
 
-    Numba's cache on disk has it beside the bodies, under the code of all that it calls: no two
-    share an entry. Bodies without a file, of a notebook, are compiled by every process.
+    Numba's cache on disk has it beside the kernel functions, under the code of all that it calls:
+    no two share an entry. Kernel functions without a file, of a notebook, are compiled by every
+    process.
 
     Args:
         loop: an undecorated function.
         signature: of the loop.
-        of: the bodies of the member.
-        kind: of the body that the loop is about.
+        of: the kernel functions of the member.
+        kind: of the kernel function that the loop is about.
         **bound: what stands for globals of the loop.
     """
     function = rebound(loop, lambda _, value: value, **bound)

@@ -1,4 +1,4 @@
-"""Bodies in the vocabulary, compiled by Triton for blocks of float32."""
+"""Kernel functions in the vocabulary, compiled by Triton for blocks of float32."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from gendr.kernels.bodies import is_word, moved, plain_code, rebound
+from gendr.kernels.functions import is_word, moved, plain_code, rebound
 from gendr.kernels.triton import mathematics
 from gendr.kernels.triton.launch import interpreted
 
@@ -47,32 +47,33 @@ _WORDS = {
 ANNOTATIONS = {"Any": tl.tensor, "Block": tl.tensor, "Number": tl.tensor}
 
 
-def compiled(body: Any, name: str = "") -> Any:
-    """Make a JIT function of a body and of what it calls.
+def compiled(source: Any, name: str = "") -> Any:
+    """Make a JIT function of a kernel function and of what it calls.
 
     Numbers of its module become compile-time constants. Names that its module lacks are looked up
-    in `gendr.kernels.triton.mathematics`, so that a body for Triton alone need not import them,
-    except for type checkers; `tl` is at hand as well.
+    in `gendr.kernels.triton.mathematics`, so that a kernel function for Triton alone need not
+    import them, except for type checkers; `tl` is at hand as well.
 
     Args:
-        body: an undecorated function.
-        name: that a body of the user's own gets, as Triton tells functions apart by full names.
+        source: an undecorated function.
+        name: that a kernel function of the user's own gets, as Triton tells functions apart by full
+            names.
 
     Raises:
-        ValueError: the source text of the body is not known, or has become another one.
+        ValueError: the source text of the kernel function is not known, or has become another one.
     """
-    own = not body.__module__.startswith("gendr.")
+    own = not source.__module__.startswith("gendr.")
     if own:
-        _check_source(body)
-    function = rebound(body, _compiled_global, tl=tl, **ANNOTATIONS)
-    return triton.jit(moved(function, body.__module__, name) if own and name else function)
+        _check_source(source)
+    function = rebound(source, _compiled_global, tl=tl, **ANNOTATIONS)
+    return triton.jit(moved(function, source.__module__, name) if own and name else function)
 
 
-def _check_source(body: Any) -> None:
+def _check_source(source: Any) -> None:
     """Look whether the text that Triton will read is that of the function that Python has."""
-    whose = f"the source text of {body.__qualname__} of {body.__module__}"
+    whose = f"the source text of {source.__qualname__} of {source.__module__}"
     try:
-        lines, start = inspect.findsource(body)
+        lines, start = inspect.findsource(source)
     except OSError:
         raise ValueError(
             f"Triton needs {whose}, which stands in no file; write it into one, or use another "
@@ -85,7 +86,7 @@ def _check_source(body: Any) -> None:
         found = []
     else:
         found = [plain_code(c) for c in _codes(code) if c.co_firstlineno == start + 1]
-    if plain_code(body.__code__) not in found:
+    if plain_code(source.__code__) not in found:
         raise ValueError(
             f"Triton reads {whose}, which was edited after it was imported; reload the module "
             "(importlib.reload), or start again"

@@ -8,13 +8,13 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr.distributions.law import Law
+from gendr.distributions.standard import StandardDistribution
 from gendr.kernels.vocabulary import Block, where, zeros_like
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Heaviside(Law):
+class Heaviside(StandardDistribution):
     """F(z) = 0 for z < 0, else 1. A point mass at 0: the hard algorithm, without gradient."""
 
     name: ClassVar[str] = "heaviside"

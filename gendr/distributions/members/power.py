@@ -1,4 +1,4 @@
-"""The power law, the window of Triangle Splatting."""
+"""The power-function distribution, the window of Triangle Splatting."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from gendr.distributions.base import Number
-from gendr.distributions.law import Law
-from gendr.distributions.laws.gamma import PDF_FLOOR
+from gendr.distributions.members.gamma import PDF_FLOOR
 from gendr.distributions.shaped import Shaped
+from gendr.distributions.standard import StandardDistribution
 from gendr.kernels.vocabulary import Block, exp_and_complement, log, where, zeros_like
 
 
@@ -36,7 +36,7 @@ class Power(Shaped):
     support: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     @classmethod
-    def examples(cls) -> tuple[Law, ...]:
+    def examples(cls) -> tuple[StandardDistribution, ...]:
         """Shapes on both sides of 1, and far from it."""
         return tuple(cls(shape) for shape in (0.5, 2.0, 0.05, 1.0, 7.3, 100.0))
 

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from gendr._common.tracing import refuse_batch
 from gendr.distributions.base import Number
-from gendr.distributions.law import Law, Symmetric
 from gendr.distributions.shaped import Shaped
+from gendr.distributions.standard import StandardDistribution, Symmetric
 from gendr.kernels.vocabulary import (
     Block,
     any_of,
@@ -64,7 +64,7 @@ class StudentT(Shaped, Symmetric):  # pyright: ignore[reportIncompatibleVariable
     formula: ClassVar[str] = "1 − ½·I(ν/(ν + z²); ν/2, ½) for z > 0, ν = shape"
 
     @classmethod
-    def examples(cls) -> tuple[Law, ...]:
+    def examples(cls) -> tuple[StandardDistribution, ...]:
         """Heavy tails, few degrees of freedom, and many."""
         return tuple(cls(shape) for shape in (3.0, 0.5, 7.3, 30.0))
 
@@ -106,7 +106,7 @@ def slope_constant_float32(nu: Tensor) -> Tensor:
     return torch.where(a < _STIRLING, plain, large)
 
 
-# -- the bodies; they compute in float64 up to the last step
+# -- the kernel functions; they compute in float64 up to the last step
 
 
 def constant(shape: Block) -> Block:

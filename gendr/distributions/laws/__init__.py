@@ -1,1 +1,0 @@
-"""The laws, one file each."""

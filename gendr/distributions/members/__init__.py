@@ -1,0 +1,1 @@
+"""The standard distributions, one file each."""
