@@ -186,7 +186,7 @@ def test_addresses_are_stable_and_complete():
     assert of_distributions.loop("gamma", "shape_slope").address != 0
     with pytest.raises(ValueError, match="no distribution 'logstic'"):
         of_distributions.tails_address("logstic")
-    with pytest.raises(ValueError, match="no body 'shape_slope'"):
+    with pytest.raises(ValueError, match="no kernel function 'shape_slope'"):
         of_distributions.loop("logistic", "shape_slope")
 
 
@@ -264,7 +264,7 @@ def test_average_takes_the_share_as_its_parameter():
 
 
 def test_what_has_no_function_says_so():
-    with pytest.raises(ValueError, match="the T-conorm max has no body 'generator'"):
+    with pytest.raises(ValueError, match="the T-conorm max has no kernel function 'generator'"):
         of_tconorms.loop("max", "generator")
     with pytest.raises(ValueError, match="einstein has no body 'weight_p'"):
         of_tconorms.loop("einstein", "weight_p")

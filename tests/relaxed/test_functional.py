@@ -58,7 +58,7 @@ def test_logistic_equality_is_sech_squared_and_finite_far_away():
 
 def test_equality_needs_a_peak_at_zero():
     for dist in ["levy", "gamma(shape=2)", "logistic.squared", "logistic.art(0.3)"]:
-        with smoothing(dist=dist), pytest.raises(ValueError, match="peak at 0"):
+        with smoothing(dist=dist), pytest.raises(ValueError, match="peaks at 0"):
             relaxed.equal(torch.tensor(1.0), 0.0)
 
 
