@@ -266,7 +266,7 @@ def test_average_takes_the_share_as_its_parameter():
 def test_what_has_no_function_says_so():
     with pytest.raises(ValueError, match="the T-conorm max has no kernel function 'generator'"):
         of_tconorms.loop("max", "generator")
-    with pytest.raises(ValueError, match="einstein has no body 'weight_p'"):
+    with pytest.raises(ValueError, match="einstein has no kernel function 'weight_p'"):
         of_tconorms.loop("einstein", "weight_p")
     with pytest.raises(ValueError, match="no T-conorm 'yagr'; there are aczel_alsina, "):
         of_tconorms.loop("yagr", "weight")
