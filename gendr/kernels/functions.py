@@ -96,18 +96,19 @@ class KernelNames(Generic[T]):
         if cls in self.known:  # of the package, whose code stays
             return self.known[cls]
         ours = is_of_package(cls)
-        functions = vars(cls).get("kernel_functions")
-        if functions is None:
+        own = vars(cls).get("kernel_functions", vars(cls).get("bodies"))  # the old name
+        if own is None:
             beside = vars(sys.modules.get(cls.__module__, object))
             functions = {
                 k: beside[k] for k in self._kinds if isinstance(beside.get(k), FunctionType)
             }
         else:
-            self._check(cls, functions)
+            self._check(cls, own)
+            functions = own
         key = cls if ours else (cls, tuple((k, code_of(functions[k])) for k in sorted(functions)))
         if key in self.known:
             return self.known[key]
-        if "kernel_functions" not in vars(cls) and functions:
+        if own is None and functions:
             if cls in self._latest and not _stands(cls):
                 return self._latest[cls]
             self._check_owner(cls, functions)
