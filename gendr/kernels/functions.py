@@ -96,19 +96,18 @@ class KernelNames(Generic[T]):
         if cls in self.known:  # of the package, whose code stays
             return self.known[cls]
         ours = is_of_package(cls)
-        own = vars(cls).get("kernel_functions", vars(cls).get("bodies"))  # the old name
-        if own is None:
+        functions = vars(cls).get("kernel_functions")
+        if functions is None:
             beside = vars(sys.modules.get(cls.__module__, object))
             functions = {
                 k: beside[k] for k in self._kinds if isinstance(beside.get(k), FunctionType)
             }
         else:
-            self._check(cls, own)
-            functions = own
+            self._check(cls, functions)
         key = cls if ours else (cls, tuple((k, code_of(functions[k])) for k in sorted(functions)))
         if key in self.known:
             return self.known[key]
-        if own is None and functions:
+        if "kernel_functions" not in vars(cls) and functions:
             if cls in self._latest and not _stands(cls):
                 return self._latest[cls]
             self._check_owner(cls, functions)
