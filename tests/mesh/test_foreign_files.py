@@ -414,6 +414,7 @@ def test_spellings_of_stl(tmp_path):
         (text[: text.rindex("vertex")], "a facet has not three vertices"),
         (text.replace("endloop", "vertex 0 0 0\nendloop", 1), "a facet has not three vertices"),
         (text.replace("1 0 0", "1,0 0 0"), "could not convert"),
+        (text.replace("1 0 0", "1_0 0 0"), "1_0 is no number"),
         (stl_bytes(count=3), "it has 184 bytes, its header says 234"),
     ):
         with pytest.raises(ValueError, match=message):
