@@ -128,6 +128,10 @@ def test_pixel_intrinsics_per_frame_and_scaled_images(tmp_path):
     frames = [{"file_path": "a.png", "transform_matrix": IDENTITY, "camera_angle_x": math.pi / 2}]
     k = load_views(write(tmp_path, frames, fl_x=9, fl_y=12)).camera.intrinsics((6, 8))
     np.testing.assert_allclose(k[0], [[4, 0, 4], [0, 4, 3], [0, 0, 1]], atol=1e-5)
+    # instant-ngp takes degrees before all others.
+    k = load_views(write(tmp_path, frames, x_fov=45.0, fl_y=12)).camera.intrinsics((6, 8))
+    focal = 4 / math.tan(math.radians(22.5))
+    np.testing.assert_allclose(k[0], [[focal, 0, 4], [0, focal, 3], [0, 0, 1]], atol=1e-5)
 
 
 @for_each(place=["masks/0.png", "masks/images/0.png", "masks/0.jpg.png", "elsewhere/m.png"])
@@ -573,7 +577,7 @@ BREAK = {
     "not a rotation and translation": change(frame=matrix(m00=1.1)),
     "transform_matrix is a mirror .* left-handed": change(frame=matrix(m22=-1)),
     "no intrinsics": change(camera_angle_x=None),
-    "x_fov and y_fov are not read": change(x_fov=40.0),  # of instant-ngp
+    r"x_fov must be in \(0, 180\) degrees, got 200": change(x_fov=200.0),
     "the axes of from_mitsuba are not read": change(from_mitsuba=True),
     r"camera_angle_x must be in \(0, pi\) radians, got 50": change(camera_angle_x=50),
     "fl_x must be a finite number, got '9'": change(fl_x="9"),

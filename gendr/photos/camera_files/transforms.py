@@ -337,16 +337,19 @@ def lens_of(meta: dict[str, Any], frame: TransformsFrame) -> Lens:
     own = [any(entry.get(key) is not None for key in keys) for keys in (lengths, angles)]
     if own == [False, True]:  # what the frame says comes before what is said of all
         fx = fy = None
-    for axis, key, side in (("x", "camera_angle_x", w), ("y", "camera_angle_y", h)):
+
+    def focal(key: str, side: float, straight: float, unit: str) -> float | None:
         angle = number(key)
-        if angle is None or (fx if axis == "x" else fy) is not None:
-            continue
-        if not 0 < angle < math.pi:
-            raise ValueError(f"{where}: {key} must be in (0, pi) radians, got {angle:g}")
-        focal = side / (2 * math.tan(angle / 2))
-        fx, fy = (focal, fy) if axis == "x" else (fx, focal)
-    if number("x_fov") or number("y_fov"):  # of instant-ngp, degrees, before all others
-        raise ValueError(f"{where}: x_fov and y_fov are not read; give camera_angle_x, radians")
+        if angle is not None and not 0 < angle < straight:
+            most = "pi" if straight == math.pi else "180"
+            raise ValueError(f"{where}: {key} must be in (0, {most}) {unit}, got {angle:g}")
+        return None if angle is None else side / (2 * math.tan(angle / straight * math.pi / 2))
+
+    fx = focal("camera_angle_x", w, math.pi, "radians") if fx is None else fx
+    fy = focal("camera_angle_y", h, math.pi, "radians") if fy is None else fy
+    # In degrees of instant-ngp, which come before all others there.
+    fx = focal("x_fov", w, 180.0, "degrees") or fx
+    fy = focal("y_fov", h, 180.0, "degrees") or fy
     fx = fy if fx is None else fx
     fy = fx if fy is None else fy
     if fx is None or fy is None:
