@@ -152,12 +152,11 @@ class Output:
     @image
     def mask(self) -> Tensor:
         """Whether a face covers each pixel, bool [B, H, W]; sooner found than `face_id`."""
-        if "rendering.covered" not in self._backend.KERNELS or type(self)._nearest.place in vars(
-            self
-        ):
+        scene, covered = self._scene, self._backend.KERNELS.get("rendering.covered")
+        projected, place = scene.geometry.projected, type(self)._nearest.place
+        if covered is None or projected is None or place in vars(self):
             return self._nearest >= 0
-        planes = self._scene.geometry.planes
-        shown = nearest_faces(self._backend, self._scene, *planes, "covered")
+        shown = covered(scene.mesh, scene.camera, scene.size)
         return shown if self._photo is None else shown & self._photo
 
     @image

@@ -168,12 +168,8 @@ def closest_faces(
     return torch.cat([p for p, _ in found]), torch.cat([f for _, f in found])
 
 
-def nearest_faces(
-    backend: Backend, scene: Scene, near: float, far: float, name: str = "nearest"
-) -> Tensor:
+def nearest_faces(backend: Backend, scene: Scene, near: float, far: float) -> Tensor:
     """The nearest face that covers each pixel, int64 [B, H, W]; -1 if there is none.
-
-    For a backend with kernels of "covered" that `name` gives whether there is one, bool [B, H, W].
 
     It is what `gendr.primitives.rasterize` sees: pixels on an edge that two faces share belong to
     one of them, and of equal depths the first face is seen.
@@ -186,7 +182,7 @@ def nearest_faces(
             points.clip, points.depth, scene.camera.orthographic, planes, scene.size
         )
         index = geometry.space.faces if whole else None
-        return operation(backend, name)(scene.faces, scene.size, clip, index)
+        return operation(backend, "nearest")(scene.faces, scene.size, clip, index)
 
 
 def depth_planes(scene: Scene, near: float, far: float) -> tuple[Tensor, Tensor]:

@@ -35,7 +35,7 @@ from gendr.primitives import formulas
 from gendr.primitives.graphs import rasterized
 from gendr.primitives.scene import Scene, check_indices
 
-__all__ = ["backend", "backward", "covered", "forward", "traced", "visible_ids"]
+__all__ = ["backend", "backward", "cover", "forward", "traced", "visible_ids"]
 
 backend = "cpu"
 
@@ -44,7 +44,6 @@ WIDE = TILE + LANES  # samples of a row of a tile, and those that vectors have b
 HELD = 128  # triangles of a tile whose planes are kept, most of those that it shows
 MANY = 16  # tiles, beyond which a triangle is listed once for its image: lists stay short
 SMALL = 4096  # pixels and triangles together that are not worth another thread
-BETWEEN = 1e-6  # z / w so far from the planes is on their inner side also after rounding
 MARGIN = 1e-6  # pixels by which boxes are wider, far more than rounding moves a corner
 
 cross, determinant = (
@@ -80,22 +79,6 @@ def visible_ids(scene: Scene, pos: Tensor) -> Tensor:
 
 
 traced = rasterized(backend, visible_ids)
-
-
-def covered(scene: Scene, pos: Tensor) -> Tensor:
-    """Where there is a triangle, bool [N, H, W]: without depths where they decide nothing."""
-    x, y, z, w = pos.reshape(-1, 4).unbind(1)
-    if not len(w) or not bool((z.abs() < (1 - BETWEEN) * w).all()):  # something is cut off
-        return visible_ids(scene, pos) >= 0
-    size = pos.new_tensor([scene.width, scene.height])
-    places = (torch.stack([x / w, y / w], 1) * size + size - 1) / 2
-    slack = 1e-12 * max(scene.width, scene.height, float(places.abs().amax())) ** 2
-    shown = torch.zeros(scene.images, scene.height, scene.width, dtype=torch.bool)
-    run(
-        cover, scene.images, pos.reshape(-1, 4).numpy(), places.numpy(), slack, scene.tri.numpy(),
-        *scene.tables, shown.numpy(), alone=int(scene.tables[2][-1]) + shown.numel() < SMALL,
-    )  # fmt: skip
-    return shown
 
 
 def _rasterized(scene: Scene, pos: Tensor, rast: Tensor, derivatives: Tensor) -> Tensor:
@@ -314,9 +297,9 @@ def edges(a, b, c, height, width):
 
 
 @inner()
-def _holds(pos, tri, base, t, height, width, i, j):
+def _holds(pos, tri, t, height, width, i, j):
     """Whether a triangle holds a sample, by the rule of `draw`."""
-    a, b, c = corners_of(pos, tri, base, t)
+    a, b, c = corners_of(pos, tri, 0, t)
     if not is_solid(a, b, c):
         return False
     x, y = np.float64(2 * j + 1 - width), np.float64(2 * i + 1 - height)
@@ -327,39 +310,47 @@ def _holds(pos, tri, base, t, height, width, i, j):
     return True
 
 
-@kernel()
-def cover(pos, places, slack, tri, first, base, offsets, shown, start, stop):
-    """Set `shown` [N, H, W] where there is a triangle, in the images start .. stop - 1.
+@inner()
+def cover(pos, tri, places, image):
+    """Set `image` [H, W], rows from the top, where there is a triangle; none is cut off.
 
     Most triangles of a fine mesh lie where others are, and most samples are clearly in or out: only
-    those at an edge are looked at as `draw` does. `places` [P, 2] are the vertices in pixels;
-    products of two differences of these that are at most `slack` may be rounding.
+    those at an edge are looked at as `draw` does.
+
+    Args:
+        pos: float64 [P, 4].
+        tri: [T, 3].
+        places: float64 [P, 2], is written: the vertices in pixels.
+        image: bool.
     """
-    height, width = shown.shape[1:]
-    for n in range(start, stop):
-        image = shown[n]
-        for t in range(first[n], first[n] + offsets[n + 1] - offsets[n]):
-            u, v, w = base[n] + tri[t, 0], base[n] + tri[t, 1], base[n] + tri[t, 2]
-            x0, x1, x2 = places[u, 0], places[v, 0], places[w, 0]
-            y0, y1, y2 = places[u, 1], places[v, 1], places[w, 1]
-            j0 = math.ceil(max(min(x0, x1, x2) - MARGIN, 0.0))
-            j1 = math.floor(min(max(x0, x1, x2) + MARGIN, width - 1.0))
-            i0 = math.ceil(max(min(y0, y1, y2) - MARGIN, 0.0))
-            i1 = math.floor(min(max(y0, y1, y2) + MARGIN, height - 1.0))
-            turn = 1.0 if (x1 - x0) * (y2 - y0) > (x2 - x0) * (y1 - y0) else -1.0
-            for i in range(i0, i1 + 1):
-                for j in range(j0, j1 + 1):
-                    if image[i, j]:
-                        continue
-                    u0, u1, u2, v0, v1, v2 = x0 - j, x1 - j, x2 - j, y0 - i, y1 - i, y2 - i
-                    least = min(
-                        turn * (u0 * v1 - u1 * v0), turn * (u1 * v2 - u2 * v1),
-                        turn * (u2 * v0 - u0 * v2),
-                    )  # fmt: skip
-                    if least > slack or (
-                        least > -slack and _holds(pos, tri, base[n], t, height, width, i, j)
-                    ):
-                        image[i, j] = True
+    height, width = image.shape
+    farthest = float(max(height, width))
+    for v in range(len(pos)):
+        places[v, 0] = 0.5 * (pos[v, 0] / pos[v, 3] * width + (width - 1))
+        places[v, 1] = 0.5 * (pos[v, 1] / pos[v, 3] * height + (height - 1))
+        farthest = max(farthest, abs(places[v, 0]), abs(places[v, 1]))
+    # Products of two differences of places that are at most so much may be rounding.
+    slack = 1e-12 * farthest * farthest
+    for t in range(len(tri)):
+        u, v, w = tri[t, 0], tri[t, 1], tri[t, 2]
+        x0, x1, x2 = places[u, 0], places[v, 0], places[w, 0]
+        y0, y1, y2 = places[u, 1], places[v, 1], places[w, 1]
+        j0 = math.ceil(max(min(x0, x1, x2) - MARGIN, 0.0))
+        j1 = math.floor(min(max(x0, x1, x2) + MARGIN, width - 1.0))
+        i0 = math.ceil(max(min(y0, y1, y2) - MARGIN, 0.0))
+        i1 = math.floor(min(max(y0, y1, y2) + MARGIN, height - 1.0))
+        turn = 1.0 if (x1 - x0) * (y2 - y0) > (x2 - x0) * (y1 - y0) else -1.0
+        for i in range(i0, i1 + 1):
+            for j in range(j0, j1 + 1):
+                if image[height - 1 - i, j]:
+                    continue
+                u0, u1, u2, v0, v1, v2 = x0 - j, x1 - j, x2 - j, y0 - i, y1 - i, y2 - i
+                least = min(
+                    turn * (u0 * v1 - u1 * v0), turn * (u1 * v2 - u2 * v1),
+                    turn * (u2 * v0 - u0 * v2),
+                )  # fmt: skip
+                if least > slack or (least > -slack and _holds(pos, tri, t, height, width, i, j)):
+                    image[height - 1 - i, j] = True
 
 
 def _step(

@@ -14,7 +14,6 @@ from torch import Tensor
 from gendr._common.checks import check_like
 from gendr.jobs.checkpoint import check_same, digest
 from gendr.jobs.loop import iterate
-from gendr.kernels.threads import mapped
 from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere
 from gendr.optim import uniform_adam_step
@@ -38,8 +37,8 @@ __all__ = ["Job"]
 
 # Decay rates of the optimiser's averages; the second is below the usual 0.999, as runs are short.
 BETAS = (0.9, 0.99)
-# How many times hard silhouettes are compared during a fit; of so many views at once, which bounds
-# the memory.
+# How many times hard silhouettes are compared during a fit; on a GPU of so many views at once, as
+# memory is bounded.
 EVALUATIONS, TOGETHER = 20, 6
 ITERATIONS = 3  # of remeshing
 # A start that is not remeshed may have at most so many.
@@ -89,7 +88,8 @@ class Job:
         near, far = float(depth.clamp(min=1e-3).min()) * 1e-2, float(depth.abs().max()) * 10 + 10
         planes: dict[str, Any] = {"near": near, "far": far, "backend": settings.backend}
         self.hard = Renderer(size, "heaviside", "max", check=False, **planes)
-        parts = [slice(i, i + TOGETHER) for i in range(0, len(masks), TOGETHER)]
+        together = TOGETHER if masks.is_cuda else len(masks)
+        parts = [slice(i, i + together) for i in range(0, len(masks), together)]
         self.compared = [(self.camera[part], masks[part]) for part in parts]
         self.schedule = FitSchedule(masks, settings, self._edge(settings.edge, pixel))
         self.soft = [
@@ -201,10 +201,7 @@ class Job:
         """Hard IoU of every view, [B]."""
         with torch.no_grad():
             mesh = self.mesh(vertices, faces)
-            seen = mapped(
-                lambda part: iou(self._hard_masks(mesh, part[0]), part[1]),
-                self.compared, device=vertices.device,
-            )  # fmt: skip
+            seen = [iou(self._hard_masks(mesh, part), masks) for part, masks in self.compared]
         return torch.cat(seen)
 
     def views(self, level: int, some: list[int]) -> tuple[Camera, Tensor]:

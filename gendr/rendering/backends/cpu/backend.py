@@ -32,6 +32,7 @@ from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pai
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.cpu.ordered import depth_keys as depth_keys
 from gendr.rendering.backends.cpu.ordered import ordered as ordered
+from gendr.rendering.backends.cpu.project import covered as covered
 from gendr.rendering.backends.cpu.project import project as project
 from gendr.rendering.backends.cpu.tables import (
     KernelPair,
@@ -395,22 +396,6 @@ def nearest(
     """The nearest face that covers each pixel, by the kernel of `gendr.primitives.rasterize`."""
     from gendr.primitives.kernels.raster import visible_ids
 
-    return visible_ids(*_triangles(faces, size, clip, index)).flip(1).long()
-
-
-def covered(
-    faces: ScreenFaces, size: ImageSize, clip: Tensor, index: Tensor | None = None
-) -> Tensor:
-    """Whether a face covers each pixel, bool [B, H, W]: where `nearest` finds one."""
-    from gendr.primitives.kernels.raster import covered
-
-    return covered(*_triangles(faces, size, clip, index)).flip(1)
-
-
-def _triangles(
-    faces: ScreenFaces, size: ImageSize, clip: Tensor, index: Tensor | None
-) -> tuple[Triangles, Tensor]:
-    """What primitives draw: the triangles, and the points [P, 4] of their corners."""
     starts = torch.tensor(faces.offsets, dtype=torch.int32, device="cpu")
     ranges = torch.stack([starts[:-1], starts.diff()], 1)
     points = clip.reshape(-1, 4)
@@ -418,7 +403,7 @@ def _triangles(
     triangles = Triangles(
         tri.int(), faces.images, size.height, size.width, len(points), ranges, shared=True
     )
-    return triangles, points
+    return visible_ids(triangles, points).flip(1).long()
 
 
 KERNELS = {

@@ -15,7 +15,14 @@ from gendr.kernels.threads import run
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.rotations import rotate
 from gendr.rendering.backends.cpu.tables import KernelPair, narrowed
-from gendr.rendering.geometry import REACH, ScreenFaces, by_index, depth_limits, on_screen
+from gendr.rendering.geometry import (
+    REACH,
+    ImageSize,
+    ScreenFaces,
+    by_index,
+    depth_limits,
+    on_screen,
+)
 
 
 def project(
@@ -91,3 +98,17 @@ def _backward(
             run(kernel, len(out), *given, pulls, spec.faces.numpy(), limit, out)
             found[k] = narrowed(out.sum(0) if k == 0 else out, dtype)
     return tuple(found)
+
+
+def covered(mesh: Mesh, camera: Camera, size: ImageSize) -> Tensor:
+    """Where the cameras see a face, bool [B, H, W], of a mesh that `project` has projected."""
+    from gendr.rendering.backends.cpu import mask_kernels
+
+    given = (mesh.vertices, camera.rotation, camera.translation, camera.focal, camera.principal)
+    shown = torch.zeros(len(camera), size.height, size.width, dtype=torch.bool, device="cpu")
+    run(
+        mask_kernels.masks, len(shown), *(x.detach().contiguous().numpy() for x in given),
+        camera.orthographic, mesh.faces.numpy(), shown.numpy(),
+        alone=len(shown) * (len(mesh.faces) + size.pixels) < _FEW,
+    )  # fmt: skip
+    return shown
