@@ -102,10 +102,10 @@ class Lighting:
         image: Tensor,
         away: Tensor | None = None,
     ) -> Tensor:
-        """Colours [K, 3] of lit surface points.
+        """Colours of lit surface points, in the shape of `albedo`.
 
         Args:
-            albedo: [K, 3].
+            albedo: [K, 3], or [K, 1] for what one channel would have.
             normals: [K, 3], unit length or 0.
             to_eye: [K, 3], unit length.
             image: [K] int64, the image that each point is seen in.
@@ -115,7 +115,8 @@ class Lighting:
                 which is right if they are those of faces.
         """
         light = self.directions(albedo)
-        light = light[image % len(light)]
+        if len(light) > 1:
+            light = light[image % len(light)]
         if self.two_sided:
             if away is None:
                 away = (normals * to_eye).sum(-1) < 0

@@ -195,7 +195,8 @@ class Scene:
         if light is None or self.is_glossy:
             return colours
         normals = self.gather(self.face_normals, source)
-        lit = light.shade(torch.ones_like(normals), normals, normals, self.image, self.away)
+        white = normals.new_ones(len(normals), 1)
+        lit = light.shade(white, normals, normals, self.image, self.away)
         return colours * lit.unsqueeze(1)
 
     @lazy

@@ -216,7 +216,7 @@ def _single_backward(
         colours.take_softmax_gradients, faces.images * down, grad.view(-1).numpy(),
         of_shares.numpy(), kept.numpy(), shares.detach().numpy(), extent, read.numpy(),
     )  # fmt: skip
-    out = torch.zeros_like(inputs[0]), torch.zeros_like(attributes)
+    out = [memory.empty(x.shape, torch.float32).zero_() for x in (inputs[0], attributes)]
     run(
         colours.softmax_faces, len(attributes), tables.corners, tables.offsets,
         tables.image_of_face, tables.boxes, tables.images, extent,
