@@ -14,7 +14,7 @@ from torch import Tensor
 from gendr._common.checks import check_like
 from gendr.jobs.checkpoint import check_same, digest
 from gendr.jobs.loop import iterate
-from gendr.losses import FlattenLoss, iou, iou_loss
+from gendr.losses import FlattenLoss, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere
 from gendr.optim import uniform_adam_step
 from gendr.photos import remesh
@@ -90,7 +90,7 @@ class Job:
         self.hard = Renderer(size, "heaviside", "max", check=False, **planes)
         together = TOGETHER if masks.is_cuda else len(masks)
         parts = [slice(i, i + together) for i in range(0, len(masks), together)]
-        self.compared = [(self.camera[part], masks[part]) for part in parts]
+        self.compared = [(self.camera[part], masks[part] > 0.5) for part in parts]
         self.schedule = FitSchedule(masks, settings, self._edge(settings.edge, pixel))
         self.soft = [
             Renderer(
@@ -111,6 +111,7 @@ class Job:
         # Steps before which the mesh is remeshed; the start is as well.
         self.evened = {round(part * steps) for part in REMESHED} - {0} if self.remeshed else set()
         self._known: tuple[Tensor, _Surface] | None = None
+        self._solved: tuple[Tensor, Tensor] | None = None
         self._parts: dict[tuple[int, ...], tuple[Camera, Tensor]] = {}
         given = digest(masks, *camera.tensors(), self.start.vertices, self.start.faces)
         self.signature = {**settings.describe(), "masks, cameras or start": given}
@@ -136,6 +137,12 @@ class Job:
             creases = FlattenLoss(start.faces, start.vertex_counts[0])
             self._known = faces, _Surface(shape, creases)
         return self._known[1]
+
+    def _shape(self, surface: _Surface, u: Tensor) -> Tensor:
+        """The vertices of parameters, without gradient; kept, as the next step asks for them."""
+        if self._solved is None or self._solved[0] is not u:
+            self._solved = u, surface.shape(u).detach()
+        return self._solved[1].detach()
 
     def mesh(self, vertices: Tensor, faces: Tensor) -> Mesh:
         """The mesh in the frame, with colours and textures of the start if it is not remeshed."""
@@ -201,8 +208,10 @@ class Job:
         """Hard IoU of every view, [B]."""
         with torch.no_grad():
             mesh = self.mesh(vertices, faces)
-            seen = [iou(self._hard_masks(mesh, part), masks) for part, masks in self.compared]
-        return torch.cat(seen)
+            pairs = [(self._hard_masks(mesh, part), masks) for part, masks in self.compared]
+            both = torch.cat([(a & b).sum((-2, -1)) for a, b in pairs]).to(vertices.dtype)
+            either = torch.cat([(a | b).sum((-2, -1)) for a, b in pairs])
+        return torch.where(either > 0, both / either, 1.0)
 
     def views(self, level: int, some: list[int]) -> tuple[Camera, Tensor]:
         """Some cameras and their masks, kept for as long as the same are asked for."""
@@ -214,10 +223,10 @@ class Job:
         return self._parts[key]
 
     def _hard_masks(self, mesh: Mesh, camera: Camera) -> Tensor:
-        """Hard masks of some views."""
+        """Hard masks of some views, bool."""
         out = self.hard(mesh, camera)
         # On a CPU, where distances to edges take longer.
-        return out.alpha if mesh.vertices.is_cuda else out.mask.to(mesh.dtype)
+        return out.alpha > 0.5 if mesh.vertices.is_cuda else out.mask
 
     def step(self, state: FitState, seconds: float) -> FitState:
         """One step of `UniformAdam`; returns a new state and does not change the one given."""
@@ -228,8 +237,7 @@ class Job:
         rows, level = self.batches[i % len(self.batches)], self.schedule.level(progress)
         scale = self.schedule.scale(progress)
         surface = self.surface(state.faces, state.u)
-        u = state.u.clone().requires_grad_()
-        vertices = surface.shape(u)
+        vertices = self._shape(surface, state.u).requires_grad_()
 
         def off(vertices: Tensor, some: list[int]) -> Tensor:
             mesh, (camera, masks) = self.mesh(vertices, state.faces), self.views(level, some)
@@ -241,7 +249,8 @@ class Job:
         if self.settings.flatness > 0 and surface.creases.pairs.shape[1] > 0:
             bends = (1 - surface.creases.cosines(vertices)).square()
             bent = self.settings.flatness * bends.mean()
-        (grad,) = torch.autograd.grad((vertices * pull).sum() + bent, u)
+            pull = pull + torch.autograd.grad(bent, vertices)[0]
+        grad = surface.shape(pull)  # the matrix of the parametrization is symmetric
         moved = uniform_adam_step(
             state.u, grad, state.first, state.second, step=i + 1,
             lr=self.schedule.step_length(progress), betas=BETAS,
@@ -250,7 +259,7 @@ class Job:
         best = state.best_step, state.best_iou, state.best
         trace = state.trace
         if measured or kept:
-            vertices = surface.shape(moved.value).detach()
+            vertices = self._shape(surface, moved.value)
             if kept:
                 trace = (*trace, (i + 1, vertices, state.faces))
             if measured:
