@@ -267,6 +267,14 @@ def _of_corners(values: Tensor, faces: Tensor, gather: Gather) -> Tensor:
     return gather(values, faces.reshape(-1)).reshape(*faces.shape, *values.shape[1:])
 
 
+def _corners_of(space: CameraSpace, gather: Gather) -> tuple[Tensor, Tensor]:
+    """Clip coordinates [T, 3, 3] and depths [T, 3] of corners."""
+    clip = _of_corners(space.clip, space.faces, gather)
+    if not space.orthographic:
+        return clip, clip[..., 2]
+    return clip, _of_corners(space.depth, space.faces, gather)
+
+
 def _corners_in_space(
     space: CameraSpace, near: float, far: float, gather: Gather
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -274,7 +282,7 @@ def _corners_in_space(
 
     A face that touches the plane is seen if it lies in it, and not if the rest is behind it.
     """
-    clip, depth = (_of_corners(x, space.faces, gather) for x in (space.clip, space.depth))
+    clip, depth = _corners_of(space, gather)
     with torch.no_grad():
         low, high = depth.amin(-1), depth.amax(-1)
         keep = ((high > near) | (low >= near)) & (low <= far)
@@ -388,6 +396,10 @@ class Geometry:
     @lazy
     def _polygons(self) -> Polygons:
         """On a GPU the host waits to know whether the near plane cuts some face."""
+        if self.gather is not None and self.is_whole:  # nothing to ask
+            clip, depth = _corners_of(self.space, self.gather)
+            surfaces = Surfaces(self.space.source, clip, depth, None)
+            return Polygons(clip, None, self.space.offsets, surfaces)
         away = self.projected is not None and self.projected.has_absent
         leave_out = not away and can_leave_out(self.space.clip)
         return polygons_of(self.space, *self.planes, leave_out, self.gather or by_index)
