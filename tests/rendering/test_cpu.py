@@ -149,9 +149,10 @@ def test_masks_are_where_faces_are_seen(near, backend):
     camera = gendr.look_at(1.0, 0.0, 0.0, fov=90.0)  # a vertex each two pixels
     renderer = gendr.Renderer(32, "heaviside", "max", backend=backend, near=1e-3, far=9.0)
     scenes = [(renderer, grid, camera)]
-    for count in (1, 40):
+    for count, parallel in ((1, False), (40, False), (40, True)):
         ball = cube_sphere(count).scaled(1.0 if count == 1 else 0.4)
-        around = gendr.look_at(3.0, 20.0, torch.tensor([0.0, 45.0, 200.0]))
+        turns = torch.tensor([0.0, 45.0, 200.0])
+        around = gendr.look_at(3.0, 20.0, turns, orthographic=parallel)
         around = around.with_window(torch.tensor([-0.3, -0.9, 0.8, 0.5]).expand(3, 4))
         renderer = gendr.Renderer((20, 30), "heaviside", "max", backend=backend, near=near, far=9.0)
         if backend == "cpu" or count == 1:
