@@ -412,7 +412,7 @@ class Sorted(Pair):
         """The sorted values, shaped like x."""
         lists = self._lists
         found = self._values if lists is None else lists.part("_values", "r", self.x.shape[-1])
-        return (found if self.dim == -1 else back(found, self.dim)).to(self.dtype)
+        return self._as_given(back(found, self.dim))
 
     @property
     def _values(self) -> Tensor:
@@ -431,7 +431,11 @@ class Sorted(Pair):
         """The rank of every input, from 1 to n; 0 for what is absent."""
         lists = self._lists
         found = self._ranks if lists is None else lists.part("_ranks", "n", self.x.shape[-1])
-        return back(found, self.dim).to(self.dtype)
+        return self._as_given(back(found, self.dim))
+
+    def _as_given(self, part: Tensor) -> Tensor:
+        """The part in the dtype of what was given; `to` takes as long as a kernel where it is."""
+        return part if part.dtype is self.dtype else part.to(self.dtype)
 
     @property
     def _ranks(self) -> Tensor:
