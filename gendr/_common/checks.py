@@ -151,30 +151,28 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
     check_tensor(name, tensor)
     if is_traced():
         return tensor
+    values = tensor.detach()
+    is_small = values.is_cpu and values.numel() <= _SMALL and values.dtype in FLOATS
     # If the sum is finite, all values are. If it is not, it may also have overflowed: look again.
-    if math.isfinite(_sum(tensor)):
+    # Of few values it is that of their squares, by BLAS, which is sooner done than by torch.
+    if is_small and type(values) is Tensor and not values.is_neg():
+        flat = values.numpy().reshape(-1)
+        with np.errstate(over="ignore"):
+            total = flat.dot(flat)
+    else:
+        total = float(values.sum())
+    if math.isfinite(total):
         return tensor
-    good = torch.isfinite(tensor.detach())
+    good = torch.isfinite(values)
     if not bool(good.all()):
         bad = (~good).nonzero()
         first = bad[0].tolist()
-        value = tensor.detach()[tuple(first)].item()
+        value = values[tuple(first)].item()
         at = f" at index {shape_text(first)}" if first else ""
         raise ValueError(
             f"{name} must be finite, got {len(bad)} NaN or inf values, the first ({value}){at}"
         )
     return tensor
-
-
-def _sum(tensor: Tensor) -> float:
-    """The sum of values; of few ones that of their squares, by BLAS, which is sooner done."""
-    tensor = tensor.detach()
-    is_small = tensor.is_cpu and tensor.numel() <= _SMALL and tensor.dtype in FLOATS
-    if is_small and type(tensor) is Tensor and not tensor.is_neg():
-        values = tensor.numpy().reshape(-1)
-        with np.errstate(over="ignore"):
-            return float(values.dot(values))
-    return float(tensor.sum())
 
 
 def check_finite_late(name: str, tensor: Tensor, owner: Hashable) -> Tensor:
