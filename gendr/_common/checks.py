@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable
 from numbers import Integral, Real
 from typing import Literal, TypeAlias, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from gendr._common.tracing import constant, is_traced, is_transformed
 
 FLOATS = (torch.float32, torch.float64)
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
+_SMALL = 10_000  # what BLAS sums on one thread
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 
 
@@ -149,14 +151,23 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
     check_tensor(name, tensor)
     if is_traced():
         return tensor
+    values = tensor.detach()
+    is_small = values.is_cpu and values.numel() <= _SMALL and values.dtype in FLOATS
     # If the sum is finite, all values are. If it is not, it may also have overflowed: look again.
-    if math.isfinite(float(tensor.detach().sum())):
+    # Of few values it is that of their squares, by BLAS, which is sooner done than by torch.
+    if is_small and type(values) is Tensor and not values.is_neg():
+        flat = values.numpy().reshape(-1)
+        with np.errstate(over="ignore"):
+            total = flat.dot(flat)
+    else:
+        total = float(values.sum())
+    if math.isfinite(total):
         return tensor
-    good = torch.isfinite(tensor.detach())
+    good = torch.isfinite(values)
     if not bool(good.all()):
         bad = (~good).nonzero()
         first = bad[0].tolist()
-        value = tensor.detach()[tuple(first)].item()
+        value = values[tuple(first)].item()
         at = f" at index {shape_text(first)}" if first else ""
         raise ValueError(
             f"{name} must be finite, got {len(bad)} NaN or inf values, the first ({value}){at}"

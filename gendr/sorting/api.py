@@ -412,7 +412,9 @@ class Sorted(Pair):
         """The sorted values, shaped like x."""
         lists = self._lists
         found = self._values if lists is None else lists.part("_values", "r", self.x.shape[-1])
-        return (found if self.dim == -1 else back(found, self.dim)).to(self.dtype)
+        found = found if self.dim == -1 else back(found, self.dim)
+        # A conversion to the dtype that is there takes as long as a kernel of a short list.
+        return found if found.dtype is self.dtype else found.to(self.dtype)
 
     @property
     def _values(self) -> Tensor:
@@ -431,7 +433,8 @@ class Sorted(Pair):
         """The rank of every input, from 1 to n; 0 for what is absent."""
         lists = self._lists
         found = self._ranks if lists is None else lists.part("_ranks", "n", self.x.shape[-1])
-        return back(found, self.dim).to(self.dtype)
+        found = back(found, self.dim)
+        return found if found.dtype is self.dtype else found.to(self.dtype)
 
     @property
     def _ranks(self) -> Tensor:

@@ -109,7 +109,13 @@ def test_not_finite(bad, dtype):
 
 
 def test_large_values_are_finite():
-    check_finite("x", torch.full((4,), torch.finfo(torch.float32).max))  # their sum is not
+    for count in (4, 20_000):  # few and many are summed in other ways
+        x = torch.full((count,), torch.finfo(torch.float32).max)
+        check_finite("x", x)  # their sum is not
+        check_finite("x", torch.view_as_complex(x.view(-1, 2)).conj().imag)  # a view that negates
+        x[1] = math.nan
+        with pytest.raises(ValueError, match="must be finite, got 1 NaN"):
+            check_finite("x", x)
 
 
 def test_index_out_of_range():

@@ -173,6 +173,18 @@ def test_float32_of_a_thousand_values_is_right_to_its_last_digits():
                 )
 
 
+def test_lists_alone_and_together_are_alike():
+    for n in (30, 700):  # sorted by NumPy where there are many short ones, or by their digits
+        x = keys(6, n, dtype=torch.float32)
+        x[:, 5:9] = torch.tensor([0.5, -0.0, 0.0, 0.5])
+        for face in FACES:
+            together = getattr(projection(0.3), face)(x)
+            for row, alone in zip(x, together, strict=True):
+                assert torch.equal(getattr(projection(0.3), face)(row), alone)
+            exact = getattr(projection(0.3), face)(x.double())
+            torch.testing.assert_close(together.double(), exact, rtol=1e-6, atol=1e-6)
+
+
 def test_ranks_do_not_see_shifts_and_follow_permutations():
     for regularization in REGULARIZATIONS:
         x = torch.randint(0, 64, (2, 20)).double() / 16

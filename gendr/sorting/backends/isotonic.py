@@ -120,7 +120,7 @@ def _replayed(within: Any) -> Any:
     """The definition with the blocks that a kernel found."""
 
     def replay(entropic: bool, saved: tuple[Any, ...], x: Tensor, steepness: Number) -> Tensor:
-        order, starts = (part.reshape(x.shape).long() for part in saved[:2])
+        order, starts = (torch.as_tensor(t).reshape(x.shape).long() for t in saved[:2])
         return within(_Blocks(order, starts), entropic, x, steepness)
 
     return replay

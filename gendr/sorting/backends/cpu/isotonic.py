@@ -20,14 +20,15 @@ from gendr.sorting.base import spread_nan
 
 # With fewer values than this in the batch, sharing rows among threads costs more than it gains.
 _WORTH_THREADS = 1 << 16
+_FEW = 4  # lists that digits sort faster than NumPy, called for them
 
 
 @cache
 def _compiled() -> tuple[Any, Any]:
-    """What Numba has compiled: the kernels, and `fill_order`; imported when first wanted."""
+    """What Numba has compiled: the kernels, and orders; imported when first wanted."""
     from gendr.sorting.backends.cpu import isotonic_kernels, order
 
-    return isotonic_kernels, order.fill_order
+    return isotonic_kernels, order
 
 
 class Ranks(Projection):
@@ -38,22 +39,23 @@ class Ranks(Projection):
     @staticmethod
     def forward(
         entropic: bool, x: Tensor, steepness: Number, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[Tensor, ...]]:
-        """The ranks; the order, the starts of the blocks and the ranks are saved."""
+    ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
+        """The ranks; the order, the starts of the blocks and entropic ranks are saved."""
         kernels, _ = _compiled()
-        result, order, starts = _projected(kernels.rank_rows, x, float(steepness), entropic)
-        return (result,), (order, starts, result)
+        result, blocks = _projected(kernels.rank_rows, x, float(steepness), entropic)
+        return (result,), (*blocks, result) if entropic else blocks
 
     @classmethod
     @override
     def gradient(
-        cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...], grad: Tensor
+        cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Any, ...], grad: Tensor
     ) -> Tensor:
         kernels, _ = _compiled()
-        to_x, (order, starts, ranks) = torch.empty_like(grad), saved
-        ranks = _rows(ranks.detach())  # autograd gives back the result with its graph
-        blocks = ranks, order.numpy(), starts.numpy(), float(inputs[1]), entropic
-        _run(kernels.rank_gradients, _rows(grad), *blocks, _rows(to_x))
+        to_x, rows = torch.empty_like(grad), _rows(grad)
+        # Autograd gives back the result with its graph; projections by "l2" need none.
+        ranks = _rows(saved[2].detach()) if entropic else rows
+        blocks = ranks, *saved[:2], float(inputs[1]), entropic
+        _run(kernels.rank_gradients, rows, *blocks, _rows(to_x))
         return to_x
 
 
@@ -65,21 +67,20 @@ class Values(Projection):
     @staticmethod
     def forward(
         entropic: bool, x: Tensor, steepness: Number, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[Tensor, ...]]:
+    ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
         """The values; the order and the starts of the blocks are saved."""
         kernels, _ = _compiled()
-        result, order, starts = _projected(kernels.value_rows, x, float(steepness), entropic)
-        return (result,), (order, starts)
+        result, blocks = _projected(kernels.value_rows, x, float(steepness), entropic)
+        return (result,), blocks
 
     @classmethod
     @override
     def gradient(
-        cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Tensor, ...], grad: Tensor
+        cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Any, ...], grad: Tensor
     ) -> Tensor:
         kernels, _ = _compiled()
-        to_x, blocks = torch.empty_like(grad), (part.numpy() for part in saved)
-        rows = _rows(grad), _rows(inputs[0])
-        _run(kernels.value_gradients, *rows, *blocks, entropic, _rows(to_x))
+        to_x, rows = torch.empty_like(grad), (_rows(grad), _rows(inputs[0]))
+        _run(kernels.value_gradients, *rows, *saved, entropic, _rows(to_x))
         return to_x
 
 
@@ -122,18 +123,19 @@ def _run(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
 
 def _projected(
     kernel: Any, x: Tensor, steepness: float, entropic: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The result of the kernel [..., n], the order that sorts x [rows, n], and the blocks."""
-    _, fill_order = _compiled()
+) -> tuple[Tensor, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+    """The result of the kernel [..., n]; the order that sorts x, and the blocks, [rows, n]."""
+    _, orders = _compiled()
     rows, result = _rows(x), torch.empty_like(x)
-    # Tensors first: torch takes longer to take an array over than to make a tensor.
-    order = torch.empty(rows.shape, dtype=torch.int64, device="cpu")
-    starts = torch.empty(rows.shape, dtype=torch.int32, device="cpu")
-    orders, blocks, results = order.numpy(), starts.numpy(), _rows(result)
+    order, starts = np.empty(rows.shape, np.int32), np.empty(rows.shape, np.int32)
+    # Of few lists, or long ones, the kernel finds the order itself.
+    by_kernel = rows.dtype == np.float32 and (rows.shape[1] >= orders.MANY or len(rows) < _FEW)
+    keys = (rows if by_kernel else rows[:0]).view(np.uint32)
 
     def sort_and_project(rows: np.ndarray[Any, Any], start: int, stop: int) -> None:
-        fill_order(rows[start:stop], orders[start:stop])
-        kernel(rows, orders, steepness, entropic, results, blocks, start, stop)
+        if not by_kernel:
+            orders.fill_order(rows[start:stop], order[start:stop])
+        kernel(rows, keys, order, steepness, entropic, _rows(result), starts, start, stop)
 
     _run(sort_and_project, rows)
-    return result, order, starts
+    return result, (order, starts)

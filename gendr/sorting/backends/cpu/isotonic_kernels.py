@@ -21,6 +21,7 @@ import math
 import numpy as np
 
 from gendr.kernels.numba.compilation import inner, kernel
+from gendr.sorting.backends.cpu.order import sort_row
 
 # Neighbours in s that are more than this times n apart are never in one block, as w spans less than
 # that in both regularisations. Wider gaps are cut to it, so that s stays small and loses no digits.
@@ -31,16 +32,21 @@ _WIDE_GAP = 4.0
 def _pool_means(n, s, w, mean_s, mean_w, first):
     """Pool into blocks for l2; returns their number, fills in their means and first positions."""
     blocks = 0
+    last_s, last_w, last_f = 0.0, 0.0, 0  # the last block, which is not read back from memory
     for i in range(n):
         a, b, f = s[i], w[i], i
-        while blocks > 0 and a - mean_s[blocks - 1] <= b - mean_w[blocks - 1]:
+        while blocks > 0 and a - last_s <= b - last_w:
             blocks -= 1
-            share = (i + 1 - f) / (i + 1 - first[blocks])
-            f = first[blocks]
+            share = (i + 1 - f) / (i + 1 - last_f)
+            f = last_f
             # The first form returns equal values unchanged, the second cannot overflow.
-            a = mean_s[blocks] + (a - mean_s[blocks]) * share
-            b = mean_w[blocks] * (1.0 - share) + b * share
+            a = last_s + (a - last_s) * share
+            b = last_w * (1.0 - share) + b * share
+            if blocks > 0:
+                last_s, last_w = mean_s[blocks - 1], mean_w[blocks - 1]
+                last_f = first[blocks - 1]
         mean_s[blocks], mean_w[blocks], first[blocks] = a, b, f
+        last_s, last_w, last_f = a, b, f
         blocks += 1
     return blocks
 
@@ -99,10 +105,11 @@ def block_means(x, starts, result, start, stop):
 
 
 @kernel()
-def rank_rows(x, order, steepness, entropic, ranks, starts, start, stop):
+def rank_rows(x, keys, order, steepness, entropic, ranks, starts, start, stop):
     """Soft ranks of every row: s = steepness x, sorted, and w = 1 .. n (its logarithm).
 
-    x: [rows, n]; order: [rows, n], which sorts them. Fills ranks [rows, n], and starts [rows, n],
+    x: [rows, n]; order: [rows, n], which sorts them, filled in here if there are keys [rows, n],
+    the bits of x; these may be of no rows. Fills ranks [rows, n], and starts [rows, n],
     the first position of the block of every sorted position. Ranks of a row with NaN are NaN.
     """
     n = x.shape[1]
@@ -110,6 +117,8 @@ def rank_rows(x, order, steepness, entropic, ranks, starts, start, stop):
     first = np.empty(n + 1, np.int64)
     w, zero = np.arange(1.0, n + 1.0), np.zeros(n)
     for row in range(start, stop):
+        if len(keys):
+            sort_row(keys[row], order[row])
         s[0] = 0.0
         last = np.float64(x[row, order[row, 0]])
         known = last == last
@@ -160,7 +169,7 @@ def rank_gradients(grad, ranks, order, starts, steepness, entropic, result, star
 
 
 @kernel()
-def value_rows(x, order, steepness, entropic, values, starts, start, stop):
+def value_rows(x, keys, order, steepness, entropic, values, starts, start, stop):
     """Soft sorted values of every row: s = steepness (1 .. n), w = x, sorted.
 
     Shapes and NaN as in `rank_rows`; values [rows, n] are in the order of ranks.
@@ -170,6 +179,8 @@ def value_rows(x, order, steepness, entropic, values, starts, start, stop):
     first = np.empty(n + 1, np.int64)
     s, ones = steepness * np.arange(n), np.ones(n)
     for row in range(start, stop):
+        if len(keys):
+            sort_row(keys[row], order[row])
         known = True
         for i in range(n):
             w[i] = x[row, order[row, i]]

@@ -25,8 +25,9 @@ def forward(
     batch, n = target.shape[:-1], target.shape[-1]
     count = scores.shape[-1] if scores.ndim > target.ndim else 1
     gradient = torch.empty_like(scores) if save else scores.new_empty(0)
+    target = target if target.dtype is scores.dtype else target.to(scores.dtype)
     x, grads = (t.numpy().reshape(-1, n, count) for t in (scores, gradient))
-    wanted = target.to(scores.dtype).numpy().reshape(-1, n)
+    wanted = target.numpy().reshape(-1, n)
     known = _EVERY if mask is None else mask.numpy().reshape(-1, n)
     found = np.empty((2, len(x)))
     kernel = getattr(loss_kernels, name)
@@ -37,9 +38,11 @@ def forward(
 
         LOSSES(None, spec, scores, target, mask)
     weight = 1 / max(1.0, lists) if reduction == "mean" else 1.0
+    losses = found[0].reshape(batch) if reduction == "none" else total * weight
     # By NumPy: torch would make it on its default device, and refuse what is beyond float32.
-    losses = found[0].reshape(batch) if reduction == "none" else np.array(total * weight)
-    return (torch.from_numpy(losses).to(scores.dtype),), (gradient, weight) if save else ()
+    with np.errstate(over="ignore"):
+        result = torch.from_numpy(np.array(losses, x.dtype))
+    return (result,), (gradient, weight) if save else ()
 
 
 def backward(
@@ -50,5 +53,7 @@ def backward(
     gradient, weight = saved
     (grad,) = grads
     if grad.ndim == 0:  # a list of its own, or a reduction
-        return gradient * (grad.item() * weight), None, None
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = gradient.numpy() * (grad.item() * weight)  # as small ones are faster by NumPy
+        return torch.from_numpy(scaled), None, None
     return gradient * grad.view(*grad.shape, *[1] * (gradient.ndim - grad.ndim)), None, None

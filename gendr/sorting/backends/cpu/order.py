@@ -10,26 +10,27 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from gendr.kernels.numba.compilation import kernel
+from gendr.kernels.numba.compilation import inner, kernel
 
 # From how many keys on three passes over digits of 11 bits beat a sort by comparisons.
-_MANY = 600
+MANY = 600
 _DIGITS = 1 << 11
 _SIGN = np.uint32(1 << 31)
 
 
 def fill_order(x: np.ndarray[Any, Any], order: np.ndarray[Any, Any]) -> None:
-    """Fill in the int64 order that sorts rows of floats, x [B, n]; equal ones stay in place."""
+    """Fill in the order, of int32 or int64, that sorts rows of floats, x [B, n], stably."""
     if x.dtype != np.float32:
         order[...] = np.argsort(x, axis=-1, kind="stable")
         return
-    if x.shape[-1] >= _MANY:
+    if x.shape[-1] >= MANY:
         radix(x.view(np.uint32), order)
         return
     # No two keys are equal with their places behind them, so that NumPy's fast sort will do.
-    keyed(x.view(np.uint32), order)
-    order.view(np.uint64).sort(axis=-1)
-    order &= 0xFFFFFFFF
+    places = np.empty(x.shape, np.uint64)
+    keyed(x.view(np.uint32), places)
+    places.sort(axis=-1)
+    order[...] = places & np.uint64(0xFFFFFFFF)
 
 
 @register_jitable
@@ -90,37 +91,42 @@ def correlations(x, order, mask, found):
         found[pair] = xy / max(1.0, np.sqrt(xx * yy))
 
 
+@inner()
+def sort_row(keys, order):
+    """Fill in the order [n] of bits of float32 [n] by three digits, the last first."""
+    n = len(keys)
+    counts = np.zeros((3, _DIGITS), np.int32)
+    some, others = np.empty((2, n), np.uint64)  # keys with their places behind them
+    for i in range(n):
+        key = _ordered(keys[i])
+        counts[0, key & 2047] += 1
+        counts[1, (key >> 11) & 2047] += 1
+        counts[2, key >> 22] += 1
+    for digit in range(3):
+        total = np.int32(0)
+        for k in range(_DIGITS):
+            count = counts[digit, k]
+            counts[digit, k] = total
+            total += count
+    for i in range(n):
+        key = _ordered(keys[i])
+        place = counts[0, key & 2047]
+        counts[0, key & 2047] = place + 1
+        some[place] = (np.uint64(key) << np.uint64(32)) | np.uint64(i)
+    for i in range(n):
+        digit = (some[i] >> np.uint64(43)) & np.uint64(2047)
+        place = counts[1, digit]
+        counts[1, digit] = place + 1
+        others[place] = some[i]
+    for i in range(n):
+        digit = others[i] >> np.uint64(54)
+        place = counts[2, digit]
+        counts[2, digit] = place + 1
+        order[place] = others[i] & np.uint64(0xFFFFFFFF)
+
+
 @kernel()
 def radix(keys, order):
-    """Sort rows of bits of float32 by three digits, the last first; keys move with their places."""
-    n = keys.shape[1]
-    counts = np.empty((3, _DIGITS), np.int64)
-    some, others = np.empty((2, n), np.uint64)
+    """Fill in the orders of rows of bits of float32, both [B, n]."""
     for row in range(len(keys)):
-        counts[:] = 0
-        for i in range(n):
-            key = _ordered(keys[row, i])
-            counts[0, key & 2047] += 1
-            counts[1, (key >> 11) & 2047] += 1
-            counts[2, key >> 22] += 1
-        for digit in range(3):
-            total = 0
-            for k in range(_DIGITS):
-                count = counts[digit, k]
-                counts[digit, k] = total
-                total += count
-        for i in range(n):
-            key = _ordered(keys[row, i])
-            place = counts[0, key & 2047]
-            counts[0, key & 2047] = place + 1
-            some[place] = (np.uint64(key) << np.uint64(32)) | np.uint64(i)
-        for i in range(n):
-            digit = (some[i] >> np.uint64(43)) & np.uint64(2047)
-            place = counts[1, digit]
-            counts[1, digit] = place + 1
-            others[place] = some[i]
-        for i in range(n):
-            digit = others[i] >> np.uint64(54)
-            place = counts[2, digit]
-            counts[2, digit] = place + 1
-            order[row, place] = np.int64(others[i] & np.uint64(0xFFFFFFFF))
+        sort_row(keys[row], order[row])
