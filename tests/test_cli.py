@@ -613,7 +613,7 @@ def test_refinements_and_colors_go_on_where_they_were(tmp_path, monkeypatch, cap
     counted(refine_cameras, "Agreement", "cameras")
     counted(Job, "step", "fit")
     counted(refine_shape._Refinement, "stepped", "refine")
-    counted(photos, "fit_colors", "colors")
+    counted(photos.fitting, "fit_colors", "colors")
     counted(visual, "gif", "pictures")
     stops = {}
     assert run(*command, "-o", whole) == 0
