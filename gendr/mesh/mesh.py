@@ -528,10 +528,15 @@ class Mesh:
         return self._attributes.corner_colors(self.faces, self._lists)
 
     @property
+    def _face_sides(self) -> tuple[Tensor, Tensor]:
+        """From the first corner of every face to the others: two of [ΣF, 3]."""
+        a, b, c = self.face_vertices.unbind(1)
+        return b - a, c - a
+
+    @property
     def _face_cross(self) -> Tensor:
         """Cross product of two edges of every face, twice its area long: [ΣF, 3]."""
-        a, b, c = self.face_vertices.unbind(1)
-        return torch.linalg.cross(b - a, c - a)
+        return torch.linalg.cross(*self._face_sides)
 
     @property
     def _told_cross(self) -> Tensor:
@@ -540,8 +545,9 @@ class Mesh:
         The bound is that of float32 in float64 too: rounding of the corners of a face without area
         would else choose its normal, another one in each precision.
         """
-        cross, corners = self._face_cross, self.face_vertices.detach()
-        reach = (corners.amax(1) - corners.amin(1)).amax(-1)
+        u, v = self._face_sides
+        cross = torch.linalg.cross(u, v)
+        reach = torch.maximum(u.detach().abs(), v.detach().abs()).amax(-1)
         untold = cross.detach().abs().amax(-1) <= 1e-5 * reach * reach
         return cross.masked_fill(untold.unsqueeze(-1), 0)
 
