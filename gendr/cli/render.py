@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,13 @@ def run(args: Render) -> int:
         frames = args.frames or 36
         azimuths = [azimuths[0] + 360 * i / frames for i in range(frames)]
     camera = visual.orbit(mesh, azimuths, args.elevation, args.fov, visual.CLOSE_FILL)
-    images = [
-        _pixels(*visual.render_views(mesh, camera[i], args.size, options), background)
-        for i in tqdm(range(len(camera)), "render", disable=args.quiet or len(camera) < 3)
-    ]
+    images = []
+    for i in tqdm(range(len(camera)), "render", disable=args.quiet or len(camera) < 3):
+        rgb, alpha = visual.render_views(mesh, camera[i], args.size, options)
+        if i == 0 and "dist" in options:
+            crisp = visual.render_views(mesh, camera[i], args.size)[1]
+            _warn_of_blanks(alpha, crisp == 1, options["dist"])
+        images.append(_pixels(rgb, alpha, background))
     if turntable:
         content = visual.gif(images, seconds=max(0.02, 2.4 / len(images)))
     else:
@@ -77,6 +81,18 @@ def _options(args: Render) -> dict[str, Any]:
         options["gamma"] = visual.GAMMA if args.gamma is None else args.gamma
     Renderer(args.size, **options)
     return options
+
+
+def _warn_of_blanks(alpha: Tensor, covered: Tensor, dist: str) -> None:
+    """Say if a tenth of what faces cover rounds to nothing in 8 bits."""
+    share = float((covered & (alpha < 0.5 / 255)).sum() / covered.sum().clamp(min=1))
+    if share > 0.1:
+        warnings.warn(
+            f"{share:.0%} of what the mesh covers is blank: its faces are too narrow for what "
+            f"{dist} gives inside of them; take a smaller --scale or --cutoff, or a distribution "
+            "that is centred",
+            stacklevel=2,
+        )
 
 
 def _background(text: str, kind: str) -> tuple[int, int, int] | None:

@@ -528,15 +528,36 @@ class Mesh:
         return self._attributes.corner_colors(self.faces, self._lists)
 
     @property
+    def _face_sides(self) -> tuple[Tensor, Tensor]:
+        """From the first corner of every face to the others: two of [ΣF, 3]."""
+        a, b, c = self.face_vertices.unbind(1)
+        return b - a, c - a
+
+    @property
     def _face_cross(self) -> Tensor:
         """Cross product of two edges of every face, twice its area long: [ΣF, 3]."""
-        a, b, c = self.face_vertices.unbind(1)
-        return torch.linalg.cross(b - a, c - a)
+        return torch.linalg.cross(*self._face_sides)
+
+    @property
+    def _told_cross(self) -> Tensor:
+        """`_face_cross` where float32 can tell its direction, 0 with gradient 0 elsewhere.
+
+        The bound is that of float32 in float64 too: rounding of the corners of a face without area
+        would else choose its normal, another one in each precision.
+        """
+        u, v = self._face_sides
+        cross = torch.linalg.cross(u, v)
+        reach = torch.maximum(u.detach().abs(), v.detach().abs()).amax(-1)
+        untold = cross.detach().abs().amax(-1) <= 1e-5 * reach * reach
+        return cross.masked_fill(untold.unsqueeze(-1), 0)
 
     @property
     def face_normals(self) -> Tensor:
-        """Outward unit normals: [ΣF, 3]; 0 with gradient 0 for faces of no area."""
-        return unit(self._face_cross)
+        """Outward unit normals: [ΣF, 3].
+
+        0 with gradient 0 for faces of no area, which are those narrower than 1e-5 of their length.
+        """
+        return unit(self._told_cross)
 
     @property
     def face_areas(self) -> Tensor:
@@ -549,7 +570,7 @@ class Mesh:
 
         0 with gradient 0 where there is none (no face, only faces of no area, or cancellation).
         """
-        cross = self._face_cross[:, None].expand(-1, 3, -1).reshape(-1, 3)
+        cross = self._told_cross[:, None].expand(-1, 3, -1).reshape(-1, 3)
         return unit(sums_of_corners(cross, self.faces, len(self._vertices), self._lists))
 
     @property

@@ -340,7 +340,8 @@ def number(t):
 def exact_weight_p(t, a, s, A, S):
     """(dg/dp)(a) / g'(A) from numerical derivatives; the class cancels for small a or small s.
 
-    The generator of Dombi's family is the one that stays 1 at A as p changes.
+    The generator of Dombi's family is the one that stays 1 at A as p changes, that of Schweizer and
+    Sklar's is over |p|.
     """
     g, p = ORACLES[t.name].generator, mp.mpf(t.value)
 
@@ -354,6 +355,8 @@ def exact_weight_p(t, a, s, A, S):
             slope_of_p = mp.diff(partial(g, member), p)
             if t.name == "dombi":
                 slope_of_p -= g(member, p) / g(total, p) * mp.diff(partial(g, total), p)
+            if t.name == "schweizer_sklar":
+                slope_of_p -= g(member, p) / p
             weights.append(float(slope_of_p / mp.diff(lambda x: g(x, p), total)))
         return torch.tensor(weights, dtype=torch.float64)
 

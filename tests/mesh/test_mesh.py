@@ -445,6 +445,22 @@ def test_degenerate_is_finite(dtype, scale):
         assert_close(mesh.face_areas[0], torch.tensor(scale**2 / 2, dtype=dtype))
 
 
+def test_rounding_chooses_no_normal():
+    """Corners on one line but for rounding; the triangle beside them is thin and has its own."""
+    torch.manual_seed(0)
+    start, along = torch.rand(2, 100, 3, dtype=torch.float64)
+    line = torch.stack([start, start + 0.37 * along, start + along], 1)
+    thin = torch.tensor([[[0.0, 0, 0], [1, 0, 0], [0.5, 3e-5, 0]]], dtype=torch.float64)
+    vertices = torch.cat([line, thin]).reshape(-1, 3)
+    for dtype in DTYPES:
+        mesh = Mesh(vertices.to(dtype), torch.arange(303).reshape(-1, 3))
+        assert (mesh.face_areas[:-1] > 0).any()
+        assert_close(
+            mesh.face_normals, torch.eye(3, dtype=dtype)[2] * (torch.arange(101) == 100)[:, None]
+        )
+        assert (mesh.vertex_normals[:-3] == 0).all()
+
+
 def test_watertight():
     sphere = icosphere(1)
     turned = sphere.faces.clone()

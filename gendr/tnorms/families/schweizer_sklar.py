@@ -81,5 +81,13 @@ def weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
 
 
 def weight_p(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
-    """Return (dg/dp)(a) / g'(A); dg/dp = s^p log(s), 1/g'(A) = -S^(1-p) / p."""
-    return power(S / s, -p) * S * hazard(a, s) / p
+    """Return (dg/dp - g/p)(a) / g'(A): for p near 0 no terms cancel over the members.
+
+    With y = -p x it is -(S/s)^(-p) S (y - 1 + exp(-y)) / p^2, by its series where y is small.
+    """
+    x = hazard(a, s)
+    y = -p * x
+    tail = 1 - y * (1 - y * (1 - y * (1 - y / 11) / 10) / 9) / 8
+    series = 0.5 - y * (1 - y * (1 - y * (1 - y * (1 - y * tail / 7) / 6) / 5) / 4) / 6
+    bend = where(y < 0.2, x * x * series, (y + expm1(-y)) / (p * p))
+    return -power(S / s, -p) * S * bend
