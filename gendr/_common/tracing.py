@@ -79,6 +79,15 @@ def wide(x: Tensor) -> Tensor:
     return x if is_for_onnx() else x.double()
 
 
+def angle(y: Tensor, x: Tensor) -> Tensor:
+    """atan2(y, x) for y > 0 and finite x; for ONNX, see `wide`, by a step from that of float32."""
+    if not is_for_onnx() or x.dtype != torch.float64:
+        return torch.atan2(y, x)
+    near = torch.atan2(y.float(), x.float()).double()
+    sine, cosine = near.sin(), near.cos()
+    return near - (x * sine - y * cosine) / (x * cosine + y * sine)  # cubic: 1e-7 becomes 1e-21
+
+
 def refuse_onnx(what: str, instead: str) -> None:
     """Raise for something that ONNX has no operators for.
 
