@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -65,11 +66,27 @@ def stable_sort(x: Tensor, *, descending: bool = False) -> tuple[Tensor, Tensor]
 
 def running_max(x: Tensor) -> Tensor:
     """The largest value so far along the last dimension."""
+    return _running(x, torch.maximum) if is_for_onnx() else x.cummax(-1).values
+
+
+def running_log_sum_exp(x: Tensor) -> Tensor:
+    """The logarithm of the running sum of exponentials along the last dimension."""
+    return _running(x, log_add_exp) if is_for_onnx() else x.logcumsumexp(-1)
+
+
+def log_add_exp(a: Tensor, b: Tensor) -> Tensor:
+    """log(exp(a) + exp(b)), which the form that ONNX has by itself makes 0 or infinite."""
     if not is_for_onnx():
-        return x.cummax(-1).values
-    shift = 1  # ONNX has no scan of maxima: those of windows twice as wide each time
+        return torch.logaddexp(a, b)
+    low, high = torch.minimum(a, b), torch.maximum(a, b)
+    return torch.where(low == high, high + math.log(2), high + (low - high).exp().log1p())
+
+
+def _running(x: Tensor, join: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Join all so far along the last dimension, of windows twice as wide each time."""
+    shift = 1
     while shift < x.shape[-1]:
-        wider = torch.maximum(x[..., shift:], x[..., :-shift])
+        wider = join(x[..., shift:], x[..., :-shift])
         x, shift = torch.cat([x[..., :shift], wider], -1), 2 * shift
     return x
 
@@ -77,6 +94,15 @@ def running_max(x: Tensor) -> Tensor:
 def wide(x: Tensor) -> Tensor:
     """Return x in float64, but for ONNX as it is: its runtime lacks atan and erf of doubles."""
     return x if is_for_onnx() else x.double()
+
+
+def angle(y: Tensor, x: Tensor) -> Tensor:
+    """atan2(y, x) for y > 0 and finite x; for ONNX, see `wide`, by a step from that of float32."""
+    if not is_for_onnx() or x.dtype != torch.float64:
+        return torch.atan2(y, x)
+    near = torch.atan2(y.float(), x.float()).double()
+    sine, cosine = near.sin(), near.cos()
+    return near - (x * sine - y * cosine) / (x * cosine + y * sine)  # cubic: 1e-7 becomes 1e-21
 
 
 def refuse_onnx(what: str, instead: str) -> None:

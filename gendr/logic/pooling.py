@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
 from gendr._common.checks import dtype_name
+from gendr._common.tracing import is_traced
 from gendr.logic.images import Pair, Window, as_images, batch_last
 
 
@@ -64,10 +65,10 @@ class OrPool2d(nn.Module):
         self.window.positions(*images.shape[2:])
         # The batch as channels that lie innermost: torch then pools whole rows of it, in place of
         # a copy to another order and back.
-        if len(images):
+        if not is_traced() and len(images):
             columns = batch_last(images).permute(0, 3, 1, 2)
             pooled = max_pool2d(columns, *self.window).transpose(0, 1)
-        else:  # for which torch has no channels
+        else:  # for an empty one torch has no channels, and graphs keep its size free
             pooled = max_pool2d(images, *self.window)
         return pooled if is_batch else pooled[0]
 

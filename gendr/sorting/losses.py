@@ -37,7 +37,7 @@ from gendr._common.checks import (
     shape_text,
 )
 from gendr._common.ranges import saturated
-from gendr._common.tracing import all_hold, in_single, is_traced, matmul
+from gendr._common.tracing import all_hold, in_single, is_for_onnx, is_traced, matmul
 from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
@@ -497,7 +497,10 @@ def magnitude(x: Tensor) -> Tensor:
 
     Divided by it, huge numbers have finite sums and tiny ones nonzero squares; no digit changes.
     """
-    exponent = torch.frexp(x.detach().abs().amax(-1, keepdim=True)).exponent
+    largest = x.detach().abs().amax(-1, keepdim=True)
+    if is_for_onnx():  # which has no frexp; 0 counts as the smallest number there
+        return torch.exp2(largest.clamp(min=torch.finfo(x.dtype).tiny).log2().floor())
+    exponent = torch.frexp(largest).exponent
     return torch.exp2((exponent - 1).to(x.dtype))
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
+from gendr._common.tracing import angle
 from gendr.distributions.standard import Symmetric
 from gendr.kernels.vocabulary import Block, arccot, fabs, two_sided
 
@@ -25,7 +26,7 @@ class Cauchy(Symmetric):
 
     def _cdf(self, z: Tensor) -> Tensor:
         # The angle from the negative axis: small, not a difference, in the left tail.
-        return torch.atan2(torch.ones_like(z), -z) / 3.141592653589793
+        return angle(torch.ones_like(z), -z) / 3.141592653589793
 
     def _pdf(self, z: Tensor) -> Tensor:
         return 1 / (3.141592653589793 * (1 + z * z))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.ranges import finite
-from gendr._common.tracing import running_max
+from gendr._common.tracing import running_log_sum_exp, running_max
 from gendr.distributions.decisions import Number
 from gendr.kernels.operator import Operator
 
@@ -87,7 +87,9 @@ def _blocks(order: Tensor, s: Tensor, w: Tensor, entropic: bool) -> _Blocks:
     n = s.shape[-1]
     j, k = torch.arange(n, device=s.device)[:, None], torch.arange(n, device=s.device)
     if entropic:
-        s, w = (torch.where(k < j, -torch.inf, t[..., None, :]).logcumsumexp(-1) for t in (s, w))
+        s, w = (
+            running_log_sum_exp(torch.where(k < j, -torch.inf, t[..., None, :])) for t in (s, w)
+        )
         levels = s - w
     else:
         levels = torch.where(k < j, 0.0, (s - w)[..., None, :]).cumsum(-1) / (k - j + 1)

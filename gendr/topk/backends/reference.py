@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from gendr._common.ranges import finite
-from gendr._common.tracing import applied, is_for_onnx, is_traced, wide
+from gendr._common.tracing import (
+    applied,
+    is_for_onnx,
+    is_traced,
+    log_add_exp,
+    running_log_sum_exp,
+    wide,
+)
 from gendr.distributions import Distribution, StandardDistribution
 from gendr.distributions.members.laplace import Laplace
 from gendr.distributions.members.uniform import Uniform
@@ -159,8 +166,8 @@ def _laplace(x: Tensor, k: Tensor) -> Tensor:
     y = x.sort(dim=-1, descending=True).values
     n = y.shape[-1]
     # Logarithms of B and A, relative to y_j, for the j + 1 values down to y_j and those below it.
-    above = (-y).logcumsumexp(-1) + y
-    below = y.flip(-1).logcumsumexp(-1).flip(-1)[..., 1:]
+    above = running_log_sum_exp(-y) + y
+    below = running_log_sum_exp(y.flip(-1)).flip(-1)[..., 1:]
     below = torch.nn.functional.pad(below, (0, 1), value=-math.inf) - y
     counts = torch.arange(1, n + 1, dtype=y.dtype, device=y.device)
     sums = counts + 0.5 * (below.exp() - above.exp())  # with the threshold at y_j; they increase
@@ -169,12 +176,12 @@ def _laplace(x: Tensor, k: Tensor) -> Tensor:
     c = y.gather(-1, at)
     log_a, log_b = below.gather(-1, at), above.gather(-1, at)
     first = j == 0
-    log_a = torch.where(first, torch.logaddexp(log_a, torch.zeros_like(log_a)), log_a)
+    log_a = torch.where(first, log_add_exp(log_a, torch.zeros_like(log_a)), log_a)
     log_b = torch.where(first, -math.inf, log_b)
     d = k - j
     log_d = d.abs().log()
-    log_root = 0.5 * torch.logaddexp(2 * log_d, log_a + log_b)
-    log_sum = torch.logaddexp(log_d, log_root)
+    log_root = 0.5 * log_add_exp(2 * log_d, log_a + log_b)
+    log_sum = log_add_exp(log_d, log_root)
     return c + torch.where(d >= 0, log_a - log_sum, log_sum - log_b)
 
 
