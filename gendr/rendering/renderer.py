@@ -33,8 +33,7 @@ from gendr.rendering.api import (
     parse_image_size,
     parse_scale,
 )
-from gendr.rendering.backends.choice import choose
-from gendr.rendering.backends.interface import operation
+from gendr.rendering.backends.choice import choose, operation
 from gendr.rendering.geometry import Geometry, ImageSize, common_batch
 from gendr.rendering.ordered import SORTS
 from gendr.rendering.ordered_output import OrderedOutput, Ordering
