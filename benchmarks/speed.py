@@ -61,8 +61,7 @@ import gendr
 from gendr.cli.command_line import Parser
 from gendr.distributions import Distribution
 from gendr.mesh import cube_sphere, icosphere
-from gendr.rendering.backends.choice import choose
-from gendr.rendering.backends.interface import operation
+from gendr.rendering.backends.choice import choose, operation
 from gendr.rendering.backends.triton.backend import interpreted
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
 from lab.pages import fill, table

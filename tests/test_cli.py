@@ -23,7 +23,7 @@ from PIL import Image
 
 import gendr
 from gendr import Mesh, Renderer, look_at
-from gendr.cli import fit, main, photos, pose
+from gendr.cli import fit, photos, pose
 from gendr.cli.parser import build_parser
 from gendr.cli.stages import StageFile
 from gendr.jobs.folders import locked
@@ -37,34 +37,13 @@ from gendr.photos.fitting.pose import search, track
 from gendr.photos.fitting.shape import refine as refine_shape
 from gendr.photos.fitting.shape.job import Job
 from support.cases import for_each
+from support.commands import facts, names, refused, run
 from support.processes import run_python
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["--image-size", "16", "--views", "4", "--steps", "12", "--subdivisions", "2", "--quiet"]
 RESULTS = {"checkpoint.pt", "fit.gif", "fit.obj", "metrics.json", "sheet.png"}
 LITTLE = ["--starts", 8, "--steps", 20, "--image-size", 48]
-
-
-def run(*argv):
-    return main([str(a) for a in argv])
-
-
-def refused(capsys, *argv):
-    """The one line with which a command ends that refuses its input."""
-    capsys.readouterr()
-    assert run(*argv) == 2, argv
-    shown = capsys.readouterr()
-    assert shown.out == "", argv
-    assert shown.err.count("\n") == 1, shown.err
-    return shown.err
-
-
-def names(folder):
-    return {path.name for path in folder.iterdir()}
-
-
-def facts(folder, name="metrics.json"):
-    return json.loads((folder / name).read_text())
 
 
 def save_box(path):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._common.tracing import lasting
+from gendr._common.tracing import capturing, lasting
 
 
 class Readback:
@@ -92,11 +92,6 @@ def earlier(owner: Hashable, what: str, numbers: Tensor) -> list[Any] | None:
     values = readback.read()
     readback.send(numbers)
     return values
-
-
-def capturing(device: torch.device) -> bool:
-    """Whether a CUDA graph is being captured: then nothing may be read."""
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 # Of the process, not of a thread: autograd launches the kernels of a backward pass in its own.

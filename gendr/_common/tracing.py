@@ -1,4 +1,4 @@
-"""Helpers that let our code run under `torch.compile`, `torch.func` and `torch.autocast`."""
+"""Helpers that let our code run under `torch.compile`, `torch.func`, autocast and CUDA graphs."""
 
 from __future__ import annotations
 
@@ -152,6 +152,11 @@ def breaking_graphs(function: F, place: int = 0) -> F:
 def breaking_graphs_for_masks(function: F) -> F:
     """`breaking_graphs` of a call with a mask: how long its lists are decides about shapes."""
     return breaking_graphs(function, [*inspect.signature(function).parameters].index("mask"))
+
+
+def capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is being captured: then nothing may be read."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def refuse_transforms(what: str) -> None:

@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from gendr._common.checks import FLOATS
-from gendr._common.readback import capturing
-from gendr._common.tracing import is_plain
+from gendr._common.tracing import capturing, is_plain
 from gendr.distributions.base import BaseDistribution, Part
 from gendr.distributions.standard import INF
 

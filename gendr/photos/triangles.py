@@ -7,8 +7,7 @@ from torch import Tensor
 
 from gendr.mesh import Camera
 from gendr.rendering.api import silhouette
-from gendr.rendering.backends.choice import choose
-from gendr.rendering.backends.interface import operation
+from gendr.rendering.backends.choice import choose, operation
 
 __all__ = ["face_vertices", "hard_silhouette"]
 

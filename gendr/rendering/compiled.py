@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._common.readback import capturing, holding
-from gendr._common.tracing import is_plain, is_traced
+from gendr._common.readback import holding
+from gendr._common.tracing import capturing, is_plain, is_traced
 from gendr.distributions.standard import StandardDistribution
 from gendr.rendering.api import Scale, parse_scale
 from gendr.rendering.backends.choice import choose

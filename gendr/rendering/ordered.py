@@ -49,8 +49,7 @@ from gendr.rendering.api import (
     parse_image_size,
     parse_scale,
 )
-from gendr.rendering.backends.choice import choose
-from gendr.rendering.backends.interface import operation
+from gendr.rendering.backends.choice import choose, operation
 from gendr.rendering.geometry import screen_faces
 from gendr.rendering.layers import Layered
 

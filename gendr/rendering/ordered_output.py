@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gendr.rendering.aggregation import Aggregation
-from gendr.rendering.backends.interface import Backend, operation
+from gendr.rendering.backends.choice import Backend, operation
 from gendr.rendering.fragments import PixelPairs, recomputed
 from gendr.rendering.layers import Layered, joined
 from gendr.rendering.output import PAIRS_AT_ONCE, Output, image

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from gendr._common.tracing import lazy
 from gendr.rendering.aggregation import Aggregation
-from gendr.rendering.backends.choice import alpha
-from gendr.rendering.backends.interface import Backend
+from gendr.rendering.backends.choice import Backend, alpha
 from gendr.rendering.scene import Scene
 from gendr.rendering.shading import (
     Blending,

@@ -33,8 +33,7 @@ from gendr.rendering.api import (
     parse_image_size,
     parse_scale,
 )
-from gendr.rendering.backends.choice import choose
-from gendr.rendering.backends.interface import operation
+from gendr.rendering.backends.choice import choose, operation
 from gendr.rendering.geometry import Geometry, ImageSize, common_batch
 from gendr.rendering.ordered import SORTS
 from gendr.rendering.ordered_output import OrderedOutput, Ordering
@@ -306,7 +305,7 @@ class Renderer(nn.Module):
         device = vertices.device.type
         mixed = torch.is_autocast_enabled(device)
         with torch.autocast(device, enabled=False) if mixed else _AS_IT_IS:
-            self._look(geometry, vertices)
+            self._warn_if_invisible(geometry, vertices)
             _ = geometry.faces  # now, as above
         light = self.lighting
         if light is not None and light is self._default_lighting and mesh.unlit:
@@ -337,7 +336,7 @@ class Renderer(nn.Module):
 
         return CompiledRenderer(self)
 
-    def _look(self, geometry: Geometry, vertices: Tensor) -> None:
+    def _warn_if_invisible(self, geometry: Geometry, vertices: Tensor) -> None:
         """Warn, once, if nothing of a scene lies between the planes.
 
         On a GPU, reading depths means waiting for them: there it looks at the first scene only.

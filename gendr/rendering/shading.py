@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.ranges import quotient, saturated
-from gendr.rendering.backends.interface import Backend, operation
+from gendr.rendering.backends.choice import Backend, operation
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, recomputed
 from gendr.rendering.geometry import raster_positions

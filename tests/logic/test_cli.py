@@ -1,6 +1,5 @@
 """`gendr logic`: train, run, export; what is refused."""
 
-import json
 import os
 import signal
 
@@ -10,7 +9,9 @@ import torch
 
 from gendr.cli import main
 from gendr.logic import Circuit
+from support import commands
 from support.cases import for_each
+from support.commands import facts
 
 
 def table(path, numbers=True, rows=300):
@@ -29,7 +30,7 @@ def test_train_run_export(tmp_path, capsys, numbers):
     command = f"logic train {tmp_path}/t.npz -o {out} --layers 3 --width 60 --bits 3 --lr 0.1"
     assert main([*command.split(), "--steps", str(steps)]) == 0
     said = capsys.readouterr().out
-    metrics = json.loads((out / "metrics.json").read_text())
+    metrics = facts(out)
     assert metrics["accuracy"] > 0.85
     assert f"test accuracy {metrics['accuracy']:.4f} on 60 rows" in said
     circuit = Circuit.load(out / "circuit.npz")
@@ -82,17 +83,14 @@ def test_an_interrupted_training_goes_on(tmp_path, monkeypatch, capsys):
     assert main([*command, "-o", str(out), "--resume"]) == 0
     a, b = (torch.load(each / "checkpoint.pt", weights_only=True)["state"] for each in (out, whole))
     assert all(map(torch.equal, a["model"].values(), b["model"].values()))
-    a, b = (json.loads((each / "metrics.json").read_text()) for each in (out, whole))
+    a, b = (facts(each) for each in (out, whole))
     assert (a["step"], a["history"], a["accuracy"]) == (30, b["history"], b["accuracy"])
     a, b = (Circuit.load(each / "circuit.npz") for each in (out, whole))
     assert str(a) == str(b)
 
 
 def refused(argv, capsys):
-    assert main(argv.split()) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    return said
+    return commands.refused(capsys, *argv.split())
 
 
 def test_what_is_refused(tmp_path, capsys):

@@ -11,7 +11,6 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from gendr.logic import GroupSum, LogicLayer
 from support import relative_l2
-from support.ahead_of_time import CAPABILITIES, launches_compiled
 from support.arithmetic import pessimistic_arithmetic
 from support.cases import for_each
 from support.races import in_any_order
@@ -197,37 +196,3 @@ def test_float64_is_for_the_reference():
     layer, x, _ = layer_of(2, (9, 7, 5), torch.float64)
     with pytest.raises(ValueError, match=r"'triton' does not serve tensors on .* of float64"):
         layer(x)
-
-
-# -- ahead of time
-
-# In a process of its own: this one may interpret kernels, and then Triton cannot compile.
-SCRIPT = """
-import torch
-from gendr.logic import random_wiring
-from gendr.logic.backends.triton import backend
-from gendr.logic.backends.wires import Wires
-from support.ahead_of_time import compile_launches
-
-cases = compile_launches()
-for fan_in, batch, dtype in cases:
-    wires = Wires(random_wiring(784, 8000, fan_in, seed=0), 784)
-    x = torch.zeros(784, batch, dtype=getattr(torch, dtype))
-    tables = torch.zeros(8000, 1 << fan_in, dtype=x.dtype)
-    (grad,), _ = backend.forward(wires, x, tables, save=True)
-    backend.backward(wires, (x, tables), (), (grad,), (True, True))
-"""
-# Rows that are aligned and rows that are not, one row, the most inputs, half precision.
-CASES = [(2, 100, "float32"), (2, 1, "float32"), (1, 512, "float16"), (6, 256, "bfloat16")]
-
-
-@pytest.mark.every
-@pytest.mark.slow
-def test_kernels_compile_ahead_of_time_and_spill_nothing():
-    found = launches_compiled(SCRIPT, CASES, CAPABILITIES)
-    assert [x[:2] for x in found] == [
-        (name, c) for name in KERNELS * len(CASES) for c in CAPABILITIES
-    ]
-    for *what, usage in found:
-        assert usage.local == 0, what
-        assert 0 < usage.registers <= 128, what

@@ -1,7 +1,6 @@
 """The Triton kernels of the primitives against those of the CPU; interpreted without a GPU."""
 
 import itertools
-import json
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ import gendr
 from gendr import primitives as dr
 from gendr.mesh import icosphere
 from support import relative_l2
-from support.ahead_of_time import CAPABILITIES, launches_compiled
 from support.cases import for_each
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
@@ -292,63 +290,3 @@ def test_backends_are_named():
     assert gendr.backends("primitives") == gendr.backends()  # Numba and Triton serve both
     with pytest.raises(ValueError, match="unknown of 'spheres'"):
         gendr.backends("spheres")
-
-
-# -- ahead of time
-
-# In a process of its own: this one may interpret kernels, and then Triton cannot compile. Nothing
-# is launched, so that results are what was in memory: all that decides is given anew.
-SCRIPT = """
-import torch
-import gendr.primitives as dr
-from gendr.primitives.triton import backend
-from support.ahead_of_time import compile_launches
-
-cases = compile_launches()
-backend.available, backend.supports = lambda: None, lambda _: True
-tri = torch.zeros(30, 3, dtype=torch.int32)
-for kind, *case in cases:
-    dtype = getattr(torch, case.pop())
-    rast = torch.zeros(2, 33, 35, 4, dtype=dtype, requires_grad=True)
-    pos = torch.zeros(2, 40, 4, dtype=dtype, requires_grad=True)
-    if kind == "rasterize":
-        sum(x.sum() for x in dr.rasterize(None, pos, tri, (33, 35), backend="triton")).backward()
-    elif kind == "layers":
-        with dr.DepthPeeler(None, pos[0], tri, (33, 35), torch.tensor([[0, 9], [4, 5]]),
-                            backend="triton") as layers:
-            layers.rasterize_next_layer(), layers.rasterize_next_layer()
-    elif kind == "interpolate":
-        attr = torch.zeros(40, 3, dtype=dtype, requires_grad=True)
-        for db in (None, rast.detach().clone().requires_grad_()):
-            chosen = None if db is None else [0]
-            found = dr.interpolate(attr, rast, tri, db, chosen, backend="triton")
-            sum(x.sum() for x in found).backward()
-    elif kind == "antialias":
-        color = torch.zeros(2, 33, 35, 3, dtype=dtype, requires_grad=True)
-        dr.antialias(color, rast, pos, tri, backend="triton").sum().backward()
-    else:
-        boundary, mode = case
-        cube = boundary == "cube"
-        shapes = (1, *([6] * cube), 8, 8, 3), (2, 33, 35, 2 + cube), (2, 33, 35, 4 + 2 * cube)
-        leaves = [torch.zeros(x, dtype=dtype, requires_grad=True) for x in (*shapes, (2, 33, 35))]
-        found = dr.texture(*leaves, filter_mode=mode, boundary_mode=boundary, backend="triton")
-        found.sum().backward()
-"""
-CASES = [
-    ["rasterize", "float32"], ["rasterize", "float64"], ["layers", "float32"],
-    ["interpolate", "float32"], ["interpolate", "float64"],
-    ["antialias", "float32"], ["antialias", "float64"],
-    *(["texture", boundary, mode, "float32"] for boundary, mode in MODES),
-    ["texture", "cube", "linear-mipmap-linear", "float64"],
-]  # fmt: skip
-
-
-@pytest.mark.every
-@pytest.mark.slow
-def test_kernels_compile_ahead_of_time_and_spill_next_to_nothing():
-    for case in CASES:
-        found = launches_compiled(SCRIPT, [case], CAPABILITIES)
-        assert found
-        for *what, usage in found:
-            assert usage.local <= 16, (json.dumps(case), what)
-            assert 0 < usage.registers <= 255, what

@@ -18,11 +18,10 @@ from gendr.mesh import icosphere
 from gendr.rendering import aggregation, api, geometry
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
-from gendr.rendering.backends.choice import choose
+from gendr.rendering.backends.choice import choose, operation
 from gendr.rendering.backends.cpu import backend as cpu
 from gendr.rendering.backends.cpu import ordered_kernels
 from gendr.rendering.backends.cpu import softmax as cpu_softmax
-from gendr.rendering.backends.interface import operation
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces

@@ -176,9 +176,9 @@ def test_operators_say_what_they_are():
     ]  # fmt: skip
     for near in (1.0, None):
         spec = project.ProjectSpec((0, len(mesh.vertices)), offsets, near, 100.0)
-        assert project.ProjectSpec.read(*spec.carried()) == spec
+        assert project.ProjectSpec.read(*spec.serialized()) == spec
         torch.library.opcheck(
-            torch.ops.gendr.project, (inputs, *spec.carried()),
+            torch.ops.gendr.project, (inputs, *spec.serialized()),
             test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
         )  # fmt: skip
 

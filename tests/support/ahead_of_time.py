@@ -347,37 +347,33 @@ def compile_launch(
     return _compiled(ASTSource(kernel, types, values, aligned), capability, options)
 
 
-def compile_launches() -> list[Any]:
-    """In the process of `launches_compiled`: compile what would be launched from now on.
-
-    Nothing is launched any more, so that results are what was in memory.
-
-    Returns:
-        The cases.
-    """
+def compile_launches() -> None:
+    """The process of `launches_compiled`: compile what would be launched, and launch nothing."""
     from gendr.kernels.triton.launch import Launcher
+    from support.launched import PROGRAMS
 
     warnings.simplefilter("error")
-    request = json.loads(sys.argv[1])
+    program, cases, capabilities = json.loads(sys.argv[1])
 
     def compiled(self: Launcher, grid: tuple[int, ...], *args: Any) -> None:
-        for capability in request["capabilities"]:
+        for capability in capabilities:
             usage = compile_launch(self.kernel, args, self.constants, capability)
             found = [self.kernel.fn.__name__, capability, asdict(usage)]
             sys.stdout.write(f"{json.dumps(found)}\n")
 
     Launcher.__call__ = compiled
-    return request["cases"]
+    for case in cases:
+        PROGRAMS[program](*case)
 
 
 def launches_compiled(
-    script: str, cases: Sequence[Any], capabilities: Sequence[int]
+    program: str, cases: Sequence[Any], capabilities: Sequence[int]
 ) -> list[tuple[str, int, Usage]]:
     """Compile what a program would launch: kernels with the arguments of real launches.
 
     Args:
-        script: the program, which begins with `cases = compile_launches()`.
-        cases: for the program, of types that JSON knows.
+        program: one of `support.launched`.
+        cases: the arguments of its calls, of types that JSON knows.
         capabilities: the compute capabilities of GPUs, times 10.
 
     Returns:
@@ -387,8 +383,9 @@ def launches_compiled(
     Raises:
         RuntimeError: if the program fails.
     """
-    request = json.dumps({"capabilities": [*capabilities], "cases": [*cases]})
-    run = run_python(script, request, env={"TRITON_INTERPRET": "0"})
+    code = "from support.ahead_of_time import compile_launches; compile_launches()"
+    request = json.dumps([program, cases, capabilities])
+    run = run_python(code, request, env={"TRITON_INTERPRET": "0"})
     if run.returncode != 0:
         raise RuntimeError(f"the program failed:\n{run.stderr[-3000:]}")
     rows = [json.loads(line) for line in run.stdout.splitlines()]

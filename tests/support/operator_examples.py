@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import gendr
+from gendr.kernels.backends import Choice
 from gendr.kernels.operator import Kernels, Operator
 
 
@@ -21,20 +22,20 @@ class Example:
     """An operator with something to do.
 
     Attributes:
-        kernels: by the name of their backend; that of "cpu" takes float64.
         spec: what is no tensor.
         inputs: float64, which all get gradients.
         empty: inputs of an empty batch, if there is such a thing.
         batched: the places of inputs that `vmap` gets two of; none where vmap is refused.
         completed: these inputs -> all that the operator takes, also what gets no gradient.
+        kernels: of the CPU, which take float64; None for those in the table of the backend.
     """
 
-    kernels: dict[str, Kernels]
     spec: Any
     inputs: tuple[Tensor, ...]
     empty: tuple[Tensor, ...] | None = None
     batched: tuple[int, ...] = field(default=(0,))
     completed: Callable[..., tuple[Any, ...]] = lambda *inputs: inputs
+    kernels: Kernels | None = None
 
 
 def operators() -> dict[str, Operator]:
@@ -51,39 +52,36 @@ def _leaves(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 def _gates() -> Example:
     from gendr.logic import random_wiring
-    from gendr.logic.backends.cpu import backend
     from gendr.logic.backends.wires import Wires
 
     wires = Wires(random_wiring(5, 4, 3, seed=1), 5)
     x, tables = torch.rand(5, 6), torch.rand(4, 8)
-    return Example({"cpu": backend}, wires, _leaves(x, tables), _leaves(x[:, :0], tables))
+    return Example(wires, _leaves(x, tables), _leaves(x[:, :0], tables))
 
 
 def _mixed() -> Example:
-    from gendr.logic import mixing, random_wiring
+    from gendr.logic import random_wiring
     from gendr.logic.backends.wires import Wires
 
     wires = Wires(random_wiring(5, 4, 3, seed=1), 5)
     x, shares = torch.rand(5, 6), torch.rand(3, 4)
-    return Example({"cpu": mixing.Bags}, wires, _leaves(x, shares), _leaves(x[:, :0], shares))
+    return Example(wires, _leaves(x, shares), _leaves(x[:, :0], shares))
 
 
 def _comparators() -> Example:
     from gendr.distributions import get
     from gendr.sorting import bitonic
     from gendr.sorting.backends.comparators import Comparators
-    from gendr.sorting.backends.cpu import backend
     from gendr.sorting.relaxed import ready
 
     spec = Comparators(ready(bitonic(3)), get("logistic").art(0.25))
     x, steepness = torch.randn(3, 3), torch.tensor(1.5)
     inputs, empty = _leaves(x, steepness), _leaves(x[:0], steepness)
-    return Example({"cpu": backend.Gates}, spec, inputs, empty)
+    return Example(spec, inputs, empty)
 
 
 def _carry() -> Example:
     from gendr.sorting import bitonic
-    from gendr.sorting.backends.cpu import backend
     from gendr.sorting.relaxed import ready
 
     def with_swap(keep: Tensor, payload: Tensor) -> tuple[Tensor, ...]:
@@ -92,34 +90,31 @@ def _carry() -> Example:
     network = ready(bitonic(3))
     keep, payload = torch.rand(2, network.size), torch.randn(2, 3, 2)
     inputs, empty = _leaves(keep, payload), _leaves(keep[:0], payload[:0])
-    return Example({"cpu": backend.Carry}, network, inputs, empty, (0, 1), with_swap)
+    return Example(network, inputs, empty, (0, 1), with_swap)
 
 
 def _rows() -> Example:
-    from gendr.sorting.backends.cpu.backend import KERNELS
     from gendr.sorting.neuralsort import NeuralSort
 
     x, steepness = torch.randn(2, 5), torch.tensor(1.3)
     inputs, empty = _leaves(x, steepness), _leaves(x[:0], steepness)
-    return Example({"cpu": KERNELS["sorting.rows"]}, (NeuralSort(), 4, 0), inputs, empty)
+    return Example((NeuralSort(), 4, 0), inputs, empty)
 
 
 def _products() -> Example:
-    from gendr.sorting.backends.cpu.backend import KERNELS
     from gendr.sorting.softsort import SoftSort
 
     x, steepness, payload = torch.randn(2, 5), torch.tensor(1.3), torch.randn(2, 5, 2)
     inputs, empty = _leaves(x, steepness, payload), _leaves(x[:0], steepness, payload[:0])
-    return Example({"cpu": KERNELS["sorting.products"]}, (SoftSort(), True), inputs, empty, (0, 2))
+    return Example((SoftSort(), True), inputs, empty, (0, 2))
 
 
 def _last() -> Example:
-    from gendr.sorting.backends.cpu.backend import KERNELS
     from gendr.sorting.softsort import SoftSort
 
     x, steepness, payload = torch.randn(2, 5), torch.tensor(1.3), torch.randn(2, 5, 2)
     inputs, empty = _leaves(x, steepness, payload), _leaves(x[:0], steepness, payload[:0])
-    return Example({"cpu": KERNELS["sorting.last"]}, (SoftSort(), 3), inputs, empty, (0, 2))
+    return Example((SoftSort(), 3), inputs, empty, (0, 2))
 
 
 def _faces() -> Any:
@@ -146,8 +141,9 @@ def _alpha() -> Example:
     )
     kernels = backend.KernelPair(backend._alpha_forward, backend._alpha_backward, wide=True)
     return Example(
-        {"cpu": kernels}, spec, _leaves(faces.corners, scale, shift, p), batched=(),
+        spec, _leaves(faces.corners, scale, shift, p), batched=(),
         completed=lambda corners, scale, shift, p: (corners, scale, shift, None, p),
+        kernels=kernels,
     )  # fmt: skip
 
 
@@ -157,7 +153,7 @@ def _distance() -> Example:
     faces, size = _faces()
     pixels, face = torch.tensor([0, 3, 17, 30]), torch.tensor([0, 2, 1, 5])
     kernels = backend.KernelPair(backend._distance_forward, backend._distance_backward, wide=True)
-    return Example({"cpu": kernels}, (pixels, face, size), _leaves(faces.corners), batched=())
+    return Example((pixels, face, size), _leaves(faces.corners), batched=(), kernels=kernels)
 
 
 def _ordered() -> Example:
@@ -177,9 +173,10 @@ def _ordered() -> Example:
     )  # fmt: skip
     kernels = ordered.KernelPair(ordered._forward, ordered._backward, wide=True)
     return Example(
-        {"cpu": kernels}, (layered, size),
+        (layered, size),
         _leaves(faces.corners, colours, opacity[:, 0], scale, shift), batched=(),
         completed=lambda *inputs: (*inputs, None, None),
+        kernels=kernels,
     )  # fmt: skip
 
 
@@ -191,7 +188,7 @@ def _project() -> Example:
     spec = project._Spec(ball.faces, np.empty((2, 3)))
     kernels = project.KernelPair(project._forward, project._backward)
     inputs = _leaves(ball.vertices, camera.projection)
-    return Example({"cpu": kernels}, spec, inputs, batched=())
+    return Example(spec, inputs, batched=(), kernels=kernels)
 
 
 def _gather() -> Example:
@@ -199,41 +196,35 @@ def _gather() -> Example:
 
     index = torch.tensor([2, 0, 2, 1])
     kernels = backend.KernelPair(backend._gather_forward, backend._gather_backward)
-    return Example({"cpu": kernels}, index, _leaves(torch.randn(3, 2)))
+    return Example(index, _leaves(torch.randn(3, 2)), kernels=kernels)
 
 
-def _projection(operator: str) -> Example:
-    from gendr.sorting.backends.cpu import isotonic
-
+def _projection() -> Example:
     x, steep = 2 * torch.randn(2, 7), torch.tensor(0.5)
     inputs, empty = _leaves(x, steep), _leaves(x[:0], steep)
-    return Example({"cpu": getattr(isotonic, operator)}, True, inputs, empty)
+    return Example(True, inputs, empty)
 
 
 def _isotonic() -> Example:
-    from gendr.sorting.backends.cpu.isotonic import Isotonic
-
     x = 2 * torch.randn(2, 7)
-    return Example({"cpu": Isotonic}, None, _leaves(x), _leaves(x[:0]))
+    return Example(None, _leaves(x), _leaves(x[:0]))
 
 
 def _mask() -> Example:
     from gendr.distributions import get
-    from gendr.topk.backends.cpu.backend import Mask
 
     x, k, scale = torch.randn(2, 6), torch.tensor([[1.5], [4.0]]), torch.tensor([[0.7], [0.9]])
     inputs, empty = _leaves(x, k, scale), _leaves(x[:0], k[:0], scale[:0])
-    return Example({"cpu": Mask}, get("logistic"), inputs, empty, (0, 2))
+    return Example(get("logistic"), inputs, empty, (0, 2))
 
 
 def _places() -> Example:
     from gendr.distributions import get
-    from gendr.sorting.backends.cpu.backend import KERNELS
 
     x, steepness = torch.randn(3, 6), torch.tensor(1.5)
     counted = torch.tensor([1.0, 1, 0, 1, 1, 1], dtype=torch.float64)
     return Example(
-        {"cpu": KERNELS["sorting.places"]}, get("logistic"), _leaves(x, steepness),
+        get("logistic"), _leaves(x, steepness),
         _leaves(x[:0], steepness),
         completed=lambda x, steepness: (x, steepness, counted.expand(x.shape)),
     )  # fmt: skip
@@ -241,23 +232,21 @@ def _places() -> Example:
 
 def _list_losses() -> Example:
     from gendr.sorting import ListNet
-    from gendr.sorting.backends.cpu.backend import KERNELS
 
     x, target = torch.randn(3, 5), torch.randn(3, 5)
     mask = torch.tensor([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]]).bool()
     return Example(
-        {"cpu": KERNELS["sorting.losses"]}, (ListNet(), "none", "tops"), _leaves(x), _leaves(x[:0]),
+        (ListNet(), "none", "tops"), _leaves(x), _leaves(x[:0]),
         completed=lambda x: (x, target.to(x)[: len(x)], mask[: len(x)]),
     )  # fmt: skip
 
 
 def _losses() -> Example:
     from gendr.topk import TopKCrossEntropy, losses
-    from gendr.topk.backends.cpu.backend import Losses
 
     loss = TopKCrossEntropy([0.5, 0.2, 0.3], m=4, steepness=0.7)
     batch = losses._Batch(loss, torch.tensor([1, 4, -100]), None)
-    return Example({"cpu": Losses}, batch, _leaves(torch.randn(3, 6)))
+    return Example(batch, _leaves(torch.randn(3, 6)))
 
 
 def _steepness() -> Tensor:
@@ -266,41 +255,37 @@ def _steepness() -> Tensor:
 
 def _shortest_path() -> Example:
     from gendr.relaxed.algorithms.shortest_path import STEPS, GridTask
-    from gendr.relaxed.backends.cpu.backend import KERNELS
 
     task = GridTask(*_distribution("cauchy"), None, STEPS[:4], 2, 2)
     costs = 0.2 + torch.rand(2, 2, 2)
     leaves, empty = _leaves(costs, _steepness()), _leaves(costs[:0], _steepness())
-    return Example({"cpu": KERNELS["relaxed.shortest_path"]}, task, leaves, empty)
+    return Example(task, leaves, empty)
 
 
 def _shortest_path_graph() -> Example:
     from gendr.relaxed.algorithms.graph_path import task_of
-    from gendr.relaxed.backends.cpu.backend import KERNELS
 
     edges = torch.tensor([[2, 0], [0, 1], [0, 2], [1, 2]])  # by their ends
     task, costs = task_of(_distribution("logistic")[0], edges, 3, 0, 2, 2), 0.2 + torch.rand(2, 4)
     leaves, empty = _leaves(costs, _steepness()), _leaves(costs[:0], _steepness())
-    return Example({"cpu": KERNELS["relaxed.shortest_path_graph"]}, task, leaves, empty)
+    return Example(task, leaves, empty)
 
 
 def _alignment() -> Example:
     from gendr.relaxed.algorithms.alignment import AlignmentTask
-    from gendr.relaxed.backends.cpu.backend import KERNELS
 
     lengths = torch.tensor([[2, 2], [1, 2]])
     task = AlignmentTask(*_distribution("logistic"), lengths, warping=False, minimum="expected")
     leaves = _leaves(torch.rand(2, 2, 2), torch.tensor([0.7, 1.1]), _steepness())
-    return Example({"cpu": KERNELS["relaxed.alignment"]}, task, leaves)
+    return Example(task, leaves)
 
 
 def _bubble_sort() -> Example:
     from gendr.relaxed.algorithms.bubble_sort import SortTask
-    from gendr.relaxed.backends.cpu.backend import KERNELS
 
     x, task = torch.randn(2, 3), SortTask(*_distribution("laplace"))
     leaves, empty = _leaves(x, _steepness()), _leaves(x[:0], _steepness())
-    return Example({"cpu": KERNELS["relaxed.bubble_sort"]}, task, leaves, empty)
+    return Example(task, leaves, empty)
 
 
 def _program() -> Example:
@@ -312,12 +297,12 @@ def _program() -> Example:
 
     leaves = _leaves(torch.randn(2, 3), torch.randn(2, 3))
     graphs = ProgramGraphs(function, leaves, {"backend": "eager"})
-    return Example({"cpu": ProgramKernels}, graphs, leaves, batched=(0, 1))
+    return Example(graphs, leaves, batched=(0, 1), kernels=ProgramKernels)
 
 
 def _splats() -> Example:
     from gendr.mesh import look_at
-    from gendr.photos.splatting import Splats, kernels
+    from gendr.photos.splatting import Splats
     from gendr.photos.splatting.splats import _Projection
 
     vertices, harmonics = torch.randn(4, 3, 3, dtype=torch.float64), torch.randn(4, 16, 3)
@@ -326,11 +311,10 @@ def _splats() -> Example:
     camera = look_at(3.0, 20.0, 30.0).to(torch.float64)
     task = _Projection(splats, camera, (8, 8), 0.01, 0.0, 1e-6)
     empty = tuple(x[:0].detach().requires_grad_() for x in leaves)
-    return Example({"cpu": kernels.Projection}, task, leaves, empty)
+    return Example(task, leaves, empty)
 
 
 def _lookups() -> Example:
-    from gendr.primitives.kernels.sampling import Texture
     from gendr.primitives.sampling import CUBE, LEVELS, Sampling
 
     spec = Sampling(LEVELS, CUBE, ((4, 4), (2, 2), (1, 1)))
@@ -339,15 +323,14 @@ def _lookups() -> Example:
         torch.randn(2, 2, 3, 3), torch.rand(2, 6, 4, 4, 2), torch.rand(2, 2 * mips),
         0.5 * torch.randn(2, 2, 3, 6), 0.5 * torch.randn(2, 2, 3),
     )  # fmt: skip
-    return Example({"cpu": Texture}, spec, leaves)
+    return Example(spec, leaves)
 
 
 def _mipmaps() -> Example:
-    from gendr.primitives.kernels.sampling import Mipmaps
     from gendr.primitives.sampling import Stack
 
     spec = Stack(((4, 2), (2, 1), (1, 1)), 1)
-    return Example({"cpu": Mipmaps}, spec, _leaves(torch.rand(2, 4, 2, 3)))
+    return Example(spec, _leaves(torch.rand(2, 4, 2, 3)))
 
 
 def _distribution(name: str) -> tuple[Any, Any]:
@@ -370,31 +353,29 @@ def _triangles(size: int) -> tuple[Any, Tensor]:
 
 
 def _rasterize() -> Example:
-    from gendr.primitives.kernels import raster
-
     scene, pos = _triangles(3)
-    return Example({"cpu": raster}, scene, _leaves(pos))
+    return Example(scene, _leaves(pos))
 
 
 def _interpolate() -> Example:
     from gendr.primitives.interpolate import Faces
-    from gendr.primitives.kernels import interpolate, raster
+    from gendr.primitives.kernels import raster
 
     scene, pos = _triangles(3)
     (rast, slopes), _ = raster.forward(scene, pos, save=False)
     leaves = _leaves(torch.randn(2, 7, 3), rast, slopes)
-    return Example({"cpu": interpolate}, Faces(scene.tri, (2, 0)), leaves)
+    return Example(Faces(scene.tri, (2, 0)), leaves)
 
 
 def _antialias() -> Example:
-    from gendr.primitives.kernels import antialias, raster
+    from gendr.primitives.kernels import raster
     from gendr.primitives.reference.antialias import Borders, linked
 
     scene, pos = _triangles(5)
     (rast, _), _ = raster.forward(scene, pos, save=False)
     borders = Borders(scene, linked(scene.tri), 1.0)
     leaves = _leaves(torch.rand(2, 5, 7, 2), pos)
-    return Example({"cpu": antialias}, borders, leaves, completed=lambda c, p: (c, rast, p))
+    return Example(borders, leaves, completed=lambda c, p: (c, rast, p))
 
 
 _EXAMPLES = {
@@ -409,9 +390,9 @@ _EXAMPLES = {
     "sorting.last": _last,
     "sorting.places": _places,
     "sorting.products": _products,
-    "sorting.ranks": lambda: _projection("Ranks"),
+    "sorting.ranks": _projection,
     "sorting.rows": _rows,
-    "sorting.values": lambda: _projection("Values"),
+    "sorting.values": _projection,
     "primitives.antialias": _antialias,
     "primitives.interpolate": _interpolate,
     "primitives.rasterize": _rasterize,
@@ -438,4 +419,7 @@ def example(name: str) -> Example:
         KeyError: it has none; give it one here.
     """
     torch.manual_seed(0)
-    return _EXAMPLES[name]()
+    made = _EXAMPLES[name]()
+    if made.kernels is not None:
+        return made
+    return replace(made, kernels=Choice.known[name.partition(".")[0]].load("cpu").KERNELS[name])

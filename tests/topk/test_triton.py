@@ -8,7 +8,6 @@ import torch
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from gendr.topk import TopKCrossEntropy, soft_topk, soft_topk_mask
-from support.ahead_of_time import CAPABILITIES, launches_compiled
 from support.cases import for_each
 from support.races import in_any_order
 from support.triton import DEVICE, needs_the_interpreter, small_rows
@@ -111,30 +110,6 @@ def test_no_race_and_any_order_gives_the_same_bits(monkeypatch):
     watch, shuffled = in_any_order(run)
     assert {*watch.kernels} == {"losses", "mask", "mask_back"}
     assert all(map(torch.equal, shuffled, run()))
-
-
-SCRIPT = """
-import torch
-from gendr.distributions import get
-from gendr.topk import TopKCrossEntropy
-from gendr.topk.backends.triton import backend
-from support.ahead_of_time import compile_launches
-
-for distribution, n in compile_launches():
-    x, columns = torch.zeros(2, n), torch.ones(2, 1, dtype=torch.float64)
-    (p,), saved = backend.Mask.forward(get(distribution), x, columns, columns, save=True)
-    backend.Mask.backward(get(distribution), (x, columns, columns), saved, (p,), (True, True, True))
-    loss = TopKCrossEntropy([0.5, 0, 0.5], weight=torch.ones(n), check=False)
-    backend.Losses.forward((loss, torch.zeros(2, dtype=torch.int64), None), x, save=True)
-"""
-
-
-@pytest.mark.every
-def test_kernels_compile_ahead_of_time_and_spill_nothing():
-    found = launches_compiled(SCRIPT, [("laplace", 1000), ("gamma(shape=2)", 33)], CAPABILITIES)
-    assert {name for name, *_ in found} == {"losses", "mask", "mask_back"}
-    for *what, usage in found:
-        assert usage.local == 0, what
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -1,4 +1,4 @@
 """The implementations of rendering: `reference` in plain PyTorch, `cpu` and `triton` compiled.
 
-`interface` defines what a backend must offer, `choice` selects one.
+`choice` says what a backend must offer, and selects one.
 """

@@ -1,13 +1,21 @@
-"""The choice of the rendering backend: by device, or by name."""
+"""What the renderer asks of a backend, its table of kernels; and the choice of one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
 from torch import Tensor
 
-from gendr.kernels.backends import Choice
+from gendr.kernels.backends import AnyBackend, Choice
 from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pairs
-from gendr.rendering.backends.interface import Backend, operation
+from gendr.rendering.backends import reference
 from gendr.rendering.geometry import ImageSize, ScreenFaces
+
+# Its table has kernels of some functions of `reference`, by "rendering." and their names; for the
+# others the definition runs. Kernels of alpha are not asked for CDFs of the user's, which torch
+# evaluates on the pairs that are listed.
+Backend: TypeAlias = AnyBackend
 
 _MODULES = {
     "cpu": "gendr.rendering.backends.cpu.backend",
@@ -15,6 +23,18 @@ _MODULES = {
     "reference": "gendr.rendering.backends.reference",
 }
 choose = Choice("rendering", _MODULES, batched="rendering").choose
+
+
+def operation(backend: Backend, name: str) -> Callable[..., Any]:
+    """What computes a part of a picture: the kernels of a backend, or else the definition.
+
+    Args:
+        backend: by `choose`.
+        name: of a function of `gendr.rendering.backends.reference`, whose arguments and results
+            it has.
+    """
+    found = backend.KERNELS.get(f"rendering.{name}")
+    return getattr(reference, name) if found is None else found
 
 
 def alpha(

@@ -1,7 +1,7 @@
 """The command `gendr splat`: what it writes, how it goes on, and what it refuses."""
 
-import json
 import signal
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,40 +11,21 @@ import torch.nn.functional as F
 from PIL import Image
 
 from gendr import Mesh, Renderer, look_at
-from gendr.cli import main, splat
+from gendr.cli import splat
 from gendr.losses import psnr, ssim
 from gendr.mesh import icosphere
 from gendr.photos import save_views
 from gendr.photos.splatting import Splats, load_photos, loop, pictures
 from support.cases import for_each
+from support.commands import facts, names, refused
+from support.commands import run as run_command
 
 SMALL = ["--triangles", 60, "--renew-every", 4, "--steps", 12, "--quiet"]
 RESULTS = {
     "splats.npz", "splats.ply", "splats.glb", "mesh.obj", "sheet.png", "orbit.gif",
     "metrics.json", "checkpoint.pt", "opaque.pt",
 }  # fmt: skip
-
-
-def run(*argv):
-    return main(["splat", *map(str, argv)])
-
-
-def refused(capsys, *argv):
-    """The one line with which the command ends that refuses its input."""
-    capsys.readouterr()
-    assert run(*argv) == 2, argv
-    shown = capsys.readouterr()
-    assert shown.out == "", argv
-    assert shown.err.count("\n") == 1, shown.err
-    return shown.err
-
-
-def facts(folder):
-    return json.loads((folder / "metrics.json").read_text())
-
-
-def names(folder):
-    return {path.name for path in folder.iterdir()}
+run = partial(run_command, "splat")
 
 
 @pytest.fixture(autouse=True)
@@ -190,7 +171,7 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
     assert names(tmp_path / "b") == {"checkpoint.pt"}
     assert torch.load(tmp_path / "b" / "checkpoint.pt", weights_only=True)["state"]["step"] == 7
     assert "a training of splats with seed = 0, now it is 1" in refused(
-        capsys, *argv, "--resume", "--seed", 1
+        capsys, "splat", *argv, "--resume", "--seed", 1
     )
     Stopping(monkeypatch, 5, splat.HardTraining)
     assert run(*argv, "--resume") == 130
@@ -273,12 +254,14 @@ def test_files_are_there_when_the_budget_ends(opaque, stopped, ball, tmp_path, m
 
 def test_files_of_others_are_kept(ball, trained, tmp_path, capsys):
     (tmp_path / "sheet.png").write_bytes(b"mine")
-    said = refused(capsys, ball, "-o", tmp_path, *SMALL)
+    said = refused(capsys, "splat", ball, "-o", tmp_path, *SMALL)
     assert "holds sheet.png, which is not of gendr splat" in said
     (tmp_path / "metrics.json").write_text('{"kind": "mesh"}')
-    assert "not of gendr splat" in refused(capsys, ball, "-o", tmp_path, *SMALL)
+    assert "not of gendr splat" in refused(capsys, "splat", ball, "-o", tmp_path, *SMALL)
     (tmp_path / "checkpoint.pt").write_bytes(b"mine")
-    assert "no checkpoint of a training of splats" in refused(capsys, ball, "-o", tmp_path, *SMALL)
+    assert "no checkpoint of a training of splats" in refused(
+        capsys, "splat", ball, "-o", tmp_path, *SMALL
+    )
     assert (tmp_path / "sheet.png").read_bytes() == b"mine"
     assert len(names(tmp_path)) == 3
 
@@ -305,4 +288,4 @@ def test_files_of_others_are_kept(ball, trained, tmp_path, capsys):
 )
 def test_bad_input_is_named_in_one_line(argv, words, ball, tmp_path, capsys):
     argv = [ball if word == "PHOTOS" else word for word in argv]
-    assert words in refused(capsys, *argv, "-o", tmp_path / "out")
+    assert words in refused(capsys, "splat", *argv, "-o", tmp_path / "out")

@@ -413,37 +413,3 @@ def test_opaque_triangles_have_the_mean_color_of_pixels_that_show_them():
     assert len(with_mean_colors(more, replace(photos, alpha=torch.ones(2, 64, 64)))) == 3
     with pytest.raises(ValueError, match="no photo shows any of the 1 triangles"):
         with_mean_colors(splats[3:].with_tensors(vertices=away), photos)
-
-
-# Nothing is launched, so that what is projected is what was in memory.
-COMPILED = """
-import torch
-import gendr
-from gendr.photos.splatting import Splats, splats, triton
-from support.ahead_of_time import compile_launches
-
-cases = compile_launches()
-splats.kernels_for = lambda *_: triton.Projection
-for count, unit in cases:
-    values = [torch.rand(70, *shape).requires_grad_() for shape in ((3, 3), (count, 3), ())]
-    vertices, harmonics, scale = values
-    made = Splats(vertices, harmonics, torch.ones(70), scale.clamp(min=0.1), unit=unit)
-    found = splats.projected(made, gendr.look_at(2.5, 20.0, 200.0), 32)
-    torch.autograd.grad([x.sum() for x in found], values)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.rotating(4, group="compiled ahead")
-def test_kernels_of_triton_compile_and_spill_nothing(request, seed):
-    pytest.importorskip("triton", reason="Triton has no wheels for this platform")
-    from support.ahead_of_time import CAPABILITIES, launches_compiled
-
-    cases = [(1, "px"), (16, "inradius")]
-    every = request.config.getoption("--every")
-    capabilities = CAPABILITIES if every else [CAPABILITIES[seed % len(CAPABILITIES)]]
-    found = launches_compiled(COMPILED, cases, capabilities)
-    assert {name for name, *_ in found} == {"project_triangles", "project_backward"}
-    for name, _, usage in found:
-        assert usage.size > 0, name
-        assert usage.local == 0, name

@@ -24,9 +24,6 @@ from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as supports
 from gendr.kernels.operator import Operator
 from gendr.kernels.threads import run
-from gendr.kernels.threads import (
-    set_num_threads as set_num_threads,  # exists here since the first release
-)
 from gendr.primitives.scene import Scene as Triangles
 from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pairs
 from gendr.rendering.backends import reference

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._common.readback import Readback, capturing
+from gendr._common.readback import Readback
+from gendr._common.tracing import capturing
 from gendr.kernels.operator import Operator
 from gendr.kernels.triton.launch import Launcher, blocks_of, interpreted, run
 from gendr.rendering.backends.triton import tiles

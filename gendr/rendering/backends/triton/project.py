@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._common.readback import Readback, capturing, readback_of
-from gendr._common.tracing import is_plain, is_traced
+from gendr._common.readback import Readback, readback_of
+from gendr._common.tracing import capturing, is_plain, is_traced
 from gendr.kernels.operator import Operator
 from gendr.kernels.triton.launch import Launcher, blocks_of, interpreted, power_of_2
 from gendr.rendering.backends.triton import tiles

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 import torch
 from torch import Tensor
 
-from gendr._common.readback import Readback, capturing
-from gendr._common.tracing import lasting
+from gendr._common.readback import Readback
+from gendr._common.tracing import capturing, lasting
 from gendr.kernels.triton.launch import Launcher, blocks_of, interpreted, power_of_2, run
 from gendr.rendering.backends.triton.operators import text_of
 from gendr.rendering.backends.triton.recipes import Recipe

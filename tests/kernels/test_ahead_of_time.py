@@ -1,0 +1,99 @@
+"""Triton's kernels of every system compile for GPUs that need not be there, and spill nothing.
+
+Those of alpha and of colours: tests/rendering/test_triton_compile.py.
+"""
+
+import random
+from collections import Counter
+from itertools import product
+
+import pytest
+
+pytest.importorskip("triton", reason="Triton has no wheels for this platform")
+
+from support.ahead_of_time import CAPABILITIES, launches_compiled
+
+LANES = "gates gates_gradients carry_lanes carry_lanes_gradients"
+BOUNDARIES = ("wrap", "clamp", "zero", "cube")
+FILTERS = ("nearest", "linear", "linear-mipmap-nearest", "linear-mipmap-linear")
+ORDERED = "join_layers part_layers layer_gradients"
+
+# By the program of `support.launched`: its arguments, and the kernels that it launches, or those
+# among them that the bounds are of; the most bytes of local memory and the most registers.
+#
+# With 168 registers three programs of four warps share the 65,536 of a multiprocessor. A projection
+# of 1,000 values has eight warps: with 129 to 255 registers a multiprocessor works on one row. Two
+# rows would need at most 128, and held to those, or to 168, it spills 8 to 536 bytes a thread; of
+# twice as many warps one row fits with 128, and it spills still.
+# Entropic values spill up to 48 as it is.
+SYSTEMS = {
+    "selection": (
+        [(("laplace", 1000), "losses mask mask_back"),
+         (("gamma(shape=2)", 33), "losses mask mask_back")], 0, 255,
+    ),
+    # Rows that are aligned and rows that are not; the candidates of a top-k loss.
+    "comparators": (
+        [(("cauchy", "bitonic", [1024], None), "gates gates_gradients carry carry_gradients"),
+         (("logistic.art(0.25)", "bitonic", [33], 3), LANES),
+         (("cauchy", "splitter", [16, 5], 1), LANES)], 0, 168,
+    ),
+    "projections": (
+        [(("l2", 1000), "project project_gradients " * 3),
+         (("entropic", 33), "project project_gradients " * 2)], 0, 255,
+    ),
+    # Rows that are aligned and rows that are not, one row, the most inputs, half precision.
+    "gates": (
+        [(case, "gates tables_gradients features_gradients") for case in (
+            (2, 100, "float32"), (2, 1, "float32"), (1, 512, "float16"), (6, 256, "bfloat16")
+        )], 0, 128,
+    ),
+    "primitives": (
+        [(case, "") for case in (
+            ("float32", "rasterize"), ("float64", "rasterize"), ("float32", "layers"),
+            ("float32", "interpolate"), ("float64", "interpolate"),
+            ("float32", "antialias"), ("float64", "antialias"),
+            *(("float32", *modes) for modes in product(BOUNDARIES, FILTERS)),
+            ("float64", "cube", "linear-mipmap-linear"),
+        )], 16, 255,
+    ),
+    "triangles": (
+        [((1, "px"), "project_triangles project_backward"),
+         ((16, "inradius"), "project_triangles project_backward")], 0, 255,
+    ),
+    "layers": (
+        [(case, ORDERED) for case in (
+            ("power(shape=1)", "probabilistic", "pixel", 3),
+            ("logistic", "probabilistic", "centroid", 3),
+            ("gamma(shape=2)", "yager(p=2)", "pixel", 5),
+            ("uniform", "max", "centroid", 1),
+            ("cauchy", "average", "pixel", 2),
+        )], 16, 168,
+    ),
+    # Float64 as default changes no kernel.
+    "rendered": (
+        [(("uniform", "probabilistic", ["scale"]),
+          "depth_ranges project_faces face_tables alpha_tiles face_tables softmax_tiles "
+          "softmax_gradients alpha_gradients project_gradients")], 0, 255,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(9, group="compiled ahead")
+@pytest.mark.parametrize("program", SYSTEMS)
+def test_kernels_compile_and_spill_nothing(program, request, seed):
+    """One case for one architecture; with --every, all for both."""
+    (cases, local, registers), capabilities = SYSTEMS[program], CAPABILITIES
+    if not request.config.getoption("--every"):
+        draw = random.Random(seed).choice
+        cases, capabilities = [draw(cases)], [draw(CAPABILITIES)]
+    for case, kernels in cases:
+        found = launches_compiled(program, [case], capabilities)
+        counted = [x for x in found if program != "layers" or x[0] in ORDERED.split()]
+        wanted = Counter(kernels.split() * len(capabilities))
+        assert found
+        assert not wanted or Counter(name for name, *_ in counted) == wanted, case
+        for *what, usage in counted:
+            assert usage.size > 0, (case, what)
+            assert usage.local <= local, (case, what)
+            assert 0 < usage.registers <= registers, (case, what)
