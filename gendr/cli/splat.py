@@ -305,7 +305,7 @@ def _surface(
     ground, origin = found.cloud.ground, torch.from_numpy(scene.origin)
     below = None if ground is None else ground.beneath(scene).with_origin(origin)
     mesh = found.mesh.with_origin(origin)
-    return start_from(train, settings, mesh, whole=True, least=faces, below=below)
+    return start_from(train, settings, mesh, whole=True, below=below)
 
 
 def _check_own(out: Path) -> None:

@@ -279,12 +279,7 @@ def from_mesh(
 
 @on_given_devices
 def from_surface(
-    mesh: Mesh,
-    photos: Photos,
-    *,
-    least: int = 0,
-    below: Mesh | None = None,
-    look: Look | None = None,
+    mesh: Mesh, photos: Photos, *, below: Mesh | None = None, look: Look | None = None
 ) -> Splats:
     """The triangles of a surface, and of a sphere around all for what is beyond, such as the sky.
 
@@ -294,7 +289,6 @@ def from_surface(
     Args:
         mesh: One mesh, such as `gendr.photos.scene.build` makes.
         photos: Whole pictures of it.
-        least: As many triangles as this the mesh is divided into, or has.
         below: The ground as it goes on where no photo looks; it has the colour of what is nearest.
         look: What the triangles are like; of `size`, 1 is that of the mesh.
 
@@ -306,12 +300,12 @@ def from_surface(
     look, origin = Look() if look is None else look, photos.camera.origin
     place: Any = {"dtype": photos.images.dtype, "device": photos.images.device}
 
-    def of(part: Mesh, least: int = 0) -> Tensor:
+    def of(part: Mesh) -> Tensor:
         part = part if origin is None else part.relative_to(origin)
         part = part.to(**place)
-        return _halved(part.vertices.detach()[part.faces], photos.camera.eye, least)
+        return _halved(part.vertices.detach()[part.faces], photos.camera.eye)
 
-    corners = of(mesh, least)
+    corners = of(mesh)
     sides = corners.roll(1, 1) - corners
     corners = corners[torch.linalg.cross(sides[:, 0], sides[:, 1]).square().sum(-1) > 0]
     solid, centre = len(corners), corners.mean(1).median(0).values
@@ -355,20 +349,13 @@ def from_surface(
     return _alike(look, wide[seen], harmonics, alike, photos.background, origin)
 
 
-def _halved(corners: Tensor, eyes: Tensor, least: int) -> Tensor:
-    """Triangles [N, 3, 3], those that are long beside their distance to cameras [B, 3] halved.
-
-    And then the longest of them in this sense, until there are `least`.
-    """
+def _halved(corners: Tensor, eyes: Tensor) -> Tensor:
+    """Triangles [N, 3, 3], those that are long beside their distance to cameras [B, 3] halved."""
     for _ in range(_HALVINGS):
         edges = torch.linalg.vector_norm(corners - corners.roll(-1, 1), dim=2)
         places = torch.cat([corners, corners.mean(1, keepdim=True)], 1)
         near = torch.cdist(places.flatten(0, 1), eyes).amin(1).view(-1, 4).amin(1)
-        ratio = edges.amax(1) / near
-        long = ratio > _LONG
-        missing = min(least - len(corners), len(corners))
-        if missing > int(long.sum()):
-            long = ratio >= ratio.topk(missing).values[-1]
+        long = edges.amax(1) > _LONG * near
         if not bool(long.any()):
             break
         turn = (edges[long].argmax(1, keepdim=True) + torch.arange(3, device=eyes.device)) % 3

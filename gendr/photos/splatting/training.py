@@ -268,7 +268,6 @@ def start_from(
     source: str | Mesh | Cloud | tuple[Tensor, Tensor] | None = None,
     *,
     whole: bool = False,
-    least: int = 0,
     below: Mesh | None = None,
 ) -> Splats:
     """Triangles to start from, as many as there will be in the end.
@@ -282,7 +281,6 @@ def start_from(
             a backdrop that stands still have none, cameras.
         whole: a mesh shows all that photos do but what is far away: its triangles are taken as they
             are, see `from_surface`.
-        least: and is divided into so many, if it has fewer.
         below: and the ground where no photo looks.
 
     Raises:
@@ -308,9 +306,7 @@ def start_from(
             seed=seed,
         )  # fmt: skip
     if isinstance(source, Mesh) and whole:
-        return from_surface(
-            source, photos, least=least, below=below, look=replace(look, opacity=_SURFACE)
-        )
+        return from_surface(source, photos, below=below, look=replace(look, opacity=_SURFACE))
     if isinstance(source, Mesh):
         return from_mesh(source, first, photos, look=look, seed=seed)
     if source is None and photos.alpha is not None:
