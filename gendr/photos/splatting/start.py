@@ -55,6 +55,9 @@ _NEIGHBOURS = 3
 # radius of the sphere about it, in radii of itself and of where the cameras stand, and how finely
 # the sphere is divided; its triangles stay up to so many radii beside those that photos show.
 _WIDER, _FAR, _DIVIDED, _BESIDE = 1.2, 6.0, 3, 0.35
+# Edges longer than this part of the distance to a camera are halved, as soft edges are as wide as
+# the triangle is on the screen: they would veil pictures above the ground; so many times at most.
+_LONG, _HALVINGS = 0.25, 16
 # Triangles that a photo shows by fewer points than this part of most photos' say little there.
 _CLEAR = 0.1
 # A part of a photo shows something else than the others if of a window of this part of its width
@@ -300,7 +303,7 @@ def from_surface(
     def of(part: Mesh) -> Tensor:
         part = part if origin is None else part.relative_to(origin)
         part = part.to(**place)
-        return part.vertices.detach()[part.faces]
+        return _halved(part.vertices.detach()[part.faces], photos.camera.eye)
 
     corners = of(mesh)
     sides = corners.roll(1, 1) - corners
@@ -344,6 +347,23 @@ def from_surface(
     harmonics = harmonics_of(colors[seen].to(corners), look.degree)
     alike = opacity[seen] * look.opacity
     return _alike(look, wide[seen], harmonics, alike, photos.background, origin)
+
+
+def _halved(corners: Tensor, eyes: Tensor) -> Tensor:
+    """Triangles [N, 3, 3], those that are long beside their distance to cameras [B, 3] halved."""
+    for _ in range(_HALVINGS):
+        edges = torch.linalg.vector_norm(corners - corners.roll(-1, 1), dim=2)
+        places = torch.cat([corners, corners.mean(1, keepdim=True)], 1)
+        near = torch.cdist(places.flatten(0, 1), eyes).amin(1).view(-1, 4).amin(1)
+        long = edges.amax(1) > _LONG * near
+        if not bool(long.any()):
+            break
+        turn = (edges[long].argmax(1, keepdim=True) + torch.arange(3, device=eyes.device)) % 3
+        a, b, c = corners[long].gather(1, turn[..., None].expand(-1, -1, 3)).unbind(1)
+        middle = (a + b) / 2
+        halves = torch.stack([a, middle, c], 1), torch.stack([middle, b, c], 1)
+        corners = torch.cat([corners[~long], *halves])
+    return corners
 
 
 def compared(splats: Splats, photos: Photos) -> Photos:

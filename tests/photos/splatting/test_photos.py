@@ -305,6 +305,15 @@ def test_a_surface_and_what_is_beyond_it():
     assert (int(added.sum()), len(more) - len(splats)) == (2, 2)
     nearest = (splats.vertices.mean(1)[near] + torch.tensor([0.0, 9.0, 0.0])).norm(dim=1).argmin()
     assert (more.harmonics[added] == splats.harmonics[near][nearest]).all()
+    # Wherever it comes near a camera it is in small triangles.
+    wide = Mesh(square * 10 - torch.tensor([0.0, 9.0, 0.0]), halves)
+    more = from_surface(mesh, photos, below=wide)
+    corners = more.vertices[more.vertices[:, :, 1].mean(1) == -9]
+    edges = corners - corners.roll(1, 1)
+    away = torch.cdist(corners.mean(1), photos.camera.eye).amin(1)
+    assert (edges.norm(dim=2).amax(1) <= 1.2 * 0.25 * away).all()
+    areas = torch.linalg.cross(edges[:, 0], edges[:, 1]).norm(dim=1) / 2
+    assert float(areas.sum()) > 0.9 * 1.2**2 * 400
     moved = replace(photos, camera=photos.camera.with_origin(torch.tensor([1e6, 0.0, 0.0])))
     there = from_surface(mesh.with_origin(torch.tensor([1e6, 0.0, 0.0])), moved)
     assert there.origin.tolist() == [1e6, 0.0, 0.0]
