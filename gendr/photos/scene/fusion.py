@@ -148,9 +148,11 @@ def fused(
     def filled(i: int) -> tuple[Array, Array]:
         """Depths of a photo; positions and normals of some of its pixels that are sure."""
         found = DepthMap.load(files[i])
+        # All that is sure tells of the ground, also at the end: it is as thick as all is far away.
+        sure = (found.costs <= settings.sure) & (found.planes[..., 0] > 0)
+        places = np.flatnonzero(sure)[::_SPARSE]
         near = found.planes[..., 0] > _END * scene.ranges[i, 0]
         good = (found.costs <= settings.limit) & near
-        places = np.flatnonzero(good & (found.costs <= settings.sure))[::_SPARSE]
         planes = found.planes.reshape(-1, 3)
         even = find_plain(scene.images[i])
         nothing = find_sky(even, good)
