@@ -32,6 +32,9 @@ _SPARSE = 16
 # Of photos of more pixels in all, this part of their points is kept: memory grows with these, and
 # the surface is made of means of dozens of them.
 _PIXELS = 30_000_000
+# Stereo looks no farther than some times the depth of the points, so that clouds are matched there,
+# at the end: inverse depths up to this many times the least one of a photo tell of no depth.
+_END = 1.2
 
 
 @final
@@ -145,14 +148,17 @@ def fused(
     def filled(i: int) -> tuple[Array, Array]:
         """Depths of a photo; positions and normals of some of its pixels that are sure."""
         found = DepthMap.load(files[i])
-        good = (found.costs <= settings.limit) & (found.planes[..., 0] > 0)
-        places = np.flatnonzero(good & (found.costs <= settings.sure))[::_SPARSE]
+        # All that is sure tells of the ground, also at the end: it is as thick as all is far away.
+        sure = (found.costs <= settings.sure) & (found.planes[..., 0] > 0)
+        places = np.flatnonzero(sure)[::_SPARSE]
+        near = found.planes[..., 0] > _END * scene.ranges[i, 0]
+        good = (found.costs <= settings.limit) & near
         planes = found.planes.reshape(-1, 3)
         even = find_plain(scene.images[i])
         nothing = find_sky(even, good)
         good &= ~nothing
         # Doubtful ones are negative until the ground is known, which has precedence.
-        weak = (found.costs > settings.limit) & (found.costs <= settings.doubtful) & ~nothing
+        weak = (found.costs > settings.limit) & (found.costs <= settings.doubtful) & near & ~nothing
         signs = np.where(good, 1, np.where(weak, -1, 0)).astype(np.float32)
         nothing &= above_horizon(scene, i, up)
         sky[i] = above_all(scene.images[i], nothing, scene.quarters[i])

@@ -207,6 +207,29 @@ def test_doubtful_pixels_count_if_one_more_photo_agrees(room, stereo, tmp_path):
     np.testing.assert_allclose(doubtful.matched, shares)
 
 
+@pytest.mark.parametrize("cost", [0.1, 0.75])
+def test_clouds_at_the_end_of_what_is_searched_are_no_points(room, stereo, tmp_path, cost):
+    """All photos agree on a plane there, surely or doubtfully: what is endless is met at the end.
+
+    Half as far away it counts.
+    """
+    scene, told = room[2], []
+    end = 1 / scene.ranges[:, 0].min()
+    v, u = np.mgrid[:30, : rooms.SIZE[1]]
+    for far in (end, end / 2):
+        files = [tmp_path / file.name for file in stereo]
+        for i, (file, other) in enumerate(zip(stereo, files, strict=True)):
+            found, away = DepthMap.load(file), scene.R[i, :, 2]
+            ahead = np.stack([u, v, np.ones_like(u)], -1) @ np.linalg.inv(scene.K[i]).T @ away
+            found.planes[:30] = 0
+            found.planes[:30, :, 0] = ahead / (far + scene.t[i] @ away)
+            found.costs[:30] = cost
+            found.save(other)
+        told.append((fused(scene, files).points[:, 2] > end / 3).sum())
+    assert told[0] == 0
+    assert told[1] > 1000
+
+
 @pytest.mark.rotating(5, group="photos")
 def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     scene = room[2]
