@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # the clone, which would import the clone's folder `gendr` as an empty package.
 EDITABLE := --config-settings editable_mode=compat -e
 
-.PHONY: demo test test-all lint format benchmark assets docs docs-site dist clean installed
+.PHONY: demo test test-all test-versions lint format benchmark assets docs docs-site dist clean installed
 
 # TARGET may name any mesh file: make demo TARGET=my_mesh.obj
 TARGET ?= assets/airplane.obj
@@ -26,6 +26,15 @@ test: $(STAMP)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q --every
+
+# The tests with the oldest versions that pyproject.toml allows, or with the newest:
+# make test-versions RESOLUTION=highest PYTHON=python3.13. PyTorch comes with CUDA, gigabytes.
+RESOLUTION ?= lowest-direct
+OTHER := .venv-$(RESOLUTION)
+test-versions:
+	@test -x $(OTHER)/bin/uv || { $(PYTHON) -m venv $(OTHER) && $(OTHER)/bin/pip install --quiet uv; }
+	$(OTHER)/bin/uv pip install --quiet --python $(OTHER) --resolution $(RESOLUTION) -e ".[dev]"
+	$(OTHER)/bin/python -m pytest -n 2 --dist worksteal -q
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -351,7 +351,7 @@ def test_fit_of_a_mesh_leaves_everything(box, tmp_path, capsys):
     assert metrics["chamfer"] > 1  # in the units of the target
     assert metrics["scale"]["start"] == pytest.approx(0.3 * 2 / 16)
     assert {"load", "fit", "pictures", "total"} <= metrics["seconds"].keys()
-    assert metrics["versions"]["torch"] == torch.__version__
+    assert torch.__version__.startswith(metrics["versions"]["torch"])
     fitted = Mesh.load(out / "fit.obj")
     low, high = fitted.bounding_box()
     assert torch.allclose((low + high)[0] / 2, torch.tensor([50.0, 0.0, -90.0]), atol=10)

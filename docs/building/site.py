@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import unquote, urlsplit
 
 # `splatting` is `gendr.photos.splatting`.
@@ -151,7 +151,8 @@ def _inner(module: str) -> list[str]:
 
 def _is_written(value: object) -> bool:
     """Whether it is a class or a function, which know where they are written."""
-    return inspect.isclass(value) or inspect.isfunction(value)
+    # For Python 3.10 Callable[...] is a class, too.
+    return inspect.isfunction(value) or (inspect.isclass(value) and not get_args(value))
 
 
 def _source(path: str) -> str:

@@ -56,11 +56,11 @@ def write_all(contents: Mapping[Path, Content]) -> None:
                 new.unlink()
 
 
-def _made(write: Callable[[BinaryIO], object]) -> memoryview:
+def _made(write: Callable[[BinaryIO], object]) -> bytes:
     """The bytes that a function writes to an open file."""
     file = BytesIO()
     write(file)
-    return file.getbuffer()
+    return file.getvalue()  # without a copy
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def subclasses(base: type[T]) -> Iterator[type[T]]:
 
 def is_member(cls: type) -> bool:
     """Whether a class of a family is a member: it is not abstract and says its own name."""
-    return "name" in vars(cls) and not inspect.isabstract(cls) and _place(cls) != _REFUSED
+    return "name" in cls.__dict__ and not inspect.isabstract(cls) and _place(cls) != _REFUSED
 
 
 def members(base: type[T], package: str | None = None) -> dict[str, type[T]]:

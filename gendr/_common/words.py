@@ -98,7 +98,8 @@ def translated(
     for name, value in given.items():
         word = name
         if name not in allowed:
-            word = next((w for w in allowed if name in WORDS.get(w, ())), None)
+            # No `next` with a generator: torch 2.8 cannot trace it.
+            word = ([w for w in allowed if name in WORDS.get(w, ())] or [None])[0]
             if word is None and open_ended:
                 result[name] = value
                 continue

@@ -19,7 +19,8 @@ def on_given_devices(function: F) -> F:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if torch.get_default_device().type == "cpu":
+        # Not get_default_device, an error of torch 2.8 once a default was taken back.
+        if torch.empty(0).device.type == "cpu":
             return function(*args, **kwargs)
         with torch.device("cpu"):
             return function(*args, **kwargs)

@@ -256,8 +256,14 @@ def rebound(function: Any, replace: Callable[[str, Any], Any], **names: Any) -> 
 
 
 def moved(function: FunctionType, module: str, name: str, file: str | None = None) -> FunctionType:
-    """A copy under another full name; `file` is the source file that caches ascribe it to."""
-    code = function.__code__.replace(co_filename=file) if file else function.__code__
+    """A copy under another full name; `file` is the source file that caches ascribe it to.
+
+    It begins at the file's first line: Numba reads the source there, and from Python 3.13 a line
+    within a string of that file would be an error.
+    """
+    code = function.__code__
+    if file:
+        code = code.replace(co_filename=file, co_firstlineno=1)
     copy = FunctionType(code, {**function.__globals__, "__name__": module}, function.__name__)
     copy.__qualname__ = name
     return copy

@@ -69,7 +69,7 @@ class Thermometer(OfAKind):
         if values.ndim not in (1, 2) or values.numel() == 0:
             raise ValueError(f"thresholds must have shape [T] or [F, T], got {list(values.shape)}")
         values = check_finite("thresholds", values.detach().clone())
-        values = values if given else values.to(torch.get_default_device())
+        values = values if given else values.to(torch.empty(0).device)
         if dim not in (-1, -3):
             raise ValueError(f"dim must be -1, or -3 for the channels of images, got {dim!r}")
         self.dim = dim

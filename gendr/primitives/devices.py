@@ -57,13 +57,13 @@ def on_cpu() -> Generator[None]:
         mode = _OnCpu()
         for owner, name, value in _replacements(mode):
             stack.enter_context(patch.object(owner, name, value, create=True))
-        default = torch.get_default_device()
+        default = torch.empty(0).device
         try:
             with mode:
                 yield
         finally:
             mode.on = False
-            if torch.get_default_device() != default:
+            if torch.empty(0).device != default:
                 torch.set_default_device(default)
 
 

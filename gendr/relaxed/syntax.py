@@ -29,13 +29,14 @@ class Source:
         self.function: Any = function
         code = self.function.__code__
         self.file: str = code.co_filename
+        unknown = RelaxError(
+            f"the source of {function.__name__} cannot be found, so that it cannot be relaxed; "
+            "write it in a file or a notebook"
+        )
         try:
             lines, start = inspect.getsourcelines(function)
         except (OSError, TypeError):
-            raise RelaxError(
-                f"the source of {function.__name__} cannot be found, so that it cannot be relaxed; "
-                "write it in a file or a notebook"
-            ) from None
+            raise unknown from None
         start = max(start, 1)
         self.lines, self.start = lines, start
         text = "".join(lines)
@@ -47,6 +48,8 @@ class Source:
         node: Any = tree.body[0] if tree.body else None
         if indented and node is not None:
             node = node.body[0]
+        if code.co_name != "<lambda>" and getattr(node, "name", "") != code.co_name:
+            raise unknown  # from Python 3.13 the program of `python -c` has the file of any `exec`
         if not isinstance(node, ast.FunctionDef):
             error = RelaxError("only a function written with `def` can be relaxed, got a lambda")
             if isinstance(node, ast.AsyncFunctionDef):

@@ -385,7 +385,8 @@ def safe_log(p: Tensor, least: float) -> Tensor:
     if p.device.type == "cpu" and not is_traced() and bool(is_safe.all()):
         return p.log()
     exact = torch.where(is_safe, p, 1.0).log()
-    return torch.where(is_safe, exact, math.log(least) + (p.clamp(min=0) - least) / least)
+    positive = torch.where(p < 0, 0.0, p)  # not clamp, whose slope at 0 is 0 from torch 2.15 on
+    return torch.where(is_safe, exact, math.log(least) + (positive - least) / least)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import ctypes
 import importlib
 import importlib.metadata
+import tokenize
 
 import mpmath
 import numpy as np
@@ -16,6 +17,7 @@ from gendr.distributions import numba as of_distributions
 from gendr.kernels.compat import numba as compat_numba
 from gendr.kernels.compat import torch as compat_torch
 from gendr.kernels.compat import triton as compat_triton
+from gendr.kernels.functions import moved
 from gendr.kernels.numba import mathematics
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.prefetch import prefetch_row
@@ -37,6 +39,15 @@ def test_seams_stand_where_they_stood(library):
         for part in place.split("."):
             assert hasattr(found, part), f"{name} {version} has no {module}.{place}"
             found = getattr(found, part)
+
+
+def test_a_loop_begins_where_the_file_that_it_is_ascribed_to_can_be_read(tmp_path):
+    """Numba reads the source there; Python 3.13 does not look for the line that has the `def`."""
+    file = tmp_path / "gamma.py"
+    file.write_text('"""' + "words\n" * 1000 + '"""\n')
+    code = moved(spread, "gamma", "Gamma_alpha", str(file)).__code__
+    lines = file.read_text().splitlines(keepends=True)[code.co_firstlineno - 1 :]
+    assert [*tokenize.generate_tokens(iter(lines).__next__)]
 
 
 LARGEST = np.finfo(float).max

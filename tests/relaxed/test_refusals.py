@@ -6,6 +6,7 @@ Each function below has one offending line, marked by a comment with a part of t
 # pyright: reportUnusedClass=false, reportMatchNotExhaustive=false, reportPossiblyUnboundVariable=false
 
 import inspect
+import linecache
 import math
 import traceback
 
@@ -245,11 +246,16 @@ def test_refused_with_line_and_reason():
         assert line.strip() in shown
 
 
-def test_a_lambda_and_a_function_without_source():
+def test_a_lambda_and_a_function_without_source(monkeypatch):
     with pytest.raises(RelaxError, match="only a function written with `def`"):
         gendr.relax(lambda x: x)
     scope = {}
     exec("def f(x):\n    return x", scope)
+    with pytest.raises(RelaxError, match="the source of f cannot be found"):
+        gendr.relax(scope["f"])
+    # Python 3.13 takes the program of `python -c` for the source of all that has no file.
+    other = ["def g(x):\n", "    return 2 * x\n"]
+    monkeypatch.setitem(linecache.cache, "<string>", (1, None, other, "<string>"))
     with pytest.raises(RelaxError, match="the source of f cannot be found"):
         gendr.relax(scope["f"])
     with pytest.raises(TypeError, match="relax takes a function, got builtin"):

@@ -182,7 +182,7 @@ def test_a_name_stays_in_a_graph(method):
 
 
 @pytest.mark.graphs
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
+@pytest.mark.filterwarnings("ignore:.*torch.jit")  # deprecated
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # sizes are constants of a trace
 def test_traces_and_transforms_give_what_eager_calls_give():
     x, grades = torch.randn(4, 6), torch.randint(3, (4, 6))

@@ -160,8 +160,9 @@ def mirrored(tail):
     """The symmetric CDF with F(-z) = tail(z) for z >= 0."""
 
     def cdf(z):
-        # clamp and not abs, whose slope at 0 is 0.
-        return torch.where(z < 0, tail((-z).clamp(min=0)), 1 - tail(z.clamp(min=0)))
+        # Not abs, whose slope at 0 is 0, as that of clamp is from torch 2.15 on.
+        left, right = torch.where(z < 0, -z, 0.0), torch.where(z < 0, 0.0, z)
+        return torch.where(z < 0, tail(left), 1 - tail(right))
 
     return cdf
 

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from gendr._common.names import uncollected
 
-TRIED = ("0.68",)
+TRIED = ("0.68", "0.60")
 SEAMS = (
     ("numba.core.caching", "IndexDataCacheFile._load_index"),
     ("numba.core.caching", "Cache.load_overload"),

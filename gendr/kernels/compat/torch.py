@@ -6,7 +6,7 @@ import inspect
 from functools import cache
 from typing import Any
 
-TRIED = ("2.13", "2.11")
+TRIED = ("2.15", "2.13", "2.11", "2.8")
 SEAMS = (
     ("torch._C._dynamo.eval_frame", "_FrameAction.SKIP"),
     ("torch._C._dynamo.eval_frame", "_FrameExecStrategy"),

@@ -50,7 +50,7 @@ def save(circuit: Parts, path: Path) -> None:
     about = {"format": FORMAT, "inputs": netlist.inputs, "sums": sums, "sha256": _digest(arrays)}
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     file = io.BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **arrays)
+    np.savez_compressed(file, **arrays)
     write_whole(path, file.getvalue())
 
 

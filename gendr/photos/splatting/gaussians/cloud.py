@@ -150,7 +150,8 @@ def moved(cloud: Cloud, matrix: Array) -> Cloud:
     before, after = (basis(w, degree).numpy() for w in (ways @ torch.from_numpy(turn), ways))
     mix = np.zeros((COUNTS[degree], COUNTS[degree]))
     for low, high in zip((0, *COUNTS), COUNTS[: degree + 1], strict=False):
-        mix[low:high, low:high] = np.linalg.lstsq(after[:, low:high], before[:, low:high])[0]
+        band = slice(low, high)
+        mix[band, band] = np.linalg.lstsq(after[:, band], before[:, band], rcond=None)[0]
     return replace(
         cloud,
         points=points,

@@ -289,20 +289,20 @@ def _constants(
     if recipe.shape is not None:
         given = torch.tensor(recipe.shape, dtype=torch.float64, device="cpu")
         constants = tuple(x.item() for x in parameters(recipe.dist, given))
-    columns = {
-        shared.SHIFT: recipe.shift,
-        shared.RADIUS: min(float(dist.radius(1.0, cutoff)), _EVERYWHERE),
-        shared.FAMILY_P: recipe.p or 0.0,
-        shared.SHAPE: constants[0],
-        shared.CONSTANT: constants[1],
-        shared.PSI: constants[2],
-        shared.REVERSED: recipe.mirrored,
-        shared.SQUARED: recipe.squared,
-        shared.ART: recipe.art,
-        shared.CUTOFF: cutoff,
-    }
+    columns = (
+        (shared.SHIFT, recipe.shift),
+        (shared.RADIUS, min(float(dist.radius(1.0, cutoff)), _EVERYWHERE)),
+        (shared.FAMILY_P, recipe.p or 0.0),
+        (shared.SHAPE, constants[0]),
+        (shared.CONSTANT, constants[1]),
+        (shared.PSI, constants[2]),
+        (shared.REVERSED, recipe.mirrored),
+        (shared.SQUARED, recipe.squared),
+        (shared.ART, recipe.art),
+        (shared.CUTOFF, cutoff),
+    )
     table = torch.zeros(images, shared.IMAGE_COLUMNS.value, dtype=torch.float32, device="cpu")
-    for column, value in columns.items():
+    for column, value in columns:
         table[:, column.value] = value
     power = 0.5 if recipe.squared else 1 / (1 - recipe.art)
     return table.to(device), power
