@@ -50,7 +50,8 @@ def save(circuit: Parts, path: Path) -> None:
     about = {"format": FORMAT, "inputs": netlist.inputs, "sums": sums, "sha256": _digest(arrays)}
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     file = io.BytesIO()
-    np.savez_compressed(file, **arrays)
+    # Not allow_pickle=False, which NumPy 1.26 would save as an array.
+    np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
     write_whole(path, file.getvalue())
 
 

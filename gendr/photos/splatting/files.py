@@ -68,7 +68,7 @@ def save(splats: Splats, path: str | Path) -> None:
         arrays["shape"] = _array(splats.shape)
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     file = io.BytesIO()
-    np.savez(file, **arrays)
+    np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
     write_whole(_named(path, ".npz"), file.getvalue())
 
 
