@@ -55,12 +55,11 @@ def test_quantiles_part_the_data_equally():
     )
     halves = torch.tensor([[0.0], [0.0], [1.0], [1.0]])
     assert Thermometer.quantiles(halves, 1)(halves).flatten().tolist() == [0, 0, 1, 1]
-    # With weights: `numpy.quantile`, whose "inverted_cdf" takes them.
-    x, weights = torch.randn(4000, 2), torch.rand(4000) * (torch.rand(4000) > 0.5)
-    found = Thermometer.quantiles(x, 4, weights).thresholds
-    wanted = np.quantile(
-        x.numpy(), np.arange(1, 5) / 5, axis=0, weights=weights.numpy(), method="inverted_cdf"
-    ).T
+    # With weights: `numpy.quantile` of rows that come as often.
+    x, weights = torch.randn(4000, 2), torch.randint(0, 5, (4000,))
+    found = Thermometer.quantiles(x, 4, weights / 3).thresholds
+    often = x.repeat_interleave(weights, 0).numpy()
+    wanted = np.quantile(often, np.arange(1, 5) / 5, axis=0, method="inverted_cdf").T
     np.testing.assert_allclose(found, wanted, atol=0.01)
     plain = Thermometer.quantiles(x, 4).thresholds
     assert torch.equal(Thermometer.quantiles(x, 4, torch.full((4000,), 0.3)).thresholds, plain)
