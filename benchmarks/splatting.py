@@ -219,6 +219,7 @@ def main() -> None:
     parser.add_argument("--starts", nargs="+", metavar="INIT", help="the command, by its starts")
     parser.add_argument("--name", help="of the photos; by default that of their folder")
     parser.add_argument("--old", type=Path, metavar="CLONE", help="of another build, as it is used")
+    parser.add_argument("--old-budget", type=float, metavar="S", help="of that, if it is another")
     args = parser.parse_args()
     name, size = args.name or Path(args.photos).name, args.size
 
@@ -237,10 +238,12 @@ def main() -> None:
     if args.old:
         for budget in args.budgets:
             for root in (args.old, ROOT):
-                row = told(built(args.photos, size, budget, root)) | {"old": root == args.old}
+                old = root == args.old
+                given = args.old_budget if old and args.old_budget else budget
+                row = told(built(args.photos, size, given, root)) | {"old": old}
                 print("\n".join(build_lines([row])), flush=True)
                 if args.docs:
-                    rows = keep(BUILDS, row, ("photos", "side", "budget", "old"))
+                    rows = keep(BUILDS, row, ("photos", "side", "old"))
                     fill(PAGE, "splatting-builds", build_lines(rows))
         return
     photos = load_photos(args.photos, size=size or None)
