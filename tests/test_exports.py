@@ -86,7 +86,8 @@ class Graph(nn.Module):
 def made(name):
     """A module, its arguments, others of another batch, and what torch is told of the batch."""
     function, args = (CASES | OTHERS)[name]
-    others = tuple(torch.cat([t, t.flip(0), t[:1]]) for t in args)
+    # The last has no differences: ties, which are -0.0 on one side.
+    others = tuple(torch.cat([t, t.flip(0), t[:1], torch.full_like(t[:1], t.min())]) for t in args)
     free = (tuple({0: torch.export.Dim("batch", min=2)} for _ in args),)
     return Graph(function).eval(), args, others, free
 
@@ -132,6 +133,22 @@ def test_onnx_runtime_gives_what_torch_gives(name):
     given = zip(session.get_inputs(), others, strict=True)
     (found,) = session.run(None, {one.name: t.numpy() for one, t in given})
     np.testing.assert_allclose(found, module(*others).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_ties_have_a_chance_of_a_half_in_the_form_that_onnx_has_of_angles(monkeypatch):
+    """`findings/angle_of_minus_zero_in_onnx.sh`."""
+    from torch.onnx._internal.exporter import _flags
+
+    def exported(y, x):
+        angle = torch.atan(y / x)
+        return torch.where(x < 0, angle + torch.pi, angle)
+
+    monkeypatch.setattr(torch, "atan2", exported)
+    monkeypatch.setattr(_flags, "_is_onnx_exporting", True)
+    for dtype in (torch.float32, torch.float64):
+        z = torch.tensor([-1.0, -0.0, 0.0, 1.0], dtype=dtype)
+        want = torch.tensor([0.25, 0.5, 0.5, 0.75], dtype=dtype)
+        torch.testing.assert_close(distributions.get("cauchy").cdf(z), want)
 
 
 @pytest.mark.graphs

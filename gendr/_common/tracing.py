@@ -98,7 +98,10 @@ def wide(x: Tensor) -> Tensor:
 
 def angle(y: Tensor, x: Tensor) -> Tensor:
     """atan2(y, x) for y > 0 and finite x; for ONNX, see `wide`, by a step from that of float32."""
-    if not is_for_onnx() or x.dtype != torch.float64:
+    if not is_for_onnx():
+        return torch.atan2(y, x)
+    x = torch.where(x == 0, 0.0, x)  # the exporter's form divides by it: -0.0 has the angle -pi / 2
+    if x.dtype != torch.float64:
         return torch.atan2(y, x)
     near = torch.atan2(y.float(), x.float()).double()
     sine, cosine = near.sin(), near.cos()
