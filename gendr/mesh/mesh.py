@@ -539,7 +539,7 @@ class Mesh:
         return torch.linalg.cross(*self._face_sides)
 
     @property
-    def _told_cross(self) -> Tensor:
+    def _reliable_cross(self) -> Tensor:
         """`_face_cross` where float32 can tell its direction, 0 with gradient 0 elsewhere.
 
         The bound is that of float32 in float64 too: rounding of the corners of a face without area
@@ -548,8 +548,8 @@ class Mesh:
         u, v = self._face_sides
         cross = torch.linalg.cross(u, v)
         reach = torch.maximum(u.detach().abs(), v.detach().abs()).amax(-1)
-        untold = cross.detach().abs().amax(-1) <= 1e-5 * reach * reach
-        return cross.masked_fill(untold.unsqueeze(-1), 0)
+        thin = cross.detach().abs().amax(-1) <= 1e-5 * reach * reach
+        return cross.masked_fill(thin.unsqueeze(-1), 0)
 
     @property
     def face_normals(self) -> Tensor:
@@ -557,7 +557,7 @@ class Mesh:
 
         0 with gradient 0 for faces of no area, which are those narrower than 1e-5 of their length.
         """
-        return unit(self._told_cross)
+        return unit(self._reliable_cross)
 
     @property
     def face_areas(self) -> Tensor:
@@ -570,7 +570,7 @@ class Mesh:
 
         0 with gradient 0 where there is none (no face, only faces of no area, or cancellation).
         """
-        cross = self._told_cross[:, None].expand(-1, 3, -1).reshape(-1, 3)
+        cross = self._reliable_cross[:, None].expand(-1, 3, -1).reshape(-1, 3)
         return unit(sums_of_corners(cross, self.faces, len(self._vertices), self._lists))
 
     @property

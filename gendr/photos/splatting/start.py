@@ -351,19 +351,24 @@ def from_surface(
 
 def _halved(corners: Tensor, eyes: Tensor) -> Tensor:
     """Triangles [N, 3, 3], those that are long beside their distance to cameras [B, 3] halved."""
+    short: list[Tensor] = []
     for _ in range(_HALVINGS):
         edges = torch.linalg.vector_norm(corners - corners.roll(-1, 1), dim=2)
         places = torch.cat([corners, corners.mean(1, keepdim=True)], 1)
-        near = torch.cdist(places.flatten(0, 1), eyes).amin(1).view(-1, 4).amin(1)
+        near = torch.full_like(edges[:, 0], torch.inf)
+        for eye in eyes:  # and not all at once, which may be a gigabyte
+            near = torch.linalg.vector_norm(places - eye, dim=2).amin(1).minimum(near)
         long = edges.amax(1) > _LONG * near
+        short.append(corners[~long])
         if not bool(long.any()):
             break
         turn = (edges[long].argmax(1, keepdim=True) + torch.arange(3, device=eyes.device)) % 3
         a, b, c = corners[long].gather(1, turn[..., None].expand(-1, -1, 3)).unbind(1)
         middle = (a + b) / 2
-        halves = torch.stack([a, middle, c], 1), torch.stack([middle, b, c], 1)
-        corners = torch.cat([corners[~long], *halves])
-    return corners
+        corners = torch.cat([torch.stack([a, middle, c], 1), torch.stack([middle, b, c], 1)])
+    else:
+        short.append(corners)
+    return torch.cat(short)
 
 
 def compared(splats: Splats, photos: Photos) -> Photos:
