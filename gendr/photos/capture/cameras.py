@@ -421,7 +421,11 @@ def _run(work: Path, count: int, tell: Tell) -> None:
     stage, done, pairs = "features", 0.0, 1
     log = work / "log.txt"
     with log.open("wb") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+        # Threads of OpenMP within those of COLMAP would find other matches from run to run.
+        threads = {"OPENBLAS_NUM_THREADS": str(num_threads()), "OMP_NUM_THREADS": "1"}
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, env={**os.environ, **threads}
+        )
         assert process.stdout is not None  # for the type checker
         os.set_blocking(process.stdout.fileno(), False)
         text = b""

@@ -35,6 +35,7 @@ def main(folder: Path) -> None:
     job = json.loads((folder / "job.json").read_text())
     pycolmap.logging.minloglevel = pycolmap.logging.ERROR.value
     database, images, cpu = folder / "features.db", folder / "images", pycolmap.Device.cpu
+    pycolmap.Database.open(database).close()
     extraction = pycolmap.FeatureExtractionOptions()
     extraction.use_gpu, extraction.num_threads = False, job["threads"]
     for group in job["groups"]:
@@ -45,13 +46,17 @@ def main(folder: Path) -> None:
             reader.camera_params = f"{group['focal']},{width / 2},{height / 2},0"
         if job["masks"]:
             reader.mask_path = folder / "masks"
+        names, single = group["names"], pycolmap.CameraMode.SINGLE
+        # Else they are numbered as their features are ready, by another thread every time.
+        pycolmap.import_images(database, images, single, names, reader)
         pycolmap.extract_features(
-            database, images, image_names=group["names"], reader_options=reader, device=cpu,
-            camera_mode=pycolmap.CameraMode.SINGLE, extraction_options=extraction,
-        )  # fmt: skip
+            database, images, names, single, reader, extraction_options=extraction, device=cpu
+        )
     print("match 0", flush=True)  # noqa: T201
     matching = pycolmap.FeatureMatchingOptions()
     matching.use_gpu, matching.num_threads = False, job["threads"]
+    geometry = pycolmap.TwoViewGeometryOptions()
+    geometry.ransac.random_seed = 0  # by default another one every time
     count = sum(len(group["names"]) for group in job["groups"])
     chosen = count > job["all_pairs"]
     pairs = likely_pairs(database, job["partners"]) if chosen else []
@@ -61,10 +66,10 @@ def main(folder: Path) -> None:
         pairing.match_list_path = folder / "pairs.txt"
         pairing.match_list_path.write_text("".join(f"{a} {b}\n" for a, b in pairs))
         pycolmap.match_image_pairs(
-            database, matching_options=matching, pairing_options=pairing, device=cpu
+            database, matching, pairing, verification_options=geometry, device=cpu
         )
     else:
-        pycolmap.match_exhaustive(database, matching_options=matching, device=cpu)
+        pycolmap.match_exhaustive(database, matching, verification_options=geometry, device=cpu)
     placed = 0
 
     def next_image() -> None:
