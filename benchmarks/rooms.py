@@ -649,11 +649,12 @@ def draw(folder: Path, name: str, count: int, shape: tuple[int, int], samples: i
 
 
 def fitted(photos: Path, out: Path, *more: str) -> tuple[dict[str, Any], float]:
-    """What `gendr fit` says of a folder, and the processor's seconds."""
+    """What `gendr fit` says of a folder, with the memory so far; and the processor's seconds."""
     begin = time.process_time()
     if cli.main(["fit", str(photos), "-o", str(out), "--scene", "--quiet", *more]):
         raise SystemExit(f"gendr fit failed on {photos}")
-    return json.loads((out / "metrics.json").read_text()), time.process_time() - begin
+    seconds, peak = time.process_time() - begin, getrusage(RUSAGE_SELF).ru_maxrss / 2**20
+    return json.loads((out / "metrics.json").read_text()) | {"peak_gib": peak}, seconds
 
 
 def aligned(found: Array, true: Array) -> tuple[float, Array, Array]:
@@ -727,7 +728,7 @@ def measured(work: Path, name: str, find: bool, *more: str) -> dict[str, Any]:
     truth = known["points"][known["views"] >= LEAST]
     row: dict[str, Any] = {
         "scene": name, "cameras": "found" if find else "given", "photos": len(rows),
-        **{key: metrics[key] for key in ("image_size", "matched", "kept", "faces")},
+        **{key: metrics[key] for key in ("image_size", "matched", "kept", "faces", "peak_gib")},
     }  # fmt: skip
     mesh = Mesh.load(out / "fit.glb")
     row |= compared(mesh, solids, truth, found, known["eyes"][rows])
@@ -738,6 +739,7 @@ def photos(folder: Path, work: Path, more: list[str]) -> dict[str, Any]:
     """Measure a folder of photographs."""
     metrics, seconds = fitted(folder, work / "out", "--hold-out", "5", *more)
     names = ("image_size", "points", "matched", "kept", "seen_by", "faces", "scores", "seconds")
+    names += ("peak_gib",)
     row = {"scene": folder.name, "photos": metrics["placed"], **{n: metrics[n] for n in names}}
     return row | {"processor_seconds": round(seconds, 1)}
 
@@ -932,7 +934,7 @@ def main() -> None:
     kept = json.loads(RESULTS.read_text()) if args.docs and RESULTS.is_file() else []
     for name in args.scenes if args.what == "measure" else [""]:
         row = measured(work, name, args.find, *more) if name else photos(*args.folders, more)
-        row |= {"peak_gib": getrusage(RUSAGE_SELF).ru_maxrss / 2**20, **measured_on()}
+        row |= measured_on()
         print(json.dumps(row), flush=True)
         same = row["scene"], row.get("cameras")
         kept = [old for old in kept if (old["scene"], old.get("cameras")) != same] + [row]
