@@ -423,6 +423,14 @@ class Geometry:
         (near, far), (lowest, farthest) = self.planes, self.depths
         return near <= lowest and farthest <= far
 
+    @lazy
+    def corner_depths(self) -> tuple[Tensor, Tensor]:
+        """The w and the depths of the corners before clipping, [T, 3] each."""
+        if self.gather is None or not self.is_whole:
+            return self.surfaces.clip[..., 2], self.surfaces.depth
+        depth = _of_corners(self.space.depth, self.space.faces, self.gather)
+        return torch.ones_like(depth) if self.space.orthographic else depth, depth
+
     @property
     def source(self) -> Tensor:
         """[T] the packed indices of the faces in the mesh."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -133,7 +133,7 @@ class Scene:
     @once
     def image(self) -> Tensor:
         """The image [T] of every face."""
-        source = self.surfaces.source
+        source = self.geometry.source
         counts = torch.tensor(self.faces.counts, dtype=torch.int64, device=source.device)
         images = torch.arange(self.faces.images, device=source.device)
         return images.repeat_interleave(counts, output_size=len(source))
@@ -143,13 +143,16 @@ class Scene:
         """[T] bool, whether the eye is behind a face, on the side opposite to its normal."""
         all_normals, viewpoints = self.face_normals, self.viewpoints  # read as others will
         with torch.no_grad():
-            source = self.surfaces.source
-            normals = all_normals.index_select(0, source)
-            first = self.mesh.vertices[self.mesh.faces[source, 0]]
-            to_eye = viewpoints.index_select(0, self.image)
+            normals, first = all_normals, self.mesh.vertices[self.mesh.faces[:, 0]]
+            if len(self.mesh) == 1 and self.geometry.is_whole:  # images have all faces
+                to_eye = viewpoints.unsqueeze(1)
+            else:
+                source = self.geometry.source
+                normals, first = normals.index_select(0, source), first.index_select(0, source)
+                to_eye = viewpoints.index_select(0, self.image)
             if not self.camera.orthographic:
                 to_eye = to_eye - first
-            return (normals * to_eye).sum(-1) < 0
+            return ((normals * to_eye).sum(-1) < 0).flatten()
 
     @lazy
     def viewpoints(self) -> Tensor:
@@ -185,19 +188,26 @@ class Scene:
     @lazy
     def colours(self) -> Tensor:
         """[T, 3, 3] RGB; lit already if the light is constant on a face."""
-        source = self.surfaces.source
-        colours = self.mesh.corner_colors
+        source, colours, light = self.geometry.source, self.mesh.corner_colors, self.lighting
         if colours is None:
-            colours = self.mesh.vertices.new_ones(1, 1, 3).expand(len(source), 3, 3)
-        else:
-            colours = self.gather(colours.reshape(-1, 9), source).reshape(-1, 3, 3)
-        light = self.lighting
+            colours = self.mesh.vertices.new_ones(1, 1, 3).expand(len(self.mesh.faces), 3, 3)
         if light is None or self.is_glossy:
-            return colours
-        normals = self.gather(self.face_normals, source)
-        white = normals.new_ones(len(normals), 1)
-        lit = light.shade(white, normals, normals, self.image, self.away)
-        return colours * lit.unsqueeze(1)
+            return self.gather(colours.reshape(-1, 9), source).reshape(-1, 3, 3)
+        normals = self.face_normals
+        if len(light.directions(normals)) > 1:
+            colours = self.gather(colours.reshape(-1, 9), source).reshape(-1, 3, 3)
+            normals = self.gather(normals, source)
+            white = normals.new_ones(len(normals), 1)
+            lit = light.shade(white, normals, normals, self.image, self.away)
+            return colours * lit.unsqueeze(1)
+        # The light is the same for all images: the sides of faces are lit before they are seen.
+        if light.two_sided:
+            source = source + self.away * len(normals)
+            colours, normals = torch.cat([colours, colours]), torch.cat([normals, -normals])
+        lit = replace(light, two_sided=False).shade(
+            normals.new_ones(len(normals), 1), normals, normals, source
+        )
+        return self.gather((colours * lit.unsqueeze(1)).reshape(-1, 9), source).reshape(-1, 3, 3)
 
     @lazy
     def texture(self) -> Texture | None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.ranges import quotient, saturated
+from gendr._common.tracing import is_traced
 from gendr.rendering.backends.choice import Backend, operation
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, recomputed
@@ -118,8 +119,12 @@ def _fused_softmax(
     found = operation(backend, "softmax")(scene, coverage, rate, blend.far - blend.eps * depth)
     if found is None:
         return None
-    colours, share = found
-    rgb = colours + share.unsqueeze(-1) * blend.background
+    rgb, share = found
+    background = blend.background
+    # On a GPU nobody waits to know whether it is black.
+    unknown = background.is_cuda or background.requires_grad or is_traced()
+    if unknown or bool(background.any()):
+        rgb = rgb + share.unsqueeze(-1) * background
     return rgb.reshape(faces.images, size.height, size.width, 3)
 
 

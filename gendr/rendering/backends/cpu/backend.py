@@ -382,7 +382,7 @@ def softmax(
     """
     from gendr.rendering.backends.cpu import softmax as fused
 
-    if scene.surfaces.was_clipped is not None:
+    if not scene.geometry.is_whole and scene.surfaces.was_clipped is not None:
         return None
     return fused.softmax(scene, coverage, rate, backdrop)
 

@@ -52,8 +52,8 @@ def softmax(
         rate: [], 1 / ((far - near) gamma).
         backdrop: the depth of the background.
     """
-    faces, surfaces, texture, gloss = scene.faces, scene.surfaces, scene.texture, scene.gloss
-    columns = [surfaces.clip[..., 2], surfaces.depth, scene.colours.flatten(1)]
+    faces, texture, gloss = scene.faces, scene.texture, scene.gloss
+    columns = [*scene.geometry.corner_depths, scene.colours.flatten(1)]
     if texture is not None or gloss is not None:
         uvs = faces.corners.new_zeros(1, 6) if texture is None else texture.uvs.flatten(1)
         columns.append(uvs.expand(len(faces.corners), 6))
