@@ -68,7 +68,8 @@ from gendr.rendering.backends.cpu.tile_kernels import (
     FARTHEST,
     FRAME,
     GRAD,
-    NUMBERS,
+    OF_FACE,
+    OF_TILE,
     PDF,
     SF,
     SIDE,
@@ -410,6 +411,7 @@ def _list_records(
     closed, totals, farthest, shut = row(state, 0), row(state, 1), row(state, 2), row(state, 3)
     columns, subs, entries = pointer(block[0]), block[1], block[2]
     frame, base = row(block[4], 0), pointer(block[5])
+    lines = shifted(base, OF_TILE)
     x_first, y_first = _corner(tile, layers)
     height, width = size
     for k in range(BLOCKS):
@@ -447,7 +449,7 @@ def _list_records(
                 continue
             if not ready:
                 reach, ready = image[RADIUS] * half + FARTHEST, True
-                set_up(tables.corners, f, half, middle, centre, reach, frame, base)
+                set_up(corners, f, quad, half, middle, centre, reach, frame, lines)
             column, line = x_first // SIDE + x, y_first // SIDE + sub // ACROSS
             dx = SIDE * column + 0.5 * (SIDE - 1) - frame[DISC]
             dy = SIDE * line + 0.5 * (SIDE - 1) - frame[DISC + 1]
@@ -455,11 +457,11 @@ def _list_records(
                 frame, np.float64(column), np.float64(line), base
             ):
                 continue
-            i, solid = SINGLES * m, np.float32(frame[DISC + 3])
+            i = SINGLES * m
             if quad:  # a constant in each branch
-                measure_four(i, base, solid, columns)
+                measure_four(i, base, lines, columns)
             else:
-                measure_three(i, base, solid, columns)
+                measure_three(i, base, lines, columns)
             if formulas.squared:
                 put_squared_argument(i, factor, shift, columns)
             else:
@@ -582,7 +584,8 @@ def _new_block(room):
     """
     return (
         np.zeros(COLUMNS, np.float32), np.zeros(TILES, np.int64), np.zeros(TILES, np.int64),
-        np.zeros(TILES * SINGLES), np.zeros((TILES, FRAME)), np.zeros(NUMBERS, np.float32),
+        np.zeros(TILES * SINGLES), np.zeros((TILES, FRAME)),
+        np.zeros(OF_TILE + OF_FACE, np.float32),
         np.zeros(TILES + 1, np.int64), np.zeros(TILES, np.int64), np.empty(room, np.int32),
     )  # fmt: skip
 
@@ -786,6 +789,7 @@ def _records_backward(
     """Fill in the rows of the entries of a tile, from the gradients of their records."""
     columns, subs = pointer(block[0]), block[1]
     frames, base, starts, parts = block[4], pointer(block[5]), block[6], block[7]
+    lines = shifted(base, OF_TILE)
     cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
     a = sf if formulas.reversed else cdf
     grad_a, shares = row(scratch, _GRAD_A), row(scratch, _BEFORE)
@@ -810,7 +814,7 @@ def _records_backward(
                 prefetch(shifted(rows, width_of_row * places[ahead] + SINGLES - 1))
                 frame, image = row(frames, count), shifted(images, FACE_COLUMNS * f)
                 reach = image[RADIUS] * half + FARTHEST
-                set_up(tables.corners, f, half, middle, centre, reach, frame, base)
+                set_up(corners, f, quad, half, middle, centre, reach, frame, lines)
                 slope = per_pixel(image, formulas, size)
                 wide = (1.0 / np.sqrt(slope) if formulas.squared else 1.0 / slope) >= NARROW
                 slope = -slope if formulas.reversed else slope
@@ -821,11 +825,11 @@ def _records_backward(
             subs[k] = sub
             column, line = x_first // SIDE + sub % ACROSS, y_first // SIDE + sub // ACROSS
             place_tile(frame, np.float64(column), np.float64(line), base)
-            i, solid = k * SINGLES, np.float32(frame[DISC + 3])
+            i = k * SINGLES
             if quad:  # a constant in each branch
-                slopes_four(i, base, solid, columns)
+                slopes_four(i, base, lines, columns)
             else:
-                slopes_three(i, base, solid, columns)
+                slopes_three(i, base, lines, columns)
             if formulas.squared:
                 put_squared_argument(i, factor, shift, columns)
             else:

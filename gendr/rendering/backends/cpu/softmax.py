@@ -185,7 +185,8 @@ def _single_forward(
     tables = tables_of(faces, corners, size, image_table(coverage.radius(), columns))
     down, across = (-(-n // tile_kernels.SIDE) for n in (size.height, size.width))
     rows, pixels = faces.images * down, faces.images * size.pixels
-    kept = memory.empty((rows * across, colours.CHANNELS, tile_kernels.SINGLES), torch.float32)
+    whole = rows * across * tile_kernels.SINGLES
+    kept = memory.empty((colours.CHANNELS, whole), torch.float32)
     depths = np.array(
         [number_of(rate), float(attributes[:, colours.DEPTH : colours.COLOUR].min()), look.backdrop]
     )
@@ -193,7 +194,7 @@ def _single_forward(
     run(
         colours.softmax_tiles, rows, tables.corners, tables.offsets, tables.boxes, tables.images,
         (size.height, size.width), tuple(formulas_of(coverage, Max(), slopes=False, single=True)),
-        attributes.numpy(), depths, kept.zero_().numpy(), out[0].view(-1).numpy(), out[1].numpy(),
+        attributes.numpy(), depths, kept.numpy(), out[0].view(-1).numpy(), out[1].numpy(),
     )  # fmt: skip
     return out, (kept, out[1], tables, depths)
 
@@ -210,7 +211,7 @@ def _single_backward(
     grad, of_shares = grads
     grad = shares.new_zeros(len(shares), 3) if grad is None else grad
     of_shares = torch.zeros_like(shares) if of_shares is None else of_shares
-    read = memory.empty((len(kept), colours.READ, kept.shape[2]), torch.float32).zero_()
+    read = memory.empty((colours.READ, kept.shape[1]), torch.float32).zero_()
     down = -(-size.height // colours.SIDE)
     run(
         colours.take_softmax_gradients, faces.images * down, grad.view(-1).numpy(),

@@ -64,10 +64,13 @@ COLUMNS = 16 * STRIDE
 # twice that.
 CENTRE, ACROSS, DOWN, LENGTH, LEAST, DISC = range(0, 48, 8)
 FRAME = 48
-# In float32, for a tile: how far inward and how far along its centre is, how far beyond the end of
-# the edge (the second half), both steps, and one over the lengths.
-_BASE, _BEYOND, _ACROSS, _DOWN, _INVERSE = 0, 12, 16, 24, 32
-NUMBERS = 36
+# In float32, for a tile: how far inward and how far along its centre is, and how far beyond the end
+# of the edge (the second half).
+_BASE, _BEYOND = 0, 12
+OF_TILE = 16
+# For a face: both steps, one over the lengths, and 1 if it has an area.
+_ACROSS, _DOWN, _INVERSE, _SOLID = 0, 8, 16, 20
+OF_FACE = 24
 # What a walk remembers: the face, and the tile to continue at; how many parts a block has.
 FACE, ROW, COLUMN, PARTS = range(4)
 
@@ -113,7 +116,7 @@ def _setting_up(count):
     begins, ends = [0, 1, 2, last], [1, 2, 3 if count == 4 else 0, 0]
     kind = ir.VectorType(ir.DoubleType(), 4)
 
-    def step(place, corners, half, middle, centre, reach, frame, base):
+    def step(place, corners, half, middle, centre, reach, frame, lines):
         builder = place.builder
 
         def quarter(number):
@@ -166,9 +169,11 @@ def _setting_up(count):
         for k, part in enumerate(parts):
             frame.put(Place(builder, _LONG(DISC + k)), builder.extract_element(part.value, _INT(0)))
         single = ir.VectorType(ir.FloatType(), 8)
-        store(base, _ACROSS, builder.fptrunc(across.value, single))
-        store(base, _DOWN, builder.fptrunc(down.value, single))
-        store(base, _INVERSE, builder.fptrunc(inverse.value, ir.VectorType(ir.FloatType(), 4)))
+        store(lines, _ACROSS, builder.fptrunc(across.value, single))
+        store(lines, _DOWN, builder.fptrunc(down.value, single))
+        four = ir.VectorType(ir.FloatType(), 4)
+        store(lines, _INVERSE, builder.fptrunc(inverse.value, four))
+        store(lines, _SOLID, builder.fptrunc(solid.value, four))
         bits = builder.bitcast(there.lanes, ir.IntType(4))
         none, all_ = ir.IntType(4)(0), ir.IntType(4)(-1)
         return builder.and_(
@@ -182,14 +187,12 @@ _set_up_three, _set_up_four = _setting_up(3), _setting_up(4)
 
 
 @inner()
-def set_up(corners, f, half, middle, centre, reach, frame, base):
-    """Fill in the numbers of a face."""
-    place, quad = f * corners.shape[1] * 2, corners.shape[1] == 4
-    values = pointer(corners)
+def set_up(corners, f, quad, half, middle, centre, reach, frame, lines):
+    """Fill in the numbers of a face, in float64 and in float32."""
     if quad:
-        points = _set_up_four(place, values, half, middle, centre, reach, frame, base)
+        points = _set_up_four(f * 8, corners, half, middle, centre, reach, frame, lines)
     else:
-        points = _set_up_three(place, values, half, middle, centre, reach, frame, base)
+        points = _set_up_three(f * 6, corners, half, middle, centre, reach, frame, lines)
     if points:
         # The ends of an edge that is a point are those of its neighbours, too.
         for k in range(4):
@@ -199,11 +202,11 @@ def set_up(corners, f, half, middle, centre, reach, frame, base):
             for n in range(k, DISC, 4):
                 frame[n] = frame[n - k + m]
             for n in range(k, 16, 4):
-                base[_ACROSS + n] = base[_ACROSS + n - k + m]
-            base[_INVERSE + k] = base[_INVERSE + m]
+                lines[_ACROSS + n] = lines[_ACROSS + n - k + m]
+            lines[_INVERSE + k] = lines[_INVERSE + m]
 
 
-def place_tile(frame, column, row, base):
+def place_tile(frame, column, row, tile):
     """Fill in the numbers of a tile; whether its centre is within reach of all edges."""
     builder = frame.builder
     here = frame[CENTRE] + column * frame[ACROSS] + row * frame[DOWN]
@@ -211,7 +214,7 @@ def place_tile(frame, column, row, base):
     beyond = here - frame[LENGTH]
     for place, numbers in ((_BASE, here), (_BEYOND - 4, beyond)):
         numbers = maximum(minimum(numbers, _MOST), -_MOST)
-        store(base, place, builder.fptrunc(numbers.value, ir.VectorType(ir.FloatType(), 8)))
+        store(tile, place, builder.fptrunc(numbers.value, ir.VectorType(ir.FloatType(), 8)))
     bits = builder.bitcast(near.lanes, ir.IntType(8))
     return builder.icmp_signed("==", bits, ir.IntType(8)(-1))
 
@@ -225,11 +228,11 @@ def _pixels(builder, along_row, kind=_FLOATS):
     return Lanes(builder, ir.Constant(kind, [(n - (SIDE - 1) / 2) / SIDE for n in numbers]))
 
 
-def _edge(base, k, x, y):
+def _edge(tile, lines, k, x, y):
     """How far the pixels are inward of an edge, along it, and beyond its end."""
-    inward = base.all(_BASE + k) + base.all(_ACROSS + k) * x + base.all(_DOWN + k) * y
-    more = base.all(_ACROSS + 4 + k) * x + base.all(_DOWN + 4 + k) * y
-    return inward, base.all(_BASE + 4 + k) + more, base.all(_BEYOND + k) + more
+    inward = tile.all(_BASE + k) + lines.all(_ACROSS + k) * x + lines.all(_DOWN + k) * y
+    more = lines.all(_ACROSS + 4 + k) * x + lines.all(_DOWN + 4 + k) * y
+    return inward, tile.all(_BASE + 4 + k) + more, tile.all(_BEYOND + k) + more
 
 
 def _nearest(edges):
@@ -265,12 +268,12 @@ def _measuring(count, places=False):
     With `places` it keeps how far inward of each edge pixels are.
     """
 
-    def step(i, base, solid, block):
+    def step(i, tile, lines, block):
         x, y = _pixels(i.builder, True), _pixels(i.builder, False)
-        edges = [_edge(base, k, x, y) for k in range(count)]
+        edges = [_edge(tile, lines, k, x, y) for k in range(count)]
         for k in range(count if places else 0):
             block[i + (INWARD + k * STRIDE)] = edges[k][0]
-        block[i + DISTANCE] = _signed(*_nearest(edges), solid)
+        block[i + DISTANCE] = _signed(*_nearest(edges), lines.all(_SOLID))
 
     return lanewise(step)
 
@@ -278,16 +281,16 @@ def _measuring(count, places=False):
 def _measuring_slopes(count, places=False):
     """A step that also finds the nearest point, for gradients; see the columns of a block."""
 
-    def step(i, base, solid, block):
+    def step(i, tile, lines, block):
         x, y = _pixels(i.builder, True), _pixels(i.builder, False)
         best = lowest = height = gap = foot = edge = None
         for k in range(count):
-            inward, along, beyond = _edge(base, k, x, y)
+            inward, along, beyond = _edge(tile, lines, k, x, y)
             if places:
                 block[i + (INWARD + k * STRIDE)] = inward
             outside = maximum(beyond, 0.0) + minimum(along, 0.0)
             here = inward * inward + outside * outside
-            place = along * base.all(_INVERSE + k)
+            place = along * lines.all(_INVERSE + k)
             if best is None:
                 best, lowest, height, gap, foot = here, inward, inward, outside, place
                 edge = Lanes(i.builder, inward.of(0.0))
@@ -296,7 +299,7 @@ def _measuring_slopes(count, places=False):
                 height, gap = where(closer, inward, height), where(closer, outside, gap)
                 foot, edge = where(closer, place, foot), where(closer, float(k), edge)
                 best, lowest = minimum(here, best), minimum(inward, lowest)
-        distance = _signed(best, lowest, gap, solid)
+        distance = _signed(best, lowest, gap, lines.all(_SOLID))
         inverse, on_edge = 1.0 / distance, distance.equals(0.0)
         block[i + DISTANCE], block[i + EDGE] = distance, edge
         block[i + HEIGHT] = where(on_edge, 1.0, height * inverse)
@@ -360,42 +363,31 @@ def new_block():
     """The memory of a walk.
 
     Its cursor; columns; the tiles of a block; the parts that belong to one face each, where one
-    begins, and its face; the numbers of the faces of parts, and of one tile.
+    begins, and its face; the numbers of the faces of parts in float64 and in float32, and those of
+    tiles; the candidates for tiles: column, row, and part; and the parts of tiles.
     """
     return (
-        np.zeros(4, np.int64), np.zeros(COLUMNS, np.float32), np.zeros(TILES, np.int64),
+        np.zeros(4, np.int64), np.zeros(COLUMNS, np.float32), np.zeros(TILES + 1, np.int64),
         np.zeros(TILES + 1, np.int64), np.zeros(TILES, np.int64), np.zeros((TILES, FRAME)),
-        np.zeros(NUMBERS, np.float32),
+        np.zeros((TILES, OF_FACE), np.float32), np.zeros((TILES + 1, OF_TILE), np.float32),
+        np.zeros((TILES, 3), np.int64), np.zeros(TILES + 1, np.int64),
     )  # fmt: skip
 
 
 @inner()
-def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, places):
-    """Collect the next tiles within reach of faces before `last` and measure their distances.
-
-    Returns their number; 0 at the end of the walk. Faces are visited in order. Tiles lie side by
-    side from the corner of the box of a face on, as far as images have whole tiles, so that a small
-    face has few; those of `rows` (y0, y1) are wanted. Unless there are `slopes` or `places`,
-    constants, only distances are measured; with `places` tiles are those of the image.
-    """
-    cursor, tiles, starts, faces, frames = block[0], block[2], block[3], block[4], block[5]
-    columns, base = pointer(block[1]), pointer(block[6])
-    down, across = (size[0] + SIDE - 1) & -SIDE, (size[1] + SIDE - 1) & -SIDE
+def _candidates(boxes, last, rows, down, across, block):
+    """Collect tiles in the boxes of faces before `last`; return how many, and of how many parts."""
+    cursor, faces, found = pointer(block[0]), pointer(block[4]), pointer(block[8])
     low, high = rows
-    reach = radius * 0.5 * min(size[0], size[1]) + FARTHEST
-    half, middle, centre = 0.5 * min(size[0], size[1]), 0.5 * (size[1] - 1), 0.5 * (size[0] - 1)
-    quad = corners.shape[1] == 4
+    boxes = pointer(boxes)
     f, row, column = cursor[FACE], cursor[ROW], cursor[COLUMN]
     n, parts = 0, 0
     while f < last and n < TILES:
-        left, top = np.int64(boxes[f, 0]), np.int64(boxes[f, 2])
-        wide, tall = np.int64(boxes[f, 1]) - left, np.int64(boxes[f, 3]) - top
+        left, top = np.int64(boxes[4 * f]), np.int64(boxes[4 * f + 2])
+        wide, tall = np.int64(boxes[4 * f + 1]) - left, np.int64(boxes[4 * f + 3]) - top
         if wide <= 0 or tall <= 0:
             f, row = f + 1, -1
             continue
-        if places:
-            wide, tall = wide + (left & (SIDE - 1)), tall + (top & (SIDE - 1))
-            left, top = left - (left & (SIDE - 1)), top - (top & (SIDE - 1))
         wide, tall = (wide + SIDE - 1) & -SIDE, (tall + SIDE - 1) & -SIDE
         left, top = min(left, across - wide), min(top, down - tall)
         right, first, end = left + wide, top, top + tall
@@ -411,43 +403,73 @@ def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, p
         # What may not fit begins the next block: the sums of a face do not depend on others.
         if n > 0 and (end - row) * wide > (TILES - n) * SINGLES:
             break
-        frame = row_of(frames, parts)
-        set_up(corners, f, half, middle, centre, reach, frame, base)
-        x, y, square, mark = frame[DISC], frame[DISC + 1], frame[DISC + 2], frame[DISC + 3]
-        start = n
         while row < end and n < TILES:
-            dx, dy = column + 0.5 * (SIDE - 1) - x, row + 0.5 * (SIDE - 1) - y
-            if dx * dx + dy * dy <= square and place_tile(
-                frame, column * (1.0 / SIDE), row * (1.0 / SIDE), base
-            ):
-                place = SINGLES * n
-                # Constants in each branch: triangles have no fourth edge to measure.
-                if places:
-                    if slopes:
-                        _slopes_and_places(place, base, np.float32(mark), columns)
-                    else:
-                        _places_three(place, base, np.float32(mark), columns)
-                elif slopes:
-                    if quad:
-                        slopes_four(place, base, np.float32(mark), columns)
-                    else:
-                        slopes_three(place, base, np.float32(mark), columns)
-                elif quad:
-                    measure_four(place, base, np.float32(mark), columns)
-                else:
-                    measure_three(place, base, np.float32(mark), columns)
-                tiles[n] = (image * down + row) * across + column * (SIDE if places else 1)
-                n += 1
-            column += SIDE
+            found[3 * n], found[3 * n + 1], found[3 * n + 2] = column, row, parts
+            n, column = n + 1, column + SIDE
             if column == right:
                 row, column = row + SIDE, left
-        if n > start:
-            starts[parts], faces[parts] = start, f
-            parts += 1
+        faces[parts] = f
+        parts += 1
         if row >= end:
             f, row = f + 1, -1
-    starts[parts] = n
     cursor[FACE], cursor[ROW], cursor[COLUMN], cursor[PARTS] = f, row, column, parts
+    return n, parts
+
+
+@inner()
+def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, places):
+    """Collect the next tiles within reach of faces before `last` and measure their distances.
+
+    Returns their number; at the end of the walk there are no parts. Faces are visited in order.
+    Tiles lie side by side from the corner of the box of a face on, as far as images have whole
+    tiles, so that a small face has few; those of `rows` (y0, y1) are wanted. Unless there are
+    `slopes` or `places`, constants, only distances are measured.
+
+    Nothing branches on what is within reach, which nobody foresees: a candidate that is not is
+    overwritten by the next one.
+    """
+    tiles, starts, owners = pointer(block[2]), pointer(block[3]), pointer(block[9])
+    columns, found, faces = pointer(block[1]), pointer(block[8]), pointer(block[4])
+    frames, lines, bases = pointer(block[5]), pointer(block[6]), pointer(block[7])
+    down, across = (size[0] + SIDE - 1) & -SIDE, (size[1] + SIDE - 1) & -SIDE
+    count, parts = _candidates(boxes, last, rows, down, across, block)
+    half, middle, centre = 0.5 * min(size[0], size[1]), 0.5 * (size[1] - 1), 0.5 * (size[0] - 1)
+    reach, quad, points = radius * half + FARTHEST, corners.shape[1] == 4, pointer(corners)
+    for p in range(parts):
+        set_up(
+            points, faces[p], quad, half, middle, centre, reach, shifted(frames, FRAME * p),
+            shifted(lines, OF_FACE * p),
+        )  # fmt: skip
+    n, starts[0] = 0, 0
+    for k in range(count):
+        column, row, part = found[3 * k], found[3 * k + 1], found[3 * k + 2]
+        frame = shifted(frames, FRAME * part)
+        dx = column + 0.5 * (SIDE - 1) - frame[DISC]
+        dy = row + 0.5 * (SIDE - 1) - frame[DISC + 1]
+        near = place_tile(
+            frame, column * (1.0 / SIDE), row * (1.0 / SIDE), shifted(bases, OF_TILE * n)
+        )
+        tiles[n], owners[n] = (image * down + row) * across + column, part
+        n += np.int64(near & (dx * dx + dy * dy <= frame[DISC + 2]))
+        starts[part + 1] = n
+    for k in range(n):
+        place, tile = SINGLES * k, shifted(bases, OF_TILE * k)
+        of_face = shifted(lines, OF_FACE * owners[k])
+        # Constants in each branch: triangles have no fourth edge to measure.
+        if places:
+            if slopes:
+                _slopes_and_places(place, tile, of_face, columns)
+            else:
+                _places_three(place, tile, of_face, columns)
+        elif slopes:
+            if quad:
+                slopes_four(place, tile, of_face, columns)
+            else:
+                slopes_three(place, tile, of_face, columns)
+        elif quad:
+            measure_four(place, tile, of_face, columns)
+        else:
+            measure_three(place, tile, of_face, columns)
     return n
 
 
@@ -486,6 +508,16 @@ def arguments(count, image, formulas, size, block):
 # ---------------------------------------------------------------------------------------------
 # Forward
 # ---------------------------------------------------------------------------------------------
+
+
+def rows_of(values, pixel, width):
+    """What an array holds at the pixels of a tile."""
+    rows = [loaded(values, pixel + width * k, SIDE) for k in range(SIDE)]
+    while len(rows) > 1:
+        both = range(2 * rows[0].type.count)
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        rows = [shuffled(values.builder, a, b, both) for a, b in pairs]
+    return Lanes(values.builder, rows[0])
 
 
 @lanewise
@@ -545,7 +577,7 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, st
             n = next_tiles(
                 corners, boxes, offsets[b + 1], rows, b, image[RADIUS], size, block, False, False
             )  # fmt: skip
-            if n == 0:
+            if cursor[PARTS] == 0:
                 break
             arguments(n * SINGLES, image, formulas, size, columns)
             call_cdf(formulas.cdf, shifted(columns, ARGUMENT), n * SINGLES, formulas.shape, cdf, sf)
@@ -572,14 +604,7 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, st
 @lanewise
 def _copy(i, block, alpha, rest, grad, pixel, width):
     """Fill in what is known of the pixels of a tile; those that are saturated have no gradient."""
-    builder, found = i.builder, []
-    for values in (alpha, rest, grad):
-        rows = [loaded(values, pixel + width * k, SIDE) for k in range(SIDE)]
-        while len(rows) > 1:
-            both = range(2 * rows[0].type.count)
-            pairs = zip(rows[::2], rows[1::2], strict=True)
-            rows = [shuffled(builder, a, b, both) for a, b in pairs]
-        found.append(Lanes(builder, rows[0]))
+    found = [rows_of(values, pixel, width) for values in (alpha, rest, grad)]
     block[i + ALPHA], block[i + REST] = found[:2]
     block[i + GRAD] = where(found[1] > 0.0, found[2], 0.0)
 
@@ -711,7 +736,7 @@ def backward_tiles(
         slope = np.float32(per_pixel(image, formulas, size))
         while True:
             n = next_tiles(corners, boxes, last, rows, b, image[RADIUS], size, block, True, False)
-            if n == 0:
+            if cursor[PARTS] == 0:
                 break
             arguments(n * SINGLES, image, formulas, size, columns)
             call_cdf_and_pdf(
@@ -736,6 +761,8 @@ def backward_tiles(
                     through(i, a, cutoff, slope, columns)
             for p in range(cursor[PARTS]):
                 first, end = starts[p] * SINGLES, starts[p + 1] * SINGLES
+                if first == end:
+                    continue
                 frame, corner = row_of(block[5], p), faces[p] * count * 2
                 if count == 4:
                     move_four(first, end, columns, frame, half, grads, corner)

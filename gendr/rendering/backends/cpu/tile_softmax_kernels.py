@@ -2,9 +2,7 @@
 
 The walk, the coverage and the gradients of distances are those of silhouettes (`tile_kernels`). The
 exponents of the softmax count from the nearest depth of the scene, so that they have all digits of
-the differences of depths, and nothing overflows. Images are stored tile by tile, and the tiles of
-faces are those of the image: colours and weights of a pixel lie beside each other, four vectors for
-a tile.
+the differences of depths, and nothing overflows.
 
 Source: Liu et al., Soft Rasterizer (2019), the softmax over depth.
 """
@@ -48,10 +46,13 @@ from gendr.rendering.backends.cpu.tile_kernels import (
     WEIGHT,
     arguments,
     four_sums,
+    loaded,
     move_three,
     new_block,
     next_tiles,
     per_pixel,
+    rows_of,
+    shuffled,
     store,
     through,
     through_squared,
@@ -60,6 +61,7 @@ from gendr.rendering.backends.cpu.tile_kernels import (
 # Of a pixel: red, green and blue, and the sum of weights, of which the backward pass gets the
 # inverse, and the gradients of these colours and of all shares (see `softmax_kernels`).
 CHANNELS, READ = 4, 5
+ATTRIBUTES = 15
 # Numbers of a face: 1 / w of its corners; one over its heights above the opposite edges; exponents;
 # colours; and a third if it has no area.
 _INVERSE_W, _HEIGHTS, _EXPONENTS, _COLOURS, _THIRD = 0, 3, 6, 9, 18
@@ -77,19 +79,17 @@ _FLOATS, _LONG = ir.VectorType(ir.FloatType(), SINGLES), ir.IntType(64)
 @inner()
 def _numbers(corners, attributes, f, frame, half, rate, nearest, out):
     """Fill in the numbers of a face, from its frame and attributes."""
-    area = frame[DISC + 4]
-    solid = has_area(
-        area / (half * half), corners[f, 0, 0], corners[f, 0, 1], corners[f, 1, 0],
-        corners[f, 1, 1], corners[f, 2, 0], corners[f, 2, 1],
-    )  # fmt: skip
+    area, at = frame[DISC + 4], shifted(corners, 6 * f)
+    solid = has_area(area / (half * half), at[0], at[1], at[2], at[3], at[4], at[5])
+    own = shifted(attributes, ATTRIBUTES * f)
     for k in range(3):
-        w, edge = attributes[f, W + k], frame[LENGTH + 4 + (k + 1) % 3]
+        w, edge = own[W + k], frame[LENGTH + 4 + (k + 1) % 3]
         out[_INVERSE_W + k] = np.float32(1.0) / w if w > 0.0 else np.float32(1.0)
         out[_HEIGHTS + k] = np.float32(edge / area) if solid else np.float32(0.0)
-        exponent = (nearest - attributes[f, DEPTH + k]) * rate
+        exponent = (nearest - own[DEPTH + k]) * rate
         out[_EXPONENTS + k] = np.float32(exponent)
         for c in range(3):
-            out[_COLOURS + 3 * k + c] = attributes[f, COLOUR + 3 * k + c]
+            out[_COLOURS + 3 * k + c] = own[COLOUR + 3 * k + c]
     out[_THIRD] = np.float32(0.0) if solid else np.float32(1.0 / 3.0)
 
 
@@ -114,14 +114,17 @@ def _mixed(weights, numbers, column, step=1):
 
 
 @lanewise
-def _add(i, a, cutoff, numbers, block, place, sums):
+def _add(i, a, cutoff, numbers, block, pixel, width, plane, sums):
     """Add a fragment to the colours and weights of the pixels of a tile."""
     weights = _corner_weights(*_places(i, block, numbers), *_inverses(numbers))[:3]
     share = where(a[i] > cutoff, a[i] * exp(_mixed(weights, numbers, _EXPONENTS)), 0.0)
-    for c in range(3):
-        colour = _mixed(weights, numbers, _COLOURS + c, 3)
-        sums[place + SINGLES * c] = sums[place + SINGLES * c] + share * colour
-    sums[place + SINGLES * 3] = sums[place + SINGLES * 3] + share
+    parts = [share * _mixed(weights, numbers, _COLOURS + c, 3) for c in range(3)]
+    for part in (*parts, share):
+        for k in range(SIDE):
+            row = shuffled(i.builder, part.value, part.value, range(SIDE * k, SIDE * k + SIDE))
+            place = pixel + width * k
+            store(sums, place, i.builder.fadd(loaded(sums, place, SIDE), row))
+        pixel = pixel + plane
 
 
 @kernel()
@@ -140,7 +143,7 @@ def softmax_tiles(
         formulas: see there.
         attributes: float32 [T, 15], w, depth and colours of corners, see `softmax_kernels`.
         depths: float64, the rate of the softmax, the nearest depth, and that of the background.
-        sums: float32 [tiles, 4, 16], 0 before; then colours, and one over the sum of weights.
+        sums: float32 [4, B, H, W] of whole tiles: colours, and one over the sum of weights.
         colours: float32 [B, H, W, 3], without the part of the background.
         shares: float32 [B, H, W], that of the background.
         start: a row of tiles, of all images.
@@ -154,6 +157,10 @@ def softmax_tiles(
     cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
     cdf, sf = shifted(columns, CDF), shifted(columns, SF)
     a = sf if formulas.reversed else cdf
+    # A tile may reach beyond the rows, by less than its side.
+    wide, before = across * SIDE, (start - 1) * SIDE * across * SIDE
+    own = np.zeros((CHANNELS, (stop - start + 2) * SIDE * wide), np.float32)
+    plane = own.shape[1]
     for b in range(start // down, (stop - 1) // down + 1):
         rows = (SIDE * max(start - b * down, 0), SIDE * min(stop - b * down, down))
         cursor[FACE], cursor[ROW], image = offsets[b], -1, images[b]
@@ -161,35 +168,36 @@ def softmax_tiles(
             n = next_tiles(
                 corners, boxes, offsets[b + 1], rows, b, image[RADIUS], size, block, False, True
             )  # fmt: skip
-            if n == 0:
+            if cursor[PARTS] == 0:
                 break
             arguments(n * SINGLES, image, formulas, size, columns)
             call_cdf(formulas.cdf, shifted(columns, ARGUMENT), n * SINGLES, formulas.shape, cdf, sf)
             for p in range(cursor[PARTS]):
+                if starts[p] == starts[p + 1]:
+                    continue
                 _numbers(
-                    corners, attributes, faces[p], row(block[5], p), half, depths[0],
-                    depths[1], pointer(memory),
+                    pointer(corners), pointer(attributes), faces[p], row(block[5], p), half,
+                    depths[0], depths[1], pointer(memory),
                 )  # fmt: skip
                 for k in range(starts[p], starts[p + 1]):
                     _add(
-                        k * SINGLES, a, cutoff, memory, columns, CHANNELS * tiles[k],
-                        pointer(sums),
+                        k * SINGLES, a, cutoff, memory, columns, tiles[k] - before, wide, plane,
+                        pointer(own),
                     )  # fmt: skip
     behind = np.float32(math.exp(max((depths[1] - depths[2]) * depths[0], -700.0)))
     for t in range(start, stop):
         first, count = t // down * height + t % down * SIDE, min(SIDE, height - t % down * SIDE)
         for y in range(count):
+            here = (t * SIDE + y) * wide
             for x in range(width):
-                lane = y * SIDE + (x & (SIDE - 1))
-                here = sums[t * across + x // SIDE]
-                whole = here[3, lane] + behind
+                i, k, pixel = here + x, here + x - before, (first + y) * width + x
+                whole = own[3, k] + behind
                 inverse = np.float32(1.0) / whole if whole > 0.0 else np.float32(0.0)
-                pixel = (first + y) * width + x
                 for c in range(3):
-                    here[c, lane] *= inverse
-                    colours[3 * pixel + c] = here[c, lane]
-                here[3, lane] = inverse
-                shares[pixel] = behind * inverse if here[3, lane] > 0.0 else np.float32(1.0)
+                    sums[c, i] = own[c, k] * inverse
+                    colours[3 * pixel + c] = sums[c, i]
+                sums[3, i] = inverse
+                shares[pixel] = behind * inverse if inverse > 0.0 else np.float32(1.0)
 
 
 @kernel()
@@ -202,8 +210,8 @@ def take_softmax_gradients(grads, share_grads, sums, shares, size, read, start, 
         sums: as `softmax_tiles` leaves them.
         shares: of the background.
         size: height and width.
-        read: float32 [tiles, 5, 16]: the gradients of red, green and blue; what a fragment takes
-            from the others of its pixel; one over the sum of weights. 0 before.
+        read: float32 [5, B, H, W] of whole tiles: the gradients of red, green and blue; what a
+            fragment takes from the others of its pixel; one over the sum of weights. 0 before.
         start: a row of tiles, of all images.
         stop: one past the last.
     """
@@ -212,28 +220,28 @@ def take_softmax_gradients(grads, share_grads, sums, shares, size, read, start, 
     for t in range(start, stop):
         first, count = t // down * height + t % down * SIDE, min(SIDE, height - t % down * SIDE)
         for y in range(count):
+            here = (t * SIDE + y) * across * SIDE
             for x in range(width):
-                lane, pixel = y * SIDE + (x & (SIDE - 1)), (first + y) * width + x
-                here, out = sums[t * across + x // SIDE], read[t * across + x // SIDE]
+                i, pixel = here + x, (first + y) * width + x
                 taken = -share_grads[pixel] * shares[pixel]
                 for c in range(3):
-                    out[c, lane] = grads[3 * pixel + c]
-                    taken -= grads[3 * pixel + c] * here[c, lane]
-                out[3, lane], out[4, lane] = taken, here[3, lane]
+                    read[c, i] = grads[3 * pixel + c]
+                    taken -= grads[3 * pixel + c] * sums[c, i]
+                read[3, i], read[4, i] = taken, sums[3, i]
 
 
 @lanewise
-def _backward(start, stop, a, cutoff, numbers, block, places, pixels, out):
+def _backward(start, stop, a, cutoff, numbers, block, places, width, plane, pixels, out):
     """Gradients of a part: of its coverages, and the sums for its face."""
     builder = start.builder
     zero = ir.Constant(_FLOATS, [0.0] * SINGLES)
     kept = [cgutils.alloca_once_value(builder, zero) for _ in range(_SUMS)]
     with cgutils.for_range_slice(builder, start.value, stop.value, _LONG(1), inc=True) as (k, _):
-        tile = Place(builder, builder.load(builder.gep(places.base, [k]))) * READ
+        pixel = Place(builder, builder.load(builder.gep(places.base, [k])))
         i = Place(builder, k) * SINGLES
         v, inverse_w = _places(i, block, numbers), _inverses(numbers)
         weights = _corner_weights(*v, *inverse_w)[:3]
-        *of_pixel, taken, inverse = (pixels[tile + SINGLES * c] for c in range(READ))
+        *of_pixel, taken, inverse = (rows_of(pixels, pixel + plane * c, width) for c in range(READ))
         height = exp(_mixed(weights, numbers, _EXPONENTS)) * inverse
         height = where(a[i] > cutoff, height, 0.0)
         onward = taken
@@ -263,20 +271,21 @@ def _backward(start, stop, a, cutoff, numbers, block, places, pixels, out):
 @inner()
 def _move(f, frame, half, rate, numbers, sums, attributes, out, corners):
     """Add the sums of a part to the gradients of its face."""
+    own, out, at = shifted(attributes, ATTRIBUTES * f), shifted(out, ATTRIBUTES * f), 6 * f
     for k in range(3):
         for c in range(3):
-            out[f, COLOUR + 3 * k + c] += np.float32(sums[_OF_COLOURS + 3 * k + c])
-        out[f, DEPTH + k] -= np.float32(sums[_OF_EXPONENTS + k] * rate)
+            out[COLOUR + 3 * k + c] += np.float32(sums[_OF_COLOURS + 3 * k + c])
+        out[DEPTH + k] -= np.float32(sums[_OF_EXPONENTS + k] * rate)
         inverse = numbers[_INVERSE_W + k]
-        if attributes[f, W + k] > 0.0:
-            out[f, W + k] -= np.float32(sums[_OF_W + k] * inverse * inverse)
+        if own[W + k] > 0.0:
+            out[W + k] -= np.float32(sums[_OF_W + k] * inverse * inverse)
         # Corner j moves coordinate k by - v_j times the slope of coordinate k.
         edge = (k + 1) % 3
         height = numbers[_HEIGHTS + k] * half / SIDE
         dx, dy = frame[ACROSS + edge] * height, -frame[DOWN + edge] * height
         for j in range(3):
-            corners[f, j, 0] -= np.float32(sums[_OF_PLACES + 3 * k + j] * dx)
-            corners[f, j, 1] -= np.float32(sums[_OF_PLACES + 3 * k + j] * dy)
+            corners[at + 2 * j] -= np.float32(sums[_OF_PLACES + 3 * k + j] * dx)
+            corners[at + 2 * j + 1] -= np.float32(sums[_OF_PLACES + 3 * k + j] * dy)
 
 
 @kernel()
@@ -304,6 +313,7 @@ def softmax_faces(
     """
     formulas = Formulas(*formulas)
     rows, half = (0, (size[0] + SIDE - 1) & -SIDE), 0.5 * min(size[0], size[1])
+    width = (size[1] + SIDE - 1) & -SIDE
     block, memory, sums = new_block(), np.zeros(_NUMBERS, np.float32), np.zeros(_SUMS)
     cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
     cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
@@ -316,7 +326,7 @@ def softmax_faces(
         slope = np.float32(per_pixel(image, formulas, size))
         while True:
             n = next_tiles(corners, boxes, last, rows, b, image[RADIUS], size, block, True, True)
-            if n == 0:
+            if cursor[PARTS] == 0:
                 break
             arguments(n * SINGLES, image, formulas, size, columns)
             call_cdf_and_pdf(
@@ -329,15 +339,20 @@ def softmax_faces(
                 pdf,
             )
             for p in range(cursor[PARTS]):
+                if starts[p] == starts[p + 1]:
+                    continue
                 f, frame = faces[p], row(block[5], p)
-                _numbers(corners, attributes, f, frame, half, depths[0], depths[1], pointer(memory))
+                _numbers(
+                    pointer(corners), pointer(attributes), f, frame, half, depths[0], depths[1],
+                    pointer(memory),
+                )  # fmt: skip
                 _backward(
-                    starts[p], starts[p + 1], a, cutoff, memory, columns, tiles, pointer(read),
-                    sums,
+                    starts[p], starts[p + 1], a, cutoff, memory, columns, tiles, width,
+                    read.shape[1], pointer(read), sums,
                 )  # fmt: skip
                 _move(
-                    f, frame, half, depths[0], memory, sums, attributes, grad_attributes,
-                    grad_corners,
+                    f, frame, half, depths[0], pointer(memory), pointer(sums), pointer(attributes),
+                    pointer(grad_attributes), pointer(grad_corners),
                 )  # fmt: skip
             for i in range(0, n * SINGLES, SINGLES):
                 if formulas.squared:
@@ -345,6 +360,8 @@ def softmax_faces(
                 else:
                     through(i, a, cutoff, slope, columns)
             for p in range(cursor[PARTS]):
+                if starts[p] == starts[p + 1]:
+                    continue
                 move_three(
                     starts[p] * SINGLES, starts[p + 1] * SINGLES, columns, row(block[5], p), half,
                     pointer(grad_corners), faces[p] * 6,
