@@ -24,12 +24,23 @@ from typing import Any
 import numpy as np
 import torch
 from llvmlite import ir
+from numba import types
 from torch import Tensor
 
 from gendr._common import memory
+from gendr.kernels.numba.calls import pointer
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.functions import compiled
-from gendr.kernels.numba.vectors import LANES, Condition, Lanes, Place, Pointer, lanewise, where
+from gendr.kernels.numba.vectors import (
+    LANES,
+    Condition,
+    Lanes,
+    Place,
+    Pointer,
+    lanewise,
+    minimum,
+    where,
+)
 from gendr.kernels.threads import num_threads, run
 from gendr.primitives import formulas
 from gendr.primitives.graphs import rasterized
@@ -310,27 +321,50 @@ def _holds(pos, tri, t, height, width, i, j):
     return True
 
 
-@inner()
-def cover(pos, tri, places, image):
-    """Set `image` [H, W], rows from the top, where there is a triangle; none is cut off.
+def _cover_samples(image, place, j, last, i, x0, y0, x1, y1, x2, y2, turn, slack):
+    """Set the next `LANES` samples of a row, as far as `last`, that are clearly in a triangle.
 
-    Most triangles of a fine mesh lie where others are, and most samples are clearly in or out: only
-    those at an edge are looked at as `draw` does.
+    Returns a bit for each other one that is not clearly outside, and not set.
+    """
+    builder, kind = j.builder, ir.VectorType(ir.IntType(8), LANES)
+    j = j + Lanes(builder, ir.Constant(j.value.type, [float(k) for k in range(LANES)]))
+    u0, u1, u2, v0, v1, v2 = x0 - j, x1 - j, x2 - j, y0 - i, y1 - i, y2 - i
+    least = minimum(turn * (u0 * v1 - u1 * v0), turn * (u1 * v2 - u2 * v1))
+    least = minimum(least, turn * (u2 * v0 - u0 * v2))
+    here = j <= last
+    held = ((least > slack) & here).lanes
+    address = builder.bitcast(builder.gep(image.base, [place.value]), kind.as_pointer())
+    shown = builder.or_(builder.load(address, align=1), builder.zext(held, kind))
+    builder.store(shown, address, align=1)
+    unset = builder.icmp_signed("==", shown, ir.Constant(kind, [0] * LANES))
+    unsure = builder.and_(unset, ((least > -slack) & here).lanes)
+    return builder.zext(builder.bitcast(unsure, ir.IntType(LANES)), ir.IntType(64))
+
+
+_cover_samples = lanewise(_cover_samples, types.int64)
+
+
+@inner()
+def cover(pos, tri, places, height, width, image):
+    """Set `image`, rows from the top, where there is a triangle; none is cut off.
+
+    Most samples are clearly in or out: only those at an edge are looked at as `draw` does.
 
     Args:
         pos: float64 [P, 4].
         tri: [T, 3].
         places: float64 [P, 2], is written: the vertices in pixels.
-        image: bool.
+        height: of the image.
+        width: of the image.
+        image: uint8 [H W + LANES], of which the last ones do not count.
     """
-    height, width = image.shape
     farthest = float(max(height, width))
     for v in range(len(pos)):
         places[v, 0] = 0.5 * (pos[v, 0] / pos[v, 3] * width + (width - 1))
         places[v, 1] = 0.5 * (pos[v, 1] / pos[v, 3] * height + (height - 1))
         farthest = max(farthest, abs(places[v, 0]), abs(places[v, 1]))
     # Products of two differences of places that are at most so much may be rounding.
-    slack = 1e-12 * farthest * farthest
+    slack, shown = 1e-12 * farthest * farthest, pointer(image)
     for t in range(len(tri)):
         u, v, w = tri[t, 0], tri[t, 1], tri[t, 2]
         x0, x1, x2 = places[u, 0], places[v, 0], places[w, 0]
@@ -341,16 +375,16 @@ def cover(pos, tri, places, image):
         i1 = math.floor(min(max(y0, y1, y2) + MARGIN, height - 1.0))
         turn = 1.0 if (x1 - x0) * (y2 - y0) > (x2 - x0) * (y1 - y0) else -1.0
         for i in range(i0, i1 + 1):
-            for j in range(j0, j1 + 1):
-                if image[height - 1 - i, j]:
-                    continue
-                u0, u1, u2, v0, v1, v2 = x0 - j, x1 - j, x2 - j, y0 - i, y1 - i, y2 - i
-                least = min(
-                    turn * (u0 * v1 - u1 * v0), turn * (u1 * v2 - u2 * v1),
-                    turn * (u2 * v0 - u0 * v2),
+            row = (height - 1 - i) * width
+            for j in range(j0, j1 + 1, LANES):
+                unsure = _cover_samples(
+                    shown, row + j, float(j), float(j1), float(i), x0, y0, x1, y1, x2, y2, turn,
+                    slack,
                 )  # fmt: skip
-                if least > slack or (least > -slack and _holds(pos, tri, t, height, width, i, j)):
-                    image[height - 1 - i, j] = True
+                while unsure:
+                    if unsure & 1 and _holds(pos, tri, t, height, width, i, j):
+                        image[row + j] = 1
+                    unsure, j = unsure >> 1, j + 1
 
 
 def _step(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from gendr.kernels.numba.compilation import kernel
+from gendr.kernels.numba.vectors import LANES
 from gendr.primitives.kernels.raster import cover
 
 
@@ -25,14 +26,14 @@ def masks(vertices, rotation, translation, focal, principal, parallel, faces, sh
         principal: [B, 2].
         parallel: whether cameras are orthographic.
         faces: int64 [F, 3].
-        shown: bool [B, H, W], false before.
+        shown: bool [B, H, W], is written.
         start: a camera.
         stop: one past the last.
     """
     height, width = shown.shape[1:]
     side = min(height, width)
     pos, places = np.zeros((len(vertices), 4)), np.empty((len(vertices), 2))
-    point = np.ones(4, vertices.dtype)
+    point, image = np.ones(4, vertices.dtype), np.empty(height * width + LANES, np.uint8)
     for b in range(start, stop):
         for v in range(len(vertices)):
             for k in range(3):
@@ -42,4 +43,8 @@ def masks(vertices, rotation, translation, focal, principal, parallel, faces, sh
             x = focal[b, 0] * point[0] + principal[b, 0] * w
             y = focal[b, 1] * point[1] + principal[b, 1] * w
             pos[v, 0], pos[v, 1], pos[v, 3] = x * (side / width), y * (side / height), w
-        cover(pos, faces, places, shown[b])
+        image[:] = 0
+        cover(pos, faces, places, height, width, image)
+        for i in range(height):
+            for j in range(width):
+                shown[b, i, j] = image[i * width + j] != 0

@@ -105,7 +105,7 @@ def covered(mesh: Mesh, camera: Camera, size: ImageSize) -> Tensor:
     from gendr.rendering.backends.cpu import mask_kernels
 
     given = (mesh.vertices, camera.rotation, camera.translation, camera.focal, camera.principal)
-    shown = torch.zeros(len(camera), size.height, size.width, dtype=torch.bool, device="cpu")
+    shown = torch.empty(len(camera), size.height, size.width, dtype=torch.bool, device="cpu")
     run(
         mask_kernels.masks, len(shown), *(x.detach().contiguous().numpy() for x in given),
         camera.orthographic, mesh.faces.numpy(), shown.numpy(),
