@@ -228,11 +228,12 @@ def _lines(camera: Camera, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     y = -(2 * torch.arange(height, **like) + 1 - height) / side
     x = (2 * torch.arange(width, **like) + 1 - width) / side
     xy = torch.cartesian_prod(y, x).flip(1)  # [H W, 2]
-    spread = []
+    eye, spread = camera.eye, []
     directions, origins = [], []
     for i in range(batch):  # one view at a time, to save memory
         weight = alpha[i].reshape(-1)
-        plane = (xy - camera.principal[i]) / camera.focal[i]
+        seen = weight.nonzero().squeeze(-1)  # what is not has no part in the sums
+        weight, plane = weight[seen], (xy[seen] - camera.principal[i]) / camera.focal[i]
         rotation = camera.rotation[i]
         if camera.orthographic:
             total = weight.sum()
@@ -240,7 +241,7 @@ def _lines(camera: Camera, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             variance = (weight @ (plane - middle).square().sum(-1)) / total
             spread.append((2 * variance).sqrt())  # of a disc: R^2 / 2
             directions.append(rotation[2])
-            origins.append(camera.eye[i] + middle @ rotation[:2])
+            origins.append(eye[i] + middle @ rotation[:2])
             continue
         slope = (plane.square().sum(-1) + 1).rsqrt()  # cosine to the optical axis
         weight = weight * slope**3  # solid angle of a pixel
@@ -251,7 +252,7 @@ def _lines(camera: Camera, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         cosine = (2 * length - 1).clamp(-1, 1)
         spread.append((1 - cosine.square()).clamp(min=0).sqrt())
         directions.append(mean / length @ rotation)
-        origins.append(camera.eye[i])
+        origins.append(eye[i])
     return torch.stack(directions), torch.stack(origins), torch.stack(spread)
 
 
