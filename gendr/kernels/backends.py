@@ -198,6 +198,7 @@ _CHOICES = {
     "primitives": "gendr.primitives.choice",
     "sorting": "gendr.sorting.backends.choice",
     "topk": "gendr.topk.backends.choice",
+    "losses": "gendr.losses.meshes",
     "logic": "gendr.logic.backends.choice",
     "relaxed": "gendr.relaxed.backends.choice",
     "splatting": "gendr.photos.splatting.choice",
@@ -209,9 +210,9 @@ def backends(of: str = "rendering") -> dict[str, Any]:
 
     Args:
         of: "rendering", "primitives" (`rasterize`, `interpolate`, `texture` and `antialias`),
-            "sorting", "topk" (masks and losses; its networks are those of sorting), "logic",
-            "relaxed" or "splatting" (the projection of splats; they are joined by rendering); or
-            "all".
+            "sorting", "topk" (masks and losses; its networks are those of sorting), "losses" (of
+            meshes), "logic", "relaxed" or "splatting" (the projection of splats; they are joined by
+            rendering); or "all".
 
     Returns:
         Every backend's name -> None if it is usable here, else the reason why not; of "all" such a

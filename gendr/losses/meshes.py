@@ -20,6 +20,8 @@ from gendr._common.checks import (
 from gendr._common.tensor_cache import cached
 from gendr._common.tracing import lasting
 from gendr._common.vectors import gathered, summed, unit
+from gendr.kernels.backends import Choice
+from gendr.kernels.operator import Operator
 from gendr.losses.means import mean
 from gendr.mesh import Mesh
 
@@ -88,6 +90,20 @@ class LaplacianLoss(nn.Module):
         return _sum_mean(self.laplacian(vertices).square(), 2)
 
 
+def _cosines(spec: tuple[Tensor, Tensor, Tensor], vertices: Tensor) -> Tensor:
+    """See `FlattenLoss.cosines`; the spec is its faces, pairs and signs."""
+    faces, pairs, sign = spec
+    corners = gathered(vertices, faces.T.reshape(-1), -2)
+    a, b, c = corners.unflatten(-2, (3, -1)).unbind(-3)
+    normal = unit(torch.linalg.cross(b - a, c - a))
+    first, second = gathered(normal, pairs.reshape(-1), -2).unflatten(-2, (2, -1)).unbind(-3)
+    return (first * second).sum(-1) * sign
+
+
+_COSINES = Operator("losses.cosines", reference=_cosines)
+_kernels_for = Choice("losses", {"cpu": "gendr.losses.kernels"}).kernels
+
+
 class FlattenLoss(nn.Module):
     """The sum over inner edges of (1 + cos)^2 of the angle between the two faces; 0 if flat.
 
@@ -124,13 +140,8 @@ class FlattenLoss(nn.Module):
         check_float("vertices", vertices)
         check_shape("vertices", vertices, "[V, 3] or [B, V, 3]", V=self.num_vertices)
         check_device("vertices", vertices, "faces", self.faces)
-        corners = gathered(vertices, self.faces.T.reshape(-1), -2)
-        a, b, c = corners.unflatten(-2, (3, -1)).unbind(-3)
-        normal = unit(torch.linalg.cross(b - a, c - a))
-        first, second = (
-            gathered(normal, self.pairs.reshape(-1), -2).unflatten(-2, (2, -1)).unbind(-3)
-        )
-        return (first * second).sum(-1) * self.sign
+        spec = self.faces, self.pairs, self.sign
+        return _COSINES(_kernels_for(_COSINES.name, vertices), spec, vertices)
 
     def forward(self, vertices: Tensor) -> Tensor:
         """The loss: a sum over pairs of faces, and a mean over the batch.

@@ -249,6 +249,15 @@ def _losses() -> Example:
     return Example(batch, _leaves(torch.randn(3, 6)))
 
 
+def _cosines() -> Example:
+    from gendr.losses import FlattenLoss
+
+    box = gendr.mesh.icosphere(0)
+    vertices = box.vertices + 0.1 * torch.rand_like(box.vertices)
+    creases = FlattenLoss(box.faces)
+    return Example((creases.faces, creases.pairs, creases.sign), _leaves(vertices))
+
+
 def _steepness() -> Tensor:
     return torch.tensor(3.0)
 
@@ -393,6 +402,7 @@ _EXAMPLES = {
     "sorting.ranks": _projection,
     "sorting.rows": _rows,
     "sorting.values": _projection,
+    "losses.cosines": _cosines,
     "primitives.antialias": _antialias,
     "primitives.interpolate": _interpolate,
     "primitives.rasterize": _rasterize,
