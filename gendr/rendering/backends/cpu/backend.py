@@ -177,14 +177,15 @@ def _single_forward(
     if images is None:
         images = _images(faces, aggregation, scale, shift, p)
     tables = tables_of(faces, corners, size, images)
-    side = tile_kernels.SIDE
-    height, width = (-(-n // side) * side for n in (size.height, size.width))
+    side, width = tile_kernels.SIDE, tile_kernels.row_length(size.width)
+    height = -(-size.height // side) * side
     a, s = (memory.empty((faces.images, height, width), torch.float32) for _ in range(2))
     run(
         tile_kernels.alpha_tiles, faces.images * height // side, tables.corners, tables.offsets,
         tables.boxes, images, (size.height, size.width), task.formulas, a.numpy(), s.numpy(),
     )  # fmt: skip
-    return (a[:, : size.height, : size.width].reshape(-1).clone(),), (a, s, tables)
+    found = a[:, : size.height, : size.width].clone(memory_format=torch.contiguous_format)
+    return (found.view(-1),), (a, s, tables)
 
 
 def _single_backward(

@@ -183,10 +183,11 @@ def _single_forward(
     faces, size, coverage, look = task
     columns = {kernels.SCALE: scale.numpy(), kernels.SHIFT: number_of(shift)}
     tables = tables_of(faces, corners, size, image_table(coverage.radius(), columns))
-    down, across = (-(-n // tile_kernels.SIDE) for n in (size.height, size.width))
+    down = -(-size.height // tile_kernels.SIDE)
     rows, pixels = faces.images * down, faces.images * size.pixels
-    whole = rows * across * tile_kernels.SINGLES
-    kept = memory.empty((colours.CHANNELS, whole), torch.float32)
+    # A row more, so that channels do not share places of the caches either.
+    whole = rows * tile_kernels.SIDE + 1, tile_kernels.row_length(size.width)
+    kept = memory.empty((colours.CHANNELS, *whole), torch.float32)
     depths = np.array(
         [number_of(rate), float(attributes[:, colours.DEPTH : colours.COLOUR].min()), look.backdrop]
     )
@@ -211,7 +212,7 @@ def _single_backward(
     grad, of_shares = grads
     grad = shares.new_zeros(len(shares), 3) if grad is None else grad
     of_shares = torch.zeros_like(shares) if of_shares is None else of_shares
-    read = memory.empty((colours.READ, kept.shape[1]), torch.float32).zero_()
+    read = memory.empty((colours.READ, *kept.shape[1:]), torch.float32).zero_()
     down = -(-size.height // colours.SIDE)
     run(
         colours.take_softmax_gradients, faces.images * down, grad.view(-1).numpy(),

@@ -82,6 +82,15 @@ _FLOATS, _INT, _LONG = ir.VectorType(ir.FloatType(), SINGLES), ir.IntType(32), i
 # ---------------------------------------------------------------------------------------------
 
 
+def row_length(width):
+    """How many pixels the rows of an image have in memory: whole tiles, and some more.
+
+    Rows whose distance is a high power of two would share few places of the nearest cache.
+    """
+    whole = -(-width // SIDE) * SIDE
+    return whole if whole % 256 else whole + SINGLES
+
+
 def shuffled(builder, a, b, places):
     """The numbers of two vectors at these places."""
     kind = ir.VectorType(_INT, len(places))
@@ -417,8 +426,10 @@ def _candidates(boxes, last, rows, down, across, block):
 
 
 @inner()
-def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, places):
+def next_tiles(corners, boxes, last, rows, image, radius, size, width, block, slopes, places):
     """Collect the next tiles within reach of faces before `last` and measure their distances.
+
+    The tile of a pixel has its number in images whose rows have so much `width`.
 
     Returns their number; at the end of the walk there are no parts. Faces are visited in order.
     Tiles lie side by side from the corner of the box of a face on, as far as images have whole
@@ -449,7 +460,7 @@ def next_tiles(corners, boxes, last, rows, image, radius, size, block, slopes, p
         near = place_tile(
             frame, column * (1.0 / SIDE), row * (1.0 / SIDE), shifted(bases, OF_TILE * n)
         )
-        tiles[n], owners[n] = (image * down + row) * across + column, part
+        tiles[n], owners[n] = (image * down + row) * width + column, part
         n += np.int64(near & (dx * dx + dy * dy <= frame[DISC + 2]))
         starts[part + 1] = n
     for k in range(n):
@@ -555,14 +566,14 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, st
         images: see `kernels.IMAGE_COLUMNS`.
         size: height and width.
         formulas: a tuple of `Formulas`.
-        alpha: float32 [B, H, W] of whole tiles, at least that of the images.
+        alpha: float32 [B, H, W] of whole tiles, and rows of `row_length`.
         rest: the same, 1 - alpha.
         start: a run of rows, of all images.
         stop: one past the last.
     """
     formulas = Formulas(*formulas)
-    down, across = (size[0] + SIDE - 1) // SIDE, (size[1] + SIDE - 1) // SIDE
-    block, width = new_block(), across * SIDE
+    down = (size[0] + SIDE - 1) // SIDE
+    block, width = new_block(), alpha.shape[2]
     # A tile may reach beyond the rows, by less than its side.
     first = (start - 1) * SIDE * width
     sums = np.zeros((stop - start + 2) * SIDE * width)
@@ -575,7 +586,8 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, st
         cursor[FACE], cursor[ROW], image = offsets[b], -1, images[b]
         while True:
             n = next_tiles(
-                corners, boxes, offsets[b + 1], rows, b, image[RADIUS], size, block, False, False
+                corners, boxes, offsets[b + 1], rows, b, image[RADIUS], size, width, block, False,
+                False,
             )  # fmt: skip
             if cursor[PARTS] == 0:
                 break
@@ -723,7 +735,7 @@ def backward_tiles(
     """
     formulas = Formulas(*formulas)
     rows, half = (0, (size[0] + SIDE - 1) & -SIDE), 0.5 * min(size[0], size[1])
-    width = (size[1] + SIDE - 1) & -SIDE
+    width = rendered[0].shape[2]
     block, grads = new_block(), pointer(out)
     cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
     alpha, rest, grad = pointer(rendered[0]), pointer(rendered[1]), pointer(rendered[2])
@@ -735,7 +747,9 @@ def backward_tiles(
         cursor[FACE], cursor[ROW] = max(start, offsets[b]), -1
         slope = np.float32(per_pixel(image, formulas, size))
         while True:
-            n = next_tiles(corners, boxes, last, rows, b, image[RADIUS], size, block, True, False)
+            n = next_tiles(
+                corners, boxes, last, rows, b, image[RADIUS], size, width, block, True, False
+            )  # fmt: skip
             if cursor[PARTS] == 0:
                 break
             arguments(n * SINGLES, image, formulas, size, columns)

@@ -143,7 +143,7 @@ def softmax_tiles(
         formulas: see there.
         attributes: float32 [T, 15], w, depth and colours of corners, see `softmax_kernels`.
         depths: float64, the rate of the softmax, the nearest depth, and that of the background.
-        sums: float32 [4, B, H, W] of whole tiles: colours, and one over the sum of weights.
+        sums: float32 [4, B H + 1, W] of whole tiles: colours, and one over the sum of weights.
         colours: float32 [B, H, W, 3], without the part of the background.
         shares: float32 [B, H, W], that of the background.
         start: a row of tiles, of all images.
@@ -151,22 +151,22 @@ def softmax_tiles(
     """
     formulas = Formulas(*formulas)
     height, width = size
-    down, across = (height + SIDE - 1) // SIDE, (width + SIDE - 1) // SIDE
+    down = (height + SIDE - 1) // SIDE
     half, cutoff = 0.5 * min(height, width), np.float32(formulas.cutoff)
     block, memory = new_block(), np.zeros(_NUMBERS, np.float32)
     cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
     cdf, sf = shifted(columns, CDF), shifted(columns, SF)
     a = sf if formulas.reversed else cdf
     # A tile may reach beyond the rows, by less than its side.
-    wide, before = across * SIDE, (start - 1) * SIDE * across * SIDE
-    own = np.zeros((CHANNELS, (stop - start + 2) * SIDE * wide), np.float32)
-    plane = own.shape[1]
+    wide, before = sums.shape[2], (start - 1) * SIDE
+    own = np.zeros((CHANNELS, (stop - start + 2) * SIDE, wide), np.float32)
     for b in range(start // down, (stop - 1) // down + 1):
         rows = (SIDE * max(start - b * down, 0), SIDE * min(stop - b * down, down))
         cursor[FACE], cursor[ROW], image = offsets[b], -1, images[b]
         while True:
             n = next_tiles(
-                corners, boxes, offsets[b + 1], rows, b, image[RADIUS], size, block, False, True
+                corners, boxes, offsets[b + 1], rows, b, image[RADIUS], size, wide, block, False,
+                True,
             )  # fmt: skip
             if cursor[PARTS] == 0:
                 break
@@ -181,22 +181,23 @@ def softmax_tiles(
                 )  # fmt: skip
                 for k in range(starts[p], starts[p + 1]):
                     _add(
-                        k * SINGLES, a, cutoff, memory, columns, tiles[k] - before, wide, plane,
-                        pointer(own),
+                        k * SINGLES, a, cutoff, memory, columns, tiles[k] - before * wide, wide,
+                        own.shape[1] * wide, pointer(own),
                     )  # fmt: skip
     behind = np.float32(math.exp(max((depths[1] - depths[2]) * depths[0], -700.0)))
     for t in range(start, stop):
         first, count = t // down * height + t % down * SIDE, min(SIDE, height - t % down * SIDE)
         for y in range(count):
-            here = (t * SIDE + y) * wide
+            i = t * SIDE + y
+            k = i - before
             for x in range(width):
-                i, k, pixel = here + x, here + x - before, (first + y) * width + x
-                whole = own[3, k] + behind
+                pixel = (first + y) * width + x
+                whole = own[3, k, x] + behind
                 inverse = np.float32(1.0) / whole if whole > 0.0 else np.float32(0.0)
                 for c in range(3):
-                    sums[c, i] = own[c, k] * inverse
-                    colours[3 * pixel + c] = sums[c, i]
-                sums[3, i] = inverse
+                    sums[c, i, x] = own[c, k, x] * inverse
+                    colours[3 * pixel + c] = sums[c, i, x]
+                sums[3, i, x] = inverse
                 shares[pixel] = behind * inverse if inverse > 0.0 else np.float32(1.0)
 
 
@@ -210,24 +211,24 @@ def take_softmax_gradients(grads, share_grads, sums, shares, size, read, start, 
         sums: as `softmax_tiles` leaves them.
         shares: of the background.
         size: height and width.
-        read: float32 [5, B, H, W] of whole tiles: the gradients of red, green and blue; what a
+        read: float32 [5, B H + 1, W] of whole tiles: the gradients of red, green and blue; what a
             fragment takes from the others of its pixel; one over the sum of weights. 0 before.
         start: a row of tiles, of all images.
         stop: one past the last.
     """
     height, width = size
-    down, across = (height + SIDE - 1) // SIDE, (width + SIDE - 1) // SIDE
+    down = (height + SIDE - 1) // SIDE
     for t in range(start, stop):
         first, count = t // down * height + t % down * SIDE, min(SIDE, height - t % down * SIDE)
         for y in range(count):
-            here = (t * SIDE + y) * across * SIDE
+            i = t * SIDE + y
             for x in range(width):
-                i, pixel = here + x, (first + y) * width + x
+                pixel = (first + y) * width + x
                 taken = -share_grads[pixel] * shares[pixel]
                 for c in range(3):
-                    read[c, i] = grads[3 * pixel + c]
-                    taken -= grads[3 * pixel + c] * sums[c, i]
-                read[3, i], read[4, i] = taken, sums[3, i]
+                    read[c, i, x] = grads[3 * pixel + c]
+                    taken -= grads[3 * pixel + c] * sums[c, i, x]
+                read[3, i, x], read[4, i, x] = taken, sums[3, i, x]
 
 
 @lanewise
@@ -313,7 +314,7 @@ def softmax_faces(
     """
     formulas = Formulas(*formulas)
     rows, half = (0, (size[0] + SIDE - 1) & -SIDE), 0.5 * min(size[0], size[1])
-    width = (size[1] + SIDE - 1) & -SIDE
+    width = read.shape[2]
     block, memory, sums = new_block(), np.zeros(_NUMBERS, np.float32), np.zeros(_SUMS)
     cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
     cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
@@ -325,7 +326,9 @@ def softmax_faces(
         cursor[FACE], cursor[ROW] = max(start, offsets[b]), -1
         slope = np.float32(per_pixel(image, formulas, size))
         while True:
-            n = next_tiles(corners, boxes, last, rows, b, image[RADIUS], size, block, True, True)
+            n = next_tiles(
+                corners, boxes, last, rows, b, image[RADIUS], size, width, block, True, True
+            )  # fmt: skip
             if cursor[PARTS] == 0:
                 break
             arguments(n * SINGLES, image, formulas, size, columns)
@@ -348,7 +351,7 @@ def softmax_faces(
                 )  # fmt: skip
                 _backward(
                     starts[p], starts[p + 1], a, cutoff, memory, columns, tiles, width,
-                    read.shape[1], pointer(read), sums,
+                    read.shape[1] * width, pointer(read), sums,
                 )  # fmt: skip
                 _move(
                     f, frame, half, depths[0], pointer(memory), pointer(sums), pointer(attributes),
