@@ -148,7 +148,8 @@ def test_masks_are_where_faces_are_seen(near, backend):
     grid = Mesh(plane, faces[torch.arange(len(faces)) % 5 != 0])  # holes
     camera = gendr.look_at(1.0, 0.0, 0.0, fov=90.0)  # a vertex each two pixels
     renderer = gendr.Renderer(32, "heaviside", "max", backend=backend, near=1e-3, far=9.0)
-    scenes = [(renderer, grid, camera)]
+    narrow = gendr.Renderer((20, 5), "heaviside", "max", backend=backend, near=1e-3, far=9.0)
+    scenes = [(renderer, grid, camera), (narrow, grid, camera)]  # rows of fewer than a vector
     for count, parallel in ((1, False), (40, False), (40, True)):
         ball = cube_sphere(count).scaled(1.0 if count == 1 else 0.4)
         turns = torch.tensor([0.0, 45.0, 200.0])

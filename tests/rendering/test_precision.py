@@ -87,12 +87,13 @@ def test_double_has_the_bits_of_float64_and_auto_has_not(part):
             assert torch.equal(*images), tconorm
 
 
-def test_tiles_that_threads_share_have_the_same_bits():
+@for_each(part=["alpha", "rgb"])
+def test_tiles_that_threads_share_have_the_same_bits(part):
     """Tiles lie where faces do, and rows of pixels belong to threads."""
     results = []
     for threads in (1, 3):
         gendr.set_num_threads(threads)
-        results.append(drawn("alpha", size=(133, 90)))
+        results.append(drawn(part, size=(133, 90)))
     gendr.set_num_threads(None)
     assert all(map(torch.equal, *results))
 

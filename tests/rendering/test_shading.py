@@ -241,6 +241,22 @@ def lit(light, size=5, turned=False):
     return renderer(mesh, ahead()).rgb[0, 0]
 
 
+def test_a_light_for_all_images_is_that_of_each():
+    """Which lights both sides of the faces before cameras see them; from behind, too."""
+    cameras = look_at(3.0, 20.0, torch.tensor([0.0, 180.0])).to(torch.float64)
+    direction = torch.tensor([0.3, 0.8, -0.5])
+    for two_sided in (True, False):
+        found = []
+        for directions in (direction, direction.expand(2, 3)):
+            mesh = two_squares()
+            vertices = mesh.vertices.clone().requires_grad_()
+            light = Lighting(0.1, 0.7, direction=directions, two_sided=two_sided)
+            rgb = Renderer(16, lighting=light)(mesh.with_vertices(vertices), cameras).rgb
+            found.append((rgb, *torch.autograd.grad((rgb * rgb).sum(), vertices)))
+        for one, each in zip(*found, strict=True):
+            torch.testing.assert_close(one, each)
+
+
 def test_lambert_and_phong_by_hand():
     # A plane lit at 60 degrees: ambient + diffuse / 2.
     # However short the direction is.
