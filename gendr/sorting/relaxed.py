@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, lru_cache
-from typing import ClassVar, NamedTuple, TypeAlias, final
+from typing import Any, ClassVar, NamedTuple, TypeAlias, final
 
 import torch
 from torch import Tensor
@@ -123,10 +123,6 @@ class NetworkSort(PermutationSort):
     backend: str = "auto"
     # The distribution that `dist` and `art` define.
     distribution: Distribution = field(init=False, repr=False, compare=False)
-    # The comparators for n values, once these have come.
-    _known: dict[int, Comparators] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -141,9 +137,14 @@ class NetworkSort(PermutationSort):
         """The network for n values, with the distribution of its comparators."""
         if is_traced():  # which keeps nothing
             return Comparators(self.network_of(n), self.distribution)
-        if n not in self._known:
-            self._known[n] = Comparators(self.network_of(n), self.distribution)
-        return self._known[n]
+        known: dict[int, Comparators] = vars(self).setdefault("_comparators", {})
+        if n not in known:
+            known[n] = Comparators(self.network_of(n), self.distribution)
+        return known[n]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is found again: networks are large."""
+        return {name: value for name, value in vars(self).items() if name != "_comparators"}
 
     def permutation(self, x: Tensor) -> Tensor:
         """P [..., rank, input] of x [..., n]; rows and columns sum to 1."""
