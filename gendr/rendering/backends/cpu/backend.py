@@ -191,7 +191,7 @@ def _single_forward(
     run(
         tile_kernels.alpha_tiles, faces.images * wide[1] // side, tables.corners, tables.offsets,
         tables.boxes, images, (size.height, size.width), task.formulas, a.numpy(), s.numpy(),
-        alone=is_small(len(corners), size),
+        alone=is_small(tables.boxes),
     )  # fmt: skip
     return (a[:, : size.height, : size.width].reshape(-1).clone(),), (a, s, tables)
 
@@ -215,7 +215,7 @@ def _single_backward(
         tile_kernels.backward_tiles, len(out), tables.corners, tables.offsets,
         tables.image_of_face, tables.boxes, tables.images, (size.height, size.width),
         task.slopes, (a.numpy(), s.numpy(), grad.numpy()), out.numpy(),
-        alone=is_small(len(out), size),
+        alone=is_small(tables.boxes),
     )  # fmt: skip
     return out, None, None, None, None
 
