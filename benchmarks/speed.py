@@ -61,7 +61,7 @@ import gendr
 from gendr.cli.command_line import Parser
 from gendr.distributions import Distribution
 from gendr.mesh import cube_sphere, icosphere
-from gendr.rendering.backends.choice import choose, operation
+from gendr.rendering.backends.choice import choose
 from gendr.rendering.backends.triton.backend import interpreted
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
 from lab.pages import fill, table
@@ -244,9 +244,7 @@ class Scene:
             return self.all_pairs
         size = ImageSize(self.case.size, self.case.size)
         backend = choose(self.place.backend, faces.corners)
-        return sum(
-            len(run().pixels) for run in operation(backend, "pairs")(faces, size, radius, LISTED)
-        )
+        return sum(len(run().pixels) for run in backend.pairs(faces, size, radius, LISTED))
 
 
 # -- time and memory

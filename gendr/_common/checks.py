@@ -154,11 +154,11 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
     values = tensor.detach()
     is_small = values.is_cpu and values.numel() <= _SMALL and values.dtype in FLOATS
     # If the sum is finite, all values are. If it is not, it may also have overflowed: look again.
-    # Of few values it is that of their squares, by BLAS, which is sooner done than by torch.
+    # Of few values it is that of their squares, by BLAS, which is sooner done than by torch;
+    # `vdot`, other than `dot`, warns of no overflow.
     if is_small and type(values) is Tensor and not values.is_neg():
-        flat = values.numpy().reshape(-1)
-        with np.errstate(over="ignore"):
-            total = flat.dot(flat)
+        flat = values.numpy()
+        total = np.vdot(flat, flat)
     else:
         total = float(values.sum())
     if math.isfinite(total):

@@ -143,8 +143,10 @@ class Choice(Generic[B]):
         kind = name, tensor.device, tensor.dtype
         if kind in self._chosen:
             chosen = self._chosen[kind]
-            if chosen is None or (chosen.available() is None and chosen.supports(tensor)):
-                return chosen
+            if chosen is None or chosen.available() is None:
+                # What `auto` takes the device and the dtype have decided.
+                if chosen is None or name == "auto" or chosen.supports(tensor):
+                    return chosen
         chosen, found = self._search(name, tensor)
         if found in (name, *self.names[:-1]):  # what serves all may be replaced by a better one
             self._chosen[kind] = chosen

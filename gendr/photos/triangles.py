@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gendr.mesh import Camera
 from gendr.rendering.api import silhouette
-from gendr.rendering.backends.choice import choose, operation
+from gendr.rendering.backends.choice import choose
 
 __all__ = ["face_vertices", "hard_silhouette"]
 
@@ -29,7 +29,7 @@ def face_vertices(vertices: Tensor, faces: Tensor, camera: Camera) -> Tensor:
     images, count = points.shape[:2]
     first = count * torch.arange(images, device=faces.device)
     index = (faces.reshape(-1) + first[:, None]).reshape(-1)
-    corners = operation(choose("auto", points), "gather")(points.reshape(-1, 3), index)
+    corners = choose("auto", points).gather(points.reshape(-1, 3), index)
     return corners.reshape(images, len(faces), 3, 3)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Sequence
-from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,21 +11,17 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import (
-    check_choice,
     check_finite_late,
     check_float,
     check_image_size,
-    check_memory,
     check_shape,
     check_tensor,
 )
 from gendr._common.readback import earlier
-from gendr._common.registry import is_of_package
-from gendr._common.tracing import all_hold, is_traced, lasting
+from gendr._common.tracing import all_hold, is_traced
 from gendr._common.words import worded
-from gendr.rendering.aggregation import Aggregation
-from gendr.rendering.backends.choice import alpha, choose
-from gendr.rendering.coverage import Coverage
+from gendr.rendering.aggregation import model_of
+from gendr.rendering.backends.choice import choose
 from gendr.rendering.geometry import ImageSize, can_leave_out, screen_faces
 
 if TYPE_CHECKING:
@@ -36,7 +31,6 @@ if TYPE_CHECKING:
 Scale: TypeAlias = "float | str | Tensor"
 Dist: TypeAlias = "str | Distribution | Callable[[Tensor], Tensor]"
 
-PRECISIONS = ("auto", "double")
 _PIXELS = re.compile(r"\s*([0-9.eE+-]+)\s*px\s*")
 
 
@@ -48,17 +42,6 @@ def parse_image_size(image_size: int | Sequence[int]) -> ImageSize:
         ValueError: for sizes below 1.
     """
     return ImageSize(*check_image_size(image_size))
-
-
-def check_batch(images: int, size: ImageSize, dtype: torch.dtype, device: torch.device) -> None:
-    """Raise for a batch of images that the memory could not hold, before it is made.
-
-    Raises:
-        MemoryError: that says how much they need and there is.
-    """
-    if device.type == "cpu" and not is_traced():
-        what = f"a batch of {images} images of {size.height} x {size.width} pixels"
-        check_memory(what, images * size.pixels * dtype.itemsize)
 
 
 def parse_scale(
@@ -132,80 +115,6 @@ def check_positive(name: str, values: Tensor, owner: Hashable = None, hint: str 
         )
 
 
-def is_double(precision: str, device: torch.device) -> bool:
-    """Whether kernels of the CPU are asked to compute in float64.
-
-    Raises:
-        ValueError: for a precision that there is not, or not there.
-    """
-    double = check_choice("precision", precision, PRECISIONS) == "double"
-    if double and device.type != "cpu":
-        raise ValueError(
-            f'precision="double" is of the CPU, got tensors on {device}, where kernels '
-            'compute in float32; move them to the CPU, or use float64 with backend="reference"'
-        )
-    return double
-
-
-def make_aggregation(
-    dist: Distribution,
-    tconorm: TConorm,
-    scale: float | Tensor,
-    cutoff: float,
-    images: int,
-    size: ImageSize,
-    like: Tensor,
-    precision: str,
-) -> Aggregation:
-    """Check cutoff, scale and precision, expand the scale to [B], and make the `Aggregation`.
-
-    The same numbers give the same one, with what backends keep in it.
-
-    Raises:
-        TypeError: for a cutoff that is no number.
-        ValueError: for a cutoff outside [0, 1), scales that do not fit the batch, or a precision
-            that there is not, or not there.
-        MemoryError: for a batch of images that the memory could not hold, before it is made.
-    """
-    values = dist, tconorm, scale, cutoff, images, size, like.dtype, like.device, precision
-    if (
-        like.device.type != "cpu"  # a CUDA graph would read what may be gone
-        or not (type(scale) is type(cutoff) is float and type(precision) is str)
-        or dist.has_tensors
-        or isinstance(tconorm.given_p, Tensor)
-        or not (is_of_package(type(dist.base)) and is_of_package(type(tconorm)))
-        or is_traced()
-    ):
-        return _aggregation(*values)
-    return _kept_aggregation(*values)
-
-
-def _aggregation(
-    dist: Distribution, tconorm: TConorm, scale: float | Tensor, cutoff: float, images: int,
-    size: ImageSize, dtype: torch.dtype, device: torch.device, precision: str,
-) -> Aggregation:  # fmt: skip
-    double = is_double(precision, device)
-    if isinstance(cutoff, bool) or not isinstance(cutoff, (int, float)):
-        raise TypeError(f"cutoff must be a number, got {type(cutoff).__name__}")
-    if not 0 <= cutoff < 1:
-        raise ValueError(f"cutoff must be in [0, 1), got {cutoff}; 0 is exact")
-    check_batch(images, size, dtype, device)
-    if isinstance(scale, Tensor):
-        per_image = scale.to(dtype=dtype, device=device)
-    else:  # filled on the device: a copy of the number would make the host wait
-        per_image = torch.full((), scale, dtype=dtype, device=device)
-    if per_image.ndim == 1 and len(per_image) not in (1, images):
-        raise ValueError(
-            f"scale must be one number or one per image: {images}, got {len(per_image)}"
-        )
-    number = None if isinstance(scale, Tensor) else scale
-    coverage = Coverage(dist, per_image.expand(images), float(cutoff), number, double)
-    return Aggregation(coverage, tconorm)
-
-
-_kept_aggregation = lru_cache(maxsize=64)(lasting()(_aggregation))
-
-
 def at_full_precision(name: str, tensor: Tensor) -> Tensor:
     """The tensor in float32 or float64, because rendering does not use automatic mixed precision.
 
@@ -264,9 +173,6 @@ def silhouette(
 
     Source: thesis (5.1), (5.4), (5.5).
     """
-    from gendr.distributions import as_distribution
-    from gendr.tnorms import as_tconorm
-
     face_vertices = at_full_precision("face_vertices", face_vertices)
     check_shape("face_vertices", face_vertices, "[B, F, 3, 3] or [F, 3, 3]")
     if face_vertices.ndim == 3:
@@ -274,20 +180,19 @@ def silhouette(
             face_vertices[None], image_size, dist, tconorm, scale, cutoff, backend,
             precision=precision, check=check,
         )[0]  # fmt: skip
-    size, join = parse_image_size(image_size), as_tconorm(tconorm)
-    dist = as_distribution(dist)
-    owner = size, type(dist.base), dist.is_squared, type(join), backend  # what tells calls apart
+    size, model = parse_image_size(image_size), model_of(dist, tconorm)
+    dist = model.dist
+    kind = type(dist.base), dist.is_squared, type(model.tconorm)
+    owner = size, *kind, backend  # what tells calls apart
     if check:
         check_finite_late("face_vertices", face_vertices, owner)
     number = parse_scale(scale, size, dist.is_squared, owner=owner)
     images, count = face_vertices.shape[:2]
-    aggregation = make_aggregation(
-        dist, join, number, cutoff, images, size, face_vertices, precision
-    )
+    aggregation = model.aggregation(number, cutoff, images, size, face_vertices, precision)
     corners = face_vertices[..., :2].reshape(-1, 3, 2)
     offsets = tuple(range(0, images * count + 1, count)) if count else (0,) * (images + 1)
     keep = (face_vertices[..., 2] > 0).all(-1).reshape(-1)
     chosen = choose(backend, face_vertices)
     with torch.autocast(face_vertices.device.type, enabled=False):
         faces = screen_faces(corners, offsets, keep, can_leave_out(corners))
-        return alpha(chosen, faces, size, aggregation)
+        return chosen.alpha(faces, size, aggregation)

@@ -392,7 +392,7 @@ class CompiledRenderer:
             view = camera.with_tensors(*tensors[1:5])
             moved = mesh.with_vertices(tensors[0])
             # Without looking for NaN, also before the capture: kernels that look are others.
-            return renderer._render(moved, view, renderer.dist, now, check=False).alpha
+            return renderer._render(moved, view, now, check=False).alpha
 
         def of_leaves(tensors: list[Tensor]) -> Tensor:
             names = [name for name, _ in renderer.named_parameters()]

@@ -40,16 +40,15 @@ from gendr._common.checks import (
 )
 from gendr._common.tracing import refuse_vmap
 from gendr._common.words import worded
+from gendr.rendering.aggregation import check_batch, is_double
 from gendr.rendering.api import (
     Dist,
     Scale,
-    check_batch,
     check_positive,
-    is_double,
     parse_image_size,
     parse_scale,
 )
-from gendr.rendering.backends.choice import choose, operation
+from gendr.rendering.backends.choice import choose
 from gendr.rendering.geometry import screen_faces
 from gendr.rendering.layers import Layered
 
@@ -179,12 +178,12 @@ def ordered(
         offsets = tuple(map(count.__mul__, range(images + 1)))
         faces = screen_faces(corners, offsets, keep, leave_out=False)
         chosen = choose(backend, face_vertices)
-        planes, limits = operation(chosen, "depth_keys")(corners.detach(), depth, sort)
+        planes, limits = chosen.depth_keys(corners.detach(), depth, sort)
         layered = Layered(
             faces, dist, join, float(cutoff), float(bound), colors.flatten(0, 1),
             opacities, widths, planes, limits, sort == "pixel",
             double,
         )  # fmt: skip
-        image, alpha = operation(chosen, "ordered")(layered, size)
+        image, alpha = chosen.ordered(layered, size)
     shape_of = images, size.height, size.width
     return image.reshape(*shape_of, colors.shape[-1]).permute(0, 3, 1, 2), alpha.reshape(shape_of)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gendr.rendering.aggregation import Aggregation
-from gendr.rendering.backends.choice import Backend, operation
+from gendr.rendering.backends.choice import Backend
 from gendr.rendering.fragments import PixelPairs, recomputed
 from gendr.rendering.layers import Layered, joined
 from gendr.rendering.output import PAIRS_AT_ONCE, Output, image
@@ -78,7 +78,7 @@ class OrderedOutput(Output):
         if varying or self._aggregation.coverage.has_own_cdf:
             colours, alpha = _joined_pairs(self._backend, scene, layered, PAIRS_AT_ONCE)
         else:
-            colours, alpha = operation(self._backend, "ordered")(layered, scene.size)
+            colours, alpha = self._backend.ordered(layered, scene.size)
         shape = scene.faces.images, scene.size.height, scene.size.width
         return colours.reshape(*shape, 3), alpha.reshape(shape)
 
@@ -131,7 +131,7 @@ def _joined_pairs(
 
     def run(listing: Callable[[], PixelPairs]) -> tuple[Tensor, Tensor]:
         pixels, face, first, last = listing()
-        d = operation(backend, "distance")(faces, size, pixels, face)
+        d = backend.distance(faces, size, pixels, face)
         a, s = layered.covered(d, face, scene.gather)
         kept = (a.detach() > 0).nonzero().squeeze(-1)
         key = layered.keys(size.centres(pixels[kept], torch.float64), face[kept])
@@ -147,7 +147,7 @@ def _joined_pairs(
             share, alpha = _joined_groups(family, a, s, group)
         return group.sum(share.unsqueeze(-1) * colours), alpha
 
-    found = recomputed(run, operation(backend, "pairs")(faces, size, radius, limit))
+    found = recomputed(run, backend.pairs(faces, size, radius, limit))
     none = faces.corners.reshape(-1)[:0]  # what a batch of 0 images is made of
     colours = torch.cat([none.reshape(0, 3), *(c for c, _ in found)])
     return colours, torch.cat([none, *(alpha for _, alpha in found)])

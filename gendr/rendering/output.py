@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gendr._common.tracing import lazy
 from gendr.rendering.aggregation import Aggregation
-from gendr.rendering.backends.choice import Backend, alpha
+from gendr.rendering.backends.choice import Backend
 from gendr.rendering.scene import Scene
 from gendr.rendering.shading import (
     Blending,
@@ -98,7 +98,7 @@ class Output:
     def alpha(self) -> Tensor:
         """Soft coverage [B, H, W]."""
         scene = self._scene
-        covered = alpha(self._backend, scene.geometry.faces, scene.size, self._aggregation)
+        covered = self._backend.alpha(scene.geometry.faces, scene.size, self._aggregation)
         photo = None if scene.camera.window is None else self._photo
         return covered if photo is None else covered * photo
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 import weakref
 from collections.abc import Hashable, Sequence
@@ -24,16 +23,15 @@ from gendr._common.registry import memoized
 from gendr._common.tracing import is_traced
 from gendr._common.words import worded
 from gendr.kernels.backends import NAMES
+from gendr.rendering.aggregation import PRECISIONS, Model, model_of
 from gendr.rendering.api import (
-    PRECISIONS,
     Dist,
     Scale,
     check_positive,
-    make_aggregation,
     parse_image_size,
     parse_scale,
 )
-from gendr.rendering.backends.choice import choose, operation
+from gendr.rendering.backends.choice import choose
 from gendr.rendering.geometry import Geometry, ImageSize, common_batch
 from gendr.rendering.ordered import SORTS
 from gendr.rendering.ordered_output import OrderedOutput, Ordering
@@ -151,8 +149,8 @@ class Renderer(nn.Module):
             image_size, dist, tconorm, scale, shading, composite, lighting, near, far, gamma, eps,
             opacity, sort, bound, backend, precision,
         )  # fmt: skip
-        self.size, self._dist, self._tconorm, self._scale = found[:4]
-        self.lighting, self.near, self.far, self.eps, self.bound = found[4:]
+        self.size, self._model, self._scale = found[:3]
+        self.lighting, self.near, self.far, self.eps, self.bound = found[3:]
         automatic = isinstance(lighting, str) and lighting == "auto"
         self._default_lighting = self.lighting if automatic else None
         self.shading, self.composite, self.mipmaps, self.sort = shading, composite, mipmaps, sort
@@ -171,14 +169,14 @@ class Renderer(nn.Module):
             names = (names,)
         values: dict[str, Any] = {
             "scale": self._scale,
-            "shape": self._dist.shape_parameter,
-            "p": self._tconorm.given_p,
+            "shape": self._model.dist.shape_parameter,
+            "p": self._model.tconorm.given_p,
             "gamma": self._gamma,
         }
         for name in names:
             value = values[check_choice("learnable parameter", name, _LEARNABLE)]
             if value is None:
-                owner = self._dist if name == "shape" else self._tconorm
+                owner = self._model.dist if name == "shape" else self._model.tconorm
                 raise ValueError(f"{owner} has no parameter {name!r} to learn")
             given = torch.as_tensor(
                 value, device=None if isinstance(value, Tensor) else "cpu"
@@ -208,19 +206,20 @@ class Renderer(nn.Module):
     def scale(self, value: Scale) -> None:
         if "scale" in self._negative:
             raise AttributeError("this renderer learns its scale; assign to log_scale.data instead")
-        self._scale = parse_scale(value, self.size, self._dist.is_squared, owner=self._owner)
+        squared = self._model.dist.is_squared
+        self._scale = parse_scale(value, self.size, squared, owner=self._owner)
 
     @property
     def dist(self) -> Distribution:
         """The distribution, with its learnt shape."""
-        learnt = "shape" in self._negative
-        return self._dist.with_shape(self._learnt("shape")) if learnt else self._dist
+        dist = self._model.dist
+        return dist.with_shape(self._learnt("shape")) if "shape" in self._negative else dist
 
     @property
     def tconorm(self) -> TConorm:
         """The T-conorm, with its learnt p."""
-        learnt = "p" in self._negative
-        return self._tconorm.with_p(self._learnt("p")) if learnt else self._tconorm
+        tconorm = self._model.tconorm
+        return tconorm.with_p(self._learnt("p")) if "p" in self._negative else tconorm
 
     @property
     def gamma(self) -> float | Tensor:
@@ -253,26 +252,25 @@ class Renderer(nn.Module):
             )
         check_like("the camera", camera.rotation, "the mesh", mesh.vertices)
         camera = camera.toward(mesh)
-        dist = self.dist
         if scale is None:
             number = self.scale
         else:
-            number = parse_scale(scale, self.size, dist.is_squared, owner=self._owner)
-        return self._render(mesh, camera, dist, number, self.check)
+            squared = self._model.dist.is_squared
+            number = parse_scale(scale, self.size, squared, owner=self._owner)
+        return self._render(mesh, camera, number, self.check)
 
-    def _render(
-        self, mesh: Mesh, camera: Camera, dist: Distribution, number: float | Tensor, check: bool
-    ) -> Output:
+    def _render(self, mesh: Mesh, camera: Camera, number: float | Tensor, check: bool) -> Output:
         """Render what `forward` has checked: a mesh and a camera of one dtype on one device.
 
         Args:
             mesh: B meshes or 1.
             camera: B cameras or 1.
-            dist: with its learnt shape.
             number: the scale, in NDC.
             check: whether to look for NaN and inf.
         """
-        vertices = mesh.vertices
+        vertices, model = mesh.vertices, self._model
+        if "shape" in self._negative or "p" in self._negative:
+            model = Model(self.dist, self.tconorm)
         if own := mesh.face_values:
             if self.composite != "ordered":
                 raise ValueError(
@@ -280,11 +278,11 @@ class Renderer(nn.Module):
                     f'"ordered"), got "{self.composite}"; or take them away by '
                     ".with_face_opacity(None)"
                 )
-            if "shape" in own and dist.shape_parameter is None:
-                raise ValueError(f"the mesh has a face_shape, but {dist} has no shape")
+            if "shape" in own and model.dist.shape_parameter is None:
+                raise ValueError(f"the mesh has a face_shape, but {model.dist} has no shape")
         images = common_batch(len(mesh), len(camera))
-        aggregation = make_aggregation(
-            dist, self.tconorm, number, self.cutoff, images, self.size, vertices, self.precision
+        aggregation = model.aggregation(
+            number, self.cutoff, images, self.size, vertices, self.precision
         )
         backend = choose(self.backend, vertices)
         # On a GPU, looking for NaN means waiting: a backend that projects by itself tells later.
@@ -292,7 +290,7 @@ class Renderer(nn.Module):
         if check and not late:
             _check_scene(vertices, camera)
         owner = self._owner if late else None
-        projected = operation(backend, "project")(mesh, camera, self.near, self.far, owner)
+        projected = backend.project(mesh, camera, self.near, self.far, owner)
         # Images are of now, also if they are read when an optimiser has changed the shape.
         if _may_change(vertices):
             mesh = mesh.with_vertices(vertices.clone())
@@ -310,7 +308,7 @@ class Renderer(nn.Module):
         light = self.lighting
         if light is not None and light is self._default_lighting and mesh.unlit:
             light = None
-        gather = operation(backend, "gather")
+        gather = backend.gather
         scene = Scene(mesh, camera, geometry, self.size, gather, light, self.mipmaps, self.backend)
         gamma, background = self.gamma, self.background
 
@@ -407,15 +405,12 @@ def _checked(
     gamma: float | Tensor, eps: float, opacity: float | Tensor, sort: str, bound: float,
     backend: str, precision: str,
 ) -> tuple[
-    ImageSize, Distribution, TConorm, float | Tensor, Lighting | None, float | None, float | None,
-    float, float,
+    ImageSize, Model, float | Tensor, Lighting | None, float | None, float | None, float, float,
 ]:  # fmt: skip
     """Check the arguments of a renderer, and return what those say that are not as they are."""
-    from gendr.distributions import as_distribution
     from gendr.mesh import Lighting
-    from gendr.tnorms import as_tconorm
 
-    size, dist, join = parse_image_size(image_size), as_distribution(dist), as_tconorm(tconorm)
+    size, model = parse_image_size(image_size), model_of(dist, tconorm)
     check_choice("shading", shading, ("softmax", "hard"))
     light = Lighting.from_name(lighting) if isinstance(lighting, str) else lighting
     check_choice("composite", composite, ("depth", "alpha", "ordered"))
@@ -434,7 +429,8 @@ def _checked(
     eps = check_number("eps", eps, above=-1e-9, below=1 + 1e-9)
     check_choice("precision", precision, PRECISIONS)
     check_choice("backend", backend, ("auto", *NAMES))
-    return size, dist, join, parse_scale(scale, size, dist.is_squared), light, near, far, eps, bound
+    number = parse_scale(scale, size, model.dist.is_squared)
+    return size, model, number, light, near, far, eps, bound
 
 
 def _checked_background(background: Sequence[float]) -> Tensor:
@@ -464,12 +460,6 @@ def _may_change(tensor: Tensor) -> bool:
 
 def _check_scene(vertices: Tensor, camera: Camera) -> None:
     """Raise for NaN and inf in what is to be projected."""
-    if is_traced():
-        return
-    rotation, translation = camera.rotation, camera.translation
-    with torch.no_grad():
-        total = vertices.sum() + rotation.sum() + translation.sum()
-    if total.is_meta or not math.isfinite(float(total)):  # one of them is not, or sums overflow
-        check_finite("the vertices of the mesh", vertices)
-        check_finite("the rotation of the camera", rotation)
-        check_finite("the translation of the camera", translation)
+    check_finite("the vertices of the mesh", vertices)
+    check_finite("the rotation of the camera", camera.rotation)
+    check_finite("the translation of the camera", camera.translation)

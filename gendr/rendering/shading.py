@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gendr._common.ranges import quotient, saturated
 from gendr._common.tracing import is_traced
-from gendr.rendering.backends.choice import Backend, operation
+from gendr.rendering.backends.choice import Backend
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, recomputed
 from gendr.rendering.geometry import raster_positions
@@ -72,7 +72,7 @@ def softmax_rgb(
     def run(listing: Callable[[], PixelPairs]) -> Tensor:
         pixels, face, first, last = listing()
         scale = scene.gather(coverage.scale, size.image_of(pixels))
-        a, _ = coverage.of(operation(backend, "distance")(faces, size, pixels, face), scale)
+        a, _ = coverage.of(backend.distance(faces, size, pixels, face), scale)
         kept = (a.detach() > 0).nonzero().squeeze(-1)
         if len(kept) < len(a):
             a, pixels, face = a[kept], pixels[kept], face[kept]
@@ -92,7 +92,7 @@ def softmax_rgb(
         weighted = group.sum(share.unsqueeze(-1) * colours) + background * blend.background
         return quotient(weighted, group.sum(share).unsqueeze(-1) + background)
 
-    runs = operation(backend, "pairs")(faces, size, coverage.radius(), limit)
+    runs = backend.pairs(faces, size, coverage.radius(), limit)
     none = faces.corners.reshape(-1)[:0].reshape(0, 3)  # what a batch of 0 images is made of
     rgb = torch.cat([none, *recomputed(run, runs)])
     return rgb.reshape(faces.images, size.height, size.width, 3)
@@ -116,7 +116,7 @@ def _fused_softmax(
     corners = faces.corners
     gamma = torch.as_tensor(blend.gamma, dtype=corners.dtype, device=corners.device)
     rate = 1 / (depth * gamma)
-    found = operation(backend, "softmax")(scene, coverage, rate, blend.far - blend.eps * depth)
+    found = backend.softmax(scene, coverage, rate, blend.far - blend.eps * depth)
     if found is None:
         return None
     rgb, share = found
@@ -154,11 +154,11 @@ def closest_faces(
         ahead = b - a, c - a
         turned = ahead[0][:, 0] * ahead[1][:, 1] < ahead[0][:, 1] * ahead[1][:, 0]
         rank = torch.arange(count, device=turned.device) + turned * count
-        for listing in operation(backend, "pairs")(faces, size, coverage.radius(), limit):
+        for listing in backend.pairs(faces, size, coverage.radius(), limit):
             pixels, face, first, last = listing()
             kept = wanted[pixels].nonzero().squeeze(-1)
             pixels, face = pixels[kept], face[kept]
-            d = operation(backend, "distance")(faces, size, pixels, face)
+            d = backend.distance(faces, size, pixels, face)
             group = Segments(pixels - first, last - first)
             nearest = d.new_full((last - first,), -torch.inf)
             nearest = nearest.scatter_reduce(0, group.index, d, "amax")
@@ -187,7 +187,7 @@ def nearest_faces(backend: Backend, scene: Scene, near: float, far: float) -> Te
             points.clip, points.depth, scene.camera.orthographic, planes, scene.size
         )
         index = geometry.space.faces if whole else None
-        return operation(backend, "nearest")(scene.faces, scene.size, clip, index)
+        return backend.nearest(scene.faces, scene.size, clip, index)
 
 
 def depth_planes(scene: Scene, near: float, far: float) -> tuple[Tensor, Tensor]:

@@ -78,11 +78,11 @@ def get(name: Method = "bitonic", **options: Any) -> Sort:
         TypeError: the method has no such setting, or a setting is of the wrong type.
         ValueError: there is no such method, or a setting is out of range.
     """
-    if not isinstance(name, (str, Sort)):
+    if isinstance(name, str):
+        return _made(name, *chain.from_iterable(options.items())) if options else _made(name)
+    if not isinstance(name, Sort):
         raise TypeError(f"a method is a name or a Sort, got {type(name).__name__}")
-    if isinstance(name, Sort):
-        return replace(name, **named_settings(name.name, type(name), options)) if options else name
-    return _made(name, *chain.from_iterable(options.items()))
+    return replace(name, **named_settings(name.name, type(name), options)) if options else name
 
 
 @memoized
@@ -368,7 +368,7 @@ def _quantiles(
         )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Sorted(Pair):
     """The result of a `SoftSorter`; each part is computed when it is first read.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, lru_cache
-from typing import ClassVar, TypeAlias, final
+from typing import Any, ClassVar, NamedTuple, TypeAlias, final
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from gendr.distributions.registry import DistributionLike
 from gendr.kernels.backends import NAMES
 from gendr.kernels.operator import Kernels
 from gendr.sorting.backends.choice import choose
-from gendr.sorting.backends.comparators import Comparators, has_kernel, power_of
+from gendr.sorting.backends.comparators import Comparators, power_of
 from gendr.sorting.backends.reference import CARRY, GATES
 from gendr.sorting.base import PermutationSort, check_matrices, expanded, of_rows, stacked
 from gendr.sorting.networks import Network, network
@@ -44,8 +44,7 @@ def comparator_distribution(dist: DistributionLike, art: float) -> Distribution:
     return check_symmetric(distribution, "a comparator needs")
 
 
-@dataclass(frozen=True, eq=False)
-class Walk:
+class Walk(NamedTuple):
     """Keys that went through the comparators of a network, which others can follow.
 
     Attributes:
@@ -76,18 +75,16 @@ class Walk:
         return CARRY(self.kernels, back, self.keep.flip(-1), self.swap.flip(-1), payload)
 
 
-def walk(
-    x: Tensor, wires: Network, distribution: Distribution, steepness: Number, backend: str
-) -> Walk:
+def walk(x: Tensor, comparators: Comparators, steepness: Number, backend: str) -> Walk:
     """Send keys x [B, n] through the relaxed comparators of a network."""
     # `torch.compile` traces the definitions, which its own compiler makes fast.
-    chosen = choose("reference" if is_traced() else backend, x)
+    chosen = None if is_traced() else choose(backend, x)
     kernels = {} if chosen is None else chosen.KERNELS
     if isinstance(steepness, Tensor):
         steepness = steepness.reshape(()).to(x.device)
-    by_gates = kernels.get(GATES.name) if has_kernel(distribution) else None
-    walked = GATES(by_gates, Comparators(wires, distribution), x, steepness)
-    return Walk(wires, kernels.get(CARRY.name), *walked)
+    by_gates = kernels.get(GATES.name) if kernels and comparators.kernel else None
+    walked = GATES(by_gates, comparators, x, steepness)
+    return Walk(comparators.network, kernels.get(CARRY.name), *walked)
 
 
 @dataclass(frozen=True)
@@ -135,6 +132,19 @@ class NetworkSort(PermutationSort):
     def network_of(self, n: int) -> Network:
         """The network for n values."""
         return named(self.name, number_of(n))
+
+    def comparators_of(self, n: int) -> Comparators:
+        """The network for n values, with the distribution of its comparators."""
+        if is_traced():  # which keeps nothing
+            return Comparators(self.network_of(n), self.distribution)
+        known: dict[int, Comparators] = vars(self).setdefault("_comparators", {})
+        if n not in known:
+            known[n] = Comparators(self.network_of(n), self.distribution)
+        return known[n]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is found again: networks are large."""
+        return {name: value for name, value in vars(self).items() if name != "_comparators"}
 
     def permutation(self, x: Tensor) -> Tensor:
         """P [..., rank, input] of x [..., n]; rows and columns sum to 1."""
@@ -214,8 +224,9 @@ class NetworkSort(PermutationSort):
 
     def _walk(self, x: Tensor, keyed: _Keyed | None = None) -> Walk:
         keys, steepness, _ = self._keyed(x) if keyed is None else keyed
-        flat = keys.flatten(0, -2) if x.ndim > 1 else keys[None]
-        return walk(flat, self.network_of(x.shape[-1]), self.distribution, steepness, self.backend)
+        if x.ndim != 2:  # a view takes longer than a short sort
+            keys = keys.flatten(0, -2) if x.ndim > 1 else keys[None]
+        return walk(keys, self.comparators_of(x.shape[-1]), steepness, self.backend)
 
     def _keyed(self, x: Tensor) -> _Keyed:
         if not isinstance(self.steepness, Tensor):

@@ -23,6 +23,7 @@ from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.kernels.backends import NAMES
+from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.base import PermutationSort, Sort, expanded, named_settings, stacked
 from gendr.sorting.networks import Network
 from gendr.sorting.relaxed import Walk, backwards, comparator_distribution, ready, walk
@@ -195,9 +196,8 @@ class _ByNetwork(Selecting):
 
     def _walk(self, x: Tensor) -> Walk:
         flat = x.flatten(0, -2) if x.ndim > 1 else x[None]
-        return walk(
-            flat, self.wires, self.method.distribution, self.method.steepness, self.method.backend
-        )
+        comparators = Comparators(self.wires, self.method.distribution)
+        return walk(flat, comparators, self.method.steepness, self.method.backend)
 
     @lazy
     def walked(self) -> Walk:

@@ -18,7 +18,7 @@ from gendr.mesh import icosphere
 from gendr.rendering import aggregation, api, geometry
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
-from gendr.rendering.backends.choice import choose, operation
+from gendr.rendering.backends.choice import choose
 from gendr.rendering.backends.cpu import backend as cpu
 from gendr.rendering.backends.cpu import ordered_kernels
 from gendr.rendering.backends.cpu import softmax as cpu_softmax
@@ -37,7 +37,7 @@ BALL = icosphere(1).scaled(0.5)
 
 def operation_of(backend, name):
     """What the tests of chosen backends do not reach."""
-    return operation(choose(backend, torch.zeros(1, device=place(backend)[0])), name)
+    return getattr(choose(backend, torch.zeros(1, device=place(backend)[0])), name)
 
 
 def silhouette(backend, scene, *args, **options):
@@ -489,7 +489,7 @@ def test_only_what_is_read_is_computed(monkeypatch):
         raise AssertionError("not asked for")
 
     for name in ("softmax", "pairs", "nearest"):
-        monkeypatch.setitem(cpu.KERNELS, f"rendering.{name}", refuse)
+        monkeypatch.setattr(cpu, name, refuse)
     out = Renderer(8, backend="cpu")(icosphere(0).scaled(0.5), look_at(3, 0, 0))
     assert out.alpha.any()
     assert out.alpha is out.alpha
@@ -507,7 +507,7 @@ def test_brute_force_visits_every_pair(monkeypatch):
     culled = case.radius()
     with speed.every_pair():
         radius = case.radius()
-        runs = operation(cpu, "pairs")(case.faces(), ImageSize(32, 32), radius, 10**7)
+        runs = cpu.pairs(case.faces(), ImageSize(32, 32), radius, 10**7)
         assert sum(len(run().pixels) for run in runs) == case.all_pairs
     assert torch.equal(case.radius(), culled)
 

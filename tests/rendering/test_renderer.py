@@ -1,7 +1,10 @@
 """The renderer's arguments, bad ones and learnable ones; and a pose from one silhouette."""
 
+import copy
+import importlib
 import math
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,8 @@ import gendr
 from gendr import Mesh, Renderer, look_at
 from gendr.losses import iou, iou_loss
 from gendr.mesh import icosphere
+from gendr.rendering.backends import reference as plain
+from gendr.rendering.backends.choice import Backend
 from support import soup
 from support.cases import for_each
 
@@ -114,6 +119,17 @@ def test_one_scale_per_image():
         torch.testing.assert_close(alpha[i], single)
     override = Renderer(16, "gaussian")(BALL, camera, scale=scales).alpha
     assert torch.equal(override, alpha)
+
+
+def test_what_calls_keep_is_no_part_of_copies():
+    """Backends keep addresses of compiled functions, which are those of this process."""
+    renderer, sorter = Renderer(16), gendr.sorting.SoftSorter("odd_even")
+    before = [pickle.dumps(x) for x in (renderer, sorter)]
+    first = renderer(BALL, look_at(3, 20, 0)).alpha
+    assert sorter(torch.rand(9)).values.shape == (9,)
+    renderer._has_looked = False
+    assert [pickle.dumps(x) for x in (renderer, sorter)] == before
+    assert torch.equal(copy.deepcopy(renderer)(BALL, look_at(3, 20, 0)).alpha, first)
 
 
 def test_learnable_parameters():
@@ -231,6 +247,10 @@ def test_backends_are_listed_by_operator():
     ):  # fmt: skip
         assert found[operator]["reference"] is None, operator
         assert found[operator]["cpu"] is None, operator
+    for name in ("cpu", "triton"):  # each has all functions, and lists those that are its own
+        module = importlib.import_module(f"gendr.rendering.backends.{name}.backend")
+        own = {x for x in Backend.__annotations__ if getattr(module, x) is not getattr(plain, x)}
+        assert own == {x.partition(".")[2] for x in module.KERNELS} - {"covered"}
     assert "has no triton kernels" in found["sorting.rows"]["triton"]
     with pytest.raises((ValueError, RuntimeError), match="triton"):
         gendr.sorting.soft_rank(torch.rand(3), "softsort", backend="triton")

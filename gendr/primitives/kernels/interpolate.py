@@ -29,7 +29,7 @@ __all__ = ["backend", "backward", "forward"]
 
 backend = "cpu"
 
-SMALL = 8192  # numbers that are not worth another thread
+SMALL = 1 << 16  # numbers that are not worth another thread
 
 
 def forward(

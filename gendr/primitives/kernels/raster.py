@@ -54,7 +54,7 @@ TILE = 32  # pixels of a side: depths and ids of a tile stay in the first caches
 WIDE = TILE + LANES  # samples of a row of a tile, and those that vectors have beyond it
 HELD = 128  # triangles of a tile whose planes are kept, most of those that it shows
 MANY = 16  # tiles, beyond which a triangle is listed once for its image: lists stay short
-SMALL = 4096  # pixels and triangles together that are not worth another thread
+SMALL = 1 << 14  # pixels and triangles together that are not worth another thread
 MARGIN = 1e-6  # pixels by which boxes are wider, far more than rounding moves a corner
 
 cross, determinant = (

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 from torch import Tensor
 
+from gendr._common.tracing import once
 from gendr.distributions import Distribution, StandardDistribution
 from gendr.distributions.kernel_functions import kernel_name
 from gendr.sorting.networks import Network
 
 
-class Comparators(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Comparators:
     """The comparators of a network, and the distribution F of their decisions."""
 
     network: Network
     dist: Distribution
+
+    @once
+    def kernel(self) -> tuple[str, float] | None:
+        """`name_of` and `power_of` the distribution, if it `has_kernel`."""
+        return (name_of(self.dist), power_of(self.dist)) if has_kernel(self.dist) else None
 
 
 def name_of(dist: Distribution) -> str:

@@ -36,7 +36,7 @@ def gates(comparators: Comparators, x: Tensor, steepness: Number) -> tuple[Tenso
     Differentiable in x, in a steepness that is a tensor (0-dim), and in tensors inside the
     distribution.
     """
-    network, dist = comparators
+    network, dist = comparators.network, comparators.dist
     none = x.detach()[:, :0]
     keeps, swaps = [none], [none]  # a network without comparators has no gates
     if isinstance(steepness, Tensor):

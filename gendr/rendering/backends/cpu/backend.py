@@ -27,7 +27,7 @@ from gendr.kernels.threads import run
 from gendr.primitives.scene import Scene as Triangles
 from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pairs
 from gendr.rendering.backends import reference
-from gendr.rendering.backends.cpu.ordered import depth_keys as depth_keys
+from gendr.rendering.backends.cpu.ordered import depth_keys
 from gendr.rendering.backends.cpu.ordered import ordered as ordered
 from gendr.rendering.backends.cpu.project import covered as covered
 from gendr.rendering.backends.cpu.project import project as project
@@ -37,6 +37,7 @@ from gendr.rendering.backends.cpu.tables import (
     formulas_of,
     image_table,
     is_single,
+    is_small,
     narrowed,
     number_of,
     pixel_grid,
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
     """Coverage of every pixel, [B, H, W]."""
+    if aggregation.coverage.has_own_cdf:
+        return _alpha_of_lists(faces, size, aggregation)
     plans, kind = aggregation.coverage.plans, (size, faces.corners.dtype)
     found = plans.get(kind)
     if found is None:
@@ -129,8 +132,13 @@ def _alpha_definition(spec: _AlphaSpec, corners: Tensor, *numbers: Any) -> Tenso
     faces, aggregation = replace(faces, corners=corners), aggregation.with_numbers(*numbers)
     if is_traced():  # then kernels list nothing
         return reference.alpha(faces, size, aggregation).flatten()
+    return _alpha_of_lists(faces, size, aggregation).flatten()
+
+
+def _alpha_of_lists(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
+    """Alpha [B, H, W] of listed pairs, for a CDF of the user's, which torch alone evaluates."""
     runs = pairs(faces, size, aggregation.coverage.radius(), PAIRS_AT_ONCE)
-    return alpha_of_pairs(runs, distance, gather, faces, size, aggregation).flatten()
+    return alpha_of_pairs(runs, distance, gather, faces, size, aggregation)
 
 
 _ALPHA = Operator("rendering.alpha", reference=_alpha_definition)
@@ -178,11 +186,12 @@ def _single_forward(
         images = _images(faces, aggregation, scale, shift, p)
     tables = tables_of(faces, corners, size, images)
     side, width = tile_kernels.SIDE, tile_kernels.row_length(size.width)
-    height = -(-size.height // side) * side
-    a, s = (memory.empty((faces.images, height, width), torch.float32) for _ in range(2))
+    wide = faces.images, -(-size.height // side) * side, width
+    a, s = memory.empty(wide, torch.float32), memory.empty(wide, torch.float32)
     run(
-        tile_kernels.alpha_tiles, faces.images * height // side, tables.corners, tables.offsets,
+        tile_kernels.alpha_tiles, faces.images * wide[1] // side, tables.corners, tables.offsets,
         tables.boxes, images, (size.height, size.width), task.formulas, a.numpy(), s.numpy(),
+        alone=is_small(tables.boxes),
     )  # fmt: skip
     found = a[:, : size.height, : size.width].clone(memory_format=torch.contiguous_format)
     return (found.view(-1),), (a, s, tables)
@@ -207,6 +216,7 @@ def _single_backward(
         tile_kernels.backward_tiles, len(out), tables.corners, tables.offsets,
         tables.image_of_face, tables.boxes, tables.images, (size.height, size.width),
         task.slopes, (a.numpy(), s.numpy(), grad.numpy()), out.numpy(),
+        alone=is_small(tables.boxes),
     )  # fmt: skip
     return out, None, None, None, None
 
@@ -404,7 +414,5 @@ def nearest(
     return visible_ids(triangles, points).flip(1).long()
 
 
-KERNELS = {
-    f"rendering.{x.__name__}": x
-    for x in (project, alpha, softmax, ordered, nearest, covered, pairs, distance, gather)
-}
+_OWN = project, alpha, softmax, ordered, depth_keys, nearest, covered, pairs, distance, gather
+KERNELS = {f"rendering.{x.__name__}": x for x in _OWN}

@@ -20,6 +20,7 @@ from torch import Tensor
 from gendr._common.tracing import is_traced
 from gendr.kernels.triton.launch import available, interpreted, run, supports
 from gendr.primitives.reference.raster import planes_of
+from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pairs
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.triton import alpha as silhouettes
 from gendr.rendering.backends.triton import ordered as layers
@@ -36,17 +37,26 @@ if TYPE_CHECKING:
     from gendr.rendering.scene import Scene
 
 __all__ = [
-    "KERNELS", "alpha", "available", "depth_keys", "interpreted", "nearest", "ordered", "pairs",
-    "project", "settings", "softmax", "supports",
+    "KERNELS", "alpha", "available", "depth_keys", "distance", "gather", "interpreted", "nearest",
+    "ordered", "pairs", "project", "settings", "softmax", "supports",
 ]  # fmt: skip
 
 _ORDERED_AT_ONCE = 1_000_000  # pairs that are joined in order together
-project, alpha = projecting.project, silhouettes.alpha
+project = projecting.project
+distance, gather = reference.distance, reference.gather  # plain torch
 
 
 def settings() -> object:
     """How kernels are launched."""
     return tiles.LAUNCH, projecting.LAUNCH
+
+
+def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
+    """Coverage of every pixel, [B, H, W]; that of a CDF of the user's from lists of pairs."""
+    if not aggregation.coverage.has_own_cdf:
+        return silhouettes.alpha(faces, size, aggregation)
+    runs = pairs(faces, size, aggregation.coverage.radius(), PAIRS_AT_ONCE)
+    return alpha_of_pairs(runs, distance, gather, faces, size, aggregation)
 
 
 def softmax(

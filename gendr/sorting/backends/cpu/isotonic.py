@@ -51,12 +51,13 @@ class Ranks(Projection):
         cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Any, ...], grad: Tensor
     ) -> Tensor:
         kernels, _ = _compiled()
-        to_x, rows = torch.empty_like(grad), _rows(grad)
+        rows = _rows(grad)
+        to_x = np.empty_like(rows)
         # Autograd gives back the result with its graph; projections by "l2" need none.
         ranks = _rows(saved[2].detach()) if entropic else rows
         blocks = ranks, *saved[:2], float(inputs[1]), entropic
-        _run(kernels.rank_gradients, rows, *blocks, _rows(to_x))
-        return to_x
+        _run(kernels.rank_gradients, rows, *blocks, to_x)
+        return _like(grad, to_x)
 
 
 class Values(Projection):
@@ -116,6 +117,12 @@ def _rows(x: Tensor) -> np.ndarray[Any, Any]:
     return rows if rows.ndim == 2 else rows.reshape(-1, rows.shape[-1])
 
 
+def _like(x: Tensor, rows: np.ndarray[Any, Any]) -> Tensor:
+    """An array [rows, n] as a tensor in the shape of x."""
+    found = torch.from_numpy(rows)
+    return found if x.ndim == 2 else found.reshape(x.shape)
+
+
 def _run(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
     """Call kernel(rows, *args, start, stop) on the rows of the first array, in threads if large."""
     run(kernel, len(rows), rows, *args, pieces=1, alone=rows.size < _WORTH_THREADS)
@@ -126,16 +133,18 @@ def _projected(
 ) -> tuple[Tensor, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
     """The result of the kernel [..., n]; the order that sorts x, and the blocks, [rows, n]."""
     _, orders = _compiled()
-    rows, result = _rows(x), torch.empty_like(x)
-    order, starts = np.empty(rows.shape, np.int32), np.empty(rows.shape, np.int32)
+    rows = _rows(x)
+    result, blocks = np.empty_like(rows), np.empty((2, *rows.shape), np.int32)
+    order, starts = blocks[0], blocks[1]
     # Of few lists, or long ones, the kernel finds the order itself.
     by_kernel = rows.dtype == np.float32 and (rows.shape[1] >= orders.MANY or len(rows) < _FEW)
     keys = (rows if by_kernel else rows[:0]).view(np.uint32)
 
-    def sort_and_project(rows: np.ndarray[Any, Any], start: int, stop: int) -> None:
-        if not by_kernel:
-            orders.fill_order(rows[start:stop], order[start:stop])
-        kernel(rows, keys, order, steepness, entropic, _rows(result), starts, start, stop)
+    def sort_and_project(rows: np.ndarray[Any, Any], *args: Any) -> None:
+        start, stop = args[-2:]
+        orders.fill_order(rows[start:stop], order[start:stop])
+        kernel(rows, *args)
 
-    _run(sort_and_project, rows)
-    return result, (order, starts)
+    project = kernel if by_kernel else sort_and_project
+    _run(project, rows, keys, order, steepness, entropic, result, starts)
+    return _like(x, result), (order, starts)
