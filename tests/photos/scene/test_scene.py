@@ -530,6 +530,41 @@ def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     np.testing.assert_allclose(area.sum() / 2, np.ptp(corners[:, 0]) * np.ptp(corners[:, 2]), 1e-5)
 
 
+@pytest.mark.parametrize("still", [True, False])
+def test_what_water_mirrors_is_no_surface_behind_it(room, tmp_path, still):
+    """The floor of the room is water, by true depths of what it mirrors; or the wall goes on."""
+    R, t, K = rooms.cameras()
+    images, files = [], []
+    for i in range(5):
+        places, far = rooms.seen(R[i], t[i], K)
+        lines = places + R[i].T @ t[i]
+        places = lines * (rooms.WALL / lines[..., 2:]) - R[i].T @ t[i]
+        places[..., 2] = rooms.WALL  # but for the cameras, which are all at 0
+        below = places[..., 1] > rooms.FLOOR
+        if still:
+            places[..., 1] = np.where(below, 2 * rooms.FLOOR - places[..., 1], places[..., 1])
+        images.append(rooms.painted(places))
+        inverse = 1 / np.where(below, far * rooms.WALL / np.minimum(lines[..., 2], 9), far)
+        planes = np.stack([inverse, *np.gradient(inverse)[::-1]], -1).astype(np.float32)
+        files.append(tmp_path / f"{i}.npz")
+        DepthMap(planes, np.zeros(inverse.shape, np.float32), 0).save(files[-1])
+    scene = replace(room[2], images=tuple(images))
+    cloud = fused(scene, files)
+    y = cloud.points[:, 1] + scene.origin[1]
+    behind = (y > 1.05 * rooms.FLOOR).mean()
+    assert behind < 0.01 if still else behind > 0.1
+    assert len(cloud.mirrors) == still
+    assert (cloud.mirrored > 0.1).all() == still
+    if still:
+        (water,) = cloud.mirrors
+        np.testing.assert_allclose(water.normal, [0, -1, 0], atol=0.01)
+        assert water.height == pytest.approx(scene.origin[1] - rooms.FLOOR, abs=0.01)
+        assert water.alike > 0.8
+        on = (cloud.normals @ water.normal) > 0.99
+        np.testing.assert_allclose(y[on], rooms.FLOOR, atol=0.02)
+        assert on.mean() > 0.1
+
+
 def test_scores_forgive_exposures_and_veils(room):
     """A wall of one picture in photos that are darker or veiled by known numbers."""
     scene = room[2]
