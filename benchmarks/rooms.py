@@ -15,7 +15,8 @@ a drone flies, with GPS as well. All are made of boxes and balls, to which dista
 is measured is what `gendr fit --scene` makes of the photos. Accuracy: the distance of points of the
 mesh from the true surface; precision, the share of them that are nearer than a part of the
 diagonal. Recall: the share of what two photos see that is so near to the mesh. F: their harmonic
-mean, as of Tanks and Temples (Knapitsch et al. 2017). Photographs: every fifth is left out, and the textured mesh is drawn from there.
+mean, as of Tanks and Temples (Knapitsch et al. 2017). Photographs: every fifth is left
+out, and the textured mesh is drawn from there.
 """
 
 from __future__ import annotations
