@@ -32,6 +32,9 @@ _STEP, _REACH = 0.01, 1.5
 # A plane may mirror if so many points, as a share of all judges, are there again before it, and
 # these are so many of those that are there again or of which photos show that they are not.
 _LEAST, _SURE = 0.004, 0.5
+# In the end they must be more of those, and of all points behind it, which floors and shelves are
+# not: their patterns repeat, too, but most of what they would mirror would be outside of the room.
+_SURER, _MOSTLY = 0.8, 0.5
 # Of the best planes so many are compared by patterns, in photos of these longer sides.
 _COMPARED, _SIDES = 4, (160, 320)
 # The least mean correlation of patches, of as many at the least.
@@ -293,7 +296,10 @@ def find_mirrors(
         normal, height, alike = up, level, 0.0
         for k, size in enumerate(patterns):
             normal, height, alike = _refined(judges, size, normal, height, 0.5**k)
-        if alike >= _ALIKE and (best is None or alike > best[0]) and normal @ up > _LEVEL:
+        found = judges.partners(normal[None], np.array([height]))[0][0]
+        apart, _, empty, there = np.bincount(found, minlength=4)
+        sure = there >= _SURER * (there + empty) and there >= _MOSTLY * (len(found) - apart)
+        if sure and alike >= max(_ALIKE, best[0] if best else 0) and normal @ up > _LEVEL:
             best = alike, normal, height
     if best is None:
         return ()

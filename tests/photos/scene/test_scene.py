@@ -530,21 +530,25 @@ def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     np.testing.assert_allclose(area.sum() / 2, np.ptp(corners[:, 0]) * np.ptp(corners[:, 2]), 1e-5)
 
 
-@pytest.mark.parametrize("still", [True, False])
-def test_what_water_mirrors_is_no_surface_behind_it(room, tmp_path, still):
-    """The floor of the room is water, by true depths of what it mirrors; or the wall goes on."""
+@pytest.mark.parametrize("floor", ["water", "none", "a gap above"])
+def test_what_water_mirrors_is_no_surface_behind_it(room, tmp_path, floor):
+    """The floor of the room is water, by true depths of what it mirrors; or the wall goes on.
+
+    Or it goes on and is painted as if it were mirrored, but much of that is not there above.
+    """
+    still = floor == "water"
     R, t, K = rooms.cameras()
     images, files = [], []
     for i in range(5):
+        eye = -R[i].T @ t[i]
         places, far = rooms.seen(R[i], t[i], K)
-        lines = places + R[i].T @ t[i]
-        places = lines * (rooms.WALL / lines[..., 2:]) - R[i].T @ t[i]
-        places[..., 2] = rooms.WALL  # but for the cameras, which are all at 0
-        below = places[..., 1] > rooms.FLOOR
-        if still:
+        longer = (rooms.WALL - eye[2]) / (places[..., 2] - eye[2])
+        places = eye + (places - eye) * longer[..., None]
+        below, above = places[..., 1] > rooms.FLOOR, places[..., 1] < rooms.FLOOR / 2
+        if floor != "none":
             places[..., 1] = np.where(below, 2 * rooms.FLOOR - places[..., 1], places[..., 1])
         images.append(rooms.painted(places))
-        inverse = 1 / np.where(below, far * rooms.WALL / np.minimum(lines[..., 2], 9), far)
+        inverse = 1 / (far * longer * np.where(above & (floor == "a gap above"), 1.5, 1.0))
         planes = np.stack([inverse, *np.gradient(inverse)[::-1]], -1).astype(np.float32)
         files.append(tmp_path / f"{i}.npz")
         DepthMap(planes, np.zeros(inverse.shape, np.float32), 0).save(files[-1])
