@@ -333,7 +333,9 @@ def test_the_command(room, tmp_path, capsys):
     assert mesh.texture is not None
     assert not (out / "depth_maps").exists()
     assert cli.main([*words, "--object"]) == 2
-    assert "no mask" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "no mask" in said
+    assert "leave --object out" in said
     for more, why in (
         (["--init", "hull"], "--init is for an object"),
         (["--steps", "9"], "--steps is for an object"),
