@@ -10,12 +10,13 @@
 Drawn by Mitsuba 3 (Jakob et al. 2022): a furnished room under a lamp, a front with windows, stairs
 and columns under a sky, and a heap of boxes and balls between two walls; and, if asked for, a
 village from a drone (with GPS, if cameras are found), a corridor, a table, and under clouds a
-park with a statue and trees, a pond before a house, and hills around which a drone flies. All are
-made of boxes and balls, to which distances are exact. What is measured is what `gendr fit --scene`
-makes of the photos. Accuracy: the distance of points of the mesh from the true surface; precision,
-the share of them that are nearer than a part of the diagonal. Recall: the share of what two photos
-see that is so near to the mesh. F: their harmonic mean, as of Tanks and Temples (Knapitsch et al.
-2017). Photographs: every fifth is left out, and the textured mesh is drawn from there.
+park with a statue and trees, a pond before a house, a shop with large panes, and hills around which
+a drone flies, with GPS as well. All are made of boxes and balls, to which distances are exact. What
+is measured is what `gendr fit --scene` makes of the photos. Accuracy: the distance of points of the
+mesh from the true surface; precision, the share of them that are nearer than a part of the
+diagonal. Recall: the share of what two photos see that is so near to the mesh. F: their harmonic
+mean, as of Tanks and Temples (Knapitsch et al. 2017). Photographs: every fifth is left
+out, and the textured mesh is drawn from there.
 """
 
 from __future__ import annotations
@@ -418,6 +419,31 @@ def pond(dice: np.random.Generator) -> list[Solid]:
     return solids
 
 
+def shop(dice: np.random.Generator) -> list[Solid]:
+    """A brick front with two large dark panes, which mirror what stands on the pavement."""
+    glass: Any = {"color": (0.02, 0.02, 0.03), "contrast": 0.0, "gloss": "smooth"}
+    brick: Any = {"color": (0.5, 0.28, 0.2), "contrast": 0.7, "tiles": 40}
+    solids = [
+        box(0, -0.2, 3, 9, 0.2, 6, color=(0.42, 0.4, 0.37), contrast=0.8, tiles=50),
+        box(0, 3.0, -3, 6, 2.2, 0.4, **brick),
+        box(0, 0, -3, 6, 0.4, 0.4, **brick),
+        *(box(x, 0.4, -3, half, 2.6, 0.4, **brick) for x, half in ((-5, 1), (0, 0.6), (5, 1))),
+        *(box(x, 0.4, -2.85, 1.7, 2.6, 0.05, **glass) for x in (-2.3, 2.3)),
+        *(box(x, 0.3, -2.5, 1.75, 0.1, 0.2, color=WHITE) for x in (-2.3, 2.3)),
+        box(0, 3.1, -2.5, 4.5, 0.5, 0.1, color=(0.15, 0.3, 0.45), contrast=0.9),
+    ]
+    for _ in range(16):
+        solids.append(
+            box(dice.uniform(-4.5, 4.5), 0, dice.uniform(-2, 1), 0.2, dice.uniform(0.3, 1.3), 0.2,
+                color=some_color(dice), turn=dice.uniform(0, 90), contrast=0.9)
+        )  # fmt: skip
+    for x in (-3.6, -1.2, 1.4, 3.4):
+        tall = float(dice.uniform(0.6, 1.1))
+        solids.append(box(x, 0, -1.2, 0.25, tall, 0.25, color=SAND, turn=20, contrast=0.9))
+        solids.append(ball(x, tall, -1.2, 0.4, color=some_color(dice), contrast=1.0))
+    return solids
+
+
 def hills(dice: np.random.Generator) -> list[Solid]:
     """Terraces, rows of equal houses, trees, and land up to the horizon, around which one flies."""
     solids = [
@@ -485,6 +511,9 @@ def paths(name: str, count: int) -> tuple[Array, Array]:
     if name == "pond":
         eyes, looks = ring(-55, 55, 7.5, (1.6, 1.8), np.array([0.0, 0.7, -2.4]), count)
         return eyes - [0, 0, 0.5], looks
+    if name == "shop":
+        eyes, looks = ring(-50, 50, 6.0, (1.6, 1.9), np.array([0.0, 1.2, -2.2]), count)
+        return eyes - [0, 0, 1.0], looks
     if name == "table":
         return ring(0, 360 * (1 - 1 / count), 0.5, (1.0, 1.25), np.array([0.0, 0.8, 0.0]), count)
     eyes = np.stack([np.linspace(-5, 5, count), np.tile([1.5, 1.9, 1.7], count)[:count],
@@ -495,7 +524,7 @@ def paths(name: str, count: int) -> tuple[Array, Array]:
 SCENES = {
     "room": room, "front": front, "heap": heap, "white": white, "village": village,
     "corridor": corridor, "table": desk, "park": park, "pond": pond,
-    "hills": hills,
+    "hills": hills, "shop": shop,
 }  # fmt: skip
 # Of each scene lamps (place, half of the side) or else a sky with a sun.
 LAMPS = {
@@ -503,9 +532,10 @@ LAMPS = {
     "table": [((0.8, 2.9, 0.6), 1.0)],
     "corridor": [((0.0, 2.55, z), 0.4) for z in (0, -4, -8, -12, -16)],
 }  # fmt: skip
-CLOUDY = ("hills", "park", "pond")  # skies
+CLOUDY = ("hills", "park", "pond", "shop")  # skies
+FLOWN = ("village", "hills")  # by drones: photos have GPS, if cameras are found
 # How far from the middle of a scene what is measured of the truth may be, in metres.
-NEAR = {"hills": 60.0, "park": 12.0, "pond": 14.0}
+NEAR = {"hills": 60.0, "park": 12.0, "pond": 14.0, "shop": 14.0}
 
 
 # -- drawing ---------------------------------------------------------------------------------------
@@ -714,7 +744,7 @@ def measured(work: Path, name: str, find: bool, *more: str) -> dict[str, Any]:
         photos = work / name / "bare"
         photos.mkdir(exist_ok=True)
         for file in (work / name / "photos").glob("*.png"):
-            if name == "village":
+            if name in FLOWN:
                 flown(file, photos / f"{file.stem}.jpg", known["eyes"][int(file.stem)])
             else:
                 shutil.copy(file, photos)

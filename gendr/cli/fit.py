@@ -149,7 +149,10 @@ def run(args: Fit) -> int:
         args = args if args.scene else with_masks(args, out)
     except NoBackdropError as reason:
         if args.object:
-            raise
+            raise ValueError(
+                f"{reason}; or leave --object out, by which all is made that photos see, or with "
+                "--box auto what they look at, and what it stands on"
+            ) from None
         why = reason
     if args.scene or why is not None:
         from gendr.cli import scene  # with much that a fit to masks does without

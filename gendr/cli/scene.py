@@ -290,9 +290,14 @@ def warnings_of(
         boxed: whether only a part of what they show is wanted.
     """
     said: list[str] = []
+    if facts["mirrored"]:
+        said.append(
+            f"still water: {facts['mirrored']:.1%} of all pixels show a level plane that mirrors "
+            "what is above it; the mesh has the plane there, and nothing below"
+        )
     bare = [] if boxed else [one["photo"] for one in each if one["cover"] < _COVERED]
     if bare:
-        other = 1 - sum(facts[key] for key in ("matched", "assumed", "plain"))
+        other = 1 - sum(facts[key] for key in ("matched", "assumed", "plain", "mirrored"))
         said.append(
             f"less than {_COVERED:.0%} of these photos is covered by the mesh: {_listed(bare)}; of "
             f"all pixels {facts['plain']:.0%} are plain (sky, a white wall, water) and {other:.0%} "

@@ -170,6 +170,15 @@ def build(
         "kept": float(cloud.kept[paired].mean()),
         "assumed": float(cloud.assumed[paired].mean()),
         "plain": float(cloud.plain[paired].mean()),
+        "mirrored": float(cloud.mirrored[paired].mean()),
+        "mirrors": [
+            {
+                "normal": one.normal.tolist(),
+                "alike": one.alike,
+                "height": one.height + float(one.normal @ scene.origin),
+            }
+            for one in cloud.mirrors
+        ],
         "seen_by": _visibility_shares(views, starts, points),
         "sparse_points": len(scene.points),
         "seconds": seconds,

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from gendr.kernels.threads import mapped, run
 from gendr.photos.scene.depth_maps import DepthMap
 from gendr.photos.scene.ground import Ground, aligned, find_ground
+from gendr.photos.scene.mirrors import Depths, Mirror, find_mirrors
 from gendr.photos.scene.model import Scene
 from gendr.photos.scene.sky import above_all, above_horizon, find_plain, find_sky
 from gendr.photos.upright import upwards
@@ -82,6 +83,8 @@ class Cloud:
             enough, or that are assumed, or doubtful and part of a point; -1 in the sky, and 0
             elsewhere.
         ground: the plane under the cameras, if there is one.
+        mirrors: still water: what photos show behind it is on it here.
+        mirrored: [N], the share of the pixels of each photo that show it.
     """
 
     points: Array
@@ -96,6 +99,8 @@ class Cloud:
     plain: Array
     depths: tuple[Array, ...]
     ground: Ground | None
+    mirrors: tuple[Mirror, ...]
+    mirrored: Array
 
     def __len__(self) -> int:
         return len(self.points)
@@ -167,20 +172,37 @@ def fused(
         return _positions(scene, i, planes, places), _normals(scene, i, planes, places)
 
     flat = mapped(filled, used)
-    assumed = np.zeros(len(depths), bool)
-    ground = (
-        find_ground(scene, *(np.concatenate(part) for part in zip(*flat, strict=True)))
-        if flat
-        else None
-    )
+    # Of each pixel 0, or whose plane it is given: 1 the ground's, from 2 on those of mirrors.
+    assumed = np.zeros(len(depths), np.uint8)
+    ground, mirrors = None, tuple[Mirror, ...]()
+    if flat:
+        points, normals = (np.concatenate(part) for part in zip(*flat, strict=True))
+        photo = np.repeat(used, [len(part) for part, _ in flat])
+        mirrors = find_mirrors(
+            scene, Depths(depths, offsets[:-1], widths, heights), points, normals, photo, up
+        )
+        for k, mirror in enumerate(mirrors):
+
+            def leveled(i: int, mirror: Mirror = mirror, k: int = k) -> None:
+                """Put what a photo shows behind a mirror, or not at all, where the mirror is."""
+                own, met = depths[per_photo[i]], mirror.met(scene, i).ravel()
+                behind = (met > 0) & (np.abs(own) < (1 - settings.relative) * met)
+                own[behind], assumed[per_photo[i]][behind] = met[behind], 2 + k
+
+            mapped(leveled, range(len(scene)))
+            real = points @ mirror.normal > mirror.height - 2 * settings.relative * np.linalg.norm(
+                points - scene.centres[photo], axis=1
+            )
+            points, normals, photo = points[real], normals[real], photo[real]
+        ground = find_ground(scene, points, normals)
     if ground is not None:
 
         def assume(i: int, ground: Ground, *, last: bool) -> Array:
             own = per_photo[i]
             extra = ground.assumed(scene, i, depths[own].reshape(shapes[i])).ravel()
             if last:
-                assumed[own] = extra > 0
-                depths[own][assumed[own]] = extra[assumed[own]]
+                assumed[own][extra > 0] = 1
+                depths[own][extra > 0] = extra[extra > 0]
             return np.flatnonzero(extra)
 
         by_points = mapped(partial(assume, ground=ground, last=False), range(len(scene)))
@@ -208,8 +230,11 @@ def fused(
             if share < 1:
                 places = places[dice.random(len(places)) < share]
             normals = _normals(scene, i, DepthMap.load(files[i]).planes.reshape(-1, 3), places)
+            kinds = assumed[offsets[i] + places]
             if ground is not None:
-                normals[assumed[offsets[i] + places]] = ground.up
+                normals[kinds == 1] = ground.up
+            for k, mirror in enumerate(mirrors):
+                normals[kinds == 2 + k] = mirror.normal
             parts.append((
                 positions[places], normals, scene.images[i].reshape(-1, 3)[places],
                 np.full(len(places), i, np.int32), places.astype(np.int32), views[places],
@@ -225,9 +250,9 @@ def fused(
         column.clear()  # there may be a gigabyte of points
     depths[doubtful & ~taken] = 0
     plain &= depths <= 0
-    matched, kept, ground_share, plain_share = (
+    matched, kept, ground_share, plain_share, mirrored = (
         np.array([float(x[own].mean()) for own in per_photo])
-        for x in ((depths > 0) & ~assumed, taken, assumed, plain)
+        for x in ((depths > 0) & (assumed == 0), taken, assumed == 1, plain, assumed > 1)
     )
     for i, where in sky.items():
         own = depths[per_photo[i]].reshape(where.shape)
@@ -236,7 +261,7 @@ def fused(
     points, normals, colors, first, places, views = joined
     return Cloud(
         points, normals, colors, first, places, views, matched, kept, ground_share, plain_share,
-        maps, ground,
+        maps, ground, mirrors, mirrored,
     )  # fmt: skip
 
 

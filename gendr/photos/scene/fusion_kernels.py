@@ -36,8 +36,8 @@ def agree(
         offsets: int64 [N], where each photo begins.
         widths: int64 [N].
         heights: int64 [N].
-        assumed: bool [sum of pixels], depths by which no other photo needs to agree if none has the
-            point in its frame.
+        assumed: uint8 [sum of pixels], not 0 for depths by which no other photo needs to agree if
+            none has the point in its frame.
         doubtful: bool [sum of pixels], depths by which one more photo needs to agree than `least`,
             whoever has the point in their frames.
         taken: bool [sum of pixels], is changed: what has become part of a point.

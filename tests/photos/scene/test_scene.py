@@ -333,7 +333,9 @@ def test_the_command(room, tmp_path, capsys):
     assert mesh.texture is not None
     assert not (out / "depth_maps").exists()
     assert cli.main([*words, "--object"]) == 2
-    assert "no mask" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "no mask" in said
+    assert "leave --object out" in said
     for more, why in (
         (["--init", "hull"], "--init is for an object"),
         (["--steps", "9"], "--steps is for an object"),
@@ -528,6 +530,45 @@ def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     sides = plane.vertices[plane.faces].numpy()
     area = np.linalg.norm(np.cross(sides[:, 1] - sides[:, 0], sides[:, 2] - sides[:, 0]), axis=1)
     np.testing.assert_allclose(area.sum() / 2, np.ptp(corners[:, 0]) * np.ptp(corners[:, 2]), 1e-5)
+
+
+@pytest.mark.parametrize("floor", ["water", "none", "a gap above"])
+def test_what_water_mirrors_is_no_surface_behind_it(room, tmp_path, floor):
+    """The floor of the room is water, by true depths of what it mirrors; or the wall goes on.
+
+    Or it goes on and is painted as if it were mirrored, but much of that is not there above.
+    """
+    still = floor == "water"
+    R, t, K = rooms.cameras()
+    images, files = [], []
+    for i in range(5):
+        eye = -R[i].T @ t[i]
+        places, far = rooms.seen(R[i], t[i], K)
+        longer = (rooms.WALL - eye[2]) / (places[..., 2] - eye[2])
+        places = eye + (places - eye) * longer[..., None]
+        below, above = places[..., 1] > rooms.FLOOR, places[..., 1] < rooms.FLOOR / 2
+        if floor != "none":
+            places[..., 1] = np.where(below, 2 * rooms.FLOOR - places[..., 1], places[..., 1])
+        images.append(rooms.painted(places))
+        inverse = 1 / (far * longer * np.where(above & (floor == "a gap above"), 1.5, 1.0))
+        planes = np.stack([inverse, *np.gradient(inverse)[::-1]], -1).astype(np.float32)
+        files.append(tmp_path / f"{i}.npz")
+        DepthMap(planes, np.zeros(inverse.shape, np.float32), 0).save(files[-1])
+    scene = replace(room[2], images=tuple(images))
+    cloud = fused(scene, files)
+    y = cloud.points[:, 1] + scene.origin[1]
+    behind = (y > 1.05 * rooms.FLOOR).mean()
+    assert behind < 0.01 if still else behind > 0.1
+    assert len(cloud.mirrors) == still
+    assert (cloud.mirrored > 0.1).all() == still
+    if still:
+        (water,) = cloud.mirrors
+        np.testing.assert_allclose(water.normal, [0, -1, 0], atol=0.01)
+        assert water.height == pytest.approx(scene.origin[1] - rooms.FLOOR, abs=0.01)
+        assert water.alike > 0.8
+        on = (cloud.normals @ water.normal) > 0.99
+        np.testing.assert_allclose(y[on], rooms.FLOOR, atol=0.02)
+        assert on.mean() > 0.1
 
 
 def test_scores_forgive_exposures_and_veils(room):

@@ -1,0 +1,308 @@
+"""Still water and panes: planes that mirror, so that stereo finds a world behind them.
+
+Photos agree about what a mirror shows, as there is one place behind it where each thing seems to
+be. What gives it away is that it is there twice: what lies behind the plane is what lies before it,
+mirrored, in place and in pattern.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from gendr.kernels.threads import run
+from gendr.photos.scene.mirror_kernels import APART, EMPTY, HIDDEN, THERE
+from gendr.photos.scene.model import Scene
+
+__all__ = ["Mirror", "find_mirrors"]
+
+Array = npt.NDArray[Any]
+
+# Points by which planes are judged; how far behind one they must be, of their distance, as noise
+# mirrors a floor onto itself; and by how much depths may differ where they are mirrored to.
+_JUDGES, _MARGIN, _RELATIVE = 4000, 0.03, 0.02
+# The same where it is known which plane it is, for its border.
+_AROUND, _CLOSE = 40_000, 0.005
+# Planes that are tried along a direction: how far they are apart, and from how far in front of the
+# cameras on to how far behind them, in median distances of points.
+_STEP, _REACH = 0.01, 1.5
+# A plane may mirror if so many points, as a share of all judges, are there again before it, and
+# these are so many of those that are there again or of which photos show that they are not.
+_LEAST, _SURE = 0.004, 0.5
+# In the end they must be more of those, and of all points behind it, which floors and shelves are
+# not: their patterns repeat, too, but most of what they would mirror would be outside of the room.
+_SURER, _MOSTLY = 0.8, 0.5
+# Of the best planes so many are compared by patterns, in photos of these longer sides.
+_COMPARED, _SIDES = 4, (160, 320)
+# The least mean correlation of patches, of as many at the least.
+_ALIKE, _PATCHES = 0.5, 20
+# Steps of tilts and of a height, of the median distance, and trials, for each size of photos.
+_STEPS, _TRIALS = (0.01, 0.01, 0.006), 80
+# Fewer points tell of no mirror; the least cosine of its normal to what is up; cells along what it
+# is thought to be, and the least share of what is there again that one of its parts shows.
+_FEWEST, _LEVEL, _CELLS, _PART = 1000, 0.9986, 64, 0.05
+
+
+@dataclass(frozen=True)
+class Depths:
+    """Inverse depths of photos, one after the other, as the kernels take them.
+
+    Attributes:
+        values: float32 [sum of pixels]; not above 0 where there is none.
+        offsets: int64 [N], where each photo begins.
+        widths: int64 [N].
+        heights: int64 [N].
+    """
+
+    values: Array
+    offsets: Array
+    widths: Array
+    heights: Array
+
+
+class _Judges:
+    """Points by which planes are judged."""
+
+    def __init__(
+        self, scene: Scene, depths: Depths, points: Array, normals: Array, photos: Array, most: int
+    ) -> None:
+        rows = np.sort(np.random.default_rng(0).permutation(len(points))[:most])
+        self.scene, self.depths = scene, depths
+        self.points = np.ascontiguousarray(points[rows], np.float64)
+        self.normals = np.ascontiguousarray(normals[rows], np.float64)
+        self.photos = np.ascontiguousarray(photos[rows], np.int64)
+        self.centres = np.ascontiguousarray(scene.centres)
+        away = np.linalg.norm(self.points - self.centres[self.photos], axis=1)
+        self.far = float(np.median(away))
+        self.near = np.full((len(scene), 7), -1, np.int64)
+        for i, row in enumerate(scene.neighbours):
+            self.near[i, : len(row) + 1] = i, *row
+
+    def partners(
+        self, normals: Array, heights: Array, margin: float = _MARGIN
+    ) -> tuple[Array, Array]:
+        """What photos show where planes would mirror points to; see the kernel."""
+        from gendr.photos.scene.mirror_kernels import partners
+
+        size = len(heights), len(self.points)
+        found, shown = np.empty(size, np.uint8), np.empty(size, np.int32)
+        run(
+            partners, len(heights), np.ascontiguousarray(normals), heights, self.points,
+            self.photos, self.near, self.scene.K, self.scene.R, self.scene.t, self.centres,
+            self.depths.values, self.depths.offsets, self.depths.widths, self.depths.heights,
+            margin, _RELATIVE, found, shown,
+        )  # fmt: skip
+        return found, shown
+
+    def candidates(self, normal: Array, patterns: _Patterns) -> list[float]:
+        """The heights of planes that may mirror, those by which patterns agree best first.
+
+        What stands in water may as well go on below it, as far as places tell.
+        """
+        used = [i for i in range(len(self.scene)) if self.scene.neighbours[i]]
+        top = float((self.centres[used] @ normal).max())
+        heights = top - np.arange(0.0, _REACH, _STEP) * self.far
+        found, shown = self.partners(np.tile(normal, (len(heights), 1)), heights)
+        there, empty = ((found == kind).sum(1) for kind in (THERE, EMPTY))
+        good = (there >= _LEAST * len(self.points)) & (there >= _SURE * (there + empty))
+        score = np.zeros(len(heights))
+        for k in np.flatnonzero(good):
+            rows = np.flatnonzero(found[k] == THERE)
+            score[k] = patterns.alike(self, rows, shown[k, rows], normal, float(heights[k]))[1]
+        peaks = [k for k in range(len(score)) if score[k] == score[max(0, k - 2) : k + 3].max() > 0]
+        return [float(heights[k]) for k in sorted(peaks, key=lambda k: -score[k])[:_COMPARED]]
+
+
+class _Patterns:
+    """Photos of one size, by which planes are compared."""
+
+    def __init__(self, scene: Scene, side: int) -> None:
+        self.scene = scene.smaller(side)
+        greys = [image.mean(2, dtype=np.float32).round().astype(np.uint8)
+                 for image in self.scene.images]  # fmt: skip
+        shapes = np.array([grey.shape for grey in greys], np.int64)
+        self.heights, self.widths = shapes[:, 0].copy(), shapes[:, 1].copy()
+        self.offsets = np.concatenate([[0], np.cumsum(shapes.prod(1))])[:-1]
+        self.greys = np.concatenate([grey.ravel() for grey in greys])
+
+    def alike(
+        self, judges: _Judges, rows: Array, shown: Array, normal: Array, height: float
+    ) -> tuple[int, float]:
+        """By how many points photos tell, and how they correlate in what a plane mirrors.
+
+        Args:
+            judges: the points.
+            rows: those that the plane mirrors.
+            shown: the photos that show what they mirror.
+            normal: of the plane.
+            height: its own.
+
+        Returns: the mean correlation; -1 if too few points tell.
+        """
+        from gendr.photos.scene.mirror_kernels import correlate
+
+        found = np.empty(len(rows))
+        run(
+            correlate, len(rows), normal, np.array([height]), judges.points[rows],
+            judges.normals[rows], judges.photos[rows], shown.astype(np.int64), self.scene.K,
+            self.scene.R, self.scene.t, judges.centres, self.greys, self.offsets, self.widths,
+            self.heights, found,
+        )  # fmt: skip
+        found = found[np.isfinite(found)]
+        return len(found), float(found.mean()) if len(found) >= _PATCHES else -1.0
+
+
+def _refined(
+    judges: _Judges, patterns: _Patterns, normal: Array, height: float, part: float
+) -> tuple[Array, float, float]:
+    """The plane near another one by which patterns agree best, and how well they do.
+
+    Args:
+        judges: points, of which those count that photos show again before the plane.
+        patterns: the photos.
+        normal: of the plane to begin with.
+        height: its own.
+        part: of the usual steps.
+
+    Source: Nelder & Mead, A Simplex Method for Function Minimization, 1965.
+    """
+    from scipy.optimize import minimize
+
+    found, shown = judges.partners(normal[None], np.array([height]))
+    rows = np.flatnonzero(found[0] == THERE)
+    if len(rows) < _PATCHES:
+        return normal, height, -1.0
+    others, across = shown[0, rows], np.linalg.svd(normal[None])[2][1:]
+    # Tilts are around what is mirrored, lest they move it up and down.
+    pivot = judges.points[rows].mean(0)
+
+    def plane(x: Array) -> tuple[Array, float]:
+        turned = normal + x[:2] @ across
+        turned /= np.linalg.norm(turned)
+        foot = pivot + (height - pivot @ normal + x[2] * judges.far) * normal
+        return turned, float(turned @ foot)
+
+    def differences(x: Array) -> float:
+        return 1 - patterns.alike(judges, rows, others, *plane(x))[1]
+
+    start = np.vstack([np.zeros(3), part * np.diag(_STEPS)])
+    options = {"initial_simplex": start, "maxfev": _TRIALS}
+    best = minimize(differences, np.zeros(3), method="Nelder-Mead", options=options)
+    return *plane(best.x), 1 - float(best.fun)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Mirror:
+    """A part of a plane, of points x with normal . x = height.
+
+    Attributes:
+        normal: [3] float64, unit, towards the cameras, relative to the axes of the scene.
+        height: relative to its origin.
+        alike: the mean correlation of what it mirrors with what is before it.
+        border: [E, 3] float64, half-planes a u + b v + c <= 0 in which it lies, u and v along the
+            rows of `axes`.
+    """
+
+    normal: Array
+    height: float
+    alike: float
+    border: Array
+
+    @property
+    def axes(self) -> Array:
+        """Two unit directions along the plane, [2, 3]."""
+        return np.linalg.svd(self.normal[None])[2][1:]
+
+    def within(self, points: Array) -> Array:
+        """Which points [P, 3] of the plane are part of it."""
+        flat = points @ self.axes.T
+        return (flat @ self.border[:, :2].T + self.border[:, 2] <= 0).all(1)
+
+    def met(self, scene: Scene, i: int) -> Array:
+        """The inverse depths [H, W] of what a photo shows of it, were nothing before it; 0 else."""
+        height, width = scene.images[i].shape[:2]
+        above = float(self.normal @ scene.centres[i]) - self.height
+        found = np.zeros((height, width), np.float32)
+        if above <= 0:
+            return found
+        u, v = np.arange(width), np.arange(height)[:, None]
+        inverse = np.linalg.inv(scene.K[i])
+        lines = np.stack(np.broadcast_arrays(
+            inverse[0, 0] * u + inverse[0, 2], inverse[1, 1] * v + inverse[1, 2], 1.0
+        ), -1).reshape(-1, 3) @ scene.R[i]  # fmt: skip
+        own = -(lines @ self.normal) / above
+        rows = np.flatnonzero(own > 0)
+        rows = rows[self.within(scene.centres[i] + lines[rows] / own[rows, None])]
+        found.ravel()[rows] = own[rows]
+        return found
+
+
+def _border(judges: _Judges, normal: Array, height: float) -> Array | None:
+    """Half-planes around where lines of sight to what is mirrored cross a plane."""
+    from scipy import ndimage
+    from scipy.spatial import ConvexHull
+
+    kinds = judges.partners(normal[None], np.array([height]), _CLOSE)[0][0]
+    rows = np.flatnonzero(kinds != APART)
+    kinds, eyes = kinds[rows], judges.centres[judges.photos[rows]]
+    above, below = eyes @ normal - height, height - judges.points[rows] @ normal
+    axes = np.linalg.svd(normal[None])[2][1:]
+    share = (above / (above + below))[:, None]
+    flat: Array = (eyes + share * (judges.points[rows] - eyes)) @ axes.T
+    low, high = np.percentile(flat[kinds == THERE], (1, 99), axis=0)
+    wide: Array = high - low
+    low, step = low - wide / 2, max(2 * float(wide.max()) / _CELLS, 1e-12)
+    cell: Array = np.floor((flat - low) / step).astype(np.int64)
+    good = np.all((cell >= 0) & (cell < _CELLS), axis=1)
+    place: Array = cell[good] @ np.array([_CELLS, 1])
+    again, hidden, empty = (
+        np.bincount(place[kinds[good] == kind], minlength=_CELLS**2).reshape(_CELLS, _CELLS)
+        for kind in (THERE, HIDDEN, EMPTY)
+    )
+    seen = (again + hidden > 0) & (again + hidden > 2 * empty)
+    labelled: Any = ndimage.label(ndimage.binary_dilation(seen, iterations=2))
+    parts = labelled[0]
+    most = np.bincount(parts.ravel(), again.ravel())
+    kept: Array = np.argwhere(seen & (parts > 0) & (most[parts] >= _PART * again.sum()))
+    if not len(kept):
+        return None
+    corners = np.concatenate([kept + np.array(d) for d in ((-1, -1), (-1, 2), (2, -1), (2, 2))])
+    return ConvexHull(low + step * corners).equations
+
+
+def find_mirrors(
+    scene: Scene, depths: Depths, points: Array, normals: Array, photos: Array, up: Array
+) -> tuple[Mirror, ...]:
+    """The level planes that mirror what is above them.
+
+    Args:
+        scene: the photos.
+        depths: their inverse depths.
+        points: [P, 3] float64, some of what they show.
+        normals: [P, 3], unit, towards the cameras.
+        photos: int [P], which show them.
+        up: [3], unit, about what is up in the scene.
+    """
+    if len(points) < _FEWEST:
+        return ()
+    judges = _Judges(scene, depths, points, normals, photos, _JUDGES)
+    patterns = [_Patterns(scene, side) for side in _SIDES]
+    best: tuple[float, Array, float] | None = None
+    for level in judges.candidates(up, patterns[0]):
+        normal, height, alike = up, level, 0.0
+        for k, size in enumerate(patterns):
+            normal, height, alike = _refined(judges, size, normal, height, 0.5**k)
+        found = judges.partners(normal[None], np.array([height]))[0][0]
+        apart, _, empty, there = np.bincount(found, minlength=4)
+        sure = there >= _SURER * (there + empty) and there >= _MOSTLY * (len(found) - apart)
+        if sure and alike >= max(_ALIKE, best[0] if best else 0) and normal @ up > _LEVEL:
+            best = alike, normal, height
+    if best is None:
+        return ()
+    alike, normal, height = best
+    border = _border(_Judges(scene, depths, points, normals, photos, _AROUND), normal, height)
+    return () if border is None else (Mirror(normal, height, alike, border),)
