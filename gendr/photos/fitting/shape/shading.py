@@ -51,9 +51,9 @@ _STEPS, _EVERY, _TURNS, _BETAS = (0.4, 0.12), 15, 6, (0.9, 0.99)
 # From this part of the brightest on deviations count by their size, no longer by its square; and
 # the weight of creases.
 _OFF, _FLATNESS = 0.05, 0.02
-# Directions from which light that stands still may come; the least part of all light of one that
-# is kept; how near, degrees, those are that one lamp explains; pixels of a side of shadow maps.
-_WAYS, _LEAST, _NEAR, _SIDE = 100, 0.02, 32.0, 400
+# Directions from which light that stands still may come; the part of the strongest lamp from which
+# on one is kept; how near, degrees, those are that one lamp explains; the side of shadow maps.
+_WAYS, _LEAST, _NEAR, _SIDE = 100, 0.03, 32.0, 400
 # The part of the brightest from which on a place is lit, where lamps are sought; what nearly all is
 # darker than; photos end at white. Light that moves must explain photos so much better.
 _LIT, _BRIGHTEST, _WHITE, _MOVES = 0.25, 0.95, 0.98, 0.8
@@ -318,14 +318,13 @@ class _Samples:
             scale = max(3 * off, _LEAST_OFF) * self.top
             weight = 1 / (1 + (rest / scale).square()).square()
         strength = strength.to(self.normals)
-        count = len(ways)
-        kept = strength[:count] > _LEAST * strength[:-1].sum()
-        if along is not None:
-            along = strength[count] * along
-        light = _Light(
-            along, (strength[:count, None] * ways)[kept], float(strength[-1]), self.top, off
-        )
-        return light, _Shadows(reached, still[kept])
+        lamps, around = strength[: len(ways)], float(strength[-1])
+        kept = lamps > _LEAST * strength[:-1].max() if len(ways) else lamps > 0
+        if not bool(kept.all()):
+            return self.fitted(along, ways[kept])
+        along = None if along is None else strength[len(ways)] * along
+        light = _Light(along, lamps[:, None] * ways, around, self.top, off)
+        return light, _Shadows(reached, still)
 
 
 def _around(count: int) -> Tensor:
