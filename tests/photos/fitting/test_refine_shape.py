@@ -532,15 +532,21 @@ def test_photos_of_plaster_need_not_be_met_better(ball, monkeypatch):
 
 
 def test_what_photos_know_little_of_is_made_smooth(ball, monkeypatch):
-    """Without steps, which would follow the shading."""
+    """Without steps, which would follow the shading; if that does not tell the shape."""
     monkeypatch.setattr(refining._Refinement, "stepped", None)
     mesh, rgb, camera, alpha = ball
-    result = refine_shape(mesh, 0.6 * alpha[:, None].expand_as(rgb), camera, alpha, steps=1)
-    assert result.improved
-    assert result.finished
-    assert result.iou[1] > result.iou[0]
-    assert result.moved > 0.03
-    assert "a surface without a pattern cannot be matched" in result.reason
+    grey = 0.6 * alpha[:, None].expand_as(rgb)
+    for most, why in (
+        (refining.MOST_OFF, "of one colour, so that shading tells its shape"),
+        (-1.0, "a surface without a pattern cannot be matched"),
+    ):
+        monkeypatch.setattr(refining, "MOST_OFF", most)
+        result = refine_shape(mesh, grey, camera, alpha, steps=1)
+        assert result.improved
+        assert result.finished
+        assert result.iou[1] > result.iou[0]
+        assert result.moved > 0.03
+        assert why in result.reason
 
 
 @pytest.mark.rotating(5, group="photos")

@@ -14,21 +14,21 @@ from gendr.mesh import Mesh, cube, example, icosphere
 from gendr.photos import remesh, visual, visual_hull
 from gendr.photos.fitting import FitSettings
 from gendr.photos.fitting import silhouette_gradient as gradients
-from gendr.photos.fitting.colors.light import HarmonicLight
-from gendr.photos.fitting.shape import fairing
+from gendr.photos.fitting.shape import fairing, shading
 from gendr.photos.fitting.shape.bites import without_bites
 from gendr.photos.fitting.shape.fairing import faired
 from gendr.photos.fitting.shape.fill_unobserved import filled_by_least_area
 from gendr.photos.fitting.shape.handles import euler_number, without_handles, without_tunnels
 from gendr.photos.fitting.shape.job import Job
 from gendr.photos.fitting.shape.schedule import FitSchedule, pixel_at_middle
-from gendr.photos.fitting.shape.shading import shading_normals
+from gendr.photos.fitting.shape.shading import fit_shading
 from gendr.photos.fitting.shape.stereo import Depths, _fronts, fused
 from gendr.photos.fitting.visibility import LEAST_COSINE, visible_share
 from support.cases import for_each
+from support.photographs import photographs
 
 # -------------------------------------------------------------------------------------------------
-# The smooth surface between rims, and normals by shading
+# The smooth surface between rims, and the one that shading shows
 
 
 def around(count):
@@ -58,7 +58,7 @@ def test_ridges_of_a_hull_go_and_rims_come_to_the_outlines(egg):
     hull = visual_hull(camera, alpha).scaled(0.95)
     grey = 0.6 * alpha[:, None].expand(-1, 3, -1, -1)
     told = []
-    found = faired(hull, grey, camera, alpha, False, tell=told.append)
+    found = faired(hull, grey, camera, alpha, tell=told.append)
     assert off(found, truth) < 0.6 * off(hull, truth)
     seen = visual.silhouettes(found, camera, 96)
     assert float((seen - alpha).abs().sum() / alpha.sum()) < 0.02
@@ -66,30 +66,35 @@ def test_ridges_of_a_hull_go_and_rims_come_to_the_outlines(egg):
     assert told[-1] == 1.0
 
 
-@pytest.mark.parametrize("frame", ["camera", "world"])
-def test_shading_tells_normals_if_light_moves(egg, frame):
-    truth, camera = egg[0], around(24)
-    alpha = visual.silhouettes(truth, camera, 96)
-    light = torch.zeros(9, 3)
-    light[0], light[1], light[2], light[3] = 1.0, 0.5, -0.7, 0.4
-    grey = truth.with_vertex_colors(torch.full_like(truth.vertices, 0.5))
-    rgb, _ = HarmonicLight(light, frame).views(grey, camera, 96)
-    rgb = rgb ** (1 / 2.2) * (alpha > 0)[:, None]
-    wave = torch.sin(12 * truth.vertices[:, 1:2])
-    rough = truth.with_vertices(truth.vertices * (1 + 0.01 * wave))
-    said = shading_normals(rough, rough.vertex_normals, rgb, camera, alpha)
-    if frame == "world":
-        assert said is None
-        return
-    assert said is not None
-    found, sure = said
-    some = sure > 0.4
-    assert float(some.float().mean()) > 0.05
-    before, after = (
-        (n * truth.vertex_normals).sum(1)[some].clamp(-1, 1).acos().rad2deg().mean()
-        for n in (rough.vertex_normals, found)
-    )
-    assert float(after) < 0.8 * float(before)
+@for_each(moves=[True, False])
+def test_what_lies_in_shadow_is_found_by_shading(egg, monkeypatch, moves):
+    """The dark side is missing in masks of what is lit, which carve the hull all around."""
+    monkeypatch.setattr(shading, "_STAGES", ((1, 4.0, 30),))
+    monkeypatch.setattr(shading, "_TURNS", 2)
+    truth, camera, _ = egg
+    lamps = torch.tensor([[0.6, 0.4, -0.7]]) if moves else torch.tensor(
+        [[0.8, 0.5, 0.4], [-0.7, 0.4, -0.6], [0.1, 0.3, 0.9]]
+    )  # fmt: skip
+    images = []
+    for one in camera:
+        ways = F.normalize(lamps, dim=1) @ (one.rotation[0] if moves else torch.eye(3))
+        light = 0.5 * (truth.vertex_normals @ ways.T).clamp(min=0).sum(1, keepdim=True)
+        grey = truth.with_vertex_colors(light.clamp(max=1).pow(1 / 2.2).expand(-1, 3))
+        images.append(photographs(grey, one, 96, lighting=None)[0])
+    images = torch.cat(images)
+    masks = (images.mean(1) > 0.15).float()
+    start = visual_hull(camera, masks)
+    found = fit_shading(start, images, camera, masks)
+    assert found is not None
+    assert found[1] < 0.05
+
+    def apart(mesh):  # in the middle, which some photo shows lit
+        some = mesh.vertices[mesh.vertices[:, 1].abs() < 0.5]
+        return float(((some / torch.tensor([0.8, 1.0, 0.65])).norm(dim=1) - 1).abs().mean())
+
+    assert apart(found[0]) < 0.5 * apart(start)
+    dark = torch.zeros_like(images)
+    assert fit_shading(start, dark, camera, 0 * masks) is None
 
 
 def test_depths_that_photos_agree_about_say_where_a_surface_is(egg):

@@ -3,14 +3,14 @@
 A visual hull touches the cone of each mask somewhere, and is off elsewhere: it has ridges where
 cones meet. What masks tell of the surface are its rims: for each photo it touches the line of sight
 of an outline, at the point where its own outline is, with a normal across that line. Between rims
-nothing is known but what shading says (`shading_normals`), so normals are made smooth there, and
-the surface is bent to have them (Yu et al., Mesh Editing with Poisson-Based Gradient Field
-Manipulation, 2004; Nehab et al., Efficiently Combining Positions and Normals, 2005). As the surface
-moves, other points are its rims: all is done a few times, on finer and finer faces.
+nothing is known, so normals are made smooth there, and the surface is bent to have them (Yu et al.,
+Mesh Editing with Poisson-Based Gradient Field Manipulation, 2004; Nehab et al., Efficiently
+Combining Positions and Normals, 2005). As the surface moves, other points are its rims: all is done
+a few times, on finer and finer faces.
 
 Masks that others contradict, as where a shadow is as dark as the backdrop, are outvoted: a rim
 counts less the further it is off, and only beside what is bright. Depths that stereo is sure of
-count where two photos or more have the same, unless light moves with the camera: then it is shading
+count where two photos or more have the same, unless colours hardly differ: then it may be shading
 that agrees.
 """
 
@@ -32,7 +32,6 @@ from gendr.mesh import Camera, Mesh
 from gendr.photos import remesh, visual
 from gendr.photos.fitting.graph import factorised, laplacian
 from gendr.photos.fitting.shape.schedule import edge_of
-from gendr.photos.fitting.shape.shading import shading_normals
 from gendr.photos.fitting.shape.stereo import SETTINGS, Depths
 from gendr.photos.fitting.visibility import (
     cosine_to_eye,
@@ -55,9 +54,9 @@ _NEAR, _ACROSS, _OFF = (0.75, 1.0), 0.35, 1.5
 # How bright a photo is within so many pixels of an outline, of its usual brightness, or the outline
 # may be that of a shadow.
 _BRIGHT, _WITHIN = 0.5, 4
-# Weights of normals: as they are, of each rim, and of what shading says; and of their differences
-# and curvatures along edges.
-_KEPT, _RIM_NORMAL, _SHADED = 0.05, 1.0, 1.0
+# Weights of normals: as they are, and of each rim; and of their differences and curvatures along
+# edges.
+_KEPT, _RIM_NORMAL = 0.05, 1.0
 _EVEN, _BENT = 0.1, 0.5
 # Weights of places, beside that of edges: of each rim and each depth, of where a vertex was, and of
 # how much what moves is bent.
@@ -72,7 +71,6 @@ def faired(
     images: Tensor,
     camera: Camera,
     masks: Tensor,
-    plain: bool,
     depths: Depths | None = None,
     tell: Callable[[float], None] = lambda done: None,
 ) -> Mesh:
@@ -83,7 +81,6 @@ def faired(
         images: [B, 3, H, W] in [0, 1], the object over black.
         camera: B perspective cameras.
         masks: [B, H, W] in [0, 1].
-        plain: whether the object is of one colour, so that shading may tell its normals.
         depths: what stereo found, or None.
         tell: called with the part of the work that is done.
     """
@@ -95,7 +92,7 @@ def faired(
     pixel = float(np.median(pixels))
     for i, edge in enumerate(EDGES):
         mesh = remesh(mesh, max(edge * pixel, edge_of(mesh, MOST_FACES)), iterations=2).mesh
-        mesh = _turn(mesh, images, camera, masks, outlines, plain, depths)
+        mesh = _turn(mesh, camera, outlines, depths)
         tell((i + 1) / len(EDGES))
     return mesh
 
@@ -138,15 +135,7 @@ class _Outlines:
         return cls(*(torch.from_numpy(np.stack(part)).float() for part in zip(*found, strict=True)))
 
 
-def _turn(
-    mesh: Mesh,
-    images: Tensor,
-    camera: Camera,
-    masks: Tensor,
-    outlines: _Outlines,
-    plain: bool,
-    depths: Depths | None,
-) -> Mesh:
+def _turn(mesh: Mesh, camera: Camera, outlines: _Outlines, depths: Depths | None) -> Mesh:
     """The mesh once its rims were brought to the outlines, and its normals made smooth."""
     normals, count = mesh.vertex_normals, len(mesh.vertices)
     edges = mesh.edges
@@ -156,10 +145,6 @@ def _turn(
     rim = _Rims.of(mesh, normals, camera, outlines)
     weight = _KEPT + _RIM_NORMAL * rim.weight
     sought = _KEPT * normals + _RIM_NORMAL * rim.normal
-    if plain and (said := shading_normals(mesh, normals, images, camera, masks)) is not None:
-        shaded, sure = said
-        weight, sought = weight + _SHADED * sure, sought + _SHADED * sure[:, None] * shaded
-        depths = None
     wanted = F.normalize(_solved(_EVEN * graph + _BENT * bending, weight, sought), dim=1)
     # Edges turn as the normals at their ends do.
     turn = _turns(normals, wanted)

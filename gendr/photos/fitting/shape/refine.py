@@ -27,6 +27,7 @@ from gendr.photos.fitting.parametrization import SmoothParametrization, check_si
 from gendr.photos.fitting.shape.bites import without_bites
 from gendr.photos.fitting.shape.fairing import faired
 from gendr.photos.fitting.shape.schedule import edge_of
+from gendr.photos.fitting.shape.shading import fit_shading
 from gendr.photos.fitting.shape.stereo import (
     LEAST_VIEWS,
     Depths,
@@ -54,15 +55,17 @@ PAINTING = 40
 # As for a fit.
 VIEWS_PER_STEP, BETAS = 8, (0.9, 0.99)
 # The work of a part, for each photo that it looks at, in parts of that of finding colours: of
-# stereo, of a step, and of measuring a mesh.
-STEREO, DESCENT, MEASURE = 4.0, 0.4, 1.4
+# stereo, of a step, of shading or making smooth, and of measuring a mesh.
+STEREO, DESCENT, SHADING, MEASURE = 4.0, 0.4, 4.0, 1.4
 # The part of the object's pixels that photos must agree about, or nothing is changed. Of a plain
 # surface they see shading that moves with the light, which is alike at wrong depths.
 LEAST_KNOWN = 0.3
 # Decibels by which photos must be met better, and the IoU that may be lost, or nothing is changed.
 LEAST_GAIN, MOST_LOST = 0.5, 0.005
-# And of what is made smooth: masks that others contradict have lost it.
+# And of what is made smooth, or brought to its shading: masks that others contradict have lost it.
 MOST_UNEVEN = 0.03
+# The part of the brightest that shading is off, from which on it does not tell the shape.
+MOST_OFF = 0.1
 # Decibels that the steps after stereo cannot make up for, as so many photos tell.
 MOST_WORSE, FEW = 1.0, 8
 
@@ -94,8 +97,8 @@ class ShapeResult:
 
     Attributes:
         mesh: The mesh, without colours; the one that was given if it was not improved.
-        improved: Whether the photos are met better than before; or, where stereo was refused, the
-            surface was made smooth between its outlines.
+        improved: Whether the photos are met better than before; or, without stereo, the surface was
+            brought to its shading, or made smooth between its outlines.
         psnr: Before and after: the mean over views (of more than 40 photos, every second, or
             third, …) of that of the vertex colours that meet them best (`fit_colors`), over
             the object, in decibels; where colours hardly differ, of brightness and their ratios,
@@ -206,10 +209,12 @@ def refine_shape(
     the hull of the masks. Then steps of Adam along the gradients of soft renderings
     (`shading="softmax"`) bring silhouettes and colours to those of the photos; colours and shape
     take turns, ten steps for each. The mesh is remeshed on the way, and may have other parts and
-    handles in the end. If photos agree about too little, as where it is plain, the surface is made
-    smooth between its outlines instead, and what is of one colour in light that moves with the
-    camera gets the normals that shading tells (`faired`). If outlines or photos are not met, the
-    mesh is returned as it was.
+    handles in the end. If photos agree about too little, the surface is made smooth between its
+    outlines instead (`faired`). If outlines or photos are not met, the mesh is returned as it was.
+
+    What is of one colour, as plaster, is brought to the shading and the shadows that photos show,
+    in light that is found from them, whether it moves with the camera or not (`fit_shading`);
+    stereo comes only if that light does not explain them, or masks are met worse.
 
     Where a few masks have bites, as in shadows, that photos from nearly the same direction do not
     have, the others say what is there.
@@ -258,6 +263,9 @@ def refine_shape(
     work = 2 * MEASURE * len(_spread(sizes["B"])) + sum(
         _work(i, steps, sizes["B"]) for i in range(part, parts)
     )
+    # One colour has no pattern to match, but its shading tells the shape.
+    one_colour = part == 0 and compared is images and is_plain(images, masks)
+    work += SHADING * sizes["B"] * one_colour
     clock = _Budget(callback or (lambda now: None), work, budget, resume)
     refinement = _Refinement(given, images, photos, clock)
     clock.tell(0.0)
@@ -267,7 +275,10 @@ def refine_shape(
     give_back()  # stereo needs most
     found, reason = given, ""
     refinement.known = before.get("known")
-    if part:
+    smooth = refinement.shaded(given, first) if one_colour else None
+    if smooth is not None:
+        part, reason = parts, "the object is of one colour, so that shading tells its shape"
+    elif part:
         found = Mesh(*(before[name].to(given.device) for name in ("vertices", "faces")))
     while part < parts and not clock.is_over:
         try:
@@ -288,7 +299,9 @@ def refine_shape(
         clock.tell(clock.done)
     finished, known = part == parts, refinement.known
     if found is given:
-        smooth = refinement.faired(given, first) if reason else None
+        if smooth is None and reason:
+            smooth = refinement.shaded(given, first) if refinement.faint else None
+            smooth = smooth or refinement.faired(given, first)
         clock.tell(work)
         reason = reason or "the time was over before photos were matched"
         if smooth is not None:
@@ -463,15 +476,46 @@ class _Refinement:
             mesh: that stereo could not improve.
             first: how well it meets them.
         """
+        depths = None if self.plain else self.depths  # of what is plain shading may agree
+
+        return self.alone(
+            mesh, first, lambda *given, tell: faired(*given, depths=depths, tell=tell)
+        )
+
+    def shaded(
+        self, mesh: Mesh, first: tuple[float, float]
+    ) -> tuple[Mesh, tuple[float, float]] | None:
+        """The mesh brought to its shading in the photos, as `faired`; None of several colours."""
+
+        def work(*given: Any, tell: Callable[[float], None]) -> Mesh | None:
+            found = fit_shading(*given, tell=tell)
+            return None if found is None or found[1] > MOST_OFF else found[0]
+
+        return self.alone(mesh, first, work) if self.plain else None
+
+    def alone(
+        self, mesh: Mesh, first: tuple[float, float], work: Callable[..., Mesh | None]
+    ) -> tuple[Mesh, tuple[float, float]] | None:
+        """What some work on the processor makes of a mesh, and how well it meets the photos.
+
+        None if there is no time, nothing is found, or masks are met worse than by `MOST_UNEVEN`.
+
+        Args:
+            mesh: one mesh.
+            first: how well it meets them.
+            work: of a mesh, images, cameras and masks, called with `tell`.
+        """
         photos = self.photos
         given = Mesh(mesh.vertices, mesh.faces).to("cpu", torch.float32)
         camera = photos.camera.to(dtype=torch.float32, device="cpu")
         images, masks = (part.to("cpu", torch.float32) for part in (self.images, photos.whole))
         try:
-            found = faired(
-                given, images, camera, masks, self.plain, self.depths,
-                self.clock.part(self.clock.total - self.clock.done),
-            ).to(mesh.device, mesh.vertices.dtype)  # fmt: skip
+            found = work(
+                given, images, camera, masks, tell=self.clock.part(SHADING * len(self.camera))
+            )
+            if found is None:
+                return None
+            found = found.to(mesh.device, mesh.vertices.dtype)
             last = self.measured(found)
         except (_OverError, ValueError):  # the latter if no photo shows it
             return None

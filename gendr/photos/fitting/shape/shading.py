@@ -1,98 +1,389 @@
-"""Normals by shading: photometric stereo of a surface of one colour in light that moves along.
+"""Shape from shading: the surface of one colour whose shading and shadows the photos show.
 
-Where a lamp stands beside the camera, each photo shows a place in another light, and three of them
-tell its normal (Woodham 1980); rims, whose normals are known, tell the lamp (Hernandez, Vogiatzis &
-Cipolla, Multiview Photometric Stereo, 2008).
+Of plaster no patch can be matched, and before a dark backdrop its shadows end masks too soon. But
+one colour in one light for all photos says how bright each place would be: a lamp beside the
+camera, which moves along (Hernandez, Vogiatzis & Cipolla, Multiview Photometric Stereo, 2008), or
+lamps and walls that stand still, as a sum of lights from many directions, none of them negative;
+each with the shadows that the surface casts (maps of depth, Williams 1978). The surface moves until
+it looks like the photos (inverse rendering: Nicolet et al. 2021 for the steps, Laine et al. 2020
+for outlines). Masks are not compared: what lies in shadow is as black in what is drawn.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr._common.vectors import summed
 from gendr.kernels.threads import mapped
+from gendr.losses import FlattenLoss
 from gendr.mesh import Camera, Mesh
-from gendr.photos.fitting.visibility import look
+from gendr.optim import uniform_adam_step
+from gendr.photos import remesh, visual
+from gendr.photos.fitting.parametrization import SmoothParametrization
+from gendr.photos.fitting.shape.schedule import edge_of
+from gendr.photos.fitting.silhouette_gradient import silhouette_gradient
+from gendr.photos.fitting.visibility import footprint, look, visible_faces
+from gendr.primitives import (
+    RasterizeGLContext,
+    antialias,
+    antialias_construct_topology_hash,
+    interpolate,
+    rasterize,
+)
+from gendr.rendering.api import parse_image_size
+from gendr.rendering.geometry import raster_positions
 
-__all__ = ["shading_normals"]
+__all__ = ["fit_shading"]
 
 # Photos store about this power of what a lens sees.
 _GAMMA = 2.2
-# What is less bright, of what nearly all is darker than, lies in shadow; and photos end at white.
-_LIT, _BRIGHTEST, _WHITE = 0.25, 0.95, 0.98
-# Light that moves with the camera must explain photos so much better than light that stands still.
-_MOVES = 0.8
-# Rounds of least squares, in which what is off loses weight; the least deviation that does.
-_LIGHT_ROUNDS, _ROUNDS, _LEAST_OFF = 20, 6, 0.03
-# How strongly a normal is held, of the squared light of a photo; and the weakest direction's light,
-# of which normals are half sure.
-_HOLD, _ENOUGH = 0.05, 0.3
+# Photos are made so many times smaller, edges are so many pixels of those long, or longer where
+# there would be more faces, and so many steps are made, of at most so many edges at first and at
+# last; the light is found anew every few of them. In turns photos are looked at.
+_STAGES, _MOST_FACES = ((2, 3.0, 45), (1, 4.0, 45), (1, 2.5, 45)), 60_000
+_STEPS, _EVERY, _TURNS, _BETAS = (0.4, 0.12), 15, 6, (0.9, 0.99)
+# From this part of the brightest on deviations count by their size, no longer by its square; and
+# the weight of creases.
+_OFF, _FLATNESS = 0.05, 0.02
+# Directions from which light that stands still may come; the part of the strongest lamp from which
+# on one is kept; how near, degrees, those are that one lamp explains; the side of shadow maps.
+_WAYS, _LEAST, _NEAR, _SIDE = 100, 0.03, 32.0, 400
+# The part of the brightest from which on a place is lit, where lamps are sought; what nearly all is
+# darker than; photos end at white. Light that moves must explain photos so much better.
+_LIT, _BRIGHTEST, _WHITE, _MOVES = 0.25, 0.95, 0.98, 0.8
+_ROWS, _ROUNDS, _LEAST_OFF = 20_000, 6, 0.02
+# How sharply faces turn dark as they turn away from a lamp.
+_SHARP = 40.0
 
 
-def shading_normals(
-    mesh: Mesh, normals: Tensor, images: Tensor, camera: Camera, masks: Tensor
-) -> tuple[Tensor, Tensor] | None:
-    """Unit normals [V, 3] of the vertices of a mesh by shading, and how sure they are [V], 0 to 1.
+def fit_shading(
+    mesh: Mesh,
+    images: Tensor,
+    camera: Camera,
+    masks: Tensor,
+    tell: Callable[[float], None] = lambda done: None,
+) -> tuple[Mesh, float] | None:
+    """A surface near that of a mesh that looks like the photos, and how far its shading is off.
 
-    None where light stands still beside the object, as each place then has one brightness, or where
-    no photo shows a place.
+    None where no photo shows the mesh. The second is the usual deviation of what is seen, of the
+    brightest there is.
 
     Args:
-        mesh: one mesh, near the surface.
-        normals: [V, 3], its own vertex normals.
-        images: [B, 3, H, W] in [0, 1], of an object of one colour.
+        mesh: one closed mesh, in the world of the cameras.
+        images: [B, 3, H, W] in [0, 1], of an object of one colour over black.
+        camera: B perspective cameras.
+        masks: [B, H, W] in [0, 1]; they say which pixels tell the light.
+        tell: called with the part of the work that is done.
+    """
+    grey = (images.clamp(0, 1) ** _GAMMA).mean(1)
+    total, done = sum(steps for _, _, steps in _STAGES), 0
+    light: _Light | None = None
+    lit: tuple[_Light, _Shadows] | None = None
+    for smaller, edge, steps in _STAGES:
+        shown, inside = (F.avg_pool2d(part[None], smaller)[0] for part in (grey, masks))
+        low, high = mesh.bounding_box()
+        depth = camera.world_to_camera(((low + high) / 2).reshape(1, 1, 3))[..., 2].flatten()
+        size = (shown.shape[1], shown.shape[2])
+        pixel = float(torch.stack([footprint(camera[i], size, z) for i, z in enumerate(depth)])
+                      .median())  # fmt: skip
+        length = max(edge * pixel, edge_of(mesh, _MOST_FACES))
+        mesh = remesh(mesh, length, iterations=2).mesh
+        stage = _Stage(mesh, shown, camera, inside)
+        shape = SmoothParametrization(mesh)
+        u = shape.u.detach()
+        means = torch.zeros_like(u), torch.zeros_like(u)
+        for i in range(steps):
+            vertices = shape(u).detach()
+            if i % _EVERY == 0:
+                lit = stage.lit(mesh.with_vertices(vertices), light)
+                light = lit[0] if lit is not None else None
+            if lit is None:
+                return None
+            pull = stage.pull(vertices, *lit, list(range(i % _TURNS, len(camera), _TURNS)))
+            leaf = u.clone().requires_grad_()
+            (grad,) = torch.autograd.grad((shape(leaf) * pull).sum(), leaf)
+            part = i / steps
+            step = length * (_STEPS[0] + (_STEPS[1] - _STEPS[0]) * part)
+            u, *means = uniform_adam_step(u, grad, *means, step=i + 1, lr=step, betas=_BETAS)
+            tell((done := done + 1) / total)
+        mesh = mesh.with_vertices(shape(u).detach())
+    return (mesh, light.off) if light is not None else None
+
+
+class _Stage:
+    """What stays the same through steps on the faces of a mesh, with photos of one size.
+
+    Args:
+        mesh: one mesh.
+        grey: [B, H, W], how bright photos are, as linear light.
         camera: B cameras.
-        masks: [B, H, W] in [0, 1].
+        masks: [B, H, W].
     """
-    size = (images.shape[2], images.shape[3])
 
-    def seen(i: int) -> tuple[Tensor, Tensor, Tensor]:
-        visibility = look(mesh, camera[i], size, 1)
-        rows, xy, _ = visibility.visible_points(mesh.vertices, normals, masks[i] > 0.99)
-        grey = visibility.at(images[i].mean(0, keepdim=True), xy)[0].clamp(min=0) ** _GAMMA
-        return rows, torch.full_like(rows, i), grey
+    def __init__(self, mesh: Mesh, grey: Tensor, camera: Camera, masks: Tensor) -> None:
+        self.mesh, self.grey, self.camera, self.masks = mesh, grey, camera, masks
+        self.size = (grey.shape[1], grey.shape[2])
+        self.shape = parse_image_size(self.size)
+        self.triangles = mesh.faces.int()
+        self.topology = antialias_construct_topology_hash(self.triangles)
+        self.creases = FlattenLoss(mesh.faces, len(mesh.vertices))
+        near, far = visual.depths(mesh, camera)
+        self.planes = 0.8 * near, 1.2 * far
+        self.pixels = float(masks.sum()) / _TURNS
 
-    point, view, grey = (
-        torch.cat(part) for part in zip(*mapped(seen, range(len(camera))), strict=True)
-    )
-    if not len(grey):
-        return None
-    lit = (grey > _LIT * float(grey[::8].quantile(_BRIGHTEST))) & (grey < _WHITE**_GAMMA)
-    point, view, grey = point[lit], view[lit], grey[lit]
-    own = torch.einsum("rij,rj->ri", camera.rotation[view], normals[point])
-    (around, lamp), off = _lamp(own, grey)
-    _, still = _lamp(normals[point], grey)
-    if off > _MOVES * still:
-        return None
-    ways = (lamp @ camera.rotation)[view]
-    products = (ways[:, :, None] * ways[:, None]).double()
-    right, count, strength = grey - around, len(normals), float(lamp.square().sum())
-    hold = _HOLD * strength * torch.eye(3, dtype=torch.float64)
-    found, matrix = normals, hold.expand(count, 3, 3)
-    scale = None
-    for i in range(_ROUNDS):
-        rest = right - (ways * found[point]).sum(1)
-        scale = scale or max(_LEAST_OFF, 1.48 * float(rest.abs().median()))
-        weight = 1 / (1 + (rest / (scale * max(1.0, 3 / (i + 1)))).square()).square()
-        weight = weight[:, None].double()
-        matrix = hold + summed(weight[..., None] * products, point, count)
-        both = summed(weight * right[:, None] * ways, point, count) + normals.double() @ hold
-        found = F.normalize(torch.linalg.solve(matrix, both).to(normals), dim=1)
-    least = torch.linalg.eigvalsh(matrix)[:, 0].to(normals) / strength
-    return found, least / (least + _ENOUGH)
+    def lit(self, mesh: Mesh, known: _Light | None) -> tuple[_Light, _Shadows] | None:
+        """The light of the photos, as a mesh shows it, and the shadows in it.
+
+        Args:
+            mesh: with vertices near the surface.
+            known: whose directions are kept; None if they are to be found.
+        """
+        normals = mesh.vertex_normals
+
+        def seen(i: int) -> tuple[Tensor, Tensor, Tensor]:
+            visible = look(mesh, self.camera[i], self.size, 1)
+            rows, xy, _ = visible.visible_points(mesh.vertices, normals, self.masks[i] > 0.99)
+            return rows, torch.full_like(rows, i), visible.at(self.grey[i][None], xy)[0]
+
+        found = mapped(seen, range(len(self.camera)))
+        rows, view, grey = (torch.cat(part) for part in zip(*found, strict=True))
+        kept = (grey < _WHITE**_GAMMA).nonzero()[:, 0]
+        kept = kept[:: max(1, -(-len(kept) // _ROWS))]
+        if not len(kept):
+            return None
+        samples = _Samples(mesh, normals, self.camera, rows[kept], view[kept], grey[kept])
+        return samples.lit() if known is None else samples.fitted(known.along, known.ways)
+
+    def pull(self, vertices: Tensor, light: _Light, shadows: _Shadows, rows: list[int]) -> Tensor:
+        """The gradient [V, 3] by vertices of how far pictures of some cameras are off."""
+
+        def off(vertices: Tensor, rows: list[int]) -> Tensor:
+            normals = self.mesh.with_vertices(vertices).vertex_normals
+            total = vertices.new_zeros(())
+            for i in rows:
+                bright = light.on(normals, self.camera[i], i, shadows)
+                rest = (self.drawn(vertices, i, bright) - self.grey[i]) / light.top
+                total = total + ((rest.square() + _OFF**2).sqrt() - _OFF).sum()
+            return total / self.pixels
+
+        _, pull = silhouette_gradient(off, vertices, rows, len(self.mesh.faces))
+        leaf = vertices.clone().requires_grad_()
+        bent = _FLATNESS * (1 - self.creases.cosines(leaf)).square().mean()
+        return pull + torch.autograd.grad(bent, leaf)[0]
+
+    def drawn(self, vertices: Tensor, i: int, bright: Tensor) -> Tensor:
+        """The picture [H, W] over black of vertices [V, 3] that are so bright [V]."""
+        camera = self.camera[i]
+        clip, depth = camera.clip_coordinates(vertices[None])
+        place = raster_positions(clip, depth, camera.orthographic, self.planes, self.shape)
+        place, bare = place.to(vertices), RasterizeGLContext(output_db=False)
+        rast, _ = rasterize(bare, place, self.triangles, self.size)
+        picture, _ = interpolate(bright[None, :, None], rast, self.triangles)
+        picture = torch.where(rast[..., 3:] > 0, picture, 0.0)
+        picture = antialias(
+            picture, rast, place, self.triangles, topology_hash=self.topology
+        )[0, ..., 0].flip(0)  # fmt: skip
+        photo = camera.photo(self.size)
+        return picture if photo is None else torch.where(photo[0], picture, 0.0)
 
 
-def _lamp(normals: Tensor, grey: Tensor) -> tuple[tuple[float, Tensor], float]:
-    """The brightness of the surroundings and the lamp [3] that light normals [R, 3] to `grey` [R].
+@dataclass(frozen=True, eq=False)
+class _Shadows:
+    """How much of the light of each lamp reaches vertices, 0 to 1, but for where they face.
 
-    Beside them the usual deviation.
+    Attributes:
+        along: [B, V], of the lamp that moves along with B cameras; None without one.
+        still: [K, V], of those that stand still.
     """
+
+    along: Tensor | None
+    still: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Light:
+    """Light on a surface of one colour, as linear light in photos.
+
+    Attributes:
+        along: [3], the way to a lamp that moves along with the camera, in its frame, as long as the
+            lamp is strong; None without one.
+        ways: [K, 3], those to lamps that stand still, world.
+        around: how bright is what no lamp reaches.
+        top: how bright the brightest is.
+        off: the usual deviation, of the brightest.
+    """
+
+    along: Tensor | None
+    ways: Tensor
+    around: float
+    top: float
+    off: float
+
+    def on(self, normals: Tensor, camera: Camera, i: int, shadows: _Shadows) -> Tensor:
+        """How bright vertices [V] with unit normals [V, 3] are for camera i of the shadows."""
+
+        def facing(ways: Tensor) -> Tensor:
+            return F.softplus(normals @ ways * (_SHARP / self.top)) * (self.top / _SHARP)
+
+        bright = (shadows.still.T * facing(self.ways.T)).sum(1) + self.around
+        if self.along is not None and shadows.along is not None:
+            bright = bright + shadows.along[i] * facing(self.along @ camera.rotation[0])
+        return bright
+
+
+class _Samples:
+    """What photos show of vertices.
+
+    Args:
+        mesh: one mesh.
+        normals: [V, 3], its vertex normals.
+        camera: B cameras.
+        rows: [R], vertices.
+        view: [R], the photos that show them.
+        grey: [R], how bright.
+    """
+
+    def __init__(
+        self, mesh: Mesh, normals: Tensor, camera: Camera, rows: Tensor, view: Tensor, grey: Tensor
+    ) -> None:
+        self.mesh, self.normals, self.camera = mesh, normals, camera
+        self.rows, self.view, self.grey = rows, view, grey
+        self.top = max(float(grey.quantile(_BRIGHTEST)), 1e-3)
+        self.own = torch.einsum("rij,rj->ri", camera.rotation[view], normals[rows])
+
+    def lit(self) -> tuple[_Light, _Shadows]:
+        """The light that explains them, from any directions."""
+        ways = _around(_WAYS).to(self.normals)
+        still = self.fitted(None, ways)
+        moves = self.fitted(self.lamp(), ways)
+        if moves[0].off < _MOVES * still[0].off:
+            return moves
+        return self.fitted(None, torch.cat([still[0].ways, _merged(still[0].ways)]))
+
+    def lamp(self) -> Tensor:
+        """The way [3] to the lamp that moves along, in the frame of the cameras.
+
+        By what is lit, at first as if there were no shadows.
+        """
+        lit = self.grey > _LIT * self.top
+        way = _lamp(self.own[lit], self.grey[lit])
+        for _ in range(2):
+            shown = lit & (self.along(way)[self.view, self.rows] > 0.95)
+            way = _lamp(self.own[shown], self.grey[shown])
+        return way
+
+    def along(self, way: Tensor) -> Tensor:
+        """[B, V], what a lamp in this direction, in the frame of the cameras, reaches."""
+        ways = way @ self.camera.rotation
+        return torch.stack(mapped(lambda way: _reached(self.mesh, self.normals, way), list(ways)))
+
+    def fitted(self, along: Tensor | None, ways: Tensor) -> tuple[_Light, _Shadows]:
+        """Lamps in these directions, as strong as photos say, and their shadows.
+
+        Least squares without negative lamps, in rounds in which what is off loses weight.
+
+        Args:
+            along: [3], in the frame of the cameras, or None.
+            ways: [K, 3], world.
+        """
+        from scipy.optimize import nnls
+
+        ways = F.normalize(ways, dim=1)
+        near = mapped(lambda way: _reached(self.mesh, self.normals, way), list(ways))
+        still = torch.stack(near) if near else self.normals.new_zeros(0, len(self.normals))
+        columns = [still[:, self.rows].T * (self.normals[self.rows] @ ways.T).clamp(min=0)]
+        reached = None
+        if along is not None:
+            along, reached = F.normalize(along, dim=0), self.along(along)
+            lamp = reached[self.view, self.rows] * (self.own @ along).clamp(min=0)
+            columns.append(lamp[:, None])
+        table = torch.cat([*columns, torch.ones_like(self.grey)[:, None]], 1).double()
+        right, weight = self.grey.double(), torch.ones(len(self.grey), dtype=torch.float64)
+        strength, off = table.new_zeros(table.shape[1]), 0.0
+        for _ in range(_ROUNDS):
+            weighted = weight[:, None] * table
+            square = (weighted.T @ table).numpy()
+            square += 1e-9 * float(np.trace(square)) * np.eye(len(square))
+            factor = np.linalg.cholesky(square)
+            short = np.linalg.solve(factor, (weighted.T @ right).numpy())
+            strength = torch.from_numpy(nnls(factor.T, short)[0])
+            rest = (right - table @ strength).abs()
+            off = float(rest.median()) / self.top
+            scale = max(3 * off, _LEAST_OFF) * self.top
+            weight = 1 / (1 + (rest / scale).square()).square()
+        strength = strength.to(self.normals)
+        lamps, around = strength[: len(ways)], float(strength[-1])
+        kept = lamps > _LEAST * strength[:-1].max() if len(ways) else lamps > 0
+        if not bool(kept.all()):
+            return self.fitted(along, ways[kept])
+        along = None if along is None else strength[len(ways)] * along
+        light = _Light(along, lamps[:, None] * ways, around, self.top, off)
+        return light, _Shadows(reached, still)
+
+
+def _around(count: int) -> Tensor:
+    """Directions [count, 3] spread evenly, along a spiral (Fibonacci's)."""
+    i = torch.arange(count, dtype=torch.float64) + 0.5
+    height, angle = 1 - 2 * i / count, i * (math.pi * (1 + 5**0.5))
+    radius = (1 - height.square()).sqrt()
+    return torch.stack([radius * angle.cos(), height, radius * angle.sin()], 1)
+
+
+def _merged(ways: Tensor) -> Tensor:
+    """The lamps [L, 3] that are the sums of some near each other, of ways [K, 3] to them."""
+    left, found = ways, [ways[:0]]
+    while len(left):
+        strength = left.norm(dim=1)
+        middle = left[strength.argmax()]
+        near = left @ middle > math.cos(math.radians(_NEAR)) * strength * middle.norm()
+        found.append(left[near].sum(0, keepdim=True))
+        left = left[~near]
+    return torch.cat(found)
+
+
+def _reached(mesh: Mesh, normals: Tensor, way: Tensor) -> Tensor:
+    """How much of a far lamp's light reaches vertices [V], 0 to 1, by a map of depths.
+
+    Args:
+        mesh: one mesh.
+        normals: [V, 3], its vertex normals.
+        way: [3], to the lamp.
+    """
+    centre, radius = visual.around(mesh)
+    ahead = F.normalize(-way, dim=0)
+    beside = torch.eye(3).to(ahead)[ahead.abs().argmin()]
+    right = F.normalize(torch.linalg.cross(ahead, beside), dim=0)
+    turn = torch.stack([right, torch.linalg.cross(right, ahead), ahead])
+    shift = 3 * float(radius) * torch.eye(3).to(turn)[2] - turn @ centre.reshape(3)
+    focal = turn.new_full((1, 2), 1 / float(radius))
+    sun = Camera(turn[None], shift[None], focal, orthographic=True)
+    size = (_SIDE, _SIDE)
+    _, _, depth = visible_faces(mesh.vertices, sun, size, visual.depths(mesh, sun), mesh.faces)
+    xy, away = (part[0] for part in sun.project(mesh.vertices[None]))
+    column, row = ((xy * xy.new_tensor([1.0, -1.0]) + 1) * (_SIDE / 2)).floor().long().unbind(1)
+    cosine = -(normals @ ahead).clamp(max=-0.1)
+    slope = (1 - cosine.square()).clamp(min=0).sqrt() / cosine
+    least = away - footprint(sun, size, away) * (1 + 1.5 * slope)
+    near = [(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1)]
+    reached = torch.zeros_like(away)
+    for x, y in near:
+        there = depth[(row + y).clamp(0, _SIDE - 1), (column + x).clamp(0, _SIDE - 1)]
+        reached += (there >= least).to(reached) / len(near)
+    return reached
+
+
+def _lamp(normals: Tensor, grey: Tensor) -> Tensor:
+    """The lamp [3] that lights normals [R, 3] to `grey` [R], beside light from all around."""
     rows = torch.cat([torch.ones_like(normals[:, :1]), normals], 1).double()
     weight, right = torch.ones(len(rows), dtype=torch.float64), grey.double()
-    found, off = rows[0], 0.0
-    for _ in range(_LIGHT_ROUNDS):
+    found = rows.new_zeros(4)
+    for _ in range(_ROUNDS):
         weighted = weight[:, None] * rows
         # The least one, where normals or what is lit are too few to tell.
         both = (weighted.T @ rows, (weighted.T @ right)[:, None])
@@ -100,4 +391,4 @@ def _lamp(normals: Tensor, grey: Tensor) -> tuple[tuple[float, Tensor], float]:
         rest = (right - rows @ found).abs()
         off = float(rest.median()) if len(rest) else 0.0
         weight = 1 / (1 + (rest / max(1.48 * off, 0.01)).square()).square()
-    return (float(found[0]), found[1:].to(normals)), off
+    return found[1:].to(normals)
