@@ -9,15 +9,24 @@ silhouette.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gendr.mesh.images import MAX_MEGAPIXELS, Picture, decode, open_image, opened
+from gendr.mesh.images import (
+    MAX_MEGAPIXELS,
+    Picture,
+    UnreadableImageError,
+    decode,
+    opened,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,16 +45,25 @@ _ORIENTATION = 0x0112
 _TURNS: tuple[Any, ...] = (0, 3, 1, 5, 4, 6, 2)
 # Quarter turns to the right of the orientations that do not mirror, as those of cameras.
 QUARTERS = {3: 2, 6: 1, 8: 3}
+# Orientations that are not their own inverses.
+UNDONE = {6: 8, 8: 6}
+# TIFF 6.0: ImageWidth, ImageLength.
+_WIDTH, _LENGTH = 256, 257
+# Profiles that change no colour by more of 255 are of sRGB.
+_SAME = 3
 
 
 def read_size(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> tuple[int, int]:
-    """(H, W) of an image file, from its header.
+    """(H, W) of an image file as it is stored, from its header.
 
     Raises:
         UnreadableImageError: if it is no image.
         ValueError: if it is larger than allowed.
     """
     with opened(path, max_megapixels) as image:
+        if image.format == "TIFF":  # some versions of Pillow say how large it is when upright
+            tags: Any = image
+            return tags.tag_v2[_LENGTH], tags.tag_v2[_WIDTH]
         return image.height, image.width
 
 
@@ -57,7 +75,7 @@ def decoded_at_once(size: tuple[int, int]) -> int:
 def read_orientation(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> int:
     """How an image must be turned to be upright, 1 to 8 as EXIF has it; 1 if nothing is said.
 
-    TIFF and HEIC come upright from Pillow and its plugin.
+    HEIC comes upright from Pillow's plugin.
     """
     with opened(path, max_megapixels) as image:
         if image.format == "PNG" and "exif" not in image.info:
@@ -68,7 +86,7 @@ def read_orientation(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> int:
 
 
 def _orientation(image: Image) -> int:
-    if image.format in ("TIFF", "HEIF"):
+    if image.format == "HEIF":
         return 1
     try:
         found = image.getexif().get(_ORIENTATION, 1)
@@ -92,7 +110,7 @@ def _has_late_exif(path: Path) -> bool:
 def open_photo(
     path: Path, max_megapixels: float = MAX_MEGAPIXELS, turn: int | None = None
 ) -> Generator[Image, None, None]:
-    """`open_image`, turned.
+    """A decoded image, turned, in sRGB if its profile is of others, as that of phones.
 
     Args:
         path: The file.
@@ -100,9 +118,76 @@ def open_photo(
         turn: How, 1 to 8 as EXIF has it; 1 leaves it as it is in the file, and None turns it as the
             file says, so that it is upright.
     """
-    with open_image(path, max_megapixels) as image:
-        turn = _orientation(image) if turn is None else turn
-        yield image if turn == 1 else image.transpose(_TURNS[turn - 2])
+    with opened(path, max_megapixels) as image:
+        _check_range(path, image)
+        is_tiff, found = image.format == "TIFF", _orientation(image)
+        decode(path, image)
+        found = found if is_tiff else _orientation(image)  # of a PNG also from behind its pixels
+        turn = found if turn is None else turn
+        turns = [turn]
+        if is_tiff:  # Pillow has turned it upright
+            turns = [] if turn == found else [UNDONE.get(found, found), turn]
+        image = _in_srgb(image)
+        for each in turns:
+            image = image if each == 1 else image.transpose(_TURNS[each - 2])
+        yield image
+
+
+def _check_range(path: Path, image: Image) -> None:
+    """Refuse what is brighter than white: PQ and HLG (ITU-T H.273, table 3) are no sRGB."""
+    if image.format not in ("HEIF", "AVIF", "PNG"):
+        return
+    with path.open("rb") as file:
+        head = file.read(1 << 16)
+    said = re.search(rb"colrnclx..(?P<wide>..)|cICP.(?P<byte>.)", head, re.DOTALL)
+    if said and int.from_bytes(said["wide"] or said["byte"], "big") in (16, 18):
+        raise UnreadableImageError(
+            f"{path} is a photo of high dynamic range (PQ or HLG); save it as JPEG, which is sRGB"
+        )
+
+
+def _in_srgb(image: Image) -> Image:
+    """A decoded image in sRGB: the same one, if its profile says nothing else."""
+    profile = image.info.get("icc_profile")
+    if not profile or image.mode not in ("RGB", "RGBA", "P", "CMYK"):
+        return image
+    transform = _to_srgb(profile, "CMYK" if image.mode == "CMYK" else "RGB")
+    if transform is None:
+        return image
+    from PIL import ImageCms
+
+    if image.mode == "CMYK":
+        return ImageCms.applyTransform(image, transform) or image
+    if image.mode == "P" or "transparency" in image.info:  # its colour is that before
+        image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    if image.mode == "RGBA":
+        alpha = image.getchannel("A")
+        image = image.convert("RGB")
+        ImageCms.applyTransform(image, transform, inPlace=True)
+        image.putalpha(alpha)
+    else:
+        ImageCms.applyTransform(image, transform, inPlace=True)
+    return image
+
+
+@lru_cache(maxsize=16)
+def _to_srgb(profile: bytes, mode: str) -> Any:
+    """Little CMS's transform from a profile to sRGB; None if that is what it is, or damaged."""
+    from PIL import Image, ImageCms
+
+    try:
+        found = ImageCms.buildTransform(
+            ImageCms.ImageCmsProfile(BytesIO(profile)), ImageCms.createProfile("sRGB"), mode, "RGB"
+        )
+    except (ImageCms.PyCMSError, OSError):
+        return None
+    if mode == "RGB":  # sRGB has many names; it is known by what it does
+        grid = np.stack(np.meshgrid(*[np.arange(0, 256, 15)] * 3), -1).astype(np.uint8)
+        grid = grid.reshape(18, -1, 3)
+        other = np.asarray(ImageCms.applyTransform(Image.fromarray(grid), found), np.int16)
+        if np.abs(other - grid).max() <= _SAME:
+            return None
+    return found
 
 
 def highest(picture: Picture, channel: int) -> float:
@@ -132,8 +217,10 @@ def rgba(image: Image) -> Planes:
     if picture.white == 255:
         return np.asarray(image.convert("RGBA"), np.float32).transpose(2, 0, 1) / np.float32(255)
     # Pillow would cut these to 8 bits.
-    grey = (picture.rows(0, image.height)[0] / picture.white).astype(np.float32)
-    return np.stack([grey, grey, grey, np.ones_like(grey)])
+    grey, *alpha = (
+        (plane / picture.white).astype(np.float32) for plane in picture.rows(0, image.height)
+    )
+    return np.stack([grey, grey, grey, *(alpha or [np.ones_like(grey)])])
 
 
 def _bands(size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
