@@ -679,6 +679,7 @@ BREAK = {
     "no intrinsics": change(camera_angle_x=None),
     r"x_fov must be in \(0, 180\) degrees, got 200": change(x_fov=200.0),
     "the axes of from_mitsuba are not read": change(from_mitsuba=True),
+    "axes of from_mitsuba are not read; write": change(normal_mts_args=[{"width": 8}]),
     r"camera_angle_x must be in \(0, pi\) radians, got 50": change(camera_angle_x=50),
     "fl_x must be a finite number, got '9'": change(fl_x="9"),
     "fl_x must be a finite number, got 9{40}": change(fl_x=10**400 - 1),
@@ -738,6 +739,7 @@ BENT = {
     "D": ([0.1, 0, 0, 0], [0.0] * 4),
     "ftheta_p0": (0.1, None),
     "latlong": (True, False),
+    "orthographic": (True, False),
     "equirectangular": (True, False),
 }
 

@@ -59,7 +59,7 @@ _MODELS = dict.fromkeys(
     "fisheye",
 ) | {"FOV": "fov"}  # fmt: skip
 # What makes a lens of another kind, if it is not 0, an empty list or false: for all frames or one.
-_KINDS = ("ftheta_p0", "latlong", "equirectangular")
+_KINDS = ("ftheta_p0", "latlong", "equirectangular", "orthographic")
 # Of which `colmap image_undistorter` leaves the photos as they are, without a word.
 _ALL_AROUND = {"latlong", "equirectangular", "spherical", "cylindrical"}
 # Coefficients of no kind of lens that is known here.
@@ -328,7 +328,7 @@ def lens_of(meta: dict[str, Any], frame: TransformsFrame) -> Lens:
 
     kind, bend = _bend(meta, frame, number)
     w, h = _calibrated_size(frame, number("w"), number("h"))
-    if _given(meta, entry, "from_mitsuba"):
+    if _given(meta, entry, "from_mitsuba") or _given(meta, entry, "normal_mts_args"):
         raise ValueError(f"{where}: the axes of from_mitsuba are not read; write OpenGL's")
     fx, fy = number("fl_x"), number("fl_y")
     lengths, angles = ("fl_x", "fl_y"), ("camera_angle_x", "camera_angle_y")
