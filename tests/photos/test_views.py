@@ -459,6 +459,14 @@ def test_images_that_would_be_read_as_other_numbers(tmp_path):
     np.testing.assert_allclose(views.rgb[0, 1], grey / 65535, atol=1e-6)
 
 
+def test_masks_that_may_be_labels(tmp_path):
+    root = folder(tmp_path, 1)
+    image(root / "masks/0.png", blob(value=75))
+    with pytest.warns(UserWarning, match=r"masks reaches 75 of 255 only: .* labels, write 255"):
+        views = load_views(root)
+    assert float(views.masks.max()) == pytest.approx(75 / 255)
+
+
 def test_memory_holds_no_photo_in_fractions(tmp_path):
     photo = np.zeros((1000, 1500, 4), np.uint8)
     photo[300:700, 300:900] = 255
