@@ -430,6 +430,9 @@ def test_colors_of_stl(tmp_path):
     magics = b"COLOR=\x00\x00\xff\xff,MATERIAL="
     assert load(path, stl_bytes(magics, (31, 31 << 5))).face_colors.tolist() == [RED, GREEN]
     assert load(path, stl_bytes(magics, (0x8000, 31))).face_colors.tolist() == [BLUE, RED]
+    meshlab = b"COLOR=\x7f\x7f\x7f MATERIAL=\x7f\x7f\x7f"  # blue first, and bit 15 set
+    assert load(path, stl_bytes(meshlab, (0, 0))).face_colors is None
+    assert load(path, stl_bytes(meshlab, (0x801F, 0x83E0))).face_colors.tolist() == [RED, GREEN]
     load(path, stl_bytes(b"x", (7, 0)), "the attributes of its triangles are not used")
 
 
