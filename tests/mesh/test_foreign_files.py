@@ -330,6 +330,13 @@ def test_textures_of_a_ply(tmp_path, form, names):
     assert seen(mesh) == [GREEN] * 4
     load(tmp_path / "m.ply", ply(faces[:1], points, form, comments=["TextureFile x.png"]),
          "its texture x.png is not there")  # fmt: skip
+    for blue, note in ((102, "the grey 0.4 beside its texture is not used"), (0, None)):
+        levels = zip(("red", "green", "blue"), (102, 102, blue), strict=True)
+        greys = [("uchar", name, [level] * 3) for name, level in levels]
+        text = ply([faces[0], *greys], points, form, comments=comments[1:])
+        mesh = load(tmp_path / "m.ply", text, note)
+        assert seen(mesh) == [GREEN] * 4
+        assert (mesh.face_colors is None) == (note is not None)
 
 
 @for_each(
