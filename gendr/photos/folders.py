@@ -217,7 +217,7 @@ def read_photo(folder: Folder, i: int, max_megapixels: float) -> tuple[Planes, b
     with open_photo(frame.image, max_megapixels, frame.turn) as opened:
         image = Picture(opened)
         if frame.mask is not None:
-            with open_photo(frame.mask, max_megapixels, frame.mask_turn) as mask:
+            with open_photo(frame.mask, max_megapixels, frame.mask_turn, is_mask=True) as mask:
                 return folder.laid(i, masked(frame, image, Picture(mask), size, bent)[0]), True
         if not is_opaque(image):
             return folder.laid(i, masked(frame, image, image, size, bent)[0]), True

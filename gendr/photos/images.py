@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -49,6 +49,13 @@ QUARTERS = {3: 2, 6: 1, 8: 3}
 UNDONE = {6: 8, 8: 6}
 # TIFF 6.0: ImageWidth, ImageLength.
 _WIDTH, _LENGTH = 256, 257
+# Red, green and blue of BT.2020, Display P3 and Adobe RGB, as x, y of CIE 1931; white is D65.
+_PRIMARIES: dict[int | str, tuple[tuple[float, float], ...]] = {
+    9: ((0.708, 0.292), (0.17, 0.797), (0.131, 0.046)),
+    12: ((0.68, 0.32), (0.265, 0.69), (0.15, 0.06)),
+    "R03": ((0.64, 0.33), (0.21, 0.71), (0.15, 0.06)),
+}
+_INTEROP = 0xA005  # a directory of EXIF, where 1 is InteroperabilityIndex
 # Profiles that change no colour by more of 255 are of sRGB.
 _SAME = 3
 
@@ -108,18 +115,23 @@ def _has_late_exif(path: Path) -> bool:
 
 @contextmanager
 def open_photo(
-    path: Path, max_megapixels: float = MAX_MEGAPIXELS, turn: int | None = None
+    path: Path,
+    max_megapixels: float = MAX_MEGAPIXELS,
+    turn: int | None = None,
+    *,
+    is_mask: bool = False,
 ) -> Generator[Image, None, None]:
-    """A decoded image, turned, in sRGB if its profile is of others, as that of phones.
+    """A decoded image, turned, in sRGB if it says that its colours are of others, as of phones.
 
     Args:
         path: The file.
         max_megapixels: The largest image that is read, in million pixels.
         turn: How, 1 to 8 as EXIF has it; 1 leaves it as it is in the file, and None turns it as the
             file says, so that it is upright.
+        is_mask: Its numbers are kept: they are no colours.
     """
     with opened(path, max_megapixels) as image:
-        _check_range(path, image)
+        profile = None if is_mask else _profile(path, image)
         is_tiff, found = image.format == "TIFF", _orientation(image)
         decode(path, image)
         found = found if is_tiff else _orientation(image)  # of a PNG also from behind its pixels
@@ -127,30 +139,69 @@ def open_photo(
         turns = [turn]
         if is_tiff:  # Pillow has turned it upright
             turns = [] if turn == found else [UNDONE.get(found, found), turn]
-        image = _in_srgb(image)
+        if profile is not None:
+            image = _in_srgb(image, profile)
         for each in turns:
             image = image if each == 1 else image.transpose(_TURNS[each - 2])
         yield image
 
 
-def _check_range(path: Path, image: Image) -> None:
-    """Refuse what is brighter than white: PQ and HLG (ITU-T H.273, table 3) are no sRGB."""
-    if image.format not in ("HEIF", "AVIF", "PNG"):
-        return
-    with path.open("rb") as file:
-        head = file.read(1 << 16)
-    said = re.search(rb"colrnclx..(?P<wide>..)|cICP.(?P<byte>.)", head, re.DOTALL)
-    if said and int.from_bytes(said["wide"] or said["byte"], "big") in (16, 18):
-        raise UnreadableImageError(
-            f"{path} is a photo of high dynamic range (PQ or HLG); save it as JPEG, which is sRGB"
-        )
+def _profile(path: Path, image: Image) -> bytes | None:
+    """The ICC profile of an opened image; None for sRGB, and of one that has no colours.
+
+    Without one, of the colours that its header names: numbers of ITU-T H.273, tables 2 and 3, and
+    those of the Design rule for Camera File system (DCF 2.0), Adobe RGB.
+
+    Raises:
+        UnreadableImageError: if it is brighter than white: PQ and HLG are no sRGB.
+    """
+    kind: int | str = 0
+    if image.format in ("HEIF", "AVIF", "PNG"):
+        with path.open("rb") as file:
+            head = file.read(1 << 16)
+        said = re.search(rb"colrnclx\0(.)\0(.)|cICP(.)(.)", head, re.DOTALL)
+        kind, curve = (part[0] for part in said.groups() if part) if said else (0, 0)
+        if curve in (16, 18):
+            raise UnreadableImageError(
+                f"{path} is a photo of high dynamic range (PQ or HLG); save it as JPEG, which is "
+                "sRGB"
+            )
+    elif image.format in ("JPEG", "MPO", "TIFF"):
+        with suppress(Exception):  # of anything that programs write there
+            if image.getexif().get_ifd(_INTEROP).get(1) == "R03":
+                kind = "R03"
+    if image.mode not in ("RGB", "RGBA", "P", "CMYK"):
+        return None
+    return image.info.get("icc_profile") or _made_profile(kind)
 
 
-def _in_srgb(image: Image) -> Image:
+@lru_cache
+def _made_profile(kind: int | str) -> bytes | None:
+    """A profile of primaries: Pillow's of sRGB with another matrix, and of Adobe RGB its gamma."""
+    if kind not in _PRIMARIES:
+        return None
+    from PIL import ImageCms
+
+    def xyz(points: Any) -> Array:  # of chromaticities x, y
+        x, y = np.array(points).T
+        return np.stack([x, y, 1 - x - y]) / y
+
+    data = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    tags = {data[at : at + 4].decode(): int.from_bytes(data[at + 4 : at + 8], "big")
+            for at in range(132, 132 + 12 * data[131], 12)}  # fmt: skip
+    adapt = np.frombuffer(data, ">i4", 9, tags["chad"] + 8).reshape(3, 3) / 65536  # D65 to D50
+    columns = xyz(_PRIMARIES[kind])
+    columns = adapt @ (columns * np.linalg.solve(columns, xyz([(0.3127, 0.329)])[:, 0]))
+    for name, column in zip(("rXYZ", "gXYZ", "bXYZ"), columns.T, strict=True):
+        data[tags[name] + 8 : tags[name] + 20] = np.round(column * 65536).astype(">i4").tobytes()
+    if kind == "R03":  # parametricCurveType 0: a power
+        at = tags["rTRC"] + 8  # that of all
+        data[at : at + 8] = bytes(4) + round(563 / 256 * 65536).to_bytes(4, "big")
+    return bytes(data)
+
+
+def _in_srgb(image: Image, profile: bytes) -> Image:
     """A decoded image in sRGB: the same one, if its profile says nothing else."""
-    profile = image.info.get("icc_profile")
-    if not profile or image.mode not in ("RGB", "RGBA", "P", "CMYK"):
-        return image
     transform = _to_srgb(profile, "CMYK" if image.mode == "CMYK" else "RGB")
     if transform is None:
         return image

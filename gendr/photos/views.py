@@ -435,7 +435,7 @@ def _read_planes(
             return _cut_out(frame, image, size, plain, bent)
         if frame.mask is None:
             return masked(frame, image, image, size, bent)
-        with open_photo(frame.mask, max_megapixels, frame.mask_turn) as mask:
+        with open_photo(frame.mask, max_megapixels, frame.mask_turn, is_mask=True) as mask:
             return masked(frame, image, Picture(mask), size, bent)
 
 

@@ -379,6 +379,13 @@ def profile_of(colors):
     return bytes(data)
 
 
+def add_cicp(path, primaries, curve):
+    """Put a chunk with the numbers of ITU-T H.273 into a PNG (3rd edition, 11.3.2.6)."""
+    data, chunk = path.read_bytes(), b"cICP" + bytes([primaries, curve, 0, 1])
+    chunk = struct.pack(">I", 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    path.write_bytes(data[:33] + chunk + data[33:])
+
+
 def test_photos_with_a_profile_are_read_as_srgb(tmp_path):
     rgb = np.random.default_rng(0).integers(0, 256, (12, 16, 3)).astype(np.uint8)
     alpha = np.full((12, 16, 1), 255, np.uint8)
@@ -406,6 +413,21 @@ def test_photos_with_a_profile_are_read_as_srgb(tmp_path):
             assert float(off.max()) < (0.03 if name == "key.png" else 0.006), name
         with open_photo(tmp_path / "few.png") as one, open_photo(tmp_path / "many.png") as other:
             np.testing.assert_array_equal(np.asarray(one.convert("RGB")), np.asarray(other))
+        # A mask is no colour.
+        Image.fromarray(np.repeat(alpha // 2, 3, 2)).save(tmp_path / "m.png", icc_profile=profile)
+        with open_photo(tmp_path / "m.png", is_mask=True) as mask:
+            np.testing.assert_array_equal(np.asarray(mask)[..., 0], alpha[..., 0] // 2)
+    # Without a profile, by the header: a chunk of PNG, the name of Adobe RGB in EXIF data.
+    Image.fromarray(rgb).save(tmp_path / "p3.png")
+    add_cicp(tmp_path / "p3.png", 12, 13)
+    with open_photo(tmp_path / "p3.png") as found:
+        np.testing.assert_allclose(np.asarray(found) / 255, want, atol=0.006)
+    note = Image.Exif()
+    note[0x8769] = {0xA005: {1: "R03"}}
+    flat = np.full((16, 16, 3), (110, 160, 90), np.uint8)
+    Image.fromarray(flat).save(tmp_path / "adobe.jpg", exif=note, quality=100, subsampling=0)
+    with open_photo(tmp_path / "adobe.jpg") as found:  # by the matrices of both standards
+        assert np.abs(np.asarray(found)[8, 8] - np.array([78.5, 161.5, 84.7])).max() <= 2
     photo.save(tmp_path / "a.png", icc_profile=b"no profile")
     with open_photo(tmp_path / "a.png") as damaged:
         np.testing.assert_array_equal(np.asarray(damaged), np.asarray(photo))
@@ -439,10 +461,7 @@ def test_images_that_would_be_read_as_other_numbers(tmp_path):
     write_tiff(tmp_path / "negative.tif", grey, t262=0)
     write_tiff(tmp_path / "signed.tif", grey, t339=2)
     Image.fromarray(blob()).save(tmp_path / "bright.png")
-    data = (tmp_path / "bright.png").read_bytes()
-    chunk = b"cICP" + bytes([9, 16, 0, 1])  # BT.2100 with the curve PQ
-    chunk = struct.pack(">I", 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
-    (tmp_path / "bright.png").write_bytes(data[:33] + chunk + data[33:])
+    add_cicp(tmp_path / "bright.png", 9, 16)  # BT.2100 with the curve PQ
     for name, reason in {
         "planes": "with its colours one after the other", "negative": "with 0 for white",
         "signed": "with signs", "bright": "of high dynamic range",
