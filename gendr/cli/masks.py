@@ -24,12 +24,18 @@ from gendr.cli.progress import Session
 from gendr.jobs.folders import writable_folder
 from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
-from gendr.mesh.images import open_image
 from gendr.photos import visual
 from gendr.photos.camera_files.photos import output_names
 from gendr.photos.capture.cameras import list_photos
 from gendr.photos.folders import Folder, NoMasksError, grouped, has_mask, open_folder
-from gendr.photos.images import QUARTERS, decoded_at_once, read_orientation, read_size, rgba
+from gendr.photos.images import (
+    QUARTERS,
+    decoded_at_once,
+    open_photo,
+    read_orientation,
+    read_size,
+    rgba,
+)
 from gendr.photos.masks import find_masks, with_soft_outlines
 from gendr.photos.shadows import without_shadow_bites
 from gendr.photos.views import AUTO
@@ -183,7 +189,7 @@ def _read(photos: list[Path], size: int, limit: float) -> list[_Photo]:
     from PIL import Image
 
     def read(photo: Path) -> _Photo:
-        with open_image(photo, limit) as opened:
+        with open_photo(photo, limit, 1) as opened:
             planes = rgba(opened)[:3]
         part = min(1.0, size / min(planes.shape[1:]))
         small = Image.fromarray((255 * planes).round().astype(np.uint8).transpose(1, 2, 0))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
+
+from gendr.mesh.files.reports import warn_caller
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -25,6 +27,8 @@ HEIC = (".heic", ".heif")
 # Pillow's modes that must be converted, as they are not grey or RGB with or without alpha.
 _AS_RGBA = ("PA", "La", "RGBa")
 _AS_RGB = ("CMYK", "YCbCr", "LAB", "HSV", "RGBX")
+# TIFF 6.0: BitsPerSample, PhotometricInterpretation, PlanarConfiguration, SampleFormat.
+_BITS, _WHITE_IS, _PLANES, _SIGNED = 258, 262, 284, 339
 
 
 class UnreadableImageError(ValueError):
@@ -128,7 +132,7 @@ def opened(
     """An opened image file of which only the header has been read."""
     from PIL import Image
 
-    if path.suffix.lower() in HEIC:
+    if path.suffix.lower() in HEIC or (content is None and _is_heic(path)):
         _register_heic(path)
     with without_pillow_limit():
         try:
@@ -136,10 +140,38 @@ def opened(
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:  # no file, no permission
                 raise
-            raise UnreadableImageError(f"{path} is no readable image") from None
+            raise UnreadableImageError(
+                f"{path} is no readable image; save it as PNG or JPEG of 8 bits"
+            ) from None
         with image:
+            _check_tiff(path, image)
             check_megapixels(path, image.size, max_megapixels)
             yield image
+
+
+def _check_tiff(path: Path, image: Image) -> None:
+    """Refuse what Pillow 13.0 reads as other numbers, without an error, and unclear whites."""
+    tags: Any = getattr(image, "tag_v2", {})
+    if max(tags.get(_BITS, (1,))) <= 8:
+        return
+    if len(tags.get(_BITS)) > 1 and tags.get(_PLANES) == 2:
+        kind = "its colours one after the other"
+    elif tags.get(_WHITE_IS) == 0:
+        kind = "0 for white"
+    elif tags[_BITS] == (16,) and tags.get(_SIGNED, (1,))[0] == 2:
+        kind = "signs"
+    else:
+        return
+    raise UnreadableImageError(
+        f"{path} is a TIFF of 16 bits with {kind}, which is not read; save it as PNG"
+    )
+
+
+def _is_heic(path: Path) -> bool:
+    """Whether a file is HEIC by its first bytes: some phones call such files .jpg."""
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(12)[4:] in (b"ftypheic", b"ftypheix", b"ftyphevc", b"ftyphevx")
+    return False
 
 
 def _register_heic(path: Path) -> None:
@@ -167,9 +199,14 @@ class Picture:
     def __init__(self, image: Image) -> None:
         self._image, self._mode = image, _plain_mode(image)
         self.size = image.height, image.width
-        self.channels = {"LA": 2, "RGB": 3, "RGBA": 4}.get(self._mode, 1)
         deep = self._mode.startswith("I")
+        # The grey that is transparent (PNG, tRNS); that of 8 bits becomes RGBA.
+        self._clear = image.info.get("transparency") if deep else None
+        grey = 1 if self._clear is None else 2
+        self.channels = {"LA": 2, "RGB": 3, "RGBA": 4}.get(self._mode, grey)
         self.white = 65535.0 if deep else 1.0 if self._mode == "F" else 255.0
+        if self._mode in ("I", "F"):
+            _warn_beyond(image, self.white)
 
     def rows(self, start: int, stop: int) -> list[Array]:
         """Each channel [stop - start, W] in the type of the file, within 0 .. white."""
@@ -179,7 +216,20 @@ class Picture:
         planes = [np.asarray(plane) for plane in band.split()]
         if self.white == 255:
             return planes
+        if self._clear is not None:
+            planes.append(np.where(planes[0] == self._clear, 0, planes[0].dtype.type(self.white)))
         return [plane.clip(0, self.white) for plane in planes]  # 32 bits may hold anything
+
+
+def _warn_beyond(image: Image, white: float) -> None:
+    """Warn of numbers that are cut, such as fractions that were never divided by 255."""
+    low, high = (float(value) for value in image.getextrema())  # type: ignore[arg-type]
+    if low < 0 or high > white * 1.01:
+        name = Path(str(getattr(image, "filename", "") or "an image")).name
+        warn_caller(
+            f"{name} holds numbers from {low:.4g} to {high:.4g}, which are cut to 0 (black) .. "
+            f"{white:g} (white); save it with these, or as PNG of 8 bits"
+        )
 
 
 def _plain_mode(image: Image) -> str:

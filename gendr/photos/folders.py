@@ -14,6 +14,7 @@ import torch
 from gendr._common.checks import check_image_size
 from gendr.mesh.cameras import Camera
 from gendr.mesh.files.origins import origin_of
+from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.images import Picture
 from gendr.photos.camera_files.lenses import Lens, Rows, Straightening, straightening
 from gendr.photos.camera_files.transforms import (
@@ -44,6 +45,8 @@ __all__ = [
 _COARSEST_OF_EYES = 1e-5
 # How far from black and white pixels of a mask may be, and the share of them that may be farther.
 _NEARLY, _BETWEEN = 0.1, 0.2
+# Masks that are darker everywhere may be labels.
+_HALF = 0.5
 
 
 class NoMasksError(ValueError):
@@ -214,7 +217,7 @@ def read_photo(folder: Folder, i: int, max_megapixels: float) -> tuple[Planes, b
     with open_photo(frame.image, max_megapixels, frame.turn) as opened:
         image = Picture(opened)
         if frame.mask is not None:
-            with open_photo(frame.mask, max_megapixels, frame.mask_turn) as mask:
+            with open_photo(frame.mask, max_megapixels, frame.mask_turn, is_mask=True) as mask:
                 return folder.laid(i, masked(frame, image, Picture(mask), size, bent)[0]), True
         if not is_opaque(image):
             return folder.laid(i, masked(frame, image, image, size, bent)[0]), True
@@ -263,6 +266,11 @@ def masked(
     if 0 < largest <= 1 / 255 + 1e-9:
         raise ValueError(
             f"{frame.mask or frame.image}: the mask holds only 0 and 1 of 255; multiply it by 255"
+        )
+    if frame.mask is not None and 0 < largest < _HALF:
+        warn_caller(
+            f"a mask in {frame.mask.parent} reaches {255 * largest:.3g} of 255 only: the object is "
+            "taken for transparent; if its numbers are labels, write 255 for the object"
         )
     is_mask = mask is image and alpha == 0
     colors = [] if is_mask else [0, 1, 2] if image.channels > 2 else [0, 0, 0]

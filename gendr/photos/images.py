@@ -9,15 +9,24 @@ silhouette.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gendr.mesh.images import MAX_MEGAPIXELS, Picture, decode, open_image, opened
+from gendr.mesh.images import (
+    MAX_MEGAPIXELS,
+    Picture,
+    UnreadableImageError,
+    decode,
+    opened,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,16 +45,32 @@ _ORIENTATION = 0x0112
 _TURNS: tuple[Any, ...] = (0, 3, 1, 5, 4, 6, 2)
 # Quarter turns to the right of the orientations that do not mirror, as those of cameras.
 QUARTERS = {3: 2, 6: 1, 8: 3}
+# Orientations that are not their own inverses.
+UNDONE = {6: 8, 8: 6}
+# TIFF 6.0: ImageWidth, ImageLength.
+_WIDTH, _LENGTH = 256, 257
+# Red, green and blue of BT.2020, Display P3 and Adobe RGB, as x, y of CIE 1931; white is D65.
+_PRIMARIES: dict[int | str, tuple[tuple[float, float], ...]] = {
+    9: ((0.708, 0.292), (0.17, 0.797), (0.131, 0.046)),
+    12: ((0.68, 0.32), (0.265, 0.69), (0.15, 0.06)),
+    "R03": ((0.64, 0.33), (0.21, 0.71), (0.15, 0.06)),
+}
+_INTEROP = 0xA005  # a directory of EXIF, where 1 is InteroperabilityIndex
+# Profiles that change no colour by more of 255 are of sRGB.
+_SAME = 3
 
 
 def read_size(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> tuple[int, int]:
-    """(H, W) of an image file, from its header.
+    """(H, W) of an image file as it is stored, from its header.
 
     Raises:
         UnreadableImageError: if it is no image.
         ValueError: if it is larger than allowed.
     """
     with opened(path, max_megapixels) as image:
+        if image.format == "TIFF":  # some versions of Pillow say how large it is when upright
+            tags: Any = image
+            return tags.tag_v2[_LENGTH], tags.tag_v2[_WIDTH]
         return image.height, image.width
 
 
@@ -57,7 +82,7 @@ def decoded_at_once(size: tuple[int, int]) -> int:
 def read_orientation(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> int:
     """How an image must be turned to be upright, 1 to 8 as EXIF has it; 1 if nothing is said.
 
-    TIFF and HEIC come upright from Pillow and its plugin.
+    HEIC comes upright from Pillow's plugin.
     """
     with opened(path, max_megapixels) as image:
         if image.format == "PNG" and "exif" not in image.info:
@@ -68,7 +93,7 @@ def read_orientation(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> int:
 
 
 def _orientation(image: Image) -> int:
-    if image.format in ("TIFF", "HEIF"):
+    if image.format == "HEIF":
         return 1
     try:
         found = image.getexif().get(_ORIENTATION, 1)
@@ -90,19 +115,130 @@ def _has_late_exif(path: Path) -> bool:
 
 @contextmanager
 def open_photo(
-    path: Path, max_megapixels: float = MAX_MEGAPIXELS, turn: int | None = None
+    path: Path,
+    max_megapixels: float = MAX_MEGAPIXELS,
+    turn: int | None = None,
+    *,
+    is_mask: bool = False,
 ) -> Generator[Image, None, None]:
-    """`open_image`, turned.
+    """A decoded image, turned, in sRGB if it says that its colours are of others, as of phones.
 
     Args:
         path: The file.
         max_megapixels: The largest image that is read, in million pixels.
         turn: How, 1 to 8 as EXIF has it; 1 leaves it as it is in the file, and None turns it as the
             file says, so that it is upright.
+        is_mask: Its numbers are kept: they are no colours.
     """
-    with open_image(path, max_megapixels) as image:
-        turn = _orientation(image) if turn is None else turn
-        yield image if turn == 1 else image.transpose(_TURNS[turn - 2])
+    with opened(path, max_megapixels) as image:
+        profile = None if is_mask else _profile(path, image)
+        is_tiff, found = image.format == "TIFF", _orientation(image)
+        decode(path, image)
+        found = found if is_tiff else _orientation(image)  # of a PNG also from behind its pixels
+        turn = found if turn is None else turn
+        turns = [turn]
+        if is_tiff:  # Pillow has turned it upright
+            turns = [] if turn == found else [UNDONE.get(found, found), turn]
+        if profile is not None:
+            image = _in_srgb(image, profile)
+        for each in turns:
+            image = image if each == 1 else image.transpose(_TURNS[each - 2])
+        yield image
+
+
+def _profile(path: Path, image: Image) -> bytes | None:
+    """The ICC profile of an opened image; None for sRGB, and of one that has no colours.
+
+    Without one, of the colours that its header names: numbers of ITU-T H.273, tables 2 and 3, and
+    those of the Design rule for Camera File system (DCF 2.0), Adobe RGB.
+
+    Raises:
+        UnreadableImageError: if it is brighter than white: PQ and HLG are no sRGB.
+    """
+    kind: int | str = 0
+    if image.format in ("HEIF", "AVIF", "PNG"):
+        with path.open("rb") as file:
+            head = file.read(1 << 16)
+        said = re.search(rb"colrnclx\0(.)\0(.)|cICP(.)(.)", head, re.DOTALL)
+        kind, curve = (part[0] for part in said.groups() if part) if said else (0, 0)
+        if curve in (16, 18):
+            raise UnreadableImageError(
+                f"{path} is a photo of high dynamic range (PQ or HLG); save it as JPEG, which is "
+                "sRGB"
+            )
+    elif image.format in ("JPEG", "MPO", "TIFF"):
+        with suppress(Exception):  # of anything that programs write there
+            if image.getexif().get_ifd(_INTEROP).get(1) == "R03":
+                kind = "R03"
+    if image.mode not in ("RGB", "RGBA", "P", "CMYK"):
+        return None
+    return image.info.get("icc_profile") or _made_profile(kind)
+
+
+@lru_cache
+def _made_profile(kind: int | str) -> bytes | None:
+    """A profile of primaries: Pillow's of sRGB with another matrix, and of Adobe RGB its gamma."""
+    if kind not in _PRIMARIES:
+        return None
+    from PIL import ImageCms
+
+    def xyz(points: Any) -> Array:  # of chromaticities x, y
+        x, y = np.array(points).T
+        return np.stack([x, y, 1 - x - y]) / y
+
+    data = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    tags = {data[at : at + 4].decode(): int.from_bytes(data[at + 4 : at + 8], "big")
+            for at in range(132, 132 + 12 * data[131], 12)}  # fmt: skip
+    adapt = np.frombuffer(data, ">i4", 9, tags["chad"] + 8).reshape(3, 3) / 65536  # D65 to D50
+    columns = xyz(_PRIMARIES[kind])
+    columns = adapt @ (columns * np.linalg.solve(columns, xyz([(0.3127, 0.329)])[:, 0]))
+    for name, column in zip(("rXYZ", "gXYZ", "bXYZ"), columns.T, strict=True):
+        data[tags[name] + 8 : tags[name] + 20] = np.round(column * 65536).astype(">i4").tobytes()
+    if kind == "R03":  # parametricCurveType 0: a power
+        at = tags["rTRC"] + 8  # that of all
+        data[at : at + 8] = bytes(4) + round(563 / 256 * 65536).to_bytes(4, "big")
+    return bytes(data)
+
+
+def _in_srgb(image: Image, profile: bytes) -> Image:
+    """A decoded image in sRGB: the same one, if its profile says nothing else."""
+    transform = _to_srgb(profile, "CMYK" if image.mode == "CMYK" else "RGB")
+    if transform is None:
+        return image
+    from PIL import ImageCms
+
+    if image.mode == "CMYK":
+        return ImageCms.applyTransform(image, transform) or image
+    if image.mode == "P" or "transparency" in image.info:  # its colour is that before
+        image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    if image.mode == "RGBA":
+        alpha = image.getchannel("A")
+        image = image.convert("RGB")
+        ImageCms.applyTransform(image, transform, inPlace=True)
+        image.putalpha(alpha)
+    else:
+        ImageCms.applyTransform(image, transform, inPlace=True)
+    return image
+
+
+@lru_cache(maxsize=16)
+def _to_srgb(profile: bytes, mode: str) -> Any:
+    """Little CMS's transform from a profile to sRGB; None if that is what it is, or damaged."""
+    from PIL import Image, ImageCms
+
+    try:
+        found = ImageCms.buildTransform(
+            ImageCms.ImageCmsProfile(BytesIO(profile)), ImageCms.createProfile("sRGB"), mode, "RGB"
+        )
+    except (ImageCms.PyCMSError, OSError):
+        return None
+    if mode == "RGB":  # sRGB has many names; it is known by what it does
+        grid = np.stack(np.meshgrid(*[np.arange(0, 256, 15)] * 3), -1).astype(np.uint8)
+        grid = grid.reshape(18, -1, 3)
+        other = np.asarray(ImageCms.applyTransform(Image.fromarray(grid), found), np.int16)
+        if np.abs(other - grid).max() <= _SAME:
+            return None
+    return found
 
 
 def highest(picture: Picture, channel: int) -> float:
@@ -132,8 +268,10 @@ def rgba(image: Image) -> Planes:
     if picture.white == 255:
         return np.asarray(image.convert("RGBA"), np.float32).transpose(2, 0, 1) / np.float32(255)
     # Pillow would cut these to 8 bits.
-    grey = (picture.rows(0, image.height)[0] / picture.white).astype(np.float32)
-    return np.stack([grey, grey, grey, np.ones_like(grey)])
+    grey, *alpha = (
+        (plane / picture.white).astype(np.float32) for plane in picture.rows(0, image.height)
+    )
+    return np.stack([grey, grey, grey, *(alpha or [np.ones_like(grey)])])
 
 
 def _bands(size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:

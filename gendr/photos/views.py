@@ -33,7 +33,6 @@ from gendr._common.checks import (
     dtype_name,
 )
 from gendr._common.files import write_whole
-from gendr._common.texts import read_text
 from gendr.jobs.devices import on_given_devices
 from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
@@ -49,6 +48,7 @@ from gendr.photos.camera_files.transforms import (
     list_frames,
     read_cameras,
 )
+from gendr.photos.camera_files.worlds import world_of
 from gendr.photos.folders import (
     Folder,
     NoMasksError,
@@ -289,8 +289,8 @@ def load_points(
 
     They are those of the model of COLMAP in the folder, or those that `gendr cameras` and other
     commands keep beside the JSON file of cameras that they write. If the cameras are those of a
-    transforms.json, points are moved by its `applied_transform`, by which nerfstudio turned the
-    cameras of that model.
+    transforms.json, points are moved as its cameras were from those of that model, by nerfstudio or
+    colmap2nerf.py; if they are others, a warning says so.
 
     Args:
         path: The folder.
@@ -301,7 +301,7 @@ def load_points(
 
     Returns:
         Positions [P, 3] in the world of the cameras, and RGB [P, 3] in [0, 1]; None if there are
-        neither, or no points in them.
+        neither, no points in them, or points of other cameras.
 
     Raises:
         ValueError: If a file is damaged, or `applied_transform` is no matrix of 3 x 4.
@@ -320,10 +320,13 @@ def load_points(
         found = None if model is None else read_points(model)
     if found is None or not len(found[0]):
         return None
-    place = torch.from_numpy(found[0])
-    if cameras is None and named is None and file is not None:
-        moved = _applied_transform(file)
-        place = place @ moved[:, :3].T + moved[:, 3]
+    place = found[0]
+    if cameras is None and named is None and file is not None and model is not None:
+        world = world_of(file, model, folder)
+        if world is None:
+            return None
+        place = world.moved(place)
+    place = torch.from_numpy(place)
     if origin is not None:
         place = place - origin.double().cpu()
     elif origin_of(place.numpy(), dtype).any():
@@ -332,22 +335,6 @@ def load_points(
             "the cameras, origin=views.camera.origin, or dtype=torch.float64"
         )
     return place.to(dtype), torch.from_numpy(found[1]).to(dtype)
-
-
-def _applied_transform(file: Path) -> Tensor:
-    """What cameras of transforms.json were moved by, [3, 4]; the unit matrix if it says nothing."""
-    meta = json.loads(read_text(file))
-    given = meta.get("applied_transform") if isinstance(meta, dict) else None
-    if given is None:
-        return torch.eye(3, 4, dtype=torch.float64)
-    try:
-        matrix = torch.tensor(given, dtype=torch.float64)[:3]
-        check_shape("applied_transform", check_finite("applied_transform", matrix), "[3, 4]")
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{file}: applied_transform must be a matrix of 3 x 4 numbers: {error}"
-        ) from None
-    return matrix
 
 
 def _read_frames(
@@ -435,7 +422,7 @@ def _read_planes(
             return _cut_out(frame, image, size, plain, bent)
         if frame.mask is None:
             return masked(frame, image, image, size, bent)
-        with open_photo(frame.mask, max_megapixels, frame.mask_turn) as mask:
+        with open_photo(frame.mask, max_megapixels, frame.mask_turn, is_mask=True) as mask:
             return masked(frame, image, Picture(mask), size, bent)
 
 

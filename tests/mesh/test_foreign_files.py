@@ -330,6 +330,13 @@ def test_textures_of_a_ply(tmp_path, form, names):
     assert seen(mesh) == [GREEN] * 4
     load(tmp_path / "m.ply", ply(faces[:1], points, form, comments=["TextureFile x.png"]),
          "its texture x.png is not there")  # fmt: skip
+    for blue, note in ((102, "the grey 0.4 beside its texture is not used"), (0, None)):
+        levels = zip(("red", "green", "blue"), (102, 102, blue), strict=True)
+        greys = [("uchar", name, [level] * 3) for name, level in levels]
+        text = ply([faces[0], *greys], points, form, comments=comments[1:])
+        mesh = load(tmp_path / "m.ply", text, note)
+        assert seen(mesh) == [GREEN] * 4
+        assert (mesh.face_colors is None) == (note is not None)
 
 
 @for_each(
@@ -430,6 +437,9 @@ def test_colors_of_stl(tmp_path):
     magics = b"COLOR=\x00\x00\xff\xff,MATERIAL="
     assert load(path, stl_bytes(magics, (31, 31 << 5))).face_colors.tolist() == [RED, GREEN]
     assert load(path, stl_bytes(magics, (0x8000, 31))).face_colors.tolist() == [BLUE, RED]
+    meshlab = b"COLOR=\x7f\x7f\x7f MATERIAL=\x7f\x7f\x7f"  # blue first, and bit 15 set
+    assert load(path, stl_bytes(meshlab, (0, 0))).face_colors is None
+    assert load(path, stl_bytes(meshlab, (0x801F, 0x83E0))).face_colors.tolist() == [RED, GREEN]
     load(path, stl_bytes(b"x", (7, 0)), "the attributes of its triangles are not used")
 
 

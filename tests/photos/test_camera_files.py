@@ -134,6 +134,8 @@ def test_models_of_colmap(tmp_path, kind, place):
         write_binary(tmp_path / place, number, numbers)
     check_cameras(load(tmp_path))
     assert view_sizes(tmp_path) == [(HEIGHT, WIDTH)] * COUNT
+    (tmp_path / "images").rename(tmp_path / "rgb")
+    check_cameras(load(tmp_path))
 
 
 @for_each(model=MODELS)

@@ -271,6 +271,11 @@ def test_lenses_of_record3d_that_focus(tmp_path):
         load_views(tmp_path)
 
 
+def test_a_folder_of_record3d_inside(tmp_path):
+    expected = record3d(save_photos(tmp_path / "EXR_RGBD"))
+    check(load_views(tmp_path, dtype=torch.float64), **expected)
+
+
 def test_a_photo_has_one_camera(tmp_path):
     """Names of other folders may lead to one photo: two of a rig, labels of two memory cards."""
     for write, old, new in (
@@ -326,6 +331,10 @@ def test_lenses_of_programs(tmp_path):
     assert sensor in text  # its own size is not that of the calibration
     (tmp_path / "cams.xml").write_text(text.replace(sensor, sensor.replace('="64"', '="640"')))
     assert_same()
+    old = text.replace(f"<f>{FY}</f>", f"<fx>{FOCAL}</fx><fy>{FY}</fy>")
+    (tmp_path / "cams.xml").write_text(old)
+    with pytest.raises(ValueError, match=r"PhotoScan before 1\.2; export the cameras again"):
+        load_views(tmp_path)
     for term in ("p3", "p4"):
         (tmp_path / "cams.xml").write_text(text.replace("<k1>", f"<{term}>0.1</{term}><k1>"))
         with pytest.raises(ValueError, match=r"\(p3\) is not supported for a radial"):
@@ -338,7 +347,13 @@ def test_lenses_of_programs(tmp_path):
     (tmp_path / "cams.xml").write_text(
         text.replace('type="fisheye" class', 'type="spherical" class')
     )
-    with pytest.raises(ValueError, match="kind spherical are not supported; they look all around"):
+    around = "kind spherical are not supported; they look all around"
+    with pytest.raises(ValueError, match=around):
+        load_views(tmp_path)
+    start, end = text.index("<calibration"), text.index("</sensor>")
+    text = text[:start] + text[end:]
+    (tmp_path / "cams.xml").write_text(text.replace('type="frame"', 'type="spherical"'))
+    with pytest.raises(ValueError, match=around):
         load_views(tmp_path)
 
 
@@ -362,6 +377,18 @@ UNREAD = {
     "odometry.csv": ("timestamp, frame, x, y, z, qx, qy, qz, qw\n", "transforms.json"),
     "lowres_wide.traj": ("1.0 0 0 0 0 0 0\n", "transforms.json"),
     "meta_data.json": ({"frames": [{"camtoworld": []}]}, "cameras.json"),
+    "poses/00.txt": ("1 0 0 0 0 1 0 0 0 0 1 0\n", "transforms.json"),
+    "KeyFrameTrajectory.txt": ("1.0 0 0 0 0 0 0 1\n", "transforms.json"),
+    "frame-000000.pose.txt": ("1 0 0 0\n", "transforms.json"),
+    "0000.png.camera": ("2759.48 0 1520.69\n", "cameras.json"),
+    "camchain.yaml": ("cam0:\n  distortion_model: radtan\n", "lenses only"),
+    "frame_annotations.jgz": ("", "transforms.json"),
+    "shots.geojson": ({"type": "FeatureCollection"}, "opensfm/reconstruction.json"),
+    "Ori-All/Orientation-0.png.xml": ("<ExportAPERO/>", "sparse/0"),
+    "a.txt": ("# PhotoID, X, Y, Z, Omega, Phi, Kappa, r11\n", "Export Cameras"),
+    "scene.opf": ("{}", "COLMAP"),
+    "calibrated_cameras.json": ({"format": "", "sensors": [], "cameras": []}, "sparse/0"),
+    "trajectory.json": ({"class_name": "PinholeCameraTrajectory", "parameters": []}, "world_to_"),
 }
 
 
@@ -379,6 +406,10 @@ def test_files_that_are_not_read_are_named(tmp_path, monkeypatch, capsys):
     root = save_photos(tmp_path / "others")
     put(root, "metadata.json", {"title": "a"})
     put(root, "a.csv", "name,price\n")
+    put(root, "a.yaml", "name: a\n")
+    for name in NAMES:  # captions and labels
+        (root / "images" / name).rename(root / name)
+        put(root, f"{name[:-4]}.txt", "a cow" if name == NAMES[0] else "0 .5 .5 .2 .2\n")
     put(root, "Thumbs.db", "SQLite")  # of systems and of albums
     put(root, "a.xml", "<annotation/>")
     put(root, "._cams.xml", "<chunk/>")

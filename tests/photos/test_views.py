@@ -3,16 +3,18 @@
 import errno
 import json
 import math
+import struct
 import sys
 import tracemalloc
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageCms, ImageOps
 
-from gendr.mesh import Camera, icosphere, look_at
+from gendr.mesh import Camera, icosphere, load_texture, look_at
 from gendr.photos import (
     Views,
     load_views,
@@ -22,6 +24,7 @@ from gendr.photos import (
     visual_hull,
     visual_sphere,
 )
+from gendr.photos.images import open_photo
 from gendr.rendering import Renderer
 from support.cases import for_each
 
@@ -353,10 +356,134 @@ def test_floating_images_are_cut_to_their_range(tmp_path):
     mask = np.where(blob() > 0, np.float32(3e38), np.float32(-1))
     Image.fromarray(mask).save(tmp_path / "a.tif")
     frame = {"file_path": "a.tif", "mask_path": "a.tif", "transform_matrix": IDENTITY}
-    views = load_views(write(tmp_path, [frame], camera_angle_x=0.5), size=3)
+    with pytest.warns(UserWarning, match=r"a\.tif holds numbers from -1 to 3e\+38, which are cut"):
+        views = load_views(write(tmp_path, [frame], camera_angle_x=0.5), size=3)
     np.testing.assert_allclose(views.masks[0], areas(blob() / 255, (3, 4)))
     assert views.rgb is not None
     np.testing.assert_allclose(views.rgb[0, 0], views.masks[0])
+
+
+# Red, green and blue in CIE XYZ, relative to D50, as profiles have them.
+SRGB = ((0.43607, 0.22249, 0.01392), (0.38515, 0.71687, 0.09708), (0.14307, 0.06061, 0.71410))
+DISPLAY_P3 = ((0.51512, 0.24120, -0.00105), (0.29198, 0.69225, 0.04189), (0.1571, 0.06657, 0.78407))
+
+
+def profile_of(colors):
+    """An ICC profile with the curve of sRGB: Pillow's, with other columns of its matrix."""
+    data = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    for k in range(int.from_bytes(data[128:132], "big")):
+        name, place, _ = struct.unpack_from(">4sII", data, 132 + 12 * k)
+        if name[1:] == b"XYZ":
+            fixed = [round(65536 * x) for x in colors[b"rgb".index(name[:1])]]
+            struct.pack_into(">3i", data, place + 8, *fixed)
+    return bytes(data)
+
+
+def add_cicp(path, primaries, curve):
+    """Put a chunk with the numbers of ITU-T H.273 into a PNG (3rd edition, 11.3.2.6)."""
+    data, chunk = path.read_bytes(), b"cICP" + bytes([primaries, curve, 0, 1])
+    chunk = struct.pack(">I", 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    path.write_bytes(data[:33] + chunk + data[33:])
+
+
+def test_photos_with_a_profile_are_read_as_srgb(tmp_path):
+    rgb = np.random.default_rng(0).integers(0, 256, (12, 16, 3)).astype(np.uint8)
+    alpha = np.full((12, 16, 1), 255, np.uint8)
+    alpha[:2] = 0
+    values = rgb / 255
+    linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+    linear = (linear @ DISPLAY_P3 @ np.linalg.inv(SRGB)).clip(0, 1)
+    want = np.where(linear <= 0.0031308, linear * 12.92, 1.055 * linear ** (1 / 2.4) - 0.055)
+    photo = Image.fromarray(np.concatenate([rgb, alpha], 2))
+    keyed = np.where(alpha > 0, rgb | 1, 2)  # a colour is transparent
+    few = Image.fromarray(rgb).quantize(8)
+    of_few = np.asarray(few.convert("RGB"))
+    for profile, wanted in ((profile_of(DISPLAY_P3), want), (profile_of(SRGB), values)):
+        photo.save(tmp_path / "a.png", icc_profile=profile)
+        photo.save(tmp_path / "a.webp", icc_profile=profile, lossless=True, exact=True)
+        key = {"transparency": (2, 2, 2), "icc_profile": profile}
+        Image.fromarray(keyed.astype(np.uint8)).save(tmp_path / "key.png", **key)
+        few.save(tmp_path / "few.png", icc_profile=profile)
+        Image.fromarray(of_few).save(tmp_path / "many.png", icc_profile=profile)
+        for name in ("a.png", "a.webp", "key.png"):
+            frame = {"file_path": name, "transform_matrix": IDENTITY}
+            views = load_views(write(tmp_path, [frame], camera_angle_x=0.5))
+            np.testing.assert_array_equal(views.masks[0], alpha[..., 0] / 255)
+            off = np.abs(views.rgb[0].permute(1, 2, 0).numpy() - wanted * (alpha > 0))
+            assert float(off.max()) < (0.03 if name == "key.png" else 0.006), name
+        with open_photo(tmp_path / "few.png") as one, open_photo(tmp_path / "many.png") as other:
+            np.testing.assert_array_equal(np.asarray(one.convert("RGB")), np.asarray(other))
+        # A mask is no colour.
+        Image.fromarray(np.repeat(alpha // 2, 3, 2)).save(tmp_path / "m.png", icc_profile=profile)
+        with open_photo(tmp_path / "m.png", is_mask=True) as mask:
+            np.testing.assert_array_equal(np.asarray(mask)[..., 0], alpha[..., 0] // 2)
+    # Without a profile, by the header: a chunk of PNG, the name of Adobe RGB in EXIF data.
+    Image.fromarray(rgb).save(tmp_path / "p3.png")
+    add_cicp(tmp_path / "p3.png", 12, 13)
+    with open_photo(tmp_path / "p3.png") as found:
+        np.testing.assert_allclose(np.asarray(found) / 255, want, atol=0.006)
+    note = Image.Exif()
+    note[0x8769] = {0xA005: {1: "R03"}}
+    flat = np.full((16, 16, 3), (110, 160, 90), np.uint8)
+    Image.fromarray(flat).save(tmp_path / "adobe.jpg", exif=note, quality=100, subsampling=0)
+    with open_photo(tmp_path / "adobe.jpg") as found:  # by the matrices of both standards
+        assert np.abs(np.asarray(found)[8, 8] - np.array([78.5, 161.5, 84.7])).max() <= 2
+    photo.save(tmp_path / "a.png", icc_profile=b"no profile")
+    with open_photo(tmp_path / "a.png") as damaged:
+        np.testing.assert_array_equal(np.asarray(damaged), np.asarray(photo))
+
+
+def write_tiff(path, values, **tags):
+    """A TIFF of 16 bits, little-endian: grey, or [3, H, W] (TIFF 6.0, section 2)."""
+    planes, height, width = values.reshape(-1, *values.shape[-2:]).shape
+    head = struct.pack("<3H", 16, 16, 16)
+    data = head + values.astype("<u2").tobytes() + head
+    strips = struct.pack("<6I", *(14 + 2 * height * width * k for k in range(3)),
+                         *[2 * height * width] * 3)  # fmt: skip
+    end = 8 + len(data)
+    entries = {256: (1, width), 257: (1, height), 258: (1, 16), 259: (1, 1), 262: (1, 1),
+               273: (1, 14), 277: (1, planes), 278: (1, height), 279: (1, 2 * height * width),
+               **{int(key[1:]): (1, value) for key, value in tags.items()}}  # fmt: skip
+    if planes > 1:
+        entries |= {258: (3, 8), 262: (1, 2), 273: (3, end), 279: (3, end + 12), 284: (1, 2)}
+    rows = [struct.pack("<HHII", key, 3 if key == 258 else 4, *entries[key])
+            for key in sorted(entries)]  # fmt: skip
+    content = struct.pack("<H", len(rows)) + b"".join(rows) + bytes(4)
+    path.write_bytes(b"II*\0" + struct.pack("<I", end + 24) + data + strips + content)
+
+
+def test_images_that_would_be_read_as_other_numbers(tmp_path):
+    """Those that Pillow reads without an error, and wrongly; and what is brighter than white."""
+    grey = np.linspace(0, 30000, 48).reshape(6, 8).round()
+    write_tiff(tmp_path / "right.tif", grey)
+    np.testing.assert_allclose(load_texture(tmp_path / "right.tif")[..., 0], grey / 65535)
+    write_tiff(tmp_path / "planes.tif", np.stack([grey, 2 * grey, grey]))
+    write_tiff(tmp_path / "negative.tif", grey, t262=0)
+    write_tiff(tmp_path / "signed.tif", grey, t339=2)
+    Image.fromarray(blob()).save(tmp_path / "bright.png")
+    add_cicp(tmp_path / "bright.png", 9, 16)  # BT.2100 with the curve PQ
+    for name, reason in {
+        "planes": "with its colours one after the other", "negative": "with 0 for white",
+        "signed": "with signs", "bright": "of high dynamic range",
+    }.items():  # fmt: skip
+        (path,) = tmp_path.glob(f"{name}.*")
+        with pytest.raises(ValueError, match=f"{reason}.*save it as"), open_photo(path):
+            pass
+    deep = Image.fromarray(grey.astype(np.uint16))
+    deep.save(tmp_path / "clear.png", transparency=0)
+    frame = {"file_path": "clear.png", "transform_matrix": IDENTITY}
+    views = load_views(write(tmp_path, [frame], camera_angle_x=0.5))
+    np.testing.assert_array_equal(views.masks[0], grey > 0)
+    assert views.rgb is not None
+    np.testing.assert_allclose(views.rgb[0, 1], grey / 65535, atol=1e-6)
+
+
+def test_masks_that_may_be_labels(tmp_path):
+    root = folder(tmp_path, 1)
+    image(root / "masks/0.png", blob(value=75))
+    with pytest.warns(UserWarning, match=r"masks reaches 75 of 255 only: .* labels, write 255"):
+        views = load_views(root)
+    assert float(views.masks.max()) == pytest.approx(75 / 255)
 
 
 def test_memory_holds_no_photo_in_fractions(tmp_path):
@@ -579,6 +706,7 @@ BREAK = {
     "no intrinsics": change(camera_angle_x=None),
     r"x_fov must be in \(0, 180\) degrees, got 200": change(x_fov=200.0),
     "the axes of from_mitsuba are not read": change(from_mitsuba=True),
+    "axes of from_mitsuba are not read; write": change(normal_mts_args=[{"width": 8}]),
     r"camera_angle_x must be in \(0, pi\) radians, got 50": change(camera_angle_x=50),
     "fl_x must be a finite number, got '9'": change(fl_x="9"),
     "fl_x must be a finite number, got 9{40}": change(fl_x=10**400 - 1),
@@ -638,6 +766,7 @@ BENT = {
     "D": ([0.1, 0, 0, 0], [0.0] * 4),
     "ftheta_p0": (0.1, None),
     "latlong": (True, False),
+    "orthographic": (True, False),
     "equirectangular": (True, False),
 }
 

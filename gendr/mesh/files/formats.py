@@ -61,7 +61,9 @@ def kind_of(path: Path) -> str:
     kind = path.suffix.lower()
     if kind not in FORMATS:
         close = ", ".join(nearest(kind, FORMATS, count=len(FORMATS)))
-        raise ValueError(f"{path} must end in one of {close}; got the extension {kind!r}")
+        # Such as a file of USD or FBX, which is to be read.
+        advice = "; Blender or MeshLab save others as GLB" if path.is_file() else ""
+        raise ValueError(f"{path} must end in one of {close}; got the extension {kind!r}{advice}")
     return kind
 
 

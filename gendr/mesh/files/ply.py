@@ -60,6 +60,11 @@ def read_ply(path: Path, notes: list[str], max_megapixels: float) -> Soup:
                 for name in names
             ]
             soup.face_material = _materials(points, faces, soup.faces, of, len(names), notes)
+            grey = soup.face_colors
+            if grey is not None and all(m.image is not None for m in soup.materials):
+                if len(grey) and np.ptp(grey) == 0:  # of the material of an OBJ, by MeshLab
+                    note(notes, f"the grey {grey[0, 0]:.3g} beside its texture is not used")
+                    soup.face_colors = None
         uvs = next((uv for name in _UV if (uv := points.take(*name)) is not None), None)
         if uvs is not None and not len(soup.uvs):
             soup.uvs, soup.face_uvs = uvs.astype(np.float64), soup.faces

@@ -2,7 +2,8 @@
 
 Source: M. Burns, "Automated Fabrication", 1993, section 6.5; colours in the two bytes after each
 triangle as VisCAM and SolidView write them (bit 15 set, then 5 bits each of red, green, blue), or
-Materialise Magics (bit 15 not set, blue first, and a colour of the whole in the header).
+Materialise Magics (bit 15 not set, blue first, and a colour of the whole in the header). MeshLab
+writes a header as if it were of Magics, and sets bit 15 of triangles that have a colour.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from gendr.mesh.parts import MeshParts
 _ROW = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("color", "<u2")])
 _NAMES = re.compile(r"^[ \t]*(end[ \t]*)?solid.*?(?=facet\s+normal|$)", re.MULTILINE)
 _HEADER = 80
+# What follows COLOR= and three bytes in files of MeshLab; of Magics they are four, and a comma.
+_MESHLAB = b" MATERIAL="
 
 
 def read_stl(path: Path, notes: list[str], max_megapixels: float) -> Soup:
@@ -65,6 +68,8 @@ def _colors(data: bytes, table: Array, notes: list[str]) -> Array | None:
     five = (bits[:, None] >> np.array([10, 5, 0]) & 31) / 31
     own = bits >> 15 == 1
     at = data[:_HEADER].find(b"COLOR=")
+    if data[at + 9 : at + 19] == _MESHLAB:  # where bit 15 is set, and elsewhere is no colour
+        return np.where(own[:, None], five[:, ::-1], 1.0) if own.any() else None
     if 0 <= at <= _HEADER - 10:
         whole = np.frombuffer(data, np.uint8, 4, at + 6) / 255
         if whole[3] < 1:

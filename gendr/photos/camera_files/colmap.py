@@ -16,9 +16,10 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from gendr._common.texts import decode, numbers, read_text
+from gendr._common.texts import decode, find_file, numbers, read_text
 from gendr.mesh.files.reports import warn_caller
 from gendr.photos.camera_files.opencv import camera_to_world
+from gendr.photos.camera_files.photos import Index
 
 __all__ = [
     "find_model", "lenses_of", "point_text", "read_model", "read_point_file", "read_points",
@@ -128,7 +129,7 @@ def read_model(images: Path, folder: Path) -> dict[str, Any]:
     Args:
         images: Its images.bin or images.txt; the file of the cameras is beside it.
         folder: The folder of the images: their names are relative to its folder `images`, or to
-            itself if it has none.
+            itself if it has none. If none is there, they are looked for by their names alone.
 
     Raises:
         ValueError: If a file is missing, damaged or empty.
@@ -148,6 +149,10 @@ def read_model(images: Path, folder: Path) -> dict[str, Any]:
     prefix = "images/" if (folder / "images").is_dir() else ""
     if images.is_relative_to(folder / "distorted") and (folder / "input").is_dir():
         prefix = "input/"
+    paths = {image.name: prefix + image.name for image in views}
+    if not any(find_file(folder, path) for path in paths.values()):
+        photos = Index(folder)
+        paths = {name: photos.photo(name) for name in paths}
     frames: list[dict[str, Any]] = []
     for image in sorted(views, key=lambda one: one.name):
         where = f"{images}: {image.name}"
@@ -155,7 +160,7 @@ def read_model(images: Path, folder: Path) -> dict[str, Any]:
             raise ValueError(f"{where} has camera {image.lens}, which is not in {cameras.name}")
         frames.append(
             {
-                "file_path": prefix + image.name,
+                "file_path": paths[image.name],
                 "transform_matrix": _pose(image, where),
                 "image_id": image.number,
                 **_entries(lenses[image.lens], cameras, image.lens),

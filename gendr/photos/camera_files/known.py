@@ -95,6 +95,10 @@ _JSON = (
           "transforms.json that colmap2nerf.py writes"),
     _Json("Nerfies", ("orientation", "position", "focal_length"), advice="convert it to "
           "transforms.json"),
+    _Json("Open3D", ("class_name", "parameters"), advice="write intrinsic_matrix as K and "
+          "extrinsic as world_to_camera, both by rows, into cameras.json"),
+    _Json("Pix4D", ("format", "sensors", "cameras"), advice="export the cameras as COLMAP's text "
+          "into sparse/0"),
     _Json("Kapture, hloc or others", ("query", "references"), advice="convert it to COLMAP"),
 )  # fmt: skip
 # In the folder of photos, the first that is there; these are told apart by what they hold.
@@ -104,7 +108,7 @@ _NAMES = (
     "keyframes/corrected_cameras/*.json", "keyframes/cameras/*.json",
 )  # fmt: skip
 _PATHS = ("transforms_train.json", "transforms_eval.json", "camera_path.json", "base_cam.json",
-          "camera/*.json")  # fmt: skip
+          "camera/*.json", "trajectory.json", "calibrated_cameras.json")  # fmt: skip
 _OF_ODM = (
     "it holds lenses only: take opensfm/reconstruction.json of the same project, for the photos in "
     "images"
@@ -190,7 +194,8 @@ _KNOWN = (
            says=b"xcr:Rotation"),
     _Known("RealityScan or RealityCapture", ("*.rcproj", "*.rsproj"), advice=_COLMAP),
     _Known("ContextCapture", ("*.xml",), advice=_COLMAP, says=b"<BlocksExchange"),
-    _Known("Pix4D", ("*calibrated_camera_parameters.txt", "*_pmatrix.txt", "*.p4d"),
+    _Known("Pix4D", ("*calibrated_camera_parameters.txt", "*_pmatrix.txt", "*.p4d",
+                     "*calibrated_external_camera_parameters.txt", "*.opf"),
            advice="convert it to COLMAP's text, or its pmatrix to projections.txt"),
     _Known("3DF Zephyr", ("*.zep",), advice=_COLMAP),
     _Known("COLMAP", ("*.db", "distorted/*.db", "colmap/*.db"), advice="a database holds features, "
@@ -219,7 +224,22 @@ _KNOWN = (
     _Known("SDFStudio", ("meta_data.json",), advice="write K and world_to_camera into cameras.json",
            says=b"camtoworld"),
     _Known("TUM RGB-D", ("groundtruth.txt",), advice="write transforms.json"),
-    _Known("KITTI", ("poses.txt",), advice="write transforms.json"),
+    _Known("KITTI", ("poses.txt", "poses/*.txt"), advice="write transforms.json"),
+    _Known("SLAM, such as Replica or ORB-SLAM", ("traj.txt", "*Trajectory.txt", "pred_traj.txt"),
+           advice="write transforms.json"),
+    _Known("7-Scenes or BundleFusion", ("*.pose.txt", "seq-*/*.pose.txt"), advice="write "
+           "transforms.json"),
+    _Known("Strecha et al.", ("*.camera", "images/*.camera"), advice="write K, R^T and -R^T t into "
+           "cameras.json"),
+    _Known("Kalibr, ROS or EuRoC", ("*.yaml", "*.yml", "cam0/sensor.yaml", "mav0/cam0/sensor.yaml"),
+           advice="it holds lenses only: write them and poses into cameras.json",
+           says=b"distortion_model"),
+    _Known("CO3D", ("frame_annotations.jgz",), advice="write transforms.json"),
+    _Known("OpenDroneMap", ("shots.geojson", "odm_report/shots.geojson"), advice="take opensfm/"
+           "reconstruction.json of the same project"),
+    _Known("MicMac", ("Ori-*/Orientation-*.xml",), advice=_COLMAP),
+    _Known("Metashape", ("*.txt",), advice="File > Export > Export Cameras writes cameras.xml, "
+           "which is read", says=b"omega, phi, kappa"),
     _Known("calibration of OpenCV", ("*.yml", "*.yaml"), advice="write K, R and t into "
            "cameras.json", says=b"opencv-matrix"),
 )  # fmt: skip

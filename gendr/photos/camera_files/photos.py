@@ -23,9 +23,10 @@ IMAGES = (
     ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".avif", ".jfif", ".jpe", ".mpo",
     *HEIC,
 )  # fmt: skip
-# Raw data of cameras, and JPEG XL, which Pillow does not read.
+# Raw data of cameras, JPEG XL, and linear light, which Pillow does not read.
 UNREAD = (
     ".dng", ".cr2", ".cr3", ".nef", ".nrw", ".arw", ".orf", ".rw2", ".raf", ".pef", ".srw", ".jxl",
+    ".exr", ".hdr",
 )  # fmt: skip
 # Where the photos of a folder lie, if a file of cameras does not say it: COLMAP and NeRF, NeuS,
 # 3DGS (before it undoes the lens), Record3D, Polycam, the folder itself.

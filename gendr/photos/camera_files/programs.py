@@ -304,12 +304,17 @@ def _metashape_lens(sensor: ElementTree.Element) -> Meta:
     size = sensor.find("resolution")
     found = {each.get("class", ""): each for each in sensor.iterfind("calibration")}
     calibration = found.get("adjusted", found.get("", found.get("initial")))
+    kind = sensor.get("type", "frame")
     if calibration is None or size is None:
+        if kind not in ("frame", "fisheye"):  # such as spherical ones, which have no calibration
+            return {"camera_model": kind}
         raise ValueError(f"its sensor {sensor.get('label', '')!r:.40} is not calibrated")
+    if calibration.find("f") is None and calibration.find("fx") is not None:
+        raise ValueError("its lenses are of PhotoScan before 1.2; export the cameras again")
     within = calibration.find("resolution")
     size = size if within is None else within  # an element without children is false
     width, height = float(size.attrib["width"]), float(size.attrib["height"])
-    kind = calibration.get("type", sensor.get("type", "frame"))
+    kind = calibration.get("type", kind)
     lens: Meta = {"w": width, "h": height, "camera_model": kind}
 
     def number(name: str) -> float:
@@ -391,7 +396,7 @@ def of_record3d(file: Path, content: Meta, photos: Index) -> Meta:
             lens |= dict(zip(("fl_x", "fl_y", "cx", "cy"), map(float, each[i][:4]), strict=True))
         x0, y0, z0, w0 = map(float, turn)
         world = _quaternion(w0, x0, y0, z0)  # camera to world
-        name = photos.photo(f"rgb/{i}")
+        name = photos.photo(f"{file.parent.name}/rgb/{i}")  # also in a folder EXR_RGBD
         frames.append(_frame(name, (world @ _FLIP).T, lens, eye=[x, y, z]))
     return {"frames": frames}
 

@@ -12,6 +12,7 @@ then, by its third axis.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,20 @@ def find_projections(folder: Path, images: list[str]) -> list[Path]:
             return found
     for place in (folder, folder / "txt"):
         each = [place / Path(name).with_suffix(".txt").name for name in sorted(images)]
-        if each and all(path.is_file() for path in each):
+        # Captions and labels of photos have such names too.
+        if each and all(path.is_file() for path in each) and any(map(_is_matrix, each)):
             return each
     return []
+
+
+def _is_matrix(file: Path) -> bool:
+    """Whether a text is a matrix of 3 x 4 numbers, or says that it is one."""
+    if file.stat().st_size > _LARGEST:
+        return False
+    with suppress(ValueError):
+        text = read_text(file)
+        return text.lstrip().startswith("CONTOUR") or len(numbers(text)) == 12
+    return False
 
 
 def from_projections(files: list[Path], images: list[str]) -> dict[str, Any]:

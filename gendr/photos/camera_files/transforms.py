@@ -46,12 +46,10 @@ from gendr.photos.camera_files.projections import (
     from_projections,
     is_projections,
 )
-from gendr.photos.images import QUARTERS, read_orientation, read_size
+from gendr.photos.images import QUARTERS, UNDONE, read_orientation, read_size
 
 TRANSFORMS = ("transforms.json", "transforms_train.json")
 _NAMED = 5  # photos that are named in a message
-# Orientations that are not their own inverses.
-_UNDONE = {6: 8, 8: 6}
 # What lenses are called, and the kinds of these.
 _MODELS = dict.fromkeys(
     ("PINHOLE", "SIMPLE_PINHOLE", "PERSPECTIVE", "OPENCV", "FULL_OPENCV", "RADIAL",
@@ -61,7 +59,7 @@ _MODELS = dict.fromkeys(
     "fisheye",
 ) | {"FOV": "fov"}  # fmt: skip
 # What makes a lens of another kind, if it is not 0, an empty list or false: for all frames or one.
-_KINDS = ("ftheta_p0", "latlong", "equirectangular")
+_KINDS = ("ftheta_p0", "latlong", "equirectangular", "orthographic")
 # Of which `colmap image_undistorter` leaves the photos as they are, without a word.
 _ALL_AROUND = {"latlong", "equirectangular", "spherical", "cylindrical"}
 # Coefficients of no kind of lens that is known here.
@@ -246,7 +244,7 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
                 turn, size = found, (size[1], size[0])
             if of_mask == size[::-1]:
                 # A mask of the photo as people see it, or else as it is stored.
-                mask_turn, of_mask = _UNDONE.get(found, found) if turn == 1 else found, size
+                mask_turn, of_mask = UNDONE.get(found, found) if turn == 1 else found, size
         if of_mask != size:
             raise ValueError(
                 f"masks must be as large as their image, got {size_text(of_mask)} in {mask} "
@@ -330,7 +328,7 @@ def lens_of(meta: dict[str, Any], frame: TransformsFrame) -> Lens:
 
     kind, bend = _bend(meta, frame, number)
     w, h = _calibrated_size(frame, number("w"), number("h"))
-    if _given(meta, entry, "from_mitsuba"):
+    if _given(meta, entry, "from_mitsuba") or _given(meta, entry, "normal_mts_args"):
         raise ValueError(f"{where}: the axes of from_mitsuba are not read; write OpenGL's")
     fx, fy = number("fl_x"), number("fl_y")
     lengths, angles = ("fl_x", "fl_y"), ("camera_angle_x", "camera_angle_y")

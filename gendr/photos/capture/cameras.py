@@ -36,7 +36,7 @@ from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.photos import UNREAD, Index, Masks, is_photo
 from gendr.photos.capture.gps import Placement, place_by_gps, read_fix
-from gendr.photos.images import QUARTERS, read_orientation, rgba
+from gendr.photos.images import QUARTERS, open_photo, read_orientation, rgba
 from gendr.photos.upright import SIDES, upwards
 
 __all__ = ["FoundCameras", "find_cameras", "list_photos"]
@@ -295,7 +295,7 @@ def _prepare(
     for done, photo in enumerate(photos):
         tell(Progress(0.3 * _STAGES["features"] * done / len(photos), "features"))
         try:
-            with open_image(photo, limit) as opened:
+            with open_photo(photo, limit, 1) as opened:
                 lens, fix = _lens(opened), read_fix(opened)
                 wide, tall = opened.size
                 planes = rgba(opened)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Generator
 from importlib.util import find_spec
@@ -25,6 +26,8 @@ _WIDTH, _SMALL, _STILL = 960, 48, 2.0
 _QUALITY = 95  # of JPEG
 # Files announce a few frames more than they have; a part less than this is lost.
 _WHOLE = 0.9
+# Bytes of descriptions of videos, of some hours.
+_LARGEST = 1 << 27
 
 
 def is_video(path: Path) -> bool:
@@ -44,7 +47,8 @@ def extract_frames(
     The video is cut into `count` pieces of equal time: phones write fewer frames a second in the
     dark. Of each the sharpest frame is taken, by the variance of its Laplacian (Pech-Pacheco et
     al., ICPR 2000), unless it shows what the one before shows, as where the camera stood still.
-    Frames are turned upright as the file says. A warning says if it ends before its end.
+    Frames are turned upright as the file says. A warning says if it ends before its end, or is of
+    high dynamic range.
 
     Args:
         file: the video.
@@ -68,6 +72,12 @@ def extract_frames(
         raise RuntimeError(
             f"{path}: videos are read with OpenCV, which is not installed: pip install "
             "opencv-python-headless; or give a folder of its frames as images"
+        )
+    if _is_bright(path):
+        warnings.warn(
+            f"{path} is of high dynamic range (PQ or HLG), and its frames have pale colours: film "
+            "without HDR, or convert it first, as with HandBrake",
+            stacklevel=2,
         )
     sharp: list[float] = []
     small: list[npt.NDArray[np.float32]] = []
@@ -105,6 +115,24 @@ def extract_frames(
         for old in place.glob("frame_*.jpg"):
             old.unlink()
         return [photo.replace(place / photo.name) for photo in written]
+
+
+def _is_bright(path: Path) -> bool:
+    """Whether an MP4 or QuickTime file says that it is no SDR video: PQ and HLG of ITU-T H.273."""
+    with path.open("rb") as file:
+        while len(head := file.read(8)) == 8:
+            size, header = int.from_bytes(head[:4], "big"), 8
+            if size == 1:
+                size, header = int.from_bytes(file.read(8), "big"), 16
+            if size < header:
+                break  # to the end, or no such file
+            if head[4:] != b"moov" or size > _LARGEST:
+                file.seek(size - header, 1)
+                continue
+            said = re.search(rb"colrncl[cx]..\0(.)", file.read(size - header), re.DOTALL)
+            if said is not None and said[1][0] in (16, 18):
+                return True
+    return False
 
 
 def _bounds(times: list[float], pieces: int) -> list[int]:

@@ -20,7 +20,14 @@ from gendr.mesh.images import MAX_MEGAPIXELS, Picture
 from gendr.photos.camera_files.colmap import find_model, read_point_file, read_tracks
 from gendr.photos.camera_files.lenses import straightening
 from gendr.photos.camera_files.opencv import OPENCV, points_of
-from gendr.photos.camera_files.transforms import lens_of, list_frames, pose_of, read_cameras
+from gendr.photos.camera_files.transforms import (
+    TRANSFORMS,
+    lens_of,
+    list_frames,
+    pose_of,
+    read_cameras,
+)
+from gendr.photos.camera_files.worlds import World, world_of
 from gendr.photos.folders import resized_straight
 from gendr.photos.images import decoded_at_once, open_photo
 
@@ -191,8 +198,11 @@ def read_scene(
     eyes = poses[:, :3, 3]
     origin = eyes.mean(0)
     t = -np.einsum("nij,nj->ni", R, eyes - origin)
-    numbers = [frame.entry.get("image_id", i + 1) for i, frame in enumerate(frames)]
-    points, tracks = _points(Path(path), None if cameras is None else Path(cameras))
+    points, tracks, ids = _points(Path(path), None if cameras is None else Path(cameras))
+    numbers: list[int] = [
+        frame.entry.get("image_id") or ids.get(World.name_of(frame.name)) or i + 1
+        for i, frame in enumerate(frames)
+    ]
     points = points - origin
     K = np.stack(matrices)
     seen = _visible_points(points, tracks, numbers, K, R, t, targets)
@@ -210,18 +220,28 @@ def read_scene(
     )  # fmt: skip
 
 
-def _points(path: Path, cameras: Path | None) -> tuple[Array, list[tuple[int, ...]]]:
-    """The sparse points that belong to the cameras, and who sees them; none if there are none."""
+def _points(
+    path: Path, cameras: Path | None
+) -> tuple[Array, list[tuple[int, ...]], dict[str, int]]:
+    """The sparse points that belong to the cameras, who sees them, and numbers of these by name.
+
+    None if there are none; and no numbers if the cameras have their own.
+    """
     folder = path if path.is_dir() else path.parent
     used = folder / OPENCV if cameras is None else cameras
     file = points_of(used) if used.is_file() else None
+    world: World | None = World()
     if file is None and cameras is None:
         model = find_model(folder)
         if model is not None:
             file = model.with_name("points3D" + model.suffix)
-    if file is None or not file.is_file():
-        return np.zeros((0, 3)), []
-    return read_point_file(file)[0], read_tracks(file)
+            given = path if path.is_file() else None
+            given = given or next((f for t in TRANSFORMS if (f := folder / t).is_file()), None)
+            if given is not None and given.suffix == ".json" and file.is_file():
+                world = world_of(given, model, folder)
+    if file is None or not file.is_file() or world is None:
+        return np.zeros((0, 3)), [], {}
+    return world.moved(read_point_file(file)[0]), read_tracks(file), world.numbers
 
 
 def _visible_points(

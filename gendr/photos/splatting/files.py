@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -91,6 +92,11 @@ def load(path: Path, make: Callable[..., S]) -> S:
         )  # fmt: skip
         return make(
             *made, torch.full_like(made.opacity, scale), dist=_DIST, unit=_UNIT, origin=origin
+        )
+    if path.suffix.lower() != ".npz" and not zipfile.is_zipfile(path):
+        raise ValueError(
+            f"{path} is no file of splats that is read (.npz, PLY, .splat, SPZ, SOG, GLB); "
+            "splat-transform converts others"
         )
     arrays = read_arrays(path, (*_ARRAYS, "shape", "origin", "about"))
     try:

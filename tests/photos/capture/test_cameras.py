@@ -19,7 +19,7 @@ from gendr.photos.capture import cameras as module
 from gendr.photos.capture import find_cameras
 from gendr.photos.capture.cameras import _world, list_photos
 from gendr.photos.capture.gps import place_by_gps, read_fix
-from gendr.photos.images import open_photo, read_orientation
+from gendr.photos.images import open_photo, read_orientation, read_size
 from gendr.photos.splatting import load_photos
 from gendr.photos.upright import upwards
 from gendr.rendering import Renderer
@@ -523,7 +523,12 @@ def test_upright_images_of_all_formats(tmp_path):
         with open_photo(path) as image:
             np.testing.assert_array_equal(np.asarray(image), wanted, path.name)
         assert wanted.shape == (6, 4, 3)
-        assert read_orientation(path) == (1 if path.suffix == ".tif" else 6)
+        assert read_orientation(path) == 6
+        assert read_size(path) == (4, 6)
+        with open_photo(path, turn=1) as image:
+            off = np.abs(np.asarray(image).astype(int) - np.asarray(stored))
+            assert off.max() == 0 or path.suffix in (".jpg", ".webp"), path.name
+            assert off.shape == (4, 6, 3)
 
 
 def test_the_colour_of_a_png_that_is_transparent(tmp_path):

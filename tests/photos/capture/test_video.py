@@ -84,6 +84,26 @@ def test_a_video_that_is_cut_off_is_named(walk, tmp_path):
     assert 0 < len(found) <= 4
 
 
+def test_a_video_of_high_dynamic_range_is_named(walk, tmp_path):
+    """By the numbers of ITU-T H.273 in a box colr; of two boxes moov FFmpeg reads the first."""
+    path = tmp_path / "walk.mp4"
+    out = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), 10, (160, 120))
+    for k in range(4):
+        out.write(walk[1][:, 40 * k : 40 * k + 160])
+    out.release()
+    content = path.read_bytes()
+    assert len(extract_frames(path, tmp_path / "out", 2)) == 2
+    for kind, curve in ((b"nclx", 18), (b"nclc", 16), (b"nclx", 1)):
+        color = b"\0\0\0\x13colr" + kind + bytes([0, 9, 0, curve, 0, 9, 0])
+        box = (8 + len(color)).to_bytes(4, "big") + b"moov" + color
+        path.write_bytes(content + box)
+        if curve == 1:
+            extract_frames(path, tmp_path / "out", 2)
+            continue
+        with pytest.warns(UserWarning, match=r"walk.mp4 is of high dynamic range \(PQ or HLG\)"):
+            extract_frames(path, tmp_path / "out", 2)
+
+
 @pytest.mark.rotating(5, group="photos")
 def test_what_is_no_video_is_said(walk, tmp_path, monkeypatch, capsys):
     (tmp_path / "a.mp4").write_bytes(b"no video at all")

@@ -11,6 +11,7 @@ import torch
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_flow
 from scipy.spatial import Delaunay, KDTree
+from scipy.spatial.transform import Rotation
 
 import gendr
 from gendr import cli
@@ -276,6 +277,48 @@ def test_points_without_tracks_count_for_the_photos_they_are_in(tmp_path, room):
     rooms.photographs(tmp_path, tracks=False)
     found = read_scene(tmp_path)
     assert [set(near) for near in found.neighbours] == [set(n) for n in room[2].neighbours]
+
+
+def test_points_of_a_model_beside_cameras_of_another_world(tmp_path, room):
+    """As nerfstudio and colmap2nerf.py leave them: turned, moved and scaled, without numbers."""
+    rooms.photographs(tmp_path)
+    images = json.loads((tmp_path / "cameras.json").read_text())["images"]
+    (tmp_path / "cameras.json").unlink()
+    model, (height, width) = tmp_path / "sparse" / "0", rooms.SIZE
+    model.mkdir(parents=True)
+    text = (tmp_path / "points3D.txt").read_text()
+    turned = " ".join(f"{k} 0" for k in (5, 4, 3, 2, 1))
+    (model / "points3D.txt").write_text(text.replace("1 0 2 0 3 0 4 0 5 0", turned))
+    (tmp_path / "points3D.txt").unlink()
+    (fx, _, cx), (_, fy, cy), _ = images[0]["K"]
+    (model / "cameras.txt").write_text(f"1 PINHOLE {width} {height} {fx} {fy} {cx} {cy}\n")
+    turn, scale, shift = Rotation.from_rotvec([0.3, 1.2, -2]).as_matrix(), 0.25, np.array([1, 2, 3])
+    lines, frames = [], []
+    for k, image in enumerate(images):
+        R, t = np.array(image["R"]), np.array(image["t"])
+        x, y, z, w = Rotation.from_matrix(R).as_quat()
+        numbers = " ".join(map(repr, map(float, (w, x, y, z, *t))))
+        lines.append(f"{len(images) - k} {numbers} 1 {image['file']}\n\n")
+        pose = np.c_[turn @ R.T * [1, -1, -1], scale * turn @ (-R.T @ t) + shift]
+        frames.append({"file_path": f"./{image['file']}", "transform_matrix": pose.tolist()})
+    (model / "images.txt").write_text("".join(lines))
+    meta = {"fl_x": fx, "fl_y": fy, "cx": cx, "cy": cy, "w": width, "h": height, "frames": frames}
+    (tmp_path / "transforms.json").write_text(json.dumps(meta))
+    found = read_scene(tmp_path)
+    assert [set(near) for near in found.neighbours] == [set(n) for n in room[2].neighbours]
+    # Inverse depths, of points at the border of a photo too.
+    np.testing.assert_allclose(found.ranges / room[2].ranges, 1 / scale, rtol=0.04)
+    places, _ = read_point_file(model / "points3D.txt")
+    moved = gendr.photos.load_points(tmp_path, dtype=torch.float64)[0]
+    np.testing.assert_allclose(moved, scale * places @ turn.T + shift, atol=1e-9)
+    frames[0]["transform_matrix"][0][3] += 1  # of no similarity
+    (tmp_path / "transforms.json").write_text(json.dumps(meta))
+    with pytest.warns(UserWarning, match="another world, so that its points are not used"):
+        assert gendr.photos.load_points(tmp_path) is None
+    meta["applied_transform"] = np.eye(4)[:3].tolist()  # the file says it
+    (tmp_path / "transforms.json").write_text(json.dumps(meta | {"applied_scale": 0.5}))
+    moved = gendr.photos.load_points(tmp_path, dtype=torch.float64)[0]
+    np.testing.assert_allclose(moved, 0.5 * places)
 
 
 def test_tracks_are_read_again(tmp_path):

@@ -109,6 +109,9 @@ def test_files_that_are_none(tmp_path):
     (tmp_path / "a.npz").write_bytes(b"nothing")
     with pytest.raises(ValueError, match="is not a complete npz file"):
         Splats.load(tmp_path / "a.npz")
+    (tmp_path / "a.usda").write_text("#usda 1.0")
+    with pytest.raises(ValueError, match=r"no file of splats that is read .*; splat-transform"):
+        Splats.load(tmp_path / "a.usda")
     with pytest.raises(ValueError, match=r"must end in .npz; got the extension '.ply'"):
         made().save(tmp_path / "a.ply")
     with pytest.raises(ValueError, match=r"cannot read the distribution|unknown distribution"):

@@ -33,6 +33,8 @@ from gendr.mesh.files.srgb import from_linear
 Array = NDArray[Any]
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
+# Generators whose vertex colours are sRGB (trimesh 5.2, Open3D 0.20), by what names them.
+_WRITE_SRGB = ("trimesh", "Open3D")
 # Bytes that a part takes beside its arrays.
 _PART = 4096
 
@@ -62,7 +64,9 @@ class _Reader:
         self._uses: Counter[object] = Counter()
         self._tables: dict[tuple[object, bool], Array] = {}
         # Of a file that was written here, the product of texture and colours was one in sRGB.
-        self._own = child(document.tree, "asset").get("generator") == GENERATOR
+        generator = str(child(document.tree, "asset").get("generator"))
+        self._own = generator == GENERATOR
+        self._srgb = next((name for name in _WRITE_SRGB if name in generator), None)
 
     def soup(self) -> Soup:
         """All parts, joined."""
@@ -123,6 +127,12 @@ class _Reader:
             if colors[:, :3].max() > 1 + 1e-4:
                 note(notes, "its vertex colours above 1 are clamped")
             colors = colors[:, :3].clip(0, 1)
+            if self._srgb is not None and ((colors > 0) & (colors < 1)).any():
+                note(
+                    notes,
+                    f"its vertex colours are by {self._srgb}, which writes sRGB where glTF has "
+                    "linear ones, as which they are read: too bright; its PLY has them right",
+                )
             if material.image is None:
                 material, colors = Material(unlit=base.unlit), colors * base.factor
             elif not self._own and ((colors > 0) & (colors < 1)).any():

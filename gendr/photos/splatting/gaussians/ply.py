@@ -1,12 +1,14 @@
 """PLY files of points and Gaussians, plain or compressed as PlayCanvas does.
 
 Source: the files that the code of Kerbl et al. (3D Gaussian Splatting, 2023) writes; those of
-SuperSplat and splat-transform (PlayCanvas), "compressed.ply".
+SuperSplat and splat-transform (PlayCanvas), "compressed.ply"; for `filter_3D` the code of Yu et
+al. (Mip-Splatting, 2024).
 """
 
 from __future__ import annotations
 
 import mmap
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ __all__ = ["read_points", "written"]
 _CHUNK = 256
 # Harmonics beyond the first that files have, up to degree 4.
 _REST = (0, 3, 8, 15, 24)
+# What Gaussians are read from, and normals, which they have none of.
+_READ = re.compile("n?[xyz]|red|green|blue|alpha|opacity|filter_3d|(f_dc|f_rest|scale|rot)_[0-9]+")
 # The opacities that a file holds, as their logits are finite.
 _CLEAR, _OPAQUE = 1e-6, 0.995
 
@@ -55,8 +59,15 @@ def _cloud(elements: dict[str, Element], notes: list[str]) -> Cloud | None:
     with np.errstate(over="ignore"):
         np.exp(sizes, out=sizes)
         opacity = 1 / (1 + np.exp(-opacity))
+    if "filter_3d" in points.values:
+        # Mip-Splatting (Yu et al., 2024) keeps apart what widens and weakens its Gaussians.
+        wide = np.hypot(sizes, _table(points, "filter_3d"))
+        opacity *= np.divide(sizes, wide, out=np.ones_like(sizes), where=wide > 0).prod(1)
+        sizes = wide
     if flat:
         sizes = np.pad(sizes, ((0, 0), (0, 1)))
+    if others := [name for name in points.values if not _READ.fullmatch(name)]:
+        note(notes, f"its vertex {', '.join(others[:5])}{', ...' * (len(others) > 5)} is not used")
     turns = _table(points, "rot_0 rot_1 rot_2 rot_3")
     if "f_dc_0" in points.values:
         rest = _higher_harmonics(points, len(place), notes)

@@ -87,10 +87,13 @@ def test_ply_of_any_degree_order_and_form(degree, form, order, tmp_path):
     table = dict(list(table.items())[::order])
     path = tmp_path / "a.bin"  # the name does not matter
     path.write_bytes(whole(ply(table, form, {"label": "uchar", "x": "double"}), form=form))
-    cloud = read_cloud(path)
+    unused = "its vertex label is not used"
+    with pytest.warns(UserWarning, match=unused):
+        cloud = read_cloud(path)
     close(cloud, want)
     assert cloud.points.dtype == np.float64  # of doubles
-    splats = Splats.load(path)
+    with pytest.warns(UserWarning, match=unused):
+        splats = Splats.load(path)
     assert len(splats) == 5
     assert splats.degree == degree
 
@@ -109,6 +112,14 @@ def test_siblings_of_ply(tmp_path):
     path.write_bytes(whole(ply(colored | rgb, kinds=dict.fromkeys(rgb, "uchar"))))
     rgb = np.array(rgb["red"])[:, None].repeat(3, 1) / 255
     np.testing.assert_allclose(read_cloud(path).harmonics[:, 0], (rgb - 0.5) / C0, atol=1e-6)
+    # Mip-Splatting: sizes s become (s^2 + f^2)^(1/2), and the integral of the opacity stays.
+    filters = np.array([0, 0.01, 0.1, 1, 10])
+    path.write_bytes(whole(ply({k: v for k, v in table.items() if "rest" not in k}
+                               | {"filter_3D": filters})))  # fmt: skip
+    squares = np.exp(2 * logs)
+    wide = np.sqrt(squares + filters[:, None] ** 2)
+    weaker = opacity * np.exp(logs).prod(1) / wide.prod(1)
+    close(read_cloud(path), (points, harmonics[:, :1], weaker, np.log(wide), turns))
     # Opacities of 0 and 1, quaternions of any length, those of length 0.
     table |= {"opacity": [np.inf, -np.inf, 100, -200, 0]}
     table |= {f"rot_{i}": 1e-30 * turns[:, i] for i in range(4)}
