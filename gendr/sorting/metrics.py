@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice, check_count, check_number
-from gendr._common.tracing import is_traced
+from gendr._common.tracing import is_for_onnx, is_traced, running_max
 from gendr.sorting.losses import (
     checked_gains,
     checked_pair,
@@ -112,7 +112,7 @@ def _ranked(lists: _Lists, worth: Tensor) -> _Ranked:
     rises[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
     if not is_traced() and bool(rises.all()):
         return _Ranked(worth, place, torch.ones_like(place))
-    before = torch.where(rises, place, 0).cummax(-1).values
+    before = running_max(torch.where(rises, place, 0))
     ties = torch.zeros_like(place).scatter_add(-1, before, torch.ones_like(place))
     sums = torch.zeros_like(worth).scatter_add(-1, before, worth)
     ties = ties.gather(-1, before)
@@ -333,6 +333,8 @@ def _tied(values: Tensor, mask: Tensor | None) -> Tensor:
 
 def _inversions(values: Tensor) -> Tensor:
     """How many pairs [...] of integers [..., n] are in descending order, by merging."""
+    if is_for_onnx():  # which has no word for searches: pair by pair
+        return (values[..., :, None] > values[..., None, :]).triu(1).sum((-2, -1)).double()
     n, size = values.shape[-1], _BLOCK
     while size < n:
         size *= 2

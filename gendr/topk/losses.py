@@ -31,7 +31,7 @@ from gendr._common.checks import (
     shape_text,
 )
 from gendr._common.tensor_cache import TensorCache
-from gendr._common.tracing import breaking_graphs_for_masks, is_traced
+from gendr._common.tracing import breaking_graphs_for_masks, is_traced, stable_argsort
 from gendr._common.words import worded
 from gendr.kernels.operator import Operator
 from gendr.sorting.backends.comparators import has_kernel
@@ -350,7 +350,7 @@ class TopKCrossEntropy(nn.Module):
         # of the same score, and the loss has no jumps.
         scores = logits.detach()
         scores = scores if top is None else scores.gather(-1, top)
-        order = scores.masked_fill(target > 0, -math.inf).argsort(dim=-1, stable=True)
+        order = stable_argsort(scores.masked_fill(target > 0, -math.inf))
         top = order if top is None else top.gather(-1, order)
         target, scores = target.gather(-1, order), logits.gather(-1, top)
         method, keys = self.method.drawn(scores)
